@@ -1,0 +1,21 @@
+"""One text progress bar per long loop: what, how far, how long still.
+
+Plain text on stderr, in a terminal, in a notebook and through papermill alike, so that `docemb run` can show the
+bar of the notebook it executes. Never widgets: a bar saved in a notebook has to read well on paper.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from typing import TypeVar
+
+from tqdm import tqdm
+
+Item = TypeVar("Item")
+BAR = "{desc}: {percentage:3.0f}% {n_fmt}/{total_fmt} {unit} [{elapsed}<{remaining}]"
+
+
+def progress(items: Iterable[Item] | None = None, *, desc: str, total: int | None = None, unit: str = "") -> tqdm[Item]:
+    """A bar over `items`, or one to `update` by hand where `items` is None; at most a line a second."""
+    return tqdm(items, desc=desc, total=total, unit=unit, bar_format=BAR, mininterval=1.0, file=sys.stderr)
