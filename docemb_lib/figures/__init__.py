@@ -1,0 +1,48 @@
+"""Figures: tidy frame in, Axes out. One palette and one look for all of them, `use_style()` at a notebook's start."""
+
+from __future__ import annotations
+
+import matplotlib as mpl
+
+# Okabe and Ito's colours, told apart with every common colour blindness; one per kind of model, everywhere.
+PALETTE = {
+    "student": "#0072B2",
+    "untrained": "#999999",
+    "structural": "#D55E00",
+    "contextual": "#009E73",
+    "floor": "#CC79A7",
+    "positive": "#0072B2",
+    "negative": "#E69F00",
+}
+SERIES = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999")
+RC = {
+    "figure.dpi": 110,
+    "figure.figsize": (7.2, 4.0),
+    "font.size": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.grid.axis": "x",
+    "axes.axisbelow": True,
+    "grid.color": "#dddddd",
+    "grid.linewidth": 0.7,
+    "legend.frameon": False,
+    "svg.fonttype": "none",
+    "savefig.facecolor": "white",
+}
+
+
+def use_style() -> None:
+    """Set the look of all figures drawn from now on."""
+    mpl.rcParams.update(RC)
+
+
+def kind_of(model: str) -> str:
+    """Which colour a model has: a key of PALETTE."""
+    if model.startswith("SBERT"):
+        return "structural"
+    if model.startswith(("DM;", "DBOW;", "PV;", "LSA")) and "S:" not in model:
+        return "contextual"
+    if model == "TF-IDF":
+        return "floor"
+    return "untrained" if model.startswith("student before") else "student"

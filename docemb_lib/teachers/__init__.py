@@ -1,0 +1,22 @@
+"""The frozen teachers, and their embeddings on disk.
+
+`SBERT` is the structural teacher, `ParagraphVector` (or a `Compound` of two, or `LSA`) the contextual one; all share
+the protocol `Teacher`. Importing this loads neither torch nor gensim.
+"""
+
+from docemb_lib.teachers.embeddings import Teacher, open_embeddings, write_embeddings
+from docemb_lib.teachers.lsa import LSA
+from docemb_lib.teachers.paragraph_vector import Compound, ParagraphVector
+from docemb_lib.teachers.preprocess import preprocess
+from docemb_lib.teachers.sbert import SBERT
+
+__all__ = [
+    "LSA",
+    "SBERT",
+    "Compound",
+    "ParagraphVector",
+    "Teacher",
+    "open_embeddings",
+    "preprocess",
+    "write_embeddings",
+]

@@ -1,0 +1,110 @@
+"""What the command line shows: a line per run and per long step, and the tables at the end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from rich.console import Console
+from rich.markup import escape
+from rich.status import Status
+from rich.table import Table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from docemb_lib.experiments.plan import Planned
+
+QUIET_SECONDS = 10.0  # between two lines about one step, where the output is no terminal
+SHOWN_COLUMNS = ("notebook", "label", "profile", "status", "documents", "seed", "mean", "seconds")
+
+
+class ProgressLines:
+    """Tells how a plan goes. In a terminal the step in hand is one line that renews itself; elsewhere lines follow."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self.status: Status | None = None
+        self.last_step = 0.0
+        self.run = ""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop()
+
+    def begins(self, run: Planned, number: int, total: int, remaining_s: float | None) -> None:
+        left = "" if remaining_s is None else f", about {_duration(remaining_s)} left in all"
+        self.run = f"[{number}/{total}] {run.notebook}  {run.label}"
+        self._say(f"{self.run}{left}")
+        self.last_step = time.monotonic()
+        if self.console.is_terminal:
+            self.status = self.console.status(escape("starting the notebook"))
+            self.status.start()
+
+    def step(self, line: str) -> None:
+        if self.status is not None:
+            self.status.update(escape(line))
+        elif time.monotonic() - self.last_step >= QUIET_SECONDS:
+            self._say(f"        {line}")
+            self.last_step = time.monotonic()
+
+    def ends(self, run: Planned, seconds: float, *, built: bool) -> None:
+        self._stop()
+        self._say(f"        done in {_duration(seconds)}" if built else "        already there")
+
+    def _say(self, text: str) -> None:
+        self.console.print(escape(text))
+
+    def _stop(self) -> None:
+        if self.status is not None:
+            self.status.stop()
+            self.status = None
+
+
+def print_scoreboard(board: pd.DataFrame, console: Console) -> None:
+    """Models × tasks. board: index model; a column per task, `mean` and `std`."""
+    table = Table(title="Test scores (accuracy; MAP for retrieval), mean over head seeds", title_justify="left")
+    table.add_column("model", no_wrap=True)
+    tasks = [name for name in board.columns if name not in {"mean", "std"}]
+    for name in (*tasks, "mean ± spread"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for model, row in board.iterrows():
+        table.add_row(
+            escape(str(model)), *(f"{row[task]:.3f}" for task in tasks), f"{row['mean']:.3f} ± {row['std']:.3f}"
+        )
+    console.print(table)
+
+
+def print_paths(paths: Sequence[tuple[str, str | Path]], console: Console) -> None:
+    """What lies where, a line each."""
+    for what, path in paths:
+        console.print(f"{what + ':':<20}{escape(str(path))}")
+
+
+def print_runs(frame: pd.DataFrame, console: Console) -> None:
+    """Recorded runs, a row each; `docemb results --csv` has every column."""
+    if frame.empty:
+        console.print("No recorded runs yet; `docemb run` makes some.")
+        return
+    columns = [name for name in SHOWN_COLUMNS if name in frame.columns and frame[name].notna().any()]
+    table = Table()
+    for name in columns:
+        table.add_column(name, justify="right" if frame[name].dtype.kind in "if" else "left")
+    for _, row in frame.iterrows():
+        table.add_row(*(_cell(row[name]) for name in columns))
+    console.print(table)
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, float):
+        return "" if value != value else f"{value:.3f}".rstrip("0").rstrip(".")
+    return escape(str(value))
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"

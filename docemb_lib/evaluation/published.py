@@ -1,0 +1,37 @@
+"""The thesis' results as data, to be shown beside our own.
+
+| name              | from                           | value                                        |
+|-------------------|--------------------------------|----------------------------------------------|
+| table_5_7         | Table 5.7, Figures 5.5 and 5.6 | accuracy, MAP and MRR of the final models    |
+| structural_losses | Figures 4.2 and 4.3            | mean normalised accuracy over six tasks      |
+| paragraph_vectors | Figure 4.5                     | the same                                     |
+| projections       | Figures 4.7, 4.8 and 4.9       | the same                                     |
+| weighting         | Figures 4.10, 4.11 and 4.12    | the same                                     |
+
+The figures' values were read off the graphics (error about 0.0003): the thesis prints no numbers for them. Normalised
+accuracy is relative to the models of one figure, so values of different figures must not be compared.
+"""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+import pandas as pd
+import yaml
+
+from docemb_lib.errors import InputError
+
+NAMES = ("table_5_7", "structural_losses", "paragraph_vectors", "projections", "weighting")
+
+
+def published(name: str) -> pd.DataFrame:
+    """One published result, tidy: a row per `value`, with its `source`, a table or figure.
+
+    Table 5.7 has the columns of our own scores (model, task, metric, value) and `round`. The figures have the run's
+    `label`, its parameters under the names of our notebooks' (missing: switched off), and its box over the tasks.
+    """
+    if name not in NAMES:
+        raise InputError(f"published results: {name!r} is not one of {', '.join(NAMES)}")
+    text = files("docemb_lib.evaluation").joinpath("published", f"{name}.yaml").read_text(encoding="utf-8")
+    data = yaml.safe_load(text)
+    return pd.DataFrame(data["rows"], columns=data["columns"])

@@ -1,0 +1,263 @@
+"""Tasks: texts, splits and one metric, nothing else (thesis, Sections 4.3 and 5.2).
+
+A task does not know the model: it names the texts it needs embedded, once each, and scores the embeddings.
+`Classification` and `Pairs` train heads on their train split, `Retrieval` ranks. `evaluate` does both steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, Protocol, TypeVar
+
+import numpy as np
+
+from docemb_lib.errors import InputError
+from docemb_lib.evaluation.heads import HeadSettings, pair_features, train_heads
+from docemb_lib.evaluation.metrics import accuracy
+from docemb_lib.evaluation.retrieval import score_retrieval
+
+SPLITS = ("train", "validation", "test")
+SEEDS = 5  # heads per task: how far a score moves with the seed alone
+
+Lookup = Callable[[Sequence[str]], np.ndarray]  # from N texts to their embeddings, (N, D)
+
+
+class Embedder(Protocol):
+    """What a model must be able to do to be evaluated."""
+
+    def embed(self, texts: list[str]) -> np.ndarray:
+        """texts: N. Returns (N, D), in their order."""
+        ...
+
+
+@dataclass(frozen=True)
+class Score:
+    """A task's score: its metric once per seed (one value where nothing is trained), and further metrics by name."""
+
+    metric: str
+    values: tuple[float, ...]
+    extra: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def mean(self) -> float:
+        return float(np.mean(self.values))
+
+    @property
+    def std(self) -> float:
+        """Sample standard deviation over seeds; 0 for a single value."""
+        return float(np.std(self.values, ddof=1)) if len(self.values) > 1 else 0.0
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """Documents and the class of each; a class is an int or a str."""
+
+    texts: Sequence[str]
+    labels: Sequence[Hashable]
+
+    def check(self, where: str) -> None:
+        if not len(self.texts) == len(self.labels) > 0:
+            raise InputError(
+                f"{where}: {len(self.texts)} texts and {len(self.labels)} labels, "
+                "expected equally many and at least one"
+            )
+
+
+@dataclass(frozen=True)
+class LabelledPairs:
+    """Pairs of documents, in their order, and the class of each pair."""
+
+    first: Sequence[str]
+    second: Sequence[str]
+    labels: Sequence[Hashable]
+
+    @property
+    def texts(self) -> list[str]:
+        return [*self.first, *self.second]
+
+    def check(self, where: str) -> None:
+        if not len(self.first) == len(self.second) == len(self.labels) > 0:
+            raise InputError(
+                f"{where}: {len(self.first)} first texts, {len(self.second)} second texts and "
+                f"{len(self.labels)} labels, expected equally many and at least one"
+            )
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """A pool of documents, some of which are queries; `relevant` has the rows to be found for each query."""
+
+    texts: Sequence[str]
+    queries: Sequence[int]
+    relevant: Sequence[Sequence[int]]
+
+    def check(self, where: str) -> None:
+        if not len(self.queries) == len(self.relevant) > 0:
+            raise InputError(
+                f"{where}: {len(self.queries)} queries and {len(self.relevant)} lists of relevant rows, "
+                "expected equally many and at least one"
+            )
+        for query, rows in zip(self.queries, self.relevant, strict=True):
+            if not len(rows) or len(set(rows)) < len(rows) or query in rows:
+                raise InputError(
+                    f"{where}: query {query} has the relevant rows {list(rows)}, expected at least one, each once, "
+                    "and never the query itself"
+                )
+            if not all(0 <= row < len(self.texts) for row in (query, *rows)):
+                raise InputError(
+                    f"{where}: query {query} with relevant rows {list(rows)} points outside the {len(self.texts)} texts"
+                )
+
+
+@dataclass(frozen=True)
+class HeadTask:
+    """What `Classification` and `Pairs` share: heads trained on the train split, judged by accuracy on another."""
+
+    name: str
+    splits: Mapping[str, Labelled | LabelledPairs]
+    metric: ClassVar[str] = "accuracy"
+
+    def __post_init__(self) -> None:
+        check_splits(self.name, self.splits)
+        check_classes(self.name, self.splits)
+
+    def texts(self, split: str = "test") -> list[str]:
+        """Every text that scoring on `split` needs, once: those of train and of the split."""
+        return unique(self.splits["train"].texts, pick(self.name, self.splits, split).texts)
+
+    def score(
+        self, embeddings: np.ndarray, split: str = "test", *, head: HeadSettings | None = None, seeds: int = SEEDS
+    ) -> Score:
+        """One accuracy for each of the seeds 0, 1, ..., `seeds` - 1.
+
+        embeddings: (N, D), row i of `texts(split)[i]`; head: None is the thesis'.
+        """
+        head = head or HeadSettings()
+        train, scored = self.splits["train"], pick(self.name, self.splits, split)
+        lookup = rows_by_text(self.name, embeddings, self.texts(split))
+        number = {label: i for i, label in enumerate(sorted(set(train.labels), key=str))}
+        heads = train_heads(
+            self.features(train, lookup, head),
+            np.array([number[label] for label in train.labels]),
+            classes=len(number),
+            settings=head,
+            seeds=range(seeds),
+        )
+        truth = np.array([number[label] for label in scored.labels])
+        return Score(self.metric, tuple(accuracy(heads.predict(self.features(scored, lookup, head)), truth).tolist()))
+
+    def features(self, data: Labelled | LabelledPairs, lookup: Lookup, head: HeadSettings) -> np.ndarray:
+        """What the head sees of each example: (N, D) of documents, (N, 2 D) of pairs."""
+        if isinstance(data, LabelledPairs):
+            return pair_features(lookup(data.first), lookup(data.second), head.pair_features)
+        return lookup(data.texts)
+
+
+@dataclass(frozen=True)
+class Classification(HeadTask):
+    """What class is a document of?"""
+
+    splits: Mapping[str, Labelled]
+
+
+@dataclass(frozen=True)
+class Pairs(HeadTask):
+    """What holds between two documents? They are embedded separately and meet in the head."""
+
+    splits: Mapping[str, LabelledPairs]
+
+
+@dataclass(frozen=True)
+class Retrieval:
+    """Which documents belong to this one? Ranking by cosine; nothing is trained."""
+
+    name: str
+    splits: Mapping[str, Ranking]
+    top_k: int | None = None  # None: the whole ranking counts; 1000 is the cut of the author's code
+    metric: ClassVar[str] = "map"
+
+    def __post_init__(self) -> None:
+        check_splits(self.name, self.splits)
+        if self.top_k is not None and self.top_k < 1:
+            raise InputError(f"task {self.name!r}: top_k must be at least 1 or None, got {self.top_k}")
+
+    def texts(self, split: str = "test") -> list[str]:
+        """The pool of `split`, each text once."""
+        return unique(pick(self.name, self.splits, split).texts)
+
+    def score(
+        self, embeddings: np.ndarray, split: str = "test", *, head: HeadSettings | None = None, seeds: int = SEEDS
+    ) -> Score:
+        """One value of MAP, and MRR as an extra. embeddings: (N, D), row i of `texts(split)[i]`.
+
+        `head` and `seeds` are taken so that all tasks are called alike; a ranking has no use for them.
+        """
+        ranking = pick(self.name, self.splits, split)
+        pool = rows_by_text(self.name, embeddings, self.texts(split))(ranking.texts)
+        scores = score_retrieval(pool, ranking.queries, ranking.relevant, top_k=self.top_k)
+        return Score(self.metric, (scores.map,), extra={"mrr": scores.mrr})
+
+
+Task = Classification | Pairs | Retrieval
+
+
+def evaluate(
+    model: Embedder, task: Task, *, split: str = "test", head: HeadSettings | None = None, seeds: int = SEEDS
+) -> Score:
+    """Embed what `task` needs and score it. head: None is the thesis'."""
+    return task.score(np.asarray(model.embed(task.texts(split))), split, head=head, seeds=seeds)
+
+
+def unique(*parts: Sequence[str]) -> list[str]:
+    """Each text once, in the order of first appearance."""
+    return list(dict.fromkeys(text for part in parts for text in part))
+
+
+def rows_by_text(name: str, embeddings: np.ndarray, texts: list[str]) -> Lookup:
+    """The look-up of embeddings, (N, D), which must be finite and as many as the texts."""
+    if embeddings.ndim != 2 or len(embeddings) != len(texts):
+        raise InputError(
+            f"task {name!r}: embeddings of shape {embeddings.shape} for {len(texts)} texts, "
+            "expected one row per text, in the order of task.texts(split)"
+        )
+    if not (finite := np.isfinite(embeddings).all(axis=1)).all():
+        raise InputError(
+            f"task {name!r}: {np.count_nonzero(~finite)} of {len(texts)} embeddings are not finite, "
+            f"the first is row {int(np.argmin(finite))}; look for a diverged model"
+        )
+    row = {text: i for i, text in enumerate(texts)}
+    return lambda wanted: embeddings[[row[text] for text in wanted]]
+
+
+Data = TypeVar("Data")
+
+
+def pick(name: str, splits: Mapping[str, Data], split: str) -> Data:
+    """The data of a split; an error that lists the others where there is none."""
+    if split not in splits:
+        raise InputError(f"task {name!r} has no split {split!r}, only {', '.join(splits)}")
+    return splits[split]
+
+
+def check_splits(name: str, splits: Mapping[str, Labelled | LabelledPairs | Ranking]) -> None:
+    """Only known splits, and each of them sound."""
+    if not splits or set(splits) - set(SPLITS):
+        raise InputError(f"task {name!r}: splits must be some of {', '.join(SPLITS)}, got {list(splits)}")
+    for split, data in splits.items():
+        data.check(f"task {name!r}, split {split!r}")
+
+
+def check_classes(name: str, splits: Mapping[str, Labelled | LabelledPairs]) -> None:
+    """A head knows the classes of the train split only, so every other split must do with those."""
+    if "train" not in splits:
+        raise InputError(f"task {name!r} has no split 'train' to train heads on, only {', '.join(splits)}")
+    known = set(splits["train"].labels)
+    if len(known) < 2:
+        raise InputError(f"task {name!r}, split 'train': all labels are {known.pop()!r}, expected two classes or more")
+    for split, data in splits.items():
+        if unknown := [label for label in data.labels if label not in known]:
+            raise InputError(
+                f"task {name!r}, split {split!r}: {len(unknown)} of {len(data.labels)} labels are none of the "
+                f"{len(known)} classes of 'train', the first is {unknown[0]!r}"
+            )

@@ -1,0 +1,62 @@
+"""What runs are called: a label as in the thesis' figures, and a slug that is safe in a path."""
+
+from __future__ import annotations
+
+import re
+
+from docemb_lib.profile import Profile
+from docemb_lib.settings import Parameters
+
+
+def label_of(notebook: str, p: Parameters) -> str:
+    """Short and readable, e.g. `max-margin;MSE;γ=1.0`, `PV;S:768(ReLU)x2048;C:-`, `cosine;384;λ=0.5`."""
+    number = notebook[:2]
+    if number == "01":
+        return "corpus"
+    if number == "02":
+        return f"{'DM' if p.dm else 'DBOW'};{p.vector_size};{p.preprocess};{p.min_count}"
+    if number == "03":
+        return structural_label(p)
+    if number == "04":
+        return f"{structural_label(p)};{contextual_label(p)}"
+    return weighting_label(p)
+
+
+def slug_of(notebook: str, profile: Profile) -> str:
+    """The label as one path component, with what else tells runs of a notebook apart: profile, documents, seed."""
+    p = profile.parameters
+    parts = [profile.name, label_of(notebook, p)]
+    if notebook[:2] in {"05", "06"} and p.contextual_teacher is not None:
+        parts.append(contextual_label(p))
+    if notebook[:2] not in {"01", "02"}:
+        parts.append(f"{p.documents}docs")
+    parts.append(f"seed{p.seed}")
+    text = "-".join(parts).replace("λ", "lam").replace("γ", "gamma")
+    return re.sub(r"[^A-Za-z0-9.=+]+", "-", text).strip("-")
+
+
+def structural_label(p: Parameters) -> str:
+    if p.structural_loss is None:
+        return "only-contextual"
+    if p.structural_loss == "max-margin":
+        return f"max-margin;{'MSE' if p.distance == 'mse' else 'cosine'};γ={p.gamma}"
+    return {"mse": "MSE"}.get(p.structural_loss, p.structural_loss)
+
+
+def contextual_label(p: Parameters) -> str:
+    if p.contextual_teacher is None:
+        return "only-structural"
+    loss = "" if p.contextual_loss == "soft-cca" else f"{p.contextual_loss};"
+    return f"{loss}{p.contextual_teacher};S:{p.student_projection};C:{p.contextual_projection}"
+
+
+def weighting_label(p: Parameters) -> str:
+    if p.contextual_teacher is None:
+        masked = "" if p.max_structural_len is None else f";{p.max_structural_len}"
+        return f"only-structural;{structural_label(p)}{masked}"
+    if p.structural_loss is None:
+        return f"only-contextual;{p.contextual_teacher}"
+    if p.lam is None and p.lam_by_length is None and p.max_structural_len is None:
+        return f"{structural_label(p)};no-weighting"
+    by_length = "" if p.lam_by_length is None else f";{p.lam_by_length}"
+    return f"{structural_label(p)};{p.max_structural_len};λ={p.lam}{by_length}"

@@ -1,0 +1,78 @@
+"""The models that are compared: students before and after, their teachers in every form, words alone as the floor."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from docemb_lib.experiments.embedding_cache import Model
+from docemb_lib.experiments.stages import Stages
+from docemb_lib.workspace import Artefact
+
+if TYPE_CHECKING:
+    from docemb_lib.evaluation.baselines import TfIdf
+    from docemb_lib.student import Student
+    from docemb_lib.teachers.embeddings import Teacher
+
+UNTRAINED = "student before distillation"
+SBERT_TRUNCATED, SBERT_CHUNKS = SBERT_LABELS = ("SBERT truncated", "SBERT over chunks")
+TFIDF = "TF-IDF"
+RECIPE = 1  # raised whenever TF-IDF would embed otherwise
+
+
+def untrained_model(stages: Stages) -> Model:
+    return _student(UNTRAINED, stages.untrained_student)
+
+
+def student_model(label: str, student: Artefact) -> Model:
+    return _student(label, student)
+
+
+def sbert_models(stages: Stages) -> list[Model]:
+    """The structural teacher on truncated text, and averaged over chunks of the whole document."""
+    return [_teacher(SBERT_TRUNCATED, stages.sbert("truncate")), _teacher(SBERT_CHUNKS, stages.sbert("chunks"))]
+
+
+def contextual_models(stages: Stages) -> list[Model]:
+    """Every Paragraph Vector of the profile: DM, DBOW and their concatenation."""
+    return [_teacher(f"{name};{stages.contextual_width(name)}d", stages.contextual_teacher(name)) for name in PV_NAMES]
+
+
+PV_NAMES = ("DM", "DBOW", "PV")
+
+
+def paragraph_vector_model(stages: Stages) -> Model:
+    """The Paragraph Vector that the parameters describe; what they leave open is as in the profile's DM or DBOW."""
+    p = stages.profile.parameters
+    kind = stages.profile.contextual_teachers.DM if p.dm else stages.profile.contextual_teachers.DBOW
+    asked = {"vector_size": p.vector_size, "min_count": p.min_count, "preprocess": p.preprocess}
+    teacher = stages.paragraph_vector(kind.model_copy(update=asked), seed=p.seed)
+    return _teacher(teacher.label, teacher)
+
+
+def tfidf_model(stages: Stages) -> Model:
+    """Words alone, weighed on the train split."""
+
+    def fit() -> TfIdf:
+        from docemb_lib.evaluation.baselines import TfIdf
+
+        return TfIdf().fit(stages.split("train")["text"][:])
+
+    return Model(TFIDF, f"tfidf/{RECIPE}/{stages.corpus.fingerprint}", fit)
+
+
+def baseline_models(stages: Stages) -> list[Model]:
+    """All models that no student's parameters change."""
+    return [untrained_model(stages), *sbert_models(stages), *contextual_models(stages), tfidf_model(stages)]
+
+
+def _student(label: str, artefact: Artefact) -> Model:
+    def load() -> Student:
+        from docemb_lib.student import Student
+
+        return Student.load(artefact.path)
+
+    return Model(label, f"student/{artefact.fingerprint}", load)
+
+
+def _teacher(label: str, teacher: Teacher) -> Model:
+    return Model(label, f"teacher/{teacher.fingerprint}", lambda: teacher)

@@ -1,0 +1,209 @@
+"""Executing a profile's plan: each run a notebook through papermill, finished runs recognised before anything loads."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from docemb_lib.errors import InputError
+from docemb_lib.experiments import records
+from docemb_lib.experiments.labels import label_of, slug_of
+from docemb_lib.experiments.run import fingerprint_of_run, run_parameters
+from docemb_lib.profile import NOTEBOOKS, Profile
+from docemb_lib.workspace import Workspace, write_text
+
+logger = logging.getLogger(__name__)
+
+KERNEL = "python3"
+
+
+@dataclass(frozen=True, eq=False)
+class Planned:
+    """One run of the plan, resolved."""
+
+    notebook: str
+    profile: Profile  # with this run's parameters
+    parameters: dict[str, Any]  # as papermill is given them
+    label: str
+    fingerprint: str
+    source: Path  # the notebook in `notebooks/`
+    executed: Path  # its executed copy
+
+    @property
+    def weight(self) -> float:
+        """A rough share of the plan's time: starting a kernel counts as much as training on 100 documents."""
+        trains = self.notebook[:2] in {"03", "04", "05", "06"}
+        return 1 + (self.profile.parameters.documents / 100 if trains else 0) + 3 * (self.notebook[:2] == "06")
+
+
+class Watcher(Protocol):
+    """Who is told how the plan goes: the command line's progress lines, or nobody."""
+
+    def begins(self, run: Planned, number: int, total: int, remaining_s: float | None) -> None: ...
+
+    def step(self, line: str) -> None: ...
+
+    def ends(self, run: Planned, seconds: float, *, built: bool) -> None: ...
+
+
+class RunError(RuntimeError):
+    """A notebook failed; the message is one line, `traceback` the notebook's own."""
+
+    def __init__(self, message: str, traceback: str) -> None:
+        super().__init__(message)
+        self.traceback = traceback
+
+
+def resolve_plan(
+    profile: Profile, name: str, workspace: Workspace, *, first: str | None = None, only: str | None = None
+) -> list[Planned]:
+    """The runs of the plan, from notebook `first` on, or of notebook `only`; everything cheap about them is checked.
+
+    name: the profile as the notebooks are told it. Raises InputError before anything is executed.
+    """
+    runs = [run for run in profile.plan if _wanted(run.notebook, first, only)]
+    if not runs:
+        asked = f"--only {only}" if only else f"--from {first}" if first else "an empty plan"
+        known = ", ".join(dict.fromkeys(run.notebook for run in profile.plan)) or "none: add lines to `plan`"
+        raise InputError(f"profile {profile.name}: {asked} leaves no run; the plan's notebooks are {known}")
+    planned = []
+    for run in runs:
+        resolved = profile.for_notebook(run.notebook, **run.parameters)
+        source = workspace.root / "notebooks" / f"{run.notebook}.ipynb"
+        if not source.is_file():
+            raise InputError(f"{source}: no such notebook; regenerate it with `jupytext --sync notebooks/*.py`")
+        planned.append(
+            Planned(
+                notebook=run.notebook,
+                profile=resolved,
+                parameters={"profile": name, **run.parameters},
+                label=label_of(run.notebook, resolved.parameters),
+                fingerprint=fingerprint_of_run(run.notebook, resolved),
+                source=source,
+                executed=workspace.outputs / "notebooks" / run.notebook / f"{slug_of(run.notebook, resolved)}.ipynb",
+            )
+        )
+    return planned
+
+
+def execute(planned: Sequence[Planned], workspace: Workspace, watcher: Watcher) -> None:
+    """Execute what is not there yet, in order. Raises RunError at the first notebook that fails."""
+    missing = [run for run in planned if not is_done(run, workspace)]
+    if missing:
+        from docemb_lib.experiments.stages import Stages, check
+
+        for run in missing:
+            check(Stages(run.profile, workspace), run.notebook)
+    spent, done_weight = 0.0, 0.0
+    for number, run in enumerate(planned, 1):
+        if run not in missing:
+            watcher.begins(run, number, len(planned), None)
+            watcher.ends(run, 0.0, built=False)
+            continue
+        left = sum(other.weight for other in missing) - done_weight
+        watcher.begins(run, number, len(planned), spent / done_weight * left if done_weight else None)
+        start = time.perf_counter()
+        _execute_one(run, workspace, watcher)
+        seconds = time.perf_counter() - start
+        spent, done_weight = spent + seconds, done_weight + run.weight
+        watcher.ends(run, seconds, built=True)
+
+
+def is_done(run: Planned, workspace: Workspace) -> bool:
+    """Whether the run has its record, and an executed copy of the notebook as it is now."""
+    record = records.find(workspace, run.notebook, run.fingerprint)
+    if record is None or record.status != "done" or not run.executed.is_file():
+        return False
+    executed = json.loads(run.executed.read_text(encoding="utf-8"))
+    return executed["metadata"].get("docemb") == _stamp(run)
+
+
+def _execute_one(run: Planned, workspace: Workspace, watcher: Watcher) -> None:
+    import papermill
+    from papermill.exceptions import PapermillExecutionError
+
+    run.executed.parent.mkdir(parents=True, exist_ok=True)
+    working = run.executed.with_suffix(".running.ipynb")
+    try:
+        papermill.execute_notebook(
+            str(run.source),
+            str(working),
+            parameters=run.parameters,
+            kernel_name=KERNEL,
+            cwd=str(run.source.parent),
+            progress_bar=False,
+            extra_arguments=["--IPKernelApp.log_level=50"],  # its warnings are for those who serve kernels
+            stderr_file=_Lines(watcher.step),
+        )
+    except PapermillExecutionError as error:
+        failed = run.executed.with_suffix(".failed.ipynb")
+        working.replace(failed)
+        message = f"{run.notebook} ({run.label}): {error.ename}: {error.evalue}"
+        _record_failure(run, workspace, message)
+        traceback = re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(error.traceback))
+        if error.ename == InputError.__name__:
+            raise InputError(str(error.evalue)) from None
+        raise RunError(f"{message} (see {workspace.shown(failed)})", traceback) from None
+    except BaseException:
+        working.unlink(missing_ok=True)  # interrupted: what the notebook built stays, its copy is made anew
+        raise
+    executed = json.loads(working.read_text(encoding="utf-8"))
+    executed["metadata"]["docemb"] = _stamp(run)
+    write_text(run.executed, json.dumps(executed, indent=1, ensure_ascii=False) + "\n")
+    working.unlink()
+    run.executed.with_suffix(".failed.ipynb").unlink(missing_ok=True)
+
+
+def _record_failure(run: Planned, workspace: Workspace, message: str) -> None:
+    record = records.Record(
+        notebook=run.notebook,
+        label=run.label,
+        fingerprint=run.fingerprint,
+        profile=run.profile.name,
+        parameters=run_parameters(run.notebook, run.profile),
+        status="failed",
+        error=" ".join(message.split()),
+    )
+    records.save(workspace, record)
+
+
+def _stamp(run: Planned) -> dict[str, str]:
+    """What an executed copy was made from: the run, and the notebook's source."""
+    return {"run": run.fingerprint, "source": hashlib.sha256(run.source.read_bytes()).hexdigest()}
+
+
+def _wanted(notebook: str, first: str | None, only: str | None) -> bool:
+    for asked in (first, only):
+        if asked is not None and not any(name.startswith(asked) for name in NOTEBOOKS):
+            raise InputError(f"no notebook begins with {asked!r}; there are {', '.join(NOTEBOOKS)}")
+    if only is not None:
+        return notebook.startswith(only)
+    return first is None or notebook >= first
+
+
+class _Lines:
+    """A file for papermill to write a notebook's stderr to, which hands on the last state of each progress bar."""
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self.tell = tell
+
+    def write(self, text: str) -> int:
+        for line in self._last_lines(text):
+            self.tell(line)
+        return len(text)
+
+    def flush(self) -> None:
+        """Nothing is held back."""
+
+    @staticmethod
+    def _last_lines(text: str) -> Iterator[str]:
+        stripped = [part.strip() for part in re.split(r"[\r\n]+", text)]
+        shown = [part for part in stripped if part]
+        return iter(shown[-1:])

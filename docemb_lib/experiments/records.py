@@ -1,0 +1,132 @@
+"""Records: what each finished run was, scored and left behind, as one pandas frame.
+
+A record is a folder `outputs/records/<notebook>/<fingerprint>/`, published whole like an artefact. The fingerprint
+stands for everything the run depends on, so asking for the same run again finds it before anything is loaded.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from docemb_lib.profile import NOTEBOOKS
+from docemb_lib.workspace import Workspace, installed_versions, publish, write_text
+
+logger = logging.getLogger(__name__)
+
+RECORD = "record.json"
+SCORES = "scores.json"
+
+
+@dataclass(frozen=True)
+class Record:
+    """One run of one notebook."""
+
+    notebook: str
+    label: str  # short and readable, as in the thesis' figures
+    fingerprint: str
+    profile: str
+    parameters: dict[str, Any]
+    status: str = "done"  # or "failed"
+    metrics: dict[str, float] = field(default_factory=dict)  # flat, e.g. "package/accuracy"
+    seconds: float = 0.0
+    figures: list[str] = field(default_factory=list)  # paths relative to the workspace
+    student: str | None = None  # the folder of the run's student
+    error: str | None = None  # the last line of a failed run
+    versions: dict[str, str] = field(default_factory=installed_versions)
+    revision: str | None = None  # git commit, with "+" where the tree had changes
+    finished: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+
+
+def folder_of(workspace: Workspace, notebook: str, fingerprint: str) -> Path:
+    return workspace.outputs / "records" / notebook / fingerprint
+
+
+def save(workspace: Workspace, record: Record, scores: Sequence[Mapping[str, Any]] = ()) -> Path:
+    """Publish a record, replacing an earlier one of the same run; `scores` are tidy rows. Returns its folder."""
+
+    def build(folder: Path) -> None:
+        write_text(folder / RECORD, json.dumps(record.__dict__, indent=1, ensure_ascii=False) + "\n")
+        write_text(folder / SCORES, json.dumps(list(scores), indent=1, ensure_ascii=False) + "\n")
+
+    folder = folder_of(workspace, record.notebook, record.fingerprint)
+    publish(folder, build, inputs={"notebook": record.notebook, "parameters": record.parameters}, replace=True)
+    return folder
+
+
+def find(workspace: Workspace, notebook: str, fingerprint: str) -> Record | None:
+    """The record of that run, or None."""
+    path = folder_of(workspace, notebook, fingerprint) / RECORD
+    return _read(path) if path.is_file() else None
+
+
+def frame(notebook: str | None = None, *, workspace: Workspace | None = None, failed: bool = False) -> pd.DataFrame:
+    """All finished runs (of one notebook), a row each, oldest first: label, profile, parameters, metrics, seconds.
+
+    `failed=True` includes the runs that failed, with their `error`.
+    """
+    rows = [
+        {
+            "notebook": record.notebook,
+            "label": record.label,
+            "profile": record.profile,
+            "status": record.status,
+            **record.parameters,
+            **record.metrics,
+            "seconds": record.seconds,
+            "finished": record.finished,
+            "fingerprint": record.fingerprint,
+            "student": record.student,
+            **({"error": record.error} if failed else {}),
+        }
+        for record in all_records(notebook, workspace=workspace)
+        if failed or record.status == "done"
+    ]
+    return pd.DataFrame(rows)
+
+
+def scores(notebook: str | None = None, *, workspace: Workspace | None = None) -> pd.DataFrame:
+    """The tidy scores of all finished runs: fingerprint, label, model, task, metric, seed, value."""
+    workspace = workspace or Workspace()
+    rows = []
+    for record in all_records(notebook, workspace=workspace):
+        path = folder_of(workspace, record.notebook, record.fingerprint) / SCORES
+        for row in json.loads(path.read_text(encoding="utf-8")):
+            rows.append({"fingerprint": record.fingerprint, "label": record.label, **row})
+    return pd.DataFrame(rows)
+
+
+def all_records(notebook: str | None = None, *, workspace: Workspace | None = None) -> Iterator[Record]:
+    """Every record (of one notebook), oldest first."""
+    root = (workspace or Workspace()).outputs / "records"
+    notebooks = sorted(NOTEBOOKS) if notebook is None else [notebook]
+    found = [_read(path) for name in notebooks for path in root.glob(f"{name}/*/{RECORD}") if _is_published(path)]
+    return iter(sorted(found, key=lambda record: (record.notebook, record.finished, record.fingerprint)))
+
+
+def revision(root: Path) -> str | None:
+    """The git commit of the checkout at `root`, with "+" where tracked files differ from it; None outside git."""
+    try:
+        commit = subprocess.run(
+            ["git", "-C", str(root), "describe", "--always", "--dirty=+", "--exclude=*"],
+            capture_output=True, text=True, timeout=10, check=True,
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return commit.stdout.strip() or None
+
+
+def _is_published(path: Path) -> bool:
+    return path.parent.suffix not in {".partial", ".outgoing"}
+
+
+def _read(path: Path) -> Record:
+    return Record(**json.loads(path.read_text(encoding="utf-8")))

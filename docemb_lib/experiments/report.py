@@ -1,0 +1,48 @@
+"""What a finished plan says: one table of every model on every task, a sentence, and where things lie."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import pandas as pd
+
+from docemb_lib.evaluation.scoreboard import scoreboard, standing
+from docemb_lib.experiments import records
+from docemb_lib.experiments.models import SBERT_LABELS, UNTRAINED
+from docemb_lib.experiments.plan import Planned
+from docemb_lib.workspace import Workspace
+
+FINAL = "06_evaluation"
+
+
+class Report(NamedTuple):
+    board: pd.DataFrame | None  # models × tasks; None where the plan has no final evaluation
+    standing: str  # the last student in words, "" without a board
+    paths: list[tuple[str, str]]
+
+
+def report(planned: Sequence[Planned], workspace: Workspace) -> Report:
+    """Put together the records of the plan's runs."""
+    found = [records.find(workspace, run.notebook, run.fingerprint) for run in planned]
+    final = [record for record in found if record is not None and record.notebook == FINAL]
+    paths = [
+        ("executed notebooks", workspace.shown(workspace.outputs / "notebooks")),
+        ("figures", workspace.shown(workspace.outputs / "figures")),
+        *(("student", record.student) for record in final if record.student),
+    ]
+    if not final:
+        return Report(None, "", paths)
+    scores = final_scores(final, workspace)
+    sentence = standing(scores, student=final[-1].label, before=UNTRAINED, teachers=SBERT_LABELS)
+    return Report(scoreboard(scores), sentence, paths)
+
+
+def final_scores(final: Sequence[records.Record], workspace: Workspace) -> pd.DataFrame:
+    """The tidy scores of several final evaluations, each model once."""
+    frames = []
+    for record in final:
+        path = records.folder_of(workspace, record.notebook, record.fingerprint) / records.SCORES
+        frames.append(pd.DataFrame(json.loads(path.read_text(encoding="utf-8"))))
+    return pd.concat(frames).drop_duplicates(["model", "task", "metric", "seed"]).reset_index(drop=True)

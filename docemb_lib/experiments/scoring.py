@@ -1,0 +1,82 @@
+"""Scores of models on the profile's tasks, each computed once; a model's texts are embedded in one go."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from docemb_lib.experiments.embedding_cache import Model, embed_once
+from docemb_lib.experiments.stages import Stages
+from docemb_lib.workspace import write_text
+
+if TYPE_CHECKING:
+    from docemb_lib.evaluation.tasks import Task
+
+RECIPE = 1  # raised whenever tasks would be made or scored otherwise
+
+
+def score_models(stages: Stages, models: Iterable[Model], *, final: bool) -> pd.DataFrame:
+    """Tidy scores: a row per model, task, metric and head seed, with its `value`.
+
+    final: all tasks of the profile on their test splits; otherwise the sweep's tasks on their validation splits, so
+    that no choice between runs looks at a test split.
+    """
+    evaluation = stages.profile.evaluation
+    names, split = (evaluation.tasks, "test") if final else (evaluation.sweep_tasks, "validation")
+    tasks = _Tasks(stages)
+    rows = [row for model in models for row in _score(stages, tasks, model, names, split)]
+    return pd.DataFrame(rows)
+
+
+class _Tasks:
+    """The tasks by name, made when first asked for: a run whose scores are there makes none."""
+
+    def __init__(self, stages: Stages) -> None:
+        self.stages = stages
+        self.made: dict[str, Task] = {}
+
+    def __getitem__(self, name: str) -> Task:
+        from docemb_lib.evaluation.embedded_tasks import embedded_tasks
+
+        if name not in self.made:
+            profile = self.stages.profile
+            rows, limit = self.stages.split("tasks"), profile.evaluation.documents
+            (self.made[name],) = embedded_tasks(rows, [name], seed=profile.corpus.seed, limit=limit)
+        return self.made[name]
+
+
+def _score(stages: Stages, tasks: _Tasks, model: Model, names: Sequence[str], split: str) -> list[dict[str, Any]]:
+    evaluation = stages.profile.evaluation
+    inputs = {
+        "recipe": RECIPE,
+        "model": model.fingerprint,
+        "corpus": stages.corpus.fingerprint,
+        "tasks": list(names),
+        "split": split,
+        "documents": evaluation.documents,
+        "head": evaluation.head.model_dump(),
+        "seeds": evaluation.seeds,
+    }
+
+    def build(folder: Path) -> None:
+        texts = list(dict.fromkeys(text for name in names for text in tasks[name].texts(split)))
+        row_of = {text: row for row, text in enumerate(texts)}
+        embeddings = embed_once(stages.workspace, model, texts)
+        rows = []
+        for name in names:
+            own = embeddings[[row_of[text] for text in tasks[name].texts(split)]]
+            score = tasks[name].score(own, split, head=evaluation.head, seeds=evaluation.seeds)
+            rows += [
+                {"task": name, "metric": score.metric, "seed": seed, "value": value}
+                for seed, value in enumerate(score.values)
+            ]
+            rows += [{"task": name, "metric": metric, "seed": 0, "value": v} for metric, v in score.extra.items()]
+        write_text(folder / "scores.json", json.dumps(rows))
+
+    artefact = stages.workspace.artefact("scores", inputs, build)
+    rows = json.loads((artefact.path / "scores.json").read_text(encoding="utf-8"))
+    return [{"model": model.label, **row} for row in rows]

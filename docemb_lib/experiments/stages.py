@@ -1,0 +1,312 @@
+"""Stages: from a profile and its parameters to corpus, teachers, students and scores; the one place that composes.
+
+Every stage is an artefact of the workspace: asked for, it is there already or is built now. Heavy libraries are
+imported inside the stage that needs them, so that asking for what is built stays cheap.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Sequence
+from functools import cached_property
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from docemb_lib.corpus.origin import read_documents, source_fingerprint
+from docemb_lib.errors import InputError
+from docemb_lib.experiments.objectives import make_objective, objective_settings
+from docemb_lib.profile import Profile, width
+from docemb_lib.settings import ParagraphVectorSettings, Parameters
+from docemb_lib.teachers import pretrained
+from docemb_lib.workspace import Artefact, Workspace, write_text
+
+if TYPE_CHECKING:
+    from datasets import Dataset, DatasetDict
+
+    from docemb_lib.teachers import SBERT
+    from docemb_lib.teachers.embeddings import Teacher
+    from docemb_lib.teachers.sbert import Long
+
+logger = logging.getLogger(__name__)
+
+RECIPE = 1  # raised whenever the same inputs would give other artefacts
+TEACHER_SEED = 0  # runs of every seed share their teachers
+
+
+class Stages:
+    """The artefacts of one profile with one set of parameters."""
+
+    def __init__(self, profile: Profile, workspace: Workspace | None = None) -> None:
+        self.profile = profile
+        self.workspace = workspace or Workspace()
+
+    # ---- corpus
+
+    @cached_property
+    def corpus(self) -> Artefact:
+        """The corpus on disk: splits train, validation and (held out from all training) tasks."""
+        settings = self.profile.corpus
+        inputs = {
+            "recipe": RECIPE,
+            "source": source_fingerprint(settings),
+            "student": self._pretrained_fingerprint(self.profile.student.model),
+            "structural": self._pretrained_fingerprint(self.profile.structural_teacher.model),
+        }
+        return self.workspace.artefact("corpus", inputs, self._build_corpus)
+
+    def split(self, name: str) -> Dataset:
+        """One split, memory-mapped: id, text, source, n_words, n_student_tokens, n_structural_tokens."""
+        return self._splits[name]
+
+    @cached_property
+    def _splits(self) -> DatasetDict:
+        from datasets import load_from_disk
+
+        return load_from_disk(str(self.corpus.path / "dataset"))
+
+    def _build_corpus(self, folder: Path) -> None:
+        from docemb_lib.corpus.build import build_corpus
+        from docemb_lib.student import count_tokens
+
+        settings = self.profile.corpus
+        documents = read_documents(settings)
+        student = pretrained.resolve(self.profile.student.model)
+        dataset = build_corpus(
+            documents,
+            counters={
+                "n_student_tokens": lambda texts: count_tokens(student, texts),
+                "n_structural_tokens": self.sbert("truncate").count_tokens,
+            },
+            validation=settings.validation,
+            tasks=settings.tasks,
+            seed=settings.seed,
+        )
+        dataset.save_to_disk(str(folder / "dataset"))
+
+    # ---- teachers
+
+    @cached_property
+    def structural_teacher(self) -> SBERT:
+        """The structural teacher as students learn from it."""
+        return self.sbert(self.profile.structural_teacher.long)
+
+    def contextual_teacher(self, name: str) -> Teacher:
+        """DM, DBOW, PV (their concatenation) or LSA, fitted on this corpus."""
+        from docemb_lib.teachers import LSA, Compound
+
+        settings = self.profile.contextual_teachers
+        if name == "LSA":
+            return LSA.load(self._lsa().path)
+        members = settings.PV if name == "PV" else [getattr(settings, name)]
+        fitted = [self.paragraph_vector(member, seed=TEACHER_SEED) for member in members]
+        return fitted[0] if len(fitted) == 1 else Compound(fitted)
+
+    def contextual_width(self, name: str) -> int:
+        """The width of a contextual teacher, known before it is fitted."""
+        settings = self.profile.contextual_teachers
+        if name == "LSA":
+            return settings.lsa_dim
+        members = settings.PV if name == "PV" else [getattr(settings, name)]
+        return sum(member.vector_size for member in members)
+
+    def paragraph_vector(self, settings: ParagraphVectorSettings, *, seed: int) -> Any:
+        """One Paragraph Vector, fitted on the train split."""
+        from docemb_lib.teachers import ParagraphVector
+
+        documents = self.profile.contextual_teachers.documents
+        inputs = {
+            "recipe": RECIPE,
+            "corpus": self.corpus.fingerprint,
+            "settings": settings.model_dump(),
+            "documents": documents,
+            "seed": seed,
+            "gensim": version("gensim"),
+        }
+
+        def build(folder: Path) -> None:
+            model = ParagraphVector(**settings.model_dump(), seed=seed)
+            model.fit(self.split("train")["text"][:documents])
+            model.save(folder)
+
+        return ParagraphVector.load(self.workspace.artefact("paragraph-vector", inputs, build).path)
+
+    def teacher_embeddings(self, teacher: Teacher, split: str, rows: int) -> np.ndarray:
+        """The teacher's embeddings of the first `rows` documents of a split: float32 (rows, dim), memory-mapped."""
+        from docemb_lib.teachers import open_embeddings, write_embeddings
+
+        origin = {"corpus": f"{self.corpus.fingerprint}/{split}", "teacher": teacher.fingerprint}
+
+        def build(folder: Path) -> None:
+            write_embeddings(folder, self.split(split)["text"][:rows], teacher.embed, teacher.dim, **origin)
+
+        artefact = self.workspace.artefact(
+            "teacher-embeddings", {"recipe": RECIPE, **origin, "rows": rows}, build, resumable=True
+        )
+        return open_embeddings(artefact.path, **origin)
+
+    def sbert(self, long: Long) -> SBERT:
+        """The structural teacher, truncating long documents or averaging over their chunks."""
+        from docemb_lib.teachers import SBERT
+
+        settings = self.profile.structural_teacher
+        return SBERT(settings.model, max_tokens=settings.max_tokens, long=long)
+
+    def _lsa(self) -> Artefact:
+        from docemb_lib.teachers import LSA
+
+        settings = self.profile.contextual_teachers
+        inputs = {
+            "recipe": RECIPE,
+            "corpus": self.corpus.fingerprint,
+            "dim": settings.lsa_dim,
+            "documents": settings.documents,
+        }
+
+        def build(folder: Path) -> None:
+            model = LSA(dim=settings.lsa_dim)
+            model.fit(self.split("train")["text"][: settings.documents])
+            model.save(folder)
+
+        return self.workspace.artefact("lsa", inputs, build)
+
+    # ---- student
+
+    @cached_property
+    def untrained_student(self) -> Artefact:
+        """The student as it starts: the encoder's weights (or some of its layers) as a Longformer."""
+        from docemb_lib.student import Student
+
+        settings = self.profile.student
+        inputs = {
+            "recipe": RECIPE,
+            "encoder": self._pretrained_fingerprint(settings.model),
+            "settings": settings.model_dump(exclude={"model"}),
+        }
+
+        def build(folder: Path) -> None:
+            Student.from_encoder(
+                pretrained.resolve(settings.model),
+                layers=settings.layers,
+                max_tokens=settings.max_tokens,
+                attention_window=settings.attention_window,
+                dropout=settings.dropout,
+            ).save(folder)
+
+        return self.workspace.artefact("student-untrained", inputs, build)
+
+    @property
+    def student_width(self) -> int:
+        """D, from the student's configuration."""
+        config = json.loads((self.untrained_student.path / "config.json").read_text(encoding="utf-8"))
+        return int(config["hidden_size"])
+
+    def trained_student(self) -> Artefact:
+        """The student distilled with this profile's parameters: a sentence-transformers folder, `history.json` and
+        the projections it was trained with."""
+        from docemb_lib.training import uses_bf16
+
+        p = self.profile.parameters
+        settings = self.profile.training
+        structural, contextual = self._teachers(p)
+        inputs = {
+            "recipe": RECIPE,
+            "corpus": self.corpus.fingerprint,
+            "start": self.untrained_student.fingerprint,
+            "documents": self._train_rows(p),
+            "seed": p.seed,
+            "objective": objective_settings(p),
+            "structural": structural.fingerprint if structural else None,
+            "contextual": contextual.fingerprint if contextual else None,
+            "training": settings.model_dump(exclude={"save_every", "bf16"}),
+            "bf16": uses_bf16(settings),
+        }
+        return self.workspace.artefact(
+            "student", inputs, lambda folder: self._train(folder, structural, contextual), resumable=True
+        )
+
+    def history(self, student: Artefact) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """What a trained student's training logged: a row per update, and a row per validation."""
+        history = json.loads((student.path / "history.json").read_text(encoding="utf-8"))
+        return pd.DataFrame(history["train"]), pd.DataFrame(history["validation"])
+
+    def _teachers(self, p: Parameters) -> tuple[Teacher | None, Teacher | None]:
+        structural = self.structural_teacher if p.structural_loss is not None else None
+        contextual = self.contextual_teacher(p.contextual_teacher) if p.contextual_teacher is not None else None
+        return structural, contextual
+
+    def _train_rows(self, p: Parameters) -> int:
+        available = len(self.split("train"))
+        if p.documents > available:
+            raise InputError(f"documents: {p.documents} asked for, the train split holds {available}; ask for fewer")
+        return p.documents
+
+    def _train(self, folder: Path, structural: Teacher | None, contextual: Teacher | None) -> None:
+        import torch
+        from safetensors.torch import save_file
+
+        from docemb_lib.student import Student
+        from docemb_lib.training import TrainingDocuments, train_objective
+
+        p = self.profile.parameters
+        student = Student.load(self.untrained_student.path)
+
+        def documents(split: str, rows: int) -> TrainingDocuments:
+            data = self.split(split).select(range(rows))
+            return TrainingDocuments(
+                student.tokenize(data["text"][:]),
+                data["n_structural_tokens"][:],
+                structural=None if structural is None else self.teacher_embeddings(structural, split, rows),
+                contextual=None if contextual is None else self.teacher_embeddings(contextual, split, rows),
+            )
+
+        train = documents("train", self._train_rows(p))
+        validation = documents("validation", len(self.split("validation")))
+        torch.manual_seed(p.seed)
+        objective = make_objective(
+            student, p, self.profile.training, contextual_width=None if contextual is None else contextual.dim
+        )
+        history = train_objective(
+            objective, train, validation, settings=self.profile.training, seed=p.seed, folder=folder
+        )
+        student.save(folder, card=self._card(p, history.validation))
+        beside = {name: t.contiguous() for name, t in objective.state_dict().items() if not name.startswith("student.")}
+        save_file(beside, str(folder / "projections.safetensors"))
+        write_text(folder / "history.json", json.dumps(history._asdict()) + "\n")
+
+    def _card(self, p: Parameters, validation: Sequence[dict[str, float]]) -> str:
+        from docemb_lib.student.export import model_card
+
+        return model_card(
+            profile=self.profile.name,
+            encoder=self.profile.student.model,
+            structural_teacher=None if p.structural_loss is None else self.profile.structural_teacher.model,
+            contextual_teacher=p.contextual_teacher,
+            parameters=objective_settings(p),
+            documents=p.documents,
+            corpus=self.profile.corpus.source,
+            validation_before=validation[0]["loss"],
+            validation_after=validation[-1]["loss"],
+        )
+
+    def _pretrained_fingerprint(self, name: str) -> str:
+        return pretrained.fingerprint(pretrained.resolve(name))
+
+
+def check(stages: Stages, notebook: str) -> None:
+    """Everything about a run that can be wrong and is cheap to find out, before any long work. Raises InputError."""
+    profile = stages.profile
+    p = profile.parameters
+    source_fingerprint(profile.corpus)
+    pretrained.resolve(profile.student.model)
+    pretrained.resolve(profile.structural_teacher.model)
+    trains = notebook[:2] in {"03", "04", "05", "06"}
+    dim = width(profile.student.model)
+    if trains and p.contextual_teacher is not None and notebook[:2] != "03" and dim is not None:
+        from docemb_lib.losses.projection import check_widths
+
+        check_widths(p.student_projection, dim, p.contextual_projection, stages.contextual_width(p.contextual_teacher))

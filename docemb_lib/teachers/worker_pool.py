@@ -1,0 +1,97 @@
+"""Worker processes with a fixed hash seed, for work whose result may depend on Python's `hash`.
+
+gensim starts an inference from the hash of the text. Only PYTHONHASHSEED makes that the same in every process, and a
+running process (a Jupyter kernel) cannot fix its own. The workers are loky's, which take an environment, need no
+`if __name__ == "__main__"` in the calling script, and end with the process that started them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import contextmanager
+from typing import Any, Generic, TypeVar
+
+from joblib import cpu_count
+from joblib.externals.loky import ProcessPoolExecutor
+
+# One BLAS thread each: the processes are the parallelism.
+ENVIRONMENT = {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+IDLE_SECONDS = 60.0  # then a worker ends and gives its memory back; the next task starts another
+
+Result = TypeVar("Result")
+
+
+class WorkerPool(Generic[Result]):
+    """Processes that run one function, started at the first task and stopped by `stop` or with this object.
+
+    function: what they run; importable by name.
+    prepare, prepare_args: what each process runs first.
+    """
+
+    def __init__(
+        self, function: Callable[..., Result], *, prepare: Callable[..., None] | None = None, prepare_args: tuple = ()
+    ) -> None:
+        self._function, self._prepare, self._prepare_args = function, prepare, prepare_args
+        self._executor: ProcessPoolExecutor | None = None
+        self._size = 0
+
+    def map(self, arguments: Iterable[tuple[Any, ...]], *, jobs: int | None) -> Iterator[tuple[int, Result]]:
+        """Run the function on each tuple of arguments, `jobs` at a time (None: one per core).
+
+        Yields (position in `arguments`, result) as they finish. `arguments` is read no faster than it is worked on: at
+        most one tuple waits for each process, so that none idles.
+        Any exception, and an interrupt, stops all processes.
+        """
+        jobs = jobs or cpu_count()
+        pending: dict[Future[Result], int] = {}
+        with self._stopped_on_error():
+            for position, args in enumerate(arguments):
+                if len(pending) == 2 * jobs:
+                    yield from _finished(pending)
+                pending[self._submit(args, jobs)] = position
+            while pending:
+                yield from _finished(pending)
+
+    def run(self, *args: Any, meanwhile: Callable[[], object]) -> Result:
+        """Run the function once, calling `meanwhile` twice a second. An interrupt stops the process."""
+        with self._stopped_on_error():
+            future = self._submit(args, 1)
+            while not future.done():
+                wait([future], timeout=0.5)
+                meanwhile()
+            return future.result()
+
+    def stop(self) -> None:
+        """End all processes, whatever they are doing."""
+        if self._executor is not None:
+            self._executor.shutdown(kill_workers=True)
+        self._executor = None
+
+    def _submit(self, args: tuple[Any, ...], jobs: int) -> Future[Result]:
+        if self._executor is None or self._size != jobs:
+            self.stop()
+            self._size = jobs
+            self._executor = ProcessPoolExecutor(
+                jobs,
+                timeout=IDLE_SECONDS,
+                initializer=self._prepare,
+                initargs=self._prepare_args,
+                env=ENVIRONMENT,
+            )
+        future: Future[Result] = self._executor.submit(self._function, *args)
+        return future
+
+    @contextmanager
+    def _stopped_on_error(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            self.stop()
+            raise
+
+
+def _finished(pending: dict[Future[Result], int]) -> Iterator[tuple[int, Result]]:
+    """Wait for at least one of the pending tasks, and take those that are done out of them."""
+    for future in wait(pending, return_when=FIRST_COMPLETED).done:
+        yield pending.pop(future), future.result()

@@ -1,0 +1,184 @@
+"""Workspace: artefacts, each built once, published whole, and named by what made it.
+
+An artefact is a folder `outputs/artefacts/<kind>/<fingerprint>/`; its fingerprint is a hash of everything that
+determines it. It is built in a sibling folder under a file lock and appears by one rename, so it is never half there,
+two builders never collide, and a kill costs only the piece in hand. People find artefacts by name through links
+(`outputs/students/<label>`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import platform
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from docemb_lib.errors import InputError
+from docemb_lib.profile import find_root
+
+logger = logging.getLogger(__name__)
+
+MANIFEST = "artefact.json"
+RECORDED_VERSIONS = ("docemb", "torch", "transformers", "sentence-transformers", "gensim", "scikit-learn", "numpy")
+
+
+@dataclass(frozen=True)
+class Artefact:
+    """A finished folder. `fingerprint` stands for its content wherever something is built from it."""
+
+    kind: str
+    fingerprint: str
+    path: Path
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """Inputs, versions, seconds taken and checksums, as written when it was published."""
+        return json.loads((self.path / MANIFEST).read_text(encoding="utf-8"))
+
+
+class Workspace:
+    """The `outputs` folder of a docemb checkout.
+
+    `root` holds `params/`; by default it is found from the working directory upwards, then from the installed source.
+    """
+
+    def __init__(self, root: Path | str | None = None) -> None:
+        self.root = Path(root).resolve() if root is not None else find_root()
+        self.outputs = self.root / "outputs"
+
+    def artefact(
+        self, kind: str, inputs: Mapping[str, Any], build: Callable[[Path], None], *, resumable: bool = False
+    ) -> Artefact:
+        """The artefact made from `inputs`, built by `build(folder)` if it is not there yet.
+
+        `inputs` must be JSON (paths become strings). A `resumable` build finds in its folder what an interrupted
+        build of the same artefact left there; any other starts from an empty folder.
+        """
+        fingerprint = fingerprint_of({"kind": kind, **inputs})
+        folder = self.outputs / "artefacts" / kind / fingerprint
+        artefact = Artefact(kind, fingerprint, folder)
+        if not (folder / MANIFEST).is_file():
+            publish(folder, build, inputs=dict(inputs), resumable=resumable)
+        return artefact
+
+    def link(self, shelf: str, name: str, target: Path) -> Path:
+        """Let `outputs/<shelf>/<name>` point at `target`, replacing an older link in one step. Returns the link."""
+        link = self.outputs / shelf / name
+        link.parent.mkdir(parents=True, exist_ok=True)
+        relative = os.path.relpath(target, link.parent)
+        if link.is_symlink() and os.readlink(link) == relative:
+            return link
+        if link.exists() and not link.is_symlink():
+            raise InputError(f"{link} is in the way: it is no link of docemb's; move it aside")
+        temporary = link.with_name(f".{name}.{os.getpid()}")
+        temporary.unlink(missing_ok=True)
+        temporary.symlink_to(relative)
+        os.replace(temporary, link)
+        return link
+
+    def shown(self, path: Path) -> str:
+        """A path as people are told it: relative to the root where it lies under it."""
+        path = Path(os.path.abspath(path))
+        return str(path.relative_to(self.root)) if path.is_relative_to(self.root) else str(path)
+
+
+def fingerprint_of(inputs: Mapping[str, Any]) -> str:
+    """16 hexadecimal digits that change whenever a value of `inputs` does; key order does not matter."""
+    canonical = json.dumps(inputs, sort_keys=True, ensure_ascii=False, default=str, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+
+
+def publish(
+    folder: Path,
+    build: Callable[[Path], None],
+    *,
+    inputs: Mapping[str, Any],
+    resumable: bool = False,
+    replace: bool = False,
+) -> None:
+    """Build `folder` in a sibling and rename it into place, under a lock. Existing folders stay unless `replace`."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with _lock(folder):
+        if (folder / MANIFEST).is_file() and not replace:
+            return  # another process was faster
+        partial = folder.with_name(f"{folder.name}.partial")
+        if not resumable:
+            shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(exist_ok=True)
+        start = time.perf_counter()
+        try:
+            build(partial)
+        except BaseException:
+            if not resumable or not any(partial.iterdir()):
+                shutil.rmtree(partial, ignore_errors=True)
+            raise
+        _write_manifest(partial, inputs, time.perf_counter() - start)
+        if folder.exists():
+            outgoing = folder.with_name(f"{folder.name}.outgoing")
+            shutil.rmtree(outgoing, ignore_errors=True)
+            folder.rename(outgoing)
+            partial.rename(folder)
+            shutil.rmtree(outgoing, ignore_errors=True)
+        else:
+            partial.rename(folder)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a whole file or nothing: through a temporary sibling and one rename."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_text(text, encoding="utf-8")
+    os.replace(temporary, path)
+
+
+@contextmanager
+def _lock(folder: Path) -> Iterator[None]:
+    """One builder per folder; the operating system frees the lock of a killed process."""
+    lock = FileLock(folder.with_name(f".{folder.name}.lock"))
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        logger.warning("waiting for another process that is building %s", folder)
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _write_manifest(folder: Path, inputs: Mapping[str, Any], seconds: float) -> None:
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    manifest = {
+        "inputs": dict(inputs),
+        "versions": installed_versions(),
+        "seconds": round(seconds, 3),
+        "files": {str(path.relative_to(folder)): _sha256(path) for path in files},
+    }
+    write_text(folder / MANIFEST, json.dumps(manifest, indent=1, ensure_ascii=False, default=str) + "\n")
+
+
+def installed_versions() -> dict[str, str]:
+    """Versions of Python and of the packages that numbers depend on."""
+    versions = {"python": platform.python_version()}
+    for name in RECORDED_VERSIONS:
+        try:
+            versions[name] = version(name)
+        except PackageNotFoundError:  # an extra that is not installed
+            continue
+    return versions
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

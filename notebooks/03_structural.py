@@ -1,0 +1,135 @@
+# ---
+# jupyter:
+#   jupytext:
+#     cell_metadata_filter: tags,-all
+#     formats: ipynb,py:percent
+#     notebook_metadata_filter: kernelspec,jupytext,-jupytext.text_representation.jupytext_version
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # 03 · The structural loss
+#
+# The structural teacher (SBERT) is matched directly: the student's embedding $y$ of a document should be the
+# teacher's $t$. How strictly, and in what sense, is the choice of the loss:
+#
+# * **MSE** $\frac1d\sum_k (y_k-t_k)^2$ and **cosine** $1-\cos(y,t)$ look at the document alone;
+# * **max-margin** also pushes $y_i$ away from the other documents' $t_j$:
+#   $D(y_i,t_i)-\gamma\,\frac1{n-1}\sum_{j\ne i}D(y_i,t_j)$ with $D$ one of the two;
+# * **contrastive** is a softmax over the batch: $-\log\frac{\exp\cos(y_i,t_i)}{\sum_j\exp\cos(y_i,t_j)}$.
+#
+# This notebook distils one student from the structural teacher alone and compares it with those recorded before.
+
+# %% tags=["parameters"]
+profile = "tiny"  # which corpus, teachers, student and sizes: a name in params/ or the path of a .yaml file
+seed = 0  # of the order of documents
+structural_loss = "cosine"  # mse, cosine, max-margin or contrastive
+distance = "mse"  # inside max-margin: mse or cosine
+gamma = 1.0  # inside max-margin: weight of the negatives, from 0
+documents = "profile"  # how many training documents; "profile": as many as the profile says
+
+# %%
+from docemb_lib.evaluation.published import published
+from docemb_lib.experiments.models import sbert_models, student_model, untrained_model
+from docemb_lib.experiments.run import Run
+from docemb_lib.experiments.scoring import score_models
+from docemb_lib.experiments.views import distances_to_teacher, means_of_runs, students_of_runs
+from docemb_lib.figures import use_style
+from docemb_lib.figures.distances import plot_distances
+from docemb_lib.figures.losses import plot_max_margin
+from docemb_lib.figures.sweeps import plot_history, plot_runs
+from docemb_lib.widgets import distance_explorer
+
+use_style()
+run = Run.begin(
+    "03_structural",
+    profile=profile, seed=seed,
+    structural_loss=structural_loss, distance=distance, gamma=gamma, documents=documents,
+)  # fmt: skip
+stages = run.stages
+run.settings()
+
+# %% [markdown]
+# ## What the negatives do
+#
+# A toy in the plane: three teacher embeddings (squares), and the direction in which each loss would move a student's
+# embedding (dot) that belongs to the blue one. With the squared distance and $\gamma=1$ the arrow has the same length
+# everywhere: the loss is affine in $y$ and has no lowest point, so embeddings may grow without end.
+
+# %%
+ax = plot_max_margin(gamma=gamma)
+
+# %% [markdown]
+# ## Distil
+#
+# One pass over the first `documents` training documents in a shuffled order, six at a time.
+
+# %%
+student = stages.trained_student()
+train_history, validation_history = stages.history(student)
+ax = plot_history(train_history, validation_history)
+run.save_figure(ax, "training", validation_history)
+
+# %% [markdown]
+# **How to read it.** The thick line is the loss on validation documents. `norm` and `spread` below watch for collapse:
+# a spread (mean cosine distance of two documents) near 0 means that all documents have become one point.
+
+# %%
+validation_history.drop(columns="epoch", errors="ignore").round(4)
+
+# %% [markdown]
+# ## Positives and negatives
+#
+# Distances of the students' embeddings to the teacher's embedding of the *same* document (positives) and of *other*
+# documents (negatives, 20 each, drawn once), on the validation documents. A good student keeps the two apart. The AUC
+# is the chance that a positive is nearer than a negative.
+
+# %%
+distances = distances_to_teacher(run, students_of_runs(run, student))
+distance_explorer(distances)
+
+# %% [markdown]
+# The same as a plain figure, for paper and for those who read this without a kernel:
+
+# %%
+ax = plot_distances(distances["cosine"], distance="cosine")
+run.save_figure(ax, "distances", distances["cosine"])
+
+# %% [markdown]
+# **How to read it.** The undistilled student overlaps most. Every structural loss moves the positives to the left; how
+# far the negatives stay behind differs. A small distance alone is no success: what counts is the gap.
+#
+# ## All runs so far
+#
+# The sweep tasks on their validation splits. Hollow: Figure 4.3 of the thesis (normalised accuracy on other tasks;
+# compare orders only).
+
+# %%
+models = [student_model(run.label, student), untrained_model(stages), sbert_models(stages)[0]]
+scores = score_models(stages, models, final=False)
+means = means_of_runs(run, scores)
+ax = plot_runs(means, published=published("structural_losses").query("source == 'figure 4.3'"))
+run.save_figure(ax, "runs", means)
+
+# %%
+run.finish(
+    {
+        "mean": means.loc[means["model"] == run.label, "value"].mean(),
+        "validation_loss_before": validation_history["loss"].iloc[0],
+        "validation_loss_after": validation_history["loss"].iloc[-1],
+        "spread": validation_history["spread"].iloc[-1],
+    },
+    scores=scores,
+    student=run.link_student(student),
+)
+
+# %% [markdown]
+# **Next.** Try `-p structural_loss max-margin -p gamma 1.5` and watch the spread; `04_projections` brings in the
+# contextual teacher.

@@ -1,0 +1,126 @@
+# ---
+# jupyter:
+#   jupytext:
+#     cell_metadata_filter: tags,-all
+#     formats: ipynb,py:percent
+#     notebook_metadata_filter: kernelspec,jupytext,-jupytext.text_representation.jupytext_version
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # 05 · Weighting and masking
+#
+# How much should each teacher count, and for which documents?
+#
+# $$L = \frac1B\sum_i \lambda_i\,L_S(y_i,t_i) + (1-\lambda_i)\,L_C(y_i,c_i),
+#   \qquad \lambda_i = \lambda\cdot[\mathrm{len}_i \le \texttt{max\_structural\_len}]$$
+#
+# The structural teacher has seen only the beginning of a long document. The *mask* draws the consequence: documents
+# longer than `max_structural_len` learn from the contextual teacher alone.
+
+# %% tags=["parameters"]
+profile = "tiny"  # which corpus, teachers, student and sizes: a name in params/ or the path of a .yaml file
+seed = 0  # of the order of documents and of the projections' initial weights
+structural_loss = "cosine"  # mse, cosine, max-margin, contrastive; None: contextual only
+distance = "mse"  # inside max-margin: mse or cosine
+gamma = 1.0  # inside max-margin: weight of the negatives, from 0
+contextual_teacher = "PV"  # DM, DBOW, PV (both side by side), LSA; None: structural only
+contextual_loss = "soft-cca"  # soft-cca, mse, or cca
+student_projection = "profile"  # e.g. 768(ReLU)x1024; must end as wide as the contextual one
+contextual_projection = "profile"  # the same for the teacher's side; - is the identity
+lam = 0.5  # λ, weight of the structural loss in [0, 1]; None: the plain sum of both
+lam_by_length = None  # "linear:FIRST:LAST": λ falls from FIRST to 0 at LAST structural tokens; None: it does not
+max_structural_len = "profile"  # mask documents beyond so many structural tokens; None: no mask
+documents = "profile"  # how many training documents; "profile": as many as the profile says
+
+# %%
+from docemb_lib.evaluation.published import published
+from docemb_lib.experiments.models import sbert_models, student_model, untrained_model
+from docemb_lib.experiments.run import Run
+from docemb_lib.experiments.scoring import score_models
+from docemb_lib.experiments.views import means_of_runs, weights_by_length
+from docemb_lib.figures import use_style
+from docemb_lib.figures.corpus import plot_weights
+from docemb_lib.figures.sweeps import plot_history, plot_runs, plot_weighting
+
+use_style()
+run = Run.begin(
+    "05_weighting",
+    profile=profile, seed=seed, structural_loss=structural_loss, distance=distance, gamma=gamma,
+    contextual_teacher=contextual_teacher, contextual_loss=contextual_loss,
+    student_projection=student_projection, contextual_projection=contextual_projection,
+    lam=lam, lam_by_length=lam_by_length, max_structural_len=max_structural_len, documents=documents,
+)  # fmt: skip
+stages = run.stages
+run.settings()
+
+# %% [markdown]
+# ## What the mask does
+#
+# The weight of the structural loss against a document's length, with this run's settings. The text beneath says how
+# many of the run's training documents it leaves to the contextual teacher alone.
+
+# %%
+weights = weights_by_length(run)
+ax = plot_weights(weights["length"].to_numpy(), weights["structural"].to_numpy())
+run.save_figure(ax, "weights", weights)
+print(f"{(weights['structural'] == 0).mean():.0%} of the {len(weights)} training documents have no structural loss")
+
+# %% [markdown]
+# ## Distil
+
+# %%
+student = stages.trained_student()
+train_history, validation_history = stages.history(student)
+ax = plot_history(train_history, validation_history)
+run.save_figure(ax, "training", validation_history)
+
+# %% [markdown]
+# **How to read it.** The sizes of the two parts are not comparable; their trends are. Where a mask is on, the
+# structural part counts the masked documents as zero.
+#
+# ## All runs so far
+#
+# Left of the table: the mean over the sweep tasks against λ, one line per mask; bars are deviations over head seeds.
+
+# %%
+models = [student_model(run.label, student), untrained_model(stages), sbert_models(stages)[0]]
+scores = score_models(stages, models, final=False)
+means = means_of_runs(run, scores)
+ax = plot_runs(means)
+run.save_figure(ax, "runs", means)
+
+# %%
+ax = plot_weighting(means[means["seed_of_run"].notna()])
+run.save_figure(ax, "lambda", means)
+
+# %% [markdown]
+# **How to read it.** Look first at whether the differences are larger than the bars. In the thesis (below, Figure
+# 4.10) masking at λ = 0.5 helped the cosine loss a little. With few documents and a short-sighted teacher the opposite
+# is common: the mask takes the strict loss away from every long document and leaves it a projected correlation.
+
+# %%
+published("weighting").query("source == 'figure 4.10'").set_index("label")[["value"]].sort_values("value")
+
+# %%
+run.finish(
+    {
+        "mean": means.loc[means["model"] == run.label, "value"].mean(),
+        "validation_loss_before": validation_history["loss"].iloc[0],
+        "validation_loss_after": validation_history["loss"].iloc[-1],
+        "spread": validation_history["spread"].iloc[-1],
+    },
+    scores=scores,
+    student=run.link_student(student),
+)
+
+# %% [markdown]
+# **Next.** `-p lam None` adds both losses plainly, `-p max_structural_len None` takes the mask off;
+# `06_evaluation` trains a student for longer and compares it with everything else.

@@ -1,0 +1,114 @@
+# ---
+# jupyter:
+#   jupytext:
+#     cell_metadata_filter: tags,-all
+#     formats: ipynb,py:percent
+#     notebook_metadata_filter: kernelspec,jupytext,-jupytext.text_representation.jupytext_version
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # 06 · The final student, measured
+#
+# A student is trained for longer with the settings that did best on validation, and then, once, the test splits are
+# opened. Beside it: itself before distillation, its structural teacher in both forms (on truncated text, as the thesis
+# does; and averaged over chunks of the whole document, as people do today), every Paragraph Vector, and TF-IDF as the
+# floor that shows how far words alone go.
+
+# %% tags=["parameters"]
+profile = "tiny"  # which corpus, teachers, student and sizes: a name in params/ or the path of a .yaml file
+seed = 0  # of the order of documents and of the projections' initial weights
+structural_loss = "profile"  # mse, cosine, max-margin, contrastive; None: contextual only
+distance = "profile"  # inside max-margin: mse or cosine
+gamma = "profile"  # inside max-margin: weight of the negatives, from 0
+contextual_teacher = "profile"  # DM, DBOW, PV (both side by side), LSA; None: structural only
+contextual_loss = "profile"  # soft-cca, mse, or cca
+student_projection = "profile"  # e.g. 768(ReLU)x1024; must end as wide as the contextual one
+contextual_projection = "profile"  # the same for the teacher's side; - is the identity
+lam = "profile"  # λ, weight of the structural loss in [0, 1]; None: the plain sum of both
+lam_by_length = "profile"  # "linear:FIRST:LAST": λ falls from FIRST to 0 at LAST structural tokens; None: it does not
+max_structural_len = "profile"  # mask documents beyond so many structural tokens; None: no mask
+documents = "profile"  # how many training documents; "profile": as many as the profile says
+
+# %%
+import matplotlib.pyplot as plt
+
+from docemb_lib.evaluation.scoreboard import scoreboard, standing
+from docemb_lib.experiments.models import SBERT_LABELS, UNTRAINED, baseline_models, student_model
+from docemb_lib.experiments.run import Run
+from docemb_lib.experiments.scoring import score_models
+from docemb_lib.figures import use_style
+from docemb_lib.figures.results import plot_task
+from docemb_lib.figures.sweeps import plot_history
+
+use_style()
+run = Run.begin(
+    "06_evaluation",
+    profile=profile, seed=seed, structural_loss=structural_loss, distance=distance, gamma=gamma,
+    contextual_teacher=contextual_teacher, contextual_loss=contextual_loss,
+    student_projection=student_projection, contextual_projection=contextual_projection,
+    lam=lam, lam_by_length=lam_by_length, max_structural_len=max_structural_len, documents=documents,
+)  # fmt: skip
+stages = run.stages
+run.settings()
+
+# %% [markdown]
+# ## Distil
+
+# %%
+student = stages.trained_student()
+train_history, validation_history = stages.history(student)
+ax = plot_history(train_history, validation_history)
+run.save_figure(ax, "training", validation_history)
+
+# %% [markdown]
+# ## Every model on every task
+#
+# Frozen embeddings. For classification and pairs a small head is trained on the task's train split, several times with
+# different seeds; retrieval ranks by cosine and trains nothing. `std` is the deviation of the mean over head seeds: it
+# says how much the training of heads matters, not how much the choice of test documents does.
+
+# %%
+scores = score_models(stages, [student_model(run.label, student), *baseline_models(stages)], final=True)
+scoreboard(scores).round(3)
+
+# %%
+print(standing(scores, student=run.label, before=UNTRAINED, teachers=SBERT_LABELS))
+
+# %%
+tasks = list(scores["task"].unique())
+figure, axes = plt.subplots(len(tasks), 1, figsize=(7.2, 2.8 * len(tasks)), layout="constrained", squeeze=False)
+for task, ax in zip(tasks, axes[:, 0], strict=True):
+    plot_task(scores, task=task, ax=ax)
+run.save_figure(figure, "tasks", scores)
+
+# %% [markdown]
+# **How to read it.** Blue is the distilled student, grey the same network before, orange its structural teacher. Where
+# TF-IDF (pink) is ahead of all of them, the task is about particular words. Bars are deviations over head seeds; with
+# a few hundred test documents, differences of one or two hundredths are within what another sample would give.
+#
+# ## Using the student
+#
+# It is a plain sentence-transformers folder.
+
+# %%
+folder = run.link_student(student)
+print(f'SentenceTransformer("{folder}")')
+
+# %%
+board = scoreboard(scores)
+run.finish(
+    {f"{task}/{run.label}": board.loc[run.label, task] for task in tasks}
+    | {"mean": board.loc[run.label, "mean"], "spread": board.loc[run.label, "std"]}
+    | {"mean_before": board.loc[UNTRAINED, "mean"], "mean_sbert_truncated": board.loc[SBERT_LABELS[0], "mean"]}
+    | {"mean_sbert_chunks": board.loc[SBERT_LABELS[1], "mean"]},
+    scores=scores,
+    student=folder,
+)

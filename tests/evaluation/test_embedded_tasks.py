@@ -1,0 +1,262 @@
+"""The four embedded tasks: balance, no short cut to the answer, nothing in two splits."""
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+
+from docemb_lib.errors import InputError
+from docemb_lib.evaluation import Classification, Pairs, Retrieval, Task, TfIdf, embedded_tasks, evaluate
+from docemb_lib.evaluation.embedded_tasks import cut_in_half, package_task, spread_over_sources
+from docemb_lib.evaluation.tasks import SPLITS
+
+NAMES = ["package", "see-also-pairs", "halves", "see-also-retrieval"]
+SOURCES = ["scipy", "torch", "sympy"]
+WORDS = [f"{a}{b}" for a in "bdfgklmnprst" for b in ("ando", "eli", "irus", "opal", "um")]
+
+
+def page_text(seed: int) -> str:
+    """Sixty words of a page's own small vocabulary."""
+    rng = np.random.default_rng(seed)
+    return " ".join(rng.choice(rng.choice(WORDS, 12, replace=False), 60))
+
+
+def pool(sizes: tuple[int, int, int] = (90, 60, 60), sources: list[str] = SOURCES) -> list[dict[str, Any]]:
+    """Pages of three packages; page i of a split lists the next two of its package, so that all are cited alike."""
+    rows = []
+    for split, size in zip(SPLITS, sizes, strict=True):
+        for i in range(size):
+            next_ones = [f"{split}.{(i + step * len(sources)) % size}" for step in (1, 2)]
+            rows.append(
+                {
+                    "id": f"{split}.{i}",
+                    "text": page_text(1000 * SPLITS.index(split) + i),
+                    "source": sources[i % len(sources)],
+                    "split": split,
+                    "see_also": [other for other in next_ones if other != f"{split}.{i}"],
+                }
+            )
+    return rows
+
+
+def built(name: str, rows: list[dict[str, Any]] | None = None, **options: Any) -> Task:
+    return embedded_tasks(pool() if rows is None else rows, [name], **{"seed": 0, **options})[0]
+
+
+def test_the_tasks_come_in_the_order_asked_for_and_of_their_kinds() -> None:
+    tasks = embedded_tasks(iter(pool()), NAMES, seed=0)
+    assert [task.name for task in tasks] == NAMES
+    assert [type(task) for task in tasks] == [Classification, Pairs, Pairs, Retrieval]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_page_is_in_two_splits(name: str) -> None:
+    page_of = {row["text"]: (row["id"], row["split"]) for row in pool()}
+    for split, data in built(name).splits.items():
+        for text in data.texts:
+            homes = [home for page, (_, home) in page_of.items() if text in page]
+            assert homes == [split]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_order_of_the_rows_does_not_matter_and_the_seed_does(name: str) -> None:
+    rows = pool()
+    assert built(name, rows) == built(name, rows[::-1])
+    assert built(name, rows, limit=60) != built(name, rows, limit=60, seed=1)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("limit", [40, 100])
+def test_scoring_a_split_needs_no_more_pages_than_the_limit(name: str, limit: int) -> None:
+    pages = {row["text"] for row in pool()}
+    task = built(name, limit=limit)
+    for split in ("validation", "test"):
+        asked = task.texts(split)
+        used = {page for page in pages if any(text in page for text in asked)}
+        assert 0.6 * limit <= len(used) <= limit
+
+
+def test_the_package_task_takes_packages_in_turn() -> None:
+    rows = pool()
+    source_of = {row["text"]: row["source"] for row in rows}
+    for split, data in package_task(rows, seed=0, limit=50).splits.items():
+        assert [source_of[text] for text in data.texts] == data.labels
+        assert Counter(data.labels) == dict.fromkeys(SOURCES, 10) if split == "train" else len(data.texts) == 20
+
+
+def test_a_small_package_gives_all_it_has() -> None:
+    rows = [row for row in pool() if row["source"] != "sympy" or row["id"].endswith(("2", "5"))]
+    for row in rows:
+        row["see_also"] = []
+    labels = package_task(rows, seed=0, limit=1000).splits["train"].labels
+    assert Counter(labels) == Counter(row["source"] for row in rows if row["split"] == "train")
+    few = Counter(package_task(rows, seed=0, limit=40).splits["train"].labels)
+    assert few["scipy"] - few["torch"] in (-1, 0, 1)
+    assert spread_over_sources([], 3) == []
+
+
+def test_see_also_pairs_are_links_and_as_many_pairs_of_the_same_package_without_a_link() -> None:
+    rows = pool()
+    page = {row["text"]: row for row in rows}
+    for split, pairs in built("see-also-pairs", rows).splits.items():
+        assert sum(pairs.labels) * 2 == len(pairs.labels) > 100
+        for first, second, label in zip(pairs.first, pairs.second, pairs.labels, strict=True):
+            a, b = page[first], page[second]
+            assert a["source"] == b["source"]
+            assert a["split"] == b["split"] == split
+            assert (b["id"] in a["see_also"]) == label
+            assert label or (a["id"] != b["id"] and a["id"] not in b["see_also"])
+
+
+@pytest.mark.parametrize("name", ["see-also-pairs", "halves"])
+def test_no_text_is_more_often_in_one_kind_of_pair_than_in_the_other(name: str) -> None:
+    for pairs in built(name).splits.values():
+        for side in (pairs.first, pairs.second):
+            kinds = {
+                label: Counter(t for t, k in zip(side, pairs.labels, strict=True) if k == label) for label in (0, 1)
+            }
+            assert kinds[0] == kinds[1]
+
+
+def test_a_page_brings_at_most_two_of_its_links() -> None:
+    rows = pool((60, 60, 60))
+    for row in rows:
+        split, i = row["id"].split(".")
+        row["see_also"] = [f"{split}.{(int(i) + 3 * step) % 60}" for step in range(1, 6)]
+    pairs = built("see-also-pairs", rows).splits["train"]
+    citing = Counter(text for text, label in zip(pairs.first, pairs.labels, strict=True) if label)
+    assert max(citing.values()) == 2
+    assert len(citing) > 50
+
+
+def test_a_link_for_which_no_stranger_is_left_is_dropped() -> None:
+    """The three scipy pages of a split all list each other: only torch pages can be told apart."""
+    rows = pool((30, 30, 30), ["scipy", "torch"])
+    rows = [row for row in rows if row["source"] == "torch" or int(row["id"].split(".")[1]) < 6]
+    for row in rows:
+        if row["source"] == "scipy":
+            row["see_also"] = [f"{row['split']}.{i}" for i in (0, 2, 4) if f"{row['split']}.{i}" != row["id"]]
+    source_of = {row["text"]: row["source"] for row in rows}
+    pairs = built("see-also-pairs", rows).splits["test"]
+    assert {source_of[text] for text in pairs.texts} == {"torch"}
+    assert sum(pairs.labels) * 2 == len(pairs.labels)
+
+
+def test_halves_are_of_one_page_or_of_two_of_the_same_package() -> None:
+    rows = pool()
+    for split, pairs in built("halves", rows).splits.items():
+        pages = [row for row in rows if row["split"] == split]
+        assert len(pairs.labels) == 2 * len(pages)
+        assert sum(pairs.labels) == len(pages)
+        for first, second, label in zip(pairs.first, pairs.second, pairs.labels, strict=True):
+            (a,) = [page for page in pages if page["text"].startswith(first)]
+            (b,) = [page for page in pages if page["text"].endswith(second)]
+            assert (a is b) == bool(label)
+            assert a["source"] == b["source"]
+            if label:
+                assert f"{first} {second}" == a["text"]
+
+
+def test_halves_need_neither_links_nor_packages() -> None:
+    rows = [{**row, "see_also": [], "source": row["id"]} for row in pool((20, 10, 10))]
+    pairs = built("halves", rows).splits["train"]
+    assert len(pairs.labels) == 40
+    assert sum(pairs.labels) == 20
+
+
+def test_a_half_that_two_pages_share_is_not_called_a_stranger() -> None:
+    rows = pool((12, 12, 12))
+    for row in rows:
+        row["text"] = f"{row['id']} opens in its own way" + " the same ending" * 2 * (
+            int(row["id"].split(".")[1]) % 6 == 0
+        )
+    for pairs in built("halves", rows).splits.values():
+        own = {
+            first: second for first, second, label in zip(pairs.first, pairs.second, pairs.labels, strict=True) if label
+        }
+        negatives = [(f, s) for f, s, label in zip(pairs.first, pairs.second, pairs.labels, strict=True) if not label]
+        assert all(own[first] != second for first, second in negatives)
+
+
+@pytest.mark.parametrize(
+    ("text", "halves"),
+    [
+        ("one two three four", ("one two", "three four")),
+        ("  a bbbbbbbbbbbbbbbbbb ", ("a", "bbbbbbbbbbbbbbbbbb")),
+        ("one\n\n two", ("one", "two")),
+        ("single", ("single", "")),
+        ("  ", ("", "")),
+    ],
+)
+def test_a_page_is_cut_at_the_white_space_nearest_its_middle(text: str, halves: tuple[str, str]) -> None:
+    assert cut_in_half(text) == halves
+
+
+def test_retrieval_asks_for_the_listed_pages_among_all_of_the_split() -> None:
+    rows = pool()
+    for row in rows:
+        if row["source"] == "torch":
+            row["see_also"] = []
+    text_of, page = {row["id"]: row["text"] for row in rows}, {row["text"]: row for row in rows}
+    for split, ranking in built("see-also-retrieval", rows).splits.items():
+        assert sorted(ranking.texts) == sorted(row["text"] for row in rows if row["split"] == split)
+        assert {page[ranking.texts[query]]["source"] for query in ranking.queries} == {"scipy", "sympy"}
+        for query, relevant in zip(ranking.queries, ranking.relevant, strict=True):
+            wanted = [text_of[other] for other in page[ranking.texts[query]]["see_also"]]
+            assert [ranking.texts[i] for i in relevant] == wanted
+
+
+def test_word_counts_join_halves_and_tell_nothing_of_links_between_unrelated_texts() -> None:
+    """The pages' vocabularies are their own: halves can be joined, random links cannot be guessed."""
+    rows = pool((120, 10, 120))
+    model = TfIdf().fit([row["text"] for row in rows])
+    pairs = built("halves", rows).splits["test"]
+    first, second = model.embed(pairs.first), model.embed(pairs.second)
+    joined = (first * second).sum(axis=1)
+    assert joined[::2].min() > np.median(joined[1::2])
+    links = evaluate(model, built("see-also-pairs", rows), seeds=3)
+    assert links.mean == pytest.approx(0.5, abs=0.08)
+    retrieval = evaluate(model, built("see-also-retrieval", rows))
+    assert retrieval.mean < 0.15
+
+
+def test_an_unknown_task_is_refused_with_those_there_are() -> None:
+    with pytest.raises(
+        InputError, match="'see-also' is not one of package, see-also-pairs, halves, see-also-retrieval"
+    ):
+        embedded_tasks(pool(), ["halves", "see-also"], seed=0)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("package", r"task 'package', split 'test': no pages \(6 train, 3 validation, 0 test\)"),
+        ("see-also-pairs", r"task 'see-also-pairs', split 'test': no pages"),
+    ],
+)
+def test_a_split_without_pages_is_refused_with_the_counts(name: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        built(name, pool((6, 3, 0)))
+
+
+def test_too_few_pages_for_a_task_are_refused_with_the_counts() -> None:
+    with pytest.raises(InputError, match=r"task 'halves', split 'validation': 1 pages give 0 pairs, at least 4"):
+        built("halves", pool((6, 1, 6)))
+    alone = [{**row, "see_also": []} for row in pool((6, 6, 6))]
+    with pytest.raises(InputError, match=r"task 'see-also-pairs', split 'train': 6 pages give 0 pairs, at least 4"):
+        built("see-also-pairs", alone)
+    with pytest.raises(InputError, match=r"task 'see-also-retrieval', split 'train': none of 6 pages lists another"):
+        built("see-also-retrieval", alone)
+
+
+def test_pages_that_break_the_partition_are_refused() -> None:
+    rows = pool((6, 6, 6))
+    with pytest.raises(InputError, match=r"'id train.0' is in 'train' and again in 'test'"):
+        built("package", [*rows, {**rows[0], "split": "test", "text": "other"}])
+    with pytest.raises(InputError, match=r"'text .* is in 'train' and again in 'test'"):
+        built("package", [*rows, {**rows[0], "split": "test", "id": "other"}])
+    with pytest.raises(InputError, match=r"page 'train.0' lists 'test.1', which is itself or not in 'train'"):
+        built("package", [{**rows[0], "see_also": ["test.1"]}, *rows[1:]])
+    with pytest.raises(InputError, match=r"page 'train.0' has the split 'dev', not one of train, validation, test"):
+        built("package", [{**rows[0], "split": "dev"}, *rows[1:]])

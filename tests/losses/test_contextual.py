@@ -1,0 +1,295 @@
+"""SoftCCA against a step-by-step NumPy version; CCA against cca-zoo, scikit-learn and NumPy decompositions."""
+
+import copy
+import math
+
+import cca_zoo.linear
+import numpy as np
+import pytest
+import torch
+from sklearn import cross_decomposition
+from torch import Tensor
+
+from docemb_lib.errors import InputError
+from docemb_lib.losses import CCA, MSE, SDL, SoftCCA, contextual_loss
+
+
+def normal(*shape: int, seed: int) -> Tensor:
+    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+class NumpySDL:
+    """The five lines of the formula with cell-by-cell sums, and batch normalisation by hand."""
+
+    def __init__(self, P, beta, reduction):
+        self.Phi, self.b, self.mean, self.var = np.zeros((P, P)), 0.0, np.zeros(P), np.ones(P)
+        self.beta, self.reduction = beta, reduction
+
+    def step(self, Z, training):
+        B, P = Z.shape
+        mean, var = (Z.mean(0), Z.var(0)) if training else (self.mean, self.var)
+        Zb = (Z - mean) / np.sqrt(var + 1e-5)
+        Sigma = sum(np.outer(z, z) for z in Zb) / (B - 1)
+        Phi, b = self.beta * self.Phi + Sigma, self.beta * self.b + 1
+        if training:
+            self.Phi, self.b = Phi, b
+            self.mean, self.var = 0.9 * self.mean + 0.1 * mean, 0.9 * self.var + 0.1 * Z.var(0, ddof=1)
+        total = sum(abs(Phi[i, j] / b) for i in range(P) for j in range(P) if i != j)
+        return total / (P * P - P) if self.reduction == "mean" else total
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+@pytest.mark.parametrize("beta", [0.0, 0.5, 0.95])
+def test_sdl_equals_its_formula_over_training_and_evaluation_steps(reduction, beta):
+    ours, reference = SDL(4, beta, reduction).double(), NumpySDL(4, beta, reduction)
+    for step in range(12):
+        Z = normal(6, 4, seed=step) @ normal(4, 4, seed=100) + step
+        ours.train(step % 4 != 3)
+        assert ours(Z).item() == pytest.approx(reference.step(Z.numpy(), step % 4 != 3), rel=1e-12)
+    np.testing.assert_allclose(ours.covariance, reference.Phi, rtol=1e-12)
+    assert ours.normaliser.item() == pytest.approx(reference.b)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 1e-5)])
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+def test_soft_cca_is_the_distance_plus_delta_times_both_decorrelations(dtype, tolerance, reduction):
+    loss = SoftCCA(5, delta=0.3, reduction=reduction).to(dtype)
+    left, right = NumpySDL(5, 0.95, reduction), NumpySDL(5, 0.95, reduction)
+    for step in range(4):
+        z1, z2 = normal(6, 5, seed=step).to(dtype), normal(6, 5, seed=50 + step).to(dtype)
+        n1, n2 = z1.double().numpy(), z2.double().numpy()
+        distance = [sum((a - b) ** 2 for a, b in zip(*rows, strict=True)) / 5 for rows in zip(n1, n2, strict=True)]
+        expected = np.array(distance) + 0.3 * (left.step(n1, True) + right.step(n2, True))
+        np.testing.assert_allclose(loss(z1, z2).numpy(), expected, rtol=tolerance)
+
+
+def test_the_parts_are_the_terms_before_delta():
+    loss = SoftCCA(4, delta=0.7).double()
+    z1, z2 = normal(6, 4, seed=1), normal(6, 4, seed=2)
+    parts = copy.deepcopy(loss).parts(z1, z2)
+    torch.testing.assert_close(parts.distance, MSE()(z1, z2))
+    torch.testing.assert_close(loss(z1, z2), parts.distance + 0.7 * parts.decorrelation)
+    assert parts.decorrelation.item() == pytest.approx(SDL(4).double()(z1).item() + SDL(4).double()(z2).item())
+
+
+def test_the_sum_form_is_the_mean_form_at_delta_over_the_number_of_cells():
+    z1, z2 = normal(6, 5, seed=1), normal(6, 5, seed=2)
+    mean, total = SoftCCA(5, delta=0.03).double(), SoftCCA(5, delta=0.03 / 20, reduction="sum").double()
+    torch.testing.assert_close(mean(z1, z2), total(z1, z2))
+
+
+def test_uncorrelated_features_have_no_decorrelation_loss():
+    patterns = torch.tensor([[a, b, a * b] for a in (-1.0, 1.0) for b in (-1.0, 1.0)], dtype=torch.float64)
+    assert SDL(3).double()(5 * patterns + 2).item() == pytest.approx(0, abs=1e-12)
+    assert SDL(3).double()(patterns[:, [0, 0, 1]]).item() == pytest.approx(2 * (4 / 3) / 6, rel=1e-4)  # one equal pair
+
+
+def test_a_repeated_batch_leaves_its_own_covariance():
+    sdl, Z = SDL(4).double(), normal(6, 4, seed=3)
+    values = [sdl(Z).item() for _ in range(30)]
+    batch_normalised = (Z - Z.mean(0)) / (Z.var(0, correction=0) + 1e-5).sqrt()
+    torch.testing.assert_close(sdl.covariance / sdl.normaliser, batch_normalised.T.cov())
+    np.testing.assert_allclose(values, values[0], rtol=1e-12)
+
+
+def test_the_normaliser_tends_to_one_over_one_minus_beta():
+    sdl = SDL(3, beta=0.95)
+    for step in range(300):
+        sdl(normal(6, 3, seed=step).float())
+    assert sdl.normaliser.item() == pytest.approx(20, rel=1e-4)
+
+
+def test_gradients_flow_through_the_current_batch_only():
+    past, now = normal(6, 4, seed=1).requires_grad_(), normal(6, 4, seed=2).requires_grad_()
+    sdl = SDL(4).double()
+    first = sdl(past)
+    second = sdl(now)
+    second.backward(retain_graph=True)
+    assert past.grad is None
+    first.backward()  # the statistics moved on without disturbing the earlier graph
+    assert past.grad.abs().sum() > 0
+
+
+def test_a_later_step_weighs_its_batch_by_the_normaliser():
+    Z = normal(6, 4, seed=2).requires_grad_()
+    sdl = SDL(4).double()
+    for _ in range(3):
+        sdl(Z)  # the same batch: signs and value stay, the share of the newest falls
+    share = 1 / (0.95 * sdl.normaliser.item() + 1)
+    (fresh,) = torch.autograd.grad(SDL(4).double()(Z), Z)
+    (later,) = torch.autograd.grad(sdl(Z), Z)
+    torch.testing.assert_close(later, share * fresh)
+
+
+def test_soft_cca_gradients_agree_with_finite_differences_in_both_modes():
+    for training in (True, False):
+        loss = SoftCCA(4, delta=0.5).double()
+        loss(normal(6, 4, seed=8), normal(6, 4, seed=9))
+        loss.train(training)
+        z1, z2 = normal(6, 4, seed=1).requires_grad_(), normal(6, 4, seed=2).requires_grad_()
+        assert torch.autograd.gradcheck(lambda a, b, loss=loss: copy.deepcopy(loss)(a, b), (z1, z2))
+
+
+def test_evaluation_right_after_construction_is_finite():
+    loss = SoftCCA(4).double().eval()
+    z1, z2 = normal(6, 4, seed=1), normal(6, 4, seed=2)
+    scaled = [Z.numpy() / math.sqrt(1 + 1e-5) for Z in (z1, z2)]  # running mean 0 and variance 1
+    off = [np.abs(Z.T @ Z / 5)[~np.eye(4, dtype=bool)].mean() for Z in scaled]
+    np.testing.assert_allclose(loss(z1, z2).numpy(), ((z1 - z2) ** 2).mean(1).numpy() + 0.03 * sum(off))
+
+
+def test_evaluation_stores_nothing():
+    loss = SoftCCA(4).double()
+    loss(normal(6, 4, seed=1), normal(6, 4, seed=2))
+    before = copy.deepcopy(loss.state_dict())
+    loss.eval()(normal(6, 4, seed=3), normal(6, 4, seed=4))
+    for name, value in loss.state_dict().items():
+        torch.testing.assert_close(value, before[name], rtol=0, atol=0)
+
+
+def test_a_saved_state_resumes_exactly(tmp_path):
+    unbroken = SoftCCA(4)
+    for step in range(3):
+        unbroken(normal(6, 4, seed=step).float(), normal(6, 4, seed=10 + step).float())
+    torch.save(unbroken.state_dict(), tmp_path / "state.pt")
+    resumed = SoftCCA(4)
+    resumed.load_state_dict(torch.load(tmp_path / "state.pt"))
+    for step in range(3, 6):
+        batch = normal(6, 4, seed=step).float(), normal(6, 4, seed=10 + step).float()
+        assert torch.equal(unbroken(*batch), resumed(*batch))
+    assert torch.equal(unbroken.eval()(*batch), resumed.eval()(*batch))
+
+
+def test_the_two_sides_keep_separate_statistics():
+    loss = SoftCCA(3)
+    loss(normal(6, 3, seed=1).float(), 10 + normal(6, 3, seed=2).float())
+    assert not torch.equal(loss.student_decorrelation.covariance, loss.teacher_decorrelation.covariance)
+    assert loss.teacher_decorrelation.normalise.running_mean.min() > 0.5
+
+
+def test_autocast_and_half_precision_inputs_leave_the_losses_in_float32():
+    z1, z2 = normal(6, 8, seed=1).float(), normal(6, 8, seed=2).float()
+    for make in (lambda: SoftCCA(8), CCA):
+        plain = make()(z1, z2)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            assert torch.equal(make()(z1, z2), plain)
+            half = make()(z1.bfloat16(), z2.bfloat16())
+        assert half.dtype == torch.float32
+        assert torch.equal(half, make()(z1.bfloat16().float(), z2.bfloat16().float()))
+
+
+def correlated_views(seed: int, B: int = 60, P: int = 5, Q: int = 4) -> tuple[Tensor, Tensor]:
+    """Views that share two hidden causes: correlations well apart, so that iterative solvers settle."""
+    hidden = normal(B, 2, seed=seed) * torch.tensor([2.0, 0.8], dtype=torch.float64)
+    z1 = hidden @ normal(2, P, seed=seed + 1) + normal(B, P, seed=seed + 2) + 3
+    return z1, hidden @ normal(2, Q, seed=seed + 3) + normal(B, Q, seed=seed + 4) - 1
+
+
+def paired_correlations(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return np.array([np.corrcoef(x, y)[0, 1] for x, y in zip(a.T, b.T, strict=True)])
+
+
+@pytest.mark.parametrize("seed", [0, 10, 20])
+@pytest.mark.parametrize("components", [1, 2, 4])
+def test_cca_agrees_with_cca_zoo_and_scikit_learn(seed, components):
+    z1, z2 = correlated_views(seed)
+    ours = CCA(components, ridge=0.0)(z1, z2)
+    zoo = paired_correlations(*cca_zoo.linear.CCA(n_components=components).fit_transform([z1.numpy(), z2.numpy()]))
+    sklearn = cross_decomposition.CCA(components, scale=False, tol=1e-14, max_iter=50_000).fit_transform(
+        z1.numpy(), z2.numpy()
+    )
+    np.testing.assert_allclose(ours.numpy(), np.full(60, -zoo.sum()), rtol=1e-6)
+    assert ours[0].item() == pytest.approx(-paired_correlations(*sklearn).sum(), rel=1e-4)
+
+
+def inverse_root(S: np.ndarray) -> np.ndarray:
+    values, vectors = np.linalg.eigh(S)
+    kept = values > 1e-9
+    return vectors[:, kept] / np.sqrt(values[kept]) @ vectors[:, kept].T
+
+
+@pytest.mark.parametrize("B", [2, 4, 60])
+@pytest.mark.parametrize("ridge", [0.0, 1e-3, 0.5])
+def test_cca_is_minus_the_nuclear_norm_of_the_whitened_cross_covariance(B, ridge):
+    z1, z2 = correlated_views(5, B=B)
+    X1, X2 = (z.numpy() - z.numpy().mean(0) for z in (z1, z2))
+    S11, S22 = (X.T @ X / (B - 1) + ridge * np.eye(X.shape[1]) for X in (X1, X2))
+    A = inverse_root(S11) @ (X1.T @ X2 / (B - 1)) @ inverse_root(S22)
+    assert CCA(ridge=ridge)(z1, z2)[0].item() == pytest.approx(-np.linalg.norm(A, "nuc"), rel=1e-6)
+    largest = np.linalg.svd(A, compute_uv=False)[:2].sum()
+    assert CCA(2, ridge=ridge)(z1, z2)[0].item() == pytest.approx(-largest, rel=1e-6)
+
+
+@pytest.mark.parametrize(("B", "components"), [(30, None), (30, 1), (30, 3), (4, None), (2, None)])
+def test_cca_gradients_agree_with_finite_differences_even_where_the_batch_is_smaller_than_the_views(B, components):
+    z1, z2 = correlated_views(40, B=B)
+    loss = CCA(components, ridge=1e-3)
+    assert torch.autograd.gradcheck(loss, (z1.requires_grad_(), z2.requires_grad_()), atol=1e-6)
+
+
+def test_cca_gradients_agree_with_differentiating_the_decompositions():
+    z1, z2 = (z.requires_grad_() for z in correlated_views(60))
+    roots = []
+    for z in (z1, z2):
+        values, vectors = torch.linalg.eigh(z.T.cov() + 1e-3 * torch.eye(z.shape[1], dtype=z.dtype))
+        roots.append(vectors / values.sqrt() @ vectors.T)
+    cross = (z1 - z1.mean(0)).T @ (z2 - z2.mean(0)) / 59
+    expected = torch.autograd.grad(-torch.linalg.svdvals(roots[0] @ cross @ roots[1]).sum(), (z1, z2))
+    torch.testing.assert_close(torch.autograd.grad(CCA()(z1, z2).mean(), (z1, z2)), expected)
+
+
+def test_cca_ignores_invertible_maps_and_shifts_of_a_view():
+    z1, z2 = correlated_views(70)
+    mapped = z1 @ (normal(5, 5, seed=71) + 3 * torch.eye(5, dtype=torch.float64)) - 7
+    torch.testing.assert_close(CCA(ridge=0.0)(mapped, z2), CCA(ridge=0.0)(z1, z2))
+    torch.testing.assert_close(CCA(ridge=0.0)(z1, mapped)[0].item(), -5.0)  # a map of itself: all correlations 1
+
+
+def test_constant_views_have_no_correlation_and_finite_gradients():
+    z1, z2 = torch.ones(6, 3, requires_grad=True), normal(6, 3, seed=1).float()
+    for ridge in (0.0, 1e-3):
+        value = CCA(ridge=ridge)(z1, z2)
+        (gradient,) = torch.autograd.grad(value.sum(), z1)
+        assert value.abs().max().item() == 0
+        assert gradient.isfinite().all()
+
+
+@pytest.mark.parametrize("loss", [SoftCCA(3), CCA()], ids=repr)
+@pytest.mark.parametrize("training", [True, False])
+def test_one_document_is_refused(loss, training):
+    with pytest.raises(InputError, match="2 documents or more, got a batch of 1"):
+        loss.train(training)(torch.ones(1, 3), torch.ones(1, 3))
+
+
+def test_views_of_another_width_are_refused_with_all_widths():
+    with pytest.raises(InputError, match="views of width 4, got a student's of 5 and a teacher's of 4"):
+        SoftCCA(4)(torch.ones(6, 5), torch.ones(6, 4))
+
+
+def test_a_single_feature_has_nothing_to_decorrelate():
+    assert SDL(1)(torch.arange(4.0)[:, None]).item() == 0
+
+
+@pytest.mark.parametrize(
+    ("make", "named"),
+    [
+        (lambda: SoftCCA(4, delta=-1), "delta"),
+        (lambda: SoftCCA(4, beta=1.0), "beta"),
+        (lambda: SoftCCA(4, reduction="max"), "reduction"),
+        (lambda: SoftCCA(0), "dim"),
+        (lambda: CCA(0), "components"),
+        (lambda: CCA(ridge=-1e-3), "ridge"),
+        (lambda: contextual_loss("null", 4), "contextual_loss must be one of soft-cca, mse, cca, got 'null'"),
+    ],
+)
+def test_what_has_no_meaning_is_refused_by_name(make, named):
+    with pytest.raises(InputError, match=named):
+        make()
+
+
+def test_the_notebook_names_give_the_losses_they_name():
+    loss = contextual_loss("soft-cca", 7, delta=0.015, beta=0.9, reduction="sum")
+    assert (type(loss), loss.dim, loss.delta) == (SoftCCA, 7, 0.015)
+    assert (loss.teacher_decorrelation.beta, loss.student_decorrelation.reduction) == (0.9, "sum")
+    assert type(contextual_loss("mse", 7)) is MSE
+    assert type(contextual_loss("cca", 7)) is CCA

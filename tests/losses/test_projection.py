@@ -1,0 +1,97 @@
+"""The projection grammar: what each string builds, and what is said about one that builds nothing."""
+
+from itertools import pairwise
+
+import pytest
+import torch
+from torch import nn
+
+from docemb_lib.errors import InputError
+from docemb_lib.losses import Projection, check_widths
+
+L, R = nn.Linear, nn.ReLU
+BUILT = {  # spec: (input width, layers, widths)
+    "768(ReLU)x4096(ReLU)x2048": (768, [L, R, L, R, L], (768, 768, 4096, 2048)),
+    "768(ReLU)x1024(ReLU)x768": (768, [L, R, L, R, L], (768, 768, 1024, 768)),
+    "768x1024": (1024, [L, L], (1024, 768, 1024)),
+    "2048": (768, [L], (768, 2048)),
+    "100(ReLU)x768": (100, [L, R, L], (100, 100, 768)),
+    "1024(relu)×2048": (768, [L, R, L], (768, 1024, 2048)),
+    "8(linear)x4": (3, [L, L], (3, 8, 4)),
+    "8(SoftMax)x4(Sigmoid)": (3, [L, nn.Softmax, L, nn.Sigmoid], (3, 8, 4)),
+    " 8 ( ReLU ) x 4 ": (3, [L, R, L], (3, 8, 4)),
+    "-": (100, [], (100,)),
+}
+
+
+@pytest.mark.parametrize("spec", BUILT)
+def test_a_string_builds_its_layers_in_order(spec):
+    width, kinds, widths = BUILT[spec]
+    projection = Projection(spec, width)
+    assert [type(layer) for layer in projection.layers] == kinds
+    linear = [layer for layer in projection.layers if isinstance(layer, nn.Linear)]
+    assert [(layer.in_features, layer.out_features) for layer in linear] == list(pairwise(widths))
+    assert all(layer.bias is not None for layer in linear)
+    assert (projection.in_features, projection.out_features, projection.widths) == (width, widths[-1], widths)
+
+
+def test_a_projection_computes_its_layers_one_after_the_other():
+    torch.manual_seed(0)
+    projection = Projection("8(ReLU)x4(softmax)", 3).double()
+    x = torch.randn(5, 3, dtype=torch.float64)
+    (W1, b1), (W2, b2) = ((layer.weight, layer.bias) for layer in projection.layers if isinstance(layer, nn.Linear))
+    scores = ((x @ W1.T + b1).clamp(min=0) @ W2.T + b2).exp()
+    torch.testing.assert_close(projection(x), scores / scores.sum(1, keepdim=True))
+
+
+def test_the_identity_changes_nothing_and_has_nothing_to_train():
+    projection, x = Projection("-", 7), torch.randn(2, 7)
+    assert torch.equal(projection(x), x)
+    assert list(projection.parameters()) == []
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ("768(RelU", r"'768\(RelU' is not a block"),
+        ("0x5", "'0' has no features"),
+        ("x768", "'' is not a block"),
+        ("768x", "'' is not a block"),
+        ("768xx768", "'' is not a block"),
+        ("", "is empty"),
+        ("  ", "is empty"),
+        (None, "projection None is empty: write '-'"),
+        ("768(foo)", "unknown activation 'foo'; write one of relu, linear, sigmoid, softmax"),
+        ("768()", r"'768\(\)' is not a block"),
+        ("-768", "'-768' is not a block"),
+        ("7.5", "'7.5' is not a block"),
+        ("-x768", "'-' is not a block"),
+        ("(ReLU)x768", r"'\(ReLU\)' is not a block"),
+        ("768,1024", "'768,1024' is not a block"),
+        ("768(ReLU)(ReLU)", "is not a block"),
+        ("null", "'null' is not a block"),
+    ],
+)
+def test_a_malformed_string_is_refused_naming_it_and_the_block(spec, said):
+    with pytest.raises(InputError, match=said) as caught:
+        Projection(spec, 768)
+    assert repr(spec) in str(caught.value)
+    assert "768(ReLU)x4096(ReLU)x2048" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_view_of_another_width_is_refused():
+    with pytest.raises(InputError, match="'8' was made for a view of width 3, got 4"):
+        Projection("8", 3)(torch.zeros(2, 4))
+
+
+def test_widths_that_meet_are_returned():
+    assert check_widths("768(ReLU)x4096(ReLU)x2048", 768, "-", 2048) == 2048
+    assert check_widths("-", 768, "100(ReLU)x768", 100) == 768
+
+
+def test_widths_that_end_apart_are_refused_with_both_chains():
+    with pytest.raises(InputError) as caught:
+        check_widths("768(ReLU)x4096(ReLU)x2048", 384, "-", 100)
+    assert "student 384 → 768 → 4096 → 2048; contextual 100;" in str(caught.value)
+    assert "end in 100 or contextual_projection ('-') in 2048" in str(caught.value)

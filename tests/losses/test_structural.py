@@ -1,0 +1,182 @@
+"""Structural losses against loops over documents written from the formulas."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from docemb_lib.errors import InputError
+from docemb_lib.losses import MSE, Contrastive, Cosine, MaxMargin, structural_loss
+
+MASKS = [None, [1, 1, 1, 1, 1, 1], [1, 0, 1, 1, 0, 1], [0, 0, 1, 0, 0, 0], [0, 0, 0, 0, 0, 0]]
+LOSSES = [
+    MSE(),
+    Cosine(),
+    *(MaxMargin(distance, gamma) for distance in ("mse", "cosine") for gamma in (0.0, 0.1, 1.0, 1.5)),
+    Contrastive(),
+    Contrastive(temperature=0.05),
+]
+
+
+def views(seed: int, B: int = 6, D: int = 5, dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    return tuple(torch.randn(B, D, dtype=torch.float64, generator=generator).to(dtype) for _ in range(2))
+
+
+def mse(y, t):
+    return sum((a - b) ** 2 for a, b in zip(y, t, strict=True)) / len(y)
+
+
+def cosine(y, t):
+    return sum(a * b for a, b in zip(y, t, strict=True)) / math.sqrt(sum(a * a for a in y) * sum(b * b for b in t))
+
+
+def reference(loss, y, t, mask):
+    """One document after the other, in plain Python."""
+    kept = [i for i in range(len(y)) if mask is None or mask[i]]
+    out = [0.0] * len(y)
+    for i in kept:
+        if isinstance(loss, MSE):
+            out[i] = mse(y[i], t[i])
+        elif isinstance(loss, Cosine):
+            out[i] = 1 - cosine(y[i], t[i])
+        elif isinstance(loss, MaxMargin):
+            distance = mse if loss.distance == "mse" else lambda a, b: 1 - cosine(a, b)
+            negatives = [distance(y[i], t[j]) for j in kept if j != i]
+            out[i] = distance(y[i], t[i]) - loss.gamma * (sum(negatives) / len(negatives) if negatives else 0)
+        else:
+            tau = loss.temperature or 1
+            for k in kept:  # every kept document is given the mean
+                scores = [math.exp(cosine(y[k], t[j]) / tau) for j in kept]
+                out[i] -= math.log(math.exp(cosine(y[k], t[k]) / tau) / sum(scores)) / len(kept)
+    return out
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=repr)
+@pytest.mark.parametrize("mask", MASKS, ids=str)
+def test_each_loss_equals_a_loop_over_documents_in_double_and_single_precision(loss, mask):
+    for seed in range(3):
+        for dtype, tolerance in ((torch.float64, 1e-12), (torch.float32, 2e-5)):
+            y, t = views(seed, dtype=dtype)
+            expected = reference(loss, y.tolist(), t.tolist(), mask)
+            for kind in (torch.bool, torch.int64, torch.float32):
+                got = loss(y, t, None if mask is None else torch.tensor(mask, dtype=kind))
+                assert got.dtype == dtype
+                np.testing.assert_allclose(got.numpy(), expected, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=repr)
+@pytest.mark.parametrize("mask", MASKS, ids=str)
+def test_gradients_agree_with_finite_differences(loss, mask):
+    y, t = views(7, D=3)
+    kept = None if mask is None else torch.tensor(mask)
+    assert torch.autograd.gradcheck(lambda y, t: loss(y, t, kept), (y.requires_grad_(), t.requires_grad_()))
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=repr)
+def test_a_masked_document_touches_neither_value_nor_gradient_of_the_others(loss):
+    y, t = views(3)
+    mask = torch.tensor([1, 1, 0, 1, 1, 1])
+    strange = (y.clone().index_fill_(0, torch.tensor([2]), 100.0)).requires_grad_()
+    y.requires_grad_()
+    a, b = loss(y, t, mask), loss(strange, t.clone().index_fill_(0, torch.tensor([2]), -3.0), mask)
+    torch.testing.assert_close(a, b, rtol=0, atol=0)
+    a.sum().backward()
+    b.sum().backward()
+    torch.testing.assert_close(y.grad, strange.grad, rtol=0, atol=0)
+    assert y.grad[2].abs().sum() == 0
+
+
+@pytest.mark.parametrize(("distance", "simple"), [("mse", MSE()), ("cosine", Cosine())])
+def test_a_lone_document_and_gamma_zero_keep_the_plain_distance(distance, simple):
+    y, t = views(1)
+    torch.testing.assert_close(MaxMargin(distance, 1.0)(y[:1], t[:1]), simple(y[:1], t[:1]))
+    torch.testing.assert_close(MaxMargin(distance, 0.0)(y, t), simple(y, t))
+    one = torch.tensor([0, 1, 0, 0, 0, 0])
+    torch.testing.assert_close(MaxMargin(distance, 1.0)(y, t, one), simple(y, t, one))
+
+
+def test_contrastive_of_a_lone_document_is_zero():
+    y, t = views(1)
+    assert Contrastive()(y[:1], t[:1]).item() == pytest.approx(0, abs=1e-12)
+
+
+def test_max_margin_mse_at_gamma_one_is_affine_in_the_student():
+    y, t = views(2)
+    loss = MaxMargin("mse", 1.0)
+    gradients = torch.autograd.functional.jacobian(lambda y: loss(y, t).sum(), y)
+    elsewhere = torch.autograd.functional.jacobian(lambda y: loss(y, t).sum(), 50 * y + 3)
+    others = (t.sum(0) - t) / 5
+    torch.testing.assert_close(gradients, elsewhere)
+    torch.testing.assert_close(gradients, 2 / 5 * (others - t))
+    assert loss(y - 1000 * gradients, t).sum() < loss(y, t).sum() - 100  # unbounded below
+
+
+def test_max_margin_mse_beyond_gamma_one_is_concave_in_the_student():
+    y, t = views(4)
+    far, loss = y + torch.randn(6, 5, dtype=y.dtype, generator=torch.Generator().manual_seed(1)), MaxMargin("mse", 1.5)
+    assert (loss((y + far) / 2, t) > (loss(y, t) + loss(far, t)) / 2).all()
+
+
+@pytest.mark.parametrize("loss", [MSE(), Cosine(), MaxMargin("mse", 0.0), MaxMargin("cosine", 0.0)], ids=repr)
+def test_a_perfect_match_costs_nothing(loss):
+    y, _ = views(5)
+    torch.testing.assert_close(loss(y, y.clone()), torch.zeros(6, dtype=torch.float64), rtol=0, atol=1e-15)
+
+
+def test_small_distances_survive_single_precision():
+    y, _ = views(5, D=768, dtype=torch.float32)
+    t = y + 1e-4
+    torch.testing.assert_close(MaxMargin("mse", 0.0)(y, t), torch.full((6,), 1e-8), rtol=2e-3, atol=0)
+
+
+@pytest.mark.parametrize("loss", [Cosine(), MaxMargin("cosine"), Contrastive()], ids=repr)
+def test_zero_embeddings_have_finite_losses_and_gradients(loss):
+    y, t = views(6)
+    y[0], t[1] = 0, 0
+    y.requires_grad_()
+    values = loss(y, t)
+    values.sum().backward()
+    assert values.isfinite().all()
+    assert y.grad.isfinite().all()
+    if isinstance(loss, Cosine):
+        assert values[:2].tolist() == [1, 1]  # cos = 0
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=repr)
+def test_views_that_do_not_fit_are_refused_with_both_sizes(loss):
+    with pytest.raises(InputError, match="384 wide and teacher embeddings 768"):
+        loss(torch.zeros(2, 384), torch.zeros(2, 768))
+    with pytest.raises(InputError, match="same documents, got 2 and 3"):
+        loss(torch.zeros(2, 4), torch.zeros(3, 4))
+    with pytest.raises(InputError, match="expected 2, got \\(3,\\)"):
+        loss(torch.zeros(2, 4), torch.zeros(2, 4), torch.ones(3))
+
+
+def test_the_notebook_names_give_the_losses_they_name():
+    assert structural_loss(None) is None
+    assert type(structural_loss("mse")) is MSE
+    assert type(structural_loss("cosine")) is Cosine
+    assert type(structural_loss("contrastive")) is Contrastive
+    margin = structural_loss("max-margin", distance="cosine", gamma=0.5)
+    assert (type(margin), margin.distance, margin.gamma) == (MaxMargin, "cosine", 0.5)
+
+
+@pytest.mark.parametrize("name", ["null", "max_margin", "MSE", ""])
+def test_other_names_are_refused(name):
+    with pytest.raises(InputError, match="must be one of mse, cosine, max-margin, contrastive or None"):
+        structural_loss(name)
+
+
+@pytest.mark.parametrize("wrong", [{"distance": "euclid"}, {"gamma": -0.1}, {"gamma": math.nan}])
+def test_max_margin_refuses_what_has_no_meaning(wrong):
+    with pytest.raises(InputError, match=next(iter(wrong))):
+        MaxMargin(**wrong)
+
+
+@pytest.mark.parametrize("temperature", [0, -1.0, math.nan])
+def test_contrastive_refuses_a_temperature_that_is_not_positive(temperature):
+    with pytest.raises(InputError, match="temperature"):
+        Contrastive(temperature)

@@ -1,0 +1,26 @@
+"""Real text for the teachers: the documentation that NumPy carries."""
+
+import inspect
+
+import numpy as np
+import pytest
+
+from docemb_lib.teachers import SBERT, ParagraphVector
+
+
+@pytest.fixture(scope="session")
+def pages() -> list[str]:
+    """Eighty pages of 100 to 2,000 words, in the order of their names."""
+    names = [name for name in sorted(dir(np)) if not name.startswith("_")]
+    texts = dict.fromkeys(inspect.getdoc(getattr(np, name)) or "" for name in names)  # `abs` and `absolute` share one
+    return [text for text in texts if 100 <= len(text.split()) <= 2000][:80]
+
+
+@pytest.fixture(scope="session")
+def dm(pages: list[str]) -> ParagraphVector:
+    return ParagraphVector(dm=True, vector_size=12, epochs=3).fit(pages)
+
+
+@pytest.fixture(scope="session")
+def sbert() -> SBERT:
+    return SBERT(device="cpu")

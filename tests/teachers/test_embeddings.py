@@ -1,0 +1,89 @@
+import json
+import zlib
+
+import numpy as np
+import pytest
+
+from docemb_lib.errors import InputError
+from docemb_lib.teachers import open_embeddings, write_embeddings
+
+TEXTS = [f"document {i}" for i in range(23)]
+ORIGIN = {"corpus": "corpus-1", "teacher": "teacher-1"}
+
+
+class Checksums:
+    """A teacher of two dimensions that can be killed before its n-th call."""
+
+    def __init__(self, dies_at: int | None = None) -> None:
+        self.dies_at, self.seen = dies_at, []
+
+    def __call__(self, texts):
+        if len(self.seen) == self.dies_at:
+            raise KeyboardInterrupt
+        self.seen.append(len(texts))
+        return np.array([[zlib.crc32(text.encode()), len(text)] for text in texts], dtype=np.float32)
+
+
+def test_row_i_is_the_embedding_of_text_i(tmp_path):
+    teacher = Checksums()
+    write_embeddings(tmp_path, TEXTS, teacher, 2, **ORIGIN, block=5)
+    stored = open_embeddings(tmp_path, **ORIGIN)
+    np.testing.assert_array_equal(stored, [[np.float32(zlib.crc32(t.encode())), len(t)] for t in TEXTS])
+    assert teacher.seen == [5, 5, 5, 5, 3]
+    assert isinstance(stored, np.memmap)
+    assert not stored.flags.writeable
+
+
+@pytest.mark.parametrize("dies_at", [0, 1, 4])
+def test_a_killed_run_goes_on_where_it_was_and_ends_with_the_same_bytes(tmp_path, dies_at):
+    write_embeddings(tmp_path / "unbroken", TEXTS, Checksums(), 2, **ORIGIN, block=5)
+    killed, second = Checksums(dies_at), Checksums()
+    with pytest.raises(KeyboardInterrupt):
+        write_embeddings(tmp_path / "broken", TEXTS, killed, 2, **ORIGIN, block=5)
+    with pytest.raises(InputError, match="no finished embeddings"):
+        open_embeddings(tmp_path / "broken", **ORIGIN)
+    write_embeddings(tmp_path / "broken", TEXTS, second, 2, **ORIGIN, block=5)
+    assert killed.seen + second.seen == [5, 5, 5, 5, 3]
+    for file in (tmp_path / "unbroken").iterdir():
+        assert (tmp_path / "broken" / file.name).read_bytes() == file.read_bytes()
+    assert len(list((tmp_path / "broken").iterdir())) == 2
+
+
+def test_a_finished_store_is_not_written_again(tmp_path):
+    write_embeddings(tmp_path, TEXTS, Checksums(), 2, **ORIGIN)
+    write_embeddings(tmp_path, TEXTS, Checksums(dies_at=0), 2, **ORIGIN)
+
+
+@pytest.mark.parametrize("field", ["corpus", "teacher"])
+def test_a_store_of_something_else_is_refused_with_both_fingerprints(tmp_path, field):
+    other = ORIGIN | {field: "other"}
+    write_embeddings(tmp_path / "whole", TEXTS, Checksums(), 2, **ORIGIN)
+    with pytest.raises(KeyboardInterrupt):
+        write_embeddings(tmp_path / "part", TEXTS, Checksums(1), 2, **ORIGIN, block=5)
+    message = f"embeddings of {field} {field}-1, wanted {field} other"
+    with pytest.raises(InputError, match=message):
+        open_embeddings(tmp_path / "whole", **other)
+    for folder in ("whole", "part"):
+        with pytest.raises(InputError, match=message):
+            write_embeddings(tmp_path / folder, TEXTS, Checksums(), 2, **other)
+
+
+def test_a_store_with_rows_missing_is_refused(tmp_path):
+    write_embeddings(tmp_path, TEXTS, Checksums(), 2, **ORIGIN)
+    np.save(tmp_path / "embeddings.npy", np.zeros((22, 2), dtype=np.float32))
+    with pytest.raises(InputError, match=r"float32 \(22, 2\), store.json says float32 \(23, 2\)"):
+        open_embeddings(tmp_path, **ORIGIN)
+
+
+def test_the_store_says_what_made_it(tmp_path):
+    write_embeddings(tmp_path, TEXTS, Checksums(), 2, **ORIGIN)
+    assert json.loads((tmp_path / "store.json").read_text()) == {"rows": 23, "dim": 2, **ORIGIN}
+
+
+def test_what_a_teacher_must_not_give_is_not_stored(tmp_path):
+    with pytest.raises(ValueError, match="expected width 3"):
+        write_embeddings(tmp_path / "wide", TEXTS, Checksums(), 3, **ORIGIN)
+    with pytest.raises(ValueError, match="not finite"):
+        write_embeddings(tmp_path / "nan", TEXTS, lambda texts: np.full((len(texts), 2), np.nan), 2, **ORIGIN)
+    with pytest.raises(InputError, match="empty"):
+        write_embeddings(tmp_path / "none", [], Checksums(), 2, **ORIGIN)

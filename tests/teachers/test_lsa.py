@@ -1,0 +1,48 @@
+import numpy as np
+import pytest
+from sklearn.decomposition import TruncatedSVD
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.pipeline import make_pipeline
+
+from docemb_lib.errors import InputError
+from docemb_lib.teachers import LSA
+
+
+def test_it_is_scikit_learns_pipeline(pages):
+    pipeline = make_pipeline(TfidfVectorizer(min_df=2), TruncatedSVD(10, random_state=0)).fit(pages[:60])
+    ours = LSA(10).fit(pages[:60]).embed(pages)
+    np.testing.assert_allclose(ours, pipeline.transform(pages), atol=1e-4)
+    assert ours.dtype == np.float32
+
+
+def test_a_saved_model_is_the_same_model(pages, tmp_path):
+    model = LSA(10, min_documents=3, seed=4).fit(pages)
+    model.save(tmp_path)
+    loaded = LSA.load(tmp_path)
+    np.testing.assert_array_equal(loaded.embed(pages), model.embed(pages))
+    assert (loaded.fingerprint, loaded.label, loaded.min_documents) == (model.fingerprint, "LSA;10", 3)
+    assert LSA(10).fit(pages[:40]).fingerprint != model.fingerprint
+
+
+def test_a_row_depends_on_its_own_text_alone_and_unknown_words_give_zero(pages):
+    model = LSA(10).fit(pages)
+    np.testing.assert_allclose(model.embed(pages[3:4])[0], model.embed(pages)[3], atol=1e-6)
+    assert not model.embed(["", "qwxz"]).any()
+
+
+def test_a_corpus_that_cannot_give_the_dimensions_is_refused():
+    with pytest.raises(InputError, match="got 3 documents"):
+        LSA(10).fit(["one two", "two three", "three one"])
+    with pytest.raises(InputError, match="only 3 words"):
+        LSA(4).fit(["one two three"] * 9)
+    with pytest.raises(InputError, match="no word occurs in 2 documents"):
+        LSA(2).fit(["one", "two", "three"])
+
+
+def test_an_untrained_model_and_a_folder_without_one_are_refused(tmp_path):
+    with pytest.raises(InputError, match="not trained"):
+        LSA().embed(["text"])
+    with pytest.raises(InputError, match="not trained"):
+        LSA().save(tmp_path)
+    with pytest.raises(InputError, match="no such file"):
+        LSA.load(tmp_path)

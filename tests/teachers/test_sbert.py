@@ -1,0 +1,104 @@
+import logging
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from transformers import AutoModel, AutoTokenizer
+
+from docemb_lib.errors import InputError
+from docemb_lib.teachers import SBERT
+from docemb_lib.teachers.pretrained import resolve
+from docemb_lib.teachers.sbert import _batches
+
+FOLDER = resolve("all-MiniLM-L6-v2")
+SHORT = ["", "One sentence.", "Un texte plus long, en français : où est-ce ?"]
+
+
+@pytest.fixture(scope="module")
+def plain():
+    """The plain encoder: ids in, the mean of its hidden states out."""
+    model = AutoModel.from_pretrained(FOLDER).eval()
+
+    def embed(ids):
+        with torch.inference_mode():
+            return model(torch.tensor([ids])).last_hidden_state[0].mean(0).numpy()
+
+    return embed
+
+
+@pytest.fixture(scope="module")
+def content_ids():
+    """The text's token ids without special ones, from a tokenizer told not to truncate."""
+    tokenizer = AutoTokenizer.from_pretrained(FOLDER)
+    return lambda text: tokenizer(text, add_special_tokens=False, truncation=False, padding=False)["input_ids"]
+
+
+@pytest.fixture(scope="module")
+def texts(pages):
+    return [*SHORT, *sorted(pages, key=len)[:6], max(pages, key=len)]
+
+
+def test_an_embedding_is_the_plain_encoders_mean_over_the_first_256_tokens(sbert, texts, plain, content_ids):
+    expected = [plain([101, *content_ids(text)[:254], 102]) for text in texts]
+    np.testing.assert_allclose(sbert.embed(texts), expected, atol=2e-6)
+    assert sbert.max_tokens == 256
+    assert sbert.dim == sbert.encoder_dim == 384
+
+
+def test_normalised_it_is_what_sentence_transformers_gives(sbert, texts):
+    peer = SentenceTransformer(FOLDER, device="cpu").encode(texts)
+    ours = sbert.embed(texts)
+    norms = np.linalg.norm(ours, axis=1, keepdims=True)
+    np.testing.assert_allclose(ours / norms, peer, atol=2e-6)
+    assert abs(norms - 1).min() > 0.1  # ours are raw
+
+
+def test_chunks_give_the_mean_of_all_hidden_states_of_all_chunks(texts, plain, content_ids):
+    expected = []
+    for text in texts:
+        ids = content_ids(text)
+        chunks = [[101, *ids[start : start + 126], 102] for start in range(0, max(len(ids), 1), 126)]
+        expected.append(np.average([plain(c) for c in chunks], axis=0, weights=[len(c) for c in chunks]))
+    np.testing.assert_allclose(SBERT(max_tokens=128, long="chunks").embed(texts), expected, atol=2e-6)
+
+
+def test_neither_order_nor_batches_matter(sbert, texts):
+    whole = sbert.embed(texts)
+    small = SBERT(batch_tokens=300)
+    np.testing.assert_allclose(small.embed(texts[::-1])[::-1], whole, atol=2e-6)
+    np.testing.assert_allclose(np.concatenate([sbert.embed([text]) for text in texts]), whole, atol=2e-6)
+    assert sbert.embed([]).shape == (0, 384)
+
+
+def test_batches_go_from_long_to_short_and_keep_to_their_size_with_padding():
+    assert _batches([3, 9, 4, 4, 20], 12) == [[4], [1], [2, 3, 0]]
+
+
+def test_tokens_are_counted_without_special_ones_and_beyond_any_limit(sbert, texts, content_ids):
+    long = " ".join(["word"] * 5000)
+    assert sbert.count_tokens([*texts, long]) == [*(len(content_ids(text)) for text in texts), 5000]
+    assert sbert.count_tokens([""]) == [0]
+
+
+def test_truncated_documents_are_counted_in_the_log(sbert, caplog):
+    with caplog.at_level(logging.INFO, logger="docemb_lib.teachers.sbert"):
+        sbert.embed(["word " * 254, "word " * 255])
+    assert "1 of 2 documents truncated to 256 tokens" in caplog.text
+
+
+@pytest.mark.parametrize("tokens", [2, 513])
+def test_a_context_that_the_model_does_not_have_is_refused_with_its_limits(tokens):
+    with pytest.raises(InputError, match="takes 3 to 512"):
+        SBERT(max_tokens=tokens).embed(["text"])
+
+
+def test_an_unknown_way_with_long_documents_is_refused():
+    with pytest.raises(InputError, match="truncate, chunks"):
+        SBERT(long="cut")
+
+
+def test_the_fingerprint_tells_contexts_and_ways_apart():
+    teachers = [SBERT(), SBERT(max_tokens=128), SBERT(long="chunks"), SBERT("some/model")]
+    assert len({teacher.fingerprint for teacher in teachers}) == 4
+    assert SBERT(batch_tokens=1).fingerprint == SBERT().fingerprint

@@ -1,0 +1,44 @@
+import os
+import subprocess
+import sys
+
+import pytest
+
+from docemb_lib.teachers.worker_pool import WorkerPool
+
+
+def test_workers_hash_as_any_process_with_hash_seed_zero():
+    command = [sys.executable, "-c", "print(hash('a text'))"]
+    expected = subprocess.run(command, env=os.environ | {"PYTHONHASHSEED": "0"}, capture_output=True, check=True)
+    pool = WorkerPool(hash)
+    found = dict(pool.map([("a text",), (7,), ("a text",)], jobs=2))
+    pool.stop()
+    assert found == {0: int(expected.stdout), 1: 7, 2: int(expected.stdout)}
+
+
+def test_arguments_are_read_no_faster_than_they_are_worked_on():
+    read = []
+    pool = WorkerPool(abs)
+    finished = 0
+    for _ in pool.map(((read.append(i) or i,) for i in range(20)), jobs=1):
+        assert len(read) <= finished + 3  # one worked on, one waiting, one being handed over
+        finished += 1
+    pool.stop()
+    assert finished == 20
+
+
+def test_an_interrupt_ends_the_worker(tmp_path):
+    started = tmp_path / "pid"
+
+    def interrupt():
+        if started.exists():
+            raise KeyboardInterrupt
+
+    pool = WorkerPool(exec)
+    with pytest.raises(KeyboardInterrupt):
+        pool.run(
+            f"import os, time; open({str(started)!r}, 'w').write(str(os.getpid())); time.sleep(600)",
+            meanwhile=interrupt,
+        )
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(started.read_text()), 0)

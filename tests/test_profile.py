@@ -1,0 +1,121 @@
+"""Profiles: every shipped one is valid; whatever is wrong is said in one line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from docemb_lib.errors import InputError
+from docemb_lib.profile import NOTEBOOKS, Profile, find_root
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+SHIPPED = sorted((REPOSITORY / "params").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_every_shipped_profile_is_valid_and_plans_every_notebook(path):
+    profile = Profile.load(path)
+    assert profile.name == path.stem
+    assert {run.notebook for run in profile.plan} == set(NOTEBOOKS)
+
+
+def test_the_thesis_profile_has_the_published_settings():
+    profile = Profile.load("thesis")
+    training = profile.training
+    assert (training.batch_size, training.accumulation, training.learning_rate) == (6, 1, 1e-4)
+    assert (training.warmup, training.weight_decay, training.max_grad_norm) == (0.1, 0.1, 1.0)
+    assert (training.delta, training.beta) == (0.03, 0.95)
+    assert (profile.parameters.documents, profile.parameters.max_structural_len) == (15_000, 384)
+    assert [member.vector_size for member in profile.contextual_teachers.PV] == [1024, 1024]
+    assert profile.evaluation.head.model_dump(exclude={"pair_features"}) == {
+        "hidden": 50, "dropout": 0.5, "epochs": 10, "batch_size": 32, "learning_rate": 1e-4,
+        "weight_decay": 0.1, "label_smoothing": 0.1, "max_grad_norm": 1.0,
+    }  # fmt: skip
+
+
+def test_overrides_replace_notebook_parameters_and_the_word_profile_leaves_them():
+    profile = Profile.load("tiny", lam=0.8, documents="profile", max_structural_len=None)
+    assert profile.parameters.lam == 0.8
+    assert profile.parameters.documents == Profile.load("tiny").parameters.documents
+    assert profile.parameters.max_structural_len is None
+
+
+def test_a_notebook_switches_off_what_it_is_not_about():
+    parameters = Profile.load("tiny").for_notebook("03_structural").parameters
+    assert parameters.contextual_teacher is None
+    assert parameters.max_structural_len is None
+
+
+def test_a_relative_corpus_path_starts_at_the_folder_of_the_profile(tmp_path):
+    (tmp_path / "own.yaml").write_text("corpus: {source: local, path: texts, tasks: 20}", encoding="utf-8")
+    assert Profile.load(tmp_path / "own.yaml").corpus.path == tmp_path / "texts"
+
+
+@pytest.mark.parametrize(
+    ("text", "overrides", "said"),
+    [
+        ("copus: {}", {}, "unknown key 'copus'; did you mean corpus?"),
+        ("corpus: {sorce: local}", {}, "unknown key 'corpus.sorce'; did you mean source?"),
+        ("evaluation: {head: {epochz: 3}}", {}, "unknown key 'evaluation.head.epochz'; did you mean epochs?"),
+        ("corpus: {tasks: 9}", {"lam": 1.2}, "lam: must lie in [0, 1] or be None (the plain sum of both losses), got 1.2"),
+        ("corpus: {tasks: 9}", {"lam": "null"}, "lam: got the string 'null'; to switch it off write None"),
+        ("corpus: {tasks: 9}", {"contextual_teacher": "null"}, "contextual_teacher: got the string 'null'"),
+        ("corpus: {tasks: 9}", {"documents": "many"}, "documents: input should be a valid integer"),
+        ("corpus: {tasks: 9}", {"min_count": "5%"}, "min_count: must be an integer from 1, or '10%', got '5%'"),
+        ("corpus: {tasks: 9}", {"lam_by_length": "linear:9:3"}, "lam_by_length: must be None or linear:FIRST:LAST"),
+        ("corpus: {tasks: 9}", {"gama": 1}, "unknown key 'gama'; did you mean gamma?"),
+        ("corpus: {tasks: 9}", {"structural_loss": None, "contextual_teacher": None}, "a student needs one of them"),
+        ("corpus: {tasks: 9, source: local}", {}, "corpus: path is missing: name a folder"),
+        ("corpus: {tasks: 0}", {}, "corpus.tasks is 0"),
+        ("corpus: {tasks: 9}\nplan: [{notebook: 05_weighting, lam: 2}]", {}, "plan, run 1 (05_weighting): lam: must lie"),
+        ("corpus: {tasks: 9}\nplan: [{notebook: 05_weighting, lamm: 2}]", {}, "did you mean lam?"),
+        ("corpus: {tasks: 9}\nplan: [{notebook: 5_weighting}]", {}, "notebook '5_weighting' is unknown"),
+        ("corpus: {tasks: 9, source: local, path: x}\nevaluation: {tasks: [package]}", {}, "package needs corpus.source"),
+        ("corpus: {tasks: 9}\nstudent: {model: all-MiniLM-L6-v2}", {}, "384 wide, structural_teacher.model"),
+        ("", {}, "empty; a profile is a mapping"),
+        ("a: [", {}, "not readable as YAML"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_said_in_one_line_with_the_file_and_the_mend(tmp_path, text, overrides, said):
+    path = tmp_path / "wrong.yaml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(InputError) as caught:
+        Profile.load(path, **overrides)
+    message = str(caught.value)
+    assert said in message
+    assert "\n" not in message
+    assert str(path) in message or message.startswith("parameters:")
+
+
+def test_an_unknown_profile_names_those_that_exist():
+    with pytest.raises(InputError, match="'tiney' is unknown; known are own, thesis, tiny"):
+        Profile.load("tiney")
+    with pytest.raises(InputError, match="no such file"):
+        Profile.load("nowhere/at_all.yaml")
+
+
+def test_models_of_different_width_are_refused_with_those_that_fit(tmp_path):
+    (tmp_path / "w.yaml").write_text("corpus: {tasks: 9}\nstructural_teacher: {model: all-MiniLM-L6-v2}")
+    with pytest.raises(InputError, match=r"768 wide.*384 wide.*all-mpnet-base-v2"):
+        Profile.load(tmp_path / "w.yaml")
+
+
+def test_the_width_of_a_local_model_is_read_from_its_configuration(tmp_path):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text('{"hidden_size": 96}', encoding="utf-8")
+    profile = {"corpus": {"tasks": 9}, "student": {"model": str(tmp_path / "model")}}
+    (tmp_path / "p.yaml").write_text(yaml.safe_dump(profile), encoding="utf-8")
+    with pytest.raises(InputError, match="96 wide"):
+        Profile.load(tmp_path / "p.yaml")
+
+
+def test_the_root_is_found_from_below_and_else_from_the_source(tmp_path, monkeypatch):
+    monkeypatch.chdir(REPOSITORY / "notebooks")
+    assert find_root() == REPOSITORY
+    monkeypatch.chdir(tmp_path)
+    assert find_root() == REPOSITORY
+    (tmp_path / "params").mkdir()
+    (tmp_path / "params" / "mine.yaml").touch()
+    assert find_root() == tmp_path

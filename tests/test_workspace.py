@@ -1,0 +1,142 @@
+"""Artefacts: built once, whole or not at all, by one builder at a time, whatever is killed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from docemb_lib.errors import InputError
+from docemb_lib.workspace import MANIFEST, Workspace, fingerprint_of, publish
+
+COUNT_BUILDS = """
+import sys, time
+from pathlib import Path
+from docemb_lib.workspace import Workspace
+
+def build(folder):
+    with open(sys.argv[2], "a") as log:
+        log.write("built\\n")
+    time.sleep(0.5)
+    (folder / "value.txt").write_text("42")
+
+Workspace(sys.argv[1]).artefact("number", {"n": 42}, build)
+"""
+
+BUILD_SLOWLY = """
+import sys, time
+from docemb_lib.workspace import Workspace
+
+def build(folder):
+    done = len(list(folder.glob("step*")))
+    for step in range(done, 3):
+        (folder / f"step{step}").write_text("x")
+        print(step, flush=True)
+        time.sleep(30 if step == 1 and done == 0 else 0)
+
+Workspace(sys.argv[1]).artefact("slow", {}, build, resumable=True)
+"""
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    return Workspace(tmp_path)
+
+
+def write_value(folder: Path) -> None:
+    (folder / "value.txt").write_text("42", encoding="utf-8")
+
+
+def test_an_artefact_is_built_once_and_its_manifest_says_what_made_it(workspace):
+    calls = []
+
+    def build(folder):
+        calls.append(folder)
+        write_value(folder)
+
+    first = workspace.artefact("number", {"n": 42}, build)
+    second = workspace.artefact("number", {"n": 42}, build)
+    assert first == second
+    assert len(calls) == 1
+    assert first.manifest["inputs"] == {"n": 42}
+    assert first.manifest["files"] == {"value.txt": hashlib.sha256(b"42").hexdigest()}
+    assert {"python", "numpy"} <= set(first.manifest["versions"])
+
+
+def test_other_inputs_or_another_kind_make_another_artefact(workspace):
+    paths = {
+        workspace.artefact(kind, inputs, write_value).path
+        for kind, inputs in (("a", {"n": 1}), ("a", {"n": 2}), ("b", {"n": 1}), ("a", {"n": 1, "m": None}))
+    }
+    assert len(paths) == 4
+
+
+def test_a_fingerprint_does_not_depend_on_the_order_of_keys():
+    assert fingerprint_of({"a": 1, "b": {"c": 2, "d": 3}}) == fingerprint_of({"b": {"d": 3, "c": 2}, "a": 1})
+
+
+def test_a_failed_build_leaves_nothing_and_the_next_one_starts_afresh(workspace):
+    def fail(folder):
+        write_value(folder)
+        raise RuntimeError("half-way")
+
+    with pytest.raises(RuntimeError, match="half-way"):
+        workspace.artefact("number", {"n": 42}, fail)
+    left = [path for path in workspace.outputs.rglob("*") if path.is_file() and path.suffix != ".lock"]
+    assert left == []
+    assert workspace.artefact("number", {"n": 42}, write_value).path.joinpath("value.txt").read_text() == "42"
+
+
+def test_two_builders_of_one_artefact_build_it_once(tmp_path):
+    log = tmp_path / "log"
+    command = [sys.executable, "-c", COUNT_BUILDS, str(tmp_path), str(log)]
+    builders = [subprocess.Popen(command) for _ in range(3)]
+    assert [builder.wait(timeout=60) for builder in builders] == [0, 0, 0]
+    assert log.read_text().splitlines() == ["built"]
+
+
+def test_a_killed_resumable_build_goes_on_where_it_was(tmp_path):
+    command = [sys.executable, "-c", BUILD_SLOWLY, str(tmp_path)]
+    killed = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert killed.stdout is not None
+    assert [killed.stdout.readline().strip() for _ in range(2)] == ["0", "1"]
+    os.kill(killed.pid, signal.SIGKILL)
+    killed.wait(timeout=30)
+    assert not list(tmp_path.glob(f"outputs/artefacts/slow/*/{MANIFEST}"))
+    again = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert again.stdout.split() == ["2"]
+    (manifest,) = tmp_path.glob(f"outputs/artefacts/slow/*/{MANIFEST}")
+    assert set(json.loads(manifest.read_text())["files"]) == {"step0", "step1", "step2"}
+
+
+def test_publishing_can_replace_what_is_there(tmp_path):
+    folder = tmp_path / "record"
+    publish(folder, lambda f: (f / "old").touch(), inputs={})
+    publish(folder, lambda f: (f / "new").touch(), inputs={}, replace=True)
+    assert {path.name for path in folder.iterdir()} == {"new", MANIFEST}
+    assert [path.name for path in tmp_path.iterdir() if not path.name.startswith(".")] == ["record"]
+
+
+def test_links_are_renewed_in_one_step_and_never_replace_a_real_folder(workspace, tmp_path):
+    first, second = tmp_path / "one", tmp_path / "two"
+    first.mkdir()
+    second.mkdir()
+    link = workspace.link("students", "best", first)
+    assert link.resolve() == first
+    assert workspace.link("students", "best", second).resolve() == second
+    assert not os.path.isabs(os.readlink(link))  # a moved checkout keeps its links
+    (workspace.outputs / "students" / "mine").mkdir()
+    with pytest.raises(InputError, match="is in the way"):
+        workspace.link("students", "mine", first)
+
+
+def test_asking_for_what_is_built_builds_nothing(workspace, monkeypatch):
+    workspace.artefact("number", {"n": 42}, write_value)
+    monkeypatch.setattr("docemb_lib.workspace.publish", lambda *a, **k: pytest.fail("built again"))
+    assert workspace.artefact("number", {"n": 42}, write_value).path.joinpath("value.txt").read_text() == "42"

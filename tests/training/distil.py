@@ -1,0 +1,75 @@
+"""A small distillation as a program of its own, to be killed and run again: `python distil.py FOLDER WEIGHTS`.
+
+Prints a line per update, so that whoever started it can choose when to kill it.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import torch
+from safetensors.torch import save_file
+from transformers import LongformerConfig, LongformerModel
+
+from docemb_lib.losses import Cosine, Objective, Projection, SoftCCA, Weighting
+from docemb_lib.settings import Training
+from docemb_lib.student import Student
+from docemb_lib.training import TrainingDocuments, trainer
+
+DIM, STRUCTURAL, CONTEXTUAL, TOKENS = 16, 16, 10, 40
+SETTINGS = Training(batch_size=4, accumulation=2, epochs=2, save_every=2, bf16=False, learning_rate=1e-3)
+
+
+def make_objective(dropout: float = 0.1) -> Objective:
+    """Two layers with dropout, both losses, projections and running statistics: all that a checkpoint must hold."""
+    torch.manual_seed(3)
+    config = LongformerConfig(
+        vocab_size=200, hidden_size=DIM, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32,
+        max_position_embeddings=TOKENS + 2, attention_window=[8, 8], pad_token_id=1, hidden_dropout_prob=dropout,
+        attention_probs_dropout_prob=dropout,
+    )  # fmt: skip
+    student = Student(LongformerModel(config, add_pooling_layer=False), SimpleNamespace(model_max_length=TOKENS))
+    return Objective(
+        student,
+        structural=Cosine(),
+        contextual=SoftCCA(12),
+        student_projection=Projection("12(ReLU)x12", DIM),
+        contextual_projection=Projection("12", CONTEXTUAL),
+        weighting=Weighting(lam=0.5, max_structural_len=30),
+        group_size=4,
+    )
+
+
+def make_documents(n: int, seed: int) -> TrainingDocuments:
+    rng = np.random.default_rng(seed)
+    tokens = [rng.integers(2, 200, rng.integers(1, TOKENS)).tolist() for _ in range(n)]
+    return TrainingDocuments(
+        tokens,
+        [len(ids) for ids in tokens],
+        structural=rng.standard_normal((n, STRUCTURAL)).astype("float32"),
+        contextual=rng.standard_normal((n, CONTEXTUAL)).astype("float32"),
+    )
+
+
+def distil(folder: Path, *, dropout: float = 0.1) -> tuple[Objective, trainer.History]:
+    objective = make_objective(dropout)
+    history = trainer.train_objective(
+        objective, make_documents(50, 1), make_documents(9, 2), settings=SETTINGS, seed=5, folder=folder
+    )
+    return objective, history
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    silent = trainer.Bar.on_step_end
+
+    def announced(self, args, state, control, **kwargs):
+        silent(self, args, state, control, **kwargs)
+        print(state.global_step, flush=True)
+
+    trainer.Bar.on_step_end = announced
+    trained, _ = distil(Path(sys.argv[1]))
+    save_file({name: tensor.contiguous() for name, tensor in trained.state_dict().items()}, sys.argv[2])
