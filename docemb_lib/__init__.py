@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from docemb_lib.experiments import records as records
+    import docemb_lib.experiments.records as records
     from docemb_lib.profile import Profile as Profile
     from docemb_lib.workspace import Workspace as Workspace
 

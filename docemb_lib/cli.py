@@ -127,3 +127,7 @@ def _absolute(profile: str) -> str:
     """A profile's path as notebooks, which run in their own folder, can read it."""
     path = Path(profile)
     return str(path.resolve()) if path.suffix in {".yaml", ".yml"} and path.is_file() else profile
+
+
+if __name__ == "__main__":
+    app()

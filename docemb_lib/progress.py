@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from tqdm import tqdm
 
@@ -18,4 +18,5 @@ BAR = "{desc}: {percentage:3.0f}% {n_fmt}/{total_fmt} {unit} [{elapsed}<{remaini
 
 def progress(items: Iterable[Item] | None = None, *, desc: str, total: int | None = None, unit: str = "") -> tqdm[Item]:
     """A bar over `items`, or one to `update` by hand where `items` is None; at most a line a second."""
-    return tqdm(items, desc=desc, total=total, unit=unit, bar_format=BAR, mininterval=1.0, file=sys.stderr)
+    bar = tqdm(items, desc=desc, total=total, unit=unit, bar_format=BAR, mininterval=1.0, file=sys.stderr)
+    return cast("tqdm[Item]", bar)

@@ -28,6 +28,7 @@ def _min_count(value: Any) -> Any:
     raise ValueError("must be an integer from 1, or '10%'")
 
 
+PairFeatures = Literal["concat", "interaction"]
 MinCount = Annotated[int | str, BeforeValidator(_min_count)]
 
 
@@ -175,18 +176,18 @@ class Training(Section):
     save_every: int = Field(500, ge=1)  # updates between checkpoints: what a kill may cost
 
 
-class Head(Section):
-    """The classification head (Tables 4.3 and 5.6)."""
+class HeadSettings(Section):
+    """How a classification head on frozen embeddings is trained (Tables 4.3 and 5.6)."""
 
-    hidden: int = Field(50, ge=1)
-    dropout: float = Field(0.5, ge=0, lt=1)
-    epochs: int = Field(10, ge=1)
-    batch_size: int = Field(32, ge=1)
-    learning_rate: float = Field(1e-4, gt=0)
-    weight_decay: float = Field(0.1, ge=0)
+    hidden: int = Field(50, ge=1)  # width of the hidden layer
+    dropout: float = Field(0.5, ge=0, lt=1)  # after the ReLU
+    epochs: int = Field(10, ge=1)  # the weights after the last one are scored: no selection
+    batch_size: int = Field(32, ge=1)  # the last short batch is kept
+    learning_rate: float = Field(1e-4, gt=0)  # at the first step; cosine decay to 0, no warm-up
+    weight_decay: float = Field(0.1, ge=0)  # AdamW, not on biases
     label_smoothing: float = Field(0.1, ge=0, lt=1)
-    max_grad_norm: float = Field(1.0, gt=0)
-    pair_features: Literal["concat", "interaction"] = "concat"  # [e0; e1] (thesis), or [|e0 - e1|; e0 * e1]
+    max_grad_norm: float = Field(1.0, gt=0)  # each head is clipped by its own norm
+    pair_features: PairFeatures = "concat"  # [e0; e1] (thesis), or interaction: [|e0 - e1|; e0 * e1]
 
 
 class Evaluation(Section):
@@ -194,7 +195,7 @@ class Evaluation(Section):
     sweep_tasks: list[TaskName] = ["halves"]  # of every run, on their validation splits
     seeds: int = Field(5, ge=1)  # heads trained per score; the spread is over them
     documents: int = Field(400, ge=8)  # at most so many documents a task
-    head: Head = Head()
+    head: HeadSettings = HeadSettings()
 
 
 Corpus.model_rebuild()

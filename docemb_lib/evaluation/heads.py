@@ -10,47 +10,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from docemb_lib.errors import InputError
+from docemb_lib.settings import HeadSettings, PairFeatures
 
 if TYPE_CHECKING:  # torch itself is imported where heads are trained: published scores are read without it
     from torch import Generator, Tensor
-
-PairFeatures = Literal["concat", "interaction"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class HeadSettings:
-    """How a head is trained; the defaults are the thesis'."""
-
-    hidden: int = 50  # width of the hidden layer
-    dropout: float = 0.5  # after the ReLU
-    epochs: int = 10  # the weights after the last one are scored: no selection
-    batch_size: int = 32  # the last short batch is kept
-    learning_rate: float = 1e-4  # at the first step; cosine decay to 0, no warm-up
-    weight_decay: float = 0.1  # AdamW, not on biases
-    label_smoothing: float = 0.1
-    max_grad_norm: float = 1.0  # each head is clipped by its own norm
-    pair_features: PairFeatures = "concat"  # what a head sees of two embeddings, see `pair_features`
-
-    def __post_init__(self) -> None:
-        for field in ("hidden", "epochs", "batch_size"):
-            if getattr(self, field) < 1:
-                raise InputError(f"head.{field} must be at least 1, got {getattr(self, field)}")
-        for field in ("dropout", "label_smoothing"):
-            if not 0 <= getattr(self, field) < 1:
-                raise InputError(f"head.{field} must lie in [0, 1), got {getattr(self, field)}")
-        for field in ("learning_rate", "max_grad_norm"):
-            if not getattr(self, field) > 0:
-                raise InputError(f"head.{field} must be above 0, got {getattr(self, field)}")
-        if not self.weight_decay >= 0:
-            raise InputError(f"head.weight_decay must be 0 or more, got {self.weight_decay}")
-        if self.pair_features not in ("concat", "interaction"):
-            raise InputError(f"head.pair_features must be concat or interaction, got {self.pair_features!r}")
 
 
 class Heads(NamedTuple):

@@ -14,7 +14,8 @@ def label_of(notebook: str, p: Parameters) -> str:
     if number == "01":
         return "corpus"
     if number == "02":
-        return f"{'DM' if p.dm else 'DBOW'};{p.vector_size};{p.preprocess};{p.min_count}"
+        preprocess = "None" if p.preprocess == "none" else p.preprocess
+        return f"{'DM' if p.dm else 'DBOW'};{p.vector_size};{preprocess};{p.min_count}"
     if number == "03":
         return structural_label(p)
     if number == "04":

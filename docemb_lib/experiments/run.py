@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Mapping
@@ -61,7 +62,7 @@ class Run:
 
     def save_figure(self, drawn: Axes | Figure, name: str, data: pd.DataFrame | None = None) -> None:
         """Save a figure as PNG and SVG, and the data it shows as CSV, under `outputs/figures/<notebook>/<run>/`."""
-        figure = drawn if not hasattr(drawn, "figure") or hasattr(drawn, "savefig") else drawn.figure
+        figure: Any = drawn if hasattr(drawn, "savefig") else drawn.figure
         folder = self.workspace.outputs / "figures" / self.notebook / self.slug
         folder.mkdir(parents=True, exist_ok=True)
         for suffix in ("png", "svg"):
@@ -92,7 +93,7 @@ class Run:
             student=student,
             revision=records.revision(self.workspace.root),
         )
-        rows = [] if scores is None else scores.to_dict("records")
+        rows = [] if scores is None else json.loads(scores.to_json(orient="records"))
         records.save(self.workspace, record, rows)
         shown = {"run": record.label, **record.metrics, "seconds": record.seconds}
         return pd.DataFrame([shown]).set_index("run")

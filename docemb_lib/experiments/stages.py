@@ -139,15 +139,15 @@ class Stages:
         """The teacher's embeddings of the first `rows` documents of a split: float32 (rows, dim), memory-mapped."""
         from docemb_lib.teachers import open_embeddings, write_embeddings
 
-        origin = {"corpus": f"{self.corpus.fingerprint}/{split}", "teacher": teacher.fingerprint}
+        corpus, maker = f"{self.corpus.fingerprint}/{split}", teacher.fingerprint
 
         def build(folder: Path) -> None:
-            write_embeddings(folder, self.split(split)["text"][:rows], teacher.embed, teacher.dim, **origin)
+            texts = self.split(split)["text"][:rows]
+            write_embeddings(folder, texts, teacher.embed, teacher.dim, corpus=corpus, teacher=maker)
 
-        artefact = self.workspace.artefact(
-            "teacher-embeddings", {"recipe": RECIPE, **origin, "rows": rows}, build, resumable=True
-        )
-        return open_embeddings(artefact.path, **origin)
+        inputs = {"recipe": RECIPE, "corpus": corpus, "teacher": maker, "rows": rows}
+        artefact = self.workspace.artefact("teacher-embeddings", inputs, build, resumable=True)
+        return open_embeddings(artefact.path, corpus=corpus, teacher=maker)
 
     def sbert(self, long: Long) -> SBERT:
         """The structural teacher, truncating long documents or averaging over their chunks."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -20,6 +20,9 @@ from docemb_lib.workspace import MANIFEST, Artefact, Workspace
 
 if TYPE_CHECKING:
     from docemb_lib.experiments.stages import Stages
+
+
+VIEWED_PARAMETERS = ("lam", "max_structural_len", "documents")
 
 
 def means_of_runs(run: Run, scores: pd.DataFrame) -> pd.DataFrame:
@@ -98,13 +101,12 @@ def _scores(workspace: Workspace, record: Record) -> pd.DataFrame:
     return pd.DataFrame(json.loads(path.read_text(encoding="utf-8")))
 
 
-def _means(scores: pd.DataFrame, label: str, parameters: dict[str, object], suffix: str = "") -> pd.DataFrame:
+def _means(scores: pd.DataFrame, label: str, parameters: dict[str, Any], suffix: str = "") -> pd.DataFrame:
     """Means over tasks per model and head seed; the run's own student carries its parameters."""
     means = mean_over_tasks(scores)
     own = means["model"] == label
-    means["seed_of_run"] = np.where(own, parameters.get("seed"), None)
-    for name in ("lam", "max_structural_len", "documents"):
-        means[name] = pd.Series(np.where(own, parameters.get(name), None), dtype=object)
+    for column, name in (("seed_of_run", "seed"), *((name, name) for name in VIEWED_PARAMETERS)):
+        means[column] = [parameters.get(name) if is_own else None for is_own in own]
     means.loc[own, "model"] = label + suffix
     return means
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import matplotlib as mpl
 
 # Okabe and Ito's colours, told apart with every common colour blindness; one per kind of model, everywhere.
@@ -15,7 +17,7 @@ PALETTE = {
     "negative": "#E69F00",
 }
 SERIES = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999")
-RC = {
+RC: dict[Any, Any] = {
     "figure.dpi": 110,
     "figure.figsize": (7.2, 4.0),
     "font.size": 10,

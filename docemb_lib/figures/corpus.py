@@ -19,18 +19,16 @@ def plot_lengths(documents: pd.DataFrame, *, limit: int, longest: int | None = N
     ax = plt.gca() if ax is None else ax
     longest = longest or int(documents["tokens"].quantile(0.99))
     edges = np.linspace(0, longest, 41)
-    sources = documents["source"].value_counts().index
-    weight = 100 / len(documents)
-    series = [documents.loc[documents["source"] == s, "tokens"].clip(upper=longest).to_numpy() for s in sources]
-    hatches = ["", "///"]  # a second round of colours is told apart by its hatching
-    for number, patches in enumerate(
-        ax.hist(series, bins=edges, weights=[np.full(len(s), weight) for s in series], stacked=True, label=sources)[2]
-        if len(series) > 1
-        else [ax.hist(series[0], bins=edges, weights=np.full(len(series[0]), weight), label=sources[0])[2]]
-    ):
-        for patch in patches:
-            patch.set(facecolor=SERIES[number % len(SERIES)], edgecolor="white", linewidth=0.3)
-            patch.set_hatch(hatches[number // len(SERIES) % 2])
+    below = np.zeros(len(edges) - 1)  # percent already drawn in each bin
+    for number, source in enumerate(documents["source"].value_counts().index):
+        tokens = documents.loc[documents["source"] == source, "tokens"].clip(upper=longest)
+        percent = 100 * np.histogram(tokens, bins=edges)[0] / len(documents)
+        ax.bar(
+            edges[:-1], percent, width=np.diff(edges), bottom=below, align="edge", label=str(source),
+            color=SERIES[number % len(SERIES)], edgecolor="white", linewidth=0.3,
+            hatch="///" if number >= len(SERIES) else "",  # a second round of colours is told apart by its hatching
+        )  # fmt: skip
+        below += percent
     beyond = 100 * (documents["tokens"] > limit).mean()
     ax.axvline(limit, color="black", linewidth=1.2, linestyle="--")
     ax.annotate(

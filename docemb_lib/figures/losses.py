@@ -41,7 +41,7 @@ def plot_decorrelation(*, seed: int = 0, ax: Axes | None = None) -> Axes:
     for place, (mixing, color) in enumerate(zip((0.9, 0.0), SERIES, strict=False)):
         x = rng.standard_normal((200, 2))
         x[:, 1] = mixing * x[:, 0] + np.sqrt(1 - mixing**2) * x[:, 1]
-        correlation = abs(np.corrcoef(x.T)[0, 1])
+        correlation = abs(np.corrcoef(x[:, 0], x[:, 1]).item(1))
         ax.scatter(x[:, 0] + 8 * place, x[:, 1], s=9, color=color)
         ax.annotate(f"SDL = {correlation:.2f}", (8 * place, 3.2), ha="center")
     ax.set(xlabel="first feature (the clouds stand side by side)", ylabel="second feature", ylim=(-3.6, 4), xticks=[])

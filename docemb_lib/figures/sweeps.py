@@ -29,7 +29,7 @@ def plot_runs(scores: pd.DataFrame, *, published: pd.DataFrame | None = None, ax
         for kind in dict.fromkeys(kind_of(str(model)) for model in summary.index)
     ]
     if published is not None and not (known := published[published["label"].isin(summary.index)]).empty:
-        rows = [summary.index.get_loc(label) for label in known["label"]]
+        rows = [list(summary.index).index(label) for label in known["label"]]
         ax.plot(known["value"], rows, marker="D", linestyle="", markerfacecolor="none", color="black", markersize=6)
         handles.append(Line2D([], [], marker="D", linestyle="", markerfacecolor="none", color="black", label="thesis"))
     ax.set_yticks(range(len(summary)), list(summary.index))

@@ -1,0 +1,134 @@
+"""The plan: resolved and checked before anything starts, finished runs recognised without executing anything."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import nbformat
+import pytest
+
+from docemb_lib.errors import InputError
+from docemb_lib.experiments import plan, records
+from docemb_lib.experiments.plan import RunError, execute, is_done, resolve_plan
+from docemb_lib.profile import Profile
+from docemb_lib.workspace import Workspace
+
+SUCCEEDS = """
+from docemb_lib.experiments import records
+from docemb_lib.experiments.run import Run
+run = Run.begin("05_weighting", profile=profile, seed=seed, lam=lam)
+import sys; print("half-way", file=sys.stderr)
+run.finish({"mean": lam})
+"""
+
+
+class Nobody:
+    def __init__(self):
+        self.told = []
+
+    def begins(self, run, number, total, remaining_s):
+        self.told.append(f"begins {number}/{total} {run.label}")
+
+    def step(self, line):
+        self.told.append(line)
+
+    def ends(self, run, seconds, *, built):
+        self.told.append("built" if built else "there")
+
+
+@pytest.fixture
+def workspace(workspace_root):
+    return Workspace(workspace_root)
+
+
+def a_plan(workspace, text="", runs="[{notebook: 05_weighting, lam: 0.5}, {notebook: 05_weighting, lam: 0.8}]"):
+    """The small profile with another plan, resolved; the notebook replaced by a few lines that compute nothing."""
+    path = workspace.root / "params" / "planned.yaml"
+    small = (workspace.root / "params" / "small.yaml").read_text(encoding="utf-8")
+    path.write_text(small[: small.index("plan:")].replace("name: small", "name: planned") + f"plan: {runs}\n")
+    if text:
+        notebook = nbformat.v4.new_notebook(
+            cells=[
+                nbformat.v4.new_code_cell("profile = 'tiny'\nseed = 0\nlam = 0.1", metadata={"tags": ["parameters"]}),
+                nbformat.v4.new_code_cell(text),
+            ],
+            metadata={"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}},
+        )
+        nbformat.write(notebook, workspace.root / "notebooks" / "05_weighting.ipynb")
+    return resolve_plan(Profile.load(path), str(path), workspace)
+
+
+def test_the_plan_is_executed_once_and_recognised_afterwards(workspace, monkeypatch):
+    planned = a_plan(workspace, SUCCEEDS)
+    watcher = Nobody()
+    execute(planned, workspace, watcher)
+    assert [line for line in watcher.told if line.startswith("begins")] == [
+        "begins 1/2 cosine;64;λ=0.5", "begins 2/2 cosine;64;λ=0.8",
+    ]  # fmt: skip
+    assert "half-way" in watcher.told
+    assert records.frame("05_weighting", workspace=workspace)["mean"].tolist() == [0.5, 0.8]
+    assert all(run.executed.is_file() and is_done(run, workspace) for run in planned)
+
+    monkeypatch.setitem(sys.modules, "papermill", None)  # a second time nothing is executed
+    again = Nobody()
+    execute(a_plan(workspace), workspace, again)
+    assert again.told.count("there") == 2
+
+
+def test_an_edited_notebook_or_a_lost_copy_is_executed_again(workspace):
+    run = a_plan(workspace, SUCCEEDS, "[{notebook: 05_weighting, lam: 0.5}]")[0]
+    execute([run], workspace, Nobody())
+    assert is_done(run, workspace)
+    notebook = json.loads(run.source.read_text())
+    notebook["cells"][1]["source"] += ["\n# a remark"]
+    run.source.write_text(json.dumps(notebook))
+    assert not is_done(run, workspace)
+    execute([run], workspace, Nobody())
+    assert is_done(run, workspace)
+    run.executed.unlink()
+    assert not is_done(run, workspace)
+
+
+def test_a_failing_notebook_is_recorded_with_its_error_and_tried_again(workspace):
+    failing = a_plan(workspace, "raise RuntimeError('no luck')", "[{notebook: 05_weighting, lam: 0.5}]")
+    with pytest.raises(RunError, match=r"05_weighting .*RuntimeError: no luck.*failed\.ipynb"):
+        execute(failing, workspace, Nobody())
+    frame = records.frame(workspace=workspace, failed=True)
+    assert frame["status"].tolist() == ["failed"]
+    assert "no luck" in frame["error"].item()
+    assert records.frame(workspace=workspace).empty
+    assert not is_done(failing[0], workspace)
+    execute(a_plan(workspace, SUCCEEDS, "[{notebook: 05_weighting, lam: 0.5}]"), workspace, Nobody())
+    assert records.frame(workspace=workspace, failed=True)["status"].tolist() == ["done"]
+    assert not list((workspace.outputs / "notebooks").rglob("*.failed.ipynb"))
+
+
+def test_all_runs_are_checked_before_the_first_kernel_starts(workspace, monkeypatch):
+    runs = "[{notebook: 05_weighting, lam: 0.5}, {notebook: 05_weighting, student_projection: 16x17}]"
+    planned = a_plan(workspace, SUCCEEDS, runs)
+    monkeypatch.setattr(plan, "_execute_one", lambda *a: pytest.fail("a kernel was started"))
+    with pytest.raises(InputError, match=r"384 → 16 → 17.*16 → 16"):
+        execute(planned, workspace, Nobody())
+
+
+@pytest.mark.parametrize(
+    ("selection", "notebooks"),
+    [
+        ({"first": "05"}, ["05_weighting", "06_evaluation"]),
+        ({"only": "03"}, ["03_structural"]),
+        ({"only": "05_weighting"}, ["05_weighting"]),
+    ],
+)
+def test_from_and_only_choose_notebooks(workspace, selection, notebooks):
+    planned = resolve_plan(Profile.load("small"), "small", workspace, **selection)
+    assert [run.notebook for run in planned] == notebooks
+
+
+def test_a_choice_that_leaves_nothing_is_refused(workspace):
+    with pytest.raises(InputError, match="no notebook begins with '99'"):
+        resolve_plan(Profile.load("small"), "small", workspace, only="99")
+    planned = workspace.root / "params" / "planned.yaml"
+    a_plan(workspace)
+    with pytest.raises(InputError, match="--only 03 leaves no run; the plan's notebooks are 05_weighting"):
+        resolve_plan(Profile.load(planned), str(planned), workspace, only="03")

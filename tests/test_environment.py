@@ -1,0 +1,42 @@
+"""The two ways to install agree, and depend on what the code imports."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import tomllib
+from pathlib import Path
+
+import yaml
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+IMPORT_NAMES = {"yaml": "pyyaml", "sklearn": "scikit-learn", "IPython": "ipykernel", "tokenizers": "transformers"}
+
+
+def test_environment_and_pyproject_pin_the_same_torch_and_python_and_install_the_same_extras():
+    environment = yaml.safe_load((REPOSITORY / "environment.yml").read_text(encoding="utf-8"))
+    conda = [line for line in environment["dependencies"] if isinstance(line, str)]
+    (pip,) = [line["pip"] for line in environment["dependencies"] if isinstance(line, dict)]
+    assert f"python{PROJECT['requires-python']}" in conda
+    pinned = [line for line in PROJECT["dependencies"] if line.startswith("torch")]
+    assert pinned == ["torch==2.13.0"]
+    assert pinned[0] in pip
+    (editable,) = [line for line in pip if line.startswith("-e .")]
+    extras = set(re.findall(r"\w+", editable.removeprefix("-e .")))
+    assert extras == set(PROJECT["optional-dependencies"])
+
+
+def test_every_package_that_the_library_imports_is_a_dependency():
+    stated = {re.split(r"[<>=\[ ]", line)[0].lower() for line in PROJECT["dependencies"]}
+    imported = set()
+    for path in (REPOSITORY / "docemb_lib").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                imported |= {alias.name.split(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                imported.add(node.module.split(".")[0])
+    third_party = imported - set(sys.stdlib_module_names) - {"docemb_lib"}
+    missing = {n for n in third_party if IMPORT_NAMES.get(n, n).replace("_", "-").lower() not in stated}
+    assert not missing
