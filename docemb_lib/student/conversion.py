@@ -55,8 +55,8 @@ def convert(
     """
     if max_tokens < 8:
         raise InputError(f"max_tokens: got {max_tokens}, give at least 8")
-    if attention_window is not None and (attention_window < 2 or attention_window % 2):
-        raise InputError(f"attention_window: got {attention_window}, give an even number from 2 on (both directions)")
+    if attention_window is not None and (attention_window < 4 or attention_window % 2):  # stock Longformer fails at 2
+        raise InputError(f"attention_window: got {attention_window}, give an even number from 4 on (both directions)")
     if dropout is not None and not 0 <= dropout < 1:
         raise InputError(f"dropout: got {dropout}, give a share from 0 to below 1, or None to keep the encoder's")
     config = _pretrained(AutoConfig, path_or_id, subfolder=subfolder)
@@ -69,7 +69,7 @@ def convert(
     target_config = LongformerConfig(
         **{field: getattr(config, field) for field in SHARED_FIELDS},
         num_hidden_layers=len(keep),
-        sep_token_id=load_tokenizer(path_or_id, subfolder=subfolder, max_tokens=max_tokens).sep_token_id,
+        sep_token_id=getattr(config, "sep_token_id", None),
         max_position_embeddings=max_tokens + config.pad_token_id + 1,
         attention_window=_windows(config, keep, attention_window),
     )
@@ -84,7 +84,7 @@ def convert(
     model = LongformerModel(target_config, add_pooling_layer=False)
     names = list(model.state_dict())
     model.load_state_dict({name: weights.get(name, weights.get(name.replace("_global.", "."))) for name in names})
-    return model.eval()
+    return model
 
 
 def load_longformer(path_or_id: str, *, subfolder: str = "") -> LongformerModel:

@@ -38,7 +38,8 @@ class Student(nn.Module):
     """Documents in, one embedding each, by the weights of a stock `transformers.LongformerModel`.
 
     Computes what that model does on each document alone, with its sliding windows and no global attention, and nothing
-    on padding. Its projections for global attention are therefore frozen.
+    on padding. Its projections for global attention are therefore frozen. The tokenizer's `model_max_length` is the
+    limit on a document.
     """
 
     def __init__(self, longformer: LongformerModel, tokenizer: Any) -> None:
@@ -61,7 +62,8 @@ class Student(nn.Module):
         """A student from a short BERT- or RoBERTa-like encoder, or from a Longformer; `conversion.convert` says how.
 
         max_tokens: positions, special tokens included; attention_window: both directions together, None is the
-        Longformer's own or 512. Raises InputError for other architectures and for values out of range.
+        Longformer's own or 512. In eval mode, on the CPU. Raises InputError for other architectures and for values out
+        of range.
         """
         source = resolve(str(path_or_id))
         subfolder = export.transformer_subfolder(source)
@@ -73,7 +75,7 @@ class Student(nn.Module):
             attention_window=attention_window,
             dropout=dropout,
         )
-        return cls(longformer, conversion.load_tokenizer(source, subfolder=subfolder, max_tokens=max_tokens))
+        return cls(longformer, conversion.load_tokenizer(source, subfolder=subfolder, max_tokens=max_tokens)).eval()
 
     @classmethod
     def load(cls, folder_or_id: str | Path) -> Student:
@@ -139,7 +141,7 @@ class Student(nn.Module):
             attention.value(hidden).view(heads),
             lengths,
             attention.one_sided_attn_window_size,
-            dropout=attention.dropout if self.training else 0.0,
+            dropout=attention.dropout if attention.training else 0.0,
         )
         return layer.ff_chunk(layer.attention.output(context.view(T, D), hidden))
 

@@ -162,7 +162,7 @@ class ParagraphVector:
         if self._pool is None:
             raise InputError(self._untrained)
         embeddings = np.zeros((len(texts), self.dim), dtype=np.float32)
-        blocks = ((texts[start : start + BLOCK], self.preprocess) for start in range(0, len(texts), BLOCK))
+        blocks = ((list(texts[start : start + BLOCK]), self.preprocess) for start in range(0, len(texts), BLOCK))
         n_long = 0
         results: Iterable[tuple[int, gensim_worker.Inferred]] = self._pool.map(blocks, jobs=jobs)
         if len(texts) >= BAR_FROM:

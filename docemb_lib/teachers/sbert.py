@@ -130,7 +130,8 @@ class SBERT:
 
     def _tokenize(self, texts: Sequence[str]) -> Iterator[list[int]]:
         for start in range(0, len(texts), SLICE):
-            for encoding in self._tokenizer.encode_batch_fast(texts[start : start + SLICE], add_special_tokens=False):
+            part = list(texts[start : start + SLICE])
+            for encoding in self._tokenizer.encode_batch_fast(part, add_special_tokens=False):
                 yield encoding.ids
 
     @cached_property

@@ -1,0 +1,101 @@
+import pytest
+import torch
+
+from docemb_lib.student.attention import Block, banded_attention, blocks
+
+
+def dense_weights(query, key, lengths, window):
+    """The slow obvious way: all T x T scores, masked. (H, T, T)"""
+    document = torch.repeat_interleave(torch.arange(len(lengths)), torch.tensor(lengths))
+    position = torch.arange(len(document))
+    near = (position[:, None] - position).abs() <= window
+    allowed = near & (document[:, None] == document)
+    scores = torch.einsum("ihd,jhd->hij", query, key)
+    return scores.masked_fill(~allowed, -torch.inf).softmax(-1)
+
+
+def dense_attention(query, key, value, lengths, window):
+    return torch.einsum("hij,jhd->ihd", dense_weights(query, key, lengths, window), value)
+
+
+def random_heads(T, *, heads, head_dim, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return [torch.randn(T, heads, head_dim, dtype=torch.float64, generator=generator) for _ in range(3)]
+
+
+RAGGED = [1, 2, 31, 32, 33, 64, 65, 200, 7]
+
+
+def test_blocks_stop_at_documents_and_reach_one_window_beyond():
+    assert blocks([3, 7], window=2, size=4) == [
+        Block(slice(0, 3), slice(0, 3), True),
+        Block(slice(3, 7), slice(3, 9), False),
+        Block(slice(7, 10), slice(5, 10), False),
+    ]
+
+
+@pytest.mark.parametrize(("heads", "head_dim"), [(3, 8), (2, 32), (1, 64), (2, 5)])
+@pytest.mark.parametrize("window", [1, 2, 5, 32, 64, 1000])
+def test_attention_and_its_gradients_equal_dense_masked_attention(window, heads, head_dim):
+    ours = [tensor.requires_grad_() for tensor in random_heads(sum(RAGGED), heads=heads, head_dim=head_dim)]
+    theirs = [tensor.detach().clone().requires_grad_() for tensor in ours]
+    result = banded_attention(*ours, RAGGED, window)
+    expected = dense_attention(*theirs, RAGGED, window)
+    torch.testing.assert_close(result, expected)
+    weight = torch.randn(result.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    (result * weight).sum().backward()
+    (expected * weight).sum().backward()
+    for mine, reference in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(mine.grad, reference.grad)
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+def test_gradients_agree_with_finite_differences_with_and_without_dropout(dropout):
+    inputs = [tensor.requires_grad_() for tensor in random_heads(40, heads=1, head_dim=2)]
+
+    def attend(query, key, value):
+        torch.manual_seed(0)  # the same dropout at every evaluation
+        return banded_attention(query, key, value, [3, 37], 4, dropout=dropout)
+
+    assert torch.autograd.gradcheck(attend, inputs)
+
+
+def test_dropout_drops_its_share_of_the_weights_and_scales_up_the_rest():
+    lengths, window = [150, 60], 40
+    query, key, _ = (tensor / 4 for tensor in random_heads(210, heads=4, head_dim=210))
+    value = torch.eye(210, dtype=torch.float64)[:, None].expand(210, 4, 210)  # the output is the weights themselves
+    torch.manual_seed(0)
+    dropped = banded_attention(query, key, value, lengths, window, dropout=0.25).transpose(0, 1)
+    weights = dense_weights(query, key, lengths, window)
+    kept = dropped > 0
+    torch.testing.assert_close(dropped[kept], weights[kept] / 0.75)
+    assert kept.sum() / (weights > 0).sum() == pytest.approx(0.75, abs=0.01)
+
+
+def test_dropout_comes_from_the_default_generator():
+    inputs = random_heads(50, heads=1, head_dim=4)
+
+    def attend(seed):
+        torch.manual_seed(seed)
+        return banded_attention(*inputs, [50], 8, dropout=0.5)
+
+    assert torch.equal(attend(1), attend(1))
+    assert not torch.equal(attend(1), attend(2))
+
+
+def test_bfloat16_stays_close_to_full_precision_with_or_without_autocast():
+    inputs = random_heads(300, heads=2, head_dim=32)
+    query, key, value = inputs[0] / 32**0.5, inputs[1], inputs[2]
+    expected = dense_attention(query, key, value, [100, 200], 64)
+    half = [tensor.bfloat16() for tensor in (query, key, value)]
+    with torch.autocast("cpu", torch.bfloat16):
+        result = banded_attention(*half, [100, 200], 64)
+    assert result.dtype == torch.bfloat16
+    cosine = torch.cosine_similarity(result.double().flatten(), expected.flatten(), dim=0)
+    assert cosine > 0.9999
+
+
+@pytest.mark.parametrize(("lengths", "window", "message"), [([4, 5], 2, "10 tokens"), ([10], 0, "at least 1")])
+def test_wrong_lengths_and_windows_are_refused(lengths, window, message):
+    with pytest.raises(ValueError, match=message):
+        banded_attention(*random_heads(10, heads=1, head_dim=2), lengths, window)

@@ -1,0 +1,163 @@
+import json
+import logging
+import warnings
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from sentence_transformers import SentenceTransformer
+from transformers import AutoModel, AutoTokenizer
+
+from docemb_lib.errors import InputError
+from docemb_lib.student import Student
+from docemb_lib.student.export import model_card
+
+
+@pytest.fixture(scope="module")
+def folder(converted, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("student")
+    converted.save(folder)
+    return folder
+
+
+@pytest.fixture
+def transformers_log():
+    """What transformers logs from warnings on; it does not propagate, so caplog cannot hear it."""
+    records = []
+
+    class Listener(logging.Handler):
+        def emit(self, record):
+            records.append(record.getMessage())
+
+    listener = Listener(logging.WARNING)
+    logging.getLogger("transformers").addHandler(listener)
+    yield records
+    logging.getLogger("transformers").removeHandler(listener)
+
+
+def test_a_loaded_student_embeds_as_the_saved_one(converted, folder, texts, transformers_log):
+    loaded = Student.load(folder)
+    assert not loaded.training
+    assert (loaded.dim, loaded.max_tokens) == (384, 1024)
+    np.testing.assert_array_equal(loaded.embed(texts, bf16=False), converted.embed(texts, bf16=False))
+    assert transformers_log == []
+
+
+def test_stock_sentence_transformers_gives_the_same_embeddings_without_a_warning(
+    converted, folder, texts, transformers_log
+):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        stock = SentenceTransformer(str(folder), device="cpu")
+    assert transformers_log == []
+    assert stock.max_seq_length == 1024
+    theirs, ours = stock.encode(texts, batch_size=3), converted.embed(texts, bf16=False)
+    np.testing.assert_allclose(theirs, ours, atol=1e-5)
+
+
+def test_stock_transformers_loads_the_same_folder(converted, folder, transformers_log):
+    model, tokenizer = AutoModel.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+    assert transformers_log == []
+    assert model.config.model_type == "longformer"
+    assert tokenizer.model_max_length == 1024
+    assert len(tokenizer("word " * 500)["input_ids"]) == 502  # no truncation of its own
+    for name, weight in converted.longformer.state_dict().items():
+        assert torch.equal(model.state_dict()[name], weight), name
+
+
+def test_a_call_with_truncation_is_not_saved_with_the_tokenizer(make_student, tmp_path):
+    student = make_student(windows=[8], max_tokens=12)
+    student.tokenize(["word " * 50])
+    student.save(tmp_path)
+    saved = json.loads((tmp_path / "tokenizer.json").read_text())
+    assert saved["truncation"] is saved["padding"] is None
+
+
+def test_a_folder_written_by_sentence_transformers_itself_loads(folder, texts, tmp_path, converted):
+    SentenceTransformer(str(folder), device="cpu").save_pretrained(str(tmp_path))
+    np.testing.assert_array_equal(
+        Student.load(tmp_path).embed(texts[:3], bf16=False), converted.embed(texts[:3], bf16=False)
+    )
+
+
+def test_a_plain_longformer_folder_loads_with_the_limit_of_its_positions(make_student, tmp_path):
+    student = make_student(windows=[8], max_tokens=30)
+    student.longformer.save_pretrained(tmp_path)
+    student.tokenizer.save_pretrained(tmp_path)
+    loaded = Student.load(str(tmp_path))
+    assert loaded.max_tokens == 30
+    np.testing.assert_array_equal(loaded.embed(["a b c"], bf16=False), student.embed(["a b c"], bf16=False))
+
+
+def test_a_limit_below_the_positions_is_kept(make_student, tmp_path):
+    make_student(windows=[8], max_tokens=30).save(tmp_path)
+    (tmp_path / "sentence_bert_config.json").write_text('{"max_seq_length": 16}')
+    assert Student.load(tmp_path).max_tokens == 16
+
+
+def test_pickled_weights_are_refused(make_student, tmp_path):
+    student = make_student(windows=[8])
+    student.save(tmp_path)
+    (tmp_path / "model.safetensors").unlink()
+    torch.save(student.longformer.state_dict(), tmp_path / "pytorch_model.bin")
+    with pytest.raises(InputError, match="safetensors"):
+        Student.load(tmp_path)
+
+
+def test_incomplete_weights_are_refused(make_student, tmp_path):
+    student = make_student(windows=[8, 8])
+    student.save(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    config |= {"num_hidden_layers": 3, "attention_window": [8, 8, 8]}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(InputError, match=r"lack encoder\.layer\.2\."):
+        Student.load(tmp_path)
+
+
+def test_a_model_that_ends_in_more_than_mean_pooling_is_refused(minilm, make_student, tmp_path):
+    with pytest.raises(InputError, match="Transformer, Pooling, Normalize"):
+        Student.load(minilm)
+    make_student(windows=[8]).save(tmp_path)
+    (tmp_path / "1_Pooling" / "config.json").write_text('{"pooling_mode_cls_token": true}')
+    with pytest.raises(InputError, match="not the mean"):
+        Student.load(tmp_path)
+    (tmp_path / "1_Pooling" / "config.json").write_text('{"pooling_mode": "cls"}')
+    with pytest.raises(InputError, match="not the mean"):
+        Student.load(tmp_path)
+
+
+def test_a_short_encoder_is_not_loaded_as_a_student(minilm, tmp_path):
+    AutoModel.from_pretrained(minilm).save_pretrained(tmp_path)
+    with pytest.raises(InputError, match="type bert; convert it"):
+        Student.load(tmp_path)
+
+
+def test_a_folder_that_is_not_there_is_one_line(tmp_path):
+    with pytest.raises(InputError, match="absent") as failure:
+        Student.load(tmp_path / "absent")
+    assert "\n" not in str(failure.value)
+
+
+def test_the_card_has_front_matter_and_says_where_a_student_comes_from(make_student, tmp_path):
+    card = model_card(
+        profile="tiny",
+        encoder="all-MiniLM-L6-v2",
+        structural_teacher="all-MiniLM-L6-v2",
+        contextual_teacher="PV",
+        parameters={"lam": 0.5, "student_projection": "-"},
+        documents=150,
+        corpus="installed-docs",
+        validation_before=1.5,
+        validation_after=0.25,
+        licence="mit",
+    )
+    make_student(windows=[8]).save(tmp_path, card=card)
+    _, front, body = (tmp_path / "README.md").read_text().split("---\n", 2)
+    matter = yaml.safe_load(front)
+    assert matter["library_name"] == "sentence-transformers"
+    assert matter["license"] == "mit"
+    assert "sentence-transformers" in matter["tags"]
+    assert "| `lam` | `0.5` |" in body
+    assert "1.5000 before, 0.2500 after" in body
+    assert "150 documents of installed-docs" in body
