@@ -123,6 +123,7 @@ class StructuralTeacher(Section):
     model: str = "sentence-transformers/all-mpnet-base-v2"
     max_tokens: int | None = Field(384, ge=8)  # with special tokens; None: the model's own
     long: Literal["truncate", "chunks"] = "truncate"  # beyond max_tokens: cut, or mean over chunks weighted by tokens
+    bf16: bool | None = None  # compute its embeddings in bfloat16; None: where the processor is fast at it
 
 
 class ParagraphVectorSettings(Section):

@@ -40,7 +40,7 @@ from docemb_lib.evaluation.published import published
 from docemb_lib.experiments.models import sbert_models, student_model, untrained_model
 from docemb_lib.experiments.run import Run
 from docemb_lib.experiments.scoring import score_models
-from docemb_lib.experiments.views import distances_to_teacher, means_of_runs, students_of_runs
+from docemb_lib.experiments.views import distances_to_teacher, means_of_runs, student_metrics, students_of_runs
 from docemb_lib.figures import use_style
 from docemb_lib.figures.distances import plot_distances
 from docemb_lib.figures.losses import plot_max_margin
@@ -119,16 +119,8 @@ ax = plot_runs(means, published=published("structural_losses").query("source == 
 run.save_figure(ax, "runs", means)
 
 # %%
-run.finish(
-    {
-        "mean": means.loc[means["model"] == run.label, "value"].mean(),
-        "validation_loss_before": validation_history["loss"].iloc[0],
-        "validation_loss_after": validation_history["loss"].iloc[-1],
-        "spread": validation_history["spread"].iloc[-1],
-    },
-    scores=scores,
-    student=run.link_student(student),
-)
+metrics = student_metrics(run, means, validation_history)
+run.finish(metrics, scores=scores, student=run.link_student(student))
 
 # %% [markdown]
 # **Next.** Try `-p structural_loss max-margin -p gamma 1.5` and watch the spread; `04_projections` brings in the

@@ -44,7 +44,7 @@ from docemb_lib.evaluation.published import published
 from docemb_lib.experiments.models import contextual_models, sbert_models, student_model, untrained_model
 from docemb_lib.experiments.run import Run
 from docemb_lib.experiments.scoring import score_models
-from docemb_lib.experiments.views import means_of_runs, projection_layers
+from docemb_lib.experiments.views import means_of_runs, projection_layers, student_metrics
 from docemb_lib.figures import use_style
 from docemb_lib.figures.losses import plot_decorrelation
 from docemb_lib.figures.sweeps import plot_history, plot_runs
@@ -109,16 +109,8 @@ thesis = published("projections").query("source == 'figure 4.8' and kind == 'stu
 thesis.iloc[[0, 1, 2, 3, -4, -3, -2, -1]][["label", "value"]].set_index("label")
 
 # %%
-run.finish(
-    {
-        "mean": means.loc[means["model"] == run.label, "value"].mean(),
-        "validation_loss_before": validation_history["loss"].iloc[0],
-        "validation_loss_after": validation_history["loss"].iloc[-1],
-        "spread": validation_history["spread"].iloc[-1],
-    },
-    scores=scores,
-    student=run.link_student(student),
-)
+metrics = student_metrics(run, means, validation_history)
+run.finish(metrics, scores=scores, student=run.link_student(student))
 
 # %% [markdown]
 # **Next.** `-p structural_loss None` leaves the contextual teacher alone; `05_weighting` asks how much each of the two

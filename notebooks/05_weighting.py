@@ -45,7 +45,7 @@ from docemb_lib.evaluation.published import published
 from docemb_lib.experiments.models import sbert_models, student_model, untrained_model
 from docemb_lib.experiments.run import Run
 from docemb_lib.experiments.scoring import score_models
-from docemb_lib.experiments.views import means_of_runs, weights_by_length
+from docemb_lib.experiments.views import means_of_runs, student_metrics, weights_by_length
 from docemb_lib.figures import use_style
 from docemb_lib.figures.corpus import plot_weights
 from docemb_lib.figures.sweeps import plot_history, plot_runs, plot_weighting
@@ -110,16 +110,8 @@ run.save_figure(ax, "lambda", means)
 published("weighting").query("source == 'figure 4.10'").set_index("label")[["value"]].sort_values("value")
 
 # %%
-run.finish(
-    {
-        "mean": means.loc[means["model"] == run.label, "value"].mean(),
-        "validation_loss_before": validation_history["loss"].iloc[0],
-        "validation_loss_after": validation_history["loss"].iloc[-1],
-        "spread": validation_history["spread"].iloc[-1],
-    },
-    scores=scores,
-    student=run.link_student(student),
-)
+metrics = student_metrics(run, means, validation_history)
+run.finish(metrics, scores=scores, student=run.link_student(student))
 
 # %% [markdown]
 # **Next.** `-p lam None` adds both losses plainly, `-p max_structural_len None` takes the mask off;

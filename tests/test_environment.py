@@ -40,3 +40,9 @@ def test_every_package_that_the_library_imports_is_a_dependency():
     third_party = imported - set(sys.stdlib_module_names) - {"docemb_lib"}
     missing = {n for n in third_party if IMPORT_NAMES.get(n, n).replace("_", "-").lower() not in stated}
     assert not missing
+
+
+def test_continuous_integration_calls_exactly_the_readmes_test_command():
+    readme = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+    (command,) = re.findall(r"The tests:\n\n```bash\n(.+)\n```", readme)
+    assert (REPOSITORY / ".ci" / "run").read_text(encoding="utf-8").splitlines()[-1] == command

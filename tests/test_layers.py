@@ -11,7 +11,7 @@ import pytest
 
 LIBRARY = Path(__file__).resolve().parent.parent / "docemb_lib"
 LAYERS = [
-    "errors", "progress", "settings", "profile", "workspace", "corpus", "teachers", "student", "losses", "training",
+    "errors", "progress", "hardware", "settings", "profile", "workspace", "corpus", "teachers", "student", "losses", "training",
     "evaluation", "experiments", "figures", "widgets", "console", "cli",
 ]  # fmt: skip
 

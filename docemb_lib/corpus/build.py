@@ -18,23 +18,29 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 Counter = Callable[[list[str]], list[int]]  # texts -> tokens of each
-COPY_WORDS = 60  # documents that begin with the same 60 words are one page documented twice
 BATCH = 256  # texts given to a counter at once
 
 
 def build_corpus(
-    documents: Iterable[Document], *, counters: Mapping[str, Counter], validation: int, tasks: int, seed: int
+    documents: Iterable[Document],
+    *,
+    counters: Mapping[str, Counter],
+    validation: int,
+    tasks: int,
+    seed: int,
+    copy_words: int | None = None,
 ) -> DatasetDict:
     """A corpus with the splits `train`, `validation` and, if `tasks` > 0, `tasks`, which are disjoint.
 
     Columns: id, text, source, n_words, and one per counter (`n_student_tokens`, `n_structural_tokens`). Rows of
     `tasks` have also `split` (train, validation or test) and `see_also`, the ids they refer to in the same split.
     `validation` and `tasks` are numbers of documents; train has the rest, in an order that depends on `seed` and the
-    ids alone, so that a new document changes no other's place in it. Raises InputError for too few documents.
+    ids alone, so that a new document changes no other's place in it. `copy_words`: see `drop_copies`. Raises
+    InputError for too few documents.
     """
     from datasets import DatasetDict  # not at the top: processes that read documentation import this package too
 
-    distinct = drop_copies(documents)
+    distinct = drop_copies(documents, words=copy_words)
     needed = validation + tasks + 1
     if len(distinct) < needed:
         raise InputError(
@@ -52,11 +58,12 @@ def build_corpus(
     return corpus
 
 
-def drop_copies(documents: Iterable[Document]) -> list[Document]:
-    """Documents sorted by id, without those whose first 60 words, in lower case, are those of an earlier one.
+def drop_copies(documents: Iterable[Document], *, words: int | None = None) -> list[Document]:
+    """Documents sorted by id, without those whose text is an earlier one's, case and white space aside.
 
-    One page documented under two paths would otherwise stand on both sides of a split. Logs how many there were.
-    Raises InputError where two documents have one id.
+    `words`: compare the first so many words only, for sources that give one page under several paths, small changes
+    in its end: it would otherwise stand on both sides of a split. Logs how many were dropped. Raises InputError where
+    two documents have one id.
     """
     first: dict[str, Document] = {}
     ids: set[str] = set()
@@ -64,9 +71,9 @@ def drop_copies(documents: Iterable[Document]) -> list[Document]:
         if document.id in ids:
             raise InputError(f"corpus: two documents have the id {document.id!r}; rename one of them")
         ids.add(document.id)
-        first.setdefault(" ".join(document.text.lower().split(maxsplit=COPY_WORDS)[:COPY_WORDS]), document)
+        first.setdefault(" ".join(document.text.lower().split()[:words]), document)
     if copies := len(ids) - len(first):
-        logger.info("%d of %d documents begin as an earlier one does and are left out", copies, len(ids))
+        logger.warning("%d of %d documents repeat an earlier one and are left out", copies, len(ids))
     return list(first.values())
 
 

@@ -97,7 +97,8 @@ def execute(planned: Sequence[Planned], workspace: Workspace, watcher: Watcher) 
     """Execute what is not there yet, in order. Raises RunError at the first notebook that fails."""
     missing = [run for run in planned if not is_done(run, workspace)]
     if missing:
-        from docemb_lib.experiments.stages import Stages, check
+        from docemb_lib.experiments.check import check
+        from docemb_lib.experiments.stages import Stages
 
         for run in missing:
             check(Stages(run.profile, workspace), run.notebook)

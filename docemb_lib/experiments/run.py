@@ -13,8 +13,9 @@ import pandas as pd
 
 from docemb_lib.corpus.origin import source_fingerprint
 from docemb_lib.experiments import records
+from docemb_lib.experiments.check import check
 from docemb_lib.experiments.labels import label_of, slug_of
-from docemb_lib.experiments.stages import Stages, check
+from docemb_lib.experiments.stages import Stages
 from docemb_lib.profile import NOTEBOOKS, Profile, check_names
 from docemb_lib.workspace import Artefact, Workspace, fingerprint_of, installed_versions
 

@@ -20,7 +20,7 @@ import pandas as pd
 from docemb_lib.corpus.origin import read_documents, source_fingerprint
 from docemb_lib.errors import InputError
 from docemb_lib.experiments.objectives import make_objective, objective_settings
-from docemb_lib.profile import Profile, width
+from docemb_lib.profile import Profile
 from docemb_lib.settings import ParagraphVectorSettings, Parameters
 from docemb_lib.teachers import pretrained
 from docemb_lib.workspace import Artefact, Workspace, write_text
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 RECIPE = 1  # raised whenever the same inputs would give other artefacts
+DOCS_COPY_WORDS = 60  # packages document one object under several paths
 TEACHER_SEED = 0  # runs of every seed share their teachers
 
 
@@ -85,6 +86,7 @@ class Stages:
             validation=settings.validation,
             tasks=settings.tasks,
             seed=settings.seed,
+            copy_words=DOCS_COPY_WORDS if settings.source == "installed-docs" else None,
         )
         dataset.save_to_disk(str(folder / "dataset"))
 
@@ -154,7 +156,7 @@ class Stages:
         from docemb_lib.teachers import SBERT
 
         settings = self.profile.structural_teacher
-        return SBERT(settings.model, max_tokens=settings.max_tokens, long=long)
+        return SBERT(settings.model, max_tokens=settings.max_tokens, long=long, bf16=settings.bf16)
 
     def _lsa(self) -> Artefact:
         from docemb_lib.teachers import LSA
@@ -295,18 +297,3 @@ class Stages:
 
     def _pretrained_fingerprint(self, name: str) -> str:
         return pretrained.fingerprint(pretrained.resolve(name))
-
-
-def check(stages: Stages, notebook: str) -> None:
-    """Everything about a run that can be wrong and is cheap to find out, before any long work. Raises InputError."""
-    profile = stages.profile
-    p = profile.parameters
-    source_fingerprint(profile.corpus)
-    pretrained.resolve(profile.student.model)
-    pretrained.resolve(profile.structural_teacher.model)
-    trains = notebook[:2] in {"03", "04", "05", "06"}
-    dim = width(profile.student.model)
-    if trains and p.contextual_teacher is not None and notebook[:2] != "03" and dim is not None:
-        from docemb_lib.losses.projection import check_widths
-
-        check_widths(p.student_projection, dim, p.contextual_projection, stages.contextual_width(p.contextual_teacher))

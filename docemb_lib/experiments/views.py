@@ -43,6 +43,16 @@ def means_of_runs(run: Run, scores: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([means[~own].drop_duplicates(["model", "seed"]), means[own]], ignore_index=True)
 
 
+def student_metrics(run: Run, means: pd.DataFrame, validation: pd.DataFrame) -> dict[str, float]:
+    """What a student's run records: its mean over tasks, its validation loss before and after, its spread."""
+    return {
+        "mean": means.loc[means["model"] == run.label, "value"].mean(),
+        "validation_loss_before": validation["loss"].iloc[0],
+        "validation_loss_after": validation["loss"].iloc[-1],
+        "spread": validation["spread"].iloc[-1],
+    }
+
+
 def students_of_runs(run: Run, student: Artefact) -> list[Model]:
     """The student as it started, this run's, and those of the recorded runs of its notebook and profile that used as
     many documents and the same seed."""

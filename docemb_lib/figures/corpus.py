@@ -17,7 +17,7 @@ def plot_lengths(documents: pd.DataFrame, *, limit: int, longest: int | None = N
     as a line; longest: the end of the axis, which takes everything beyond it into its last bin.
     """
     ax = plt.gca() if ax is None else ax
-    longest = longest or int(documents["tokens"].quantile(0.99))
+    longest = longest or int(documents["tokens"].quantile(0.98))
     edges = np.linspace(0, longest, 41)
     below = np.zeros(len(edges) - 1)  # percent already drawn in each bin
     for number, source in enumerate(documents["source"].value_counts().index):
@@ -30,6 +30,7 @@ def plot_lengths(documents: pd.DataFrame, *, limit: int, longest: int | None = N
         )  # fmt: skip
         below += percent
     beyond = 100 * (documents["tokens"] > limit).mean()
+    ax.set_ylim(0, 1.18 * below.max())  # room for the label
     ax.axvline(limit, color="black", linewidth=1.2, linestyle="--")
     ax.annotate(
         f"{beyond:.0f}% are longer than\nthe structural teacher sees ({limit})",

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from transformers import LongformerModel
 
 from docemb_lib.errors import InputError
+from docemb_lib.hardware import fast_bf16
 from docemb_lib.progress import progress
 from docemb_lib.student import conversion, export
 from docemb_lib.student.attention import banded_attention
@@ -233,14 +234,6 @@ class Student(nn.Module):
     def _log_truncated(self, truncated: int, n: int) -> None:
         if truncated:
             logger.warning("%d of %d documents cut at %d tokens", truncated, n, self.max_tokens)
-
-
-def fast_bf16(device: torch.device | str = "cpu") -> bool:
-    """Whether matrix products in bfloat16 are faster than in float32 there: by the processor's own instructions."""
-    if torch.device(device).type == "cuda":
-        return torch.cuda.is_bf16_supported(including_emulation=False)
-    capabilities = torch.cpu.get_capabilities()
-    return any(capabilities.get(name, False) for name in ("amx_bf16", "avx512_bf16", "bf16"))
 
 
 def _positions(config: Any) -> int:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 import numpy as np
 
 from docemb_lib.errors import InputError
+from docemb_lib.hardware import fast_bf16
 from docemb_lib.progress import progress
 from docemb_lib.teachers import pretrained
 
@@ -34,6 +35,7 @@ class SBERT:
     long: a document beyond it is truncated, or cut into consecutive chunks of that size whose embeddings are averaged,
         weighted by their tokens (special ones included, as in the pooling itself).
     batch_tokens: tokens per forward pass, padding included.
+    bf16: compute in bfloat16, cosine to float32 above 0.9999; None: where the processor is fast at it.
 
     The model is loaded at first use. Raises InputError for a context that the model does not have.
     """
@@ -44,19 +46,22 @@ class SBERT:
         *,
         max_tokens: int | None = None,
         long: Long = "truncate",
-        batch_tokens: int = 8192,
+        batch_tokens: int = 2048,
+        bf16: bool | None = False,
         device: str | None = None,
     ) -> None:
         if long not in get_args(Long):
             raise InputError(f"long: got {long!r}, use one of {', '.join(get_args(Long))}")
         self.model, self.long, self.batch_tokens, self.device = model, long, batch_tokens, device
         self._wanted_tokens = max_tokens
+        self.bf16 = fast_bf16(device or "cpu") if bf16 is None else bf16
 
     @property
     def fingerprint(self) -> str:
         """Known without loading the model."""
         tokens = self._wanted_tokens or "own"
-        return f"sbert:{pretrained.fingerprint(pretrained.resolve(self.model))}:{tokens}:{self.long}"
+        precision = ":bf16" if self.bf16 else ""
+        return f"sbert:{pretrained.fingerprint(pretrained.resolve(self.model))}:{tokens}:{self.long}{precision}"
 
     @property
     def dim(self) -> int:
@@ -124,7 +129,7 @@ class SBERT:
                 ids[row, : len(sequences[index])] = torch.tensor(sequences[index])
                 mask[row, : len(sequences[index])] = 1
             device = self._encoder.device
-            with torch.inference_mode():
+            with torch.inference_mode(), torch.autocast(device.type, torch.bfloat16, enabled=self.bf16):
                 out = self._encoder({"input_ids": ids.to(device), "attention_mask": mask.to(device)})
             yield batch, out["sentence_embedding"].float().cpu().numpy()
 

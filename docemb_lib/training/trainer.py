@@ -19,10 +19,10 @@ from torch import Tensor, nn
 from transformers import PrinterCallback, Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from docemb_lib.errors import InputError
+from docemb_lib.hardware import fast_bf16
 from docemb_lib.losses import Objective
 from docemb_lib.progress import progress
 from docemb_lib.settings import Training
-from docemb_lib.student.longformer import fast_bf16
 from docemb_lib.student.packing import PackedBatch
 from docemb_lib.training.batches import Shuffled, TrainingDocuments, collate
 
@@ -163,6 +163,7 @@ class DistillationTrainer(Trainer):
         )
         metrics = {f"eval_{name}": value for name, value in means.items()}
         self.log(metrics)
+        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
         return metrics
 
     def _get_train_sampler(self, train_dataset: Any = None) -> Shuffled:

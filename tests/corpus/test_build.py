@@ -4,7 +4,7 @@ from collections import Counter
 import pytest
 
 from docemb_lib.corpus import Document, build_corpus
-from docemb_lib.corpus.build import COPY_WORDS, drop_copies
+from docemb_lib.corpus.build import drop_copies
 from docemb_lib.errors import InputError
 
 
@@ -93,7 +93,7 @@ def test_one_more_document_changes_no_others_place():
 
 
 def test_a_document_that_begins_as_an_earlier_one_is_left_out_and_counted(caplog):
-    start = " ".join(f"w{n}" for n in range(COPY_WORDS))
+    start = " ".join(f"w{n}" for n in range(60))
     rows = [
         Document("b", start.upper() + "\n other end", "x"),
         Document("a", start + " one end", "x"),
@@ -102,8 +102,14 @@ def test_a_document_that_begins_as_an_earlier_one_is_left_out_and_counted(caplog
         Document("e", "short one", "x"),
     ]
     with caplog.at_level(logging.INFO, logger="docemb_lib.corpus.build"):
-        assert [document.id for document in drop_copies(rows)] == ["a", "c", "d", "e"]
+        assert [document.id for document in drop_copies(rows, words=60)] == ["a", "c", "d", "e"]
     assert "1 of 5 documents" in caplog.text
+
+
+def test_documents_that_share_only_their_beginning_are_kept_unless_asked():
+    header = "the same licence stands at the head of every file " * 10
+    rows = [Document(str(n), f"{header} text {n}", "x") for n in range(3)]
+    assert len(drop_copies([*rows, Document("copy", rows[0].text.upper() + "\n", "x")])) == 3
 
 
 def test_two_documents_of_one_id_are_refused():

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from docemb_lib.errors import InputError
-from docemb_lib.student.longformer import Encoded, Student, fast_bf16
+from docemb_lib.student.longformer import Encoded, Student
 from docemb_lib.student.packing import pack
 
 
@@ -162,13 +162,6 @@ def test_what_cannot_be_embedded_is_refused(make_student, tmp_path, arguments, m
     text, *out = arguments
     with pytest.raises(InputError, match=message):
         make_student(windows=[8]).embed(text, out=tmp_path / out[0] if out else None)
-
-
-def test_fast_bfloat16_follows_the_processors_flags(monkeypatch):
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx2": True, "amx_bf16": False})
-    assert not fast_bf16("cpu")
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx2": True, "amx_bf16": True})
-    assert fast_bf16(torch.device("cpu"))
 
 
 def test_a_student_is_a_plain_module(make_student):

@@ -102,3 +102,13 @@ def test_the_fingerprint_tells_contexts_and_ways_apart():
     teachers = [SBERT(), SBERT(max_tokens=128), SBERT(long="chunks"), SBERT("some/model")]
     assert len({teacher.fingerprint for teacher in teachers}) == 4
     assert SBERT(batch_tokens=1).fingerprint == SBERT().fingerprint
+
+
+def test_bfloat16_stays_close_to_float32_and_is_another_teacher():
+    texts = [" ".join(f"word{k % 37}" for k in range(n)) for n in (1, 40, 300)]
+    exact, fast = SBERT(long="chunks"), SBERT(long="chunks", bf16=True)
+    a, b = exact.embed(texts), fast.embed(texts)
+    cosine = (a * b).sum(1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
+    assert cosine.min() > 0.9999
+    assert not np.array_equal(a, b)
+    assert exact.fingerprint != fast.fingerprint

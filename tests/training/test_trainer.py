@@ -137,6 +137,7 @@ def test_history_has_a_row_per_update_and_validation_from_first_to_last(tmp_path
     assert [row["step"] for row in history.train] == list(range(1, UPDATES + 1))
     steps = [row["step"] for row in history.validation]
     assert (steps[0], steps[-1]) == (0, UPDATES)
+    assert steps == sorted(set(steps))  # none twice
     assert {"loss", "structural", "contextual", "norm", "spread"} <= set(history.validation[0])
     assert {"loss", "structural", "contextual", "grad_norm", "learning_rate"} <= set(history.train[0])
     assert not (tmp_path / "checkpoints").exists()

@@ -1,0 +1,25 @@
+"""Everything about a run that can be wrong and is cheap to find out, looked at before any long work."""
+
+from __future__ import annotations
+
+from docemb_lib.corpus.origin import source_fingerprint
+from docemb_lib.experiments.stages import Stages
+from docemb_lib.profile import width
+from docemb_lib.teachers import pretrained
+
+NO_PROJECTION = {"01_corpus", "02_paragraph_vector", "03_structural"}  # these train nothing through projections
+
+
+def check(stages: Stages, notebook: str) -> None:
+    """Sources, teachers' packages and widths of a run of `notebook`. Raises InputError."""
+    profile, p = stages.profile, stages.profile.parameters
+    source_fingerprint(profile.corpus)
+    pretrained.resolve(profile.student.model)
+    pretrained.resolve(profile.structural_teacher.model)
+    student_width = width(profile.student.model)
+    if notebook in NO_PROJECTION or p.contextual_teacher is None or student_width is None:
+        return
+    from docemb_lib.losses.projection import check_widths
+
+    teacher_width = stages.contextual_width(p.contextual_teacher)
+    check_widths(p.student_projection, student_width, p.contextual_projection, teacher_width)
