@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import signal
 import sys
+import traceback
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
@@ -48,8 +49,7 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
 
 def _fail(error: Exception, *, code: int, debug: bool) -> None:
     if debug:
-        errors.print(getattr(error, "traceback", None) or "", markup=False)
-        raise error
+        errors.print(getattr(error, "traceback", None) or "".join(traceback.format_exception(error)), markup=False)
     kind = "" if isinstance(error, InputError) else f"{type(error).__name__}: "
     errors.print(f"Error: {kind}{' '.join(str(error).split())}", markup=False)
     raise typer.Exit(code) from None
@@ -69,6 +69,8 @@ def run(
     from docemb_lib.profile import Profile
     from docemb_lib.workspace import Workspace
 
+    if from_ is not None and only is not None:
+        raise InputError("--from and --only exclude each other; give one of them")
     workspace = Workspace()
     loaded = Profile.load(profile)
     planned = resolve_plan(loaded, _absolute(profile), workspace, first=from_, only=only)

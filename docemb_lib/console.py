@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from rich.console import Console
 from rich.markup import escape
+from rich.measure import Measurement
 from rich.status import Status
 from rich.table import Table
 
@@ -76,7 +77,7 @@ def print_scoreboard(board: pd.DataFrame, console: Console) -> None:
         table.add_row(
             escape(str(model)), *(f"{row[task]:.3f}" for task in tasks), f"{row['mean']:.3f} ± {row['std']:.3f}"
         )
-    console.print(table)
+    _print_whole(table, console)
 
 
 def print_paths(paths: Sequence[tuple[str, str | Path]], console: Console) -> None:
@@ -96,7 +97,13 @@ def print_runs(frame: pd.DataFrame, console: Console) -> None:
         table.add_column(name, justify="right" if frame[name].dtype.kind in "if" else "left")
     for _, row in frame.iterrows():
         table.add_row(*(_cell(row[name]) for name in columns))
-    console.print(table)
+    _print_whole(table, console)
+
+
+def _print_whole(table: Table, console: Console) -> None:
+    """At its natural width, however narrow the terminal: a number that is cut is worse than a line that wraps."""
+    needed = Measurement.get(console, console.options.update(max_width=10_000), table).maximum
+    console.print(table, width=max(needed, console.width), crop=False, no_wrap=True)
 
 
 def _cell(value: Any) -> str:

@@ -98,8 +98,6 @@ class Profile(Section):
             linked = [t for t in (*self.evaluation.tasks, *self.evaluation.sweep_tasks) if t in LINKED_TASKS]
             if linked:
                 raise ValueError(f"evaluation.tasks: {linked[0]} needs corpus.source installed-docs; use halves")
-        if self.corpus.tasks == 0 and (self.evaluation.tasks or self.evaluation.sweep_tasks):
-            raise ValueError("corpus.tasks is 0, so there are no documents to evaluate on; 200 is a start")
         return self
 
     @classmethod
@@ -112,16 +110,13 @@ class Profile(Section):
         path = profile_path(name)
         try:
             raw = yaml.safe_load(path.read_text(encoding="utf-8"))
-        except (yaml.YAMLError, UnicodeDecodeError) as error:
+        except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
             raise InputError(f"{path}: not readable as YAML ({_first_line(error)})") from None
         if not isinstance(raw, dict):
             raise InputError(f"{path}: empty; a profile is a mapping, see params/own.yaml")
         raw.setdefault("name", path.stem)
+        _locate(raw, path.parent)
         profile = _validated(cls, raw, str(path))
-        corpus = profile.corpus
-        if corpus.path is not None and not corpus.path.is_absolute():
-            located = (path.parent / corpus.path).resolve()
-            profile = profile.model_copy(update={"corpus": corpus.model_copy(update={"path": located})})
         for number, run in enumerate(profile.plan, 1):  # each run's values, before any of them starts
             profile.for_notebook(run.notebook, source=f"{path}: plan, run {number} ({run.notebook})", **run.parameters)
         return profile.with_parameters(**overrides)
@@ -169,6 +164,20 @@ def find_root(start: Path | None = None) -> Path:
         if any((folder / "params").glob("*.yaml")):
             return folder
     raise InputError(f"no folder with params/*.yaml in {start} or above it; run docemb inside its checkout")
+
+
+def _locate(raw: dict[str, Any], folder: Path) -> None:
+    """Make paths that a profile gives relative to its own folder absolute: notebooks run in another one.
+
+    A model's name is a path only if there is such a folder.
+    """
+    for section, field in (("corpus", "path"), ("student", "model"), ("structural_teacher", "model")):
+        settings = raw.get(section)
+        if not isinstance(settings, dict) or not isinstance(settings.get(field), str):
+            continue
+        located = (folder / settings[field]).resolve()
+        if field == "path" or located.is_dir():
+            settings[field] = str(located)
 
 
 def width(model: str) -> int | None:

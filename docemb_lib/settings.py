@@ -28,6 +28,11 @@ def _min_count(value: Any) -> Any:
     raise ValueError("must be an integer from 1, or '10%'")
 
 
+def _as_text(value: Any) -> Any:
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+ProjectionSpec = Annotated[str, BeforeValidator(_as_text)]  # papermill and YAML read a single width as a number
 PairFeatures = Literal["concat", "interaction"]
 MinCount = Annotated[int | str, BeforeValidator(_min_count)]
 
@@ -53,8 +58,8 @@ class Parameters(Section):
     gamma: float = Field(1.0, ge=0)  # of max-margin: weight of the negatives
     contextual_teacher: Annotated[ContextualName | None, BeforeValidator(_no_null)] = "PV"
     contextual_loss: Literal["soft-cca", "mse", "cca"] = "soft-cca"
-    student_projection: str = "768(ReLU)x4096(ReLU)x2048"
-    contextual_projection: str = "-"
+    student_projection: ProjectionSpec = "768(ReLU)x4096(ReLU)x2048"
+    contextual_projection: ProjectionSpec = "-"
     lam: Annotated[float | None, BeforeValidator(_no_null)] = 0.5  # λ; None: plain sum of both losses
     lam_by_length: Annotated[str | None, BeforeValidator(_no_null)] = None  # "linear:384:4096"
     max_structural_len: Annotated[int | None, BeforeValidator(_no_null)] = Field(384, ge=1)  # structural tokens
@@ -96,7 +101,7 @@ class Corpus(Section):
     documents: int | None = Field(None, ge=1)  # at most so many; None: all
     seed: int = Field(42, ge=0)  # of sampling and splitting (Section 5.1); runs of every seed share their corpus
     validation: int = Field(200, ge=2)  # documents of the validation split
-    tasks: int = Field(0, ge=0)  # documents held out for the embedded tasks
+    tasks: int = Field(200, ge=20)  # documents held out for the tasks, from all training
 
     @model_validator(mode="after")
     def _fits_its_source(self) -> Self:
@@ -157,7 +162,7 @@ class Student(Section):
     model: str = "allenai/longformer-base-4096"
     layers: list[int] | None = None  # which encoder layers to keep; None: all
     max_tokens: int = Field(4096, ge=8)  # positions, special tokens included
-    attention_window: int = Field(512, ge=2)  # two-sided, as in transformers
+    attention_window: int = Field(512, ge=4)  # two-sided, as in transformers
     dropout: float | None = Field(None, ge=0, lt=1)  # None: as in the checkpoint
 
 
@@ -192,8 +197,8 @@ class HeadSettings(Section):
 
 
 class Evaluation(Section):
-    tasks: list[TaskName] = ["halves"]  # of the final evaluation, on their test splits
-    sweep_tasks: list[TaskName] = ["halves"]  # of every run, on their validation splits
+    tasks: list[TaskName] = Field(["halves"], min_length=1)  # of the final evaluation, on their test splits
+    sweep_tasks: list[TaskName] = Field(["halves"], min_length=1)  # of every run, on their validation splits
     seeds: int = Field(5, ge=1)  # heads trained per score; the spread is over them
     documents: int = Field(400, ge=8)  # at most so many documents a task
     head: HeadSettings = HeadSettings()

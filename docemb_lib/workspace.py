@@ -30,7 +30,9 @@ from docemb_lib.profile import find_root
 logger = logging.getLogger(__name__)
 
 MANIFEST = "artefact.json"
-RECORDED_VERSIONS = ("docemb", "torch", "transformers", "sentence-transformers", "gensim", "scikit-learn", "numpy")
+RECORDED_VERSIONS = (
+    "docemb", "torch", "transformers", "sentence-transformers", "gensim", "nltk", "scikit-learn", "numpy",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,10 @@ class Workspace:
         if not (folder / MANIFEST).is_file():
             publish(folder, build, inputs=dict(inputs), resumable=resumable)
         return artefact
+
+    def is_built(self, kind: str, inputs: Mapping[str, Any]) -> bool:
+        """Whether the artefact made from `inputs` is there."""
+        return (self.outputs / "artefacts" / kind / fingerprint_of({"kind": kind, **inputs}) / MANIFEST).is_file()
 
     def link(self, shelf: str, name: str, target: Path) -> Path:
         """Let `outputs/<shelf>/<name>` point at `target`, replacing an older link in one step. Returns the link."""

@@ -26,6 +26,7 @@ profile = "tiny"  # which corpus, teachers, student and sizes: a name in params/
 seed = 0  # of everything random in this run; the corpus itself has its own in the profile
 
 # %%
+from docemb_lib import records
 from docemb_lib.corpus.statistics import corpus_statistics
 from docemb_lib.experiments.run import Run
 from docemb_lib.figures import use_style
@@ -41,11 +42,11 @@ run.settings()
 #
 # `train` is what the contextual teachers are fitted on; students see its first documents. `validation` measures the
 # loss while training. `tasks` is held out: no teacher is fitted on it and no student trained on it. Lengths are
-# counted in the student's tokens; the last two columns are the shares of documents beyond the structural teacher's
-# context and beyond the student's.
+# counted in the student's tokens; the last two columns are the percentages of documents beyond the structural
+# teacher's context and beyond the student's.
 
 # %%
-limit = stages.sbert("truncate").max_tokens
+limit = stages.sbert("truncate").max_text_tokens
 statistics = corpus_statistics(
     {name: stages.split(name) for name in ("train", "validation", "tasks")},
     limit=limit,
@@ -56,13 +57,13 @@ statistics.round(1)
 # %% [markdown]
 # ## Lengths
 #
-# As in Figure 4.1 of the thesis: how long are documents, and from which source do they come? Everything to the right
-# of the dashed line the structural teacher sees only in part. That is why there is a second, contextual teacher, and
-# why a *mask* may take the structural loss away from long documents.
+# As in Figure 4.1 of the thesis, in the structural teacher's tokens: how long are documents, and where do they come
+# from? Everything to the right of the dashed line the structural teacher sees only in part. That is why there is a
+# second, contextual teacher, and why a *mask* may take the structural loss away from long documents.
 
 # %%
-train = stages.split("train").select_columns(["source", "n_student_tokens"]).to_pandas()
-lengths = train.rename(columns={"n_student_tokens": "tokens"})
+train = stages.split("train").select_columns(["source", "n_structural_tokens"]).to_pandas()
+lengths = train.rename(columns={"n_structural_tokens": "tokens"})
 ax = plot_lengths(lengths, limit=limit)
 run.save_figure(ax, "lengths", lengths)
 
@@ -94,12 +95,18 @@ held_out.assign(links=held_out["see_also"].str.len()).groupby("split").agg(
 # %%
 run.finish(
     {
-        "documents": statistics["documents"].sum(),
+        "corpus_documents": statistics["documents"].sum(),
         "train_documents": statistics.loc[0, "documents"],
         "mean_tokens": statistics.loc[0, "mean"],
         "beyond_structural_pct": statistics.loc[0, "beyond_limit"],
     }
 )
+
+# %% [markdown]
+# ## All corpora so far
+
+# %%
+records.frame("01_corpus")[["profile", "corpus_documents", "train_documents", "mean_tokens", "beyond_structural_pct"]]
 
 # %% [markdown]
 # **Next.** `02_paragraph_vector` fits the contextual teachers on `train`. To use your own documents, point

@@ -37,7 +37,7 @@ from docemb_lib.evaluation.retrieval import neighbours
 from docemb_lib.experiments.models import paragraph_vector_model, sbert_models, tfidf_model
 from docemb_lib.experiments.run import Run
 from docemb_lib.experiments.scoring import score_models
-from docemb_lib.experiments.views import means_of_runs, validation_embeddings
+from docemb_lib.experiments.views import means_of_runs, own_metrics, validation_embeddings
 from docemb_lib.figures import use_style
 from docemb_lib.figures.sweeps import plot_runs
 
@@ -52,7 +52,8 @@ run.settings()
 # %% [markdown]
 # ## Train
 #
-# On all of `train`, 10 epochs, window 5, 5 negative samples, no subsampling (Table 4.5). gensim ignores every word
+# On `train` (or as much of it as the profile says) with the settings of Table 4.5: window 5, 5 negative samples, no
+# subsampling, 10 epochs unless the profile says otherwise. gensim ignores every word
 # of a document past the 10,000th; longer documents are split under one tag here.
 
 # %%
@@ -95,7 +96,7 @@ run.save_figure(ax, "runs", means)
 # better than either. On a few thousand documents do not expect the size to matter as much.
 
 # %%
-run.finish({"mean": means.loc[means["model"] == run.label, "value"].mean()}, scores=scores)
+run.finish(own_metrics(run, scores), scores=scores)
 
 # %% [markdown]
 # **Next.** `-p dm False` trains the other kind; `03_structural` turns to the other teacher.

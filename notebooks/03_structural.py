@@ -64,12 +64,12 @@ run.settings()
 # everywhere: the loss is affine in $y$ and has no lowest point, so embeddings may grow without end.
 
 # %%
-ax = plot_max_margin(gamma=gamma)
+ax = plot_max_margin(gamma=run.profile.parameters.gamma)
 
 # %% [markdown]
 # ## Distil
 #
-# One pass over the first `documents` training documents in a shuffled order, six at a time.
+# Over the first `documents` training documents in a shuffled order; the profile says how often and how many at a time.
 
 # %%
 student = stages.trained_student()
@@ -103,8 +103,9 @@ ax = plot_distances(distances["cosine"], distance="cosine")
 run.save_figure(ax, "distances", distances["cosine"])
 
 # %% [markdown]
-# **How to read it.** The undistilled student overlaps most. Every structural loss moves the positives to the left; how
-# far the negatives stay behind differs. A small distance alone is no success: what counts is the gap.
+# **How to read it.** Compare each student with the undistilled one (first row): a structural loss should move the
+# positives to the left and leave the negatives behind. A small distance alone is no success: what counts is the gap,
+# which the AUC measures.
 #
 # ## All runs so far
 #
@@ -119,7 +120,7 @@ ax = plot_runs(means, published=published("structural_losses").query("source == 
 run.save_figure(ax, "runs", means)
 
 # %%
-metrics = student_metrics(run, means, validation_history)
+metrics = student_metrics(run, scores, validation_history)
 run.finish(metrics, scores=scores, student=run.link_student(student))
 
 # %% [markdown]

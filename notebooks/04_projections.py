@@ -109,7 +109,7 @@ thesis = published("projections").query("source == 'figure 4.8' and kind == 'stu
 thesis.iloc[[0, 1, 2, 3, -4, -3, -2, -1]][["label", "value"]].set_index("label")
 
 # %%
-metrics = student_metrics(run, means, validation_history)
+metrics = student_metrics(run, scores, validation_history)
 run.finish(metrics, scores=scores, student=run.link_student(student))
 
 # %% [markdown]

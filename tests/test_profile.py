@@ -59,21 +59,22 @@ def test_a_relative_corpus_path_starts_at_the_folder_of_the_profile(tmp_path):
         ("copus: {}", {}, "unknown key 'copus'; did you mean corpus?"),
         ("corpus: {sorce: local}", {}, "unknown key 'corpus.sorce'; did you mean source?"),
         ("evaluation: {head: {epochz: 3}}", {}, "unknown key 'evaluation.head.epochz'; did you mean epochs?"),
-        ("corpus: {tasks: 9}", {"lam": 1.2}, "lam: must lie in [0, 1] or be None (the plain sum of both losses), got 1.2"),
-        ("corpus: {tasks: 9}", {"lam": "null"}, "lam: got the string 'null'; to switch it off write None"),
-        ("corpus: {tasks: 9}", {"contextual_teacher": "null"}, "contextual_teacher: got the string 'null'"),
-        ("corpus: {tasks: 9}", {"documents": "many"}, "documents: input should be a valid integer"),
-        ("corpus: {tasks: 9}", {"min_count": "5%"}, "min_count: must be an integer from 1, or '10%', got '5%'"),
-        ("corpus: {tasks: 9}", {"lam_by_length": "linear:9:3"}, "lam_by_length: must be None or linear:FIRST:LAST"),
-        ("corpus: {tasks: 9}", {"gama": 1}, "unknown key 'gama'; did you mean gamma?"),
-        ("corpus: {tasks: 9}", {"structural_loss": None, "contextual_teacher": None}, "a student needs one of them"),
-        ("corpus: {tasks: 9, source: local}", {}, "corpus: path is missing: name a folder"),
-        ("corpus: {tasks: 0}", {}, "corpus.tasks is 0"),
-        ("corpus: {tasks: 9}\nplan: [{notebook: 05_weighting, lam: 2}]", {}, "plan, run 1 (05_weighting): lam: must lie"),
-        ("corpus: {tasks: 9}\nplan: [{notebook: 05_weighting, lamm: 2}]", {}, "did you mean lam?"),
-        ("corpus: {tasks: 9}\nplan: [{notebook: 5_weighting}]", {}, "notebook '5_weighting' is unknown"),
-        ("corpus: {tasks: 9, source: local, path: x}\nevaluation: {tasks: [package]}", {}, "package needs corpus.source"),
-        ("corpus: {tasks: 9}\nstudent: {model: all-MiniLM-L6-v2}", {}, "384 wide, structural_teacher.model"),
+        ("corpus: {tasks: 90}", {"lam": 1.2}, "lam: must lie in [0, 1] or be None (the plain sum of both losses), got 1.2"),
+        ("corpus: {tasks: 90}", {"lam": "null"}, "lam: got the string 'null'; to switch it off write None"),
+        ("corpus: {tasks: 90}", {"contextual_teacher": "null"}, "contextual_teacher: got the string 'null'"),
+        ("corpus: {tasks: 90}", {"documents": "many"}, "documents: input should be a valid integer"),
+        ("corpus: {tasks: 90}", {"min_count": "5%"}, "min_count: must be an integer from 1, or '10%', got '5%'"),
+        ("corpus: {tasks: 90}", {"lam_by_length": "linear:9:3"}, "lam_by_length: must be None or linear:FIRST:LAST"),
+        ("corpus: {tasks: 90}", {"gama": 1}, "unknown key 'gama'; did you mean gamma?"),
+        ("corpus: {tasks: 90}", {"structural_loss": None, "contextual_teacher": None}, "a student needs one of them"),
+        ("corpus: {tasks: 90, source: local}", {}, "corpus: path is missing: name a folder"),
+        ("corpus: {tasks: 0}", {}, "corpus.tasks: input should be greater than or equal to 20, got 0"),
+        ("evaluation: {tasks: []}", {}, "evaluation.tasks: list should have at least 1 item"),
+        ("corpus: {tasks: 90}\nplan: [{notebook: 05_weighting, lam: 2}]", {}, "plan, run 1 (05_weighting): lam: must lie"),
+        ("corpus: {tasks: 90}\nplan: [{notebook: 05_weighting, lamm: 2}]", {}, "did you mean lam?"),
+        ("corpus: {tasks: 90}\nplan: [{notebook: 5_weighting}]", {}, "notebook '5_weighting' is unknown"),
+        ("corpus: {tasks: 90, source: local, path: x}\nevaluation: {tasks: [package]}", {}, "package needs corpus.source"),
+        ("corpus: {tasks: 90}\nstudent: {model: all-MiniLM-L6-v2}", {}, "384 wide, structural_teacher.model"),
         ("", {}, "empty; a profile is a mapping"),
         ("a: [", {}, "not readable as YAML"),
     ],
@@ -97,7 +98,7 @@ def test_an_unknown_profile_names_those_that_exist():
 
 
 def test_models_of_different_width_are_refused_with_those_that_fit(tmp_path):
-    (tmp_path / "w.yaml").write_text("corpus: {tasks: 9}\nstructural_teacher: {model: all-MiniLM-L6-v2}")
+    (tmp_path / "w.yaml").write_text("corpus: {tasks: 90}\nstructural_teacher: {model: all-MiniLM-L6-v2}")
     with pytest.raises(InputError, match=r"768 wide.*384 wide.*all-mpnet-base-v2"):
         Profile.load(tmp_path / "w.yaml")
 
@@ -105,7 +106,7 @@ def test_models_of_different_width_are_refused_with_those_that_fit(tmp_path):
 def test_the_width_of_a_local_model_is_read_from_its_configuration(tmp_path):
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "config.json").write_text('{"hidden_size": 96}', encoding="utf-8")
-    profile = {"corpus": {"tasks": 9}, "student": {"model": str(tmp_path / "model")}}
+    profile = {"corpus": {"tasks": 90}, "student": {"model": str(tmp_path / "model")}}
     (tmp_path / "p.yaml").write_text(yaml.safe_dump(profile), encoding="utf-8")
     with pytest.raises(InputError, match="96 wide"):
         Profile.load(tmp_path / "p.yaml")
@@ -119,3 +120,16 @@ def test_the_root_is_found_from_below_and_else_from_the_source(tmp_path, monkeyp
     (tmp_path / "params").mkdir()
     (tmp_path / "params" / "mine.yaml").touch()
     assert find_root() == tmp_path
+
+
+def test_a_width_given_as_a_number_is_a_projection():
+    assert Profile.load("tiny", contextual_projection=384).parameters.contextual_projection == "384"
+
+
+def test_a_models_folder_is_found_from_the_profile_and_a_hub_id_stays(tmp_path):
+    (tmp_path / "student").mkdir()
+    (tmp_path / "student" / "config.json").write_text('{"hidden_size": 768}', encoding="utf-8")
+    (tmp_path / "p.yaml").write_text("student: {model: student}", encoding="utf-8")
+    profile = Profile.load(tmp_path / "p.yaml")
+    assert profile.student.model == str(tmp_path / "student")
+    assert profile.structural_teacher.model == "sentence-transformers/all-mpnet-base-v2"

@@ -7,7 +7,7 @@ from importlib.metadata import PackageNotFoundError, packages_distributions, ver
 from pathlib import Path
 from typing import Any
 
-from docemb_lib.corpus.sources import Document, hub_documents, local_documents
+from docemb_lib.corpus.sources import Document, hub_documents, local_documents, text_files
 from docemb_lib.errors import InputError
 from docemb_lib.settings import Corpus
 from docemb_lib.workspace import fingerprint_of
@@ -56,7 +56,7 @@ def source_fingerprint(settings: Corpus) -> str:
         if not settings.path.exists():
             raise InputError(f"corpus.path: {settings.path} does not exist; name a folder of .txt/.md or a .jsonl file")
         path = settings.path
-        files = [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.is_file())
+        files = text_files(path) if path.is_dir() else [path]
         inputs["files"] = hashlib.sha256("".join(map(_identity, files)).encode()).hexdigest()
     return fingerprint_of(inputs)
 

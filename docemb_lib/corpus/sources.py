@@ -99,13 +99,22 @@ def _stream(dataset: str, *, config: str | None, split: str) -> Any:
         raise InputError(f"dataset {dataset!r}, config {config!r}, split {split!r}: {reason}") from error
 
 
+def text_files(folder: Path) -> list[Path]:
+    """Every .txt and .md file below a folder, in order."""
+    return sorted(file for file in folder.rglob("*") if file.suffix in {".txt", ".md"} and file.is_file())
+
+
 def _folder(folder: Path) -> list[Document]:
-    files = sorted(file for file in folder.rglob("*") if file.suffix in {".txt", ".md"} and file.is_file())
+    files = text_files(folder)
     if not files:
         raise InputError(f"{folder}: holds no .txt or .md file; add some, or give the path of a .jsonl file")
     documents = []
     for file in files:
-        text = _decode(file.read_bytes(), file=file, offset=0)
+        try:
+            data = file.read_bytes()
+        except OSError as error:
+            raise InputError(f"{file}: cannot be read ({error.strerror}); mend its permissions") from error
+        text = _decode(data, file=file, offset=0)
         if not text.strip():
             raise InputError(f"{file}: the document is blank; write text into it or delete it")
         documents.append(Document(file.relative_to(folder).as_posix(), text, file.resolve().parent.name))
@@ -145,6 +154,8 @@ def _lines(file: Path) -> Iterator[tuple[int, str]]:
                     yield number, text
     except (gzip.BadGzipFile, EOFError) as error:
         raise InputError(f"{file}: is not a whole gzip file ({error}); compress it again") from error
+    except OSError as error:
+        raise InputError(f"{file}: cannot be read ({error.strerror}); mend its permissions") from error
 
 
 def _decode(data: bytes, *, file: Path, offset: int) -> str:

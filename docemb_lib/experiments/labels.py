@@ -20,19 +20,22 @@ def label_of(notebook: str, p: Parameters) -> str:
         return structural_label(p)
     if number == "04":
         return f"{structural_label(p)};{contextual_label(p)}"
-    return weighting_label(p)
+    if number == "05":
+        return weighting_label(p)
+    parts = [weighting_label(p), contextual_label(p) if p.contextual_teacher else "", f"{p.documents} docs"]
+    return ";".join([*filter(None, parts), *([f"seed {p.seed}"] if p.seed else [])])
 
 
 def slug_of(notebook: str, profile: Profile) -> str:
     """The label as one path component, with what else tells runs of a notebook apart: profile, documents, seed."""
     p = profile.parameters
     parts = [profile.name, label_of(notebook, p)]
-    if notebook[:2] in {"05", "06"} and p.contextual_teacher is not None:
+    if notebook[:2] == "05" and p.contextual_teacher is not None:
         parts.append(contextual_label(p))
-    if notebook[:2] not in {"01", "02"}:
+    if notebook[:2] in {"03", "04", "05"}:
         parts.append(f"{p.documents}docs")
     parts.append(f"seed{p.seed}")
-    text = "-".join(parts).replace("λ", "lam").replace("γ", "gamma")
+    text = "-".join(parts).replace("λ", "lam").replace("γ", "gamma").replace("%", "pct")
     return re.sub(r"[^A-Za-z0-9.=+]+", "-", text).strip("-")
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from docemb_lib.experiments.embedding_cache import Model
 from docemb_lib.experiments.stages import Stages
+from docemb_lib.hardware import fast_bf16
 from docemb_lib.workspace import Artefact
 
 if TYPE_CHECKING:
@@ -71,7 +72,8 @@ def _student(label: str, artefact: Artefact) -> Model:
 
         return Student.load(artefact.path)
 
-    return Model(label, f"student/{artefact.fingerprint}", load)
+    precision = "bf16" if fast_bf16() else "float32"
+    return Model(label, f"student/{artefact.fingerprint}/{precision}", load)
 
 
 def _teacher(label: str, teacher: Teacher) -> Model:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import os
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -15,7 +16,7 @@ from typing import Any, Protocol
 from docemb_lib.errors import InputError
 from docemb_lib.experiments import records
 from docemb_lib.experiments.labels import label_of, slug_of
-from docemb_lib.experiments.run import fingerprint_of_run, run_parameters
+from docemb_lib.experiments.run import fingerprint_of_run, run_parameters, setting_of
 from docemb_lib.profile import NOTEBOOKS, Profile
 from docemb_lib.workspace import Workspace, write_text
 
@@ -83,7 +84,7 @@ def resolve_plan(
             Planned(
                 notebook=run.notebook,
                 profile=resolved,
-                parameters={"profile": name, **run.parameters},
+                parameters={"profile": name, **run_parameters(run.notebook, resolved)},
                 label=label_of(run.notebook, resolved.parameters),
                 fingerprint=fingerprint_of_run(run.notebook, resolved),
                 source=source,
@@ -128,10 +129,11 @@ def is_done(run: Planned, workspace: Workspace) -> bool:
 
 def _execute_one(run: Planned, workspace: Workspace, watcher: Watcher) -> None:
     import papermill
+    from nbclient.exceptions import DeadKernelError
     from papermill.exceptions import PapermillExecutionError
 
     run.executed.parent.mkdir(parents=True, exist_ok=True)
-    working = run.executed.with_suffix(".running.ipynb")
+    working = run.executed.with_suffix(f".running-{os.getpid()}.ipynb")
     try:
         papermill.execute_notebook(
             str(run.source),
@@ -146,15 +148,23 @@ def _execute_one(run: Planned, workspace: Workspace, watcher: Watcher) -> None:
     except PapermillExecutionError as error:
         failed = run.executed.with_suffix(".failed.ipynb")
         working.replace(failed)
-        message = f"{run.notebook} ({run.label}): {error.ename}: {error.evalue}"
-        _record_failure(run, workspace, message)
-        traceback = re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(error.traceback))
         if error.ename == InputError.__name__:
             raise InputError(str(error.evalue)) from None
-        raise RunError(f"{message} (see {workspace.shown(failed)})", traceback) from None
+        traceback = re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(error.traceback))
+        raise _failure(run, workspace, f"{error.ename}: {error.evalue}", traceback, seen=failed) from None
+    except DeadKernelError as error:
+        working.unlink(missing_ok=True)
+        raise _failure(run, workspace, f"its kernel died ({error}); out of memory?", "") from None
     except BaseException:
         working.unlink(missing_ok=True)  # interrupted: what the notebook built stays, its copy is made anew
         raise
+    record = records.find(workspace, run.notebook, run.fingerprint)
+    if record is None or record.status != "done":
+        raise RunError(
+            f"{run.notebook} ({run.label}) ended without its record: were the profile or the corpus changed "
+            "meanwhile, or does the kernel python3 belong to another environment?",
+            "",
+        )
     executed = json.loads(working.read_text(encoding="utf-8"))
     executed["metadata"]["docemb"] = _stamp(run)
     write_text(run.executed, json.dumps(executed, indent=1, ensure_ascii=False) + "\n")
@@ -162,17 +172,24 @@ def _execute_one(run: Planned, workspace: Workspace, watcher: Watcher) -> None:
     run.executed.with_suffix(".failed.ipynb").unlink(missing_ok=True)
 
 
-def _record_failure(run: Planned, workspace: Workspace, message: str) -> None:
-    record = records.Record(
-        notebook=run.notebook,
-        label=run.label,
-        fingerprint=run.fingerprint,
-        profile=run.profile.name,
-        parameters=run_parameters(run.notebook, run.profile),
-        status="failed",
-        error=" ".join(message.split()),
-    )
-    records.save(workspace, record)
+def _failure(run: Planned, workspace: Workspace, reason: str, traceback: str, seen: Path | None = None) -> RunError:
+    """Record a failure, unless the run once succeeded, and return it as an error to raise."""
+    message = f"{run.notebook} ({run.label}): {' '.join(reason.split())}"
+    earlier = records.find(workspace, run.notebook, run.fingerprint)
+    if earlier is None or earlier.status != "done":
+        record = records.Record(
+            notebook=run.notebook,
+            label=run.label,
+            fingerprint=run.fingerprint,
+            setting=setting_of(run.profile),
+            profile=run.profile.name,
+            parameters=run_parameters(run.notebook, run.profile),
+            status="failed",
+            error=message,
+            traceback=traceback,
+        )
+        records.save(workspace, record)
+    return RunError(message + (f" (see {workspace.shown(seen)})" if seen else ""), traceback)
 
 
 def _stamp(run: Planned) -> dict[str, str]:

@@ -33,6 +33,7 @@ class Record:
     notebook: str
     label: str  # short and readable, as in the thesis' figures
     fingerprint: str
+    setting: str  # stands for all but the notebook and its parameters: runs of one setting are comparable
     profile: str
     parameters: dict[str, Any]
     status: str = "done"  # or "failed"
@@ -40,7 +41,8 @@ class Record:
     seconds: float = 0.0
     figures: list[str] = field(default_factory=list)  # paths relative to the workspace
     student: str | None = None  # the folder of the run's student
-    error: str | None = None  # the last line of a failed run
+    error: str | None = None  # of a failed run, one line
+    traceback: str | None = None  # of a failed run
     versions: dict[str, str] = field(default_factory=installed_versions)
     revision: str | None = None  # git commit, with "+" where the tree had changes
     finished: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))

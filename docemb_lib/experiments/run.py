@@ -17,6 +17,7 @@ from docemb_lib.experiments.check import check
 from docemb_lib.experiments.labels import label_of, slug_of
 from docemb_lib.experiments.stages import Stages
 from docemb_lib.profile import NOTEBOOKS, Profile, check_names
+from docemb_lib.teachers import pretrained
 from docemb_lib.workspace import Artefact, Workspace, fingerprint_of, installed_versions
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ class Run:
         self.stages = Stages(profile, workspace)
         self.label, self.slug = label_of(notebook, profile.parameters), slug_of(notebook, profile)
         self.fingerprint = fingerprint_of_run(notebook, profile)
+        self.setting = setting_of(profile)
         self.parameters = run_parameters(notebook, profile)
         self.figures: list[str] = []
         self.started = time.perf_counter()
@@ -86,6 +88,7 @@ class Run:
             notebook=self.notebook,
             label=self.label,
             fingerprint=self.fingerprint,
+            setting=self.setting,
             profile=self.profile.name,
             parameters=self.parameters,
             metrics={name: float(value) for name, value in metrics.items()},
@@ -107,12 +110,19 @@ def run_parameters(notebook: str, profile: Profile) -> dict[str, Any]:
 
 def fingerprint_of_run(notebook: str, profile: Profile) -> str:
     """What a run's record is found by: all that its numbers depend on, known without loading anything."""
+    return fingerprint_of(
+        {"notebook": notebook, "parameters": run_parameters(notebook, profile), "setting": setting_of(profile)}
+    )
+
+
+def setting_of(profile: Profile) -> str:
+    """What stands for everything but a run's parameters: the profile, the texts, the models, the versions."""
+    models = (profile.student.model, profile.structural_teacher.model)
     inputs = {
         "recipe": RECIPE,
-        "notebook": notebook,
-        "parameters": run_parameters(notebook, profile),
         "profile": profile.model_dump(mode="json", exclude={"plan", "parameters", "corpus"}),
         "source": source_fingerprint(profile.corpus),
+        "models": [pretrained.fingerprint(pretrained.resolve(name)) for name in models],
         "versions": {name: v for name, v in installed_versions().items() if name not in {"docemb", "python"}},
     }
     return fingerprint_of(inputs)

@@ -36,6 +36,7 @@ logger = logging.getLogger(__name__)
 
 RECIPE = 1  # raised whenever the same inputs would give other artefacts
 DOCS_COPY_WORDS = 60  # packages document one object under several paths
+HISTORY = "history.json"
 TEACHER_SEED = 0  # runs of every seed share their teachers
 
 
@@ -51,14 +52,16 @@ class Stages:
     @cached_property
     def corpus(self) -> Artefact:
         """The corpus on disk: splits train, validation and (held out from all training) tasks."""
-        settings = self.profile.corpus
-        inputs = {
+        return self.workspace.artefact("corpus", self._corpus_inputs, self._build_corpus)
+
+    @cached_property
+    def _corpus_inputs(self) -> dict[str, Any]:
+        return {
             "recipe": RECIPE,
-            "source": source_fingerprint(settings),
+            "source": source_fingerprint(self.profile.corpus),
             "student": self._pretrained_fingerprint(self.profile.student.model),
             "structural": self._pretrained_fingerprint(self.profile.structural_teacher.model),
         }
-        return self.workspace.artefact("corpus", inputs, self._build_corpus)
 
     def split(self, name: str) -> Dataset:
         """One split, memory-mapped: id, text, source, n_words, n_student_tokens, n_structural_tokens."""
@@ -88,7 +91,23 @@ class Stages:
             seed=settings.seed,
             copy_words=DOCS_COPY_WORDS if settings.source == "installed-docs" else None,
         )
+        self._check_documents(len(dataset["train"]))
         dataset.save_to_disk(str(folder / "dataset"))
+
+    def check_documents(self) -> None:
+        """Refuse runs of more documents than the corpus leaves for training, if the corpus is built already."""
+        if self.workspace.is_built("corpus", self._corpus_inputs):
+            self._check_documents(len(self.split("train")))
+
+    def _check_documents(self, available: int) -> None:
+        plan = self.profile.plan
+        asked = [self.profile.parameters.documents, *(run.parameters.get("documents") for run in plan)]
+        most = max(number for number in asked if isinstance(number, int))
+        if most > available:
+            raise InputError(
+                f"documents: {most} asked for, the corpus leaves {available} for training besides those of "
+                "corpus.validation and corpus.tasks; ask for fewer, or add documents"
+            )
 
     # ---- teachers
 
@@ -127,7 +146,7 @@ class Stages:
             "settings": settings.model_dump(),
             "documents": documents,
             "seed": seed,
-            "gensim": version("gensim"),
+            "versions": {name: version(name) for name in ("gensim", "nltk")},
         }
 
         def build(folder: Path) -> None:
@@ -214,18 +233,20 @@ class Stages:
 
         p = self.profile.parameters
         settings = self.profile.training
+        self._check_documents(len(self.split("train")))
         structural, contextual = self._teachers(p)
         inputs = {
             "recipe": RECIPE,
             "corpus": self.corpus.fingerprint,
             "start": self.untrained_student.fingerprint,
-            "documents": self._train_rows(p),
+            "documents": p.documents,
             "seed": p.seed,
             "objective": objective_settings(p),
             "structural": structural.fingerprint if structural else None,
             "contextual": contextual.fingerprint if contextual else None,
             "training": settings.model_dump(exclude={"save_every", "bf16"}),
             "bf16": uses_bf16(settings),
+            "versions": {name: version(name) for name in ("torch", "transformers")},
         }
         return self.workspace.artefact(
             "student", inputs, lambda folder: self._train(folder, structural, contextual), resumable=True
@@ -233,7 +254,7 @@ class Stages:
 
     def history(self, student: Artefact) -> tuple[pd.DataFrame, pd.DataFrame]:
         """What a trained student's training logged: a row per update, and a row per validation."""
-        history = json.loads((student.path / "history.json").read_text(encoding="utf-8"))
+        history = json.loads((student.path / HISTORY).read_text(encoding="utf-8"))
         return pd.DataFrame(history["train"]), pd.DataFrame(history["validation"])
 
     def _teachers(self, p: Parameters) -> tuple[Teacher | None, Teacher | None]:
@@ -241,19 +262,16 @@ class Stages:
         contextual = self.contextual_teacher(p.contextual_teacher) if p.contextual_teacher is not None else None
         return structural, contextual
 
-    def _train_rows(self, p: Parameters) -> int:
-        available = len(self.split("train"))
-        if p.documents > available:
-            raise InputError(f"documents: {p.documents} asked for, the train split holds {available}; ask for fewer")
-        return p.documents
-
     def _train(self, folder: Path, structural: Teacher | None, contextual: Teacher | None) -> None:
         import torch
         from safetensors.torch import save_file
 
         from docemb_lib.student import Student
-        from docemb_lib.training import TrainingDocuments, train_objective
+        from docemb_lib.training import TrainingDocuments, remove_checkpoints, train_objective
 
+        if (folder / HISTORY).is_file():  # written last: an earlier build was killed after training, while tidying up
+            remove_checkpoints(folder)
+            return
         p = self.profile.parameters
         student = Student.load(self.untrained_student.path)
 
@@ -266,7 +284,7 @@ class Stages:
                 contextual=None if contextual is None else self.teacher_embeddings(contextual, split, rows),
             )
 
-        train = documents("train", self._train_rows(p))
+        train = documents("train", p.documents)
         validation = documents("validation", len(self.split("validation")))
         torch.manual_seed(p.seed)
         objective = make_objective(
@@ -278,7 +296,8 @@ class Stages:
         student.save(folder, card=self._card(p, history.validation))
         beside = {name: t.contiguous() for name, t in objective.state_dict().items() if not name.startswith("student.")}
         save_file(beside, str(folder / "projections.safetensors"))
-        write_text(folder / "history.json", json.dumps(history._asdict()) + "\n")
+        write_text(folder / HISTORY, json.dumps(history._asdict()) + "\n")
+        remove_checkpoints(folder)
 
     def _card(self, p: Parameters, validation: Sequence[dict[str, float]]) -> str:
         from docemb_lib.student.export import model_card

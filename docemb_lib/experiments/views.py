@@ -12,7 +12,13 @@ from docemb_lib.evaluation.distances import teacher_distances
 from docemb_lib.evaluation.scoreboard import mean_over_tasks
 from docemb_lib.experiments import records
 from docemb_lib.experiments.embedding_cache import Model, embed_once
-from docemb_lib.experiments.models import student_model, untrained_model
+from docemb_lib.experiments.models import (
+    SBERT_CHUNKS,
+    SBERT_TRUNCATED,
+    UNTRAINED,
+    student_model,
+    untrained_model,
+)
 from docemb_lib.experiments.objectives import weighting_of
 from docemb_lib.experiments.records import Record
 from docemb_lib.experiments.run import Run
@@ -22,35 +28,48 @@ if TYPE_CHECKING:
     from docemb_lib.experiments.stages import Stages
 
 
-VIEWED_PARAMETERS = ("lam", "max_structural_len", "documents")
+VIEWED = ("lam", "max_structural_len", "documents", "seed", "contextual_teacher", "structural_loss")
 
 
 def means_of_runs(run: Run, scores: pd.DataFrame) -> pd.DataFrame:
-    """Mean over tasks of every model in this run's `scores` and in the recorded runs of its notebook and profile.
+    """Mean over tasks of every model in this run's `scores` and in the recorded runs comparable with it.
 
-    Returns a row per model, run and head seed: model, value, and the parameters of a student's run. A student trained
-    on another number of documents than this run's says so in its name; a baseline appears once.
+    Comparable are runs of the same notebook whose profile, texts and versions are the same. Returns a row per model,
+    run and head seed: model, value, own (whether it is a run's student, rather than a baseline), `mask` and the
+    parameters of its run. Where runs share a label, what sets them apart from this run is added to it.
     """
-    frames = [_means(scores, run.label, dict(run.profile.parameters))]
-    documents = run.profile.parameters.documents
+    frames = [_means(scores, run.label, run.parameters)]
     for record in _others(run):
-        suffix = "" if record.parameters.get("documents", documents) == documents else (
-            f" ({record.parameters['documents']} docs)"
-        )  # fmt: skip
-        frames.append(_means(_scores(run.workspace, record), record.label, record.parameters, suffix))
+        frames.append(_means(_scores(run.workspace, record), record.label, record.parameters, _apart(run, record)))
     means = pd.concat(frames, ignore_index=True)
-    own = means["seed_of_run"].notna()
+    own = means["own"]
     return pd.concat([means[~own].drop_duplicates(["model", "seed"]), means[own]], ignore_index=True)
 
 
-def student_metrics(run: Run, means: pd.DataFrame, validation: pd.DataFrame) -> dict[str, float]:
-    """What a student's run records: its mean over tasks, its validation loss before and after, its spread."""
+def own_metrics(run: Run, scores: pd.DataFrame) -> dict[str, float]:
+    """What a run records of its own model's scores: `mean` over tasks, and `<task>/<metric>`, means over head seeds."""
+    own = scores[scores["model"] == run.label]
+    by_task = own.groupby(["task", "metric"], as_index=False)["value"].mean()
+    names = by_task["task"] + "/" + by_task["metric"]
+    return {"mean": float(mean_over_tasks(own)["value"].mean()), **dict(zip(names, by_task["value"], strict=True))}
+
+
+def student_metrics(run: Run, scores: pd.DataFrame, validation: pd.DataFrame) -> dict[str, float]:
+    """What a student's run records: its scores, its validation loss before and after, its spread."""
     return {
-        "mean": means.loc[means["model"] == run.label, "value"].mean(),
+        **own_metrics(run, scores),
         "validation_loss_before": validation["loss"].iloc[0],
         "validation_loss_after": validation["loss"].iloc[-1],
         "spread": validation["spread"].iloc[-1],
     }
+
+
+def final_metrics(run: Run, scores: pd.DataFrame, validation: pd.DataFrame) -> dict[str, float]:
+    """What a final evaluation records: the student's own, and the means over tasks of those it is compared with."""
+    means = mean_over_tasks(scores).groupby("model")["value"].mean()
+    others = {"before": UNTRAINED, "sbert_truncated": SBERT_TRUNCATED, "sbert_chunks": SBERT_CHUNKS}
+    compared = {f"mean_{name}": float(means[model]) for name, model in others.items()}
+    return {**student_metrics(run, scores, validation), **compared}
 
 
 def students_of_runs(run: Run, student: Artefact) -> list[Model]:
@@ -94,16 +113,20 @@ def distances_to_teacher(run: Run, models: list[Model], *, negatives: int = 20) 
 
 
 def _others(run: Run) -> list[Record]:
-    """Recorded runs of the same notebook and profile, newest first, without this one."""
+    """Recorded runs comparable with this one, newest first, without it."""
     found = records.all_records(run.notebook, workspace=run.workspace)
-    same = [
-        r for r in found if r.status == "done" and r.profile == run.profile.name and r.fingerprint != run.fingerprint
-    ]
-    newest: dict[str, Record] = {}
-    for record in same:  # one record per set of parameters: the newest of its corpus and versions
-        newest[json.dumps(record.parameters, sort_keys=True)] = record
-    own = json.dumps(run.parameters, sort_keys=True)
-    return [record for key, record in reversed(newest.items()) if key != own]
+    same = [r for r in found if r.status == "done" and r.setting == run.setting and r.fingerprint != run.fingerprint]
+    return same[::-1]
+
+
+def _apart(run: Run, record: Record) -> str:
+    """What a record's label leaves out and this run has otherwise, as an addition to the label."""
+    if record.label != run.label:
+        names = ["documents", "seed"]
+    else:
+        names = [name for name in record.parameters if name not in {"lam", "max_structural_len"}]
+    other = [name for name in names if record.parameters.get(name) != run.parameters.get(name)]
+    return "".join(f" ({name} {record.parameters[name]})" for name in other)
 
 
 def _scores(workspace: Workspace, record: Record) -> pd.DataFrame:
@@ -114,10 +137,12 @@ def _scores(workspace: Workspace, record: Record) -> pd.DataFrame:
 def _means(scores: pd.DataFrame, label: str, parameters: dict[str, Any], suffix: str = "") -> pd.DataFrame:
     """Means over tasks per model and head seed; the run's own student carries its parameters."""
     means = mean_over_tasks(scores)
-    own = means["model"] == label
-    for column, name in (("seed_of_run", "seed"), *((name, name) for name in VIEWED_PARAMETERS)):
-        means[column] = [parameters.get(name) if is_own else None for is_own in own]
-    means.loc[own, "model"] = label + suffix
+    means["own"] = means["model"] == label
+    for name in VIEWED:
+        means[name] = [parameters.get(name) if own else None for own in means["own"]]
+    longest = parameters.get("max_structural_len")
+    means["mask"] = "no mask" if longest is None else f"mask {longest}"
+    means.loc[means["own"], "model"] = label + suffix
     return means
 
 
@@ -152,5 +177,10 @@ def weights_by_length(run: Run) -> pd.DataFrame:
 
     p = run.profile.parameters
     lengths = np.sort(run.stages.split("train")["n_structural_tokens"][: p.documents])
-    structural, contextual = weighting_of(p).weights(torch.from_numpy(lengths))
+    weighting = weighting_of(p)
+    structural, contextual = weighting.weights(torch.from_numpy(lengths))
+    if p.structural_loss is None:
+        structural, contextual = torch.zeros_like(structural), torch.ones_like(contextual)
+    elif p.contextual_teacher is None:  # the plain mean, masked documents counting zero
+        structural, contextual = weighting.keep(torch.from_numpy(lengths)).float(), torch.zeros_like(contextual)
     return pd.DataFrame({"length": lengths, "structural": structural.numpy(), "contextual": contextual.numpy()})

@@ -58,16 +58,18 @@ def plot_history(train: pd.DataFrame, validation: pd.DataFrame, *, ax: Axes | No
 
 
 def plot_weighting(runs: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
-    """Mean over tasks against λ, one line per mask; runs without weighting stand at the right.
+    """Mean over tasks against λ, one line per mask; runs without weighting are dotted lines.
 
-    runs: columns lam, mask (a string), value, one row per run and head seed.
+    runs: columns lam (missing: no weighting), mask (a string), value, one row per run and head seed.
     """
     ax = plt.gca() if ax is None else ax
-    weighed = runs.dropna(subset=["lam"])
-    sns.lineplot(
-        weighed, x="lam", y="value", hue="mask", style="mask", markers=True, dashes=False, errorbar="sd",
-        err_style="bars", palette=list(SERIES[: weighed["mask"].nunique()]), ax=ax,
-    )  # fmt: skip
+    weighed = runs[runs["lam"].notna()].astype({"lam": float})
+    if not weighed.empty:
+        sns.lineplot(
+            weighed, x="lam", y="value", hue="mask", style="mask", markers=True, dashes=False, errorbar="sd",
+            err_style="bars", palette=list(SERIES[: weighed["mask"].nunique()]), ax=ax,
+        )  # fmt: skip
+        ax.legend(title="")
     for label, rows in runs[runs["lam"].isna()].groupby("mask"):
         ax.axhline(rows["value"].mean(), color="#555555", linestyle=":", linewidth=1.2)
         ax.annotate(
@@ -76,5 +78,4 @@ def plot_weighting(runs: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
         )  # fmt: skip
     ax.set(xlabel="λ (weight of the structural loss)", ylabel="mean over tasks", xlim=(-0.03, 1.03))
     ax.grid(axis="y", visible=True)
-    ax.legend(title="mask")
     return ax

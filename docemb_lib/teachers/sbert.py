@@ -86,6 +86,11 @@ class SBERT:
             raise InputError(f"max_tokens: got {tokens}, {self.model} takes {least} to {limit}")
         return tokens
 
+    @property
+    def max_text_tokens(self) -> int:
+        """Tokens of a text that it sees at once beside the special ones: what `count_tokens` is to be compared with."""
+        return self.max_tokens - sum(map(len, self._affixes))
+
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
         """Tokens of each text, without special tokens and without truncation (the corpus' length column)."""
         return [len(ids) for ids in self._tokenize(texts)]
@@ -93,7 +98,7 @@ class SBERT:
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         """Float32 (N, dim) in the order of `texts`. A row depends on its own text alone, up to rounding."""
         prefix, suffix = self._affixes
-        room = self.max_tokens - len(prefix) - len(suffix)
+        room = self.max_text_tokens
         sequences: list[list[int]] = []
         owners: list[int] = []  # sequences[k] is a part of texts[owners[k]]
         n_long = 0

@@ -28,6 +28,7 @@ from docemb_lib.training.batches import Shuffled, TrainingDocuments, collate
 
 logger = logging.getLogger(__name__)
 
+CHECKPOINTS = "checkpoints"
 WHOLE = "whole"  # the marker inside a finished checkpoint
 PARTS = ("loss", "structural", "contextual")
 
@@ -47,12 +48,12 @@ def train_objective(
     settings: Training,
     seed: int,
     folder: Path,
-    validations: int = 4,
+    validations: int = 3,
 ) -> History:
     """Train `objective` in place on `train`, resuming from the last whole checkpoint in `folder/checkpoints`.
 
     The validation loss is measured before the first update, after the last, and at even steps between
-    (`validations` in all, at least two). The checkpoints are removed when training has ended.
+    (`validations` in all, at least two). The checkpoints stay: whoever has saved the result removes them.
     Raises InputError where there are fewer documents than one batch.
     """
     if len(train) < settings.batch_size:
@@ -61,18 +62,20 @@ def train_objective(
             f"{settings.batch_size} are needed"
         )
     updates = count_updates(len(train), settings)
-    checkpoints = folder / "checkpoints"
+    checkpoints = folder / CHECKPOINTS
+    last = last_whole_checkpoint(checkpoints)
     trainer = DistillationTrainer(
         model=objective,
-        args=_arguments(settings, seed=seed, updates=updates, folder=checkpoints, validations=validations),
+        args=_arguments(
+            settings, seed=seed, updates=updates, folder=checkpoints, validations=validations, resumed=last is not None
+        ),
         train_dataset=train,
         eval_dataset=validation,
         data_collator=collate,
         callbacks=[Bar(updates), MarkWhole()],
     )
     trainer.remove_callback(PrinterCallback)
-    trainer.train(resume_from_checkpoint=last_whole_checkpoint(checkpoints))
-    shutil.rmtree(checkpoints, ignore_errors=True)
+    trainer.train(resume_from_checkpoint=last)
     rows = trainer.state.log_history
     return History(
         train=[row for row in rows if "learning_rate" in row],
@@ -92,6 +95,11 @@ def last_whole_checkpoint(folder: Path) -> str | None:
     """The newest checkpoint that was written to its end, or None."""
     whole = [path.parent for path in folder.glob(f"checkpoint-*/{WHOLE}")]
     return str(max(whole, key=lambda path: int(path.name.split("-")[1]))) if whole else None
+
+
+def remove_checkpoints(folder: Path) -> None:
+    """Remove what `train_objective` left in `folder`, once its result is saved."""
+    shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
 
 
 def uses_bf16(settings: Training) -> bool:
@@ -133,6 +141,8 @@ def validate(objective: Objective, documents: TrainingDocuments, *, batch_size: 
 
 class DistillationTrainer(Trainer):
     """The stock Trainer, told how our batches look, how they are ordered and how they are validated."""
+
+    control: TrainerControl
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -207,7 +217,9 @@ def _run(model: nn.Module, inputs: dict[str, Tensor]) -> Any:
     )
 
 
-def _arguments(settings: Training, *, seed: int, updates: int, folder: Path, validations: int) -> TrainingArguments:
+def _arguments(
+    settings: Training, *, seed: int, updates: int, folder: Path, validations: int, resumed: bool
+) -> TrainingArguments:
     return TrainingArguments(
         output_dir=str(folder),
         seed=seed,
@@ -226,7 +238,7 @@ def _arguments(settings: Training, *, seed: int, updates: int, folder: Path, val
         remove_unused_columns=False,
         logging_steps=1,  # a resumed run then logs what an unbroken one logs
         eval_strategy="steps",
-        eval_on_start=True,
+        eval_on_start=not resumed,  # a resumed run has that row already
         eval_steps=max(1, math.ceil(updates / max(1, validations - 1))),
         save_strategy="steps",
         save_steps=settings.save_every,

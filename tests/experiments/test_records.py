@@ -15,7 +15,7 @@ def workspace(tmp_path):
 
 
 def record(fingerprint="f1", **changes):
-    values = {"notebook": "05_weighting", "label": "cosine;256;λ=0.5", "fingerprint": fingerprint, "profile": "tiny",
+    values = {"notebook": "05_weighting", "label": "cosine;256;λ=0.5", "fingerprint": fingerprint, "setting": "s", "profile": "tiny",
               "parameters": {"seed": 0, "lam": 0.5}, "metrics": {"mean": 0.7}, "seconds": 3.0}  # fmt: skip
     return Record(**{**values, **changes})
 

@@ -5,6 +5,7 @@ Prints a line per update, so that whoever started it can choose when to kill it.
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -71,5 +72,7 @@ if __name__ == "__main__":
         print(state.global_step, flush=True)
 
     trainer.Bar.on_step_end = announced
-    trained, _ = distil(Path(sys.argv[1]))
+    trained, history = distil(Path(sys.argv[1]))
+    rows = [{name: row[name] for name in row if "second" not in name} for part in history for row in part]
+    Path(sys.argv[2]).with_suffix(".json").write_text(json.dumps(rows))
     save_file({name: tensor.contiguous() for name, tensor in trained.state_dict().items()}, sys.argv[2])

@@ -117,6 +117,8 @@ def test_a_run_killed_anywhere_and_resumed_ends_in_the_same_bits(tmp_path, seed)
     steps = [int(line) for line in again.stdout.split()]
     assert steps == list(range(steps[0], UPDATES + 1))
     assert 1 < steps[0] <= at + 1  # it went on, rather than starting anew
+    histories = [path.with_suffix(".json").read_text() for path in (unbroken, resumed)]
+    assert histories[0] == histories[1]
     expected, found = load_file(unbroken), load_file(resumed)
     assert expected.keys() == found.keys()
     for name, tensor in expected.items():
@@ -140,6 +142,8 @@ def test_history_has_a_row_per_update_and_validation_from_first_to_last(tmp_path
     assert steps == sorted(set(steps))  # none twice
     assert {"loss", "structural", "contextual", "norm", "spread"} <= set(history.validation[0])
     assert {"loss", "structural", "contextual", "grad_norm", "learning_rate"} <= set(history.train[0])
+    assert (tmp_path / "checkpoints").exists()
+    distil.trainer.remove_checkpoints(tmp_path)
     assert not (tmp_path / "checkpoints").exists()
 
 
