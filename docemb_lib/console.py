@@ -103,7 +103,8 @@ def print_runs(frame: pd.DataFrame, console: Console) -> None:
 def _print_whole(table: Table, console: Console) -> None:
     """At its natural width, however narrow the terminal: a number that is cut is worse than a line that wraps."""
     needed = Measurement.get(console, console.options.update(max_width=10_000), table).maximum
-    console.print(table, width=max(needed, console.width), crop=False, no_wrap=True)
+    wide = Console(file=console.file, width=max(needed, console.width), force_terminal=console.is_terminal)
+    wide.print(table)
 
 
 def _cell(value: Any) -> str:

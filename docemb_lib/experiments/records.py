@@ -110,7 +110,8 @@ def all_records(notebook: str | None = None, *, workspace: Workspace | None = No
     """Every record (of one notebook), oldest first."""
     root = (workspace or Workspace()).outputs / "records"
     notebooks = sorted(NOTEBOOKS) if notebook is None else [notebook]
-    found = [_read(path) for name in notebooks for path in root.glob(f"{name}/*/{RECORD}") if _is_published(path)]
+    read = [_read(path) for name in notebooks for path in root.glob(f"{name}/*/{RECORD}") if _is_published(path)]
+    found = [record for record in read if record is not None]
     return iter(sorted(found, key=lambda record: (record.notebook, record.finished, record.fingerprint)))
 
 
@@ -130,5 +131,10 @@ def _is_published(path: Path) -> bool:
     return path.parent.suffix not in {".partial", ".outgoing"}
 
 
-def _read(path: Path) -> Record:
-    return Record(**json.loads(path.read_text(encoding="utf-8")))
+def _read(path: Path) -> Record | None:
+    """The record, or None for one that is not of this version's making: its run is simply not known."""
+    try:
+        return Record(**json.loads(path.read_text(encoding="utf-8")))
+    except (TypeError, ValueError) as error:
+        logger.warning("%s: left out, not a record of this version (%s)", path, error)
+        return None

@@ -132,3 +132,30 @@ def test_a_choice_that_leaves_nothing_is_refused(workspace):
     a_plan(workspace)
     with pytest.raises(InputError, match="--only 03 leaves no run; the plan's notebooks are 05_weighting"):
         resolve_plan(Profile.load(planned), str(planned), workspace, only="03")
+
+
+def test_a_failure_does_not_overwrite_the_record_of_a_run_that_once_succeeded(workspace):
+    runs = "[{notebook: 05_weighting, lam: 0.5}]"
+    execute(a_plan(workspace, SUCCEEDS, runs), workspace, Nobody())
+    with pytest.raises(RunError):
+        execute(a_plan(workspace, "raise RuntimeError('no luck')", runs), workspace, Nobody())
+    assert records.frame(workspace=workspace)["mean"].tolist() == [0.5]
+
+
+def test_a_notebook_that_leaves_no_record_has_failed(workspace):
+    with pytest.raises(RunError, match="ended without its record"):
+        execute(a_plan(workspace, "pass", "[{notebook: 05_weighting, lam: 0.5}]"), workspace, Nobody())
+
+
+def test_a_kernel_that_dies_is_a_recorded_failure(workspace):
+    dying = a_plan(workspace, "import os; os._exit(9)", "[{notebook: 05_weighting, lam: 0.5}]")
+    with pytest.raises(RunError, match=r"05_weighting \(cosine;64;λ=0\.5\): its kernel died"):
+        execute(dying, workspace, Nobody())
+    assert "kernel died" in records.frame(workspace=workspace, failed=True)["error"].item()
+
+
+def test_the_notebook_is_told_every_parameter_so_that_both_sides_mean_the_same_run(workspace):
+    for run in resolve_plan(Profile.load("small"), "small", workspace):
+        again = Profile.load("small").for_notebook(run.notebook, **run.parameters)
+        assert plan.fingerprint_of_run(run.notebook, again) == run.fingerprint
+        assert set(run.parameters) == {"profile", "seed", *plan.NOTEBOOKS[run.notebook]}

@@ -54,6 +54,15 @@ def test_a_record_that_is_being_written_is_not_read(workspace):
     assert records.frame(workspace=workspace)["fingerprint"].tolist() == ["f1"]
 
 
+def test_a_record_of_another_version_is_left_out(workspace, caplog):
+    folder = records.save(workspace, record("f1"))
+    records.save(workspace, record("f2"))
+    (folder / records.RECORD).write_text('{"notebook": "05_weighting", "colour": "blue"}')
+    assert records.frame(workspace=workspace)["fingerprint"].tolist() == ["f2"]
+    assert records.find(workspace, "05_weighting", "f1") is None
+    assert "not a record of this version" in caplog.text
+
+
 def test_no_records_are_an_empty_frame(workspace):
     assert records.frame(workspace=workspace).empty
 
