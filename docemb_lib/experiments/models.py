@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from docemb_lib.experiments.embedding_cache import Model
-from docemb_lib.experiments.stages import Stages
+import numpy as np
+
+from docemb_lib.experiments.embedding_cache import Model, embed_once
+from docemb_lib.experiments.stages import TEACHER_SEED, Stages
 from docemb_lib.hardware import fast_bf16
-from docemb_lib.workspace import Artefact
+from docemb_lib.workspace import Artefact, Workspace
 
 if TYPE_CHECKING:
     from docemb_lib.evaluation.baselines import TfIdf
@@ -34,11 +36,30 @@ def sbert_models(stages: Stages) -> list[Model]:
 
 
 def contextual_models(stages: Stages) -> list[Model]:
-    """Every Paragraph Vector of the profile: DM, DBOW and their concatenation."""
-    return [_teacher(f"{name};{stages.contextual_width(name)}d", stages.contextual_teacher(name)) for name in PV_NAMES]
+    """Every Paragraph Vector of the profile: DM, DBOW and the concatenation, whose members are not asked again."""
+    found = {name: _teacher(name, stages.contextual_teacher(name)) for name in PV_NAMES}
+    members = [
+        _teacher("DM" if settings.dm else "DBOW", stages.paragraph_vector(settings, seed=TEACHER_SEED))
+        for settings in sorted(
+            stages.profile.contextual_teachers.PV, key=lambda settings: not settings.dm
+        )  # as Compound
+    ]
+    found["PV"] = found["PV"]._replace(load=lambda: SideBySide(stages.workspace, members))
+    return [model._replace(label=f"{name};{stages.contextual_width(name)}d") for name, model in found.items()]
 
 
 PV_NAMES = ("DM", "DBOW", "PV")
+
+
+class SideBySide(NamedTuple):
+    """The embeddings of several models beside each other, each embedded once."""
+
+    workspace: Workspace
+    members: list[Model]
+
+    def embed(self, texts: list[str]) -> np.ndarray:
+        """Float32 (N, sum of the members' widths)."""
+        return np.concatenate([embed_once(self.workspace, member, texts) for member in self.members], axis=1)
 
 
 def paragraph_vector_model(stages: Stages) -> Model:

@@ -39,9 +39,9 @@ class Planned:
 
     @property
     def weight(self) -> float:
-        """A rough share of the plan's time: starting a kernel counts as much as training on 100 documents."""
+        """A rough share of the plan's time: starting a kernel counts as much as training on 150 documents."""
         trains = self.notebook[:2] in {"03", "04", "05", "06"}
-        return 1 + (self.profile.parameters.documents / 100 if trains else 0) + 3 * (self.notebook[:2] == "06")
+        return 1 + (self.profile.parameters.documents / 150 if trains else 0) + 3 * (self.notebook[:2] == "06")
 
 
 class Watcher(Protocol):

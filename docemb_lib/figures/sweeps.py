@@ -48,6 +48,8 @@ def plot_history(train: pd.DataFrame, validation: pd.DataFrame, *, ax: Axes | No
     for part, color in zip(("loss", "structural", "contextual"), ("#000000", *SERIES[:2]), strict=True):
         if part not in train.columns or train[part].isna().all():
             continue
+        if part != "loss" and train[part].equals(train["loss"]):
+            continue  # the only part is the loss
         smooth = train[part].rolling(window=max(1, len(train) // 20), min_periods=1).mean()
         ax.plot(train["step"], smooth, color=color, linewidth=0.9, alpha=0.7)
         ax.plot(validation["step"], validation[part], color=color, marker="o", linewidth=1.8, label=part)

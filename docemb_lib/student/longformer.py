@@ -190,7 +190,7 @@ class Student(nn.Module):
         texts: Iterable[str],
         *,
         out: str | Path | None = None,
-        batch_tokens: int = 16384,
+        batch_tokens: int = 8192,
         bf16: bool | None = None,
         desc: str = "embedding",
     ) -> np.ndarray:

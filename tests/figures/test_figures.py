@@ -62,6 +62,12 @@ def test_history_shows_the_parts_that_there_are(ax):
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["loss", "structural"]
 
 
+def test_a_loss_of_one_part_is_drawn_once(ax):
+    train = pd.DataFrame({"step": [1, 2], "loss": [3.0, 2.0], "structural": [3.0, 2.0]})
+    plot_history(train, train, ax=ax)
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["loss"]
+
+
 def test_lambda_has_a_line_per_mask_and_dots_without_weighting(ax):
     runs = pd.DataFrame({"lam": [0.2, 0.5, 0.5, None], "mask": ["no mask", "no mask", "mask 256", "no mask"],
                          "value": [0.1, 0.2, 0.3, 0.4]})  # fmt: skip
