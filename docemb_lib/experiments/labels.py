@@ -23,7 +23,7 @@ def label_of(notebook: str, p: Parameters) -> str:
     if number == "05":
         return weighting_label(p)
     parts = [weighting_label(p), contextual_label(p) if p.contextual_teacher else "", f"{p.documents} docs"]
-    return ";".join([*filter(None, parts), *([f"seed {p.seed}"] if p.seed else [])])
+    return "student " + ";".join([*filter(None, parts), *([f"seed {p.seed}"] if p.seed else [])])
 
 
 def slug_of(notebook: str, profile: Profile) -> str:

@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from docemb_lib.experiments.stages import Stages
 
 
-VIEWED = ("lam", "max_structural_len", "documents", "seed", "contextual_teacher", "structural_loss")
+VIEWED = ("lam", "contextual_teacher", "structural_loss")  # of a run, for figures to choose by
 
 
 def means_of_runs(run: Run, scores: pd.DataFrame) -> pd.DataFrame:
     """Mean over tasks of every model in this run's `scores` and in the recorded runs comparable with it.
 
     Comparable are runs of the same notebook whose profile, texts and versions are the same. Returns a row per model,
-    run and head seed: model, value, own (whether it is a run's student, rather than a baseline), `mask` and the
+    run and head seed: model, seed, value, own (whether it is a run's student, rather than a baseline), `mask` and some
     parameters of its run. Where runs share a label, what sets them apart from this run is added to it.
     """
     frames = [_means(scores, run.label, run.parameters)]
