@@ -5,7 +5,6 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from docemb_lib.experiments import records
 from docemb_lib.experiments.run import Run
 from docemb_lib.experiments.views import means_of_runs, own_metrics, weights_by_length
 from docemb_lib.profile import Profile
