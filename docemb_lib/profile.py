@@ -40,6 +40,7 @@ NOTEBOOKS: dict[str, tuple[str, ...]] = {  # the parameters that each notebook t
     "05_weighting": STUDENT_RUN,
     "06_evaluation": STUDENT_RUN,
 }
+TRAINING = tuple(name for name, parameters in NOTEBOOKS.items() if "documents" in parameters)  # train a student
 FIXED: dict[str, dict[str, Any]] = {  # what a notebook is not about is switched off in its runs
     "03_structural": {"contextual_teacher": None, "max_structural_len": None, "lam": None, "lam_by_length": None},
     "04_projections": {"lam": None, "lam_by_length": None, "max_structural_len": None},

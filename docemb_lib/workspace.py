@@ -114,8 +114,7 @@ def publish(
     replace: bool = False,
 ) -> None:
     """Build `folder` in a sibling and rename it into place, under a lock. Existing folders stay unless `replace`."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with _lock(folder):
+    with locked(folder):
         if (folder / MANIFEST).is_file() and not replace:
             return  # another process was faster
         partial = folder.with_name(f"{folder.name}.partial")
@@ -149,13 +148,14 @@ def write_text(path: Path, text: str) -> None:
 
 
 @contextmanager
-def _lock(folder: Path) -> Iterator[None]:
-    """One builder per folder; the operating system frees the lock of a killed process."""
-    lock = FileLock(folder.with_name(f".{folder.name}.lock"))
+def locked(target: Path) -> Iterator[None]:
+    """One builder of `target` at a time; the operating system frees the lock of a killed process."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(target.with_name(f".{target.name}.lock"))
     try:
         lock.acquire(timeout=0)
     except Timeout:
-        logger.warning("waiting for another process that is building %s", folder)
+        logger.warning("waiting for another process that is building %s", target)
         lock.acquire()
     try:
         yield

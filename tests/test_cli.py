@@ -123,7 +123,7 @@ def test_documents_of_one_word_are_kept(workspace_root, own):
     done = docemb("run", "--profile", own(texts(workspace_root / "t", one=b"word")), cwd=workspace_root)
     assert done.returncode == 0, done.stderr
     (row,) = json.loads(docemb("results", "--json", cwd=workspace_root).stdout)
-    assert row["documents"] == 41
+    assert row["corpus_documents"] == 41
 
 
 def test_a_missing_teacher_package_is_named_with_the_command_that_installs_it(workspace_root, own, tmp_path):

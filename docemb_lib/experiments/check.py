@@ -5,10 +5,8 @@ from __future__ import annotations
 from docemb_lib.corpus.origin import source_fingerprint
 from docemb_lib.errors import InputError
 from docemb_lib.experiments.stages import Stages
-from docemb_lib.profile import width
+from docemb_lib.profile import TRAINING, width
 from docemb_lib.teachers import pretrained
-
-NO_PROJECTION = {"01_corpus", "02_paragraph_vector", "03_structural"}  # these train nothing through projections
 
 
 def check(stages: Stages, notebook: str) -> None:
@@ -17,12 +15,14 @@ def check(stages: Stages, notebook: str) -> None:
     source_fingerprint(profile.corpus)
     pretrained.resolve(profile.student.model)
     pretrained.resolve(profile.structural_teacher.model)
-    if p.documents < profile.training.batch_size and notebook not in {"01_corpus", "02_paragraph_vector"}:
-        size = profile.training.batch_size
+    if notebook not in TRAINING:
+        return
+    size = profile.training.batch_size
+    if p.documents < size:
         raise InputError(f"documents: {p.documents} do not fill one batch; ask for training.batch_size {size} or more")
     stages.check_documents()
     student_width = width(profile.student.model)
-    if notebook in NO_PROJECTION or p.contextual_teacher is None or student_width is None:
+    if p.contextual_teacher is None or student_width is None:
         return
     from docemb_lib.losses.projection import check_widths
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -17,8 +16,8 @@ from docemb_lib.errors import InputError
 from docemb_lib.experiments import records
 from docemb_lib.experiments.labels import label_of, slug_of
 from docemb_lib.experiments.run import fingerprint_of_run, run_parameters, setting_of
-from docemb_lib.profile import NOTEBOOKS, Profile
-from docemb_lib.workspace import Workspace, write_text
+from docemb_lib.profile import NOTEBOOKS, TRAINING, Profile
+from docemb_lib.workspace import Workspace, locked, write_text
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +39,7 @@ class Planned:
     @property
     def weight(self) -> float:
         """A rough share of the plan's time: starting a kernel counts as much as training on 150 documents."""
-        trains = self.notebook[:2] in {"03", "04", "05", "06"}
+        trains = self.notebook in TRAINING
         return 1 + (self.profile.parameters.documents / 150 if trains else 0) + 3 * (self.notebook[:2] == "06")
 
 
@@ -112,7 +111,9 @@ def execute(planned: Sequence[Planned], workspace: Workspace, watcher: Watcher) 
         left = sum(other.weight for other in missing) - done_weight
         watcher.begins(run, number, len(planned), spent / done_weight * left if done_weight else None)
         start = time.perf_counter()
-        _execute_one(run, workspace, watcher)
+        with locked(run.executed):
+            if not is_done(run, workspace):  # another `docemb run` may have been faster
+                _execute_one(run, workspace, watcher)
         seconds = time.perf_counter() - start
         spent, done_weight = spent + seconds, done_weight + run.weight
         watcher.ends(run, seconds, built=True)
@@ -132,8 +133,7 @@ def _execute_one(run: Planned, workspace: Workspace, watcher: Watcher) -> None:
     from nbclient.exceptions import DeadKernelError
     from papermill.exceptions import PapermillExecutionError
 
-    run.executed.parent.mkdir(parents=True, exist_ok=True)
-    working = run.executed.with_suffix(f".running-{os.getpid()}.ipynb")
+    working = run.executed.with_name(f".{run.executed.stem}.running.ipynb")  # of a killed run: written over
     try:
         papermill.execute_notebook(
             str(run.source),

@@ -20,7 +20,7 @@ import pandas as pd
 from docemb_lib.corpus.origin import read_documents, source_fingerprint
 from docemb_lib.errors import InputError
 from docemb_lib.experiments.objectives import make_objective, objective_settings
-from docemb_lib.profile import Profile
+from docemb_lib.profile import TRAINING, Profile
 from docemb_lib.settings import ParagraphVectorSettings, Parameters
 from docemb_lib.teachers import pretrained
 from docemb_lib.workspace import Artefact, Workspace, write_text
@@ -77,7 +77,7 @@ class Stages:
         from docemb_lib.corpus.build import build_corpus
         from docemb_lib.student import count_tokens
 
-        settings = self.profile.corpus
+        settings, p = self.profile.corpus, self.profile.parameters
         documents = read_documents(settings)
         student = pretrained.resolve(self.profile.student.model)
         dataset = build_corpus(
@@ -91,18 +91,20 @@ class Stages:
             seed=settings.seed,
             copy_words=DOCS_COPY_WORDS if settings.source == "installed-docs" else None,
         )
-        self._check_documents(len(dataset["train"]))
+        planned = [
+            run.parameters.get("documents", p.documents) for run in self.profile.plan if run.notebook in TRAINING
+        ]
+        self._check_documents(planned, len(dataset["train"]))
         dataset.save_to_disk(str(folder / "dataset"))
 
     def check_documents(self) -> None:
-        """Refuse runs of more documents than the corpus leaves for training, if the corpus is built already."""
+        """Refuse a run of more documents than the corpus leaves for training, if the corpus is built already."""
         if self.workspace.is_built("corpus", self._corpus_inputs):
-            self._check_documents(len(self.split("train")))
+            self._check_documents([self.profile.parameters.documents], len(self.split("train")))
 
-    def _check_documents(self, available: int) -> None:
-        plan = self.profile.plan
-        asked = [self.profile.parameters.documents, *(run.parameters.get("documents") for run in plan)]
-        most = max(number for number in asked if isinstance(number, int))
+    @staticmethod
+    def _check_documents(asked: Sequence[int], available: int) -> None:
+        most = max(asked, default=0)
         if most > available:
             raise InputError(
                 f"documents: {most} asked for, the corpus leaves {available} for training besides those of "
@@ -233,7 +235,7 @@ class Stages:
 
         p = self.profile.parameters
         settings = self.profile.training
-        self._check_documents(len(self.split("train")))
+        self._check_documents([p.documents], len(self.split("train")))
         structural, contextual = self._teachers(p)
         inputs = {
             "recipe": RECIPE,
@@ -296,7 +298,7 @@ class Stages:
         student.save(folder, card=self._card(p, history.validation))
         beside = {name: t.contiguous() for name, t in objective.state_dict().items() if not name.startswith("student.")}
         save_file(beside, str(folder / "projections.safetensors"))
-        write_text(folder / HISTORY, json.dumps(history._asdict()) + "\n")
+        write_text(folder / HISTORY, json.dumps(history._asdict(), sort_keys=True) + "\n")
         remove_checkpoints(folder)
 
     def _card(self, p: Parameters, validation: Sequence[dict[str, float]]) -> str:

@@ -13,7 +13,7 @@ from docemb_lib.workspace import Workspace
 def test_the_concatenation_equals_the_compound_teacher_and_asks_no_member_twice(workspace_root):
     (workspace_root / "texts").mkdir()
     for number in range(30):
-        words = " ".join(f"word{(number * 7 + k) % 23}" for k in range(40))
+        words = f"text {number} " + " ".join(f"word{(number * 7 + k) % 23}" for k in range(40))
         (workspace_root / "texts" / f"{number}.txt").write_text(words, encoding="utf-8")
     (workspace_root / "params" / "mine.yaml").write_text(
         "corpus: {source: local, path: ../texts, validation: 4, tasks: 20}\n"

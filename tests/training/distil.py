@@ -74,5 +74,5 @@ if __name__ == "__main__":
     trainer.Bar.on_step_end = announced
     trained, history = distil(Path(sys.argv[1]))
     rows = [{name: row[name] for name in row if "second" not in name} for part in history for row in part]
-    Path(sys.argv[2]).with_suffix(".json").write_text(json.dumps(rows))
+    Path(sys.argv[2]).with_suffix(".json").write_text(json.dumps(rows, sort_keys=True))
     save_file({name: tensor.contiguous() for name, tensor in trained.state_dict().items()}, sys.argv[2])
