@@ -91,10 +91,9 @@ class Stages:
             seed=settings.seed,
             copy_words=DOCS_COPY_WORDS if settings.source == "installed-docs" else None,
         )
-        planned = [
-            run.parameters.get("documents", p.documents) for run in self.profile.plan if run.notebook in TRAINING
-        ]
-        self._check_documents(planned, len(dataset["train"]))
+        planned = [run.parameters.get("documents", "profile") for run in self.profile.plan if run.notebook in TRAINING]
+        asked = [p.documents if documents == "profile" else documents for documents in planned]
+        self._check_documents(asked, len(dataset["train"]))
         dataset.save_to_disk(str(folder / "dataset"))
 
     def check_documents(self) -> None:
