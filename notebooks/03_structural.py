@@ -105,7 +105,8 @@ run.save_figure(ax, "distances", distances["cosine"])
 # %% [markdown]
 # **How to read it.** Compare each student with the undistilled one (first row): a structural loss should move the
 # positives to the left and leave the negatives behind. A small distance alone is no success: what counts is the gap,
-# which the AUC measures.
+# which the AUC measures. After few documents it may well shrink: the student first learns the one direction that all
+# teacher embeddings share, and a falling loss is not yet a better student.
 #
 # ## All runs so far
 #

@@ -142,6 +142,7 @@ def _execute_one(run: Planned, workspace: Workspace, watcher: Watcher) -> None:
             kernel_name=KERNEL,
             cwd=str(run.source.parent),
             progress_bar=False,
+            coalesce_streams=True,  # of a progress bar, the saved copy keeps the last state
             extra_arguments=["--IPKernelApp.log_level=50"],  # its warnings are for those who serve kernels
             stderr_file=_Lines(watcher.step),
         )

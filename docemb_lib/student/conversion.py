@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 from transformers import AutoConfig, AutoModel, AutoTokenizer, LongformerConfig, LongformerModel
-from transformers.utils import logging as transformers_logging
 
 from docemb_lib.errors import InputError
+from docemb_lib.teachers.pretrained import quiet_loading
 
 # What differs between these encoders is the number of positions before the first; all keep the same module names.
 SHORT_FAMILY = ("bert", "roberta", "xlm-roberta", "camembert")
@@ -189,18 +189,12 @@ def _pretrained(auto: Any, path_or_id: str, **options: Any) -> Any:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without the report on weights that the caller checks itself, and without a bar for a second's work."""
+    """Without the report on weights, which the caller checks itself, and without bars."""
     reporter = logging.getLogger("transformers.modeling_utils")
-    reporter.addFilter(_no_report)
-    bar = transformers_logging.is_progress_bar_enabled()
-    transformers_logging.disable_progress_bar()
+    level = reporter.level
+    reporter.setLevel(logging.ERROR)
     try:
-        yield
+        with quiet_loading():
+            yield
     finally:
-        reporter.removeFilter(_no_report)
-        if bar:
-            transformers_logging.enable_progress_bar()
-
-
-def _no_report(record: logging.LogRecord) -> bool:
-    return "LOAD REPORT" not in record.getMessage()
+        reporter.setLevel(level)

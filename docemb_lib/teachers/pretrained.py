@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -44,6 +46,20 @@ def fingerprint(path_or_id: str) -> str:
             stat = file.stat()
             digest.update(f"{name} {_file_digest(str(file), stat.st_size, stat.st_mtime_ns)}\n".encode())
     return digest.hexdigest()[:16]
+
+
+@contextmanager
+def quiet_loading() -> Iterator[None]:
+    """Load models without transformers' bars: for a second's work, and as a widget in a notebook."""
+    from transformers.utils import logging as transformers_logging
+
+    bar = transformers_logging.is_progress_bar_enabled()
+    transformers_logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if bar:
+            transformers_logging.enable_progress_bar()
 
 
 @lru_cache

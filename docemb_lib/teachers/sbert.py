@@ -148,7 +148,8 @@ class SBERT:
     def _encoder(self) -> SentenceTransformer:
         from sentence_transformers import SentenceTransformer
 
-        full = SentenceTransformer(pretrained.resolve(self.model), device=self.device)
+        with pretrained.quiet_loading():
+            full = SentenceTransformer(pretrained.resolve(self.model), device=self.device)
         # By name, because the class has moved between versions of sentence-transformers.
         modules = [module for module in full if type(module).__name__ != "Normalize"]
         return SentenceTransformer(modules=modules, device=self.device).eval()
