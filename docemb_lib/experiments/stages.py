@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from docemb_lib.corpus.origin import read_documents, source_fingerprint
-from docemb_lib.errors import InputError
+from docemb_lib.corpus.origin import source_fingerprint
+from docemb_lib.experiments.corpus_stage import DATASET, check_documents, write_corpus
 from docemb_lib.experiments.objectives import make_objective, objective_settings
-from docemb_lib.profile import TRAINING, Profile
+from docemb_lib.profile import Profile
 from docemb_lib.settings import ParagraphVectorSettings, Parameters
 from docemb_lib.teachers import pretrained
 from docemb_lib.workspace import Artefact, Workspace, write_text
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 RECIPE = 1  # raised whenever the same inputs would give other artefacts
-DOCS_COPY_WORDS = 60  # packages document one object under several paths
 HISTORY = "history.json"
 TEACHER_SEED = 0  # runs of every seed share their teachers
 
@@ -52,7 +51,10 @@ class Stages:
     @cached_property
     def corpus(self) -> Artefact:
         """The corpus on disk: splits train, validation and (held out from all training) tasks."""
-        return self.workspace.artefact("corpus", self._corpus_inputs, self._build_corpus)
+        return self.workspace.artefact("corpus", self._corpus_inputs, self._write_corpus)
+
+    def _write_corpus(self, folder: Path) -> None:
+        write_corpus(folder, self.profile, self.sbert("truncate").count_tokens)
 
     @cached_property
     def _corpus_inputs(self) -> dict[str, Any]:
@@ -71,44 +73,12 @@ class Stages:
     def _splits(self) -> DatasetDict:
         from datasets import load_from_disk
 
-        return load_from_disk(str(self.corpus.path / "dataset"))
-
-    def _build_corpus(self, folder: Path) -> None:
-        from docemb_lib.corpus.build import build_corpus
-        from docemb_lib.student import count_tokens
-
-        settings, p = self.profile.corpus, self.profile.parameters
-        documents = read_documents(settings)
-        student = pretrained.resolve(self.profile.student.model)
-        dataset = build_corpus(
-            documents,
-            counters={
-                "n_student_tokens": lambda texts: count_tokens(student, texts),
-                "n_structural_tokens": self.sbert("truncate").count_tokens,
-            },
-            validation=settings.validation,
-            tasks=settings.tasks,
-            seed=settings.seed,
-            copy_words=DOCS_COPY_WORDS if settings.source == "installed-docs" else None,
-        )
-        planned = [run.parameters.get("documents", "profile") for run in self.profile.plan if run.notebook in TRAINING]
-        asked = [p.documents if documents == "profile" else documents for documents in planned]
-        self._check_documents(asked, len(dataset["train"]))
-        dataset.save_to_disk(str(folder / "dataset"))
+        return load_from_disk(str(self.corpus.path / DATASET))
 
     def check_documents(self) -> None:
         """Refuse a run of more documents than the corpus leaves for training, if the corpus is built already."""
         if self.workspace.is_built("corpus", self._corpus_inputs):
-            self._check_documents([self.profile.parameters.documents], len(self.split("train")))
-
-    @staticmethod
-    def _check_documents(asked: Sequence[int], available: int) -> None:
-        most = max(asked, default=0)
-        if most > available:
-            raise InputError(
-                f"documents: {most} asked for, the corpus leaves {available} for training besides those of "
-                "corpus.validation and corpus.tasks; ask for fewer, or add documents"
-            )
+            check_documents([self.profile.parameters.documents], available=len(self.split("train")))
 
     # ---- teachers
 
@@ -234,7 +204,7 @@ class Stages:
 
         p = self.profile.parameters
         settings = self.profile.training
-        self._check_documents([p.documents], len(self.split("train")))
+        check_documents([p.documents], available=len(self.split("train")))
         structural, contextual = self._teachers(p)
         inputs = {
             "recipe": RECIPE,

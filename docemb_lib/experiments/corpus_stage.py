@@ -1,0 +1,50 @@
+"""The corpus stage: documents read, counted in both models' tokens, split, and enough of them for the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from docemb_lib.corpus.origin import read_documents
+from docemb_lib.errors import InputError
+from docemb_lib.profile import TRAINING, Profile
+from docemb_lib.teachers import pretrained
+
+DATASET = "dataset"
+DOCS_COPY_WORDS = 60  # packages document one object under several paths
+
+
+def write_corpus(folder: Path, profile: Profile, count_structural: Callable[[list[str]], list[int]]) -> None:
+    """Build the profile's corpus into `folder`. Raises InputError where the plan asks for more than there is.
+
+    count_structural: texts to their numbers of structural tokens.
+    """
+    from docemb_lib.corpus.build import build_corpus
+    from docemb_lib.student import count_tokens
+
+    settings, p = profile.corpus, profile.parameters
+    student = pretrained.resolve(profile.student.model)
+    dataset = build_corpus(
+        read_documents(settings),
+        counters={
+            "n_student_tokens": lambda texts: count_tokens(student, texts),
+            "n_structural_tokens": count_structural,
+        },
+        validation=settings.validation,
+        tasks=settings.tasks,
+        seed=settings.seed,
+        copy_words=DOCS_COPY_WORDS if settings.source == "installed-docs" else None,
+    )
+    planned = [run.parameters.get("documents", "profile") for run in profile.plan if run.notebook in TRAINING]
+    check_documents([p.documents if n == "profile" else n for n in planned], available=len(dataset["train"]))
+    dataset.save_to_disk(str(folder / DATASET))
+
+
+def check_documents(asked: Sequence[int], *, available: int) -> None:
+    """Refuse runs of more documents than the train split has."""
+    most = max(asked, default=0)
+    if most > available:
+        raise InputError(
+            f"documents: {most} asked for, the corpus leaves {available} for training besides those of "
+            "corpus.validation and corpus.tasks; ask for fewer, or add documents"
+        )
