@@ -191,10 +191,13 @@ def _pretrained(auto: Any, path_or_id: str, **options: Any) -> Any:
 def _quiet() -> Iterator[None]:
     """Without the report on weights, which the caller checks itself, and without bars."""
     reporter = logging.getLogger("transformers.modeling_utils")
-    level = reporter.level
-    reporter.setLevel(logging.ERROR)
+    reporter.addFilter(_no_report)
     try:
         with quiet_loading():
             yield
     finally:
-        reporter.setLevel(level)
+        reporter.removeFilter(_no_report)
+
+
+def _no_report(record: logging.LogRecord) -> bool:
+    return "LOAD REPORT" not in record.getMessage()
