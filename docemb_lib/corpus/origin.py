@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
+from functools import cache
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from pathlib import Path
 from typing import Any
@@ -73,12 +75,18 @@ def _package_versions(packages: list[str] | None) -> dict[str, str]:
     from docemb_lib.corpus.installed_docs import PACKAGES
 
     names = packages or PACKAGES
-    distributions = packages_distributions()
+    distributions = _distributions()
     try:
         return {name: version(distributions[name][0]) for name in names}
     except (KeyError, PackageNotFoundError):
         missing = next(name for name in names if name not in distributions)
         raise InputError(f"corpus.packages: {missing} is not installed; install it, or leave it out") from None
+
+
+@cache
+def _distributions() -> Mapping[str, list[str]]:
+    """Installed distributions by import name: a look through all of site-packages, taken once."""
+    return packages_distributions()
 
 
 def _identity(file: Path) -> str:

@@ -95,15 +95,10 @@ def frame(notebook: str | None = None, *, workspace: Workspace | None = None, fa
     return pd.DataFrame(rows)
 
 
-def scores(notebook: str | None = None, *, workspace: Workspace | None = None) -> pd.DataFrame:
-    """The tidy scores of all finished runs: fingerprint, label, model, task, metric, seed, value."""
-    workspace = workspace or Workspace()
-    rows = []
-    for record in all_records(notebook, workspace=workspace):
-        path = folder_of(workspace, record.notebook, record.fingerprint) / SCORES
-        for row in json.loads(path.read_text(encoding="utf-8")):
-            rows.append({"fingerprint": record.fingerprint, "label": record.label, **row})
-    return pd.DataFrame(rows)
+def scores_of(workspace: Workspace, record: Record) -> pd.DataFrame:
+    """The tidy scores that were saved with a record: model, task, metric, seed, value."""
+    path = folder_of(workspace, record.notebook, record.fingerprint) / SCORES
+    return pd.DataFrame(json.loads(path.read_text(encoding="utf-8")))
 
 
 def all_records(notebook: str | None = None, *, workspace: Workspace | None = None) -> Iterator[Record]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -41,8 +40,5 @@ def report(planned: Sequence[Planned], workspace: Workspace) -> Report:
 
 def final_scores(final: Sequence[records.Record], workspace: Workspace) -> pd.DataFrame:
     """The tidy scores of several final evaluations, each model once."""
-    frames = []
-    for record in final:
-        path = records.folder_of(workspace, record.notebook, record.fingerprint) / records.SCORES
-        frames.append(pd.DataFrame(json.loads(path.read_text(encoding="utf-8"))))
+    frames = [records.scores_of(workspace, record) for record in final]
     return pd.concat(frames).drop_duplicates(["model", "task", "metric", "seed"]).reset_index(drop=True)

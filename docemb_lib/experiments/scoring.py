@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from docemb_lib.evaluation.scoreboard import score_frame
 from docemb_lib.experiments.embedding_cache import Model, embed_once
 from docemb_lib.experiments.stages import Stages
 from docemb_lib.workspace import write_text
@@ -66,15 +67,11 @@ def _score(stages: Stages, tasks: _Tasks, model: Model, names: Sequence[str], sp
         texts = list(dict.fromkeys(text for name in names for text in tasks[name].texts(split)))
         row_of = {text: row for row, text in enumerate(texts)}
         embeddings = embed_once(stages.workspace, model, texts)
-        rows = []
+        scores = {}
         for name in names:
             own = embeddings[[row_of[text] for text in tasks[name].texts(split)]]
-            score = tasks[name].score(own, split, head=evaluation.head, seeds=evaluation.seeds)
-            rows += [
-                {"task": name, "metric": score.metric, "seed": seed, "value": value}
-                for seed, value in enumerate(score.values)
-            ]
-            rows += [{"task": name, "metric": metric, "seed": 0, "value": v} for metric, v in score.extra.items()]
+            scores[name] = tasks[name].score(own, split, head=evaluation.head, seeds=evaluation.seeds)
+        rows = score_frame({model.label: scores}).drop(columns="model").to_dict("records")
         write_text(folder / "scores.json", json.dumps(rows))
 
     artefact = stages.workspace.artefact("scores", inputs, build)

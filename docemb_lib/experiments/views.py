@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,7 +21,7 @@ from docemb_lib.experiments.models import (
 from docemb_lib.experiments.objectives import weighting_of
 from docemb_lib.experiments.records import Record
 from docemb_lib.experiments.run import Run
-from docemb_lib.workspace import MANIFEST, Artefact, Workspace
+from docemb_lib.workspace import MANIFEST, Artefact
 
 if TYPE_CHECKING:
     from docemb_lib.experiments.stages import Stages
@@ -40,7 +39,9 @@ def means_of_runs(run: Run, scores: pd.DataFrame) -> pd.DataFrame:
     """
     frames = [_means(scores, run.label, run.parameters)]
     for record in _others(run):
-        frames.append(_means(_scores(run.workspace, record), record.label, record.parameters, _apart(run, record)))
+        frames.append(
+            _means(records.scores_of(run.workspace, record), record.label, record.parameters, _apart(run, record))
+        )
     means = pd.concat(frames, ignore_index=True)
     own = means["own"]
     return pd.concat([means[~own].drop_duplicates(["model", "seed"]), means[own]], ignore_index=True)
@@ -127,11 +128,6 @@ def _apart(run: Run, record: Record) -> str:
         names = [name for name in record.parameters if name not in {"lam", "max_structural_len"}]
     other = [name for name in names if record.parameters.get(name) != run.parameters.get(name)]
     return "".join(f" ({name} {record.parameters[name]})" for name in other)
-
-
-def _scores(workspace: Workspace, record: Record) -> pd.DataFrame:
-    path = records.folder_of(workspace, record.notebook, record.fingerprint) / records.SCORES
-    return pd.DataFrame(json.loads(path.read_text(encoding="utf-8")))
 
 
 def _means(scores: pd.DataFrame, label: str, parameters: dict[str, Any], suffix: str = "") -> pd.DataFrame:
