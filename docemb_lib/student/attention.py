@@ -1,19 +1,26 @@
 """Sliding-window attention over packed documents (Longformer, Beltagy et al. 2020), without padding or wasted blocks.
 
-A document is cut into blocks of queries; each sees only the keys of its own document that some query of it can reach.
-So short documents cost their own length, long ones their window, and one constant band masks every block. The scores
-of a block fit a core's cache and are computed again in the backward pass: memory is that of queries, keys and values.
-On CPUs this beats `scaled_dot_product_attention` over the same blocks, in bfloat16 by far, and takes dropout.
+One function, two backends. `blocks` runs everywhere: a document is cut into blocks of queries, and each sees only the
+keys of its own document that some query of it can reach. So short documents cost their own length, long ones their
+window, and one constant band masks every block. The scores of a block fit a core's cache and are computed again in the
+backward pass: memory is that of queries, keys and values. On CPUs this beats `scaled_dot_product_attention` over the
+same blocks, in bfloat16 by far, and takes dropout. `varlen` is torch's flash attention for packed sequences: NVIDIA
+GPUs from Ampere on, half precision, no dropout.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from itertools import accumulate
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+
+from docemb_lib.errors import InputError
+
+Backend = Literal["blocks", "varlen"]
 
 CPU_SCORES = 2**21  # bytes of a block's scores, all heads: about a core's second-level cache
 GPU_SCORES = 2**28  # large blocks, so that launching kernels costs little
@@ -42,22 +49,70 @@ def blocks(lengths: Sequence[int], window: int, size: int) -> list[Block]:
     return plan
 
 
-def banded_attention(
-    query: Tensor, key: Tensor, value: Tensor, lengths: Sequence[int], window: int, *, dropout: float = 0.0
-) -> Tensor:
-    """Softmax attention in which token i sees token j of its own document if |i - j| <= window.
+def choose_backend(device: torch.device, dtype: torch.dtype, head_dim: int) -> Backend:
+    """The faster backend for tensors of this kind."""
+    return "blocks" if _unfit_for_varlen(device, dtype, head_dim) else "varlen"
 
-    query, key, value: (T, H, head_dim) of one dtype, the query already scaled; lengths: tokens of each of the B packed
-    documents, T in sum; window: one-sided, at least 1; dropout: share of the attention weights that is dropped, drawn
-    from torch's default generator. Returns (T, H, head_dim). Differentiable once.
+
+def banded_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    lengths: Sequence[int],
+    window: int,
+    *,
+    dropout: float = 0.0,
+    backend: Backend | None = None,
+) -> Tensor:
+    """Softmax attention, scores scaled by head_dim^-1/2, in which token i sees token j of its own document if
+    |i - j| <= window.
+
+    query, key, value: (T, H, head_dim) of one dtype; lengths: tokens of each of the B packed documents, T in sum;
+    window: one-sided, at least 1; dropout: share of the attention weights that is dropped, drawn from torch's default
+    generator, for `blocks` only; backend: None is the faster one. Returns (T, H, head_dim). Differentiable once.
+    Raises InputError where `varlen` is asked for and cannot be had.
     """
-    T, H, _ = query.shape
+    T, _, head_dim = query.shape
     if sum(lengths) != T:
         raise ValueError(f"lengths must sum to the {T} tokens of query, got {sum(lengths)}")
     if window < 1:
         raise ValueError(f"window must be at least 1, got {window}")
     window = min(window, max(lengths))
-    size = _block_size(window, H * query.element_size(), CPU_SCORES if query.device.type == "cpu" else GPU_SCORES)
+    if (backend or choose_backend(query.device, query.dtype, head_dim)) == "varlen":
+        return _varlen(query, key, value, lengths, window, dropout)
+    return _blocks(query * head_dim**-0.5, key, value, lengths, window, dropout)
+
+
+def _unfit_for_varlen(device: torch.device, dtype: torch.dtype, head_dim: int) -> str | None:
+    """Why flash attention cannot take such tensors; None: it can."""
+    if device.type != "cuda" or torch.version.hip is not None:
+        return "it needs an NVIDIA GPU"
+    if torch.cuda.get_device_capability(device) < (8, 0):
+        return "it needs a GPU of the Ampere generation or later"
+    if dtype not in (torch.bfloat16, torch.float16):
+        return f"it computes in bfloat16 or float16, not in {str(dtype).removeprefix('torch.')}"
+    if head_dim % 8 or head_dim > 256:
+        return f"its heads are multiples of 8 up to 256 wide, not {head_dim}"
+    return None
+
+
+def _varlen(query: Tensor, key: Tensor, value: Tensor, lengths: Sequence[int], window: int, dropout: float) -> Tensor:
+    reason = _unfit_for_varlen(query.device, query.dtype, query.shape[2])
+    if reason is None and dropout:
+        reason = f"it has no dropout, and {dropout} is asked for"
+    if reason is not None:
+        raise InputError(f"attention: varlen cannot be used: {reason}; take blocks, or None for the faster one")
+    from torch.nn.attention.varlen import varlen_attn  # from torch 2.11 on with windows
+
+    starts = torch.tensor([0, *accumulate(lengths)], dtype=torch.int32).to(query.device, non_blocking=True)
+    longest = max(lengths)
+    return varlen_attn(query, key, value, starts, starts, longest, longest, window_size=(window, window))
+
+
+def _blocks(query: Tensor, key: Tensor, value: Tensor, lengths: Sequence[int], window: int, dropout: float) -> Tensor:
+    """query: scaled already."""
+    score_bytes = query.shape[1] * query.element_size()
+    size = _block_size(window, score_bytes, CPU_SCORES if query.device.type == "cpu" else GPU_SCORES)
     return _BandedAttention.apply(
         query, key, value, blocks(lengths, window, size), _band(size, window, query), window, dropout
     )

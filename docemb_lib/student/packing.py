@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -15,28 +16,30 @@ class PackedBatch(NamedTuple):
     """B documents of T tokens together, one after the other."""
 
     input_ids: Tensor  # (T,) int64
-    position_ids: Tensor  # (T,) int64, from 0 in every document; the student adds its model's offset
-    document: Tensor  # (T,) int64, which of the B documents a token belongs to, ascending
     lengths: Tensor  # (B,) int64, tokens of each document, at least 1
+    sizes: tuple[int, ...]  # the same as plain numbers, so that nobody has to wait for a GPU to know them
+
+    @property
+    def document(self) -> Tensor:
+        """(T,) int64, which of the B documents a token belongs to, ascending."""
+        rows = torch.arange(len(self.sizes), device=self.lengths.device)
+        return torch.repeat_interleave(rows, self.lengths, output_size=len(self.input_ids))
 
     def to(self, device: torch.device | str) -> PackedBatch:
-        return PackedBatch(*(tensor.to(device) for tensor in self))
+        input_ids, lengths = (tensor.to(device, non_blocking=True) for tensor in (self.input_ids, self.lengths))
+        return PackedBatch(input_ids, lengths, self.sizes)
 
 
-def pack(sequences: Sequence[Sequence[int]]) -> PackedBatch:
+def pack(sequences: Sequence[Sequence[int] | np.ndarray]) -> PackedBatch:
     """The token ids of B documents as one batch. Raises InputError for no document or one without tokens."""
     if not sequences:
         raise InputError("sequences: got no document to pack, give at least one")
     for index, sequence in enumerate(sequences):
         if not len(sequence):
             raise InputError(f"sequences[{index}]: got no tokens; an empty text still has its special tokens")
-    lengths = torch.tensor([len(sequence) for sequence in sequences])
-    return PackedBatch(
-        input_ids=torch.tensor([token for sequence in sequences for token in sequence]),
-        position_ids=torch.cat([torch.arange(len(sequence)) for sequence in sequences]),
-        document=torch.repeat_interleave(torch.arange(len(sequences)), lengths),
-        lengths=lengths,
-    )
+    sizes = tuple(len(sequence) for sequence in sequences)
+    input_ids = np.concatenate([np.asarray(sequence, dtype=np.int64) for sequence in sequences])
+    return PackedBatch(torch.from_numpy(input_ids), torch.tensor(sizes), sizes)
 
 
 def token_batches(lengths: Sequence[int], budget: int) -> list[list[int]]:

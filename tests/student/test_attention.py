@@ -1,7 +1,9 @@
 import pytest
 import torch
 
-from docemb_lib.student.attention import Block, banded_attention, blocks
+from docemb_lib.errors import InputError
+from docemb_lib.student import attention
+from docemb_lib.student.attention import Block, banded_attention, blocks, choose_backend
 
 
 def dense_weights(query, key, lengths, window):
@@ -10,7 +12,7 @@ def dense_weights(query, key, lengths, window):
     position = torch.arange(len(document))
     near = (position[:, None] - position).abs() <= window
     allowed = near & (document[:, None] == document)
-    scores = torch.einsum("ihd,jhd->hij", query, key)
+    scores = torch.einsum("ihd,jhd->hij", query, key) / query.shape[2] ** 0.5
     return scores.masked_fill(~allowed, -torch.inf).softmax(-1)
 
 
@@ -85,7 +87,7 @@ def test_dropout_comes_from_the_default_generator():
 
 def test_bfloat16_stays_close_to_full_precision_with_or_without_autocast():
     inputs = random_heads(300, heads=2, head_dim=32)
-    query, key, value = inputs[0] / 32**0.5, inputs[1], inputs[2]
+    query, key, value = inputs
     expected = dense_attention(query, key, value, [100, 200], 64)
     half = [tensor.bfloat16() for tensor in (query, key, value)]
     with torch.autocast("cpu", torch.bfloat16):
@@ -99,3 +101,46 @@ def test_bfloat16_stays_close_to_full_precision_with_or_without_autocast():
 def test_wrong_lengths_and_windows_are_refused(lengths, window, message):
     with pytest.raises(ValueError, match=message):
         banded_attention(*random_heads(10, heads=1, head_dim=2), lengths, window)
+
+
+def flash_attention_as_documented(query, key, value, cu_seq_q, cu_seq_k, max_q, max_k, *, window_size):
+    """What torch says of `varlen_attn`, in a slow loop: scores scaled by head_dim^-1/2, `window_size` (left, right)."""
+    assert cu_seq_q.dtype == cu_seq_k.dtype == torch.int32
+    ends = cu_seq_q.tolist()
+    assert max_q == max_k == max(last - first for first, last in zip(ends, ends[1:], strict=False))
+    out = torch.empty_like(query)
+    for first, last in zip(ends, ends[1:], strict=False):
+        for i in range(first, last):
+            low, high = max(first, i - window_size[0]), min(last, i + window_size[1] + 1)
+            scores = torch.einsum("hd,jhd->hj", query[i], key[low:high]) / query.shape[2] ** 0.5
+            out[i] = torch.einsum("hj,jhd->hd", scores.softmax(-1), value[low:high])
+    return out
+
+
+def test_both_backends_compute_the_same(monkeypatch):
+    """There is no flash attention on a CPU: what it is handed is checked against its documentation."""
+    monkeypatch.setattr("torch.nn.attention.varlen.varlen_attn", flash_attention_as_documented)
+    monkeypatch.setattr(attention, "_unfit_for_varlen", lambda *_: None)
+    inputs = random_heads(sum(RAGGED), heads=2, head_dim=8)
+    for window in (1, 5, 64, 1000):
+        packed = banded_attention(*inputs, RAGGED, window, backend="varlen")
+        torch.testing.assert_close(packed, banded_attention(*inputs, RAGGED, window, backend="blocks"))
+
+
+def test_the_backend_is_chosen_by_device_precision_and_head(monkeypatch):
+    monkeypatch.setattr("torch.version.hip", None)
+    gpu = torch.device("cuda")
+    monkeypatch.setattr("torch.cuda.get_device_capability", lambda _: (9, 0))
+    assert choose_backend(gpu, torch.bfloat16, 64) == choose_backend(gpu, torch.float16, 32) == "varlen"
+    assert choose_backend(gpu, torch.float32, 64) == choose_backend(gpu, torch.bfloat16, 20) == "blocks"
+    assert choose_backend(torch.device("cpu"), torch.bfloat16, 64) == "blocks"
+    monkeypatch.setattr("torch.cuda.get_device_capability", lambda _: (7, 5))
+    assert choose_backend(gpu, torch.float16, 64) == "blocks"
+
+
+def test_a_backend_that_cannot_be_had_is_refused(monkeypatch):
+    with pytest.raises(InputError, match="varlen cannot be used: it needs an NVIDIA GPU"):
+        banded_attention(*random_heads(5, heads=1, head_dim=8), [5], 2, backend="varlen")
+    monkeypatch.setattr(attention, "_unfit_for_varlen", lambda *_: None)
+    with pytest.raises(InputError, match=r"no dropout, and 0\.1 is asked for"):
+        banded_attention(*random_heads(5, heads=1, head_dim=8), [5], 2, backend="varlen", dropout=0.1)

@@ -80,14 +80,14 @@ def test_a_converted_roberta_is_the_original_on_short_texts(roberta_folder):
 
 
 def test_positions_repeat_after_the_rows_that_no_token_has(roberta_folder, minilm):
-    table = Student.from_encoder(roberta_folder, max_tokens=50).longformer.embeddings.position_embeddings.weight
+    table = Student.from_encoder(roberta_folder, max_tokens=50).model.embeddings.position_embeddings.weight
     learnt = RobertaModel.from_pretrained(roberta_folder).embeddings.position_embeddings.weight
     assert table.shape == (52, 16)
     torch.testing.assert_close(table[2:22], learnt[2:])
     torch.testing.assert_close(table[22:42], learnt[2:])
     torch.testing.assert_close(table[42:], learnt[2:12])
 
-    table = Student.from_encoder(minilm, layers=[0], max_tokens=600).longformer.embeddings.position_embeddings.weight
+    table = Student.from_encoder(minilm, layers=[0], max_tokens=600).model.embeddings.position_embeddings.weight
     learnt = BertModel.from_pretrained(minilm).embeddings.position_embeddings.weight
     torch.testing.assert_close(table[1:513], learnt)
     torch.testing.assert_close(table[513:], learnt[:88])
@@ -99,7 +99,7 @@ def test_the_given_layers_are_kept_in_their_order_and_globals_are_copies(minilm)
     assert student.config.num_hidden_layers == 2
     assert student.config.attention_window == [64, 64]
     assert student.config.hidden_dropout_prob == student.config.attention_probs_dropout_prob == 0.0
-    for ours, theirs in zip(student.longformer.encoder.layer, (0, 4), strict=True):
+    for ours, theirs in zip(student.model.encoder.layer, (0, 4), strict=True):
         reference = original.encoder.layer[theirs]
         torch.testing.assert_close(ours.intermediate.dense.weight, reference.intermediate.dense.weight)
         for name in ("query", "key", "value"):

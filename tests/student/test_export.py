@@ -62,7 +62,7 @@ def test_stock_transformers_loads_the_same_folder(converted, folder, transformer
     assert model.config.model_type == "longformer"
     assert tokenizer.model_max_length == 1024
     assert len(tokenizer("word " * 500)["input_ids"]) == 502  # no truncation of its own
-    for name, weight in converted.longformer.state_dict().items():
+    for name, weight in converted.model.state_dict().items():
         assert torch.equal(model.state_dict()[name], weight), name
 
 
@@ -83,7 +83,7 @@ def test_a_folder_written_by_sentence_transformers_itself_loads(folder, texts, t
 
 def test_a_plain_longformer_folder_loads_with_the_limit_of_its_positions(make_student, tmp_path):
     student = make_student(windows=[8], max_tokens=30)
-    student.longformer.save_pretrained(tmp_path)
+    student.model.save_pretrained(tmp_path)
     student.tokenizer.save_pretrained(tmp_path)
     loaded = Student.load(str(tmp_path))
     assert loaded.max_tokens == 30
@@ -100,7 +100,7 @@ def test_pickled_weights_are_refused(make_student, tmp_path):
     student = make_student(windows=[8])
     student.save(tmp_path)
     (tmp_path / "model.safetensors").unlink()
-    torch.save(student.longformer.state_dict(), tmp_path / "pytorch_model.bin")
+    torch.save(student.model.state_dict(), tmp_path / "pytorch_model.bin")
     with pytest.raises(InputError, match="safetensors"):
         Student.load(tmp_path)
 

@@ -7,13 +7,14 @@ from docemb_lib.student.packing import pack, token_batches
 def test_packing_lays_documents_end_to_end():
     batch = pack([[7, 8, 9], [5], [4, 4]])
     assert batch.input_ids.tolist() == [7, 8, 9, 5, 4, 4]
-    assert batch.position_ids.tolist() == [0, 1, 2, 0, 0, 1]
     assert batch.document.tolist() == [0, 0, 0, 1, 2, 2]
-    assert batch.lengths.tolist() == [3, 1, 2]
+    assert batch.lengths.tolist() == list(batch.sizes) == [3, 1, 2]
 
 
 def test_a_packed_batch_moves_as_a_whole():
-    assert {tensor.device.type for tensor in pack([[1, 2]]).to("meta")} == {"meta"}
+    moved = pack([[1, 2]]).to("meta")
+    assert {tensor.device.type for tensor in (moved.input_ids, moved.lengths, moved.document)} == {"meta"}
+    assert moved.sizes == (2,)
 
 
 @pytest.mark.parametrize(("sequences", "message"), [([], "no document"), ([[1], []], r"sequences\[1\]")])

@@ -1,11 +1,12 @@
 import logging
+import shutil
 
 import numpy as np
 import pytest
 import torch
 
 from docemb_lib.errors import InputError
-from docemb_lib.student.longformer import Encoded, Student
+from docemb_lib.student.student import Encoded, Student
 from docemb_lib.student.packing import pack
 
 
@@ -16,7 +17,7 @@ def random_documents(lengths, *, seed=0):
 
 def stock_hidden(student, document):
     """The stock model on one document alone: (T, D)."""
-    return student.longformer(torch.tensor([document])).last_hidden_state[0]
+    return student.model(torch.tensor([document])).last_hidden_state[0]
 
 
 def lengths_around(one_sided):
@@ -49,7 +50,7 @@ def test_a_converted_model_equals_the_stock_model(converted):
 def test_gradients_equal_the_stock_models(make_student):
     student = make_student(windows=[8, 16])
     documents = random_documents([3, 40, 17, 100])
-    trained = {name: weight for name, weight in student.longformer.named_parameters() if weight.requires_grad}
+    trained = {name: weight for name, weight in student.model.named_parameters() if weight.requires_grad}
     weight = torch.randn(4, student.dim, generator=torch.Generator().manual_seed(1))
 
     ours = torch.autograd.grad((student(pack(documents)) * weight).sum(), list(trained.values()))
@@ -76,7 +77,7 @@ def test_positions_skip_a_padding_token_inside_a_text_as_the_stock_model_does(ma
     with torch.no_grad():
         hidden = student.hidden(pack(documents)).split([7, 2, 2])
         for document, ours in zip(documents, hidden, strict=True):
-            theirs = student.longformer(torch.tensor([document]), attention_mask=torch.ones(1, len(document)))
+            theirs = student.model(torch.tensor([document]), attention_mask=torch.ones(1, len(document)))
             torch.testing.assert_close(ours, theirs.last_hidden_state[0], atol=1e-5, rtol=0)
 
 
@@ -90,7 +91,7 @@ def test_dropout_of_attention_and_of_hidden_states_works_in_training_alone(make_
     torch.manual_seed(0)
     assert torch.equal(first, student(batch))
     assert not torch.allclose(first, other)
-    for module in student.longformer.modules():
+    for module in student.model.modules():
         if isinstance(module, torch.nn.Dropout):
             module.p = 0.0
     assert not torch.allclose(student(batch), student(batch))  # what is left is the attention's own
@@ -98,7 +99,7 @@ def test_dropout_of_attention_and_of_hidden_states_works_in_training_alone(make_
 
 def test_projections_for_global_attention_are_not_trained(make_student):
     frozen = {name for name, weight in make_student(windows=[8]).named_parameters() if not weight.requires_grad}
-    prefix = "longformer.encoder.layer.0.attention.self."
+    prefix = "model.encoder.layer.0.attention.self."
     assert frozen == {
         f"{prefix}{name}_global.{part}" for name in ("query", "key", "value") for part in ("weight", "bias")
     }
@@ -154,7 +155,7 @@ def test_a_failure_leaves_no_file_and_the_mode_as_it_was(make_student, tmp_path)
         student.embed(["word"] * 600 + [None], out=tmp_path / "e.npy")
     assert list(tmp_path.iterdir()) == []
     assert student.training
-    assert student.longformer.encoder.layer[0].training
+    assert student.model.encoder.layer[0].training
 
 
 @pytest.mark.parametrize(("arguments", "message"), [(("one text",), "one string"), ((["a"], "e.bin"), "ends in .npy")])
@@ -171,3 +172,63 @@ def test_a_student_is_a_plain_module(make_student):
     batch = pack(random_documents([20]))
     assert isinstance(student, Student)
     assert torch.equal(copy(batch), student(batch))
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+def test_checkpointing_changes_no_bit_of_the_gradients(make_student, dropout):
+    student = make_student(windows=[8, 16], dropout=dropout).train()
+    documents = pack(random_documents([3, 40, 17, 100]))
+    gradients = []
+    for student.checkpointing in (False, True):
+        student.zero_grad()
+        torch.manual_seed(0)
+        student(documents).square().sum().backward()
+        gradients.append({name: p.grad.clone() for name, p in student.named_parameters() if p.grad is not None})
+    assert gradients[0].keys() == gradients[1].keys()
+    for name, gradient in gradients[0].items():
+        assert torch.equal(gradient, gradients[1][name]), name
+
+
+def saved_bytes(student, documents):
+    """Bytes that a forward pass keeps for the backward pass, parameters left out."""
+    kept = {}
+    parameters = {parameter.untyped_storage().data_ptr() for parameter in student.parameters()}
+
+    def keep(tensor):
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in parameters:
+            kept[storage.data_ptr()] = (storage.nbytes(), tensor)
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        student(documents).sum()
+    return sum(size for size, _ in kept.values())
+
+
+def test_checkpointing_keeps_the_input_of_each_layer_alone(make_student):
+    student = make_student(windows=[8] * 4).train()
+    documents = pack(random_documents([200, 100]))
+    everything = saved_bytes(student, documents)
+    student.checkpointing = True
+    inputs = 4 * 300 * student.dim * 4  # layers, tokens, width, bytes
+    assert inputs <= saved_bytes(student, documents) < 2 * inputs < everything / 4
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler on the path: install g++")
+def test_compiled_and_eager_layers_agree(make_student):
+    student = make_student(windows=[8, 16])
+    documents = pack(random_documents([3, 40, 17, 100]))
+    with torch.no_grad():
+        eager = student(documents)
+        student.compiled = True
+        torch.testing.assert_close(student(documents), eager, atol=1e-5, rtol=0)
+
+
+def test_dropout_that_flash_attention_lacks_is_said(make_student, monkeypatch, caplog):
+    monkeypatch.setattr("docemb_lib.student.longformer.choose_backend", lambda *_: "varlen")
+    monkeypatch.setattr(
+        "docemb_lib.student.longformer.banded_attention", lambda q, k, v, *_, **options: v * (1 - options["dropout"])
+    )
+    with caplog.at_level(logging.WARNING):
+        make_student(windows=[8], dropout=0.125).train()(pack(random_documents([30])))
+    assert "attention dropout 0.125 is left out" in caplog.text
