@@ -8,7 +8,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,13 +23,19 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+bench = typer.Typer(
+    help="Measure ours against the peer, side by side in one process.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+app.add_typer(bench, name="bench")
 console = Console(highlight=False, soft_wrap=True)
 errors = Console(stderr=True, highlight=False, soft_wrap=True)
 
 Debug = Annotated[bool, typer.Option("--debug", help="Show the whole traceback of an error.")]
 
 
-def command(function: Callable[..., None]) -> Callable[..., None]:
+def command(function: Callable[..., None], group: typer.Typer = app) -> Callable[..., None]:
     """A command whose errors are one line and an exit code."""
 
     @wraps(function)
@@ -45,7 +51,7 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
         except Exception as error:
             _fail(error, code=1, debug=kwargs.get("debug", False))
 
-    return app.command()(wrapped)
+    return group.command()(wrapped)
 
 
 def _fail(error: Exception, *, code: int, debug: bool) -> None:
@@ -84,6 +90,25 @@ def run(
         print_scoreboard(outcome.board, console)
         console.print(outcome.standing, markup=False)
     print_paths(outcome.paths, console)
+
+
+@command
+def train(
+    profile: Annotated[str, typer.Option(help="A profile in params/ by name, or the path of a .yaml file.")] = "tiny",
+    parameter: Annotated[
+        list[str] | None, typer.Option("-p", "--parameter", metavar="NAME=VALUE", help="As a notebook takes it.")
+    ] = None,
+    debug: Debug = False,
+) -> None:
+    """Distil one student without a notebook; under torchrun or accelerate launch, by all their processes together."""
+    from docemb_lib.experiments.distilling import distil, parse_parameters
+
+    os.environ.setdefault("GOMP_SPINCOUNT", "10000")  # as in `run`
+    trained = distil(_absolute(profile), parse_parameters(parameter or []))
+    if trained is not None:
+        console.print(
+            f"{trained.folder}: mean validation loss {trained.before:.4f} → {trained.after:.4f}", markup=False
+        )
 
 
 @command
@@ -126,6 +151,38 @@ def embed(
 
     count, dim = embed_documents(model, source, out, text_field=text_field, id_field=id_field)
     console.print(f"{count} documents, {dim} dimensions each: {out}")
+
+
+@partial(command, group=bench)
+def student(
+    device: Annotated[str | None, typer.Option(help="cpu or cuda; by itself a GPU where there is one.")] = None,
+    size: Annotated[str | None, typer.Option(help="small or base; by itself base on a GPU, else small.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Only see that all runs, in seconds.")] = False,
+    documents: Annotated[int | None, typer.Option(help="Documents of the thesis' lengths.")] = None,
+    repeats: Annotated[int | None, typer.Option(help="Of each timing; medians are shown.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="All that was measured, as one JSON object.")] = False,
+    out: Annotated[Path | None, typer.Option(help="A folder for student.json, .csv, .png and .svg.")] = None,
+    debug: Debug = False,
+) -> None:
+    """The student against stock LongformerModel: speed, share of the peak, memory, equality. Takes some minutes."""
+    os.environ.setdefault("GOMP_SPINCOUNT", "10000")  # as in `run`
+    from docemb_lib.bench import bench_student, write_report
+    from docemb_lib.bench.report import check_folder
+
+    if out is not None:
+        check_folder(out)
+    report = bench_student(device=device, size=size, quick=quick, documents=documents, repeats=repeats)
+    if as_json:
+        sys.stdout.write(report.json())
+    else:
+        Console(width=max(console.width, 120)).print(report.table())
+        for remark in report.remarks():
+            console.print(remark, markup=False)
+    if out is not None:
+        written = write_report(report, out)
+        if not any(path.suffix == ".png" for path in written):
+            errors.print("No figure: matplotlib is not installed.")
+        errors.print(f"Written to {out}: {', '.join(path.name for path in written)}", markup=False)
 
 
 def _absolute(profile: str) -> str:

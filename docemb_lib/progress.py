@@ -14,9 +14,19 @@ from tqdm import tqdm
 
 Item = TypeVar("Item")
 BAR = "{desc}: {percentage:3.0f}% {n_fmt}/{total_fmt} {unit} [{elapsed}<{remaining}]"
+BAR_WITHOUT_END = "{desc}: {n_fmt} {unit} [{elapsed}]"
 
 
 def progress(items: Iterable[Item] | None = None, *, desc: str, total: int | None = None, unit: str = "") -> tqdm[Item]:
     """A bar over `items`, or one to `update` by hand where `items` is None; at most a line a second."""
-    bar = tqdm(items, desc=desc, total=total, unit=unit, bar_format=BAR, mininterval=1.0, file=sys.stderr)
+    known = total is not None or hasattr(items, "__len__")
+    bar = tqdm(
+        items,
+        desc=desc,
+        total=total,
+        unit=unit,
+        bar_format=BAR if known else BAR_WITHOUT_END,
+        mininterval=1.0,
+        file=sys.stderr,
+    )
     return cast("tqdm[Item]", bar)

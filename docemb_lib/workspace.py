@@ -164,7 +164,8 @@ def locked(target: Path) -> Iterator[None]:
 
 
 def _write_manifest(folder: Path, inputs: Mapping[str, Any], seconds: float) -> None:
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    # A model card may gain scores later; nothing else changes.
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != "README.md")
     manifest = {
         "inputs": dict(inputs),
         "versions": installed_versions(),

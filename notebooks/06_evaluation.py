@@ -102,7 +102,7 @@ run.save_figure(figure, "tasks", scores)
 # It is a plain sentence-transformers folder.
 
 # %%
-folder = run.link_student(student)
+folder = run.link_student(student, scores)  # which now stand in its model card
 print(f'SentenceTransformer("{folder}")')
 
 # %%

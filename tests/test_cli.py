@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -48,7 +49,7 @@ def own(workspace_root):
 
 def test_help_names_the_commands():
     done = subprocess.run([*DOCEMB, "--help"], capture_output=True, text=True, check=True)
-    assert all(name in done.stdout for name in ("run", "results", "embed"))
+    assert all(name in done.stdout for name in ("run", "results", "embed", "bench"))
 
 
 def test_unknown_options_and_profiles_are_wrong_usage(workspace_root):
@@ -154,6 +155,25 @@ def test_embed_checks_its_arguments_first_and_writes_nothing(workspace_root, arg
     assert not list(workspace_root.rglob("out.*"))
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--size", "huge"], ["size: got 'huge'", "small or base"]),
+        (["--out", "file"], ["out: file is a file, give a folder"]),
+    ],
+)
+def test_a_wrong_benchmark_is_refused_before_anything_is_measured(tmp_path, arguments, said):
+    (tmp_path / "file").write_text("kept")
+    done = docemb("bench", "student", "--json", *arguments, cwd=tmp_path)
+    refused(done, *said)
+    assert done.stdout == ""
+
+
+def test_a_benchmark_on_a_gpu_that_is_not_there_is_refused(tmp_path):
+    done = docemb("bench", "student", "--device", "cuda", cwd=tmp_path, environment={"CUDA_VISIBLE_DEVICES": ""})
+    refused(done, "device: got cuda", "give cpu")
+
+
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_run_says_so_and_exits_with_130(workspace_root, own, how):
     name = own(texts(workspace_root / "t"))
@@ -171,3 +191,60 @@ def test_an_interrupted_run_says_so_and_exits_with_130(workspace_root, own, how)
     assert process.returncode == 130
     assert errors.splitlines()[-1] == "Interrupted. The same command goes on from here."
     assert not list((workspace_root / "outputs" / "notebooks").rglob("*.ipynb"))
+
+
+@pytest.mark.slow
+def test_a_student_is_trained_by_two_processes_and_found_again_by_one(workspace_root):
+    profile = workspace_root / "params" / "small.yaml"
+    profile.write_text(profile.read_text().replace("save_every: 2", "save_every: 2, accumulation: 2"))
+    arguments = ["train", "--profile", "small", "-p", "documents=26", "-p", "contextual_teacher=LSA"]
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m"]
+    done = subprocess.run(
+        [*torchrun, "docemb_lib.cli", *arguments], cwd=workspace_root, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    (line,) = done.stdout.splitlines()  # one of the processes speaks
+    folder, _, losses = line.partition(": mean validation loss ")
+    assert (workspace_root / folder / "model.safetensors").is_file()
+    (artefact,) = (workspace_root / "outputs" / "artefacts" / "student").glob("[!.]*")
+    assert not (artefact / "checkpoints").exists()
+    again = docemb(*arguments, cwd=workspace_root)
+    assert again.stdout == done.stdout
+    assert "training the student" not in again.stderr
+    assert len(losses.split(" → ")) == 2
+
+
+@pytest.mark.slow
+def test_a_run_that_is_told_to_stop_leaves_a_checkpoint(workspace_root):
+    """SIGTERM to `docemb run`, as a cluster sends it, while the notebook's kernel trains."""
+    profile = workspace_root / "params" / "small.yaml"
+    profile.write_text(
+        profile.read_text().replace("save_every: 2", "save_every: 1000").replace("documents: 24\n", "documents: 160\n")
+    )
+    command = [*DOCEMB, "run", "--profile", "small", "--only", "05"]
+    running = subprocess.Popen(command, cwd=workspace_root, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    students = workspace_root / "outputs" / "artefacts" / "student"
+    deadline = time.monotonic() + 200
+    while not list(students.glob("*.partial/checkpoints")):
+        assert running.poll() is None, running.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    running.send_signal(signal.SIGTERM)
+    _, stderr = running.communicate(timeout=200)
+    assert running.returncode == 130
+    assert stderr.splitlines()[-1] == "Interrupted. The same command goes on from here."
+    assert len(list(students.glob("*.partial/checkpoints/*/whole.json"))) == 1
+
+
+@pytest.mark.parametrize(
+    ("parameter", "said"),
+    [
+        ("lam", "-p lam: write NAME=VALUE, as in -p lam=0.5"),
+        ("lam=2", "lam"),
+        ("lamb=0.5", "unknown parameter 'lamb'; did you mean lam?"),
+        ("documents=1", "documents"),
+    ],
+)
+def test_train_refuses_what_does_not_fit(workspace_root, parameter, said):
+    refused(docemb("train", "--profile", "small", "-p", parameter, cwd=workspace_root), said)
+    assert not (workspace_root / "outputs").exists()

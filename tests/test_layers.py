@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -11,8 +12,8 @@ import pytest
 
 LIBRARY = Path(__file__).resolve().parent.parent / "docemb_lib"
 LAYERS = [
-    "errors", "progress", "hardware", "settings", "profile", "workspace", "corpus", "teachers", "student", "losses", "training",
-    "evaluation", "experiments", "figures", "widgets", "console", "cli",
+    "errors", "progress", "hardware", "pretrained", "settings", "profile", "workspace", "corpus", "teachers", "student", "losses", "training",
+    "evaluation", "experiments", "figures", "widgets", "console", "bench", "cli",
 ]  # fmt: skip
 
 
@@ -46,3 +47,44 @@ def test_importing_loads_no_torch(module):
     code = f"import sys, {module}; from docemb_lib import Profile, Workspace, records; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+BARE = """
+import importlib.abc, importlib.util, pathlib, sys
+
+ABSENT = {absent}
+
+
+class Refusal(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ABSENT:
+            raise ModuleNotFoundError("No module named " + repr(name), name=name)
+
+
+found = importlib.util.find_spec
+importlib.util.find_spec = lambda name, package=None: None if name.split(".")[0] in ABSENT else found(name, package)
+sys.meta_path.insert(0, Refusal())
+import docemb_lib.bench, docemb_lib.losses, docemb_lib.student
+from docemb_lib import cli
+
+# As a function, because Typer imports pydantic itself to read options.
+cli.student(device="cpu", quick=True, documents=2, as_json=True, out=pathlib.Path({out!r}))
+"""
+
+
+@pytest.mark.slow
+def test_the_student_is_measured_where_only_torch_and_transformers_are_installed(tmp_path):
+    # transformers imports sklearn where it is, and that needs joblib.
+    absent = {
+        "pydantic", "datasets", "gensim", "pandas", "matplotlib", "seaborn", "nltk", "pyarrow", "papermill", "nbclient",
+        "jupytext", "ipywidgets", "joblib", "sklearn", "dask",
+    }  # fmt: skip
+    code = BARE.format(absent=absent, out=str(tmp_path))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert {row["name"]: row["verdict"] for row in report["results"]}["hidden states fp32, largest difference"] == "ok"
+    assert all(speed["tokens_per_s"] > 0 for speed in report["speed"])
+    assert "No figure: matplotlib is not installed." in done.stderr
+    assert {path.name for path in tmp_path.iterdir()} == {"student.json", "student.csv"}
+    assert json.loads((tmp_path / "student.json").read_text(encoding="utf-8")) == report

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from docemb_lib import pretrained
 from docemb_lib.corpus.origin import source_fingerprint
 from docemb_lib.errors import InputError
 from docemb_lib.experiments.stages import Stages
 from docemb_lib.profile import TRAINING, width
-from docemb_lib.teachers import pretrained
 
 
 def check(stages: Stages, notebook: str) -> None:

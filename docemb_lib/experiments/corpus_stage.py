@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from docemb_lib import pretrained
 from docemb_lib.corpus.origin import read_documents
 from docemb_lib.errors import InputError
 from docemb_lib.profile import TRAINING, Profile
-from docemb_lib.teachers import pretrained
 
 DATASET = "dataset"
 DOCS_COPY_WORDS = 60  # packages document one object under several paths

@@ -9,6 +9,9 @@ import numpy as np
 
 from docemb_lib.corpus.sources import local_documents
 from docemb_lib.errors import InputError
+from docemb_lib.hardware import devices_at_hand
+
+BLOCK = 10_000  # rows of embeddings handled at a time
 
 
 def embed_documents(
@@ -27,22 +30,34 @@ def embed_documents(
 
     from docemb_lib.student import Student
 
-    embeddings = Student.load(model).embed([document.text for document in documents])
-    temporary = out.with_name(f".{out.name}.{os.getpid()}{out.suffix}")
+    student = Student.load(model)
+    texts = (document.text for document in documents)
+    temporary = out.with_name(f".{out.name}.{os.getpid()}.npy")  # embeddings go there as they come
     try:
-        _write(temporary, [document.id for document in documents], embeddings)
-        os.replace(temporary, out)
+        embeddings = student.embed(texts, out=temporary, devices=devices_at_hand())
+        if out.suffix == ".npy":
+            temporary.replace(out)
+        else:
+            _write_parquet(out, [document.id for document in documents], embeddings)
     finally:
         temporary.unlink(missing_ok=True)
-    return embeddings.shape
+    return len(documents), student.dim
 
 
-def _write(path: Path, ids: list[str], embeddings: np.ndarray) -> None:
-    if path.suffix == ".npy":
-        np.save(path, embeddings)
-        return
+def _write_parquet(path: Path, ids: list[str], embeddings: np.ndarray) -> None:
+    """Columns id and embedding (a fixed-size list of float32), a block of rows at a time; whole or not at all."""
     import pyarrow as pa
     from pyarrow import parquet
 
-    column = pa.FixedSizeListArray.from_arrays(pa.array(embeddings.reshape(-1)), embeddings.shape[1])
-    parquet.write_table(pa.table({"id": ids, "embedding": column}), path)
+    width = embeddings.shape[1]
+    schema = pa.schema([("id", pa.string()), ("embedding", pa.list_(pa.float32(), width))])
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.parquet")
+    try:
+        with parquet.ParquetWriter(temporary, schema) as writer:
+            for start in range(0, len(ids), BLOCK):
+                rows = np.ascontiguousarray(embeddings[start : start + BLOCK]).reshape(-1)
+                column = pa.FixedSizeListArray.from_arrays(pa.array(rows), width)
+                writer.write_table(pa.table([pa.array(ids[start : start + BLOCK]), column], schema=schema))
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)

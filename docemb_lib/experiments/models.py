@@ -8,7 +8,7 @@ import numpy as np
 
 from docemb_lib.experiments.embedding_cache import Model, embed_once
 from docemb_lib.experiments.stages import TEACHER_SEED, Stages
-from docemb_lib.hardware import fast_bf16
+from docemb_lib.hardware import devices_at_hand, fast_bf16
 from docemb_lib.workspace import Artefact, Workspace
 
 if TYPE_CHECKING:
@@ -88,13 +88,23 @@ def baseline_models(stages: Stages) -> list[Model]:
 
 
 def _student(label: str, artefact: Artefact) -> Model:
-    def load() -> Student:
+    def load() -> OnAllDevices:
         from docemb_lib.student import Student
 
-        return Student.load(artefact.path)
+        return OnAllDevices(Student.load(artefact.path))
 
-    precision = "bf16" if fast_bf16() else "float32"
+    precision = "bf16" if fast_bf16(devices_at_hand()[0]) else "float32"
     return Model(label, f"student/{artefact.fingerprint}/{precision}", load)
+
+
+class OnAllDevices(NamedTuple):
+    """A student that every GPU works for."""
+
+    student: Student
+
+    def embed(self, texts: list[str]) -> np.ndarray:
+        """Float32 (N, D)."""
+        return self.student.embed(texts, devices=devices_at_hand())
 
 
 def _teacher(label: str, teacher: Teacher) -> Model:

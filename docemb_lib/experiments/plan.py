@@ -6,11 +6,16 @@ import hashlib
 import json
 import logging
 import re
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
+
+import psutil
 
 from docemb_lib.errors import InputError
 from docemb_lib.experiments import records
@@ -22,6 +27,7 @@ from docemb_lib.workspace import Workspace, locked, write_text
 logger = logging.getLogger(__name__)
 
 KERNEL = "python3"
+GRACE = 120.0  # seconds that a kernel has for its checkpoint
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,17 +141,18 @@ def _execute_one(run: Planned, workspace: Workspace, watcher: Watcher) -> None:
 
     working = run.executed.with_name(f".{run.executed.stem}.running.ipynb")  # of a killed run: written over
     try:
-        papermill.execute_notebook(
-            str(run.source),
-            str(working),
-            parameters=run.parameters,
-            kernel_name=KERNEL,
-            cwd=str(run.source.parent),
-            progress_bar=False,
-            coalesce_streams=True,  # of a progress bar, the saved copy keeps the last state
-            extra_arguments=["--IPKernelApp.log_level=50"],  # its warnings are for those who serve kernels
-            stderr_file=_Lines(watcher.step),
-        )
+        with _terminated_together():
+            papermill.execute_notebook(
+                str(run.source),
+                str(working),
+                parameters=run.parameters,
+                kernel_name=KERNEL,
+                cwd=str(run.source.parent),
+                progress_bar=False,
+                coalesce_streams=True,  # of a progress bar, the saved copy keeps the last state
+                extra_arguments=["--IPKernelApp.log_level=50"],  # its warnings are for those who serve kernels
+                stderr_file=_Lines(watcher.step),
+            )
     except PapermillExecutionError as error:
         failed = run.executed.with_suffix(".failed.ipynb")
         working.replace(failed)
@@ -171,6 +178,34 @@ def _execute_one(run: Planned, workspace: Workspace, watcher: Watcher) -> None:
     write_text(run.executed, json.dumps(executed, indent=1, ensure_ascii=False) + "\n")
     working.unlink()
     run.executed.with_suffix(".failed.ipynb").unlink(missing_ok=True)
+
+
+@contextmanager
+def _terminated_together() -> Iterator[None]:
+    """SIGTERM goes to the kernel first, which may be training and then writes a checkpoint; afterwards it ends us."""
+
+    def pass_on(signum: int, frame: Any) -> None:
+        us = psutil.Process()
+        kernels, all_below = us.children(), us.children(recursive=True)
+        _terminate(kernels, timeout=GRACE)
+        _terminate([process for process in all_below if process not in kernels], timeout=1.0)  # their workers
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():  # signals are the main thread's alone
+        yield
+        return
+    earlier = signal.signal(signal.SIGTERM, pass_on)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, earlier)
+
+
+def _terminate(processes: Sequence[psutil.Process], *, timeout: float) -> None:
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            process.terminate()
+    psutil.wait_procs(processes, timeout=timeout)
 
 
 def _failure(run: Planned, workspace: Workspace, reason: str, traceback: str, seen: Path | None = None) -> RunError:

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from docemb_lib import pretrained
 from docemb_lib.corpus.origin import source_fingerprint
 from docemb_lib.experiments import records
 from docemb_lib.experiments.check import check
 from docemb_lib.experiments.labels import label_of, slug_of
 from docemb_lib.experiments.stages import Stages
 from docemb_lib.profile import NOTEBOOKS, Profile, check_names
-from docemb_lib.teachers import pretrained
 from docemb_lib.workspace import Artefact, Workspace, fingerprint_of, installed_versions
 
 if TYPE_CHECKING:
@@ -76,8 +76,21 @@ class Run:
             data.to_csv(folder / f"{name}.csv", index=False)
         self.figures.append(self.workspace.shown(folder / f"{name}.png"))
 
-    def link_student(self, student: Artefact) -> str:
-        """Let `outputs/students/<label>` point at the run's student; returns that path as people are told it."""
+    def link_student(self, student: Artefact, scores: pd.DataFrame | None = None) -> str:
+        """Let `outputs/students/<label>` point at the run's student; returns that path as people are told it.
+
+        Its rows of `scores` (tidy, see `score_models`) are written into the student's model card.
+        """
+        if scores is not None:
+            from docemb_lib.student.export import add_scores
+
+            own = scores[scores["model"] == self.label]
+            rows = []
+            for task, metric in own[["task", "metric"]].drop_duplicates().itertuples(index=False):
+                values = own[(own["task"] == task) & (own["metric"] == metric)]["value"]
+                spread = float(values.std()) if values.nunique() > 1 else None  # retrieval trains no heads
+                rows.append((task, metric, float(values.mean()), spread))
+            add_scores(student.path, rows)
         return self.workspace.shown(self.workspace.link("students", self.slug, student.path))
 
     def finish(

@@ -17,25 +17,28 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from docemb_lib import pretrained
 from docemb_lib.corpus.origin import source_fingerprint
 from docemb_lib.experiments.corpus_stage import DATASET, check_documents, write_corpus
 from docemb_lib.experiments.objectives import make_objective, objective_settings
 from docemb_lib.profile import Profile
-from docemb_lib.settings import ParagraphVectorSettings, Parameters
-from docemb_lib.teachers import pretrained
+from docemb_lib.settings import UNDECISIVE, ParagraphVectorSettings, Parameters
 from docemb_lib.workspace import Artefact, Workspace, write_text
 
 if TYPE_CHECKING:
     from datasets import Dataset, DatasetDict
 
+    from docemb_lib.student import Student
     from docemb_lib.teachers import SBERT
     from docemb_lib.teachers.embeddings import Teacher
     from docemb_lib.teachers.sbert import Long
+    from docemb_lib.training import TokenFile
 
 logger = logging.getLogger(__name__)
 
-RECIPE = 1  # raised whenever the same inputs would give other artefacts
+RECIPE = 2  # raised whenever the same inputs would give other artefacts
 HISTORY = "history.json"
+TOKENS = "tokens.arrow"
 TEACHER_SEED = 0  # runs of every seed share their teachers
 
 
@@ -186,6 +189,7 @@ class Stages:
                 layers=settings.layers,
                 max_tokens=settings.max_tokens,
                 attention_window=settings.attention_window,
+                pooling=settings.pooling,
                 dropout=settings.dropout,
             ).save(folder)
 
@@ -200,7 +204,8 @@ class Stages:
     def trained_student(self) -> Artefact:
         """The student distilled with this profile's parameters: a sentence-transformers folder, `history.json` and
         the projections it was trained with."""
-        from docemb_lib.training import uses_bf16
+        from docemb_lib.experiments.processes import build_together
+        from docemb_lib.training import precision_of
 
         p = self.profile.parameters
         settings = self.profile.training
@@ -215,13 +220,33 @@ class Stages:
             "objective": objective_settings(p),
             "structural": structural.fingerprint if structural else None,
             "contextual": contextual.fingerprint if contextual else None,
-            "training": settings.model_dump(exclude={"save_every", "bf16"}),
-            "bf16": uses_bf16(settings),
+            "training": settings.model_dump(exclude={*UNDECISIVE, "precision"}),
+            "precision": precision_of(settings.precision),
             "versions": {name: version(name) for name in ("torch", "transformers")},
         }
-        return self.workspace.artefact(
-            "student", inputs, lambda folder: self._train(folder, structural, contextual), resumable=True
+        return build_together(
+            self.workspace, "student", inputs, lambda folder: self._train(folder, structural, contextual)
         )
+
+    def tokens(self, student: Student, split: str, rows: int) -> TokenFile:
+        """The student's tokens of the first `rows` documents of a split, memory-mapped; written once."""
+        from docemb_lib.training import TokenFile, write_tokens
+
+        settings = self.profile.student
+        inputs = {
+            "recipe": RECIPE,
+            "corpus": self.corpus.fingerprint,
+            "split": split,
+            "rows": rows,
+            "tokenizer": self._pretrained_fingerprint(settings.model),
+            "max_tokens": student.max_tokens,
+        }
+
+        def build(folder: Path) -> None:
+            texts = self.split(split).select(range(rows))["text"]
+            write_tokens(folder / TOKENS, texts, student.encode, total=rows, max_tokens=student.max_tokens)
+
+        return TokenFile(self.workspace.artefact("tokens", inputs, build).path / TOKENS)
 
     def history(self, student: Artefact) -> tuple[pd.DataFrame, pd.DataFrame]:
         """What a trained student's training logged: a row per update, and a row per validation."""
@@ -237,6 +262,7 @@ class Stages:
         import torch
         from safetensors.torch import save_file
 
+        from docemb_lib.experiments.processes import is_first
         from docemb_lib.student import Student
         from docemb_lib.training import TrainingDocuments, remove_checkpoints, train_objective
 
@@ -249,8 +275,9 @@ class Stages:
         def documents(split: str, rows: int) -> TrainingDocuments:
             data = self.split(split).select(range(rows))
             return TrainingDocuments(
-                student.tokenize(data["text"][:]),
+                self.tokens(student, split, rows),
                 data["n_structural_tokens"][:],
+                ids=data["id"],
                 structural=None if structural is None else self.teacher_embeddings(structural, split, rows),
                 contextual=None if contextual is None else self.teacher_embeddings(contextual, split, rows),
             )
@@ -264,18 +291,23 @@ class Stages:
         history = train_objective(
             objective, train, validation, settings=self.profile.training, seed=p.seed, folder=folder
         )
-        student.save(folder, card=self._card(p, history.validation))
+        if not is_first():
+            return
+        student.save(folder, card=self._card(p, student, history.validation))
         beside = {name: t.contiguous() for name, t in objective.state_dict().items() if not name.startswith("student.")}
         save_file(beside, str(folder / "projections.safetensors"))
         write_text(folder / HISTORY, json.dumps(history._asdict(), sort_keys=True) + "\n")
         remove_checkpoints(folder)
 
-    def _card(self, p: Parameters, validation: Sequence[dict[str, float]]) -> str:
-        from docemb_lib.student.export import model_card
+    def _card(self, p: Parameters, student: Student, validation: Sequence[dict[str, float]]) -> str:
+        from docemb_lib.student.export import licence_of, model_card
 
         return model_card(
             profile=self.profile.name,
             encoder=self.profile.student.model,
+            licence=licence_of(pretrained.resolve(self.profile.student.model)),
+            model_type=student.config.model_type,
+            pooling=student.pooling,
             structural_teacher=None if p.structural_loss is None else self.profile.structural_teacher.model,
             contextual_teacher=p.contextual_teacher,
             parameters=objective_settings(p),

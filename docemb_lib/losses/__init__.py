@@ -5,7 +5,7 @@ before the contextual one, `objective` the masks, the weights and the module tha
 """
 
 from docemb_lib.losses.contextual import CCA, SDL, SoftCCA, SoftCCAParts, contextual_loss
-from docemb_lib.losses.objective import Objective, ObjectiveOutput, Weighting
+from docemb_lib.losses.objective import Objective, ObjectiveOutput, Peers, Weighting
 from docemb_lib.losses.projection import Projection, check_widths
 from docemb_lib.losses.structural import MSE, Contrastive, Cosine, MaxMargin, structural_loss
 
@@ -18,6 +18,7 @@ __all__ = [
     "MaxMargin",
     "Objective",
     "ObjectiveOutput",
+    "Peers",
     "Projection",
     "SoftCCA",
     "SoftCCAParts",

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, cast, get_args
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 
 from docemb_lib.errors import InputError
@@ -81,6 +82,17 @@ class ObjectiveOutput(NamedTuple):
     structural: Tensor | None  # (), mean S over all B documents, masked ones counting zero; None: no such loss
     contextual: Tensor | None  # (), mean C; None: no such loss
     embeddings: Tensor  # (B, D), the student's, without gradient
+    views: tuple[Tensor, Tensor] | None  # (B, P) each, the projected student and contextual teacher, without gradient
+
+
+class Peers(NamedTuple):
+    """Which process holds each group of documents, where several processes share an update.
+
+    A process that holds no group still takes part, with documents whose loss is not counted.
+    """
+
+    owners: tuple[int, ...]  # the rank that holds each group, in the groups' order; a rank has its own in that order
+    rank: int  # this process
 
 
 class Objective(nn.Module):
@@ -94,6 +106,10 @@ class Objective(nn.Module):
     its own: negatives, covariances and running statistics are those of small batches while the student runs once.
     A last group of one document joins the one before it. Each document weighs the same, so equal groups give the
     loss and the gradient of a loop over them with accumulation.
+
+    With several processes (`peers`) the groups keep their order, whoever holds them: negatives come from a document's
+    own group, and the running statistics advance over all groups, in order, in every process, from the projected views
+    that the processes send each other. So weighted means of the processes' gradients are the gradient of one process.
 
     Whatever the student computes in, all that follows it is in float32 or better, outside autocast.
     """
@@ -134,9 +150,11 @@ class Objective(nn.Module):
         structural: Tensor | None = None,
         contextual: Tensor | None = None,
         n_structural_tokens: Tensor | None = None,
+        peers: Peers | None = None,
     ) -> ObjectiveOutput:
         """batch: whatever the student takes, B documents of it; structural: (B, S); contextual: (B, C);
-        n_structural_tokens: (B,), asked for where the weighting depends on lengths.
+        n_structural_tokens: (B,), asked for where the weighting depends on lengths; peers: None for one process, else
+        `group_size` must be set and B a multiple of it. With peers, call it in all processes, in training only.
 
         Raises InputError for a teacher's embeddings or lengths that are missing or do not fit.
         """
@@ -145,7 +163,8 @@ class Objective(nn.Module):
             embeddings = full_precision(embeddings)
             lengths = self._lengths(n_structural_tokens, embeddings)
             S = self._structural_losses(embeddings, structural, lengths)
-            C = self._contextual_losses(embeddings, contextual)
+            views = self._views(embeddings, contextual)
+            C = None if views is None else self._contextual_losses(views, peers)
             if S is not None and C is not None:
                 structural_weight, contextual_weight = self.weighting.weights(lengths, dtype=S.dtype)
                 losses = structural_weight * S + contextual_weight * C
@@ -156,6 +175,7 @@ class Objective(nn.Module):
             structural=None if S is None else S.detach().mean(),
             contextual=None if C is None else C.detach().mean(),
             embeddings=embeddings.detach(),
+            views=None if views is None else (views[0].detach(), views[1].detach()),
         )
 
     def _structural_losses(self, embeddings: Tensor, teacher: Tensor | None, lengths: Tensor) -> Tensor | None:
@@ -167,14 +187,28 @@ class Objective(nn.Module):
         groups = zip(embeddings.split(sizes), t.split(sizes), self.weighting.keep(lengths).split(sizes), strict=True)
         return torch.cat([self.structural_loss(*group) for group in groups])
 
-    def _contextual_losses(self, embeddings: Tensor, teacher: Tensor | None) -> Tensor | None:
-        """C, (B,), group by group and in order: in training each group advances the running statistics."""
+    def _views(self, embeddings: Tensor, teacher: Tensor | None) -> tuple[Tensor, Tensor] | None:
+        """The projections of the student's embeddings and of the contextual teacher's, (B, P) each."""
         if self.contextual_loss is None:
             return None
-        sizes = _group_sizes(len(embeddings), self.group_size)
-        z1 = self.student_projection(embeddings)
-        z2 = self.contextual_projection(_teacher_embeddings("contextual", teacher, embeddings))
-        return torch.cat([self.contextual_loss(*group) for group in zip(z1.split(sizes), z2.split(sizes), strict=True)])
+        t = _teacher_embeddings("contextual", teacher, embeddings)
+        return self.student_projection(embeddings), self.contextual_projection(t)
+
+    def _contextual_losses(self, views: tuple[Tensor, Tensor], peers: Peers | None) -> Tensor:
+        """C, (B,), group by group and in order: in training each group advances the running statistics."""
+        sizes = _group_sizes(len(views[0]), self.group_size)
+        own = list(zip(views[0].split(sizes), views[1].split(sizes), strict=True))
+        loss = cast(nn.Module, self.contextual_loss)
+        if peers is None or not any(True for _ in loss.buffers()):  # without statistics, groups do not meet
+            return torch.cat([loss(*group) for group in own])
+        mine, losses = iter(own), []
+        for owner, others in zip(peers.owners, _everyones(own, peers), strict=True):
+            if owner == peers.rank:
+                losses.append(loss(*next(mine)))
+            else:
+                loss(*others)
+        idle = [(z1 + z2).mean(dim=1) for z1, z2 in mine]  # nobody's group: for the gradients' sake alone
+        return torch.cat(losses + idle)
 
     def _lengths(self, n_structural_tokens: Tensor | None, embeddings: Tensor) -> Tensor:
         if n_structural_tokens is None:
@@ -190,6 +224,20 @@ class Objective(nn.Module):
                 f"expected {len(embeddings)}, got {tuple(n_structural_tokens.shape)}"
             )
         return n_structural_tokens.to(embeddings.device)
+
+
+def _everyones(own: list[tuple[Tensor, Tensor]], peers: Peers) -> list[tuple[Tensor, Tensor]]:
+    """The views of all groups, in order, without gradients. own: this process' groups, (G, P) twice each."""
+    n_processes = dist.get_world_size()
+    most = max(peers.owners.count(rank) for rank in range(n_processes))
+    views = torch.stack([torch.stack(group) for group in own]).detach()  # (n, 2, G, P)
+    sent = views.new_zeros(most, *views.shape[1:])
+    if peers.rank in peers.owners:
+        sent[: len(views)] = views
+    received = [torch.empty_like(sent) for _ in range(n_processes)]
+    dist.all_gather(received, sent)
+    queues = [iter(groups) for groups in received]
+    return [cast(tuple[Tensor, Tensor], tuple(next(queues[owner]))) for owner in peers.owners]
 
 
 def _teacher_embeddings(name: str, given: Tensor | None, embeddings: Tensor) -> Tensor:

@@ -106,7 +106,8 @@ def _varlen(query: Tensor, key: Tensor, value: Tensor, lengths: Sequence[int], w
 
     starts = torch.tensor([0, *accumulate(lengths)], dtype=torch.int32).to(query.device, non_blocking=True)
     longest = max(lengths)
-    return varlen_attn(query, key, value, starts, starts, longest, longest, window_size=(window, window))
+    out: Any = varlen_attn(query, key, value, starts, starts, longest, longest, window_size=(window, window))
+    return out
 
 
 def _blocks(query: Tensor, key: Tensor, value: Tensor, lengths: Sequence[int], window: int, dropout: float) -> Tensor:

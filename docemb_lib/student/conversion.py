@@ -1,23 +1,20 @@
-"""Pretrained weights in, a Longformer out: short encoders get tiled positions (Beltagy et al. 2020, section 5)."""
+"""Pretrained weights in, a long encoder out: short ones become Longformers, whose positions repeat the learnt ones
+(Beltagy et al. 2020, section 5); long ones keep what they have."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from functools import lru_cache
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import AutoConfig, AutoModel, AutoTokenizer, LongformerConfig, LongformerModel
+from transformers import LongformerConfig, LongformerModel
 
 from docemb_lib.errors import InputError
-from docemb_lib.teachers.pretrained import quiet_loading
+from docemb_lib.student.loading import LONG, SHORT_FAMILY, load_config, load_weights, positions
 
-# What differs between these encoders is the number of positions before the first; all keep the same module names.
-SHORT_FAMILY = ("bert", "roberta", "xlm-roberta", "camembert")
-CONVERTIBLE = (*SHORT_FAMILY, "longformer")
+# The short encoders differ in the number of positions before the first alone; all keep the same module names.
+RELATIVE = ("mpnet", "deberta", "deberta-v2", "t5", "mt5")  # learnt biases per distance, shared by all layers
 SHARED_FIELDS = [
     "vocab_size",
     "hidden_size",
@@ -33,8 +30,11 @@ SHARED_FIELDS = [
     "bos_token_id",
     "eos_token_id",
 ]
+DROPOUTS = {
+    "longformer": ("hidden_dropout_prob", "attention_probs_dropout_prob"),
+    "modernbert": ("embedding_dropout", "mlp_dropout", "attention_dropout"),
+}
 DEFAULT_WINDOW = 512  # two-sided, as in longformer-base-4096
-SLICE = 256  # texts tokenised at a time: a tokenizer's output takes a hundred bytes per token
 
 
 def convert(
@@ -45,8 +45,8 @@ def convert(
     max_tokens: int,
     attention_window: int | None = None,
     dropout: float | None = None,
-) -> LongformerModel:
-    """A Longformer with the weights of a BERT- or RoBERTa-like encoder, or of a Longformer.
+) -> Any:
+    """A Longformer with the weights of a BERT- or RoBERTa-like encoder or of a Longformer; a ModernBERT as it is.
 
     layers: which to keep, in this order; None: all. max_tokens: positions, learnt ones repeated or cut. Both directions
     of `attention_window` together; None: a Longformer's own, else 512. dropout: of hidden states and attention; None:
@@ -59,13 +59,21 @@ def convert(
         raise InputError(f"attention_window: got {attention_window}, give an even number from 4 on (both directions)")
     if dropout is not None and not 0 <= dropout < 1:
         raise InputError(f"dropout: got {dropout}, give a share from 0 to below 1, or None to keep the encoder's")
-    config = _pretrained(AutoConfig, path_or_id, subfolder=subfolder)
+    config = load_config(path_or_id, subfolder=subfolder)
+    if config.model_type == "modernbert":
+        for name, value in (("layers", layers), ("attention_window", attention_window)):
+            if value is not None:
+                raise InputError(f"{name}: got {value}, which is for encoders that are converted; {path_or_id}: None")
+        if max_tokens > positions(config):
+            raise InputError(f"max_tokens: got {max_tokens}, {path_or_id} has positions for {positions(config)}")
+        _set_dropout(config, dropout)
+        return load_weights(path_or_id, config, subfolder=subfolder)
+
     _check_architecture(path_or_id, config)
     keep = list(range(config.num_hidden_layers)) if layers is None else list(layers)
     if not keep or not all(0 <= layer < config.num_hidden_layers for layer in keep):
         raise InputError(f"layers: got {keep}, {path_or_id} has layers 0 to {config.num_hidden_layers - 1}")
-
-    source = _load_weights(AutoModel, path_or_id, subfolder=subfolder).state_dict()
+    source = load_weights(path_or_id, config, subfolder=subfolder).state_dict()
     target_config = LongformerConfig(
         **{field: getattr(config, field) for field in SHARED_FIELDS},
         num_hidden_layers=len(keep),
@@ -73,11 +81,10 @@ def convert(
         max_position_embeddings=max_tokens + config.pad_token_id + 1,
         attention_window=_windows(config, keep, attention_window),
     )
-    if dropout is not None:
-        target_config.hidden_dropout_prob = target_config.attention_probs_dropout_prob = dropout
+    _set_dropout(target_config, dropout)
     weights = {name: tensor for name, tensor in source.items() if name.startswith("embeddings.")}
-    positions = "embeddings.position_embeddings.weight"
-    weights[positions] = _tile_positions(source[positions], config, max_tokens)
+    table = "embeddings.position_embeddings.weight"
+    weights[table] = _tile_positions(source[table], config, max_tokens)
     for new, old in enumerate(keep):
         old_layer, new_layer = f"encoder.layer.{old}.", f"encoder.layer.{new}."
         weights |= {name.replace(old_layer, new_layer): source[name] for name in source if name.startswith(old_layer)}
@@ -87,75 +94,27 @@ def convert(
     return model
 
 
-def load_longformer(path_or_id: str, *, subfolder: str = "") -> LongformerModel:
-    """A Longformer as it was saved. Raises InputError for any other model."""
-    config = _pretrained(AutoConfig, path_or_id, subfolder=subfolder)
-    if config.model_type != "longformer":
-        raise InputError(f"{path_or_id}: a model of type {config.model_type}; convert it with Student.from_encoder")
-    return _load_weights(LongformerModel, path_or_id, subfolder=subfolder)
-
-
-def _load_weights(auto: Any, path_or_id: str, *, subfolder: str = "") -> Any:
-    """`auto.from_pretrained` without its pooler, in float32, from safetensors only. Raises InputError."""
-    with _quiet():
-        model, info = _pretrained(
-            auto,
-            path_or_id,
-            subfolder=subfolder,
-            use_safetensors=True,
-            add_pooling_layer=False,
-            dtype=torch.float32,
-            output_loading_info=True,
-        )
-    if info["missing_keys"]:
-        raise InputError(f"{path_or_id}: its weights lack {min(info['missing_keys'])}; give a complete checkpoint")
-    return model
-
-
-def load_tokenizer(path_or_id: str, *, subfolder: str = "", max_tokens: int) -> Any:
-    """The encoder's tokenizer with room for `max_tokens`, special ones included, and no other limit or padding.
-
-    A tokenizer's own file may carry both, MiniLM's 128 each. Raises InputError where there is no fast tokenizer.
-    """
-    tokenizer = _pretrained(AutoTokenizer, path_or_id, subfolder=subfolder, model_max_length=max_tokens)
-    if not tokenizer.is_fast:
-        raise InputError(f"{path_or_id}: has no fast tokenizer (tokenizer.json); save it with one")
-    without_limits(tokenizer)
-    for field in ("max_length", "stride", "truncation_strategy", "pad_to_multiple_of"):
-        tokenizer.init_kwargs.pop(field, None)
-    return tokenizer
-
-
-def without_limits(tokenizer: Any) -> None:
-    """Undo what a call with truncation or padding leaves behind in the tokenizer, and would be saved with it."""
-    tokenizer.backend_tokenizer.no_truncation()
-    tokenizer.backend_tokenizer.no_padding()
-
-
-def count_tokens(path_or_id: str, texts: Sequence[str]) -> list[int]:
-    """Tokens of each text for the tokenizer of that encoder, without special tokens and without truncation."""
-    tokenizer = _counting_tokenizer(path_or_id)
-    counts: list[int] = []
-    for start in range(0, len(texts), SLICE):
-        slice_ = list(texts[start : start + SLICE])
-        counts += map(len, tokenizer.encode_batch_fast(slice_, add_special_tokens=False))
-    return counts
-
-
-@lru_cache(maxsize=4)
-def _counting_tokenizer(path_or_id: str) -> Any:
-    return load_tokenizer(path_or_id, max_tokens=2**30).backend_tokenizer
-
-
 def _check_architecture(path_or_id: str, config: Any) -> None:
-    if config.model_type not in CONVERTIBLE:
+    fitting = f"use one of type {', '.join((*SHORT_FAMILY, *LONG))}"
+    if config.model_type in RELATIVE:
         raise InputError(
-            f"{path_or_id}: a model of type {config.model_type} does not convert to a Longformer; "
-            f"use one of type {', '.join(CONVERTIBLE)}"
+            f"{path_or_id}: a model of type {config.model_type} has relative position biases, for which a Longformer "
+            f"has no place; {fitting}"
+        )
+    if config.model_type not in (*SHORT_FAMILY, "longformer"):
+        raise InputError(
+            f"{path_or_id}: a model of type {config.model_type} does not convert to a Longformer; {fitting}"
         )
     kind = getattr(config, "position_embedding_type", "absolute")
     if kind != "absolute":
         raise InputError(f"{path_or_id}: position embeddings of type {kind} do not tile; use an encoder with absolute")
+
+
+def _set_dropout(config: Any, dropout: float | None) -> None:
+    """Before the model is built: a ModernBERT without dropout has no modules for it."""
+    if dropout is not None:
+        for field in DROPOUTS[config.model_type]:
+            setattr(config, field, dropout)
 
 
 def _windows(config: Any, keep: Sequence[int], attention_window: int | None) -> list[int]:
@@ -176,28 +135,3 @@ def _tile_positions(source: Tensor, config: Any, max_tokens: int) -> Tensor:
     else:
         before, learnt = source[:unused], source[unused:]
     return torch.cat([before, learnt[torch.arange(max_tokens) % len(learnt)]])
-
-
-def _pretrained(auto: Any, path_or_id: str, **options: Any) -> Any:
-    """`from_pretrained`, never with code from the model, with its many errors as one line."""
-    try:
-        return auto.from_pretrained(path_or_id, trust_remote_code=False, **options)
-    except (OSError, ValueError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise InputError(f"{path_or_id}: cannot be loaded as a model with safetensors weights: {reason}") from error
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Without the report on weights, which the caller checks itself, and without bars."""
-    reporter = logging.getLogger("transformers.modeling_utils")
-    reporter.addFilter(_no_report)
-    try:
-        with quiet_loading():
-            yield
-    finally:
-        reporter.removeFilter(_no_report)
-
-
-def _no_report(record: logging.LogRecord) -> bool:
-    return "LOAD REPORT" not in record.getMessage()

@@ -1,42 +1,66 @@
-"""A student as a plain sentence-transformers folder: Longformer at the root, mean pooling beside it, a model card.
+"""A student as a plain sentence-transformers folder: the encoder at the root, pooling beside it, a model card.
 
 Written in the layout that every release of sentence-transformers reads, with stock `AutoModel` and `AutoTokenizer` too.
+One student needs release 5.4: the Longformer with global attention on its first token. Its folder asks for the last
+hidden state of a `LongformerForSequenceClassification`, which sets that attention by itself; older releases refuse it.
 """
 
 from __future__ import annotations
 
+import copy
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import torch
+import transformers
 import yaml
 from safetensors.torch import save
-from transformers import LongformerModel
-from transformers.utils import cached_file
 
+from docemb_lib import __version__
 from docemb_lib.errors import InputError
-from docemb_lib.student.conversion import without_limits
+from docemb_lib.student.loading import GLOBAL_TASK, Pooling, find_file, without_limits
 
 POOLING = "1_Pooling"
-TAGS = ["sentence-transformers", "sentence-similarity", "feature-extraction", "longformer", "docemb"]
+GLOBAL_ATTENTION = {
+    "transformer_task": GLOBAL_TASK,
+    "modality_config": {"text": {"method": "forward", "method_output_name": ["hidden_states", -1]}},
+    "module_output_name": "token_embeddings",
+}
+README = "README.md"
+TAGS = ["sentence-transformers", "sentence-similarity", "feature-extraction"]
+EMBEDDING_IS = {
+    "mean": "An embedding is the mean over all tokens, not normalised.",
+    "cls": "An embedding is the hidden state of the first token, not normalised. It has global attention, which stock "
+    "`AutoModel` leaves out and sentence-transformers sets from release 5.4 on; older releases refuse this folder.",
+}
+SCORES, END = "<!-- scores, written by docemb -->", "<!-- end of scores -->"
+FRONT_MATTER = re.compile(r"\A---\n(.*?)\n---\n", re.DOTALL)
+
+Score = tuple[str, str, float, float | None]  # task, metric, value, spread (None: of one measurement)
 
 
-def write_folder(folder: Path, longformer: LongformerModel, tokenizer: Any, *, max_tokens: int, card: str) -> None:
-    """Write model, tokenizer and card into `folder`, beside whatever else is there.
-
-    Stock LongformerModel has a pooler on its first token, which nothing here uses; it is stored as zeros, so that
-    loading neither warns of missing weights nor draws random ones.
-    """
+def write_folder(folder: Path, model: Any, tokenizer: Any, *, pooling: Pooling, max_tokens: int, card: str) -> None:
+    """Write model, tokenizer and card into `folder`, beside whatever else is there."""
     folder.mkdir(parents=True, exist_ok=True)
-    weights = {name: tensor.detach().cpu().contiguous() for name, tensor in longformer.state_dict().items()}
-    D = longformer.config.hidden_size
-    weights |= {"pooler.dense.weight": torch.zeros(D, D), "pooler.dense.bias": torch.zeros(D)}
+    weights = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
+    config = copy.deepcopy(model.config)
+    config.architectures = [type(model).__name__]
+    D = config.hidden_size
+    # Stock classes have a pooler or a classifier that nothing here uses: stored as zeros, so that loading neither warns
+    # of missing weights nor draws random ones.
+    if pooling == "cls":
+        config.architectures, config.num_labels = ["LongformerForSequenceClassification"], 1
+        weights = {f"longformer.{name}": tensor for name, tensor in weights.items()} | _zeros("classifier.dense", D, D)
+        weights |= _zeros("classifier.out_proj", 1, D)
+    elif config.model_type == "longformer":
+        weights |= _zeros("pooler.dense", D, D)
     # Not `save_file`, which leaves a file that its owner alone can read.
     (folder / "model.safetensors").write_bytes(save(weights, metadata={"format": "pt"}))
-    longformer.config.architectures = ["LongformerModel"]
-    longformer.config.save_pretrained(folder)
+    config.save_pretrained(folder)
     without_limits(tokenizer)
     tokenizer.save_pretrained(folder)
     _write_json(
@@ -46,51 +70,39 @@ def write_folder(folder: Path, longformer: LongformerModel, tokenizer: Any, *, m
             {"idx": 1, "name": "1", "path": POOLING, "type": "sentence_transformers.models.Pooling"},
         ],
     )
-    _write_json(folder / "sentence_bert_config.json", {"max_seq_length": max_tokens, "do_lower_case": False})
-    _write_json(folder / "config_sentence_transformers.json", {"similarity_fn_name": "cosine", "prompts": {}})
+    limits = {"max_seq_length": max_tokens, "do_lower_case": False}
+    _write_json(folder / "sentence_bert_config.json", limits | (GLOBAL_ATTENTION if pooling == "cls" else {}))
+    _write_json(
+        folder / "config_sentence_transformers.json",
+        {
+            "model_type": "SentenceTransformer",
+            "__version__": {
+                "sentence_transformers": version("sentence-transformers"),
+                "transformers": transformers.__version__,
+                "pytorch": torch.__version__,
+            },
+            "prompts": {},
+            "similarity_fn_name": "cosine",
+        },
+    )
     (folder / POOLING).mkdir(exist_ok=True)
     _write_json(
         folder / POOLING / "config.json",
         {
             "word_embedding_dimension": D,
-            "pooling_mode_cls_token": False,
-            "pooling_mode_mean_tokens": True,
+            "pooling_mode_cls_token": pooling == "cls",
+            "pooling_mode_mean_tokens": pooling == "mean",
             "pooling_mode_max_tokens": False,
             "pooling_mode_mean_sqrt_len_tokens": False,
         },
     )
-    (folder / "README.md").write_text(card, encoding="utf-8")
+    (folder / README).write_text(card, encoding="utf-8")
 
 
-def transformer_subfolder(path_or_id: str) -> str:
-    """Where a sentence-transformers model keeps its transformer; "" for a plain model."""
-    modules = _read_json(path_or_id, "modules.json")
-    return modules[0]["path"] if modules else ""
-
-
-def check_mean_pooling(path_or_id: str) -> None:
-    """Raises InputError for a sentence-transformers model that is anything but a transformer with mean pooling."""
-    modules = _read_json(path_or_id, "modules.json")
-    if modules is None:
-        return
-    kinds = [module["type"].rpartition(".")[2] for module in modules]
-    if kinds != ["Transformer", "Pooling"]:
-        raise InputError(f"{path_or_id}: modules {', '.join(kinds)}; a student is a Transformer and a mean Pooling")
-    pooling = _read_json(path_or_id, "config.json", subfolder=modules[1]["path"]) or {}
-    flags = {name.removeprefix("pooling_mode_") for name, on in pooling.items() if on is True and "_mode_" in name}
-    if pooling.get("pooling_mode", "mean") != "mean" or not flags <= {"mean_tokens"}:
-        raise InputError(f"{path_or_id}: pooling is not the mean of all tokens, as a student's is")
-
-
-def saved_max_tokens(path_or_id: str) -> int | None:
-    """The limit that a sentence-transformers model sets below its positions, if any."""
-    settings = _read_json(path_or_id, "sentence_bert_config.json") or {}
-    return settings.get("max_seq_length")
-
-
-def plain_card(*, dim: int, max_tokens: int) -> str:
+def plain_card(config: Any, *, pooling: Pooling, max_tokens: int) -> str:
     """A card for a student of which nothing more is said."""
-    return _card("A docemb student", [f"{dim} dimensions, up to {max_tokens} tokens."], licence=None)
+    sizes = f"{config.hidden_size} dimensions, up to {max_tokens} tokens."
+    return _card("A docemb student", [sizes], licence=None, model_type=config.model_type, pooling=pooling)
 
 
 def model_card(
@@ -105,18 +117,23 @@ def model_card(
     validation_before: float,
     validation_after: float,
     licence: str | None = None,
+    model_type: str = "longformer",
+    pooling: Pooling = "mean",
+    scores: Sequence[Score] = (),
 ) -> str:
     """Where a trained student comes from, as a README with front matter.
 
-    parameters: the objective's, named as in the profile; validation_before, validation_after: mean validation loss.
+    parameters: the objective's, named as in the profile; validation_before, validation_after: mean validation loss;
+    licence: the encoder's, see `licence_of`; scores: as in `add_scores`.
     """
-    teachers = [
-        f"structure from {structural_teacher}" if structural_teacher else "",
-        f"context from a {contextual_teacher} model" if contextual_teacher else "",
-    ]
-    origin = f"{encoder}, converted to a Longformer and distilled with {' and '.join(filter(None, teachers))}"
+    teachers = []
+    if structural_teacher:
+        teachers.append(f"structure from {structural_teacher} (loss {parameters['structural_loss']})")
+    if contextual_teacher:
+        teachers.append(f"context from a {contextual_teacher} model (loss {parameters['contextual_loss']})")
+    origin = f"{encoder} as a {model_type}, distilled with {' and '.join(teachers)}"
     rows = [f"| `{name}` | `{json.dumps(value)}` |" for name, value in parameters.items()]
-    return _card(
+    card = _card(
         f"A docemb student (profile {profile})",
         [
             f"Embeds long documents: {origin}, on {documents} documents of {corpus}.",
@@ -124,14 +141,66 @@ def model_card(
             "\n".join(["| parameter | value |", "|---|---|", *rows]),
         ],
         licence=licence,
+        model_type=model_type,
+        pooling=pooling,
     )
+    return _with_scores(card, scores) if scores else card
 
 
-def _card(title: str, paragraphs: list[str], *, licence: str | None) -> str:
+def add_scores(folder: str | Path, rows: Sequence[Score]) -> None:
+    """Write a table of scores into the card of a saved student, in place of an earlier one; the rest is kept.
+
+    rows: (task, metric, value, spread); values as they are shown, spread None where there is none. The card is replaced
+    in one step. Raises InputError where there is no card.
+    """
+    from docemb_lib.workspace import write_text  # what it needs, a student does not
+
+    file = Path(folder) / README
+    if not file.is_file():
+        raise InputError(f"{file}: missing; give the folder of a saved student")
+    write_text(file, _with_scores(file.read_text(encoding="utf-8"), rows))
+
+
+def licence_of(path_or_id: str) -> str | None:
+    """The licence that a model's own card declares; None where it has no card or says nothing."""
+    try:
+        file = find_file(path_or_id, README)
+    except InputError:  # the hub is out of reach
+        return None
+    matter = FRONT_MATTER.match(file.read_text(encoding="utf-8")) if file is not None else None
+    try:
+        front = yaml.safe_load(matter[1]) if matter else None
+    except yaml.YAMLError:
+        return None
+    licence = front.get("license") if isinstance(front, dict) else None
+    return licence if isinstance(licence, str) else None
+
+
+def _zeros(layer: str, rows: int, columns: int) -> dict[str, torch.Tensor]:
+    return {f"{layer}.weight": torch.zeros(rows, columns), f"{layer}.bias": torch.zeros(rows)}
+
+
+def _write_json(path: Path, content: object) -> None:
+    path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
+def _with_scores(card: str, rows: Sequence[Score]) -> str:
+    lines = [
+        f"| {task} | {metric} | {value:.4f}{'' if spread is None else f' ± {spread:.4f}'} |"
+        for task, metric, value, spread in rows
+    ]
+    table = "\n".join([SCORES, "", "## Scores", "", "| task | metric | score |", "|---|---|---|", *lines, "", END])
+    earlier = re.compile(rf"{re.escape(SCORES)}.*?{re.escape(END)}", re.DOTALL)
+    if earlier.search(card):
+        return earlier.sub(lambda _: table, card)
+    return f"{card.rstrip()}\n\n{table}\n"
+
+
+def _card(title: str, paragraphs: list[str], *, licence: str | None, model_type: str, pooling: Pooling) -> str:
     front: dict[str, Any] = {
         "library_name": "sentence-transformers",
         "pipeline_tag": "sentence-similarity",
-        "tags": TAGS,
+        "tags": [*TAGS, model_type, "docemb"],
     }
     if licence is not None:
         front["license"] = licence
@@ -139,21 +208,9 @@ def _card(title: str, paragraphs: list[str], *, licence: str | None) -> str:
         "```python\nfrom sentence_transformers import SentenceTransformer\n\n"
         'embeddings = SentenceTransformer("this/folder").encode(["a long document"])\n```'
     )
-    body = "\n\n".join(
-        [f"# {title}", *paragraphs, usage, "Embeddings are the mean over all tokens and are not normalised."]
+    made_with = (
+        f"Made with docemb {__version__}, torch {torch.__version__}, transformers "
+        f"{transformers.__version__}, sentence-transformers {version('sentence-transformers')}."
     )
+    body = "\n\n".join([f"# {title}", *paragraphs, usage, EMBEDDING_IS[pooling], made_with])
     return f"---\n{yaml.safe_dump(front, sort_keys=False)}---\n\n{body}\n"
-
-
-def _read_json(path_or_id: str, name: str, *, subfolder: str = "") -> Any:
-    """A file of a folder or of a model on a hub; None where there is none."""
-    try:
-        file = cached_file(path_or_id, name, subfolder=subfolder, _raise_exceptions_for_missing_entries=False)
-    except OSError as error:
-        reason = str(error).splitlines()[0]
-        raise InputError(f"{path_or_id}: no such folder, and not found on the hub: {reason}") from error
-    return None if file is None else json.loads(Path(file).read_text(encoding="utf-8"))
-
-
-def _write_json(path: Path, content: object) -> None:
-    path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The packed forward of a stock `transformers.LongformerModel`: its own weights and layers, nothing spent on padding."""
+"""The packed forward of a stock `transformers.LongformerModel`: its own weights and layers, without padding."""
 
 from __future__ import annotations
 
@@ -58,6 +58,8 @@ def _before(layer: Any, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Queries, keys and values, (T, H, head_dim) each."""
     attention = layer.attention.self
     heads = (-1, attention.num_heads, attention.head_dim)
+    if torch.is_autocast_enabled(hidden.device.type):  # once, rather than in each of the three
+        hidden = hidden.to(torch.get_autocast_dtype(hidden.device.type))
     return attention.query(hidden).view(heads), attention.key(hidden).view(heads), attention.value(hidden).view(heads)
 
 

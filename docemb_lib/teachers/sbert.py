@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
+from docemb_lib import pretrained
 from docemb_lib.errors import InputError
-from docemb_lib.hardware import fast_bf16
+from docemb_lib.hardware import devices_at_hand, fast_bf16
 from docemb_lib.progress import progress
-from docemb_lib.teachers import pretrained
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -54,7 +54,7 @@ class SBERT:
             raise InputError(f"long: got {long!r}, use one of {', '.join(get_args(Long))}")
         self.model, self.long, self.batch_tokens, self.device = model, long, batch_tokens, device
         self._wanted_tokens = max_tokens
-        self.bf16 = fast_bf16(device or "cpu") if bf16 is None else bf16
+        self.bf16 = fast_bf16(device or devices_at_hand()[0]) if bf16 is None else bf16
 
     @property
     def fingerprint(self) -> str:

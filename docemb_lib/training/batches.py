@@ -1,82 +1,224 @@
-"""Training batches: documents tokenised beforehand, teachers looked up by row, packed without padding."""
+"""Training batches: documents tokenised beforehand, teachers looked up by row, packed without padding.
+
+An update is `batch_size * accumulation` documents whoever computes it. It is cut into rounds: as many whole batches as
+the processes can hold at a time, dealt out by tokens so that they finish together. Neither the number of processes nor
+their memory changes which documents a loss compares, or the order in which statistics see them.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import Dataset, Sampler
+from torch.utils.data import Sampler
 
-from docemb_lib.student.packing import pack
+from docemb_lib.errors import InputError
+from docemb_lib.losses import Peers
+from docemb_lib.student.packing import PackedBatch, pack
+from docemb_lib.training.tokens import Tokens
 
-
-class Row(NamedTuple):
-    """One document: its tokens, what the teachers say of it, its length in structural tokens."""
-
-    tokens: list[int]
-    structural: np.ndarray | None  # (S,)
-    contextual: np.ndarray | None  # (C,)
-    n_structural_tokens: int
+CHECKED = 65_536  # rows of teacher embeddings looked at a time
 
 
-class TrainingDocuments(Dataset[Row]):
-    """The first `len(tokens)` documents of a corpus split beside the teacher embeddings of the same rows."""
+class TrainingDocuments:
+    """The first N documents of a corpus split beside the teacher embeddings of the same rows."""
 
     def __init__(
         self,
-        tokens: Sequence[list[int]],
-        n_structural_tokens: Sequence[int],
+        tokens: Tokens,
+        n_structural_tokens: Sequence[int] | np.ndarray,
         *,
+        ids: Sequence[str] | None = None,
         structural: np.ndarray | None = None,  # (N', S) with N' >= N: row i is document i
         contextual: np.ndarray | None = None,  # (N', C)
     ) -> None:
-        for name, rows in (("structural", structural), ("contextual", contextual)):
-            if rows is not None and len(rows) < len(tokens):
-                raise ValueError(f"{name} embeddings hold {len(rows)} rows for {len(tokens)} documents")
-        if len(n_structural_tokens) != len(tokens):
-            raise ValueError(f"{len(n_structural_tokens)} lengths for {len(tokens)} documents")
-        self.tokens, self.n_structural_tokens = tokens, n_structural_tokens
-        self.structural, self.contextual = structural, contextual
+        """ids: what documents are called in an error; None: their row. Raises InputError for a teacher's embeddings
+        that are not finite, ValueError for fewer rows than documents."""
+        N = len(tokens)
+        if len(n_structural_tokens) != N:
+            raise ValueError(f"{len(n_structural_tokens)} lengths for {N} documents")
+        self.tokens, self.n_structural_tokens = tokens, np.asarray(n_structural_tokens)
+        self.ids = [f"row {row}" for row in range(N)] if ids is None else ids
+        self.teachers = {"structural": structural, "contextual": contextual}
+        for name, rows in self.teachers.items():
+            if rows is None:
+                continue
+            if len(rows) < N:
+                raise ValueError(f"{name} embeddings hold {len(rows)} rows for {N} documents")
+            self._check_finite(name, rows)
 
     def __len__(self) -> int:
         return len(self.tokens)
 
-    def __getitem__(self, index: int) -> Row:
-        return Row(
-            self.tokens[index],
-            None if self.structural is None else np.asarray(self.structural[index]),
-            None if self.contextual is None else np.asarray(self.contextual[index]),
-            int(self.n_structural_tokens[index]),
-        )
+    def pack(self, rows: Sequence[int]) -> tuple[PackedBatch, dict[str, Tensor]]:
+        """Documents end to end, and by name what is known of them: `n_structural_tokens` (B,), and `structural`
+        (B, S) and `contextual` (B, C) where there are such teachers."""
+        known = {"n_structural_tokens": torch.from_numpy(self.n_structural_tokens[rows])}
+        for name, teacher in self.teachers.items():
+            if teacher is not None:
+                known[name] = torch.from_numpy(np.stack([teacher[row] for row in rows]).astype(np.float32))
+        return pack([self.tokens[row] for row in rows]), known
+
+    def _check_finite(self, name: str, rows: np.ndarray) -> None:
+        for start in range(0, len(self), CHECKED):
+            finite = np.isfinite(rows[start : min(start + CHECKED, len(self))]).all(axis=1)
+            if not finite.all():
+                first = self.ids[start + int(finite.argmin())]
+                raise InputError(
+                    f"{name} teacher: the embedding of document {first} is not finite; embed the corpus again"
+                )
 
 
-def collate(rows: Sequence[Row]) -> dict[str, Tensor]:
-    """B rows as tensors: the fields of a PackedBatch, `structural` (B, S), `contextual` (B, C) where there are
-    such teachers, and `n_structural_tokens` (B,)."""
-    batch: dict[str, Tensor] = dict(pack([row.tokens for row in rows])._asdict())
-    for name in ("structural", "contextual"):
-        vectors = [getattr(row, name) for row in rows]
-        if vectors[0] is not None:
-            batch[name] = torch.from_numpy(np.stack(vectors).astype(np.float32))
-    batch["n_structural_tokens"] = torch.tensor([row.n_structural_tokens for row in rows])
-    return batch
+class Updates(Sampler[list[int]]):
+    """The rows of each update, in an order that depends on seed and epoch alone, so a resumed run continues it.
 
+    Whole batches only: documents that do not fill one are left out of the epoch. The last update may hold fewer.
+    """
 
-class Shuffled(Sampler[int]):
-    """All rows in an order that depends on `seed` and epoch alone, so a resumed run continues the same order."""
-
-    def __init__(self, n: int, seed: int) -> None:
-        self.n, self.seed, self.epoch = n, seed, 0
+    def __init__(self, documents: TrainingDocuments, *, batch_size: int, accumulation: int, order: str, seed: int):
+        self.lengths = documents.n_structural_tokens
+        self.whole = len(documents) // batch_size * batch_size  # documents of an epoch
+        self.size = batch_size * accumulation
+        self.order, self.seed, self.epoch = order, seed, 0
 
     def set_epoch(self, epoch: int) -> None:
         self.epoch = epoch
 
     def __len__(self) -> int:
-        return self.n
+        return math.ceil(self.whole / self.size)
 
-    def __iter__(self) -> Iterator[int]:
-        order = np.random.default_rng((self.seed, self.epoch)).permutation(self.n)
-        return iter(order.tolist())
+    def __iter__(self) -> Iterator[list[int]]:
+        rng = np.random.default_rng((self.seed, self.epoch))
+        order = rng.permutation(len(self.lengths))
+        if self.order == "length-consistent":
+            order = length_consistent(order, self.lengths, size=self.size, rng=rng)
+        for start in range(0, self.whole, self.size):
+            yield order[start : min(start + self.size, self.whole)].tolist()
+
+
+def length_consistent(
+    order: np.ndarray,
+    lengths: np.ndarray,
+    *,
+    size: int,
+    rng: np.random.Generator,
+    buffer: int = 1000,
+    step: int = 512,
+    longest: int = 4096,
+) -> np.ndarray:
+    """Rows in `order` rearranged so that every `size` of them mirror the lengths of the `buffer` they came from.
+
+    lengths: tokens of each row. The buffer is kept full and split by length into buckets of `step` tokens, the last
+    one open above `longest`. Each `size` rows take from the buckets in proportion to their fill, oldest first, the
+    seats that proportions leave over drawn by lot; among themselves they are shuffled. (Spec of the author's sampler.)
+    """
+    buckets: list[list[int]] = [[] for _ in range(longest // step + 1)]
+    taken = np.zeros(len(buckets), dtype=int)  # rows at the head of a bucket that are gone
+    waiting = iter(order.tolist())
+    arranged: list[int] = []
+    held = 0
+    while len(arranged) < len(order):
+        for row in waiting:
+            buckets[min(max(int(lengths[row]) - 1, 0), longest) // step].append(row)
+            held += 1
+            if held >= buffer:
+                break
+        fill = np.array([len(bucket) for bucket in buckets]) - taken
+        seats = min(size, held)
+        exact = fill * seats / held
+        quota = np.floor(exact).astype(int)
+        rest = seats - int(quota.sum())
+        if rest:
+            share = np.where(quota < fill, exact - quota, 0)
+            quota[rng.choice(len(quota), size=rest, replace=False, p=share / share.sum())] += 1
+        drawn = []
+        for bucket, first, count in zip(buckets, taken, quota, strict=True):
+            drawn += bucket[first : first + count]
+        taken += quota
+        held -= seats
+        arranged += rng.permutation(drawn).tolist()
+    return np.array(arranged)
+
+
+class Micro(NamedTuple):
+    """One process' part of a round: what one packed forward pass holds, and what it counts for."""
+
+    batch: PackedBatch
+    known: dict[str, Tensor]
+    rows: list[int]
+    share: float  # of the update's documents; 0: nobody's documents, run for the gradients' sake alone
+    peers: Peers | None
+    documents: int  # of all processes in this round
+    tokens: int
+
+    def to(self, device: torch.device) -> Micro:
+        known = {name: tensor.to(device, non_blocking=True) for name, tensor in self.known.items()}
+        return self._replace(batch=self.batch.to(device), known=known)
+
+
+class Collate:
+    """The rows of an update as this process' parts of its rounds, in order."""
+
+    def __init__(
+        self, documents: TrainingDocuments, *, batch_size: int, budget: int, rank: int = 0, processes: int = 1
+    ) -> None:
+        """budget: tokens in one process' forward pass, if batches allow it."""
+        self.documents, self.batch_size, self.budget = documents, batch_size, budget
+        self.rank, self.processes = rank, processes
+
+    def __call__(self, rows: Sequence[int]) -> list[Micro]:
+        batches = [list(rows[start : start + self.batch_size]) for start in range(0, len(rows), self.batch_size)]
+        tokens = [sum(len(self.documents.tokens[row]) for row in batch) for batch in batches]
+        return [
+            self._micro([batches[i] for i in plan], [tokens[i] for i in plan], owners, of=len(rows))
+            for plan, owners in rounds(tokens, budget=self.budget, processes=self.processes)
+        ]
+
+    def _micro(self, batches: list[list[int]], tokens: list[int], owners: tuple[int, ...], *, of: int) -> Micro:
+        own = [row for batch, owner in zip(batches, owners, strict=True) if owner == self.rank for row in batch]
+        rows = own or batches[int(np.argmin(tokens))]
+        batch, known = self.documents.pack(rows)
+        return Micro(
+            batch,
+            known,
+            rows,
+            share=len(own) / of,
+            peers=Peers(owners, self.rank) if self.processes > 1 else None,
+            documents=sum(map(len, batches)),
+            tokens=sum(tokens),
+        )
+
+
+def rounds(tokens: Sequence[int], *, budget: int, processes: int) -> Iterator[tuple[range, tuple[int, ...]]]:
+    """Cut an update into rounds: which batches, in their order, and the process of each. tokens: of each batch.
+
+    A round is as long as no process has more than `budget` tokens; a batch beyond that is run all the same.
+    """
+    start, owners = 0, deal(tokens[:1], processes)
+    for end in range(2, len(tokens) + 1):
+        tried = deal(tokens[start:end], processes)
+        if max(_loads(tokens[start:end], tried, processes)) > budget:
+            yield range(start, end - 1), owners
+            start, tried = end - 1, deal(tokens[end - 1 : end], processes)
+        owners = tried
+    yield range(start, len(tokens)), owners
+
+
+def deal(tokens: Sequence[int], processes: int) -> tuple[int, ...]:
+    """Who gets which batch: the longest first, each to the process that has the fewest tokens so far."""
+    loads, owners = [0] * processes, [0] * len(tokens)
+    for index in sorted(range(len(tokens)), key=lambda index: (-tokens[index], index)):
+        owners[index] = loads.index(min(loads))
+        loads[owners[index]] += tokens[index]
+    return tuple(owners)
+
+
+def _loads(tokens: Sequence[int], owners: Sequence[int], processes: int) -> list[int]:
+    loads = [0] * processes
+    for count, owner in zip(tokens, owners, strict=True):
+        loads[owner] += count
+    return loads

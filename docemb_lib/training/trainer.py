@@ -1,43 +1,56 @@
 """Distillation as one `transformers.Trainer` run: the objective is the model, so a checkpoint holds the student, the
-projections, the running statistics of SoftCCA, the optimiser and the place in the shuffled documents.
+projections, the running statistics of SoftCCA, the optimiser and the place in the order of documents.
 
-A run killed anywhere continues from its last whole checkpoint and ends in bit-identical weights. The Trainer writes
-checkpoints in place; a marker, written last, tells a whole one from the rest.
+One batch of the Trainer is one update, run as several packed passes where memory asks for it. A run killed anywhere
+continues from its last whole checkpoint and ends in bit-identical weights; one told to stop (SIGTERM) writes a
+checkpoint first. Several processes (torchrun, accelerate launch) share every update and end where one would.
 """
 
 from __future__ import annotations
 
-import json
+import contextlib
 import logging
 import math
-import shutil
+import os
+import time
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
-from torch import Tensor, nn
-from transformers import PrinterCallback, Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+import torch.distributed as dist
+from torch import Tensor
+from torch.utils.data import DataLoader
+from transformers import PrinterCallback, Trainer, TrainerControl, TrainingArguments
 
 from docemb_lib.errors import InputError
-from docemb_lib.hardware import fast_bf16
-from docemb_lib.losses import Objective
-from docemb_lib.progress import progress
-from docemb_lib.settings import Training
-from docemb_lib.student.packing import PackedBatch
-from docemb_lib.training.batches import Shuffled, TrainingDocuments, collate
+from docemb_lib.hardware import matmul_peak
+from docemb_lib.losses import Objective, ObjectiveOutput
+from docemb_lib.settings import UNDECISIVE, Training
+from docemb_lib.student import Student
+from docemb_lib.student.flops import forward_flops
+from docemb_lib.training.batches import Collate, Micro, TrainingDocuments, Updates
+from docemb_lib.training.budget import activation_bytes, batch_tokens_for, needs_checkpointing
+from docemb_lib.training.callbacks import Bar, Checkpoints, EpochOrder, Stop
+from docemb_lib.training.checkpoints import CHECKPOINTS, Identity, last_whole
+from docemb_lib.training.monitor import Monitor
+from docemb_lib.training.precision import AUTOCAST, Precision, device_at_hand, precision_of
+from docemb_lib.training.validation import validate
+from docemb_lib.workspace import fingerprint_of
 
 logger = logging.getLogger(__name__)
 
-CHECKPOINTS = "checkpoints"
-WHOLE = "whole"  # the marker inside a finished checkpoint
-PARTS = ("loss", "structural", "contextual")
-
 
 class History(NamedTuple):
-    """What a training run logged; every row is flat and has the update as `step`."""
+    """What a training run logged; every row is flat and has the update as `step`.
 
-    train: list[dict[str, float]]  # loss, structural, contextual, grad_norm, learning_rate
-    validation: list[dict[str, float]]  # loss, structural, contextual, norm, spread
+    train, means since the row before: loss, structural, contextual; grad_norm and learning_rate of the update itself;
+    norm, spread (see `validate`) and cca (mean canonical correlation of the two views' leading components over the
+    last 100 documents); documents_per_second, tokens_per_second, share_of_peak (of measured matrix products).
+    validation: loss, structural, contextual, norm, spread.
+    """
+
+    train: list[dict[str, float]]
+    validation: list[dict[str, float]]
 
 
 def train_objective(
@@ -52,30 +65,53 @@ def train_objective(
 ) -> History:
     """Train `objective` in place on `train`, resuming from the last whole checkpoint in `folder/checkpoints`.
 
-    The validation loss is measured before the first update, after the last, and at even steps between
-    (`validations` in all, at least two). The checkpoints stay: whoever has saved the result removes them.
-    Raises InputError where there are fewer documents than one batch.
+    The objective ends on the device it was trained on. The validation loss is measured before the first update, after
+    the last, and at even steps between (`validations` in all, at least two). The checkpoints stay: whoever has saved
+    the result removes them. Raises InputError for fewer documents than one batch, fewer batches in an update than
+    processes, and a checkpoint of another run; FloatingPointError, naming documents, for a loss that is not finite.
     """
     if len(train) < settings.batch_size:
         raise InputError(
             f"documents: {len(train)} training documents do not fill one batch; at least training.batch_size = "
             f"{settings.batch_size} are needed"
         )
+    precision = precision_of(settings.precision, device_at_hand())
     updates = count_updates(len(train), settings)
     checkpoints = folder / CHECKPOINTS
-    last = last_whole_checkpoint(checkpoints)
+    args = _arguments(settings, precision, seed=seed, updates=updates, folder=checkpoints, validations=validations)
+    if settings.accumulation < args.world_size:
+        raise InputError(
+            f"training.accumulation: an update of {settings.accumulation} batches leaves some of {args.world_size} "
+            f"processes idle; set it to {args.world_size} or more, or start fewer processes"
+        )
+    identity = Identity(_configuration(objective, train, validation, settings, precision, seed), args.world_size)
+    last = last_whole(checkpoints, identity)
+    args.eval_on_start = last is None  # a resumed run has that row already
+    objective.to(args.device)
+    student = cast(Student, objective.student)
+    _set_up(student, settings, precision, args)
+    budget = last.batch_tokens if last is not None else _agreed_budget(student, settings, precision, args)
+    monitor = Monitor(
+        device=args.device,
+        processes=args.world_size,
+        flops=lambda micro: 3 * forward_flops(student.config, micro.batch.sizes),
+        peak=args.world_size * matmul_peak(args.device, AUTOCAST[precision] or torch.float32),
+    )
+    stop = Stop()
+    bar = Bar(updates)
     trainer = DistillationTrainer(
         model=objective,
-        args=_arguments(
-            settings, seed=seed, updates=updates, folder=checkpoints, validations=validations, resumed=last is not None
-        ),
+        args=args,
         train_dataset=train,
         eval_dataset=validation,
-        data_collator=collate,
-        callbacks=[Bar(updates), MarkWhole()],
+        settings=settings,
+        budget=budget,
+        monitor=monitor,
+        callbacks=[bar, Checkpoints(identity, budget, monitor, resumed=last), stop],
     )
     trainer.remove_callback(PrinterCallback)
-    trainer.train(resume_from_checkpoint=last)
+    with stop.listening(), contextlib.closing(bar):
+        trainer.train(resume_from_checkpoint=None if last is None else str(last.path))
     rows = trainer.state.log_history
     return History(
         train=[row for row in rows if "learning_rate" in row],
@@ -91,158 +127,186 @@ def count_updates(documents: int, settings: Training) -> int:
     return settings.epochs * math.ceil(batches / settings.accumulation)
 
 
-def last_whole_checkpoint(folder: Path) -> str | None:
-    """The newest checkpoint that was written to its end, or None."""
-    whole = [path.parent for path in folder.glob(f"checkpoint-*/{WHOLE}")]
-    return str(max(whole, key=lambda path: int(path.name.split("-")[1]))) if whole else None
-
-
-def remove_checkpoints(folder: Path) -> None:
-    """Remove what `train_objective` left in `folder`, once its result is saved."""
-    shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
-
-
-def uses_bf16(settings: Training) -> bool:
-    """Whether training runs under bf16 autocast: as set, or where the processor is fast at it."""
-    return fast_bf16() if settings.bf16 is None else settings.bf16
-
-
-@torch.no_grad()
-def validate(objective: Objective, documents: TrainingDocuments, *, batch_size: int, bf16: bool) -> dict[str, float]:
-    """Mean loss over `documents` by part, and two signs of collapse.
-
-    `norm`: mean length of the student's embeddings; `spread`: mean cosine distance between two of them, 0 when all
-    documents have become one point. A last short batch joins the one before, since losses need two documents.
-    """
-    device = next(objective.parameters()).device
-    was_training = objective.training
-    objective.eval()
-    starts = list(range(0, len(documents), batch_size))
-    if len(starts) > 1 and len(documents) - starts[-1] < batch_size:
-        starts.pop()
-    sums, count, embeddings = dict.fromkeys(PARTS, 0.0), 0, []
-    for start, end in zip(starts, [*starts[1:], len(documents)], strict=True):
-        batch = collate([documents[row] for row in range(start, end)])
-        with torch.autocast(device.type, dtype=torch.bfloat16, enabled=bf16):
-            output = _run(objective, {name: tensor.to(device) for name, tensor in batch.items()})
-        for part in PARTS:
-            value = getattr(output, part)
-            sums[part] += 0.0 if value is None else float(value) * (end - start)
-        count += end - start
-        embeddings.append(output.embeddings.float())
-    objective.train(was_training)
-    y = torch.cat(embeddings)  # (N, D)
-    unit = nn.functional.normalize(y, dim=1)
-    n = len(y)
-    similarity = (unit.sum(0).square().sum() - n) / (n * (n - 1)) if n > 1 else torch.ones(())
-    means = {part: total / count for part, total in sums.items()}
-    return {**means, "norm": y.norm(dim=1).mean().item(), "spread": 1 - similarity.item()}
-
-
 class DistillationTrainer(Trainer):
-    """The stock Trainer, told how our batches look, how they are ordered and how they are validated."""
+    """The stock Trainer, told how an update is made of passes, how it is ordered, logged and validated."""
 
     control: TrainerControl
 
-    def __init__(self, **kwargs: Any) -> None:
+    def __init__(self, *, settings: Training, budget: int, monitor: Monitor, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.logged_parts: dict[str, list[float]] = {"structural": [], "contextual": []}
+        self.settings, self.budget, self.monitor = settings, budget, monitor
 
-    def compute_loss(
-        self, model: nn.Module, inputs: dict[str, Tensor], return_outputs: bool = False, **_: Any
-    ) -> Tensor | tuple[Tensor, Any]:
-        output = _run(model, inputs)
-        for part, values in self.logged_parts.items():
-            value = getattr(output, part)
-            if value is not None:
-                values.append(value.detach().item())
-        return (output.loss, output) if return_outputs else output.loss
+    def get_train_dataloader(self) -> DataLoader:
+        """Every process goes through the same updates and reads the documents that are its own."""
+        documents, settings = self.train_dataset, self.settings
+        updates = Updates(
+            documents,
+            batch_size=settings.batch_size,
+            accumulation=settings.accumulation,
+            order=settings.order,
+            seed=self.args.seed,
+        )
+        self.add_callback(EpochOrder(updates))
+        collate = Collate(
+            documents,
+            batch_size=settings.batch_size,
+            budget=self.budget,
+            rank=self.args.process_index,
+            processes=self.args.world_size,
+        )
+        return DataLoader(
+            range(len(documents)),  # type: ignore[arg-type]  # a sequence of rows, which `collate` turns into documents
+            batch_sampler=updates,
+            collate_fn=collate,
+            pin_memory=self.args.device.type == "cuda",
+        )
+
+    def training_step(self, model: Any, inputs: list[Micro], num_items_in_batch: Any = None) -> Tensor:
+        """The gradients of one update. Returns this process' share of its loss, times the number of processes."""
+        model.train()
+        processes = self.args.world_size
+        losses = []
+        for number, part in enumerate(inputs, 1):
+            micro = part.to(self.args.device)
+            # Processes exchange gradients once, in the last backward pass of the update.
+            with self.accelerator.no_sync(model) if number < len(inputs) else contextlib.nullcontext():
+                with self.compute_loss_context_manager():
+                    output: ObjectiveOutput = model(micro.batch, **micro.known, peers=micro.peers)
+                loss = output.loss * (micro.share * processes)
+                self.accelerator.backward(loss)
+            self.monitor.add(micro, output)
+            losses.append(loss.detach())
+        parts = torch.stack(losses)
+        if not parts.isfinite().all():
+            self._refuse(inputs[int(parts.isfinite().long().argmin())])
+        return parts.sum()
+
+    def _refuse(self, micro: Micro) -> None:
+        names = ", ".join(str(self.train_dataset.ids[row]) for row in micro.rows)
+        raise FloatingPointError(
+            f"update {self.state.global_step + 1}: the loss is not finite, with documents {names}; look at these, "
+            "or lower training.learning_rate"
+        )
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         if "learning_rate" in logs:
-            for part, values in self.logged_parts.items():
-                if values:
-                    logs[part] = sum(values) / len(values)
-                    values.clear()
+            logs |= self.monitor.row()
         super().log(logs, start_time)
 
     def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
         """Validation loss by part in place of the Trainer's padded prediction loop."""
+        start = time.perf_counter()
         means = validate(
-            self.model, self.eval_dataset, batch_size=self.args.per_device_eval_batch_size, bf16=self.args.bf16
+            self.model,
+            self.eval_dataset,
+            batch_size=self.settings.batch_size,
+            dtype=AUTOCAST[precision_of(self.settings.precision, self.args.device)],
+            budget=self.budget,
+            rank=self.args.process_index,
+            processes=self.args.world_size,
         )
+        self.monitor.started += time.perf_counter() - start
         metrics = {f"eval_{name}": value for name, value in means.items()}
         self.log(metrics)
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
         return metrics
 
-    def _get_train_sampler(self, train_dataset: Any = None) -> Shuffled:
-        return Shuffled(len(self.train_dataset), self.args.seed)
 
-
-class Bar(TrainerCallback):
-    """A progress bar over the updates; the last of them is always validated."""
-
-    def __init__(self, updates: int) -> None:
-        self.updates = updates
-        self.bar: Any = None
-
-    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        self.bar = progress(desc="training the student", total=self.updates, unit="updates")
-        self.bar.update(state.global_step)
-
-    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        self.bar.update(1)
-        control.should_evaluate |= state.global_step == state.max_steps
-
-    def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        self.bar.close()
-
-
-class MarkWhole(TrainerCallback):
-    """Write the marker that makes a checkpoint count, after everything else of it."""
-
-    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        marker = Path(str(args.output_dir)) / f"checkpoint-{state.global_step}" / WHOLE
-        marker.write_text(json.dumps({"step": state.global_step}), encoding="utf-8")
-
-
-def _run(model: nn.Module, inputs: dict[str, Tensor]) -> Any:
-    batch = PackedBatch(**{name: inputs[name] for name in PackedBatch._fields})
-    return model(
-        batch,
-        structural=inputs.get("structural"),
-        contextual=inputs.get("contextual"),
-        n_structural_tokens=inputs["n_structural_tokens"],
+def _configuration(
+    objective: Objective,
+    train: TrainingDocuments,
+    validation: TrainingDocuments,
+    settings: Training,
+    precision: Precision,
+    seed: int,
+) -> str:
+    """What two runs must share so that one can go on from the other's checkpoint."""
+    return fingerprint_of(
+        {
+            "settings": settings.model_dump(exclude=UNDECISIVE),
+            "precision": precision,
+            "seed": seed,
+            "documents": [len(train), len(validation)],
+            "objective": repr(objective),
+            "weighting": repr(objective.weighting),
+            "weights": {name: list(tensor.shape) for name, tensor in objective.state_dict().items()},
+            "torch": torch.__version__,
+        }
     )
 
 
+def _set_up(student: Student, settings: Training, precision: Precision, args: TrainingArguments) -> None:
+    """How the student computes; nothing of it changes what comes out, but for rounding and `varlen`'s dropout."""
+    dtype = AUTOCAST[precision]
+    student.attention, student.compiled, student.checkpointing = settings.attention, False, False
+    if settings.checkpointing is None:
+        student.checkpointing = needs_checkpointing(
+            student, batch_size=settings.batch_size, dtype=dtype, processes=_on_this_machine(args)
+        )
+    else:
+        student.checkpointing = settings.checkpointing
+    if settings.compile is None and args.device.type == "cuda":
+        student.compiled = _compiles(student, dtype)
+    else:
+        student.compiled = bool(settings.compile)
+
+
+def _compiles(student: Student, dtype: torch.dtype | None) -> bool:
+    """Whether torch.compile works here: it needs Triton and a C compiler, and says so late otherwise."""
+    student.compiled = True
+    try:
+        activation_bytes(student, dtype=dtype)
+    except Exception as error:  # compilers fail in many ways
+        logger.warning("training without torch.compile: %s", str(error).strip().split("\n")[0])
+        return False
+    return True
+
+
+def _on_this_machine(args: TrainingArguments) -> int:
+    return int(os.environ.get("LOCAL_WORLD_SIZE", args.world_size))
+
+
+def _agreed_budget(student: Student, settings: Training, precision: Precision, args: TrainingArguments) -> int:
+    """Tokens in a pass, the same for all processes: the least of what each has room for."""
+    if settings.batch_tokens is not None:
+        return settings.batch_tokens
+    budget = batch_tokens_for(student, dtype=AUTOCAST[precision], processes=_on_this_machine(args))
+    if args.world_size > 1:
+        least = torch.tensor(budget, device=args.device)
+        dist.all_reduce(least, dist.ReduceOp.MIN)
+        budget = int(least)
+    return budget
+
+
 def _arguments(
-    settings: Training, *, seed: int, updates: int, folder: Path, validations: int, resumed: bool
+    settings: Training, precision: Precision, *, seed: int, updates: int, folder: Path, validations: int
 ) -> TrainingArguments:
+    on_cpu = device_at_hand().type == "cpu"
     return TrainingArguments(
         output_dir=str(folder),
         seed=seed,
         num_train_epochs=settings.epochs,
         per_device_train_batch_size=settings.batch_size,
-        per_device_eval_batch_size=settings.batch_size,
-        gradient_accumulation_steps=settings.accumulation,
         learning_rate=settings.learning_rate,
         lr_scheduler_type="cosine",
         warmup_steps=settings.warmup,
         weight_decay=settings.weight_decay,
         max_grad_norm=settings.max_grad_norm,
-        bf16=uses_bf16(settings),
-        use_cpu=not torch.cuda.is_available(),
-        dataloader_drop_last=True,
+        bf16=precision == "bf16",
+        fp16=precision == "fp16",
+        use_cpu=on_cpu,
+        ddp_backend="gloo" if on_cpu and "LOCAL_RANK" in os.environ else None,  # set by torchrun and accelerate
+        ddp_find_unused_parameters=False,
+        ddp_broadcast_buffers=False,  # every process computes the same statistics
         remove_unused_columns=False,
-        logging_steps=1,  # a resumed run then logs what an unbroken one logs
+        logging_steps=settings.log_every,
+        logging_first_step=True,
+        logging_nan_inf_filter=False,  # a loss that is not finite stops the run
         eval_strategy="steps",
-        eval_on_start=not resumed,  # a resumed run has that row already
         eval_steps=max(1, math.ceil(updates / max(1, validations - 1))),
         save_strategy="steps",
         save_steps=settings.save_every,
         save_total_limit=2,  # the older one is whole while the newer is being written
-        report_to="none",
+        report_to=settings.report_to or "none",
         disable_tqdm=True,
     )

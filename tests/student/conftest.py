@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoTokenizer, LongformerConfig, LongformerModel
+from transformers import AutoTokenizer, LongformerConfig, LongformerModel, ModernBertConfig, ModernBertModel
 
-from docemb_lib.student import Student
-from docemb_lib.teachers.pretrained import resolve
+from docemb_lib.pretrained import resolve
+from docemb_lib.student import PackedBatch, Student
+from docemb_lib.student.loading import Pooling
 
 
 @pytest.fixture(scope="session")
@@ -28,6 +29,7 @@ def make_student(minilm: str) -> Callable[..., Student]:
         max_tokens: int = 600,
         dropout: float = 0.0,
         seed: int = 0,
+        pooling: Pooling = "mean",
     ) -> Student:
         tokenizer = AutoTokenizer.from_pretrained(minilm, model_max_length=max_tokens)
         torch.manual_seed(seed)
@@ -44,9 +46,77 @@ def make_student(minilm: str) -> Callable[..., Student]:
             attention_probs_dropout_prob=dropout,
             initializer_range=0.3,  # attention far from uniform, so that a wrong mask shows
         )
-        return Student(LongformerModel(config, add_pooling_layer=False), tokenizer).eval()
+        return Student(LongformerModel(config, add_pooling_layer=False), tokenizer, pooling=pooling).eval()
 
     return make
+
+
+@pytest.fixture(scope="session")
+def modernbert_folder(minilm: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A random ModernBERT of three layers, one global and two local, with 600 positions."""
+    torch.manual_seed(0)
+    tokenizer = AutoTokenizer.from_pretrained(minilm, model_max_length=600)
+    config = ModernBertConfig(
+        vocab_size=tokenizer.vocab_size,
+        hidden_size=16,
+        num_attention_heads=2,
+        num_hidden_layers=3,
+        intermediate_size=24,
+        local_attention=8,
+        max_position_embeddings=600,
+        pad_token_id=0,
+        bos_token_id=101,
+        cls_token_id=101,
+        eos_token_id=102,
+        sep_token_id=102,
+        initializer_range=0.3,
+    )
+    folder = tmp_path_factory.mktemp("modernbert")
+    ModernBertModel(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def make_kind(make_student: Callable[..., Student], modernbert_folder: Path) -> Callable[..., Student]:
+    """A new student of each kind: packed, global (first token), modernbert."""
+
+    def make(kind: str, *, dropout: float = 0.0) -> Student:
+        if kind == "modernbert":
+            return Student.from_encoder(modernbert_folder, max_tokens=600, dropout=dropout)
+        return make_student(windows=[8, 16], dropout=dropout, pooling="mean" if kind == "packed" else "cls")
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def random_documents() -> Callable[..., list[list[int]]]:
+    def make(lengths: list[int], *, seed: int = 0) -> list[list[int]]:
+        generator = torch.Generator().manual_seed(seed)
+        return [torch.randint(1000, 30000, (length,), generator=generator).tolist() for length in lengths]
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def saved_bytes() -> Callable[[Student, PackedBatch], int]:
+    """Bytes that a forward pass keeps for the backward pass, parameters left out."""
+
+    def count(student: Student, documents: PackedBatch) -> int:
+        kept = {}
+        parameters = {parameter.untyped_storage().data_ptr() for parameter in student.parameters()}
+
+        def keep(tensor: torch.Tensor) -> torch.Tensor:
+            storage = tensor.untyped_storage()
+            if storage.data_ptr() not in parameters:
+                kept[storage.data_ptr()] = (storage.nbytes(), tensor)
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+            student(documents).sum()
+        return sum(size for size, _ in kept.values())
+
+    return count
 
 
 @pytest.fixture(scope="session")

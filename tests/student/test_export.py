@@ -1,6 +1,7 @@
 import json
 import logging
 import warnings
+from importlib.metadata import version
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from transformers import AutoModel, AutoTokenizer
 
 from docemb_lib.errors import InputError
 from docemb_lib.student import Student
-from docemb_lib.student.export import model_card
+from docemb_lib.student.export import add_scores, licence_of, model_card
 
 
 @pytest.fixture(scope="module")
@@ -44,16 +45,54 @@ def test_a_loaded_student_embeds_as_the_saved_one(converted, folder, texts, tran
     assert transformers_log == []
 
 
-def test_stock_sentence_transformers_gives_the_same_embeddings_without_a_warning(
-    converted, folder, texts, transformers_log
-):
+@pytest.mark.parametrize("kind", ["packed", "global", "modernbert"])
+def test_stock_sentence_transformers_gives_the_same_embeddings(make_kind, texts, tmp_path, transformers_log, kind):
+    student = make_kind(kind)
+    student.save(tmp_path)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        stock = SentenceTransformer(str(folder), device="cpu")
+        stock = SentenceTransformer(str(tmp_path), device="cpu")
     assert transformers_log == []
+    assert stock.max_seq_length == 600
+    theirs, ours = stock.encode(texts, batch_size=3), student.embed(texts, bf16=False)
+    np.testing.assert_allclose(theirs, ours, atol=1e-5)
+    loaded = Student.load(tmp_path)
+    assert (loaded.pooling, loaded.packed, loaded.max_tokens) == (student.pooling, student.packed, 600)
+    np.testing.assert_array_equal(loaded.embed(texts, bf16=False), ours)
+    trained = {name for name, weight in student.named_parameters() if weight.requires_grad}
+    assert {name for name, weight in loaded.named_parameters() if weight.requires_grad} == trained
+
+    stock.save_pretrained(str(tmp_path / "again"))
+    again = Student.load(tmp_path / "again")
+    assert (again.pooling, again.max_tokens) == (student.pooling, 600)
+    np.testing.assert_array_equal(again.embed(texts, bf16=False), ours)
+
+
+def test_stock_sentence_transformers_embeds_as_a_converted_model(converted, folder, texts):
+    stock = SentenceTransformer(str(folder), device="cpu")
     assert stock.max_seq_length == 1024
     theirs, ours = stock.encode(texts, batch_size=3), converted.embed(texts, bf16=False)
     np.testing.assert_allclose(theirs, ours, atol=1e-5)
+
+
+def test_cls_pooling_without_global_attention_is_not_taken_for_a_student(make_kind, tmp_path):
+    make_kind("global").save(tmp_path)
+    settings = tmp_path / "sentence_bert_config.json"
+    saved = json.loads(settings.read_text())
+    settings.write_text(json.dumps({"max_seq_length": saved["max_seq_length"]}))
+    with pytest.raises(InputError, match="pooling is cls without global attention"):
+        Student.load(tmp_path)
+    settings.write_text(json.dumps(saved))
+    (tmp_path / "1_Pooling" / "config.json").write_text('{"pooling_mode": "mean"}')
+    with pytest.raises(InputError, match="pooling is mean with global attention"):
+        Student.load(tmp_path)
+
+
+def test_versions_are_noted_as_sentence_transformers_notes_them(folder, tmp_path):
+    SentenceTransformer(str(folder), device="cpu").save_pretrained(str(tmp_path))
+    theirs, ours = (json.loads((f / "config_sentence_transformers.json").read_text()) for f in (tmp_path, folder))
+    assert ours["__version__"] == theirs["__version__"]
+    assert ours["model_type"] == theirs["model_type"]
 
 
 def test_stock_transformers_loads_the_same_folder(converted, folder, transformers_log):
@@ -120,10 +159,10 @@ def test_a_model_that_ends_in_more_than_mean_pooling_is_refused(minilm, make_stu
         Student.load(minilm)
     make_student(windows=[8]).save(tmp_path)
     (tmp_path / "1_Pooling" / "config.json").write_text('{"pooling_mode_cls_token": true}')
-    with pytest.raises(InputError, match="not the mean"):
+    with pytest.raises(InputError, match="pooling is cls without"):
         Student.load(tmp_path)
     (tmp_path / "1_Pooling" / "config.json").write_text('{"pooling_mode": "cls"}')
-    with pytest.raises(InputError, match="not the mean"):
+    with pytest.raises(InputError, match="pooling is cls without"):
         Student.load(tmp_path)
 
 
@@ -139,25 +178,105 @@ def test_a_folder_that_is_not_there_is_one_line(tmp_path):
     assert "\n" not in str(failure.value)
 
 
-def test_the_card_has_front_matter_and_says_where_a_student_comes_from(make_student, tmp_path):
-    card = model_card(
+def front_and_body(folder):
+    _, front, body = (folder / "README.md").read_text().split("---\n", 2)
+    return yaml.safe_load(front), body
+
+
+def a_card(**options):
+    return model_card(
         profile="tiny",
         encoder="all-MiniLM-L6-v2",
-        structural_teacher="all-MiniLM-L6-v2",
+        structural_teacher="all-mpnet-base-v2",
         contextual_teacher="PV",
-        parameters={"lam": 0.5, "student_projection": "-"},
+        parameters={
+            "structural_loss": "cosine",
+            "contextual_loss": "soft-cca",
+            "lam": 0.5,
+            "student_projection": "-",
+        },
         documents=150,
         corpus="installed-docs",
         validation_before=1.5,
         validation_after=0.25,
-        licence="mit",
+        **options,
     )
-    make_student(windows=[8]).save(tmp_path, card=card)
-    _, front, body = (tmp_path / "README.md").read_text().split("---\n", 2)
-    matter = yaml.safe_load(front)
+
+
+def test_the_card_has_front_matter_and_says_where_a_student_comes_from(make_student, tmp_path):
+    make_student(windows=[8]).save(tmp_path, card=a_card(licence="mit"))
+    matter, body = front_and_body(tmp_path)
     assert matter["library_name"] == "sentence-transformers"
     assert matter["license"] == "mit"
-    assert "sentence-transformers" in matter["tags"]
+    assert {"sentence-transformers", "longformer"} <= set(matter["tags"])
     assert "| `lam` | `0.5` |" in body
     assert "1.5000 before, 0.2500 after" in body
     assert "150 documents of installed-docs" in body
+    assert "structure from all-mpnet-base-v2 (loss cosine) and context from a PV model (loss soft-cca)" in body
+    for package in ("docemb", "torch", "transformers", "sentence-transformers"):
+        assert f"{package} {version(package)}" in body
+
+
+@pytest.mark.parametrize(
+    ("kind", "sentence"), [("packed", "mean over all"), ("global", "global"), ("modernbert", "mean")]
+)
+def test_a_plain_card_says_what_an_embedding_is(make_kind, tmp_path, kind, sentence):
+    make_kind(kind).save(tmp_path)
+    matter, body = front_and_body(tmp_path)
+    assert sentence in body
+    assert ("global attention" in body) == (kind == "global")
+    assert ("modernbert" in matter["tags"]) == (kind == "modernbert")
+
+
+def test_scores_are_written_into_a_card_and_replaced(make_student, tmp_path):
+    make_student(windows=[8]).save(tmp_path, card=a_card())
+    before = (tmp_path / "README.md").read_text()
+    first = [("halves", "accuracy", 0.75, 0.0125), (r"see-also \\1", "map", 0.5, None)]
+    add_scores(tmp_path, first)
+    once = (tmp_path / "README.md").read_text()
+    assert "| halves | accuracy | 0.7500 ± 0.0125 |\n| see-also \\\\1 | map | 0.5000 |" in once
+    assert once.startswith(before.rstrip())
+    assert once == a_card(scores=first)
+    add_scores(tmp_path, first)
+    assert (tmp_path / "README.md").read_text() == once
+
+    (tmp_path / "README.md").write_text(once + "\n## Notes\n\nKept.\n")
+    add_scores(tmp_path, [("halves", "accuracy", 0.8, None)])
+    twice = (tmp_path / "README.md").read_text()
+    assert "0.8000" in twice
+    assert "0.7500" not in twice
+    assert twice.count("## Scores") == 1
+    assert twice.endswith("## Notes\n\nKept.\n")
+    assert not list(tmp_path.glob(".README*"))
+
+
+def test_scores_need_a_card(tmp_path):
+    with pytest.raises(InputError, match=r"README\.md: missing"):
+        add_scores(tmp_path, [("halves", "accuracy", 0.8, None)])
+
+
+def test_an_interrupted_writing_of_scores_leaves_the_old_card(make_student, tmp_path, monkeypatch):
+    make_student(windows=[8]).save(tmp_path)
+    before = (tmp_path / "README.md").read_text()
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("os.replace", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        add_scores(tmp_path, [("halves", "accuracy", 0.8, None)])
+    assert (tmp_path / "README.md").read_text() == before
+
+
+def test_the_licence_is_the_one_of_the_encoders_own_card(minilm, tmp_path):
+    assert licence_of(minilm) == "apache-2.0"
+    assert licence_of(str(tmp_path)) is None
+    assert licence_of("nobody/has-this-model") is None
+    for card in (
+        "No front matter.",
+        "---\nlanguage: en\n---\n",
+        "---\nlicense: [mit, apache-2.0]\n---\n",
+        "---\n: {\n---\n",
+    ):
+        (tmp_path / "README.md").write_text(card)
+        assert licence_of(str(tmp_path)) is None, card

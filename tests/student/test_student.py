@@ -6,13 +6,8 @@ import pytest
 import torch
 
 from docemb_lib.errors import InputError
-from docemb_lib.student.student import Encoded, Student
 from docemb_lib.student.packing import pack
-
-
-def random_documents(lengths, *, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    return [torch.randint(1000, 30000, (length,), generator=generator).tolist() for length in lengths]
+from docemb_lib.student.student import Encoded, Student
 
 
 def stock_hidden(student, document):
@@ -30,7 +25,9 @@ def lengths_around(one_sided):
     ("windows", "head_dim"),
     [([4, 4], 8), ([6, 6], 32), ([16, 16], 64), ([64, 64], 8), ([128, 128], 32), ([64, 4, 16], 8)],
 )
-def test_packed_hidden_states_equal_the_stock_models_on_each_document(make_student, windows, head_dim):
+def test_packed_hidden_states_equal_the_stock_models_on_each_document(
+    make_student, windows, head_dim, random_documents
+):
     student = make_student(windows=windows, head_dim=head_dim)
     documents = random_documents(lengths_around(windows[0] // 2))
     with torch.no_grad():
@@ -39,7 +36,7 @@ def test_packed_hidden_states_equal_the_stock_models_on_each_document(make_stude
             torch.testing.assert_close(ours, stock_hidden(student, document), atol=1e-5, rtol=0)
 
 
-def test_a_converted_model_equals_the_stock_model(converted):
+def test_a_converted_model_equals_the_stock_model(converted, random_documents):
     documents = random_documents([1, 63, 64, 65, 129, 400])
     with torch.no_grad():
         hidden = converted.hidden(pack(documents)).split([len(document) for document in documents])
@@ -47,7 +44,7 @@ def test_a_converted_model_equals_the_stock_model(converted):
             torch.testing.assert_close(ours, stock_hidden(converted, document), atol=1e-5, rtol=0)
 
 
-def test_gradients_equal_the_stock_models(make_student):
+def test_gradients_equal_the_stock_models(make_student, random_documents):
     student = make_student(windows=[8, 16])
     documents = random_documents([3, 40, 17, 100])
     trained = {name: weight for name, weight in student.model.named_parameters() if weight.requires_grad}
@@ -60,7 +57,7 @@ def test_gradients_equal_the_stock_models(make_student):
         torch.testing.assert_close(mine, reference, atol=2e-5, rtol=1e-4, msg=lambda text, name=name: f"{name}: {text}")
 
 
-def test_an_embedding_depends_on_its_own_document_alone(make_student):
+def test_an_embedding_depends_on_its_own_document_alone(make_student, random_documents):
     student = make_student(windows=[8, 8])
     documents = random_documents([5, 90, 33, 1, 12])
     with torch.no_grad():
@@ -81,7 +78,7 @@ def test_positions_skip_a_padding_token_inside_a_text_as_the_stock_model_does(ma
             torch.testing.assert_close(ours, theirs.last_hidden_state[0], atol=1e-5, rtol=0)
 
 
-def test_dropout_of_attention_and_of_hidden_states_works_in_training_alone(make_student):
+def test_dropout_of_attention_and_of_hidden_states_works_in_training_alone(make_student, random_documents):
     student = make_student(windows=[8], dropout=0.4)
     batch = pack(random_documents([30, 50]))
     assert torch.equal(student(batch), student(batch))
@@ -165,7 +162,7 @@ def test_what_cannot_be_embedded_is_refused(make_student, tmp_path, arguments, m
         make_student(windows=[8]).embed(text, out=tmp_path / out[0] if out else None)
 
 
-def test_a_student_is_a_plain_module(make_student):
+def test_a_student_is_a_plain_module(make_student, random_documents):
     student = make_student(windows=[8])
     copy = make_student(windows=[8], seed=1)
     copy.load_state_dict(student.state_dict())
@@ -175,7 +172,7 @@ def test_a_student_is_a_plain_module(make_student):
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
-def test_checkpointing_changes_no_bit_of_the_gradients(make_student, dropout):
+def test_checkpointing_changes_no_bit_of_the_gradients(make_student, dropout, random_documents):
     student = make_student(windows=[8, 16], dropout=dropout).train()
     documents = pack(random_documents([3, 40, 17, 100]))
     gradients = []
@@ -189,23 +186,7 @@ def test_checkpointing_changes_no_bit_of_the_gradients(make_student, dropout):
         assert torch.equal(gradient, gradients[1][name]), name
 
 
-def saved_bytes(student, documents):
-    """Bytes that a forward pass keeps for the backward pass, parameters left out."""
-    kept = {}
-    parameters = {parameter.untyped_storage().data_ptr() for parameter in student.parameters()}
-
-    def keep(tensor):
-        storage = tensor.untyped_storage()
-        if storage.data_ptr() not in parameters:
-            kept[storage.data_ptr()] = (storage.nbytes(), tensor)
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        student(documents).sum()
-    return sum(size for size, _ in kept.values())
-
-
-def test_checkpointing_keeps_the_input_of_each_layer_alone(make_student):
+def test_checkpointing_keeps_the_input_of_each_layer_alone(make_student, random_documents, saved_bytes):
     student = make_student(windows=[8] * 4).train()
     documents = pack(random_documents([200, 100]))
     everything = saved_bytes(student, documents)
@@ -214,8 +195,9 @@ def test_checkpointing_keeps_the_input_of_each_layer_alone(make_student):
     assert inputs <= saved_bytes(student, documents) < 2 * inputs < everything / 4
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler on the path: install g++")
-def test_compiled_and_eager_layers_agree(make_student):
+def test_compiled_and_eager_layers_agree(make_student, random_documents):
     student = make_student(windows=[8, 16])
     documents = pack(random_documents([3, 40, 17, 100]))
     with torch.no_grad():
@@ -224,7 +206,7 @@ def test_compiled_and_eager_layers_agree(make_student):
         torch.testing.assert_close(student(documents), eager, atol=1e-5, rtol=0)
 
 
-def test_dropout_that_flash_attention_lacks_is_said(make_student, monkeypatch, caplog):
+def test_dropout_that_flash_attention_lacks_is_said(make_student, monkeypatch, caplog, random_documents):
     monkeypatch.setattr("docemb_lib.student.longformer.choose_backend", lambda *_: "varlen")
     monkeypatch.setattr(
         "docemb_lib.student.longformer.banded_attention", lambda q, k, v, *_, **options: v * (1 - options["dropout"])

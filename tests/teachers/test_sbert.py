@@ -7,8 +7,8 @@ from sentence_transformers import SentenceTransformer
 from transformers import AutoModel, AutoTokenizer
 
 from docemb_lib.errors import InputError
+from docemb_lib.pretrained import resolve
 from docemb_lib.teachers import SBERT
-from docemb_lib.teachers.pretrained import resolve
 from docemb_lib.teachers.sbert import _batches
 
 FOLDER = resolve("all-MiniLM-L6-v2")

@@ -1,4 +1,5 @@
-"""A small distillation as a program of its own, to be killed and run again: `python distil.py FOLDER WEIGHTS`.
+"""A small distillation as a program of its own, to be killed and run again, alone or under torchrun:
+`python distil.py FOLDER WEIGHTS [SETTINGS]`, the last one JSON.
 
 Prints a line per update, so that whoever started it can choose when to kill it.
 """
@@ -6,9 +7,11 @@ Prints a line per update, so that whoever started it can choose when to kill it.
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,10 +21,12 @@ from transformers import LongformerConfig, LongformerModel
 from docemb_lib.losses import Cosine, Objective, Projection, SoftCCA, Weighting
 from docemb_lib.settings import Training
 from docemb_lib.student import Student
-from docemb_lib.training import TrainingDocuments, trainer
+from docemb_lib.training import TrainingDocuments, callbacks, trainer
 
 DIM, STRUCTURAL, CONTEXTUAL, TOKENS = 16, 16, 10, 40
-SETTINGS = Training(batch_size=4, accumulation=2, epochs=2, save_every=2, bf16=False, learning_rate=1e-3)
+SETTINGS = Training(
+    batch_size=4, accumulation=2, epochs=2, save_every=2, precision="fp32", learning_rate=1e-3, log_every=1
+)
 
 
 def make_objective(dropout: float = 0.1) -> Objective:
@@ -55,24 +60,32 @@ def make_documents(n: int, seed: int) -> TrainingDocuments:
     )
 
 
-def distil(folder: Path, *, dropout: float = 0.1) -> tuple[Objective, trainer.History]:
+def distil(folder: Path, *, dropout: float = 0.1, n: int = 50, **changes: Any) -> tuple[Objective, trainer.History]:
     objective = make_objective(dropout)
     history = trainer.train_objective(
-        objective, make_documents(50, 1), make_documents(9, 2), settings=SETTINGS, seed=5, folder=folder
+        objective,
+        make_documents(n, 1),
+        make_documents(9, 2),
+        settings=SETTINGS.model_copy(update=changes),
+        seed=5,
+        folder=folder,
     )
     return objective, history
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    silent = trainer.Bar.on_step_end
+    silent = callbacks.Bar.on_step_end
 
     def announced(self, args, state, control, **kwargs):
         silent(self, args, state, control, **kwargs)
         print(state.global_step, flush=True)
 
-    trainer.Bar.on_step_end = announced
-    trained, history = distil(Path(sys.argv[1]))
-    rows = [{name: row[name] for name in row if "second" not in name} for part in history for row in part]
+    callbacks.Bar.on_step_end = announced
+    trained, history = distil(Path(sys.argv[1]), **json.loads(sys.argv[3] if len(sys.argv) > 3 else "{}"))
+    if os.environ.get("RANK", "0") != "0":
+        sys.exit()
+    timed = ("second", "runtime", "share_of_peak")
+    rows = [{k: row[k] for k in row if not any(t in k for t in timed)} for part in history for row in part]
     Path(sys.argv[2]).with_suffix(".json").write_text(json.dumps(rows, sort_keys=True))
     save_file({name: tensor.contiguous() for name, tensor in trained.state_dict().items()}, sys.argv[2])

@@ -1,12 +1,16 @@
-"""Batches: rows of one document stay together, nothing is padded, the order depends on seed and epoch alone."""
+"""Batches: rows of one document stay together, nothing is padded, orders depend on seed and epoch alone, and neither
+memory nor processes change which documents a loss compares."""
 
 from __future__ import annotations
+
+import itertools
 
 import numpy as np
 import pytest
 import torch
 
-from docemb_lib.training.batches import Shuffled, TrainingDocuments, collate
+from docemb_lib.errors import InputError
+from docemb_lib.training.batches import Collate, TrainingDocuments, Updates, deal, length_consistent, rounds
 
 
 def documents(**teachers):
@@ -16,20 +20,16 @@ def documents(**teachers):
 def test_a_batch_is_the_documents_end_to_end_with_their_teachers_rows():
     structural = np.arange(6, dtype="float32").reshape(3, 2)
     contextual = -np.arange(9, dtype="float32").reshape(3, 3)
-    rows = documents(structural=structural, contextual=contextual)
-    batch = collate([rows[2], rows[0]])
-    assert batch["input_ids"].tolist() == [9, 10, 5, 6, 7]
-    assert batch["position_ids"].tolist() == [0, 1, 0, 1, 2]
-    assert batch["document"].tolist() == [0, 0, 1, 1, 1]
-    assert batch["lengths"].tolist() == [2, 3]
-    assert batch["structural"].tolist() == structural[[2, 0]].tolist()
-    assert batch["contextual"].tolist() == contextual[[2, 0]].tolist()
-    assert batch["n_structural_tokens"].tolist() == [2, 1]
+    batch, known = documents(structural=structural, contextual=contextual).pack([2, 0])
+    assert batch.input_ids.tolist() == [9, 10, 5, 6, 7]
+    assert batch.sizes == (2, 3)
+    assert known["structural"].tolist() == structural[[2, 0]].tolist()
+    assert known["contextual"].tolist() == contextual[[2, 0]].tolist()
+    assert known["n_structural_tokens"].tolist() == [2, 1]
 
 
 def test_a_teacher_that_is_not_there_is_not_in_the_batch():
-    rows = documents(structural=np.zeros((3, 2), dtype="float32"))
-    assert "contextual" not in collate([rows[0], rows[1]])
+    assert "contextual" not in documents(structural=np.zeros((3, 2), dtype="float32")).pack([0, 1])[1]
 
 
 def test_embeddings_of_fewer_documents_are_refused():
@@ -37,19 +37,90 @@ def test_embeddings_of_fewer_documents_are_refused():
         documents(structural=np.zeros((2, 4), dtype="float32"))
 
 
-def test_the_order_is_a_permutation_that_depends_on_seed_and_epoch():
-    def order(seed, epoch):
-        sampler = Shuffled(50, seed)
-        sampler.set_epoch(epoch)
-        return list(sampler)
-
-    assert sorted(order(0, 0)) == list(range(50))
-    assert order(0, 0) == order(0, 0)
-    assert len({tuple(order(seed, epoch)) for seed in range(2) for epoch in range(2)}) == 4
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_an_embedding_that_is_not_finite_is_refused_by_its_documents_name(bad):
+    rows = np.zeros((3, 4), dtype="float32")
+    rows[1, 2] = bad
+    with pytest.raises(InputError, match="contextual teacher: the embedding of document second is not finite"):
+        documents(contextual=rows, ids=["first", "second", "third"])
 
 
-def test_the_order_ignores_the_global_generator():
+def updates(n=50, *, order="shuffled", seed=0, epoch=0, accumulation=2):
+    lengths = np.random.default_rng(9).integers(1, 5000, n)
+    sampler = Updates(
+        TrainingDocuments([[1]] * n, lengths), batch_size=4, accumulation=accumulation, order=order, seed=seed
+    )
+    sampler.set_epoch(epoch)
+    assert len(sampler) == len(list(sampler))
+    return list(sampler)
+
+
+@pytest.mark.parametrize("order", ["shuffled", "length-consistent"])
+def test_updates_go_through_all_whole_batches_once_in_an_order_of_seed_and_epoch(order):
+    rows = updates(order=order)
+    assert [len(update) for update in rows] == [8] * 6
+    assert len(set(itertools.chain(*rows))) == 48
+    assert [len(update) for update in updates(47, order=order, accumulation=3)] == [12, 12, 12, 8]
     torch.manual_seed(0)
-    first = list(Shuffled(20, 1))
-    torch.manual_seed(1)
-    assert list(Shuffled(20, 1)) == first
+    assert rows == updates(order=order)
+    variants = {
+        tuple(itertools.chain(*updates(order=order, seed=seed, epoch=epoch))) for seed in range(2) for epoch in range(2)
+    }
+    assert len(variants) == 4
+
+
+def test_length_consistent_updates_mirror_the_buffer():
+    """Three lengths, 60%, 30% and 10% of the documents: every 20 rows hold 12, 6 and 2, give or take a lot's seat."""
+    rng = np.random.default_rng(0)
+    lengths = rng.permutation(np.repeat([100, 1500, 9000], [600, 300, 100]))
+    order = rng.permutation(1000)
+    arranged = length_consistent(order, lengths, size=20, rng=rng, buffer=1000)
+    assert sorted(arranged) == list(range(1000))
+    counts = np.array(
+        [[(lengths[rows] == length).sum() for length in (100, 1500, 9000)] for rows in arranged.reshape(-1, 20)]
+    )
+    assert np.abs(counts - [12, 6, 2]).max() <= 1
+    shuffled = np.array([(lengths[rows] == 100).sum() for rows in order.reshape(-1, 20)])
+    assert np.abs(shuffled - 12).max() > 2  # which a plain shuffle does not do
+
+
+def test_within_a_length_documents_wait_in_line():
+    lengths = np.tile([100, 600], 200)
+    order = np.arange(400)
+    arranged = length_consistent(order, lengths, size=400, rng=np.random.default_rng(0), buffer=40)
+    position = np.argsort(arranged)
+    for bucket in (0, 1):
+        assert position[order[lengths == (100, 600)[bucket]]].max() < 400
+    early = arranged[:40]
+    assert set(early) <= set(range(80))  # nothing overtakes by more than the buffer
+
+
+@pytest.mark.parametrize("processes", [1, 2, 3])
+@pytest.mark.parametrize("budget", [1, 50, 120, 10_000])
+def test_rounds_hold_consecutive_batches_within_the_budget(processes, budget):
+    tokens = np.random.default_rng(budget + processes).integers(1, 60, 23).tolist()
+    planned = list(rounds(tokens, budget=budget, processes=processes))
+    assert list(itertools.chain(*(plan for plan, _ in planned))) == list(range(23))
+    for number, (plan, owners) in enumerate(planned):
+        loads = [
+            sum(tokens[i] for i, owner in zip(plan, owners, strict=True) if owner == rank) for rank in range(processes)
+        ]
+        assert max(loads) <= budget or len(plan) == 1
+        if number + 1 < len(planned):  # no batch more would have fitted
+            longer = [tokens[i] for i in (*plan, plan[-1] + 1)]
+            dealt = deal(longer, processes)
+            assert max(sum(t for t, o in zip(longer, dealt, strict=True) if o == r) for r in range(processes)) > budget
+
+
+def test_batches_are_dealt_by_tokens():
+    assert deal([10, 9, 2, 8], 2) == (0, 1, 0, 1)  # 12 and 17 tokens: the longest first, to whoever has least
+    assert deal([5], 3) == (0,)
+
+
+def test_a_process_without_a_batch_runs_one_that_does_not_count():
+    rows = TrainingDocuments([[1] * n for n in (9, 8, 7, 2, 6, 6)], [1] * 6)
+    parts = [Collate(rows, batch_size=2, budget=20, rank=rank, processes=2)(range(6)) for rank in range(2)]
+    assert [[micro.rows for micro in mine] for mine in parts] == [[[0, 1], [4, 5]], [[2, 3], [4, 5]]]
+    assert [[micro.share for micro in mine] for mine in parts] == [[1 / 3, 1 / 3], [1 / 3, 0.0]]
+    assert [micro.peers.owners for micro in parts[1]] == [(0, 1), (0,)]
+    assert [(micro.documents, micro.tokens) for micro in parts[0]] == [(4, 26), (2, 12)]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
+import json
+import logging
 import math
 import random
 import signal
@@ -17,40 +18,24 @@ from safetensors.torch import load_file
 from transformers import get_cosine_schedule_with_warmup
 
 from docemb_lib.errors import InputError
-from docemb_lib.student.packing import PackedBatch
-from docemb_lib.training import validate
-from docemb_lib.training.batches import Shuffled, collate
-from docemb_lib.training.trainer import WHOLE, count_updates, last_whole_checkpoint
+from docemb_lib.training import precision_of, remove_checkpoints, validate
+from docemb_lib.training.batches import Collate, Updates
+from docemb_lib.training.checkpoints import MARKER
+from docemb_lib.training.trainer import _compiles, count_updates
 
 PROGRAM = Path(__file__).parent / "distil.py"
-specification = importlib.util.spec_from_file_location("distil", PROGRAM)
-assert specification is not None
-assert specification.loader is not None
-distil = importlib.util.module_from_spec(specification)
-specification.loader.exec_module(distil)
-
 UPDATES = 12  # 50 documents in 12 batches of 4, two a step, two epochs
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-def run(model, batch):
-    packed = PackedBatch(**{name: batch[name] for name in PackedBatch._fields})
-    return model(
-        packed,
-        structural=batch["structural"],
-        contextual=batch["contextual"],
-        n_structural_tokens=batch["n_structural_tokens"],
-    )
+def run(model, documents, rows):
+    batch, known = documents.pack(rows)
+    return model(batch, **known)
 
 
-def test_the_trainer_does_what_a_plain_loop_does(tmp_path):
+def test_the_trainer_does_what_a_plain_loop_does(tmp_path, distil):
     """AdamW without decay on biases and LayerNorm, warm-up, cosine to zero, clipping and accumulation, by hand."""
     settings = distil.SETTINGS
     trained, _ = distil.distil(tmp_path, dropout=0.0)
@@ -67,14 +52,12 @@ def test_the_trainer_does_what_a_plain_loop_does(tmp_path):
     schedule = get_cosine_schedule_with_warmup(optimizer, math.ceil(0.1 * UPDATES), UPDATES)
     documents = distil.make_documents(50, 1)
     for epoch in range(settings.epochs):
-        sampler = Shuffled(len(documents), 5)
-        sampler.set_epoch(epoch)
-        order = list(sampler)[:48]
-        batches = [order[start : start + 4] for start in range(0, 48, 4)]
-        for start in range(0, 12, 2):
-            for rows in batches[start : start + 2]:
+        order = Updates(documents, batch_size=4, accumulation=2, order="shuffled", seed=5)
+        order.set_epoch(epoch)
+        for update in order:
+            for rows in (update[:4], update[4:]):
                 by_hand.train()
-                (run(by_hand, collate([documents[row] for row in rows])).loss / 2).backward()
+                (run(by_hand, documents, rows).loss / 2).backward()
             torch.nn.utils.clip_grad_norm_([p for p in by_hand.parameters() if p.grad is not None], 1.0)
             optimizer.step()
             schedule.step()
@@ -85,7 +68,7 @@ def test_the_trainer_does_what_a_plain_loop_does(tmp_path):
         torch.testing.assert_close(ours[name], theirs[name], rtol=1e-4, atol=1e-5, msg=lambda m, n=name: f"{n}: {m}")
 
 
-def test_the_number_of_updates_is_the_thesis():
+def test_the_number_of_updates_is_the_thesis(distil):
     from docemb_lib.settings import Training
 
     assert count_updates(15_000, Training()) == 2500
@@ -110,7 +93,7 @@ def test_a_run_killed_anywhere_and_resumed_ends_in_the_same_bits(tmp_path, seed)
             break
     killed.wait(timeout=60)
     assert not resumed.exists()
-    assert last_whole_checkpoint(folder / "checkpoints") is not None
+    assert list((folder / "checkpoints").glob(f"*/{MARKER}"))
     again = subprocess.run(
         [sys.executable, PROGRAM, folder, resumed], check=True, capture_output=True, text=True, timeout=300
     )
@@ -125,16 +108,7 @@ def test_a_run_killed_anywhere_and_resumed_ends_in_the_same_bits(tmp_path, seed)
         assert torch.equal(tensor, found[name]), f"killed after update {at}: {name} differs"
 
 
-def test_a_checkpoint_without_its_marker_does_not_count(tmp_path):
-    for step in (2, 4, 10):
-        (tmp_path / f"checkpoint-{step}").mkdir()
-    for step in (2, 4):
-        (tmp_path / f"checkpoint-{step}" / WHOLE).touch()
-    assert last_whole_checkpoint(tmp_path) == str(tmp_path / "checkpoint-4")
-    assert last_whole_checkpoint(tmp_path / "none") is None
-
-
-def test_history_has_a_row_per_update_and_validation_from_first_to_last(tmp_path):
+def test_history_has_a_row_per_update_and_validation_from_first_to_last(tmp_path, distil):
     _, history = distil.distil(tmp_path)
     assert [row["step"] for row in history.train] == list(range(1, UPDATES + 1))
     steps = [row["step"] for row in history.validation]
@@ -143,21 +117,22 @@ def test_history_has_a_row_per_update_and_validation_from_first_to_last(tmp_path
     assert {"loss", "structural", "contextual", "norm", "spread"} <= set(history.validation[0])
     assert {"loss", "structural", "contextual", "grad_norm", "learning_rate"} <= set(history.train[0])
     assert (tmp_path / "checkpoints").exists()
-    distil.trainer.remove_checkpoints(tmp_path)
+    remove_checkpoints(tmp_path)
     assert not (tmp_path / "checkpoints").exists()
 
 
-def test_validation_means_are_those_of_a_loop_and_leave_the_objective_as_it_was():
+@pytest.mark.parametrize("budget", [1, 100, 100_000])
+def test_validation_means_are_those_of_a_loop_and_leave_the_objective_as_it_was(budget, distil):
     objective = distil.make_objective().train()
     before = {name: tensor.clone() for name, tensor in objective.state_dict().items()}
     documents = distil.make_documents(9, 2)
-    means = validate(objective, documents, batch_size=4, bf16=False)
+    means = validate(objective, documents, batch_size=4, budget=budget)
 
     objective.eval()
     parts, embeddings = [], []
     for rows in (range(4), range(4, 9)):  # the ninth document joins the second batch
         with torch.no_grad():
-            output = run(objective, collate([documents[row] for row in rows]))
+            output = run(objective, documents, list(rows))
         parts.append((output.loss.item(), output.structural.item(), output.contextual.item(), len(rows)))
         embeddings.append(output.embeddings.double().numpy())
     for place, part in enumerate(("loss", "structural", "contextual")):
@@ -171,7 +146,7 @@ def test_validation_means_are_those_of_a_loop_and_leave_the_objective_as_it_was(
         assert torch.equal(tensor, before[name]), f"validation changed {name}"
 
 
-def test_too_few_documents_for_a_batch_are_refused(tmp_path):
+def test_too_few_documents_for_a_batch_are_refused(tmp_path, distil):
     with pytest.raises(InputError, match="documents: 3 training documents do not fill one batch"):
         distil.trainer.train_objective(
             distil.make_objective(),
@@ -181,3 +156,175 @@ def test_too_few_documents_for_a_batch_are_refused(tmp_path):
             seed=0,
             folder=tmp_path,
         )
+
+
+@pytest.mark.parametrize("budget", [1, 90, 100_000])
+@pytest.mark.parametrize("processes", [1, 2, 3])
+def test_passes_and_processes_give_the_gradients_of_the_plain_loop(distil, budget, processes, monkeypatch):
+    """Six batches of four with accumulation, in double precision; the processes one after the other."""
+    documents, rows = distil.make_documents(24, 1), list(range(24))
+
+    plain = distil.make_objective(dropout=0.0).double().train()
+    for start in range(0, 24, 4):
+        (run(plain, documents, rows[start : start + 4]).loss / 6).backward()
+
+    ours = [distil.make_objective(dropout=0.0).double().train() for _ in range(processes)]
+    collates = [
+        Collate(documents, batch_size=4, budget=budget, rank=rank, processes=processes) for rank in range(processes)
+    ]
+    updates = [collate(rows) for collate in collates]
+    assert len({len(parts) for parts in updates}) == 1
+    for parts in zip(*updates, strict=True):
+        sent = exchange(ours, parts)
+        monkeypatch.setattr("torch.distributed.get_world_size", lambda: processes)
+        monkeypatch.setattr(
+            "torch.distributed.all_gather",
+            lambda received, _, sent=sent: [r.copy_(s) for r, s in zip(received, sent, strict=True)],
+        )
+        for objective, part in zip(ours, parts, strict=True):
+            (objective(part.batch, **part.known, peers=part.peers).loss * part.share).backward()
+    for name, parameter in plain.named_parameters():
+        if parameter.requires_grad:
+            total = sum(dict(objective.named_parameters())[name].grad for objective in ours)
+            # A key's bias has no gradient but rounding: softmax does not see it.
+            assert (total - parameter.grad).norm() <= 1e-10 * parameter.grad.norm() + 1e-15, name
+    for objective in ours:
+        for name, buffer in plain.named_buffers():
+            torch.testing.assert_close(dict(objective.named_buffers())[name], buffer, rtol=1e-10, atol=1e-12)
+
+
+def exchange(objectives, parts):
+    """What each process would send: its projected views, in rows as many as the fullest process has batches."""
+    sent = []
+    for objective, part in zip(objectives, parts, strict=True):
+        with torch.no_grad():
+            objective.eval()
+            views = run_views(objective, part)
+            objective.train()
+        sent.append(views)
+    most = max((len(views) for views in sent), default=0)
+    shape = next(views.shape[1:] for views in sent if len(views))
+    return [torch.cat([views, views.new_zeros(most - len(views), *shape)]) for views in sent]
+
+
+def run_views(objective, part):
+    z1, z2 = objective(part.batch, **part.known).views
+    groups = torch.stack([z1, z2]).view(2, -1, 4, z1.shape[1]).transpose(0, 1)
+    return groups if part.share else groups[:0]
+
+
+def test_two_processes_end_where_one_does(distil, tmp_path):
+    """Eleven batches in updates of five: the last update leaves one of the processes without a batch."""
+    settings = {"dropout": 0.0, "n": 46, "accumulation": 5, "batch_tokens": 150}
+    trained, history = distil.distil(tmp_path / "one", **settings)
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(PROGRAM)]
+    weights = tmp_path / "two.safetensors"
+    done = subprocess.run(
+        [*command, str(tmp_path / "two"), str(weights), json.dumps(settings)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    for name, tensor in load_file(weights).items():
+        torch.testing.assert_close(
+            tensor, trained.state_dict()[name], rtol=1e-4, atol=1e-5, msg=lambda m, n=name: f"{n}: {m}"
+        )
+    rows = json.loads(weights.with_suffix(".json").read_text())
+    compared = ("loss", "structural", "contextual", "norm", "spread", "grad_norm")
+    for mine, alone in zip(rows, [*history.train, *history.validation], strict=True):
+        for name in compared:
+            if name in alone:
+                assert mine[name] == pytest.approx(alone[name], rel=1e-4, abs=1e-6), name
+
+
+def test_fewer_batches_than_processes_are_refused(distil, tmp_path, monkeypatch):
+    monkeypatch.setattr("transformers.TrainingArguments.world_size", 4)
+    with pytest.raises(InputError, match="an update of 2 batches leaves some of 4 processes idle"):
+        distil.distil(tmp_path)
+
+
+def test_a_checkpoint_of_another_run_is_refused_and_a_torn_one_skipped(distil, tmp_path, caplog):
+    distil.distil(tmp_path)
+    with pytest.raises(InputError, match="from a run with other settings, documents or versions"):
+        distil.distil(tmp_path, learning_rate=2e-3)
+    with pytest.raises(InputError, match="from a run with other settings, documents or versions"):
+        distil.distil(tmp_path, n=49)
+    last = tmp_path / "checkpoints" / "checkpoint-12"
+    (last / "optimizer.pt").write_bytes(b"torn")
+    with caplog.at_level(logging.WARNING):
+        distil.distil(tmp_path, save_every=100, log_every=5)  # these may differ
+    assert "checkpoint-12 is torn" in caplog.text
+    marker = json.loads((last / MARKER).read_text())
+    (last / MARKER).write_text(json.dumps({**marker, "processes": 3}))
+    with pytest.raises(InputError, match="from a run of 3 processes, this one has 1; start as many"):
+        distil.distil(tmp_path)
+
+
+def test_a_loss_that_is_not_finite_names_its_documents(distil, tmp_path, monkeypatch):
+    documents = distil.make_documents(50, 1)
+    documents.ids = [f"page-{row}" for row in range(50)]
+    documents.teachers["structural"][7] = np.nan  # after the check at construction
+    monkeypatch.setattr(distil, "make_documents", lambda n, _: documents)
+    with pytest.raises(FloatingPointError, match=r"the loss is not finite, with documents .*page-7"):
+        distil.distil(tmp_path)
+
+
+def test_told_to_stop_it_saves_first_and_goes_on_to_the_same_bits(tmp_path):
+    unbroken = tmp_path / "unbroken.safetensors"
+    settings = json.dumps({"save_every": 100, "log_every": 5})
+    subprocess.run(
+        [sys.executable, PROGRAM, tmp_path / "a", unbroken, settings], check=True, capture_output=True, timeout=300
+    )
+
+    folder, resumed = tmp_path / "b", tmp_path / "resumed.safetensors"
+    command = [sys.executable, PROGRAM, folder, resumed, settings]
+    stopped = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    assert stopped.stdout is not None
+    for line in stopped.stdout:
+        if line.strip() == "4":
+            stopped.send_signal(signal.SIGTERM)
+            break
+    stopped.stdout.read()
+    assert stopped.wait(timeout=60) == -signal.SIGTERM  # the signal's usual end
+    assert not resumed.exists()
+    steps = [int(path.parent.name.split("-")[1]) for path in (folder / "checkpoints").glob(f"*/{MARKER}")]
+    assert len(steps) == 1
+    assert 4 <= steps[0] < UPDATES
+    subprocess.run(command, check=True, capture_output=True, timeout=300)
+    assert unbroken.with_suffix(".json").read_text() == resumed.with_suffix(".json").read_text()
+    expected, found = load_file(unbroken), load_file(resumed)
+    for name, tensor in expected.items():
+        assert torch.equal(tensor, found[name]), name
+
+
+def test_rows_are_means_since_the_row_before(distil, tmp_path):
+    _, every = distil.distil(tmp_path / "a", dropout=0.0)
+    _, some = distil.distil(tmp_path / "b", dropout=0.0, log_every=5)
+    assert [row["step"] for row in some.train] == [1, 5, 10, 12]
+    for name in ("loss", "structural", "contextual", "norm"):
+        mean = np.mean([row[name] for row in every.train[5:10]])
+        assert some.train[2][name] == pytest.approx(mean, rel=1e-6), name
+    speeds = ("documents_per_second", "tokens_per_second", "share_of_peak")
+    assert all(row[name] > 0 for row in some.train for name in speeds)
+
+
+def test_precision_fits_the_device(monkeypatch):
+    cpu, gpu = torch.device("cpu"), torch.device("cuda")
+    for fast, expected in ((True, ("bf16", "bf16")), (False, ("fp32", "fp16"))):
+        monkeypatch.setattr("docemb_lib.training.precision.fast_bf16", lambda _, fast=fast: fast)
+        assert (precision_of(None, cpu), precision_of(None, gpu)) == expected
+    assert precision_of("fp32", gpu) == "fp32"
+    with pytest.raises(InputError, match="fp16 needs a GPU"):
+        precision_of("fp16", cpu)
+
+
+def test_a_compiler_that_fails_is_said_and_done_without(distil, monkeypatch, caplog):
+    def broken(*_, **__):
+        raise RuntimeError("Cannot find a working triton installation\nwith a long explanation")
+
+    student = distil.make_objective().student
+    monkeypatch.setattr("docemb_lib.student.longformer._compile", broken)
+    with caplog.at_level(logging.WARNING):
+        assert not _compiles(student, None)
+    assert "without torch.compile: Cannot find a working triton installation" in caplog.text

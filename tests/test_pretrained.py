@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from docemb_lib import pretrained
 from docemb_lib.errors import InputError
-from docemb_lib.teachers import pretrained
 
 
 @pytest.fixture

@@ -1,0 +1,10 @@
+"""Ours against the peer, side by side in one process, as ratios: each benchmark is a module that returns a `Report`.
+
+Nothing here needs more than torch, transformers, accelerate, NumPy and rich, so that it runs on any borrowed machine;
+only the figure needs matplotlib.
+"""
+
+from docemb_lib.bench.report import Report, Row, write_report
+from docemb_lib.bench.student import bench_student
+
+__all__ = ["Report", "Row", "bench_student", "write_report"]

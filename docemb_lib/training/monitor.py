@@ -1,0 +1,118 @@
+"""What a training run says of itself every few updates: losses, speed, and signs of collapse."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.nn import functional as F
+
+from docemb_lib.losses import CCA, ObjectiveOutput
+from docemb_lib.training.batches import Micro
+
+COMPONENTS = 10  # of the canonical correlations that are watched
+WINDOW = 10 * COMPONENTS  # documents that they are computed over (the author's: 10 times the components)
+SUMS = ("documents", "loss", "structural", "contextual", "norm")
+STATE = ("sums", "seen", "directions", "views")
+
+
+class Monitor:
+    """Sums since the last row, on the device, so that nobody waits for it before a row is due."""
+
+    def __init__(self, *, device: torch.device, processes: int, flops: Callable[[Micro], float], peak: float) -> None:
+        """flops: floating-point operations of a part of a round; peak: what the processes could do in a second."""
+        self.processes, self.flops, self.peak = processes, flops, peak
+        self.sums = torch.zeros(len(SUMS), dtype=torch.float64, device=device)
+        self.seen = {"structural": False, "contextual": False}
+        self.directions = torch.zeros(1, dtype=torch.float64, device=device)  # (D,) once there are any
+        self.views: tuple[Tensor, Tensor] | None = None  # of the last documents, (WINDOW or fewer, P) each
+        self.start_clock()
+
+    def start_clock(self) -> None:
+        """Time counts from here: a row's speed is that of its updates alone."""
+        self.started = time.perf_counter()
+        self.tokens = self.documents = 0
+        self.computed = 0.0
+
+    @torch.no_grad()
+    def add(self, micro: Micro, output: ObjectiveOutput) -> None:
+        self.tokens += micro.tokens
+        self.documents += micro.documents
+        if not micro.share:
+            return
+        self.computed += self.flops(micro)
+        B = len(micro.rows)
+        embeddings = output.embeddings.double()
+        zero = torch.zeros((), device=self.sums.device)
+        parts = [output.loss, *(zero if part is None else part for part in (output.structural, output.contextual))]
+        means = torch.stack([torch.ones_like(zero), *parts]).double()
+        self.sums += torch.cat([means * B, embeddings.norm(dim=1).sum()[None]])
+        self.directions = self.directions + F.normalize(embeddings, dim=1).sum(0)
+        self.seen = {"structural": output.structural is not None, "contextual": output.contextual is not None}
+        if output.views is not None:
+            both = zip(self.views or output.views, output.views, strict=True)
+            z1, z2 = (new if old is new else torch.cat([old, new]) for old, new in both)
+            self.views = z1[-WINDOW:], z2[-WINDOW:]
+
+    def row(self) -> dict[str, float]:
+        """Means since the last row, in all processes together; every process has to ask for it."""
+        sums, computed = self.sums.clone(), torch.tensor(self.computed, dtype=torch.float64, device=self.sums.device)
+        if self.processes > 1:
+            for total in (sums, computed, self.directions):
+                dist.all_reduce(total)
+        value = dict(zip(SUMS, sums.tolist(), strict=True))
+        n = max(value["documents"], 1)
+        row = {"loss": value["loss"] / n} | {part: value[part] / n for part, seen in self.seen.items() if seen}
+        row |= {"norm": value["norm"] / n, "spread": spread(self.directions, int(n))}
+        if self.views is not None:
+            row["cca"] = canonical_correlation(*self.views)
+        seconds = max(time.perf_counter() - self.started, 1e-9)
+        row |= {
+            "documents_per_second": self.documents / seconds,
+            "tokens_per_second": self.tokens / seconds,
+            "share_of_peak": computed.item() / seconds / self.peak,
+        }
+        self.sums.zero_()
+        self.directions.zero_()
+        self.start_clock()
+        return row
+
+    def save(self, checkpoint: Path, rank: int) -> None:
+        torch.save({name: getattr(self, name) for name in STATE}, checkpoint / f"monitor_{rank}.pt")
+
+    def load(self, checkpoint: Path, rank: int) -> None:
+        file = checkpoint / f"monitor_{rank}.pt"
+        state: dict[str, Any] = torch.load(file, map_location=self.sums.device, weights_only=True)
+        for name in STATE:
+            setattr(self, name, state[name])
+
+
+def spread(directions: Tensor, n: int) -> float:
+    """Mean cosine distance between two of n embeddings, 0 when all are one point, from the sum of their unit vectors,
+    (D,): the squared sum holds every pair's cosine twice, and n ones."""
+    return 1 - (directions.square().sum().item() - n) / (n * (n - 1)) if n > 1 else 0.0
+
+
+def canonical_correlation(student: Tensor, teacher: Tensor, *, components: int = COMPONENTS) -> float:
+    """Mean of the largest canonical correlations of two views, (N, P) and (N, Q), over their principal components.
+
+    As many components are kept of each view as correlations are asked for, at most N / 2: with more, any two views
+    of N documents correlate perfectly. NaN below 4 documents.
+    """
+    k = min(components, len(student) // 2, student.shape[1], teacher.shape[1])
+    if len(student) < 4:
+        return float("nan")
+    leading = [_principal(view.double(), k) for view in (student, teacher)]
+    return -CCA(ridge=0.0)(*leading)[0].item() / k
+
+
+def _principal(view: Tensor, k: int) -> Tensor:
+    """The k leading principal components of (N, P), each scaled to variance 1 (CCA does not see scale)."""
+    U, s, _ = torch.linalg.svd(view - view.mean(dim=0), full_matrices=False)
+    kept = s[:k] > 1e-9 * s[0].clamp(min=1e-30)
+    return U[:, :k] * kept * (len(view) - 1) ** 0.5

@@ -1,0 +1,184 @@
+import threading
+
+import numpy as np
+import pytest
+
+from docemb_lib.errors import InputError
+from docemb_lib.student import inference
+from docemb_lib.student.inference import embed_chunks, one_ahead
+
+
+@pytest.fixture
+def small_chunks(monkeypatch):
+    monkeypatch.setattr(inference, "CHUNK", 4)
+
+
+@pytest.fixture
+def documents():
+    """Texts of different lengths, some of them empty."""
+    return [" ".join(["words", "of", "many", "lengths"] * (7 * index % 23)) for index in range(32)]
+
+
+def test_one_is_computed_ahead_and_no_more():
+    taken = []
+
+    def items():
+        for item in range(6):
+            taken.append((item, threading.get_ident()))
+            yield item
+
+    results = []
+    for result in one_ahead(lambda item: (item * 10, threading.get_ident()), items()):
+        results.append(result)
+        assert len(taken) <= len(results) + 1
+    assert [value for value, _ in results] == [0, 10, 20, 30, 40, 50]
+    assert {thread for _, thread in taken} == {threading.get_ident()}
+    assert threading.get_ident() not in {thread for _, thread in results}
+
+
+def test_an_iterable_is_taken_a_few_chunks_at_a_time(make_student, small_chunks):
+    student = make_student(windows=[8])
+    taken = []
+
+    def tokenised():
+        for chunk in range(10):
+            taken.append(chunk)
+            yield [[101, 2000 + chunk, 102]] * 4
+
+    found = []
+    for rows in embed_chunks(
+        student, tokenised(), devices=None, batch_tokens=None, bf16=False, report=lambda documents: None
+    ):
+        found.append(rows)
+        assert len(taken) <= len(found) + 1
+    assert [rows.shape for rows in found] == [(4, 16)] * 10
+
+
+@pytest.mark.parametrize("kind", ["packed", "global", "modernbert"])
+def test_a_generator_of_unknown_length_becomes_a_file(make_kind, documents, small_chunks, tmp_path, kind):
+    student = make_kind(kind)
+    expected = np.concatenate([student.embed([text], bf16=False) for text in documents])
+    result = student.embed((text for text in documents), out=tmp_path / "e.npy", bf16=False)
+    assert isinstance(result, np.memmap)
+    assert not result.flags.writeable
+    np.testing.assert_allclose(result, expected, atol=1e-5)
+    assert [file.name for file in tmp_path.iterdir()] == ["e.npy"]
+
+
+def test_a_bar_knows_its_total_only_for_what_has_a_length(make_student, monkeypatch):
+    totals = []
+
+    class Bar:
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            pass
+
+        def update(self, n):
+            totals[-1] += (n,)
+
+    monkeypatch.setattr(
+        "docemb_lib.student.student.progress", lambda **options: totals.append((options["total"],)) or Bar()
+    )
+    student = make_student(windows=[8])
+    student.embed(["a", "b c"])
+    student.embed(text for text in ["a", "b c", "d"])
+    assert [(total, sum(updates)) for total, *updates in totals] == [(2, 2), (None, 3)]
+
+
+def test_no_documents_have_no_rows(make_student, tmp_path):
+    student = make_student(windows=[8])
+    for texts in ([], iter([])):
+        assert student.embed(texts).shape == (0, 16)
+        assert student.embed(texts, out=tmp_path / "none.npy", devices=["cpu", "cpu"]).shape == (0, 16)
+        assert np.load(tmp_path / "none.npy").dtype == np.float32
+
+
+def test_truncation_is_counted_over_all_chunks_and_said_once(make_student, small_chunks, caplog):
+    make_student(windows=[8], max_tokens=12).embed(["word", "word " * 30] * 5)
+    assert [record.getMessage() for record in caplog.records] == ["5 of 10 documents cut at 12 tokens"]
+
+
+def test_a_text_that_is_no_string_is_named_by_its_index_among_all(make_student, small_chunks):
+    with pytest.raises(InputError, match=r"texts\[9\]: got int"):
+        make_student(windows=[8]).embed(["word"] * 9 + [5])
+
+
+def test_two_devices_share_the_work_and_change_no_bit(make_student, documents, small_chunks, tmp_path):
+    student = make_student(windows=[8])
+    calls = []
+    hook = student.register_forward_pre_hook(lambda module, arguments: calls.append(1))
+    expected = student.embed(documents, bf16=False, batch_tokens=64)
+    hook.remove()
+    assert len(calls) % 2 == 0  # or the last one waits in vain
+    meeting = threading.Barrier(2)  # each batch waits for another under way: with one thread nobody would come
+    seen = set()
+
+    def meet(module, arguments):
+        seen.add((id(module), threading.get_ident()))
+        meeting.wait(timeout=60)
+
+    hook = student.register_forward_pre_hook(meet)
+    found = student.embed(documents, bf16=False, batch_tokens=64, devices=["cpu", "cpu"], out=tmp_path / "e.npy")
+    hook.remove()
+    np.testing.assert_array_equal(found, expected)
+    assert len({module for module, _ in seen}) == len({thread for _, thread in seen}) == 2
+
+
+def fail_at(n):
+    """A hook that fails in the n-th forward pass."""
+    calls = []
+
+    def hook(module, arguments):
+        calls.append(1)
+        if len(calls) == n:
+            raise RuntimeError("out of something")
+
+    return hook
+
+
+@pytest.mark.parametrize("devices", [None, ["cpu", "cpu"]])
+def test_an_error_in_a_thread_surfaces_and_leaves_nothing(make_student, documents, small_chunks, tmp_path, devices):
+    student = make_student(windows=[8]).train()
+    before = threading.active_count()
+    hook = student.register_forward_pre_hook(fail_at(5))
+    with pytest.raises(RuntimeError, match="out of something"):
+        student.embed(documents, out=tmp_path / "e.npy", devices=devices)
+    hook.remove()
+    assert list(tmp_path.iterdir()) == []
+    assert threading.active_count() == before
+    assert student.training
+
+
+def test_an_interrupt_leaves_nothing(make_student, documents, small_chunks, tmp_path):
+    def interrupted():
+        yield from documents
+        raise KeyboardInterrupt
+
+    student = make_student(windows=[8])
+    before = threading.active_count()
+    with pytest.raises(KeyboardInterrupt):
+        student.embed(interrupted(), out=tmp_path / "e.npy", devices=["cpu", "cpu"])
+    assert list(tmp_path.iterdir()) == []
+    assert threading.active_count() == before
+
+
+def test_a_batch_on_a_cpu_holds_at_most_8192_tokens(make_student):
+    student = make_student(windows=[8])
+    sizes = []
+    hook = student.register_forward_pre_hook(lambda module, arguments: sizes.append(sum(arguments[0].sizes)))
+    student.embed(["word " * 500] * 40)
+    hook.remove()
+    assert sum(sizes) == 40 * 502
+    assert max(sizes) == 16 * 502  # one more would not fit into 8192
+
+
+@pytest.mark.parametrize(
+    ("devices", "message"),
+    [("cpu", "devices: got 'cpu', give a list"), ([], "devices: got \\[\\]"), (["gpu"], "devices: gpu cannot be used")],
+)
+def test_devices_that_are_not_there_are_refused(make_student, devices, message):
+    with pytest.raises(InputError, match=message) as failure:
+        make_student(windows=[8]).embed(["a"], devices=devices)
+    assert "\n" not in str(failure.value)

@@ -1,0 +1,38 @@
+"""What is said of a run: collapse against loops, canonical correlation against scikit-learn and closed forms."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from sklearn import cross_decomposition
+from sklearn.decomposition import PCA
+
+from docemb_lib.training.monitor import canonical_correlation, spread
+
+
+def test_spread_is_that_of_a_loop_over_pairs():
+    y = torch.randn(7, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    distances = [1 - torch.cosine_similarity(y[i], y[j], dim=0).item() for i in range(7) for j in range(7) if i != j]
+    assert spread(torch.nn.functional.normalize(y, dim=1).sum(0), 7) == pytest.approx(np.mean(distances))
+    assert spread(torch.tensor([0.0, 4.0]), 4) == pytest.approx(0)
+
+
+def test_canonical_correlation_is_scikit_learns_over_principal_components():
+    rng = np.random.default_rng(0)
+    shared = rng.standard_normal((80, 3))
+    X1 = shared @ rng.standard_normal((3, 20)) + 0.5 * rng.standard_normal((80, 20))
+    X2 = shared @ rng.standard_normal((3, 12)) + 0.5 * rng.standard_normal((80, 12))
+    ours = canonical_correlation(torch.from_numpy(X1), torch.from_numpy(X2), components=5)
+    leading = [PCA(5).fit_transform(X) for X in (X1, X2)]
+    a, b = cross_decomposition.CCA(5, max_iter=10_000, tol=1e-12).fit_transform(*leading)
+    assert ours == pytest.approx(np.mean([np.corrcoef(a[:, k], b[:, k])[0, 1] for k in range(5)]), abs=1e-4)
+
+
+def test_one_view_rotated_correlates_perfectly_and_few_documents_not_at_all():
+    X = torch.randn(60, 8, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    Q, _ = torch.linalg.qr(torch.randn(8, 8, generator=torch.Generator().manual_seed(1), dtype=torch.float64))
+    assert canonical_correlation(X, X @ Q + 3, components=8) == pytest.approx(1)
+    assert math.isnan(canonical_correlation(X[:3], X[:3]))
