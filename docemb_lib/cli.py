@@ -46,7 +46,7 @@ def command(function: Callable[..., None], group: typer.Typer = app) -> Callable
         except InputError as error:
             _fail(error, code=2, debug=kwargs.get("debug", False))
         except KeyboardInterrupt:
-            errors.print("Interrupted. The same command goes on from here.")
+            errors.print("Interrupted." + ("" if group is bench else " The same command goes on from here."))
             raise typer.Exit(130) from None
         except Exception as error:
             _fail(error, code=1, debug=kwargs.get("debug", False))

@@ -248,3 +248,19 @@ def test_a_run_that_is_told_to_stop_leaves_a_checkpoint(workspace_root):
 def test_train_refuses_what_does_not_fit(workspace_root, parameter, said):
     refused(docemb("train", "--profile", "small", "-p", parameter, cwd=workspace_root), said)
     assert not (workspace_root / "outputs").exists()
+
+
+def test_a_parameter_is_read_as_papermill_reads_it():
+    from docemb_lib.experiments.distilling import parse_parameters
+
+    given = [
+        "lam=0.5",
+        "lam_by_length=None",
+        "documents=30",
+        "student_projection=-",
+        "dm=true",
+        "contextual_projection=16",
+    ]
+    assert parse_parameters(given) == {
+        "lam": 0.5, "lam_by_length": None, "documents": 30, "student_projection": "-", "dm": True, "contextual_projection": 16,
+    }  # fmt: skip

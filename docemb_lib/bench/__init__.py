@@ -1,6 +1,6 @@
 """Ours against the peer, side by side in one process, as ratios: each benchmark is a module that returns a `Report`.
 
-Nothing here needs more than torch, transformers, accelerate, NumPy and rich, so that it runs on any borrowed machine;
+Nothing here needs more than torch, transformers, accelerate, NumPy and Typer, so that it runs on any borrowed machine;
 only the figure needs matplotlib.
 """
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import os
 import platform
 from collections.abc import Sequence
@@ -81,7 +82,7 @@ class Report:
     def json(self) -> str:
         content = asdict(self) | {"results": [row.record() for row in self.rows]} | self.points
         del content["rows"], content["points"]
-        return json.dumps(_rounded(content), ensure_ascii=False, indent=1) + "\n"
+        return json.dumps(_rounded(content), allow_nan=False, indent=1) + "\n"
 
     def remarks(self) -> list[str]:
         """What to read with the table: of single rows, then of all."""
@@ -167,9 +168,10 @@ def _number(value: float, unit: str) -> str:
 
 
 def _rounded(value: Any) -> Any:
-    """Floats in lists and dicts at seven digits: readable, and far more exact than any measurement."""
+    """Floats in lists and dicts at seven digits: readable, and far more exact than any measurement; what is no number
+    as None, which JSON has."""
     if isinstance(value, float):
-        return float(f"{value:.7g}")
+        return float(f"{value:.7g}") if math.isfinite(value) else None
     if isinstance(value, dict):
         return {key: _rounded(item) for key, item in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, NamedTuple, Protocol
@@ -43,7 +44,9 @@ class Stock:
             Batch(
                 torch.tensor(documents, device=self.model.device), self._pad([sequences[index] for index in documents])
             )
-            for documents in padded_batches([len(sequence) for sequence in sequences], budget)
+            for documents in padded_batches(
+                [len(sequence) for sequence in sequences], budget, step=max(self.model.config.attention_window)
+            )
         ]
 
     def embed(self, inputs: tuple[Tensor, Tensor]) -> Tensor:
@@ -80,11 +83,12 @@ class Ours:
         return self.model(inputs)
 
 
-def padded_batches(lengths: Sequence[int], budget: int) -> list[list[int]]:
-    """Indices of `lengths`, longest first, in batches of at most `budget` tokens when padded to their longest."""
+def padded_batches(lengths: Sequence[int], budget: int, *, step: int) -> list[list[int]]:
+    """Indices of `lengths`, longest first, in batches of at most `budget` tokens when padded to their longest, which
+    stock rounds up to a multiple of `step`."""
     batches: list[list[int]] = []
     for index in sorted(range(len(lengths)), key=lambda index: -lengths[index]):
-        if not batches or (len(batches[-1]) + 1) * lengths[batches[-1][0]] > budget:
+        if not batches or (len(batches[-1]) + 1) * math.ceil(lengths[batches[-1][0]] / step) * step > budget:
             batches.append([])
         batches[-1].append(index)
     return batches

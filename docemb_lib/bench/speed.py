@@ -92,6 +92,8 @@ def compare_speed(
         runs: dict[str, Callable[[], None]] = {}
         for name, (side, batches) in sides.items():
             for precision in precisions:
+                if name == "stock" and precision != "fp32" and device.type == "cpu":
+                    continue  # slower there than in fp32, which is what ours has to beat
                 # On a CPU the shortest batch suffices to warm up, and a long one of stock takes half a minute.
                 run(side, batches if device.type == "cuda" else batches[-1:], precision)
                 runs[f"{name} {precision}"] = partial(run, side, batches, precision)
@@ -138,6 +140,8 @@ def speed_rows(speeds: Sequence[Speed], device: torch.device) -> list[Row]:
         if side == "stock":
             continue
         for other in dict.fromkeys(("fp32", precision)):
+            if (what, "stock", other) not in by_name:
+                continue
             stock = by_name[what, "stock", other]
             ratios = [theirs / mine for theirs, mine in zip(stock.repeats, speed.repeats, strict=True)]
             rows.append(
@@ -146,20 +150,17 @@ def speed_rows(speeds: Sequence[Speed], device: torch.device) -> list[Row]:
                     speed.tokens_per_s,
                     "tokens/s",
                     peer=stock.tokens_per_s,
-                    at_least=BUDGETS.get((device.type, what, precision, other)),
+                    # Stock is not compiled, so that row is to be looked at, not judged.
+                    at_least=BUDGETS.get((device.type, what, precision, other)) if side == "ours" else None,
                     spread=(min(ratios), max(ratios)),
                 )
             )
-    shares = [
-        Row(
-            f"{what}: share of {precision} peak, {side}",
-            speed.share_of_peak,
-            "%",
-            peer=by_name[what, "stock", precision].share_of_peak,
-        )
-        for (what, side, precision), speed in by_name.items()
-        if side != "stock"
-    ]
+    shares = []
+    for (what, side, precision), speed in by_name.items():
+        if side != "stock":
+            peer = by_name.get((what, "stock", precision))
+            share = None if peer is None else peer.share_of_peak
+            shares.append(Row(f"{what}: share of {precision} peak, {side}", speed.share_of_peak, "%", peer=share))
     return rows + shares
 
 
@@ -176,9 +177,10 @@ def measure_growth(
 ) -> dict[str, list[dict[str, Any]]]:
     """Seconds per token of forward and backward: `growth_length` as documents grow and there are as many as make
     `tokens`, `growth_number` as more of a middle length come."""
+    few = max(1, tokens // (8 * (longest // 4)))
     series = {
         "growth_length": [(tokens // length, length) for length in (longest // 2**k for k in range(4, -1, -1))],
-        "growth_number": [(documents, longest // 4) for documents in (1, 2, 4, 8)],
+        "growth_number": [(documents, longest // 4) for documents in (few, 2 * few, 4 * few, 8 * few)],
     }
     config: Any = ours.model.config
     runs: dict[tuple[int, int], Callable[[], None]] = {}

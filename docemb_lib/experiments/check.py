@@ -17,6 +17,8 @@ def check(stages: Stages, notebook: str) -> None:
     pretrained.resolve(profile.structural_teacher.model)
     if notebook not in TRAINING:
         return
+    if profile.training.report_to:
+        _check_trackers(profile.training.report_to)
     size = profile.training.batch_size
     if p.documents < size:
         raise InputError(f"documents: {p.documents} do not fill one batch; ask for training.batch_size {size} or more")
@@ -28,3 +30,14 @@ def check(stages: Stages, notebook: str) -> None:
 
     teacher_width = stages.contextual_width(p.contextual_teacher)
     check_widths(p.student_projection, student_width, p.contextual_projection, teacher_width)
+
+
+def _check_trackers(names: list[str]) -> None:
+    from transformers.integrations import get_available_reporting_integrations
+
+    available = get_available_reporting_integrations()
+    for name in names:
+        if name not in available:
+            raise InputError(
+                f"training.report_to: {name} is unknown or not installed; there are {', '.join(available) or 'none'}"
+            )

@@ -48,7 +48,8 @@ def parse_parameters(given: list[str]) -> dict[str, Any]:
         if not separator or not name:
             raise InputError(f"-p {text}: write NAME=VALUE, as in -p lam=0.5")
         try:
-            parameters[name.strip()] = None if value.strip() == "None" else yaml.safe_load(value)
+            parsed = None if value.strip() == "None" else yaml.safe_load(value)
         except yaml.YAMLError:
-            parameters[name.strip()] = value
+            parsed = value
+        parameters[name.strip()] = value if isinstance(parsed, list | dict) else parsed  # "-" is a projection
     return parameters

@@ -25,10 +25,8 @@ def together() -> Iterator[None]:
     if torch.cuda.is_available():
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     torch.distributed.init_process_group("nccl" if torch.cuda.is_available() else "gloo", timeout=PATIENCE)
-    try:
-        yield
-    finally:
-        torch.distributed.destroy_process_group()
+    yield
+    torch.distributed.destroy_process_group()  # not after an error: the others may wait, and the launcher ends them
 
 
 def is_first() -> bool:
@@ -56,6 +54,7 @@ def build_together(
             told[0] = str(folder)
             dist.broadcast_object_list(told)
             build(folder)
+            dist.barrier()  # nobody is in the folder any more when it gets its name
 
         workspace.artefact(kind, inputs, announced, resumable=True)
         if told[0] is None:
@@ -64,5 +63,6 @@ def build_together(
         dist.broadcast_object_list(told)
         if told[0] is not None:
             build(Path(told[0]))
+            dist.barrier()
     dist.barrier()
     return workspace.artefact(kind, inputs, build, resumable=True)  # there by now

@@ -23,7 +23,7 @@ from docemb_lib.errors import InputError
 Backend = Literal["blocks", "varlen"]
 
 CPU_SCORES = 2**21  # bytes of a block's scores, all heads: about a core's second-level cache
-GPU_SCORES = 2**28  # large blocks, so that launching kernels costs little
+GPU_SCORES = 2**28  # no limit that binds: blocks as large as a window, since launching kernels costs most
 
 
 class Block(NamedTuple):
@@ -61,6 +61,7 @@ def banded_attention(
     lengths: Sequence[int],
     window: int,
     *,
+    starts: Tensor | None = None,
     dropout: float = 0.0,
     backend: Backend | None = None,
 ) -> Tensor:
@@ -68,7 +69,8 @@ def banded_attention(
     |i - j| <= window.
 
     query, key, value: (T, H, head_dim) of one dtype; lengths: tokens of each of the B packed documents, T in sum;
-    window: one-sided, at least 1; dropout: share of the attention weights that is dropped, drawn from torch's default
+    starts: (B + 1,) int32, where they begin, and T, for callers that ask often, None: counted here; window: one-sided,
+    at least 1; dropout: share of the attention weights that is dropped, drawn from torch's default
     generator, for `blocks` only; backend: None is the faster one. Returns (T, H, head_dim). Differentiable once.
     Raises InputError where `varlen` is asked for and cannot be had.
     """
@@ -79,7 +81,7 @@ def banded_attention(
         raise ValueError(f"window must be at least 1, got {window}")
     window = min(window, max(lengths))
     if (backend or choose_backend(query.device, query.dtype, head_dim)) == "varlen":
-        return _varlen(query, key, value, lengths, window, dropout)
+        return _varlen(query, key, value, lengths, starts, window, dropout)
     return _blocks(query * head_dim**-0.5, key, value, lengths, window, dropout)
 
 
@@ -96,7 +98,15 @@ def _unfit_for_varlen(device: torch.device, dtype: torch.dtype, head_dim: int) -
     return None
 
 
-def _varlen(query: Tensor, key: Tensor, value: Tensor, lengths: Sequence[int], window: int, dropout: float) -> Tensor:
+def _varlen(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    lengths: Sequence[int],
+    starts: Tensor | None,
+    window: int,
+    dropout: float,
+) -> Tensor:
     reason = _unfit_for_varlen(query.device, query.dtype, query.shape[2])
     if reason is None and dropout:
         reason = f"it has no dropout, and {dropout} is asked for"
@@ -104,7 +114,8 @@ def _varlen(query: Tensor, key: Tensor, value: Tensor, lengths: Sequence[int], w
         raise InputError(f"attention: varlen cannot be used: {reason}; take blocks, or None for the faster one")
     from torch.nn.attention.varlen import varlen_attn  # from torch 2.11 on with windows
 
-    starts = torch.tensor([0, *accumulate(lengths)], dtype=torch.int32).to(query.device, non_blocking=True)
+    if starts is None:
+        starts = torch.tensor([0, *accumulate(lengths)], dtype=torch.int32, device=query.device)
     longest = max(lengths)
     out: Any = varlen_attn(query, key, value, starts, starts, longest, longest, window_size=(window, window))
     return out

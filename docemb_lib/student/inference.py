@@ -16,7 +16,7 @@ import torch
 
 from docemb_lib.errors import InputError
 from docemb_lib.hardware import fast_bf16
-from docemb_lib.student.packing import pack, token_batches
+from docemb_lib.student.packing import PackedBatch, pack, token_batches
 
 if TYPE_CHECKING:
     from docemb_lib.student.student import Student
@@ -79,10 +79,10 @@ def embed_chunks(
         for replica in replicas:
             idle.put(replica)
 
-        def embed(documents: list[Sequence[int]]) -> np.ndarray:
+        def embed(batch: PackedBatch) -> np.ndarray:
             replica = idle.get()
             try:
-                return _embed_batch(replica, documents, bf16)
+                return _embed_batch(replica, batch, bf16)
             finally:
                 idle.put(replica)
 
@@ -91,7 +91,9 @@ def embed_chunks(
             pending: deque[list[Batch]] = deque()
             for documents in tokenised:
                 plan = token_batches([len(ids) for ids in documents], batch_tokens)
-                pending.append([Batch(rows, threads.submit(embed, [documents[row] for row in rows])) for rows in plan])
+                # Packed here, so that a device finds its next batch ready.
+                packed = [(rows, pack([documents[row] for row in rows])) for rows in plan]
+                pending.append([Batch(rows, threads.submit(embed, batch)) for rows, batch in packed])
                 if len(pending) > len(replicas):
                     yield _gather(pending.popleft(), student.dim, report)
             while pending:
@@ -108,12 +110,12 @@ def _gather(batches: list[Batch], dim: int, report: Callable[[int], object]) -> 
     return embeddings
 
 
-def _embed_batch(student: Student, documents: list[Sequence[int]], bf16: bool | None) -> np.ndarray:
+def _embed_batch(student: Student, batch: PackedBatch, bf16: bool | None) -> np.ndarray:
     """Embeddings (n, D) of n documents; inference mode and autocast hold in the calling thread alone."""
     device = student.device
     enabled = fast_bf16(device) if bf16 is None else bf16
     with torch.inference_mode(), torch.autocast(device.type, dtype=torch.bfloat16, enabled=enabled):
-        return student(pack(documents).to(device)).float().cpu().numpy()
+        return student(batch.to(device)).float().cpu().numpy()
 
 
 @contextmanager

@@ -31,16 +31,26 @@ def hidden_states(
     attention: None is the faster backend. checkpointing: keep only the input of each layer and compute the rest again
     in the backward pass. compiled: run what lies between the attentions through `torch.compile`.
     """
-    hidden = model.embeddings(input_ids=batch.input_ids[None], position_ids=_positions(model, batch)[None])[0]
+    hidden = _embedded(model.embeddings, batch.input_ids, _positions(model, batch))
+    starts = torch.nn.functional.pad(batch.lengths.cumsum(0), (1, 0)).to(torch.int32)  # (B + 1,)
     for layer in model.encoder.layer:
         if checkpointing and torch.is_grad_enabled():
-            hidden = checkpoint(_layer, layer, hidden, batch.sizes, attention, compiled, use_reentrant=False)
+            hidden = checkpoint(_layer, layer, hidden, batch.sizes, starts, attention, compiled, use_reentrant=False)
         else:
-            hidden = _layer(layer, hidden, batch.sizes, attention, compiled)
+            hidden = _layer(layer, hidden, batch.sizes, starts, attention, compiled)
     return hidden
 
 
-def _layer(layer: Any, hidden: Tensor, lengths: Sequence[int], backend: Backend | None, compiled: bool) -> Tensor:
+def _embedded(embeddings: Any, input_ids: Tensor, positions: Tensor) -> Tensor:
+    """(T, D) of (T,): the stock sum, but the one token type is a row that is added, not a table that is looked up: on
+    GPUs the gradient of looking up the same row T times is slow."""
+    hidden = embeddings.word_embeddings(input_ids) + embeddings.position_embeddings(positions)
+    return embeddings.dropout(embeddings.LayerNorm(hidden + embeddings.token_type_embeddings.weight[0]))
+
+
+def _layer(
+    layer: Any, hidden: Tensor, lengths: Sequence[int], starts: Tensor, backend: Backend | None, compiled: bool
+) -> Tensor:
     before, after = (_compile(_before), _compile(_after)) if compiled else (_before, _after)
     query, key, value = before(layer, hidden)
     attention = layer.attention.self
@@ -50,8 +60,8 @@ def _layer(layer: Any, hidden: Tensor, lengths: Sequence[int], backend: Backend 
         _warn_of_dropout(dropout)
         dropout = 0.0
     window = attention.one_sided_attn_window_size
-    context = banded_attention(query, key, value, lengths, window, dropout=dropout, backend=backend)
-    return after(layer, context, hidden)
+    context = banded_attention(query, key, value, lengths, window, starts=starts, dropout=dropout, backend=backend)
+    return after(layer, context.flatten(1), hidden)
 
 
 def _before(layer: Any, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -64,8 +74,8 @@ def _before(layer: Any, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _after(layer: Any, context: Tensor, hidden: Tensor) -> Tensor:
-    """The rest of a layer. context: (T, H, head_dim)"""
-    return layer.ff_chunk(layer.attention.output(context.flatten(1), hidden))
+    """The rest of a layer. context: (T, D)"""
+    return layer.ff_chunk(layer.attention.output(context, hidden))
 
 
 @lru_cache

@@ -24,6 +24,7 @@ from docemb_lib.student.packing import PackedBatch
 
 logger = logging.getLogger(__name__)
 
+PIECE = 64  # tokens that are summed one after the other
 KINDS = (("longformer", "mean"), ("longformer", "cls"), ("modernbert", "mean"))  # the first has a packed forward
 
 
@@ -144,8 +145,7 @@ class Student(nn.Module):
         hidden = hidden.to(torch.promote_types(hidden.dtype, torch.float32))
         if self.pooling == "cls":
             return hidden[batch.lengths.cumsum(0) - batch.lengths]
-        # No scattered additions: a GPU does them in another order every time.
-        return torch.segment_reduce(hidden, "mean", lengths=batch.lengths, axis=0, unsafe=True)
+        return _means(hidden, batch)
 
     def hidden(self, batch: PackedBatch) -> Tensor:
         """Last hidden states (T, D) of a batch of T tokens. Raises InputError for a document beyond `max_tokens`."""
@@ -235,3 +235,20 @@ class Student(nn.Module):
     def _log_truncated(self, truncated: int, n: int) -> None:
         if truncated:
             logger.warning("%d of %d documents cut at %d tokens", truncated, n, self.max_tokens)
+
+
+def _means(hidden: Tensor, batch: PackedBatch) -> Tensor:
+    """(B, D), the mean over each document's rows of (T, D).
+
+    In two steps, because a GPU sums a segment row by row: pieces of a document, then their sums. Without scattered
+    additions, which it would do in another order every time.
+    """
+    pieces, counts = [], []
+    for size in batch.sizes:
+        full, rest = divmod(size, PIECE)
+        pieces += [PIECE] * full + [rest] * (rest > 0)
+        counts.append(full + (rest > 0))
+    for lengths in (pieces, counts):
+        on_device = torch.tensor(lengths).to(hidden.device, non_blocking=True)
+        hidden = torch.segment_reduce(hidden, "sum", lengths=on_device, axis=0, unsafe=True)
+    return hidden / batch.lengths[:, None]

@@ -196,12 +196,13 @@ class Collate:
 def rounds(tokens: Sequence[int], *, budget: int, processes: int) -> Iterator[tuple[range, tuple[int, ...]]]:
     """Cut an update into rounds: which batches, in their order, and the process of each. tokens: of each batch.
 
-    A round is as long as no process has more than `budget` tokens; a batch beyond that is run all the same.
+    A round is as long as no process has more than `budget` tokens. A batch beyond that is run all the same, and then
+    it is the measure: otherwise the other processes would stand by.
     """
     start, owners = 0, deal(tokens[:1], processes)
     for end in range(2, len(tokens) + 1):
         tried = deal(tokens[start:end], processes)
-        if max(_loads(tokens[start:end], tried, processes)) > budget:
+        if max(_loads(tokens[start:end], tried, processes)) > max(budget, *tokens[start:end]):
             yield range(start, end - 1), owners
             start, tried = end - 1, deal(tokens[end - 1 : end], processes)
         owners = tried

@@ -29,7 +29,8 @@ class Bar(TrainerCallback):
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         if state.is_world_process_zero:
             self.bar = progress(desc="training the student", total=self.updates, unit="updates")
-            self.bar.update(state.global_step)
+            self.bar.initial = self.bar.n = state.global_step  # an earlier run's: the pace is that of the rest
+            self.bar.refresh()
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         if self.bar is not None:
@@ -67,6 +68,7 @@ class Checkpoints(TrainerCallback):
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         if self.resumed is not None:
             self.monitor.load(self.resumed.path, args.process_index)
+            state.compute_steps(args, state.max_steps)  # a checkpoint brings those of its own run
         self.monitor.start_clock()
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:

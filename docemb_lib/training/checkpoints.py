@@ -6,6 +6,7 @@ them; a folder whose marker is missing or whose files are short counts as torn, 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import shutil
@@ -65,9 +66,19 @@ def last_whole(folder: Path, identity: Identity) -> Last | None:
     return None
 
 
+def remove_newer(folder: Path, last: Last | None) -> None:
+    """Remove torn checkpoints: the Trainer would count them among those it keeps, and drop a whole one for them."""
+    for path in folder.glob("checkpoint-*"):
+        if path.is_dir() and _read_marker(path) is None and (last is None or path != last.path):
+            shutil.rmtree(path)
+
+
 def remove_checkpoints(folder: Path) -> None:
-    """Remove what `train_objective` left in `folder`, once its result is saved."""
-    shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
+    """Remove what `train_objective` left in `folder`, once its result is saved; what trackers wrote stays."""
+    for path in (folder / CHECKPOINTS).glob("checkpoint-*"):
+        shutil.rmtree(path, ignore_errors=True)
+    with contextlib.suppress(OSError):  # not empty, or not there
+        (folder / CHECKPOINTS).rmdir()
 
 
 def _read_marker(checkpoint: Path) -> dict[str, Any] | None:

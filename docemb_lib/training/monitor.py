@@ -24,12 +24,15 @@ STATE = ("sums", "seen", "directions", "views")
 class Monitor:
     """Sums since the last row, on the device, so that nobody waits for it before a row is due."""
 
-    def __init__(self, *, device: torch.device, processes: int, flops: Callable[[Micro], float], peak: float) -> None:
-        """flops: floating-point operations of a part of a round; peak: what the processes could do in a second."""
+    def __init__(
+        self, *, dim: int, device: torch.device, processes: int, flops: Callable[[Micro], float], peak: float
+    ) -> None:
+        """dim: D; flops: floating-point operations of a part of a round; peak: what the processes could do in a
+        second."""
         self.processes, self.flops, self.peak = processes, flops, peak
         self.sums = torch.zeros(len(SUMS), dtype=torch.float64, device=device)
         self.seen = {"structural": False, "contextual": False}
-        self.directions = torch.zeros(1, dtype=torch.float64, device=device)  # (D,) once there are any
+        self.directions = torch.zeros(dim, dtype=torch.float64, device=device)
         self.views: tuple[Tensor, Tensor] | None = None  # of the last documents, (WINDOW or fewer, P) each
         self.start_clock()
 
@@ -57,21 +60,22 @@ class Monitor:
         if output.views is not None:
             both = zip(self.views or output.views, output.views, strict=True)
             z1, z2 = (new if old is new else torch.cat([old, new]) for old, new in both)
-            self.views = z1[-WINDOW:], z2[-WINDOW:]
+            self.views = z1[-WINDOW:].clone(), z2[-WINDOW:].clone()  # not a part of what would stay alive
 
     def row(self) -> dict[str, float]:
-        """Means since the last row, in all processes together; every process has to ask for it."""
+        """Means since the last row, in all processes together; every process has to ask for it. `cca` is that of this
+        process' documents."""
         sums, computed = self.sums.clone(), torch.tensor(self.computed, dtype=torch.float64, device=self.sums.device)
         if self.processes > 1:
             for total in (sums, computed, self.directions):
                 dist.all_reduce(total)
         value = dict(zip(SUMS, sums.tolist(), strict=True))
+        seconds = max(time.perf_counter() - self.started, 1e-9)  # now that the device has done it all
         n = max(value["documents"], 1)
         row = {"loss": value["loss"] / n} | {part: value[part] / n for part, seen in self.seen.items() if seen}
         row |= {"norm": value["norm"] / n, "spread": spread(self.directions, int(n))}
         if self.views is not None:
             row["cca"] = canonical_correlation(*self.views)
-        seconds = max(time.perf_counter() - self.started, 1e-9)
         row |= {
             "documents_per_second": self.documents / seconds,
             "tokens_per_second": self.tokens / seconds,

@@ -2,13 +2,16 @@
 projections, the running statistics of SoftCCA, the optimiser and the place in the order of documents.
 
 One batch of the Trainer is one update, run as several packed passes where memory asks for it. A run killed anywhere
-continues from its last whole checkpoint and ends in bit-identical weights; one told to stop (SIGTERM) writes a
+continues from its last whole checkpoint and ends in bit-identical weights (on a GPU, but for kernels that add in
+another order every time); one told to stop (SIGTERM) writes a
 checkpoint first. Several processes (torchrun, accelerate launch) share every update and end where one would.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
 import logging
 import math
 import os
@@ -16,6 +19,7 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor
@@ -31,7 +35,7 @@ from docemb_lib.student.flops import forward_flops
 from docemb_lib.training.batches import Collate, Micro, TrainingDocuments, Updates
 from docemb_lib.training.budget import activation_bytes, batch_tokens_for, needs_checkpointing
 from docemb_lib.training.callbacks import Bar, Checkpoints, EpochOrder, Stop
-from docemb_lib.training.checkpoints import CHECKPOINTS, Identity, last_whole
+from docemb_lib.training.checkpoints import CHECKPOINTS, Identity, Last, last_whole, remove_newer
 from docemb_lib.training.monitor import Monitor
 from docemb_lib.training.precision import AUTOCAST, Precision, device_at_hand, precision_of
 from docemb_lib.training.validation import validate
@@ -68,7 +72,8 @@ def train_objective(
     The objective ends on the device it was trained on. The validation loss is measured before the first update, after
     the last, and at even steps between (`validations` in all, at least two). The checkpoints stay: whoever has saved
     the result removes them. Raises InputError for fewer documents than one batch, fewer batches in an update than
-    processes, and a checkpoint of another run; FloatingPointError, naming documents, for a loss that is not finite.
+    processes, and a checkpoint of another run; FloatingPointError for a loss (naming its documents) or a gradient that
+    is not finite.
     """
     if len(train) < settings.batch_size:
         raise InputError(
@@ -85,13 +90,14 @@ def train_objective(
             f"processes idle; set it to {args.world_size} or more, or start fewer processes"
         )
     identity = Identity(_configuration(objective, train, validation, settings, precision, seed), args.world_size)
-    last = last_whole(checkpoints, identity)
+    last = _agreed_checkpoint(checkpoints, identity, args)
     args.eval_on_start = last is None  # a resumed run has that row already
     objective.to(args.device)
     student = cast(Student, objective.student)
     _set_up(student, settings, precision, args)
-    budget = last.batch_tokens if last is not None else _agreed_budget(student, settings, precision, args)
+    budget = settings.batch_tokens or (last.batch_tokens if last else _agreed_budget(student, precision, args))
     monitor = Monitor(
+        dim=student.dim,
         device=args.device,
         processes=args.world_size,
         flops=lambda micro: 3 * forward_flops(student.config, micro.batch.sizes),
@@ -99,18 +105,19 @@ def train_objective(
     )
     stop = Stop()
     bar = Bar(updates)
-    trainer = DistillationTrainer(
-        model=objective,
-        args=args,
-        train_dataset=train,
-        eval_dataset=validation,
-        settings=settings,
-        budget=budget,
-        monitor=monitor,
-        callbacks=[bar, Checkpoints(identity, budget, monitor, resumed=last), stop],
-    )
-    trainer.remove_callback(PrinterCallback)
     with stop.listening(), contextlib.closing(bar):
+        trainer = DistillationTrainer(
+            model=objective,
+            args=args,
+            train_dataset=train,
+            eval_dataset=validation,
+            settings=settings,
+            budget=budget,
+            monitor=monitor,
+            callbacks=[bar, Checkpoints(identity, budget, monitor, resumed=last), stop],
+        )
+        trainer.remove_callback(PrinterCallback)
+        torch.manual_seed(seed + args.process_index)  # the Trainer seeds all processes alike: one dropout for all
         trainer.train(resume_from_checkpoint=None if last is None else str(last.path))
     rows = trainer.state.log_history
     return History(
@@ -177,16 +184,37 @@ class DistillationTrainer(Trainer):
             self.monitor.add(micro, output)
             losses.append(loss.detach())
         parts = torch.stack(losses)
-        if not parts.isfinite().all():
-            self._refuse(inputs[int(parts.isfinite().long().argmin())])
+        self._check_finite(inputs, parts)
         return parts.sum()
 
-    def _refuse(self, micro: Micro) -> None:
-        names = ", ".join(str(self.train_dataset.ids[row]) for row in micro.rows)
+    def _check_finite(self, inputs: list[Micro], parts: Tensor) -> None:
+        """Raise in all processes together: one that went on alone would wait for the others."""
+        wrong = (~parts.isfinite()).any().int()
+        if self.args.world_size > 1:
+            dist.all_reduce(wrong, dist.ReduceOp.MAX)
+        if not wrong:
+            return
+        own = [micro for micro, finite in zip(inputs, parts.isfinite().tolist(), strict=True) if not finite]
+        names = ", ".join(str(self.train_dataset.ids[row]) for row in own[0].rows) if own else "of another process"
         raise FloatingPointError(
             f"update {self.state.global_step + 1}: the loss is not finite, with documents {names}; look at these, "
             "or lower training.learning_rate"
         )
+
+    def _get_grad_norm(self, model: Any, grad_norm: Any = None) -> Any:
+        """The norm, which must be finite too, unless a gradient scaler skips such updates by itself."""
+        norm = super()._get_grad_norm(model, grad_norm=grad_norm)
+        if norm is not None and self.accelerator.scaler is None and not math.isfinite(norm):
+            raise FloatingPointError(
+                f"update {self.state.global_step + 1}: the gradient is not finite, though the loss is; lower "
+                "training.learning_rate, or set training.precision to fp32"
+            )
+        return norm
+
+    def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
+        start = time.perf_counter()
+        super()._save_checkpoint(*args, **kwargs)
+        self.monitor.started += time.perf_counter() - start
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         if "learning_rate" in logs:
@@ -223,16 +251,26 @@ def _configuration(
     """What two runs must share so that one can go on from the other's checkpoint."""
     return fingerprint_of(
         {
-            "settings": settings.model_dump(exclude=UNDECISIVE),
+            "settings": settings.model_dump(exclude={*UNDECISIVE, "precision"}),
             "precision": precision,
             "seed": seed,
-            "documents": [len(train), len(validation)],
+            "documents": [_digest(train), _digest(validation)],
             "objective": repr(objective),
             "weighting": repr(objective.weighting),
             "weights": {name: list(tensor.shape) for name, tensor in objective.state_dict().items()},
             "torch": torch.__version__,
         }
     )
+
+
+def _digest(documents: TrainingDocuments) -> str:
+    """What tells these documents from others: their names, lengths and some of the teachers' numbers."""
+    digest = hashlib.sha256(json.dumps(list(documents.ids)).encode())
+    digest.update(np.asarray(documents.n_structural_tokens, dtype=np.int64).tobytes())
+    for rows in documents.teachers.values():
+        if rows is not None:
+            digest.update(np.asarray(rows[: min(8, len(documents))], dtype=np.float32).tobytes())
+    return digest.hexdigest()
 
 
 def _set_up(student: Student, settings: Training, precision: Precision, args: TrainingArguments) -> None:
@@ -266,10 +304,25 @@ def _on_this_machine(args: TrainingArguments) -> int:
     return int(os.environ.get("LOCAL_WORLD_SIZE", args.world_size))
 
 
-def _agreed_budget(student: Student, settings: Training, precision: Precision, args: TrainingArguments) -> int:
+def _agreed_checkpoint(folder: Path, identity: Identity, args: TrainingArguments) -> Last | None:
+    """Where all processes go on: the first one looks, since a shared file system may show another its own past."""
+    found: list[Any] = [None]
+    if args.process_index == 0:
+        try:
+            found = [last_whole(folder, identity)]
+        except InputError as error:
+            found = [error]
+    if args.world_size > 1:
+        dist.broadcast_object_list(found)
+    if isinstance(found[0], InputError):
+        raise found[0]
+    if args.process_index == 0:
+        remove_newer(folder, found[0])
+    return found[0]
+
+
+def _agreed_budget(student: Student, precision: Precision, args: TrainingArguments) -> int:
     """Tokens in a pass, the same for all processes: the least of what each has room for."""
-    if settings.batch_tokens is not None:
-        return settings.batch_tokens
     budget = batch_tokens_for(student, dtype=AUTOCAST[precision], processes=_on_this_machine(args))
     if args.world_size > 1:
         least = torch.tensor(budget, device=args.device)
@@ -282,7 +335,7 @@ def _arguments(
     settings: Training, precision: Precision, *, seed: int, updates: int, folder: Path, validations: int
 ) -> TrainingArguments:
     on_cpu = device_at_hand().type == "cpu"
-    return TrainingArguments(
+    args = TrainingArguments(
         output_dir=str(folder),
         seed=seed,
         num_train_epochs=settings.epochs,
@@ -308,5 +361,9 @@ def _arguments(
         save_steps=settings.save_every,
         save_total_limit=2,  # the older one is whole while the newer is being written
         report_to=settings.report_to or "none",
+        run_name=folder.parent.name,
         disable_tqdm=True,
     )
+    _ = args.device  # which counts the GPUs
+    args._n_gpu = min(args._n_gpu, 1)  # several are for several processes, never for nn.DataParallel in one
+    return args

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import torch
 import torch.distributed as dist
 from torch.nn import functional as F
@@ -27,8 +29,8 @@ def validate(
     """Mean loss over `documents` by part, and two signs of collapse.
 
     `norm`: mean length of the student's embeddings; `spread`: mean cosine distance between two of them, 0 when all
-    documents have become one point. Losses are those of batches in the documents' order; a last short one joins the
-    one before, since losses need two documents. dtype: of autocast, None without; budget: tokens in a pass.
+    documents have become one point. Losses are those of batches in the documents' order; a document that is left over
+    joins the batch before, since losses need two. dtype: of autocast, None without; budget: tokens in a pass.
     """
     device = next(objective.parameters()).device
     was_training = objective.training
@@ -39,7 +41,7 @@ def validate(
     batches = [list(range(a, b)) for a, b in zip(starts, [*starts[1:], len(documents)], strict=True)]
     tokens = [sum(len(documents.tokens[row]) for row in batch) for batch in batches]
     sums = torch.zeros(len(PARTS) + 1, dtype=torch.float64, device=device)  # the last: of lengths of embeddings
-    directions = torch.zeros(1, dtype=torch.float64, device=device)  # (D,) once there are any
+    directions = torch.zeros(cast(Any, objective.student).dim, dtype=torch.float64, device=device)
     for plan, owners in rounds(tokens, budget=budget, processes=processes):
         # Whole batches make the groups of the objective, but for the last one, which may be longer: on its own.
         own = [batches[i] for i, owner in zip(plan, owners, strict=True) if owner == rank]

@@ -20,7 +20,11 @@ CPU = torch.device("cpu")
     ],
 )
 def test_padded_batches_count_what_padding_adds(lengths, budget, batches):
-    assert padded_batches(lengths, budget) == batches
+    assert padded_batches(lengths, budget, step=1) == batches
+
+
+def test_stock_rounds_lengths_up_to_its_window():
+    assert padded_batches([60] * 5, 1024, step=512) == [[0, 1], [2, 3], [4]]
 
 
 @pytest.mark.parametrize("side", ["stock", "ours"])

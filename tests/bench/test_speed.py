@@ -53,6 +53,7 @@ def test_speeds_count_real_tokens_and_three_times_the_arithmetic_for_training(si
         for what in ("forward", "forward + backward")
         for side in ("stock", "ours")
         for precision in ("fp32", "bf16")
+        if (side, precision) != ("stock", "bf16")  # slower on a CPU than in fp32
     }
     flops = forward_flops(sides.ours.model.config, [40, 7, 300, 12, 150])
     for s in speeds:

@@ -43,7 +43,6 @@ def test_minutes_for_a_million_documents_are_their_tokens_by_the_speed(tiny, mon
     point = measure_throughput("base", 2, steps=3, budget=1024, longest=512, compiled=False, seed=0, device=CPU)
     assert point["steps"] == 3
     assert point["tokens_per_step"] <= 1024
-    assert point["embedding_tokens_per_s"] > point["training_tokens_per_s"]
     tokens = 1e6 * np.mean(thesis_lengths(3000, seed=5))
     minutes = tokens / point["training_tokens_per_s"] / 60
     assert point["training_minutes_per_million"] == pytest.approx(minutes, rel=0.01)

@@ -108,6 +108,8 @@ def test_wrong_lengths_and_windows_are_refused(lengths, window, message):
 def flash_attention_as_documented(query, key, value, cu_seq_q, cu_seq_k, max_q, max_k, *, window_size):
     """What torch says of `varlen_attn`, in a slow loop: scores scaled by head_dim^-1/2, `window_size` (left, right)."""
     assert cu_seq_q.dtype == cu_seq_k.dtype == torch.int32
+    assert cu_seq_q.is_contiguous()
+    assert query.stride(-1) == key.stride(-1) == value.stride(-1) == 1
     ends = cu_seq_q.tolist()
     assert max_q == max_k == max(last - first for first, last in pairwise(ends))
     out = torch.empty_like(query)

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from docemb_lib.errors import InputError
+from docemb_lib.student import longformer
 from docemb_lib.student.packing import pack
 from docemb_lib.student.student import Encoded, Student
 
@@ -207,6 +208,7 @@ def test_compiled_and_eager_layers_agree(make_student, random_documents):
 
 
 def test_dropout_that_flash_attention_lacks_is_said(make_student, monkeypatch, caplog, random_documents):
+    longformer._warn_of_dropout.cache_clear()
     monkeypatch.setattr("docemb_lib.student.longformer.choose_backend", lambda *_: "varlen")
     monkeypatch.setattr(
         "docemb_lib.student.longformer.banded_attention", lambda q, k, v, *_, **options: v * (1 - options["dropout"])

@@ -86,13 +86,12 @@ def test_length_consistent_updates_mirror_the_buffer():
 
 def test_within_a_length_documents_wait_in_line():
     lengths = np.tile([100, 600], 200)
-    order = np.arange(400)
-    arranged = length_consistent(order, lengths, size=400, rng=np.random.default_rng(0), buffer=40)
-    position = np.argsort(arranged)
-    for bucket in (0, 1):
-        assert position[order[lengths == (100, 600)[bucket]]].max() < 400
-    early = arranged[:40]
-    assert set(early) <= set(range(80))  # nothing overtakes by more than the buffer
+    arranged = length_consistent(np.arange(400), lengths, size=20, rng=np.random.default_rng(0), buffer=60)
+    update_of = np.argsort(arranged) // 20
+    for length in (100, 600):
+        waiting = update_of[lengths == length]  # in the order in which they came
+        assert (np.diff(waiting) >= 0).all()
+    assert set(arranged[:20]) <= set(range(60))  # nothing comes from beyond the buffer
 
 
 @pytest.mark.parametrize("processes", [1, 2, 3])
@@ -105,11 +104,17 @@ def test_rounds_hold_consecutive_batches_within_the_budget(processes, budget):
         loads = [
             sum(tokens[i] for i, owner in zip(plan, owners, strict=True) if owner == rank) for rank in range(processes)
         ]
-        assert max(loads) <= budget or len(plan) == 1
+        assert max(loads) <= max(budget, *(tokens[i] for i in plan))
         if number + 1 < len(planned):  # no batch more would have fitted
             longer = [tokens[i] for i in (*plan, plan[-1] + 1)]
             dealt = deal(longer, processes)
+            if max(longer) > budget:
+                continue
             assert max(sum(t for t, o in zip(longer, dealt, strict=True) if o == r) for r in range(processes)) > budget
+
+
+def test_batches_beyond_the_budget_leave_no_process_idle():
+    assert [owners for _, owners in rounds([20_000] * 8, budget=16_384, processes=4)] == [(0, 1, 2, 3)] * 2
 
 
 def test_batches_are_dealt_by_tokens():

@@ -10,10 +10,10 @@ from docemb_lib.training import budget
 def test_a_tokens_activations_are_those_counted_by_hand(distil):
     """A layer without dropout keeps, in float32: queries, keys, values, their mixture, and twice what LayerNorm takes
     and gives (8 D), the inner layer before and after GELU, and two pairs of mean and deviation. The embeddings keep
-    what their LayerNorm takes and gives, a pair, and three ids of 8 bytes."""
+    what their LayerNorm takes and gives, a pair, and two ids of 8 bytes."""
     student = distil.make_objective(dropout=0.0).student
     D, inner, layers = student.dim, student.config.intermediate_size, 2
-    by_hand = 4 * (layers * (8 * D + 2 * inner + 4) + 2 * D + 2) + 3 * 8
+    by_hand = 4 * (layers * (8 * D + 2 * inner + 4) + 2 * D + 2) + 2 * 8
     assert budget.activation_bytes(student, dtype=None) == by_hand
 
 

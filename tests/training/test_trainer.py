@@ -253,7 +253,8 @@ def test_a_checkpoint_of_another_run_is_refused_and_a_torn_one_skipped(distil, t
     last = tmp_path / "checkpoints" / "checkpoint-12"
     (last / "optimizer.pt").write_bytes(b"torn")
     with caplog.at_level(logging.WARNING):
-        distil.distil(tmp_path, save_every=100, log_every=5)  # these may differ
+        _, history = distil.distil(tmp_path, save_every=100, log_every=5)  # these may differ, and then hold
+    assert [row["step"] for row in history.train if row["step"] > 10] == [12]
     assert "checkpoint-12 is torn" in caplog.text
     marker = json.loads((last / MARKER).read_text())
     (last / MARKER).write_text(json.dumps({**marker, "processes": 3}))
@@ -267,6 +268,28 @@ def test_a_loss_that_is_not_finite_names_its_documents(distil, tmp_path, monkeyp
     documents.teachers["structural"][7] = np.nan  # after the check at construction
     monkeypatch.setattr(distil, "make_documents", lambda n, _: documents)
     with pytest.raises(FloatingPointError, match=r"the loss is not finite, with documents .*page-7"):
+        distil.distil(tmp_path)
+
+
+def test_a_gradient_that_is_not_finite_stops_too(distil, tmp_path, monkeypatch):
+    class Root(torch.autograd.Function):  # the square root of zero: a finite value without a finite slope
+        @staticmethod
+        def forward(ctx, x):
+            return x * 1
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * math.inf
+
+    make = distil.make_objective
+
+    def steep(dropout):
+        objective = make(dropout)
+        objective.student_projection.register_forward_hook(lambda *args: Root.apply(args[2]))
+        return objective
+
+    monkeypatch.setattr(distil, "make_objective", steep)
+    with pytest.raises(FloatingPointError, match="update 1: the gradient is not finite"):
         distil.distil(tmp_path)
 
 
@@ -317,6 +340,8 @@ def test_precision_fits_the_device(monkeypatch):
     assert precision_of("fp32", gpu) == "fp32"
     with pytest.raises(InputError, match="fp16 needs a GPU"):
         precision_of("fp16", cpu)
+    with pytest.raises(InputError, match="this GPU has no bf16"):
+        precision_of("bf16", gpu)
 
 
 def test_a_compiler_that_fails_is_said_and_done_without(distil, monkeypatch, caplog):
