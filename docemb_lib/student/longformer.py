@@ -86,7 +86,7 @@ def _compile(function: Callable[..., Any]) -> Callable[..., Any]:
 @lru_cache
 def _warn_of_dropout(share: float) -> None:
     logger.warning(
-        "attention dropout %s is left out: flash attention for packed documents has none; student.attention: blocks "
+        "attention dropout %s is left out: flash attention for packed documents has none; training.attention: blocks "
         "has it, and is slower. Dropout of hidden states is as it was",
         share,
     )

@@ -66,10 +66,10 @@ def last_whole(folder: Path, identity: Identity) -> Last | None:
     return None
 
 
-def remove_newer(folder: Path, last: Last | None) -> None:
+def remove_torn(folder: Path) -> None:
     """Remove torn checkpoints: the Trainer would count them among those it keeps, and drop a whole one for them."""
     for path in folder.glob("checkpoint-*"):
-        if path.is_dir() and _read_marker(path) is None and (last is None or path != last.path):
+        if path.is_dir() and _read_marker(path) is None:
             shutil.rmtree(path)
 
 

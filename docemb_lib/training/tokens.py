@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -14,9 +13,9 @@ from tqdm import tqdm
 
 from docemb_lib.errors import InputError
 from docemb_lib.progress import progress
+from docemb_lib.student.inference import chunks
 
 logger = logging.getLogger(__name__)
-CHUNK = 1024  # documents in one block of the file
 SCHEMA = pa.schema([("input_ids", pa.large_list(pa.int32()))])
 
 
@@ -50,7 +49,7 @@ def write_tokens(
         pa.ipc.new_file(sink, SCHEMA) as writer,
         progress(desc="tokenising", total=total, unit="documents") as bar,
     ):
-        for chunk in _chunks(texts):
+        for chunk in chunks(texts):
             encoded = encode(chunk)
             truncated += encoded.truncated
             writer.write_batch(pa.record_batch([pa.array(encoded.sequences, SCHEMA.field(0).type)], schema=SCHEMA))
@@ -89,9 +88,3 @@ class TokenFile:
         within = row - (int(self._ends[block - 1]) if block else 0)
         offsets = self._offsets[block]
         return self._values[block][offsets[within] : offsets[within + 1]]
-
-
-def _chunks(texts: Iterable[str]) -> Iterator[list[str]]:
-    remaining = iter(texts)
-    while chunk := list(islice(remaining, CHUNK)):
-        yield chunk

@@ -35,7 +35,7 @@ from docemb_lib.student.flops import forward_flops
 from docemb_lib.training.batches import Collate, Micro, TrainingDocuments, Updates
 from docemb_lib.training.budget import activation_bytes, batch_tokens_for, needs_checkpointing
 from docemb_lib.training.callbacks import Bar, Checkpoints, EpochOrder, Stop
-from docemb_lib.training.checkpoints import CHECKPOINTS, Identity, Last, last_whole, remove_newer
+from docemb_lib.training.checkpoints import CHECKPOINTS, Identity, Last, last_whole, remove_torn
 from docemb_lib.training.monitor import Monitor
 from docemb_lib.training.precision import AUTOCAST, Precision, device_at_hand, precision_of
 from docemb_lib.training.validation import validate
@@ -317,7 +317,7 @@ def _agreed_checkpoint(folder: Path, identity: Identity, args: TrainingArguments
     if isinstance(found[0], InputError):
         raise found[0]
     if args.process_index == 0:
-        remove_newer(folder, found[0])
+        remove_torn(folder)
     return found[0]
 
 

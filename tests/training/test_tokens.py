@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from docemb_lib.errors import InputError
-from docemb_lib.training.tokens import CHUNK, TokenFile, write_tokens
+from docemb_lib.student.inference import CHUNK
+from docemb_lib.training.tokens import TokenFile, write_tokens
 
 
 def encode(texts):
