@@ -1,58 +1,94 @@
-"""From notebook parameters to the training objective, and which of them count."""
+"""From a profile and its parameters to the training objective, and which of them count."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from docemb_lib.settings import Parameters, Training
+from docemb_lib.profile import Profile
+from docemb_lib.settings import FurtherTeacher, Parameters, Training
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from docemb_lib.losses import Objective, Weighting
     from docemb_lib.student import Student
 
 
-def make_objective(student: Student, p: Parameters, training: Training, *, contextual_width: int | None) -> Objective:
-    """The objective that the parameters describe; contextual_width: C, None without a contextual teacher.
+def make_objective(student: Student, profile: Profile, widths: Mapping[str, int]) -> Objective:
+    """The objective that the profile describes; widths: of each teacher's embeddings, by name.
 
     Projections are initialised from torch's global generator: seed it first.
     """
-    from docemb_lib.losses import Objective, Projection, contextual_loss, structural_loss
+    from docemb_lib.losses import Objective, Projection, Teaching
 
-    structural = structural_loss(p.structural_loss, distance=p.distance, gamma=p.gamma)
-    weighting = weighting_of(p)
-    if contextual_width is None:
-        return Objective(student, structural=structural, weighting=weighting, group_size=training.batch_size)
-    student_projection = Projection(p.student_projection, student.dim)
+    p, training = profile.parameters, profile.training
+    teachers = []
+    if p.structural_loss is not None:
+        teachers.append(Teaching("structural", "structural", _structural(p.structural_loss, p)))
+    if p.contextual_teacher is not None:
+        ours = Projection(p.student_projection, student.dim)
+        theirs = Projection(p.contextual_projection, widths["contextual"])
+        loss = _contextual(p.contextual_loss, ours.out_features, training)
+        teachers.append(Teaching("contextual", "contextual", loss, student_projection=ours, teacher_projection=theirs))
+    for further in profile.further_teachers:
+        name, role = further.name, further.role
+        ours = Projection(further.student_projection, student.dim)
+        theirs = Projection(further.teacher_projection, widths[name])
+        if role == "structural":
+            loss = _structural(further.loss, further)
+        else:
+            loss = _contextual(further.loss, ours.out_features, training)
+        teachers.append(
+            Teaching(name, role, loss, student_projection=ours, teacher_projection=theirs, weight=further.weight)
+        )
     return Objective(
-        student,
-        structural=structural,
-        contextual=contextual_loss(
-            p.contextual_loss, student_projection.out_features, delta=training.delta, beta=training.beta
-        ),
-        student_projection=student_projection,
-        contextual_projection=Projection(p.contextual_projection, contextual_width),
-        weighting=weighting,
-        group_size=training.batch_size,
+        student, teachers, weighting=weighting_of(p), group_size=training.batch_size, negatives=p.negatives
     )
 
 
 def weighting_of(p: Parameters) -> Weighting:
-    """How the parameters weigh the two losses."""
+    """How the parameters weigh the losses of both roles."""
     from docemb_lib.losses import Weighting
 
-    return Weighting(lam=p.lam, max_structural_len=p.max_structural_len, lam_by_length=p.lam_by_length)
+    return Weighting(lam=p.lam, max_structural_len=p.max_structural_len, lam_by_length=p.lam_by_length, form=p.form)
 
 
-def objective_settings(p: Parameters) -> dict[str, Any]:
-    """The parameters that count: those of a loss that is switched off, or that no loss reads, are left out."""
+def objective_settings(p: Parameters, further: Sequence[FurtherTeacher] = ()) -> dict[str, Any]:
+    """The parameters that count: those of a loss that is switched off, or that no loss reads, are left out.
+
+    further: the profile's teachers beside the two that the parameters name.
+    """
+    structural = p.structural_loss is not None or any(teacher.role == "structural" for teacher in further)
+    contextual = p.contextual_teacher is not None or any(teacher.role == "contextual" for teacher in further)
     settings: dict[str, Any] = {}
     if p.structural_loss is not None:
-        settings |= {"structural_loss": p.structural_loss, "max_structural_len": p.max_structural_len}
-        if p.structural_loss == "max-margin":
-            settings |= {"distance": p.distance, "gamma": p.gamma}
+        settings["structural_loss"] = p.structural_loss
+    if p.structural_loss == "max-margin":
+        settings |= {"distance": p.distance, "gamma": p.gamma, "negatives": p.negatives}
+    if p.structural_loss == "contrastive":
+        settings |= {"temperature": p.temperature, "negatives": p.negatives}
+    if structural:
+        settings["max_structural_len"] = p.max_structural_len
     if p.contextual_teacher is not None:
         for name in ("contextual_teacher", "contextual_loss", "student_projection", "contextual_projection"):
             settings[name] = getattr(p, name)
-    if p.structural_loss is not None and p.contextual_teacher is not None:
-        settings |= {"lam": p.lam, "lam_by_length": p.lam_by_length}
+    if structural and contextual:
+        settings |= {"lam": p.lam, "lam_by_length": p.lam_by_length, "form": p.form}
+    if further:
+        settings["further_teachers"] = [teacher.model_dump(exclude_defaults=True) for teacher in further]
     return settings
+
+
+def _structural(name: str, settings: Parameters | FurtherTeacher) -> nn.Module:
+    from docemb_lib.losses import structural_loss
+
+    return structural_loss(name, distance=settings.distance, gamma=settings.gamma, temperature=settings.temperature)
+
+
+def _contextual(name: str, dim: int, training: Training) -> nn.Module:
+    from docemb_lib.losses import contextual_loss
+
+    return contextual_loss(
+        name, dim, delta=training.delta, beta=training.beta, reduction=training.sdl, ridge=training.ridge
+    )

@@ -1,13 +1,16 @@
-"""Losses between a student's embeddings and its two teachers', and the objective that weighs them.
+"""Losses between a student's embeddings and its teachers', and the objective that weighs them.
 
 Everything here sees tensors only: `structural` and `contextual` hold the losses, `projection` the networks
-before the contextual one, `objective` the masks, the weights and the module that a trainer optimises.
+before them, `weighting` the masks and weights of documents, `objective` the module that a trainer optimises,
+made of a `Teaching` per teacher.
 """
 
 from docemb_lib.losses.contextual import CCA, SDL, SoftCCA, SoftCCAParts, contextual_loss
-from docemb_lib.losses.objective import Objective, ObjectiveOutput, Peers, Weighting
+from docemb_lib.losses.objective import Objective, ObjectiveOutput, Peers, group_sizes
 from docemb_lib.losses.projection import Projection, check_widths
 from docemb_lib.losses.structural import MSE, Contrastive, Cosine, MaxMargin, structural_loss
+from docemb_lib.losses.teaching import Teaching
+from docemb_lib.losses.weighting import Weighting
 
 __all__ = [
     "CCA",
@@ -22,8 +25,10 @@ __all__ = [
     "Projection",
     "SoftCCA",
     "SoftCCAParts",
+    "Teaching",
     "Weighting",
     "check_widths",
     "contextual_loss",
+    "group_sizes",
     "structural_loss",
 ]

@@ -123,7 +123,8 @@ class CCA(nn.Module):
     With centred views X1, X2, S_ab = Xa^T Xb / (B - 1) and `ridge` added to the diagonals of S11 and S22, these are
     the singular values s of A = S11^{-1/2} S12 S22^{-1/2}; for all of them the loss is A's nuclear norm.
     At most B - 1 exist, all of them 1 where B - 1 <= P but for the ridge: it needs batches larger than its views are
-    wide, which is why the thesis avoids it.
+    wide, which is why the thesis avoids it. On views that trained networks project (any projection but `-`) this loss
+    is DCCA, deep canonical correlation analysis (Andrew et al., 2013).
 
     The gradient is written down rather than left to the decompositions, whose own gradients divide by differences of
     eigenvalues and fail where B < P: with the canonical variates a = X1 p and b = X2 q at fixed p, q and s, it is that
@@ -159,19 +160,28 @@ class CCA(nn.Module):
 
 
 def contextual_loss(
-    name: str, dim: int, *, delta: float = 0.03, beta: float = 0.95, reduction: Reduction = "mean"
+    name: str,
+    dim: int,
+    *,
+    delta: float = 0.03,
+    beta: float = 0.95,
+    reduction: Reduction = "mean",
+    ridge: float = 1e-3,
 ) -> nn.Module:
-    """The loss of the parameter `contextual_loss` for views of width `dim`; the options belong to soft-cca.
+    """The loss of the parameter `contextual_loss` for views of width `dim`; `ridge` belongs to cca, the other options
+    to soft-cca.
 
-    `mse` is the ablation of SoftCCA to its distance: the structural MSE, on projections.
+    delta: that of the mean form. The thesis' form, `reduction="sum"`, takes delta / (P^2 - P): the same loss, but for
+    rounding. `mse` is the ablation of SoftCCA to its distance: the structural MSE, on projections.
     Raises InputError for a name that is none of soft-cca, mse, cca.
     """
     if name == "soft-cca":
-        return SoftCCA(dim, delta, beta, reduction)
+        cells = max(dim * dim - dim, 1) if reduction == "sum" else 1
+        return SoftCCA(dim, delta / cells, beta, reduction)
     if name == "mse":
         return MSE()
     if name == "cca":
-        return CCA()
+        return CCA(ridge=ridge)
     raise InputError(f"contextual_loss must be one of soft-cca, mse, cca, got {name!r}")
 
 

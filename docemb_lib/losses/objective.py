@@ -1,10 +1,9 @@
-"""The training objective: both losses, which documents they see, and how they are weighed (thesis, Listing 4.1)."""
+"""The training objective: the losses of all teachers, which documents they see, and their weighted sum."""
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, cast, get_args
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, cast
 
 import torch
 import torch.distributed as dist
@@ -12,77 +11,20 @@ from torch import Tensor, nn
 
 from docemb_lib.errors import InputError
 from docemb_lib.losses.contextual import full_precision
-from docemb_lib.losses.projection import Projection, check_widths
-
-Form = Literal["weighted", "half_means_sum", "contextual_full"]
-
-
-@dataclass(frozen=True)
-class Weighting:
-    """How much the structural loss S and the contextual loss C of each document count.
-
-    keep_i = 1 if len_i <= max_structural_len else 0, lam_i = lam * keep_i, and by `form`
-
-    - `weighted`, the thesis' Listing 4.1:                           lam_i * S_i + (1 - lam_i) * C_i
-    - `half_means_sum`, the author's code: the same, but at lam 0.5  keep_i * S_i + C_i
-    - `contextual_full`, earlier drafts:                             lam_i * S_i + C_i
-
-    Without lam it is the plain sum keep_i * S_i + C_i. `lam_by_length="linear:384:4096"` multiplies lam (1 where lam
-    is None) by a factor that is 1 up to the first length and falls linearly to 0 at the second. Lengths are counted
-    in the structural teacher's tokens without special tokens.
-    """
-
-    lam: float | None = None  # weight of the structural loss, in [0, 1]; None: no weighting
-    max_structural_len: int | None = None  # longer documents give no structural loss; None: all do
-    lam_by_length: str | None = None  # "linear:FIRST:LAST" or None
-    form: Form = "weighted"
-
-    def __post_init__(self) -> None:
-        lam, longest = self.lam, self.max_structural_len
-        if lam is not None and not (_is_number(lam) and 0 <= lam <= 1):
-            raise InputError(f"lam must lie in [0, 1] or be None, got {_shown(lam)}")
-        if longest is not None and not (_is_number(longest) and longest >= 1):
-            raise InputError(f"max_structural_len must be 1 token or more, or None, got {_shown(longest)}")
-        if self.form not in get_args(Form):
-            raise InputError(f"form must be one of {', '.join(get_args(Form))}, got {_shown(self.form)}")
-        if self.lam_by_length is not None:
-            _length_span(self.lam_by_length)
-            if self.form == "half_means_sum":
-                raise InputError("form half_means_sum drops the weights at lam 0.5: set lam_by_length to None with it")
-
-    @property
-    def needs_lengths(self) -> bool:
-        return self.max_structural_len is not None or self.lam_by_length is not None
-
-    def keep(self, lengths: Tensor) -> Tensor:
-        """Which documents have a structural loss. lengths: (B,), tokens. Returns (B,), bool."""
-        if self.max_structural_len is None:
-            return torch.ones_like(lengths, dtype=torch.bool)
-        return lengths <= self.max_structural_len
-
-    def weights(self, lengths: Tensor, *, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor]:
-        """What S_i and C_i are multiplied by. lengths: (B,), tokens. Returns two tensors (B,) of `dtype`."""
-        structural = self.keep(lengths).to(dtype)
-        unweighted = self.lam is None or (self.form == "half_means_sum" and self.lam == 0.5)
-        if unweighted and self.lam_by_length is None:
-            return structural, torch.ones_like(structural)
-        if self.lam is not None:
-            structural = structural * self.lam
-        if self.lam_by_length is not None:
-            first, last = _length_span(self.lam_by_length)
-            structural = structural * ((last - lengths.to(dtype)) / (last - first)).clamp(0, 1)
-        contextual = torch.ones_like(structural) if self.form == "contextual_full" else 1 - structural
-        return structural, contextual
+from docemb_lib.losses.projection import Projection
+from docemb_lib.losses.teaching import Teaching
+from docemb_lib.losses.weighting import PLAIN_SUM, Weighting
 
 
 class ObjectiveOutput(NamedTuple):
     """What one forward gives; the loss comes first, where a trainer looks for it in a tuple."""
 
     loss: Tensor  # (), to be minimised
-    structural: Tensor | None  # (), mean S over all B documents, masked ones counting zero; None: no such loss
-    contextual: Tensor | None  # (), mean C; None: no such loss
+    parts: dict[
+        str, Tensor
+    ]  # by teacher: (), its mean loss over all B documents, unweighted, masked ones counting zero
     embeddings: Tensor  # (B, D), the student's, without gradient
-    views: tuple[Tensor, Tensor] | None  # (B, P) each, the projected student and contextual teacher, without gradient
+    views: tuple[Tensor, Tensor] | None  # (B, P) each, of the first contextual teacher, without gradient; None: no such
 
 
 class Peers(NamedTuple):
@@ -98,14 +40,20 @@ class Peers(NamedTuple):
 class Objective(nn.Module):
     """A student and all that is trained or counted beside it, so that a checkpoint of this module is complete.
 
-    L = 1/B * sum_i ( w_i * S_i + v_i * C_i ) with the weights of `weighting`; with one of the losses alone, L is its
-    plain mean. S = structural(y, t, keep), C = contextual(f_S(y), f_C(c)), for the student's embeddings y, the
-    teachers' t and c, and the projections f (None: identity).
+    L = 1/B * sum_i ( v_i * sum_s w_s S_s,i + u_i * sum_c w_c C_c,i )
+
+    over the structural teachers s and the contextual ones c, with their weights w and the weights v_i and u_i that
+    `weighting` gives to document i: lam_i and 1 - lam_i in the thesis, which has one teacher of each role. Where all
+    teachers have one role, L is the plain mean of their weighted sum; the mask holds all the same.
+    S_s = loss_s(f_s(y), g_s(t_s), keep) and C_c = loss_c(f_c(y), g_c(t_c)), for the student's embeddings y, the
+    teachers' t, and the projections f and g.
 
     With `group_size` the losses see the batch in groups of that many documents, in order, as if each were a batch of
     its own: negatives, covariances and running statistics are those of small batches while the student runs once.
     A last group of one document joins the one before it. Each document weighs the same, so equal groups give the
     loss and the gradient of a loop over them with accumulation.
+
+    With `negatives`, structural losses that compare with other documents compare each group with so many more.
 
     With several processes (`peers`) the groups keep their order, whoever holds them: negatives come from a document's
     own group, and the running statistics advance over all groups, in order, in every process, from the projected views
@@ -114,105 +62,115 @@ class Objective(nn.Module):
     Whatever the student computes in, all that follows it is in float32 or better, outside autocast.
     """
 
+    teachings: Sequence[Teaching]  # a ModuleList
+
     def __init__(
         self,
         student: nn.Module,
+        teachers: Sequence[Teaching],
         *,
-        structural: nn.Module | None = None,
-        contextual: nn.Module | None = None,
-        student_projection: nn.Module | None = None,
-        contextual_projection: nn.Module | None = None,
-        weighting: Weighting = Weighting(),
+        weighting: Weighting = PLAIN_SUM,
         group_size: int | None = None,
+        negatives: int = 0,
     ) -> None:
         super().__init__()
-        if structural is None and contextual is None:
+        names = [teaching.name for teaching in teachers]
+        if not names:
             raise InputError("structural_loss and contextual_teacher are both None: there is nothing to train for")
-        if contextual is None and (student_projection is not None or contextual_projection is not None):
-            raise InputError("projections belong to the contextual loss: without one, pass None for both")
-        if isinstance(student_projection, Projection) and isinstance(contextual_projection, Projection):
-            f_S, f_C = student_projection, contextual_projection
-            check_widths(f_S.spec, f_S.in_features, f_C.spec, f_C.in_features)
+        if len(set(names)) < len(names):
+            raise InputError(f"teachers need different names, got {', '.join(names)}")
         if group_size is not None and group_size < 2:
             raise InputError(f"group_size must be 2 documents or more, or None for the whole batch, got {group_size}")
+        if negatives < 0:
+            raise InputError(f"negatives must be a number of documents from 0 upwards, got {negatives}")
+        if negatives and not any(teaching.takes_negatives for teaching in teachers):
+            raise InputError(f"negatives: no loss compares with others, so none takes {negatives} more; set it to 0")
+        for teaching in teachers:
+            _check_student(student, teaching)
         self.student = student
-        self.structural_loss = structural
-        self.contextual_loss = contextual
-        self.student_projection = student_projection or nn.Identity()
-        self.contextual_projection = contextual_projection or nn.Identity()
+        self.teachings = cast(Sequence[Teaching], nn.ModuleList(teachers))
         self.weighting = weighting
         self.group_size = group_size
+        self.negatives = negatives
 
     def forward(
         self,
         batch: Any,
         *,
-        structural: Tensor | None = None,
-        contextual: Tensor | None = None,
+        teachers: Mapping[str, Tensor],
         n_structural_tokens: Tensor | None = None,
+        negatives: Mapping[str, Tensor] | None = None,
         peers: Peers | None = None,
     ) -> ObjectiveOutput:
-        """batch: whatever the student takes, B documents of it; structural: (B, S); contextual: (B, C);
-        n_structural_tokens: (B,), asked for where the weighting depends on lengths; peers: None for one process, else
-        `group_size` must be set and B a multiple of it. With peers, call it in all processes, in training only.
+        """batch: whatever the student takes, B documents of it; teachers: their embeddings by name, (B, T) each;
+        n_structural_tokens: (B,), asked for where the weighting depends on lengths; negatives: embeddings of
+        `self.negatives` other documents for each of the G groups, (G, K, T), by teachers that `takes_negatives`;
+        peers: None for one process, else `group_size` must be set and B a multiple of it. With peers, call it in all
+        processes, in training only.
 
-        Raises InputError for a teacher's embeddings or lengths that are missing or do not fit.
+        Raises InputError for embeddings or lengths that are missing or do not fit.
         """
         embeddings = self.student(batch)  # (B, D)
         with torch.autocast(embeddings.device.type, enabled=False):
             embeddings = full_precision(embeddings)
             lengths = self._lengths(n_structural_tokens, embeddings)
-            S = self._structural_losses(embeddings, structural, lengths)
-            views = self._views(embeddings, contextual)
-            C = None if views is None else self._contextual_losses(views, peers)
-            if S is not None and C is not None:
-                structural_weight, contextual_weight = self.weighting.weights(lengths, dtype=S.dtype)
-                losses = structural_weight * S + contextual_weight * C
-            else:
-                losses = torch.cat([alone for alone in (S, C) if alone is not None])
-        return ObjectiveOutput(
-            loss=losses.mean(),
-            structural=None if S is None else S.detach().mean(),
-            contextual=None if C is None else C.detach().mean(),
-            embeddings=embeddings.detach(),
-            views=None if views is None else (views[0].detach(), views[1].detach()),
-        )
+            losses: dict[str, list[Tensor]] = {"structural": [], "contextual": []}  # (B,) each
+            parts, shown = {}, None
+            for teaching in self.teachings:
+                views = teaching.views(embeddings, _teacher_embeddings(teaching.name, teachers, embeddings))
+                if teaching.role == "structural":
+                    each = self._structural_losses(teaching, views, lengths, negatives)
+                else:
+                    each = self._contextual_losses(teaching, views, peers)
+                    shown = shown or (views[0].detach(), views[1].detach())
+                losses[teaching.role].append(teaching.weight * each)
+                parts[teaching.name] = each.detach().mean()
+            total = self._weighed(losses["structural"], losses["contextual"], lengths)
+        return ObjectiveOutput(total.mean(), parts, embeddings.detach(), shown)
 
-    def _structural_losses(self, embeddings: Tensor, teacher: Tensor | None, lengths: Tensor) -> Tensor | None:
+    def _weighed(self, structural: list[Tensor], contextual: list[Tensor], lengths: Tensor) -> Tensor:
+        """(B,), from the losses of each teacher, (B,)."""
+        if not structural or not contextual:
+            return torch.stack(structural + contextual).sum(dim=0)
+        S, C = torch.stack(structural).sum(dim=0), torch.stack(contextual).sum(dim=0)
+        structural_weight, contextual_weight = self.weighting.weights(lengths, dtype=S.dtype)
+        return structural_weight * S + contextual_weight * C
+
+    def _structural_losses(
+        self,
+        teaching: Teaching,
+        views: tuple[Tensor, Tensor],
+        lengths: Tensor,
+        negatives: Mapping[str, Tensor] | None,
+    ) -> Tensor:
         """S, (B,), group by group."""
-        if self.structural_loss is None:
-            return None
-        sizes = _group_sizes(len(embeddings), self.group_size)
-        t = _teacher_embeddings("structural", teacher, embeddings)
-        groups = zip(embeddings.split(sizes), t.split(sizes), self.weighting.keep(lengths).split(sizes), strict=True)
-        return torch.cat([self.structural_loss(*group) for group in groups])
+        sizes = group_sizes(len(lengths), self.group_size)
+        groups = zip(*(whole.split(sizes) for whole in (*views, self.weighting.keep(lengths))), strict=True)
+        if not self.negatives or not teaching.takes_negatives:
+            return torch.cat([teaching.loss(*group) for group in groups])
+        bank = _bank(teaching.name, negatives, groups=len(sizes), size=self.negatives).to(views[0])
+        further = teaching.teacher_projection(bank)  # (G, K, P)
+        return torch.cat([teaching.loss(*group, more) for group, more in zip(groups, further, strict=True)])
 
-    def _views(self, embeddings: Tensor, teacher: Tensor | None) -> tuple[Tensor, Tensor] | None:
-        """The projections of the student's embeddings and of the contextual teacher's, (B, P) each."""
-        if self.contextual_loss is None:
-            return None
-        t = _teacher_embeddings("contextual", teacher, embeddings)
-        return self.student_projection(embeddings), self.contextual_projection(t)
-
-    def _contextual_losses(self, views: tuple[Tensor, Tensor], peers: Peers | None) -> Tensor:
+    def _contextual_losses(self, teaching: Teaching, views: tuple[Tensor, Tensor], peers: Peers | None) -> Tensor:
         """C, (B,), group by group and in order: in training each group advances the running statistics."""
-        sizes = _group_sizes(len(views[0]), self.group_size)
+        sizes = group_sizes(len(views[0]), self.group_size)
         own = list(zip(views[0].split(sizes), views[1].split(sizes), strict=True))
-        loss = cast(nn.Module, self.contextual_loss)
-        if peers is None or not any(True for _ in loss.buffers()):  # without statistics, groups do not meet
-            return torch.cat([loss(*group) for group in own])
+        if peers is None or not teaching.keeps_statistics:  # without statistics, groups do not meet
+            return torch.cat([teaching.loss(*group) for group in own])
         mine, losses = iter(own), []
         for owner, others in zip(peers.owners, _everyones(own, peers), strict=True):
             if owner == peers.rank:
-                losses.append(loss(*next(mine)))
+                losses.append(teaching.loss(*next(mine)))
             else:
-                loss(*others)
+                teaching.loss(*others)
         idle = [(z1 + z2).mean(dim=1) for z1, z2 in mine]  # nobody's group: for the gradients' sake alone
         return torch.cat(losses + idle)
 
     def _lengths(self, n_structural_tokens: Tensor | None, embeddings: Tensor) -> Tensor:
         if n_structural_tokens is None:
-            if self.weighting.needs_lengths and self.structural_loss is not None:
+            structural = any(teaching.role == "structural" for teaching in self.teachings)
+            if self.weighting.needs_lengths and structural:
                 raise InputError(
                     "max_structural_len and lam_by_length weigh documents by their length: "
                     "pass n_structural_tokens, or set both to None"
@@ -224,6 +182,22 @@ class Objective(nn.Module):
                 f"expected {len(embeddings)}, got {tuple(n_structural_tokens.shape)}"
             )
         return n_structural_tokens.to(embeddings.device)
+
+    def extra_repr(self) -> str:
+        return f"{self.weighting}, group_size={self.group_size}, negatives={self.negatives}"
+
+
+def group_sizes(n: int, group_size: int | None) -> list[int]:
+    """The numbers of documents of the groups of a batch of `n`, in order; they add up to `n`."""
+    if group_size is None or n <= group_size:
+        return [n]
+    full, rest = divmod(n, group_size)
+    sizes = [group_size] * full
+    if rest == 1:  # a lone document has no negatives and no covariance
+        sizes[-1] += 1
+    elif rest:
+        sizes.append(rest)
+    return sizes
 
 
 def _everyones(own: list[tuple[Tensor, Tensor]], peers: Peers) -> list[tuple[Tensor, Tensor]]:
@@ -240,43 +214,31 @@ def _everyones(own: list[tuple[Tensor, Tensor]], peers: Peers) -> list[tuple[Ten
     return [cast(tuple[Tensor, Tensor], tuple(next(queues[owner]))) for owner in peers.owners]
 
 
-def _teacher_embeddings(name: str, given: Tensor | None, embeddings: Tensor) -> Tensor:
-    if given is None:
-        raise InputError(f"the {name} loss compares with the {name} teacher's embeddings: pass {name}=(B, width)")
-    if len(given) != len(embeddings):
-        raise InputError(f"{name} holds {len(given)} embeddings for a batch of {len(embeddings)} documents")
-    return given.to(embeddings)
-
-
-def _group_sizes(n: int, group_size: int | None) -> list[int]:
-    """The numbers of documents of the groups of a batch of `n`, in order; they add up to `n`."""
-    if group_size is None or n <= group_size:
-        return [n]
-    full, rest = divmod(n, group_size)
-    sizes = [group_size] * full
-    if rest == 1:  # a lone document has no negatives and no covariance
-        sizes[-1] += 1
-    elif rest:
-        sizes.append(rest)
-    return sizes
-
-
-def _length_span(text: str) -> tuple[int, int]:
-    match = re.fullmatch(r"linear:([0-9]+):([0-9]+)", text) if isinstance(text, str) else None
-    if match is None or int(match[1]) >= int(match[2]):
+def _teacher_embeddings(name: str, given: Mapping[str, Tensor], embeddings: Tensor) -> Tensor:
+    if name not in given:
         raise InputError(
-            "lam_by_length must be None or linear:FIRST:LAST with FIRST < LAST in tokens, "
-            f"as in linear:384:4096, got {_shown(text)}"
+            f"teachers: the {name} loss compares with the {name} teacher's embeddings, (B, width): pass them"
         )
-    return int(match[1]), int(match[2])
+    if len(given[name]) != len(embeddings):
+        raise InputError(f"{name} holds {len(given[name])} embeddings for a batch of {len(embeddings)} documents")
+    return given[name].to(embeddings)
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def _bank(name: str, given: Mapping[str, Tensor] | None, *, groups: int, size: int) -> Tensor:
+    bank = (given or {}).get(name)
+    if bank is None or bank.ndim != 3 or bank.shape[:2] != (groups, size):
+        raise InputError(
+            f"negatives: the {name} loss compares each group with {size} more documents: pass their embeddings as "
+            f"({groups}, {size}, width), got {None if bank is None else tuple(bank.shape)}"
+        )
+    return bank
 
 
-def _shown(value: object) -> str:
-    """`value` as an error shows it; YAML's spellings of nothing are a frequent slip where parameters are strings."""
-    if isinstance(value, str) and value.strip().lower() in {"null", "none", "~", ""}:
-        return f"the string {value!r}: write None"
-    return repr(value)
+def _check_student(student: nn.Module, teaching: Teaching) -> None:
+    """That the projection begins where the student ends, if both say."""
+    width, projection = getattr(student, "dim", None), teaching.student_projection
+    if isinstance(width, int) and isinstance(projection, Projection) and projection.in_features != width:
+        raise InputError(
+            f"teacher {teaching.name}: student_projection {projection.spec!r} was made for embeddings of width "
+            f"{projection.in_features}, the student's are {width} wide"
+        )

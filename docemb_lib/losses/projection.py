@@ -102,20 +102,23 @@ def projection_widths(spec: str, in_features: int) -> tuple[int, ...]:
     return (in_features, *(block.width for block in parse_projection(spec)))
 
 
-def check_widths(student_spec: str, student_dim: int, contextual_spec: str, teacher_dim: int) -> int:
+def check_widths(
+    student_spec: str, student_dim: int, teacher_spec: str, teacher_dim: int, *, teacher: str = "contextual"
+) -> int:
     """The width at which both projections end. Raises InputError showing both chains where they end apart.
 
-    student_dim, teacher_dim: widths of the student's and the contextual teacher's embeddings.
+    student_dim, teacher_dim: widths of the embeddings; teacher: its name.
     """
-    student = projection_widths(student_spec, student_dim)
-    contextual = projection_widths(contextual_spec, teacher_dim)
-    if student[-1] != contextual[-1]:
+    ours = projection_widths(student_spec, student_dim)
+    theirs = projection_widths(teacher_spec, teacher_dim)
+    if ours[-1] != theirs[-1]:
+        field = "contextual_projection" if teacher == "contextual" else "teacher_projection"
         raise InputError(
-            f"projections end in different widths: student {_chain(student)}; contextual {_chain(contextual)}; "
-            f"let student_projection ({student_spec!r}) end in {contextual[-1]} "
-            f"or contextual_projection ({contextual_spec!r}) in {student[-1]}"
+            f"projections end in different widths: student {_chain(ours)}; {teacher} {_chain(theirs)}; "
+            f"let student_projection ({student_spec!r}) end in {theirs[-1]} "
+            f"or {field} ({teacher_spec!r}) in {ours[-1]}"
         )
-    return student[-1]
+    return ours[-1]
 
 
 def _chain(widths: tuple[int, ...]) -> str:

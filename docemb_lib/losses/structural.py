@@ -1,7 +1,9 @@
 """Structural losses: a student's embedding against its sentence-encoder teacher's, in one space (thesis, section 4.4).
 
 Every loss maps student (B, D), teacher (B, D) and a mask (B,) with 1 = kept to one number per document, (B,).
-A masked document scores zero and is nobody's negative; with an empty mask all scores are zero.
+A masked document scores zero and is nobody's negative; with an empty mask all scores are zero. The losses that compare
+with other documents, max-margin and contrastive, take further ones beside the batch's: `negatives`, (K, D), are the
+teacher's embeddings of K documents that the batch does not hold.
 """
 
 from __future__ import annotations
@@ -40,11 +42,12 @@ class Cosine(nn.Module):
 class MaxMargin(nn.Module):
     """Pull a student's embedding to its teacher's and push it from the other documents' (thesis, Eq. 4.1).
 
-    loss_i = d(y_i, t_i) - gamma * mean over j != i of d(y_i, t_j), j over the documents kept by `mask`
+    loss_i = d(y_i, t_i) - gamma * mean of d(y_i, t_j) over the others j
 
-    The thesis writes "sim" for d but minimises it: d is a distance. A lone document has no negatives and keeps
-    its plain distance. With d = MSE and gamma = 1 the loss is affine in y: unbounded below, with a gradient that
-    does not depend on y; beyond 1 it is concave. The MSE form holds (B, B, D) numbers: meant for small groups.
+    The others are the batch's documents that `mask` keeps, j != i, and all `negatives`. The thesis writes "sim" for d
+    but minimises it: d is a distance. A document without any others keeps its plain distance. With d = MSE and
+    gamma = 1 the loss is affine in y: unbounded below, with a gradient that does not depend on y; beyond 1 it is
+    concave. The MSE form holds (B, B, D) numbers: meant for small batches, and for any number of `negatives`.
     """
 
     def __init__(self, distance: Distance = "mse", gamma: float = 1.0) -> None:
@@ -55,14 +58,20 @@ class MaxMargin(nn.Module):
             raise InputError(f"gamma must be a number from 0 upwards, got {gamma}")
         self.distance, self.gamma = distance, gamma
 
-    def forward(self, student: Tensor, teacher: Tensor, mask: Tensor | None = None) -> Tensor:
-        """student, teacher: (B, D); mask: (B,), 1 = kept. Returns (B,), zero where masked."""
+    def forward(
+        self, student: Tensor, teacher: Tensor, mask: Tensor | None = None, negatives: Tensor | None = None
+    ) -> Tensor:
+        """student, teacher: (B, D); mask: (B,), 1 = kept; negatives: (K, D). Returns (B,), zero where masked."""
         _check_views(student, teacher)
         keep = _kept(student, mask)
         distances = _PAIRWISE[self.distance](student, teacher)  # (B, B)
-        negatives = keep.outer(keep).fill_diagonal_(0)  # i and j kept, j != i
-        mean_negative = (distances * negatives).sum(dim=1) / negatives.sum(dim=1).clamp(min=1)
-        return keep * (distances.diagonal() - self.gamma * mean_negative)
+        others = keep.outer(keep).fill_diagonal_(0)  # i and j kept, j != i
+        total, count = (distances * others).sum(dim=1), others.sum(dim=1)  # (B,) both
+        if negatives is not None:
+            _check_negatives(student, negatives)
+            K = len(negatives)
+            total, count = total + K * _MEAN[self.distance](student, negatives), count + K
+        return keep * (distances.diagonal() - self.gamma * (total / count.clamp(min=1)))
 
     def extra_repr(self) -> str:
         return f"distance={self.distance!r}, gamma={self.gamma}"
@@ -73,9 +82,9 @@ class Contrastive(nn.Module):
 
     loss = mean over i of -log( exp(cos(y_i, t_i) / temperature) / sum_j exp(cos(y_i, t_j) / temperature) )
 
-    with i and j over the documents kept by `mask`; each of them is given this mean. `temperature=None` is the
-    thesis' loss, without one. Eq. 4.2 as printed sums the cosines inside one exponential, which leaves no positive
-    term; it is read as a misprint of the above.
+    with i over the documents kept by `mask`, and j over these and all `negatives`; each document kept is given this
+    mean. `temperature=None` is the thesis' loss, without one. Eq. 4.2 as printed sums the cosines inside one
+    exponential, which leaves no positive term; it is read as a misprint of the above.
     """
 
     def __init__(self, temperature: float | None = None) -> None:
@@ -84,13 +93,21 @@ class Contrastive(nn.Module):
             raise InputError(f"temperature must be a number above 0 or None, got {temperature}")
         self.temperature = temperature
 
-    def forward(self, student: Tensor, teacher: Tensor, mask: Tensor | None = None) -> Tensor:
-        """student, teacher: (B, D); mask: (B,), 1 = kept. Returns (B,): the mean where kept, zero where masked."""
+    def forward(
+        self, student: Tensor, teacher: Tensor, mask: Tensor | None = None, negatives: Tensor | None = None
+    ) -> Tensor:
+        """student, teacher: (B, D); mask: (B,), 1 = kept; negatives: (K, D). Returns (B,): the mean where kept, zero
+        where masked."""
         _check_views(student, teacher)
-        keep = _kept(student, mask)
-        logits = _pairwise_cosine(student, teacher) / (self.temperature or 1.0)  # (B, B)
+        B, K = len(student), 0
+        keep, targets = _kept(student, mask), teacher
+        if negatives is not None:
+            _check_negatives(student, negatives)
+            K, targets = len(negatives), torch.cat([teacher, negatives])
+        logits = _pairwise_cosine(student, targets) / (self.temperature or 1.0)  # (B, B + K)
         # A masked row still sees itself: it is multiplied by zero below, and a row of -inf would make that NaN.
-        candidates = keep.bool() | torch.eye(len(student), dtype=torch.bool, device=student.device)
+        own = torch.eye(B, B + K, dtype=torch.bool, device=student.device)
+        candidates = F.pad(keep.bool(), (0, K), value=True) | own
         losses = logits.masked_fill(~candidates, float("-inf")).logsumexp(dim=1) - logits.diagonal()
         return keep * (keep * losses).sum() / keep.sum().clamp(min=1)
 
@@ -98,13 +115,17 @@ class Contrastive(nn.Module):
         return f"temperature={self.temperature}"
 
 
-def structural_loss(name: str | None, *, distance: Distance = "mse", gamma: float = 1.0) -> nn.Module | None:
-    """The loss of the parameter `structural_loss`; None for None. `distance` and `gamma` belong to max-margin.
+CONTRASTING = (MaxMargin, Contrastive)  # the losses that compare with other documents, and take `negatives`
+
+
+def structural_loss(
+    name: str, *, distance: Distance = "mse", gamma: float = 1.0, temperature: float | None = None
+) -> nn.Module:
+    """The loss of the parameter `structural_loss`; `distance` and `gamma` belong to max-margin, `temperature` to
+    contrastive.
 
     Raises InputError for a name that is none of mse, cosine, max-margin, contrastive.
     """
-    if name is None:
-        return None
     if name == "mse":
         return MSE()
     if name == "cosine":
@@ -112,7 +133,7 @@ def structural_loss(name: str | None, *, distance: Distance = "mse", gamma: floa
     if name == "max-margin":
         return MaxMargin(distance, gamma)
     if name == "contrastive":
-        return Contrastive()
+        return Contrastive(temperature)
     raise InputError(f"structural_loss must be one of mse, cosine, max-margin, contrastive or None, got {name!r}")
 
 
@@ -133,7 +154,18 @@ def _pairwise_mse(student: Tensor, teacher: Tensor) -> Tensor:
     return (student[:, None] - teacher[None]).square().mean(dim=2)
 
 
-_PAIRWISE = {"mse": _pairwise_mse, "cosine": _pairwise_cosine_distance}
+def _mean_mse(student: Tensor, negatives: Tensor) -> Tensor:
+    # The mean squared distance to many points is that to their centre, plus their own spread: no (B, K, D).
+    centre = negatives.mean(dim=0)
+    return (student - centre).square().mean(dim=1) + (negatives - centre).square().mean()
+
+
+def _mean_cosine_distance(student: Tensor, negatives: Tensor) -> Tensor:
+    return 1 - _unit(student) @ _unit(negatives).mean(dim=0)
+
+
+_PAIRWISE = {"mse": _pairwise_mse, "cosine": _pairwise_cosine_distance}  # (B, B), of each document to each teacher's
+_MEAN = {"mse": _mean_mse, "cosine": _mean_cosine_distance}  # (B,), of each document to all negatives
 
 
 def _kept(student: Tensor, mask: Tensor | None) -> Tensor:
@@ -152,4 +184,12 @@ def _check_views(student: Tensor, teacher: Tensor) -> None:
         raise InputError(
             f"student embeddings are {student.shape[1]} wide and teacher embeddings {teacher.shape[1]}: "
             "take a student as wide as its teacher, or project both to one width"
+        )
+
+
+def _check_negatives(student: Tensor, negatives: Tensor) -> None:
+    if negatives.ndim != 2 or not len(negatives) or negatives.shape[1] != student.shape[1]:
+        raise InputError(
+            f"negatives must hold one document or more, as wide as the teacher: expected (K, {student.shape[1]}), "
+            f"got {tuple(negatives.shape)}"
         )

@@ -3,11 +3,11 @@
 Documents reach it as token ids in an Arrow file; checkpoints, monitoring and several processes are its concern.
 """
 
-from docemb_lib.training.batches import TrainingDocuments
 from docemb_lib.training.checkpoints import remove_checkpoints
+from docemb_lib.training.distillation import History, train_objective
+from docemb_lib.training.documents import TrainingDocuments
 from docemb_lib.training.precision import precision_of
 from docemb_lib.training.tokens import TokenFile, write_tokens
-from docemb_lib.training.trainer import History, train_objective
 from docemb_lib.training.validation import validate
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Training batches: documents tokenised beforehand, teachers looked up by row, packed without padding.
+"""Training batches: which documents make an update, in which order, and which process runs them in which pass.
 
 An update is `batch_size * accumulation` documents whoever computes it. It is cut into rounds: as many whole batches as
 the processes can hold at a time, dealt out by tokens so that they finish together. Neither the number of processes nor
@@ -13,64 +13,11 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
 from torch.utils.data import Sampler
 
-from docemb_lib.errors import InputError
 from docemb_lib.losses import Peers
-from docemb_lib.student.packing import PackedBatch, pack
-from docemb_lib.training.tokens import Tokens
-
-CHECKED = 65_536  # rows of teacher embeddings looked at a time
-
-
-class TrainingDocuments:
-    """The first N documents of a corpus split beside the teacher embeddings of the same rows."""
-
-    def __init__(
-        self,
-        tokens: Tokens,
-        n_structural_tokens: Sequence[int] | np.ndarray,
-        *,
-        ids: Sequence[str] | None = None,
-        structural: np.ndarray | None = None,  # (N', S) with N' >= N: row i is document i
-        contextual: np.ndarray | None = None,  # (N', C)
-    ) -> None:
-        """ids: what documents are called in an error; None: their row. Raises InputError for a teacher's embeddings
-        that are not finite, ValueError for fewer rows than documents."""
-        N = len(tokens)
-        if len(n_structural_tokens) != N:
-            raise ValueError(f"{len(n_structural_tokens)} lengths for {N} documents")
-        self.tokens, self.n_structural_tokens = tokens, np.asarray(n_structural_tokens)
-        self.ids = [f"row {row}" for row in range(N)] if ids is None else ids
-        self.teachers = {"structural": structural, "contextual": contextual}
-        for name, rows in self.teachers.items():
-            if rows is None:
-                continue
-            if len(rows) < N:
-                raise ValueError(f"{name} embeddings hold {len(rows)} rows for {N} documents")
-            self._check_finite(name, rows)
-
-    def __len__(self) -> int:
-        return len(self.tokens)
-
-    def pack(self, rows: Sequence[int]) -> tuple[PackedBatch, dict[str, Tensor]]:
-        """Documents end to end, and by name what is known of them: `n_structural_tokens` (B,), and `structural`
-        (B, S) and `contextual` (B, C) where there are such teachers."""
-        known = {"n_structural_tokens": torch.from_numpy(self.n_structural_tokens[rows])}
-        for name, teacher in self.teachers.items():
-            if teacher is not None:
-                known[name] = torch.from_numpy(np.stack([teacher[row] for row in rows]).astype(np.float32))
-        return pack([self.tokens[row] for row in rows]), known
-
-    def _check_finite(self, name: str, rows: np.ndarray) -> None:
-        for start in range(0, len(self), CHECKED):
-            finite = np.isfinite(rows[start : min(start + CHECKED, len(self))]).all(axis=1)
-            if not finite.all():
-                first = self.ids[start + int(finite.argmin())]
-                raise InputError(
-                    f"{name} teacher: the embedding of document {first} is not finite; embed the corpus again"
-                )
+from docemb_lib.student.packing import PackedBatch
+from docemb_lib.training.documents import Bank, Known, TrainingDocuments
 
 
 class Updates(Sampler[list[int]]):
@@ -148,7 +95,7 @@ class Micro(NamedTuple):
     """One process' part of a round: what one packed forward pass holds, and what it counts for."""
 
     batch: PackedBatch
-    known: dict[str, Tensor]
+    known: Known
     rows: list[int]
     share: float  # of the update's documents; 0: nobody's documents, run for the gradients' sake alone
     peers: Peers | None
@@ -156,18 +103,24 @@ class Micro(NamedTuple):
     tokens: int
 
     def to(self, device: torch.device) -> Micro:
-        known = {name: tensor.to(device, non_blocking=True) for name, tensor in self.known.items()}
-        return self._replace(batch=self.batch.to(device), known=known)
+        return self._replace(batch=self.batch.to(device), known=self.known.to(device))
 
 
 class Collate:
     """The rows of an update as this process' parts of its rounds, in order."""
 
     def __init__(
-        self, documents: TrainingDocuments, *, batch_size: int, budget: int, rank: int = 0, processes: int = 1
+        self,
+        documents: TrainingDocuments,
+        *,
+        batch_size: int,
+        budget: int,
+        bank: Bank | None = None,
+        rank: int = 0,
+        processes: int = 1,
     ) -> None:
-        """budget: tokens in one process' forward pass, if batches allow it."""
-        self.documents, self.batch_size, self.budget = documents, batch_size, budget
+        """budget: tokens in one process' forward pass, if batches allow it; bank: of negatives, if there are any."""
+        self.documents, self.batch_size, self.budget, self.bank = documents, batch_size, budget, bank
         self.rank, self.processes = rank, processes
 
     def __call__(self, rows: Sequence[int]) -> list[Micro]:
@@ -179,14 +132,14 @@ class Collate:
         ]
 
     def _micro(self, batches: list[list[int]], tokens: list[int], owners: tuple[int, ...], *, of: int) -> Micro:
-        own = [row for batch, owner in zip(batches, owners, strict=True) if owner == self.rank for row in batch]
-        rows = own or batches[int(np.argmin(tokens))]
-        batch, known = self.documents.pack(rows)
+        own = [batch for batch, owner in zip(batches, owners, strict=True) if owner == self.rank]
+        shown = own or [batches[int(np.argmin(tokens))]]
+        batch, known = self.documents.pack(shown, self.bank)
         return Micro(
             batch,
             known,
-            rows,
-            share=len(own) / of,
+            [row for batch in shown for row in batch],
+            share=sum(map(len, own)) / of,
             peers=Peers(owners, self.rank) if self.processes > 1 else None,
             documents=sum(map(len, batches)),
             tokens=sum(tokens),

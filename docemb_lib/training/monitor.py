@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,21 +17,26 @@ from docemb_lib.training.batches import Micro
 
 COMPONENTS = 10  # of the canonical correlations that are watched
 WINDOW = 10 * COMPONENTS  # documents that they are computed over (the author's: 10 times the components)
-SUMS = ("documents", "loss", "structural", "contextual", "norm")
-STATE = ("sums", "seen", "directions", "views")
+STATE = ("sums", "directions", "views")
 
 
 class Monitor:
     """Sums since the last row, on the device, so that nobody waits for it before a row is due."""
 
     def __init__(
-        self, *, dim: int, device: torch.device, processes: int, flops: Callable[[Micro], float], peak: float
+        self,
+        teachers: Sequence[str],
+        *,
+        dim: int,
+        device: torch.device,
+        processes: int,
+        flops: Callable[[Micro], float],
+        peak: float,
     ) -> None:
-        """dim: D; flops: floating-point operations of a part of a round; peak: what the processes could do in a
-        second."""
-        self.processes, self.flops, self.peak = processes, flops, peak
-        self.sums = torch.zeros(len(SUMS), dtype=torch.float64, device=device)
-        self.seen = {"structural": False, "contextual": False}
+        """teachers: their names; dim: D; flops: floating-point operations of a part of a round; peak: what the
+        processes could do in a second."""
+        self.teachers, self.processes, self.flops, self.peak = tuple(teachers), processes, flops, peak
+        self.sums = torch.zeros(len(self.teachers) + 3, dtype=torch.float64, device=device)  # see `row`
         self.directions = torch.zeros(dim, dtype=torch.float64, device=device)
         self.views: tuple[Tensor, Tensor] | None = None  # of the last documents, (WINDOW or fewer, P) each
         self.start_clock()
@@ -51,12 +56,9 @@ class Monitor:
         self.computed += self.flops(micro)
         B = len(micro.rows)
         embeddings = output.embeddings.double()
-        zero = torch.zeros((), device=self.sums.device)
-        parts = [output.loss, *(zero if part is None else part for part in (output.structural, output.contextual))]
-        means = torch.stack([torch.ones_like(zero), *parts]).double()
-        self.sums += torch.cat([means * B, embeddings.norm(dim=1).sum()[None]])
+        losses = torch.stack([output.loss, *(output.parts[name] for name in self.teachers)]).double()
+        self.sums += torch.cat([losses.new_full((1,), B), losses * B, embeddings.norm(dim=1).sum()[None]])
         self.directions = self.directions + F.normalize(embeddings, dim=1).sum(0)
-        self.seen = {"structural": output.structural is not None, "contextual": output.contextual is not None}
         if output.views is not None:
             both = zip(self.views or output.views, output.views, strict=True)
             z1, z2 = (new if old is new else torch.cat([old, new]) for old, new in both)
@@ -69,11 +71,11 @@ class Monitor:
         if self.processes > 1:
             for total in (sums, computed, self.directions):
                 dist.all_reduce(total)
-        value = dict(zip(SUMS, sums.tolist(), strict=True))
+        documents, *totals = sums.tolist()
         seconds = max(time.perf_counter() - self.started, 1e-9)  # now that the device has done it all
-        n = max(value["documents"], 1)
-        row = {"loss": value["loss"] / n} | {part: value[part] / n for part, seen in self.seen.items() if seen}
-        row |= {"norm": value["norm"] / n, "spread": spread(self.directions, int(n))}
+        n = max(documents, 1)
+        row = {name: total / n for name, total in zip(("loss", *self.teachers, "norm"), totals, strict=True)}
+        row["spread"] = spread(self.directions, int(n))
         if self.views is not None:
             row["cca"] = canonical_correlation(*self.views)
         row |= {

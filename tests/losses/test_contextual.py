@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 from sklearn import cross_decomposition
-from torch import Tensor
+from torch import Tensor, nn
 
 from docemb_lib.errors import InputError
-from docemb_lib.losses import CCA, MSE, SDL, SoftCCA, contextual_loss
+from docemb_lib.losses import CCA, MSE, SDL, Projection, SoftCCA, contextual_loss
 
 
 def normal(*shape: int, seed: int) -> Tensor:
@@ -288,8 +288,38 @@ def test_what_has_no_meaning_is_refused_by_name(make, named):
 
 
 def test_the_notebook_names_give_the_losses_they_name():
-    loss = contextual_loss("soft-cca", 7, delta=0.015, beta=0.9, reduction="sum")
+    loss = contextual_loss("soft-cca", 7, delta=0.015, beta=0.9)
     assert (type(loss), loss.dim, loss.delta) == (SoftCCA, 7, 0.015)
-    assert (loss.teacher_decorrelation.beta, loss.student_decorrelation.reduction) == (0.9, "sum")
+    assert (loss.teacher_decorrelation.beta, loss.student_decorrelation.reduction) == (0.9, "mean")
     assert type(contextual_loss("mse", 7)) is MSE
-    assert type(contextual_loss("cca", 7)) is CCA
+    cca = contextual_loss("cca", 7, ridge=0.1)
+    assert (type(cca), cca.components, cca.ridge) == (CCA, None, 0.1)
+
+
+def test_the_thesis_sum_takes_delta_by_the_number_of_cells_and_is_the_same_loss():
+    for P, cells in ((1, 1), (2, 2), (7, 42)):
+        summed = contextual_loss("soft-cca", P, delta=0.3, reduction="sum").double()
+        assert (summed.delta, summed.student_decorrelation.reduction) == (0.3 / cells, "sum")
+        mean = contextual_loss("soft-cca", P, delta=0.3).double()
+        for step in range(3):
+            z1, z2 = normal(6, P, seed=step), normal(6, P, seed=9 + step)
+            torch.testing.assert_close(summed(z1, z2), mean(z1, z2), rtol=1e-13, atol=1e-15)
+
+
+def test_cca_after_trained_networks_raises_their_correlation():
+    """DCCA: descending on the loss trains every layer of both networks."""
+    torch.manual_seed(0)
+    networks = nn.ModuleList([Projection("6(ReLU)x3", 5), Projection("6(ReLU)x3", 4)]).double()
+    z1, z2 = correlated_views(11)
+    before = copy.deepcopy(networks.state_dict())
+    optimiser = torch.optim.SGD(networks.parameters(), lr=0.1)
+    correlations = []
+    for _ in range(30):
+        loss = CCA()(networks[0](z1), networks[1](z2)).mean()
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        correlations.append(-loss.item())
+    assert correlations[-1] > correlations[0] + 0.1
+    moved = {name for name, tensor in networks.state_dict().items() if not torch.allclose(tensor, before[name])}
+    assert moved == {name for name in before if not name.endswith("2.bias")}  # a shift of a view correlates alike

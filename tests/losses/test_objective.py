@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import re
 from collections.abc import Callable
 
 import pytest
@@ -18,6 +19,7 @@ from docemb_lib.losses import (
     Objective,
     Projection,
     SoftCCA,
+    Teaching,
     Weighting,
 )
 
@@ -34,22 +36,26 @@ def data(B: int, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def objective(structural: Callable | None = Cosine, contextual: Callable | None = lambda: SoftCCA(P), **options):
+    """The thesis' two teachers, as far as they are there."""
     torch.manual_seed(0)
-    student, projections = nn.Linear(W, D), {}  # the student first: the same one in every objective
+    student, teachers = nn.Linear(W, D), []  # the student first: the same one in every objective
+    if structural is not None:
+        teachers.append(Teaching("structural", "structural", structural()))
     if contextual is not None:
-        projections = {"student_projection": Projection("9(ReLU)x6", D), "contextual_projection": Projection("6", C)}
-    return Objective(
-        student,
-        structural=structural and structural(),
-        contextual=contextual and contextual(),
-        **projections,
-        **options,
-    ).double()
+        ours, theirs = Projection("9(ReLU)x6", D), Projection("6", C)
+        teachers.append(
+            Teaching("contextual", "contextual", contextual(), student_projection=ours, teacher_projection=theirs)
+        )
+    return Objective(student, teachers, **options).double()
+
+
+def part(module: Objective, name: str) -> Teaching:
+    return next(teaching for teaching in module.teachings if teaching.name == name)
 
 
 def call(module: Objective, B: int = 7, seed: int = 0, lengths: Tensor | None = LENGTHS):
     batch, t, c = data(B, seed)
-    return module(batch, structural=t, contextual=c, n_structural_tokens=lengths)
+    return module(batch, teachers={"structural": t, "contextual": c}, n_structural_tokens=lengths)
 
 
 def gradients(module: nn.Module) -> dict[str, Tensor]:
@@ -61,8 +67,9 @@ def document_losses(module: Objective, B: int = 7) -> tuple[list[float], list[fl
     batch, t, c = data(B)
     y = module.student(batch)
     keep = module.weighting.keep(LENGTHS[:B])
-    S = module.structural_loss(y, t, keep)
-    C = copy.deepcopy(module.contextual_loss)(module.student_projection(y), module.contextual_projection(c))
+    S = part(module, "structural").loss(y, t, keep)
+    contextual = copy.deepcopy(part(module, "contextual"))
+    C = contextual.loss(*contextual.views(y, c))
     return S.tolist(), C.tolist()
 
 
@@ -92,8 +99,8 @@ def test_every_form_of_weighting_is_its_formula_averaged_over_all_documents(name
     expected = [formula(s, c, int(n <= 384)) for s, c, n in zip(S, C, LENGTHS.tolist(), strict=True)]
     output = call(module)
     assert output.loss.item() == pytest.approx(sum(expected) / 7, rel=1e-12)
-    assert output.structural.item() == pytest.approx(sum(S) / 7, rel=1e-12)
-    assert output.contextual.item() == pytest.approx(sum(C) / 7, rel=1e-12)
+    assert output.parts["structural"].item() == pytest.approx(sum(S) / 7, rel=1e-12)
+    assert output.parts["contextual"].item() == pytest.approx(sum(C) / 7, rel=1e-12)
 
 
 def test_weights_by_length_fall_linearly_between_the_two_lengths():
@@ -119,9 +126,10 @@ def test_with_all_documents_masked_the_loss_is_the_mean_contextual_loss(structur
     output, expected = call(module), call(alone)
     output.loss.backward()
     expected.loss.backward()
-    assert output.structural.item() == 0
+    assert output.parts["structural"].item() == 0
     assert output.loss.item() == pytest.approx(expected.loss.item(), rel=1e-12)
-    torch.testing.assert_close(gradients(module), gradients(alone))
+    renamed = {name.replace("teachings.1.", "teachings.0."): g for name, g in gradients(module).items()}
+    torch.testing.assert_close(renamed, gradients(alone))
 
 
 def test_at_lam_one_the_contextual_side_gets_no_gradient_and_at_zero_the_structural_one_gives_none():
@@ -131,7 +139,8 @@ def test_at_lam_one_the_contextual_side_gets_no_gradient_and_at_zero_the_structu
         call(module).loss.backward()
     assert all(g.abs().max() == 0 for name, g in gradients(one).items() if "projection" in name)
     torch.testing.assert_close(one.student.weight.grad, alone.student.weight.grad)
-    torch.testing.assert_close(gradients(zero), gradients(contextual))
+    renamed = {name.replace("teachings.1.", "teachings.0."): g for name, g in gradients(zero).items()}
+    torch.testing.assert_close(renamed, gradients(contextual))
     assert alone.student.weight.grad.abs().max() > 0
 
 
@@ -140,14 +149,15 @@ def test_a_single_loss_is_its_plain_mean_whatever_lam_says(lam):
     batch, t, c = data(7)
     only_structural = objective(MaxMargin, None, weighting=Weighting(lam, 384))
     output = call(only_structural)
-    assert output.contextual is None
+    assert output.views is None
     expected = MaxMargin()(only_structural.student(batch), t, LENGTHS <= 384).mean()
-    assert output.loss.item() == output.structural.item() == pytest.approx(expected.item(), rel=1e-12)
+    assert list(output.parts) == ["structural"]
+    assert output.loss.item() == output.parts["structural"].item() == pytest.approx(expected.item(), rel=1e-12)
 
     only_contextual = objective(None, weighting=Weighting(lam, 384))
-    output = only_contextual(batch, contextual=c)  # lengths belong to the structural loss: not asked for
-    assert output.structural is None
-    views = only_contextual.student_projection(only_contextual.student(batch)), only_contextual.contextual_projection(c)
+    output = only_contextual(batch, teachers={"contextual": c})  # lengths belong to structural losses: not asked for
+    assert list(output.parts) == ["contextual"]
+    views = part(only_contextual, "contextual").views(only_contextual.student(batch), c)
     assert output.loss.item() == pytest.approx(SoftCCA(P).double()(*views).mean().item(), rel=1e-12)
 
 
@@ -159,14 +169,15 @@ def test_groups_give_the_loss_gradient_and_statistics_of_a_loop_with_accumulatio
     looped = objective(structural, contextual, weighting=weighting)
     (batch, t, c), lengths = data(24), LENGTHS.repeat(4)[:24]
     for _ in range(2):
-        whole = grouped(batch, structural=t, contextual=c, n_structural_tokens=lengths)
+        whole = grouped(batch, teachers={"structural": t, "contextual": c}, n_structural_tokens=lengths)
         whole.loss.backward()
         total = 0.0
         for i in range(0, 24, 6):
             g = slice(i, i + 6)
-            part = looped(batch[g], structural=t[g], contextual=c[g], n_structural_tokens=lengths[g]).loss / 4
-            part.backward()
-            total += part.item()
+            own = {"structural": t[g], "contextual": c[g]}
+            piece = looped(batch[g], teachers=own, n_structural_tokens=lengths[g]).loss / 4
+            piece.backward()
+            total += piece.item()
         assert whole.loss.item() == pytest.approx(total, rel=1e-12)
     torch.testing.assert_close(gradients(grouped), gradients(looped), rtol=1e-10, atol=1e-13)
     torch.testing.assert_close(grouped.state_dict(), looped.state_dict(), rtol=1e-12, atol=1e-13)
@@ -179,10 +190,11 @@ def test_a_last_lone_document_joins_the_group_before_it_and_every_document_weigh
     one_by_one.group_size = None
     batch, t, c = data(B)
     parts = [
-        one_by_one(x, structural=y, contextual=z).loss.item() * len(x)
+        one_by_one(x, teachers={"structural": y, "contextual": z}).loss.item() * len(x)
         for x, y, z in zip(batch.split(sizes), t.split(sizes), c.split(sizes), strict=True)
     ]
-    assert module(batch, structural=t, contextual=c).loss.item() == pytest.approx(sum(parts) / B, rel=1e-12)
+    whole = module(batch, teachers={"structural": t, "contextual": c}).loss.item()
+    assert whole == pytest.approx(sum(parts) / B, rel=1e-12)
 
 
 def test_gradients_of_the_whole_agree_with_finite_differences():
@@ -192,7 +204,7 @@ def test_gradients_of_the_whole_agree_with_finite_differences():
 
     def loss(weight: Tensor) -> Tensor:
         fresh = copy.deepcopy(module)  # the same statistics for every evaluation
-        arguments = {"structural": t, "contextual": c, "n_structural_tokens": LENGTHS}
+        arguments = {"teachers": {"structural": t, "contextual": c}, "n_structural_tokens": LENGTHS}
         return torch.func.functional_call(fresh, {"student.weight": weight}, batch, arguments).loss
 
     assert torch.autograd.gradcheck(loss, module.student.weight.detach().clone().requires_grad_())
@@ -200,8 +212,8 @@ def test_gradients_of_the_whole_agree_with_finite_differences():
 
 def test_without_projections_both_views_are_compared_as_they_are():
     batch, t, _ = data(7)
-    module = Objective(nn.Linear(W, D), contextual=MSE()).double()
-    torch.testing.assert_close(module(batch, contextual=t).loss, (module.student(batch) - t).square().mean())
+    module = Objective(nn.Linear(W, D), [Teaching("pv", "contextual", MSE())]).double()
+    torch.testing.assert_close(module(batch, teachers={"pv": t}).loss, (module.student(batch) - t).square().mean())
 
 
 def test_embeddings_are_the_students_without_gradient():
@@ -217,9 +229,9 @@ def test_all_that_follows_the_student_is_in_single_precision_under_autocast():
     batch, t, c = (x.float() for x in data(7))
     with torch.autocast("cpu", dtype=torch.bfloat16):
         y = module.student(batch)
-        output = module(batch, structural=t, contextual=c)
+        output = module(batch, teachers={"structural": t, "contextual": c})
     assert y.dtype == torch.bfloat16
-    views = module.student_projection(y.float()), module.contextual_projection(c)
+    views = part(module, "contextual").views(y.float(), c)
     expected = MaxMargin()(y.float(), t) + SoftCCA(P)(*views)
     assert output.loss.dtype == output.embeddings.dtype == torch.float32
     assert torch.equal(output.loss, expected.mean())
@@ -279,6 +291,8 @@ def test_a_weighting_is_frozen():
     [
         ({"structural": None, "contextual": None}, "nothing to train for"),
         ({"group_size": 1}, "group_size must be 2 documents or more"),
+        ({"negatives": -1}, "negatives must be a number of documents from 0 upwards"),
+        ({"negatives": 5}, "negatives: no loss compares with others, so none takes 5 more"),
     ],
 )
 def test_an_objective_that_cannot_train_is_refused(options, said):
@@ -286,30 +300,183 @@ def test_an_objective_that_cannot_train_is_refused(options, said):
         objective(**options)
 
 
+def test_teachers_without_meaning_are_refused_by_name():
+    with pytest.raises(InputError, match="teacher words: role must be one of structural, contextual, got 'lexical'"):
+        Teaching("words", "lexical", MSE())
+    with pytest.raises(InputError, match="teacher words: weight must be a number above 0, got 0"):
+        Teaching("words", "contextual", MSE(), weight=0)
+    with pytest.raises(InputError, match="teachers need different names, got words, words"):
+        Objective(nn.Linear(W, D), [Teaching("words", "contextual", MSE()) for _ in range(2)])
+
+
 def test_projections_that_lead_nowhere_are_refused_at_construction():
-    with pytest.raises(InputError, match="student 8 → 6; contextual 5 → 7"):
-        Objective(
-            nn.Linear(W, D),
-            contextual=MSE(),
-            student_projection=Projection("6", 8),
-            contextual_projection=Projection("7", 5),
-        )
-    with pytest.raises(InputError, match="projections belong to the contextual loss"):
-        Objective(nn.Linear(W, D), structural=MSE(), student_projection=Projection("6", 8))
+    ours, theirs = Projection("6", 8), Projection("7", 5)
+    with pytest.raises(InputError, match=r"student 8 → 6; words 5 → 7; .* or teacher_projection"):
+        Teaching("words", "contextual", MSE(), student_projection=ours, teacher_projection=theirs)
+    with pytest.raises(InputError, match="both projections end in 6, but SoftCCA was made for 7"):
+        Teaching("words", "contextual", SoftCCA(7), student_projection=ours, teacher_projection=Projection("6", 5))
+    student = nn.Linear(W, D)
+    student.dim = 9
+    with pytest.raises(InputError, match=r"'6' was made for embeddings of width 8, the student's are 9 wide"):
+        Objective(student, [Teaching("words", "contextual", MSE(), student_projection=ours)])
 
 
 def test_missing_or_misfitting_tensors_are_named():
-    module = objective(weighting=Weighting(0.5, 384))
+    module = objective(MaxMargin, weighting=Weighting(0.5, 384), negatives=2)
     batch, t, c = data(7)
+    known = {"n_structural_tokens": LENGTHS, "negatives": {"structural": normal(1, 2, D, seed=9)}}
+    both = {"structural": t, "contextual": c}
+    module(batch, teachers=both, **known)
     with pytest.raises(InputError, match="pass n_structural_tokens"):
-        module(batch, structural=t, contextual=c)
-    with pytest.raises(InputError, match="pass structural="):
-        module(batch, contextual=c, n_structural_tokens=LENGTHS)
-    with pytest.raises(InputError, match="pass contextual="):
-        module(batch, structural=t, n_structural_tokens=LENGTHS)
+        module(batch, teachers=both, negatives=known["negatives"])
+    for missing in both:
+        with pytest.raises(InputError, match=f"teachers: the {missing} loss compares with the {missing} teacher's"):
+            module(batch, teachers={name: rows for name, rows in both.items() if name != missing}, **known)
     with pytest.raises(InputError, match="contextual holds 6 embeddings for a batch of 7"):
-        module(batch, structural=t, contextual=c[:6], n_structural_tokens=LENGTHS)
+        module(batch, teachers={"structural": t, "contextual": c[:6]}, **known)
     with pytest.raises(InputError, match=r"expected 7, got \(6,\)"):
-        module(batch, structural=t, contextual=c, n_structural_tokens=LENGTHS[:6])
+        module(batch, teachers=both, **{**known, "n_structural_tokens": LENGTHS[:6]})
     with pytest.raises(InputError, match="8 wide and teacher embeddings 4"):
-        module(batch, structural=t[:, :4], contextual=c, n_structural_tokens=LENGTHS)
+        module(batch, teachers={"structural": t[:, :4], "contextual": c}, **known)
+    for wrong, shape in (
+        (None, "None"),
+        (normal(2, 2, D, seed=9), "(2, 2, 8)"),
+        (normal(1, 3, D, seed=9), "(1, 3, 8)"),
+    ):
+        with pytest.raises(InputError, match=re.escape(f"as (1, 2, width), got {shape}")):
+            module(
+                batch, teachers=both, n_structural_tokens=LENGTHS, negatives=wrong is not None and {"structural": wrong}
+            )
+
+
+@pytest.mark.parametrize("loss", [MaxMargin, lambda: MaxMargin("cosine", 0.4), lambda: Contrastive(0.3)])
+@pytest.mark.parametrize("weighting", [Weighting(), Weighting(0.3, 384)], ids=repr)
+def test_each_group_has_its_own_further_negatives(loss, weighting):
+    module = objective(loss, weighting=weighting, group_size=6, negatives=3)
+    alone = objective(loss, weighting=weighting)
+    (batch, t, c), lengths, further = data(24), LENGTHS.repeat(4)[:24], normal(4, 3, D, seed=77)
+    output = module(
+        batch,
+        teachers={"structural": t, "contextual": c},
+        n_structural_tokens=lengths,
+        negatives={"structural": further},
+    )
+    total = 0.0
+    for number in range(4):
+        g = slice(6 * number, 6 * number + 6)
+        y, contextual = alone.student(batch[g]), part(alone, "contextual")
+        S = loss()(y, t[g], weighting.keep(lengths[g]), further[number])
+        structural_weight, contextual_weight = weighting.weights(lengths[g], dtype=S.dtype)
+        (structural_weight * S + contextual_weight * contextual.loss(*contextual.views(y, c[g]))).sum().div(
+            24
+        ).backward()
+        total += S.sum().item()
+    output.loss.backward()
+    assert output.parts["structural"].item() == pytest.approx(total / 24, rel=1e-12)
+    torch.testing.assert_close(gradients(module), gradients(alone), rtol=1e-10, atol=1e-13)
+
+
+# ---- more teachers than two
+
+WIDTHS = {"near": D, "far": 4, "words": C, "topics": 2}
+WEIGHTS = {"near": 1.0, "far": 0.25, "words": 2.0, "topics": 0.5}
+
+
+def four_teachers(**options) -> Objective:
+    """Two structural ones, of which one is of another width and compares with other documents, two contextual ones."""
+    torch.manual_seed(0)
+    student = nn.Linear(W, D)
+    made = [
+        ("words", "contextual", SoftCCA(P), "9(ReLU)x6", "6"),
+        ("near", "structural", MSE(), "-", "-"),
+        ("topics", "contextual", SoftCCA(2, delta=0.2), "2", "-"),
+        ("far", "structural", MaxMargin("cosine", 0.7), "5(ReLU)x4", "4"),
+    ]
+    teachers = [
+        Teaching(
+            name, role, loss, weight=WEIGHTS[name],
+            student_projection=Projection(ours, D), teacher_projection=Projection(theirs, WIDTHS[name]),
+        )
+        for name, role, loss, ours, theirs in made
+    ]  # fmt: skip
+    return Objective(student, teachers, **options).double()
+
+
+def embeddings_of(B: int) -> dict[str, Tensor]:
+    return {name: normal(B, width, seed=width) for name, width in WIDTHS.items()}
+
+
+def slow_loss(module: Objective, batch: Tensor, known: dict[str, Tensor], lengths: Tensor, bank: Tensor) -> Tensor:
+    """The formula, group after group and document after document; SoftCCA's statistics advance with the groups."""
+    losses = []
+    for number, start in enumerate(range(0, len(batch), 6)):
+        g = slice(start, start + 6)
+        kept = (lengths[g] <= 384).tolist()
+        y = module.student(batch[g])
+        by_role = {"structural": [0.0] * 6, "contextual": [0.0] * 6}
+        for teaching in module.teachings:
+            z1, z2 = teaching.student_projection(y), teaching.teacher_projection(known[teaching.name][g])
+            further = teaching.teacher_projection(bank[number]) if teaching.name == "far" else []
+            correlating = teaching.loss(z1, z2) if teaching.role == "contextual" else None
+            for i in range(6):
+                if correlating is not None:
+                    value = correlating[i]
+                elif teaching.name == "near":
+                    value = kept[i] * ((z1[i] - z2[i]) ** 2).sum() / D
+                else:
+                    others = [z2[j] for j in range(6) if j != i and kept[j]] + list(further)
+                    apart = [1 - torch.cosine_similarity(z1[i], n, dim=0) for n in others]
+                    value = kept[i] * (1 - torch.cosine_similarity(z1[i], z2[i], dim=0) - 0.7 * sum(apart) / len(apart))
+                by_role[teaching.role][i] = by_role[teaching.role][i] + WEIGHTS[teaching.name] * value
+        for i in range(6):
+            lam = 0.3 * kept[i]
+            losses.append(lam * by_role["structural"][i] + (1 - lam) * by_role["contextual"][i])
+    return sum(losses) / len(losses)
+
+
+def test_four_teachers_give_the_loss_gradient_and_statistics_of_the_formula():
+    grouped, looped = (four_teachers(weighting=Weighting(0.3, 384), group_size=6, negatives=2) for _ in range(2))
+    batch, known, lengths = normal(24, W, seed=1), embeddings_of(24), LENGTHS.repeat(4)[:24]
+    further = normal(4, 2, WIDTHS["far"], seed=5)
+    for _ in range(2):
+        output = grouped(batch, teachers=known, n_structural_tokens=lengths, negatives={"far": further})
+        output.loss.backward()
+        expected = slow_loss(looped, batch, known, lengths, further)
+        expected.backward()
+        assert output.loss.item() == pytest.approx(expected.item(), rel=1e-12)
+    assert list(output.parts) == ["words", "near", "topics", "far"]
+    assert output.views[0].shape == (24, P)  # the first contextual teacher's
+    torch.testing.assert_close(gradients(grouped), gradients(looped), rtol=1e-10, atol=1e-13)
+    assert set(gradients(grouped)) == {name for name, _ in grouped.named_parameters()}
+    torch.testing.assert_close(grouped.state_dict(), looped.state_dict(), rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("role", ["structural", "contextual"])
+def test_teachers_of_one_role_are_summed_by_their_weights_alone(role):
+    torch.manual_seed(0)
+    student = nn.Linear(W, D)
+    teachers = [Teaching("a", role, MSE(), weight=2.0), Teaching("b", role, MSE(), weight=0.5)]
+    module = Objective(student, teachers, weighting=Weighting(0.3, 384, form="contextual_full")).double()
+    batch, (a, b) = normal(7, W, seed=1), (normal(7, D, seed=seed) for seed in (2, 3))
+    output = module(batch, teachers={"a": a, "b": b}, n_structural_tokens=LENGTHS)
+    kept = LENGTHS <= 384 if role == "structural" else torch.ones(7)
+    of = {name: (kept * (student(batch) - t).square().mean(1)).mean().item() for name, t in (("a", a), ("b", b))}
+    assert output.loss.item() == pytest.approx(2 * of["a"] + 0.5 * of["b"], rel=1e-12)
+    assert {name: value.item() for name, value in output.parts.items()} == pytest.approx(of, rel=1e-12)
+
+
+def test_a_checkpoint_holds_the_projections_and_statistics_of_every_teacher():
+    module = four_teachers(group_size=6)
+    module(normal(12, W, seed=1), teachers=embeddings_of(12)).loss.backward()
+    names = set(module.state_dict())
+    for number in (0, 2):  # the contextual ones
+        for side in ("student", "teacher"):
+            statistics = f"teachings.{number}.loss.{side}_decorrelation"
+            assert {
+                f"{statistics}.covariance",
+                f"{statistics}.normaliser",
+                f"{statistics}.normalise.running_mean",
+            } <= names
+            assert module.state_dict()[f"{statistics}.normaliser"].item() == pytest.approx(1.95)
+    assert {f"teachings.3.student_projection.layers.{layer}.weight" for layer in (0, 2)} <= names
+    assert {"student.weight", "teachings.3.teacher_projection.layers.0.bias"} <= names

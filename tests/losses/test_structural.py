@@ -10,6 +10,11 @@ from torch import Tensor
 from docemb_lib.errors import InputError
 from docemb_lib.losses import MSE, Contrastive, Cosine, MaxMargin, structural_loss
 
+CONTRASTING = [
+    *(MaxMargin(distance, gamma) for distance in ("mse", "cosine") for gamma in (0.0, 0.5, 1.0, 1.5)),
+    Contrastive(),
+    Contrastive(temperature=0.05),
+]
 MASKS = [None, [1, 1, 1, 1, 1, 1], [1, 0, 1, 1, 0, 1], [0, 0, 1, 0, 0, 0], [0, 0, 0, 0, 0, 0]]
 LOSSES = [
     MSE(),
@@ -33,8 +38,12 @@ def cosine(y, t):
     return sum(a * b for a, b in zip(y, t, strict=True)) / math.sqrt(sum(a * a for a in y) * sum(b * b for b in t))
 
 
-def reference(loss, y, t, mask):
-    """One document after the other, in plain Python."""
+def bank(seed: int, K: int = 4, D: int = 5, dtype: torch.dtype = torch.float64) -> Tensor:
+    return views(100 + seed, K, D, dtype)[1]
+
+
+def reference(loss, y, t, mask, further=()):
+    """One document after the other, in plain Python; further: negatives that are none of the batch's documents."""
     kept = [i for i in range(len(y)) if mask is None or mask[i]]
     out = [0.0] * len(y)
     for i in kept:
@@ -44,12 +53,12 @@ def reference(loss, y, t, mask):
             out[i] = 1 - cosine(y[i], t[i])
         elif isinstance(loss, MaxMargin):
             distance = mse if loss.distance == "mse" else lambda a, b: 1 - cosine(a, b)
-            negatives = [distance(y[i], t[j]) for j in kept if j != i]
+            negatives = [distance(y[i], t[j]) for j in kept if j != i] + [distance(y[i], n) for n in further]
             out[i] = distance(y[i], t[i]) - loss.gamma * (sum(negatives) / len(negatives) if negatives else 0)
         else:
             tau = loss.temperature or 1
             for k in kept:  # every kept document is given the mean
-                scores = [math.exp(cosine(y[k], t[j]) / tau) for j in kept]
+                scores = [math.exp(cosine(y[k], n) / tau) for n in [*(t[j] for j in kept), *further]]
                 out[i] -= math.log(math.exp(cosine(y[k], t[k]) / tau) / sum(scores)) / len(kept)
     return out
 
@@ -65,6 +74,52 @@ def test_each_loss_equals_a_loop_over_documents_in_double_and_single_precision(l
                 got = loss(y, t, None if mask is None else torch.tensor(mask, dtype=kind))
                 assert got.dtype == dtype
                 np.testing.assert_allclose(got.numpy(), expected, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("loss", CONTRASTING, ids=repr)
+@pytest.mark.parametrize("mask", MASKS, ids=str)
+@pytest.mark.parametrize("K", [1, 4, 50])
+def test_further_negatives_join_those_of_the_batch(loss, mask, K):
+    for dtype, tolerance in ((torch.float64, 1e-12), (torch.float32, 2e-5)):
+        y, t = views(K, dtype=dtype)
+        further = bank(K, K, dtype=dtype)
+        expected = reference(loss, y.tolist(), t.tolist(), mask, further.tolist())
+        got = loss(y, t, None if mask is None else torch.tensor(mask), further)
+        np.testing.assert_allclose(got.numpy(), expected, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("loss", CONTRASTING, ids=repr)
+@pytest.mark.parametrize("mask", MASKS, ids=str)
+def test_gradients_with_further_negatives_agree_with_finite_differences(loss, mask):
+    (y, t), kept = views(7, D=3), None if mask is None else torch.tensor(mask)
+    arguments = (y.requires_grad_(), t.requires_grad_(), bank(7, D=3).requires_grad_())
+    assert torch.autograd.gradcheck(lambda y, t, further: loss(y, t, kept, further), arguments)
+
+
+@pytest.mark.parametrize("distance", ["mse", "cosine"])
+def test_a_lone_document_is_pushed_from_further_negatives(distance):
+    y, t = views(1)
+    further, lone = bank(1), torch.tensor([0, 1, 0, 0, 0, 0])
+    apart = MaxMargin(distance, 1.0)(y, t, lone, further)[1]
+    each = torch.stack([MaxMargin(distance, 0.0)(y[1:2], n[None])[0] for n in further])
+    torch.testing.assert_close(apart, MaxMargin(distance, 0.0)(y, t)[1] - each.mean())
+    assert Contrastive()(y, t, lone, further)[1].item() > 0.1
+
+
+def test_many_equal_negatives_leave_no_rounding_in_single_precision():
+    y, t = views(5, D=768, dtype=torch.float32)
+    further = (y[:1] + 1e-4).expand(1000, -1)
+    pushed = MaxMargin("mse", 1.0)(y[:1], t[:1], None, further)
+    torch.testing.assert_close(MaxMargin("mse", 0.0)(y[:1], t[:1]) - pushed, torch.tensor([1e-8]), rtol=0, atol=2e-7)
+
+
+@pytest.mark.parametrize("loss", CONTRASTING, ids=repr)
+@pytest.mark.parametrize(
+    "wrong", [torch.ones(0, 5), torch.ones(3, 4), torch.ones(5)], ids=lambda t: str(tuple(t.shape))
+)
+def test_negatives_that_do_not_fit_are_refused(loss, wrong):
+    with pytest.raises(InputError, match=r"expected \(K, 5\), got \("):
+        loss(*views(0), None, wrong)
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=repr)
@@ -92,6 +147,7 @@ def test_a_masked_document_touches_neither_value_nor_gradient_of_the_others(loss
 @pytest.mark.parametrize(("distance", "simple"), [("mse", MSE()), ("cosine", Cosine())])
 def test_a_lone_document_and_gamma_zero_keep_the_plain_distance(distance, simple):
     y, t = views(1)
+    torch.testing.assert_close(MaxMargin(distance, 0.0)(y, t, None, bank(1)), simple(y, t))
     torch.testing.assert_close(MaxMargin(distance, 1.0)(y[:1], t[:1]), simple(y[:1], t[:1]))
     torch.testing.assert_close(MaxMargin(distance, 0.0)(y, t), simple(y, t))
     one = torch.tensor([0, 1, 0, 0, 0, 0])
@@ -103,15 +159,17 @@ def test_contrastive_of_a_lone_document_is_zero():
     assert Contrastive()(y[:1], t[:1]).item() == pytest.approx(0, abs=1e-12)
 
 
-def test_max_margin_mse_at_gamma_one_is_affine_in_the_student():
+@pytest.mark.parametrize("K", [0, 4])
+def test_max_margin_mse_at_gamma_one_is_affine_in_the_student(K):
     y, t = views(2)
+    further = bank(2, K) if K else None
     loss = MaxMargin("mse", 1.0)
-    gradients = torch.autograd.functional.jacobian(lambda y: loss(y, t).sum(), y)
-    elsewhere = torch.autograd.functional.jacobian(lambda y: loss(y, t).sum(), 50 * y + 3)
-    others = (t.sum(0) - t) / 5
+    gradients = torch.autograd.functional.jacobian(lambda y: loss(y, t, None, further).sum(), y)
+    elsewhere = torch.autograd.functional.jacobian(lambda y: loss(y, t, None, further).sum(), 50 * y + 3)
+    others = (t.sum(0) - t + (further.sum(0) if K else 0)) / (5 + K)
     torch.testing.assert_close(gradients, elsewhere)
     torch.testing.assert_close(gradients, 2 / 5 * (others - t))
-    assert loss(y - 1000 * gradients, t).sum() < loss(y, t).sum() - 100  # unbounded below
+    assert loss(y - 1000 * gradients, t, None, further).sum() < loss(y, t, None, further).sum() - 100  # unbounded below
 
 
 def test_max_margin_mse_beyond_gamma_one_is_concave_in_the_student():
@@ -156,15 +214,15 @@ def test_views_that_do_not_fit_are_refused_with_both_sizes(loss):
 
 
 def test_the_notebook_names_give_the_losses_they_name():
-    assert structural_loss(None) is None
     assert type(structural_loss("mse")) is MSE
     assert type(structural_loss("cosine")) is Cosine
-    assert type(structural_loss("contrastive")) is Contrastive
+    sharp = structural_loss("contrastive", temperature=0.05)
+    assert (type(sharp), sharp.temperature, structural_loss("contrastive").temperature) == (Contrastive, 0.05, None)
     margin = structural_loss("max-margin", distance="cosine", gamma=0.5)
     assert (type(margin), margin.distance, margin.gamma) == (MaxMargin, "cosine", 0.5)
 
 
-@pytest.mark.parametrize("name", ["null", "max_margin", "MSE", ""])
+@pytest.mark.parametrize("name", ["null", "max_margin", "MSE", "", None])
 def test_other_names_are_refused(name):
     with pytest.raises(InputError, match="must be one of mse, cosine, max-margin, contrastive or None"):
         structural_loss(name)

@@ -1,5 +1,5 @@
-"""Batches: rows of one document stay together, nothing is padded, orders depend on seed and epoch alone, and neither
-memory nor processes change which documents a loss compares."""
+"""Batches: orders depend on seed and epoch alone, and neither memory nor processes change which documents a loss
+compares."""
 
 from __future__ import annotations
 
@@ -9,46 +9,18 @@ import numpy as np
 import pytest
 import torch
 
-from docemb_lib.errors import InputError
-from docemb_lib.training.batches import Collate, TrainingDocuments, Updates, deal, length_consistent, rounds
-
-
-def documents(**teachers):
-    return TrainingDocuments([[5, 6, 7], [8], [9, 10]], [1, 300, 2], **teachers)
-
-
-def test_a_batch_is_the_documents_end_to_end_with_their_teachers_rows():
-    structural = np.arange(6, dtype="float32").reshape(3, 2)
-    contextual = -np.arange(9, dtype="float32").reshape(3, 3)
-    batch, known = documents(structural=structural, contextual=contextual).pack([2, 0])
-    assert batch.input_ids.tolist() == [9, 10, 5, 6, 7]
-    assert batch.sizes == (2, 3)
-    assert known["structural"].tolist() == structural[[2, 0]].tolist()
-    assert known["contextual"].tolist() == contextual[[2, 0]].tolist()
-    assert known["n_structural_tokens"].tolist() == [2, 1]
-
-
-def test_a_teacher_that_is_not_there_is_not_in_the_batch():
-    assert "contextual" not in documents(structural=np.zeros((3, 2), dtype="float32")).pack([0, 1])[1]
-
-
-def test_embeddings_of_fewer_documents_are_refused():
-    with pytest.raises(ValueError, match="structural embeddings hold 2 rows for 3 documents"):
-        documents(structural=np.zeros((2, 4), dtype="float32"))
-
-
-@pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_an_embedding_that_is_not_finite_is_refused_by_its_documents_name(bad):
-    rows = np.zeros((3, 4), dtype="float32")
-    rows[1, 2] = bad
-    with pytest.raises(InputError, match="contextual teacher: the embedding of document second is not finite"):
-        documents(contextual=rows, ids=["first", "second", "third"])
+from docemb_lib.training.batches import Collate, Updates, deal, length_consistent, rounds
+from docemb_lib.training.documents import TrainingDocuments
 
 
 def updates(n=50, *, order="shuffled", seed=0, epoch=0, accumulation=2):
     lengths = np.random.default_rng(9).integers(1, 5000, n)
     sampler = Updates(
-        TrainingDocuments([[1]] * n, lengths), batch_size=4, accumulation=accumulation, order=order, seed=seed
+        TrainingDocuments([[1]] * n, lengths, teachers={}),
+        batch_size=4,
+        accumulation=accumulation,
+        order=order,
+        seed=seed,
     )
     sampler.set_epoch(epoch)
     assert len(sampler) == len(list(sampler))
@@ -123,7 +95,7 @@ def test_batches_are_dealt_by_tokens():
 
 
 def test_a_process_without_a_batch_runs_one_that_does_not_count():
-    rows = TrainingDocuments([[1] * n for n in (9, 8, 7, 2, 6, 6)], [1] * 6)
+    rows = TrainingDocuments([[1] * n for n in (9, 8, 7, 2, 6, 6)], [1] * 6, teachers={})
     parts = [Collate(rows, batch_size=2, budget=20, rank=rank, processes=2)(range(6)) for rank in range(2)]
     assert [[micro.rows for micro in mine] for mine in parts] == [[[0, 1], [4, 5]], [[2, 3], [4, 5]]]
     assert [[micro.share for micro in mine] for mine in parts] == [[1 / 3, 1 / 3], [1 / 3, 0.0]]

@@ -18,10 +18,12 @@ from safetensors.torch import load_file
 from transformers import get_cosine_schedule_with_warmup
 
 from docemb_lib.errors import InputError
-from docemb_lib.training import precision_of, remove_checkpoints, validate
+from docemb_lib.training import precision_of, remove_checkpoints, train_objective, validate
 from docemb_lib.training.batches import Collate, Updates
 from docemb_lib.training.checkpoints import MARKER
-from docemb_lib.training.trainer import _compiles, count_updates
+from docemb_lib.training.distillation import count_updates
+from docemb_lib.training.documents import Bank
+from docemb_lib.training.preparation import _compiles
 
 PROGRAM = Path(__file__).parent / "distil.py"
 UPDATES = 12  # 50 documents in 12 batches of 4, two a step, two epochs
@@ -30,17 +32,18 @@ UPDATES = 12  # 50 documents in 12 batches of 4, two a step, two epochs
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-def run(model, documents, rows):
-    batch, known = documents.pack(rows)
-    return model(batch, **known)
+def run(model, documents, rows, bank=None):
+    batch, known = documents.pack([rows], bank)
+    return model(batch, **known._asdict())
 
 
-def test_the_trainer_does_what_a_plain_loop_does(tmp_path, distil):
+@pytest.mark.parametrize("more", [False, True])
+def test_the_trainer_does_what_a_plain_loop_does(tmp_path, distil, more):
     """AdamW without decay on biases and LayerNorm, warm-up, cosine to zero, clipping and accumulation, by hand."""
     settings = distil.SETTINGS
-    trained, _ = distil.distil(tmp_path, dropout=0.0)
+    trained, _ = distil.distil(tmp_path, dropout=0.0, more=more)
 
-    by_hand = distil.make_objective(dropout=0.0)
+    by_hand = distil.make_objective(dropout=0.0, more=more)
     decayed, free = [], []
     for name, parameter in by_hand.named_parameters():
         if parameter.requires_grad:
@@ -50,14 +53,15 @@ def test_the_trainer_does_what_a_plain_loop_does(tmp_path, distil):
         lr=settings.learning_rate,
     )
     schedule = get_cosine_schedule_with_warmup(optimizer, math.ceil(0.1 * UPDATES), UPDATES)
-    documents = distil.make_documents(50, 1)
+    documents = distil.make_documents(50, 1, more=more)
+    bank = Bank(documents, by_hand, batch_size=4, seed=5) if more else None
     for epoch in range(settings.epochs):
         order = Updates(documents, batch_size=4, accumulation=2, order="shuffled", seed=5)
         order.set_epoch(epoch)
         for update in order:
             for rows in (update[:4], update[4:]):
                 by_hand.train()
-                (run(by_hand, documents, rows).loss / 2).backward()
+                (run(by_hand, documents, rows, bank).loss / 2).backward()
             torch.nn.utils.clip_grad_norm_([p for p in by_hand.parameters() if p.grad is not None], 1.0)
             optimizer.step()
             schedule.step()
@@ -76,15 +80,20 @@ def test_the_number_of_updates_is_the_thesis(distil):
     assert count_updates(50, distil.SETTINGS) == UPDATES
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_a_run_killed_anywhere_and_resumed_ends_in_the_same_bits(tmp_path, seed):
-    unbroken = tmp_path / "unbroken.safetensors"
-    subprocess.run([sys.executable, PROGRAM, tmp_path / "a", unbroken], check=True, capture_output=True, timeout=300)
+@pytest.mark.parametrize(("seed", "more"), [(0, "false"), (1, "true")])
+def test_a_run_killed_anywhere_and_resumed_ends_in_the_same_bits(tmp_path, seed, more):
+    unbroken, settings = tmp_path / "unbroken.safetensors", f'{{"more": {more}}}'
+    subprocess.run(
+        [sys.executable, PROGRAM, tmp_path / "a", unbroken, settings], check=True, capture_output=True, timeout=300
+    )
 
     folder, resumed = tmp_path / "b", tmp_path / "resumed.safetensors"
     at = random.Random(seed).randrange(3, UPDATES)
     killed = subprocess.Popen(
-        [sys.executable, PROGRAM, folder, resumed], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        [sys.executable, PROGRAM, folder, resumed, settings],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
     )
     assert killed.stdout is not None
     for line in killed.stdout:
@@ -95,7 +104,7 @@ def test_a_run_killed_anywhere_and_resumed_ends_in_the_same_bits(tmp_path, seed)
     assert not resumed.exists()
     assert list((folder / "checkpoints").glob(f"*/{MARKER}"))
     again = subprocess.run(
-        [sys.executable, PROGRAM, folder, resumed], check=True, capture_output=True, text=True, timeout=300
+        [sys.executable, PROGRAM, folder, resumed, settings], check=True, capture_output=True, text=True, timeout=300
     )
     steps = [int(line) for line in again.stdout.split()]
     assert steps == list(range(steps[0], UPDATES + 1))
@@ -108,38 +117,46 @@ def test_a_run_killed_anywhere_and_resumed_ends_in_the_same_bits(tmp_path, seed)
         assert torch.equal(tensor, found[name]), f"killed after update {at}: {name} differs"
 
 
-def test_history_has_a_row_per_update_and_validation_from_first_to_last(tmp_path, distil):
-    _, history = distil.distil(tmp_path)
+@pytest.mark.parametrize("more", [False, True])
+def test_history_has_a_row_per_update_and_validation_from_first_to_last(tmp_path, distil, more):
+    _, history = distil.distil(tmp_path, more=more)
     assert [row["step"] for row in history.train] == list(range(1, UPDATES + 1))
     steps = [row["step"] for row in history.validation]
     assert (steps[0], steps[-1]) == (0, UPDATES)
     assert steps == sorted(set(steps))  # none twice
-    assert {"loss", "structural", "contextual", "norm", "spread"} <= set(history.validation[0])
-    assert {"loss", "structural", "contextual", "grad_norm", "learning_rate"} <= set(history.train[0])
+    teachers = {"structural", "contextual", *(("far", "topics") if more else ())}
+    for rows in history:
+        assert all(("far" in row) == more for row in rows)
+        assert {"step", "loss", "norm", "spread", *teachers} <= set(rows[0])
+    assert {"grad_norm", "learning_rate", "cca"} <= set(history.train[0])
     assert (tmp_path / "checkpoints").exists()
     remove_checkpoints(tmp_path)
     assert not (tmp_path / "checkpoints").exists()
 
 
 @pytest.mark.parametrize("budget", [1, 100, 100_000])
-def test_validation_means_are_those_of_a_loop_and_leave_the_objective_as_it_was(budget, distil):
-    objective = distil.make_objective().train()
+@pytest.mark.parametrize(("n", "parts"), [(9, [4, 5]), (11, [4, 4, 3]), (3, [3])])
+@pytest.mark.parametrize("more", [False, True])
+def test_validation_means_are_those_of_a_loop_and_leave_the_objective_as_it_was(budget, n, parts, more, distil):
+    objective = distil.make_objective(more=more).train()
     before = {name: tensor.clone() for name, tensor in objective.state_dict().items()}
-    documents = distil.make_documents(9, 2)
-    means = validate(objective, documents, batch_size=4, budget=budget)
+    documents = distil.make_documents(n, 2, more=more)
+    bank = Bank(distil.make_documents(50, 1, more=True), objective, batch_size=4, seed=5) if more else None
+    means = validate(objective, documents, batch_size=4, bank=bank, budget=budget)
 
     objective.eval()
-    parts, embeddings = [], []
-    for rows in (range(4), range(4, 9)):  # the ninth document joins the second batch
+    rows, embeddings = [], []
+    for start, size in zip(np.cumsum([0, *parts]).tolist(), parts, strict=False):  # a last lone one joins a batch
         with torch.no_grad():
-            output = run(objective, documents, list(rows))
-        parts.append((output.loss.item(), output.structural.item(), output.contextual.item(), len(rows)))
+            output = run(objective, documents, list(range(start, start + size)), bank)
+        rows.append({"loss": output.loss.item() * size} | {name: p.item() * size for name, p in output.parts.items()})
         embeddings.append(output.embeddings.double().numpy())
-    for place, part in enumerate(("loss", "structural", "contextual")):
-        assert means[part] == pytest.approx(sum(row[place] * row[3] for row in parts) / 9, rel=1e-6)
+    for name in rows[0]:
+        assert means[name] == pytest.approx(sum(row[name] for row in rows) / n, rel=1e-6)
+    assert len(rows[0]) == (5 if more else 3)
     y = np.concatenate(embeddings)
     unit = y / np.linalg.norm(y, axis=1, keepdims=True)
-    distances = [1 - unit[i] @ unit[j] for i in range(9) for j in range(9) if i != j]
+    distances = [1 - unit[i] @ unit[j] for i in range(n) for j in range(n) if i != j]
     assert means["spread"] == pytest.approx(np.mean(distances), abs=1e-6)
     assert means["norm"] == pytest.approx(np.linalg.norm(y, axis=1).mean(), rel=1e-6)
     for name, tensor in objective.state_dict().items():
@@ -148,7 +165,7 @@ def test_validation_means_are_those_of_a_loop_and_leave_the_objective_as_it_was(
 
 def test_too_few_documents_for_a_batch_are_refused(tmp_path, distil):
     with pytest.raises(InputError, match="documents: 3 training documents do not fill one batch"):
-        distil.trainer.train_objective(
+        train_objective(
             distil.make_objective(),
             distil.make_documents(3, 1),
             distil.make_documents(4, 2),
@@ -160,17 +177,20 @@ def test_too_few_documents_for_a_batch_are_refused(tmp_path, distil):
 
 @pytest.mark.parametrize("budget", [1, 90, 100_000])
 @pytest.mark.parametrize("processes", [1, 2, 3])
-def test_passes_and_processes_give_the_gradients_of_the_plain_loop(distil, budget, processes, monkeypatch):
+@pytest.mark.parametrize("more", [False, True])
+def test_passes_and_processes_give_the_gradients_of_the_plain_loop(distil, budget, processes, more, monkeypatch):
     """Six batches of four with accumulation, in double precision; the processes one after the other."""
-    documents, rows = distil.make_documents(24, 1), list(range(24))
+    documents, rows = distil.make_documents(24, 1, more=more), list(range(24))
 
-    plain = distil.make_objective(dropout=0.0).double().train()
+    plain = distil.make_objective(dropout=0.0, more=more).double().train()
+    bank = Bank(documents, plain, batch_size=4, seed=5) if more else None
     for start in range(0, 24, 4):
-        (run(plain, documents, rows[start : start + 4]).loss / 6).backward()
+        (run(plain, documents, rows[start : start + 4], bank).loss / 6).backward()
 
-    ours = [distil.make_objective(dropout=0.0).double().train() for _ in range(processes)]
+    ours = [distil.make_objective(dropout=0.0, more=more).double().train() for _ in range(processes)]
     collates = [
-        Collate(documents, batch_size=4, budget=budget, rank=rank, processes=processes) for rank in range(processes)
+        Collate(documents, batch_size=4, budget=budget, bank=bank, rank=rank, processes=processes)
+        for rank in range(processes)
     ]
     updates = [collate(rows) for collate in collates]
     assert len({len(parts) for parts in updates}) == 1
@@ -179,10 +199,10 @@ def test_passes_and_processes_give_the_gradients_of_the_plain_loop(distil, budge
         monkeypatch.setattr("torch.distributed.get_world_size", lambda: processes)
         monkeypatch.setattr(
             "torch.distributed.all_gather",
-            lambda received, _, sent=sent: [r.copy_(s) for r, s in zip(received, sent, strict=True)],
+            lambda received, mine, sent=sent: [r.copy_(s) for r, s in zip(received, sent[mine.shape[-1]], strict=True)],
         )
         for objective, part in zip(ours, parts, strict=True):
-            (objective(part.batch, **part.known, peers=part.peers).loss * part.share).backward()
+            (objective(part.batch, **part.known._asdict(), peers=part.peers).loss * part.share).backward()
     for name, parameter in plain.named_parameters():
         if parameter.requires_grad:
             total = sum(dict(objective.named_parameters())[name].grad for objective in ours)
@@ -194,28 +214,31 @@ def test_passes_and_processes_give_the_gradients_of_the_plain_loop(distil, budge
 
 
 def exchange(objectives, parts):
-    """What each process would send: its projected views, in rows as many as the fullest process has batches."""
-    sent = []
-    for objective, part in zip(objectives, parts, strict=True):
-        with torch.no_grad():
-            objective.eval()
-            views = run_views(objective, part)
-            objective.train()
-        sent.append(views)
-    most = max((len(views) for views in sent), default=0)
-    shape = next(views.shape[1:] for views in sent if len(views))
-    return [torch.cat([views, views.new_zeros(most - len(views), *shape)]) for views in sent]
+    """What the processes would send each other, by the width of the views: each its projected views, in rows as many
+    as the fullest process has batches."""
+    by_width = {}
+    for place, teaching in enumerate(objectives[0].teachings):
+        if not teaching.keeps_statistics:
+            continue
+        sent = [own_views(objective, place, part) for objective, part in zip(objectives, parts, strict=True)]
+        most = max(len(views) for views in sent)
+        shape = next(views.shape[1:] for views in sent if len(views))
+        by_width[shape[-1]] = [torch.cat([views, views.new_zeros(most - len(views), *shape)]) for views in sent]
+    return by_width
 
 
-def run_views(objective, part):
-    z1, z2 = objective(part.batch, **part.known).views
-    groups = torch.stack([z1, z2]).view(2, -1, 4, z1.shape[1]).transpose(0, 1)
+@torch.no_grad()
+def own_views(objective, place, part):
+    """(n, 2, 4, P) for the n batches that a process holds."""
+    teaching = objective.teachings[place]
+    views = teaching.views(objective.student(part.batch), part.known.teachers[teaching.name].double())
+    groups = torch.stack(views).view(2, -1, 4, views[0].shape[1]).transpose(0, 1)
     return groups if part.share else groups[:0]
 
 
 def test_two_processes_end_where_one_does(distil, tmp_path):
-    """Eleven batches in updates of five: the last update leaves one of the processes without a batch."""
-    settings = {"dropout": 0.0, "n": 46, "accumulation": 5, "batch_tokens": 150}
+    """Eleven batches in updates of five: the last update leaves one of the processes without a batch. Four teachers."""
+    settings = {"dropout": 0.0, "n": 46, "accumulation": 5, "batch_tokens": 150, "more": True}
     trained, history = distil.distil(tmp_path / "one", **settings)
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(PROGRAM)]
     weights = tmp_path / "two.safetensors"
@@ -231,11 +254,17 @@ def test_two_processes_end_where_one_does(distil, tmp_path):
             tensor, trained.state_dict()[name], rtol=1e-4, atol=1e-5, msg=lambda m, n=name: f"{n}: {m}"
         )
     rows = json.loads(weights.with_suffix(".json").read_text())
-    compared = ("loss", "structural", "contextual", "norm", "spread", "grad_norm")
+    compared = ("loss", *distil.WIDTHS, "norm", "spread", "grad_norm")
     for mine, alone in zip(rows, [*history.train, *history.validation], strict=True):
         for name in compared:
             if name in alone:
                 assert mine[name] == pytest.approx(alone[name], rel=1e-4, abs=1e-6), name
+
+
+def test_more_negatives_than_documents_are_refused_before_anything_is_trained(distil, tmp_path):
+    with pytest.raises(InputError, match="negatives: 5 asked for, but beside a batch of 4 only"):
+        distil.distil(tmp_path, n=8, more=True)
+    assert not list(tmp_path.iterdir())
 
 
 def test_fewer_batches_than_processes_are_refused(distil, tmp_path, monkeypatch):
@@ -266,7 +295,7 @@ def test_a_loss_that_is_not_finite_names_its_documents(distil, tmp_path, monkeyp
     documents = distil.make_documents(50, 1)
     documents.ids = [f"page-{row}" for row in range(50)]
     documents.teachers["structural"][7] = np.nan  # after the check at construction
-    monkeypatch.setattr(distil, "make_documents", lambda n, _: documents)
+    monkeypatch.setattr(distil, "make_documents", lambda n, _, more: documents)
     with pytest.raises(FloatingPointError, match=r"the loss is not finite, with documents .*page-7"):
         distil.distil(tmp_path)
 
@@ -283,9 +312,9 @@ def test_a_gradient_that_is_not_finite_stops_too(distil, tmp_path, monkeypatch):
 
     make = distil.make_objective
 
-    def steep(dropout):
+    def steep(dropout, more):
         objective = make(dropout)
-        objective.student_projection.register_forward_hook(lambda *args: Root.apply(args[2]))
+        objective.teachings[1].student_projection.register_forward_hook(lambda *args: Root.apply(args[2]))
         return objective
 
     monkeypatch.setattr(distil, "make_objective", steep)

@@ -1,0 +1,128 @@
+"""Documents to train on: tokenised beforehand, their teachers' embeddings and those of further documents by row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from docemb_lib.errors import InputError
+from docemb_lib.losses import Objective
+from docemb_lib.student.packing import PackedBatch, pack
+from docemb_lib.training.tokens import Tokens
+
+CHECKED = 65_536  # rows of teacher embeddings looked at a time
+
+
+class Known(NamedTuple):
+    """What is known of the B documents of a pass, named as `Objective.forward` takes it."""
+
+    teachers: dict[str, Tensor]  # by name: (B, T)
+    n_structural_tokens: Tensor  # (B,)
+    negatives: dict[str, Tensor]  # by name: (G, K, T), of further documents for each of the pass' batches
+
+    def to(self, device: torch.device) -> Known:
+        def there(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+            return {name: tensor.to(device, non_blocking=True) for name, tensor in tensors.items()}
+
+        lengths = self.n_structural_tokens.to(device, non_blocking=True)
+        return Known(there(self.teachers), lengths, there(self.negatives))
+
+
+class TrainingDocuments:
+    """The first N documents of a corpus split beside the teacher embeddings of the same rows."""
+
+    def __init__(
+        self,
+        tokens: Tokens,
+        n_structural_tokens: Sequence[int] | np.ndarray,
+        *,
+        teachers: Mapping[str, np.ndarray],  # by name: (N', T) with N' >= N, row i is document i
+        ids: Sequence[str] | None = None,
+    ) -> None:
+        """ids: what documents are called in an error; None: their row. Raises InputError for a teacher's embeddings
+        that are not finite, ValueError for fewer rows than documents."""
+        N = len(tokens)
+        if len(n_structural_tokens) != N:
+            raise ValueError(f"{len(n_structural_tokens)} lengths for {N} documents")
+        self.tokens, self.n_structural_tokens = tokens, np.asarray(n_structural_tokens)
+        self.ids = [f"row {row}" for row in range(N)] if ids is None else ids
+        self.teachers = dict(teachers)
+        for name, rows in self.teachers.items():
+            if len(rows) < N:
+                raise ValueError(f"{name} embeddings hold {len(rows)} rows for {N} documents")
+            self._check_finite(name, rows)
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def pack(self, batches: Sequence[Sequence[int]], bank: Bank | None = None) -> tuple[PackedBatch, Known]:
+        """The documents of several batches end to end, and what is known of them."""
+        rows = [row for batch in batches for row in batch]
+        known = Known(
+            {name: _tensor(embeddings, rows) for name, embeddings in self.teachers.items()},
+            torch.from_numpy(self.n_structural_tokens[rows]),
+            {} if bank is None else bank.draw(batches, of=self),
+        )
+        return pack([self.tokens[row] for row in rows]), known
+
+    def _check_finite(self, name: str, rows: np.ndarray) -> None:
+        for start in range(0, len(self), CHECKED):
+            finite = np.isfinite(rows[start : min(start + CHECKED, len(self))]).all(axis=1)
+            if not finite.all():
+                first = self.ids[start + int(finite.argmin())]
+                raise InputError(
+                    f"{name} teacher: the embedding of document {first} is not finite; embed the corpus again"
+                )
+
+
+class Bank:
+    """Further documents for each batch to be compared with: only their teachers' embeddings, the student reads none.
+
+    They are training documents that the structural mask keeps, and none of the batch's own. What is drawn depends on
+    the seed and on the batch's rows alone: not on the epoch, the pass or the process that asks, nor on what was drawn
+    before. A resumed run draws the same, and a batch of validation documents has the same negatives every time it is
+    validated, so that its loss stays one function of the student.
+    """
+
+    def __init__(self, documents: TrainingDocuments, objective: Objective, *, batch_size: int, seed: int) -> None:
+        """Raises InputError for an objective that asks for more negatives than there are beside a batch."""
+        keep = objective.weighting.keep(torch.from_numpy(documents.n_structural_tokens))
+        self.documents, self.size, self.seed = documents, objective.negatives, seed
+        self.rows = keep.numpy().nonzero()[0]
+        self.names = [teaching.name for teaching in objective.teachings if teaching.takes_negatives]
+        check_negatives(self.size, kept=len(self.rows), batch_size=batch_size)
+
+    def draw(self, batches: Sequence[Sequence[int]], *, of: TrainingDocuments) -> dict[str, Tensor]:
+        """Embeddings of `size` documents for each of G batches of the documents `of`, by teacher: (G, size, T)."""
+        drawn = np.concatenate([self._draw(batch, own=batch if of is self.documents else ()) for batch in batches])
+        return {
+            name: _tensor(self.documents.teachers[name], drawn).unflatten(0, (len(batches), self.size))
+            for name in self.names
+        }
+
+    def _draw(self, batch: Sequence[int], *, own: Sequence[int]) -> np.ndarray:
+        rng = np.random.default_rng((self.seed, *batch))
+        some = rng.choice(self.rows, size=self.size + len(own), replace=False)  # enough, whoever of the own is in it
+        return np.sort(some[~np.isin(some, own)][: self.size])  # in the order in which they lie on disk
+
+
+def check_negatives(size: int, *, kept: int, batch_size: int) -> None:
+    """That `size` documents can be drawn beside any batch. kept: training documents that the mask keeps.
+
+    Raises InputError where they cannot.
+    """
+    if size > kept - batch_size:
+        raise InputError(
+            f"negatives: {size} asked for, but beside a batch of {batch_size} only {max(kept - batch_size, 0)} of "
+            f"{kept} training documents that max_structural_len keeps are left; ask for fewer, or raise documents or "
+            "max_structural_len"
+        )
+
+
+def _tensor(embeddings: np.ndarray, rows: Sequence[int] | np.ndarray) -> Tensor:
+    """(N, T), float32."""
+    return torch.from_numpy(np.asarray(embeddings[rows], dtype=np.float32))

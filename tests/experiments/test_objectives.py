@@ -1,0 +1,267 @@
+"""From parameters to the objective: every setting arrives where it counts, and those that do not count are left out."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+import pytest
+import torch
+from safetensors import safe_open
+from torch import nn
+
+from docemb_lib.errors import InputError
+from docemb_lib.experiments.check import check
+from docemb_lib.experiments.objectives import make_objective, objective_settings, weighting_of
+from docemb_lib.experiments.stages import Stages
+from docemb_lib.losses import CCA, MSE, Contrastive, Cosine, MaxMargin, ObjectiveOutput, SoftCCA, Weighting
+from docemb_lib.profile import Profile
+from docemb_lib.settings import FurtherTeacher, Parameters
+
+D, C, B = 4, 3, 6
+LENGTHS = torch.tensor([10, 300, 900, 64, 65, 5000])
+FURTHER = [
+    {"name": "far", "role": "structural", "model": "x", "loss": "max-margin", "gamma": 0.3, "student_projection": "7"},
+    {"name": "topics", "role": "contextual", "teacher": "LSA", "loss": "cca", "teacher_projection": "4", "weight": 0.5},
+]
+
+
+class Embeddings(nn.Linear):
+    """A student whose documents are its embeddings, seen through one linear layer."""
+
+    dim = D
+
+    def __init__(self) -> None:
+        super().__init__(D, D)
+
+
+def profile(further=(), training=(), **parameters) -> Profile:
+    projections = {"student_projection": "5(ReLU)x3", "contextual_projection": "-"}
+    return Profile(
+        name="made up",
+        parameters={**projections, **parameters},
+        training=dict(training),
+        further_teachers=further,
+    )
+
+
+def make(**options):
+    torch.manual_seed(0)
+    widths = {"structural": D, "contextual": C, "far": 7, "topics": 2}
+    return make_objective(Embeddings(), profile(**options), widths).double()
+
+
+def loss_of(objective) -> ObjectiveOutput:
+    rng = np.random.default_rng(0)
+    teachers = {
+        name: torch.from_numpy(rng.standard_normal((B, width)))
+        for name, width in (("structural", D), ("contextual", C))
+    }
+    batch = torch.from_numpy(rng.standard_normal((B, D)))
+    return objective.eval()(batch, teachers=teachers, n_structural_tokens=LENGTHS)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "kind", "settings"),
+    [
+        ({"structural_loss": "mse"}, MSE, {}),
+        ({"structural_loss": "cosine"}, Cosine, {}),
+        ({"structural_loss": "max-margin", "distance": "cosine", "gamma": 0.7}, MaxMargin, {"distance": "cosine", "gamma": 0.7}),
+        ({"structural_loss": "contrastive"}, Contrastive, {"temperature": None}),
+        ({"structural_loss": "contrastive", "temperature": 0.05}, Contrastive, {"temperature": 0.05}),
+    ],
+)  # fmt: skip
+def test_the_structural_loss_has_its_own_parameters(parameters, kind, settings):
+    structural, contextual = make(**parameters).teachings
+    assert (structural.name, structural.role, type(structural.loss)) == ("structural", "structural", kind)
+    assert {name: getattr(structural.loss, name) for name in settings} == settings
+    assert (contextual.name, contextual.role) == ("contextual", "contextual")
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "settings"),
+    [
+        ("soft-cca", SoftCCA, {"dim": 3, "delta": 0.3}),
+        ("cca", CCA, {"ridge": 0.1, "components": None}),
+        ("mse", MSE, {}),
+    ],
+)
+def test_the_contextual_loss_has_the_settings_of_training(name, kind, settings):
+    objective = make(contextual_loss=name, training={"delta": 0.3, "ridge": 0.1, "beta": 0.5, "batch_size": 5})
+    loss = objective.teachings[1].loss
+    assert type(loss) is kind
+    assert {field: getattr(loss, field) for field in settings} == settings
+    assert objective.group_size == 5
+    if kind is SoftCCA:
+        assert (loss.student_decorrelation.beta, loss.student_decorrelation.reduction) == (0.5, "mean")
+
+
+def test_both_forms_of_the_decorrelation_are_one_loss():
+    values = [loss_of(make(training={"sdl": sdl, "delta": 0.3})) for sdl in ("mean", "sum")]
+    forms = [make(training={"sdl": sdl}).teachings[1].loss.teacher_decorrelation.reduction for sdl in ("mean", "sum")]
+    assert forms == ["mean", "sum"]
+    torch.testing.assert_close(values[0].loss, values[1].loss, rtol=1e-13, atol=0)
+
+
+@pytest.mark.parametrize("name", ["structural", "contextual"])
+def test_a_teacher_that_is_switched_off_is_not_in_the_objective(name):
+    off = {"structural": {"structural_loss": None}, "contextual": {"contextual_teacher": None}}[name]
+    objective = make(**off)
+    assert [teaching.name for teaching in objective.teachings] == [
+        {"structural": "contextual", "contextual": "structural"}[name]
+    ]
+
+
+FORMS = {  # what a document adds: s and c its losses, k = 1 where it is at most 64 tokens long
+    "weighted": lambda lam, s, c, k: lam * k * s + (1 - lam * k) * c,
+    "half_means_sum": lambda lam, s, c, k: k * s + c if lam == 0.5 else lam * k * s + (1 - lam * k) * c,
+    "contextual_full": lambda lam, s, c, k: lam * k * s + c,
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("lam", [0.5, 0.2])
+@pytest.mark.parametrize("longest", [None, 64])
+def test_the_form_decides_how_the_parameters_weigh(form, lam, longest):
+    objective = make(form=form, lam=lam, max_structural_len=longest)
+    structural, contextual = (
+        loss_of(make(lam=alone, max_structural_len=None, training={"batch_size": 6})) for alone in (1.0, 0.0)
+    )
+    kept = [longest is None or n <= longest for n in LENGTHS.tolist()]
+    rng = np.random.default_rng(0)
+    t, c, x = (torch.from_numpy(rng.standard_normal((B, width))) for width in (D, C, D))
+    y = objective.student(x)
+    S = Cosine()(y, t).tolist()
+    correlating = objective.teachings[1].eval()
+    K = correlating.loss(*correlating.views(y, c)).tolist()
+    assert structural.loss.item() == pytest.approx(np.mean(S))
+    assert contextual.loss.item() == pytest.approx(np.mean(K))
+    expected = np.mean([FORMS[form](lam, *document) for document in zip(S, K, kept, strict=True)])
+    assert loss_of(objective).loss.item() == pytest.approx(expected, rel=1e-12)
+
+
+def test_lam_of_a_half_is_half_of_no_weighting_and_with_all_masked_only_the_context_counts():
+    free = {"max_structural_len": None}
+    assert 2 * loss_of(make(lam=0.5, **free)).loss.item() == pytest.approx(loss_of(make(lam=None, **free)).loss.item())
+    everything_masked = loss_of(make(lam=0.5, max_structural_len=9))
+    assert everything_masked.loss.item() == pytest.approx(everything_masked.parts["contextual"].item())
+    assert everything_masked.parts["structural"].item() == 0
+
+
+def test_the_weighting_is_that_of_the_parameters():
+    p = Parameters(lam=0.3, lam_by_length="linear:10:20", max_structural_len=99, form="contextual_full")
+    assert weighting_of(p) == Weighting(0.3, 99, "linear:10:20", "contextual_full")
+
+
+def test_negatives_are_asked_for_by_the_objective():
+    objective = make(structural_loss="max-margin", negatives=3, max_structural_len=None, training={"batch_size": 6})
+    assert objective.negatives == 3
+    with pytest.raises(InputError, match=re.escape("(1, 3, width), got None")):
+        loss_of(objective)
+
+
+def test_further_teachers_stand_beside_the_first_two():
+    objective = make(further=FURTHER)
+    assert [(t.name, t.role, t.weight) for t in objective.teachings] == [
+        ("structural", "structural", 1.0), ("contextual", "contextual", 1.0),
+        ("far", "structural", 1.0), ("topics", "contextual", 0.5),
+    ]  # fmt: skip
+    _, _, far, topics = objective.teachings
+    assert (type(far.loss), far.loss.gamma, type(topics.loss)) == (MaxMargin, 0.3, CCA)
+    assert (far.student_projection.widths, far.teacher_projection.widths) == ((D, 7), (7,))
+    assert (topics.student_projection.widths, topics.teacher_projection.widths) == ((D,), (2, 4))
+    without = make().state_dict()
+    assert all(torch.equal(tensor, objective.state_dict()[name]) for name, tensor in without.items())
+
+
+def test_further_teachers_whose_projections_do_not_meet_are_refused_with_both_chains():
+    wrong = [FURTHER[0] | {"student_projection": "6(ReLU)x5"}]
+    with pytest.raises(
+        InputError, match=re.escape("student 4 → 6 → 5; far 7; let student_projection ('6(ReLU)x5') end in 7")
+    ):
+        make(further=wrong)
+
+
+ALL = {
+    "structural_loss", "max_structural_len", "contextual_teacher", "contextual_loss", "student_projection",
+    "contextual_projection", "lam", "lam_by_length", "form",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("parameters", "names"),
+    [
+        ({}, ALL),
+        ({"structural_loss": "max-margin"}, ALL | {"distance", "gamma", "negatives"}),
+        ({"structural_loss": "contrastive"}, ALL | {"temperature", "negatives"}),
+        ({"contextual_teacher": None}, {"structural_loss", "max_structural_len"}),
+        ({"structural_loss": None}, {name for name in ALL if "projection" in name or name.startswith("contextual")}),
+    ],
+)
+def test_only_parameters_that_count_are_settings_of_the_objective(parameters, names):
+    assert set(objective_settings(Parameters(**parameters))) == names
+
+
+def test_a_further_teacher_makes_the_other_role_count():
+    far, topics = (FurtherTeacher(**teacher) for teacher in FURTHER)
+    weighed = {"lam", "lam_by_length", "form", "max_structural_len"}
+    assert weighed <= set(objective_settings(Parameters(contextual_teacher=None), [topics]))
+    assert weighed <= set(objective_settings(Parameters(structural_loss=None), [far]))
+    assert objective_settings(Parameters(), [topics])["further_teachers"] == [FURTHER[1]]
+
+
+# ---- on the small profile
+
+
+def small(workspace_root, further: str = "", **parameters) -> Stages:
+    path = workspace_root / "params" / "small.yaml"
+    (workspace_root / "params" / "more.yaml").write_text(
+        path.read_text().replace("name: small", "name: more") + further
+    )
+    return Stages(Profile.load("more").for_notebook("06_evaluation", **parameters))
+
+
+@pytest.mark.parametrize(
+    ("further", "parameters", "said"),
+    [
+        ("{name: a, role: structural, model: all-MiniLM-L6-v2, loss: mse, student_projection: '5'}", {}, "student 384 → 5; a 384; let"),
+        ("{name: a, role: contextual, teacher: LSA, loss: mse}", {}, "student 384; a 8; let student_projection ('-') end in 8"),
+        ("{name: a, role: contextual, teacher: PV, loss: mse, student_projection: 5x}", {}, "'' is not a block"),
+        ("", {"structural_loss": "contrastive", "negatives": 19, "documents": 24}, "only 18 of 24 training documents"),
+    ],
+)  # fmt: skip
+def test_what_cannot_fit_is_refused_before_anything_is_built(workspace_root, further, parameters, said):
+    stages = small(workspace_root, f"further_teachers: [{further}]", **parameters)
+    with pytest.raises(InputError, match=re.escape(said)):
+        check(stages, "06_evaluation")
+    assert not (workspace_root / "outputs").exists()
+
+
+@pytest.mark.slow
+def test_a_student_learns_from_further_teachers_and_a_bank(workspace_root):
+    further = """
+further_teachers:
+  - {name: topics, role: contextual, teacher: LSA, loss: soft-cca, student_projection: "8", weight: WEIGHT}
+  - {name: chunks, role: structural, model: all-MiniLM-L6-v2, max_tokens: 128, long: chunks, loss: contrastive}
+"""
+    options = {"structural_loss": "max-margin", "negatives": 9, "contextual_teacher": None, "max_structural_len": None}
+    stages = small(workspace_root, further.replace("WEIGHT", "0.5"), **options)
+    check(stages, "06_evaluation")
+    student = stages.trained_student()
+    assert list(stages.teachers()) == ["structural", "topics", "chunks"]
+    assert stages.teachers()["structural"].fingerprint != stages.teachers()["chunks"].fingerprint
+    for frame in stages.history(student):
+        assert {"step", "loss", "structural", "topics", "chunks"} <= set(frame.columns)
+        assert np.isfinite(frame[["loss", "structural", "topics", "chunks"]].to_numpy()).all()
+        structural, contextual = frame["structural"] + frame["chunks"], 0.5 * frame["topics"]
+        np.testing.assert_allclose(frame["loss"], 0.5 * structural + 0.5 * contextual, rtol=1e-5)  # lam is 0.5
+    with safe_open(student.path / "projections.safetensors", "numpy") as saved:
+        assert saved.get_tensor("topics.student_projection.layers.0.weight").shape == (8, 384)
+        assert saved.get_tensor("topics.loss.student_decorrelation.normaliser") > 1
+    assert '"name": "topics"' in (student.path / "README.md").read_text(encoding="utf-8")
+    assert stages.trained_student().fingerprint == student.fingerprint  # found again
+    manifest = json.loads((student.path / "artefact.json").read_text(encoding="utf-8"))
+    assert manifest["inputs"]["objective"]["negatives"] == 9
+    heavier = small(workspace_root, further.replace("WEIGHT", "2.0"), **options).trained_student()
+    assert heavier.fingerprint != student.fingerprint

@@ -1,0 +1,154 @@
+"""Documents and their bank of negatives: rows of one document stay together, and a draw depends on the batch alone."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from docemb_lib.errors import InputError
+from docemb_lib.losses import Contrastive, Cosine, MaxMargin, Objective, Projection, Teaching, Weighting
+from docemb_lib.training import TrainingDocuments
+from docemb_lib.training.batches import Collate
+from docemb_lib.training.documents import Bank, check_negatives
+
+N, LONGEST = 60, 100
+
+
+def three(**options):
+    return TrainingDocuments([[5, 6, 7], [8], [9, 10]], [1, 300, 2], **options)
+
+
+def test_a_pass_is_the_documents_end_to_end_with_their_teachers_rows():
+    teachers = {"sbert": np.arange(6, dtype="float32").reshape(3, 2), "pv": -np.arange(9.0).reshape(3, 3)}
+    batch, known = three(teachers=teachers).pack([[2], [0]])
+    assert batch.input_ids.tolist() == [9, 10, 5, 6, 7]
+    assert batch.sizes == (2, 3)
+    assert {name: rows.tolist() for name, rows in known.teachers.items()} == {
+        name: rows[[2, 0]].tolist() for name, rows in teachers.items()
+    }
+    assert {rows.dtype for rows in known.teachers.values()} == {torch.float32}
+    assert known.n_structural_tokens.tolist() == [2, 1]
+    assert known.negatives == {}
+
+
+def test_embeddings_of_fewer_documents_are_refused():
+    with pytest.raises(ValueError, match="sbert embeddings hold 2 rows for 3 documents"):
+        three(teachers={"sbert": np.zeros((2, 4), dtype="float32")})
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_an_embedding_that_is_not_finite_is_refused_by_its_documents_name(bad):
+    rows = np.zeros((3, 4), dtype="float32")
+    rows[1, 2] = bad
+    with pytest.raises(InputError, match="pv teacher: the embedding of document second is not finite"):
+        three(teachers={"pv": rows}, ids=["first", "second", "third"])
+
+
+# ---- the bank
+
+
+@pytest.fixture
+def documents(tmp_path):
+    """60 documents whose embeddings are their row number, on disk as a run has them; every third is long."""
+    store = np.lib.format.open_memmap(tmp_path / "rows.npy", mode="w+", dtype="float32", shape=(N, 3))
+    store[:] = np.arange(N)[:, None]
+    store.flush()
+    rows = np.load(tmp_path / "rows.npy", mmap_mode="r")
+    lengths = [LONGEST + 1 if row % 3 == 0 else LONGEST for row in range(N)]
+    names = ("main", "further", "plain")
+    return TrainingDocuments([[1] * (1 + row % 7) for row in range(N)], lengths, teachers=dict.fromkeys(names, rows))
+
+
+def make_bank(documents, *, size=8, seed=3, batch_size=4, masked=True):
+    teachers = [
+        Teaching("main", "structural", MaxMargin()),
+        Teaching("further", "structural", Contrastive(), student_projection=Projection("3", 3)),
+        Teaching("plain", "structural", Cosine()),
+    ]
+    weighting = Weighting(max_structural_len=LONGEST if masked else None)
+    objective = Objective(nn.Linear(3, 3), teachers, weighting=weighting, negatives=size)
+    return Bank(documents, objective, batch_size=batch_size, seed=seed)
+
+
+def drawn(bank, batches, of):
+    """The rows of each batch's draw, which the embeddings show."""
+    found = bank.draw(batches, of=of)
+    assert set(found) == {"main", "further"}  # a cosine compares with nobody else
+    assert torch.equal(found["main"], found["further"])  # the same documents, in each teacher's embeddings
+    assert found["main"].shape == (len(batches), bank.size, 3)
+    return found["main"][:, :, 0].int().tolist()
+
+
+def test_negatives_are_different_documents_that_the_mask_keeps_and_none_of_the_batch(documents):
+    for masked in (True, False):
+        bank = make_bank(documents, masked=masked)
+        seen = set()
+        for start in range(0, N, 4):
+            batch = list(range(start, start + 4))
+            (rows,) = drawn(bank, [batch], documents)
+            assert len(set(rows)) == 8
+            assert not set(rows) & set(batch)
+            seen |= set(rows)
+        assert seen <= {row for row in range(N) if row % 3 or not masked}
+        assert len(seen) > 0.8 * len(bank.rows)
+
+
+def test_every_other_document_is_as_likely(documents):
+    bank, counts = make_bank(documents, masked=False), np.zeros(N)
+    batches = list(itertools.permutations(range(7), 4))  # 840 of the first seven documents
+    for rows in drawn(bank, batches, documents):
+        counts[rows] += 1
+    assert counts[7:] == pytest.approx(840 * 8 / 56, rel=0.35)  # mean 120, deviation 10
+    assert counts[:7].sum() == pytest.approx(840 * 8 * 3 / 56, rel=0.2)  # three of the seven are others
+
+
+def test_as_many_as_there_are_can_be_drawn(documents):
+    (rows,) = drawn(make_bank(documents, size=36), [[1, 2, 4, 5]], documents)  # 40 are kept
+    assert rows == [row for row in range(N) if row % 3 and row not in {1, 2, 4, 5}]
+
+
+def test_more_than_there_are_beside_a_batch_are_refused(documents):
+    with pytest.raises(InputError, match="negatives: 37 asked for, but beside a batch of 4 only 36 of 40 training"):
+        make_bank(documents, size=37)
+    with pytest.raises(InputError, match="only 0 of 3"):
+        check_negatives(1, kept=3, batch_size=4)
+
+
+def test_a_draw_depends_on_the_seed_and_the_batch(documents):
+    batches = [[1, 2, 3, 4], [1, 2, 3, 5], [4, 3, 2, 1]]
+    first = drawn(make_bank(documents), batches, documents)
+    assert len({tuple(rows) for rows in first}) == 3
+    later = make_bank(documents)
+    drawn(later, [[9, 8, 7, 6]], documents)  # what came before does not count
+    assert [drawn(later, [batch], documents)[0] for batch in batches] == first
+    assert drawn(make_bank(documents, seed=4), batches, documents) != first
+
+
+def test_other_documents_draw_from_the_training_documents_the_same_every_time(documents):
+    bank = make_bank(documents, size=36)
+    validation = TrainingDocuments([[1]] * 4, [1] * 4, teachers=documents.teachers)
+    (rows,) = drawn(bank, [[1, 2, 4, 5]], validation)
+    assert len(set(rows)) == 36
+    assert {1, 2, 4, 5} & set(rows)  # other documents than those, though of the same rows
+    assert drawn(bank, [[1, 2, 4, 5]], validation) == [rows]
+
+
+@pytest.mark.parametrize("budget", [1, 40, 10_000])
+@pytest.mark.parametrize("processes", [1, 2, 3])
+def test_no_budget_and_no_number_of_processes_changes_what_a_batch_is_compared_with(documents, budget, processes):
+    rows, bank = np.random.default_rng(0).permutation(N)[:28].tolist(), make_bank(documents)
+    expected = {tuple(rows[i : i + 4]): drawn(bank, [rows[i : i + 4]], documents)[0] for i in range(0, 28, 4)}
+    found = {}
+    for rank in range(processes):
+        collate = Collate(
+            documents, batch_size=4, budget=budget, bank=make_bank(documents), rank=rank, processes=processes
+        )
+        for micro in collate(rows):
+            if micro.share:
+                groups = [tuple(micro.rows[i : i + 4]) for i in range(0, len(micro.rows), 4)]
+                found |= dict(zip(groups, micro.known.negatives["main"][:, :, 0].int().tolist(), strict=True))
+    assert found == expected
