@@ -1,10 +1,12 @@
 """Ours against the peer, side by side in one process, as ratios: each benchmark is a module that returns a `Report`.
 
 Nothing here needs more than torch, transformers, accelerate, NumPy and Typer, so that it runs on any borrowed machine;
-only the figure needs matplotlib.
+only the figure needs matplotlib, Paragraph Vector gensim and joblib, and heads pandas, pydantic and scikit-learn.
 """
 
+from docemb_lib.bench.heads import bench_heads
+from docemb_lib.bench.paragraph_vector import bench_paragraph_vector
 from docemb_lib.bench.report import Report, Row, write_report
 from docemb_lib.bench.student import bench_student
 
-__all__ = ["Report", "Row", "bench_student", "write_report"]
+__all__ = ["Report", "Row", "bench_heads", "bench_paragraph_vector", "bench_student", "write_report"]

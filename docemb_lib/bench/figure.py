@@ -1,4 +1,4 @@
-"""The figure of a student benchmark: speed, share of the peak, memory, growth."""
+"""The figure of a benchmark. Student: speed, share of the peak, memory, growth. Paragraph Vector: scaling."""
 
 from __future__ import annotations
 
@@ -11,12 +11,47 @@ from matplotlib.figure import Figure
 from docemb_lib.bench.report import Report, Row
 from docemb_lib.figures import PALETTE, RC, SERIES
 
-COLOURS = {"stock": PALETTE["untrained"], "ours": PALETTE["student"], "compiled": SERIES[4]}
+COLOURS = {
+    "stock": PALETTE["untrained"],
+    "gensim": PALETTE["untrained"],
+    "ours": PALETTE["student"],
+    "compiled": SERIES[4],
+}
 
 
 @rc_context(RC)
 def draw(report: Report) -> Figure:
-    """One page: what was measured, in four axes."""
+    """One page: what was measured."""
+    return _draw_scaling(report) if report.benchmark == "paragraph-vector" else _draw_student(report)
+
+
+def _draw_scaling(report: Report) -> Figure:
+    figure = Figure(figsize=(10, 4), layout="constrained")
+    axes = figure.subplots(1, 2)
+    plot_scaling(report.points["training"], ax=axes[0], what="training threads", unit="words/s")
+    plot_scaling(report.points["inference"], ax=axes[1], what="inference processes", unit="documents/s")
+    figure.suptitle(f"{report.benchmark} on {report.machine['name']}, {report.machine['cores']} cores")
+    return figure
+
+
+def plot_scaling(points: list[dict[str, Any]], *, ax: Axes, what: str, unit: str) -> Axes:
+    """Rates against the number of workers, a line per kind of model and side."""
+    for kind, style in (("DM", "-"), ("DBOW", "--")):
+        for side, marker in (("gensim", "s"), ("ours", "o")):
+            line = [point for point in points if (point["kind"], point["side"]) == (kind, side)]
+            x, y = [point["workers"] for point in line], [point["per_s"] for point in line]
+            ax.plot(x, y, style, marker=marker, color=COLOURS[side], label=f"{kind}, {side}")
+    ax.set_xscale("log", base=2)
+    ax.set_xticks(sorted({point["workers"] for point in points}))
+    ax.xaxis.set_major_formatter("{x:g}")
+    ax.minorticks_off()
+    ax.set_ylim(bottom=0)
+    ax.set(xlabel=what, ylabel=unit)
+    ax.legend()
+    return ax
+
+
+def _draw_student(report: Report) -> Figure:
     figure = Figure(figsize=(11, 7.5), layout="constrained")
     axes = figure.subplots(2, 2)
     plot_speed(report.points["speed"], ax=axes[0, 0], value="tokens_per_s", label="tokens/s, without padding")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from docemb_lib.errors import InputError
 from docemb_lib.profile import TRAINING, Profile
 
 DATASET = "dataset"
+PARTS = "parts"  # of a corpus that is being built: what a killed build goes on from
 DOCS_COPY_WORDS = 60  # packages document one object under several paths
 
 
@@ -24,20 +26,23 @@ def write_corpus(folder: Path, profile: Profile, count_structural: Callable[[lis
 
     settings, p = profile.corpus, profile.parameters
     student = pretrained.resolve(profile.student.model)
+
+    def count_student(texts: list[str]) -> list[int]:
+        return count_tokens(student, texts)
+
     dataset = build_corpus(
-        read_documents(settings),
-        counters={
-            "n_student_tokens": lambda texts: count_tokens(student, texts),
-            "n_structural_tokens": count_structural,
-        },
+        read_documents(settings, count_tokens=count_student),
+        counters={"n_student_tokens": count_student, "n_structural_tokens": count_structural},
         validation=settings.validation,
         tasks=settings.tasks,
         seed=settings.seed,
         copy_words=DOCS_COPY_WORDS if settings.source == "installed-docs" else None,
+        folder=folder / PARTS,
     )
     planned = [run.parameters.get("documents", "profile") for run in profile.plan if run.notebook in TRAINING]
     check_documents([p.documents if n == "profile" else n for n in planned], available=len(dataset["train"]))
     dataset.save_to_disk(str(folder / DATASET))
+    shutil.rmtree(folder / PARTS)
 
 
 def check_documents(asked: Sequence[int], *, available: int) -> None:

@@ -16,21 +16,27 @@ import weakref
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Self, get_args
+from typing import Any, Self, get_args
 
 import numpy as np
+from joblib import cpu_count
 from tqdm import tqdm
 
 from docemb_lib.errors import InputError
+from docemb_lib.hardware import free_memory
 from docemb_lib.progress import progress
-from docemb_lib.teachers import gensim_worker
-from docemb_lib.teachers.preprocess import Preprocessing, preprocess
+from docemb_lib.settings import SINGLE, label_of_paragraph_vector
+from docemb_lib.teachers import gensim_inference, gensim_training
+from docemb_lib.teachers.memory import TrainingMemory, check_memory, training_memory, warn_of_shared_rows
+from docemb_lib.teachers.preprocess import Preprocessing
+from docemb_lib.teachers.words import Words, write_words
 from docemb_lib.teachers.worker_pool import WorkerPool
 
 logger = logging.getLogger(__name__)
 
 DESCRIPTION = "paragraph_vector.json"
-BLOCK = 16  # documents per task: a millisecond to hand over, a fraction of a second to work on
+BLOCK = 16  # documents per task at most: a millisecond to hand over, a fraction of a second to work on
+TASKS = 8  # per process at least, where there are documents enough: the last one ends soon after the others
 BAR_FROM = 512  # documents; smaller calls are somebody's blocks, and the bar over the blocks is theirs
 
 
@@ -40,6 +46,7 @@ class Fitted:
 
     documents: int
     long_documents: int  # of more than 10,000 words, trained in pieces
+    texts: str  # fingerprint of the documents, whatever the preprocessing
     min_count: int  # "10%" resolved
     vocabulary: int  # words kept
     weights: str  # fingerprint of vocabulary and weights
@@ -57,7 +64,7 @@ class ParagraphVector:
     sample: threshold for dropping frequent words; 0 keeps them all (gensim's own default is 1e-3).
     epochs: passes over the corpus in training, and over a document in inference.
     dbow_words: DBOW trains word vectors too (skip-gram); DM always does.
-    workers: training threads. Only one gives repeatable models; more are for scale.
+    workers: training threads. Only with one a training repeated gives the same model, bit for bit; more are for scale.
     max_vocab_size: cap on the words kept while counting; what gensim then drops depends on the corpus' order.
     """
 
@@ -89,7 +96,7 @@ class ParagraphVector:
         self.dbow_words, self.workers, self.max_vocab_size, self.seed = dbow_words, workers, max_vocab_size, seed
         self._fitted: Fitted | None = None
         self._folder = Path()
-        self._pool: WorkerPool[gensim_worker.Inferred] | None = None
+        self._pool: WorkerPool[gensim_inference.Inferred] | None = None
 
     @property
     def parameters(self) -> dict[str, bool | int | float | str | None]:
@@ -100,8 +107,7 @@ class ParagraphVector:
     @property
     def label(self) -> str:
         """The thesis' name of the model, as in `DM;100;lowercase;2`."""
-        how = "None" if self.preprocess == "none" else self.preprocess
-        return f"{'DM' if self.dm else 'DBOW'};{self.vector_size};{how};{self.min_count}"
+        return label_of_paragraph_vector(**{name: getattr(self, name) for name in SINGLE})
 
     @property
     def dim(self) -> int:
@@ -129,29 +135,31 @@ class ParagraphVector:
         """Train on `texts`, read once. Raises InputError if there is nothing to learn from."""
         folder = Path(tempfile.mkdtemp(prefix="docemb-pv-"))
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)  # the model stays as long as this object
-        token_file, epochs_file = folder / "tokens.txt", folder / "epochs"
-        documents, long_documents = self._write_tokens(texts, token_file)
-        if not documents:
-            raise InputError(f"{self.label}: no documents to train on; the corpus is empty")
-        epochs_file.touch()
-        min_count = max(2, round(0.01 * documents)) if self.min_count == "10%" else self.min_count
-        options = {name: value for name, value in self.parameters.items() if name != "preprocess"}
-        options |= {"min_count": min_count, "dbow_words": int(self.dbow_words and not self.dm)}
-        pool = WorkerPool(gensim_worker.train)
-        bar: tqdm[None]
-        with progress(desc=f"Training {self.label}", total=self.epochs, unit="epochs") as bar:
-            trained = pool.run(
-                token_file,
-                folder,
-                epochs_file,
-                options,
-                meanwhile=lambda: bar.update(epochs_file.stat().st_size - bar.n),
-            )
-        pool.stop()
-        token_file.unlink()
-        epochs_file.unlink()
-        self._serve(folder, Fitted(documents, long_documents, int(min_count), trained.vocabulary, trained.fingerprint))
+        words = write_words(folder / "words", texts, self.preprocess)
+        self.fit_words(words, folder / "model")
+        shutil.rmtree(words.folder)
         return self
+
+    def fit_words(self, words: Words, folder: Path | str) -> Self:
+        """Train on the words of a corpus and save to `folder`, which has to stay while the model is used.
+
+        After an interruption the same call goes on after the last whole epoch, and with one worker ends in the same
+        bits as an unbroken one. Raises InputError before any training where words and model do not fit together, no
+        word is frequent enough, or the memory would not do.
+        """
+        folder = Path(folder).resolve()
+        if words.preprocess != self.preprocess:
+            raise InputError(f"{self.label}: the words in {words.folder} are of preprocess {words.preprocess!r}")
+        fitted = self._finished(folder, words) or self._train(words, folder)
+        gensim_training.remove_states(folder)
+        self._serve(folder, fitted)
+        return self
+
+    def gensim_options(self, words: Words) -> dict[str, Any]:
+        """The arguments of gensim's Doc2Vec for training on `words`."""
+        options: dict[str, Any] = {name: value for name, value in self.parameters.items() if name != "preprocess"}
+        dbow_words = int(self.dbow_words and not self.dm)
+        return options | {"min_count": words.occurrences(self.min_count), "dbow_words": dbow_words}
 
     def embed(self, texts: Sequence[str], *, jobs: int | None = None) -> np.ndarray:
         """Float32 (N, dim), inferred by `jobs` processes (None: one per core).
@@ -161,27 +169,34 @@ class ParagraphVector:
         """
         if self._pool is None:
             raise InputError(self._untrained)
+        jobs = jobs or cpu_count()
+        size = min(BLOCK, max(1, len(texts) // (TASKS * jobs)))
+        starts = range(0, len(texts), size)
         embeddings = np.zeros((len(texts), self.dim), dtype=np.float32)
-        blocks = ((list(texts[start : start + BLOCK]), self.preprocess) for start in range(0, len(texts), BLOCK))
+        blocks = ((list(texts[start : start + size]), self.preprocess) for start in starts)
         n_long = 0
-        results: Iterable[tuple[int, gensim_worker.Inferred]] = self._pool.map(blocks, jobs=jobs)
+        results: Iterable[tuple[int, gensim_inference.Inferred]] = self._pool.map(blocks, jobs=jobs)
         if len(texts) >= BAR_FROM:
-            results = progress(results, desc=f"Embedding {self.label}", total=-(-len(texts) // BLOCK), unit="blocks")
+            results = progress(results, desc=f"Embedding {self.label}", total=len(starts), unit="blocks")
         for block, inferred in results:
-            embeddings[block * BLOCK : (block + 1) * BLOCK] = inferred.embeddings
+            embeddings[block * size : (block + 1) * size] = inferred.embeddings
             n_long += inferred.n_long
         if n_long:
             logger.info("%s: %d of %d documents averaged over pieces of 10,000 words", self.label, n_long, len(texts))
         return embeddings
 
+    def stop(self) -> None:
+        """End the processes that infer, which idle for a minute otherwise; the next `embed` starts others."""
+        if self._pool is not None:
+            self._pool.stop()
+
     def save(self, folder: Path | str) -> None:
         """Copy the trained model into `folder` (gensim's own files, which hold pickles, and a description)."""
         fitted, folder = self.fitted, Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        for file in self._folder.glob(f"{gensim_worker.MODEL_FILE}*"):
+        for file in self._folder.glob(f"{gensim_training.MODEL_FILE}*"):
             shutil.copy2(file, folder)
-        description = {"parameters": self.parameters, "fitted": asdict(fitted)}
-        (folder / DESCRIPTION).write_text(json.dumps(description, indent=2) + "\n")
+        self._describe(folder, fitted)
 
     @classmethod
     def load(cls, folder: Path | str) -> Self:
@@ -194,55 +209,61 @@ class ParagraphVector:
         model._serve(Path(folder).resolve(), Fitted(**content["fitted"]))
         return model
 
+    def _check_size(self, words: Words) -> TrainingMemory:
+        """What training on `words` will take. Raises InputError if it cannot be had."""
+        most = self.max_vocab_size or words.types
+        vocabulary, types = min(words.vocabulary(self.min_count), most), min(words.types, most)
+        size = self.vector_size
+        warn_of_shared_rows(vocabulary=vocabulary, lines=words.lines, vector_size=size, label=self.label)
+        needed = training_memory(vocabulary=vocabulary, types=types, lines=words.lines, vector_size=size)
+        check_memory(needed, free_memory("cpu"), self.label)
+        return needed
+
+    def _train(self, words: Words, folder: Path) -> Fitted:
+        needed = self._check_size(words)
+        logger.info("%s: training takes about %s", self.label, needed)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / DESCRIPTION).unlink(missing_ok=True)  # of another model, whose files are about to be written over
+        key = hashlib.sha256(json.dumps([self.parameters, words.texts]).encode()).hexdigest()[:16]
+        pool = WorkerPool(gensim_training.train)
+        bar: tqdm[None]
+        with progress(desc=f"Training {self.label} ({needed.shown})", total=self.epochs, unit="epochs") as bar:
+            trained = pool.run(
+                words.file,
+                folder,
+                key,
+                self.gensim_options(words),
+                meanwhile=lambda: bar.update(gensim_training.epochs_done(folder, key) - bar.n),
+            )
+        pool.stop()
+        fitted = Fitted(
+            documents=words.documents,
+            long_documents=words.long_documents,
+            texts=words.texts,
+            min_count=words.occurrences(self.min_count),
+            vocabulary=trained.vocabulary,
+            weights=trained.fingerprint,
+        )
+        self._describe(folder, fitted)
+        return fitted
+
+    def _describe(self, folder: Path, fitted: Fitted) -> None:
+        """Written last: with it the folder holds a whole model."""
+        content = json.dumps({"parameters": self.parameters, "fitted": asdict(fitted)}, indent=2)
+        (folder / f".{DESCRIPTION}").write_text(content + "\n")
+        (folder / f".{DESCRIPTION}").replace(folder / DESCRIPTION)
+
+    def _finished(self, folder: Path, words: Words) -> Fitted | None:
+        """What is known of the model in `folder` if it is this one, trained on these texts."""
+        if not (folder / DESCRIPTION).is_file():
+            return None
+        content = json.loads((folder / DESCRIPTION).read_text())
+        same = content["parameters"] == self.parameters and content["fitted"]["texts"] == words.texts
+        return Fitted(**content["fitted"]) if same else None
+
     def _serve(self, folder: Path, fitted: Fitted) -> None:
         """Infer from the model in `folder` from now on."""
-        if self._pool is not None:
-            self._pool.stop()
-        model_file = folder / gensim_worker.MODEL_FILE
-        self._pool = WorkerPool(gensim_worker.infer, prepare=gensim_worker.load, prepare_args=(model_file,))
+        self.stop()
+        model_file = folder / gensim_training.MODEL_FILE
+        self._pool = WorkerPool(gensim_inference.infer, prepare=gensim_inference.load, prepare_args=(model_file,))
         self._folder, self._fitted = folder, fitted
-
-    def _write_tokens(self, texts: Iterable[str], token_file: Path) -> tuple[int, int]:
-        """Write the words of each document to a line; the numbers of documents and of long ones.
-
-        Preprocessed once, not once an epoch. Words hold no white space, so a line splits into the same words again.
-        """
-        documents = long_documents = 0
-        with token_file.open("w", encoding="utf-8", errors="surrogatepass", newline="\n") as lines:
-            for text in progress(texts, desc=f"Words for {self.label}", unit="documents"):
-                parts = gensim_worker.pieces(preprocess(text, self.preprocess))
-                documents += 1
-                long_documents += len(parts) > 1
-                between = " " if self.workers == 1 else "\n"  # for one thread a long document is one line, see `train`
-                lines.write(between.join(" ".join(words) for words in parts) + "\n")
-        if long_documents:
-            logger.info("%s: %d of %d documents trained in pieces", self.label, long_documents, documents)
-        return documents, long_documents
-
-
-class Compound:
-    """Paragraph Vectors side by side, DM before DBOW whatever their order in `members` (thesis: `PV`, "DM + DBOW")."""
-
-    def __init__(self, members: Sequence[ParagraphVector]) -> None:
-        if len(members) < 2:
-            raise InputError(f"Compound: got {len(members)} members, give two or more")
-        self.members = sorted(members, key=lambda member: not member.dm)
-
-    @property
-    def label(self) -> str:
-        """The members' labels, joined with `+`."""
-        return "+".join(member.label for member in self.members)
-
-    @property
-    def dim(self) -> int:
-        """The sum of the members' widths."""
-        return sum(member.dim for member in self.members)
-
-    @property
-    def fingerprint(self) -> str:
-        """Of all members, in order."""
-        return "+".join(member.fingerprint for member in self.members)
-
-    def embed(self, texts: Sequence[str], *, jobs: int | None = None) -> np.ndarray:
-        """Float32 (N, dim): each member's embedding after the other's."""
-        return np.concatenate([member.embed(texts, jobs=jobs) for member in self.members], axis=1)

@@ -1,12 +1,16 @@
 """Worker processes with a fixed hash seed, for work whose result may depend on Python's `hash`.
 
 gensim starts an inference from the hash of the text. Only PYTHONHASHSEED makes that the same in every process, and a
-running process (a Jupyter kernel) cannot fix its own. The workers are loky's, which take an environment, need no
-`if __name__ == "__main__"` in the calling script, and end with the process that started them.
+running process (a Jupyter kernel) cannot fix its own. The workers are loky's, which take an environment and need no
+`if __name__ == "__main__"` in the calling script. They end within a second of the process that started them, even if
+that was killed.
 """
 
 from __future__ import annotations
 
+import os
+import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager
@@ -75,8 +79,8 @@ class WorkerPool(Generic[Result]):
             self._executor = ProcessPoolExecutor(
                 jobs,
                 timeout=IDLE_SECONDS,
-                initializer=self._prepare,
-                initargs=self._prepare_args,
+                initializer=_begin,
+                initargs=(os.getpid(), self._prepare, self._prepare_args),
                 env=ENVIRONMENT,
             )
         future: Future[Result] = self._executor.submit(self._function, *args)
@@ -95,3 +99,17 @@ def _finished(pending: dict[Future[Result], int]) -> Iterator[tuple[int, Result]
     """Wait for at least one of the pending tasks, and take those that are done out of them."""
     for future in wait(pending, return_when=FIRST_COMPLETED).done:
         yield pending.pop(future), future.result()
+
+
+def _begin(parent: int, prepare: Callable[..., None] | None, prepare_args: tuple) -> None:
+    """What each process runs first."""
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    if prepare is not None:
+        prepare(*prepare_args)
+
+
+def _end_with(parent: int) -> None:
+    """A task may last hours, and nobody waits for it any more."""
+    while os.getppid() == parent:
+        time.sleep(1)
+    os._exit(1)

@@ -2,6 +2,7 @@ import os
 import subprocess
 import sys
 
+import psutil
 import pytest
 
 from docemb_lib.teachers.worker_pool import WorkerPool
@@ -42,3 +43,21 @@ def test_an_interrupt_ends_the_worker(tmp_path):
         )
     with pytest.raises(ProcessLookupError):
         os.kill(int(started.read_text()), 0)
+
+
+PARENT = """
+import os, time
+from docemb_lib.teachers.worker_pool import WorkerPool
+task = "import os, time; print(os.getpid(), flush=True); time.sleep(600)"
+WorkerPool(exec).run(task, meanwhile=lambda: None)
+"""
+
+
+def test_a_worker_ends_soon_after_its_parent_was_killed():
+    parent = subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    worker = psutil.Process(int(parent.stdout.readline()))
+    assert worker.ppid() == parent.pid
+    parent.kill()
+    parent.wait()
+    worker.wait(timeout=5)  # a working one would sleep for ten minutes

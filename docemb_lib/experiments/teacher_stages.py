@@ -1,0 +1,207 @@
+"""The first stages: from a profile to its corpus, its fitted teachers and their embeddings, each an artefact."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from docemb_lib import pretrained
+from docemb_lib.corpus.origin import source_fingerprint
+from docemb_lib.experiments.corpus_stage import DATASET, check_documents, write_corpus
+from docemb_lib.profile import Profile
+from docemb_lib.settings import SINGLE, ParagraphVectorSettings, members_of
+from docemb_lib.workspace import Artefact, Workspace
+
+if TYPE_CHECKING:
+    from datasets import Dataset, DatasetDict
+
+    from docemb_lib.teachers import SBERT, ParagraphVector, Words
+    from docemb_lib.teachers.embeddings import Teacher
+    from docemb_lib.teachers.preprocess import Preprocessing
+    from docemb_lib.teachers.sbert import Long
+
+RECIPE = 2  # raised whenever the same inputs would give other artefacts
+TEACHER_SEED = 0  # runs of every seed share their teachers
+LSA_BY_THE_WAY = 20_000  # documents
+
+
+class TeacherStages:
+    """The corpus and the teachers of one profile with one set of parameters."""
+
+    def __init__(self, profile: Profile, workspace: Workspace | None = None) -> None:
+        self.profile = profile
+        self.workspace = workspace or Workspace()
+
+    # ---- corpus
+
+    @cached_property
+    def corpus(self) -> Artefact:
+        """The corpus on disk: splits train, validation and (held out from all training) tasks."""
+        return self.workspace.artefact("corpus", self._corpus_inputs, self._write_corpus, resumable=True)
+
+    def _write_corpus(self, folder: Path) -> None:
+        write_corpus(folder, self.profile, self.sbert("truncate").count_tokens)
+
+    @cached_property
+    def _corpus_inputs(self) -> dict[str, Any]:
+        return {
+            "recipe": RECIPE,
+            "source": source_fingerprint(self.profile.corpus),
+            "student": self._pretrained_fingerprint(self.profile.student.model),
+            "structural": self._pretrained_fingerprint(self.profile.structural_teacher.model),
+        }
+
+    def split(self, name: str) -> Dataset:
+        """One split, memory-mapped: id, text, source, n_words, n_student_tokens, n_structural_tokens."""
+        return self._splits[name]
+
+    @cached_property
+    def _splits(self) -> DatasetDict:
+        from datasets import load_from_disk
+
+        return load_from_disk(str(self.corpus.path / DATASET))
+
+    def check_documents(self) -> None:
+        """Refuse a run of more documents than the corpus leaves for training, if the corpus is built already."""
+        if self.workspace.is_built("corpus", self._corpus_inputs):
+            check_documents([self.profile.parameters.documents], available=len(self.split("train")))
+
+    # ---- teachers
+
+    @cached_property
+    def structural_teacher(self) -> SBERT:
+        """The structural teacher as students learn from it."""
+        return self.sbert(self.profile.structural_teacher.long)
+
+    def contextual_teacher(self, name: str) -> Teacher:
+        """DM, DBOW, PV (their concatenation) or LSA, fitted on this corpus."""
+        from docemb_lib.teachers import LSA, Compound
+
+        settings = self.profile.contextual_teachers
+        if name == "LSA":
+            return LSA.load(self._lsa().path)
+        members = settings.PV if name == "PV" else [getattr(settings, name)]
+        fitted = [self.paragraph_vector(member, seed=TEACHER_SEED) for member in members]
+        return fitted[0] if len(fitted) == 1 else Compound(fitted)
+
+    def contextual_width(self, name: str) -> int:
+        """The width of a contextual teacher, known before it is fitted."""
+        settings = self.profile.contextual_teachers
+        if name == "LSA":
+            return settings.lsa_dim
+        members = settings.PV if name == "PV" else [getattr(settings, name)]
+        return sum(member.vector_size for member in members)
+
+    def paragraph_vector(self, settings: ParagraphVectorSettings, *, seed: int) -> ParagraphVector:
+        """One Paragraph Vector, fitted on the train split; an interrupted training goes on after its last epoch."""
+        from docemb_lib.teachers import ParagraphVector
+
+        inputs = {
+            "recipe": RECIPE,
+            "words": self._words_inputs(settings.preprocess),
+            "settings": settings.model_dump(),
+            "seed": seed,
+            "versions": {"gensim": version("gensim")},
+        }
+
+        def build(folder: Path) -> None:
+            model = ParagraphVector(**settings.model_dump(), seed=seed)
+            model.fit_words(self.words(settings.preprocess), folder)
+
+        return ParagraphVector.load(self.workspace.artefact("paragraph-vector", inputs, build, resumable=True).path)
+
+    def asked_paragraph_vectors(self) -> list[ParagraphVectorSettings]:
+        """The model of notebook 02, or the members of its compound; what the parameters leave open is as in the
+        profile's DM or DBOW."""
+        p, settings = self.profile.parameters, self.profile.contextual_teachers
+        asked = members_of(p.compound) if p.compound else [{name: getattr(p, name) for name in SINGLE}]
+        return [(settings.DM if member["dm"] else settings.DBOW).model_copy(update=member) for member in asked]
+
+    def words(self, preprocess: Preprocessing) -> Words:
+        """The words of the train split, shared by all Paragraph Vectors with this preprocessing."""
+        from docemb_lib.teachers import Words, write_words
+
+        def build(folder: Path) -> None:
+            write_words(folder, self._texts("train", self.profile.contextual_teachers.documents), preprocess)
+
+        return Words.open(self.workspace.artefact("words", self._words_inputs(preprocess), build).path)
+
+    def check_vocabulary(self) -> None:
+        """Refuse models of notebook 02 that would keep no word, if the words are counted already."""
+        if not self.workspace.is_built("corpus", self._corpus_inputs):
+            return
+        for settings in self.asked_paragraph_vectors():
+            if self.workspace.is_built("words", self._words_inputs(settings.preprocess)):
+                self.words(settings.preprocess).vocabulary(settings.min_count)
+
+    def _words_inputs(self, preprocess: Preprocessing) -> dict[str, Any]:
+        return {
+            "recipe": RECIPE,
+            "corpus": self.corpus.fingerprint,
+            "documents": self.profile.contextual_teachers.documents,
+            "preprocess": preprocess,
+            "versions": {"nltk": version("nltk")},
+        }
+
+    def _texts(self, split: str, rows: int | None) -> Sequence[str]:
+        """The first `rows` documents of a split (None: all), read as they are asked for."""
+        documents = self.split(split)
+        return documents.select(range(len(documents) if rows is None else min(rows, len(documents))))["text"]
+
+    def teacher_embeddings(self, teacher: Teacher, split: str, rows: int) -> np.ndarray:
+        """The teacher's embeddings of the first `rows` documents of a split: float32 (rows, dim), memory-mapped."""
+        from docemb_lib.teachers import SBERT, open_embeddings, write_embeddings
+
+        corpus, maker = f"{self.corpus.fingerprint}/{split}", teacher.fingerprint
+        block = (
+            256 if isinstance(teacher, SBERT) else 4096
+        )  # seconds of work: what a kill costs, and a pause for workers
+
+        def build(folder: Path) -> None:
+            texts = self._texts(split, rows)
+            write_embeddings(folder, texts, teacher.embed, teacher.dim, corpus=corpus, teacher=maker, block=block)
+
+        inputs = {"recipe": RECIPE, "corpus": corpus, "teacher": maker, "rows": rows}
+        artefact = self.workspace.artefact("teacher-embeddings", inputs, build, resumable=True)
+        return open_embeddings(artefact.path, corpus=corpus, teacher=maker)
+
+    def sbert(self, long: Long) -> SBERT:
+        """The structural teacher, truncating long documents or averaging over their chunks."""
+        from docemb_lib.teachers import SBERT
+
+        settings = self.profile.structural_teacher
+        return SBERT(settings.model, max_tokens=settings.max_tokens, long=long, bf16=settings.bf16)
+
+    @property
+    def lsa_takes_seconds(self) -> bool:
+        """Whether there are documents enough to fit LSA on, and not too many for doing so by the way."""
+        settings = self.profile.contextual_teachers
+        available = len(self.split("train"))
+        return settings.lsa_dim <= min(settings.documents or available, available) <= LSA_BY_THE_WAY
+
+    def _lsa(self) -> Artefact:
+        from docemb_lib.teachers import LSA
+
+        settings = self.profile.contextual_teachers
+        inputs = {
+            "recipe": RECIPE,
+            "corpus": self.corpus.fingerprint,
+            "dim": settings.lsa_dim,
+            "documents": settings.documents,
+            "versions": {"scikit-learn": version("scikit-learn")},
+        }
+
+        def build(folder: Path) -> None:
+            model = LSA(dim=settings.lsa_dim)
+            model.fit(self._texts("train", settings.documents))
+            model.save(folder)
+
+        return self.workspace.artefact("lsa", inputs, build)
+
+    def _pretrained_fingerprint(self, name: str) -> str:
+        return pretrained.fingerprint(pretrained.resolve(name))

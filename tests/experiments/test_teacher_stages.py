@@ -1,0 +1,174 @@
+"""Words and contextual teachers as artefacts: made once, shared, resumed, and refused before any work."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from docemb_lib.errors import InputError
+from docemb_lib.experiments.check import check
+from docemb_lib.experiments.labels import label_of
+from docemb_lib.experiments.models import contextual_models, paragraph_vector_model
+from docemb_lib.experiments.run import fingerprint_of_run
+from docemb_lib.experiments.stages import Stages
+from docemb_lib.profile import Profile
+from docemb_lib.settings import members_of
+from docemb_lib.teachers import ParagraphVector, gensim_training, paragraph_vector
+from docemb_lib.workspace import Workspace
+
+NOTEBOOK = "02_paragraph_vector"
+MINE = """
+corpus: {source: local, path: ../texts, validation: 4, tasks: 20}
+structural_teacher: {model: all-MiniLM-L6-v2, max_tokens: 64}
+student: {model: all-MiniLM-L6-v2}
+contextual_teachers:
+  DM: {dm: true, vector_size: 4, epochs: 2}
+  DBOW: {dm: false, vector_size: 3, epochs: 2, dbow_words: false}
+  lsa_dim: 3
+"""
+
+
+@pytest.fixture
+def make(workspace_root, monkeypatch):
+    """Stages of notebook 02 with some parameters, on 40 short texts."""
+    monkeypatch.setattr(paragraph_vector, "cpu_count", lambda: 1)  # processes for so little would only cost their start
+    (workspace_root / "texts").mkdir()
+    for number in range(40):
+        words = f"Text {number} " + " ".join(f"Word{(number * 7 + k) % 23}" for k in range(40))
+        (workspace_root / "texts" / f"{number}.txt").write_text(words, encoding="utf-8")
+    (workspace_root / "params" / "mine.yaml").write_text(MINE, encoding="utf-8")
+
+    def stages(**parameters):
+        return Stages(Profile.load("mine").for_notebook(NOTEBOOK, **parameters), Workspace(workspace_root))
+
+    return stages
+
+
+@pytest.fixture
+def trained(monkeypatch):
+    """Labels of the models that are trained, in order."""
+    labels = []
+    original = ParagraphVector._train
+    monkeypatch.setattr(ParagraphVector, "_train", lambda m, *a: (labels.append(m.label), original(m, *a))[1])
+    return labels
+
+
+def artefacts(stages, kind):
+    return [path for path in (stages.workspace.outputs / "artefacts" / kind).iterdir() if path.is_dir()]
+
+
+def test_words_are_written_once_for_each_preprocessing(make):
+    stages = make()
+    lowercase = stages.words("lowercase")
+    assert (lowercase.documents, lowercase.vocabulary(1)) == (16, 23 + 1 + 16)
+    for given in ({"vector_size": 4}, {"dm": False}):
+        paragraph_vector_model(make(**given))
+    assert len(artefacts(stages, "paragraph-vector")) == 2
+    assert len(artefacts(stages, "words")) == 1
+    stages.words("none")
+    assert len(artefacts(stages, "words")) == 2
+    assert {json.loads((path / "words.json").read_text())["texts"] for path in artefacts(stages, "words")} == {
+        lowercase.texts
+    }
+
+
+def test_members_of_a_compound_are_the_single_models_and_not_trained_again(make, trained):
+    single = paragraph_vector_model(make(dm=False, vector_size=3, preprocess="none"))
+    assert trained == ["DBOW;3;None;2"]
+    stages = make(compound="DBOW;3;None;2+DM;4;lowercase;2")
+    compound = paragraph_vector_model(stages)
+    assert trained == ["DBOW;3;None;2", "DM;4;lowercase;2"]
+    assert compound.label == "DM;4;lowercase;2+DBOW;3;None;2"
+    texts = stages.split("validation")["text"][:]
+    found, dbow = compound.load().embed(texts), single.load().embed(texts)
+    assert (found.shape, compound.load().dim) == ((4, 7), 7)
+    np.testing.assert_array_equal(found[:, 4:], dbow)
+    other = paragraph_vector_model(make(vector_size=4))
+    assert len(trained) == 2
+    np.testing.assert_array_equal(found[:, :4], other.load().embed(texts))
+    paragraph_vector_model(make(vector_size=4, seed=1))
+    assert trained[2:] == ["DM;4;lowercase;2"]
+
+
+def test_a_run_of_a_compound_does_not_depend_on_the_parameters_of_single_models(make):
+    compound = "DM;4;stem;10%+DBOW;3;None;2"
+    profiles = [
+        make(**given).profile
+        for given in (
+            {"compound": compound},
+            {"compound": " DBOW;3;None;2 + DM;4;stem;10% ", "dm": False, "vector_size": 9},
+            {"compound": compound, "min_count": 7, "preprocess": "none"},
+        )
+    ]
+    assert {label_of(NOTEBOOK, profile.parameters) for profile in profiles} == {compound}
+    assert len({fingerprint_of_run(NOTEBOOK, profile) for profile in profiles}) == 1
+    assert fingerprint_of_run(NOTEBOOK, make().profile) != fingerprint_of_run(NOTEBOOK, profiles[0])
+    assert make(compound=None, vector_size=9).profile.parameters.vector_size == 9
+
+
+@pytest.mark.parametrize(
+    "compound",
+    ["DM;4;stem;2", "DM;4;stem;2+", "DM;4;stem;2+DBOW;3;lemma;2", "DM;4;stem;2+DM;4;stem;2", "DM;4;stem;5%+DM;4;stem;2",
+     "DM;1;stem;2+DBOW;3;stem;2", "PV;4;stem;2+DBOW;3;stem;2", "DM;4;stem;0+DBOW;3;stem;2", ""],
+)  # fmt: skip
+def test_a_compound_of_another_form_is_refused_with_the_form(make, compound):
+    with pytest.raises(
+        InputError, match=r"compound: must be two or more different labels ARCH;.*, e\.g\. DM;1024;stem"
+    ):
+        make(compound=compound)
+
+
+def test_the_members_of_the_thesis_best_compound():
+    assert members_of("DBOW;1024;None;10%+DM;768;stem;2") == [
+        {"dm": True, "vector_size": 768, "preprocess": "stem", "min_count": 2},
+        {"dm": False, "vector_size": 1024, "preprocess": "none", "min_count": "10%"},
+    ]
+
+
+def test_a_run_that_would_keep_no_word_is_refused_once_the_words_are_counted(make):
+    for given in ({"min_count": 5000}, {"compound": "DM;4;lowercase;5000+DBOW;3;lowercase;2"}):
+        check(make(**given), NOTEBOOK)  # nothing is known yet
+    make().words("lowercase")
+    for given in ({"min_count": 5000}, {"compound": "DM;4;lowercase;5000+DBOW;3;lowercase;2"}):
+        with pytest.raises(InputError, match=r"min_count: none of the .* words in 16 training .* 5000 times"):
+            check(make(**given), NOTEBOOK)
+    check(make(min_count=2), NOTEBOOK)
+    assert not (make().workspace.outputs / "artefacts" / "paragraph-vector").exists()
+
+
+def test_an_interrupted_training_leaves_its_state_for_the_next_call(make, monkeypatch):
+    undisturbed = paragraph_vector_model(make()).fingerprint
+    stages = make(seed=1)
+
+    def killed(*_, **__):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(gensim_training, "remove_states", killed)  # in this process: after training, while tidying up
+        with pytest.raises(KeyboardInterrupt):
+            paragraph_vector_model(stages)
+    (partial,) = stages.workspace.outputs.glob("artefacts/paragraph-vector/*.partial")
+    assert list(partial.glob("state-*-2"))
+    monkeypatch.setattr(ParagraphVector, "_train", lambda *_: pytest.fail("trained again"))
+    assert paragraph_vector_model(make(seed=1)).fingerprint != undisturbed
+    assert not list(stages.workspace.outputs.glob("artefacts/paragraph-vector/*.partial"))
+    assert not list(stages.workspace.outputs.glob("artefacts/paragraph-vector/*/*state-*"))
+
+
+def test_lsa_is_compared_where_it_takes_seconds(make, monkeypatch):
+    stages = make()
+    assert [model.label for model in contextual_models(stages)][-1] == "LSA;3d"
+    embeddings = stages.teacher_embeddings(stages.contextual_teacher("LSA"), "train", 9)
+    np.testing.assert_allclose(embeddings, stages.contextual_teacher("LSA").embed(stages.split("train")["text"][:9]))
+    monkeypatch.setattr("docemb_lib.experiments.teacher_stages.LSA_BY_THE_WAY", 15)
+    assert [model.label for model in contextual_models(make())][-1].startswith("PV")
+
+
+def test_workers_and_a_cap_reach_the_model(make):
+    settings = make().profile.contextual_teachers.DBOW.model_copy(update={"min_count": 1})
+    capped = settings.model_copy(update={"workers": 2, "max_vocab_size": 20})
+    model = make().paragraph_vector(capped, seed=0)
+    assert (model.workers, model.max_vocab_size) == (2, 20)
+    assert model.fitted.vocabulary < make().paragraph_vector(settings, seed=0).fitted.vocabulary == 40

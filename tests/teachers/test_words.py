@@ -1,0 +1,95 @@
+import json
+from collections import Counter
+
+import numpy as np
+import pytest
+from gensim.models.doc2vec import Doc2Vec
+
+from docemb_lib.errors import InputError
+from docemb_lib.teachers import Words, preprocess, write_words
+from docemb_lib.teachers.preprocess import _stem
+
+LONG = " ".join(f"w{i % 700}" for i in range(25_000))
+
+
+@pytest.fixture
+def corpus(pages) -> list[str]:
+    return [pages[0], "", LONG, *pages[1:20], "Trailing\u00a0words\u2028 on\x1cfour lines\n"]
+
+
+@pytest.mark.parametrize("how", ["none", "lowercase", "stem"])
+def test_a_line_is_a_document_and_a_long_one_is_several(corpus, tmp_path, how):
+    words = write_words(tmp_path, corpus, how)
+    lines = [line.split(" ") for line in words.file.read_text(encoding="utf-8").split("\n")[:-1]]
+    expected = [preprocess(text, how) for text in corpus if text]
+    assert lines[0] == expected[0]
+    assert [len(line) for line in lines[1:4]] == [10_000, 10_000, 5_000]
+    assert [word for line in lines[1:4] for word in line] == expected[1]
+    assert lines[4:] == expected[2:]
+    assert len(lines[-1]) == 5
+    assert (words.documents, words.lines, words.long_documents) == (len(corpus), len(corpus) - 1 + 2, 1)
+    assert words.words == sum(map(len, lines))
+
+
+@pytest.mark.parametrize("min_count", [1, 2, 5, 30])
+def test_the_vocabulary_is_known_before_training(corpus, tmp_path, min_count):
+    words = write_words(tmp_path, corpus, "stem")
+    counts = Counter(word for text in corpus for word in preprocess(text, "stem"))
+    assert words.types == len(counts)
+    assert words.vocabulary(min_count) == sum(count >= min_count for count in counts.values())
+    model = Doc2Vec(min_count=min_count, vector_size=2)
+    model.build_vocab(corpus_file=str(words.file))
+    assert len(model.wv) == words.vocabulary(min_count)
+    assert (model.corpus_count, model.corpus_total_words) == (words.lines, words.words)
+
+
+@pytest.mark.parametrize(("documents", "resolved"), [(100, 2), (310, 3), (500_000, 5000)])
+def test_ten_percent_is_one_percent_of_the_documents_and_two_at_least(tmp_path, documents, resolved):
+    words = Words(tmp_path, "none", documents, documents, 7, 3, 0, "")
+    assert words.occurrences("10%") == resolved
+    assert words.occurrences(4) == 4
+
+
+def test_a_min_count_that_leaves_nothing_is_refused(tmp_path):
+    words = write_words(tmp_path, ["a b", "a"], "none")
+    with pytest.raises(InputError, match=r"none of the 3 words in 2 training documents occurs 9 times, the most .* 2;"):
+        words.vocabulary(9)
+    with pytest.raises(InputError, match=r'occurs 3 times \("10%"\)'):
+        write_words(tmp_path, ["a", "b"] + [""] * 310, "none").vocabulary("10%")
+
+
+def test_the_fingerprint_is_of_the_raw_texts(corpus, tmp_path):
+    stem, none = write_words(tmp_path / "stem", corpus, "stem"), write_words(tmp_path / "none", corpus, "none")
+    assert stem.texts == none.texts
+    others = [corpus[::-1], corpus[:-1], [*corpus, ""], ["ab", "c"], ["a", "bc"], ["abc"]]
+    found = [write_words(tmp_path / f"{k}", texts, "none").texts for k, texts in enumerate(others)]
+    assert len({*found, stem.texts}) == len(others) + 1
+
+
+def test_words_on_disk_are_opened_again(corpus, tmp_path):
+    written = write_words(tmp_path, corpus, "lowercase")
+    assert Words.open(tmp_path) == written
+    assert json.loads((tmp_path / "words.json").read_text())["preprocess"] == "lowercase"
+    assert np.load(tmp_path / "counts.npy").sum() == written.words
+    with pytest.raises(InputError, match=r"words\.json: no such file"):
+        Words.open(tmp_path / "elsewhere")
+
+
+def test_half_a_surrogate_pair_does_not_stop_gensim(tmp_path):
+    words = write_words(tmp_path, ["broken \ud800 emoji"] * 2, "none")
+    model = Doc2Vec(min_count=2, vector_size=2)
+    model.build_vocab(corpus_file=str(words.file))
+    assert set(model.wv.index_to_key) == {"broken", "?", "emoji"}
+
+
+def test_every_word_is_stemmed_once(pages, tmp_path):
+    _stem.cache_clear()
+    words = write_words(tmp_path, pages * 3, "stem")
+    lowercase = write_words(tmp_path, pages, "lowercase")
+    assert _stem.cache_info().misses == lowercase.types > words.types
+
+
+@pytest.mark.parametrize("texts", [[], ["", " \n"]])
+def test_a_corpus_without_words_is_refused(tmp_path, texts):
+    with pytest.raises(InputError, match=f"corpus: {len(texts)} documents without any word"):
+        write_words(tmp_path, iter(texts), "none")
