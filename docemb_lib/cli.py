@@ -3,19 +3,22 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 import traceback
 from collections.abc import Callable
 from functools import partial, wraps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
 from docemb_lib.errors import InputError
+from docemb_lib.hardware import tune_environment
+
+if TYPE_CHECKING:
+    from docemb_lib.bench import Report
 
 app = typer.Typer(
     help="Distil long-document embeddings from two teachers: run the notebooks, read the results, embed documents.",
@@ -48,6 +51,8 @@ def command(function: Callable[..., None], group: typer.Typer = app) -> Callable
         except KeyboardInterrupt:
             errors.print("Interrupted." + ("" if group is bench else " The same command goes on from here."))
             raise typer.Exit(130) from None
+        except typer.Exit:
+            raise
         except Exception as error:
             _fail(error, code=1, debug=kwargs.get("debug", False))
 
@@ -78,8 +83,7 @@ def run(
 
     if from_ is not None and only is not None:
         raise InputError("--from and --only exclude each other; give one of them")
-    # Threads that wait for each other spin long by default: on a machine with other work that costs a factor of three.
-    os.environ.setdefault("GOMP_SPINCOUNT", "10000")
+    tune_environment()
     workspace = Workspace()
     loaded = Profile.load(profile)
     planned = resolve_plan(loaded, _absolute(profile), workspace, first=from_, only=only)
@@ -103,12 +107,68 @@ def train(
     """Distil one student without a notebook; under torchrun or accelerate launch, by all their processes together."""
     from docemb_lib.experiments.distilling import distil, parse_parameters
 
-    os.environ.setdefault("GOMP_SPINCOUNT", "10000")  # as in `run`
+    tune_environment()
     trained = distil(_absolute(profile), parse_parameters(parameter or []))
     if trained is not None:
         console.print(
             f"{trained.folder}: mean validation loss {trained.before:.4f} → {trained.after:.4f}", markup=False
         )
+
+
+@command
+def sweep(
+    notebook: Annotated[str, typer.Argument(help="Its name or number, e.g. 05_weighting or 05.")],
+    grid: Annotated[str, typer.Option(help="A grid in params/grids/ by name, or the path of a .yaml file.")],
+    profile: Annotated[str, typer.Option(help="A profile in params/ by name, or the path of a .yaml file.")] = "tiny",
+    workers: Annotated[int | None, typer.Option(help="Processes here; by itself as many as there is room for.")] = None,
+    scheduler: Annotated[
+        str | None, typer.Option(metavar="ADDRESS|FILE", help="A running Dask cluster, instead of workers here.")
+    ] = None,
+    parameter: Annotated[
+        list[str] | None, typer.Option("-p", "--parameter", metavar="NAME=VALUE", help="The same in all runs.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list the runs, and whether they are there.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="List them as JSON.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Execute the runs of a grid side by side: what is there is recognised, and a failing run stops no other."""
+    import json
+
+    from docemb_lib.console import SweepLines, print_paths, print_planned, print_runs
+    from docemb_lib.experiments.distilling import parse_parameters
+    from docemb_lib.experiments.execution import is_done
+    from docemb_lib.experiments.grids import load_grid
+    from docemb_lib.experiments.plan import resolve_grid
+    from docemb_lib.experiments.sweeps import execute_sweep, recorded
+    from docemb_lib.profile import Profile
+    from docemb_lib.workspace import Workspace
+
+    if as_json and not dry_run:
+        raise InputError("--json lists the runs of --dry-run; for results, see docemb results --json")
+    workspace, loaded = Workspace(), Profile.load(profile)
+    overrides = parse_parameters(parameter or [])
+    planned = resolve_grid(load_grid(grid, loaded), notebook, overrides, loaded, _absolute(profile), workspace)
+    if dry_run:
+        done = [is_done(run, workspace) for run in planned]
+        names = ("notebook", "label", "parameters", "fingerprint")
+        rows = [
+            {**{name: getattr(run, name) for name in names}, "done": there}
+            for run, there in zip(planned, done, strict=True)
+        ]
+        if as_json:
+            sys.stdout.write(json.dumps(rows, ensure_ascii=False, indent=1) + "\n")
+        else:
+            print_planned(planned, done, console)
+        return
+    with SweepLines(console) as lines:
+        failures = execute_sweep(planned, workspace, lines, workers=workers, scheduler=scheduler)
+    print_runs(recorded(planned, workspace), console)
+    places = ("records", "notebooks", "figures")
+    print_paths([(name, workspace.shown(workspace.outputs / name / planned[0].notebook)) for name in places], console)
+    if failures:
+        for failure in failures:
+            errors.print(f"Failed: {failure}", markup=False)
+        raise typer.Exit(1)
 
 
 @command
@@ -165,13 +225,52 @@ def student(
     debug: Debug = False,
 ) -> None:
     """The student against stock LongformerModel: speed, share of the peak, memory, equality. Takes some minutes."""
-    os.environ.setdefault("GOMP_SPINCOUNT", "10000")  # as in `run`
-    from docemb_lib.bench import bench_student, write_report
+    tune_environment()
+    from docemb_lib.bench import bench_student
     from docemb_lib.bench.report import check_folder
 
     if out is not None:
         check_folder(out)
     report = bench_student(device=device, size=size, quick=quick, documents=documents, repeats=repeats)
+    _show(report, as_json, out)
+
+
+@partial(command, group=bench)
+def paragraph_vector(
+    quick: Annotated[bool, typer.Option("--quick", help="Only see that all runs, in seconds.")] = False,
+    documents: Annotated[int | None, typer.Option(help="Documents of about 400 words.")] = None,
+    repeats: Annotated[int | None, typer.Option(help="Of each timing; medians are shown.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="All that was measured, as one JSON object.")] = False,
+    out: Annotated[Path | None, typer.Option(help="A folder for paragraph-vector.json, .csv, .png and .svg.")] = None,
+    debug: Debug = False,
+) -> None:
+    """Paragraph Vector against a plain gensim loop, by the number of workers. Takes some minutes."""
+    from docemb_lib.bench import bench_paragraph_vector
+    from docemb_lib.bench.report import check_folder
+
+    if out is not None:
+        check_folder(out)
+    _show(bench_paragraph_vector(quick=quick, documents=documents, repeats=repeats), as_json, out)
+
+
+@partial(command, group=bench)
+def heads(
+    quick: Annotated[bool, typer.Option("--quick", help="Only see that all runs, in seconds.")] = False,
+    repeats: Annotated[int | None, typer.Option(help="Of each timing; medians are shown.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="All that was measured, as one JSON object.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Classification heads trained as one against a loop over torch modules, on the CPU. Takes about a minute."""
+    tune_environment()
+    from docemb_lib.bench import bench_heads
+
+    _show(bench_heads(quick=quick, repeats=repeats), as_json, None)
+
+
+def _show(report: Report, as_json: bool, out: Path | None) -> None:
+    """Print what a benchmark found, and write it into a folder."""
+    from docemb_lib.bench import write_report
+
     if as_json:
         sys.stdout.write(report.json())
     else:

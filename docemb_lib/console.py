@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from rich.console import Console
+from rich.console import Console, Group
+from rich.live import Live
 from rich.markup import escape
 from rich.measure import Measurement
 from rich.status import Status
@@ -16,7 +17,8 @@ from rich.table import Table
 if TYPE_CHECKING:
     import pandas as pd
 
-    from docemb_lib.experiments.plan import Planned
+    from docemb_lib.experiments.execution import Planned
+    from docemb_lib.experiments.sweeps import Outcome
 
 QUIET_SECONDS = 10.0  # between two lines about one step, where the output is no terminal
 SHOWN_COLUMNS = ("notebook", "label", "profile", "status", "documents", "seed", "mean", "seconds")
@@ -43,7 +45,7 @@ class ProgressLines:
         self._say(f"{self.run}{left}")
         self.last_step = time.monotonic()
         if self.console.is_terminal:
-            self.status = self.console.status(escape("starting the notebook"))
+            self.status = self.console.status("")
             self.status.start()
 
     def step(self, line: str) -> None:
@@ -64,6 +66,85 @@ class ProgressLines:
         if self.status is not None:
             self.status.stop()
             self.status = None
+
+
+class SweepLines:
+    """Tells how a sweep goes. In a terminal a table renews itself: what is at work, how long still; elsewhere a line
+    follows for each run that begins or ends."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self.names: dict[Planned, str] = {}
+        self.running: dict[Planned, tuple[float, str]] = {}  # when it began, and its last line
+        self.started, self.weight, self.ended_weight = time.monotonic(), 0.0, 0.0
+        self.total = self.done = self.failed = 0
+        self.live: Live | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.live is not None:
+            self.live.stop()
+
+    def begins(self, planned: Sequence[Planned], missing: Sequence[Planned], where: str) -> None:
+        self.started, self.weight = time.monotonic(), sum(run.weight for run in missing)
+        self.total, self.done = len(planned), len(planned) - len(missing)
+        told_apart = len({run.label for run in planned}) == len(planned)  # seeds, for one, are not in a label
+        self.names = {run: run.label if told_apart else run.executed.stem for run in planned}
+        there = f", {self.done} of them already there" if self.done else ""
+        self._say(f"{len(planned)} runs of {planned[0].notebook}{there}" + (f"; {where}" if where else ""))
+        if missing and self.console.is_terminal:
+            self.live = Live(get_renderable=self._table, console=self.console, refresh_per_second=2, transient=True)
+            self.live.start()
+
+    def step(self, run: Planned, line: str) -> None:
+        if run not in self.running and self.live is None:
+            self._say(f"begins  {self.names[run]}")
+        self.running[run] = (self.running.get(run, (time.monotonic(),))[0], line)
+
+    def ends(self, run: Planned, outcome: Outcome) -> None:
+        began, _ = self.running.pop(run, (time.monotonic(), ""))
+        if outcome.status == "later":
+            return
+        self.ended_weight += run.weight
+        self.done += outcome.status == "done"
+        self.failed += outcome.status == "failed"
+        number = f"[{self.done + self.failed}/{self.total}]"
+        self._say(
+            f"{number} {outcome.status} in {_duration(time.monotonic() - began)}  {self.names[run]}{self._left()}"
+        )
+
+    def _left(self) -> str:
+        share = self.ended_weight / self.weight
+        spent = time.monotonic() - self.started
+        return f", about {_duration(spent / share * (1 - share))} left in all" if 0 < share < 1 else ""
+
+    def _table(self) -> Group:
+        failed = f", {self.failed} failed" if self.failed else ""
+        waiting = self.total - self.done - self.failed - len(self.running)
+        table = Table()
+        for name, width in (("at work", 20), ("since", 11), ("says", 20)):
+            table.add_column(name, no_wrap=True, min_width=width)
+        for run, (began, line) in list(self.running.items()):
+            table.add_row(escape(self.names[run]), _duration(time.monotonic() - began), escape(line))
+        return Group(f"{self.done} of {self.total} done{failed}, {waiting} waiting{self._left()}", table)
+
+    def _say(self, text: str) -> None:
+        self.console.print(escape(text))
+
+
+def print_planned(planned: Sequence[Planned], done: Sequence[bool], console: Console) -> None:
+    """The runs of a sweep before it starts: their labels, what they are given, whether they are there."""
+    table = Table()
+    varied = [name for name in planned[0].parameters if len({str(run.parameters[name]) for run in planned}) > 1]
+    for name in ("label", *varied, "done"):
+        table.add_column(name)
+    for run, there in zip(planned, done, strict=True):
+        table.add_row(
+            escape(run.label), *(escape(str(run.parameters[name])) for name in varied), "yes" if there else ""
+        )
+    _print_whole(table, console)
 
 
 def print_scoreboard(board: pd.DataFrame, console: Console) -> None:

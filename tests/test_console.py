@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import io
+from dataclasses import dataclass
+from pathlib import Path
 
 import pandas as pd
 import pytest
 from rich.console import Console
 
-from docemb_lib.console import ProgressLines, print_runs, print_scoreboard
+from docemb_lib.console import ProgressLines, SweepLines, print_runs, print_scoreboard
+from docemb_lib.experiments.sweeps import Outcome
 
 
 @pytest.mark.parametrize("columns", [40, 80, 200])
@@ -51,3 +54,57 @@ def test_outside_a_terminal_steps_are_lines_but_not_too_many(monkeypatch):
         "        training: 50%",
         "        done in 1 min 01 s",
     ]
+
+
+def a_sweep(columns=100, terminal=False, labels=("a", "b", "c")):
+    runs = [ARun(label, Path(f"{number}.ipynb")) for number, label in enumerate(labels)]
+    return runs, Console(file=io.StringIO(), width=columns, force_terminal=terminal)
+
+
+@dataclass(frozen=True, eq=False)
+class ARun:
+    label: str
+    executed: Path
+    notebook: str = "05_weighting"
+    weight: float = 1.0
+
+
+def test_outside_a_terminal_a_sweep_is_a_line_per_run_that_begins_or_ends(monkeypatch):
+    clock = [0.0]
+    monkeypatch.setattr("docemb_lib.console.time.monotonic", lambda: clock[0])
+    runs, console = a_sweep()
+    with SweepLines(console) as lines:
+        lines.begins(runs, runs[1:], "2 workers")
+        lines.step(runs[1], "starting the notebook")
+        clock[0] = 30.0
+        lines.step(runs[1], "training: 50%")
+        lines.ends(runs[2], Outcome("later"))
+        lines.ends(runs[1], Outcome("done"))
+        lines.ends(runs[2], Outcome("failed", "no luck"))
+    assert console.file.getvalue().splitlines() == [
+        "3 runs of 05_weighting, 1 of them already there; 2 workers",
+        "begins  b",
+        "[2/3] done in 30 s  b, about 30 s left in all",
+        "[3/3] failed in 0 s  c",
+    ]
+
+
+def test_runs_with_one_label_are_told_apart_by_their_files():
+    runs, console = a_sweep(labels=("a", "a"))
+    with SweepLines(console) as lines:
+        lines.begins(runs, runs, "1 worker")
+        lines.step(runs[1], "x")
+    assert console.file.getvalue().splitlines()[-1] == "begins  1"
+
+
+def test_in_a_terminal_a_table_shows_what_is_at_work():
+    runs, console = a_sweep(terminal=True)
+    with SweepLines(console) as lines:
+        lines.begins(runs, runs, "2 workers")
+        lines.step(runs[0], "training: 50%")
+        lines.ends(runs[1], Outcome("failed", "no luck"))
+        shown = Console(file=io.StringIO(), width=100)
+        shown.print(lines._table())
+    text = shown.file.getvalue()
+    assert "0 of 3 done, 1 failed, 1 waiting, about " in text
+    assert "training: 50%" in text

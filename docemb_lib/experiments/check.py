@@ -5,16 +5,24 @@ from __future__ import annotations
 from docemb_lib import pretrained
 from docemb_lib.corpus.origin import source_fingerprint
 from docemb_lib.errors import InputError
+from docemb_lib.evaluation.outside_tasks import task_fingerprint
 from docemb_lib.experiments.stages import Stages
 from docemb_lib.profile import TRAINING, width
 
 
 def check(stages: Stages, notebook: str) -> None:
-    """Sources, teachers' packages and widths of a run of `notebook`. Raises InputError."""
+    """Sources, tasks, teachers' packages, widths and negatives of a run of `notebook`. Raises InputError."""
     profile, p = stages.profile, stages.profile.parameters
     source_fingerprint(profile.corpus)
+    for task in (*profile.evaluation.tasks, *profile.evaluation.sweep_tasks):
+        task_fingerprint(task, profile.evaluation)
     pretrained.resolve(profile.student.model)
     pretrained.resolve(profile.structural_teacher.model)
+    for further in profile.further_teachers:
+        if further.model:
+            pretrained.resolve(further.model)
+    if notebook == "02_paragraph_vector":
+        stages.check_vocabulary()
     if notebook not in TRAINING:
         return
     if profile.training.report_to:
@@ -23,13 +31,28 @@ def check(stages: Stages, notebook: str) -> None:
     if p.documents < size:
         raise InputError(f"documents: {p.documents} do not fill one batch; ask for training.batch_size {size} or more")
     stages.check_documents()
+    stages.check_negatives()
+    _check_widths(stages)
+
+
+def _check_widths(stages: Stages) -> None:
+    """That the projections of each teacher meet, as far as widths are known without loading models."""
+    profile, p = stages.profile, stages.profile.parameters
+    meeting = []  # name, projections, width of the teacher's embeddings
+    if p.contextual_teacher is not None:
+        width_of = stages.contextual_width(p.contextual_teacher)
+        meeting.append(("contextual", p.student_projection, p.contextual_projection, width_of))
+    for further in profile.further_teachers:
+        known = stages.contextual_width(further.teacher) if further.teacher else width(str(further.model))
+        if known is not None:
+            meeting.append((further.name, further.student_projection, further.teacher_projection, known))
     student_width = width(profile.student.model)
-    if p.contextual_teacher is None or student_width is None:
+    if not meeting or student_width is None:
         return
     from docemb_lib.losses.projection import check_widths
 
-    teacher_width = stages.contextual_width(p.contextual_teacher)
-    check_widths(p.student_projection, student_width, p.contextual_projection, teacher_width)
+    for name, student_spec, teacher_spec, teacher_width in meeting:
+        check_widths(student_spec, student_width, teacher_spec, teacher_width, teacher=name)
 
 
 def _check_trackers(names: list[str]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from docemb_lib.profile import Profile
-from docemb_lib.settings import Parameters
+from docemb_lib.settings import SINGLE, Parameters, label_of_paragraph_vector
 
 
 def label_of(notebook: str, p: Parameters) -> str:
@@ -14,8 +14,7 @@ def label_of(notebook: str, p: Parameters) -> str:
     if number == "01":
         return "corpus"
     if number == "02":
-        preprocess = "None" if p.preprocess == "none" else p.preprocess
-        return f"{'DM' if p.dm else 'DBOW'};{p.vector_size};{preprocess};{p.min_count}"
+        return p.compound or label_of_paragraph_vector(**{name: getattr(p, name) for name in SINGLE})
     if number == "03":
         return structural_label(p)
     if number == "04":
@@ -35,15 +34,19 @@ def slug_of(notebook: str, profile: Profile) -> str:
     if notebook[:2] in {"03", "04", "05"}:
         parts.append(f"{p.documents}docs")
     parts.append(f"seed{p.seed}")
-    text = "-".join(parts).replace("λ", "lam").replace("γ", "gamma").replace("%", "pct")
+    text = "-".join(parts).replace("λ", "lam").replace("γ", "gamma").replace("τ", "tau").replace("%", "pct")
     return re.sub(r"[^A-Za-z0-9.=+]+", "-", text).strip("-")
 
 
 def structural_label(p: Parameters) -> str:
     if p.structural_loss is None:
         return "only-contextual"
+    further = f";+{p.negatives} negatives" if p.negatives else ""
     if p.structural_loss == "max-margin":
-        return f"max-margin;{'MSE' if p.distance == 'mse' else 'cosine'};γ={p.gamma}"
+        return f"max-margin;{'MSE' if p.distance == 'mse' else 'cosine'};γ={p.gamma}{further}"
+    if p.structural_loss == "contrastive":
+        temperature = "" if p.temperature is None else f";τ={p.temperature}"
+        return f"contrastive{temperature}{further}"
     return {"mse": "MSE"}.get(p.structural_loss, p.structural_loss)
 
 
@@ -60,7 +63,8 @@ def weighting_label(p: Parameters) -> str:
         return f"only-structural;{structural_label(p)}{masked}"
     if p.structural_loss is None:
         return f"only-contextual;{p.contextual_teacher}"
+    form = "" if p.form == "weighted" else f";{p.form}"
     if p.lam is None and p.lam_by_length is None and p.max_structural_len is None:
-        return f"{structural_label(p)};no-weighting"
+        return f"{structural_label(p)};no-weighting{form}"
     by_length = "" if p.lam_by_length is None else f";{p.lam_by_length}"
-    return f"{structural_label(p)};{p.max_structural_len};λ={p.lam}{by_length}"
+    return f"{structural_label(p)};{p.max_structural_len};λ={p.lam}{by_length}{form}"

@@ -13,6 +13,7 @@ import pandas as pd
 
 from docemb_lib import pretrained
 from docemb_lib.corpus.origin import source_fingerprint
+from docemb_lib.evaluation.outside_tasks import task_fingerprint
 from docemb_lib.experiments import records
 from docemb_lib.experiments.check import check
 from docemb_lib.experiments.labels import label_of, slug_of
@@ -130,11 +131,14 @@ def fingerprint_of_run(notebook: str, profile: Profile) -> str:
 
 def setting_of(profile: Profile) -> str:
     """What stands for everything but a run's parameters: the profile, the texts, the models, the versions."""
-    models = (profile.student.model, profile.structural_teacher.model)
+    evaluation = profile.evaluation
+    further = [teacher.model for teacher in profile.further_teachers if teacher.model]
+    models = (profile.student.model, profile.structural_teacher.model, *further)
     inputs = {
         "recipe": RECIPE,
         "profile": profile.model_dump(mode="json", exclude={"plan", "parameters", "corpus"}),
         "source": source_fingerprint(profile.corpus),
+        "tasks": [task_fingerprint(name, evaluation) for name in (*evaluation.tasks, *evaluation.sweep_tasks)],
         "models": [pretrained.fingerprint(pretrained.resolve(name)) for name in models],
         "versions": {name: v for name, v in installed_versions().items() if name not in {"docemb", "python"}},
     }

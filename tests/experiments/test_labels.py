@@ -24,6 +24,15 @@ from docemb_lib.profile import Profile
         ("05_weighting", {"lam": None, "max_structural_len": None}, "cosine;no-weighting"),
         ("05_weighting", {"contextual_teacher": None, "max_structural_len": None}, "only-structural;cosine"),
         ("05_weighting", {"structural_loss": None}, "only-contextual;PV"),
+        ("03_structural", {"structural_loss": "contrastive"}, "contrastive"),
+        ("03_structural", {"structural_loss": "contrastive", "temperature": 0.05}, "contrastive;τ=0.05"),
+        ("03_structural", {"structural_loss": "max-margin", "negatives": 64}, "max-margin;MSE;γ=1.0;+64 negatives"),
+        ("05_weighting", {"form": "half_means_sum"}, "cosine;384;λ=0.5;half_means_sum"),
+        (
+            "05_weighting",
+            {"form": "contextual_full", "lam": None, "max_structural_len": None},
+            "cosine;no-weighting;contextual_full",
+        ),
     ],
 )
 def test_labels_are_those_of_the_thesis(notebook, parameters, label):
@@ -51,7 +60,9 @@ def test_the_labels_of_the_structural_losses_and_paragraph_vectors_meet_the_publ
 def test_slugs_are_one_safe_path_component_and_tell_runs_apart():
     profile = Profile.load("thesis")
     variations = [{}, {"lam": 0.8}, {"lam": None}, {"max_structural_len": None}, {"documents": 7}, {"seed": 1},
-                  {"student_projection": "2048"}, {"contextual_teacher": "DM", "contextual_projection": "2048"}]  # fmt: skip
+                  {"student_projection": "2048"}, {"contextual_teacher": "DM", "contextual_projection": "2048"},
+                  {"structural_loss": "contrastive"}, {"structural_loss": "contrastive", "temperature": 0.05},
+                  {"structural_loss": "contrastive", "negatives": 8}, {"form": "contextual_full"}]  # fmt: skip
     slugs = [slug_of("05_weighting", profile.for_notebook("05_weighting", **given)) for given in variations]
     assert len(set(slugs)) == len(slugs)
     assert all(re.fullmatch(r"[A-Za-z0-9.=+-]+", slug) for slug in slugs)

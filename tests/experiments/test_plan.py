@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import nbformat
 import pytest
+from filelock import FileLock, Timeout
 
 from docemb_lib.errors import InputError
 from docemb_lib.experiments import plan, records
-from docemb_lib.experiments.plan import RunError, execute, is_done, resolve_plan
+from docemb_lib.experiments.execution import RunError, UnwantedError, execute_run, is_done
+from docemb_lib.experiments.plan import execute, resolve_plan
 from docemb_lib.profile import Profile
 from docemb_lib.workspace import Workspace
 
@@ -107,7 +110,7 @@ def test_a_failing_notebook_is_recorded_with_its_error_and_tried_again(workspace
 def test_all_runs_are_checked_before_the_first_kernel_starts(workspace, monkeypatch):
     runs = "[{notebook: 05_weighting, lam: 0.5}, {notebook: 05_weighting, student_projection: 16x17}]"
     planned = a_plan(workspace, SUCCEEDS, runs)
-    monkeypatch.setattr(plan, "_execute_one", lambda *a: pytest.fail("a kernel was started"))
+    monkeypatch.setattr(plan, "execute_run", lambda *a, **k: pytest.fail("a kernel was started"))
     with pytest.raises(InputError, match=r"384 → 16 → 17.*16 → 16"):
         execute(planned, workspace, Nobody())
 
@@ -145,6 +148,7 @@ def test_a_failure_does_not_overwrite_the_record_of_a_run_that_once_succeeded(wo
 def test_a_notebook_that_leaves_no_record_has_failed(workspace):
     with pytest.raises(RunError, match="ended without its record"):
         execute(a_plan(workspace, "pass", "[{notebook: 05_weighting, lam: 0.5}]"), workspace, Nobody())
+    assert "without its record" in records.frame(workspace=workspace, failed=True)["error"].item()
 
 
 def test_a_kernel_that_dies_is_a_recorded_failure(workspace):
@@ -152,6 +156,34 @@ def test_a_kernel_that_dies_is_a_recorded_failure(workspace):
     with pytest.raises(RunError, match=r"05_weighting \(cosine;64;λ=0\.5\): its kernel died"):
         execute(dying, workspace, Nobody())
     assert "kernel died" in records.frame(workspace=workspace, failed=True)["error"].item()
+
+
+def test_bad_input_that_only_the_notebook_finds_is_recorded_and_stays_bad_input(workspace):
+    text = "from docemb_lib.errors import InputError\nraise InputError('lam: too much of it')"
+    with pytest.raises(InputError, match=r"^lam: too much of it$"):
+        execute(a_plan(workspace, text, "[{notebook: 05_weighting, lam: 0.5}]"), workspace, Nobody())
+    assert "too much of it" in records.frame(workspace=workspace, failed=True)["error"].item()
+
+
+def test_a_run_that_another_process_has_in_hand_is_not_waited_for_where_that_is_not_wanted(workspace):
+    run = a_plan(workspace, SUCCEEDS, "[{notebook: 05_weighting, lam: 0.5}]")[0]
+    run.executed.parent.mkdir(parents=True)
+    with FileLock(run.executed.with_name(f".{run.executed.name}.lock")), pytest.raises(Timeout):
+        execute_run(run, workspace, tell=print, wait=False)
+    assert execute_run(run, workspace, tell=lambda line: None, wait=False)
+    assert not execute_run(run, workspace, tell=lambda line: None)  # it is done
+
+
+def test_a_run_in_a_thread_is_ended_once_nobody_wants_it_and_counts_as_no_failure(workspace):
+    text = "open('ready', 'w').close(); import time; time.sleep(60)"  # it runs in notebooks/
+    run = a_plan(workspace, text, "[{notebook: 05_weighting, lam: 0.5}]")[0]
+    ready = workspace.root / "notebooks" / "ready"
+    with ThreadPoolExecutor(1) as thread:
+        future = thread.submit(execute_run, run, workspace, tell=lambda line: None, unwanted=ready.exists)
+        with pytest.raises(UnwantedError):
+            future.result(timeout=50)
+    assert records.frame(workspace=workspace, failed=True).empty
+    assert [path.suffix for path in run.executed.parent.iterdir()] == [".lock"]
 
 
 def test_the_notebook_is_told_every_parameter_so_that_both_sides_mean_the_same_run(workspace):

@@ -1,0 +1,159 @@
+"""Where a sweep is executed: worker processes of this machine, or a Dask cluster that is there already.
+
+On this machine there is a worker for each GPU; without one, a worker for each core, as far as there are 4 GB of memory
+for it: single runs side by side use cores better than one run with many threads. The cores are shared out evenly.
+
+Dask loads each worker process with this module (`dask_setup`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import logging
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import docemb_lib
+from docemb_lib.errors import InputError
+from docemb_lib.hardware import ENVIRONMENT
+from docemb_lib.workspace import installed_versions
+
+MEMORY = 4 * 2**30  # bytes that a run without a GPU may take: torch, a small student, its teachers
+TIMEOUT = 10  # seconds for a scheduler to answer
+ATTEMPTS = 3  # workers that a run may take with it before it counts as failed
+
+
+@contextmanager
+def local_workers(count: int) -> Iterator[Any]:
+    """A Dask client of `count` new worker processes, which end with this block and with this process."""
+    import dask
+    from distributed import Client, Nanny, Scheduler, SpecCluster
+
+    workers = {
+        number: {
+            "cls": Nanny,
+            "options": {
+                "nthreads": 1,
+                "memory_limit": 0,  # a worker is small: the memory is its kernel's, which Dask does not see
+                "env": environment,
+                "preload": [__name__],
+                "dashboard": False,
+                "silence_logs": logging.CRITICAL,
+            },
+        }
+        for number, environment in enumerate(_environments(count))
+    }
+    scheduler = {
+        "cls": Scheduler,
+        "options": {
+            "host": "127.0.0.1",
+            "port": 0,
+            "dashboard": has_dashboard(),
+            "dashboard_address": "127.0.0.1:0",
+        },
+    }
+    with (
+        dask.config.set({"distributed.scheduler.allowed-failures": ATTEMPTS - 1}),
+        SpecCluster(workers=workers, scheduler=scheduler, silence_logs=logging.CRITICAL) as cluster,
+        Client(cluster) as client,
+    ):
+        yield client
+
+
+@contextmanager
+def workers_of(scheduler: str) -> Iterator[Any]:
+    """A Dask client of a running cluster: its address, tcp://host:port, or its scheduler file.
+
+    Raises InputError where nobody answers, or where the workers found there are not fit for this sweep.
+    """
+    from distributed import Client
+
+    is_file = "://" not in scheduler and not scheduler.rpartition(":")[2].isdigit()
+    if is_file and not Path(scheduler).is_file():
+        raise InputError(f"scheduler {scheduler}: no such file; give a scheduler file or an address, tcp://host:port")
+    where = {"scheduler_file": scheduler} if is_file else {"address": scheduler}
+    try:
+        client = Client(**where, timeout=TIMEOUT, set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"scheduler {scheduler}: no answer within {TIMEOUT} s ({type(error).__name__}); is it running, and can it "
+            "be reached from here?"
+        ) from None
+    with client:
+        for worker, threads in client.nthreads().items():
+            if threads != 1:
+                raise InputError(
+                    f"scheduler {scheduler}: worker {worker} has {threads} threads and would execute as many notebooks "
+                    "in one process; start workers with --nthreads 1"
+                )
+        for worker, found in client.run(signature, on_error="return").items():
+            if isinstance(found, Exception):
+                raise InputError(f"scheduler {scheduler}: worker {worker} cannot load docemb ({found})")
+            if difference := differs(found):
+                raise InputError(f"scheduler {scheduler}: worker {worker} {difference}")
+        yield client
+
+
+def has_dashboard() -> bool:
+    """Whether Dask can show its dashboard: it draws with bokeh, which docemb does without."""
+    return importlib.util.find_spec("bokeh") is not None
+
+
+def default_workers(runs: int) -> int:
+    """How many workers this machine has room for; no more than there are runs."""
+    from dask.system import CPU_COUNT
+
+    from docemb_lib.hardware import free_memory
+
+    room = len(_gpus()) or min(CPU_COUNT, free_memory("cpu") // MEMORY)
+    return max(1, min(runs, room))
+
+
+@cache
+def signature() -> dict[str, str]:
+    """What must be the same wherever runs of one sweep are executed, as this process found it when it first looked."""
+    source, root = hashlib.sha256(), Path(docemb_lib.__file__).parent
+    for path in sorted(root.rglob("*.py")):
+        source.update(f"{path.relative_to(root)}\0".encode() + path.read_bytes() + b"\0")
+    return {**installed_versions(), "docemb": docemb_lib.__version__, "docemb's source": source.hexdigest()[:16]}
+
+
+def differs(found: dict[str, str]) -> str | None:
+    """How the signature of another process differs from ours, in words; None where it does not."""
+    ours = signature()
+    for name in sorted({*ours, *found}):
+        if ours.get(name) != found.get(name):
+            here, there = ours.get(name, "missing"), found.get(name, "missing")
+            return f"has {name} {there}, here it is {here}; install the same there and start the workers anew"
+    return None
+
+
+def dask_setup(worker: Any) -> None:
+    """Called by Dask in a new worker process. Ctrl-C in a terminal reaches all processes: the sweep deals with it."""
+    signal.signal(signal.SIGINT, lambda *_: None)
+
+
+def _environments(count: int) -> list[dict[str, str]]:
+    """What each worker adds to its environment, for its kernels to inherit: their share of the cores, and one GPU."""
+    from dask.system import CPU_COUNT
+
+    threads = str(max(1, CPU_COUNT // count))
+    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS", "LOKY_MAX_CPU_COUNT")
+    shared = {**dict.fromkeys(names, threads), **ENVIRONMENT}
+    gpus = _gpus()
+    return [{**shared, **({"CUDA_VISIBLE_DEVICES": gpus[n % len(gpus)]} if gpus else {})} for n in range(count)]
+
+
+def _gpus() -> list[str]:
+    """As CUDA_VISIBLE_DEVICES names them."""
+    import torch
+
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    count = torch.cuda.device_count()
+    return visible.split(",")[:count] if visible else [str(number) for number in range(count)]

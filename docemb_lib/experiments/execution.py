@@ -1,0 +1,279 @@
+"""One planned run: its notebook executed through papermill under a lock, its executed copy, its failure.
+
+`docemb run` and the workers of a sweep both come here, so that a run means the same to them and they share the work.
+A run is done when its record and its executed copy are there; whatever else a killed one leaves is written over.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import signal
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+from filelock import FileLock
+
+from docemb_lib.errors import InputError
+from docemb_lib.experiments import records
+from docemb_lib.experiments.run import run_parameters, setting_of
+from docemb_lib.profile import TRAINING, Profile
+from docemb_lib.workspace import Workspace, locked, write_text
+
+KERNEL = "python3"
+ORPHAN = "docemb_lib.experiments.orphan"
+GRACE = 120.0  # seconds that a kernel has for its checkpoint
+LONGEST_FOLDER = 80  # characters: a socket's whole path may have 103 on every system
+
+
+@dataclass(frozen=True, eq=False)
+class Planned:
+    """One run of a plan or a grid, resolved."""
+
+    notebook: str
+    profile: Profile  # with this run's parameters
+    parameters: dict[str, Any]  # as papermill is given them
+    label: str
+    fingerprint: str
+    source: Path  # the notebook in `notebooks/`
+    executed: Path  # its executed copy
+
+    @property
+    def weight(self) -> float:
+        """A rough share of the plan's time: starting a kernel counts as much as training on 150 documents."""
+        trains = self.notebook in TRAINING
+        return 1 + (self.profile.parameters.documents / 150 if trains else 0) + 3 * (self.notebook[:2] == "06")
+
+
+class RunError(RuntimeError):
+    """A notebook failed; the message is one line, `traceback` the notebook's own."""
+
+    def __init__(self, message: str, traceback: str) -> None:
+        super().__init__(message)
+        self.traceback = traceback
+
+
+class UnwantedError(RuntimeError):
+    """A run was stopped because nobody waits for it any more: no failure, and nothing is recorded."""
+
+
+def is_done(run: Planned, workspace: Workspace) -> bool:
+    """Whether the run has its record, and an executed copy of the notebook as it is now."""
+    record = records.find(workspace, run.notebook, run.fingerprint)
+    if record is None or record.status != "done" or not run.executed.is_file():
+        return False
+    executed = json.loads(run.executed.read_text(encoding="utf-8"))
+    return executed["metadata"].get("docemb") == _stamp(run)
+
+
+def execute_run(
+    run: Planned,
+    workspace: Workspace,
+    *,
+    tell: Callable[[str], None],
+    wait: bool = True,
+    unwanted: Callable[[], bool] | None = None,
+) -> bool:
+    """Execute the run unless it is done. Returns whether it had to.
+
+    tell: is given the last state of the notebook's progress bars.
+    wait: for another process that has the run in hand; otherwise filelock.Timeout is raised.
+    unwanted: for threads, which get no signals: asked now and then, and once it is true the kernel may write a
+        checkpoint and is ended (UnwantedError). In the main thread SIGTERM does the same (KeyboardInterrupt).
+    Raises RunError, or InputError where the notebook did; either is recorded.
+    """
+    with locked(run.executed) if wait else _locked_at_once(run.executed):
+        if is_done(run, workspace):
+            return False
+        with tempfile.TemporaryDirectory(prefix="docemb-", dir=_short_folder()) as sockets:
+            stopping = _ended_on_sigterm(sockets) if unwanted is None else _ended_once(unwanted, sockets)
+            with stopping as stopped:
+                _execute(run, workspace, tell, sockets, stopped)
+    return True
+
+
+def record_failure(run: Planned, workspace: Workspace, reason: str, traceback: str) -> str:
+    """Record why a run failed, unless it once succeeded. Returns the reason as one line that names the run."""
+    message = f"{run.notebook} ({run.label}): {' '.join(reason.split())}"
+    earlier = records.find(workspace, run.notebook, run.fingerprint)
+    if earlier is None or earlier.status != "done":
+        record = records.Record(
+            notebook=run.notebook,
+            label=run.label,
+            fingerprint=run.fingerprint,
+            setting=setting_of(run.profile),
+            profile=run.profile.name,
+            parameters=run_parameters(run.notebook, run.profile),
+            status="failed",
+            error=message,
+            traceback=traceback,
+        )
+        records.save(workspace, record)
+    return message
+
+
+def _execute(
+    run: Planned, workspace: Workspace, tell: Callable[[str], None], sockets: str, stopped: Callable[[], bool]
+) -> None:
+    import papermill
+    from nbclient.exceptions import DeadKernelError
+    from papermill.exceptions import PapermillExecutionError
+
+    working = run.executed.with_name(f".{run.executed.stem}.running.ipynb")  # of a killed run: written over
+    failed = run.executed.with_suffix(".failed.ipynb")
+    tell("starting the notebook")
+    try:
+        papermill.execute_notebook(
+            str(run.source),
+            str(working),
+            parameters=run.parameters,
+            kernel_name=KERNEL,
+            cwd=str(run.source.parent),
+            progress_bar=False,
+            coalesce_streams=True,  # of a progress bar, the saved copy keeps the last state
+            stderr_file=_Lines(tell),
+            **_kernel_options(sockets),
+        )
+    except PapermillExecutionError as error:
+        working.replace(failed)
+        if error.ename == InputError.__name__:
+            record_failure(run, workspace, str(error.evalue), "")
+            raise InputError(str(error.evalue)) from None
+        traceback = re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(error.traceback))
+        message = record_failure(run, workspace, f"{error.ename}: {error.evalue}", traceback)
+        raise RunError(f"{message} (see {workspace.shown(failed)})", traceback) from None
+    except BaseException as error:
+        working.unlink(missing_ok=True)  # what the notebook has built stays, its copy is made anew
+        if stopped():
+            raise UnwantedError(f"{run.notebook} ({run.label}) was stopped") from None
+        if isinstance(error, DeadKernelError):
+            reason = f"its kernel died ({error}); out of memory?"
+            raise RunError(record_failure(run, workspace, reason, ""), "") from None
+        raise
+    record = records.find(workspace, run.notebook, run.fingerprint)
+    if record is None or record.status != "done":
+        working.replace(failed)
+        reason = (
+            "ended without its record: were the profile or the corpus changed meanwhile, or does the kernel "
+            f"{KERNEL} belong to another environment?"
+        )
+        raise RunError(record_failure(run, workspace, reason, ""), "")
+    executed = json.loads(working.read_text(encoding="utf-8"))
+    executed["metadata"]["docemb"] = _stamp(run)
+    write_text(run.executed, json.dumps(executed, indent=1, ensure_ascii=False) + "\n")
+    working.unlink()
+    failed.unlink(missing_ok=True)
+
+
+def _locked_at_once(target: Path) -> AbstractContextManager[Any]:
+    """The lock of `workspace.locked`, or filelock.Timeout where another process has it."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    return FileLock(target.with_name(f".{target.name}.lock")).acquire(timeout=0)
+
+
+def _stamp(run: Planned) -> dict[str, str]:
+    """What an executed copy was made from: the run, and the notebook's source."""
+    return {"run": run.fingerprint, "source": hashlib.sha256(run.source.read_bytes()).hexdigest()}
+
+
+# ---- the kernel
+
+
+def _kernel_options(sockets: str) -> dict[str, Any]:
+    """What papermill hands on to the kernel's manager and the kernel.
+
+    Kernels that start at the same time race for TCP ports; each gets sockets in a folder of its own.
+    """
+    from traitlets.config import Config
+
+    ended_with_us = f"__import__('{ORPHAN}', fromlist=['']).end_with_parent({os.getpid()}, {sockets!r})"
+    return {
+        "config": Config(KernelManager={"transport": "ipc", "connection_file": f"{sockets}/kernel.json"}),
+        "extra_arguments": [
+            "--IPKernelApp.log_level=50",  # its warnings are for those who serve kernels
+            f"--IPKernelApp.exec_lines={ended_with_us}",
+        ],
+    }
+
+
+def _short_folder() -> str:
+    folder = tempfile.gettempdir()
+    return folder if len(folder) <= LONGEST_FOLDER else "/tmp"
+
+
+@contextmanager
+def _ended_on_sigterm(sockets: str) -> Iterator[Callable[[], bool]]:
+    """SIGTERM goes to the kernel first, which may be training and then writes a checkpoint; afterwards it ends us."""
+
+    def pass_on(signum: int, frame: Any) -> None:
+        _end_kernel(sockets)
+        raise KeyboardInterrupt
+
+    earlier = signal.signal(signal.SIGTERM, pass_on)
+    try:
+        yield lambda: False
+    finally:
+        signal.signal(signal.SIGTERM, earlier)
+
+
+@contextmanager
+def _ended_once(unwanted: Callable[[], bool], sockets: str) -> Iterator[Callable[[], bool]]:
+    """Ends the kernel once `unwanted` is true, asked every second. Yields whether that has happened."""
+    over, ended = threading.Event(), threading.Event()
+
+    def watch() -> None:
+        while not over.wait(1.0):
+            if unwanted():
+                ended.set()
+                _end_kernel(sockets)
+                return
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield ended.is_set
+    finally:
+        over.set()
+
+
+def _end_kernel(sockets: str) -> None:
+    """SIGTERM to the kernel with that folder of sockets, then to the processes it started."""
+    for child in psutil.Process().children():
+        with suppress(psutil.NoSuchProcess):
+            if sockets in " ".join(child.cmdline()):
+                workers = child.children(recursive=True)
+                _terminate([child], timeout=GRACE)
+                _terminate(workers, timeout=1.0)
+
+
+def _terminate(processes: Sequence[psutil.Process], *, timeout: float) -> None:
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            process.terminate()
+    for process in psutil.wait_procs(processes, timeout=timeout)[1]:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+
+
+class _Lines:
+    """A file for papermill to write a notebook's stderr to, which hands on the last state of each progress bar."""
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self.tell = tell
+
+    def write(self, text: str) -> int:
+        shown = [part.strip() for part in re.split(r"[\r\n]+", text) if part.strip()]
+        if shown:
+            self.tell(shown[-1])
+        return len(text)
+
+    def flush(self) -> None:
+        """Nothing is held back."""

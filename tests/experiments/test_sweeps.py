@@ -1,0 +1,301 @@
+"""Sweeps: shared out among workers, told as they go, and the same in the end whoever was killed on the way."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager, suppress
+
+import nbformat
+import psutil
+import pytest
+
+from docemb_lib.experiments import records
+from docemb_lib.experiments.sweeps import sweep
+from docemb_lib.workspace import Workspace
+
+SWEEP = [sys.executable, "-m", "docemb_lib.cli", "sweep", "01", "--grid", "params/seeds.yaml", "--profile", "small"]
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "COLUMNS": "200"}
+NOTEBOOK = """
+import os, signal, sys, time
+from docemb_lib.experiments.run import Run
+run = Run.begin("01_corpus", profile=profile, seed=seed)
+with open(run.workspace.root / "begun.txt", "a") as file:
+    file.write(f"{{seed}}\\n")
+print("half-way", file=sys.stderr)
+{special}
+time.sleep(1)
+run.finish({{"mean": seed}})
+"""
+
+
+@pytest.fixture
+def workspace(workspace_root):
+    write_notebook(workspace_root)
+    return Workspace(workspace_root)
+
+
+def write_notebook(root, special="", seeds=3):
+    """In place of the first notebook one that sleeps a second and leaves a record; and a grid of its seeds."""
+    cells = [
+        nbformat.v4.new_code_cell("profile = 'tiny'\nseed = 0", metadata={"tags": ["parameters"]}),
+        nbformat.v4.new_code_cell(NOTEBOOK.format(special=special)),
+    ]
+    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    nbformat.write(
+        nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernel}), root / "notebooks" / "01_corpus.ipynb"
+    )
+    (root / "params" / "seeds.yaml").write_text(f"notebook: 01_corpus\naxes: {{seed: {list(range(seeds))}}}\n")
+
+
+def begin(workspace, *arguments, **options):
+    return subprocess.Popen(
+        [*SWEEP, *arguments], cwd=workspace.root, env=ENVIRONMENT, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, **options,
+    )  # fmt: skip
+
+
+def finish(workspace, *arguments):
+    process = begin(workspace, *arguments)
+    stdout, stderr = process.communicate(timeout=300)
+    return process.returncode, stdout, stderr
+
+
+def begun(workspace):
+    """The seeds of all attempts so far."""
+    path = workspace.root / "begun.txt"
+    return [int(line) for line in path.read_text().split()] if path.is_file() else []
+
+
+def wait_until(condition, process=None):
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        assert process is None or process.poll() is None, process.communicate()
+        time.sleep(0.05)
+
+
+def is_complete(workspace, seeds=3):
+    """Each run has one record and one executed copy, and nothing half-made is left."""
+    frame = records.frame("01_corpus", workspace=workspace, failed=True)
+    copies = [path.name for path in (workspace.outputs / "notebooks" / "01_corpus").glob("*.ipynb")]
+    kept = [path.name for path in (workspace.outputs / "records" / "01_corpus").iterdir() if path.suffix != ".lock"]
+    return (
+        frame["status"].tolist() == ["done"] * seeds
+        and sorted(zip(frame["seed"], frame["mean"], strict=True)) == [(seed, seed) for seed in range(seeds)]
+        and sorted(copies) == [f"small-corpus-seed{seed}.ipynb" for seed in range(seeds)]
+        and sorted(kept) == sorted(frame["fingerprint"])
+    )
+
+
+def kernels_below(pid):
+    found = []
+    with suppress(psutil.NoSuchProcess):
+        for process in psutil.Process(pid).children(recursive=True):
+            with suppress(psutil.NoSuchProcess):
+                if "ipykernel_launcher" in process.cmdline():
+                    found.append(process)
+    return found
+
+
+def test_runs_are_listed_with_what_they_are_given_before_anything_is_executed(workspace):
+    code, stdout, _ = finish(workspace, "--dry-run", "--json")
+    assert code == 0
+    rows = json.loads(stdout)
+    assert [row["parameters"] for row in rows] == [{"profile": "small", "seed": seed} for seed in range(3)]
+    assert {(row["notebook"], row["label"], row["done"]) for row in rows} == {("01_corpus", "corpus", False)}
+    assert len({row["fingerprint"] for row in rows}) == 3
+    assert not workspace.outputs.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--json"], "--json lists the runs of --dry-run"),
+        (["--workers", "0"], "workers: got 0; write 1 or more"),
+        (["--workers", "2", "--scheduler", "tcp://127.0.0.1:9"], "leave it out where there is a scheduler"),
+        (["--scheduler", "nowhere.json"], "scheduler nowhere.json: no such file"),
+        (["-p", "lam=0.5"], "run 1: 01_corpus: unknown parameter 'lam'"),
+        (["-p", "seed=1"], "run 2: the same as run 1 (corpus); the grid varies what -p sets: seed"),
+        (["-p", "profile=tiny"], "run 1: profile: a sweep has one"),
+    ],
+)
+def test_wrong_options_are_refused_in_one_line(workspace, arguments, said):
+    code, _, stderr = finish(workspace, *arguments)
+    assert code == 2
+    assert said in stderr
+    assert len(stderr.splitlines()) == 1
+    assert begun(workspace) == []
+
+
+@pytest.mark.slow
+def test_a_sweep_executes_each_run_once_and_recognises_it_afterwards(workspace):
+    code, stdout, stderr = finish(workspace, "--workers", "2")
+    assert code == 0, stderr
+    assert is_complete(workspace)
+    assert sorted(begun(workspace)) == [0, 1, 2]
+    assert stdout.startswith("3 runs of 01_corpus; 2 workers\nbegins  small-corpus-seed")
+    assert "[3/3] done in " in stdout
+    assert "outputs/records/01_corpus" in stdout
+
+    start = time.monotonic()
+    frame = sweep("01_corpus", "params/seeds.yaml", profile="small")  # without a cluster, here and now
+    assert time.monotonic() - start < 5
+    assert frame["seed"].tolist() == [0, 1, 2]
+    assert sorted(begun(workspace)) == [0, 1, 2]
+
+
+@pytest.mark.slow
+def test_a_failing_run_stops_no_other_is_recorded_and_tried_again(workspace):
+    write_notebook(workspace.root, "if seed == 1: raise RuntimeError('no luck')")
+    code, stdout, stderr = finish(workspace, "--workers", "2")
+    assert code == 1
+    assert stderr.startswith("Failed: 01_corpus (corpus): RuntimeError: no luck (see outputs/notebooks/01_corpus/small")
+    assert len(stderr.splitlines()) == 1
+    assert "failed" in stdout
+    by_seed = {record.parameters["seed"]: record for record in records.all_records("01_corpus", workspace=workspace)}
+    assert {seed: record.status for seed, record in by_seed.items()} == {0: "done", 1: "failed", 2: "done"}
+    assert "raise RuntimeError('no luck')" in by_seed[1].traceback
+    failed = workspace.outputs / "notebooks" / "01_corpus" / "small-corpus-seed1.failed.ipynb"
+    assert "no luck" in failed.read_text()
+
+    write_notebook(workspace.root)
+    assert finish(workspace, "--workers", "2")[0] == 0
+    assert is_complete(workspace)
+
+
+@pytest.mark.slow
+def test_a_killed_worker_costs_its_run_only(workspace):
+    process = begin(workspace, "--workers", "2")
+    wait_until(lambda: begun(workspace), process)
+    time.sleep(random.uniform(0, 1))
+    wait_until(lambda: kernels_below(process.pid), process)
+    kernel = kernels_below(process.pid)[0]
+    kernel.parent().kill()
+    assert psutil.wait_procs([kernel], timeout=5)[1] == []
+    stdout, stderr = process.communicate(timeout=200)
+    assert process.returncode == 0, (stdout, stderr)
+    assert is_complete(workspace)
+
+
+@pytest.mark.slow
+def test_a_run_that_takes_its_worker_with_it_three_times_has_failed(workspace):
+    write_notebook(workspace.root, "if seed == 0: os.kill(os.getppid(), 9)", seeds=2)
+    code, _, stderr = finish(workspace, "--workers", "1")
+    assert code == 1
+    assert stderr.strip() == "Failed: 01_corpus (corpus): its worker died in each of 3 attempts; out of memory?"
+    assert sorted(begun(workspace)) == [0, 0, 0, 1]
+    frame = records.frame("01_corpus", workspace=workspace, failed=True)
+    assert dict(zip(frame["seed"], frame["status"], strict=True)) == {0: "failed", 1: "done"}
+
+
+@pytest.mark.slow
+def test_a_killed_sweep_leaves_no_process_and_goes_on_the_next_time(workspace):
+    process = begin(workspace, "--workers", "2")
+    wait_until(lambda: begun(workspace), process)
+    time.sleep(random.uniform(0, 3))
+    below = psutil.Process(process.pid).children(recursive=True)
+    process.kill()
+    process.communicate(timeout=10)
+    _, alive = psutil.wait_procs(below, timeout=5)
+    assert alive == []
+    assert finish(workspace, "--workers", "2")[0] == 0
+    assert is_complete(workspace)
+
+
+@pytest.mark.slow
+def test_an_interrupted_sweep_lets_kernels_write_a_checkpoint_and_exits_with_130(workspace):
+    write_notebook(
+        workspace.root,
+        "def stop(*_):\n"
+        "    time.sleep(1.5)\n"
+        "    (run.workspace.root / f'checkpoint{seed}').touch()\n"
+        "    os._exit(1)\n"
+        "signal.signal(signal.SIGTERM, stop)\n"
+        "time.sleep(60)",
+    )
+    process = begin(workspace, "--workers", "2", start_new_session=True)
+    wait_until(lambda: len(begun(workspace)) == 2, process)
+    time.sleep(0.5)
+    below = psutil.Process(process.pid).children(recursive=True)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all at once
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert stderr.splitlines()[-1] == "Interrupted. The same command goes on from here."
+    assert {path.name for path in workspace.root.glob("checkpoint*")} == {f"checkpoint{s}" for s in begun(workspace)}
+    assert psutil.wait_procs(below, timeout=5)[1] == []
+    assert not (workspace.outputs / "records").exists()  # nothing has failed
+
+    write_notebook(workspace.root)
+    assert finish(workspace, "--workers", "2")[0] == 0
+    assert is_complete(workspace)
+
+
+@pytest.mark.slow
+def test_two_sweeps_at_once_share_the_work(workspace):
+    both = [begin(workspace, "--workers", "1") for _ in range(2)]
+    ends = [process.communicate(timeout=200) for process in both]
+    assert [process.returncode for process in both] == [0, 0], ends
+    assert is_complete(workspace)
+    assert sorted(begun(workspace)) == [0, 1, 2]  # none twice
+
+
+@contextmanager
+def a_cluster(folder, workers=2, threads=1):
+    """A scheduler and workers started by hand, as people do on a cluster. Yields the scheduler and its file."""
+    file = folder / "scheduler.json"
+    file.unlink(missing_ok=True)
+
+    def start(what, *options):
+        command = [sys.executable, "-m", f"distributed.cli.dask_{what}", "--scheduler-file", file, "--no-dashboard"]
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        return subprocess.Popen([*command, *options], cwd=folder, env=ENVIRONMENT, **quiet)
+
+    scheduler = start("scheduler", "--host", "127.0.0.1", "--port", "0")
+    wait_until(file.is_file)
+    worker = start("worker", "--nworkers", str(workers), "--nthreads", str(threads))
+    try:
+        yield scheduler, worker, file
+    finally:
+        for process in (scheduler, worker):
+            for one in (
+                [*psutil.Process(process.pid).children(recursive=True), process] if process.poll() is None else []
+            ):
+                one.kill()
+            process.wait()
+
+
+@pytest.mark.slow
+def test_a_killed_scheduler_ends_the_sweep_and_its_kernels_and_the_next_goes_on(workspace, tmp_path):
+    with a_cluster(tmp_path) as (scheduler, worker, file):
+        process = begin(workspace, "--scheduler", str(file))
+        wait_until(lambda: begun(workspace), process)
+        kernels = kernels_below(worker.pid)
+        assert kernels
+        scheduler.kill()
+        _, stderr = process.communicate(timeout=90)
+        assert process.returncode == 1
+        assert stderr.splitlines()[-1] == (
+            "Error: ClusterError: the scheduler is out of reach; the same command goes on from here"
+        )
+        assert psutil.wait_procs(kernels, timeout=20)[1] == []
+    with a_cluster(tmp_path) as (_, _, file):
+        assert finish(workspace, "--scheduler", str(file))[0] == 0
+    assert is_complete(workspace)
+
+
+@pytest.mark.slow
+def test_workers_that_would_mix_runs_in_one_process_are_refused(workspace, tmp_path):
+    with a_cluster(tmp_path, workers=1, threads=2) as (_, worker, file):
+        wait_until(lambda: psutil.Process(worker.pid).children())
+        time.sleep(3)
+        code, _, stderr = finish(workspace, "--scheduler", str(file))
+    assert code == 2
+    assert "has 2 threads" in stderr
+    assert "--nthreads 1" in stderr
+    assert begun(workspace) == []
