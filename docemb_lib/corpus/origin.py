@@ -3,46 +3,85 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from functools import cache
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache, partial
+from glob import glob
+from heapq import nsmallest
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from pathlib import Path
 from typing import Any
 
-from docemb_lib.corpus.sources import Document, hub_documents, local_documents, text_files
+from docemb_lib.corpus.near_duplicates import drop_near_duplicates
+from docemb_lib.corpus.rows import file_format
+from docemb_lib.corpus.sources import Counter, Document, hub_documents, local_paths, read_local, text_files
 from docemb_lib.errors import InputError
+from docemb_lib.progress import progress
 from docemb_lib.settings import Corpus
 from docemb_lib.workspace import fingerprint_of
 
 RECIPE = 1  # raised whenever the same sources would be read or cleaned into other documents
 
 
-def read_documents(settings: Corpus) -> list[Document]:
-    """All documents of the corpus, at most `settings.documents` of each local or installed source."""
+def read_documents(settings: Corpus, *, count_tokens: Counter | None = None) -> Iterable[Document]:
+    """All documents of the corpus, at most `settings.documents` of them, without near-duplicates where that is set.
+
+    They come one by one, as they are read, and in the same order each time.
+    count_tokens: texts to their numbers of student tokens; a data set with `min_student_tokens` needs it.
+    """
     if settings.source == "hub":
-        assert settings.documents is not None  # the profile's own check
-        share = settings.documents // len(settings.datasets)
-        return [
-            document
-            for number, source in enumerate(settings.datasets)
-            for document in hub_documents(
-                source.dataset,
-                config=source.config,
-                split=source.split,
-                text_field=source.text_field,
-                min_words=source.min_words,
-                limit=share + (number < settings.documents % len(settings.datasets)),
-                seed=settings.seed,
-            )
-        ]
-    if settings.source == "local":
-        assert settings.path is not None  # the profile's own check
-        documents = local_documents(settings.path, text_field=settings.text_field, id_field=settings.id_field)
-    else:
+        return _without_near_duplicates(_drawn(settings, count_tokens), settings)
+    if settings.source == "installed-docs":
         from docemb_lib.corpus.installed_docs import PACKAGES, installed_docs
 
         documents = installed_docs(settings.packages or PACKAGES)
-    return _sample(documents, settings.documents, settings.seed)
+        return _sampled(lambda: documents, settings)
+    return _sampled(lambda: _local(settings), settings)
+
+
+def _drawn(settings: Corpus, count_tokens: Counter | None) -> Iterator[Document]:
+    """Equal shares of every data set, the first ones one document more where they do not divide evenly."""
+    assert settings.documents is not None  # the profile's own check
+    share, rest = divmod(settings.documents, len(settings.datasets))
+    for number, source in enumerate(settings.datasets):
+        yield from hub_documents(
+            source.dataset,
+            config=source.config,
+            split=source.split,
+            text_field=source.text_field,
+            min_words=source.min_words,
+            min_tokens=source.min_student_tokens,
+            count_tokens=count_tokens,
+            limit=share + (number < rest),
+            seed=settings.seed,
+        )
+
+
+def _local(settings: Corpus) -> Iterator[Document]:
+    assert settings.path is not None  # the profile's own check
+    documents = read_local(settings.path, text_field=settings.text_field, id_field=settings.id_field)
+    return iter(progress(documents, desc="reading documents", unit="documents"))
+
+
+def _sampled(read: Callable[[], Iterable[Document]], settings: Corpus) -> Iterable[Document]:
+    """What `read` gives, or so many of it, chosen by a hash of seed and id: a longer corpus keeps most of the choice.
+
+    To choose it reads once for the ids alone and once more for those that were chosen.
+    """
+    if settings.documents is None:
+        return _without_near_duplicates(read(), settings)
+    ids = (document.id for document in _without_near_duplicates(read(), settings))
+    chosen = set(nsmallest(settings.documents, ids, key=partial(_draw, seed=settings.seed)))
+    return (document for document in read() if document.id in chosen)
+
+
+def _draw(id: str, *, seed: int) -> bytes:
+    return hashlib.sha256(f"{seed}\0{id}".encode()).digest()
+
+
+def _without_near_duplicates(documents: Iterable[Document], settings: Corpus) -> Iterable[Document]:
+    if settings.near_duplicates is None:
+        return documents
+    return drop_near_duplicates(documents, similarity=settings.near_duplicates)
 
 
 def source_fingerprint(settings: Corpus) -> str:
@@ -55,20 +94,31 @@ def source_fingerprint(settings: Corpus) -> str:
         inputs["versions"] = _package_versions(settings.packages)
     elif settings.source == "local":
         assert settings.path is not None  # the profile's own check
-        if not settings.path.exists():
-            raise InputError(f"corpus.path: {settings.path} does not exist; name a folder of .txt/.md or a .jsonl file")
-        path = settings.path
-        files = text_files(path) if path.is_dir() else [path]
-        inputs["files"] = hashlib.sha256("".join(map(_identity, files)).encode()).hexdigest()
+        inputs["files"] = files_fingerprint(_text_sources(settings.path))
+    else:
+        places = [place for source in settings.datasets for place in _places(source.dataset)]
+        inputs["files"] = files_fingerprint(file for place in places for file in _files_below(place))
     return fingerprint_of(inputs)
 
 
-def _sample(documents: list[Document], n: int | None, seed: int) -> list[Document]:
-    """`n` of the documents, chosen by a hash of seed and id, so that a longer corpus keeps most of the choice."""
-    if n is None or n >= len(documents):
-        return documents
-    chosen = sorted(documents, key=lambda d: hashlib.sha256(f"{seed}\0{d.id}".encode()).digest())[:n]
-    return sorted(chosen)
+def _places(dataset: str) -> list[Path]:
+    """The folder or the files that a data set is; none for one of a hub."""
+    places = sorted(map(Path, glob(dataset)))
+    if not places and file_format(Path(dataset)):
+        raise InputError(f"corpus.datasets: {dataset} does not exist; name data files, a folder or a hub's data set")
+    return places
+
+
+def _text_sources(path: Path | Sequence[Path]) -> list[Path]:
+    try:
+        paths = local_paths(path)
+    except InputError as error:
+        raise InputError(f"corpus.path: {error}") from None
+    return [file for one in paths for file in (text_files(one) if one.is_dir() else [one])]
+
+
+def _files_below(path: Path) -> list[Path]:
+    return sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
 
 
 def _package_versions(packages: list[str] | None) -> dict[str, str]:
@@ -89,6 +139,8 @@ def _distributions() -> Mapping[str, list[str]]:
     return packages_distributions()
 
 
-def _identity(file: Path) -> str:
-    stat = file.stat()
-    return f"{file} {stat.st_size} {stat.st_mtime_ns}\n"
+def files_fingerprint(files: Iterable[Path]) -> str:
+    """What identifies files without reading them: their names, sizes and times."""
+    stats = ((file, file.stat()) for file in files)
+    names = "".join(f"{file} {stat.st_size} {stat.st_mtime_ns}\n" for file, stat in stats)
+    return hashlib.sha256(names.encode()).hexdigest()

@@ -5,21 +5,25 @@ The third source, the documentation of installed packages, stands in `installed_
 
 from __future__ import annotations
 
-import gzip
+import glob
 import hashlib
-import json
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from docemb_lib.corpus.rows import file_format, read_rows, read_text, text_of
 from docemb_lib.errors import InputError
 from docemb_lib.progress import progress
 
 logger = logging.getLogger(__name__)
 
 SHUFFLE_BUFFER = 10_000  # rows a shuffled stream holds in memory
+BATCH = 256  # texts given to a counter at once
+BUILDERS = {".jsonl": "json", ".csv": "csv", ".tsv": "csv", ".parquet": "parquet"}  # what `datasets` reads them with
+
+Counter = Callable[[list[str]], list[int]]  # texts -> tokens of each
 
 
 class Document(NamedTuple):
@@ -31,23 +35,86 @@ class Document(NamedTuple):
     see_also: tuple[str, ...] = ()  # ids of the documents it refers to
 
 
-def local_documents(path: Path, *, text_field: str = "text", id_field: str = "id") -> list[Document]:
-    """The documents of a folder (every .txt and .md below it) or of one .jsonl or .jsonl.gz file.
+def local_documents(path: Path | Sequence[Path], *, text_field: str = "text", id_field: str = "id") -> list[Document]:
+    """All that `read_local` reads, in memory."""
+    return list(read_local(path, text_field=text_field, id_field=id_field))
 
-    In a folder the id is the path below it and the source the name of the folder that holds the file. In a jsonl file
-    the id is `id_field`, or the line number where it is missing, and the source is the file's name.
-    Raises InputError, naming file and line, for whatever cannot be read as text with a unique id.
+
+def read_local(path: Path | Sequence[Path], *, text_field: str = "text", id_field: str = "id") -> Iterator[Document]:
+    """The documents of folders (every .txt and .md below them) and of data files; see `local_paths` and `rows`.
+
+    In a folder the id is the path below it and the source the name of the folder that holds the file. In a data file
+    the id is `id_field`, or the number of the row where it is missing (after the file's name, where there are several
+    files), and the source is the file's name without its endings.
+    Raises InputError, naming file and row, for whatever cannot be read as text with a unique id.
     """
-    path = Path(path)
-    if not path.exists():
-        raise InputError(f"{path}: no such file or folder; give a folder of .txt/.md files or a .jsonl file")
-    if path.is_dir():
-        return _folder(path)
-    if path.name.endswith((".jsonl", ".jsonl.gz")):
-        return _jsonl(path, text_field=text_field, id_field=id_field)
-    raise InputError(
-        f"{path}: a corpus is a folder of .txt/.md files or one .jsonl or .jsonl.gz file, not {path.name!r}"
-    )
+    paths = local_paths(path)
+    places: dict[str, tuple[Path, int]] = {}
+    for one in paths:
+        found = _folder(one) if one.is_dir() else _data_file(one, text_field, id_field, alone=len(paths) == 1)
+        for file, number, document in found:
+            if document.id in places:
+                both = _both(*places[document.id], file, number)
+                raise InputError(f"{both}: both have id {document.id!r}; rename one")
+            places[document.id] = (file, number)
+            yield document
+
+
+def local_paths(path: Path | Sequence[Path]) -> list[Path]:
+    """Folders and data files that a path, a pattern such as `news/*.jsonl.gz`, or a list of them stands for."""
+    found: list[Path] = []
+    for one in [path] if isinstance(path, str | Path) else path:
+        matches = [Path(one)] if Path(one).exists() else [Path(match) for match in glob.glob(str(one), recursive=True)]
+        if not matches:
+            raise InputError(
+                f"{one} does not exist: no such file or folder; name a folder of .txt/.md files or data files"
+            )
+        for match in sorted(matches):
+            if not match.is_dir() and file_format(match) is None:
+                raise InputError(
+                    f"{match}: a corpus is a folder of .txt/.md files, or data files: .jsonl, .csv, .tsv (each also "
+                    f".gz) or .parquet, not {match.name!r}"
+                )
+        found += sorted(matches)
+    return found
+
+
+def text_files(folder: Path) -> list[Path]:
+    """Every .txt and .md file below a folder, in order."""
+    return sorted(file for file in folder.rglob("*") if file.suffix in {".txt", ".md"} and file.is_file())
+
+
+def _both(file: Path, number: int, other: Path, again: int) -> str:
+    """Two places as one reads of them."""
+    rows = "lines" if file_format(file) == ".jsonl" else "rows"
+    return f"{file}, {rows} {number} and {again}" if file == other else f"{file} and {other}"
+
+
+def _folder(folder: Path) -> Iterator[tuple[Path, int, Document]]:
+    files = text_files(folder)
+    if not files:
+        raise InputError(f"{folder}: holds no .txt or .md file; add some, or give the path of a data file (.jsonl, …)")
+    for file in files:
+        text = read_text(file)
+        if not text.strip():
+            raise InputError(f"{file}: the document is blank; write text into it or delete it")
+        yield file, 1, Document(file.relative_to(folder).as_posix(), text, file.resolve().parent.name)
+
+
+def _data_file(file: Path, text_field: str, id_field: str, *, alone: bool) -> Iterator[tuple[Path, int, Document]]:
+    source = file.name.removesuffix(".gz").removesuffix(file_format(file) or "")
+    empty = True
+    for where, number, fields in read_rows(file):
+        empty = False
+        text = text_of(fields, text_field, where=where)
+        if not text.strip():
+            raise InputError(f"{where}: field {text_field!r} is blank; write text into it or delete the row")
+        name = fields.get(id_field, number if alone else f"{source}:{number}")
+        if not isinstance(name, str | int):
+            raise InputError(f"{where}: field {id_field!r} must be a string or an integer, found {name!r}; change it")
+        yield file, number, Document(str(name), text, source)
+    if empty:
+        raise InputError(f"{file}: holds no document; add one with a field {text_field!r}")
 
 
 def hub_documents(
@@ -59,25 +126,39 @@ def hub_documents(
     limit: int,
     seed: int = 0,
     min_words: int | None = None,
-) -> list[Document]:
-    """Up to `limit` documents drawn from a dataset by streaming: a hub's name, or a folder `datasets` can load.
+    min_tokens: int | None = None,
+    count_tokens: Counter | None = None,
+) -> Iterator[Document]:
+    """Up to `limit` documents drawn from a data set by streaming.
 
-    The stream is shuffled through a buffer, so nothing beyond what is drawn is kept. Blank, repeated and short
-    (fewer than `min_words` words) texts are passed over. The id is a hash of the text: rows of a shuffled stream have
-    no number, and hub datasets share no id column.
+    dataset: a hub's name, a folder that `datasets` can load, or data files (a pattern). The stream is shuffled through
+    a buffer, so nothing beyond what is drawn is kept. Blank, repeated and short texts (of fewer than `min_words` words,
+    or fewer than `min_tokens` tokens by `count_tokens`) are passed over. The id is a hash of the text: rows of a
+    shuffled stream have no number, and hub datasets share no id column.
     """
     rows = _stream(dataset, config=config, split=split).shuffle(seed=seed, buffer_size=SHUFFLE_BUFFER)
-    source = dataset.rstrip("/").rpartition("/")[2]
-    texts = (_text(row, text_field, where=f"{dataset} [{split}]") for row in rows)
-    drawn = islice(_distinct(texts, source=source, min_words=min_words or 1), limit)
-    documents = list(progress(drawn, desc=f"streaming {source}", total=limit, unit="documents"))
-    if not documents:
-        raise InputError(
-            f"dataset {dataset!r}, split {split!r}: no text of min_words={min_words} words; lower min_words"
-        )
-    if len(documents) < limit:
-        logger.warning("%s [%s] gave %d documents of the %d asked for", dataset, split, len(documents), limit)
-    return documents
+    source = _source_name(dataset)
+    texts = (text_of(row, text_field, where=f"{dataset} [{split}]") for row in rows)
+    distinct = _distinct(texts, source=source, min_words=min_words or 1)
+    if min_tokens is not None:
+        if count_tokens is None:
+            raise ValueError("min_tokens needs count_tokens, a function from texts to their numbers of tokens")
+        distinct = _long(distinct, min_tokens=min_tokens, count_tokens=count_tokens)
+    given = 0
+    for document in progress(islice(distinct, limit), desc=f"streaming {source}", total=limit, unit="documents"):
+        given += 1
+        yield document
+    if not given:
+        least = f"min_words={min_words}" if min_tokens is None else f"min_student_tokens={min_tokens}"
+        raise InputError(f"dataset {dataset!r}, split {split!r}: no text is as long as {least}; lower it")
+    if given < limit:
+        logger.warning("%s [%s] gave %d documents of the %d asked for", dataset, split, given, limit)
+
+
+def _source_name(dataset: str) -> str:
+    """`wikimedia/wikipedia` → wikipedia, `/data/realnews.jsonl.gz` → realnews."""
+    name = Path(dataset).name
+    return name.removesuffix(".gz").removesuffix(file_format(Path(dataset)) or "")
 
 
 def _distinct(texts: Iterable[str], *, source: str, min_words: int) -> Iterator[Document]:
@@ -89,102 +170,24 @@ def _distinct(texts: Iterable[str], *, source: str, min_words: int) -> Iterator[
             yield Document(id, text, source)
 
 
+def _long(documents: Iterator[Document], *, min_tokens: int, count_tokens: Counter) -> Iterator[Document]:
+    """Those of at least so many tokens. A token is a byte or more, so shorter texts need not be counted."""
+    candidates = (document for document in documents if len(document.text.encode()) >= min_tokens)
+    while batch := list(islice(candidates, BATCH)):
+        counts = count_tokens([document.text for document in batch])
+        yield from (document for document, n in zip(batch, counts, strict=True) if n >= min_tokens)
+
+
 def _stream(dataset: str, *, config: str | None, split: str) -> Any:
     from datasets import load_dataset  # seconds of imports that the other sources do without
 
+    files = file_format(Path(dataset))
+    options: dict[str, Any] = {"delimiter": "\t"} if files == ".tsv" else {}
     try:
+        if files:
+            options["data_files"] = {split: dataset}
+            return load_dataset(BUILDERS[files], split=split, streaming=True, **options)
         return load_dataset(dataset, config, split=split, streaming=True)
     except (ValueError, OSError) as error:  # unknown split or config; unknown or unreachable dataset
         reason = " ".join(str(error).split())
         raise InputError(f"dataset {dataset!r}, config {config!r}, split {split!r}: {reason}") from error
-
-
-def text_files(folder: Path) -> list[Path]:
-    """Every .txt and .md file below a folder, in order."""
-    return sorted(file for file in folder.rglob("*") if file.suffix in {".txt", ".md"} and file.is_file())
-
-
-def _folder(folder: Path) -> list[Document]:
-    files = text_files(folder)
-    if not files:
-        raise InputError(f"{folder}: holds no .txt or .md file; add some, or give the path of a .jsonl file")
-    documents = []
-    for file in files:
-        try:
-            data = file.read_bytes()
-        except OSError as error:
-            raise InputError(f"{file}: cannot be read ({error.strerror}); mend its permissions") from error
-        text = _decode(data, file=file, offset=0)
-        if not text.strip():
-            raise InputError(f"{file}: the document is blank; write text into it or delete it")
-        documents.append(Document(file.relative_to(folder).as_posix(), text, file.resolve().parent.name))
-    return documents
-
-
-def _jsonl(file: Path, *, text_field: str, id_field: str) -> list[Document]:
-    source = file.name.removesuffix(".gz").removesuffix(".jsonl")
-    documents: list[Document] = []
-    lines: dict[str, int] = {}
-    for number, line in _lines(file):
-        where = f"{file}, line {number}"
-        record = _record(line, where=where)
-        text = _text(record, text_field, where=where)
-        if not text.strip():
-            raise InputError(f"{where}: field {text_field!r} is blank; write text into it or delete the line")
-        name = record.get(id_field, number)
-        if not isinstance(name, str | int):
-            raise InputError(f"{where}: field {id_field!r} must be a string or an integer, found {name!r}; change it")
-        if (first := lines.setdefault(str(name), number)) != number:
-            raise InputError(f"{file}, lines {first} and {number}: both have {id_field} {str(name)!r}; rename one")
-        documents.append(Document(str(name), text, source))
-    if not documents:
-        raise InputError(f'{file}: holds no document; write one JSON object a line, as {{"{text_field}": "..."}}')
-    return documents
-
-
-def _lines(file: Path) -> Iterator[tuple[int, str]]:
-    """The numbered lines of a file that are not blank, split at newlines only."""
-    offset = 0
-    try:
-        with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as stream:
-            for number, line in enumerate(stream, start=1):
-                text = _decode(line, file=file, offset=offset)
-                offset += len(line)
-                if text.strip():
-                    yield number, text
-    except (gzip.BadGzipFile, EOFError) as error:
-        raise InputError(f"{file}: is not a whole gzip file ({error}); compress it again") from error
-    except OSError as error:
-        raise InputError(f"{file}: cannot be read ({error.strerror}); mend its permissions") from error
-
-
-def _decode(data: bytes, *, file: Path, offset: int) -> str:
-    """UTF-8 to text, a byte order mark dropped; `offset` is where `data` begins in `file`."""
-    try:
-        return data.decode("utf-8").removeprefix("\ufeff")
-    except UnicodeDecodeError as error:
-        position = offset + error.start
-        raise InputError(
-            f"{file}: byte {position} is {data[error.start]:#04x}, which is not UTF-8; save the file as UTF-8"
-        ) from error
-
-
-def _record(line: str, *, where: str) -> dict[str, Any]:
-    try:
-        record = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise InputError(f"{where}: not JSON ({error.msg} at column {error.colno}); write one object a line") from error
-    if not isinstance(record, dict):
-        raise InputError(f"{where}: found {type(record).__name__} {line.strip()[:40]!r}; write one JSON object a line")
-    return record
-
-
-def _text(record: dict[str, Any], field: str, *, where: str) -> str:
-    if field not in record:
-        raise InputError(f"{where}: no field {field!r}, found {sorted(record)}; name the one that holds the text")
-    text = record[field]
-    if not isinstance(text, str):
-        raise InputError(
-            f"{where}: field {field!r} must be a string, found {type(text).__name__} {text!r:.40}; quote it"
-        )
-    return text

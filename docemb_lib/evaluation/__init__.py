@@ -1,14 +1,23 @@
 """How good are embeddings? Tasks with their data and metric, heads and rankings that score them, tables that compare.
 
 Models come in as anything with `embed(texts)`, frozen; scores go out as tidy frames. Also here: the four embedded
-tasks, the TF-IDF floor, and the thesis' own numbers.
+tasks, the thesis' eight and one's own from files, the TF-IDF floor, the thesis' own numbers and protocols, and how sure
+a score is.
 """
 
 from docemb_lib.evaluation.baselines import TfIdf
+from docemb_lib.evaluation.benchmark_tasks import benchmark_task
+from docemb_lib.evaluation.by_length import by_length
 from docemb_lib.evaluation.embedded_tasks import embedded_tasks
-from docemb_lib.evaluation.heads import HeadSettings, pair_features, train_heads
+from docemb_lib.evaluation.head_training import train_heads
+from docemb_lib.evaluation.heads import pair_features
+from docemb_lib.evaluation.outside_tasks import load_task, task_fingerprint
+from docemb_lib.evaluation.own_tasks import own_task
+from docemb_lib.evaluation.protocols import final_scores, for_validation, validation_score, validation_texts
 from docemb_lib.evaluation.published import published
 from docemb_lib.evaluation.scoreboard import normalised, score_frame, scoreboard, standing
+from docemb_lib.evaluation.soundness import problems
+from docemb_lib.evaluation.task_statistics import task_statistics
 from docemb_lib.evaluation.tasks import (
     Classification,
     Labelled,
@@ -20,6 +29,8 @@ from docemb_lib.evaluation.tasks import (
     Task,
     evaluate,
 )
+from docemb_lib.evaluation.uncertainty import compare, score_intervals
+from docemb_lib.settings import HeadSettings
 
 __all__ = [
     "Classification",
@@ -32,13 +43,26 @@ __all__ = [
     "Score",
     "Task",
     "TfIdf",
+    "benchmark_task",
+    "by_length",
+    "compare",
     "embedded_tasks",
     "evaluate",
+    "final_scores",
+    "for_validation",
+    "load_task",
     "normalised",
+    "own_task",
     "pair_features",
+    "problems",
     "published",
     "score_frame",
+    "score_intervals",
     "scoreboard",
     "standing",
+    "task_fingerprint",
+    "task_statistics",
     "train_heads",
+    "validation_score",
+    "validation_texts",
 ]

@@ -21,6 +21,12 @@ import yaml
 
 from docemb_lib.errors import InputError
 
+BASELINE = "baseline"  # `kind` of a figure's rows that are no run of its grid
+# The rows of Figure 4.4 from top to bottom, as the other figures call them.
+FIGURE_4_4 = (
+    "Longformer", "MSE", "max-margin;MSE;γ=1.0", "max-margin;MSE;γ=1.5", "max-margin;MSE;γ=0.5", "cosine",
+    "contrastive", "max-margin;cosine;γ=0.5",
+)  # fmt: skip
 NAMES = ("table_5_7", "structural_losses", "paragraph_vectors", "projections", "weighting")
 
 

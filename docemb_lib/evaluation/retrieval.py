@@ -11,17 +11,28 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from docemb_lib.evaluation.metrics import average_precision, reciprocal_rank
+from docemb_lib.evaluation.metrics import (
+    average_precision,
+    hit_rate,
+    mean_percentile_rank,
+    ndcg,
+    reciprocal_rank,
+)
 
 BLOCK = 256  # queries whose similarities are held at a time
+DOCUMENTS = 8192  # documents of which they are held, where nobody asks for the ranking itself
 DECIMALS = 12  # equal rows can differ in the last bits of a float64 dot product: those are ties
 
 
 class RetrievalScores(NamedTuple):
-    """One value per query, (Q,) each."""
+    """One value per query, (Q,) each. The means of the first two over queries are MAP and MRR."""
 
     average_precision: np.ndarray
     reciprocal_rank: np.ndarray
+    ndcg: np.ndarray
+    hit_rate_10: np.ndarray
+    hit_rate_100: np.ndarray
+    mean_percentile_rank: np.ndarray  # of the whole ranking, whatever the cut
 
     @property
     def map(self) -> float:
@@ -37,14 +48,48 @@ def rank_documents(embeddings: np.ndarray, queries: Sequence[int]) -> Iterator[n
 
     embeddings: (N, D); queries: Q rows of it. Yields Q arrays of (N - 1,). A zero embedding has cosine 0 with all.
     """
-    X = np.asarray(embeddings, dtype=np.float64)
-    X = X / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), np.finfo(np.float64).tiny)
+    X = unit(embeddings)
     for start in range(0, len(queries), BLOCK):
         block = np.asarray(queries[start : start + BLOCK], dtype=np.intp)
         similarities = np.round(X[block] @ X.T, DECIMALS)
         for query, row in zip(block, similarities, strict=True):
             nearest_first = np.argsort(-row, kind="stable")
             yield nearest_first[nearest_first != query]
+
+
+def relevant_ranks(
+    embeddings: np.ndarray, queries: Sequence[int], relevant: Sequence[Sequence[int]]
+) -> list[np.ndarray]:
+    """For each query the ranks of its relevant rows among all other documents: from 1, ascending.
+
+    embeddings: (N, D), may be memory-mapped; queries: Q rows; relevant: for each query the rows to be found. Nothing is
+    sorted: the rank of a document is the number of those before it, counted block by block, so what is held at a time
+    is DOCUMENTS rows in float64 and BLOCK x DOCUMENTS similarities, however many documents there are.
+    """
+    rows = [np.asarray(wanted, dtype=np.intp) for wanted in relevant]
+    pairs = zip(queries, rows, strict=True)
+    levels = [unit(embeddings[wanted]) @ unit(embeddings[[query]])[0] for query, wanted in pairs]
+    before = [np.zeros(len(wanted), dtype=np.int64) for wanted in rows]
+    tie = 0.5 * 10.0**-DECIMALS
+    for first in range(0, len(embeddings), DOCUMENTS):
+        X = unit(embeddings[first : first + DOCUMENTS])
+        numbers = np.arange(first, first + len(X))
+        for start in range(0, len(queries), BLOCK):
+            block = np.asarray(queries[start : start + BLOCK], dtype=np.intp)
+            similarities = unit(embeddings[block]) @ X.T
+            inside = np.flatnonzero((first <= block) & (block < first + len(X)))
+            similarities[inside, block[inside] - first] = -np.inf  # a query is no hit of its own
+            for q, row in enumerate(similarities, start):
+                level = levels[q][:, None]
+                tied = np.abs(row - level) <= tie
+                before[q] += np.count_nonzero((row > level + tie) | (tied & (numbers < rows[q][:, None])), axis=1)
+    return [np.sort(counts) + 1 for counts in before]
+
+
+def unit(embeddings: np.ndarray) -> np.ndarray:
+    """Rows of length 1 in float64; a zero row stays zero. embeddings: (N, D)."""
+    X = np.asarray(embeddings, dtype=np.float64)
+    return X / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), np.finfo(np.float64).tiny)
 
 
 def score_retrieval(
@@ -54,18 +99,28 @@ def score_retrieval(
     *,
     top_k: int | None = None,
 ) -> RetrievalScores:
-    """Average precision and reciprocal rank of every query.
+    """All metrics of every query.
 
     embeddings: (N, D); queries: Q rows; relevant: for each query the rows to be found, never the query itself.
     top_k: None ranks everything. A number repeats the cut of the author's code: only the first top_k hits are looked
     at, relevant documents beyond them leave the denominator too, and a query without a hit has AP 0 and RR 1 / top_k.
+    NDCG is cut as well, against the best that top_k hits allow.
     """
-    precisions, reciprocals = [], []
-    for order, wanted in zip(rank_documents(embeddings, queries), relevant, strict=True):
-        ranks = np.flatnonzero(np.isin(order[:top_k], np.asarray(wanted))) + 1
-        precisions.append(average_precision(ranks, relevant=len(wanted) if top_k is None else len(ranks)))
-        reciprocals.append(reciprocal_rank(ranks, missing=0.0 if top_k is None else 1.0 / top_k))
-    return RetrievalScores(np.array(precisions), np.array(reciprocals))
+    rows = []
+    for ranks in relevant_ranks(embeddings, queries, relevant):
+        cut = len(embeddings) if top_k is None else top_k
+        found = ranks[ranks <= cut]
+        rows.append(
+            (
+                average_precision(found, relevant=len(found)),
+                reciprocal_rank(found, missing=1.0 / cut),
+                ndcg(found, ideal=min(len(ranks), cut)),
+                hit_rate(found, k=10),
+                hit_rate(found, k=100),
+                mean_percentile_rank(ranks, candidates=len(embeddings) - 1),
+            )
+        )
+    return RetrievalScores(*np.array(rows).T)
 
 
 def neighbours(embeddings: np.ndarray, ids: Sequence[str], *, queries: Sequence[int], k: int = 3) -> pd.DataFrame:

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Protocol, TypeVar
+from typing import ClassVar, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
 from docemb_lib.errors import InputError
-from docemb_lib.evaluation.heads import HeadSettings, pair_features, train_heads
-from docemb_lib.evaluation.metrics import accuracy
+from docemb_lib.evaluation.head_training import train_heads
+from docemb_lib.evaluation.heads import pair_features
+from docemb_lib.evaluation.metrics import accuracy, f1_macro
 from docemb_lib.evaluation.retrieval import score_retrieval
+from docemb_lib.settings import HeadSettings
 
 SPLITS = ("train", "validation", "test")
 SEEDS = 5  # heads per task: how far a score moves with the seed alone
@@ -33,11 +35,16 @@ class Embedder(Protocol):
 
 @dataclass(frozen=True)
 class Score:
-    """A task's score: its metric once per seed (one value where nothing is trained), and further metrics by name."""
+    """A task's score: its metric once per seed (one value where nothing is trained), and further metrics by name.
+
+    `per_example` has what intervals and tests need: for each metric that is a mean over test examples (accuracy; map,
+    mrr) what every example or query got, float32 (seeds, N) or (1, Q). Two scores are equal whatever it holds.
+    """
 
     metric: str
     values: tuple[float, ...]
     extra: Mapping[str, float] = field(default_factory=dict)
+    per_example: Mapping[str, np.ndarray] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def mean(self) -> float:
@@ -55,6 +62,14 @@ class Labelled:
 
     texts: Sequence[str]
     labels: Sequence[Hashable]
+
+    @property
+    def documents(self) -> tuple[Sequence[str]]:
+        """The texts of each example, as columns."""
+        return (self.texts,)
+
+    def take(self, rows: Sequence[int] | np.ndarray) -> Labelled:
+        return Labelled([self.texts[row] for row in rows], [self.labels[row] for row in rows])
 
     def check(self, where: str) -> None:
         if not len(self.texts) == len(self.labels) > 0:
@@ -75,6 +90,15 @@ class LabelledPairs:
     @property
     def texts(self) -> list[str]:
         return [*self.first, *self.second]
+
+    @property
+    def documents(self) -> tuple[Sequence[str], Sequence[str]]:
+        """The texts of each example, as columns."""
+        return (self.first, self.second)
+
+    def take(self, rows: Sequence[int] | np.ndarray) -> LabelledPairs:
+        first, second = ([column[row] for row in rows] for column in self.documents)
+        return LabelledPairs(first, second, [self.labels[row] for row in rows])
 
     def check(self, where: str) -> None:
         if not len(self.first) == len(self.second) == len(self.labels) > 0:
@@ -110,6 +134,14 @@ class Ranking:
                 )
 
 
+class Examples(NamedTuple):
+    """What heads see of a split. features: (N, D); labels: (N,) class numbers."""
+
+    features: np.ndarray
+    labels: np.ndarray
+    classes: int
+
+
 @dataclass(frozen=True)
 class HeadTask:
     """What `Classification` and `Pairs` share: heads trained on the train split, judged by accuracy on another."""
@@ -134,18 +166,32 @@ class HeadTask:
         embeddings: (N, D), row i of `texts(split)[i]`; head: None is the thesis'.
         """
         head = head or HeadSettings()
-        train, scored = self.splits["train"], pick(self.name, self.splits, split)
-        lookup = rows_by_text(self.name, embeddings, self.texts(split))
-        number = {label: i for i, label in enumerate(sorted(set(train.labels), key=str))}
-        heads = train_heads(
-            self.features(train, lookup, head),
-            np.array([number[label] for label in train.labels]),
-            classes=len(number),
-            settings=head,
-            seeds=range(seeds),
-        )
-        truth = np.array([number[label] for label in scored.labels])
-        return Score(self.metric, tuple(accuracy(heads.predict(self.features(scored, lookup, head)), truth).tolist()))
+        train, scored = self.examples(embeddings, ("train", split), head)
+        heads = train_heads(train.features, train.labels, classes=train.classes, settings=head, seeds=range(seeds))
+        return score_answers(self.metric, heads.predict(scored.features), scored.labels)
+
+    def examples(self, embeddings: np.ndarray, splits: tuple[str, ...], head: HeadSettings) -> list[Examples]:
+        """What heads see of each of the splits: of train, and of one that is scored.
+
+        embeddings: (N, D), row i of `texts(splits[-1])[i]`. Classes are numbered in the order of their names.
+        """
+        lookup = rows_by_text(self.name, embeddings, self.texts(splits[-1]))
+        number = {label: i for i, label in enumerate(sorted(set(self.splits["train"].labels), key=str))}
+        found = []
+        for split in splits:
+            data = pick(self.name, self.splits, split)
+            labels = np.array([number[label] for label in data.labels])
+            found.append(Examples(self.features(data, lookup, head), labels, len(number)))
+        return found
+
+    def example_lengths(self, lengths: Sequence[int] | np.ndarray, split: str = "test") -> np.ndarray:
+        """The length of each example of a split, of a pair that of the longer document: (N,).
+
+        lengths: of `texts(split)`, in whatever unit.
+        """
+        length_of = dict(zip(self.texts(split), lengths, strict=True))
+        columns = pick(self.name, self.splits, split).documents
+        return np.max([[length_of[text] for text in column] for column in columns], axis=0)
 
     def features(self, data: Labelled | LabelledPairs, lookup: Lookup, head: HeadSettings) -> np.ndarray:
         """What the head sees of each example: (N, D) of documents, (N, 2 D) of pairs."""
@@ -189,14 +235,27 @@ class Retrieval:
     def score(
         self, embeddings: np.ndarray, split: str = "test", *, head: HeadSettings | None = None, seeds: int = SEEDS
     ) -> Score:
-        """One value of MAP, and MRR as an extra. embeddings: (N, D), row i of `texts(split)[i]`.
+        """One value of MAP, and further metrics as extras. embeddings: (N, D), row i of `texts(split)[i]`.
 
         `head` and `seeds` are taken so that all tasks are called alike; a ranking has no use for them.
         """
         ranking = pick(self.name, self.splits, split)
         pool = rows_by_text(self.name, embeddings, self.texts(split))(ranking.texts)
         scores = score_retrieval(pool, ranking.queries, ranking.relevant, top_k=self.top_k)
-        return Score(self.metric, (scores.map,), extra={"mrr": scores.mrr})
+        extra = {name: float(getattr(scores, name).mean()) for name in scores._fields[2:]}
+        per_query = {"map": scores.average_precision, "mrr": scores.reciprocal_rank}
+        return Score(
+            self.metric,
+            (scores.map,),
+            extra={"mrr": scores.mrr} | extra,
+            per_example={name: values[None].astype(np.float32) for name, values in per_query.items()},
+        )
+
+    def example_lengths(self, lengths: Sequence[int] | np.ndarray, split: str = "test") -> np.ndarray:
+        """The length of each query of a split: (Q,). lengths: of `texts(split)`, in whatever unit."""
+        length_of = dict(zip(self.texts(split), lengths, strict=True))
+        ranking = pick(self.name, self.splits, split)
+        return np.array([length_of[ranking.texts[query]] for query in ranking.queries])
 
 
 Task = Classification | Pairs | Retrieval
@@ -205,8 +264,21 @@ Task = Classification | Pairs | Retrieval
 def evaluate(
     model: Embedder, task: Task, *, split: str = "test", head: HeadSettings | None = None, seeds: int = SEEDS
 ) -> Score:
-    """Embed what `task` needs and score it. head: None is the thesis'."""
+    """Embed what `task` needs and score it. head: None is the thesis'. Warns of what is odd about the task's data."""
+    from docemb_lib.evaluation.soundness import warn_of_problems  # which imports this module
+
+    warn_of_problems(task)
     return task.score(np.asarray(model.embed(task.texts(split))), split, head=head, seeds=seeds)
+
+
+def score_answers(metric: str, answers: np.ndarray, labels: np.ndarray) -> Score:
+    """The score of S heads: accuracy, and macro-F1 as an extra. answers: (S, N), labels: (N,), both class numbers."""
+    return Score(
+        metric,
+        tuple(accuracy(answers, labels).tolist()),
+        extra={"f1_macro": float(f1_macro(answers, labels).mean())},
+        per_example={metric: (answers == labels).astype(np.float32)},
+    )
 
 
 def unique(*parts: Sequence[str]) -> list[str]:

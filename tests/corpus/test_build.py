@@ -1,10 +1,11 @@
 import logging
+import shutil
 from collections import Counter
 
 import pytest
+from datasets import load_from_disk
 
-from docemb_lib.corpus import Document, build_corpus
-from docemb_lib.corpus.build import drop_copies
+from docemb_lib.corpus import Document, build_corpus, parts
 from docemb_lib.errors import InputError
 
 
@@ -92,6 +93,11 @@ def test_one_more_document_changes_no_others_place():
     assert before != sorted(before)
 
 
+def kept(rows, **options):
+    corpus = build(rows, tasks=0, validation=0, **options)
+    return sorted(corpus["train"]["id"])
+
+
 def test_a_document_that_begins_as_an_earlier_one_is_left_out_and_counted(caplog):
     start = " ".join(f"w{n}" for n in range(60))
     rows = [
@@ -102,22 +108,79 @@ def test_a_document_that_begins_as_an_earlier_one_is_left_out_and_counted(caplog
         Document("e", "short one", "x"),
     ]
     with caplog.at_level(logging.INFO, logger="docemb_lib.corpus.build"):
-        assert [document.id for document in drop_copies(rows, words=60)] == ["a", "c", "d", "e"]
+        assert kept(rows, copy_words=60) == ["a", "c", "d", "e"]
     assert "1 of 5 documents" in caplog.text
 
 
 def test_documents_that_share_only_their_beginning_are_kept_unless_asked():
     header = "the same licence stands at the head of every file " * 10
     rows = [Document(str(n), f"{header} text {n}", "x") for n in range(3)]
-    assert len(drop_copies([*rows, Document("copy", rows[0].text.upper() + "\n", "x")])) == 3
+    assert kept([*rows, Document("copy", rows[0].text.upper() + "\n", "x")]) == ["0", "1", "2"]
 
 
 def test_two_documents_of_one_id_are_refused():
     with pytest.raises(InputError, match="two documents have the id 'k'; rename one"):
-        drop_copies([Document("k", "one", "x"), Document("k", "two", "x")])
+        kept([Document("k", "one", "x"), Document("k", "two", "x")])
 
 
 def test_too_few_documents_are_refused_with_the_numbers_and_the_mend():
     with pytest.raises(InputError, match=r"50 distinct documents, but validation=10 and tasks=40 .* from 51; lower"):
         build(documents(50))
     assert len(build(documents(51))["train"]) == 1
+
+
+def rows_of(corpus):
+    return {name: split.to_list() for name, split in corpus.items()}
+
+
+@pytest.fixture
+def small_parts(monkeypatch):
+    monkeypatch.setattr(parts, "SIZE", 25)
+
+
+def test_a_corpus_on_disk_is_the_same_as_in_memory_whatever_the_size_of_its_parts(tmp_path, small_parts):
+    corpus = build(iter(documents()), folder=tmp_path / "parts")
+    assert len(list((tmp_path / "parts").glob("*.arrow"))) == 5
+    files = {file["filename"] for name in ("train", "validation") for file in corpus[name].cache_files}
+    assert files == {str(file) for file in (tmp_path / "parts").glob("*.arrow")}  # mapped, not read
+    corpus.save_to_disk(str(tmp_path / "corpus"))
+    shutil.rmtree(tmp_path / "parts")
+    assert rows_of(load_from_disk(str(tmp_path / "corpus"))) == rows_of(build(documents()))
+    assert build(documents())["train"].features == load_from_disk(str(tmp_path / "corpus"))["train"].features
+
+
+@pytest.mark.parametrize("last", [0, 24, 25, 26, 74, 119])
+def test_a_build_that_was_stopped_goes_on_after_its_last_whole_part(tmp_path, small_parts, last):
+    """`last`: the document whose reading or counting fails."""
+    read, counted = [], []
+
+    def reading(fail):
+        for number, document in enumerate(documents()):
+            read.append(number)
+            if fail and number == last:
+                raise KeyboardInterrupt
+            yield document
+
+    def counting(texts):
+        counted.extend(texts)
+        return letters(texts)
+
+    counters = {"n_student_tokens": counting, "n_structural_tokens": words}
+    with pytest.raises(KeyboardInterrupt):
+        build(reading(fail=True), counters=counters, folder=tmp_path / "parts")
+    whole = last // 25
+    assert len(list((tmp_path / "parts").iterdir())) == whole
+    (tmp_path / "parts" / f"{whole:05}.arrow.partial").write_bytes(b"torn by a kill while it was written")
+    counted.clear()
+    corpus = build(reading(fail=False), counters=counters, folder=tmp_path / "parts")
+    assert counted == [document.text for document in documents()[25 * whole :]]
+    assert rows_of(corpus) == rows_of(build(documents()))
+    read.clear()
+    assert rows_of(build(reading(fail=True), counters=counters, folder=tmp_path / "parts")) == rows_of(corpus)
+    assert read == []  # complete: the sources are not asked again
+
+
+def test_documents_that_make_no_corpus_leave_nothing_behind(tmp_path):
+    with pytest.raises(InputError, match="lower"):
+        build(documents(50), folder=tmp_path / "parts")
+    assert list(tmp_path.iterdir()) == []

@@ -3,10 +3,17 @@ import json
 import logging
 import re
 
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
-from docemb_lib.corpus import Document, hub_documents, local_documents
+from docemb_lib.corpus import Document, local_documents
+from docemb_lib.corpus.sources import hub_documents as stream
 from docemb_lib.errors import InputError
+
+
+def hub_documents(*arguments, **options):
+    return list(stream(*arguments, **options))
 
 
 def write_lines(file, lines):
@@ -51,9 +58,12 @@ def test_other_field_names_can_be_given(tmp_path):
         (["[1, 2]"], r"line 1: found list '\[1, 2\]'; write one JSON object a line"),
         ([{"id": 1, "body": "a"}], r"line 1: no field 'text', found \['body', 'id'\]; name the one"),
         ([{"text": 5}], r"line 1: field 'text' must be a string, found int 5"),
-        ([{"text": "a"}, {"text": " \n"}], r"line 2: field 'text' is blank; write text into it or delete the line"),
-        ([{"id": "k", "text": "a"}, "", {"id": "k", "text": "b"}], r"lines 1 and 3: both have id 'k'; rename one"),
-        ([{"id": 2, "text": "a"}, {"text": "b"}], r"lines 1 and 2: both have id '2'; rename one"),
+        ([{"text": "a"}, {"text": " \n"}], r"line 2: field 'text' is blank; write text into it or delete the row"),
+        (
+            [{"id": "k", "text": "a"}, "", {"id": "k", "text": "b"}],
+            r"a\.jsonl, lines 1 and 3: both have id 'k'; rename one",
+        ),
+        ([{"id": 2, "text": "a"}, {"text": "b"}], r"a\.jsonl, lines 1 and 2: both have id '2'; rename one"),
         ([{"id": [1], "text": "a"}], r"line 1: field 'id' must be a string or an integer, found \[1\]"),
         ([""], r"a\.jsonl: holds no document"),
     ],
@@ -80,14 +90,42 @@ def test_bytes_that_are_not_utf8_are_named_with_their_place_in_the_file(tmp_path
 
 
 def test_a_path_that_is_no_corpus_is_refused(tmp_path):
-    with pytest.raises(InputError, match="no such file or folder"):
+    with pytest.raises(InputError, match="missing does not exist: no such file or folder; name a folder"):
         local_documents(tmp_path / "missing")
     with pytest.raises(InputError, match=r"holds no \.txt or \.md file"):
         local_documents(tmp_path)
-    table = tmp_path / "a.csv"
+    table = tmp_path / "a.xlsx"
     table.write_text("text")
-    with pytest.raises(InputError, match=r"not 'a\.csv'"):
+    with pytest.raises(InputError, match=r"not 'a\.xlsx'"):
         local_documents(table)
+    with pytest.raises(InputError, match=r"\*\.csv does not exist"):
+        local_documents(tmp_path / "*.csv")
+
+
+def test_csv_and_parquet_files_are_corpora_too(tmp_path):
+    table = tmp_path / "my.csv"
+    table.write_text('key,text\nx,"one, two"\ny,three\n')
+    assert local_documents(table, id_field="key") == [Document("x", "one, two", "my"), Document("y", "three", "my")]
+    parquet.write_table(pa.table({"text": ["a", "b"]}), tmp_path / "t.parquet")
+    assert local_documents(tmp_path / "t.parquet") == [Document("1", "a", "t"), Document("2", "b", "t")]
+
+
+def test_several_files_and_patterns_make_one_corpus_with_unique_ids(tmp_path):
+    write_lines(tmp_path / "b.jsonl", [{"text": "two"}, {"id": "own", "text": "three"}])
+    write_lines(tmp_path / "a.jsonl", [{"text": "one"}])
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "x.txt").write_text("four")
+    expected = [Document("a:1", "one", "a"), Document("b:1", "two", "b"), Document("own", "three", "b")]
+    assert local_documents(tmp_path / "*.jsonl") == expected
+    assert local_documents([tmp_path / "*.jsonl", tmp_path / "folder"]) == [
+        *expected,
+        Document("x.txt", "four", "folder"),
+    ]
+    write_lines(tmp_path / "folder" / "c.jsonl", [{"id": "own", "text": "five"}])
+    with pytest.raises(InputError, match=r"b\.jsonl and .*c\.jsonl: both have id 'own'; rename one"):
+        local_documents(tmp_path / "**" / "*.jsonl")
+    with pytest.raises(InputError, match=r"a\.jsonl, lines 1 and 1: both have id 'a:1'"):
+        local_documents([tmp_path / "a.jsonl", tmp_path / "*.jsonl"])
 
 
 def test_a_blank_file_is_refused_by_name(tmp_path):
@@ -133,10 +171,40 @@ def test_short_blank_and_repeated_texts_of_a_dataset_are_passed_over(dataset, ca
     assert sorted(len(document.text.split()) for document in long) == list(range(30, 42))
 
 
+def test_texts_of_too_few_tokens_are_passed_over_and_the_limit_is_still_reached(dataset):
+    def letters(texts):
+        return [len(text) for text in texts]
+
+    drawn = hub_documents(str(dataset), limit=100, min_tokens=108, count_tokens=letters)
+    assert sorted(len(document.text) for document in drawn) == [
+        9 + 5 * n for n in range(20, 40)
+    ]  # "story NN word word …"
+    assert len(hub_documents(str(dataset), limit=20, min_tokens=108, count_tokens=letters)) == 20
+    with pytest.raises(InputError, match="no text is as long as min_student_tokens=1000"):
+        hub_documents(str(dataset), limit=1, min_tokens=1000, count_tokens=letters)
+    with pytest.raises(ValueError, match="min_tokens needs count_tokens"):
+        hub_documents(str(dataset), limit=1, min_tokens=1)
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "jsonl.gz", "csv", "tsv", "parquet"])
+def test_a_dataset_may_be_data_files(tmp_path, ending):
+    texts = [f"text {number}" for number in range(6)]
+    file = tmp_path / f"news.{ending}"
+    if ending == "parquet":
+        parquet.write_table(pa.table({"text": texts}), file)
+    else:
+        lines = [json.dumps({"text": text}) for text in texts] if "jsonl" in ending else ["text", *texts]
+        content = ("\n".join(lines) + "\n").encode()
+        file.write_bytes(gzip.compress(content) if ending.endswith("gz") else content)
+    drawn = hub_documents(str(file), limit=6)
+    assert sorted(document.text for document in drawn) == texts
+    assert {document.source for document in drawn} == {"news"}
+
+
 def test_a_dataset_that_cannot_serve_is_refused(dataset):
     with pytest.raises(InputError, match=r"split 'missing'"):
         hub_documents(str(dataset), split="missing", limit=1)
     with pytest.raises(InputError, match=r"no field 'body', found \['text'\]"):
         hub_documents(str(dataset), text_field="body", limit=1)
-    with pytest.raises(InputError, match="min_words=99 words; lower min_words"):
+    with pytest.raises(InputError, match="no text is as long as min_words=99; lower it"):
         hub_documents(str(dataset), limit=1, min_words=99)

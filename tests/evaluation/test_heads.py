@@ -9,8 +9,11 @@ from pydantic import ValidationError
 from torch import nn
 
 from docemb_lib.errors import InputError
-from docemb_lib.evaluation.heads import HeadSettings, clip_each_head, initial_head, pair_features, train_heads
+from docemb_lib.evaluation import head_training, heads
+from docemb_lib.evaluation.head_training import HeadJob, backward, batches, clip_each_head, train_heads, train_jobs
+from docemb_lib.evaluation.heads import Heads, initial_head, pair_features
 from docemb_lib.evaluation.metrics import accuracy
+from docemb_lib.settings import HeadSettings
 
 
 def blobs(n: int, classes: int, dim: int, seed: int, spread: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
@@ -43,6 +46,88 @@ def test_heads_trained_together_are_those_trained_alone() -> None:
         for stacked, single in zip(together, alone, strict=True):
             torch.testing.assert_close(stacked[k : k + 1], single, atol=1e-6, rtol=0)
     assert (together.W1[0] - together.W1[1]).abs().max() > 0.1
+
+
+def test_heads_of_other_rows_and_settings_trained_together_are_those_trained_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Folds, rounds and settings in one call: sizes with as many steps and with others, masks in chunks."""
+    monkeypatch.setattr(head_training, "CHUNK", 2)
+    features, labels = blobs(150, 3, 10, seed=4)
+    rng = np.random.default_rng(0)
+    usual = HeadSettings(epochs=3, learning_rate=1e-3)
+    other = [
+        usual.model_copy(update=update)
+        for update in ({"dropout": 0.0}, {"learning_rate": 1e-2}, {"weight_decay": 0.0, "label_smoothing": 0.0},
+                       {"max_grad_norm": 0.05}, {"epochs": 2}, {"batch_size": 16})
+    ]  # fmt: skip
+    jobs = [HeadJob(rng.permutation(150)[:n], seed, usual) for n in (150, 149, 129, 128, 40, 7) for seed in (0, 1)]
+    jobs += [HeadJob(rng.permutation(150)[:140], seed, settings) for settings in other for seed in (2, 3)]
+    together = train_jobs(features, labels, jobs, classes=3)
+    assert together.W1.shape == (len(jobs), 10, 50)
+    for k, job in enumerate(jobs):
+        alone = train_heads(features[job.rows], labels[job.rows], classes=3, settings=job.settings, seeds=[job.seed])
+        for stacked, single in zip(together, alone, strict=True):
+            torch.testing.assert_close(stacked[k : k + 1], single, atol=2e-6, rtol=0)
+    assert len({round(float(weights.abs().sum()), 3) for weights in together.W1}) == len(jobs)
+
+
+def test_the_gradient_is_the_one_that_autograd_finds() -> None:
+    generator = torch.Generator().manual_seed(0)
+    single = [initial_head(6, 4, hidden=5, generator=generator) for _ in range(3)]
+    weights = Heads(*(torch.cat(parts).double().requires_grad_() for parts in zip(*single, strict=True)))
+    x = torch.randn(3, 7, 6, generator=generator, dtype=torch.float64)
+    y = torch.randint(4, (3, 7), generator=generator)
+    keep = torch.empty(3, 7, 5, dtype=torch.float64).bernoulli_(0.6, generator=generator) / 0.6
+    weight = torch.rand(3, 7, 1, generator=generator, dtype=torch.float64)
+    smoothing = torch.tensor([0.0, 0.1, 0.3], dtype=torch.float64)
+    for mask in (keep, None):
+        hidden = torch.relu(x @ weights.W1 + weights.b1) * (1 if mask is None else mask)
+        logits = hidden @ weights.W2 + weights.b2
+        losses = [
+            nn.functional.cross_entropy(logits[k], y[k], label_smoothing=float(smoothing[k]), reduction="none")
+            @ weight[k, :, 0]
+            for k in range(3)
+        ]
+        expected = torch.autograd.grad(sum(losses), weights)
+        with torch.no_grad():
+            found = backward(weights, x, y, keep=mask, weight=weight, smoothing=smoothing[:, None, None])
+        torch.testing.assert_close(tuple(found), expected, atol=1e-12, rtol=0)
+
+
+@pytest.mark.parametrize(("longer", "last"), [(10, 2), (12, 4)])
+def test_every_epoch_sees_every_row_once_and_shorter_heads_wait_with_weight_0(longer: int, last: int) -> None:
+    settings = HeadSettings(batch_size=4, epochs=2, hidden=3)
+    jobs = [HeadJob(np.arange(100, 100 + longer), 0, settings), HeadJob(np.arange(200, 209), 1, settings)]
+    steps = list(batches(jobs, [torch.Generator().manual_seed(job.seed) for job in jobs]))
+    assert [rows.shape[1] for rows, _, _ in steps] == [4, 4, last] * 2
+    for k, job in enumerate(jobs):
+        orders = []
+        for epoch in (steps[:3], steps[3:]):
+            seen = [int(rows[k, b]) for rows, _, weight in epoch for b in range(rows.shape[1]) if weight[k, b] > 0]
+            assert sorted(seen) == job.rows.tolist()
+            orders.append(seen)
+        assert orders[0] != orders[1]
+    for _, _, weight in steps:
+        torch.testing.assert_close(weight.sum(1), torch.ones(2, 1))  # a mean over the batch of each head
+
+
+def test_dropout_keeps_its_share_and_the_expectation() -> None:
+    jobs = [HeadJob(np.arange(2000), k, HeadSettings(dropout=p)) for k, p in enumerate((0.5, 0.2, 0.0))]
+    masks = torch.cat(
+        [keep for _, keep, _ in batches(jobs, [torch.Generator().manual_seed(k) for k in range(3)])], dim=1
+    )
+    for k, p in enumerate((0.5, 0.2, 0.0)):
+        assert set(masks[k].unique().tolist()) <= {0.0, float(np.float32(1) / np.float32(1 - p))}
+        assert masks[k].mean().item() == pytest.approx(1.0, abs=0.01)
+
+
+def test_predictions_do_not_depend_on_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    features, labels = blobs(60, 3, 8, seed=0)
+    trained = train_heads(features, labels, classes=3, settings=HeadSettings(epochs=2), seeds=[0, 1])
+    whole = trained.predict(features)
+    monkeypatch.setattr(heads, "BLOCK", 7)
+    np.testing.assert_array_equal(trained.predict(features), whole)
 
 
 @pytest.mark.parametrize("max_grad_norm", [1.0, 0.05])
@@ -109,7 +194,7 @@ def test_each_head_is_clipped_by_its_own_norm() -> None:
         for weight, gradient in zip(alone, expected, strict=True):
             assert weight.grad is not None
             gradient[k] = weight.grad
-    clip_each_head(gradients, max_norm=1.0)
+    clip_each_head(gradients, max_norm=torch.ones(3, 1, 1))
     torch.testing.assert_close(gradients, expected)
 
 
@@ -132,12 +217,12 @@ def test_separable_classes_are_learnt_and_random_labels_are_not() -> None:
     settings = HeadSettings(learning_rate=1e-2)
     features, labels = blobs(300, 5, 16, seed=0, spread=0.3)
     unseen, truth = blobs(500, 5, 16, seed=1, spread=0.3)
-    heads = train_heads(features, labels, classes=5, settings=settings, seeds=range(3))
-    np.testing.assert_array_equal(accuracy(heads.predict(unseen), truth), [1.0, 1.0, 1.0])
+    trained = train_heads(features, labels, classes=5, settings=settings, seeds=range(3))
+    np.testing.assert_array_equal(accuracy(trained.predict(unseen), truth), [1.0, 1.0, 1.0])
     rng = np.random.default_rng(2)
     noise, unrelated = rng.normal(size=(2300, 16)), rng.integers(5, size=2300)
-    heads = train_heads(noise[:300], unrelated[:300], classes=5, settings=settings, seeds=range(3))
-    np.testing.assert_allclose(accuracy(heads.predict(noise[300:]), unrelated[300:]), 1 / 5, atol=0.04)
+    trained = train_heads(noise[:300], unrelated[:300], classes=5, settings=settings, seeds=range(3))
+    np.testing.assert_allclose(accuracy(trained.predict(noise[300:]), unrelated[300:]), 1 / 5, atol=0.04)
 
 
 def test_features_may_be_read_only_and_of_any_float_type() -> None:
@@ -170,8 +255,8 @@ def test_few_pairs_teach_a_head_on_the_comparison_but_none_on_the_concatenation(
     (a, b, labels), (c, d, truth) = pairs(400), pairs(1000)
     scores = {}
     for how in ("concat", "interaction"):
-        heads = train_heads(pair_features(a, b, how), labels, classes=2, seeds=range(3))
-        scores[how] = accuracy(heads.predict(pair_features(c, d, how)), truth).mean()
+        trained = train_heads(pair_features(a, b, how), labels, classes=2, seeds=range(3))
+        scores[how] = accuracy(trained.predict(pair_features(c, d, how)), truth).mean()
     assert scores["interaction"] > 0.7
     assert scores["concat"] < 0.56
 
@@ -194,6 +279,31 @@ def test_few_pairs_teach_a_head_on_the_comparison_but_none_on_the_concatenation(
 def test_a_setting_out_of_range_is_refused_with_its_name_and_value(field: str, value: object) -> None:
     with pytest.raises(ValidationError, match=rf"(?s){field}.*{value}"):
         HeadSettings(**{field: value})  # type: ignore[arg-type]
+
+
+def test_heads_need_rows_and_one_hidden_width() -> None:
+    features, labels = blobs(10, 2, 3, seed=0)
+    with pytest.raises(InputError, match="has no rows"):
+        train_jobs(features, labels, [HeadJob(np.arange(0), 0, HeadSettings())], classes=2)
+    jobs = [HeadJob(np.arange(10), 0, HeadSettings(hidden=hidden)) for hidden in (50, 20)]
+    with pytest.raises(InputError, match=r"hidden is \[20, 50\]"):
+        train_jobs(features, labels, jobs, classes=2)
+
+
+def test_one_thread_trains_and_leaves_the_number_of_threads_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+    clip = head_training.clip_each_head
+    monkeypatch.setattr(
+        head_training, "clip_each_head", lambda *a, **kw: (seen.append(torch.get_num_threads()), clip(*a, **kw))
+    )
+    features, labels = blobs(20, 2, 3, seed=0)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        train_heads(features, labels, classes=2, settings=HeadSettings(epochs=1), seeds=[0])
+        assert (seen, torch.get_num_threads()) == ([1], 2)
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_heads_need_a_seed() -> None:

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from sklearn.metrics import average_precision_score
+from sklearn.metrics import average_precision_score, ndcg_score
 from sklearn.metrics.pairwise import cosine_similarity
 
 from docemb_lib.evaluation import retrieval
-from docemb_lib.evaluation.retrieval import rank_documents, score_retrieval
+from docemb_lib.evaluation.retrieval import rank_documents, relevant_ranks, score_retrieval
 
 
 def random_case(seed: int, documents: int = 60, queries: int = 12) -> tuple[np.ndarray, list[int], list[list[int]]]:
@@ -80,3 +80,67 @@ def test_the_length_of_an_embedding_and_the_order_of_the_pool_do_not_matter() ->
     after = score_retrieval(moved, place[queries].tolist(), [place[rows].tolist() for rows in relevant])
     np.testing.assert_allclose(after.average_precision, before.average_precision, atol=1e-12)
     np.testing.assert_allclose(after.reciprocal_rank, before.reciprocal_rank, atol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_ranks_are_the_places_in_the_whole_ranking_whatever_the_blocks(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    embeddings, queries, relevant = random_case(seed, documents=80)
+    embeddings[40:60] = embeddings[:20]  # twins: ties to be broken by row
+    embeddings[70] = 0
+    expected = [
+        [1 + order.tolist().index(row) for row in wanted]
+        for order, wanted in zip(rank_documents(embeddings, queries), relevant, strict=True)
+    ]
+    one_block = relevant_ranks(embeddings, queries, relevant)
+    for ranks, places in zip(one_block, expected, strict=True):
+        assert ranks.tolist() == sorted(places)
+    for documents, block in ((7, 5), (80, 1), (1, 12)):
+        monkeypatch.setattr(retrieval, "DOCUMENTS", documents)
+        monkeypatch.setattr(retrieval, "BLOCK", block)
+        for ranks, whole in zip(relevant_ranks(embeddings, queries, relevant), one_block, strict=True):
+            np.testing.assert_array_equal(ranks, whole)
+
+
+def test_all_documents_alike_are_ranked_by_row_around_the_query(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retrieval, "DOCUMENTS", 4)
+    same = np.tile(np.random.default_rng(0).normal(size=7).astype(np.float32), (10, 1))
+    (ranks,) = relevant_ranks(same, [5], [[9, 0, 6]])
+    assert ranks.tolist() == [1, 6, 9]
+
+
+@pytest.mark.parametrize("top_k", [None, 15, 2])
+def test_further_metrics_are_those_of_scikit_learn_and_of_counting(top_k: int | None) -> None:
+    embeddings, queries, relevant = random_case(5)
+    similarities = cosine_similarity(embeddings.astype(np.float64))
+    scores = score_retrieval(embeddings, queries, relevant, top_k=top_k)
+    for q, (query, wanted) in enumerate(zip(queries, relevant, strict=True)):
+        others = [row for row in range(60) if row != query]
+        truth = [int(row in wanted) for row in others]
+        expected = ndcg_score([truth], [similarities[query, others]], k=top_k, ignore_ties=True)
+        assert scores.ndcg[q] == pytest.approx(expected, abs=1e-12)
+        ranked = sorted(others, key=lambda row, query=query: -similarities[query, row])
+        assert scores.hit_rate_10[q] == any(row in wanted for row in ranked[:top_k][:10])
+        assert scores.hit_rate_100[q] == (top_k is None or any(row in wanted for row in ranked[:top_k]))
+        assert scores.mean_percentile_rank[q] == pytest.approx(np.mean([ranked.index(row) / 58 for row in wanted]))
+    assert 0 < scores.hit_rate_10.mean() < 1
+    assert max(map(len, relevant)) > 2  # more than a cut of 2 can find
+
+
+def test_a_pool_of_two_has_one_candidate() -> None:
+    scores = score_retrieval(np.eye(2), [0, 1], [[1], [0]])
+    assert (scores.map, scores.mrr, scores.ndcg.tolist(), scores.mean_percentile_rank.tolist()) == (
+        1,
+        1,
+        [1, 1],
+        [0, 0],
+    )
+
+
+def test_a_cut_ranking_is_ideal_if_it_holds_nothing_but_relevant_documents() -> None:
+    near = np.array([[1, 0], [1, 0.1], [1, 0.2], [1, 0.3], [1, 0.4], [-1, 0]])
+    assert score_retrieval(near, [0], [[1, 2, 3, 4]], top_k=2).ndcg.tolist() == [1.0]
+    assert score_retrieval(near, [0], [[2, 3, 4]], top_k=2).ndcg[0] == pytest.approx(
+        (1 / np.log2(3)) / (1 + 1 / np.log2(3))
+    )

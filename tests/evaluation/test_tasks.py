@@ -55,7 +55,7 @@ def noise(text: str) -> np.ndarray:
 
 def test_perfect_embeddings_classify_all_and_noise_none() -> None:
     score = evaluate(ByText(one_hot), kinds_task(), head=QUICK, seeds=3)
-    assert score == Score("accuracy", (1.0, 1.0, 1.0))
+    assert score == Score("accuracy", (1.0, 1.0, 1.0), extra={"f1_macro": 1.0})
     assert (score.mean, score.std) == (1.0, 0.0)
     assert evaluate(ByText(noise), kinds_task(250), seeds=3).mean == pytest.approx(1 / 4, abs=0.04)
 
@@ -122,7 +122,11 @@ def ranking() -> Ranking:
 
 def test_retrieval_is_perfect_where_relevant_documents_coincide_and_trains_nothing() -> None:
     score = evaluate(ByText(one_hot), Retrieval("r", {"test": ranking()}))
-    assert score == Score("map", (1.0,), extra={"mrr": 1.0})
+    assert score.metric == "map"
+    assert score.values == (1.0,)
+    percentile = score.extra.pop("mean_percentile_rank")  # the mean place of the four nearest of 19
+    assert percentile == pytest.approx(np.mean([0, 1, 2, 3]) / 18)
+    assert score.extra == {"mrr": 1.0, "ndcg": 1.0, "hit_rate_10": 1.0, "hit_rate_100": 1.0}
 
 
 def test_retrieval_by_noise_is_at_chance() -> None:
@@ -197,3 +201,29 @@ def test_embeddings_of_a_wrong_shape_or_not_finite_are_refused() -> None:
     diverged[5:7, 1] = np.nan
     with pytest.raises(InputError, match=r"2 of 16 embeddings are not finite, the first is row 5"):
         task.score(diverged)
+
+
+def test_a_score_knows_what_each_example_got() -> None:
+    score = evaluate(ByText(noise), kinds_task(20), seeds=3)
+    right = score.per_example["accuracy"]
+    assert (right.shape, right.dtype) == ((3, 80), np.float32)
+    np.testing.assert_allclose(right.mean(axis=1), score.values)
+    task = Retrieval("r", {"test": ranking()})
+    found = evaluate(ByText(noise), task)
+    assert {name: values.shape for name, values in found.per_example.items()} == {"map": (1, 2), "mrr": (1, 2)}
+    assert found.per_example["map"].mean() == pytest.approx(found.mean)
+    assert found.per_example["mrr"].mean() == pytest.approx(found.extra["mrr"])
+
+
+def test_examples_are_as_long_as_their_document_their_longer_document_or_their_query() -> None:
+    task = kinds_task(2)
+    lengths = np.arange(16)
+    assert task.example_lengths(lengths).tolist() == list(range(8, 16))
+    train = LabelledPairs(["a", "b"], ["b", "c"], [0, 1])
+    pairs = Pairs("p", {"train": train, "test": LabelledPairs(["c", "a"], ["d", "b"], [1, 0])})
+    assert pairs.texts() == ["a", "b", "c", "d"]
+    assert pairs.example_lengths([10, 40, 20, 5]).tolist() == [20, 40]
+    retrieval = Retrieval("r", {"test": Ranking(["a", "b", "c"], [2, 0], [[0], [1]])})
+    assert retrieval.example_lengths([7, 8, 9]).tolist() == [9, 7]
+    with pytest.raises(ValueError, match="shorter"):
+        retrieval.example_lengths([7, 8])

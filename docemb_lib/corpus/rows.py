@@ -1,0 +1,180 @@
+"""Rows of a data file: JSON lines, CSV, TSV or parquet, the text formats also gzipped, one row at a time.
+
+Whatever is not as it should be is refused with the file and the place in it.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import sys
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from docemb_lib.errors import InputError
+
+FORMATS = (".jsonl", ".csv", ".tsv", ".parquet")
+BATCH = 256  # rows of a parquet file held in memory
+
+
+class Row(NamedTuple):
+    """One row: its fields by name, and where it stands, for messages."""
+
+    where: str
+    number: int  # of the line in a .jsonl file, of the row in the others; from 1, a header not counted
+    fields: Mapping[str, Any]
+
+
+def file_format(file: Path) -> str | None:
+    """One of FORMATS, by the name of the file; None for any other."""
+    suffix = Path(file.name.removesuffix(".gz")).suffix
+    packed_parquet = file.suffix == ".gz" and suffix == ".parquet"  # parquet compresses itself
+    return suffix if suffix in FORMATS and not packed_parquet else None
+
+
+def read_rows(file: Path) -> Iterator[Row]:
+    """The rows of a file of one of FORMATS; CSV and TSV begin with a line of column names. Raises InputError."""
+    match file_format(file):
+        case ".jsonl":
+            yield from _jsonl(file)
+        case ".csv":
+            yield from read_csv(file)
+        case ".tsv":
+            yield from read_csv(file, delimiter="\t")
+        case ".parquet":
+            yield from _parquet(file)
+        case _:
+            raise InputError(f"{file}: not a data file; give .jsonl, .csv, .tsv (each also .gz) or .parquet")
+
+
+def read_csv(file: Path, *, columns: Sequence[str] | None = None, delimiter: str = ",") -> Iterator[Row]:
+    """The rows of a CSV file; `columns` names them where the file has no line of names.
+
+    Values may be quoted with `"`, except between tabs, where a quotation mark is a character like any other.
+    Raises InputError, naming file and row, for broken quoting and for rows of another width.
+    """
+    csv.field_size_limit(sys.maxsize)  # documents are longer than its 131,072 characters
+    lines = (text for _, text in _lines(file))
+    reader = csv.reader(
+        lines, delimiter=delimiter, quoting=csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL, strict=True
+    )
+    number = 0
+    while True:
+        where = f"{file}, row {number + 1}" if columns else f"{file}, line of column names"
+        try:
+            values = next(reader, None)
+        except csv.Error as error:
+            raise InputError(f"{where}: broken quoting up to line {reader.line_num} ({error}); mend it") from error
+        if values is None:
+            return
+        if not values:  # a blank line
+            continue
+        if columns is None:
+            columns = _names(values, where=where)
+            continue
+        number += 1
+        if len(values) != len(columns):
+            raise InputError(
+                f"{where} (up to line {reader.line_num}): {len(values)} values, expected {len(columns)} "
+                f"({', '.join(columns)}); mend the row"
+            )
+        yield Row(where, number, dict(zip(columns, values, strict=True)))
+
+
+def text_of(fields: Mapping[str, Any], field: str, *, where: str) -> str:
+    """The string in `field`, unpaired surrogates replaced: they are no text and cannot be stored."""
+    if field not in fields:
+        raise InputError(f"{where}: no field {field!r}, found {sorted(fields)}; name the one that holds the text")
+    text = fields[field]
+    if not isinstance(text, str):
+        raise InputError(
+            f"{where}: field {field!r} must be a string, found {type(text).__name__} {text!r:.40}; quote it"
+        )
+    return without_surrogates(text)
+
+
+def without_surrogates(text: str) -> str:
+    """The text with surrogate pairs joined into their character, and those without a partner replaced by U+FFFD."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def read_text(file: Path) -> str:
+    """A whole UTF-8 file."""
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        raise InputError(f"{file}: cannot be read ({error.strerror}); mend its permissions") from error
+    return _decode(data, file=file, offset=0)
+
+
+def _names(values: list[str], *, where: str) -> list[str]:
+    names = [value.strip() for value in values]
+    if len(set(names)) < len(names):
+        raise InputError(f"{where}: {', '.join(names)} names a column twice; rename one")
+    return names
+
+
+def _jsonl(file: Path) -> Iterator[Row]:
+    for number, line in _lines(file):
+        if line.strip():
+            where = f"{file}, line {number}"
+            yield Row(where, number, _record(line, where=where))
+
+
+def _record(line: str, *, where: str) -> dict[str, Any]:
+    try:
+        record = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise InputError(f"{where}: not JSON ({error.msg} at column {error.colno}); write one object a line") from error
+    if not isinstance(record, dict):
+        raise InputError(f"{where}: found {type(record).__name__} {line.strip()[:40]!r}; write one JSON object a line")
+    return record
+
+
+def _parquet(file: Path) -> Iterator[Row]:
+    from pyarrow import ArrowException
+    from pyarrow.parquet import ParquetFile
+
+    try:
+        with ParquetFile(file) as table:
+            number = 0
+            for batch in table.iter_batches(batch_size=BATCH):
+                for fields in batch.to_pylist():
+                    number += 1
+                    yield Row(f"{file}, row {number}", number, fields)
+    except (ArrowException, OSError) as error:
+        reason = " ".join(str(error).split())
+        raise InputError(f"{file}: is not a whole parquet file ({reason}); write it again") from error
+
+
+def _lines(file: Path) -> Iterator[tuple[int, str]]:
+    """The numbered lines of a file, split at newlines only."""
+    offset = 0
+    try:
+        with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as stream:
+            for number, line in enumerate(stream, start=1):
+                yield number, _decode(line, file=file, offset=offset)
+                offset += len(line)
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise InputError(f"{file}: is not a whole gzip file ({error}); compress it again") from error
+    except OSError as error:
+        raise InputError(f"{file}: cannot be read ({error.strerror}); mend its permissions") from error
+
+
+def _decode(data: bytes, *, file: Path, offset: int) -> str:
+    """UTF-8 to text; `offset` is where `data` begins in `file`. A byte order mark at its head is dropped."""
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        position = offset + error.start
+        raise InputError(
+            f"{file}: byte {position} is {data[error.start]:#04x}, which is not UTF-8; save the file as UTF-8"
+        ) from error
+    return text.removeprefix("\ufeff") if offset == 0 else text

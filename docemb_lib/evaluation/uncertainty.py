@@ -1,0 +1,170 @@
+"""How sure is a score, and is one model better than another? Both from the same test examples, answered one by one.
+
+A score is a mean over test examples or queries, each of them already a mean over the head's seeds. What is uncertain is
+which examples there happened to be: intervals come from resampling them, tests from swapping two models' answers.
+Every model is resampled alike, so differences are paired.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from scipy.special import ndtr, ndtri
+
+from docemb_lib.errors import InputError
+from docemb_lib.evaluation.tasks import Score
+
+RESAMPLES = 2000  # of the examples, for an interval
+PERMUTATIONS = 9999  # of two models' answers, for a p-value, which so is 1e-4 at the least
+CELLS = 4_000_000  # examples drawn at a time: bounds the memory
+DECIMALS = 12  # means that differ later than that are equal: sums in another order
+
+VERDICTS = ("better", "worse", "no difference shown")
+
+
+class Intervals(NamedTuple):
+    """Means of M scores and the bounds of their confidence intervals, (M,) each."""
+
+    mean: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+
+def bootstrap(examples: np.ndarray, *, level: float = 0.95, resamples: int = RESAMPLES, seed: int = 0) -> Intervals:
+    """BCa bootstrap intervals of the means of M scores over the same N examples (Efron, 1987).
+
+    examples: (M, N). Where all examples are equal, the interval is a point: resampling cannot see what never happened.
+    """
+    X = np.asarray(examples, dtype=np.float64)
+    mean = X.mean(axis=1).round(DECIMALS)
+    drawn = resampled_means(X, resamples=resamples, seed=seed)  # (B, M)
+    below = ((drawn < mean).mean(axis=0) + (drawn <= mean).mean(axis=0)) / 2
+    bias = ndtri(below.clip(0.5 / resamples, 1 - 0.5 / resamples))
+    centred = X - X.mean(axis=1, keepdims=True)
+    spread = (centred**2).sum(axis=1) ** 1.5
+    acceleration = np.divide((centred**3).sum(axis=1), 6 * spread, out=np.zeros(len(X)), where=spread > 1e-12)
+    bounds = []
+    for tail in ((1 - level) / 2, (1 + level) / 2):
+        shifted = bias + ndtri(tail)
+        share = ndtr(bias + shifted / (1 - acceleration * shifted))
+        bounds.append(np.array([np.quantile(means, q) for means, q in zip(drawn.T, share, strict=True)]))
+    return Intervals(mean, *bounds)
+
+
+def resampled_means(examples: np.ndarray, *, resamples: int, seed: int) -> np.ndarray:
+    """Means over N examples drawn with replacement, the same ones for every row. examples: (M, N). Returns (B, M)."""
+    rng = np.random.default_rng(seed)
+    N = examples.shape[1]
+    means = []
+    for start in range(0, resamples, at_once := max(1, CELLS // N)):
+        b = min(at_once, resamples - start)
+        drawn = rng.integers(N, size=(b, N)) + N * np.arange(b)[:, None]
+        counts = np.bincount(drawn.ravel(), minlength=b * N).reshape(b, N)
+        means.append(counts.astype(np.float64) @ examples.T / N)
+    return np.concatenate(means).round(DECIMALS)
+
+
+def paired_p_value(differences: np.ndarray, *, permutations: int = PERMUTATIONS, seed: int = 0) -> float:
+    """Two-sided p-value of "both models answer alike", by swapping their answers to each example at random.
+
+    differences: (N,), of the two models' answers. With one head each and right or wrong answers this is McNemar's exact
+    test, but for the draw of the permutations. The observed answers count as one of them.
+    """
+    d = np.round(np.asarray(differences, dtype=np.float64), 9)
+    sizes, counts = np.unique(np.abs(d[d != 0]), return_counts=True)  # examples that differ alike are swapped together
+    rng = np.random.default_rng(seed)
+    observed, extreme = abs(d.sum()), 0
+    for start in range(0, permutations, at_once := max(1, CELLS // max(1, len(sizes)))):
+        b = min(at_once, permutations - start)
+        signed = 2 * rng.binomial(counts, 0.5, size=(b, len(sizes))) - counts
+        extreme += int(np.count_nonzero(np.abs(signed @ sizes) >= observed - 1e-9 * len(d)))
+    return (1 + extreme) / (1 + permutations)
+
+
+def holm(p_values: np.ndarray) -> np.ndarray:
+    """p-values corrected for their number (Holm, 1979): at a level of 5%, any of them is wrong in 5% of all studies."""
+    p = np.asarray(p_values, dtype=np.float64)
+    order = np.argsort(p, kind="stable")
+    corrected = np.empty(len(p))
+    corrected[order] = np.minimum(1, np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)))
+    return corrected
+
+
+def score_intervals(
+    scores: Mapping[str, Mapping[str, Score]], *, level: float = 0.95, resamples: int = RESAMPLES, seed: int = 0
+) -> pd.DataFrame:
+    """Every score of {model: {task: score}} with its interval: model, task, metric, examples, value, low, high."""
+    rows = []
+    for task, by_model in by_task(scores).items():
+        for metric in next(iter(by_model.values())).per_example:
+            answers = answers_of(task, metric, by_model)
+            found = bootstrap(answers, level=level, resamples=resamples, seed=seed)
+            examples = answers.shape[1]
+            rows += [
+                (model, task, metric, examples, *row) for model, row in zip(by_model, np.transpose(found), strict=True)
+            ]
+    return pd.DataFrame(rows, columns=["model", "task", "metric", "examples", "value", "low", "high"])
+
+
+def compare(
+    scores: Mapping[str, Mapping[str, Score]],
+    reference: str,
+    *,
+    level: float = 0.95,
+    resamples: int = RESAMPLES,
+    permutations: int = PERMUTATIONS,
+    seed: int = 0,
+) -> pd.DataFrame:
+    """Every model of {model: {task: score}} against one of them, on each task's own metric.
+
+    Columns: task, metric, model, reference, difference (model minus reference), low and high (its interval), p, p_holm
+    (corrected over all rows), verdict: better or worse where p_holm < 1 - level, else "no difference shown", which is
+    not to say that there is none. Raises InputError where models were not scored on the same examples.
+    """
+    if reference not in scores or len(scores) < 2:
+        raise InputError(
+            f"compare: {reference!r} and another model are needed, there are scores of {', '.join(scores)}"
+        )
+    rows = []
+    for task, by_model in by_task(scores).items():
+        metric = by_model[reference].metric
+        answers = answers_of(task, metric, by_model)
+        names = list(by_model)
+        others = [name for name in names if name != reference]
+        differences = np.delete(answers, names.index(reference), axis=0) - answers[names.index(reference)]
+        found = bootstrap(differences, level=level, resamples=resamples, seed=seed)
+        p_values = [paired_p_value(d, permutations=permutations, seed=seed) for d in differences]
+        for model, row, p in zip(others, np.transpose(found), p_values, strict=True):
+            rows.append((task, metric, model, reference, *row, p))
+    frame = pd.DataFrame(rows, columns=["task", "metric", "model", "reference", "difference", "low", "high", "p"])
+    frame["p_holm"] = holm(frame["p"].to_numpy())
+    better, worse, unclear = VERDICTS
+    shown = frame["p_holm"] < 1 - level
+    frame["verdict"] = np.where(shown, np.where(frame["difference"] > 0, better, worse), unclear)
+    return frame
+
+
+def by_task(scores: Mapping[str, Mapping[str, Score]]) -> dict[str, dict[str, Score]]:
+    """{task: {model: score}}. Raises InputError for a model without a score on a task of the first."""
+    tasks = list(next(iter(scores.values()), {}))
+    for model, own in scores.items():
+        if set(own) != set(tasks):
+            raise InputError(
+                f"scores: {model!r} has scores on {', '.join(own)}, others on {', '.join(tasks)}; "
+                "score all models on the same tasks"
+            )
+    return {task: {model: own[task] for model, own in scores.items()} for task in tasks}
+
+
+def answers_of(task: str, metric: str, by_model: Mapping[str, Score]) -> np.ndarray:
+    """What each model got on each example, mean over seeds: (M, N)."""
+    for model, score in by_model.items():
+        if metric not in score.per_example:
+            raise InputError(f"scores: {model!r} on {task!r} has no {metric} of single examples; score it again")
+    answers = [score.per_example[metric].mean(axis=0, dtype=np.float64) for score in by_model.values()]
+    if len(sizes := {len(own) for own in answers}) > 1:
+        raise InputError(f"scores: {task!r} was scored on {sorted(sizes)} examples; score all models on the same ones")
+    return np.stack(answers)

@@ -1,0 +1,186 @@
+"""Intervals, tests and corrections against scipy, by hand, and on simulated models."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from docemb_lib.errors import InputError
+from docemb_lib.evaluation import Score, uncertainty
+from docemb_lib.evaluation.uncertainty import (
+    bootstrap,
+    compare,
+    holm,
+    paired_p_value,
+    resampled_means,
+    score_intervals,
+)
+
+
+@pytest.mark.parametrize("level", [0.95, 0.8])
+def test_intervals_are_scipys_bca_of_the_same_resamples(level: float) -> None:
+    rng = np.random.default_rng(0)
+    examples = np.stack([rng.random(60) < 0.9, rng.beta(0.5, 2, size=60), rng.exponential(size=60)]).astype(float)
+    found = bootstrap(examples, level=level)
+    drawn = resampled_means(examples, resamples=uncertainty.RESAMPLES, seed=0)
+    for m, row in enumerate(examples):
+        expected = stats.bootstrap(
+            (row,),
+            lambda x, axis: np.mean(x, axis=axis).round(uncertainty.DECIMALS),  # or ties with the mean are missed
+            n_resamples=0,
+            bootstrap_result=SimpleNamespace(bootstrap_distribution=drawn[:, m]),
+            confidence_level=level,
+            method="BCa",
+        ).confidence_interval
+        np.testing.assert_allclose((found.low[m], found.high[m]), expected, atol=1e-9)
+        assert found.mean[m] == pytest.approx(row.mean())
+
+
+def test_resampled_means_are_those_of_draws_with_replacement(monkeypatch: pytest.MonkeyPatch) -> None:
+    examples = np.random.default_rng(1).normal(size=(2, 30))
+    means = resampled_means(examples, resamples=4000, seed=0)
+    assert means.shape == (4000, 2)
+    np.testing.assert_allclose(means.mean(axis=0), examples.mean(axis=1), atol=0.01)
+    np.testing.assert_allclose(means.std(axis=0), examples.std(axis=1) / np.sqrt(30), rtol=0.05)
+    drawn = np.random.default_rng(0).integers(30, size=(4000, 30))
+    np.testing.assert_allclose(means, examples[:, drawn].mean(axis=2).T)
+    monkeypatch.setattr(uncertainty, "CELLS", 100)  # three resamples at a time draw the same
+    np.testing.assert_allclose(resampled_means(examples, resamples=4000, seed=0), means)
+
+
+@pytest.mark.parametrize("distribution", ["accuracy", "reciprocal rank"])
+def test_intervals_cover_the_true_mean_about_as_often_as_they_say(distribution: str) -> None:
+    rng = np.random.default_rng(2)
+    if distribution == "accuracy":
+        samples, truth = (rng.random((400, 150)) < 0.85).astype(float), 0.85
+    else:
+        samples = 1 / rng.geometric(0.3, size=(400, 150))
+        truth = sum(0.3 * 0.7 ** (k - 1) / k for k in range(1, 200))
+    found = bootstrap(samples, resamples=1000)
+    covered = ((found.low <= truth) & (truth <= found.high)).mean()
+    assert 0.91 <= covered <= 0.98
+
+
+def test_an_interval_of_equal_examples_is_a_point_and_one_example_less_makes_it_wider() -> None:
+    found = bootstrap(np.stack([np.ones(40), np.arange(40) > 0, np.zeros(40)]))
+    assert (found.low[0], found.high[0]) == (1, 1)
+    assert (found.low[2], found.high[2]) == (0, 0)
+    assert found.low[1] < 39 / 40 <= found.high[1] <= 1
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_p_value_of_few_differences_is_that_of_all_permutations(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    a, b = rng.random(9), rng.random(9) + 0.1 * seed
+    exact = stats.permutation_test(
+        (a, b), lambda x, y, axis: np.mean(x - y, axis=axis), permutation_type="samples", n_resamples=np.inf
+    ).pvalue
+    assert paired_p_value(a - b, permutations=50_000) == pytest.approx(exact, abs=0.01)
+
+
+@pytest.mark.parametrize(("won", "lost"), [(30, 14), (9, 8), (12, 0), (0, 0)])
+def test_the_p_value_of_right_or_wrong_answers_is_mcnemars(won: int, lost: int) -> None:
+    differences = np.concatenate([np.ones(won), -np.ones(lost), np.zeros(200)])
+    exact = stats.binomtest(won, won + lost).pvalue if won + lost else 1.0
+    assert paired_p_value(differences, permutations=50_000) == pytest.approx(exact, abs=0.01)
+    assert paired_p_value(-differences) == paired_p_value(differences)
+
+
+def test_seeds_are_averaged_and_rounding_makes_no_difference_of_equal_ones() -> None:
+    fifths = np.array([1 / 5 + 2 / 5 - 3 / 5] * 50 + [4 / 5 - 3 / 5] * 20 + [3 / 5 - 4 / 5] * 4)
+    exact = stats.binomtest(20, 24).pvalue
+    assert paired_p_value(fifths, permutations=50_000) == pytest.approx(exact, abs=0.003)
+
+
+def test_no_p_value_is_below_what_the_permutations_can_show() -> None:
+    assert paired_p_value(np.ones(500), permutations=999) == 1 / 1000
+
+
+def test_p_values_of_equal_models_are_uniform() -> None:
+    rng = np.random.default_rng(3)
+    p = [paired_p_value(d, permutations=499) for d in rng.normal(size=(300, 40))]
+    assert stats.kstest(p, "uniform").pvalue > 0.01
+
+
+def test_holms_correction_is_the_one_by_hand() -> None:
+    # sorted 0.01, 0.02, 0.03, 0.5 times 4, 3, 2, 1 is 0.04, 0.06, 0.06, 0.5
+    np.testing.assert_allclose(holm(np.array([0.5, 0.01, 0.03, 0.02])), [0.5, 0.04, 0.06, 0.06])
+    np.testing.assert_allclose(holm(np.array([0.02, 0.021])), [0.04, 0.04])  # never below an earlier one
+    np.testing.assert_allclose(holm(np.array([0.6, 0.7, 0.9])), [1, 1, 1])
+
+
+def made(metric: str, *rows: np.ndarray) -> Score:
+    answers = np.stack(rows).astype(np.float32)
+    return Score(metric, tuple(answers.mean(axis=1).tolist()), per_example={metric: answers})
+
+
+def some_scores(seed: int = 0, n: int = 400) -> dict[str, dict[str, Score]]:
+    rng = np.random.default_rng(seed)
+    hard = rng.random(n)
+
+    def heads(skill: float) -> list[np.ndarray]:
+        return [hard + 0.2 * rng.normal(size=n) < skill for _ in range(3)]
+
+    precision = rng.random(60)
+    return {
+        "base": {"pairs": made("accuracy", *heads(0.6)), "find": made("map", precision)},
+        "good": {"pairs": made("accuracy", *heads(0.8)), "find": made("map", precision**0.5)},
+        "same": {"pairs": made("accuracy", *heads(0.6)), "find": made("map", precision + 0.01 * rng.normal(size=60))},
+        "bad": {"pairs": made("accuracy", *heads(0.4)), "find": made("map", precision**2)},
+    }
+
+
+def test_models_are_found_better_worse_or_neither() -> None:
+    scores = some_scores()
+    frame = compare(scores, "base").set_index(["model", "task"])
+    assert len(frame) == 6
+    assert frame["verdict"].to_dict() == {
+        ("good", "pairs"): "better", ("same", "pairs"): "no difference shown", ("bad", "pairs"): "worse",
+        ("good", "find"): "better", ("same", "find"): "no difference shown", ("bad", "find"): "worse",
+    }  # fmt: skip
+    for (model, task), row in frame.iterrows():
+        assert row["difference"] == pytest.approx(scores[model][task].mean - scores["base"][task].mean, abs=1e-6)
+        assert row["low"] <= row["difference"] <= row["high"]
+        assert row["p"] <= row["p_holm"]
+    np.testing.assert_allclose(frame["p_holm"], holm(frame["p"].to_numpy()))
+
+
+def test_paired_answers_show_differences_that_separate_intervals_hide() -> None:
+    rng = np.random.default_rng(5)
+    right = rng.random(500) < 0.7
+    more = right | (np.arange(500) % 20 == 0)  # right wherever the other is, and now and then besides
+    scores = {"a": {"t": made("accuracy", right)}, "b": {"t": made("accuracy", more)}}
+    alone = score_intervals(scores).set_index("model")
+    assert alone.loc["b", "low"] < alone.loc["a", "value"]
+    (row,) = compare(scores, "a").itertuples()
+    assert row.low > 0
+    assert row.p == pytest.approx(stats.binomtest(gained := int(more.sum() - right.sum()), gained).pvalue, abs=0.01)
+    assert row.verdict == "better"
+
+
+def test_intervals_of_all_metrics_are_in_the_frame() -> None:
+    frame = score_intervals(some_scores())
+    assert frame.groupby(["task", "metric"])["examples"].first().to_dict() == {
+        ("find", "map"): 60,
+        ("pairs", "accuracy"): 400,
+    }
+    assert len(frame) == 8
+    assert ((frame["low"] < frame["value"]) & (frame["value"] < frame["high"])).all()
+    width = (frame["high"] - frame["low"])[frame["model"].eq("base") & frame["task"].eq("pairs")].item()
+    rates = some_scores()["base"]["pairs"].per_example["accuracy"].mean(axis=0)
+    assert width == pytest.approx(2 * 1.96 * rates.std() / 20, rel=0.1)  # as the normal approximation has it
+
+
+def test_what_cannot_be_compared_is_refused() -> None:
+    scores = some_scores()
+    with pytest.raises(InputError, match="'nobody' and another model are needed, there are scores of base, good"):
+        compare(scores, "nobody")
+    with pytest.raises(InputError, match="'new' has scores on pairs, others on pairs, find"):
+        compare(scores | {"new": {"pairs": scores["base"]["pairs"]}}, "base")
+    short = {"pairs": made("accuracy", np.ones(399)), "find": scores["base"]["find"]}
+    with pytest.raises(InputError, match=r"'pairs' was scored on \[399, 400\] examples"):
+        compare(scores | {"short": short}, "base")
+    bare = {"pairs": Score("accuracy", (0.5,)), "find": scores["base"]["find"]}
+    with pytest.raises(InputError, match="'bare' on 'pairs' has no accuracy of single examples"):
+        score_intervals(scores | {"bare": bare})
