@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import json
+from glob import glob
 from pathlib import Path
 from typing import Any, Self, TypeVar, get_args
 
@@ -20,6 +21,7 @@ from docemb_lib.settings import (
     ContextualTeachers,
     Corpus,
     Evaluation,
+    FurtherTeacher,
     Parameters,
     Section,
     StructuralTeacher,
@@ -29,21 +31,23 @@ from docemb_lib.settings import (
 
 Model = TypeVar("Model", bound=BaseModel)
 STUDENT_RUN = (
-    "structural_loss", "distance", "gamma", "contextual_teacher", "contextual_loss", "student_projection",
-    "contextual_projection", "lam", "lam_by_length", "max_structural_len", "documents",
+    "structural_loss", "distance", "gamma", "temperature", "negatives", "contextual_teacher", "contextual_loss",
+    "student_projection", "contextual_projection", "lam", "lam_by_length", "max_structural_len", "form", "documents",
 )  # fmt: skip
+WEIGHTING = ("lam", "lam_by_length", "max_structural_len", "form")
 NOTEBOOKS: dict[str, tuple[str, ...]] = {  # the parameters that each notebook takes, besides `profile` and `seed`
     "01_corpus": (),
-    "02_paragraph_vector": ("dm", "vector_size", "min_count", "preprocess"),
-    "03_structural": ("structural_loss", "distance", "gamma", "documents"),
-    "04_projections": tuple(name for name in STUDENT_RUN if name not in {"lam", "lam_by_length", "max_structural_len"}),
+    "02_paragraph_vector": ("dm", "vector_size", "min_count", "preprocess", "compound"),
+    "03_structural": ("structural_loss", "distance", "gamma", "temperature", "negatives", "documents"),
+    "04_projections": tuple(name for name in STUDENT_RUN if name not in WEIGHTING),
     "05_weighting": STUDENT_RUN,
     "06_evaluation": STUDENT_RUN,
 }
 TRAINING = tuple(name for name, parameters in NOTEBOOKS.items() if "documents" in parameters)  # train a student
+_UNWEIGHTED = {"max_structural_len": None, "lam": None, "lam_by_length": None, "form": "weighted"}
 FIXED: dict[str, dict[str, Any]] = {  # what a notebook is not about is switched off in its runs
-    "03_structural": {"contextual_teacher": None, "max_structural_len": None, "lam": None, "lam_by_length": None},
-    "04_projections": {"lam": None, "lam_by_length": None, "max_structural_len": None},
+    "03_structural": {"contextual_teacher": None, **_UNWEIGHTED},
+    "04_projections": _UNWEIGHTED,
 }
 WIDTHS = {  # hidden sizes of encoders that students and structural teachers are often made of
     "all-MiniLM-L6-v2": 384,
@@ -80,6 +84,7 @@ class Profile(Section):
     corpus: Corpus = Corpus()
     structural_teacher: StructuralTeacher = StructuralTeacher()
     contextual_teachers: ContextualTeachers = ContextualTeachers()
+    further_teachers: list[FurtherTeacher] = []  # of every student, in whatever notebook
     student: Student = Student()
     training: Training = Training()
     evaluation: Evaluation = Evaluation()
@@ -95,6 +100,17 @@ class Profile(Section):
                 f"{self.structural_teacher.model} is {teacher} wide; they must be equal"
                 + (f" (as wide as the student: {fits})" if fits else "")
             )
+        names = [further.name for further in self.further_teachers]
+        if len(set(names)) < len(names):
+            raise ValueError(f"further_teachers: their names must differ, got {', '.join(names)}")
+        for further in self.further_teachers:
+            theirs = width(further.model) if further.model else None
+            bare = further.student_projection == further.teacher_projection == "-"
+            if bare and student and theirs and student != theirs:
+                raise ValueError(
+                    f"further_teachers: {further.name} is {theirs} wide, student.model {self.student.model} {student}; "
+                    f"give it a student_projection that ends in {theirs}"
+                )
         if self.corpus.source != "installed-docs":
             linked = [t for t in (*self.evaluation.tasks, *self.evaluation.sweep_tasks) if t in LINKED_TASKS]
             if linked:
@@ -117,6 +133,7 @@ class Profile(Section):
             raise InputError(f"{path}: empty; a profile is a mapping, see params/own.yaml")
         raw.setdefault("name", path.stem)
         _locate(raw, path.parent)
+        _locate_data(raw, path.parent)
         profile = _validated(cls, raw, str(path))
         for number, run in enumerate(profile.plan, 1):  # each run's values, before any of them starts
             profile.for_notebook(run.notebook, source=f"{path}: plan, run {number} ({run.notebook})", **run.parameters)
@@ -168,17 +185,44 @@ def find_root(start: Path | None = None) -> Path:
 
 
 def _locate(raw: dict[str, Any], folder: Path) -> None:
-    """Make paths that a profile gives relative to its own folder absolute: notebooks run in another one.
+    """Make the models that a profile names relative to its own folder absolute: notebooks run in another one.
 
     A model's name is a path only if there is such a folder.
     """
-    for section, field in (("corpus", "path"), ("student", "model"), ("structural_teacher", "model")):
-        settings = raw.get(section)
-        if not isinstance(settings, dict) or not isinstance(settings.get(field), str):
-            continue
-        located = (folder / settings[field]).resolve()
-        if field == "path" or located.is_dir():
-            settings[field] = str(located)
+    teachers = _dicts(raw.get("further_teachers"))
+    for settings in _dicts([raw.get("student"), raw.get("structural_teacher"), *teachers]):
+        model = settings.get("model")
+        if isinstance(model, str) and (folder / model).is_dir():
+            settings["model"] = str((folder / model).resolve())
+
+
+def _locate_data(raw: dict[str, Any], folder: Path) -> None:
+    """The same for the files of the corpus and of tasks; a hub's data set is a path only where there is such a one."""
+
+    def absolute(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: absolute(one) for name, one in value.items()}
+        if isinstance(value, list):
+            return [absolute(one) for one in value]
+        return str((folder / value).resolve()) if isinstance(value, str) else value
+
+    def absolute_if_there(value: Any) -> Any:
+        return absolute(value) if isinstance(value, str) and glob(str(folder / value)) else value
+
+    for corpus in _dicts([raw.get("corpus")]):
+        if "path" in corpus:
+            corpus["path"] = absolute(corpus["path"])
+        for settings in _dicts(corpus.get("datasets")):
+            settings.update({"dataset": absolute_if_there(settings["dataset"])} if "dataset" in settings else {})
+    for evaluation in _dicts([raw.get("evaluation")]):
+        for settings in _dicts(evaluation.get("own_tasks")):
+            settings.update({field: absolute(settings[field]) for field in ("path", "relevance") if field in settings})
+        if isinstance(benchmarks := evaluation.get("benchmarks"), dict):
+            evaluation["benchmarks"] = {name: absolute_if_there(place) for name, place in benchmarks.items()}
+
+
+def _dicts(value: Any) -> list[dict[str, Any]]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
 
 def width(model: str) -> int | None:

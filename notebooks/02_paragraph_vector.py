@@ -21,7 +21,8 @@
 # from its neighbours and the document's vector; **DBOW** predicts the words from the document's vector alone. It
 # knows nothing of syntax, but it sees the *whole* document, however long: what the structural teacher lacks.
 #
-# This notebook trains one of them and asks how good it is by itself. Takes about a minute on the embedded corpus.
+# This notebook trains one of them and asks how good it is by itself. Takes about a minute on the embedded corpus. With
+# `compound` it puts trained ones **side by side** instead: their vectors are concatenated, nothing is trained again.
 
 # %% tags=["parameters"]
 profile = "tiny"  # which corpus, teachers, student and sizes: a name in params/ or the path of a .yaml file
@@ -30,21 +31,23 @@ dm = True  # True: DM; False: DBOW
 vector_size = 100  # dimensions; the thesis tries 100, 768 and 1024
 min_count = 2  # drop words that occur less often, or "10%" for the thesis' high threshold
 preprocess = "lowercase"  # none, lowercase, or stem (Porter)
+compound = None  # labels of two models joined by +, e.g. "DM;100;lowercase;2+DBOW;100;None;2"; None: one model
 
 # %%
-from docemb_lib.evaluation.published import published
 from docemb_lib.evaluation.retrieval import neighbours
+from docemb_lib.experiments.comparison import scores_of_runs
 from docemb_lib.experiments.models import paragraph_vector_model, sbert_models, tfidf_model
 from docemb_lib.experiments.run import Run
 from docemb_lib.experiments.scoring import score_models
-from docemb_lib.experiments.views import means_of_runs, own_metrics, validation_embeddings
-from docemb_lib.figures import use_style
+from docemb_lib.experiments.views import own_metrics, validation_embeddings
+from docemb_lib.figures import rows_axes, use_style
 from docemb_lib.figures.sweeps import plot_runs
 
 use_style()
 run = Run.begin(
     "02_paragraph_vector",
     profile=profile, seed=seed, dm=dm, vector_size=vector_size, min_count=min_count, preprocess=preprocess,
+    compound=compound,
 )  # fmt: skip
 stages = run.stages
 run.settings()
@@ -54,12 +57,12 @@ run.settings()
 #
 # On `train` (or as much of it as the profile says) with the settings of Table 4.5: window 5, 5 negative samples, no
 # subsampling, 10 epochs unless the profile says otherwise. gensim ignores every word
-# of a document past the 10,000th; longer documents are split under one tag here.
+# of a document past the 10,000th; longer ones are cut into pieces here. The members of a compound are the
+# models that their own runs would train, taken from there where they are.
 
 # %%
 model = paragraph_vector_model(stages)
-teacher = model.load()
-print(teacher.label, "·", teacher.dim, "dimensions")
+print(model.label, "·", model.load().dim, "dimensions")
 
 # %% [markdown]
 # ## What it finds similar
@@ -83,20 +86,26 @@ scores.groupby(["model", "task", "metric"])["value"].agg(["mean", "std"]).round(
 # %% [markdown]
 # ## All runs so far
 #
-# Every Paragraph Vector recorded for this profile. The hollow diamond is the thesis' value of the same setting in
-# Figure 4.5 (mean *normalised* accuracy over six other tasks: compare the order of the runs, not the sizes).
+# Every Paragraph Vector recorded for this profile, drawn as Figure 4.5 of the thesis. A score is divided by that of the
+# best model shown on its task; a row's box and points are its tasks, the triangle is their mean, its bar the
+# deviation over head seeds. `docemb sweep 02_paragraph_vector --grid paragraph-vector` fills the figure with the
+# thesis' 45 models.
 
 # %%
-means = means_of_runs(run, scores)
-ax = plot_runs(means, published=published("paragraph_vectors"))
-run.save_figure(ax, "runs", means)
+runs = scores_of_runs(run, scores)
+ax = plot_runs(runs, by="kind", ax=rows_axes(runs["model"].nunique())[0])
+run.save_figure(ax, "runs", runs)
 
 # %% [markdown]
-# **How to read it.** In the thesis larger vectors win, DBOW and DM are close, and concatenating the best of both is
-# better than either. On a few thousand documents do not expect the size to matter as much.
+# **How to read it.** The best model is at the bottom; a row whose points lie far apart is good at one task only. A
+# hollow diamond is the thesis' own mean of the same setting, or of the same place in its grid at this profile's
+# widths: over six other tasks, on half a million documents, so compare the order of the runs and not the sizes. In the
+# thesis larger vectors win, DBOW and DM are close, and concatenating the best of both is better than either. On a few
+# thousand documents do not expect the size to matter as much.
 
 # %%
 run.finish(own_metrics(run, scores), scores=scores)
 
 # %% [markdown]
-# **Next.** `-p dm False` trains the other kind; `03_structural` turns to the other teacher.
+# **Next.** `-p dm False` trains the other kind; `-p compound "DM;100;lowercase;2+DBOW;100;None;2"` puts both side by
+# side; `03_structural` turns to the other teacher.

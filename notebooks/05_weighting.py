@@ -31,6 +31,8 @@ seed = 0  # of the order of documents and of the projections' initial weights
 structural_loss = "cosine"  # mse, cosine, max-margin, contrastive; None: contextual only
 distance = "mse"  # inside max-margin: mse or cosine
 gamma = 1.0  # inside max-margin: weight of the negatives, from 0
+temperature = None  # inside contrastive: cosines are divided by it; None: they are not
+negatives = 0  # max-margin and contrastive: further documents to push away from, drawn anew for each batch
 contextual_teacher = "PV"  # DM, DBOW, PV (both side by side), LSA; None: structural only
 contextual_loss = "soft-cca"  # soft-cca, mse, or cca
 student_projection = "profile"  # e.g. 768(ReLU)x1024; must end as wide as the contextual one
@@ -38,15 +40,16 @@ contextual_projection = "profile"  # the same for the teacher's side; - is the i
 lam = 0.5  # λ, weight of the structural loss in [0, 1]; None: the plain sum of both
 lam_by_length = None  # "linear:FIRST:LAST": λ falls from FIRST to 0 at LAST structural tokens; None: it does not
 max_structural_len = "profile"  # mask documents beyond so many structural tokens; None: no mask
+form = "weighted"  # or half_means_sum (with λ 0.5 the plain sum), contextual_full (the contextual loss always counts 1)
 documents = "profile"  # how many training documents; "profile": as many as the profile says
 
 # %%
-from docemb_lib.evaluation.published import published
-from docemb_lib.experiments.models import sbert_models, student_model, untrained_model
+from docemb_lib.experiments.comparison import scores_of_runs
+from docemb_lib.experiments.models import contextual_models, sbert_models, student_model, untrained_model
 from docemb_lib.experiments.run import Run
 from docemb_lib.experiments.scoring import score_models
-from docemb_lib.experiments.views import means_of_runs, student_metrics, weights_by_length
-from docemb_lib.figures import use_style
+from docemb_lib.experiments.views import student_metrics, weights_by_length
+from docemb_lib.figures import rows_axes, use_style
 from docemb_lib.figures.corpus import plot_weights
 from docemb_lib.figures.sweeps import plot_history, plot_runs, plot_weighting
 
@@ -54,9 +57,10 @@ use_style()
 run = Run.begin(
     "05_weighting",
     profile=profile, seed=seed, structural_loss=structural_loss, distance=distance, gamma=gamma,
+    temperature=temperature, negatives=negatives,
     contextual_teacher=contextual_teacher, contextual_loss=contextual_loss,
     student_projection=student_projection, contextual_projection=contextual_projection,
-    lam=lam, lam_by_length=lam_by_length, max_structural_len=max_structural_len, documents=documents,
+    lam=lam, lam_by_length=lam_by_length, max_structural_len=max_structural_len, form=form, documents=documents,
 )  # fmt: skip
 stages = run.stages
 run.settings()
@@ -88,31 +92,34 @@ run.save_figure(ax, "training", validation_history)
 #
 # ## All runs so far
 #
-# The mean over the sweep tasks on their validation splits; bars are deviations over head seeds.
+# The sweep tasks on their validation splits, drawn as Figures 4.10 and 4.11 of the thesis: a score is divided by that
+# of the best model shown on its task; a row's box and points are its tasks, the triangle is their mean, its bar the
+# deviation over head seeds. The structural-only student of `03_structural` stands beside them. The grids are
+# `weighting-cosine` and `weighting-max-margin`, as in `docemb sweep 05_weighting --grid weighting-cosine`.
 
 # %%
 models = [student_model(run.label, student), untrained_model(stages), sbert_models(stages)[0]]
-scores = score_models(stages, models, final=False)
-means = means_of_runs(run, scores)
-ax = plot_runs(means)
-run.save_figure(ax, "runs", means)
+scores = score_models(stages, [*models, *contextual_models(stages)], final=False)
+runs = scores_of_runs(run, scores)
+ax = plot_runs(runs, by="λ", ax=rows_axes(runs["model"].nunique())[0])
+run.save_figure(ax, "runs", runs)
 
 # %% [markdown]
-# The same against λ, one line per mask; a dotted line is the plain sum of both losses.
+# The runs that differ from this one in λ and mask alone, as the plain mean of their scores against λ. There is a line
+# per mask; a dotted line is the plain sum of both losses.
 
 # %%
-both = means[means["contextual_teacher"].notna() & means["structural_loss"].notna()]
-ax = plot_weighting(both)
-run.save_figure(ax, "lambda", both)
+siblings = runs[runs["sibling"]]
+ax = plot_weighting(siblings)
+run.save_figure(ax, "lambda", siblings)
 
 # %% [markdown]
-# **How to read it.** Look first at whether the differences are larger than the bars. In the thesis (below, Figure
-# 4.10) masking at λ = 0.5 helped the cosine loss a little. With few documents, most of them long, the opposite is to
-# be expected: the mask takes the strict loss away from every long document and leaves it a projected correlation. Where
-# the structural teacher averages over chunks of the whole document (`long: chunks`), the mask has nothing to hide.
-
-# %%
-published("weighting").query("source == 'figure 4.10'").set_index("label")[["value"]].sort_values("value")
+# **How to read it.** Look first at whether the differences are larger than the bars. A hollow diamond is the thesis'
+# own mean of the same place in its grid, with other tasks and models: compare orders within one structural loss. There
+# masking at λ = 0.5 helped the cosine loss a little, and hurt max-margin. With few documents, most of them long, it is
+# to be expected to hurt: the mask takes the strict loss away from every long document and leaves it a projected
+# correlation. Where the structural teacher averages over chunks of the whole document (`long: chunks`), the mask has
+# nothing to hide.
 
 # %%
 metrics = student_metrics(run, scores, validation_history)

@@ -28,6 +28,8 @@ seed = 0  # of the order of documents and of the projections' initial weights
 structural_loss = "profile"  # mse, cosine, max-margin, contrastive; None: contextual only
 distance = "profile"  # inside max-margin: mse or cosine
 gamma = "profile"  # inside max-margin: weight of the negatives, from 0
+temperature = "profile"  # inside contrastive: cosines are divided by it; None: they are not
+negatives = "profile"  # max-margin and contrastive: further documents to push away from, drawn anew for each batch
 contextual_teacher = "profile"  # DM, DBOW, PV (both side by side), LSA; None: structural only
 contextual_loss = "profile"  # soft-cca, mse, or cca
 student_projection = "profile"  # e.g. 768(ReLU)x1024; must end as wide as the contextual one
@@ -35,6 +37,7 @@ contextual_projection = "profile"  # the same for the teacher's side; - is the i
 lam = "profile"  # λ, weight of the structural loss in [0, 1]; None: the plain sum of both
 lam_by_length = "profile"  # "linear:FIRST:LAST": λ falls from FIRST to 0 at LAST structural tokens; None: it does not
 max_structural_len = "profile"  # mask documents beyond so many structural tokens; None: no mask
+form = "profile"  # or half_means_sum (with λ 0.5 the plain sum), contextual_full (the contextual loss always counts 1)
 documents = "profile"  # how many training documents; "profile": as many as the profile says
 
 # %%
@@ -46,7 +49,7 @@ from docemb_lib.evaluation.scoreboard import scoreboard, standing
 from docemb_lib.experiments.models import SBERT_LABELS, UNTRAINED, baseline_models, student_model
 from docemb_lib.experiments.run import Run
 from docemb_lib.experiments.scoring import score_models
-from docemb_lib.experiments.views import final_metrics
+from docemb_lib.experiments.views import centring, final_metrics
 from docemb_lib.figures import use_style
 from docemb_lib.figures.results import plot_task
 from docemb_lib.figures.sweeps import plot_history
@@ -55,9 +58,10 @@ use_style()
 run = Run.begin(
     "06_evaluation",
     profile=profile, seed=seed, structural_loss=structural_loss, distance=distance, gamma=gamma,
+    temperature=temperature, negatives=negatives,
     contextual_teacher=contextual_teacher, contextual_loss=contextual_loss,
     student_projection=student_projection, contextual_projection=contextual_projection,
-    lam=lam, lam_by_length=lam_by_length, max_structural_len=max_structural_len, documents=documents,
+    lam=lam, lam_by_length=lam_by_length, max_structural_len=max_structural_len, form=form, documents=documents,
 )  # fmt: skip
 stages = run.stages
 run.settings()
@@ -96,6 +100,22 @@ run.save_figure(figure, "tasks", scores)
 # **How to read it.** Blue is the distilled student, grey the same network before, orange its structural teacher. Where
 # TF-IDF (pink) is ahead, the task is about particular words. Bars are deviations over head seeds; with
 # a few hundred test documents, differences of one or two hundredths are within what another sample would give.
+#
+# ## Where cosines decide
+#
+# Distilled embeddings share a direction that says nothing of a document, so that all cosines are high. A head learns to
+# look past it; a ranking by cosine cannot. Here the mean embedding of at most 300 training documents is subtracted from
+# the trained student. `spread` is the mean cosine distance of two texts, 0 when all have collapsed to a point;
+# retrieval is MAP, and a task of pairs is the chance that a pair that belongs together is nearer than one that does
+# not.
+
+# %%
+centring(run, student).round(3)
+
+# %% [markdown]
+# **How to read it.** A larger spread by itself is no gain: it is the order of the cosines that counts. For use where
+# cosines decide, `student: {centre: true}` in the profile stores the mean in the student's folder, and
+# sentence-transformers subtracts it too.
 #
 # ## Using the student
 #

@@ -53,6 +53,10 @@ def test_a_relative_corpus_path_starts_at_the_folder_of_the_profile(tmp_path):
     assert Profile.load(tmp_path / "own.yaml").corpus.path == tmp_path / "texts"
 
 
+def further(fields: str, times: int = 1, *, name: str = "a") -> str:
+    return f"further_teachers: [{', '.join([f'{{name: {name}, {fields}}}'] * times)}]"
+
+
 @pytest.mark.parametrize(
     ("text", "overrides", "said"),
     [
@@ -75,6 +79,26 @@ def test_a_relative_corpus_path_starts_at_the_folder_of_the_profile(tmp_path):
         ("corpus: {tasks: 90}\nplan: [{notebook: 5_weighting}]", {}, "notebook '5_weighting' is unknown"),
         ("corpus: {tasks: 90, source: local, path: x}\nevaluation: {tasks: [package]}", {}, "package needs corpus.source"),
         ("corpus: {tasks: 90}\nstudent: {model: all-MiniLM-L6-v2}", {}, "384 wide, structural_teacher.model"),
+        ("corpus: {tasks: 90}", {"negatives": 8}, "negatives: structural_loss cosine compares with no other documents"),
+        ("corpus: {tasks: 90}", {"negatives": 8, "structural_loss": None}, "set negatives to 0, or structural_loss to"),
+        ("corpus: {tasks: 90}", {"temperature": 0, "structural_loss": "contrastive"}, "temperature: input should be gr"),
+        ("corpus: {tasks: 90}", {"form": "sum"}, "form: input should be 'weighted', 'half_means_sum' or"),
+        ("corpus: {tasks: 90}", {"form": "half_means_sum", "lam_by_length": "linear:1:9"}, "form: half_means_sum drops"),
+        ("training: {sdl: max}", {}, "training.sdl: input should be 'mean' or 'sum'"),
+        ("training: {ridge: -1}", {}, "training.ridge: input should be greater than or equal to 0"),
+        ("further_teachers: [{name: a}]", {}, "further_teachers.0.role: Field required"),
+        (further("role: structural, loss: mse"), {}, "further_teachers.0: model is missing: a structural teacher"),
+        (further("role: contextual, loss: mse"), {}, "further_teachers.0: teacher is missing: a contextual teacher"),
+        (further("role: structural, loss: cca, model: x"), {}, "loss of a structural teacher must be one of mse, cosine"),
+        (further("role: contextual, loss: cosine, teacher: PV"), {}, "must be one of soft-cca, mse, cca, got 'cosine'"),
+        (further("role: contextual, loss: mse, teacher: PV, gamma: 2"), {}, "gamma is not for a contextual teacher"),
+        (further("role: structural, loss: mse, model: x, teacher: PV"), {}, "teacher is not for a structural teacher"),
+        (further("role: contextual, loss: mse, teacher: W2V"), {}, "further_teachers.0.teacher: input should be 'DM', "),
+        (further("role: contextual, loss: mse, teachr: PV"), {}, "'further_teachers.0.teachr'; did you mean teacher?"),
+        (further("role: contextual, loss: mse, teacher: PV", name="norm"), {}, "further_teachers.0.name: is taken, as are"),
+        (further("role: contextual, loss: mse, teacher: PV", name="My PV"), {}, "0.name: string should match pattern"),
+        (further("role: contextual, loss: mse, teacher: PV", 2), {}, "further_teachers: their names must differ, got a, a"),
+        (further("role: structural, loss: mse, model: all-MiniLM-L6-v2"), {}, "a is 384 wide, student.model allenai/long"),
         ("", {}, "empty; a profile is a mapping"),
         ("a: [", {}, "not readable as YAML"),
     ],
@@ -133,3 +157,20 @@ def test_a_models_folder_is_found_from_the_profile_and_a_hub_id_stays(tmp_path):
     profile = Profile.load(tmp_path / "p.yaml")
     assert profile.student.model == str(tmp_path / "student")
     assert profile.structural_teacher.model == "sentence-transformers/all-mpnet-base-v2"
+
+
+def test_further_teachers_of_both_roles_are_read_and_a_projection_may_bridge_widths(tmp_path):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "p.yaml").write_text(
+        """
+        further_teachers:
+          - {name: mini, role: structural, model: all-MiniLM-L6-v2, loss: max-margin, student_projection: 384}
+          - {name: folder, role: structural, model: model, loss: mse, max_tokens: 512, long: chunks}
+          - {name: topics, role: contextual, teacher: LSA, loss: cca, weight: 0.5}
+        """,
+        encoding="utf-8",
+    )
+    mini, folder, topics = Profile.load(tmp_path / "p.yaml").further_teachers
+    assert (mini.student_projection, mini.teacher_projection, mini.gamma) == ("384", "-", 1.0)
+    assert (folder.model, folder.max_tokens, folder.long) == (str(tmp_path / "model"), 512, "chunks")
+    assert (topics.teacher, topics.weight, topics.model) == ("LSA", 0.5, None)

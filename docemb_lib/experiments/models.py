@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from docemb_lib.experiments.embedding_cache import Model, embed_once
-from docemb_lib.experiments.stages import TEACHER_SEED, Stages
+from docemb_lib.experiments.stages import Stages
+from docemb_lib.experiments.teacher_stages import TEACHER_SEED
 from docemb_lib.hardware import devices_at_hand, fast_bf16
 from docemb_lib.workspace import Artefact, Workspace
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 UNTRAINED = "student before distillation"
 SBERT_TRUNCATED, SBERT_CHUNKS = SBERT_LABELS = ("SBERT truncated", "SBERT over chunks")
 TFIDF = "TF-IDF"
+FEW = 300  # training documents that tell a mean embedding well enough to compare models
 RECIPE = 1  # raised whenever TF-IDF would embed otherwise
 
 
@@ -36,15 +38,18 @@ def sbert_models(stages: Stages) -> list[Model]:
 
 
 def contextual_models(stages: Stages) -> list[Model]:
-    """Every Paragraph Vector of the profile: DM, DBOW and the concatenation, whose members are not asked again."""
-    found = {name: _teacher(name, stages.contextual_teacher(name)) for name in PV_NAMES}
+    """Every Paragraph Vector of the profile: DM, DBOW and the concatenation, whose members are not asked again; and LSA
+    where fitting it is a matter of seconds."""
+    names = (*PV_NAMES, "LSA") if stages.lsa_takes_seconds else PV_NAMES
+    found = {name: _teacher(name, stages.contextual_teacher(name)) for name in names}
     members = [
         _teacher("DM" if settings.dm else "DBOW", stages.paragraph_vector(settings, seed=TEACHER_SEED))
         for settings in sorted(
             stages.profile.contextual_teachers.PV, key=lambda settings: not settings.dm
         )  # as Compound
     ]
-    found["PV"] = found["PV"]._replace(load=lambda: SideBySide(stages.workspace, members))
+    side_by_side = SideBySide(stages.workspace, members, "PV", stages.contextual_width("PV"))
+    found["PV"] = found["PV"]._replace(load=lambda: side_by_side)
     return [model._replace(label=f"{name};{stages.contextual_width(name)}d") for name, model in found.items()]
 
 
@@ -56,19 +61,49 @@ class SideBySide(NamedTuple):
 
     workspace: Workspace
     members: list[Model]
+    label: str
+    dim: int
 
     def embed(self, texts: list[str]) -> np.ndarray:
         """Float32 (N, sum of the members' widths)."""
         return np.concatenate([embed_once(self.workspace, member, texts) for member in self.members], axis=1)
 
 
+class Centred(NamedTuple):
+    """A model whose embeddings lose the mean of its embeddings of some training documents."""
+
+    workspace: Workspace
+    model: Model
+    training: list[str]
+
+    def embed(self, texts: list[str]) -> np.ndarray:
+        """Float32 (N, D)."""
+        mean = embed_once(self.workspace, self.model, self.training).mean(axis=0)
+        return embed_once(self.workspace, self.model, texts) - mean
+
+
+def centred_model(stages: Stages, model: Model) -> Model:
+    """The model without what its embeddings of training documents have in common, see `Student.centre`."""
+    rows = min(FEW, stages.profile.parameters.documents)
+    return Model(
+        f"{model.label}, centred",
+        f"centred/{rows}/{stages.corpus.fingerprint}/{model.fingerprint}",
+        lambda: Centred(stages.workspace, model, stages.split("train")["text"][:rows]),
+    )
+
+
 def paragraph_vector_model(stages: Stages) -> Model:
-    """The Paragraph Vector that the parameters describe; what they leave open is as in the profile's DM or DBOW."""
+    """The Paragraph Vector that the parameters describe, or the compound, whose members are embedded once."""
+    from docemb_lib.teachers import Compound
+
     p = stages.profile.parameters
-    kind = stages.profile.contextual_teachers.DM if p.dm else stages.profile.contextual_teachers.DBOW
-    asked = {"vector_size": p.vector_size, "min_count": p.min_count, "preprocess": p.preprocess}
-    teacher = stages.paragraph_vector(kind.model_copy(update=asked), seed=p.seed)
-    return _teacher(teacher.label, teacher)
+    teachers = [stages.paragraph_vector(settings, seed=p.seed) for settings in stages.asked_paragraph_vectors()]
+    if len(teachers) == 1:
+        return _teacher(teachers[0].label, teachers[0])
+    compound = Compound(teachers)
+    members = [_teacher(member.label, member) for member in compound.members]
+    side_by_side = SideBySide(stages.workspace, members, compound.label, compound.dim)
+    return _teacher(compound.label, compound)._replace(load=lambda: side_by_side)
 
 
 def tfidf_model(stages: Stages) -> Model:

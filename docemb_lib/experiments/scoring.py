@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from docemb_lib.evaluation.outside_tasks import task_fingerprint
 from docemb_lib.evaluation.scoreboard import score_frame
 from docemb_lib.experiments.embedding_cache import Model, embed_once
 from docemb_lib.experiments.stages import Stages
@@ -33,6 +34,31 @@ def score_models(stages: Stages, models: Iterable[Model], *, final: bool) -> pd.
     return pd.DataFrame(rows)
 
 
+def cosine_scores(stages: Stages, models: Iterable[Model]) -> pd.DataFrame:
+    """What cosines alone make of the final evaluation's retrieval and pair tasks, on their test splits: a row per
+    model, columns spread and `score_cosines` of each task; empty where all tasks are of another kind. The texts are
+    those that `score_models` embeds."""
+    from docemb_lib.evaluation.cosines import score_cosines, spread
+    from docemb_lib.evaluation.tasks import Classification
+
+    made = _Tasks(stages)
+    named = {name: made[name] for name in stages.profile.evaluation.tasks}
+    tasks = {name: task for name, task in named.items() if not isinstance(task, Classification)}
+    if not tasks:
+        return pd.DataFrame()
+    texts = list(dict.fromkeys(text for task in tasks.values() for text in task.texts("test")))
+    row_of = {text: row for row, text in enumerate(texts)}
+    rows = {}
+    for model in models:
+        embeddings = embed_once(stages.workspace, model, texts)
+        scores = {
+            name: score_cosines(task, embeddings[[row_of[text] for text in task.texts("test")]])
+            for name, task in tasks.items()
+        }
+        rows[model.label] = {"spread": spread(embeddings), **scores}
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("model")
+
+
 class _Tasks:
     """The tasks by name, made when first asked for: a run whose scores are there makes none."""
 
@@ -41,10 +67,13 @@ class _Tasks:
         self.made: dict[str, Task] = {}
 
     def __getitem__(self, name: str) -> Task:
-        from docemb_lib.evaluation.embedded_tasks import embedded_tasks
+        from docemb_lib.evaluation import embedded_tasks, load_task
 
         if name not in self.made:
             profile = self.stages.profile
+            if outside := load_task(name, profile.evaluation):
+                self.made[name] = outside
+                return outside
             rows, limit = self.stages.split("tasks"), profile.evaluation.documents
             (self.made[name],) = embedded_tasks(rows, [name], seed=profile.corpus.seed, limit=limit)
         return self.made[name]
@@ -57,6 +86,7 @@ def _score(stages: Stages, tasks: _Tasks, model: Model, names: Sequence[str], sp
         "model": model.fingerprint,
         "corpus": stages.corpus.fingerprint,
         "tasks": list(names),
+        "outside": [task_fingerprint(name, evaluation) for name in names],
         "split": split,
         "documents": evaluation.documents,
         "head": evaluation.head.model_dump(),

@@ -1,50 +1,37 @@
-"""What a notebook shows beside its own run: all recorded runs of its kind, and their students on the same documents."""
+"""What a notebook shows of its run beside its scores: distances and probes of its student, its networks and weights."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from docemb_lib.evaluation.distances import teacher_distances
+from docemb_lib.evaluation.probe import probe
+from docemb_lib.evaluation.published import FIGURE_4_4
 from docemb_lib.evaluation.scoreboard import mean_over_tasks
-from docemb_lib.experiments import records
+from docemb_lib.experiments.comparison import comparable
 from docemb_lib.experiments.embedding_cache import Model, embed_once
 from docemb_lib.experiments.models import (
     SBERT_CHUNKS,
     SBERT_TRUNCATED,
     UNTRAINED,
+    centred_model,
     student_model,
     untrained_model,
 )
 from docemb_lib.experiments.objectives import weighting_of
-from docemb_lib.experiments.records import Record
 from docemb_lib.experiments.run import Run
+from docemb_lib.experiments.scoring import cosine_scores
 from docemb_lib.workspace import MANIFEST, Artefact
 
 if TYPE_CHECKING:
     from docemb_lib.experiments.stages import Stages
+    from docemb_lib.teachers.embeddings import Teacher
 
-
-VIEWED = ("lam", "contextual_teacher", "structural_loss")  # of a run, for figures to choose by
-
-
-def means_of_runs(run: Run, scores: pd.DataFrame) -> pd.DataFrame:
-    """Mean over tasks of every model in this run's `scores` and in the recorded runs comparable with it.
-
-    Comparable are runs of the same notebook whose profile, texts and versions are the same. Returns a row per model,
-    run and head seed: model, seed, value, own (whether it is a run's student, rather than a baseline), `mask` and some
-    parameters of its run. Where runs share a label, what sets them apart from this run is added to it.
-    """
-    frames = [_means(scores, run.label, run.parameters)]
-    for record in _others(run):
-        frames.append(
-            _means(records.scores_of(run.workspace, record), record.label, record.parameters, _apart(run, record))
-        )
-    means = pd.concat(frames, ignore_index=True)
-    own = means["own"]
-    return pd.concat([means[~own].drop_duplicates(["model", "seed"]), means[own]], ignore_index=True)
+SHOWN = 1000  # validation documents that views look at, as Figure 4.4 does
+PROBED = 300  # training documents that a probe is fitted on
 
 
 def own_metrics(run: Run, scores: pd.DataFrame) -> dict[str, float]:
@@ -74,33 +61,37 @@ def final_metrics(run: Run, scores: pd.DataFrame, validation: pd.DataFrame) -> d
 
 
 def students_of_runs(run: Run, student: Artefact) -> list[Model]:
-    """The student as it started, this run's, and those of the recorded runs of its notebook and profile that used as
-    many documents and the same seed."""
+    """The student as it started, this run's, and those of the comparable recorded runs of its notebook that used as
+    many documents and the same seed: those of Figure 4.4 first, in its order."""
     p = run.profile.parameters
-    models = [untrained_model(run.stages), student_model(run.label, student)]
-    for record in _others(run):
+    models = [student_model(run.label, student)]
+    for record in comparable(run):
         folder = run.workspace.root / (record.student or "")
         same = (record.parameters["documents"], record.parameters["seed"]) == (p.documents, p.seed)
         if same and record.student is not None and (folder / MANIFEST).is_file():
             models.append(student_model(record.label, Artefact("student", folder.resolve().name, folder.resolve())))
-    return models
+    place = {label: row for row, label in enumerate(FIGURE_4_4)}
+    return [untrained_model(run.stages), *sorted(models, key=lambda model: place.get(model.label, len(place)))]
+
+
+def in_figure_4_4(run: Run, distances: pd.DataFrame) -> pd.DataFrame:
+    """Of the distances of `students_of_runs` those of the models that Figure 4.4 shows, and of this run's."""
+    return distances[distances["model"].isin([UNTRAINED, *FIGURE_4_4, run.label])]
 
 
 def validation_embeddings(stages: Stages, model: Model) -> np.ndarray:
-    """The model's embeddings of the corpus' validation documents: float32 (N, D), each computed once."""
-    return embed_once(stages.workspace, model, stages.split("validation")["text"][:])
+    """The model's embeddings of the first `SHOWN` validation documents: float32 (N, D), each computed once."""
+    return embed_once(stages.workspace, model, stages.split("validation")["text"][:SHOWN])
 
 
 def distances_to_teacher(run: Run, models: list[Model], *, negatives: int = 20) -> dict[str, pd.DataFrame]:
     """For both distances, a tidy frame of positives and negatives of every model on the validation documents.
 
-    Keys "cosine" and "mse"; columns model, kind, value, auc, see `teacher_distances`.
+    Keys "cosine" and "mse"; columns model, kind, value, auc, see `teacher_distances`: each document has the same
+    `negatives` in every model and both distances.
     """
-    stages = run.stages
-    teacher = np.asarray(
-        stages.teacher_embeddings(stages.structural_teacher, "validation", len(stages.split("validation")))
-    )
-    embedded = {model.label: validation_embeddings(stages, model) for model in models}
+    teacher = _validation_of(run.stages, run.stages.structural_teacher)
+    embedded = {model.label: validation_embeddings(run.stages, model) for model in models}
     return {
         distance: pd.concat(
             [
@@ -113,33 +104,44 @@ def distances_to_teacher(run: Run, models: list[Model], *, negatives: int = 20) 
     }
 
 
-def _others(run: Run) -> list[Record]:
-    """Recorded runs comparable with this one, newest first, without it."""
-    found = records.all_records(run.notebook, workspace=run.workspace)
-    same = [r for r in found if r.status == "done" and r.setting == run.setting and r.fingerprint != run.fingerprint]
-    return same[::-1]
+def probes_of_teachers(run: Run, student: Artefact) -> pd.DataFrame:
+    """What a linear map reads of each of the run's teachers, off its student and off the student as it started.
+
+    Fitted on at most `PROBED` of the run's training documents, measured on the first `SHOWN` validation documents, all
+    of them and apart by whether the structural teacher sees a document whole. Columns model, teacher, bucket,
+    documents, r2, overlap, see `probe`.
+    """
+    stages, p = run.stages, run.profile.parameters
+    train = min(PROBED, p.documents)
+    texts = stages.split("train")["text"][:train]
+    limit = stages.structural_teacher.max_tokens
+    whole = np.asarray(stages.split("validation")["n_structural_tokens"][:SHOWN]) <= limit
+    buckets = {f"up to {limit} tokens": whole, "longer": ~whole}
+    frames = []
+    for model in (untrained_model(stages), student_model(run.label, student)):
+        fitted_on = embed_once(stages.workspace, model, texts)
+        judged_on = validation_embeddings(stages, model)
+        for name, teacher in stages.teachers().items():
+            known = np.asarray(stages.teacher_embeddings(teacher, "train", p.documents)[:train])
+            truth = _validation_of(stages, teacher)
+            found = probe((fitted_on, known), (judged_on, truth), buckets)
+            frames.append(found.assign(model=model.label, teacher=f"{name} teacher"))
+    return pd.concat(frames, ignore_index=True)[["model", "teacher", "bucket", "documents", "r2", "overlap"]]
 
 
-def _apart(run: Run, record: Record) -> str:
-    """What a record's label leaves out and this run has otherwise, as an addition to the label."""
-    if record.label != run.label:
-        names = ["documents", "seed"]
-    else:
-        names = [name for name in record.parameters if name not in {"lam", "max_structural_len"}]
-    other = [name for name in names if record.parameters.get(name) != run.parameters.get(name)]
-    return "".join(f" ({name} {record.parameters[name]})" for name in other)
+def centring(run: Run, student: Artefact) -> pd.DataFrame:
+    """What subtracting the mean training embedding does to a student where cosines decide; a row per model.
+
+    Columns: spread, the mean cosine distance of two task texts, and each task of the final evaluation that asks what
+    belongs together, see `score_cosines`.
+    """
+    own = student_model("student", student)
+    return cosine_scores(run.stages, [untrained_model(run.stages), own, centred_model(run.stages, own)])
 
 
-def _means(scores: pd.DataFrame, label: str, parameters: dict[str, Any], suffix: str = "") -> pd.DataFrame:
-    """Means over tasks per model and head seed; the run's own student carries its parameters."""
-    means = mean_over_tasks(scores)
-    means["own"] = means["model"] == label
-    for name in VIEWED:
-        means[name] = [parameters.get(name) if own else None for own in means["own"]]
-    longest = parameters.get("max_structural_len")
-    means["mask"] = "no mask" if longest is None else f"mask {longest}"
-    means.loc[means["own"], "model"] = label + suffix
-    return means
+def _validation_of(stages: Stages, teacher: Teacher) -> np.ndarray:
+    """The teacher's embeddings of the same documents, out of the store that training made."""
+    return np.asarray(stages.teacher_embeddings(teacher, "validation", len(stages.split("validation")))[:SHOWN])
 
 
 def projection_layers(run: Run) -> pd.DataFrame:

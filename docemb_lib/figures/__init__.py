@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import matplotlib as mpl
+import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
 
 # Okabe and Ito's colours, told apart with every common colour blindness; one per kind of model, everywhere.
 PALETTE = {
@@ -37,6 +39,17 @@ RC: dict[Any, Any] = {
 def use_style() -> None:
     """Set the look of all figures drawn from now on."""
     mpl.rcParams.update(RC)
+
+
+def rows_axes(rows: int, *, columns: int = 1, each: float = 0.3) -> list[Axes]:
+    """Axes beside each other that share their y axis, as high as so many rows of `each` inch need.
+
+    One alone keeps its width whatever its labels need: saving and showing make the figure wider instead.
+    """
+    size = ((1 if columns == 1 else 1.4) * RC["figure.figsize"][0], 1.1 + each * rows)
+    layout: Any = None if columns == 1 else "constrained"
+    _, axes = plt.subplots(1, columns, figsize=size, sharey=True, squeeze=False, layout=layout)
+    return list(axes[0])
 
 
 def kind_of(model: str) -> str:

@@ -1,4 +1,4 @@
-"""A student as a plain sentence-transformers folder: the encoder at the root, pooling beside it, a model card.
+"""A student as a plain sentence-transformers folder: the encoder at the root, pooling and centring beside it, a card.
 
 Written in the layout that every release of sentence-transformers reads, with stock `AutoModel` and `AutoTokenizer` too.
 One student needs release 5.4: the Longformer with global attention on its first token. Its folder asks for the last
@@ -24,7 +24,8 @@ from docemb_lib import __version__
 from docemb_lib.errors import InputError
 from docemb_lib.student.loading import GLOBAL_TASK, Pooling, find_file, without_limits
 
-POOLING = "1_Pooling"
+POOLING, CENTRING = "1_Pooling", "2_Dense"
+MODULES = "sentence_transformers.models"
 GLOBAL_ATTENTION = {
     "transformer_task": GLOBAL_TASK,
     "modality_config": {"text": {"method": "forward", "method_output_name": ["hidden_states", -1]}},
@@ -37,14 +38,24 @@ EMBEDDING_IS = {
     "cls": "An embedding is the hidden state of the first token, not normalised. It has global attention, which stock "
     "`AutoModel` leaves out and sentence-transformers sets from release 5.4 on; older releases refuse this folder.",
 }
+CENTRED = "The mean embedding of training documents is subtracted from it (the Dense module)."
 SCORES, END = "<!-- scores, written by docemb -->", "<!-- end of scores -->"
 FRONT_MATTER = re.compile(r"\A---\n(.*?)\n---\n", re.DOTALL)
 
 Score = tuple[str, str, float, float | None]  # task, metric, value, spread (None: of one measurement)
 
 
-def write_folder(folder: Path, model: Any, tokenizer: Any, *, pooling: Pooling, max_tokens: int, card: str) -> None:
-    """Write model, tokenizer and card into `folder`, beside whatever else is there."""
+def write_folder(
+    folder: Path,
+    model: Any,
+    tokenizer: Any,
+    *,
+    pooling: Pooling,
+    max_tokens: int,
+    mean: torch.Tensor | None = None,
+    card: str,
+) -> None:
+    """Write model, tokenizer and card into `folder`, beside whatever else is there. mean: (D,), see `Student.mean`."""
     folder.mkdir(parents=True, exist_ok=True)
     weights = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
     config = copy.deepcopy(model.config)
@@ -63,12 +74,11 @@ def write_folder(folder: Path, model: Any, tokenizer: Any, *, pooling: Pooling, 
     config.save_pretrained(folder)
     without_limits(tokenizer)
     tokenizer.save_pretrained(folder)
+    paths = {"Transformer": "", "Pooling": POOLING} | ({} if mean is None else {"Dense": CENTRING})
+    modules = enumerate(paths.items())
     _write_json(
         folder / "modules.json",
-        [
-            {"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
-            {"idx": 1, "name": "1", "path": POOLING, "type": "sentence_transformers.models.Pooling"},
-        ],
+        [{"idx": i, "name": str(i), "path": path, "type": f"{MODULES}.{kind}"} for i, (kind, path) in modules],
     )
     limits = {"max_seq_length": max_tokens, "do_lower_case": False}
     _write_json(folder / "sentence_bert_config.json", limits | (GLOBAL_ATTENTION if pooling == "cls" else {}))
@@ -96,13 +106,16 @@ def write_folder(folder: Path, model: Any, tokenizer: Any, *, pooling: Pooling, 
             "pooling_mode_mean_sqrt_len_tokens": False,
         },
     )
+    if mean is not None:
+        _write_centring(folder / CENTRING, mean.detach().float().cpu())
     (folder / README).write_text(card, encoding="utf-8")
 
 
-def plain_card(config: Any, *, pooling: Pooling, max_tokens: int) -> str:
+def plain_card(config: Any, *, pooling: Pooling, max_tokens: int, centred: bool = False) -> str:
     """A card for a student of which nothing more is said."""
     sizes = f"{config.hidden_size} dimensions, up to {max_tokens} tokens."
-    return _card("A docemb student", [sizes], licence=None, model_type=config.model_type, pooling=pooling)
+    kind = config.model_type
+    return _card("A docemb student", [sizes], licence=None, model_type=kind, pooling=pooling, centred=centred)
 
 
 def model_card(
@@ -119,6 +132,7 @@ def model_card(
     licence: str | None = None,
     model_type: str = "longformer",
     pooling: Pooling = "mean",
+    centred: bool = False,
     scores: Sequence[Score] = (),
 ) -> str:
     """Where a trained student comes from, as a README with front matter.
@@ -143,6 +157,7 @@ def model_card(
         licence=licence,
         model_type=model_type,
         pooling=pooling,
+        centred=centred,
     )
     return _with_scores(card, scores) if scores else card
 
@@ -180,6 +195,19 @@ def _zeros(layer: str, rows: int, columns: int) -> dict[str, torch.Tensor]:
     return {f"{layer}.weight": torch.zeros(rows, columns), f"{layer}.bias": torch.zeros(rows)}
 
 
+def _write_centring(folder: Path, mean: torch.Tensor) -> None:
+    """A stock module that subtracts `mean`, (D,), and does nothing else: the identity with a bias."""
+    D = len(mean)
+    folder.mkdir(exist_ok=True)
+    activation = f"{torch.nn.Identity.__module__}.{torch.nn.Identity.__name__}"
+    _write_json(
+        folder / "config.json",
+        {"in_features": D, "out_features": D, "bias": True, "activation_function": activation},
+    )
+    weights = {"linear.weight": torch.eye(D), "linear.bias": -mean}
+    (folder / "model.safetensors").write_bytes(save(weights, metadata={"format": "pt"}))
+
+
 def _write_json(path: Path, content: object) -> None:
     path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
@@ -196,7 +224,9 @@ def _with_scores(card: str, rows: Sequence[Score]) -> str:
     return f"{card.rstrip()}\n\n{table}\n"
 
 
-def _card(title: str, paragraphs: list[str], *, licence: str | None, model_type: str, pooling: Pooling) -> str:
+def _card(
+    title: str, paragraphs: list[str], *, licence: str | None, model_type: str, pooling: Pooling, centred: bool
+) -> str:
     front: dict[str, Any] = {
         "library_name": "sentence-transformers",
         "pipeline_tag": "sentence-similarity",
@@ -212,5 +242,6 @@ def _card(title: str, paragraphs: list[str], *, licence: str | None, model_type:
         f"Made with docemb {__version__}, torch {torch.__version__}, transformers "
         f"{transformers.__version__}, sentence-transformers {version('sentence-transformers')}."
     )
-    body = "\n\n".join([f"# {title}", *paragraphs, usage, EMBEDDING_IS[pooling], made_with])
+    embedding_is = f"{EMBEDDING_IS[pooling]} {CENTRED}" if centred else EMBEDDING_IS[pooling]
+    body = "\n\n".join([f"# {title}", *paragraphs, usage, embedding_is, made_with])
     return f"---\n{yaml.safe_dump(front, sort_keys=False)}---\n\n{body}\n"

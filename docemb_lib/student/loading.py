@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModel, AutoTokenizer
 from transformers.utils import cached_file
 
@@ -28,6 +29,7 @@ BESIDE = re.compile(
     r"(\w+\.)?(pooler|lm_head|cls|classifier|qa_outputs|head)\.|decoder\.(weight|bias)$|.*\b(position|token_type)_ids$"
 )
 GLOBAL_TASK = "sequence-classification"  # what tells a folder whose first tokens have global attention: see export
+STUDENT, CENTRING = ["Transformer", "Pooling"], "Dense"  # modules of a sentence-transformers folder
 SLICE = 256  # texts tokenised at a time: a tokenizer's output takes a hundred bytes per token
 
 
@@ -96,14 +98,16 @@ def saved_pooling(path_or_id: str) -> Pooling:
     """The pooling of a saved student; "mean" for a plain transformers model.
 
     Raises InputError for a sentence-transformers model that is anything but a transformer with mean pooling, or with
-    pooling on a first token that has global attention.
+    pooling on a first token that has global attention, and centring where there is some (see `saved_mean`).
     """
     modules = read_json(path_or_id, "modules.json")
     if modules is None:
         return "mean"
-    kinds = [module["type"].rpartition(".")[2] for module in modules]
-    if kinds != ["Transformer", "Pooling"]:
-        raise InputError(f"{path_or_id}: modules {', '.join(kinds)}; a student is a Transformer and a Pooling")
+    kinds = [_kind(module) for module in modules]
+    if kinds not in (STUDENT, [*STUDENT, CENTRING]):
+        raise InputError(
+            f"{path_or_id}: modules {', '.join(kinds)}; a student is a Transformer, a Pooling and, centred, a Dense"
+        )
     config = read_json(path_or_id, "config.json", subfolder=modules[1]["path"]) or {}
     flags = {name.removeprefix("pooling_mode_") for name, on in config.items() if on is True and "_mode_" in name}
     mode = config.get("pooling_mode") or "+".join(flags).replace("_tokens", "").replace("_token", "") or "mean"
@@ -117,6 +121,29 @@ def saved_pooling(path_or_id: str) -> Pooling:
         f"{path_or_id}: pooling is {mode} {'with' if is_global else 'without'} global attention; a student's is the "
         "mean without it, or cls with it"
     )
+
+
+def saved_mean(path_or_id: str) -> torch.Tensor | None:
+    """The mean embedding that a saved student subtracts, (D,); None where it subtracts none.
+
+    It is minus the bias of a Dense module that does nothing else. Raises InputError for any other Dense module.
+    """
+    folders = [module["path"] for module in read_json(path_or_id, "modules.json") or [] if _kind(module) == CENTRING]
+    if not folders:
+        return None
+    (folder,) = folders
+    config = read_json(path_or_id, "config.json", subfolder=folder) or {}
+    file = find_file(path_or_id, "model.safetensors", subfolder=folder)
+    if file is None:
+        raise InputError(f"{path_or_id}: {folder} has no model.safetensors; save the model with safetensors weights")
+    with _one_line(path_or_id, f"{folder}/model.safetensors cannot be used"):
+        weights = load_file(file)
+    identity, bias = weights.get("linear.weight"), weights.get("linear.bias")
+    activation = str(config.get("activation_function")).rpartition(".")[2]
+    plain = activation == "Identity" and not config.get("use_residual", False)
+    if not plain or bias is None or identity is None or not torch.equal(identity.float(), torch.eye(len(bias))):
+        raise InputError(f"{path_or_id}: {folder} does more than subtract a mean, which is all a student's Dense does")
+    return -bias.float()
 
 
 def saved_max_tokens(path_or_id: str, *, positions: int) -> int:
@@ -202,6 +229,11 @@ def read_json(path_or_id: str, name: str, *, subfolder: str = "") -> Any:
         return json.loads(file.read_text(encoding="utf-8"))
     except ValueError as error:
         raise InputError(f"{file}: not valid JSON ({error}); restore the file") from error
+
+
+def _kind(module: dict[str, Any]) -> str:
+    """The class of an entry of modules.json; releases of sentence-transformers differ in its package."""
+    return str(module["type"]).rpartition(".")[2]
 
 
 @contextmanager

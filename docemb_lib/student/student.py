@@ -43,9 +43,13 @@ class Student(nn.Module):
     global attention, and nothing on padding; its projections for global attention are therefore frozen. With "cls" the
     first token has global attention; that and ModernBERT run the stock forward on padded documents. The tokenizer's
     `model_max_length` is the limit on a document.
+
+    mean: (D,), subtracted from every embedding, see `centre`; None: nothing is.
     """
 
-    def __init__(self, model: Any, tokenizer: Any, *, pooling: Pooling = "mean") -> None:
+    mean: Tensor | None
+
+    def __init__(self, model: Any, tokenizer: Any, *, pooling: Pooling = "mean", mean: Tensor | None = None) -> None:
         super().__init__()
         kind = model.config.model_type, pooling
         if kind not in KINDS:
@@ -53,6 +57,9 @@ class Student(nn.Module):
             raise InputError(f"pooling: got {pooling} of a {model.config.model_type}; a student takes the {known}")
         self.model, self.tokenizer = model, tokenizer
         self.pooling: Pooling = pooling
+        if mean is not None and mean.shape != (self.dim,):
+            raise InputError(f"mean: got a tensor of shape {list(mean.shape)}, embeddings have {self.dim} dimensions")
+        self.register_buffer("mean", mean)
         self.packed = kind == KINDS[0]
         self.checkpointing = False  # keep a layer's input alone for the backward pass: less memory, a third more time
         # For the packed forward alone:
@@ -105,21 +112,43 @@ class Student(nn.Module):
         subfolder = loading.transformer_subfolder(source)
         model = loading.load_long(source, subfolder=subfolder)
         max_tokens = loading.saved_max_tokens(source, positions=loading.positions(model.config))
-        return cls._with_tokenizer(model, source, subfolder, max_tokens, pooling)
+        return cls._with_tokenizer(model, source, subfolder, max_tokens, pooling, loading.saved_mean(source))
 
     @classmethod
-    def _with_tokenizer(cls, model: Any, source: str, subfolder: str, max_tokens: int, pooling: Pooling) -> Student:
+    def _with_tokenizer(
+        cls, model: Any, source: str, subfolder: str, max_tokens: int, pooling: Pooling, mean: Tensor | None = None
+    ) -> Student:
         rows = model.get_input_embeddings().num_embeddings
         tokenizer = loading.load_tokenizer(source, subfolder=subfolder, max_tokens=max_tokens, rows=rows)
-        return cls(model, tokenizer, pooling=pooling).eval()
+        return cls(model, tokenizer, pooling=pooling, mean=mean).eval()
 
     def save(self, folder: str | Path, *, card: str | None = None) -> None:
         """Write a sentence-transformers folder; `card` is its README with front matter, None a plain one."""
         if card is None:
-            card = export.plain_card(self.config, pooling=self.pooling, max_tokens=self.max_tokens)
+            card = export.plain_card(
+                self.config, pooling=self.pooling, max_tokens=self.max_tokens, centred=self.mean is not None
+            )
         export.write_folder(
-            Path(folder), self.model, self.tokenizer, pooling=self.pooling, max_tokens=self.max_tokens, card=card
+            Path(folder),
+            self.model,
+            self.tokenizer,
+            pooling=self.pooling,
+            max_tokens=self.max_tokens,
+            mean=self.mean,
+            card=card,
         )
+
+    def centre(self, texts: Iterable[str], *, bf16: bool | None = None) -> None:
+        """Subtract the mean embedding of `texts` from every embedding from now on; it is saved with the student.
+
+        Distilled embeddings share a direction that says nothing of a document and takes up most of a cosine. For use
+        after training: a loss would see centred embeddings beside teacher embeddings that are not.
+        """
+        self.mean = None
+        embeddings = self.embed(texts, bf16=bf16, desc="centring")
+        if not len(embeddings):
+            raise InputError("texts: none; give the documents whose mean embedding is to be subtracted")
+        self.mean = torch.from_numpy(embeddings.mean(axis=0, dtype=np.float64)).float().to(self.device)
 
     @property
     def config(self) -> Any:
@@ -140,12 +169,12 @@ class Student(nn.Module):
         return next(self.model.parameters()).device
 
     def forward(self, batch: PackedBatch) -> Tensor:
-        """Embeddings (B, D) of B packed documents: the mean over each one's tokens, or its first token."""
+        """Embeddings (B, D) of B packed documents: the mean over each one's tokens, or its first token; centred where
+        the student is."""
         hidden = self.hidden(batch)
         hidden = hidden.to(torch.promote_types(hidden.dtype, torch.float32))
-        if self.pooling == "cls":
-            return hidden[batch.lengths.cumsum(0) - batch.lengths]
-        return _means(hidden, batch)
+        pooled = hidden[batch.lengths.cumsum(0) - batch.lengths] if self.pooling == "cls" else _means(hidden, batch)
+        return pooled if self.mean is None else pooled - self.mean
 
     def hidden(self, batch: PackedBatch) -> Tensor:
         """Last hidden states (T, D) of a batch of T tokens. Raises InputError for a document beyond `max_tokens`."""

@@ -1,20 +1,32 @@
-"""What a notebook shows beside its own run: comparable runs only, each under a name of its own, with its spread."""
+"""What a notebook shows of its run: its metrics, its students in Figure 4.4's order, probes, centring, weights."""
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
+import numpy as np
 import pandas as pd
 import pytest
 
+from docemb_lib.evaluation.probe import probe
+from docemb_lib.experiments import views
+from docemb_lib.experiments.embedding_cache import Model
 from docemb_lib.experiments.run import Run
-from docemb_lib.experiments.views import means_of_runs, own_metrics, weights_by_length
+from docemb_lib.experiments.views import (
+    in_figure_4_4,
+    own_metrics,
+    probes_of_teachers,
+    students_of_runs,
+    weights_by_length,
+)
 from docemb_lib.profile import Profile
-from docemb_lib.workspace import Workspace
+from docemb_lib.workspace import Artefact, Workspace
 
 BASELINE = "SBERT truncated"
 
 
-def a_run(root, **parameters):
-    return Run("05_weighting", Profile.load("small").for_notebook("05_weighting", **parameters), Workspace(root), {})
+def a_run(root, notebook="05_weighting", **parameters):
+    return Run(notebook, Profile.load("small").for_notebook(notebook, **parameters), Workspace(root), {})
 
 
 def scores_of(label, level):
@@ -24,38 +36,6 @@ def scores_of(label, level):
     rows += [(BASELINE, "package", "accuracy", seed, 0.5 + seed / 10) for seed in range(2)]
     rows += [(BASELINE, "see-also-retrieval", "map", 0, 0.5)]
     return pd.DataFrame(rows, columns=["model", "task", "metric", "seed", "value"])
-
-
-def test_runs_stand_beside_each_other_with_their_spread_and_baselines_once(workspace_root):
-    other = a_run(workspace_root, lam=0.8)
-    other.finish({}, scores=scores_of(other.label, 0.3))
-    run = a_run(workspace_root, lam=0.5)
-    means = means_of_runs(run, scores_of(run.label, 0.2))
-    values = means.groupby("model")["value"].apply(lambda v: sorted(round(x, 6) for x in v)).to_dict()
-    assert values == {BASELINE: [0.5, 0.55], run.label: [0.2, 0.25], other.label: [0.3, 0.35]}
-    assert means.set_index("model")["lam"].dropna().to_dict() == {run.label: 0.5, other.label: 0.8}
-    assert set(means.loc[means["own"], "mask"]) == {"mask 64"}
-
-
-@pytest.mark.parametrize("change", [{"documents": 30}, {"seed": 3}, {"contextual_teacher": "DM"}])
-def test_runs_that_share_a_label_are_told_apart(workspace_root, change):
-    other = a_run(workspace_root, **change)
-    other.finish({}, scores=scores_of(other.label, 0.3))
-    run = a_run(workspace_root)
-    (name, value), *more = change.items()
-    assert set(means_of_runs(run, scores_of(run.label, 0.2))["model"]) == {
-        BASELINE, run.label, f"{other.label} ({name} {value})",
-    }  # fmt: skip
-    assert not more
-
-
-def test_runs_of_an_edited_profile_are_not_compared(workspace_root):
-    other = a_run(workspace_root, lam=0.8)
-    other.finish({}, scores=scores_of(other.label, 0.3))
-    path = workspace_root / "params" / "small.yaml"
-    path.write_text(path.read_text().replace("epochs: 3,", "epochs: 4,"))
-    run = a_run(workspace_root, lam=0.5)
-    assert set(means_of_runs(run, scores_of(run.label, 0.2))["model"]) == {BASELINE, run.label}
 
 
 def test_a_run_records_its_own_scores_only(workspace_root):
@@ -82,3 +62,89 @@ def test_weights_by_length_are_those_of_the_objective(workspace_root, monkeypatc
     assert [row[0] for row in rows] == [64, 65]
     assert rows[0][1:] == pytest.approx(kept)
     assert rows[1][1:] == pytest.approx(masked)
+
+
+def a_student(workspace, name):
+    return workspace.artefact("student", {"name": name}, lambda folder: (folder / "weights").write_text(name))
+
+
+def test_students_stand_in_the_order_of_figure_4_4_and_others_behind(workspace_root, monkeypatch):
+    monkeypatch.setattr(views, "untrained_model", lambda stages: Model(views.UNTRAINED, "0", list))
+    others = [
+        {"structural_loss": "cosine"}, {"structural_loss": "max-margin", "gamma": 0.7},
+        {"structural_loss": "max-margin", "gamma": 1.5}, {"structural_loss": "mse"},
+        {"structural_loss": "mse", "documents": 30}, {"structural_loss": "mse", "seed": 1},
+    ]  # fmt: skip
+    for number, parameters in enumerate(others):
+        other = a_run(workspace_root, "03_structural", **parameters)
+        folder = a_student(other.workspace, str(number)).path
+        other.finish({}, student=str(folder.relative_to(workspace_root)))
+    gone = a_run(workspace_root, "03_structural", structural_loss="contrastive")
+    gone.finish({}, student="outputs/artefacts/student/gone")
+    run = a_run(workspace_root, "03_structural", structural_loss="max-margin", gamma=1.0)
+    models = students_of_runs(run, a_student(run.workspace, "own"))
+    labels = [model.label for model in models]
+    assert labels == [
+        views.UNTRAINED, "MSE", "max-margin;MSE;γ=1.0", "max-margin;MSE;γ=1.5", "cosine", "max-margin;MSE;γ=0.7",
+    ]  # fmt: skip
+    assert len({model.fingerprint for model in models}) == len(models)
+    shown = in_figure_4_4(run, pd.DataFrame({"model": labels}))
+    assert shown["model"].tolist() == labels[:-1]
+
+
+@pytest.fixture
+def small_world(workspace_root, monkeypatch):
+    """A run over texts that are numbers: every model and teacher is a table of their embeddings."""
+    rng = np.random.default_rng(0)
+    tables = {name: rng.standard_normal((100, 6)) for name in ("before", "after", "structural", "contextual")}
+    splits = {
+        "train": {"text": [str(i) for i in range(60)]},
+        "validation": {"text": [str(i) for i in range(60, 100)], "n_structural_tokens": [9, 10, 11, 500] * 10},
+    }
+    first = {"train": 0, "validation": 60}
+    rows = SimpleNamespace(asked=[])
+
+    class Table:
+        def __init__(self, name):
+            self.name = name
+
+        def embed(self, texts):
+            rows.asked += [(self.name, int(text)) for text in texts]
+            return tables[self.name][[int(text) for text in texts]]
+
+    run = a_run(workspace_root, "04_projections", documents=50)
+    stages = SimpleNamespace(
+        profile=run.profile, workspace=run.workspace, structural_teacher=SimpleNamespace(max_tokens=10),
+        split=lambda name: _Split(splits[name]),
+        teachers=lambda: {"structural": "structural", "contextual": "contextual"},
+        teacher_embeddings=lambda teacher, split, n: tables[teacher][first[split] : first[split] + n],
+    )  # fmt: skip
+    run.stages = stages
+    monkeypatch.setattr(views, "untrained_model", lambda stages: Model("before", "b", lambda: Table("before")))
+    monkeypatch.setattr(views, "student_model", lambda label, student: Model("after", "a", lambda: Table("after")))
+    monkeypatch.setattr(views, "PROBED", 30)
+    return run, tables, rows
+
+
+class _Split(dict):
+    """Columns, and as many rows as they have."""
+
+    def __len__(self):
+        return len(self["text"])
+
+
+def test_a_probe_is_fitted_on_few_training_documents_and_measured_by_length(small_world):
+    run, tables, rows = small_world
+    frame = probes_of_teachers(run, Artefact("student", "x", run.workspace.root))
+    assert list(frame.columns) == ["model", "teacher", "bucket", "documents", "r2", "overlap"]
+    assert frame["model"].unique().tolist() == ["before", "after"]
+    assert frame["teacher"].unique().tolist() == ["structural teacher", "contextual teacher"]
+    short = np.array([True, True, False, False] * 10)
+    for (model, teacher), found in frame.groupby(["model", "teacher"]):
+        x, t = tables[model], tables[teacher.split()[0]]
+        expected = probe((x[:30], t[:30]), (x[60:], t[60:]), {"up to 10 tokens": short, "longer": ~short})
+        pd.testing.assert_frame_equal(found[list(expected.columns)].reset_index(drop=True), expected)
+    assert sorted(rows.asked) == sorted((m, i) for m in ("before", "after") for i in [*range(30), *range(60, 100)])
+    again = probes_of_teachers(run, Artefact("student", "x", run.workspace.root))
+    pd.testing.assert_frame_equal(again, frame)
+    assert len(rows.asked) == 2 * 70  # each embedded once

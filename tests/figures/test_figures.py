@@ -6,11 +6,13 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.container import ErrorbarContainer
 
-from docemb_lib.figures import PALETTE, kind_of
+from docemb_lib.figures import PALETTE, kind_of, rows_axes
 from docemb_lib.figures.corpus import plot_lengths, plot_weights
 from docemb_lib.figures.distances import plot_distances
 from docemb_lib.figures.losses import TEACHERS, plot_decorrelation, plot_max_margin
+from docemb_lib.figures.probe import plot_probe
 from docemb_lib.figures.results import plot_task
 from docemb_lib.figures.sweeps import plot_history, plot_runs, plot_weighting
 
@@ -42,17 +44,109 @@ def test_distances_have_a_row_per_model_and_its_auc(ax):
     plot_distances(frame, distance="cosine", ax=ax)
     assert [label.get_text() for label in ax.get_yticklabels()] == ["a", "b"]
     assert {text.get_text() for text in ax.texts} >= {"AUC 0.750", "AUC 0.500"}
-    assert ax.get_xlabel() == "cosine distance"
+    assert (ax.get_xlabel(), ax.get_xscale()) == ("cosine distance", "linear")
+    own, others = (text.get_text() for text in ax.get_legend().get_texts())
+    assert "own" in own
+    assert "other" in others
 
 
-def test_runs_stand_in_the_order_of_their_means_with_the_thesis_value_hollow(ax):
-    scores = pd.DataFrame({"model": ["cosine", "cosine", "MSE", "TF-IDF"], "value": [0.8, 0.6, 0.5, 0.9]})
-    plot_runs(scores, published=pd.DataFrame({"label": ["cosine", "contrastive"], "value": [0.93, 0.92]}), ax=ax)
-    assert [label.get_text() for label in ax.get_yticklabels()] == ["TF-IDF", "cosine", "MSE"]
-    assert {text.get_text() for text in ax.texts} == {"0.900", "0.700", "0.500"}
+def test_squared_differences_have_a_logarithmic_axis(ax):
+    values = np.random.default_rng(0).lognormal(size=40)
+    values[3] = 0.0  # a perfect match
+    frame = pd.DataFrame({"model": "a", "kind": ["positive", "negative"] * 20, "value": values, "auc": 0.5})
+    plot_distances(frame, distance="mse", ax=ax)
+    assert (ax.get_xlabel(), ax.get_xscale()) == ("mean squared difference", "log")
+
+
+def tidy(scores, **columns):
+    """Scores {model: {task: values over seeds}} as rows, with the given columns by model."""
+    rows = [
+        {"model": model, "task": task, "metric": "map" if task == "find" else "accuracy", "seed": seed, "value": value}
+        for model, tasks in scores.items()
+        for task, values in tasks.items()
+        for seed, value in enumerate(values)
+    ]
+    frame = pd.DataFrame(rows)
+    return frame.assign(**{name: frame["model"].map(by_model) for name, by_model in columns.items()})
+
+
+@pytest.fixture
+def runs():
+    """Normalised by the best: DM .5 and 1, SBERT 1 and .8, DBOW .9 ± .1 and .4; hand-made so that halves are exact."""
+    scores = {
+        "DM": {"sort": [0.4, 0.4], "find": [0.5]},
+        "SBERT": {"sort": [0.8, 0.8], "find": [0.4]},
+        "DBOW": {"sort": [0.64, 0.8], "find": [0.2]},
+    }
+    group = pd.Series({"DM": "DM", "SBERT": "baseline", "DBOW": "DBOW"})
+    frame = tidy(scores, group=group, thesis=pd.Series({"DM": 0.93, "SBERT": np.nan, "DBOW": np.nan}))
+    frame["group"] = pd.Categorical(frame["group"], categories=["DM", "DBOW", "unused", "baseline"])
+    further = frame.iloc[:1].assign(metric="mrr", value=99.0)  # takes no part
+    return pd.concat([frame, further], ignore_index=True)
+
+
+def test_runs_stand_in_the_order_of_their_normalised_means_the_lowest_on_top(ax, runs):
+    assert plot_runs(runs, by="kind", ax=ax) is ax
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["DBOW", "DM", "SBERT"]
+    assert ax.yaxis_inverted()
+    (means,) = [c for c in ax.containers if isinstance(c, ErrorbarContainer)]
+    line, _, (bars,) = means
+    assert line.get_marker() == "^"
+    np.testing.assert_allclose(line.get_xydata(), [[0.65, 0], [0.75, 1], [0.9, 2]])
+    widths = [np.ptp(segment[:, 0]) for segment in bars.get_segments()]
+    np.testing.assert_allclose(widths, [2 * np.std([0.6, 0.7], ddof=1), 0, 0], atol=1e-12)
+
+
+def test_a_box_spans_the_tasks_each_of_which_is_a_point(ax, runs):
+    plot_runs(runs, by="kind", ax=ax)
+    points = {
+        (round(float(x), 6), round(float(y)))
+        for collection in ax.collections
+        if isinstance(collection, plt.matplotlib.collections.PathCollection)
+        for x, y in collection.get_offsets()
+    }
+    assert points == {(0.4, 0), (0.9, 0), (0.5, 1), (1.0, 1), (1.0, 2), (0.8, 2)}
+    boxes = sorted(patch.get_path().get_extents().intervalx.tolist() for patch in ax.patches)
+    np.testing.assert_allclose(boxes, sorted([[0.525, 0.775], [0.625, 0.875], [0.85, 0.95]]))
+
+
+def test_the_thesis_value_is_a_hollow_diamond_in_the_row_of_its_run(ax, runs):
+    plot_runs(runs, by="kind", ax=ax)
     (thesis,) = [line for line in ax.lines if line.get_marker() == "D"]
-    assert thesis.get_xydata().tolist() == [[0.93, 1]]
+    x, y = thesis.get_xydata().T
+    assert (x[~np.isnan(x)].tolist(), y[~np.isnan(x)].tolist()) == ([0.93], [1])
     assert thesis.get_markerfacecolor() == "none"
+    legend = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert legend == ["DM", "DBOW", "baseline", "mean over tasks", "thesis, on other tasks with other models"]
+
+
+def test_groups_have_colours_of_their_own_and_baselines_are_grey(ax, runs):
+    plot_runs(runs.assign(thesis=np.nan), by="kind", ax=ax)
+    handles = dict(
+        zip([t.get_text() for t in ax.get_legend().get_texts()], ax.get_legend().get_patches(), strict=False)
+    )
+    colors = {name: plt.matplotlib.colors.to_hex(patch.get_facecolor()).upper() for name, patch in handles.items()}
+    assert colors["baseline"] == PALETTE["untrained"]
+    assert len({colors["DM"], colors["DBOW"], colors["baseline"]}) == 3
+    assert "thesis" not in str(handles)
+
+
+def test_more_groups_than_colours_still_differ(ax):
+    models = [f"λ={number}" for number in range(12)]
+    frame = tidy(
+        {m: {"sort": [0.5]} for m in models}, group=pd.Series(models, models), thesis=pd.Series(np.nan, models)
+    )
+    plot_runs(frame, by="λ", ax=ax)
+    patches = ax.get_legend().get_patches()
+    assert len({patch.get_facecolor() for patch in patches}) == 12
+
+
+def test_rows_make_a_figure_high_and_columns_share_their_rows():
+    few, (left, right) = rows_axes(2)[0], rows_axes(45, columns=2)
+    assert few.figure.get_figheight() < 2 < 14 < left.figure.get_figheight()
+    assert left.get_shared_y_axes().joined(left, right)
+    for axes in (few, left):
+        plt.close(axes.figure)
 
 
 def test_history_shows_the_parts_that_there_are(ax):
@@ -62,6 +156,16 @@ def test_history_shows_the_parts_that_there_are(ax):
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["loss", "structural"]
 
 
+def test_history_shows_further_teachers_behind_the_thesis_two(ax):
+    validation = pd.DataFrame({"contextual": [1.0], "a": [2.0], "loss": [3.0], "structural": [4.0], "step": [0],
+                               "spread": [0.5], "norm": [9.0], "epoch": [0.0]})  # fmt: skip
+    plot_history(validation.drop(columns=["spread", "norm", "epoch"]), validation, ax=ax)
+    names = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert names == ["loss", "structural", "contextual", "a"]
+    colors = [line.get_color() for line in ax.lines if line.get_marker() == "o"]
+    assert len(set(colors)) == 4
+
+
 def test_a_loss_of_one_part_is_drawn_once(ax):
     train = pd.DataFrame({"step": [1, 2], "loss": [3.0, 2.0], "structural": [3.0, 2.0]})
     plot_history(train, train, ax=ax)
@@ -69,16 +173,49 @@ def test_a_loss_of_one_part_is_drawn_once(ax):
 
 
 def test_lambda_has_a_line_per_mask_and_dots_without_weighting(ax):
-    runs = pd.DataFrame({"lam": [0.2, 0.5, 0.5, None], "mask": ["no mask", "no mask", "mask 256", "no mask"],
-                         "value": [0.1, 0.2, 0.3, 0.4]})  # fmt: skip
-    plot_weighting(runs, ax=ax)
+    lam = pd.Series({"a": 0.2, "b": 0.5, "c": 0.5, "d": np.nan})
+    longest = pd.Series({"a": np.nan, "b": np.nan, "c": 256, "d": np.nan})
+    scores = {"a": {"sort": [0.0], "find": [0.2]}, "b": {"sort": [0.2, 0.4], "find": [0.2]},
+              "c": {"sort": [0.3], "find": [0.3]}, "d": {"sort": [0.5], "find": [0.3]}}  # fmt: skip
+    scores = {model: {task: (values * 2)[:2] for task, values in tasks.items()} for model, tasks in scores.items()}
+    plot_weighting(tidy(scores, lam=lam, max_structural_len=longest), ax=ax)
     assert {text.get_text() for text in ax.get_legend().get_texts()} == {"no mask", "mask 256"}
-    assert [line.get_ydata()[0] for line in ax.lines if line.get_linestyle() == ":"] == [0.4]
+    assert [line.get_ydata()[0] for line in ax.lines if line.get_linestyle() == ":"] == pytest.approx([0.4])
+    drawn = [
+        line.get_xydata().tolist() for line in ax.lines if line.get_linestyle() == "-" and len(line.get_xdata()) == 2
+    ]
+    assert [[0.2, pytest.approx(0.1)], [0.5, pytest.approx(0.25)]] in drawn
 
 
-def test_lambda_alone_without_any_weighting_is_no_error(ax):
-    plot_weighting(pd.DataFrame({"lam": [None], "mask": ["no mask"], "value": [0.4]}), ax=ax)
+@pytest.mark.parametrize("rows", [0, 1])
+def test_lambda_alone_without_any_weighting_is_no_error(ax, rows):
+    frame = tidy({"a": {"sort": [0.4]}}, lam=pd.Series({"a": None}), max_structural_len=pd.Series({"a": None}))
+    plot_weighting(frame[:rows], ax=ax)
     assert ax.get_xlim() == (-0.03, 1.03)
+
+
+def test_a_probe_has_a_bar_per_model_and_bucket_with_its_number(ax):
+    rows = [("student before distillation", "all", 0.1), ("student before distillation", "longer", -0.2),
+            ("cosine", "all", 0.4), ("cosine", "longer", 0.3)]  # fmt: skip
+    frame = pd.DataFrame(rows, columns=["model", "bucket", "r2"]).assign(
+        teacher="structural", documents=12, overlap=0.5
+    )
+    frame = pd.concat([frame, frame.assign(teacher="contextual", r2=9.0)])
+    assert plot_probe(frame, teacher="structural", measure="r2", ax=ax) is ax
+    assert [bar.get_height() for bar in ax.patches] == [0.1, -0.2, 0.4, 0.3]
+    colors = [plt.matplotlib.colors.to_hex(bar.get_facecolor()).upper() for bar in ax.patches]
+    assert colors == [PALETTE["untrained"]] * 2 + [PALETTE["student"]] * 2
+    assert {text.get_text() for text in ax.texts} == {"0.10", "-0.20", "0.40", "0.30"}
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["all\n12 documents", "longer\n12 documents"]
+    assert (ax.get_ylabel(), ax.get_title()) == ("R²", "structural")
+
+
+def test_an_empty_bucket_of_a_probe_is_left_blank(ax):
+    frame = pd.DataFrame({"model": ["cosine"] * 2, "bucket": ["all", "longer"], "r2": [0.5, np.nan],
+                          "teacher": "structural", "documents": [9, 0]})  # fmt: skip
+    plot_probe(frame, teacher="structural", measure="r2", ax=ax)
+    assert [text.get_text() for text in ax.texts] == ["0.50"]
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["all\n9 documents", "longer\n0 documents"]
 
 
 def test_a_task_has_a_bar_per_model_in_its_colour(ax):

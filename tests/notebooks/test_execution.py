@@ -125,6 +125,31 @@ def test_the_student_loads_in_stock_sentence_transformers_and_embeds_alike(root,
 
 
 @pytest.mark.slow
+def test_a_centred_student_is_the_same_student_without_its_mean(root, finished):
+    import numpy as np
+    from sentence_transformers import SentenceTransformer
+
+    from docemb_lib.student import Student
+
+    small = (root / "params" / "small.yaml").read_text()
+    centred = small.replace("student: {", "student: {centre: true, ").replace("name: small", "name: centred")
+    (root / "params" / "centred.yaml").write_text(centred)
+    done = call([*DOCEMB, "train", "--profile", "centred", "-p", "documents=30"], root)
+    assert done.returncode == 0, done.stderr
+    plain = Student.load(next((root / "outputs" / "students").glob("small-student-*")))
+    folder = next((root / "outputs" / "students").glob("centred-*"))
+    student = Student.load(folder)
+    texts = ["A graph is a set of nodes and edges.", "Violins show a distribution. " * 60]
+    np.testing.assert_allclose(
+        student.embed(texts, bf16=False) + student.mean.numpy(), plain.embed(texts, bf16=False), atol=1e-4
+    )
+    assert student.mean.norm() > 0.1
+    stock = SentenceTransformer(str(folder), device="cpu").encode(texts)
+    np.testing.assert_allclose(stock, student.embed(texts, bf16=False), atol=1e-5)
+    assert "is subtracted" in (folder / "README.md").read_text()
+
+
+@pytest.mark.slow
 def test_papermill_runs_a_notebook_in_every_form_and_leaves_the_committed_one_alone(root, finished):
     notebooks = root / "notebooks"
     before = hashlib.sha256((notebooks / "05_weighting.ipynb").read_bytes()).hexdigest()

@@ -68,6 +68,53 @@ def test_stock_sentence_transformers_gives_the_same_embeddings(make_kind, texts,
     np.testing.assert_array_equal(again.embed(texts, bf16=False), ours)
 
 
+@pytest.mark.parametrize("kind", ["packed", "global", "modernbert"])
+def test_a_centred_student_is_the_same_in_stock_sentence_transformers(
+    make_kind, texts, tmp_path, transformers_log, kind
+):
+    student = make_kind(kind)
+    plain = student.embed(texts, bf16=False)
+    student.centre(texts[:4], bf16=False)
+    ours = student.embed(texts, bf16=False)
+    np.testing.assert_allclose(ours, plain - plain[:4].mean(axis=0), atol=1e-5)
+    student.save(tmp_path)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        stock = SentenceTransformer(str(tmp_path), device="cpu")
+    assert transformers_log == []
+    theirs = stock.encode(texts, batch_size=3)
+    cosines = (theirs * ours).sum(1) / np.linalg.norm(theirs, axis=1) / np.linalg.norm(ours, axis=1)
+    assert cosines.min() >= 0.99999
+    np.testing.assert_allclose(theirs, ours, atol=1e-5)
+
+    stock.save_pretrained(str(tmp_path / "again"))
+    for folder in (tmp_path, tmp_path / "again"):
+        loaded = Student.load(folder)
+        torch.testing.assert_close(loaded.mean, student.mean, atol=0, rtol=0)
+        assert (loaded.pooling, loaded.max_tokens) == (student.pooling, 600)
+        np.testing.assert_array_equal(loaded.embed(texts, bf16=False), ours)
+    assert "The mean embedding of training documents is subtracted" in front_and_body(tmp_path)[1]
+
+
+def test_centring_again_starts_from_the_embeddings_themselves(make_student, texts):
+    student = make_student(windows=[8])
+    plain = student.embed(texts, bf16=False)
+    student.centre(texts)
+    student.centre(texts[:3], bf16=False)
+    np.testing.assert_allclose(student.embed(texts, bf16=False), plain - plain[:3].mean(axis=0), atol=1e-5)
+    with pytest.raises(InputError, match="texts: none"):
+        student.centre([])
+
+
+def test_a_plain_student_has_no_mean_and_no_third_module(make_student, tmp_path):
+    student = make_student(windows=[8])
+    student.save(tmp_path)
+    assert student.mean is Student.load(tmp_path).mean is None
+    assert [module["path"] for module in json.loads((tmp_path / "modules.json").read_text())] == ["", "1_Pooling"]
+    assert "subtracted" not in front_and_body(tmp_path)[1]
+
+
 def test_stock_sentence_transformers_embeds_as_a_converted_model(converted, folder, texts):
     stock = SentenceTransformer(str(folder), device="cpu")
     assert stock.max_seq_length == 1024

@@ -154,6 +154,47 @@ def test_a_limit_that_only_the_tokenizer_knows_is_kept(make_kind, tmp_path):
     assert Student.load(tmp_path).max_tokens == 600
 
 
+def centred(make_student, folder):
+    student = make_student(windows=[8])
+    student.mean = torch.arange(16.0)
+    student.save(folder)
+    return folder / "2_Dense"
+
+
+@pytest.mark.parametrize(
+    ("edit", "match"),
+    [
+        (lambda weights: weights["linear.weight"].mul_(2), "2_Dense does more than subtract a mean"),
+        (lambda weights: weights.update({"linear.weight": torch.ones(16, 16)}), "does more than subtract"),
+        (lambda weights: weights.update({"linear.weight": torch.eye(8, 16)}), "does more than subtract"),
+        (lambda weights: weights.pop("linear.bias"), "does more than subtract"),
+        (
+            lambda weights: weights.update({"linear.weight": torch.eye(8), "linear.bias": torch.zeros(8)}),
+            r"mean: got a tensor of shape \[8\], embeddings have 16 dimensions",
+        ),
+    ],
+)
+def test_a_dense_module_that_is_no_centring_is_refused(make_student, tmp_path, edit, match):
+    edit_weights(centred(make_student, tmp_path), edit)
+    refused(match, Student.load, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "fields", [{"activation_function": "torch.nn.modules.activation.Tanh"}, {"use_residual": True}]
+)
+def test_a_dense_module_with_an_activation_or_a_residual_is_refused(make_student, tmp_path, fields):
+    edit_json(centred(make_student, tmp_path) / "config.json", **fields)
+    refused("2_Dense does more than subtract a mean", Student.load, tmp_path)
+
+
+def test_centring_without_sound_weights_is_refused(make_student, tmp_path):
+    file = centred(make_student, tmp_path) / "model.safetensors"
+    file.write_bytes(b"not safetensors")
+    refused(r"2_Dense/model\.safetensors cannot be used", Student.load, tmp_path)
+    file.unlink()
+    refused(r"2_Dense has no model\.safetensors", Student.load, tmp_path)
+
+
 @pytest.fixture(scope="module")
 def published(tmp_path_factory, texts):
     """A random Longformer in the format of allenai/longformer-base-4096: prefixed weights with the language model's
