@@ -23,7 +23,7 @@ ENVIRONMENT = {
     "GOMP_SPINCOUNT": "10000",
     # oneDNN keeps what it compiles for every shape of a product, a thousand of them; packed batches hardly repeat one,
     # and a training grew by gigabytes.
-    "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64",
+    "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "256",
 }
 CGROUPS = Path("/sys/fs/cgroup")
 OWN_CGROUPS = Path("/proc/self/cgroup")

@@ -63,8 +63,8 @@ run.settings()
 # ## What the negatives do
 #
 # A toy in the plane: three teacher embeddings (squares), and the direction in which each loss would move a student's
-# embedding (dot) that belongs to the blue one. With the squared distance and $\gamma=1$ the arrow has the same length
-# everywhere: the loss is affine in $y$ and has no lowest point, so embeddings may grow without end.
+# embedding that belongs to the blue one, from wherever it is. With the squared distance and $\gamma=1$ the arrow has
+# the same length everywhere: the loss is affine in $y$ and has no lowest point, so embeddings may grow without end.
 
 # %%
 ax = plot_max_margin(gamma=run.profile.parameters.gamma)

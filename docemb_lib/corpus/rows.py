@@ -133,6 +133,8 @@ def _record(line: str, *, where: str) -> dict[str, Any]:
         record = json.loads(line)
     except json.JSONDecodeError as error:
         raise InputError(f"{where}: not JSON ({error.msg} at column {error.colno}); write one object a line") from error
+    except RecursionError:
+        raise InputError(f"{where}: nested too deeply; write one flat object a line") from None
     if not isinstance(record, dict):
         raise InputError(f"{where}: found {type(record).__name__} {line.strip()[:40]!r}; write one JSON object a line")
     return record

@@ -149,8 +149,10 @@ def hub_documents(
         given += 1
         yield document
     if not given:
-        least = f"min_words={min_words}" if min_tokens is None else f"min_student_tokens={min_tokens}"
-        raise InputError(f"dataset {dataset!r}, split {split!r}: no text is as long as {least}; lower it")
+        limits = {"min_words": min_words, "min_student_tokens": min_tokens}
+        least = " and ".join(f"{name}={value}" for name, value in limits.items() if value is not None)
+        reason = f"no text is as long as {least}; lower it" if least else f"no text in its field {text_field!r}"
+        raise InputError(f"dataset {dataset!r}, split {split!r}: {reason}")
     if given < limit:
         logger.warning("%s [%s] gave %d documents of the %d asked for", dataset, split, given, limit)
 

@@ -119,9 +119,11 @@ def final_scores(
     """
     head = head or HeadSettings()
     train, test = task.examples(embeddings, ("train", "test"), head)
-    number_of = {name: len(train.labels) if limit is None else limit for name, limit in rounds.items()}
+    whole = len(train.labels)
+    number_of = {name: whole if limit is None else min(limit, whole) for name, limit in rounds.items()}
+    numbers = list(dict.fromkeys(number_of.values()))  # rounds of all examples share their heads
     labels = task.splits["train"].labels
-    jobs = [HeadJob(downsample(labels, n), seed, head) for n in number_of.values() for seed in range(seeds)]
+    jobs = [HeadJob(downsample(labels, n), seed, head) for n in numbers for seed in range(seeds)]
     answers = train_jobs(train.features, train.labels, jobs, classes=train.classes).predict(test.features)
-    by_round = answers.reshape(len(rounds), seeds, len(test.labels))
-    return {name: score_answers(task.metric, own, test.labels) for name, own in zip(rounds, by_round, strict=True)}
+    by_number = dict(zip(numbers, answers.reshape(len(numbers), seeds, len(test.labels)), strict=True))
+    return {name: score_answers(task.metric, by_number[n], test.labels) for name, n in number_of.items()}

@@ -7,7 +7,9 @@ no class but Python's own containers and numbers, so that such a program stops a
 from __future__ import annotations
 
 import collections
+import io
 import pickle
+import pickletools
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,9 @@ ADMITTED: dict[tuple[str, str], type] = {
     ("collections", "OrderedDict"): dict,
     ("collections", "Counter"): dict,
 }
+# Tuples are made without asking for a class. Python takes their hash by a recursion in C without a limit, so a tower
+# of them, as a key, would end the process; this many are no danger, however they are stacked.
+MOST_TUPLES = 10_000
 OLD_NAMES = {"__builtin__": "builtins"}  # of Python 2, in pickles of protocol 2 and below
 
 
@@ -37,8 +42,10 @@ class PlainUnpickler(pickle.Unpickler):
 def read_plain_pickle(file: Path) -> Any:
     """The data of a pickle of dicts, lists, tuples, sets, strings and numbers; InputError for any other file."""
     try:
-        with file.open("rb") as stream:
-            return PlainUnpickler(stream).load()
+        data = file.read_bytes()
+        if sum(opcode.name.startswith("TUPLE") for opcode, _, _ in pickletools.genops(data)) > MOST_TUPLES:
+            raise pickle.UnpicklingError(f"it holds more than {MOST_TUPLES:,} tuples")
+        return PlainUnpickler(io.BytesIO(data)).load()
     except OSError as error:
         raise InputError(f"{file}: cannot be read ({error.strerror}); look for the file and its permissions") from error
     except Exception as error:  # a broken pickle may raise anything

@@ -83,10 +83,12 @@ def read_relevance(file: Path) -> dict[str, list[str]]:
         raise InputError(f"{file}: holds {type(data).__name__}, expected a mapping of titles; look at the file")
     lists: dict[str, list[str]] = {}
     for title, targets in data.items():
+        if not isinstance(title, str):
+            raise InputError(f"{file}: a title is {type(title).__name__}, expected a string; look at the file")
         if not isinstance(targets, Mapping | list | tuple | set | frozenset):
-            raise InputError(f"{file}: {title!r} has {targets!r:.40}, expected titles; look at the file")
+            raise InputError(f"{file}: {title!r} has {type(targets).__name__}, expected titles; look at the file")
         names = sorted(targets) if isinstance(targets, set | frozenset) else list(targets)
-        if not all(isinstance(name, str) for name in (title, *names)):
+        if not all(isinstance(name, str) for name in names):
             raise InputError(f"{file}: {title!r} has a title that is no string; look at the file")
         lists[without_surrogates(title)] = list(dict.fromkeys(map(without_surrogates, names)))
     return lists
@@ -97,3 +99,5 @@ def _read_json(file: Path) -> Any:
         return json.loads(read_text(file))
     except json.JSONDecodeError as error:
         raise InputError(f"{file}: not JSON ({error.msg} in line {error.lineno}); mend it") from error
+    except RecursionError:
+        raise InputError(f"{file}: nested too deeply for a mapping of titles; look at the file") from None

@@ -8,7 +8,7 @@ import numpy as np
 
 from docemb_lib.experiments.embedding_cache import Model, embed_once
 from docemb_lib.experiments.stages import Stages
-from docemb_lib.experiments.teacher_stages import TEACHER_SEED
+from docemb_lib.experiments.teacher_stages import PV_NAMES, TEACHER_SEED
 from docemb_lib.hardware import devices_at_hand, fast_bf16
 from docemb_lib.workspace import Artefact, Workspace
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 UNTRAINED = "student before distillation"
 SBERT_TRUNCATED, SBERT_CHUNKS = SBERT_LABELS = ("SBERT truncated", "SBERT over chunks")
 TFIDF = "TF-IDF"
-FEW = 300  # training documents that tell a mean embedding well enough to compare models
+FEW = 200  # training documents that tell a mean embedding well enough to compare models
 RECIPE = 1  # raised whenever TF-IDF would embed otherwise
 
 
@@ -51,9 +51,6 @@ def contextual_models(stages: Stages) -> list[Model]:
     side_by_side = SideBySide(stages.workspace, members, "PV", stages.contextual_width("PV"))
     found["PV"] = found["PV"]._replace(load=lambda: side_by_side)
     return [model._replace(label=f"{name};{stages.contextual_width(name)}d") for name, model in found.items()]
-
-
-PV_NAMES = ("DM", "DBOW", "PV")
 
 
 class SideBySide(NamedTuple):

@@ -38,12 +38,11 @@ def cosine_scores(stages: Stages, models: Iterable[Model]) -> pd.DataFrame:
     """What cosines alone make of the final evaluation's retrieval and pair tasks, on their test splits: a row per
     model, columns spread and `score_cosines` of each task; empty where all tasks are of another kind. The texts are
     those that `score_models` embeds."""
-    from docemb_lib.evaluation.cosines import score_cosines, spread
-    from docemb_lib.evaluation.tasks import Classification
+    from docemb_lib.evaluation.cosines import asks_what_belongs_together, score_cosines, spread
 
     made = _Tasks(stages)
     named = {name: made[name] for name in stages.profile.evaluation.tasks}
-    tasks = {name: task for name, task in named.items() if not isinstance(task, Classification)}
+    tasks = {name: task for name, task in named.items() if asks_what_belongs_together(task)}
     if not tasks:
         return pd.DataFrame()
     texts = list(dict.fromkeys(text for task in tasks.values() for text in task.texts("test")))

@@ -108,12 +108,13 @@ def plot_history(train: pd.DataFrame, validation: pd.DataFrame, *, ax: Axes | No
 def plot_weighting(runs: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     """Mean over tasks against λ, one line per mask; runs without weighting are dotted lines.
 
-    runs: tidy scores (model, task, metric, seed, value) with `lam` and `max_structural_len` of each model's run, where
-    missing means no weighting, or no mask.
+    runs: tidy scores (model, task, metric, seed, value) with `lam`, `lam_by_length` and `max_structural_len` of each
+    model's run, where missing means no weighting, or no mask. Runs weighed by length alone have no place here.
     """
     ax = plt.gca() if ax is None else ax
     ax.set(xlabel="λ (weight of the structural loss)", ylabel="mean over tasks", xlim=(-0.03, 1.03))
     ax.grid(axis="y", visible=True)
+    runs = runs[runs["lam"].notna() | runs["lam_by_length"].isna()]
     if runs.empty:
         return ax
     masks = runs["max_structural_len"].map(lambda longest: "no mask" if pd.isna(longest) else f"mask {longest:.0f}")

@@ -55,7 +55,7 @@ class Teaching(nn.Module):
     @property
     def takes_negatives(self) -> bool:
         """Whether the loss compares with other documents, and so with those of a bank."""
-        return isinstance(self.loss, CONTRASTING)
+        return self.role == "structural" and isinstance(self.loss, CONTRASTING)
 
     @property
     def keeps_statistics(self) -> bool:

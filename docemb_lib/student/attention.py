@@ -24,19 +24,33 @@ Backend = Literal["blocks", "varlen"]
 
 CPU_SCORES = 2**21  # bytes of a block's scores, all heads: about a core's second-level cache
 GPU_SCORES = 2**28  # no limit that binds: blocks as large as a window, since launching kernels costs most
+# oneDNN compiles a kernel for every new shape of a bfloat16 product, which takes as long as ten of them. Blocks read on
+# to a multiple of so many tokens, where documents of all lengths share a few shapes; what is read too much counts zero.
+STEP = 64
 
 
 class Block(NamedTuple):
-    """Tokens `queries` attend to tokens `keys`: all of them where `whole`, else those within the window."""
+    """Tokens `queries` attend to tokens `keys`: all of them where `whole`, else those within the window.
+
+    `read_queries` and `read_keys` begin with these, and may go on into the next document for the shape's sake.
+    """
 
     queries: slice
     keys: slice
     whole: bool
+    read_queries: slice
+    read_keys: slice
 
 
-def blocks(lengths: Sequence[int], window: int, size: int) -> list[Block]:
-    """Cut packed documents of `lengths` tokens into blocks of at most `size` queries; `window` is one-sided."""
+def blocks(lengths: Sequence[int], window: int, size: int, step: int = 1) -> list[Block]:
+    """Cut packed documents of `lengths` tokens into blocks of at most `size` queries; `window` is one-sided. Numbers of
+    tokens read are multiples of `step` as far as there are tokens."""
     plan: list[Block] = []
+    T = sum(lengths)
+
+    def read(tokens: slice) -> slice:
+        return slice(tokens.start, min(tokens.start + -(-(tokens.stop - tokens.start) // step) * step, T))
+
     start = 0
     for length in lengths:
         end = start + length
@@ -44,7 +58,8 @@ def blocks(lengths: Sequence[int], window: int, size: int) -> list[Block]:
             last = min(first + size, end)
             low, high = max(start, first - window), min(end, last + window)
             reach = max(last - 1 - low, high - 1 - first)  # the largest distance in the block
-            plan.append(Block(slice(first, last), slice(low, high), reach <= window))
+            queries, keys = slice(first, last), slice(low, high)
+            plan.append(Block(queries, keys, reach <= window, read(queries), read(keys)))
         start = end
     return plan
 
@@ -125,9 +140,9 @@ def _blocks(query: Tensor, key: Tensor, value: Tensor, lengths: Sequence[int], w
     """query: scaled already."""
     score_bytes = query.shape[1] * query.element_size()
     size = _block_size(window, score_bytes, CPU_SCORES if query.device.type == "cpu" else GPU_SCORES)
-    return _BandedAttention.apply(
-        query, key, value, blocks(lengths, window, size), _band(size, window, query), window, dropout
-    )
+    compiled = query.device.type == "cpu" and query.dtype == torch.bfloat16
+    plan = blocks(lengths, window, size, STEP if compiled else 1)
+    return _BandedAttention.apply(query, key, value, plan, _band(size, window, query), window, dropout)
 
 
 def _block_size(window: int, score_bytes: int, budget: int) -> int:
@@ -144,13 +159,23 @@ def _band(size: int, window: int, like: Tensor) -> Tensor:
 
 
 def _weights(query: Tensor, key: Tensor, block: Block, band: Tensor, window: int) -> Tensor:
-    """Attention weights of one block, (H, queries, keys), from all queries and keys, (H, T, head_dim)."""
-    queries, keys = query[:, block.queries], key[:, block.keys]
-    if block.whole:
-        return torch.bmm(queries, keys.mT).softmax(-1)
-    missing = window - (block.queries.start - block.keys.start)  # columns of the band before the document's start
-    mask = band[: queries.shape[1], missing : missing + keys.shape[1]]
-    return torch.bmm(queries, keys.mT).add_(mask).softmax(-1)
+    """Attention weights of one block, (H, read queries, read keys), from all queries and keys, (H, T, head_dim); zero
+    where either is not the block's own."""
+    scores = torch.bmm(query[:, block.read_queries], key[:, block.read_keys].mT)
+    n_queries, n_keys = _length(block.queries), _length(block.keys)
+    if not block.whole:
+        missing = window - (block.queries.start - block.keys.start)  # columns of the band before the document's start
+        scores[:, :n_queries, :n_keys] += band[:n_queries, missing : missing + n_keys]
+    if n_keys < scores.shape[2]:
+        scores[:, :, n_keys:] = -torch.inf
+    weights = scores.softmax(-1)
+    if n_queries < scores.shape[1]:
+        weights[:, n_queries:] = 0
+    return weights
+
+
+def _length(tokens: slice) -> int:
+    return tokens.stop - tokens.start
 
 
 class _Dropout:
@@ -193,7 +218,7 @@ class _BandedAttention(torch.autograd.Function):
                 weights = _weights(q, k, block, band, window)
                 if noise is not None:
                     weights.mul_(noise.mask(weights))
-                o[:, block.queries] = torch.bmm(weights, v[:, block.keys])
+                o[:, block.queries] = torch.bmm(weights, v[:, block.read_keys])[:, : _length(block.queries)]
             return out.mul_(noise.scale) if noise is not None else out
 
     @staticmethod
@@ -210,12 +235,12 @@ class _BandedAttention(torch.autograd.Function):
             )
             for block in ctx.plan:
                 weights = _weights(q, k, block, band, ctx.window)
-                kept, d_weights = weights, torch.bmm(g[:, block.queries], v[:, block.keys].mT)
+                kept, d_weights = weights, torch.bmm(g[:, block.read_queries], v[:, block.read_keys].mT)
                 if noise is not None:
                     mask = noise.mask(weights)
                     kept, d_weights = weights * mask, d_weights.mul_(mask)
                 d_scores = torch._softmax_backward_data(d_weights, weights, -1, weights.dtype)
-                dv[:, block.keys] += torch.bmm(kept.mT, g[:, block.queries])
-                dk[:, block.keys] += torch.bmm(d_scores.mT, q[:, block.queries])
-                dq[:, block.queries] = torch.bmm(d_scores, k[:, block.keys])
+                dv[:, block.read_keys] += torch.bmm(kept.mT, g[:, block.read_queries])
+                dk[:, block.read_keys] += torch.bmm(d_scores.mT, q[:, block.read_queries])
+                dq[:, block.queries] = torch.bmm(d_scores, k[:, block.read_keys])[:, : _length(block.queries)]
         return d_query, d_key, d_value, None, None, None, None

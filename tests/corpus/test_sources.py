@@ -206,5 +206,7 @@ def test_a_dataset_that_cannot_serve_is_refused(dataset):
         hub_documents(str(dataset), split="missing", limit=1)
     with pytest.raises(InputError, match=r"no field 'body', found \['text'\]"):
         hub_documents(str(dataset), text_field="body", limit=1)
+    with pytest.raises(InputError, match="no text is as long as min_words=9 and min_student_tokens=999; lower it"):
+        hub_documents(str(dataset), limit=1, min_words=9, min_tokens=999, count_tokens=lambda texts: [1] * len(texts))
     with pytest.raises(InputError, match="no text is as long as min_words=99; lower it"):
         hub_documents(str(dataset), limit=1, min_words=99)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import cosine, pdist
 
-from docemb_lib.evaluation.cosines import score_cosines, spread
-from docemb_lib.evaluation.tasks import LabelledPairs, Pairs, Ranking, Retrieval
+from docemb_lib.evaluation.cosines import asks_what_belongs_together, score_cosines, spread
+from docemb_lib.evaluation.tasks import Classification, Labelled, LabelledPairs, Pairs, Ranking, Retrieval
 
 TEXTS = [f"text {i}" for i in range(8)]
 PAIRS = LabelledPairs(TEXTS[:4], TEXTS[4:], [1, 0, 1, 0])
@@ -38,3 +38,24 @@ def test_retrieval_keeps_its_own_metric():
 def test_without_a_common_offset_the_same_embeddings_are_further_apart():
     X = np.random.default_rng(0).standard_normal((50, 4))
     assert spread(X + 10) < 0.1 < 0.9 < spread(X)
+
+
+@pytest.mark.parametrize(
+    ("labels", "answered"),
+    [([1, 0, 1, 0], True), (["1", "0", "1", "0"], True), (["match", "nonmatch"] * 2, False), ([0, 1, 2, 0], False)],
+)
+def test_only_labels_of_which_it_is_known_what_they_say_are_answered_by_cosines(labels, answered):
+    pairs = LabelledPairs(TEXTS[:4], TEXTS[4:], labels)
+    assert asks_what_belongs_together(Pairs("pairs", {"train": pairs, "test": pairs})) is answered
+
+
+def test_pairs_with_labels_from_a_file_are_judged_alike():
+    as_read = LabelledPairs(PAIRS.first, PAIRS.second, ["1", "0", "1", "0"])
+    embeddings = np.random.default_rng(0).standard_normal((8, 3))
+    assert score_cosines(Pairs("p", {"train": as_read, "test": as_read}), embeddings) == score_cosines(
+        Pairs("p", {"train": PAIRS, "test": PAIRS}), embeddings
+    )
+
+
+def test_classes_are_no_question_for_cosines():
+    assert not asks_what_belongs_together(Classification("c", {"train": Labelled(TEXTS[:2], [0, 1])}))

@@ -13,6 +13,7 @@ import pytest
 
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation.safe_pickle import read_plain_pickle
+from docemb_lib.evaluation.similar_articles import read_relevance
 
 
 def dumped(tmp_path: Path, value: Any, protocol: int = pickle.DEFAULT_PROTOCOL) -> Path:
@@ -75,3 +76,18 @@ def test_what_is_no_whole_pickle_is_refused(tmp_path: Path, content: bytes) -> N
         read_plain_pickle(tmp_path / "gt")
     with pytest.raises(InputError, match="cannot be read"):
         read_plain_pickle(tmp_path / "missing")
+
+
+def test_a_tower_of_tuples_as_a_key_is_refused_where_the_stock_reader_ends_the_process(tmp_path: Path) -> None:
+    tower = b"\x80\x02}(" + b")" + b"\x85" * 300_000 + b"K\x01u."  # {((((…),),),): 1}
+    (tmp_path / "gt").write_bytes(tower)
+    with pytest.raises(InputError, match="it holds more than 10,000 tuples"):
+        read_plain_pickle(tmp_path / "gt")
+
+
+@pytest.mark.parametrize("depth", [2_000, 9_999])
+def test_tuples_below_the_limit_do_no_harm_however_they_are_stacked(tmp_path: Path, depth: int) -> None:
+    (tmp_path / "gt").write_bytes(b"\x80\x02}(" + b")" + b"\x85" * (depth - 1) + b"K\x01u.")
+    assert list(read_plain_pickle(tmp_path / "gt").values()) == [1]
+    with pytest.raises(InputError, match="a title is tuple"):
+        read_relevance(tmp_path / "gt")

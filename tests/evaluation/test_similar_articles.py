@@ -103,9 +103,9 @@ def test_files_that_are_something_else_are_refused(tmp_path: Path) -> None:
         read_articles(write_articles(tmp_path / "b.csv", []))
     for lists, message in [
         ([], "holds list"),
-        ({"a": 3}, "'a' has 3"),
+        ({"a": 3}, "'a' has int, expected titles"),
         ({"a": [3]}, "no string"),
-        ({3: ["a"]}, "no string"),
+        ({3: ["a"]}, "a title is int"),
     ]:
         with pytest.raises(InputError, match=message):
             read_relevance(write_relevance(tmp_path, lists))

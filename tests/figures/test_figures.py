@@ -173,12 +173,14 @@ def test_a_loss_of_one_part_is_drawn_once(ax):
 
 
 def test_lambda_has_a_line_per_mask_and_dots_without_weighting(ax):
-    lam = pd.Series({"a": 0.2, "b": 0.5, "c": 0.5, "d": np.nan})
-    longest = pd.Series({"a": np.nan, "b": np.nan, "c": 256, "d": np.nan})
+    lam = pd.Series({"a": 0.2, "b": 0.5, "c": 0.5, "d": np.nan, "e": np.nan})
+    longest = pd.Series({"a": np.nan, "b": np.nan, "c": 256, "d": np.nan, "e": np.nan})
     scores = {"a": {"sort": [0.0], "find": [0.2]}, "b": {"sort": [0.2, 0.4], "find": [0.2]},
               "c": {"sort": [0.3], "find": [0.3]}, "d": {"sort": [0.5], "find": [0.3]}}  # fmt: skip
     scores = {model: {task: (values * 2)[:2] for task, values in tasks.items()} for model, tasks in scores.items()}
-    plot_weighting(tidy(scores, lam=lam, max_structural_len=longest), ax=ax)
+    by_length = pd.Series({"e": "linear:256:2048"})
+    scores["e"] = {"sort": [0.9, 0.9], "find": [0.9, 0.9]}  # weighed by length alone: neither a point nor a line
+    plot_weighting(tidy(scores, lam=lam, lam_by_length=by_length, max_structural_len=longest), ax=ax)
     assert {text.get_text() for text in ax.get_legend().get_texts()} == {"no mask", "mask 256"}
     assert [line.get_ydata()[0] for line in ax.lines if line.get_linestyle() == ":"] == pytest.approx([0.4])
     drawn = [
@@ -189,7 +191,12 @@ def test_lambda_has_a_line_per_mask_and_dots_without_weighting(ax):
 
 @pytest.mark.parametrize("rows", [0, 1])
 def test_lambda_alone_without_any_weighting_is_no_error(ax, rows):
-    frame = tidy({"a": {"sort": [0.4]}}, lam=pd.Series({"a": None}), max_structural_len=pd.Series({"a": None}))
+    frame = tidy(
+        {"a": {"sort": [0.4]}},
+        lam=pd.Series({"a": None}),
+        lam_by_length=pd.Series({"a": None}),
+        max_structural_len=pd.Series({"a": None}),
+    )
     plot_weighting(frame[:rows], ax=ax)
     assert ax.get_xlim() == (-0.03, 1.03)
 

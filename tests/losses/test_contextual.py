@@ -323,3 +323,14 @@ def test_cca_after_trained_networks_raises_their_correlation():
     assert correlations[-1] > correlations[0] + 0.1
     moved = {name for name, tensor in networks.state_dict().items() if not torch.allclose(tensor, before[name])}
     assert moved == {name for name in before if not name.endswith("2.bias")}  # a shift of a view correlates alike
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_cca_of_a_view_that_is_not_finite_is_no_number_rather_than_an_error_of_a_decomposition(side):
+    views = [torch.randn(8, 3, requires_grad=True), torch.randn(8, 4)]
+    with torch.no_grad():
+        views[side][2, 1] = float("nan")
+    loss = CCA()(*views)
+    assert loss.shape == (8,)
+    assert loss.isnan().all()
+    loss.mean().backward()  # the trainer looks at the loss; until then nothing breaks

@@ -300,6 +300,11 @@ def test_an_objective_that_cannot_train_is_refused(options, said):
         objective(**options)
 
 
+def test_negatives_are_for_structural_teachers_alone():
+    with pytest.raises(InputError, match="none takes 3 more"):
+        Objective(nn.Linear(W, D), [Teaching("words", "contextual", MaxMargin())], negatives=3)
+
+
 def test_teachers_without_meaning_are_refused_by_name():
     with pytest.raises(InputError, match="teacher words: role must be one of structural, contextual, got 'lexical'"):
         Teaching("words", "lexical", MSE())

@@ -32,10 +32,43 @@ RAGGED = [1, 2, 31, 32, 33, 64, 65, 200, 7]
 
 def test_blocks_stop_at_documents_and_reach_one_window_beyond():
     assert blocks([3, 7], window=2, size=4) == [
-        Block(slice(0, 3), slice(0, 3), True),
-        Block(slice(3, 7), slice(3, 9), False),
-        Block(slice(7, 10), slice(5, 10), False),
+        Block(slice(0, 3), slice(0, 3), True, slice(0, 3), slice(0, 3)),
+        Block(slice(3, 7), slice(3, 9), False, slice(3, 7), slice(3, 9)),
+        Block(slice(7, 10), slice(5, 10), False, slice(7, 10), slice(5, 10)),
     ]
+
+
+def test_blocks_read_on_to_multiples_of_a_step_as_far_as_there_are_tokens():
+    assert [(block.read_queries, block.read_keys) for block in blocks([3, 7], window=2, size=4, step=4)] == [
+        (slice(0, 4), slice(0, 4)),
+        (slice(3, 7), slice(3, 10)),
+        (slice(7, 10), slice(5, 10)),
+    ]
+    shapes = {
+        (block.read_queries.stop - block.read_queries.start, block.read_keys.stop - block.read_keys.start)
+        for block in blocks([*range(100, 500), 1000], window=128, size=128, step=64)[:-8]
+    }
+    assert len(shapes) <= 10  # documents of four hundred lengths
+
+
+def attention_in_steps(query, key, value, lengths, window, *, step, dropout=0.0):
+    """The step that half precision takes on CPUs, in double precision, so that nothing hides in rounding."""
+    window = min(window, max(lengths))
+    plan, band = blocks(lengths, window, 32, step), attention._band(32, window, query)
+    return attention._BandedAttention.apply(query * query.shape[2] ** -0.5, key, value, plan, band, window, dropout)
+
+
+@pytest.mark.parametrize("window", [1, 5, 32, 64, 1000])
+def test_what_a_block_reads_too_much_changes_neither_values_nor_gradients(window):
+    ours = [tensor.requires_grad_() for tensor in random_heads(sum(RAGGED), heads=2, head_dim=8)]
+    theirs = [tensor.detach().clone().requires_grad_() for tensor in ours]
+    result = attention_in_steps(*ours, RAGGED, window, step=64)
+    expected = dense_attention(*theirs, RAGGED, window)
+    torch.testing.assert_close(result, expected)
+    result.square().sum().backward()
+    expected.square().sum().backward()
+    for mine, reference in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(mine.grad, reference.grad)
 
 
 @pytest.mark.parametrize(("heads", "head_dim"), [(3, 8), (2, 32), (1, 64), (2, 5)])
@@ -53,23 +86,25 @@ def test_attention_and_its_gradients_equal_dense_masked_attention(window, heads,
         torch.testing.assert_close(mine.grad, reference.grad)
 
 
+@pytest.mark.parametrize("step", [1, 16])
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
-def test_gradients_agree_with_finite_differences_with_and_without_dropout(dropout):
+def test_gradients_agree_with_finite_differences_with_and_without_dropout(dropout, step):
     inputs = [tensor.requires_grad_() for tensor in random_heads(40, heads=1, head_dim=2)]
 
     def attend(query, key, value):
         torch.manual_seed(0)  # the same dropout at every evaluation
-        return banded_attention(query, key, value, [3, 37], 4, dropout=dropout)
+        return attention_in_steps(query, key, value, [3, 37], 4, step=step, dropout=dropout)
 
     assert torch.autograd.gradcheck(attend, inputs)
 
 
-def test_dropout_drops_its_share_of_the_weights_and_scales_up_the_rest():
+@pytest.mark.parametrize("step", [1, 64])
+def test_dropout_drops_its_share_of_the_weights_and_scales_up_the_rest(step):
     lengths, window = [150, 60], 40
     query, key, _ = (tensor / 4 for tensor in random_heads(210, heads=4, head_dim=210))
     value = torch.eye(210, dtype=torch.float64)[:, None].expand(210, 4, 210)  # the output is the weights themselves
     torch.manual_seed(0)
-    dropped = banded_attention(query, key, value, lengths, window, dropout=0.25).transpose(0, 1)
+    dropped = attention_in_steps(query, key, value, lengths, window, step=step, dropout=0.25).transpose(0, 1)
     weights = dense_weights(query, key, lengths, window)
     kept = dropped > 0
     torch.testing.assert_close(dropped[kept], weights[kept] / 0.75)
