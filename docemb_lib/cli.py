@@ -76,7 +76,7 @@ def run(
 ) -> None:
     """Execute the plan of a profile: notebooks 01 to 06, then one table of every model on every task."""
     from docemb_lib.console import ProgressLines, print_paths, print_scoreboard
-    from docemb_lib.experiments.plan import execute, resolve_plan
+    from docemb_lib.experiments.plan import execute, resolve_plan, told
     from docemb_lib.experiments.report import report
     from docemb_lib.profile import Profile
     from docemb_lib.workspace import Workspace
@@ -86,7 +86,7 @@ def run(
     tune_environment()
     workspace = Workspace()
     loaded = Profile.load(profile)
-    planned = resolve_plan(loaded, _absolute(profile), workspace, first=from_, only=only)
+    planned = resolve_plan(loaded, told(profile), workspace, first=from_, only=only)
     with ProgressLines(console) as lines:
         execute(planned, workspace, lines)
     outcome = report(planned, workspace)
@@ -108,7 +108,7 @@ def train(
     from docemb_lib.experiments.distilling import distil, parse_parameters
 
     tune_environment()
-    trained = distil(_absolute(profile), parse_parameters(parameter or []))
+    trained = distil(profile, parse_parameters(parameter or []))
     if trained is not None:
         console.print(
             f"{trained.folder}: mean validation loss {trained.before:.4f} → {trained.after:.4f}", markup=False
@@ -137,17 +137,15 @@ def sweep(
     from docemb_lib.console import SweepLines, print_paths, print_planned, print_runs
     from docemb_lib.experiments.distilling import parse_parameters
     from docemb_lib.experiments.execution import is_done
-    from docemb_lib.experiments.grids import load_grid
-    from docemb_lib.experiments.plan import resolve_grid
-    from docemb_lib.experiments.sweeps import execute_sweep, recorded
-    from docemb_lib.profile import Profile
+    from docemb_lib.experiments.plan import resolve_sweep
+    from docemb_lib.experiments.sweeps import execute_sweep, recorded, shown_together
     from docemb_lib.workspace import Workspace
 
     if as_json and not dry_run:
         raise InputError("--json lists the runs of --dry-run; for results, see docemb results --json")
-    workspace, loaded = Workspace(), Profile.load(profile)
-    overrides = parse_parameters(parameter or [])
-    planned = resolve_grid(load_grid(grid, loaded), notebook, overrides, loaded, _absolute(profile), workspace)
+    workspace = Workspace()
+    given = parse_parameters(parameter or [])
+    planned = resolve_sweep(notebook, grid, workspace, profile=profile, parameters=given)
     if dry_run:
         done = [is_done(run, workspace) for run in planned]
         names = ("notebook", "label", "parameters", "fingerprint")
@@ -164,7 +162,8 @@ def sweep(
         failures = execute_sweep(planned, workspace, lines, workers=workers, scheduler=scheduler)
     print_runs(recorded(planned, workspace), console)
     places = ("records", "notebooks", "figures")
-    print_paths([(name, workspace.shown(workspace.outputs / name / planned[0].notebook)) for name in places], console)
+    paths = [(name, workspace.shown(workspace.outputs / name / planned[0].notebook)) for name in places]
+    print_paths([*paths, *shown_together(planned, workspace)], console)
     if failures:
         for failure in failures:
             errors.print(f"Failed: {failure}", markup=False)
@@ -282,12 +281,6 @@ def _show(report: Report, as_json: bool, out: Path | None) -> None:
         if not any(path.suffix == ".png" for path in written):
             errors.print("No figure: matplotlib is not installed.")
         errors.print(f"Written to {out}: {', '.join(path.name for path in written)}", markup=False)
-
-
-def _absolute(profile: str) -> str:
-    """A profile's path as notebooks, which run in their own folder, can read it."""
-    path = Path(profile)
-    return str(path.resolve()) if path.suffix in {".yaml", ".yml"} and path.is_file() else profile
 
 
 if __name__ == "__main__":

@@ -87,6 +87,9 @@ class SweepLines:
         if self.live is not None:
             self.live.stop()
 
+    def prepares(self, what: str) -> None:
+        self._say(f"preparing {what}")
+
     def begins(self, planned: Sequence[Planned], missing: Sequence[Planned], where: str) -> None:
         self.started, self.weight = time.monotonic(), sum(run.weight for run in missing)
         self.total, self.done = len(planned), len(planned) - len(missing)

@@ -12,7 +12,6 @@ from glob import glob
 from pathlib import Path
 from typing import Any, Self, TypeVar, get_args
 
-import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from docemb_lib.errors import InputError
@@ -28,6 +27,7 @@ from docemb_lib.settings import (
     Student,
     Training,
 )
+from docemb_lib.yaml_file import read_yaml
 
 Model = TypeVar("Model", bound=BaseModel)
 STUDENT_RUN = (
@@ -125,10 +125,7 @@ class Profile(Section):
         Raises InputError, one line naming file, field, value and mend.
         """
         path = profile_path(name)
-        try:
-            raw = yaml.safe_load(path.read_text(encoding="utf-8"))
-        except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
-            raise InputError(f"{path}: not readable as YAML ({_first_line(error)})") from None
+        raw = read_yaml(path)
         if not isinstance(raw, dict):
             raise InputError(f"{path}: empty; a profile is a mapping, see params/own.yaml")
         raw.setdefault("name", path.stem)
@@ -270,7 +267,3 @@ def _section(model: type[BaseModel], field: str) -> type[BaseModel] | None:
     info = model.model_fields.get(field)
     candidates = [] if info is None else [info.annotation, *get_args(info.annotation)]
     return next((c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel)), None)
-
-
-def _first_line(error: Exception) -> str:
-    return " ".join(str(error).split())

@@ -9,7 +9,15 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 ContextualName = Literal["DM", "DBOW", "PV", "LSA"]
 EMBEDDED_TASKS = ("package", "see-also-pairs", "halves", "see-also-retrieval")
@@ -72,7 +80,22 @@ MinCount = Annotated[int | str, BeforeValidator(_min_count)]
 
 
 class Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_switch_for_a_number(cls, value: Any, info: ValidationInfo) -> Any:
+        """pydantic takes true for 1; here it is a slip."""
+        if isinstance(value, bool):
+            types = _types(cls.model_fields[str(info.field_name)].annotation)
+            if types & {int, float} and bool not in types:
+                raise ValueError("must be a number")
+        return value
+
+
+def _types(annotation: Any) -> set[Any]:
+    """The annotation, or all that its parts admit."""
+    return set().union(*map(_types, get_args(annotation))) if get_args(annotation) else {annotation}
 
 
 class Parameters(Section):
@@ -215,7 +238,7 @@ class ParagraphVectorSettings(Section):
 
 
 class ContextualTeachers(Section):
-    """The contextual teachers by name (Section 5.1.2); the members of PV are concatenated in their order."""
+    """The contextual teachers by name (Section 5.1.2); PV concatenates its members, DM before DBOW."""
 
     documents: int | None = Field(None, ge=2)  # fit on the first so many train documents; None: on all
     DM: ParagraphVectorSettings = ParagraphVectorSettings(dm=True)

@@ -113,7 +113,11 @@ def publish(
     resumable: bool = False,
     replace: bool = False,
 ) -> None:
-    """Build `folder` in a sibling and rename it into place, under a lock. Existing folders stay unless `replace`."""
+    """Build `folder` in a sibling and rename it into place, under a lock.
+
+    An existing folder stays, unless `replace`: then its files are replaced one by one, so that readers find them at any
+    moment.
+    """
     with locked(folder):
         if (folder / MANIFEST).is_file() and not replace:
             return  # another process was faster
@@ -130,11 +134,7 @@ def publish(
             raise
         _write_manifest(partial, inputs, time.perf_counter() - start)
         if folder.exists():
-            outgoing = folder.with_name(f"{folder.name}.outgoing")
-            shutil.rmtree(outgoing, ignore_errors=True)
-            folder.rename(outgoing)
-            partial.rename(folder)
-            shutil.rmtree(outgoing, ignore_errors=True)
+            _replace_files(partial, folder)
         else:
             partial.rename(folder)
 
@@ -161,6 +161,21 @@ def locked(target: Path) -> Iterator[None]:
         yield
     finally:
         lock.release()
+
+
+def _replace_files(source: Path, folder: Path) -> None:
+    """Move all files of `source` over those of `folder`, the manifest last, and remove those that only `folder` has."""
+    new = sorted(_files(source), key=lambda name: name.name == MANIFEST)
+    for name in new:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        os.replace(source / name, folder / name)
+    for name in _files(folder) - set(new):
+        (folder / name).unlink()
+    shutil.rmtree(source)
+
+
+def _files(folder: Path) -> set[Path]:
+    return {path.relative_to(folder) for path in folder.rglob("*") if path.is_file()}
 
 
 def _write_manifest(folder: Path, inputs: Mapping[str, Any], seconds: float) -> None:

@@ -74,6 +74,7 @@ def test_outside_a_terminal_a_sweep_is_a_line_per_run_that_begins_or_ends(monkey
     monkeypatch.setattr("docemb_lib.console.time.monotonic", lambda: clock[0])
     runs, console = a_sweep()
     with SweepLines(console) as lines:
+        lines.prepares("the words of the corpus, stem")
         lines.begins(runs, runs[1:], "2 workers")
         lines.step(runs[1], "starting the notebook")
         clock[0] = 30.0
@@ -82,6 +83,7 @@ def test_outside_a_terminal_a_sweep_is_a_line_per_run_that_begins_or_ends(monkey
         lines.ends(runs[1], Outcome("done"))
         lines.ends(runs[2], Outcome("failed", "no luck"))
     assert console.file.getvalue().splitlines() == [
+        "preparing the words of the corpus, stem",
         "3 runs of 05_weighting, 1 of them already there; 2 workers",
         "begins  b",
         "[2/3] done in 30 s  b, about 30 s left in all",

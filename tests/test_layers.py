@@ -12,7 +12,7 @@ import pytest
 
 LIBRARY = Path(__file__).resolve().parent.parent / "docemb_lib"
 LAYERS = [
-    "errors", "progress", "hardware", "pretrained", "settings", "profile", "workspace", "corpus", "teachers", "student", "losses", "training",
+    "errors", "yaml_file", "progress", "hardware", "pretrained", "settings", "profile", "workspace", "corpus", "teachers", "student", "losses", "training",
     "evaluation", "experiments", "figures", "widgets", "console", "bench", "cli",
 ]  # fmt: skip
 

@@ -9,6 +9,7 @@ import yaml
 
 from docemb_lib.errors import InputError
 from docemb_lib.profile import NOTEBOOKS, Profile, find_root
+from docemb_lib.yaml_file import read_yaml
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 SHIPPED = sorted((REPOSITORY / "params").glob("*.yaml"))
@@ -99,6 +100,18 @@ def further(fields: str, times: int = 1, *, name: str = "a") -> str:
         (further("role: contextual, loss: mse, teacher: PV", name="My PV"), {}, "0.name: string should match pattern"),
         (further("role: contextual, loss: mse, teacher: PV", 2), {}, "further_teachers: their names must differ, got a, a"),
         (further("role: structural, loss: mse, model: all-MiniLM-L6-v2"), {}, "a is 384 wide, student.model allenai/long"),
+        ("training: {learning_rate: .nan}", {}, "training.learning_rate: input should be a finite number, got nan"),
+        ("training: {warmup: .inf}", {}, "training.warmup: input should be a finite number, got inf"),
+        ("training: {epochs: true}", {}, "training.epochs: must be a number, got True"),
+        ("training: {batch_tokens: false}", {}, "training.batch_tokens: must be a number, got False"),
+        ("corpus: {near_duplicates: true}", {}, "corpus.near_duplicates: must be a number, got True"),
+        ("evaluation: {head: {dropout: false}}", {}, "evaluation.head.dropout: must be a number, got False"),
+        ("corpus: {tasks: 90}", {"lam": True}, "lam: must be a number, got True"),
+        ("corpus: {tasks: 90}", {"gamma": float("inf")}, "gamma: input should be a finite number, got inf"),
+        *(("corpus: {tasks: 90}", {name: True}, f"{name}: must be a number, got True")
+          for name in ("seed", "documents", "vector_size", "temperature", "negatives", "max_structural_len")),
+        ("corpus: {tasks: 90}\ncorpus: {tasks: 80}", {}, "not readable as YAML (the key 'corpus' is there twice; keep one"),
+        ("corpus: {tasks: 90, tasks: 80}", {}, "the key 'tasks' is there twice; keep one of them"),
         ("", {}, "empty; a profile is a mapping"),
         ("a: [", {}, "not readable as YAML"),
     ],
@@ -144,6 +157,19 @@ def test_the_root_is_found_from_below_and_else_from_the_source(tmp_path, monkeyp
     (tmp_path / "params").mkdir()
     (tmp_path / "params" / "mine.yaml").touch()
     assert find_root() == tmp_path
+
+
+def test_whole_numbers_and_switches_are_taken_as_they_are_meant():
+    parameters = Profile.load("tiny", lam=1, gamma=2, dm=False, min_count=3).parameters
+    assert (parameters.lam, parameters.gamma, parameters.dm, parameters.min_count) == (1.0, 2.0, False, 3)
+
+
+def test_a_mapping_may_be_merged_into_another_and_change_it(tmp_path):
+    path = tmp_path / "p.yaml"
+    path.write_text("corpus: &corpus {tasks: 90}\nevaluation: {seeds: 3}\nplan: []\n", encoding="utf-8")
+    assert read_yaml(path)["corpus"] == {"tasks": 90}
+    path.write_text("a: &a {x: 1, y: 2}\nb: {<<: *a, x: 3}\n", encoding="utf-8")
+    assert read_yaml(path)["b"] == {"x": 3, "y": 2}
 
 
 def test_a_width_given_as_a_number_is_a_projection():

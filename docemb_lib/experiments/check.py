@@ -7,7 +7,9 @@ from docemb_lib.corpus.origin import source_fingerprint
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation.outside_tasks import task_fingerprint
 from docemb_lib.experiments.stages import Stages
+from docemb_lib.experiments.teacher_stages import PV_NAMES
 from docemb_lib.profile import TRAINING, width
+from docemb_lib.settings import ParagraphVectorSettings
 
 
 def check(stages: Stages, notebook: str) -> None:
@@ -21,8 +23,7 @@ def check(stages: Stages, notebook: str) -> None:
     for further in profile.further_teachers:
         if further.model:
             pretrained.resolve(further.model)
-    if notebook == "02_paragraph_vector":
-        stages.check_vocabulary()
+    stages.check_vocabulary(_paragraph_vectors(stages, notebook))
     if notebook not in TRAINING:
         return
     if profile.training.report_to:
@@ -33,6 +34,17 @@ def check(stages: Stages, notebook: str) -> None:
     stages.check_documents()
     stages.check_negatives()
     _check_widths(stages)
+
+
+def _paragraph_vectors(stages: Stages, notebook: str) -> list[ParagraphVectorSettings]:
+    """The Paragraph Vectors that a run trains, or loads."""
+    if notebook == "02_paragraph_vector":
+        return stages.asked_paragraph_vectors()
+    further = stages.profile.further_teachers if notebook in TRAINING else []
+    names = {str(teacher.teacher) for teacher in further if teacher.teacher}
+    if notebook[:2] in {"04", "05", "06"}:
+        names.update(PV_NAMES)  # students stand beside all of them
+    return [member for name in sorted(names) for member in stages.members(name)]
 
 
 def _check_widths(stages: Stages) -> None:

@@ -17,16 +17,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import docemb_lib
 from docemb_lib.errors import InputError
 from docemb_lib.hardware import ENVIRONMENT
-from docemb_lib.workspace import installed_versions
+from docemb_lib.workspace import Workspace, installed_versions
 
 MEMORY = 4 * 2**30  # bytes that a run without a GPU may take: torch, a small student, its teachers
 TIMEOUT = 10  # seconds for a scheduler to answer
 ATTEMPTS = 3  # workers that a run may take with it before it counts as failed
+
+
+class Expected(NamedTuple):
+    """What must be the same for every worker of a sweep."""
+
+    signature: dict[str, str]
+    root: Path  # of the workspace
 
 
 @contextmanager
@@ -67,10 +74,10 @@ def local_workers(count: int) -> Iterator[Any]:
 
 
 @contextmanager
-def workers_of(scheduler: str) -> Iterator[Any]:
+def workers_of(scheduler: str, expected: Expected) -> Iterator[Any]:
     """A Dask client of a running cluster: its address, tcp://host:port, or its scheduler file.
 
-    Raises InputError where nobody answers, or where the workers found there are not fit for this sweep.
+    Raises InputError where nobody answers, or where the workers found there are not as `expected`.
     """
     from distributed import Client
 
@@ -86,17 +93,11 @@ def workers_of(scheduler: str) -> Iterator[Any]:
             "be reached from here?"
         ) from None
     with client:
-        for worker, threads in client.nthreads().items():
-            if threads != 1:
-                raise InputError(
-                    f"scheduler {scheduler}: worker {worker} has {threads} threads and would execute as many notebooks "
-                    "in one process; start workers with --nthreads 1"
-                )
-        for worker, found in client.run(signature, on_error="return").items():
-            if isinstance(found, Exception):
-                raise InputError(f"scheduler {scheduler}: worker {worker} cannot load docemb ({found})")
-            if difference := differs(found):
-                raise InputError(f"scheduler {scheduler}: worker {worker} {difference}")
+        for worker, reason in client.run(unfit, expected, on_error="return").items():
+            if isinstance(reason, Exception):
+                raise InputError(f"scheduler {scheduler}: worker {worker} cannot load docemb ({reason})")
+            if reason is not None:
+                raise InputError(f"scheduler {scheduler}: worker {worker} {reason}")
         yield client
 
 
@@ -124,13 +125,22 @@ def signature() -> dict[str, str]:
     return {**installed_versions(), "docemb": docemb_lib.__version__, "docemb's source": source.hexdigest()[:16]}
 
 
-def differs(found: dict[str, str]) -> str | None:
-    """How the signature of another process differs from ours, in words; None where it does not."""
+def expected_of(workspace: Workspace) -> Expected:
+    """What the workers of a sweep in `workspace` must have, as this process has it."""
+    return Expected(signature(), workspace.root)
+
+
+def unfit(expected: Expected, dask_worker: Any) -> str | None:
+    """Why the worker that this process is must not take part in a sweep, in words; None where it may."""
+    if (threads := dask_worker.state.nthreads) != 1:
+        return f"has {threads} threads and would execute as many notebooks in one process; start it with --nthreads 1"
+    if not (expected.root / "notebooks").is_dir():
+        return f"does not see {expected.root / 'notebooks'}; workers need a file system that they share with the sweep"
     ours = signature()
-    for name in sorted({*ours, *found}):
-        if ours.get(name) != found.get(name):
-            here, there = ours.get(name, "missing"), found.get(name, "missing")
-            return f"has {name} {there}, here it is {here}; install the same there and start the workers anew"
+    for name in sorted({*ours, *expected.signature}):
+        found, wanted = ours.get(name, "missing"), expected.signature.get(name, "missing")
+        if found != wanted:
+            return f"has {name} {found}, the sweep has {wanted}; install the same there and start the workers anew"
     return None
 
 
@@ -140,12 +150,16 @@ def dask_setup(worker: Any) -> None:
 
 
 def _environments(count: int) -> list[dict[str, str]]:
-    """What each worker adds to its environment, for its kernels to inherit: their share of the cores, and one GPU."""
+    """What each worker adds to its environment, for its kernels to inherit: their share of the cores, and one GPU.
+
+    What the user has set stays.
+    """
     from dask.system import CPU_COUNT
 
     threads = str(max(1, CPU_COUNT // count))
     names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS", "LOKY_MAX_CPU_COUNT")
-    shared = {**dict.fromkeys(names, threads), **ENVIRONMENT}
+    wanted = {**dict.fromkeys(names, threads), **ENVIRONMENT}
+    shared = {name: os.environ.get(name, value) for name, value in wanted.items()}  # Dask would set some of them to 1
     gpus = _gpus()
     return [{**shared, **({"CUDA_VISIBLE_DEVICES": gpus[n % len(gpus)]} if gpus else {})} for n in range(count)]
 

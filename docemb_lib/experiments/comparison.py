@@ -10,11 +10,11 @@ import pandas as pd
 from docemb_lib.evaluation.published import BASELINE
 from docemb_lib.experiments import records
 from docemb_lib.experiments.labels import structural_label
+from docemb_lib.experiments.objectives import objective_settings, roles_of
 from docemb_lib.experiments.records import Record
 from docemb_lib.experiments.run import Run
-from docemb_lib.experiments.stages import Stages
 from docemb_lib.experiments.thesis import ThesisValues
-from docemb_lib.profile import FIXED, NOTEBOOKS
+from docemb_lib.profile import FIXED, NOTEBOOKS, TRAINING
 from docemb_lib.settings import Parameters
 
 STRUCTURAL = "03_structural"
@@ -47,12 +47,12 @@ def scores_of_runs(run: Run, scores: pd.DataFrame) -> pd.DataFrame:
     ]
     entries += _structural_only(run, entries)
     thesis = ThesisValues(run.notebook, run.profile)
-    groups = [_group(run.notebook, entry.parameters, run.stages) for entry in entries]
+    groups = [_group(run, entry.parameters) for entry in entries]
     own, baselines = [], []
     for entry, label, group in zip(entries, _distinct(entries), groups, strict=True):
         mine = entry.scores["model"] == entry.model
         known = {name: entry.parameters.get(name) for name in NOTEBOOKS[run.notebook]}
-        value, sibling = thesis.of_run(entry.parameters), _is_sibling(entry.parameters, run.parameters)
+        value, sibling = thesis.of_run(entry.parameters), _is_sibling(run, entry.parameters)
         own.append(
             entry.scores[mine].assign(model=label, own=True, group=group, thesis=value, sibling=sibling, **known)
         )
@@ -76,9 +76,10 @@ def comparable(run: Run, notebook: str | None = None) -> list[Record]:
 
 def _structural_only(run: Run, entries: Sequence[Entry]) -> list[Entry]:
     """Runs of the structural notebook as the thesis shows them beside runs with a contextual teacher."""
-    if "contextual_teacher" not in run.parameters:
-        return []
-    wanted = {structural_label(_complete(run.notebook, entry.parameters)) for entry in entries}
+    further = run.profile.further_teachers
+    if "contextual_teacher" not in run.parameters or any(teacher.role == "contextual" for teacher in further):
+        return []  # with further contextual teachers they are no structural-only runs
+    wanted = {structural_label(_complete(run.notebook, entry.parameters), further) for entry in entries}
     wanted |= {"cosine"} if "only-contextual" in wanted else set()  # its best one, in Figure 4.7 too
     shown = {entry.label for entry in entries}
     return [
@@ -109,21 +110,22 @@ def _distinct(entries: Sequence[Entry]) -> list[str]:
     return labels
 
 
-def _group(notebook: str, parameters: dict[str, Any], stages: Stages) -> str:
+def _group(run: Run, parameters: dict[str, Any]) -> str:
     """What the thesis' figure of this notebook tells runs apart by."""
-    p = _complete(notebook, parameters)
-    match notebook[:2]:
+    p = _complete(run.notebook, parameters)
+    match run.notebook[:2]:
         case "02":
             single = "DM" if p.dm else "DBOW"
             return single if p.compound is None else "+".join(m.split(";")[0] for m in p.compound.split("+"))
         case "03":
             return " ".join(structural_label(p).split(";")[: 2 if p.structural_loss == "max-margin" else 1])
         case "04":
-            return NEITHER if p.contextual_teacher is None else str(stages.contextual_width(p.contextual_teacher))
+            return NEITHER if p.contextual_teacher is None else str(run.stages.contextual_width(p.contextual_teacher))
         case _:
-            if p.contextual_teacher is None:
-                return "1.0"
-            return "0.0" if p.structural_loss is None else NEITHER if p.lam is None else str(p.lam)
+            roles = roles_of(p, run.profile.further_teachers)
+            if len(roles) == 2:
+                return NEITHER if p.lam is None else str(p.lam)
+            return "1.0" if "structural" in roles else "0.0"
 
 
 def _rank(group: str) -> tuple[float, str]:
@@ -134,9 +136,17 @@ def _rank(group: str) -> tuple[float, str]:
         return -1.0 if group == NEITHER else float("inf"), group
 
 
-def _is_sibling(parameters: dict[str, Any], ours: dict[str, Any]) -> bool:
-    both = ours.get("structural_loss") is not None and ours.get("contextual_teacher") is not None
-    return both and all(parameters.get(name) == value for name, value in ours.items() if name not in ALONG)
+def _is_sibling(run: Run, parameters: dict[str, Any]) -> bool:
+    """Whether both have teachers of both roles, and whatever counts but λ and mask is the same."""
+    further, ours = run.profile.further_teachers, run.profile.parameters
+    if run.notebook not in TRAINING or len(roles_of(ours, further)) < 2:
+        return False
+
+    def beside(p: Parameters) -> dict[str, Any]:
+        objective = objective_settings(p, further)
+        return {"documents": p.documents, "seed": p.seed, **{n: v for n, v in objective.items() if n not in ALONG}}
+
+    return beside(_complete(run.notebook, parameters)) == beside(ours)
 
 
 def _complete(notebook: str, parameters: dict[str, Any]) -> Parameters:

@@ -13,6 +13,7 @@ import re
 import signal
 import tempfile
 import threading
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
 from docemb_lib.errors import InputError
 from docemb_lib.experiments import records
@@ -31,7 +32,8 @@ from docemb_lib.workspace import Workspace, locked, write_text
 KERNEL = "python3"
 ORPHAN = "docemb_lib.experiments.orphan"
 GRACE = 120.0  # seconds that a kernel has for its checkpoint
-LONGEST_FOLDER = 80  # characters: a socket's whole path may have 103 on every system
+LONGEST_SOCKET = 103  # bytes of a socket's path that every system takes: macOS no more, Linux 107
+SOCKET = "/docemb-12345678/kernel-ipc-10"  # as long as any below the folder of temporary files
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +47,16 @@ class Planned:
     fingerprint: str
     source: Path  # the notebook in `notebooks/`
     executed: Path  # its executed copy
+
+    @property
+    def working(self) -> Path:
+        """Its copy while it is executed; that of a killed run is written over."""
+        return self.executed.with_name(f".{self.executed.stem}.running.ipynb")
+
+    @property
+    def failed(self) -> Path:
+        """Its copy as far as it came, where it failed."""
+        return self.executed.with_suffix(".failed.ipynb")
 
     @property
     def weight(self) -> float:
@@ -81,8 +93,8 @@ def execute_run(
     tell: Callable[[str], None],
     wait: bool = True,
     unwanted: Callable[[], bool] | None = None,
-) -> bool:
-    """Execute the run unless it is done. Returns whether it had to.
+) -> None:
+    """Execute the run unless it is done.
 
     tell: is given the last state of the notebook's progress bars.
     wait: for another process that has the run in hand; otherwise filelock.Timeout is raised.
@@ -92,17 +104,34 @@ def execute_run(
     """
     with locked(run.executed) if wait else _locked_at_once(run.executed):
         if is_done(run, workspace):
-            return False
+            return
         with tempfile.TemporaryDirectory(prefix="docemb-", dir=_short_folder()) as sockets:
             stopping = _ended_on_sigterm(sockets) if unwanted is None else _ended_once(unwanted, sockets)
             with stopping as stopped:
                 _execute(run, workspace, tell, sockets, stopped)
-    return True
 
 
-def record_failure(run: Planned, workspace: Workspace, reason: str, traceback: str) -> str:
-    """Record why a run failed, unless it once succeeded. Returns the reason as one line that names the run."""
-    message = f"{run.notebook} ({run.label}): {' '.join(reason.split())}"
+def record_failure(run: Planned, workspace: Workspace, reason: str, trace: str) -> str:
+    """Record why a run failed, unless it once succeeded or another process has it in hand, and keep its notebook.
+
+    Returns the reason as one line that names the run.
+    """
+    try:
+        with _locked_at_once(run.executed):
+            return _fail(run, workspace, reason, trace)
+    except Timeout:
+        return _named(run, reason)
+
+
+def _named(run: Planned, reason: str) -> str:
+    return f"{run.notebook} ({run.label}): {' '.join(reason.split())}"
+
+
+def _fail(run: Planned, workspace: Workspace, reason: str, trace: str) -> str:
+    """`record_failure` where the run's lock is held."""
+    message = _named(run, reason)
+    if run.working.is_file():
+        run.working.replace(run.failed)
     earlier = records.find(workspace, run.notebook, run.fingerprint)
     if earlier is None or earlier.status != "done":
         record = records.Record(
@@ -114,26 +143,23 @@ def record_failure(run: Planned, workspace: Workspace, reason: str, traceback: s
             parameters=run_parameters(run.notebook, run.profile),
             status="failed",
             error=message,
-            traceback=traceback,
+            traceback=trace,
         )
         records.save(workspace, record)
-    return message
+    return f"{message} (see {workspace.shown(run.failed)})" if run.failed.is_file() else message
 
 
 def _execute(
     run: Planned, workspace: Workspace, tell: Callable[[str], None], sockets: str, stopped: Callable[[], bool]
 ) -> None:
     import papermill
-    from nbclient.exceptions import DeadKernelError
-    from papermill.exceptions import PapermillExecutionError
 
-    working = run.executed.with_name(f".{run.executed.stem}.running.ipynb")  # of a killed run: written over
-    failed = run.executed.with_suffix(".failed.ipynb")
+    stamp = _stamp(run)  # of the notebook that is executed, whatever becomes of it meanwhile
     tell("starting the notebook")
     try:
         papermill.execute_notebook(
             str(run.source),
-            str(working),
+            str(run.working),
             parameters=run.parameters,
             kernel_name=KERNEL,
             cwd=str(run.source.parent),
@@ -142,35 +168,43 @@ def _execute(
             stderr_file=_Lines(tell),
             **_kernel_options(sockets),
         )
-    except PapermillExecutionError as error:
-        working.replace(failed)
-        if error.ename == InputError.__name__:
-            record_failure(run, workspace, str(error.evalue), "")
-            raise InputError(str(error.evalue)) from None
-        traceback = re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(error.traceback))
-        message = record_failure(run, workspace, f"{error.ename}: {error.evalue}", traceback)
-        raise RunError(f"{message} (see {workspace.shown(failed)})", traceback) from None
     except BaseException as error:
-        working.unlink(missing_ok=True)  # what the notebook has built stays, its copy is made anew
-        if stopped():
-            raise UnwantedError(f"{run.notebook} ({run.label}) was stopped") from None
-        if isinstance(error, DeadKernelError):
-            reason = f"its kernel died ({error}); out of memory?"
-            raise RunError(record_failure(run, workspace, reason, ""), "") from None
-        raise
+        if stopped() or not isinstance(error, Exception):
+            run.working.unlink(missing_ok=True)  # what the notebook has built stays, its copy is made anew
+            if stopped():
+                raise UnwantedError(_named(run, "was stopped")) from None
+            raise
+        reason, trace = _explained(error)
+        message = _fail(run, workspace, reason, trace)
+        if getattr(error, "ename", "") == InputError.__name__:
+            raise InputError(reason) from None
+        raise RunError(message, trace) from None
     record = records.find(workspace, run.notebook, run.fingerprint)
     if record is None or record.status != "done":
-        working.replace(failed)
         reason = (
             "ended without its record: were the profile or the corpus changed meanwhile, or does the kernel "
             f"{KERNEL} belong to another environment?"
         )
-        raise RunError(record_failure(run, workspace, reason, ""), "")
-    executed = json.loads(working.read_text(encoding="utf-8"))
-    executed["metadata"]["docemb"] = _stamp(run)
-    write_text(run.executed, json.dumps(executed, indent=1, ensure_ascii=False) + "\n")
-    working.unlink()
-    failed.unlink(missing_ok=True)
+        raise RunError(_fail(run, workspace, reason, ""), "")
+    executed = json.loads(run.working.read_text(encoding="utf-8"))
+    executed["metadata"]["docemb"] = stamp
+    write_text(run.working, json.dumps(executed, indent=1, ensure_ascii=False) + "\n")
+    run.failed.unlink(missing_ok=True)
+    run.working.replace(run.executed)
+
+
+def _explained(error: Exception) -> tuple[str, str]:
+    """Why an execution failed: in a line, and the traceback where there is one to read."""
+    from nbclient.exceptions import DeadKernelError
+    from papermill.exceptions import PapermillExecutionError
+
+    if isinstance(error, DeadKernelError):
+        return f"its kernel died ({error}); out of memory?", ""
+    if not isinstance(error, PapermillExecutionError):
+        return f"{type(error).__name__}: {error}", "".join(traceback.format_exception(error))
+    if error.ename == InputError.__name__:
+        return str(error.evalue), ""
+    return f"{error.ename}: {error.evalue}", re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(error.traceback))
 
 
 def _locked_at_once(target: Path) -> AbstractContextManager[Any]:
@@ -205,8 +239,9 @@ def _kernel_options(sockets: str) -> dict[str, Any]:
 
 
 def _short_folder() -> str:
+    """The folder of temporary files, or /tmp where its name leaves no room for a socket's."""
     folder = tempfile.gettempdir()
-    return folder if len(folder) <= LONGEST_FOLDER else "/tmp"
+    return folder if len(os.fsencode(folder + SOCKET)) <= LONGEST_SOCKET else "/tmp"
 
 
 @contextmanager
@@ -226,15 +261,17 @@ def _ended_on_sigterm(sockets: str) -> Iterator[Callable[[], bool]]:
 
 @contextmanager
 def _ended_once(unwanted: Callable[[], bool], sockets: str) -> Iterator[Callable[[], bool]]:
-    """Ends the kernel once `unwanted` is true, asked every second. Yields whether that has happened."""
+    """Ends the kernel once `unwanted` is true, asked every second. Yields whether that has happened.
+
+    It goes on ending until the block is left: there may be no kernel yet.
+    """
     over, ended = threading.Event(), threading.Event()
 
     def watch() -> None:
         while not over.wait(1.0):
-            if unwanted():
+            if ended.is_set() or unwanted():
                 ended.set()
                 _end_kernel(sockets)
-                return
 
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()

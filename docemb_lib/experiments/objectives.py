@@ -54,13 +54,18 @@ def weighting_of(p: Parameters) -> Weighting:
     return Weighting(lam=p.lam, max_structural_len=p.max_structural_len, lam_by_length=p.lam_by_length, form=p.form)
 
 
+def roles_of(p: Parameters, further: Sequence[FurtherTeacher] = ()) -> set[str]:
+    """The roles that have a teacher, of the parameters' own or of the profile's further ones."""
+    own = {"structural": p.structural_loss, "contextual": p.contextual_teacher}
+    return {role for role, named in own.items() if named is not None} | {teacher.role for teacher in further}
+
+
 def objective_settings(p: Parameters, further: Sequence[FurtherTeacher] = ()) -> dict[str, Any]:
     """The parameters that count: those of a loss that is switched off, or that no loss reads, are left out.
 
     further: the profile's teachers beside the two that the parameters name.
     """
-    structural = p.structural_loss is not None or any(teacher.role == "structural" for teacher in further)
-    contextual = p.contextual_teacher is not None or any(teacher.role == "contextual" for teacher in further)
+    roles = roles_of(p, further)
     settings: dict[str, Any] = {}
     if p.structural_loss is not None:
         settings["structural_loss"] = p.structural_loss
@@ -68,12 +73,12 @@ def objective_settings(p: Parameters, further: Sequence[FurtherTeacher] = ()) ->
         settings |= {"distance": p.distance, "gamma": p.gamma, "negatives": p.negatives}
     if p.structural_loss == "contrastive":
         settings |= {"temperature": p.temperature, "negatives": p.negatives}
-    if structural:
+    if "structural" in roles:
         settings["max_structural_len"] = p.max_structural_len
     if p.contextual_teacher is not None:
         for name in ("contextual_teacher", "contextual_loss", "student_projection", "contextual_projection"):
             settings[name] = getattr(p, name)
-    if structural and contextual:
+    if len(roles) == 2:
         settings |= {"lam": p.lam, "lam_by_length": p.lam_by_length, "form": p.form}
     if further:
         settings["further_teachers"] = [teacher.model_dump(exclude_defaults=True) for teacher in further]

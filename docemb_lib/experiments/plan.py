@@ -9,14 +9,14 @@ from typing import Any, Protocol
 
 from docemb_lib.errors import InputError
 from docemb_lib.experiments.execution import Planned, execute_run, is_done
-from docemb_lib.experiments.grids import Grid
+from docemb_lib.experiments.grids import Grid, load_grid
 from docemb_lib.experiments.labels import label_of, slug_of
 from docemb_lib.experiments.run import fingerprint_of_run, run_parameters
-from docemb_lib.profile import NOTEBOOKS, Profile
+from docemb_lib.profile import NOTEBOOKS, Profile, profile_path
 from docemb_lib.workspace import Workspace
 
 
-class Watcher(Protocol):
+class PlanWatcher(Protocol):
     """Who is told how the plan goes: the command line's progress lines, or nobody."""
 
     def begins(self, run: Planned, number: int, total: int, remaining_s: float | None) -> None: ...
@@ -24,6 +24,11 @@ class Watcher(Protocol):
     def step(self, line: str) -> None: ...
 
     def ends(self, run: Planned, seconds: float, *, built: bool) -> None: ...
+
+
+def told(profile: str | Path) -> str:
+    """A profile's name, or its path as notebooks, which run in a folder of their own, can read it."""
+    return str(profile_path(profile) if Path(profile).suffix in {".yaml", ".yml"} else profile)
 
 
 def resolve_plan(
@@ -41,6 +46,19 @@ def resolve_plan(
     return [_planned(run.notebook, run.parameters, profile, name, workspace) for run in runs]
 
 
+def resolve_sweep(
+    notebook: str,
+    grid: str | Path | Sequence[Mapping[str, Any]],
+    workspace: Workspace,
+    *,
+    profile: str | Path,
+    parameters: Mapping[str, Any],
+) -> list[Planned]:
+    """The runs of a sweep from what people say, see `sweeps.sweep`. Raises InputError before anything is executed."""
+    loaded = Profile.load(profile)
+    return resolve_grid(load_grid(grid, loaded), notebook, parameters, loaded, told(profile), workspace)
+
+
 def resolve_grid(
     grid: Grid, notebook: str | None, overrides: Mapping[str, Any], profile: Profile, name: str, workspace: Workspace
 ) -> list[Planned]:
@@ -50,7 +68,8 @@ def resolve_grid(
     Raises InputError naming grid, run and field.
     """
     notebook = _notebook_of(grid, notebook)
-    planned: dict[Path, Planned] = {}
+    planned: list[Planned] = []
+    first: dict[str | Path, int] = {}  # by fingerprint and by executed copy: the number of the run that had it first
     for number, given in enumerate(grid.runs, 1):
         where = f"grid {grid.name}: run {number}"
         parameters = {**given, **overrides}
@@ -61,12 +80,12 @@ def resolve_grid(
             check_run(run, workspace)
         except InputError as error:
             raise InputError(f"{where}: {error}") from None
-        if run.executed in planned:
-            earlier = list(planned).index(run.executed) + 1
+        if earlier := first.get(run.fingerprint) or first.get(run.executed):
             mend = f"the grid varies what -p sets: {', '.join(overrides)}" if overrides else "leave one of them out"
             raise InputError(f"{where}: the same as run {earlier} ({run.label}); {mend}")
-        planned[run.executed] = run
-    return list(planned.values())
+        first |= {run.fingerprint: number, run.executed: number}
+        planned.append(run)
+    return planned
 
 
 def check_run(run: Planned, workspace: Workspace) -> None:
@@ -77,7 +96,7 @@ def check_run(run: Planned, workspace: Workspace) -> None:
     check(Stages(run.profile, workspace), run.notebook)
 
 
-def execute(planned: Sequence[Planned], workspace: Workspace, watcher: Watcher) -> None:
+def execute(planned: Sequence[Planned], workspace: Workspace, watcher: PlanWatcher) -> None:
     """Execute what is not there yet, in order. Raises RunError at the first notebook that fails."""
     missing = [run for run in planned if not is_done(run, workspace)]
     for run in missing:
@@ -108,7 +127,7 @@ def _planned(
         notebook=notebook,
         profile=resolved,
         parameters={"profile": name, **run_parameters(notebook, resolved)},
-        label=label_of(notebook, resolved.parameters),
+        label=label_of(notebook, resolved.parameters, resolved.further_teachers),
         fingerprint=fingerprint_of_run(notebook, resolved),
         source=source,
         executed=workspace.outputs / "notebooks" / notebook / f"{slug_of(notebook, resolved)}.ipynb",

@@ -123,7 +123,7 @@ def revision(root: Path) -> str | None:
 
 
 def _is_published(path: Path) -> bool:
-    return path.parent.suffix not in {".partial", ".outgoing"}
+    return path.parent.suffix != ".partial"
 
 
 def _read(path: Path) -> Record | None:

@@ -17,8 +17,10 @@ from docemb_lib.evaluation.outside_tasks import task_fingerprint
 from docemb_lib.experiments import records
 from docemb_lib.experiments.check import check
 from docemb_lib.experiments.labels import label_of, slug_of
+from docemb_lib.experiments.objectives import objective_settings
 from docemb_lib.experiments.stages import Stages
-from docemb_lib.profile import NOTEBOOKS, Profile, check_names
+from docemb_lib.profile import NOTEBOOKS, TRAINING, Profile, check_names
+from docemb_lib.settings import UNDECISIVE
 from docemb_lib.workspace import Artefact, Workspace, fingerprint_of, installed_versions
 
 if TYPE_CHECKING:
@@ -35,7 +37,8 @@ class Run:
         self.notebook, self.profile, self.workspace = notebook, profile, workspace
         self.given = dict(given)
         self.stages = Stages(profile, workspace)
-        self.label, self.slug = label_of(notebook, profile.parameters), slug_of(notebook, profile)
+        self.label = label_of(notebook, profile.parameters, profile.further_teachers)
+        self.slug = slug_of(notebook, profile)
         self.fingerprint = fingerprint_of_run(notebook, profile)
         self.setting = setting_of(profile)
         self.parameters = run_parameters(notebook, profile)
@@ -97,7 +100,7 @@ class Run:
     def finish(
         self, metrics: Mapping[str, float], *, scores: pd.DataFrame | None = None, student: str | None = None
     ) -> pd.DataFrame:
-        """Publish the run's record and return it as a one-row table. `scores` are tidy rows, see `Stages.scores`."""
+        """Publish the run's record and return it as a one-row table. `scores` are tidy rows, see `score_models`."""
         record = records.Record(
             notebook=self.notebook,
             label=self.label,
@@ -123,10 +126,15 @@ def run_parameters(notebook: str, profile: Profile) -> dict[str, Any]:
 
 
 def fingerprint_of_run(notebook: str, profile: Profile) -> str:
-    """What a run's record is found by: all that its numbers depend on, known without loading anything."""
-    return fingerprint_of(
-        {"notebook": notebook, "parameters": run_parameters(notebook, profile), "setting": setting_of(profile)}
-    )
+    """What a run's record is found by: all that its numbers depend on, known without loading anything.
+
+    Of a student's parameters only those count that its objective reads.
+    """
+    p, parameters = profile.parameters, run_parameters(notebook, profile)
+    if notebook in TRAINING:
+        objective = objective_settings(p, profile.further_teachers)
+        parameters = {"seed": p.seed, "documents": p.documents, "objective": objective}
+    return fingerprint_of({"notebook": notebook, "parameters": parameters, "setting": setting_of(profile)})
 
 
 def setting_of(profile: Profile) -> str:
@@ -134,9 +142,10 @@ def setting_of(profile: Profile) -> str:
     evaluation = profile.evaluation
     further = [teacher.model for teacher in profile.further_teachers if teacher.model]
     models = (profile.student.model, profile.structural_teacher.model, *further)
+    decided_elsewhere: Any = {"plan": True, "parameters": True, "corpus": True, "training": UNDECISIVE}
     inputs = {
         "recipe": RECIPE,
-        "profile": profile.model_dump(mode="json", exclude={"plan", "parameters", "corpus"}),
+        "profile": profile.model_dump(mode="json", exclude=decided_elsewhere),
         "source": source_fingerprint(profile.corpus),
         "tasks": [task_fingerprint(name, evaluation) for name in (*evaluation.tasks, *evaluation.sweep_tasks)],
         "models": [pretrained.fingerprint(pretrained.resolve(name)) for name in models],

@@ -5,12 +5,15 @@ signals, but starting Python and papermill takes longer than the half second tha
 so a thread watches instead whether the run is still wanted. What may die, and what then happens:
 
 - a kernel: its run has failed, and is tried again by the next sweep;
-- a worker: its kernel ends within two seconds, Dask gives the run to another worker, at most three times;
+- a worker: its kernel ends within two seconds, and Dask gives the run to another worker, at most three times where the
+  workers are this sweep's own (a running scheduler has its own `allowed-failures`);
 - the scheduler, or this process: its workers end, a worker of another's cluster ends its kernel with a checkpoint;
 - Ctrl-C here: kernels may write a checkpoint, then everything ends.
 
 Nothing needs to be known about what has happened before: finished runs are recognised by their fingerprint, and what
 an interrupted one has built is there. A run that another sweep has in hand is left for later.
+
+Each notebook shows all recorded runs, so one must be executed when all others have ended: the last of the grid waits.
 """
 
 from __future__ import annotations
@@ -29,11 +32,12 @@ import psutil
 from docemb_lib.errors import InputError
 from docemb_lib.experiments import records
 from docemb_lib.experiments.cluster import (
+    Expected,
     default_workers,
-    differs,
+    expected_of,
     has_dashboard,
     local_workers,
-    signature,
+    unfit,
     workers_of,
 )
 from docemb_lib.experiments.execution import (
@@ -45,9 +49,8 @@ from docemb_lib.experiments.execution import (
     is_done,
     record_failure,
 )
-from docemb_lib.experiments.grids import Grid, load_grid
-from docemb_lib.experiments.plan import resolve_grid
-from docemb_lib.profile import Profile, profile_path
+from docemb_lib.experiments.plan import check_run, resolve_sweep
+from docemb_lib.experiments.stages import Stages
 from docemb_lib.progress import progress
 from docemb_lib.workspace import Workspace
 
@@ -65,8 +68,10 @@ class Outcome(NamedTuple):
     error: str = ""  # of a failed run, one line
 
 
-class Watcher(Protocol):
+class SweepWatcher(Protocol):
     """Who is told how a sweep goes."""
+
+    def prepares(self, what: str) -> None: ...
 
     def begins(self, planned: Sequence[Planned], missing: Sequence[Planned], where: str) -> None: ...
 
@@ -90,17 +95,14 @@ def sweep(
 ) -> pd.DataFrame:
     """Execute what is missing of a grid, and return its recorded runs as `records.frame` does, failed ones included.
 
-    notebook: e.g. "05_weighting" or "05". grid: one of the thesis' by name, the path of a .yaml file, or parameters.
+    notebook: e.g. "05_weighting" or "05".
+    grid: one in `params/grids/` by name, the path of a .yaml file, or a list of parameters.
     parameters: replace those of all runs. workers: how many processes here; None: as many as there is room for.
     scheduler: the address or file of a running Dask cluster, instead.
     Raises InputError before anything starts. In a script, call it under `if __name__ == "__main__":`.
     """
-    workspace, loaded = Workspace(), Profile.load(profile)
-    found = (
-        load_grid(grid, loaded) if isinstance(grid, str | Path) else Grid("given", None, [dict(run) for run in grid])
-    )
-    told = str(profile_path(profile) if Path(profile).suffix in {".yaml", ".yml"} else profile)
-    planned = resolve_grid(found, notebook, parameters or {}, loaded, told, workspace)
+    workspace = Workspace()
+    planned = resolve_sweep(notebook, grid, workspace, profile=profile, parameters=parameters or {})
     execute_sweep(planned, workspace, _Bar(), workers=workers, scheduler=scheduler)
     return recorded(planned, workspace)
 
@@ -108,7 +110,7 @@ def sweep(
 def execute_sweep(
     planned: Sequence[Planned],
     workspace: Workspace,
-    watcher: Watcher,
+    watcher: SweepWatcher,
     *,
     workers: int | None = None,
     scheduler: str | None = None,
@@ -120,13 +122,18 @@ def execute_sweep(
     if not missing:
         watcher.begins(planned, missing, "")
         return []
+    if missing[0].notebook == "02_paragraph_vector":
+        _prepare(missing, workspace, watcher)
     if scheduler is not None:
-        with workers_of(scheduler) as client:
-            watcher.begins(planned, missing, _described(f"{_count(client)} workers of {scheduler} so far", client))
-            return _distribute(client, missing, workspace, watcher, signature())
+        expected = expected_of(workspace)
+        with workers_of(scheduler, expected) as client:
+            where = f"{_count(client)} workers of {scheduler} so far"
+            watcher.begins(planned, missing, where + _dashboard(client))
+            return _distribute(client, missing, workspace, watcher, expected)
     count = workers or default_workers(len(missing))
     with local_workers(count) as client:
-        watcher.begins(planned, missing, _described("1 worker" if count == 1 else f"{count} workers", client))
+        where = "1 worker" if count == 1 else f"{count} workers"
+        watcher.begins(planned, missing, where + (_dashboard(client) if has_dashboard() else ""))
         try:
             return _distribute(client, missing, workspace, watcher)
         except KeyboardInterrupt:
@@ -143,16 +150,43 @@ def recorded(planned: Sequence[Planned], workspace: Workspace) -> pd.DataFrame:
     return frame[frame["fingerprint"].isin(order)].sort_values("fingerprint", key=lambda f: f.map(order), kind="stable")
 
 
+def shown_together(planned: Sequence[Planned], workspace: Workspace) -> list[tuple[str, str]]:
+    """Where all these runs stand beside each other: what the last one left, which waited for the others, as people are
+    told it. Nothing if it failed."""
+    found = [records.find(workspace, run.notebook, run.fingerprint) for run in planned]
+    last = max((record for record in found if record is not None), key=lambda record: record.finished, default=None)
+    if last is None or last.status != "done":
+        return []
+    (run,) = [run for run in planned if run.fingerprint == last.fingerprint]
+    figures = [("figure of all", figure) for figure in last.figures if Path(figure).stem == "runs"]
+    return [*figures, ("notebook of all", workspace.shown(run.executed))]
+
+
+def _prepare(missing: Sequence[Planned], workspace: Workspace, watcher: SweepWatcher) -> None:
+    """Count the words that Paragraph Vectors will be trained on: only then it is known which would keep none."""
+    for run in missing:
+        stages = Stages(run.profile, workspace)
+        for settings in stages.asked_paragraph_vectors():
+            if not stages.has_words(settings.preprocess):
+                watcher.prepares(f"the words of the corpus, {settings.preprocess}")
+                stages.words(settings.preprocess)
+        try:
+            check_run(run, workspace)
+        except InputError as error:
+            raise InputError(f"{run.notebook} ({run.label}): {error}") from None
+
+
 def _distribute(
     client: Any,
     missing: Sequence[Planned],
     workspace: Workspace,
-    watcher: Watcher,
-    expected: dict[str, str] | None = None,
+    watcher: SweepWatcher,
+    expected: Expected | None = None,
 ) -> list[str]:
-    """Give each worker a run, and the next one when it has ended. By hand, because runs may have to wait.
+    """Give each worker a run, and the next one when it has ended, the last run when all others have. By hand, because
+    runs may have to wait.
 
-    expected: the signature that workers must have, where they may have another.
+    expected: what workers must have, where they may have something else.
     """
     topic = f"docemb-{uuid4()}"
     events: SimpleQueue[Any] = SimpleQueue()  # what workers say, and futures that are done
@@ -163,7 +197,9 @@ def _distribute(
     try:
         while waiting or at_work:
             for _ in range(_count(client) - len(at_work)):
-                ready = next((entry for entry in waiting if entry[0] <= time.monotonic()), None)
+                alone = len(waiting) + len(at_work) == 1
+                may_begin = (e for e in waiting if e[0] <= time.monotonic() and (alone or e[1] is not missing[-1]))
+                ready = next(may_begin, None)
                 if ready is None:
                     break
                 waiting.remove(ready)
@@ -193,7 +229,7 @@ def _distribute(
     return failures
 
 
-def attempt(run: Planned, workspace: Workspace, topic: str, expected: dict[str, str] | None) -> Outcome:
+def attempt(run: Planned, workspace: Workspace, topic: str, expected: Expected | None) -> Outcome:
     """A task: one run, in the task thread of a worker."""
     from distributed import Status, get_worker
     from filelock import Timeout
@@ -211,8 +247,8 @@ def attempt(run: Planned, workspace: Workspace, topic: str, expected: dict[str, 
         task = worker.state.tasks.get(key)
         return worker.status not in (Status.running, Status.paused) or task is None or task.state != "executing"
 
-    if expected is not None and (difference := differs(expected)):
-        raise InputError(f"worker {worker.address}: here the sweep {difference}")
+    if expected is not None and (problem := unfit(expected, worker)):  # it may be a late one
+        raise InputError(f"worker {worker.address} {problem}")
     try:
         execute_run(run, workspace, tell=tell, wait=False, unwanted=unwanted)
     except (Timeout, UnwantedError):
@@ -246,8 +282,11 @@ def _count(client: Any) -> int:
         raise ClusterError("the scheduler is out of reach; the same command goes on from here") from None
 
 
-def _described(workers: str, client: Any) -> str:
-    return f"{workers}, dashboard at {client.dashboard_link}" if has_dashboard() else workers
+def _dashboard(client: Any) -> str:
+    try:
+        return f", dashboard at {client.dashboard_link}"
+    except KeyError:  # the scheduler has none
+        return ""
 
 
 def _wait_for_checkpoints() -> None:
@@ -261,6 +300,9 @@ def _wait_for_checkpoints() -> None:
 
 class _Bar:
     """A sweep as one progress bar."""
+
+    def prepares(self, what: str) -> None:
+        """Long steps of it have bars of their own."""
 
     def begins(self, planned: Sequence[Planned], missing: Sequence[Planned], where: str) -> None:
         self.bar: Any = progress(desc=f"sweep of {planned[0].notebook}", total=len(planned), unit="runs")

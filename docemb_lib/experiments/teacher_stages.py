@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 RECIPE = 2  # raised whenever the same inputs would give other artefacts
 TEACHER_SEED = 0  # runs of every seed share their teachers
 LSA_BY_THE_WAY = 20_000  # documents
+PV_NAMES = ("DM", "DBOW", "PV")  # contextual teachers made of Paragraph Vectors
 
 
 class TeacherStages:
@@ -82,20 +83,23 @@ class TeacherStages:
         """DM, DBOW, PV (their concatenation) or LSA, fitted on this corpus."""
         from docemb_lib.teachers import LSA, Compound
 
-        settings = self.profile.contextual_teachers
         if name == "LSA":
             return LSA.load(self._lsa().path)
-        members = settings.PV if name == "PV" else [getattr(settings, name)]
-        fitted = [self.paragraph_vector(member, seed=TEACHER_SEED) for member in members]
+        fitted = [self.paragraph_vector(member, seed=TEACHER_SEED) for member in self.members(name)]
         return fitted[0] if len(fitted) == 1 else Compound(fitted)
 
     def contextual_width(self, name: str) -> int:
         """The width of a contextual teacher, known before it is fitted."""
-        settings = self.profile.contextual_teachers
         if name == "LSA":
-            return settings.lsa_dim
-        members = settings.PV if name == "PV" else [getattr(settings, name)]
-        return sum(member.vector_size for member in members)
+            return self.profile.contextual_teachers.lsa_dim
+        return sum(member.vector_size for member in self.members(name))
+
+    def members(self, name: str) -> list[ParagraphVectorSettings]:
+        """The Paragraph Vectors that a contextual teacher is made of: one of DM and DBOW, those of PV, none of LSA."""
+        settings = self.profile.contextual_teachers
+        if name == "PV":
+            return settings.PV
+        return [getattr(settings, name)] if name in PV_NAMES else []
 
     def paragraph_vector(self, settings: ParagraphVectorSettings, *, seed: int) -> ParagraphVector:
         """One Paragraph Vector, fitted on the train split; an interrupted training goes on after its last epoch."""
@@ -131,12 +135,15 @@ class TeacherStages:
 
         return Words.open(self.workspace.artefact("words", self._words_inputs(preprocess), build).path)
 
-    def check_vocabulary(self) -> None:
-        """Refuse models of notebook 02 that would keep no word, if the words are counted already."""
-        if not self.workspace.is_built("corpus", self._corpus_inputs):
-            return
-        for settings in self.asked_paragraph_vectors():
-            if self.workspace.is_built("words", self._words_inputs(settings.preprocess)):
+    def has_words(self, preprocess: Preprocessing) -> bool:
+        """Whether the words are written already."""
+        built = self.workspace.is_built
+        return built("corpus", self._corpus_inputs) and built("words", self._words_inputs(preprocess))
+
+    def check_vocabulary(self, asked: Sequence[ParagraphVectorSettings]) -> None:
+        """Refuse models that would keep no word, as far as the words are counted already."""
+        for settings in asked:
+            if self.has_words(settings.preprocess):
                 self.words(settings.preprocess).vocabulary(settings.min_count)
 
     def _words_inputs(self, preprocess: Preprocessing) -> dict[str, Any]:

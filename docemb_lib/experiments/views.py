@@ -21,7 +21,7 @@ from docemb_lib.experiments.models import (
     student_model,
     untrained_model,
 )
-from docemb_lib.experiments.objectives import weighting_of
+from docemb_lib.experiments.objectives import roles_of, weighting_of
 from docemb_lib.experiments.run import Run
 from docemb_lib.experiments.scoring import cosine_scores
 from docemb_lib.workspace import MANIFEST, Artefact
@@ -175,10 +175,10 @@ def weights_by_length(run: Run) -> pd.DataFrame:
 
     p = run.profile.parameters
     lengths = np.sort(run.stages.split("train")["n_structural_tokens"][: p.documents])
-    weighting = weighting_of(p)
+    weighting, roles = weighting_of(p), roles_of(p, run.profile.further_teachers)
     structural, contextual = weighting.weights(torch.from_numpy(lengths))
-    if p.structural_loss is None:
+    if "structural" not in roles:
         structural, contextual = torch.zeros_like(structural), torch.ones_like(contextual)
-    elif p.contextual_teacher is None:  # the plain mean, masked documents counting zero
+    elif "contextual" not in roles:  # the plain mean, masked documents counting zero
         structural, contextual = weighting.keep(torch.from_numpy(lengths)).float(), torch.zeros_like(contextual)
     return pd.DataFrame({"length": lengths, "structural": structural.numpy(), "contextual": contextual.numpy()})

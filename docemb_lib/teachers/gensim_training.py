@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from docemb_lib.errors import InputError
+from docemb_lib.teachers.worker_pool import end_if_orphaned
 
 if TYPE_CHECKING:
     from gensim.models.doc2vec import Doc2Vec
@@ -46,7 +47,6 @@ def train(corpus_file: Path, folder: Path, key: str, options: dict[str, Any]) ->
     from gensim.models.doc2vec import TaggedLineDocument
     from gensim.models.keyedvectors import KeyedVectors
 
-    parent = os.getppid()
     logging.getLogger("gensim").setLevel(logging.ERROR)
     model, done = _resume(folder, key) or (_new(corpus_file, options), 0)
     source: dict[str, Any] = (
@@ -66,8 +66,7 @@ def train(corpus_file: Path, folder: Path, key: str, options: dict[str, Any]) ->
             end_alpha=rates[epoch + 1],
         )
         model.alpha, model.min_alpha, model.epochs = first, last, epochs  # as inference needs them
-        if os.getppid() != parent:
-            os._exit(1)  # whoever wanted this model is gone, and another may be at work in its folder
+        end_if_orphaned()  # whoever wanted this model is gone, and another may be at work in its folder
         _leave_state(model, _state(folder, key, epoch + 1))
     # Embeddings are always inferred, so the vectors of the training documents, most of the file, are left away; and
     # nothing that depends on the clock is kept.

@@ -24,6 +24,7 @@ ENVIRONMENT = {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THRE
 IDLE_SECONDS = 60.0  # then a worker ends and gives its memory back; the next task starts another
 
 Result = TypeVar("Result")
+_parent: int | None = None  # whom this process works for; None: it is no worker
 
 
 class WorkerPool(Generic[Result]):
@@ -103,13 +104,21 @@ def _finished(pending: dict[Future[Result], int]) -> Iterator[tuple[int, Result]
 
 def _begin(parent: int, prepare: Callable[..., None] | None, prepare_args: tuple) -> None:
     """What each process runs first."""
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    global _parent
+    _parent = parent
+    threading.Thread(target=_watch, daemon=True).start()
     if prepare is not None:
         prepare(*prepare_args)
 
 
-def _end_with(parent: int) -> None:
+def end_if_orphaned() -> None:
+    """In a worker whose parent is gone: end the process, at once. Elsewhere nothing."""
+    if _parent is not None and os.getppid() != _parent:
+        os._exit(1)
+
+
+def _watch() -> None:
     """A task may last hours, and nobody waits for it any more."""
-    while os.getppid() == parent:
+    while True:
+        end_if_orphaned()
         time.sleep(1)
-    os._exit(1)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from docemb_lib.errors import InputError
 from docemb_lib.experiments import cluster
-from docemb_lib.experiments.cluster import default_workers, differs, signature, workers_of
+from docemb_lib.experiments.cluster import default_workers, expected_of, unfit, workers_of
+from docemb_lib.workspace import Workspace
 
 GB = 2**30
+SOURCE = "docemb's source"
 
 
 @pytest.mark.parametrize(
@@ -34,12 +38,26 @@ def test_there_are_as_many_workers_as_gpus_or_else_cores_and_memory_have_room_fo
 def test_workers_share_out_cores_and_gpus(monkeypatch):
     monkeypatch.setattr("dask.system.CPU_COUNT", 16)
     monkeypatch.setattr(cluster, "_gpus", lambda: ["2", "5"])
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     environments = cluster._environments(3)
     assert [environment["CUDA_VISIBLE_DEVICES"] for environment in environments] == ["2", "5", "2"]
     assert {environment["OMP_NUM_THREADS"] for environment in environments} == {"5"}
     monkeypatch.setattr(cluster, "_gpus", list)
     assert all("CUDA_VISIBLE_DEVICES" not in environment for environment in cluster._environments(32))
     assert cluster._environments(32)[0]["OMP_NUM_THREADS"] == "1"
+
+
+def test_what_the_user_has_set_in_the_environment_stays(monkeypatch):
+    monkeypatch.setattr("dask.system.CPU_COUNT", 16)
+    monkeypatch.setattr(cluster, "_gpus", list)
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "GOMP_SPINCOUNT"):
+        monkeypatch.delenv(name, raising=False)
+    assert cluster._environments(2)[0]["GOMP_SPINCOUNT"] == "10000"
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    monkeypatch.setenv("GOMP_SPINCOUNT", "7")
+    (environment,) = cluster._environments(1)
+    found = [environment[name] for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "GOMP_SPINCOUNT")]
+    assert found == ["3", "16", "7"]
 
 
 def test_only_visible_gpus_are_given_out(monkeypatch):
@@ -54,16 +72,34 @@ def test_a_scheduler_that_does_not_answer_is_one_line(monkeypatch):
     monkeypatch.setattr(cluster, "TIMEOUT", 0.5)
     with (
         pytest.raises(InputError, match=r"^scheduler tcp://127\.0\.0\.1:9: no answer within 0\.5 s .*$"),
-        workers_of("tcp://127.0.0.1:9"),
+        workers_of("tcp://127.0.0.1:9", expected_of(Workspace())),
     ):
         pass
 
 
-def test_workers_of_another_version_are_told_apart():
-    ours = signature()
-    assert differs(dict(ours)) is None
-    assert differs({**ours, "torch": "1.0"}) == (
-        f"has torch 1.0, here it is {ours['torch']}; install the same there and start the workers anew"
+def a_worker(threads=1):
+    return SimpleNamespace(state=SimpleNamespace(nthreads=threads))
+
+
+def test_workers_of_another_version_are_told_apart(workspace_root):
+    expected = expected_of(Workspace())
+    ours = expected.signature
+    assert unfit(expected, a_worker()) is None
+
+    def found(signature):
+        return str(unfit(expected._replace(signature=signature), a_worker()))
+
+    assert found({**ours, "torch": "1.0"}) == (
+        f"has torch {ours['torch']}, the sweep has 1.0; install the same there and start the workers anew"
     )
-    assert str(differs({**ours, "docemb's source": "0"})).startswith("has docemb's source 0, here it is ")
-    assert "has gensim missing" in str(differs({name: value for name, value in ours.items() if name != "gensim"}))
+    assert found({**ours, SOURCE: "0"}).startswith(f"has {SOURCE} {ours[SOURCE]}, the sweep")
+    assert found({**ours, "numba": "1"}).startswith("has numba missing, the sweep has 1;")
+
+
+def test_a_worker_that_would_mix_runs_or_does_not_see_the_workspace_is_unfit(workspace_root, tmp_path):
+    expected = expected_of(Workspace())
+    assert "has 2 threads and would execute as many notebooks in one process" in str(unfit(expected, a_worker(2)))
+    elsewhere = expected._replace(root=tmp_path / "elsewhere")
+    assert str(unfit(elsewhere, a_worker())) == (
+        f"does not see {tmp_path}/elsewhere/notebooks; workers need a file system that they share with the sweep"
+    )

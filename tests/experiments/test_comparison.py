@@ -9,13 +9,15 @@ from docemb_lib.evaluation.scoreboard import mean_over_tasks
 from docemb_lib.experiments.comparison import scores_of_runs
 from docemb_lib.experiments.run import Run
 from docemb_lib.profile import Profile
+from docemb_lib.settings import FurtherTeacher
 from docemb_lib.workspace import Workspace
 
 BASELINE = "SBERT truncated"
 
 
-def a_run(root, notebook="05_weighting", **parameters):
-    return Run(notebook, Profile.load("small").for_notebook(notebook, **parameters), Workspace(root), {})
+def a_run(root, notebook="05_weighting", further=(), **parameters):
+    profile = Profile.load("small").model_copy(update={"further_teachers": [FurtherTeacher(**f) for f in further]})
+    return Run(notebook, profile.for_notebook(notebook, **parameters), Workspace(root), {})
 
 
 def scores_of(label, level):
@@ -27,8 +29,8 @@ def scores_of(label, level):
     return pd.DataFrame(rows, columns=["model", "task", "metric", "seed", "value"])
 
 
-def recorded(root, notebook="05_weighting", level=0.3, **parameters):
-    run = a_run(root, notebook, **parameters)
+def recorded(root, notebook="05_weighting", level=0.3, further=(), **parameters):
+    run = a_run(root, notebook, further, **parameters)
     run.finish({}, scores=scores_of(run.label, level))
     return run
 
@@ -98,6 +100,27 @@ def test_siblings_differ_in_lambda_and_mask_alone(workspace_root):
 def test_a_run_with_one_teacher_has_no_siblings(workspace_root):
     recorded(workspace_root, contextual_teacher=None, lam=0.8)
     assert not shown(a_run(workspace_root, contextual_teacher=None))["sibling"].any()
+
+
+def test_further_teachers_make_siblings_and_groups(workspace_root):
+    topics = [{"name": "topics", "role": "contextual", "teacher": "LSA", "loss": "mse", "student_projection": "8"}]
+    alone = {"contextual_teacher": None, "further": topics}
+    other = recorded(workspace_root, lam=0.8, **alone)
+    recorded(workspace_root, "03_structural", further=topics, structural_loss="cosine")
+    run = a_run(workspace_root, lam=0.5, **alone)
+    frame = shown(run)
+    assert set(frame.index) == {BASELINE, run.label, other.label}  # that of 03 had a contextual teacher too
+    assert frame.loc[other.label, ["group", "sibling"]].tolist() == ["0.8", True]
+    far = [{"name": "far", "role": "structural", "model": "all-MiniLM-L6-v2", "loss": "mse"}]
+    only = a_run(workspace_root, structural_loss=None, lam=0.2, further=far)
+    assert shown(only).loc[only.label, "group"] == "0.2"
+    only = a_run(workspace_root, contextual_teacher=None, lam=0.2, further=far)
+    assert shown(only).loc[only.label, "group"] == "1.0"
+
+
+def test_parameters_that_do_not_count_part_no_siblings(workspace_root):
+    other = recorded(workspace_root, lam=0.8, gamma=0.3)
+    assert shown(a_run(workspace_root)).loc[other.label, "sibling"]
 
 
 def test_the_structural_student_stands_beside_those_with_a_contextual_teacher(workspace_root):

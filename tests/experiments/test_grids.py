@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation.published import published
-from docemb_lib.experiments import grid
+from docemb_lib.experiments import grid, sweep
 from docemb_lib.experiments.grids import load_grid
 from docemb_lib.experiments.plan import resolve_grid
 from docemb_lib.losses.projection import check_widths
@@ -189,6 +190,13 @@ def test_a_grid_of_ones_own_has_products_and_single_runs_over_a_base(workspace_r
         ("{notebook: '05', runs: [{student_projection: 16x17}]}", "384 → 16 → 17"),
         ("{notebook: '05', axes: {lam: [0.5, 0.2, 0.5]}}", "run 3: the same as run 1 (cosine;64;λ=0.5); leave one of them out"),
         ("{notebook: '05', axes: {structural_loss: [mse], gamma: [0.1, 0.5]}}", "run 2: the same as run 1"),
+        ("{notebook: '05', base: {form: half_means_sum}, runs: [{lam: 1}, {lam: 1.0}]}", "run 2: the same as run 1"),
+        ("{notebook: 05, runs: [{lam: 0.5, lam: 0.2}]}", "not readable as YAML (the key 'lam' is there twice; keep one"),
+        ("{notebook: 05, scale: thsis, runs: [{lam: 1}]}", "scale: write thesis, or leave it out, got 'thsis'"),
+        ("{notebook: 05, scale: thesis, runs: [{contextual_teacher: DM, student_projection: 768x99}]}",
+         "run 1: student_projection: 768x99 cannot be scaled, it does not end in 768 or 100"),
+        ("{notebook: 05, scale: thesis, runs: [{contextual_teacher: DN}]}", "run 1: contextual_teacher: input should be"),
+        ("{notebook: true, runs: [{lam: 1}]}", "notebook 'True' is unknown"),
         ("{notebook: '05', runs: [{profile: tiny}]}", "run 1: profile: a sweep has one for all its runs"),
     ],
 )  # fmt: skip
@@ -198,6 +206,52 @@ def test_a_wrong_grid_is_refused_whole_naming_file_run_and_field(workspace_root,
     assert "mine.yaml" in str(error.value)
     assert said in str(error.value)
     assert len(str(error.value).splitlines()) == 1
+    assert not (workspace_root / "outputs").exists()
+
+
+def test_a_notebooks_number_needs_no_quotes(workspace_root):
+    assert [run.notebook for run in resolve("{notebook: 05, runs: [{lam: 1}]}")] == ["05_weighting"]
+    assert [run.notebook for run in resolve("{notebook: 3, runs: [{structural_loss: mse}]}")] == ["03_structural"]
+
+
+def test_a_grid_is_scaled_where_it_says_so_whatever_its_place(workspace_root):
+    text = "{notebook: 05, runs: [{contextual_teacher: DM, student_projection: 32x16, contextual_projection: 16}]}"
+    small = Profile.load("small")
+    folder = workspace_root / "params" / "grids"
+    folder.mkdir()
+    (folder / "mine.yaml").write_text(text)
+    assert grid("mine", small)[0]["student_projection"] == "32x16"
+    scaled = text.replace("32x16", "768x100").replace("16}", '"768"}').replace("runs:", "scale: thesis, runs:")
+    (folder / "mine.yaml").write_text(scaled)
+    for name in ("mine", folder / "mine.yaml"):
+        (run,) = load_grid(name, small).runs
+        assert (run["student_projection"], run["contextual_projection"]) == ("384x8", "384")
+
+
+@pytest.mark.parametrize(
+    ("runs", "said"),
+    [
+        ([], "grid: write a list of mappings from parameters to values, got []"),
+        ({"lam": 0.5}, "grid: write a list of mappings"),
+        ([{"lam": 0.5}, "lam"], "grid: run 2: write a mapping from parameters to values, got 'lam'"),
+        ([{"lam": 0.5}, {"lamm": 0.5}], "grid given: run 2: 05_weighting: unknown parameter 'lamm'"),
+    ],
+)
+def test_parameters_that_are_no_grid_are_refused(workspace_root, runs, said):
+    with pytest.raises(InputError, match=f"^{re.escape(said)}"):
+        sweep("05", runs, profile="small")
+
+
+def test_listing_runs_builds_nothing_where_only_the_students_files_tell_its_width(workspace_root, tmp_path):
+    (tmp_path / "encoder").mkdir()
+    (tmp_path / "encoder" / "config.json").write_text('{"model_type": "longformer", "hidden_size": 96}')
+    small = Profile.load("small")
+    student = small.student.model_copy(update={"model": str(tmp_path / "encoder")})
+    assert grid("paragraph-vector", small.model_copy(update={"student": student}))[0]["vector_size"] == round(100 / 8)
+    monkey = pytest.MonkeyPatch()
+    monkey.setattr("docemb_lib.experiments.grids.width", lambda model: None)
+    assert grid("paragraph-vector", small.model_copy(update={"student": student}))[0]["vector_size"] == round(100 / 8)
+    monkey.undo()
     assert not (workspace_root / "outputs").exists()
 
 

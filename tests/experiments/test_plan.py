@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
 
 import nbformat
 import pytest
 from filelock import FileLock, Timeout
+from jupyter_client.manager import KernelManager
 
 from docemb_lib.errors import InputError
-from docemb_lib.experiments import plan, records
-from docemb_lib.experiments.execution import RunError, UnwantedError, execute_run, is_done
+from docemb_lib.experiments import execution, plan, records
+from docemb_lib.experiments.execution import RunError, UnwantedError, execute_run, is_done, record_failure
 from docemb_lib.experiments.plan import execute, resolve_plan
 from docemb_lib.profile import Profile
 from docemb_lib.workspace import Workspace
@@ -24,6 +27,9 @@ run = Run.begin("05_weighting", profile=profile, seed=seed, lam=lam)
 import sys; print("half-way", file=sys.stderr)
 run.finish({"mean": lam})
 """
+
+
+ONE = "[{notebook: 05_weighting, lam: 0.5}]"
 
 
 class Nobody:
@@ -156,6 +162,72 @@ def test_a_kernel_that_dies_is_a_recorded_failure(workspace):
     with pytest.raises(RunError, match=r"05_weighting \(cosine;64;λ=0\.5\): its kernel died"):
         execute(dying, workspace, Nobody())
     assert "kernel died" in records.frame(workspace=workspace, failed=True)["error"].item()
+    assert "os._exit(9)" in dying[0].failed.read_text()
+    assert not dying[0].working.exists()
+
+
+def test_an_execution_that_breaks_outside_the_notebook_is_a_recorded_failure(workspace):
+    (run,) = a_plan(workspace, SUCCEEDS, ONE)
+    run.source.write_text("{}")
+    with pytest.raises(RunError, match=r"^05_weighting \(cosine;64;λ=0\.5\): "):
+        execute([run], workspace, Nobody())
+    assert records.frame(workspace=workspace, failed=True)["status"].tolist() == ["failed"]
+
+
+def test_a_notebook_that_is_edited_while_it_runs_is_executed_again(workspace):
+    edit = "open('05_weighting.ipynb', 'a').write(' ')"  # it runs in notebooks/
+    (run,) = a_plan(workspace, f"{SUCCEEDS}\n{edit}", ONE)
+    execute_run(run, workspace, tell=lambda line: None)
+    assert records.frame(workspace=workspace)["mean"].tolist() == [0.5]
+    assert not is_done(run, workspace)
+
+
+def test_a_process_killed_when_its_run_is_done_leaves_no_working_copy(workspace, monkeypatch):
+    (run,) = a_plan(workspace, SUCCEEDS, ONE)
+    replace = os.replace
+
+    def killed_afterwards(source, target):
+        replace(source, target)
+        if os.fspath(target) == str(run.executed):
+            raise SystemExit
+
+    monkeypatch.setattr(os, "replace", killed_afterwards)
+    with pytest.raises(SystemExit):
+        execute_run(run, workspace, tell=lambda line: None)
+    assert is_done(run, workspace)
+    assert [path.name for path in run.executed.parent.glob(".*") if path.suffix != ".lock"] == []
+
+
+def test_a_failure_is_not_recorded_while_another_process_has_the_run_in_hand(workspace):
+    (run,) = a_plan(workspace, runs=ONE)
+    run.executed.parent.mkdir(parents=True)
+    run.working.write_text("as far as it came")
+    with FileLock(run.executed.with_name(f".{run.executed.name}.lock")):
+        assert (
+            record_failure(run, workspace, "its  worker died", "") == "05_weighting (cosine;64;λ=0.5): its worker died"
+        )
+    assert records.find(workspace, run.notebook, run.fingerprint) is None
+    assert run.working.exists()
+    assert record_failure(run, workspace, "its worker died", "").endswith(f"(see {workspace.shown(run.failed)})")
+    assert records.find(workspace, run.notebook, run.fingerprint).status == "failed"
+    assert run.failed.read_text() == "as far as it came"
+    assert not run.working.exists()
+
+
+def test_sockets_fit_into_the_longest_path_that_systems_take(monkeypatch):
+    root = tempfile.mkdtemp(dir="/tmp")
+    longest = root + "/" + "x" * (execution.LONGEST_SOCKET - len(root) - 1 - len(execution.SOCKET))
+    monkeypatch.setattr(tempfile, "tempdir", longest)
+    assert execution._short_folder() == longest
+    os.mkdir(longest)
+    with tempfile.TemporaryDirectory(prefix="docemb-", dir=longest) as sockets:
+        manager = KernelManager(config=execution._kernel_options(sockets)["config"])
+        assert len(f"{manager.ip}-10") == execution.LONGEST_SOCKET == 103
+    os.rmdir(longest)
+    os.rmdir(root)
+    for longer in (f"{longest}x", longest[:-1] + "ä"):  # one byte too many
+        monkeypatch.setattr(tempfile, "tempdir", longer)
+        assert execution._short_folder() == "/tmp"
 
 
 def test_bad_input_that_only_the_notebook_finds_is_recorded_and_stays_bad_input(workspace):
@@ -170,8 +242,8 @@ def test_a_run_that_another_process_has_in_hand_is_not_waited_for_where_that_is_
     run.executed.parent.mkdir(parents=True)
     with FileLock(run.executed.with_name(f".{run.executed.name}.lock")), pytest.raises(Timeout):
         execute_run(run, workspace, tell=print, wait=False)
-    assert execute_run(run, workspace, tell=lambda line: None, wait=False)
-    assert not execute_run(run, workspace, tell=lambda line: None)  # it is done
+    execute_run(run, workspace, tell=lambda line: None, wait=False)
+    assert is_done(run, workspace)
 
 
 def test_a_run_in_a_thread_is_ended_once_nobody_wants_it_and_counts_as_no_failure(workspace):
@@ -184,6 +256,18 @@ def test_a_run_in_a_thread_is_ended_once_nobody_wants_it_and_counts_as_no_failur
             future.result(timeout=50)
     assert records.frame(workspace=workspace, failed=True).empty
     assert [path.suffix for path in run.executed.parent.iterdir()] == [".lock"]
+
+
+def test_a_run_that_nobody_wants_is_ended_again_where_there_was_no_kernel_yet(workspace, monkeypatch):
+    (run,) = a_plan(workspace, "import time; time.sleep(60)", ONE)
+    calls = []
+    end = execution._end_kernel
+    monkeypatch.setattr(execution, "_end_kernel", lambda sockets: end(sockets) if calls else calls.append(sockets))
+    with ThreadPoolExecutor(1) as thread:
+        future = thread.submit(execute_run, run, workspace, tell=lambda line: None, unwanted=lambda: True)
+        with pytest.raises(UnwantedError):
+            future.result(timeout=50)
+    assert len(calls) == 1
 
 
 def test_the_notebook_is_told_every_parameter_so_that_both_sides_mean_the_same_run(workspace):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from docemb_lib.experiments import records
@@ -44,6 +46,23 @@ def test_a_run_done_again_replaces_its_record(workspace):
     records.save(workspace, record(metrics={"mean": 0.9}))
     frame = records.frame(workspace=workspace)
     assert frame["mean"].tolist() == [0.9]
+
+
+def test_a_record_is_there_at_every_moment_of_being_replaced(workspace, monkeypatch):
+    records.save(workspace, record(), [{"value": 1.0}])
+    seen = []
+    moves = {name: getattr(os, name) for name in ("rename", "replace")}
+    for name in moves:
+
+        def observed(source, target, name=name):
+            moves[name](source, target)
+            seen.append(records.find(workspace, "05_weighting", "f1"))
+            assert len(records.scores_of(workspace, seen[-1])) == 1
+
+        monkeypatch.setattr(os, name, observed)
+    records.save(workspace, record(metrics={"mean": 0.9}), [{"value": 2.0}])
+    assert {found.metrics["mean"] for found in seen} == {0.7, 0.9}
+    assert records.scores_of(workspace, seen[-1])["value"].tolist() == [2.0]
 
 
 def test_a_record_that_is_being_written_is_not_read(workspace):

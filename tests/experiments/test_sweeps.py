@@ -10,12 +10,13 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager, suppress
+from typing import ClassVar
 
 import nbformat
 import psutil
 import pytest
 
-from docemb_lib.experiments import records
+from docemb_lib.experiments import records, sweeps
 from docemb_lib.experiments.sweeps import sweep
 from docemb_lib.workspace import Workspace
 
@@ -151,6 +152,26 @@ def test_a_sweep_executes_each_run_once_and_recognises_it_afterwards(workspace):
 
 
 @pytest.mark.slow
+def test_the_last_run_sees_the_records_of_all_others_and_is_named(workspace):
+    seen = (
+        "time.sleep(6 if seed == 0 else 0)\n"
+        "from docemb_lib.experiments import records\n"
+        "done = len(list(records.all_records('01_corpus')))\n"
+        "(run.workspace.root / f'seen{seed}').write_text(str(done))\n"
+        "run.figures = ['outputs/lengths.png', f'outputs/figures/{seed}/runs.png']"
+    )
+    write_notebook(workspace.root, seen)
+    code, stdout, stderr = finish(workspace, "--workers", "2")
+    assert code == 0, stderr
+    assert is_complete(workspace)
+    assert (workspace.root / "seen2").read_text() == "2"
+    assert stdout.splitlines()[-2:] == [
+        "figure of all:      outputs/figures/2/runs.png",
+        "notebook of all:    outputs/notebooks/01_corpus/small-corpus-seed2.ipynb",
+    ]
+
+
+@pytest.mark.slow
 def test_a_failing_run_stops_no_other_is_recorded_and_tried_again(workspace):
     write_notebook(workspace.root, "if seed == 1: raise RuntimeError('no luck')")
     code, stdout, stderr = finish(workspace, "--workers", "2")
@@ -171,24 +192,34 @@ def test_a_failing_run_stops_no_other_is_recorded_and_tried_again(workspace):
 
 @pytest.mark.slow
 def test_a_killed_worker_costs_its_run_only(workspace):
+    write_notebook(workspace.root, "time.sleep(4)")
     process = begin(workspace, "--workers", "2")
-    wait_until(lambda: begun(workspace), process)
-    time.sleep(random.uniform(0, 1))
-    wait_until(lambda: kernels_below(process.pid), process)
+    wait_until(lambda: len(begun(workspace)) == 2, process)
+    time.sleep(random.uniform(0, 2))
     kernel = kernels_below(process.pid)[0]
     kernel.parent().kill()
     assert psutil.wait_procs([kernel], timeout=5)[1] == []
     stdout, stderr = process.communicate(timeout=200)
     assert process.returncode == 0, (stdout, stderr)
     assert is_complete(workspace)
+    assert sorted(begun(workspace)) in ([0, 0, 1, 2], [0, 1, 1, 2])  # the other one went on
 
 
 @pytest.mark.slow
 def test_a_run_that_takes_its_worker_with_it_three_times_has_failed(workspace):
-    write_notebook(workspace.root, "if seed == 0: os.kill(os.getppid(), 9)", seeds=2)
+    write_notebook(workspace.root, "if seed == 0: time.sleep(1), os.kill(os.getppid(), 9)", seeds=2)
     code, _, stderr = finish(workspace, "--workers", "1")
     assert code == 1
-    assert stderr.strip() == "Failed: 01_corpus (corpus): its worker died in each of 3 attempts; out of memory?"
+    assert stderr.strip() == (
+        "Failed: 01_corpus (corpus): its worker died in each of 3 attempts; out of memory? "
+        "(see outputs/notebooks/01_corpus/small-corpus-seed0.failed.ipynb)"
+    )
+    folder = workspace.outputs / "notebooks" / "01_corpus"
+    assert sorted(path.name for path in folder.glob("*.ipynb")) == [
+        "small-corpus-seed0.failed.ipynb", "small-corpus-seed1.ipynb",
+    ]  # fmt: skip
+    assert "os.getppid(), 9" in (folder / "small-corpus-seed0.failed.ipynb").read_text()
+    assert not list(folder.glob(".*.running.ipynb"))
     assert sorted(begun(workspace)) == [0, 0, 0, 1]
     frame = records.frame("01_corpus", workspace=workspace, failed=True)
     assert dict(zip(frame["seed"], frame["status"], strict=True)) == {0: "failed", 1: "done"}
@@ -245,6 +276,19 @@ def test_two_sweeps_at_once_share_the_work(workspace):
     assert sorted(begun(workspace)) == [0, 1, 2]  # none twice
 
 
+def test_a_schedulers_dashboard_is_named_where_it_has_one():
+    class Client:
+        services: ClassVar = {"dashboard": "http://there:8787/status"}
+
+        @property
+        def dashboard_link(self):
+            return self.services["dashboard"]
+
+    assert sweeps._dashboard(Client()) == ", dashboard at http://there:8787/status"
+    Client.services = {}
+    assert sweeps._dashboard(Client()) == ""
+
+
 @contextmanager
 def a_cluster(folder, workers=2, threads=1):
     """A scheduler and workers started by hand, as people do on a cluster. Yields the scheduler and its file."""
@@ -298,4 +342,24 @@ def test_workers_that_would_mix_runs_in_one_process_are_refused(workspace, tmp_p
     assert code == 2
     assert "has 2 threads" in stderr
     assert "--nthreads 1" in stderr
+    assert len(stderr.splitlines()) == 1
     assert begun(workspace) == []
+
+
+@pytest.mark.slow
+def test_a_worker_that_comes_later_and_is_unfit_ends_the_sweep_in_one_line(workspace, tmp_path):
+    write_notebook(workspace.root, "time.sleep(20)")
+    with a_cluster(tmp_path, workers=1) as (_, _, file):
+        process = begin(workspace, "--scheduler", str(file))
+        wait_until(lambda: begun(workspace), process)
+        command = [sys.executable, "-m", "distributed.cli.dask_worker", "--scheduler-file", file, "--no-dashboard"]
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        late = subprocess.Popen([*command, "--nthreads", "2"], cwd=tmp_path, env=ENVIRONMENT, **quiet)
+        try:
+            _, stderr = process.communicate(timeout=90)
+        finally:
+            late.terminate()
+            late.wait(timeout=30)
+    assert process.returncode == 2
+    assert "has 2 threads and would execute as many notebooks" in stderr.splitlines()[-1]
+    assert records.frame("01_corpus", workspace=workspace, failed=True).empty

@@ -8,17 +8,21 @@ import numpy as np
 import pytest
 
 from docemb_lib.errors import InputError
+from docemb_lib.experiments import sweeps
 from docemb_lib.experiments.check import check
 from docemb_lib.experiments.labels import label_of
 from docemb_lib.experiments.models import contextual_models, paragraph_vector_model
+from docemb_lib.experiments.plan import resolve_sweep
 from docemb_lib.experiments.run import fingerprint_of_run
 from docemb_lib.experiments.stages import Stages
+from docemb_lib.experiments.sweeps import execute_sweep
 from docemb_lib.profile import Profile
 from docemb_lib.settings import members_of
 from docemb_lib.teachers import ParagraphVector, gensim_training, paragraph_vector
 from docemb_lib.workspace import Workspace
 
 NOTEBOOK = "02_paragraph_vector"
+STUDENT = {"documents": 12}
 MINE = """
 corpus: {source: local, path: ../texts, validation: 4, tasks: 20}
 structural_teacher: {model: all-MiniLM-L6-v2, max_tokens: 64}
@@ -136,6 +140,36 @@ def test_a_run_that_would_keep_no_word_is_refused_once_the_words_are_counted(mak
             check(make(**given), NOTEBOOK)
     check(make(min_count=2), NOTEBOOK)
     assert not (make().workspace.outputs / "artefacts" / "paragraph-vector").exists()
+
+
+def test_a_student_is_refused_whose_teachers_would_keep_no_word(make, workspace_root):
+    path = workspace_root / "params" / "mine.yaml"
+    path.write_text(MINE.replace("vector_size: 3,", "vector_size: 3, min_count: 5000,"))
+    students = [Profile.load("mine").for_notebook(name, **STUDENT) for name in ("03_structural", "05_weighting")]
+    for profile in students:
+        check(Stages(profile), "05_weighting")  # nothing is known yet
+    make().words("lowercase")
+    check(Stages(students[0]), "03_structural")  # it has no contextual teacher
+    with pytest.raises(InputError, match=r"min_count: none of the .* words in 16 training .* 5000 times"):
+        check(Stages(students[1]), "05_weighting")
+
+
+class Told(list):
+    def prepares(self, what):
+        self.append(what)
+
+
+def test_a_sweep_counts_words_before_its_first_run_and_refuses_a_run_that_would_keep_none(make, monkeypatch):
+    monkeypatch.setattr(sweeps, "local_workers", lambda count: pytest.fail("workers were started"))
+    runs = [{"min_count": 2}, {"compound": "DM;4;stem;5000+DBOW;3;lowercase;2"}]
+    workspace = make().workspace
+    planned = resolve_sweep("02", runs, workspace, profile="mine", parameters={})  # nothing is known yet
+    told = Told()
+    with pytest.raises(InputError, match=r"^02_paragraph_vector \(DM;4;stem;5000\+.*: min_count: none of the"):
+        execute_sweep(planned, workspace, told)
+    assert told == ["the words of the corpus, lowercase", "the words of the corpus, stem"]
+    assert len(artefacts(make(), "words")) == 2
+    assert not (workspace.outputs / "records").exists()
 
 
 def test_an_interrupted_training_leaves_its_state_for_the_next_call(make, monkeypatch):

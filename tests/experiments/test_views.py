@@ -7,10 +7,13 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+import torch
+from torch import nn
 
 from docemb_lib.evaluation.probe import probe
 from docemb_lib.experiments import views
 from docemb_lib.experiments.embedding_cache import Model
+from docemb_lib.experiments.objectives import weighting_of
 from docemb_lib.experiments.run import Run
 from docemb_lib.experiments.views import (
     in_figure_4_4,
@@ -19,7 +22,9 @@ from docemb_lib.experiments.views import (
     students_of_runs,
     weights_by_length,
 )
+from docemb_lib.losses import Objective, Teaching
 from docemb_lib.profile import Profile
+from docemb_lib.settings import FurtherTeacher
 from docemb_lib.workspace import Artefact, Workspace
 
 BASELINE = "SBERT truncated"
@@ -62,6 +67,47 @@ def test_weights_by_length_are_those_of_the_objective(workspace_root, monkeypatc
     assert [row[0] for row in rows] == [64, 65]
     assert rows[0][1:] == pytest.approx(kept)
     assert rows[1][1:] == pytest.approx(masked)
+
+
+class Given(nn.Module):
+    """A loss of this value for every document that the mask keeps."""
+
+    def __init__(self, value):
+        super().__init__()
+        self.value = value
+
+    def forward(self, student, teacher, mask=None):
+        return self.value * (torch.ones(len(student)) if mask is None else mask.float())
+
+
+FAR = {"name": "far", "role": "structural", "model": "all-MiniLM-L6-v2", "loss": "mse"}
+TOPICS = {"name": "topics", "role": "contextual", "teacher": "LSA", "loss": "mse", "student_projection": "8"}
+
+
+@pytest.mark.parametrize("further", [[], [FAR], [TOPICS], [FAR, TOPICS]], ids=lambda f: "+".join(t["name"] for t in f))
+@pytest.mark.parametrize(
+    "parameters",
+    [{"lam": 0.3}, {"lam": None}, {"structural_loss": None, "lam": 0.3}, {"contextual_teacher": None, "lam": 0.3},
+     {"contextual_teacher": None, "lam": 0.8, "lam_by_length": "linear:9:100", "form": "contextual_full"}],
+)  # fmt: skip
+def test_weights_by_length_are_the_share_that_the_objective_gives_each_loss(
+    workspace_root, monkeypatch, further, parameters
+):
+    run = a_run(workspace_root, documents=4, **parameters)
+    run.profile = run.profile.model_copy(update={"further_teachers": [FurtherTeacher(**f) for f in further]})
+    lengths = [9, 64, 65, 99]
+    monkeypatch.setattr(run.stages, "split", lambda name: {"n_structural_tokens": lengths})
+    p = run.profile.parameters
+    roles = {"structural": p.structural_loss, "contextual": p.contextual_teacher, **{f["role"]: 1 for f in further}}
+
+    def loss(length, **of):
+        teachings = [Teaching(role, role, Given(of[role])) for role, named in roles.items() if named is not None]
+        objective = Objective(nn.Identity(), teachings, weighting=weighting_of(p))
+        teachers = {role: torch.zeros(1, 2) for role in roles}
+        return float(objective(torch.zeros(1, 2), teachers=teachers, n_structural_tokens=torch.tensor([length])).loss)
+
+    expected = [(n, loss(n, structural=1.0, contextual=0.0), loss(n, structural=0.0, contextual=1.0)) for n in lengths]
+    np.testing.assert_allclose(weights_by_length(run).to_numpy(), expected, atol=1e-6)
 
 
 def a_student(workspace, name):

@@ -128,6 +128,13 @@ def test_one_state_is_kept_and_that_of_another_training_is_not_gone_on_from(tmp_
     np.testing.assert_array_equal(other.syn1neg, train(tmp_path / "alone", documents, seed=5).syn1neg)
 
 
+def test_training_in_a_process_of_ones_own_outlives_its_parent(tmp_path, documents, monkeypatch):
+    parents = iter(range(1000))
+    monkeypatch.setattr(os, "getppid", lambda: next(parents))
+    monkeypatch.setattr(os, "_exit", lambda code: pytest.fail("the calling process was ended"))
+    assert len(train(tmp_path, documents).wv)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["DM", "DBOW"])
 def test_a_process_killed_between_epochs_loses_one_epoch_and_nothing_else(pages, tmp_path, kind):

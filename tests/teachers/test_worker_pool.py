@@ -5,6 +5,7 @@ import sys
 import psutil
 import pytest
 
+from docemb_lib.teachers import worker_pool
 from docemb_lib.teachers.worker_pool import WorkerPool
 
 
@@ -61,3 +62,15 @@ def test_a_worker_ends_soon_after_its_parent_was_killed():
     parent.kill()
     parent.wait()
     worker.wait(timeout=5)  # a working one would sleep for ten minutes
+
+
+def test_only_a_worker_whose_parent_is_gone_is_ended(monkeypatch):
+    ended = []
+    monkeypatch.setattr(os, "_exit", ended.append)
+    worker_pool.end_if_orphaned()  # this is no worker
+    monkeypatch.setattr(worker_pool, "_parent", os.getppid())
+    worker_pool.end_if_orphaned()
+    assert ended == []
+    monkeypatch.setattr(worker_pool, "_parent", os.getpid())  # not our parent
+    worker_pool.end_if_orphaned()
+    assert ended == [1]
