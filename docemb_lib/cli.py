@@ -212,6 +212,32 @@ def embed(
     console.print(f"{count} documents, {dim} dimensions each: {out}")
 
 
+@command
+def evaluate(
+    model: Annotated[str, typer.Argument(help="A sentence-transformers model or student: a folder or a hub id.")],
+    profile: Annotated[str, typer.Option(help="A profile in params/ by name, or the path of a .yaml file.")] = "tiny",
+    task: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this task, or several.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="All scores, intervals and comparisons as JSON.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Score a model on the tasks of a profile, beside what the profile's final evaluation has scored already."""
+    import json
+
+    from docemb_lib.console import print_intervals
+    from docemb_lib.experiments.evaluating import evaluate_model
+
+    tune_environment()
+    found = evaluate_model(model, profile, task or [])
+    if as_json:
+        frames = {"scores": found.final.scores, **found.final.tables}
+        rows = {name: json.loads(frame.to_json(orient="records")) for name, frame in frames.items()}
+        sys.stdout.write(json.dumps({"model": model, **rows}, ensure_ascii=False, indent=1) + "\n")
+        return
+    print_intervals(found.final.board, console)
+    if found.standing:
+        console.print(found.standing, markup=False)
+
+
 @partial(command, group=bench)
 def student(
     device: Annotated[str | None, typer.Option(help="cpu or cuda; by itself a GPU where there is one.")] = None,

@@ -164,6 +164,17 @@ def print_scoreboard(board: pd.DataFrame, console: Console) -> None:
     _print_whole(table, console)
 
 
+def print_intervals(board: pd.DataFrame, console: Console) -> None:
+    """Models × tasks, each score with its interval. board: texts; index model, or round and model."""
+    table = Table(title="Test scores (accuracy; MAP for retrieval) with 95% intervals", title_justify="left")
+    rows = board.reset_index()
+    for name in rows.columns:
+        table.add_column(str(name), justify="left" if name in board.index.names else "right", no_wrap=True)
+    for row in rows.itertuples(index=False):
+        table.add_row(*(escape(str(text)) for text in row))
+    _print_whole(table, console)
+
+
 def print_paths(paths: Sequence[tuple[str, str | Path]], console: Console) -> None:
     """What lies where, a line each."""
     for what, path in paths:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import json
+from collections.abc import Sequence
 from glob import glob
 from pathlib import Path
 from typing import Any, Self, TypeVar, get_args
@@ -140,6 +141,12 @@ class Profile(Section):
         """The profile as a run of `notebook` sees it. InputError for a parameter that the notebook does not take."""
         check_names(notebook, overrides)
         return self.with_parameters(source=source or notebook, **{**overrides, **FIXED.get(notebook, {})})
+
+    def with_tasks(self, tasks: Sequence[str], *, source: str) -> Self:
+        """The same profile with other tasks in its final evaluation; `source` names them in an error."""
+        raw = self.model_dump()
+        raw["evaluation"]["tasks"] = list(tasks)
+        return _validated(type(self), raw, source)
 
     def with_parameters(self, *, source: str = "parameters", **overrides: Any) -> Self:
         """The same profile with notebook parameters replaced; `source` names them in an error."""

@@ -387,8 +387,22 @@ class Evaluation(Section):
     own_tasks: list[OwnTask] = []
     benchmarks: dict[BenchmarkName, str] = {}  # where a benchmark task lies: a folder, or another hub id than its own
     seeds: int = Field(5, ge=1)  # heads trained per score; the spread is over them
-    documents: int = Field(400, ge=8)  # at most so many documents a task
+    documents: int = Field(400, ge=8)  # of an embedded task, at most
     head: HeadSettings = HeadSettings()
+    # Runs are scored on validation splits (Section 4.3), the final evaluation on whole test splits (Section 5.2).
+    limit: int = Field(10_000, ge=1)  # runs: examples of each split of a task with heads, classes keep their shares
+    folds: int = Field(5, ge=2)  # runs: of the cross-validation of such a task, where it has no validation split
+    rounds: list[int | None] = Field([None], min_length=1)  # final: heads learn from so many examples; None: from all
+
+    @field_validator("rounds")
+    @classmethod
+    def _ascend(cls, value: list[int | None]) -> list[int | None]:
+        sizes = [float("inf") if size is None else size for size in value]
+        if sizes[0] < 1 or sizes != sorted(set(sizes)):
+            raise ValueError(
+                "must be numbers from 1 that ascend, null (all) last, each once, as in [1000, 10000, null]"
+            )
+        return value
 
     @model_validator(mode="after")
     def _known_tasks(self) -> Self:

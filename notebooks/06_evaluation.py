@@ -45,13 +45,13 @@ import matplotlib.pyplot as plt
 
 from docemb_lib import records
 from docemb_lib.evaluation.published import published
-from docemb_lib.evaluation.scoreboard import scoreboard, standing
-from docemb_lib.experiments.models import SBERT_LABELS, UNTRAINED, baseline_models, student_model
+from docemb_lib.evaluation.scoreboard import last_round, standing
+from docemb_lib.experiments.final import final_evaluation, scores_by_length
+from docemb_lib.experiments.models import SBERT_CHUNKS, SBERT_LABELS, UNTRAINED, baseline_models, student_model
 from docemb_lib.experiments.run import Run
-from docemb_lib.experiments.scoring import score_models
 from docemb_lib.experiments.views import centring, final_metrics
 from docemb_lib.figures import use_style
-from docemb_lib.figures.results import plot_task
+from docemb_lib.figures.results import plot_by_length, plot_differences, plot_task
 from docemb_lib.figures.sweeps import plot_history
 
 use_style()
@@ -79,27 +79,68 @@ run.save_figure(ax, "training", validation_history)
 # ## Every model on every task
 #
 # Frozen embeddings. For classification and pairs a small head is trained on the task's train split, several times with
-# different seeds; retrieval ranks by cosine and trains nothing. `std` is the deviation of the mean over head seeds: it
-# says how much the training of heads matters, not how much the choice of test documents does.
+# different seeds; retrieval ranks by cosine and trains nothing. Behind each score stands its 95% interval: how far it
+# would move with other test documents of the same kind (a bootstrap over test examples, or queries). The last column is
+# the deviation of the mean over head seeds: how much the training of heads matters.
 
 # %%
-scores = score_models(stages, [student_model(run.label, student), *baseline_models(stages)], final=True)
-scoreboard(scores).round(3)
+models = [student_model(run.label, student), *baseline_models(stages)]
+final = final_evaluation(stages, models, student=run.label)
+final.board
 
 # %%
-print(standing(scores, student=run.label, before=UNTRAINED, teachers=SBERT_LABELS))
-
-# %%
-tasks = list(scores["task"].unique())
+scores, intervals = final.scores, last_round(final.intervals)
+tasks = list(intervals["task"].unique())
 figure, axes = plt.subplots(len(tasks), 1, figsize=(7.2, 2.8 * len(tasks)), layout="constrained", squeeze=False)
 for task, ax in zip(tasks, axes[:, 0], strict=True):
-    plot_task(scores, task=task, ax=ax)
-run.save_figure(figure, "tasks", scores)
+    plot_task(intervals, task=task, ax=ax)
+run.save_figure(figure, "tasks", intervals)
 
 # %% [markdown]
 # **How to read it.** Blue is the distilled student, grey the same network before, orange its structural teacher. Where
-# TF-IDF (pink) is ahead, the task is about particular words. Bars are deviations over head seeds; with
-# a few hundred test documents, differences of one or two hundredths are within what another sample would give.
+# TF-IDF (pink) is ahead, the task is about particular words. Bars are 95% intervals. Two of them that overlap do not
+# say that two models are alike: both were scored on the same documents, and what counts is how they differ on each.
+#
+# ## What is better than what
+#
+# Every model against the structural teacher averaged over chunks, which is what one does today without a student. The
+# interval is that of the difference, example by example. A difference counts as shown where a paired test finds it (the
+# two models' answers to each example are swapped at random), after a correction for all the tests made here, those of
+# the student against its truncated teacher and against itself before distillation included. A model is called better
+# only when it is; "no difference shown" is not to say that there is none: a few hundred examples show large ones only.
+
+# %%
+figure, axes = plt.subplots(len(tasks), 1, figsize=(7.2, 2.8 * len(tasks)), layout="constrained", squeeze=False)
+for task, ax in zip(tasks, axes[:, 0], strict=True):
+    plot_differences(final.comparison, task=task, reference=SBERT_CHUNKS, ax=ax)
+run.save_figure(figure, "differences", final.comparison)
+
+# %%
+print(standing(intervals, final.comparison, student=run.label, before=UNTRAINED, teachers=SBERT_LABELS))
+
+# %%
+columns = ["reference", "task", "difference", "low", "high", "p", "p_holm", "verdict"]
+final.comparison.query("model == @run.label")[columns].round(4)
+
+# %% [markdown]
+# ## Does length matter?
+#
+# Whether a long context helps is the question of it all. Here are the same scores by the length of what is scored: of a
+# pair the longer document, of retrieval the query.
+
+# %%
+by_length = scores_by_length(stages, models)
+compared = by_length[by_length["model"].isin([run.label, UNTRAINED, *SBERT_LABELS])]
+tasks = list(by_length["task"].unique())
+figure, axes = plt.subplots(len(tasks), 1, figsize=(7.2, 3.4 * len(tasks)), layout="constrained", squeeze=False)
+for task, ax in zip(tasks, axes[:, 0], strict=True):
+    plot_by_length(compared, task=task, ax=ax)
+run.save_figure(figure, "by-length", by_length)
+
+# %% [markdown]
+# **How to read it.** Bands are 95% intervals. The truncated teacher reads the first tokens of a document only; where it
+# falls behind the student to the right, and not to the left, the length of the context is what makes the difference.
+# Documents of other lengths are other documents, too: a line that falls for all models says that they are harder.
 #
 # ## Where cosines decide
 #
@@ -127,7 +168,7 @@ print(f'SentenceTransformer("{folder}")')
 
 # %%
 metrics = final_metrics(run, scores, validation_history)
-run.finish(metrics, scores=scores, student=folder)
+run.finish(metrics, scores=scores, student=folder, tables=final.tables)
 
 # %% [markdown]
 # ## All final students so far

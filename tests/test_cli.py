@@ -49,7 +49,7 @@ def own(workspace_root):
 
 def test_help_names_the_commands():
     done = subprocess.run([*DOCEMB, "--help"], capture_output=True, text=True, check=True)
-    assert all(name in done.stdout for name in ("run", "results", "embed", "bench"))
+    assert all(name in done.stdout for name in ("run", "results", "embed", "evaluate", "bench"))
 
 
 def test_unknown_options_and_profiles_are_wrong_usage(workspace_root):
@@ -153,6 +153,22 @@ def test_embed_checks_its_arguments_first_and_writes_nothing(workspace_root, arg
     texts(workspace_root / "t", n=2)
     refused(docemb("embed", *arguments, cwd=workspace_root), *said)
     assert not list(workspace_root.rglob("out.*"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["no/model"], ["no/model: no folder or hub id"]),
+        (["params"], ["params: no folder or hub id with a modules.json or config.json", "give one of a model"]),
+        (["params", "--task", "halfs"], ["--task: evaluation: there is no task 'halfs'", "halves"]),
+        (["params", "--task", "wines"], ["wines stands on no hub", "name the folder"]),
+        (["params", "--profile", "smal"], ["profile 'smal' is unknown"]),
+    ],
+)
+def test_evaluate_checks_its_arguments_before_anything_is_built(workspace_root, arguments, said):
+    profile = [] if "--profile" in arguments else ["--profile", "small"]
+    refused(docemb("evaluate", *arguments, *profile, cwd=workspace_root), *said)
+    assert not (workspace_root / "outputs").exists()
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from docemb_lib.console import ProgressLines, SweepLines, print_runs, print_scoreboard
+from docemb_lib.console import ProgressLines, SweepLines, print_intervals, print_runs, print_scoreboard
 from docemb_lib.experiments.sweeps import Outcome
 
 
@@ -23,6 +23,15 @@ def test_tables_are_never_cut(columns):
     shown = console.file.getvalue()
     for whole in ("student before distillation", "see-also-retrieval", "0.812", "0.756 ± 0.004"):
         assert whole in shown
+
+
+def test_intervals_are_shown_by_model_and_round():
+    console = Console(file=io.StringIO(), width=40)
+    board = pd.DataFrame({"find": [".512 [.48, .55]", "1.000 [.99, 1.00]"]}, index=pd.Index(["a", "b"], name="model"))
+    print_intervals(board, console)
+    assert all(whole in console.file.getvalue() for whole in ("model", ".512 [.48, .55]", "1.000 [.99, 1.00]"))
+    print_intervals(pd.concat({"10k": board}, names=["round"]), console)
+    assert "10k" in console.file.getvalue()
 
 
 def test_runs_without_records_say_how_to_make_some():

@@ -30,6 +30,8 @@ def test_the_thesis_profile_has_the_published_settings():
     assert (training.delta, training.beta) == (0.03, 0.95)
     assert (profile.parameters.documents, profile.parameters.max_structural_len) == (15_000, 384)
     assert [member.vector_size for member in profile.contextual_teachers.PV] == [1024, 1024]
+    assert profile.evaluation.rounds == [1000, 10_000, None]
+    assert (profile.evaluation.limit, profile.evaluation.folds) == (10_000, 5)
     assert profile.evaluation.head.model_dump(exclude={"pair_features"}) == {
         "hidden": 50, "dropout": 0.5, "epochs": 10, "batch_size": 32, "learning_rate": 1e-4,
         "weight_decay": 0.1, "label_smoothing": 0.1, "max_grad_norm": 1.0,
@@ -47,6 +49,23 @@ def test_a_notebook_switches_off_what_it_is_not_about():
     parameters = Profile.load("tiny").for_notebook("03_structural").parameters
     assert parameters.contextual_teacher is None
     assert parameters.max_structural_len is None
+
+
+def test_other_tasks_of_the_final_evaluation_are_checked_as_the_profiles_own():
+    profile = Profile.load("tiny")
+    assert profile.with_tasks(["halves"], source="--task").evaluation.tasks == ["halves"]
+    assert profile.with_tasks(profile.evaluation.tasks, source="--task") == profile
+    with pytest.raises(InputError, match="--task: evaluation: there is no task 'halfs'; known are package"):
+        profile.with_tasks(["halfs"], source="--task")
+    with pytest.raises(InputError, match="benchmarks: wines stands on no hub"):
+        profile.with_tasks(["wines"], source="--task")
+
+
+@pytest.mark.parametrize("rounds", ["[]", "[0]", "[10, 5]", "[null, 10]", "[10, 10]"])
+def test_rounds_ascend_and_end_with_all(tmp_path, rounds):
+    (tmp_path / "own.yaml").write_text(f"evaluation: {{rounds: {rounds}}}", encoding="utf-8")
+    with pytest.raises(InputError, match=r"evaluation.rounds"):
+        Profile.load(tmp_path / "own.yaml")
 
 
 def test_a_relative_corpus_path_starts_at_the_folder_of_the_profile(tmp_path):

@@ -15,7 +15,7 @@ from docemb_lib.evaluation.outside_tasks import load_task, task_fingerprint
 from docemb_lib.evaluation.own_tasks import own_task
 from docemb_lib.evaluation.protocols import final_scores, for_validation, validation_score, validation_texts
 from docemb_lib.evaluation.published import published
-from docemb_lib.evaluation.scoreboard import normalised, score_frame, scoreboard, standing
+from docemb_lib.evaluation.scoreboard import interval_board, normalised, score_frame, scoreboard, standing
 from docemb_lib.evaluation.soundness import problems
 from docemb_lib.evaluation.task_statistics import task_statistics
 from docemb_lib.evaluation.tasks import (
@@ -50,6 +50,7 @@ __all__ = [
     "evaluate",
     "final_scores",
     "for_validation",
+    "interval_board",
     "load_task",
     "normalised",
     "own_task",

@@ -27,6 +27,13 @@ ROUNDS: Mapping[str, int | None] = {"1k": 1000, "10k": 10_000, "all": None}  # t
 AnyHeadTask = TypeVar("AnyHeadTask", bound=HeadTask)
 
 
+def round_name(limit: int | None) -> str:
+    """What a round is called that trains heads on so many examples: 1k, 10k, all."""
+    if limit is None:
+        return "all"
+    return f"{limit // 1000}k" if limit % 1000 == 0 else str(limit)
+
+
 def downsample(labels: Sequence[Hashable], limit: int) -> np.ndarray:
     """The rows of `limit` examples with the shares of the classes kept, grouped by class; all rows if that is no cut.
 

@@ -1,17 +1,20 @@
-"""Scores side by side: a tidy frame of them, the table, normalised accuracy, and where the student stands in words.
+"""Scores side by side: a tidy frame of them, tables, normalised accuracy, and where the student stands in words.
 
 The tidy frame has one row per model, task, metric and seed: the columns `model, task, metric, seed, value`. Only raw
 scores are stored; what is relative to the models shown (spread, rank, normalised accuracy) is made from it on demand.
+A final evaluation in several rounds has their names in a column `round`, the one with most examples last.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation.tasks import Score
+from docemb_lib.evaluation.uncertainty import OVERALL, VERDICTS
 
 MAIN_METRICS = ("accuracy", "map")  # one per task; further ones (mrr) stay out of means and tables
 
@@ -26,6 +29,11 @@ def score_frame(scores: Mapping[str, Mapping[str, Score]]) -> pd.DataFrame:
         for seed, value in enumerate(values)
     ]
     return pd.DataFrame(rows, columns=["model", "task", "metric", "seed", "value"])
+
+
+def last_round(rows: pd.DataFrame) -> pd.DataFrame:
+    """Of any frame with rounds the rows of the last one, without that column; a frame without rounds as it is."""
+    return rows[rows["round"] == rows["round"].iloc[-1]].drop(columns="round") if "round" in rows else rows
 
 
 def mean_over_tasks(scores: pd.DataFrame) -> pd.DataFrame:
@@ -79,30 +87,62 @@ def normalised(scores: pd.DataFrame) -> pd.DataFrame:
     return scores.assign(normalised=scores["value"].to_numpy() / divisor.to_numpy())
 
 
-def standing(scores: pd.DataFrame, *, student: str, before: str, teachers: Sequence[str]) -> str:
+def interval_board(intervals: pd.DataFrame) -> pd.DataFrame:
+    """Models x tasks as text, best mean first in each round: `.792 [.77, .81]`, a score and its interval.
+
+    intervals: see `score_intervals`, with a `round` where there are several. The mean over tasks is the last column; a
+    single task is its own.
+    """
+    shown = intervals[intervals["metric"].isin([*MAIN_METRICS, "mean"])]
+    index = ["round", "model"] if "round" in shown else ["model"]
+    texts = [with_interval(*row) for row in shown[["value", "low", "high"]].itertuples(index=False)]
+    table = shown.assign(text=texts).pivot_table(
+        index=index, columns="task", values="text", aggfunc="first", sort=False
+    )
+    best = shown[shown["task"] == table.columns[-1]].set_index(index)["value"]
+    rounds = {name: number for number, name in enumerate(dict.fromkeys(shown.get("round", ())))}
+    order = sorted(table.index, key=lambda row: (rounds.get(row[0], 0) if rounds else 0, -best[row]))
+    return table.loc[order].rename_axis(columns=None)
+
+
+def with_interval(value: float, low: float, high: float) -> str:
+    """`.792 [.77, .81]`"""
+    return re.sub(r"\b0\.", ".", f"{value:.3f} [{low:.2f}, {high:.2f}]")
+
+
+def standing(
+    intervals: pd.DataFrame, comparison: pd.DataFrame, *, student: str, before: str, teachers: Sequence[str]
+) -> str:
     """One sentence: the student against itself before training and against each form of its teacher.
 
-    scores: tidy. Means over tasks are compared. "level" is a difference within the larger of the two spreads over
-    seeds; anything else is "above" or "below", which is a fact of these tasks and seeds and no test of significance.
+    intervals: see `score_intervals`; comparison: see `compare`, the student against each of the others. Means over
+    tasks are compared. "Better" and "worse" are the verdicts of paired tests, corrected for all rows of the comparison.
     """
-    shown = set(scores["model"])
-    if absent := [model for model in (student, before, *teachers) if model not in shown]:
-        raise InputError(f"standing: no scores of {absent[0]!r}, only of {', '.join(sorted(shown))}")
-    overall = mean_over_tasks(scores).groupby("model")["value"]
-    mean, std = overall.mean(), overall.std().fillna(0.0)
-    tasks, seeds = scores[scores["metric"].isin(MAIN_METRICS)]["task"].nunique(), overall.count().max()
+    tasks = intervals.loc[intervals["task"] != OVERALL, "task"].nunique()
+    scores = overall(intervals).set_index("model")
+    if absent := [model for model in (student, before, *teachers) if model not in scores.index]:
+        raise InputError(f"standing: no scores of {absent[0]!r}, only of {', '.join(sorted(scores.index))}")
+    mine = overall(comparison).query("model == @student").set_index("reference")["verdict"]
+    better, worse, _ = VERDICTS
 
     def number(model: str) -> str:
-        return f"{mean[model]:.3f} ± {std[model]:.3f}" if seeds > 1 else f"{mean[model]:.3f}"
+        return with_interval(*scores.loc[model, ["value", "low", "high"]])
 
-    def place(other: str) -> str:
-        difference, spread = mean[student] - mean[other], max(std[student], std[other])
-        if abs(difference) <= spread + 1e-12:
-            return f"level with {other}" + (" (within the spread over seeds)" if seeds > 1 else "")
-        return f"{'above' if difference > 0 else 'below'} {other}"
-
-    shares = [f"{mean[student] / mean[other]:.0%} of {other} ({number(other)})" for other in teachers]
+    places: dict[str, list[str]] = {}
+    for other in (*teachers, before):
+        verdict = {better: "better than", worse: "worse than"}.get(mine[other], "not shown to differ from")
+        places.setdefault(verdict, []).append(f"{other} ({number(other)})" if other == before else other)
+    shares = [
+        f"{scores['value'][student] / scores['value'][other]:.0%} of {other} ({number(other)})" for other in teachers
+    ]
+    found = [f"{verdict} {', '.join([*o[:-2], ' and '.join(o[-2:])])}" for verdict, o in places.items()]
     return (
         f"In the mean over {tasks} {'task' if tasks == 1 else 'tasks'}, {student} ({number(student)}) reaches "
-        f"{' and '.join(shares)}; it is {', '.join(map(place, teachers))} and {place(before)} ({number(before)})."
+        f"{' and '.join(shares)}; it is {', '.join(found)}."
     )
+
+
+def overall(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows of intervals or a comparison that are over all tasks; of a single task its own metric's."""
+    means = rows[rows["task"] == OVERALL]
+    return rows[rows["metric"].isin(MAIN_METRICS)] if means.empty else means

@@ -2,12 +2,13 @@
 
 A score is a mean over test examples or queries, each of them already a mean over the head's seeds. What is uncertain is
 which examples there happened to be: intervals come from resampling them, tests from swapping two models' answers.
-Every model is resampled alike, so differences are paired.
+Every model is resampled alike, so differences are paired. In the mean over tasks each task's examples are resampled by
+themselves, and count the more, the fewer they are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +23,7 @@ PERMUTATIONS = 9999  # of two models' answers, for a p-value, which so is 1e-4 a
 CELLS = 4_000_000  # examples drawn at a time: bounds the memory
 DECIMALS = 12  # means that differ later than that are equal: sums in another order
 
+OVERALL = "mean over tasks"  # as a task of the frames, where there are several
 VERDICTS = ("better", "worse", "no difference shown")
 
 
@@ -33,25 +35,51 @@ class Intervals(NamedTuple):
     high: np.ndarray
 
 
+class Answers(NamedTuple):
+    """What M models got on the examples of one task, or of each of K tasks that a mean is taken over."""
+
+    task: str
+    metric: str
+    models: list[str]
+    examples: list[np.ndarray]  # K arrays (M, N_k), means over seeds
+
+
 def bootstrap(examples: np.ndarray, *, level: float = 0.95, resamples: int = RESAMPLES, seed: int = 0) -> Intervals:
     """BCa bootstrap intervals of the means of M scores over the same N examples (Efron, 1987).
 
     examples: (M, N). Where all examples are equal, the interval is a point: resampling cannot see what never happened.
     """
-    X = np.asarray(examples, dtype=np.float64)
-    mean = X.mean(axis=1).round(DECIMALS)
-    drawn = resampled_means(X, resamples=resamples, seed=seed)  # (B, M)
+    return bootstrap_over_tasks([examples], level=level, resamples=resamples, seed=seed)
+
+
+def bootstrap_over_tasks(
+    examples: Sequence[np.ndarray], *, level: float = 0.95, resamples: int = RESAMPLES, seed: int = 0
+) -> Intervals:
+    """The same of M unweighted means over K tasks, whose examples are drawn apart (Davison and Hinkley, 1997, 5.3).
+
+    examples: K arrays (M, N_k).
+    """
+    tasks = [np.asarray(X, dtype=np.float64) for X in examples]
+    mean = np.mean([X.mean(axis=1) for X in tasks], axis=0).round(DECIMALS)
+    drawn = np.mean([resampled_means(X, resamples=resamples, seed=seed + k) for k, X in enumerate(tasks)], axis=0)
+    drawn = drawn.round(DECIMALS)  # (B, M)
     below = ((drawn < mean).mean(axis=0) + (drawn <= mean).mean(axis=0)) / 2
     bias = ndtri(below.clip(0.5 / resamples, 1 - 0.5 / resamples))
-    centred = X - X.mean(axis=1, keepdims=True)
-    spread = (centred**2).sum(axis=1) ** 1.5
-    acceleration = np.divide((centred**3).sum(axis=1), 6 * spread, out=np.zeros(len(X)), where=spread > 1e-12)
+    influence = side_by_side([X - X.mean(axis=1, keepdims=True) for X in tasks])
+    spread = (influence**2).sum(axis=1) ** 1.5
+    acceleration = np.divide((influence**3).sum(axis=1), 6 * spread, out=np.zeros(len(mean)), where=spread > 1e-12)
     bounds = []
     for tail in ((1 - level) / 2, (1 + level) / 2):
         shifted = bias + ndtri(tail)
         share = ndtr(bias + shifted / (1 - acceleration * shifted))
         bounds.append(np.array([np.quantile(means, q) for means, q in zip(drawn.T, share, strict=True)]))
     return Intervals(mean, *bounds)
+
+
+def side_by_side(examples: Sequence[np.ndarray]) -> np.ndarray:
+    """The examples of K tasks as one array whose mean is the mean over tasks. examples: (M, N_k). Returns (M, sum)."""
+    total = sum(X.shape[1] for X in examples)
+    return np.concatenate([X * (total / (len(examples) * X.shape[1])) for X in examples], axis=1)
 
 
 def resampled_means(examples: np.ndarray, *, resamples: int, seed: int) -> np.ndarray:
@@ -96,16 +124,16 @@ def holm(p_values: np.ndarray) -> np.ndarray:
 def score_intervals(
     scores: Mapping[str, Mapping[str, Score]], *, level: float = 0.95, resamples: int = RESAMPLES, seed: int = 0
 ) -> pd.DataFrame:
-    """Every score of {model: {task: score}} with its interval: model, task, metric, examples, value, low, high."""
-    rows = []
-    for task, by_model in by_task(scores).items():
-        for metric in next(iter(by_model.values())).per_example:
-            answers = answers_of(task, metric, by_model)
-            found = bootstrap(answers, level=level, resamples=resamples, seed=seed)
-            examples = answers.shape[1]
-            rows += [
-                (model, task, metric, examples, *row) for model, row in zip(by_model, np.transpose(found), strict=True)
-            ]
+    """Every score of {model: {task: score}} with its interval: model, task, metric, examples, value, low, high.
+
+    Last, where there are several tasks, the mean of their own metrics: task OVERALL, metric "mean".
+    """
+    rows: list[tuple[object, ...]] = []
+    for answers in all_answers(scores):
+        found = bootstrap_over_tasks(answers.examples, level=level, resamples=resamples, seed=seed)
+        count = sum(X.shape[1] for X in answers.examples)
+        for model, row in zip(answers.models, np.transpose(found), strict=True):
+            rows.append((model, answers.task, answers.metric, count, *row))
     return pd.DataFrame(rows, columns=["model", "task", "metric", "examples", "value", "low", "high"])
 
 
@@ -118,33 +146,64 @@ def compare(
     permutations: int = PERMUTATIONS,
     seed: int = 0,
 ) -> pd.DataFrame:
-    """Every model of {model: {task: score}} against one of them, on each task's own metric.
+    """Every model of {model: {task: score}} against one of them: `differences` with `verdicts`."""
+    found = differences(scores, reference, level=level, resamples=resamples, permutations=permutations, seed=seed)
+    return verdicts(found, level=level)
 
-    Columns: task, metric, model, reference, difference (model minus reference), low and high (its interval), p, p_holm
-    (corrected over all rows), verdict: better or worse where p_holm < 1 - level, else "no difference shown", which is
-    not to say that there is none. Raises InputError where models were not scored on the same examples.
+
+def differences(
+    scores: Mapping[str, Mapping[str, Score]],
+    reference: str,
+    *,
+    level: float = 0.95,
+    resamples: int = RESAMPLES,
+    permutations: int = PERMUTATIONS,
+    seed: int = 0,
+) -> pd.DataFrame:
+    """Every model of {model: {task: score}} against one of them, on each task's own metric and in their mean (OVERALL).
+
+    Columns: task, metric, model, reference, difference (model minus reference), low and high (its interval), p. Raises
+    InputError where models were not scored on the same examples.
     """
     if reference not in scores or len(scores) < 2:
         raise InputError(
             f"compare: {reference!r} and another model are needed, there are scores of {', '.join(scores)}"
         )
-    rows = []
-    for task, by_model in by_task(scores).items():
-        metric = by_model[reference].metric
-        answers = answers_of(task, metric, by_model)
-        names = list(by_model)
-        others = [name for name in names if name != reference]
-        differences = np.delete(answers, names.index(reference), axis=0) - answers[names.index(reference)]
-        found = bootstrap(differences, level=level, resamples=resamples, seed=seed)
-        p_values = [paired_p_value(d, permutations=permutations, seed=seed) for d in differences]
+    rows: list[tuple[object, ...]] = []
+    for task, metric, models, examples in all_answers(scores, further=False):
+        place = models.index(reference)
+        ahead = [np.delete(X, place, axis=0) - X[place] for X in examples]
+        found = bootstrap_over_tasks(ahead, level=level, resamples=resamples, seed=seed)
+        p_values = [paired_p_value(d, permutations=permutations, seed=seed) for d in side_by_side(ahead)]
+        others = [model for model in models if model != reference]
         for model, row, p in zip(others, np.transpose(found), p_values, strict=True):
             rows.append((task, metric, model, reference, *row, p))
-    frame = pd.DataFrame(rows, columns=["task", "metric", "model", "reference", "difference", "low", "high", "p"])
-    frame["p_holm"] = holm(frame["p"].to_numpy())
+    return pd.DataFrame(rows, columns=["task", "metric", "model", "reference", "difference", "low", "high", "p"])
+
+
+def verdicts(found: pd.DataFrame, *, level: float = 0.95) -> pd.DataFrame:
+    """All `differences` that are looked at together, with p_holm (corrected for their number) and verdict: better or
+    worse where p_holm < 1 - level, else "no difference shown", which is not to say that there is none."""
+    corrected = holm(found["p"].to_numpy())
     better, worse, unclear = VERDICTS
-    shown = frame["p_holm"] < 1 - level
-    frame["verdict"] = np.where(shown, np.where(frame["difference"] > 0, better, worse), unclear)
-    return frame
+    verdict = np.where(corrected < 1 - level, np.where(found["difference"] > 0, better, worse), unclear)
+    return found.assign(p_holm=corrected, verdict=verdict)
+
+
+def all_answers(scores: Mapping[str, Mapping[str, Score]], *, further: bool = True) -> Iterator[Answers]:
+    """The answers to each task by its own metric, with `further` ones by others too, then all tasks' together.
+
+    Raises InputError where models have other tasks or other numbers of examples than the first.
+    """
+    own = []
+    for task, by_model in by_task(scores).items():
+        first = next(iter(by_model.values()))
+        for metric in dict.fromkeys([first.metric, *(first.per_example if further else ())]):
+            answers = Answers(task, metric, list(by_model), [answers_of(task, metric, by_model)])
+            own += [answers] if metric == first.metric else []
+            yield answers
+    if len(own) > 1:
+        yield Answers(OVERALL, "mean", own[0].models, [examples for answers in own for examples in answers.examples])
 
 
 def by_task(scores: Mapping[str, Mapping[str, Score]]) -> dict[str, dict[str, Score]]:

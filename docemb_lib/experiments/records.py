@@ -23,7 +23,7 @@ from docemb_lib.workspace import Workspace, installed_versions, publish, write_t
 logger = logging.getLogger(__name__)
 
 RECORD = "record.json"
-SCORES = "scores.json"
+SCORES = "scores"  # of the tables beside a record, each a file NAME.json, the one that all have
 
 
 @dataclass(frozen=True)
@@ -52,12 +52,19 @@ def folder_of(workspace: Workspace, notebook: str, fingerprint: str) -> Path:
     return workspace.outputs / "records" / notebook / fingerprint
 
 
-def save(workspace: Workspace, record: Record, scores: Sequence[Mapping[str, Any]] = ()) -> Path:
-    """Publish a record, replacing an earlier one of the same run; `scores` are tidy rows. Returns its folder."""
+def save(
+    workspace: Workspace,
+    record: Record,
+    scores: Sequence[Mapping[str, Any]] = (),
+    tables: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
+) -> Path:
+    """Publish a record, replacing an earlier one of the same run; `scores` are tidy rows, `tables` further rows by
+    name. Returns its folder."""
 
     def build(folder: Path) -> None:
         write_text(folder / RECORD, json.dumps(record.__dict__, indent=1, ensure_ascii=False) + "\n")
-        write_text(folder / SCORES, json.dumps(list(scores), indent=1, ensure_ascii=False) + "\n")
+        for name, rows in {**(tables or {}), SCORES: scores}.items():
+            write_text(folder / f"{name}.json", json.dumps(list(rows), indent=1, ensure_ascii=False) + "\n")
 
     folder = folder_of(workspace, record.notebook, record.fingerprint)
     publish(folder, build, inputs={"notebook": record.notebook, "parameters": record.parameters}, replace=True)
@@ -97,7 +104,12 @@ def frame(notebook: str | None = None, *, workspace: Workspace | None = None, fa
 
 def scores_of(workspace: Workspace, record: Record) -> pd.DataFrame:
     """The tidy scores that were saved with a record: model, task, metric, seed, value."""
-    path = folder_of(workspace, record.notebook, record.fingerprint) / SCORES
+    return table_of(workspace, record, SCORES)
+
+
+def table_of(workspace: Workspace, record: Record, name: str) -> pd.DataFrame:
+    """A table that was saved with a record."""
+    path = folder_of(workspace, record.notebook, record.fingerprint) / f"{name}.json"
     return pd.DataFrame(json.loads(path.read_text(encoding="utf-8")))
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from docemb_lib.evaluation.scoreboard import scoreboard, standing
+from docemb_lib.evaluation.scoreboard import last_round, scoreboard, standing
 from docemb_lib.experiments import records
 from docemb_lib.experiments.models import SBERT_LABELS, UNTRAINED
 from docemb_lib.experiments.plan import Planned
@@ -33,12 +33,17 @@ def report(planned: Sequence[Planned], workspace: Workspace) -> Report:
     ]
     if not final:
         return Report(None, "", paths)
-    scores = final_scores(final, workspace)
-    sentence = standing(scores, student=final[-1].label, before=UNTRAINED, teachers=SBERT_LABELS)
-    return Report(scoreboard(scores), sentence, paths)
+    sentence = standing(
+        last_round(records.table_of(workspace, final[-1], "intervals")),
+        records.table_of(workspace, final[-1], "comparison"),
+        student=final[-1].label,
+        before=UNTRAINED,
+        teachers=SBERT_LABELS,
+    )
+    return Report(scoreboard(final_scores(final, workspace)), sentence, paths)
 
 
 def final_scores(final: Sequence[records.Record], workspace: Workspace) -> pd.DataFrame:
-    """The tidy scores of several final evaluations, each model once."""
-    frames = [records.scores_of(workspace, record) for record in final]
+    """The tidy scores of several final evaluations, in their last round, each model once."""
+    frames = [last_round(records.scores_of(workspace, record)) for record in final]
     return pd.concat(frames).drop_duplicates(["model", "task", "metric", "seed"]).reset_index(drop=True)

@@ -14,6 +14,7 @@ import pandas as pd
 from docemb_lib import pretrained
 from docemb_lib.corpus.origin import source_fingerprint
 from docemb_lib.evaluation.outside_tasks import task_fingerprint
+from docemb_lib.evaluation.scoreboard import last_round
 from docemb_lib.experiments import records
 from docemb_lib.experiments.check import check
 from docemb_lib.experiments.labels import label_of, slug_of
@@ -88,7 +89,7 @@ class Run:
         if scores is not None:
             from docemb_lib.student.export import add_scores
 
-            own = scores[scores["model"] == self.label]
+            own = last_round(scores).query("model == @self.label")
             rows = []
             for task, metric in own[["task", "metric"]].drop_duplicates().itertuples(index=False):
                 values = own[(own["task"] == task) & (own["metric"] == metric)]["value"]
@@ -98,9 +99,17 @@ class Run:
         return self.workspace.shown(self.workspace.link("students", self.slug, student.path))
 
     def finish(
-        self, metrics: Mapping[str, float], *, scores: pd.DataFrame | None = None, student: str | None = None
+        self,
+        metrics: Mapping[str, float],
+        *,
+        scores: pd.DataFrame | None = None,
+        student: str | None = None,
+        tables: Mapping[str, pd.DataFrame] | None = None,
     ) -> pd.DataFrame:
-        """Publish the run's record and return it as a one-row table. `scores` are tidy rows, see `score_models`."""
+        """Publish the run's record and return it as a one-row table.
+
+        scores: tidy rows, see `score_models`; tables: what else is kept, by name.
+        """
         record = records.Record(
             notebook=self.notebook,
             label=self.label,
@@ -114,8 +123,9 @@ class Run:
             student=student,
             revision=records.revision(self.workspace.root),
         )
-        rows = [] if scores is None else json.loads(scores.to_json(orient="records"))
-        records.save(self.workspace, record, rows)
+        frames = {records.SCORES: pd.DataFrame() if scores is None else scores, **(tables or {})}
+        rows = {name: json.loads(frame.to_json(orient="records")) for name, frame in frames.items()}
+        records.save(self.workspace, record, rows.pop(records.SCORES), rows)
         shown = {"run": record.label, **record.metrics, "seconds": record.seconds}
         return pd.DataFrame([shown]).set_index("run")
 

@@ -1,37 +1,76 @@
-"""Scores of models on the profile's tasks, each computed once; a model's texts are embedded in one go."""
+"""Scores of models on the profile's tasks, each (model, task) computed once; a model's texts are embedded in one go."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 
-from docemb_lib.evaluation.outside_tasks import task_fingerprint
-from docemb_lib.evaluation.scoreboard import score_frame
+from docemb_lib.evaluation.protocols import (
+    final_scores,
+    for_validation,
+    round_name,
+    validation_score,
+    validation_texts,
+)
+from docemb_lib.evaluation.scoreboard import MAIN_METRICS, score_frame
+from docemb_lib.evaluation.tasks import HeadTask, Score
 from docemb_lib.experiments.embedding_cache import Model, embed_once
+from docemb_lib.experiments.profile_tasks import task_inputs
+from docemb_lib.experiments.score_files import read_scores, write_scores
 from docemb_lib.experiments.stages import Stages
-from docemb_lib.workspace import write_text
 
 if TYPE_CHECKING:
     from docemb_lib.evaluation.tasks import Task
+    from docemb_lib.settings import Evaluation
 
-RECIPE = 1  # raised whenever tasks would be made or scored otherwise
+RECIPE = 2  # raised whenever tasks would be made or scored otherwise
+KIND = "scores"
+TOLD = (*MAIN_METRICS, "mrr", "f1_macro")  # the metrics of tidy scores, records and model cards; artefacts have all
+
+Rounds = dict[str, dict[str, dict[str, Score]]]  # {round: {model: {task: score}}}
 
 
 def score_models(stages: Stages, models: Iterable[Model], *, final: bool) -> pd.DataFrame:
-    """Tidy scores: a row per model, task, metric and head seed, with its `value`.
+    """Tidy scores: a row per model, task, metric and head seed, with its `value`; see `tidy`.
 
     final: all tasks of the profile on their test splits; otherwise the sweep's tasks on their validation splits, so
     that no choice between runs looks at a test split.
     """
+    return tidy(scores_by_round(stages, models, final=final))
+
+
+def scores_by_round(stages: Stages, models: Iterable[Model], *, final: bool) -> Rounds:
+    """The same with what every example got, by round: those of the profile, or the only one that runs have.
+
+    A ranking trains nothing and has the same score in every round.
+    """
     evaluation = stages.profile.evaluation
-    names, split = (evaluation.tasks, "test") if final else (evaluation.sweep_tasks, "validation")
-    tasks = _Tasks(stages)
-    rows = [row for model in models for row in _score(stages, tasks, model, names, split)]
-    return pd.DataFrame(rows)
+    names = evaluation.tasks if final else evaluation.sweep_tasks
+    found: Rounds = {}
+    for model in models:
+        for task, by_round in _scores(stages, model, names, final=final).items():
+            for name, score in by_round.items():
+                found.setdefault(name, {}).setdefault(model.label, {})[task] = score
+    return found
+
+
+def tidy(rounds: Rounds) -> pd.DataFrame:
+    """Columns model, task, metric, seed, value of the metrics that are told, and `round` where there are several."""
+    frames = [score_frame(scores).assign(round=name) for name, scores in rounds.items()]
+    rows = pd.concat(frames, ignore_index=True)
+    rows = rows[rows["metric"].isin(TOLD)].reset_index(drop=True)
+    return rows if len(rounds) > 1 else rows.drop(columns="round")
+
+
+def is_scored(stages: Stages, model: Model) -> bool:
+    """Whether the model has its scores on all tasks of the final evaluation."""
+    names = stages.profile.evaluation.tasks
+    return all(stages.workspace.is_built(KIND, _inputs(stages, model, name, final=True)) for name in names)
 
 
 def cosine_scores(stages: Stages, models: Iterable[Model]) -> pd.DataFrame:
@@ -40,8 +79,7 @@ def cosine_scores(stages: Stages, models: Iterable[Model]) -> pd.DataFrame:
     those that `score_models` embeds."""
     from docemb_lib.evaluation.cosines import asks_what_belongs_together, score_cosines, spread
 
-    made = _Tasks(stages)
-    named = {name: made[name] for name in stages.profile.evaluation.tasks}
+    named = {name: stages.tasks[name] for name in stages.profile.evaluation.tasks}
     tasks = {name: task for name, task in named.items() if asks_what_belongs_together(task)}
     if not tasks:
         return pd.DataFrame()
@@ -58,51 +96,55 @@ def cosine_scores(stages: Stages, models: Iterable[Model]) -> pd.DataFrame:
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("model")
 
 
-class _Tasks:
-    """The tasks by name, made when first asked for: a run whose scores are there makes none."""
+def _scores(stages: Stages, model: Model, names: Sequence[str], *, final: bool) -> dict[str, dict[str, Score]]:
+    """{task: {round: score}} of one model; the texts of all tasks that are missing are embedded together."""
+    evaluation, workspace = stages.profile.evaluation, stages.workspace
+    inputs = {name: _inputs(stages, model, name, final=final) for name in names}
 
-    def __init__(self, stages: Stages) -> None:
-        self.stages = stages
-        self.made: dict[str, Task] = {}
+    @cache
+    def embedded() -> dict[str, np.ndarray]:
+        missing = [name for name in names if not workspace.is_built(KIND, inputs[name])]
+        texts = [text for name in missing for text in _texts(stages.tasks[name], evaluation, final=final)]
+        texts = list(dict.fromkeys(texts))
+        return dict(zip(texts, embed_once(workspace, model, texts), strict=True))
 
-    def __getitem__(self, name: str) -> Task:
-        from docemb_lib.evaluation import embedded_tasks, load_task
+    found = {}
+    for name in names:
 
-        if name not in self.made:
-            profile = self.stages.profile
-            if outside := load_task(name, profile.evaluation):
-                self.made[name] = outside
-                return outside
-            rows, limit = self.stages.split("tasks"), profile.evaluation.documents
-            (self.made[name],) = embedded_tasks(rows, [name], seed=profile.corpus.seed, limit=limit)
-        return self.made[name]
+        def build(folder: Path, name: str = name) -> None:
+            task = stages.tasks[name]
+            embeddings = np.stack([embedded()[text] for text in _texts(task, evaluation, final=final)])
+            write_scores(folder, _score(task, embeddings, evaluation, final=final))
+
+        found[name] = read_scores(workspace.artefact(KIND, inputs[name], build).path)
+    return found
 
 
-def _score(stages: Stages, tasks: _Tasks, model: Model, names: Sequence[str], split: str) -> list[dict[str, Any]]:
+def _inputs(stages: Stages, model: Model, name: str, *, final: bool) -> dict[str, Any]:
     evaluation = stages.profile.evaluation
-    inputs = {
+    protocol = {"rounds"} if final else {"limit", "folds"}
+    return {
         "recipe": RECIPE,
         "model": model.fingerprint,
-        "corpus": stages.corpus.fingerprint,
-        "tasks": list(names),
-        "outside": [task_fingerprint(name, evaluation) for name in names],
-        "split": split,
-        "documents": evaluation.documents,
-        "head": evaluation.head.model_dump(),
-        "seeds": evaluation.seeds,
+        **task_inputs(stages.profile, name, lambda: stages.corpus.fingerprint),
+        **evaluation.model_dump(include={"head", "seeds", *protocol}),
     }
 
-    def build(folder: Path) -> None:
-        texts = list(dict.fromkeys(text for name in names for text in tasks[name].texts(split)))
-        row_of = {text: row for row, text in enumerate(texts)}
-        embeddings = embed_once(stages.workspace, model, texts)
-        scores = {}
-        for name in names:
-            own = embeddings[[row_of[text] for text in tasks[name].texts(split)]]
-            scores[name] = tasks[name].score(own, split, head=evaluation.head, seeds=evaluation.seeds)
-        rows = score_frame({model.label: scores}).drop(columns="model").to_dict("records")
-        write_text(folder / "scores.json", json.dumps(rows))
 
-    artefact = stages.workspace.artefact("scores", inputs, build)
-    rows = json.loads((artefact.path / "scores.json").read_text(encoding="utf-8"))
-    return [{"model": model.label, **row} for row in rows]
+def _texts(task: Task, evaluation: Evaluation, *, final: bool) -> list[str]:
+    """What scoring needs embedded, each text once."""
+    if isinstance(task, HeadTask) and not final:
+        return validation_texts(for_validation(task, evaluation.limit))
+    return task.texts("test" if final else "validation")
+
+
+def _score(task: Task, embeddings: np.ndarray, evaluation: Evaluation, *, final: bool) -> dict[str, Score]:
+    """{round: score}. embeddings: (N, D), row i of `_texts(...)[i]`."""
+    rounds = {round_name(limit): limit for limit in evaluation.rounds} if final else {round_name(None): None}
+    if not isinstance(task, HeadTask):
+        return dict.fromkeys(rounds, task.score(embeddings, "test" if final else "validation"))
+    if final:
+        return final_scores(task, embeddings, rounds=rounds, head=evaluation.head, seeds=evaluation.seeds)
+    cut = for_validation(task, evaluation.limit)
+    score = validation_score(cut, embeddings, head=evaluation.head, seeds=evaluation.seeds, folds=evaluation.folds)
+    return dict.fromkeys(rounds, score)

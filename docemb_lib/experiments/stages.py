@@ -19,6 +19,7 @@ import pandas as pd
 from docemb_lib import pretrained
 from docemb_lib.experiments.corpus_stage import check_documents
 from docemb_lib.experiments.objectives import make_objective, objective_settings
+from docemb_lib.experiments.profile_tasks import ProfileTasks
 from docemb_lib.experiments.teacher_stages import RECIPE, TeacherStages
 from docemb_lib.settings import UNDECISIVE, FurtherTeacher, Parameters
 from docemb_lib.workspace import Artefact, write_text
@@ -35,6 +36,11 @@ CENTRED_ON = 1000  # training documents at most whose mean embedding a centred s
 
 class Stages(TeacherStages):
     """The artefacts of one profile with one set of parameters."""
+
+    @cached_property
+    def tasks(self) -> ProfileTasks:
+        """The profile's tasks by name, made when they are first asked for."""
+        return ProfileTasks(self.profile, lambda: self.split("tasks"))
 
     @cached_property
     def untrained_student(self) -> Artefact:

@@ -10,7 +10,7 @@ import pandas as pd
 from docemb_lib.evaluation.distances import teacher_distances
 from docemb_lib.evaluation.probe import probe
 from docemb_lib.evaluation.published import FIGURE_4_4
-from docemb_lib.evaluation.scoreboard import mean_over_tasks
+from docemb_lib.evaluation.scoreboard import last_round, mean_over_tasks
 from docemb_lib.experiments.comparison import comparable
 from docemb_lib.experiments.embedding_cache import Model, embed_once
 from docemb_lib.experiments.models import (
@@ -53,7 +53,9 @@ def student_metrics(run: Run, scores: pd.DataFrame, validation: pd.DataFrame) ->
 
 
 def final_metrics(run: Run, scores: pd.DataFrame, validation: pd.DataFrame) -> dict[str, float]:
-    """What a final evaluation records: the student's own, and the means over tasks of those it is compared with."""
+    """What a final evaluation records of its last round: the student's own, and the means over tasks of those it is
+    compared with."""
+    scores = last_round(scores)
     means = mean_over_tasks(scores).groupby("model")["value"].mean()
     others = {"before": UNTRAINED, "sbert_truncated": SBERT_TRUNCATED, "sbert_chunks": SBERT_CHUNKS}
     compared = {f"mean_{name}": float(means[model]) for name, model in others.items()}

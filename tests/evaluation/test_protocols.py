@@ -14,6 +14,7 @@ from docemb_lib.evaluation.protocols import (
     downsample,
     final_scores,
     for_validation,
+    round_name,
     validation_score,
     validation_texts,
 )
@@ -132,3 +133,5 @@ def test_a_round_is_a_task_with_less_to_learn_from_and_the_same_test_split() -> 
 
 def test_the_rounds_of_the_thesis() -> None:
     assert ROUNDS == {"1k": 1000, "10k": 10_000, "all": None}
+    assert {round_name(limit): limit for limit in ROUNDS.values()} == ROUNDS
+    assert round_name(1500) == "1500"

@@ -5,7 +5,9 @@ import pandas as pd
 import pytest
 
 from docemb_lib.errors import InputError
-from docemb_lib.evaluation import Score, normalised, score_frame, scoreboard, standing
+from docemb_lib.evaluation import Score, interval_board, normalised, score_frame, scoreboard, standing
+from docemb_lib.evaluation.scoreboard import last_round
+from docemb_lib.evaluation.uncertainty import OVERALL
 
 
 def scores() -> pd.DataFrame:
@@ -61,42 +63,74 @@ def test_normalised_scores_are_relative_to_the_best_model_shown() -> None:
     ] == pytest.approx(0.8 / 0.9)
 
 
-def test_standing_says_in_words_where_the_student_is() -> None:
-    assert standing(scores(), student="student", before="untrained", teachers=["SBERT", "chunks"]) == (
-        "In the mean over 2 tasks, student (0.650 ± 0.050) reaches 100% of SBERT (0.650 ± 0.010) and "
-        "81% of chunks (0.800 ± 0.000); it is level with SBERT (within the spread over seeds), below chunks and "
-        "above untrained (0.400 ± 0.000)."
+def intervals(*rows: tuple[object, ...]) -> pd.DataFrame:
+    return pd.DataFrame(rows, columns=["model", "task", "metric", "value", "low", "high"])
+
+
+def comparison(verdicts: dict[str, str], task: str = OVERALL, metric: str = "mean") -> pd.DataFrame:
+    rows = [("student", reference, task, metric, verdict) for reference, verdict in verdicts.items()]
+    others = [("untrained", "SBERT", task, metric, "worse"), ("student", "SBERT", "package", "f1_macro", "better")]
+    return pd.DataFrame([*rows, *others], columns=["model", "reference", "task", "metric", "verdict"])
+
+
+FOUND = intervals(
+    *[(model, task, metric, 0.1, 0.0, 0.2) for model in ("student", "SBERT") for task, metric in (("package", "accuracy"), ("see-also", "map"))],
+    ("student", OVERALL, "mean", 0.65, 0.6, 0.7),
+    ("SBERT", OVERALL, "mean", 0.65, 0.61, 0.69),
+    ("chunks", OVERALL, "mean", 0.8, 0.75, 1.0),
+    ("untrained", OVERALL, "mean", 0.4, 0.355, 0.45),
+)  # fmt: skip
+
+
+def test_standing_says_in_words_where_the_student_is_and_what_the_tests_say() -> None:
+    found = comparison({"SBERT": "no difference shown", "chunks": "worse", "untrained": "better"})
+    assert standing(FOUND, found, student="student", before="untrained", teachers=["SBERT", "chunks"]) == (
+        "In the mean over 2 tasks, student (.650 [.60, .70]) reaches 100% of SBERT (.650 [.61, .69]) and "
+        "81% of chunks (.800 [.75, 1.00]); it is not shown to differ from SBERT, worse than chunks, "
+        "better than untrained (.400 [.35, .45])."
+    )
+    worse = comparison({"SBERT": "worse", "chunks": "worse", "untrained": "worse"})
+    said = standing(FOUND, worse, student="student", before="untrained", teachers=["SBERT", "chunks"])
+    assert said.endswith("; it is worse than SBERT, chunks and untrained (.400 [.35, .45]).")
+
+
+def test_standing_on_a_single_task_is_that_of_its_own_metric() -> None:
+    rows = [(model, "t", metric, value, value, value) for model, value in (("student", 0.7), ("SBERT", 0.5), ("untrained", 0.5))
+            for metric in ("accuracy", "f1_macro")]  # fmt: skip
+    found = comparison({"SBERT": "better", "untrained": "no difference shown"}, task="t", metric="accuracy")
+    said = standing(intervals(*rows), found, student="student", before="untrained", teachers=["SBERT"])
+    assert said == (
+        "In the mean over 1 task, student (.700 [.70, .70]) reaches 140% of SBERT (.500 [.50, .50]); it is better "
+        "than SBERT, not shown to differ from untrained (.500 [.50, .50])."
     )
 
 
-def test_a_difference_is_level_only_within_the_larger_spread() -> None:
-    def sentence(teacher: tuple[float, float]) -> str:
-        frame = score_frame(
-            {
-                "S": {"t": Score("accuracy", (0.70, 0.72))},
-                "0": {"t": Score("accuracy", (0.5, 0.5))},
-                "T": {"t": Score("accuracy", teacher)},
-            }
-        )
-        return standing(frame, student="S", before="0", teachers=["T"])
+def test_the_interval_board_has_the_best_mean_first_and_the_mean_last() -> None:
+    rows = [("a", "see-also", "map", 0.5, 0.4, 0.6), ("a", "see-also", "mrr", 0.9, 0.9, 0.9), ("a", "package", "accuracy", 1, 1, 1),
+            ("a", OVERALL, "mean", 0.75, 0.7, 0.8), ("b", "see-also", "map", 0.7, 0.6, 0.8),
+            ("b", "package", "accuracy", 0.9, 0.85, 0.95), ("b", OVERALL, "mean", 0.8, 0.76, 0.84)]  # fmt: skip
+    board = interval_board(intervals(*rows))
+    assert board.columns.tolist() == ["see-also", "package", OVERALL]
+    assert board.to_dict("index") == {
+        "b": {"see-also": ".700 [.60, .80]", "package": ".900 [.85, .95]", OVERALL: ".800 [.76, .84]"},
+        "a": {"see-also": ".500 [.40, .60]", "package": "1.000 [1.00, 1.00]", OVERALL: ".750 [.70, .80]"},
+    }
+    assert list(board.index) == ["b", "a"]
+    few = [(*row[:3], row[3] - 0.3 * (row[0] == "b"), *row[4:]) for row in rows]
+    rounds = pd.concat([intervals(*few).assign(round="1k"), intervals(*rows).assign(round="all")])
+    assert list(interval_board(rounds).index) == [("1k", "a"), ("1k", "b"), ("all", "b"), ("all", "a")]
 
-    assert "it is level with T (within the spread over seeds)" in sentence((0.72, 0.72))  # .01 apart, spread .014
-    assert "it is below T" in sentence((0.73, 0.73))  # .02 apart
-    assert "it is level with T (within the spread over seeds)" in sentence((0.70, 0.76))  # .02 apart, spread .042
-    assert "it is above T" in sentence((0.69, 0.69))
 
-
-def test_with_one_seed_no_spread_is_claimed() -> None:
-    frame = score_frame({m: {"t": Score("accuracy", (v,))} for m, v in [("S", 0.7), ("0", 0.5), ("T", 0.7)]})
-    assert standing(frame, student="S", before="0", teachers=["T"]) == (
-        "In the mean over 1 task, S (0.700) reaches 100% of T (0.700); it is level with T and above 0 (0.500)."
-    )
+def test_the_last_round_is_a_frame_like_one_without_rounds() -> None:
+    rounds = pd.concat([scores().assign(round="1k", value=0.0), scores().assign(round="all")])
+    pd.testing.assert_frame_equal(last_round(rounds), scores())
+    pd.testing.assert_frame_equal(last_round(scores()), scores())
 
 
 def test_unfit_scores_are_refused_with_what_is_missing() -> None:
     frame = scores()
     with pytest.raises(InputError, match="no scores of 'SBERT over chunks', only of SBERT, chunks, student, untrained"):
-        standing(frame, student="student", before="untrained", teachers=["SBERT over chunks"])
+        standing(FOUND, comparison({}), student="student", before="untrained", teachers=["SBERT over chunks"])
     with pytest.raises(InputError, match="'student' has none on 'package'"):
         scoreboard(frame.query("model != 'student' or task != 'package'"))
     with pytest.raises(InputError, match="'student' on 'package' has 2 seeds where others have 3"):

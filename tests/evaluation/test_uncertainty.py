@@ -3,18 +3,24 @@
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation import Score, uncertainty
 from docemb_lib.evaluation.uncertainty import (
+    OVERALL,
     bootstrap,
+    bootstrap_over_tasks,
     compare,
+    differences,
     holm,
     paired_p_value,
     resampled_means,
     score_intervals,
+    side_by_side,
+    verdicts,
 )
 
 
@@ -67,6 +73,42 @@ def test_an_interval_of_equal_examples_is_a_point_and_one_example_less_makes_it_
     assert (found.low[0], found.high[0]) == (1, 1)
     assert (found.low[2], found.high[2]) == (0, 0)
     assert found.low[1] < 39 / 40 <= found.high[1] <= 1
+
+
+def test_a_mean_over_tasks_draws_each_task_by_itself() -> None:
+    rng = np.random.default_rng(6)
+    tasks = [(rng.random((1, 40)) < 0.9).astype(float), rng.exponential(size=(1, 200))]
+    found = bootstrap_over_tasks(tasks)
+    assert found.mean[0] == pytest.approx((tasks[0].mean() + tasks[1].mean()) / 2)
+    means = [np.mean([rng.choice(X[0], size=X.shape[1]).mean() for X in tasks]) for _ in range(4000)]
+    deviation = np.std(means)
+    assert deviation == pytest.approx(np.sqrt(tasks[0].var() / 40 + tasks[1].var() / 200) / 2, rel=0.05)
+    assert found.high[0] - found.low[0] == pytest.approx(2 * 1.96 * deviation, rel=0.06)
+    together = bootstrap(side_by_side(tasks))  # as if the shares of the tasks were a matter of chance
+    assert together.mean[0] == pytest.approx(found.mean[0])
+    assert together.high[0] - together.low[0] > 1.5 * (found.high[0] - found.low[0])
+
+
+def test_intervals_of_a_mean_over_tasks_cover_the_true_one_about_as_often_as_they_say() -> None:
+    rng = np.random.default_rng(7)
+    found = bootstrap_over_tasks(
+        [(rng.random((400, 150)) < 0.9).astype(float), 1 / rng.geometric(0.3, size=(400, 60))], resamples=1000
+    )
+    truth = (0.9 + sum(0.3 * 0.7 ** (k - 1) / k for k in range(1, 200))) / 2
+    assert 0.91 <= ((found.low <= truth) & (truth <= found.high)).mean() <= 0.98
+
+
+def test_the_p_value_of_a_mean_over_tasks_is_that_of_all_permutations() -> None:
+    rng = np.random.default_rng(8)
+    tasks = [rng.normal(0.3, 1, size=(1, n)) for n in (3, 8)]
+    both = np.concatenate(tasks, axis=1)[0]
+
+    def mean_over_tasks(signs: np.ndarray) -> float:
+        return abs(np.mean(signs[:3] * both[:3]) + np.mean(signs[3:] * both[3:]))
+
+    signs = np.array(np.meshgrid(*[[-1, 1]] * 11)).reshape(11, -1).T
+    exact = np.mean([mean_over_tasks(s) >= mean_over_tasks(np.ones(11)) - 1e-12 for s in signs])
+    assert paired_p_value(side_by_side(tasks)[0], permutations=50_000) == pytest.approx(exact, abs=0.01)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -134,16 +176,33 @@ def some_scores(seed: int = 0, n: int = 400) -> dict[str, dict[str, Score]]:
 def test_models_are_found_better_worse_or_neither() -> None:
     scores = some_scores()
     frame = compare(scores, "base").set_index(["model", "task"])
-    assert len(frame) == 6
+    assert len(frame) == 9
     assert frame["verdict"].to_dict() == {
         ("good", "pairs"): "better", ("same", "pairs"): "no difference shown", ("bad", "pairs"): "worse",
         ("good", "find"): "better", ("same", "find"): "no difference shown", ("bad", "find"): "worse",
+        ("good", OVERALL): "better", ("same", OVERALL): "no difference shown", ("bad", OVERALL): "worse",
     }  # fmt: skip
+    mean = {m: {**{t: s.mean for t, s in own.items()}, OVERALL: np.mean([s.mean for s in own.values()])}
+            for m, own in scores.items()}  # fmt: skip
     for (model, task), row in frame.iterrows():
-        assert row["difference"] == pytest.approx(scores[model][task].mean - scores["base"][task].mean, abs=1e-6)
+        assert row["difference"] == pytest.approx(mean[model][task] - mean["base"][task], abs=1e-6)
         assert row["low"] <= row["difference"] <= row["high"]
         assert row["p"] <= row["p_holm"]
     np.testing.assert_allclose(frame["p_holm"], holm(frame["p"].to_numpy()))
+
+
+def test_comparisons_that_are_looked_at_together_are_corrected_together() -> None:
+    scores = some_scores()
+    parts = [differences({m: scores[m] for m in names}, names[0]) for names in (("base", "good"), ("bad", "good"))]
+    alone, both = verdicts(parts[0]), verdicts(pd.concat(parts))
+    assert len(both) == 2 * len(alone) == 6
+    np.testing.assert_allclose(both["p_holm"], holm(both["p"].to_numpy()))
+    assert (both["p_holm"].to_numpy()[:3] > alone["p_holm"].to_numpy()).any()
+
+
+def test_one_task_has_no_mean_over_tasks() -> None:
+    scores = {model: {"find": own["find"]} for model, own in some_scores().items()}
+    assert set(score_intervals(scores)["task"]) == set(compare(scores, "base")["task"]) == {"find"}
 
 
 def test_paired_answers_show_differences_that_separate_intervals_hide() -> None:
@@ -164,8 +223,11 @@ def test_intervals_of_all_metrics_are_in_the_frame() -> None:
     assert frame.groupby(["task", "metric"])["examples"].first().to_dict() == {
         ("find", "map"): 60,
         ("pairs", "accuracy"): 400,
+        (OVERALL, "mean"): 460,
     }
-    assert len(frame) == 8
+    assert len(frame) == 12
+    of_base = frame[frame["model"] == "base"].set_index("task")["value"]
+    assert of_base[OVERALL] == pytest.approx((of_base["find"] + of_base["pairs"]) / 2)
     assert ((frame["low"] < frame["value"]) & (frame["value"] < frame["high"])).all()
     width = (frame["high"] - frame["low"])[frame["model"].eq("base") & frame["task"].eq("pairs")].item()
     rates = some_scores()["base"]["pairs"].per_example["accuracy"].mean(axis=0)

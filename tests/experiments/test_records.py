@@ -30,6 +30,13 @@ def test_a_record_comes_back_as_it_was_saved(workspace):
     assert records.find(workspace, "04_projections", "f1") is None
 
 
+def test_tables_lie_beside_a_record(workspace):
+    saved = record()
+    records.save(workspace, saved, [{"model": "m", "value": 0.5}], {"intervals": [{"low": None, "high": 0.6}]})
+    assert records.scores_of(workspace, saved).to_dict("records") == [{"model": "m", "value": 0.5}]
+    assert records.table_of(workspace, saved, "intervals").to_dict("records") == [{"low": None, "high": 0.6}]
+
+
 def test_the_frame_has_a_row_per_finished_run_with_parameters_and_metrics(workspace):
     records.save(workspace, record("f1", finished="2026-01-01T00:00:00+00:00"))
     records.save(workspace, record("f2", finished="2026-01-02T00:00:00+00:00", metrics={"mean": 0.8}))

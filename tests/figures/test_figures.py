@@ -13,7 +13,7 @@ from docemb_lib.figures.corpus import plot_lengths, plot_weights
 from docemb_lib.figures.distances import plot_distances
 from docemb_lib.figures.losses import TEACHERS, plot_decorrelation, plot_max_margin
 from docemb_lib.figures.probe import plot_probe
-from docemb_lib.figures.results import plot_task
+from docemb_lib.figures.results import plot_by_length, plot_differences, plot_task
 from docemb_lib.figures.sweeps import plot_history, plot_runs, plot_weighting
 
 
@@ -225,12 +225,48 @@ def test_an_empty_bucket_of_a_probe_is_left_blank(ax):
     assert [label.get_text() for label in ax.get_xticklabels()] == ["all\n9 documents", "longer\n0 documents"]
 
 
-def test_a_task_has_a_bar_per_model_in_its_colour(ax):
-    scores = pd.DataFrame({"model": ["TF-IDF", "SBERT truncated", "SBERT truncated"], "task": "halves",
-                           "metric": "accuracy", "value": [0.5, 0.7, 0.9]})  # fmt: skip
-    plot_task(scores, task="halves", ax=ax)
+def test_a_task_has_a_bar_per_model_in_its_colour_with_its_interval(ax):
+    rows = [("TF-IDF", "accuracy", 0.5, 0.4, 0.55), ("SBERT truncated", "accuracy", 0.8, 0.7, 0.9),
+            ("TF-IDF", "f1_macro", 0.1, 0.1, 0.1)]  # fmt: skip
+    intervals = pd.DataFrame(rows, columns=["model", "metric", "value", "low", "high"]).assign(task="halves")
+    plot_task(intervals, task="halves", ax=ax)
     assert [bar.get_width() for bar in ax.patches] == pytest.approx([0.5, 0.8])
     assert plt.matplotlib.colors.to_hex(ax.patches[1].get_facecolor()).upper() == PALETTE["structural"]
+    (errors,) = [container for container in ax.containers if isinstance(container, ErrorbarContainer)]
+    (bars,) = errors[2]
+    np.testing.assert_allclose([s[:, 0] for s in bars.get_segments()], [[0.4, 0.55], [0.7, 0.9]])
+
+
+def test_differences_are_filled_where_they_are_shown(ax):
+    rows = [("student", "SBERT", -0.1, -0.2, -0.05, "worse"), ("TF-IDF", "SBERT", 0.02, -0.1, 0.1, "no difference shown"),
+            ("student", "other", 9, 9, 9, "better")]  # fmt: skip
+    comparison = pd.DataFrame(rows, columns=["model", "reference", "difference", "low", "high", "verdict"])
+    comparison = comparison.assign(task="find", metric="map")
+    assert plot_differences(comparison, task="find", reference="SBERT", ax=ax) is ax
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["student", "TF-IDF"]
+    points = [line for line in ax.lines if line.get_marker() == "o"]
+    assert [line.get_xdata()[0] for line in points] == [-0.1, 0.02]
+    assert [line.get_markerfacecolor() for line in points] == [PALETTE["student"], "white"]
+    intervals = [
+        list(line.get_xdata()) for line in ax.lines if line.get_marker() != "o" and len(set(line.get_xdata())) > 1
+    ]
+    assert intervals == [[-0.2, -0.05], [-0.1, 0.1]]
+    assert ax.get_xlabel().startswith("MAP, minus that of SBERT")
+    assert ax.yaxis_inverted()
+
+
+def test_length_has_a_line_and_a_band_per_model_and_leaves_out_what_few_examples_say(ax):
+    rows = [(model, bucket, n, level + n / 100, level, level + 0.5) for model, level in (("SBERT truncated", 0.1), ("SBERT over chunks", 0.2))
+            for bucket, n in (("≤ 256", 40), ("257-384", 10), ("385-512", 9), ("> 512", 0))]  # fmt: skip
+    by_length = pd.DataFrame(rows, columns=["model", "bucket", "examples", "value", "low", "high"])
+    plot_by_length(by_length.assign(task="sort", metric="accuracy"), task="sort", ax=ax)
+    assert [line.get_ydata().tolist() for line in ax.lines] == [[0.5, 0.2], pytest.approx([0.6, 0.3])]
+    assert len({line.get_linestyle() for line in ax.lines}) == 2  # of one kind, so of one colour
+    assert len({line.get_color() for line in ax.lines}) == 1
+    bands = [band.get_paths()[0].get_extents() for band in ax.collections]
+    assert [(band.y0, band.y1) for band in bands] == [(0.1, 0.6), (0.2, 0.7)]
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["≤ 256\n40 examples", "257-384\n10 examples"]
+    assert ax.get_xlabel().endswith("left out, fewer than 10 examples: 385-512 (9)")
 
 
 def test_the_arrows_of_max_margin_at_gamma_one_are_all_alike(ax):

@@ -125,6 +125,38 @@ def test_the_student_loads_in_stock_sentence_transformers_and_embeds_alike(root,
 
 
 @pytest.mark.slow
+def test_the_evaluation_says_how_sure_its_scores_are(root, finished):
+    (executed,) = (root / "outputs" / "notebooks" / "06_evaluation").glob("*.ipynb")
+    text = executed.read_text(encoding="utf-8")
+    assert all(said in text for said in ("mean over tasks", "± head seeds", "no difference shown"))
+    figures = {path.stem for path in (root / "outputs" / "figures" / "06_evaluation").rglob("*.png")}
+    assert figures == {"training", "tasks", "differences", "by-length"}
+    (record,) = records.all_records("06_evaluation", workspace=Workspace(root))
+    assert not [name for name in record.metrics if name.endswith(("ndcg", "hit_rate_10"))]
+    said = records.table_of(Workspace(root), record, "comparison")
+    assert set(said["reference"]) == {"SBERT over chunks", "SBERT truncated", "student before distillation"}
+
+
+@pytest.mark.slow
+def test_a_student_is_evaluated_beside_what_is_scored_already_and_a_stock_model_alone(root, finished):
+    student = next((root / "outputs" / "students").glob("small-student-*")).relative_to(root)
+    shards = {path: path.stat().st_mtime for path in (root / "outputs" / "artefacts" / "embeddings").rglob("*.npy")}
+    done = call([*DOCEMB, "evaluate", student, "--profile", "small"], root)
+    assert done.returncode == 0, done.stderr
+    for model in (student.name, "SBERT over chunks", "DM;8d", "TF-IDF"):
+        assert model in done.stdout
+    assert f"In the mean over 4 tasks, {student.name} (" in done.stdout
+    now = {path: path.stat().st_mtime for path in (root / "outputs" / "artefacts" / "embeddings").rglob("*.npy")}
+    assert now == shards  # the notebook has embedded and scored it all
+
+    command = [*DOCEMB, "evaluate", "all-MiniLM-L6-v2", "--profile", "small", "--task", "halves", "--json"]
+    found = json.loads(call(command, root).stdout)
+    assert {row["task"] for row in found["scores"]} == {"halves"}
+    rows = [row for row in found["comparison"] if row["model"] == "all-MiniLM-L6-v2"]
+    assert {row["reference"] for row in rows} >= {"SBERT over chunks"}
+
+
+@pytest.mark.slow
 def test_a_centred_student_is_the_same_student_without_its_mean(root, finished):
     import numpy as np
     from sentence_transformers import SentenceTransformer

@@ -1,0 +1,59 @@
+"""Any model is evaluated as itself: students as docemb runs them, others as sentence-transformers does."""
+
+from __future__ import annotations
+
+import shutil
+
+import numpy as np
+import pandas as pd
+import pytest
+from sentence_transformers import SentenceTransformer
+
+from docemb_lib import pretrained
+from docemb_lib.experiments.evaluating import any_model, recorded_baselines
+from docemb_lib.experiments.models import UNTRAINED, untrained_model
+from docemb_lib.experiments.run import Run
+from docemb_lib.experiments.stages import Stages
+from docemb_lib.profile import Profile
+from docemb_lib.workspace import MANIFEST, Workspace
+
+TEXTS = ["A graph is a set of nodes and edges.", "Violins show a distribution. " * 80, "One."]
+
+
+def test_a_stock_model_is_run_as_sentence_transformers_runs_it():
+    model = any_model("all-MiniLM-L6-v2")
+    assert model.label == "all-MiniLM-L6-v2"
+    embeddings = model.load().embed(TEXTS)
+    stock = SentenceTransformer(pretrained.resolve("all-MiniLM-L6-v2"), device="cpu")
+    np.testing.assert_allclose(embeddings, stock.encode(TEXTS), atol=1e-6)
+    np.testing.assert_allclose(np.linalg.norm(embeddings, axis=1), 1, atol=1e-5)  # with its last module
+    assert embeddings.dtype == np.float32
+
+
+def test_a_student_is_run_by_docemb_and_one_trained_here_is_the_notebooks_own(workspace_root):
+    stages = Stages(Profile.load("small"), Workspace(workspace_root))
+    folder = stages.untrained_student.path
+    assert any_model(str(folder)).fingerprint == untrained_model(stages).fingerprint
+    linked = any_model(str(stages.workspace.link("students", "it", folder)))
+    assert (linked.label, linked.fingerprint) == ("it", untrained_model(stages).fingerprint)
+    copied = workspace_root / "copy"
+    shutil.copytree(folder, copied)
+    (copied / MANIFEST).unlink()
+    elsewhere = any_model(str(copied))
+    assert elsewhere.fingerprint != untrained_model(stages).fingerprint
+    np.testing.assert_array_equal(elsewhere.load().embed(TEXTS), untrained_model(stages).load().embed(TEXTS))
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_baselines_are_those_of_the_newest_comparable_evaluation(workspace_root, changed):
+    workspace = Workspace(workspace_root)
+    for seed in range(2):
+        profile = Profile.load("small").for_notebook("06_evaluation", seed=seed)
+        run = Run("06_evaluation", profile, workspace, {})
+        rows = [(run.label, "own"), (UNTRAINED, f"before {seed}"), ("TF-IDF", "words")]
+        run.finish({}, tables={"models": pd.DataFrame(rows, columns=["model", "fingerprint"])})
+    if changed:
+        path = workspace_root / "params" / "small.yaml"
+        path.write_text(path.read_text().replace("epochs: 3,", "epochs: 4,"))
+    found = [(model.label, model.fingerprint) for model in recorded_baselines(Profile.load("small"), workspace)]
+    assert found == ([] if changed else [(UNTRAINED, "before 1"), ("TF-IDF", "words")])
