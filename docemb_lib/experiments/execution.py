@@ -30,6 +30,7 @@ from docemb_lib.profile import TRAINING, Profile
 from docemb_lib.workspace import Workspace, locked, write_text
 
 KERNEL = "python3"
+CLIENT = "docemb_lib.experiments.kernel_client.LookingClient"
 ORPHAN = "docemb_lib.experiments.orphan"
 GRACE = 120.0  # seconds that a kernel has for its checkpoint
 LONGEST_SOCKET = 103  # bytes of a socket's path that every system takes: macOS no more, Linux 107
@@ -229,8 +230,9 @@ def _kernel_options(sockets: str) -> dict[str, Any]:
     from traitlets.config import Config
 
     ended_with_us = f"__import__('{ORPHAN}', fromlist=['']).end_with_parent({os.getpid()}, {sockets!r})"
+    manager = {"transport": "ipc", "connection_file": f"{sockets}/kernel.json", "client_factory": CLIENT}
     return {
-        "config": Config(KernelManager={"transport": "ipc", "connection_file": f"{sockets}/kernel.json"}),
+        "config": Config(KernelManager=manager),
         "extra_arguments": [
             "--IPKernelApp.log_level=50",  # its warnings are for those who serve kernels
             f"--IPKernelApp.exec_lines={ended_with_us}",
