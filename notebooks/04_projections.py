@@ -101,7 +101,7 @@ run.save_figure(ax, "training", validation_history)
 #
 # The first question that the thesis leaves open. A linear map (ridge regression) from the student's embedding to each
 # teacher's is fitted on at most 300 training documents and judged on the validation documents, for the student before
-# and after distillation: apart for documents that the structural teacher sees whole and for longer ones.
+# and after distillation: apart for documents that fit into one window of the structural teacher and for longer ones.
 
 # %%
 probes = probes_of_teachers(run, student)

@@ -145,7 +145,7 @@ run.save_figure(figure, "by-length", by_length)
 # ## Where cosines decide
 #
 # Distilled embeddings share a direction that says nothing of a document, so that all cosines are high. A head learns to
-# look past it; a ranking by cosine cannot. Here the mean embedding of at most 300 training documents is subtracted from
+# look past it; a ranking by cosine cannot. Here the mean embedding of at most 200 training documents is subtracted from
 # the trained student. `spread` is the mean cosine distance of two texts, 0 when all have collapsed to a point;
 # retrieval is MAP, and a task of pairs is the chance that a pair that belongs together is nearer than one that does
 # not.
@@ -178,7 +178,7 @@ run.finish(metrics, scores=scores, student=folder, tables=final.tables)
 
 # %%
 columns = ["mean", "mean_before", "mean_sbert_truncated", "mean_sbert_chunks"]
-records.frame("06_evaluation").set_index("label")[columns].round(3)
+records.frame("06_evaluation").set_index(["profile", "label"])[columns].round(3)
 
 # %%
 published("table_5_7").query("round == '1k'").pivot(index="model", columns="task", values="value")

@@ -110,13 +110,13 @@ def probes_of_teachers(run: Run, student: Artefact) -> pd.DataFrame:
     """What a linear map reads of each of the run's teachers, off its student and off the student as it started.
 
     Fitted on at most `PROBED` of the run's training documents, measured on the first `SHOWN` validation documents, all
-    of them and apart by whether the structural teacher sees a document whole. Columns model, teacher, bucket,
-    documents, r2, overlap, see `probe`.
+    of them and apart by whether a document fits into one window of the structural teacher. Columns model, teacher,
+    bucket, documents, r2, overlap, see `probe`.
     """
     stages, p = run.stages, run.profile.parameters
     train = min(PROBED, p.documents)
     texts = stages.split("train")["text"][:train]
-    limit = stages.structural_teacher.max_tokens
+    limit = stages.structural_teacher.max_text_tokens
     whole = np.asarray(stages.split("validation")["n_structural_tokens"][:SHOWN]) <= limit
     buckets = {f"up to {limit} tokens": whole, "longer": ~whole}
     frames = []
@@ -132,13 +132,18 @@ def probes_of_teachers(run: Run, student: Artefact) -> pd.DataFrame:
 
 
 def centring(run: Run, student: Artefact) -> pd.DataFrame:
-    """What subtracting the mean training embedding does to a student where cosines decide; a row per model.
+    """What subtracting the mean training embedding does to a student where cosines decide; a row per model. A student
+    that is centred by itself (`student.centre`) has one row.
 
     Columns: spread, the mean cosine distance of two task texts, and each task of the final evaluation that asks what
     belongs together, see `score_cosines`.
     """
-    own = student_model("student", student)
-    return cosine_scores(run.stages, [untrained_model(run.stages), own, centred_model(run.stages, own)])
+    if run.profile.student.centre:
+        both = [student_model("student, centred", student)]
+    else:
+        own = student_model("student", student)
+        both = [own, centred_model(run.stages, own)]
+    return cosine_scores(run.stages, [untrained_model(run.stages), *both])
 
 
 def _validation_of(stages: Stages, teacher: Teacher) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""What a notebook shows of its run: its metrics, its students in Figure 4.4's order, probes, centring, weights."""
+"""What a notebook shows of its run: its metrics, its students in Figure 4.4's order, probes, weights."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def small_world(workspace_root, monkeypatch):
 
     run = a_run(workspace_root, "04_projections", documents=50)
     stages = SimpleNamespace(
-        profile=run.profile, workspace=run.workspace, structural_teacher=SimpleNamespace(max_tokens=10),
+        profile=run.profile, workspace=run.workspace, structural_teacher=SimpleNamespace(max_text_tokens=10),
         split=lambda name: _Split(splits[name]),
         teachers=lambda: {"structural": "structural", "contextual": "contextual"},
         teacher_embeddings=lambda teacher, split, n: tables[teacher][first[split] : first[split] + n],
