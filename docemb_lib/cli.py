@@ -6,7 +6,7 @@ from __future__ import annotations
 import signal
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -72,11 +72,13 @@ def run(
     profile: Annotated[str, typer.Option(help="A profile in params/ by name, or the path of a .yaml file.")] = "tiny",
     from_: Annotated[str | None, typer.Option("--from", help="Start at this notebook, e.g. 03.")] = None,
     only: Annotated[str | None, typer.Option(help="Run this notebook alone, e.g. 05.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only check the plan, and list what is to do.")] = False,
     debug: Debug = False,
 ) -> None:
     """Execute the plan of a profile: notebooks 01 to 06, then one table of every model on every task."""
-    from docemb_lib.console import ProgressLines, print_paths, print_scoreboard
-    from docemb_lib.experiments.plan import execute, resolve_plan, told
+    from docemb_lib.console import ProgressLines, SweepLines, print_paths, print_plan, print_scoreboard
+    from docemb_lib.experiments.plan import resolve_plan, told
+    from docemb_lib.experiments.plan_execution import execute_plan, missing_runs
     from docemb_lib.experiments.report import report
     from docemb_lib.profile import Profile
     from docemb_lib.workspace import Workspace
@@ -86,14 +88,19 @@ def run(
     tune_environment()
     workspace = Workspace()
     loaded = Profile.load(profile)
-    planned = resolve_plan(loaded, told(profile), workspace, first=from_, only=only)
+    steps = resolve_plan(loaded, told(profile), workspace, first=from_, only=only)
+    planned = [run for step in steps for run in step.runs]
+    if dry_run:
+        print_plan(steps, {*planned} - {*missing_runs(steps, workspace)}, console)
+        return
     with ProgressLines(console) as lines:
-        execute(planned, workspace, lines)
+        failures = execute_plan(steps, workspace, lines, partial(SweepLines, console))
     outcome = report(planned, workspace)
     if outcome.board is not None:
         print_scoreboard(outcome.board, console)
         console.print(outcome.standing, markup=False)
     print_paths(outcome.paths, console)
+    _end_with(failures)
 
 
 @command
@@ -164,9 +171,14 @@ def sweep(
     places = ("records", "notebooks", "figures")
     paths = [(name, workspace.shown(workspace.outputs / name / planned[0].notebook)) for name in places]
     print_paths([*paths, *shown_together(planned, workspace)], console)
+    _end_with(failures)
+
+
+def _end_with(failures: Sequence[str]) -> None:
+    """Name the runs that failed."""
+    for failure in failures:
+        errors.print(f"Failed: {failure}", markup=False)
     if failures:
-        for failure in failures:
-            errors.print(f"Failed: {failure}", markup=False)
         raise typer.Exit(1)
 
 
@@ -175,6 +187,9 @@ def results(
     notebook: Annotated[str | None, typer.Argument(help="Only the runs of this notebook, e.g. 05_weighting.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per run.")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Comma-separated values.")] = False,
+    claims: Annotated[
+        str | None, typer.Option(metavar="PROFILE", help="Instead, what the thesis claims, on a profile's final runs.")
+    ] = None,
     debug: Debug = False,
 ) -> None:
     """Show the recorded runs, oldest first."""
@@ -185,15 +200,20 @@ def results(
         raise InputError("--json and --csv exclude each other")
     if notebook is not None:
         check_names(notebook, ())
-    frame = records.frame(notebook, failed=True)
+    if claims is None:
+        frame = records.frame(notebook, failed=True)
+    else:
+        from docemb_lib.experiments.claims import recorded_claims
+
+        frame = recorded_claims(claims).reset_index()
     if as_json:
         sys.stdout.write(frame.to_json(orient="records", force_ascii=False, indent=1) + "\n")
     elif as_csv:
         sys.stdout.write(frame.to_csv(index=False))
     else:
-        from docemb_lib.console import print_runs
+        from docemb_lib.console import print_claims, print_runs
 
-        print_runs(frame, console)
+        (print_runs if claims is None else print_claims)(frame, console)
 
 
 @command
@@ -290,6 +310,34 @@ def heads(
     from docemb_lib.bench import bench_heads
 
     _show(bench_heads(quick=quick, repeats=repeats), as_json, None)
+
+
+@partial(command, group=bench)
+def retrieval(
+    quick: Annotated[bool, typer.Option("--quick", help="Only see that all runs, in seconds.")] = False,
+    documents: Annotated[int | None, typer.Option(help="By itself a million, of 1.5 KB on disk each.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="All that was measured, as one JSON object.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Exact ranks for a thousand queries against faiss: time, memory, equality. Takes some minutes."""
+    tune_environment()
+    from docemb_lib.bench import bench_retrieval
+
+    _show(bench_retrieval(quick=quick, documents=documents), as_json, None)
+
+
+@partial(command, group=bench)
+def corpus(
+    quick: Annotated[bool, typer.Option("--quick", help="Only see that all runs, in seconds.")] = False,
+    documents: Annotated[int | None, typer.Option(help="Of the largest corpus whose memory is measured.")] = None,
+    repeats: Annotated[int | None, typer.Option(help="Of the speed; medians are shown.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="All that was measured, as one JSON object.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Building a corpus against `datasets`: documents a second, cores busy, memory by size. Takes some minutes."""
+    from docemb_lib.bench import bench_corpus
+
+    _show(bench_corpus(quick=quick, largest=documents, repeats=repeats), as_json, None)
 
 
 def _show(report: Report, as_json: bool, out: Path | None) -> None:

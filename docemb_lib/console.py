@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from docemb_lib.experiments.execution import Planned
+    from docemb_lib.experiments.plan import Step
     from docemb_lib.experiments.sweeps import Outcome
 
 QUIET_SECONDS = 10.0  # between two lines about one step, where the output is no terminal
@@ -137,6 +138,20 @@ class SweepLines:
         self.console.print(escape(text))
 
 
+def print_plan(steps: Sequence[Step], done: Set[Planned], console: Console) -> None:
+    """The lines of a plan before it starts: how many runs each is, and how many of them are there."""
+    table = Table()
+    for name in ("notebook", "runs", "there", "profile", "grid, or single run"):
+        table.add_column(name, justify="right" if name in {"runs", "there"} else "left")
+    for step in steps:
+        first, there = step.runs[0], sum(run in done for run in step.runs)
+        what = step.grid or first.label
+        table.add_row(first.notebook, str(len(step.runs)), str(there), escape(first.profile.name), escape(what))
+    _print_whole(table, console)
+    total = sum(len(step.runs) for step in steps)
+    console.print(f"{total} runs, {len(done)} of them already there")
+
+
 def print_planned(planned: Sequence[Planned], done: Sequence[bool], console: Console) -> None:
     """The runs of a sweep before it starts: their labels, what they are given, whether they are there."""
     table = Table()
@@ -193,6 +208,14 @@ def print_runs(frame: pd.DataFrame, console: Console) -> None:
     for _, row in frame.iterrows():
         table.add_row(*(_cell(row[name]) for name in columns))
     _print_whole(table, console)
+
+
+def print_claims(table: pd.DataFrame, console: Console) -> None:
+    """What the thesis claims, where it holds, and why. table: see `experiments.claims.check_claims`; texts wrap."""
+    shown = Table(*table.columns, show_lines=True)
+    for row in table.itertuples(index=False):
+        shown.add_row(*(escape(str(text)) for text in row))
+    console.print(shown)
 
 
 def _print_whole(table: Table, console: Console) -> None:

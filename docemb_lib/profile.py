@@ -9,13 +9,13 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Sequence
-from glob import glob
 from pathlib import Path
 from typing import Any, Self, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from docemb_lib.errors import InputError
+from docemb_lib.profile_file import ProfileFile, read_profile_file
 from docemb_lib.settings import (
     LINKED_TASKS,
     ContextualTeachers,
@@ -24,11 +24,12 @@ from docemb_lib.settings import (
     FurtherTeacher,
     Parameters,
     Section,
+    SimDE,
     StructuralTeacher,
     Student,
+    TextSource,
     Training,
 )
-from docemb_lib.yaml_file import read_yaml
 
 Model = TypeVar("Model", bound=BaseModel)
 STUDENT_RUN = (
@@ -43,6 +44,7 @@ NOTEBOOKS: dict[str, tuple[str, ...]] = {  # the parameters that each notebook t
     "04_projections": tuple(name for name in STUDENT_RUN if name not in WEIGHTING),
     "05_weighting": STUDENT_RUN,
     "06_evaluation": STUDENT_RUN,
+    "07_simde": ("pairs", "pair_temperature", "mlm_weight", "beside_teachers", "documents"),
 }
 TRAINING = tuple(name for name, parameters in NOTEBOOKS.items() if "documents" in parameters)  # train a student
 _UNWEIGHTED = {"max_structural_len": None, "lam": None, "lam_by_length": None, "form": "weighted"}
@@ -61,20 +63,32 @@ WIDTHS = {  # hidden sizes of encoders that students and structural teachers are
 }
 
 
-class PlannedRun(BaseModel):
-    """One line of the plan: a notebook and the parameters it is given."""
+PYDANTICS = ("function-", "lax-or-strict[", "list[", "dict[")  # how it calls validators and members of a union
+
+
+class PlanLine(BaseModel):
+    """One line of the plan: a run of a notebook, or all runs of a grid, with the parameters they are given."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
-    notebook: str
+    notebook: str | None = None  # None: the grid's own
+    grid: str | None = None  # in params/grids/ by name, or a .yaml file
+    profile: str | None = None  # another one than that of the plan, by name or as a .yaml file
+    on_request: bool = False  # runs where `--only` asks for its notebook, and nowhere else
 
     @model_validator(mode="after")
     def _known_parameters(self) -> Self:
-        check_names(self.notebook, self.parameters)
+        if self.notebook is not None:
+            check_names(self.notebook, self.parameters)
+        elif self.grid is None:
+            raise ValueError("names neither a notebook nor a grid; write {notebook: 05_weighting} or {grid: final}")
         return self
 
     @property
     def parameters(self) -> dict[str, Any]:
         return dict(self.model_extra or {})
+
+    def __str__(self) -> str:
+        return " ".join(filter(None, (self.notebook, self.grid and f"grid {self.grid}", self.profile)))
 
 
 class Profile(Section):
@@ -88,8 +102,9 @@ class Profile(Section):
     further_teachers: list[FurtherTeacher] = []  # of every student, in whatever notebook
     student: Student = Student()
     training: Training = Training()
+    simde: SimDE = SimDE()
     evaluation: Evaluation = Evaluation()
-    plan: list[PlannedRun] = []
+    plan: list[PlanLine] = []
 
     @model_validator(mode="after")
     def _hangs_together(self) -> Self:
@@ -126,16 +141,20 @@ class Profile(Section):
         Raises InputError, one line naming file, field, value and mend.
         """
         path = profile_path(name)
-        raw = read_yaml(path)
-        if not isinstance(raw, dict):
-            raise InputError(f"{path}: empty; a profile is a mapping, see params/own.yaml")
-        raw.setdefault("name", path.stem)
-        _locate(raw, path.parent)
-        _locate_data(raw, path.parent)
-        profile = _validated(cls, raw, str(path))
-        for number, run in enumerate(profile.plan, 1):  # each run's values, before any of them starts
-            profile.for_notebook(run.notebook, source=f"{path}: plan, run {number} ({run.notebook})", **run.parameters)
+        file = read_profile_file(path)
+        named = file.origins.get(("name",)) == path  # not by its base
+        raw = file.content if named else {**file.content, "name": path.stem}
+        profile = _validated(cls, raw, file)
+        for number, line in enumerate(profile.plan, 1):  # values, before any run starts; grids see `resolve_plan`
+            if line.grid is None and line.profile is None:
+                source = f"{file.origin(('plan',))}: plan, line {number} ({line})"
+                profile.for_notebook(str(line.notebook), source=source, **line.parameters)
         return profile.with_parameters(**overrides)
+
+    @property
+    def text_sources(self) -> list[TextSource]:
+        """Of the students' corpus, and of the contextual teachers' where they have one of their own."""
+        return [self.corpus, *filter(None, [self.contextual_teachers.corpus])]
 
     def for_notebook(self, notebook: str, *, source: str | None = None, **overrides: Any) -> Self:
         """The profile as a run of `notebook` sees it. InputError for a parameter that the notebook does not take."""
@@ -155,11 +174,12 @@ class Profile(Section):
         return self.model_copy(update={"parameters": parameters})
 
 
-def _validated(model: type[Model], raw: dict[str, Any], source: str) -> Model:
+def _validated(model: type[Model], raw: dict[str, Any], source: str | ProfileFile) -> Model:
     try:
         return model.model_validate(raw)
     except ValidationError as error:
-        raise InputError(f"{source}: {_explain(error, model)}") from None
+        where = source.origin(error.errors()[0]["loc"]) if isinstance(source, ProfileFile) else source
+        raise InputError(f"{where}: {_explain(error, model)}") from None
 
 
 def profile_path(name: str | Path) -> Path:
@@ -188,55 +208,18 @@ def find_root(start: Path | None = None) -> Path:
     raise InputError(f"no folder with params/*.yaml in {start} or above it; run docemb inside its checkout")
 
 
-def _locate(raw: dict[str, Any], folder: Path) -> None:
-    """Make the models that a profile names relative to its own folder absolute: notebooks run in another one.
-
-    A model's name is a path only if there is such a folder.
-    """
-    teachers = _dicts(raw.get("further_teachers"))
-    for settings in _dicts([raw.get("student"), raw.get("structural_teacher"), *teachers]):
-        model = settings.get("model")
-        if isinstance(model, str) and (folder / model).is_dir():
-            settings["model"] = str((folder / model).resolve())
-
-
-def _locate_data(raw: dict[str, Any], folder: Path) -> None:
-    """The same for the files of the corpus and of tasks; a hub's data set is a path only where there is such a one."""
-
-    def absolute(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {name: absolute(one) for name, one in value.items()}
-        if isinstance(value, list):
-            return [absolute(one) for one in value]
-        return str((folder / value).resolve()) if isinstance(value, str) else value
-
-    def absolute_if_there(value: Any) -> Any:
-        return absolute(value) if isinstance(value, str) and glob(str(folder / value)) else value
-
-    for corpus in _dicts([raw.get("corpus")]):
-        if "path" in corpus:
-            corpus["path"] = absolute(corpus["path"])
-        for settings in _dicts(corpus.get("datasets")):
-            settings.update({"dataset": absolute_if_there(settings["dataset"])} if "dataset" in settings else {})
-    for evaluation in _dicts([raw.get("evaluation")]):
-        for settings in _dicts(evaluation.get("own_tasks")):
-            settings.update({field: absolute(settings[field]) for field in ("path", "relevance") if field in settings})
-        if isinstance(benchmarks := evaluation.get("benchmarks"), dict):
-            evaluation["benchmarks"] = {name: absolute_if_there(place) for name, place in benchmarks.items()}
-
-
-def _dicts(value: Any) -> list[dict[str, Any]]:
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
-
-
 def width(model: str) -> int | None:
     """Hidden size of a known model or of a local folder with a config.json; None where only loading would tell."""
     if model in WIDTHS:
         return WIDTHS[model]
     config = Path(model) / "config.json"
-    if config.is_file():
-        return json.loads(config.read_text(encoding="utf-8")).get("hidden_size")
-    return None
+    if not config.is_file():
+        return None
+    try:
+        found = json.loads(config.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InputError(f"{config}: not valid JSON ({error}); restore the file") from None
+    return found.get("hidden_size") if isinstance(found, dict) else None
 
 
 def check_names(notebook: str, names: Any) -> None:
@@ -257,7 +240,7 @@ def _nearest(name: str, allowed: Any) -> str:
 def _explain(error: ValidationError, model: type[BaseModel]) -> str:
     """The first of pydantic's errors as one line: field, value, what is allowed."""
     first = error.errors()[0]
-    field = ".".join(str(part) for part in first["loc"] if not str(part).startswith("function-"))
+    field = ".".join(str(part) for part in first["loc"] if not str(part).startswith(PYDANTICS))
     more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
     if first["type"] == "extra_forbidden":
         for part in first["loc"][:-1]:

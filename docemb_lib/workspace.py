@@ -8,6 +8,7 @@ two builders never collide, and a kill costs only the piece in hand. People find
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import logging
@@ -30,6 +31,7 @@ from docemb_lib.profile import find_root
 logger = logging.getLogger(__name__)
 
 MANIFEST = "artefact.json"
+FULL = 2**20  # bytes left at most where there was no room for what was to be written
 RECORDED_VERSIONS = (
     "docemb", "torch", "transformers", "sentence-transformers", "gensim", "nltk", "scikit-learn", "numpy",
 )  # fmt: skip
@@ -58,6 +60,7 @@ class Workspace:
     def __init__(self, root: Path | str | None = None) -> None:
         self.root = Path(root).resolve() if root is not None else find_root()
         self.outputs = self.root / "outputs"
+        self.used: dict[Artefact, bool] = {}  # what was asked for, in that order: True where it had to be built
 
     def artefact(
         self, kind: str, inputs: Mapping[str, Any], build: Callable[[Path], None], *, resumable: bool = False
@@ -70,8 +73,10 @@ class Workspace:
         fingerprint = fingerprint_of({"kind": kind, **inputs})
         folder = self.outputs / "artefacts" / kind / fingerprint
         artefact = Artefact(kind, fingerprint, folder)
-        if not (folder / MANIFEST).is_file():
+        missing = not (folder / MANIFEST).is_file()
+        if missing:
             publish(folder, build, inputs=dict(inputs), resumable=resumable)
+        self.used.setdefault(artefact, missing)
         return artefact
 
     def is_built(self, kind: str, inputs: Mapping[str, Any]) -> bool:
@@ -128,15 +133,25 @@ def publish(
         start = time.perf_counter()
         try:
             build(partial)
-        except BaseException:
+            _write_manifest(partial, inputs, time.perf_counter() - start)
+        except BaseException as error:
+            full = isinstance(error, OSError) and _is_full(error, partial)
             if not resumable or not any(partial.iterdir()):
                 shutil.rmtree(partial, ignore_errors=True)
+            if full:
+                raise InputError(
+                    f"{folder.parent}: the disk is full; make room and give the same command again"
+                ) from error
             raise
-        _write_manifest(partial, inputs, time.perf_counter() - start)
         if folder.exists():
             _replace_files(partial, folder)
         else:
             partial.rename(folder)
+
+
+def _is_full(error: OSError, folder: Path) -> bool:
+    """Whether an error says that the disk of a folder is full; NumPy's only says how much was written."""
+    return error.errno == errno.ENOSPC or (error.errno is None and shutil.disk_usage(folder).free < FULL)
 
 
 def write_text(path: Path, text: str) -> None:

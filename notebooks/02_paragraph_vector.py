@@ -34,13 +34,16 @@ preprocess = "lowercase"  # none, lowercase, or stem (Porter)
 compound = None  # labels of two models joined by +, e.g. "DM;100;lowercase;2+DBOW;100;None;2"; None: one model
 
 # %%
+# No docemb_lib here? Then this kernel is of another environment: Kernel, Change Kernel, or install docemb in it.
 from docemb_lib.evaluation.retrieval import neighbours
 from docemb_lib.experiments.comparison import scores_of_runs
+from docemb_lib.experiments.illustrations import opening_words
 from docemb_lib.experiments.models import paragraph_vector_model, sbert_models, tfidf_model
 from docemb_lib.experiments.run import Run
 from docemb_lib.experiments.scoring import score_models
 from docemb_lib.experiments.views import own_metrics, validation_embeddings
 from docemb_lib.figures import rows_axes, use_style
+from docemb_lib.figures.paragraph_vectors import plot_paragraph_vectors, plot_windows
 from docemb_lib.figures.sweeps import plot_runs
 
 use_style()
@@ -53,6 +56,30 @@ stages = run.stages
 run.settings()
 
 # %% [markdown]
+# ## What it learns from
+#
+# Guessing words. For the words $w_1, w_2, \dots$ of a document with the vector $v$, DM makes
+# $\sum_i \log p(w_i \mid v, w_{i-5}, \dots, w_{i+5})$ large and DBOW $\sum_i \log p(w_i \mid v)$, where $p$ is not
+# measured against all words but against five random ones. Here are both on how the first training document begins;
+# what is guessed has a dashed frame.
+
+# %%
+words = opening_words(run)
+ax = plot_paragraph_vectors(words)
+
+# %% [markdown]
+# **How to read it.** In DM the document's vector is one more neighbour, and must add what the other words do not tell.
+# In DBOW it has to do alone, so it becomes a summary of which words occur, whatever their order.
+
+# %%
+ax = plot_windows(words, dm=dm)
+
+# %% [markdown]
+# **How to read it.** Each row is one guess of the kind that `dm` names; filled is what it reads. The first column is
+# filled everywhere: whatever the document's words have in common ends up in its vector, however long it is. gensim
+# draws the size of each window anew, from one to five words on each side, and leaves out words rarer than `min_count`;
+# the picture has the largest windows and all words.
+#
 # ## Train
 #
 # On `train` (or as much of it as the profile says) with the settings of Table 4.5: window 5, 5 negative samples, no
@@ -107,5 +134,10 @@ run.save_figure(ax, "runs", runs)
 run.finish(own_metrics(run, scores), scores=scores)
 
 # %% [markdown]
-# **Next.** `-p dm False` trains the other kind; `-p compound "DM;100;lowercase;2+DBOW;100;None;2"` puts both side by
-# side; `03_structural` turns to the other teacher.
+# **What to try next.** In a terminal, in `notebooks/`, the other kind:
+#
+# ```
+# papermill 02_paragraph_vector.ipynb ../outputs/dbow.ipynb -p dm False -p preprocess none
+# ```
+#
+# `-p compound "DM;100;lowercase;2+DBOW;100;None;2"` puts both side by side; `03_structural` turns to the other teacher.

@@ -25,7 +25,9 @@
 #   $D(y_i,t_i)-\gamma\,\frac1{n-1}\sum_{j\ne i}D(y_i,t_j)$ with $D$ one of the two;
 # * **contrastive** is a softmax over the batch: $-\log\frac{\exp\cos(y_i,t_i)}{\sum_j\exp\cos(y_i,t_j)}$.
 #
-# This notebook distils one student from the structural teacher alone and compares it with those recorded before.
+# This notebook distils one student from the structural teacher alone and compares it with those recorded before. Takes
+# about a minute on two cores with the embedded default, if `01_corpus` has run; the thesis profile takes a GPU and
+# hours.
 
 # %% tags=["parameters"]
 profile = "tiny"  # which corpus, teachers, student and sizes: a name in params/ or the path of a .yaml file
@@ -38,12 +40,17 @@ negatives = 0  # max-margin and contrastive: further documents to push away from
 documents = "profile"  # how many training documents; "profile": as many as the profile says
 
 # %%
+# No docemb_lib here? Then this kernel is of another environment: Kernel, Change Kernel, or install docemb in it.
 from docemb_lib.experiments.comparison import scores_of_runs
+from docemb_lib.experiments.illustrations import widths_of
 from docemb_lib.experiments.models import sbert_models, student_model, untrained_model
 from docemb_lib.experiments.run import Run
 from docemb_lib.experiments.scoring import score_models
-from docemb_lib.experiments.views import distances_to_teacher, in_figure_4_4, student_metrics, students_of_runs
+from docemb_lib.experiments.student_distances import distances_to_teacher
+from docemb_lib.experiments.views import in_figure_4_4, student_metrics, students_of_runs
 from docemb_lib.figures import rows_axes, use_style
+from docemb_lib.figures.descents import plot_descents
+from docemb_lib.figures.diagrams import plot_training
 from docemb_lib.figures.distances import plot_distances
 from docemb_lib.figures.losses import plot_max_margin
 from docemb_lib.figures.sweeps import plot_history, plot_runs
@@ -60,6 +67,18 @@ stages = run.stages
 run.settings()
 
 # %% [markdown]
+# ## Who learns from whom
+#
+# The training of this run, drawn from its settings. Only the student is trained; the teacher has embedded all documents
+# beforehand, and what it said is stored beside the corpus.
+
+# %%
+ax = plot_training(run.profile, widths_of(run))
+
+# %% [markdown]
+# **How to read it.** The numbers on the arrows are widths. $y$ and $t$ meet in the loss as they are, number by number,
+# so the student must be as wide as this teacher. How much of a document each reads stands in its box.
+#
 # ## What the negatives do
 #
 # A toy in the plane: three teacher embeddings (squares), and the direction in which each loss would move a student's
@@ -68,6 +87,23 @@ run.settings()
 
 # %%
 ax = plot_max_margin(gamma=run.profile.parameters.gamma)
+
+# %% [markdown]
+# ## Two clouds
+#
+# The same losses at work: twenty documents of two topics (circles, triangles). The teacher tells the topics apart; the
+# student begins, as untrained ones do, with all documents alike. There is no network here: gradient descent moves the
+# embeddings themselves, and all other documents are negatives. Mind that each picture has its own scale.
+
+# %%
+axes = plot_descents()
+
+# %% [markdown]
+# **What to see.** MSE ends at the teacher. Cosine ends in its direction, at a length of its own. With $\gamma=0.5$ the
+# goal lies beyond the teacher, twice as far from the other documents' mean as the teacher is. With $\gamma=1$ there is
+# no goal: the gradient $\frac2d\,(\bar t_{-i} - t_i)$, with $\bar t_{-i}$ the others' mean, does not depend on $y_i$,
+# each step is as the one before, the topics part and norms grow without end. With $\gamma=1.5$ even the steps grow: all
+# embeddings run off to one side, which is not the teacher's. The thesis' student collapsed there.
 
 # %% [markdown]
 # ## Distil
@@ -92,7 +128,18 @@ validation_history.drop(columns="epoch", errors="ignore").round(4)
 #
 # Distances of the students' embeddings to the teacher's embedding of the *same* document (positives) and of *other*
 # documents (negatives), on the validation documents. Each document has 20 others, drawn once and the same for every
-# student. A good student keeps the two apart. The AUC is the chance that a positive is nearer than a negative.
+# student. A good student keeps the two apart. Three numbers say how well:
+#
+# * **AUC**: the chance that a positive is nearer than a negative; 0.5 is chance, 1 is apart.
+# * **overlap**: 1 minus the largest gap between the two distribution functions, which is what densities that cross once
+#   have in common; 1 is alike, 0 is apart.
+# * **max-margin loss**: positive minus γ times the mean negative, the loss of the equation above, for the γ you choose.
+#
+# Move the controls: which student, which distance, how many negatives, how long documents are. `pair` lists the pairs
+# that the student (of all losses: this run's) takes for each other the most, with how much nearer the wrong teacher
+# embedding is; the two documents stand below. Sometimes the student is right: two pages that say nearly the same. (In a
+# notebook that was executed without a person, the first setting stands as a plain figure; run the cell to get the
+# controls.)
 
 # %%
 distances = distances_to_teacher(run, students_of_runs(run, student))
@@ -103,11 +150,11 @@ distance_explorer(distances)
 # this one. `docemb sweep 03_structural --grid structural` makes those that are missing.
 
 # %%
-cosine, squared = (in_figure_4_4(run, distances[distance]) for distance in ("cosine", "mse"))
-left, right = rows_axes(cosine["model"].nunique(), columns=2, each=0.6)
-plot_distances(cosine, distance="cosine", ax=left)
-plot_distances(squared, distance="mse", ax=right).get_legend().remove()
-run.save_figure(left.figure, "distances", cosine)
+shown = in_figure_4_4(run, distances.tidy())
+left, right = rows_axes(shown["model"].nunique(), columns=2, each=0.6)
+plot_distances(shown[shown["distance"] == "cosine"], distance="cosine", ax=left)
+plot_distances(shown[shown["distance"] == "mse"], distance="mse", ax=right).get_legend().remove()
+run.save_figure(left.figure, "distances", shown)
 
 # %% [markdown]
 # **How to read it.** Compare each student with the undistilled one (first row): a structural loss should move the
@@ -139,5 +186,10 @@ metrics = student_metrics(run, scores, validation_history)
 run.finish(metrics, scores=scores, student=run.link_student(student))
 
 # %% [markdown]
-# **Next.** Try `-p structural_loss max-margin -p gamma 1.5` and watch the spread; `04_projections` brings in the
-# contextual teacher.
+# **What to try next.** In a terminal, in `notebooks/`, and then watch `norm` and `spread`:
+#
+# ```
+# papermill 03_structural.ipynb ../outputs/gamma.ipynb -p structural_loss max-margin -p gamma 1.5
+# ```
+#
+# `04_projections` brings in the contextual teacher.

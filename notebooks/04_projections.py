@@ -25,7 +25,8 @@
 #
 # The first term makes the projections alike, the second (soft decorrelation) keeps their features from all being the
 # same. After training the projections are thrown away. What shape should they have? `768(ReLU)x1024` is a linear
-# layer to 768 features, a ReLU, and a linear layer to 1024; `-` is nothing at all.
+# layer to 768 features, a ReLU, and a linear layer to 1024; `-` is nothing at all. Takes about a minute on two cores
+# with the embedded default, if the notebooks before have run.
 
 # %% tags=["parameters"]
 profile = "tiny"  # which corpus, teachers, student and sizes: a name in params/ or the path of a .yaml file
@@ -44,15 +45,20 @@ documents = "profile"  # how many training documents; "profile": as many as the 
 # %%
 import matplotlib.pyplot as plt
 
+# No docemb_lib here? Then this kernel is of another environment: Kernel, Change Kernel, or install docemb in it.
 from docemb_lib.experiments.comparison import scores_of_runs
+from docemb_lib.experiments.illustrations import widths_of
 from docemb_lib.experiments.models import contextual_models, sbert_models, student_model, untrained_model
+from docemb_lib.experiments.projected_spaces import spaces_of_run
 from docemb_lib.experiments.run import Run
 from docemb_lib.experiments.scoring import score_models
 from docemb_lib.experiments.views import probes_of_teachers, projection_layers, student_metrics
 from docemb_lib.figures import rows_axes, use_style
-from docemb_lib.figures.losses import plot_decorrelation
+from docemb_lib.figures.correlations import plot_soft_cca
+from docemb_lib.figures.diagrams import plot_contextual_loss
 from docemb_lib.figures.probe import MEASURES, plot_probe
 from docemb_lib.figures.sweeps import plot_history, plot_runs
+from docemb_lib.widgets import projection_explorer
 
 use_style()
 run = Run.begin(
@@ -66,18 +72,32 @@ stages = run.stages
 run.settings()
 
 # %% [markdown]
-# ## What decorrelation asks for
+# ## What SoftCCA finds
 #
-# Two features of 200 toy documents, correlated on the left, not on the right. SDL is the mean absolute correlation
-# between different features: large on the left, near 0 on the right.
+# SDL is the mean absolute correlation between different features of a view, over the batches so far. A toy with a known
+# answer shows what it is for: two views of 300 documents, four and five features wide, have two signals in common, and
+# noise. How strongly, ordinary CCA tells (dotted lines). Two linear projections to two features each are trained with
+# SoftCCA, without decorrelation and with it.
 
 # %%
-ax = plot_decorrelation()
+axes = plot_soft_cca()
 
 # %% [markdown]
+# **What to see.** Without decorrelation both features find the stronger signal, and are copies of each other (orange at
+# 1). With it one finds the stronger and the other the weaker signal; orange comes back to 0 again and again, and stays
+# near it when the steps are small. In both, the projected views also shrink to less than a third of their size, which
+# brings them nearer without any correlation: a falling contextual loss alone proves nothing.
+#
 # ## The two networks of this run
 #
-# Every layer with its shape and number of weights.
+# The contextual loss as Figure 4.6 of the thesis, with the networks of this run. A bar is a vector, an arrow a layer.
+
+# %%
+ax = plot_contextual_loss(run.profile, widths_of(run))
+
+# %% [markdown]
+# **How to read it.** The two views $z_S = f_S(y)$ and $z_C = f_C(c)$ end equally wide, as the loss compares them number
+# by number; a bar that is shorter than both of its neighbours is a bottleneck. Every layer with its shape and weights:
 
 # %%
 projection_layers(run)
@@ -123,6 +143,22 @@ run.save_figure(figure, "probe", probes)
 # the blue bar is above the grey one; a teacher whose bars do not move was not learnt, whatever its loss did. Few
 # documents stand behind the shorter bucket.
 #
+# ## The spaces themselves
+#
+# The same documents in the student's space, before and after, in the teachers', and as the contextual loss sees them:
+# the two *views* that the projections make of student and teacher. Each space is drawn along its own two principal
+# axes, so places in two pictures cannot be compared, but who stands with whom can. Colour by `length`: a space in which
+# length is a direction tells long documents from short ones before it tells what they are about. Choose a task's
+# documents to colour by its labels.
+
+# %%
+projection_explorer(spaces_of_run(run, student), probes)
+
+# %% [markdown]
+# **How to read it.** Small shares of variance in the plane mean that most of the space is not in the picture. Two
+# views that look alike are what the contextual loss asks for; a view whose points lie on a line has lost its other
+# dimensions.
+#
 # ## All runs so far
 #
 # The sweep tasks on their validation splits, drawn as Figures 4.7 to 4.9 of the thesis: a score is divided by that of
@@ -148,5 +184,10 @@ metrics = student_metrics(run, scores, validation_history)
 run.finish(metrics, scores=scores, student=run.link_student(student))
 
 # %% [markdown]
-# **Next.** `-p structural_loss None` leaves the contextual teacher alone; `05_weighting` asks how much each of the two
-# should count.
+# **What to try next.** In a terminal, in `notebooks/`, the contextual teacher alone:
+#
+# ```
+# papermill 04_projections.ipynb ../outputs/contextual.ipynb -p structural_loss None
+# ```
+#
+# `05_weighting` asks how much each of the two teachers should count.

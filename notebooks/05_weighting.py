@@ -23,7 +23,8 @@
 #   \qquad \lambda_i = \lambda\cdot[\mathrm{len}_i \le \texttt{max\_structural\_len}]$$
 #
 # The structural teacher has seen only the beginning of a long document. The *mask* draws the consequence: documents
-# longer than `max_structural_len` learn from the contextual teacher alone.
+# longer than `max_structural_len` learn from the contextual teacher alone. Takes about a minute on two cores with the
+# embedded default, if the notebooks before have run.
 
 # %% tags=["parameters"]
 profile = "tiny"  # which corpus, teachers, student and sizes: a name in params/ or the path of a .yaml file
@@ -44,14 +45,20 @@ form = "weighted"  # or half_means_sum (with λ 0.5 the plain sum), contextual_f
 documents = "profile"  # how many training documents; "profile": as many as the profile says
 
 # %%
+# No docemb_lib here? Then this kernel is of another environment: Kernel, Change Kernel, or install docemb in it.
 from docemb_lib.experiments.comparison import scores_of_runs
+from docemb_lib.experiments.illustrations import widths_of
 from docemb_lib.experiments.models import contextual_models, sbert_models, student_model, untrained_model
 from docemb_lib.experiments.run import Run
 from docemb_lib.experiments.scoring import score_models
 from docemb_lib.experiments.views import student_metrics, weights_by_length
+from docemb_lib.experiments.weighting_points import weighting_points
 from docemb_lib.figures import rows_axes, use_style
 from docemb_lib.figures.corpus import plot_weights
+from docemb_lib.figures.diagrams import plot_training
+from docemb_lib.figures.masking import plot_mask
 from docemb_lib.figures.sweeps import plot_history, plot_runs, plot_weighting
+from docemb_lib.widgets import run_monitor, weighting_explorer
 
 use_style()
 run = Run.begin(
@@ -66,6 +73,18 @@ stages = run.stages
 run.settings()
 
 # %% [markdown]
+# ## Who learns from whom
+#
+# The whole method, drawn from the settings of this run.
+
+# %%
+ax = plot_training(run.profile, widths_of(run))
+
+# %% [markdown]
+# **How to read it.** Two frozen teachers, two losses, one sum. The structural teacher is matched as it is, the
+# contextual one only through the projections $f_S$ and $f_C$. This notebook is about the box on the right: what each of
+# the two losses of a document counts, which $\lambda_i$ says.
+#
 # ## What the mask does
 #
 # The weight of the structural loss against a document's length, with this run's settings. The text beneath says how
@@ -76,6 +95,18 @@ weights = weights_by_length(run)
 ax = plot_weights(weights["length"].to_numpy(), weights["structural"].to_numpy())
 run.save_figure(ax, "weights", weights)
 print(f"{(weights['structural'] == 0).mean():.0%} of the {len(weights)} training documents have no structural loss")
+
+# %% [markdown]
+# Document by document, for twelve of them between the shortest and the longest:
+
+# %%
+ax = plot_mask(weights, max_structural_len=run.profile.parameters.max_structural_len)
+
+# %% [markdown]
+# **How to read it.** A row is a document. With λ both weights add up to 1 (unless `form` says otherwise); without it
+# each is 1, so that a document with both losses counts for two. Beneath the dashed line, if there is one, the mask has
+# taken the structural loss away, and with λ the contextual loss takes its place. With `lam_by_length` the share falls
+# gradually instead.
 
 # %% [markdown]
 # ## Distil
@@ -120,11 +151,36 @@ run.save_figure(ax, "lambda", siblings)
 # to be expected to hurt: the mask takes the strict loss away from every long document and leaves it a projected
 # correlation. Where the structural teacher averages over chunks of the whole document (`long: chunks`), the mask has
 # nothing to hide.
+#
+# ## Between the points
+#
+# Move λ and the mask over the same runs, task by task. Bars are 95% intervals over the validation examples, circles are
+# the scores at the line. Where no run is recorded, none is shown, and the command that would make it stands beneath;
+# `interpolate` draws a straight line between the nearest runs instead, which is a guess and says so.
+
+# %%
+weighting_explorer(run, weighting_points(run, student), profile=profile)
 
 # %%
 metrics = student_metrics(run, scores, validation_history)
 run.finish(metrics, scores=scores, student=run.link_student(student))
 
 # %% [markdown]
-# **Next.** `-p lam None` adds both losses plainly, `-p max_structural_len None` takes the mask off;
-# `06_evaluation` trains a student for longer and compares it with everything else.
+# ## Watching a sweep
+#
+# `docemb sweep 05_weighting --grid weighting-cosine`, typed in a terminal, makes the runs that are missing. Here is how
+# it stands: what is at work and how far, what is done, what has failed and why. All of it is read from disk, so close
+# the tab and come back. `run_monitor("05", "weighting-cosine")` tells of the runs that wait, too, and of the time left.
+
+# %%
+run_monitor("05_weighting")
+
+# %% [markdown]
+# **What to try next.** In a terminal, in `notebooks/`, a weight that falls with the length instead of a mask:
+#
+# ```
+# papermill 05_weighting.ipynb ../outputs/ramp.ipynb -p lam_by_length linear:256:2048 -p max_structural_len None
+# ```
+#
+# `-p lam None` adds both losses plainly; `06_evaluation` trains a student for longer and compares it with everything
+# else.

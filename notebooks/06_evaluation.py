@@ -41,20 +41,31 @@ form = "profile"  # or half_means_sum (with λ 0.5 the plain sum), contextual_fu
 documents = "profile"  # how many training documents; "profile": as many as the profile says
 
 # %%
-import matplotlib.pyplot as plt
+from textwrap import fill
 
-from docemb_lib import records
+import matplotlib.pyplot as plt
+import pandas as pd
+
+# No docemb_lib here? Then this kernel is of another environment: Kernel, Change Kernel, or install docemb in it.
+from docemb_lib.evaluation.final_table import deviations, table_5_7
 from docemb_lib.evaluation.published import published
 from docemb_lib.evaluation.scoreboard import last_round, standing
+from docemb_lib.experiments.best_students import best_of_chapter_4
+from docemb_lib.experiments.claims import check_claims
 from docemb_lib.experiments.final import final_evaluation, scores_by_length
+from docemb_lib.experiments.finals import recorded_finals
 from docemb_lib.experiments.models import SBERT_CHUNKS, SBERT_LABELS, UNTRAINED, baseline_models, student_model
+from docemb_lib.experiments.neighbourhoods import neighbourhoods_of
 from docemb_lib.experiments.run import Run
 from docemb_lib.experiments.views import centring, final_metrics
-from docemb_lib.figures import use_style
+from docemb_lib.figures import rows_axes, use_style
+from docemb_lib.figures.finals import plot_by_task, plot_retrieval, plot_retrieval_means, plot_rounds
 from docemb_lib.figures.results import plot_by_length, plot_differences, plot_task
-from docemb_lib.figures.sweeps import plot_history
+from docemb_lib.figures.sweeps import plot_history, plot_runs
+from docemb_lib.widgets import neighbour_browser
 
 use_style()
+pd.set_option("display.max_colwidth", None)  # the claims are sentences
 run = Run.begin(
     "06_evaluation",
     profile=profile, seed=seed, structural_loss=structural_loss, distance=distance, gamma=gamma,
@@ -116,7 +127,7 @@ for task, ax in zip(tasks, axes[:, 0], strict=True):
 run.save_figure(figure, "differences", final.comparison)
 
 # %%
-print(standing(intervals, final.comparison, student=run.label, before=UNTRAINED, teachers=SBERT_LABELS))
+print(fill(standing(intervals, final.comparison, student=run.label, before=UNTRAINED, teachers=SBERT_LABELS), 110))
 
 # %%
 columns = ["reference", "task", "difference", "low", "high", "p", "p_holm", "verdict"]
@@ -142,6 +153,20 @@ run.save_figure(figure, "by-length", by_length)
 # falls behind the student to the right, and not to the left, the length of the context is what makes the difference.
 # Documents of other lengths are other documents, too: a line that falls for all models says that they are harder.
 #
+# ## Who is near whom
+#
+# Numbers of tasks say that a model is better, not at what. Pick a task and one of its documents, or write a text of
+# your own: beside each other stand its nearest neighbours in the space of the student, of the structural teacher on
+# truncated text and over chunks, and of the Paragraph Vectors.
+
+# %%
+neighbour_browser(neighbourhoods_of(run, student, models), by_length)
+
+# %% [markdown]
+# **How to read it.** What is bold is among the student's neighbours too; a tick marks what belongs to the document in a
+# retrieval task. Look at a long document: where the truncated teacher's neighbours share its beginning alone, and the
+# student's do not, the rest was read.
+#
 # ## Where cosines decide
 #
 # Distilled embeddings share a direction that says nothing of a document, so that all cosines are high. A head learns to
@@ -158,6 +183,99 @@ centring(run, student).round(3)
 # cosines decide, `student: {centre: true}` in the profile stores the mean in the student's folder, and
 # sentence-transformers subtracts it too.
 #
+# ## All final students, beside the thesis
+#
+# This run and all recorded ones that are comparable with it, as the thesis shows its own in Table 5.7: by accuracy, for
+# each number of examples that the heads learn from, and by MAP. The normalised mean divides each score by the best
+# model's on that task and round, so it changes with the models shown.
+
+# %%
+finals = recorded_finals(run, final)
+accuracy = table_5_7(finals.scores, "accuracy")
+accuracy.round(3)
+
+# %%
+table_5_7(finals.scores, "map").round(3)
+
+# %% [markdown]
+# Each score that the thesis has too, of the same model, task and round: how far ours is from it, and whether its number
+# lies within our 95% interval. Empty where no task here is one of the thesis'. (Its MAP looks at the first 1,000 hits
+# only, ours at all articles.)
+
+# %%
+deviations(finals.scores).round(3)
+
+# %% [markdown]
+# For orientation, the table of the thesis for heads trained on 1,000 examples. Beside the embedded default it has other
+# tasks, a student eight times as large, and a thousand times the documents.
+
+# %%
+table_5_7(published("table_5_7"), "accuracy").loc["1k"].round(3)
+
+# %% [markdown]
+# ### Over tasks
+#
+# The figures of chapter 5, for the models, tasks and rounds that are recorded. Hollow marks are the thesis' numbers,
+# where its tasks are among them.
+
+# %%
+print(fill(finals.left_out, 110))
+
+# %%
+if "5.3" not in finals.not_drawn:
+    ax = plot_rounds(finals.scores, ax=rows_axes(len(accuracy))[0])
+    run.save_figure(ax, "rounds", finals.scores)
+
+# %%
+if "5.4" not in finals.not_drawn:
+    rounds = finals.scores["round"].unique()
+    figure, axes = plt.subplots(len(rounds), 1, figsize=(9, 3.4 * len(rounds)), layout="constrained", squeeze=False)
+    for name, ax in zip(rounds, axes[:, 0], strict=True):
+        plot_by_task(finals.scores, name=name, ax=ax)
+    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower left", ncols=2, fontsize=8)
+    run.save_figure(figure, "tasks-by-round", finals.scores)
+
+# %%
+if "5.5" not in finals.not_drawn:
+    ax = plot_retrieval_means(finals.scores, ax=rows_axes(2 * finals.scores["model"].nunique(), each=0.18)[0])
+    run.save_figure(ax, "retrieval-means", finals.scores)
+
+# %%
+if "5.6" not in finals.not_drawn:
+    ax = plot_retrieval(finals.scores, ax=rows_axes(finals.scores["model"].nunique())[0])
+    run.save_figure(ax, "retrieval", finals.scores)
+
+# %% [markdown]
+# **How to read it.** A box spans the tasks, each of which is a point; the triangle is their mean. A long box with a
+# good mean is a model for some tasks, a short one for all. In retrieval, MRR asks for the first relevant document and
+# MAP for all of them: models that change places between the two find one, or find many.
+#
+# ### The best of chapter 4
+#
+# Figure 4.12 puts the four best students of 03 to 05 (Table 4.10) beside each other, on the validation splits. They are
+# runs of the grids `weighting-cosine`, `weighting-max-margin` and `structural`.
+
+# %%
+best = best_of_chapter_4(run)
+if best.empty:
+    print(f"None of the four is recorded: `docemb sweep 05 --grid weighting-cosine --profile {profile}` makes two.")
+else:
+    ax = plot_runs(best, by="model", ax=rows_axes(best["model"].nunique())[0])
+    run.save_figure(ax, "best-of-chapter-4", best)
+
+# %% [markdown]
+# ### What the thesis claims
+#
+# Each sentence of chapter 5 that can be checked, on the thesis' own table, on its tasks as recorded here, and on this
+# profile's other tasks, which tell something, but do not test it. *Holds* and *does not hold* are said only where
+# paired tests show every difference that a claim is made of, or one the other way round; else it is *undecided*. Of the
+# thesis' own numbers there is no test, and its column says so; counts need none. The three students of the thesis are
+# the grid `final`: `docemb sweep 06 --grid final --profile …`.
+
+# %%
+check_claims(run, finals)
+
+# %% [markdown]
 # ## Using the student
 #
 # It is a plain sentence-transformers folder.
@@ -169,16 +287,3 @@ print(f'SentenceTransformer("{folder}")')
 # %%
 metrics = final_metrics(run, scores, validation_history)
 run.finish(metrics, scores=scores, student=folder, tables=final.tables)
-
-# %% [markdown]
-# ## All final students so far
-#
-# And, for orientation, the thesis' own table (Table 5.7, heads trained on 1,000 examples): other tasks, a student eight
-# times as large, a thousand times the documents.
-
-# %%
-columns = ["mean", "mean_before", "mean_sbert_truncated", "mean_sbert_chunks"]
-records.frame("06_evaluation").set_index(["profile", "label"])[columns].round(3)
-
-# %%
-published("table_5_7").query("round == '1k'").pivot(index="model", columns="task", values="value")

@@ -56,6 +56,7 @@ def test_unknown_options_and_profiles_are_wrong_usage(workspace_root):
     assert docemb("run", "--prfile", "tiny", cwd=workspace_root).returncode == 2
     refused(docemb("run", "--profile", "tiney", cwd=workspace_root), "profile 'tiney' is unknown", "small")
     refused(docemb("results", "5_weighting", cwd=workspace_root), "notebook '5_weighting' is unknown")
+    refused(docemb("results", "--claims", "small", cwd=workspace_root), "small: no final evaluation is recorded")
 
 
 def test_the_template_is_refused_until_it_is_filled_in(workspace_root):
@@ -118,6 +119,31 @@ def test_a_wrong_jsonl_is_refused(workspace_root, own, lines, said):
     path = workspace_root / "docs.jsonl"
     path.write_text("\n".join(lines), encoding="utf-8")
     refused(docemb("run", "--profile", own(path), cwd=workspace_root), "docs.jsonl", *said)
+
+
+def test_a_plan_is_listed_and_nothing_is_built(workspace_root):
+    grids = workspace_root / "params" / "grids"
+    grids.mkdir()
+    (grids / "lams.yaml").write_text("{notebook: 05_weighting, axes: {lam: [0.2, 0.5]}}")
+    plan = "base: small.yaml\nplan: [{notebook: 01_corpus}, {grid: lams, documents: 12}]"
+    (workspace_root / "params" / "mine.yaml").write_text(plan)
+    done = docemb("run", "--profile", "mine", "--dry-run", cwd=workspace_root)
+    assert done.returncode == 0, done.stderr
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in done.stdout.splitlines() if "│" in line]
+    assert rows == [["01_corpus", "1", "0", "mine", "corpus"], ["05_weighting", "2", "0", "mine", "lams"]]
+    assert done.stdout.endswith("3 runs, 0 of them already there\n")
+    assert not (workspace_root / "outputs").exists()
+    refused(
+        docemb("run", "--profile", "mine", "--dry-run", "--only", "03", cwd=workspace_root),
+        "profile mine: --only 03 leaves no run; the plan's notebooks are 01_corpus, 05_weighting",
+    )
+    (workspace_root / "params" / "mine.yaml").write_text(
+        "base: small.yaml\nplan: [{notebook: 03_structural, documents: 2}]"
+    )
+    refused(
+        docemb("run", "--profile", "mine", "--dry-run", cwd=workspace_root),
+        "documents: 2 do not fill one batch",
+    )
 
 
 def test_documents_of_one_word_are_kept(workspace_root, own):

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from docemb_lib.console import ProgressLines, SweepLines, print_intervals, print_runs, print_scoreboard
+from docemb_lib.console import ProgressLines, SweepLines, print_claims, print_intervals, print_runs, print_scoreboard
 from docemb_lib.experiments.sweeps import Outcome
 
 
@@ -32,6 +32,15 @@ def test_intervals_are_shown_by_model_and_round():
     assert all(whole in console.file.getvalue() for whole in ("model", ".512 [.48, .55]", "1.000 [.99, 1.00]"))
     print_intervals(pd.concat({"10k": board}, names=["round"]), console)
     assert "10k" in console.file.getvalue()
+
+
+def test_claims_wrap_where_the_terminal_is_narrow():
+    console = Console(file=io.StringIO(), width=60)
+    claim = "The best student has nearly 80% of the best [score] of each task."
+    print_claims(pd.DataFrame({"id": ["c4"], "claim": [claim], "because": ["no round 1k"]}), console)
+    lines = console.file.getvalue().splitlines()
+    assert max(len(line) for line in lines) <= 60
+    assert [word for line in lines if line.startswith("│") for word in line.split("│")[2].split()] == claim.split()
 
 
 def test_runs_without_records_say_how_to_make_some():

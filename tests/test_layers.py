@@ -12,7 +12,7 @@ import pytest
 
 LIBRARY = Path(__file__).resolve().parent.parent / "docemb_lib"
 LAYERS = [
-    "errors", "yaml_file", "progress", "hardware", "pretrained", "settings", "profile", "workspace", "corpus", "teachers", "student", "losses", "training",
+    "errors", "yaml_file", "progress", "environment", "saving", "hardware", "pretrained", "settings", "profile_file", "profile", "workspace", "corpus", "teachers", "student", "losses", "training",
     "evaluation", "experiments", "figures", "widgets", "console", "bench", "cli",
 ]  # fmt: skip
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import yaml
 
 from docemb_lib.errors import InputError
 from docemb_lib.profile import NOTEBOOKS, Profile, find_root
+from docemb_lib.settings import BenchmarkName
 from docemb_lib.yaml_file import read_yaml
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -16,10 +18,16 @@ SHIPPED = sorted((REPOSITORY / "params").glob("*.yaml"))
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
-def test_every_shipped_profile_is_valid_and_plans_every_notebook(path):
+def test_every_shipped_profile_is_valid_and_has_its_name_and_a_plan(path):
     profile = Profile.load(path)
     assert profile.name == path.stem
-    assert {run.notebook for run in profile.plan} == set(NOTEBOOKS)
+    assert profile.plan
+
+
+@pytest.mark.parametrize("name", ["tiny", "own"])
+def test_a_small_plan_has_every_notebook_of_the_thesis(name):
+    planned = {line.notebook for line in Profile.load(name).plan}
+    assert {notebook for notebook in NOTEBOOKS if notebook[:2] <= "06"} <= planned
 
 
 def test_the_thesis_profile_has_the_published_settings():
@@ -36,6 +44,60 @@ def test_the_thesis_profile_has_the_published_settings():
         "hidden": 50, "dropout": 0.5, "epochs": 10, "batch_size": 32, "learning_rate": 1e-4,
         "weight_decay": 0.1, "label_smoothing": 0.1, "max_grad_norm": 1.0,
     }  # fmt: skip
+
+
+def test_the_corpora_of_the_thesis_have_its_sizes():
+    chapter_4, chapter_5 = Profile.load("thesis"), Profile.load("thesis-final")
+    for corpus, train, validation in ((chapter_4.corpus, 500_000, 10_000), (chapter_5.corpus, 1_000_000, 30_000)):
+        assert (corpus.documents - corpus.validation - corpus.tasks, corpus.validation) == (train, validation)
+        wikipedia, news = corpus.datasets
+        assert (wikipedia.min_student_tokens, news.min_student_tokens) == (None, 1200)
+    assert chapter_4.contextual_teachers.corpus is None
+    teachers = chapter_5.contextual_teachers.corpus
+    assert (teachers.documents, [one.min_student_tokens for one in teachers.datasets]) == (None, [1200, None])
+    assert teachers.datasets == chapter_5.corpus.datasets[::-1]  # all news, and as many articles
+
+
+def test_the_final_students_have_the_settings_of_table_5_2_and_the_last_teachers():
+    chapter_4, chapter_5 = Profile.load("thesis"), Profile.load("thesis-final")
+    training = chapter_5.training
+    assert (training.epochs, training.batch_size, training.accumulation) == (1, 6, 10)
+    assert (training.learning_rate, training.warmup, training.weight_decay) == (3e-5, 500, 0.1)
+    assert chapter_5.parameters.documents == 1_000_000
+    caps = [
+        (one.vector_size, one.max_vocab_size)
+        for one in (chapter_5.contextual_teachers.DM, *chapter_5.contextual_teachers.PV)
+    ]
+    assert caps == [(100, 60_000_000), (1024, 12_000_000), (1024, 12_000_000)]
+    assert chapter_5.contextual_teachers.PV[1] == chapter_5.contextual_teachers.DBOW
+    uncapped = [one.model_copy(update={"max_vocab_size": None}) for one in chapter_5.contextual_teachers.PV]
+    assert uncapped == chapter_4.contextual_teachers.PV
+    assert chapter_5.evaluation == chapter_4.evaluation
+    assert set(chapter_5.evaluation.tasks) == set(get_args(BenchmarkName))
+    assert set(chapter_5.evaluation.tasks) - set(chapter_5.evaluation.sweep_tasks) == {"wines", "games"}
+    decay = Profile.load("thesis-decay")
+    assert decay.training == chapter_4.training.model_copy(update={"weight_decay": 0.01})
+
+
+def test_the_plan_of_the_thesis_has_its_eight_grids_and_both_corpora():
+    plan = Profile.load("thesis").plan
+    grids = {path.stem for path in (REPOSITORY / "params" / "grids").glob("*.yaml")}
+    assert sorted(line.grid for line in plan if line.grid) == sorted(grids)
+    assert {(line.notebook, line.profile) for line in plan if not line.grid} == {
+        ("01_corpus", None), ("01_corpus", "thesis-final"),
+    }  # fmt: skip
+    assert {line.grid for line in plan if line.profile == "thesis-final" and line.grid} == {"final"}
+
+
+def test_all_of_a_hub_is_taken_only_where_that_is_written(tmp_path):
+    text = "corpus: {source: hub, datasets: [{dataset: a/b}], tasks: 90}"
+    (tmp_path / "p.yaml").write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match=r"corpus: documents is missing: say how many .* null: all"):
+        Profile.load(tmp_path / "p.yaml")
+    (tmp_path / "p.yaml").write_text(text.replace("tasks", "documents: null, tasks"), encoding="utf-8")
+    profile = Profile.load(tmp_path / "p.yaml")
+    assert profile.corpus.documents is None
+    assert profile.with_tasks(["halves"], source="--task").corpus == profile.corpus
 
 
 def test_overrides_replace_notebook_parameters_and_the_word_profile_leaves_them():
@@ -94,9 +156,14 @@ def further(fields: str, times: int = 1, *, name: str = "a") -> str:
         ("corpus: {tasks: 90, source: local}", {}, "corpus: path is missing: name a folder"),
         ("corpus: {tasks: 0}", {}, "corpus.tasks: input should be greater than or equal to 20, got 0"),
         ("evaluation: {tasks: []}", {}, "evaluation.tasks: list should have at least 1 item"),
-        ("corpus: {tasks: 90}\nplan: [{notebook: 05_weighting, lam: 2}]", {}, "plan, run 1 (05_weighting): lam: must lie"),
+        ("corpus: {tasks: 90}\nplan: [{notebook: 05_weighting, lam: 2}]", {}, "plan, line 1 (05_weighting): lam: must lie"),
         ("corpus: {tasks: 90}\nplan: [{notebook: 05_weighting, lamm: 2}]", {}, "did you mean lam?"),
         ("corpus: {tasks: 90}\nplan: [{notebook: 5_weighting}]", {}, "notebook '5_weighting' is unknown"),
+        ("corpus: {tasks: 90}\nplan: [{lam: 0.5}]", {}, "plan.0: names neither a notebook nor a grid; write {notebook:"),
+        ("corpus: {tasks: 90}\nplan: [{grid: 7}]", {}, "plan.0.grid: input should be a valid string, got 7"),
+        ("corpus: {tasks: 90}\nplan: [{notebook: 03_structural, grid: x, lam: 1}]", {}, "unknown parameter 'lam'"),
+        ("contextual_teachers: {corpus: {tasks: 9}}", {}, "unknown key 'contextual_teachers.corpus.tasks'"),
+        ("contextual_teachers: {corpus: {source: hub}}", {}, "contextual_teachers.corpus: datasets is missing"),
         ("corpus: {tasks: 90, source: local, path: x}\nevaluation: {tasks: [package]}", {}, "package needs corpus.source"),
         ("corpus: {tasks: 90}\nstudent: {model: all-MiniLM-L6-v2}", {}, "384 wide, structural_teacher.model"),
         ("corpus: {tasks: 90}", {"negatives": 8}, "negatives: structural_loss cosine compares with no other documents"),
@@ -133,6 +200,8 @@ def further(fields: str, times: int = 1, *, name: str = "a") -> str:
         ("corpus: {tasks: 90, tasks: 80}", {}, "the key 'tasks' is there twice; keep one of them"),
         ("", {}, "empty; a profile is a mapping"),
         ("a: [", {}, "not readable as YAML"),
+        ("corpus: {source: local, path: {a: b}}", {}, "wrong.yaml: corpus.path: Input is not a valid path"),
+        ("evaluation: {own_tasks: [{name: a, kind: pairs, path: {train: [x]}}]}", {}, "evaluation.own_tasks.0.path: Input"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_said_in_one_line_with_the_file_and_the_mend(tmp_path, text, overrides, said):
@@ -147,7 +216,7 @@ def test_what_is_wrong_is_said_in_one_line_with_the_file_and_the_mend(tmp_path, 
 
 
 def test_an_unknown_profile_names_those_that_exist():
-    with pytest.raises(InputError, match="'tiney' is unknown; known are own, thesis, tiny"):
+    with pytest.raises(InputError, match=r"'tiney' is unknown; known are own, .*thesis.*, tiny"):
         Profile.load("tiney")
     with pytest.raises(InputError, match="no such file"):
         Profile.load("nowhere/at_all.yaml")
@@ -166,6 +235,11 @@ def test_the_width_of_a_local_model_is_read_from_its_configuration(tmp_path):
     (tmp_path / "p.yaml").write_text(yaml.safe_dump(profile), encoding="utf-8")
     with pytest.raises(InputError, match="96 wide"):
         Profile.load(tmp_path / "p.yaml")
+    (tmp_path / "model" / "config.json").write_text("{", encoding="utf-8")
+    with pytest.raises(InputError, match=r"p\.yaml: .*model/config\.json: not valid JSON .*; restore the file"):
+        Profile.load(tmp_path / "p.yaml")
+    (tmp_path / "model" / "config.json").write_text("[]", encoding="utf-8")
+    assert Profile.load(tmp_path / "p.yaml").name == "p"  # only loading it would tell
 
 
 def test_the_root_is_found_from_below_and_else_from_the_source(tmp_path, monkeypatch):

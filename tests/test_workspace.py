@@ -9,7 +9,9 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from docemb_lib.errors import InputError
@@ -140,3 +142,27 @@ def test_asking_for_what_is_built_builds_nothing(workspace, monkeypatch):
     workspace.artefact("number", {"n": 42}, write_value)
     monkeypatch.setattr("docemb_lib.workspace.publish", lambda *a, **k: pytest.fail("built again"))
     assert workspace.artefact("number", {"n": 42}, write_value).path.joinpath("value.txt").read_text() == "42"
+
+
+def test_a_full_disk_is_told_where_numpy_only_says_how_much_was_written(tmp_path, monkeypatch):
+    def fill(folder):
+        with open("/dev/full", "wb") as file:
+            np.zeros(100_000).tofile(file)
+
+    with pytest.raises(OSError, match="requested and"):  # as long as there is room, it is something else
+        Workspace(tmp_path).artefact("kind", {}, fill)
+    monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=512))
+    with pytest.raises(InputError, match="artefacts/kind: the disk is full"):
+        Workspace(tmp_path).artefact("kind", {}, fill)
+
+
+@pytest.mark.parametrize("resumable", [False, True])
+def test_a_full_disk_is_one_line_and_leaves_nothing_half_written(tmp_path, resumable):
+    def fill(folder):
+        with open("/dev/full", "wb", buffering=0) as file:
+            file.write(b"x")  # the kernel says: no space left on device
+
+    workspace = Workspace(tmp_path)
+    with pytest.raises(InputError, match="artefacts/kind: the disk is full; make room and give the same command again"):
+        workspace.artefact("kind", {"a": 1}, fill, resumable=resumable)
+    assert [path for path in (tmp_path / "outputs").rglob("*") if path.is_file() and path.suffix != ".lock"] == []

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import pairwise
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from docemb_lib.corpus.held_out import Partition, hold_out
-from docemb_lib.corpus.parts import Key, open_parts, read_keys, write_parts
+from docemb_lib.corpus.ledger import Key, Ledger
+from docemb_lib.corpus.parts import SIZE, open_parts, read_keys, whole_stream, write_parts
 from docemb_lib.corpus.sources import Counter, Document
 from docemb_lib.errors import InputError
 
@@ -46,26 +46,18 @@ def build_corpus(
     given the same documents; the caller removes it once the corpus is saved. None: in memory.
     Raises InputError for too few documents, and for two of one id; then the folder is removed.
     """
-    from datasets import DatasetDict  # not at the top: processes that read documentation import this package too
-
     with _parts_folder(folder) as parts:
         write_parts(parts, documents, counters, copy_words=copy_words)
-        keys = read_keys(parts)
-        order = sorted(without_copies(keys), key=lambda row: _place(keys[row].id, seed))
-        needed = validation + tasks + 1
-        if len(order) < needed:
-            raise InputError(
-                f"corpus: {len(order)} distinct documents, but validation={validation} and tasks={tasks} leave one "
-                f"for training only from {needed}; lower corpus.validation or corpus.tasks, or add documents"
-            )
-        everything = open_parts(parts, in_memory=folder is None)
-    held = hold_out(_candidates([keys[row] for row in order], tasks), size=tasks)
-    rest = [row for row in order if keys[row].id not in held]
-    corpus = DatasetDict(train=everything.select(rest[validation:]), validation=everything.select(rest[:validation]))
-    if tasks:
-        chosen = [row for row in order if keys[row].id in held]
-        corpus["tasks"] = _task_table(everything.select(chosen), [keys[row] for row in chosen], held)
-    return corpus
+        with Ledger(parts / "keys.sqlite", seed=seed) as ledger:
+            ledger.add(read_keys(parts))
+            leave_out_copies(ledger)
+            if len(ledger) < (needed := validation + tasks + 1):
+                raise InputError(
+                    f"corpus: {len(ledger)} distinct documents, but validation={validation} and tasks={tasks} leave "
+                    f"one for training only from {needed}; lower corpus.validation or corpus.tasks, or add documents"
+                )
+            held = hold_out(_candidates(ledger, tasks), size=tasks)
+            return _splits(parts, ledger, held, validation=validation, in_memory=folder is None)
 
 
 @contextmanager
@@ -82,31 +74,61 @@ def _parts_folder(folder: Path | None) -> Iterator[Path]:
         raise
 
 
-def without_copies(keys: Sequence[Key]) -> list[int]:
-    """Rows in the order of their ids, without those whose text is that of an earlier id; logs how many were dropped.
+def leave_out_copies(ledger: Ledger) -> None:
+    """Of documents with equal digests leave the one with the first id; logs how many were dropped.
 
     Raises InputError where two documents have one id.
     """
-    rows = sorted(range(len(keys)), key=lambda row: keys[row].id)
-    for row, following in pairwise(rows):
-        if keys[row].id == keys[following].id:
-            raise InputError(f"corpus: two documents have the id {keys[row].id!r}; rename one of them")
-    first: dict[bytes, int] = {}
-    for row in rows:
-        first.setdefault(keys[row].digest, row)
-    if copies := len(rows) - len(first):
-        logger.warning("%d of %d documents repeat an earlier one and are left out", copies, len(rows))
-    return list(first.values())
+    if (id := ledger.repeated_id()) is not None:
+        raise InputError(f"corpus: two documents have the id {id!r}; rename one of them")
+    documents = len(ledger)
+    if copies := ledger.drop_copies():
+        logger.warning("%d of %d documents repeat an earlier one and are left out", copies, documents)
 
 
-def _candidates(order: Sequence[Key], size: int) -> list[Document]:
+def _candidates(ledger: Ledger, size: int) -> list[Document]:
     """What `hold_out` chooses from: without any links between documents it takes the first ones."""
-    linked = any(key.see_also for key in order)
-    return [Document(key.id, "", key.source, key.see_also) for key in (order if linked else order[:size])]
+    keys = (key for _, key in ledger.ordered())
+    chosen = keys if ledger.linked() else islice(keys, size)
+    return [Document(key.id, "", key.source, key.see_also) for key in chosen]
 
 
-def _place(id: str, seed: int) -> bytes:
-    return hashlib.sha256(f"{seed}:{id}".encode()).digest()
+def _splits(
+    parts: Path, ledger: Ledger, held: Mapping[str, Partition], *, validation: int, in_memory: bool
+) -> DatasetDict:
+    """Each split maps rows of the parts; those of train, which may be millions, from a file."""
+    import pyarrow as pa
+    from datasets import Dataset, DatasetDict
+    from datasets.table import InMemoryTable, MemoryMappedTable
+
+    everything = open_parts(parts, in_memory=in_memory)
+    validation_rows: list[int] = []
+    task_rows: list[int] = []
+    task_keys: list[Key] = []
+    file, schema = parts / "train.indices", pa.schema([("indices", pa.uint64())])
+
+    def train_rows() -> Iterator[int]:
+        for row, key in ledger.ordered():
+            if key.id in held:
+                task_rows.append(row)
+                task_keys.append(key)
+            elif len(validation_rows) < validation:
+                validation_rows.append(row)
+            else:
+                yield row
+
+    rest = train_rows()
+    with whole_stream(file, schema) as stream:
+        while rows := list(islice(rest, SIZE)):
+            stream.write_batch(pa.record_batch([pa.array(rows, pa.uint64())], schema))
+    table = (InMemoryTable if in_memory else MemoryMappedTable).from_file(str(file))
+    corpus = DatasetDict(
+        train=Dataset(everything.data, info=everything.info, indices_table=table),
+        validation=everything.select(validation_rows),
+    )
+    if held:
+        corpus["tasks"] = _task_table(everything.select(task_rows), task_keys, held)
+    return corpus
 
 
 def _task_table(rows: Dataset, keys: Sequence[Key], held: Mapping[str, Partition]) -> Dataset:

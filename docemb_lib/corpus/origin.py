@@ -11,18 +11,19 @@ from importlib.metadata import PackageNotFoundError, packages_distributions, ver
 from pathlib import Path
 from typing import Any
 
+from docemb_lib.corpus.ledger import kth_smallest
 from docemb_lib.corpus.near_duplicates import drop_near_duplicates
 from docemb_lib.corpus.rows import file_format
 from docemb_lib.corpus.sources import Counter, Document, hub_documents, local_paths, read_local, text_files
 from docemb_lib.errors import InputError
 from docemb_lib.progress import progress
-from docemb_lib.settings import Corpus
+from docemb_lib.settings import TextSource
 from docemb_lib.workspace import fingerprint_of
 
 RECIPE = 1  # raised whenever the same sources would be read or cleaned into other documents
 
 
-def read_documents(settings: Corpus, *, count_tokens: Counter | None = None) -> Iterable[Document]:
+def read_documents(settings: TextSource, *, count_tokens: Counter | None = None) -> Iterable[Document]:
     """All documents of the corpus, at most `settings.documents` of them, without near-duplicates where that is set.
 
     They come one by one, as they are read, and in the same order each time.
@@ -38,12 +39,13 @@ def read_documents(settings: Corpus, *, count_tokens: Counter | None = None) -> 
     return _sampled(lambda: _local(settings), settings)
 
 
-def _drawn(settings: Corpus, count_tokens: Counter | None) -> Iterator[Document]:
-    """Equal shares of every data set, the first ones one document more where they do not divide evenly."""
-    assert settings.documents is not None  # the profile's own check
-    share, rest = divmod(settings.documents, len(settings.datasets))
+def _drawn(settings: TextSource, count_tokens: Counter | None) -> Iterator[Document]:
+    """Equal shares of every data set, the first ones one document more where they do not divide evenly; or all of the
+    first data set and as many of each other one."""
+    share, rest = divmod(settings.documents, len(settings.datasets)) if settings.documents else (None, 0)
     for number, source in enumerate(settings.datasets):
-        yield from hub_documents(
+        given = 0
+        for document in hub_documents(
             source.dataset,
             config=source.config,
             split=source.split,
@@ -51,26 +53,33 @@ def _drawn(settings: Corpus, count_tokens: Counter | None) -> Iterator[Document]
             min_words=source.min_words,
             min_tokens=source.min_student_tokens,
             count_tokens=count_tokens,
-            limit=share + (number < rest),
+            limit=None if share is None else share + (number < rest),
             seed=settings.seed,
-        )
+        ):
+            given += 1
+            yield document
+        share = given if share is None else share
 
 
-def _local(settings: Corpus) -> Iterator[Document]:
+def _local(settings: TextSource) -> Iterator[Document]:
     assert settings.path is not None  # the profile's own check
     documents = read_local(settings.path, text_field=settings.text_field, id_field=settings.id_field)
     return iter(progress(documents, desc="reading documents", unit="documents"))
 
 
-def _sampled(read: Callable[[], Iterable[Document]], settings: Corpus) -> Iterable[Document]:
+def _sampled(read: Callable[[], Iterable[Document]], settings: TextSource) -> Iterable[Document]:
     """What `read` gives, or so many of it, chosen by a hash of seed and id: a longer corpus keeps most of the choice.
 
-    To choose it reads once for the ids alone and once more for those that were chosen.
+    To choose it reads once for the ids alone and once more for those that were chosen: those of the lowest draws.
     """
     if settings.documents is None:
         return _without_near_duplicates(read(), settings)
+    draw = partial(_draw, seed=settings.seed)
+    if settings.near_duplicates is None:
+        last = kth_smallest((draw(document.id) for document in read()), settings.documents)
+        return (document for document in read() if last is None or draw(document.id) <= last)
     ids = (document.id for document in _without_near_duplicates(read(), settings))
-    chosen = set(nsmallest(settings.documents, ids, key=partial(_draw, seed=settings.seed)))
+    chosen = set(nsmallest(settings.documents, ids, key=draw))
     return (document for document in read() if document.id in chosen)
 
 
@@ -78,13 +87,13 @@ def _draw(id: str, *, seed: int) -> bytes:
     return hashlib.sha256(f"{seed}\0{id}".encode()).digest()
 
 
-def _without_near_duplicates(documents: Iterable[Document], settings: Corpus) -> Iterable[Document]:
+def _without_near_duplicates(documents: Iterable[Document], settings: TextSource) -> Iterable[Document]:
     if settings.near_duplicates is None:
         return documents
     return drop_near_duplicates(documents, similarity=settings.near_duplicates)
 
 
-def source_fingerprint(settings: Corpus) -> str:
+def source_fingerprint(settings: TextSource) -> str:
     """What identifies the texts: versions of packages, or names, sizes and times of the user's files.
 
     Raises InputError where they are not there.

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from docemb_lib.errors import InputError
 
-FORMATS = (".jsonl", ".csv", ".tsv", ".parquet")
+FORMATS = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
 BATCH = 256  # rows of a parquet file held in memory
 
 
@@ -24,7 +24,7 @@ class Row(NamedTuple):
     """One row: its fields by name, and where it stands, for messages."""
 
     where: str
-    number: int  # of the line in a .jsonl file, of the row in the others; from 1, a header not counted
+    number: int  # of the line in a file of JSON lines, of the row in the others; from 1, a header not counted
     fields: Mapping[str, Any]
 
 
@@ -38,7 +38,7 @@ def file_format(file: Path) -> str | None:
 def read_rows(file: Path) -> Iterator[Row]:
     """The rows of a file of one of FORMATS; CSV and TSV begin with a line of column names. Raises InputError."""
     match file_format(file):
-        case ".jsonl":
+        case ".jsonl" | ".json":
             yield from _jsonl(file)
         case ".csv":
             yield from read_csv(file)
@@ -47,7 +47,7 @@ def read_rows(file: Path) -> Iterator[Row]:
         case ".parquet":
             yield from _parquet(file)
         case _:
-            raise InputError(f"{file}: not a data file; give .jsonl, .csv, .tsv (each also .gz) or .parquet")
+            raise InputError(f"{file}: not a data file; give .jsonl, .json, .csv, .tsv (each also .gz) or .parquet")
 
 
 def read_csv(file: Path, *, columns: Sequence[str] | None = None, delimiter: str = ",") -> Iterator[Row]:

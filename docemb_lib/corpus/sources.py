@@ -13,6 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from docemb_lib.corpus.ledger import Seen
 from docemb_lib.corpus.rows import file_format, read_rows, read_text, text_of
 from docemb_lib.errors import InputError
 from docemb_lib.progress import progress
@@ -21,7 +22,8 @@ logger = logging.getLogger(__name__)
 
 SHUFFLE_BUFFER = 10_000  # rows a shuffled stream holds in memory
 BATCH = 256  # texts given to a counter at once
-BUILDERS = {".jsonl": "json", ".csv": "csv", ".tsv": "csv", ".parquet": "parquet"}  # what `datasets` reads them with
+# What `datasets` reads data files with.
+BUILDERS = {".jsonl": "json", ".json": "json", ".csv": "csv", ".tsv": "csv", ".parquet": "parquet"}
 
 Counter = Callable[[list[str]], list[int]]  # texts -> tokens of each
 
@@ -49,14 +51,13 @@ def read_local(path: Path | Sequence[Path], *, text_field: str = "text", id_fiel
     Raises InputError, naming file and row, for whatever cannot be read as text with a unique id.
     """
     paths = local_paths(path)
-    places: dict[str, tuple[Path, int]] = {}
+    seen = Seen()
     for one in paths:
         found = _folder(one) if one.is_dir() else _data_file(one, text_field, id_field, alone=len(paths) == 1)
         for file, number, document in found:
-            if document.id in places:
-                both = _both(*places[document.id], file, number)
+            if (first := seen.add(document.id, str(file), number)) is not None:
+                both = _both(Path(first[0]), first[1], file, number)
                 raise InputError(f"{both}: both have id {document.id!r}; rename one")
-            places[document.id] = (file, number)
             yield document
 
 
@@ -72,8 +73,8 @@ def local_paths(path: Path | Sequence[Path]) -> list[Path]:
         for match in sorted(matches):
             if not match.is_dir() and file_format(match) is None:
                 raise InputError(
-                    f"{match}: a corpus is a folder of .txt/.md files, or data files: .jsonl, .csv, .tsv (each also "
-                    f".gz) or .parquet, not {match.name!r}"
+                    f"{match}: a corpus is a folder of .txt/.md files, or data files: .jsonl, .json, .csv, .tsv (each "
+                    f"also .gz) or .parquet, not {match.name!r}"
                 )
         found += sorted(matches)
     return found
@@ -86,7 +87,7 @@ def text_files(folder: Path) -> list[Path]:
 
 def _both(file: Path, number: int, other: Path, again: int) -> str:
     """Two places as one reads of them."""
-    rows = "lines" if file_format(file) == ".jsonl" else "rows"
+    rows = "lines" if file_format(file) in {".jsonl", ".json"} else "rows"
     return f"{file}, {rows} {number} and {again}" if file == other else f"{file} and {other}"
 
 
@@ -123,22 +124,22 @@ def hub_documents(
     config: str | None = None,
     split: str = "train",
     text_field: str = "text",
-    limit: int,
+    limit: int | None,
     seed: int = 0,
     min_words: int | None = None,
     min_tokens: int | None = None,
     count_tokens: Counter | None = None,
 ) -> Iterator[Document]:
-    """Up to `limit` documents drawn from a data set by streaming.
+    """Up to `limit` documents (None: all) drawn from a data set by streaming.
 
     dataset: a hub's name, a folder that `datasets` can load, or data files (a pattern). The stream is shuffled through
     a buffer, so nothing beyond what is drawn is kept. Blank, repeated and short texts (of fewer than `min_words` words,
     or fewer than `min_tokens` tokens by `count_tokens`) are passed over. The id is a hash of the text: rows of a
     shuffled stream have no number, and hub datasets share no id column.
+    Raises InputError for what cannot be read from local files, ConnectionError for a hub that fails on the way.
     """
-    rows = _stream(dataset, config=config, split=split).shuffle(seed=seed, buffer_size=SHUFFLE_BUFFER)
     source = _source_name(dataset)
-    texts = (text_of(row, text_field, where=f"{dataset} [{split}]") for row in rows)
+    texts = _texts(dataset, config=config, split=split, seed=seed, text_field=text_field)
     distinct = _distinct(texts, source=source, min_words=min_words or 1)
     if min_tokens is not None:
         if count_tokens is None:
@@ -153,7 +154,7 @@ def hub_documents(
         least = " and ".join(f"{name}={value}" for name, value in limits.items() if value is not None)
         reason = f"no text is as long as {least}; lower it" if least else f"no text in its field {text_field!r}"
         raise InputError(f"dataset {dataset!r}, split {split!r}: {reason}")
-    if given < limit:
+    if limit is not None and given < limit:
         logger.warning("%s [%s] gave %d documents of the %d asked for", dataset, split, given, limit)
 
 
@@ -164,11 +165,10 @@ def _source_name(dataset: str) -> str:
 
 
 def _distinct(texts: Iterable[str], *, source: str, min_words: int) -> Iterator[Document]:
-    seen: set[str] = set()
+    seen = Seen()
     for text in texts:
         id = f"{source}/{hashlib.sha256(text.encode()).hexdigest()[:16]}"
-        if len(text.split()) >= min_words and id not in seen:
-            seen.add(id)
+        if len(text.split()) >= min_words and seen.add(id) is None:
             yield Document(id, text, source)
 
 
@@ -178,6 +178,42 @@ def _long(documents: Iterator[Document], *, min_tokens: int, count_tokens: Count
     while batch := list(islice(candidates, BATCH)):
         counts = count_tokens([document.text for document in batch])
         yield from (document for document, n in zip(batch, counts, strict=True) if n >= min_tokens)
+
+
+def _texts(dataset: str, *, config: str | None, split: str, seed: int, text_field: str) -> Iterator[str]:
+    """The texts of the shuffled stream. Whatever ends it early is told in one line that names the data set and the row:
+    in local files the very row, of a hub about how far the stream had come."""
+    where = f"dataset {dataset!r}, split {split!r}"
+    number = 0
+    try:
+        for row in _stream(dataset, config=config, split=split).shuffle(seed=seed, buffer_size=SHUFFLE_BUFFER):
+            text = text_of(row, text_field, where=f"{where}, row {number + 1} as shuffled")
+            number += 1
+            yield text
+    except Exception as error:  # of whatever library: of files, formats or the network
+        files = local_data_files(dataset)
+        _find_fault([file for file in files if split in file.name] or files, text_field)
+        if isinstance(error, InputError):
+            raise
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        if files:
+            raise InputError(f"{where}, after row {number}: {reason}; mend its files") from error
+        raise ConnectionError(f"{where}, after row {number}: {reason}; the same command goes on from here") from error
+
+
+def local_data_files(dataset: str) -> list[Path]:
+    """The files that a data set consists of; none for one of a hub."""
+    places = [Path(dataset)] if Path(dataset).exists() else sorted(map(Path, glob.glob(dataset)))
+    found = [file for place in places for file in (sorted(place.rglob("*")) if place.is_dir() else [place])]
+    return [file for file in found if file.is_file()]
+
+
+def _find_fault(files: Iterable[Path], text_field: str) -> None:
+    """Read files row by row, which raises an InputError that names the first place that is not as it should be."""
+    for file in files:
+        if file_format(file):
+            for row in read_rows(file):
+                text_of(row.fields, text_field, where=row.where)
 
 
 def _stream(dataset: str, *, config: str | None, split: str) -> Any:

@@ -17,18 +17,9 @@ from docemb_lib.evaluation.protocols import final_scores, for_validation, valida
 from docemb_lib.evaluation.published import published
 from docemb_lib.evaluation.scoreboard import interval_board, normalised, score_frame, scoreboard, standing
 from docemb_lib.evaluation.soundness import problems
+from docemb_lib.evaluation.splits import Labelled, LabelledPairs, Ranking
 from docemb_lib.evaluation.task_statistics import task_statistics
-from docemb_lib.evaluation.tasks import (
-    Classification,
-    Labelled,
-    LabelledPairs,
-    Pairs,
-    Ranking,
-    Retrieval,
-    Score,
-    Task,
-    evaluate,
-)
+from docemb_lib.evaluation.tasks import Classification, Pairs, Retrieval, Score, Task, evaluate
 from docemb_lib.evaluation.uncertainty import compare, score_intervals
 from docemb_lib.settings import HeadSettings
 

@@ -25,7 +25,8 @@ from docemb_lib.corpus.rows import Row, file_format, read_csv, read_rows
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation.examples import Example, labelled, labelled_pairs, read_example
 from docemb_lib.evaluation.similar_articles import read_ranking
-from docemb_lib.evaluation.tasks import SPLITS, Classification, Labelled, LabelledPairs, Pairs, Retrieval, Task
+from docemb_lib.evaluation.splits import SPLITS, Labelled, LabelledPairs
+from docemb_lib.evaluation.tasks import Classification, Pairs, Retrieval, Task
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +57,8 @@ def benchmark_task(name: str, source: str | None = None) -> Task:
         articles, relevance = _find(folder, settings["articles"]), _find(folder, settings["relevance"], packed=".json")
         task = Retrieval(name, {"test": read_ranking(articles, relevance)})
     else:
-        rows = _local_splits(Path(source), settings) if Path(source).is_dir() else _hub_splits(source, settings)
+        folder = Path(source)
+        rows = _local_splits(folder, settings) if folder.is_dir() else hub_splits(source, settings["config"])
         task = Classification(name, {split: _documents(found, settings) for split, found in rows.items()})
     _compare_sizes(task)
     return task
@@ -111,15 +113,17 @@ def _local_splits(folder: Path, settings: Mapping[str, Any]) -> dict[str, Iterab
     return {split: (row for file in found[split] for row in read_rows(file)) for split in SPLITS if split in found}
 
 
-def _hub_splits(dataset: str, settings: Mapping[str, Any]) -> dict[str, Iterable[Row]]:
+def hub_splits(dataset: str, config: str | None) -> dict[str, Iterable[Row]]:
+    """The rows of each split of a hub's data set."""
     from datasets import load_dataset
+    from datasets.exceptions import DatasetsError
 
     try:
         try:
-            splits = load_dataset(dataset, settings["config"])
+            splits = load_dataset(dataset, config)
         except RuntimeError:  # its main branch is a script, which `datasets` runs no more
-            splits = load_dataset(dataset, settings["config"], revision=CONVERTED)
-    except (ValueError, OSError) as error:
+            splits = load_dataset(dataset, config, revision=CONVERTED)
+    except (ValueError, OSError, DatasetsError) as error:
         reason = " ".join(str(error).split())
         raise InputError(f"dataset {dataset!r}: {reason}; or name a folder in evaluation.benchmarks") from error
     return {split: _hub_rows(splits[split], f"{dataset} [{split}]") for split in SPLITS if split in splits}
@@ -134,6 +138,8 @@ def _folder(source: str, wanted: Iterable[str]) -> Path:
     """The folder itself, or a copy of the wanted files of a hub's data set."""
     if Path(source).is_dir():
         return Path(source)
+    if Path(source).is_absolute() or source.startswith("."):
+        raise InputError(f"{source}: no such folder; name the one that holds {', '.join(wanted)}")
     from huggingface_hub import snapshot_download
 
     try:
@@ -141,6 +147,25 @@ def _folder(source: str, wanted: Iterable[str]) -> Path:
     except (ValueError, OSError) as error:
         reason = " ".join(str(error).split())
         raise InputError(f"{source}: no such folder, and not found on the hub: {reason}") from error
+
+
+def missing_files(name: str, source: str) -> list[str]:
+    """What a folder lacks of a task's files: all of them where there is no such folder; nothing for a data set's id."""
+    settings, folder = published_tasks()["sources"].get(name), Path(source)
+    if not folder.is_absolute() and not folder.is_dir():
+        return []
+    if settings is None:  # a task that comes in several layouts
+        return [] if folder.exists() else ["its published file or folder"]
+    if "hub" in settings:
+        return [] if folder.is_dir() else ["a copy of the hub's folder"]
+    packed = dict.fromkeys(settings.get("files", {}).values(), ".gz")
+    if "articles" in settings:
+        packed = {settings["articles"]: ".gz", settings["relevance"]: ".json"}
+    return [
+        file
+        for file, ending in packed.items()
+        if not (folder / file).is_file() and not (folder / f"{file}{ending}").is_file()
+    ]
 
 
 def _find(folder: Path, name: str, *, packed: str = ".gz") -> Path:

@@ -8,8 +8,10 @@ from typing import TypeGuard
 import numpy as np
 from sklearn.metrics import roc_auc_score
 
+from docemb_lib.evaluation.lookup import rows_by_text
 from docemb_lib.evaluation.retrieval import unit
-from docemb_lib.evaluation.tasks import Pairs, Retrieval, Task, pick, rows_by_text
+from docemb_lib.evaluation.splits import pick
+from docemb_lib.evaluation.tasks import Pairs, Retrieval, Task
 
 APART_TOGETHER = ["0", "1"]  # the labels of pairs of which it is known which of the two says "belong together"
 

@@ -20,7 +20,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from docemb_lib.errors import InputError
-from docemb_lib.evaluation.tasks import SPLITS, Classification, Labelled, LabelledPairs, Pairs, Ranking, Retrieval, Task
+from docemb_lib.evaluation.splits import SPLITS, Labelled, LabelledPairs, Ranking
+from docemb_lib.evaluation.tasks import Classification, Pairs, Retrieval, Task
 
 LIMIT = 400  # pages that scoring one split of one task may need embedded, at most
 TRAIN_SHARE = 0.6  # of them for training a head, the rest for the split that is scored

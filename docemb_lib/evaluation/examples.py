@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from docemb_lib.corpus.rows import Row, text_of
 from docemb_lib.errors import InputError
-from docemb_lib.evaluation.tasks import Labelled, LabelledPairs
+from docemb_lib.evaluation.splits import Labelled, LabelledPairs
 
 
 class Example(NamedTuple):

@@ -9,11 +9,12 @@ import numpy as np
 
 from docemb_lib.corpus.rows import Row, file_format, read_csv, read_rows, text_of
 from docemb_lib.errors import InputError
+from docemb_lib.evaluation.class_folders import NO_SPLIT, VALIDATION, read_class_folders, text_files
 from docemb_lib.evaluation.examples import Example, labelled, labelled_pairs, read_example, refuse_blank
-from docemb_lib.evaluation.tasks import SPLITS, Classification, Pairs, Ranking, Retrieval, Task
+from docemb_lib.evaluation.splits import SPLITS, Ranking
+from docemb_lib.evaluation.tasks import Classification, Pairs, Retrieval, Task
 from docemb_lib.settings import OwnTask
 
-VALIDATION = ("dev", "val", "valid")  # other names of that split
 LINK = ("source", "target")  # columns of a relevance file
 
 
@@ -28,28 +29,33 @@ def own_task(settings: OwnTask) -> Task:
 
 
 def task_files(settings: OwnTask) -> list[Path]:
-    """Every file that the task is made of."""
-    places = [settings.path, settings.relevance]
-    return [file for place in places if place for file in (place.values() if isinstance(place, dict) else [place])]
+    """Every file that the task is made of; a path that is neither a file nor a folder stands for itself."""
+    given = [settings.path, settings.relevance]
+    places = [one for place in given if place for one in (place.values() if isinstance(place, dict) else [place])]
+    return [file for place in places for file in (text_files(place) if place.is_dir() else [place])]
 
 
 def read_splits(settings: OwnTask) -> dict[str, list[Example]]:
-    """The examples of each split: of its own file, by the rows' split field, or drawn (`draw_splits`)."""
+    """The examples of each split: of its own file or folder, by the rows' split field, or drawn (`draw_splits`)."""
     if isinstance(settings.path, dict):
-        return {split: [example for _, example in _examples(file, settings)] for split, file in settings.path.items()}
+        return {split: _examples_of(place, settings) for split, place in settings.path.items()}
+    if settings.path.is_dir():
+        found = _class_folders(settings.path, settings)
+        return _drawn(found[NO_SPLIT], settings) if NO_SPLIT in found else found
     rows = list(_examples(settings.path, settings))
     if not any(settings.split_field in row.fields for row, _ in rows):
-        return draw_splits([example for _, example in rows], share=settings.share, seed=settings.seed)
+        return _drawn([example for _, example in rows], settings)
     splits: dict[str, list[Example]] = {}
     for row, example in rows:
-        splits.setdefault(_split_of(row, settings.split_field), []).append(example)
+        splits.setdefault(split_of(row, settings.split_field), []).append(example)
     return splits
 
 
-def draw_splits(examples: Sequence[Example], *, share: float, seed: int) -> dict[str, list[Example]]:
+def draw_splits(examples: Sequence[Example], *, share: float, seed: int, where: str) -> dict[str, list[Example]]:
     """`share` of each class for test, as many for validation, the rest for train; examples keep their order.
 
-    An example whose texts stand in the file twice goes where the first of them goes.
+    An example whose texts stand in the file twice goes where the first of them goes. where: what an InputError calls
+    the file or data set.
     """
     rng = np.random.default_rng(seed)
     group = {texts: number for number, texts in enumerate(dict.fromkeys(example.texts for example in examples))}
@@ -60,8 +66,8 @@ def draw_splits(examples: Sequence[Example], *, share: float, seed: int) -> dict
         held = max(1, round(share * len(members)))
         if len(members) <= 2 * held:
             raise InputError(
-                f"class {name!r}: {len(members)} examples are too few to draw train, validation and test from; "
-                "add some, leave the class out, or name the splits in the file"
+                f"{where}: class {name!r}: {len(members)} examples are too few to draw train, validation and test "
+                "from; add some, leave the class out, or name the splits in the file"
             )
         for place, number in enumerate(members.tolist()):
             split_of[number] = "test" if place < held else "validation" if place < 2 * held else "train"
@@ -69,6 +75,23 @@ def draw_splits(examples: Sequence[Example], *, share: float, seed: int) -> dict
     for example in examples:
         splits[split_of[group[example.texts]]].append(example)
     return splits
+
+
+def _drawn(examples: Sequence[Example], settings: OwnTask) -> dict[str, list[Example]]:
+    return draw_splits(examples, share=settings.share, seed=settings.seed, where=str(settings.path))
+
+
+def _examples_of(place: Path, settings: OwnTask) -> list[Example]:
+    """All of a file, or of a folder of classes."""
+    if place.is_dir():
+        return [example for examples in _class_folders(place, settings).values() for example in examples]
+    return [example for _, example in _examples(place, settings)]
+
+
+def _class_folders(folder: Path, settings: OwnTask) -> dict[str, list[Example]]:
+    if settings.kind != "classification":
+        raise InputError(f"{folder}: a folder of classes is no task of {settings.kind}; name a data file")
+    return read_class_folders(folder)
 
 
 def _examples(file: Path, settings: OwnTask) -> Iterator[tuple[Row, Example]]:
@@ -82,7 +105,8 @@ def _examples(file: Path, settings: OwnTask) -> Iterator[tuple[Row, Example]]:
         raise InputError(f"{file}: holds no example; add one with the fields {', '.join(fields)}")
 
 
-def _split_of(row: Row, field: str) -> str:
+def split_of(row: Row, field: str) -> str:
+    """The split that a row names in `field`. Raises InputError for none."""
     split = row.fields.get(field)
     split = "validation" if split in VALIDATION else split
     if split not in SPLITS:

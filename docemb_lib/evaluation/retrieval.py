@@ -58,32 +58,52 @@ def rank_documents(embeddings: np.ndarray, queries: Sequence[int]) -> Iterator[n
 
 
 def relevant_ranks(
-    embeddings: np.ndarray, queries: Sequence[int], relevant: Sequence[Sequence[int]]
+    embeddings: np.ndarray,
+    queries: Sequence[int],
+    relevant: Sequence[Sequence[int]],
+    *,
+    candidates: int | None = None,
 ) -> list[np.ndarray]:
     """For each query the ranks of its relevant rows among all other documents: from 1, ascending.
 
-    embeddings: (N, D), may be memory-mapped; queries: Q rows; relevant: for each query the rows to be found. Nothing is
-    sorted: the rank of a document is the number of those before it, counted block by block, so what is held at a time
-    is DOCUMENTS rows in float64 and BLOCK x DOCUMENTS similarities, however many documents there are.
+    embeddings: (N, D), may be memory-mapped; queries: Q rows; relevant: for each query the rows to be found;
+    candidates: only the first so many rows can be found, None: all. Nothing is sorted: the rank of a document is the
+    number of those before it, counted block by block, so what is held at a time is DOCUMENTS rows in float64 and
+    BLOCK x DOCUMENTS similarities, however many documents there are.
     """
+    pool = len(embeddings) if candidates is None else candidates
     rows = [np.asarray(wanted, dtype=np.intp) for wanted in relevant]
     pairs = zip(queries, rows, strict=True)
     levels = [unit(embeddings[wanted]) @ unit(embeddings[[query]])[0] for query, wanted in pairs]
     before = [np.zeros(len(wanted), dtype=np.int64) for wanted in rows]
-    tie = 0.5 * 10.0**-DECIMALS
-    for first in range(0, len(embeddings), DOCUMENTS):
-        X = unit(embeddings[first : first + DOCUMENTS])
-        numbers = np.arange(first, first + len(X))
+    for first in range(0, pool, DOCUMENTS):
+        X = unit(embeddings[first : min(first + DOCUMENTS, pool)])
         for start in range(0, len(queries), BLOCK):
             block = np.asarray(queries[start : start + BLOCK], dtype=np.intp)
             similarities = unit(embeddings[block]) @ X.T
             inside = np.flatnonzero((first <= block) & (block < first + len(X)))
             similarities[inside, block[inside] - first] = -np.inf  # a query is no hit of its own
             for q, row in enumerate(similarities, start):
-                level = levels[q][:, None]
-                tied = np.abs(row - level) <= tie
-                before[q] += np.count_nonzero((row > level + tie) | (tied & (numbers < rows[q][:, None])), axis=1)
+                before[q] += count_before(row, levels[q], rows[q] - first)
     return [np.sort(counts) + 1 for counts in before]
+
+
+def count_before(row: np.ndarray, levels: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """How many similarities of a row stand before each of R documents, equal ones in the order of their places: (R,).
+
+    row: (N,); levels: (R,), the documents' own similarities; places: (R,), where they stand in the row, or would.
+    """
+    tie = 0.5 * 10.0**-DECIMALS
+    near = np.flatnonzero(row >= levels.min(initial=np.inf) - tie)  # the others stand behind all of them
+    row = row[near]
+    counts = np.zeros(len(levels), dtype=np.int64)
+    for r, (level, place) in enumerate(zip(levels, places, strict=True)):  # vectors: counting along an axis is slow
+        counts[r] = np.count_nonzero(row > level + tie)
+        reaching = row >= level - tie
+        if np.count_nonzero(reaching) > counts[r]:
+            tied = reaching & (row <= level + tie)
+            counts[r] += np.count_nonzero(near[tied] < place)
+    return counts
 
 
 def unit(embeddings: np.ndarray) -> np.ndarray:
@@ -98,6 +118,7 @@ def score_retrieval(
     relevant: Sequence[Sequence[int]],
     *,
     top_k: int | None = None,
+    candidates: int | None = None,
 ) -> RetrievalScores:
     """All metrics of every query.
 
@@ -105,10 +126,12 @@ def score_retrieval(
     top_k: None ranks everything. A number repeats the cut of the author's code: only the first top_k hits are looked
     at, relevant documents beyond them leave the denominator too, and a query without a hit has AP 0 and RR 1 / top_k.
     NDCG is cut as well, against the best that top_k hits allow.
+    candidates: only the first so many rows can be found, None: all.
     """
+    pool = len(embeddings) if candidates is None else candidates
+    cut = pool if top_k is None else top_k
     rows = []
-    for ranks in relevant_ranks(embeddings, queries, relevant):
-        cut = len(embeddings) if top_k is None else top_k
+    for query, ranks in zip(queries, relevant_ranks(embeddings, queries, relevant, candidates=pool), strict=True):
         found = ranks[ranks <= cut]
         rows.append(
             (
@@ -117,7 +140,7 @@ def score_retrieval(
                 ndcg(found, ideal=min(len(ranks), cut)),
                 hit_rate(found, k=10),
                 hit_rate(found, k=100),
-                mean_percentile_rank(ranks, candidates=len(embeddings) - 1),
+                mean_percentile_rank(ranks, candidates=pool - (query < pool)),
             )
         )
     return RetrievalScores(*np.array(rows).T)

@@ -75,15 +75,18 @@ def scoreboard(scores: pd.DataFrame) -> pd.DataFrame:
     return table.rename_axis(columns=None).sort_values("mean", ascending=False, kind="stable")
 
 
-def normalised(scores: pd.DataFrame) -> pd.DataFrame:
+def normalised(scores: pd.DataFrame, *, over_rounds: bool = False) -> pd.DataFrame:
     """`scores` with a column `normalised`: value / best mean of any model shown on that task and metric.
 
-    scores: columns model, task, metric, value, any number of rows each (seeds). Relative to the models in the frame:
-    never store it, and compare it only within one figure or table.
+    scores: columns model, task, metric, value, any number of rows each (seeds), and `round` where there are several:
+    then the best of the same round divides (Table 5.7), or the best of all rounds if `over_rounds` (Figure 5.3).
+    Relative to the models in the frame: never store it, and compare it only within one figure or table.
     """
-    mean = scores.groupby(["task", "metric", "model"])["value"].mean()
-    best = mean.groupby(["task", "metric"]).max().rename("best").reset_index()
-    divisor = scores[["task", "metric"]].merge(best, how="left", on=["task", "metric"])["best"]
+    rounds = ["round"] if "round" in scores else []
+    of_task = ["task", "metric", *([] if over_rounds else rounds)]
+    mean = scores.groupby(["task", "metric", *rounds, "model"], dropna=False)["value"].mean()
+    best = mean.groupby(of_task, dropna=False).max().rename("best").reset_index()
+    divisor = scores[of_task].merge(best, how="left", on=of_task)["best"]
     return scores.assign(normalised=scores["value"].to_numpy() / divisor.to_numpy())
 
 

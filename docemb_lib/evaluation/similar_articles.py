@@ -17,7 +17,7 @@ from typing import Any
 from docemb_lib.corpus.rows import read_csv, read_text, without_surrogates
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation.safe_pickle import read_plain_pickle
-from docemb_lib.evaluation.tasks import Ranking
+from docemb_lib.evaluation.splits import Ranking
 
 logger = logging.getLogger(__name__)
 
@@ -87,7 +87,7 @@ def read_relevance(file: Path) -> dict[str, list[str]]:
             raise InputError(f"{file}: a title is {type(title).__name__}, expected a string; look at the file")
         if not isinstance(targets, Mapping | list | tuple | set | frozenset):
             raise InputError(f"{file}: {title!r} has {type(targets).__name__}, expected titles; look at the file")
-        names = sorted(targets) if isinstance(targets, set | frozenset) else list(targets)
+        names = sorted(targets, key=str) if isinstance(targets, set | frozenset) else list(targets)
         if not all(isinstance(name, str) for name in names):
             raise InputError(f"{file}: {title!r} has a title that is no string; look at the file")
         lists[without_surrogates(title)] = list(dict.fromkeys(map(without_surrogates, names)))

@@ -16,7 +16,7 @@ from docemb_lib.evaluation.tasks import HeadTask, Retrieval
 logger = logging.getLogger(__name__)
 
 EMPTY = "without text"
-LEAKED = "also in train"
+LEAKED = "also in train (leakage)"
 CONTRADICTED = "also in train with another label"
 ABSENT = "classes of train without example"
 
@@ -29,7 +29,7 @@ def problems(task: HeadTask | Retrieval) -> pd.DataFrame:
     | problem                          | counts                                                       |
     |----------------------------------|--------------------------------------------------------------|
     | without text                     | examples with a text that is empty or white space            |
-    | also in train                    | examples of another split whose texts stand in train: leaks  |
+    | also in train (leakage)          | examples of another split whose texts stand in train         |
     | also in train with another label | those of them that train labels otherwise, never the same    |
     | classes of train without example | classes                                                      |
 

@@ -6,23 +6,22 @@ A task does not know the model: it names the texts it needs embedded, once each,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, NamedTuple, Protocol, TypeVar
+from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation.head_training import train_heads
 from docemb_lib.evaluation.heads import pair_features
+from docemb_lib.evaluation.lookup import Lookup, rows_by_text, unique
 from docemb_lib.evaluation.metrics import accuracy, f1_macro
 from docemb_lib.evaluation.retrieval import score_retrieval
+from docemb_lib.evaluation.splits import Labelled, LabelledPairs, Ranking, check_classes, check_splits, pick
 from docemb_lib.settings import HeadSettings
 
-SPLITS = ("train", "validation", "test")
 SEEDS = 5  # heads per task: how far a score moves with the seed alone
-
-Lookup = Callable[[Sequence[str]], np.ndarray]  # from N texts to their embeddings, (N, D)
 
 
 class Embedder(Protocol):
@@ -54,84 +53,6 @@ class Score:
     def std(self) -> float:
         """Sample standard deviation over seeds; 0 for a single value."""
         return float(np.std(self.values, ddof=1)) if len(self.values) > 1 else 0.0
-
-
-@dataclass(frozen=True)
-class Labelled:
-    """Documents and the class of each; a class is an int or a str."""
-
-    texts: Sequence[str]
-    labels: Sequence[Hashable]
-
-    @property
-    def documents(self) -> tuple[Sequence[str]]:
-        """The texts of each example, as columns."""
-        return (self.texts,)
-
-    def take(self, rows: Sequence[int] | np.ndarray) -> Labelled:
-        return Labelled([self.texts[row] for row in rows], [self.labels[row] for row in rows])
-
-    def check(self, where: str) -> None:
-        if not len(self.texts) == len(self.labels) > 0:
-            raise InputError(
-                f"{where}: {len(self.texts)} texts and {len(self.labels)} labels, "
-                "expected equally many and at least one"
-            )
-
-
-@dataclass(frozen=True)
-class LabelledPairs:
-    """Pairs of documents, in their order, and the class of each pair."""
-
-    first: Sequence[str]
-    second: Sequence[str]
-    labels: Sequence[Hashable]
-
-    @property
-    def texts(self) -> list[str]:
-        return [*self.first, *self.second]
-
-    @property
-    def documents(self) -> tuple[Sequence[str], Sequence[str]]:
-        """The texts of each example, as columns."""
-        return (self.first, self.second)
-
-    def take(self, rows: Sequence[int] | np.ndarray) -> LabelledPairs:
-        first, second = ([column[row] for row in rows] for column in self.documents)
-        return LabelledPairs(first, second, [self.labels[row] for row in rows])
-
-    def check(self, where: str) -> None:
-        if not len(self.first) == len(self.second) == len(self.labels) > 0:
-            raise InputError(
-                f"{where}: {len(self.first)} first texts, {len(self.second)} second texts and "
-                f"{len(self.labels)} labels, expected equally many and at least one"
-            )
-
-
-@dataclass(frozen=True)
-class Ranking:
-    """A pool of documents, some of which are queries; `relevant` has the rows to be found for each query."""
-
-    texts: Sequence[str]
-    queries: Sequence[int]
-    relevant: Sequence[Sequence[int]]
-
-    def check(self, where: str) -> None:
-        if not len(self.queries) == len(self.relevant) > 0:
-            raise InputError(
-                f"{where}: {len(self.queries)} queries and {len(self.relevant)} lists of relevant rows, "
-                "expected equally many and at least one"
-            )
-        for query, rows in zip(self.queries, self.relevant, strict=True):
-            if not len(rows) or len(set(rows)) < len(rows) or query in rows:
-                raise InputError(
-                    f"{where}: query {query} has the relevant rows {list(rows)}, expected at least one, each once, "
-                    "and never the query itself"
-                )
-            if not all(0 <= row < len(self.texts) for row in (query, *rows)):
-                raise InputError(
-                    f"{where}: query {query} with relevant rows {list(rows)} points outside the {len(self.texts)} texts"
-                )
 
 
 class Examples(NamedTuple):
@@ -241,7 +162,9 @@ class Retrieval:
         """
         ranking = pick(self.name, self.splits, split)
         pool = rows_by_text(self.name, embeddings, self.texts(split))(ranking.texts)
-        scores = score_retrieval(pool, ranking.queries, ranking.relevant, top_k=self.top_k)
+        scores = score_retrieval(
+            pool, ranking.queries, ranking.relevant, top_k=self.top_k, candidates=ranking.candidates
+        )
         extra = {name: float(getattr(scores, name).mean()) for name in scores._fields[2:]}
         per_query = {"map": scores.average_precision, "mrr": scores.reciprocal_rank}
         return Score(
@@ -279,57 +202,3 @@ def score_answers(metric: str, answers: np.ndarray, labels: np.ndarray) -> Score
         extra={"f1_macro": float(f1_macro(answers, labels).mean())},
         per_example={metric: (answers == labels).astype(np.float32)},
     )
-
-
-def unique(*parts: Sequence[str]) -> list[str]:
-    """Each text once, in the order of first appearance."""
-    return list(dict.fromkeys(text for part in parts for text in part))
-
-
-def rows_by_text(name: str, embeddings: np.ndarray, texts: list[str]) -> Lookup:
-    """The look-up of embeddings, (N, D), which must be finite and as many as the texts."""
-    if embeddings.ndim != 2 or len(embeddings) != len(texts):
-        raise InputError(
-            f"task {name!r}: embeddings of shape {embeddings.shape} for {len(texts)} texts, "
-            "expected one row per text, in the order of task.texts(split)"
-        )
-    if not (finite := np.isfinite(embeddings).all(axis=1)).all():
-        raise InputError(
-            f"task {name!r}: {np.count_nonzero(~finite)} of {len(texts)} embeddings are not finite, "
-            f"the first is row {int(np.argmin(finite))}; look for a diverged model"
-        )
-    row = {text: i for i, text in enumerate(texts)}
-    return lambda wanted: embeddings[[row[text] for text in wanted]]
-
-
-Data = TypeVar("Data")
-
-
-def pick(name: str, splits: Mapping[str, Data], split: str) -> Data:
-    """The data of a split; an error that lists the others where there is none."""
-    if split not in splits:
-        raise InputError(f"task {name!r} has no split {split!r}, only {', '.join(splits)}")
-    return splits[split]
-
-
-def check_splits(name: str, splits: Mapping[str, Labelled | LabelledPairs | Ranking]) -> None:
-    """Only known splits, and each of them sound."""
-    if not splits or set(splits) - set(SPLITS):
-        raise InputError(f"task {name!r}: splits must be some of {', '.join(SPLITS)}, got {list(splits)}")
-    for split, data in splits.items():
-        data.check(f"task {name!r}, split {split!r}")
-
-
-def check_classes(name: str, splits: Mapping[str, Labelled | LabelledPairs]) -> None:
-    """A head knows the classes of the train split only, so every other split must do with those."""
-    if "train" not in splits:
-        raise InputError(f"task {name!r} has no split 'train' to train heads on, only {', '.join(splits)}")
-    known = set(splits["train"].labels)
-    if len(known) < 2:
-        raise InputError(f"task {name!r}, split 'train': all labels are {known.pop()!r}, expected two classes or more")
-    for split, data in splits.items():
-        if unknown := [label for label in data.labels if label not in known]:
-            raise InputError(
-                f"task {name!r}, split {split!r}: {len(unknown)} of {len(data.labels)} labels are none of the "
-                f"{len(known)} classes of 'train', the first is {unknown[0]!r}"
-            )

@@ -5,19 +5,24 @@ from __future__ import annotations
 from docemb_lib import pretrained
 from docemb_lib.corpus.origin import source_fingerprint
 from docemb_lib.errors import InputError
-from docemb_lib.evaluation.outside_tasks import task_fingerprint
+from docemb_lib.evaluation.benchmark_tasks import missing_files
+from docemb_lib.experiments.profile_tasks import check_task
+from docemb_lib.experiments.simde_stage import SIMDE, check_dropout
 from docemb_lib.experiments.stages import Stages
 from docemb_lib.experiments.teacher_stages import PV_NAMES
 from docemb_lib.profile import TRAINING, width
-from docemb_lib.settings import ParagraphVectorSettings
+from docemb_lib.settings import Evaluation, ParagraphVectorSettings
 
 
 def check(stages: Stages, notebook: str) -> None:
     """Sources, tasks, teachers' packages, widths and negatives of a run of `notebook`. Raises InputError."""
     profile, p = stages.profile, stages.profile.parameters
-    source_fingerprint(profile.corpus)
-    for task in (*profile.evaluation.tasks, *profile.evaluation.sweep_tasks):
-        task_fingerprint(task, profile.evaluation)
+    for texts in profile.text_sources:
+        source_fingerprint(texts)
+    check_benchmarks(profile.evaluation)
+    for names, split in ((profile.evaluation.tasks, "test"), (profile.evaluation.sweep_tasks, "validation")):
+        for name in names:
+            check_task(profile, stages.workspace, name, split)
     pretrained.resolve(profile.student.model)
     pretrained.resolve(profile.structural_teacher.model)
     for further in profile.further_teachers:
@@ -26,14 +31,33 @@ def check(stages: Stages, notebook: str) -> None:
     stages.check_vocabulary(_paragraph_vectors(stages, notebook))
     if notebook not in TRAINING:
         return
-    if profile.training.report_to:
-        _check_trackers(profile.training.report_to)
-    size = profile.training.batch_size
+    on_pairs = notebook == SIMDE
+    section, training = ("simde.training", profile.simde.training) if on_pairs else ("training", profile.training)
+    if training.report_to:
+        _check_trackers(training.report_to, section)
+    size = training.batch_size
     if p.documents < size:
-        raise InputError(f"documents: {p.documents} do not fill one batch; ask for training.batch_size {size} or more")
+        raise InputError(f"documents: {p.documents} do not fill one batch; ask for {section}.batch_size {size} or more")
     stages.check_documents()
+    if on_pairs:
+        check_dropout(profile)
+        if p.beside_teachers is None:
+            return
     stages.check_negatives()
     _check_widths(stages)
+
+
+def check_benchmarks(evaluation: Evaluation) -> None:
+    """That the folders of benchmark tasks are there with their files; what is missing is said of all tasks at once."""
+    tasks = dict.fromkeys((*evaluation.tasks, *evaluation.sweep_tasks))
+    places = [(name, place) for name, place in evaluation.benchmarks.items() if name in tasks]
+    missing = [f"{name} needs {', '.join(files)} in {at}" for name, at in places if (files := missing_files(name, at))]
+    if missing:
+        raise InputError(
+            f"evaluation.benchmarks: {'; '.join(missing)}; put the published files there (README, Tasks, says where "
+            "they come from), name other folders, or leave these tasks out of evaluation.tasks and "
+            "evaluation.sweep_tasks"
+        )
 
 
 def _paragraph_vectors(stages: Stages, notebook: str) -> list[ParagraphVectorSettings]:
@@ -42,7 +66,7 @@ def _paragraph_vectors(stages: Stages, notebook: str) -> list[ParagraphVectorSet
         return stages.asked_paragraph_vectors()
     further = stages.profile.further_teachers if notebook in TRAINING else []
     names = {str(teacher.teacher) for teacher in further if teacher.teacher}
-    if notebook[:2] in {"04", "05", "06"}:
+    if notebook[:2] >= "04":
         names.update(PV_NAMES)  # students stand beside all of them
     return [member for name in sorted(names) for member in stages.members(name)]
 
@@ -67,12 +91,12 @@ def _check_widths(stages: Stages) -> None:
         check_widths(student_spec, student_width, teacher_spec, teacher_width, teacher=name)
 
 
-def _check_trackers(names: list[str]) -> None:
+def _check_trackers(names: list[str], section: str) -> None:
     from transformers.integrations import get_available_reporting_integrations
 
     available = get_available_reporting_integrations()
     for name in names:
         if name not in available:
             raise InputError(
-                f"training.report_to: {name} is unknown or not installed; there are {', '.join(available) or 'none'}"
+                f"{section}.report_to: {name} is unknown or not installed; there are {', '.join(available) or 'none'}"
             )

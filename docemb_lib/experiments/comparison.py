@@ -12,7 +12,7 @@ from docemb_lib.experiments import records
 from docemb_lib.experiments.labels import structural_label
 from docemb_lib.experiments.objectives import objective_settings, roles_of
 from docemb_lib.experiments.records import Record
-from docemb_lib.experiments.run import Run
+from docemb_lib.experiments.run import Run, setting_of
 from docemb_lib.experiments.thesis import ThesisValues
 from docemb_lib.profile import FIXED, NOTEBOOKS, TRAINING
 from docemb_lib.settings import Parameters
@@ -52,7 +52,7 @@ def scores_of_runs(run: Run, scores: pd.DataFrame) -> pd.DataFrame:
     for entry, label, group in zip(entries, _distinct(entries), groups, strict=True):
         mine = entry.scores["model"] == entry.model
         known = {name: entry.parameters.get(name) for name in NOTEBOOKS[run.notebook]}
-        value, sibling = thesis.of_run(entry.parameters), _is_sibling(run, entry.parameters)
+        value, sibling = thesis.of_run(entry.parameters), is_sibling(run, entry.parameters)
         own.append(
             entry.scores[mine].assign(model=label, own=True, group=group, thesis=value, sibling=sibling, **known)
         )
@@ -69,8 +69,9 @@ def scores_of_runs(run: Run, scores: pd.DataFrame) -> pd.DataFrame:
 
 def comparable(run: Run, notebook: str | None = None) -> list[Record]:
     """Recorded runs of `notebook` (None: its own) comparable with this one, newest first, without it."""
-    found = records.all_records(notebook or run.notebook, workspace=run.workspace)
-    same = [r for r in found if r.status == "done" and r.setting == run.setting and r.fingerprint != run.fingerprint]
+    of_notebook = notebook or run.notebook
+    found, setting = records.all_records(of_notebook, workspace=run.workspace), setting_of(of_notebook, run.profile)
+    same = [r for r in found if r.status == "done" and r.setting == setting and r.fingerprint != run.fingerprint]
     return same[::-1]
 
 
@@ -136,7 +137,7 @@ def _rank(group: str) -> tuple[float, str]:
         return -1.0 if group == NEITHER else float("inf"), group
 
 
-def _is_sibling(run: Run, parameters: dict[str, Any]) -> bool:
+def is_sibling(run: Run, parameters: dict[str, Any]) -> bool:
     """Whether both have teachers of both roles, and whatever counts but λ and mask is the same."""
     further, ours = run.profile.further_teachers, run.profile.parameters
     if run.notebook not in TRAINING or len(roles_of(ours, further)) < 2:

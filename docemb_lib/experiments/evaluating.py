@@ -10,12 +10,12 @@ import numpy as np
 
 from docemb_lib import pretrained
 from docemb_lib.errors import InputError
-from docemb_lib.evaluation.outside_tasks import task_fingerprint
 from docemb_lib.evaluation.scoreboard import last_round, standing
 from docemb_lib.experiments import records
 from docemb_lib.experiments.embedding_cache import Model
 from docemb_lib.experiments.final import REFERENCES, Final, final_evaluation
 from docemb_lib.experiments.models import SBERT_LABELS, UNTRAINED, student_model
+from docemb_lib.experiments.profile_tasks import check_task
 from docemb_lib.experiments.report import FINAL
 from docemb_lib.experiments.run import setting_of
 from docemb_lib.experiments.scoring import is_scored
@@ -45,10 +45,10 @@ def evaluate_model(name: str, profile: str | Path, tasks: Sequence[str] = ()) ->
     """
     loaded = Profile.load(profile)
     chosen = loaded.with_tasks(tasks, source="--task") if tasks else loaded
-    for task in chosen.evaluation.tasks:
-        task_fingerprint(task, chosen.evaluation)
-    model = any_model(name)
     stages = Stages(chosen, Workspace())
+    for task in chosen.evaluation.tasks:
+        check_task(chosen, stages.workspace, task, "test")
+    model = any_model(name)
     beside = [baseline for baseline in recorded_baselines(loaded, stages.workspace) if is_scored(stages, baseline)]
     final = final_evaluation(stages, [model, *beside], student=model.label)
     if not {*REFERENCES} <= {baseline.label for baseline in beside}:
@@ -76,7 +76,7 @@ def any_model(name: str) -> Model:
 
 def recorded_baselines(profile: Profile, workspace: Workspace) -> list[Model]:
     """What the newest comparable final evaluation compared its student with, as far as scores are concerned."""
-    setting = setting_of(profile)
+    setting = setting_of(FINAL, profile)
     found = [
         record
         for record in records.all_records(FINAL, workspace=workspace)

@@ -27,6 +27,7 @@ from docemb_lib.errors import InputError
 from docemb_lib.experiments import records
 from docemb_lib.experiments.run import run_parameters, setting_of
 from docemb_lib.profile import TRAINING, Profile
+from docemb_lib.progress import is_bar
 from docemb_lib.workspace import Workspace, locked, write_text
 
 KERNEL = "python3"
@@ -63,7 +64,7 @@ class Planned:
     def weight(self) -> float:
         """A rough share of the plan's time: starting a kernel counts as much as training on 150 documents."""
         trains = self.notebook in TRAINING
-        return 1 + (self.profile.parameters.documents / 150 if trains else 0) + 3 * (self.notebook[:2] == "06")
+        return 1 + (self.profile.parameters.documents / 150 if trains else 0) + 3 * (self.notebook[:2] >= "06")
 
 
 class RunError(RuntimeError):
@@ -139,7 +140,7 @@ def _fail(run: Planned, workspace: Workspace, reason: str, trace: str) -> str:
             notebook=run.notebook,
             label=run.label,
             fingerprint=run.fingerprint,
-            setting=setting_of(run.profile),
+            setting=setting_of(run.notebook, run.profile),
             profile=run.profile.name,
             parameters=run_parameters(run.notebook, run.profile),
             status="failed",
@@ -165,7 +166,7 @@ def _execute(
             kernel_name=KERNEL,
             cwd=str(run.source.parent),
             progress_bar=False,
-            coalesce_streams=True,  # of a progress bar, the saved copy keeps the last state
+            stdout_file=_Lines(lambda line: tell(line) if is_bar(line) else None),
             stderr_file=_Lines(tell),
             **_kernel_options(sockets),
         )
@@ -187,11 +188,22 @@ def _execute(
             f"{KERNEL} belong to another environment?"
         )
         raise RunError(_fail(run, workspace, reason, ""), "")
-    executed = json.loads(run.working.read_text(encoding="utf-8"))
-    executed["metadata"]["docemb"] = stamp
-    write_text(run.working, json.dumps(executed, indent=1, ensure_ascii=False) + "\n")
+    _tidy(run.working, stamp)
     run.failed.unlink(missing_ok=True)
     run.working.replace(run.executed)
+
+
+def _tidy(file: Path, stamp: dict[str, str]) -> None:
+    """Of each progress bar keep the last state, and note what the copy was made from.
+
+    Not while it is executed, as nbclient can: outputs that are renewed later must stay where they are.
+    """
+    import nbformat
+    from nbconvert.preprocessors.coalescestreams import CoalesceStreamsPreprocessor
+
+    executed, _ = CoalesceStreamsPreprocessor().preprocess(nbformat.read(file, as_version=4), {})
+    executed.metadata["docemb"] = stamp
+    write_text(file, nbformat.writes(executed) + "\n")
 
 
 def _explained(error: Exception) -> tuple[str, str]:
@@ -211,7 +223,7 @@ def _explained(error: Exception) -> tuple[str, str]:
 def _locked_at_once(target: Path) -> AbstractContextManager[Any]:
     """The lock of `workspace.locked`, or filelock.Timeout where another process has it."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    return FileLock(target.with_name(f".{target.name}.lock")).acquire(timeout=0)
+    return FileLock(target.with_name(f".{target.name}.lock")).acquire(timeout=0.1)
 
 
 def _stamp(run: Planned) -> dict[str, str]:
@@ -303,7 +315,7 @@ def _terminate(processes: Sequence[psutil.Process], *, timeout: float) -> None:
 
 
 class _Lines:
-    """A file for papermill to write a notebook's stderr to, which hands on the last state of each progress bar."""
+    """A file for papermill to write a notebook's streams to, which hands on the last line of what comes at once."""
 
     def __init__(self, tell: Callable[[str], None]) -> None:
         self.tell = tell

@@ -10,6 +10,7 @@ from docemb_lib.profile import Profile
 from docemb_lib.settings import SINGLE, FurtherTeacher, Parameters, label_of_paragraph_vector
 from docemb_lib.workspace import fingerprint_of
 
+PAPER = Parameters()  # whose pairs are weighed as the SimDE paper does
 LONGEST_SLUG = 200  # characters: file systems take names of 255, and executed copies add to theirs
 
 
@@ -29,8 +30,9 @@ def label_of(notebook: str, p: Parameters, further: Sequence[FurtherTeacher] = (
         return f"{structural_label(p, further)};{contextual_label(p, further)}"
     if number == "05":
         return weighting_label(p, further)
-    parts = [weighting_label(p, further), contextual_label(p) if p.contextual_teacher else "", f"{p.documents} docs"]
-    return "student " + ";".join([*filter(None, parts), *([f"seed {p.seed}"] if p.seed else [])])
+    if number == "07":
+        return pair_label(p, further)
+    return "student " + ";".join(_final_parts(p, further) + _sizes(p))
 
 
 def slug_of(notebook: str, profile: Profile) -> str:
@@ -82,6 +84,26 @@ def weighting_label(p: Parameters, further: Sequence[FurtherTeacher] = ()) -> st
         return f"{structural};no-weighting{form}"
     by_length = "" if p.lam_by_length is None else f";{p.lam_by_length}"
     return f"{structural};{p.max_structural_len};λ={p.lam}{by_length}{form}"
+
+
+def pair_label(p: Parameters, further: Sequence[FurtherTeacher] = ()) -> str:
+    """`SimDE;700 docs`, and what differs from the paper's settings: `SimCSE;τ=0.1;mlm=0.0;700 docs`."""
+    parts = ["SimDE" if p.pairs == "halves" else "SimCSE"]
+    if p.pair_temperature != PAPER.pair_temperature:
+        parts.append(f"τ={p.pair_temperature}")
+    if p.mlm_weight != PAPER.mlm_weight:
+        parts.append(f"mlm={p.mlm_weight}")
+    if p.beside_teachers is not None:
+        parts += [f"×{p.beside_teachers} beside", *_final_parts(p, further)]
+    return ";".join(parts + _sizes(p))
+
+
+def _final_parts(p: Parameters, further: Sequence[FurtherTeacher]) -> list[str]:
+    return [weighting_label(p, further), *([contextual_label(p)] if p.contextual_teacher else [])]
+
+
+def _sizes(p: Parameters) -> list[str]:
+    return [f"{p.documents} docs", *([f"seed {p.seed}"] if p.seed else [])]
 
 
 def _named(further: Sequence[FurtherTeacher], role: str) -> str:

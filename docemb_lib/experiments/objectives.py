@@ -85,6 +85,14 @@ def objective_settings(p: Parameters, further: Sequence[FurtherTeacher] = ()) ->
     return settings
 
 
+def pair_settings(p: Parameters, further: Sequence[FurtherTeacher] = ()) -> dict[str, Any]:
+    """The parameters that count where a student learns from pairs: those of its teachers only where it has some."""
+    settings = {name: getattr(p, name) for name in ("pairs", "pair_temperature", "mlm_weight")}
+    if p.beside_teachers is not None:
+        settings |= {"beside_teachers": p.beside_teachers, "objective": objective_settings(p, further)}
+    return settings
+
+
 def _structural(name: str, settings: Parameters | FurtherTeacher) -> nn.Module:
     from docemb_lib.losses import structural_loss
 

@@ -1,29 +1,25 @@
-"""The runs of a profile's plan or of a grid: resolved and checked before anything starts, and executed in order."""
+"""The runs of a profile's plan or of a grid, resolved and checked before anything starts."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
 from docemb_lib.errors import InputError
-from docemb_lib.experiments.execution import Planned, execute_run, is_done
+from docemb_lib.experiments.execution import Planned
 from docemb_lib.experiments.grids import Grid, load_grid
 from docemb_lib.experiments.labels import label_of, slug_of
 from docemb_lib.experiments.run import fingerprint_of_run, run_parameters
-from docemb_lib.profile import NOTEBOOKS, Profile, profile_path
+from docemb_lib.profile import NOTEBOOKS, Profile, check_names, profile_path
 from docemb_lib.workspace import Workspace
 
 
-class PlanWatcher(Protocol):
-    """Who is told how the plan goes: the command line's progress lines, or nobody."""
+class Step(NamedTuple):
+    """One line of a plan, resolved."""
 
-    def begins(self, run: Planned, number: int, total: int, remaining_s: float | None) -> None: ...
-
-    def step(self, line: str) -> None: ...
-
-    def ends(self, run: Planned, seconds: float, *, built: bool) -> None: ...
+    runs: list[Planned]
+    grid: str | None  # whose runs they are: they go side by side, and a failing one stops no other; None: a single run
 
 
 def told(profile: str | Path) -> str:
@@ -33,17 +29,31 @@ def told(profile: str | Path) -> str:
 
 def resolve_plan(
     profile: Profile, name: str, workspace: Workspace, *, first: str | None = None, only: str | None = None
-) -> list[Planned]:
-    """The runs of the plan, from notebook `first` on, or of notebook `only`.
+) -> list[Step]:
+    """The lines of the plan, those from notebook `first` on, or of notebook `only`; grids are checked whole.
 
     name: the profile as the notebooks are told it. Raises InputError before anything is executed.
     """
-    runs = [run for run in profile.plan if _wanted(run.notebook, first, only)]
-    if not runs:
+    steps, notebooks = [], []
+    for number, line in enumerate(profile.plan, 1):
+        try:
+            its, told_as = (profile, name) if line.profile is None else (Profile.load(line.profile), told(line.profile))
+            grid = None if line.grid is None else load_grid(line.grid, its)
+            notebooks.append(notebook := str(line.notebook) if grid is None else _notebook_of(grid, line.notebook))
+            if not _wanted(notebook, first, only) or (line.on_request and only is None):
+                continue
+            if grid is None:
+                runs = [_planned(notebook, line.parameters, its, told_as, workspace)]
+            else:
+                runs = resolve_grid(grid, notebook, line.parameters, its, told_as, workspace)
+        except InputError as error:
+            raise InputError(f"profile {profile.name}: plan, line {number} ({line}): {error}") from None
+        steps.append(Step(runs, None if grid is None else grid.name))
+    if not steps:
         asked = f"--only {only}" if only else f"--from {first}" if first else "an empty plan"
-        known = ", ".join(dict.fromkeys(run.notebook for run in profile.plan)) or "none: add lines to `plan`"
+        known = ", ".join(dict.fromkeys(notebooks)) or "none: add lines to `plan`"
         raise InputError(f"profile {profile.name}: {asked} leaves no run; the plan's notebooks are {known}")
-    return [_planned(run.notebook, run.parameters, profile, name, workspace) for run in runs]
+    return steps
 
 
 def resolve_sweep(
@@ -76,12 +86,17 @@ def resolve_grid(
         try:
             if "profile" in parameters:
                 raise InputError("profile: a sweep has one for all its runs; give it as --profile")
+            check_names(notebook, parameters)
             run = _planned(notebook, parameters, profile, name, workspace)
             check_run(run, workspace)
         except InputError as error:
             raise InputError(f"{where}: {error}") from None
         if earlier := first.get(run.fingerprint) or first.get(run.executed):
-            mend = f"the grid varies what -p sets: {', '.join(overrides)}" if overrides else "leave one of them out"
+            mend = (
+                f"the grid varies what is given for all runs: {', '.join(overrides)}"
+                if overrides
+                else "leave one of them out"
+            )
             raise InputError(f"{where}: the same as run {earlier} ({run.label}); {mend}")
         first |= {run.fingerprint: number, run.executed: number}
         planned.append(run)
@@ -94,26 +109,6 @@ def check_run(run: Planned, workspace: Workspace) -> None:
     from docemb_lib.experiments.stages import Stages
 
     check(Stages(run.profile, workspace), run.notebook)
-
-
-def execute(planned: Sequence[Planned], workspace: Workspace, watcher: PlanWatcher) -> None:
-    """Execute what is not there yet, in order. Raises RunError at the first notebook that fails."""
-    missing = [run for run in planned if not is_done(run, workspace)]
-    for run in missing:
-        check_run(run, workspace)
-    spent, done_weight = 0.0, 0.0
-    for number, run in enumerate(planned, 1):
-        if run not in missing:
-            watcher.begins(run, number, len(planned), None)
-            watcher.ends(run, 0.0, built=False)
-            continue
-        left = sum(other.weight for other in missing) - done_weight
-        watcher.begins(run, number, len(planned), spent / done_weight * left if done_weight else None)
-        start = time.perf_counter()
-        execute_run(run, workspace, tell=watcher.step)
-        seconds = time.perf_counter() - start
-        spent, done_weight = spent + seconds, done_weight + run.weight
-        watcher.ends(run, seconds, built=True)
 
 
 def _planned(

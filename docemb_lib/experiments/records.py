@@ -45,7 +45,8 @@ class Record:
     traceback: str | None = None  # of a failed run
     versions: dict[str, str] = field(default_factory=installed_versions)
     revision: str | None = None  # git commit, with "+" where the tree had changes
-    finished: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+    # Newest is what finished last: finer than seconds, in which several runs may end.
+    finished: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="microseconds"))
 
 
 def folder_of(workspace: Workspace, notebook: str, fingerprint: str) -> Path:

@@ -11,21 +11,24 @@ from docemb_lib.evaluation.scoreboard import last_round, scoreboard, standing
 from docemb_lib.experiments import records
 from docemb_lib.experiments.models import SBERT_LABELS, UNTRAINED
 from docemb_lib.experiments.plan import Planned
+from docemb_lib.experiments.simde_stage import SIMDE
 from docemb_lib.workspace import Workspace
 
 FINAL = "06_evaluation"
 
 
 class Report(NamedTuple):
-    board: pd.DataFrame | None  # models × tasks; None where the plan has no final evaluation
+    board: pd.DataFrame | None  # models × tasks; None where the runs are of neither notebook that opens the test splits
     standing: str  # the last student in words, "" without a board
     paths: list[tuple[str, str]]
 
 
 def report(planned: Sequence[Planned], workspace: Workspace) -> Report:
-    """Put together the records of the plan's runs."""
+    """Put together the records of the plan's runs: of the final evaluations or, where there are none, of SimDE's."""
     found = [records.find(workspace, run.notebook, run.fingerprint) for run in planned]
-    final = [record for record in found if record is not None and record.notebook == FINAL]
+    done = [record for record in found if record and record.status == "done"]
+    of_notebook = {name: [record for record in done if record.notebook == name] for name in (FINAL, SIMDE)}
+    final = of_notebook[FINAL] or of_notebook[SIMDE]
     paths = [
         ("executed notebooks", workspace.shown(workspace.outputs / "notebooks")),
         ("figures", workspace.shown(workspace.outputs / "figures")),
@@ -33,14 +36,16 @@ def report(planned: Sequence[Planned], workspace: Workspace) -> Report:
     ]
     if not final:
         return Report(None, "", paths)
+    last = final[-1]
     sentence = standing(
-        last_round(records.table_of(workspace, final[-1], "intervals")),
-        records.table_of(workspace, final[-1], "comparison"),
-        student=final[-1].label,
+        last_round(records.table_of(workspace, last, "intervals")),
+        records.table_of(workspace, last, "comparison"),
+        student=last.label,
         before=UNTRAINED,
         teachers=SBERT_LABELS,
     )
-    return Report(scoreboard(final_scores(final, workspace)), sentence, paths)
+    comparable = [record for record in final if record.setting == last.setting]  # a line may be of another profile
+    return Report(scoreboard(final_scores(comparable, workspace)), sentence, paths)
 
 
 def final_scores(final: Sequence[records.Record], workspace: Workspace) -> pd.DataFrame:

@@ -13,12 +13,15 @@ import pandas as pd
 
 from docemb_lib import pretrained
 from docemb_lib.corpus.origin import source_fingerprint
+from docemb_lib.environment import warn_of_other_versions
 from docemb_lib.evaluation.outside_tasks import task_fingerprint
 from docemb_lib.evaluation.scoreboard import last_round
 from docemb_lib.experiments import records
 from docemb_lib.experiments.check import check
 from docemb_lib.experiments.labels import label_of, slug_of
-from docemb_lib.experiments.objectives import objective_settings
+from docemb_lib.experiments.objectives import objective_settings, pair_settings
+from docemb_lib.experiments.overview import Overview
+from docemb_lib.experiments.simde_stage import SIMDE, SimDEStages
 from docemb_lib.experiments.stages import Stages
 from docemb_lib.profile import NOTEBOOKS, TRAINING, Profile, check_names
 from docemb_lib.settings import UNDECISIVE
@@ -34,15 +37,16 @@ RECIPE = 1  # raised whenever notebooks record something else for the same param
 class Run:
     """One run of one notebook. `Run.begin` checks everything cheap before any long work starts."""
 
-    def __init__(self, notebook: str, profile: Profile, workspace: Workspace, given: Mapping[str, Any]) -> None:
+    def __init__(self, notebook: str, profile: Profile, workspace: Workspace, own: Mapping[str, Any]) -> None:
+        """own: the parameters that the profile has by itself, by name, as far as they are to be told."""
         self.notebook, self.profile, self.workspace = notebook, profile, workspace
-        self.given = dict(given)
-        self.stages = Stages(profile, workspace)
+        self.stages: Stages = (SimDEStages if notebook == SIMDE else Stages)(profile, workspace)
         self.label = label_of(notebook, profile.parameters, profile.further_teachers)
         self.slug = slug_of(notebook, profile)
         self.fingerprint = fingerprint_of_run(notebook, profile)
-        self.setting = setting_of(profile)
+        self.setting = setting_of(notebook, profile)
         self.parameters = run_parameters(notebook, profile)
+        self.overview = Overview(self._settings(own), workspace)
         self.figures: list[str] = []
         self.started = time.perf_counter()
 
@@ -53,20 +57,25 @@ class Run:
         Raises InputError for values that do not fit, and for parameters that papermill was given (`-p`) but the
         notebook does not have, on which papermill itself only warns.
         """
+        warn_of_other_versions()
         check_names(notebook, [*parameters, *_injected_by_papermill()])
-        resolved = Profile.load(profile).for_notebook(notebook, **parameters)
-        run = cls(notebook, resolved, Workspace(), parameters)
+        loaded = Profile.load(profile)
+        resolved = loaded.for_notebook(notebook, **parameters)
+        run = cls(notebook, resolved, Workspace(), loaded.parameters.model_dump())
         check(run.stages, notebook)
         return run
 
-    def settings(self) -> pd.DataFrame:
-        """The resolved configuration: a row per parameter of this notebook, and where its value comes from."""
+    def settings(self) -> Overview:
+        """The resolved configuration; as a cell's last value it shows what is reused and built as the run goes on."""
+        return self.overview
+
+    def _settings(self, own: Mapping[str, Any]) -> pd.DataFrame:
+        """A row per parameter of this notebook, and the profile's own value where the run has another."""
         rows = [("profile", self.profile.name, "")]
-        for name in ("seed", *NOTEBOOKS[self.notebook]):
-            said = self.given.get(name, "profile")
-            source = f"params of {self.profile.name}" if said == "profile" else "notebook"
-            rows.append((name, str(getattr(self.profile.parameters, name)), source))
-        return pd.DataFrame(rows, columns=["parameter", "value", "from"]).set_index("parameter")
+        for name, value in self.parameters.items():
+            rows.append((name, str(value), "" if own.get(name, value) == value else str(own[name])))
+        table = pd.DataFrame(rows, columns=["", "value", "instead of the profile's"])
+        return table.set_index("").rename_axis(None)
 
     def save_figure(self, drawn: Axes | Figure, name: str, data: pd.DataFrame | None = None) -> None:
         """Save a figure as PNG and SVG, and the data it shows as CSV, under `outputs/figures/<notebook>/<run>/`."""
@@ -80,6 +89,7 @@ class Run:
         if data is not None:
             data.to_csv(folder / f"{name}.csv", index=False)
         self.figures.append(self.workspace.shown(folder / f"{name}.png"))
+        self.overview.renew()
 
     def link_student(self, student: Artefact, scores: pd.DataFrame | None = None) -> str:
         """Let `outputs/students/<label>` point at the run's student; returns that path as people are told it.
@@ -106,7 +116,7 @@ class Run:
         student: str | None = None,
         tables: Mapping[str, pd.DataFrame] | None = None,
     ) -> pd.DataFrame:
-        """Publish the run's record and return it as a one-row table.
+        """Publish the run's record and return its numbers, a row each.
 
         scores: tidy rows, see `score_models`; tables: what else is kept, by name.
         """
@@ -126,8 +136,8 @@ class Run:
         frames = {records.SCORES: pd.DataFrame() if scores is None else scores, **(tables or {})}
         rows = {name: json.loads(frame.to_json(orient="records")) for name, frame in frames.items()}
         records.save(self.workspace, record, rows.pop(records.SCORES), rows)
-        shown = {"run": record.label, **record.metrics, "seconds": record.seconds}
-        return pd.DataFrame([shown]).set_index("run")
+        self.overview.renew()
+        return pd.DataFrame({record.label: {**record.metrics, "seconds": record.seconds}}).round(4)
 
 
 def run_parameters(notebook: str, profile: Profile) -> dict[str, Any]:
@@ -142,21 +152,27 @@ def fingerprint_of_run(notebook: str, profile: Profile) -> str:
     """
     p, parameters = profile.parameters, run_parameters(notebook, profile)
     if notebook in TRAINING:
-        objective = objective_settings(p, profile.further_teachers)
+        settings_of = pair_settings if notebook == SIMDE else objective_settings
+        objective = settings_of(p, profile.further_teachers)
         parameters = {"seed": p.seed, "documents": p.documents, "objective": objective}
-    return fingerprint_of({"notebook": notebook, "parameters": parameters, "setting": setting_of(profile)})
+    return fingerprint_of({"notebook": notebook, "parameters": parameters, "setting": setting_of(notebook, profile)})
 
 
-def setting_of(profile: Profile) -> str:
-    """What stands for everything but a run's parameters: the profile, the texts, the models, the versions."""
+def setting_of(notebook: str, profile: Profile) -> str:
+    """What stands for everything but a run's parameters: the profile, the texts, the models, the versions.
+
+    It is the same in all notebooks but that of SimDE, whose settings count there alone.
+    """
     evaluation = profile.evaluation
     further = [teacher.model for teacher in profile.further_teachers if teacher.model]
     models = (profile.student.model, profile.structural_teacher.model, *further)
-    decided_elsewhere: Any = {"plan": True, "parameters": True, "corpus": True, "training": UNDECISIVE}
+    said_below: Any = {"corpus": True, "contextual_teachers": {"corpus"}}
+    decided_elsewhere: Any = {"plan": True, "parameters": True, "training": UNDECISIVE, **said_below}
+    decided_elsewhere["simde"] = {"training": UNDECISIVE} if notebook == SIMDE else True
     inputs = {
         "recipe": RECIPE,
         "profile": profile.model_dump(mode="json", exclude=decided_elsewhere),
-        "source": source_fingerprint(profile.corpus),
+        "sources": [source_fingerprint(texts) for texts in profile.text_sources],
         "tasks": [task_fingerprint(name, evaluation) for name in (*evaluation.tasks, *evaluation.sweep_tasks)],
         "models": [pretrained.fingerprint(pretrained.resolve(name)) for name in models],
         "versions": {name: v for name, v in installed_versions().items() if name not in {"docemb", "python"}},

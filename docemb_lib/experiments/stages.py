@@ -18,16 +18,17 @@ import pandas as pd
 
 from docemb_lib import pretrained
 from docemb_lib.experiments.corpus_stage import check_documents
+from docemb_lib.experiments.labels import label_of
 from docemb_lib.experiments.objectives import make_objective, objective_settings
 from docemb_lib.experiments.profile_tasks import ProfileTasks
 from docemb_lib.experiments.teacher_stages import RECIPE, TeacherStages
-from docemb_lib.settings import UNDECISIVE, FurtherTeacher, Parameters
+from docemb_lib.settings import UNDECISIVE, FurtherTeacher
 from docemb_lib.workspace import Artefact, write_text
 
 if TYPE_CHECKING:
     from docemb_lib.student import Student
     from docemb_lib.teachers.embeddings import Teacher
-    from docemb_lib.training import TokenFile
+    from docemb_lib.training import TokenFile, TrainingDocuments
 
 HISTORY = "history.json"
 TOKENS = "tokens.arrow"
@@ -150,10 +151,24 @@ class Stages(TeacherStages):
         from docemb_lib.training.documents import check_negatives
 
         kept = p.documents
-        if p.max_structural_len is not None and self.workspace.is_built("corpus", self._corpus_inputs):
+        if p.max_structural_len is not None and self.has_corpus:
             lengths = np.asarray(self.split("train")["n_structural_tokens"][: p.documents])
             kept = int((lengths <= p.max_structural_len).sum())
         check_negatives(p.negatives, kept=kept, batch_size=self.profile.training.batch_size)
+
+    def training_documents(
+        self, student: Student, teachers: Mapping[str, Teacher], split: str, rows: int
+    ) -> TrainingDocuments:
+        """The first `rows` documents of a split beside their teachers' embeddings."""
+        from docemb_lib.training import TrainingDocuments
+
+        data = self.split(split).select(range(rows))
+        return TrainingDocuments(
+            self.tokens(student, split, rows),
+            data["n_structural_tokens"][:],
+            teachers={name: self.teacher_embeddings(t, split, rows) for name, t in teachers.items()},
+            ids=data["id"],
+        )
 
     def _train(self, folder: Path, teachers: Mapping[str, Teacher]) -> None:
         import torch
@@ -161,36 +176,27 @@ class Stages(TeacherStages):
 
         from docemb_lib.experiments.processes import is_first
         from docemb_lib.student import Student
-        from docemb_lib.training import TrainingDocuments, remove_checkpoints, train_objective
+        from docemb_lib.training import remove_checkpoints, train_objective
 
         if (folder / HISTORY).is_file():  # written last: an earlier build was killed after training, while tidying up
             remove_checkpoints(folder)
             return
         p = self.profile.parameters
         student = Student.load(self.untrained_student.path)
-
-        def documents(split: str, rows: int) -> TrainingDocuments:
-            data = self.split(split).select(range(rows))
-            return TrainingDocuments(
-                self.tokens(student, split, rows),
-                data["n_structural_tokens"][:],
-                teachers={name: self.teacher_embeddings(teacher, split, rows) for name, teacher in teachers.items()},
-                ids=data["id"],
-            )
-
-        train = documents("train", p.documents)
-        validation = documents("validation", len(self.split("validation")))
+        train = self.training_documents(student, teachers, "train", p.documents)
+        validation = self.training_documents(student, teachers, "validation", len(self.split("validation")))
         torch.manual_seed(p.seed)
         widths = {name: embeddings.shape[1] for name, embeddings in train.teachers.items()}
         objective = make_objective(student, self.profile, widths)
+        title = label_of("06_evaluation", p, self.profile.further_teachers)
         history = train_objective(
-            objective, train, validation, settings=self.profile.training, seed=p.seed, folder=folder
+            objective, train, validation, settings=self.profile.training, seed=p.seed, folder=folder, title=title
         )
         if not is_first():
             return
         if self.profile.student.centre:
             student.centre(self.split("train")["text"][: min(CENTRED_ON, p.documents)])
-        student.save(folder, card=self._card(p, student, history.validation))
+        student.save(folder, card=self._card(student, history.validation, documents=p.documents))
         beside = {
             f"{teaching.name}.{name}": tensor.contiguous()
             for teaching in objective.teachings
@@ -200,9 +206,20 @@ class Stages(TeacherStages):
         write_text(folder / HISTORY, json.dumps(history._asdict(), sort_keys=True) + "\n")
         remove_checkpoints(folder)
 
-    def _card(self, p: Parameters, student: Student, validation: Sequence[dict[str, float]]) -> str:
+    def _card(
+        self,
+        student: Student,
+        validation: Sequence[dict[str, float]],
+        *,
+        documents: int,
+        taught: bool = True,
+        pairs: Mapping[str, object] | None = None,
+    ) -> str:
+        """taught: whether it had its teachers; pairs: the parameters of learning from pairs, None where it had none."""
         from docemb_lib.student.export import licence_of, model_card
 
+        p, pairs = self.profile.parameters, pairs or {}
+        objective = objective_settings(p, self.profile.further_teachers) if taught else {}
         return model_card(
             profile=self.profile.name,
             encoder=self.profile.student.model,
@@ -210,10 +227,11 @@ class Stages(TeacherStages):
             model_type=student.config.model_type,
             pooling=student.pooling,
             centred=student.mean is not None,
-            structural_teacher=None if p.structural_loss is None else self.profile.structural_teacher.model,
-            contextual_teacher=p.contextual_teacher,
-            parameters=objective_settings(p, self.profile.further_teachers),
-            documents=p.documents,
+            structural_teacher=self.profile.structural_teacher.model if taught and p.structural_loss else None,
+            contextual_teacher=p.contextual_teacher if taught else None,
+            parameters={**pairs, **objective},
+            pairs=p.pairs if pairs else None,
+            documents=documents,
             corpus=self.profile.corpus.source,
             validation_before=validation[0]["loss"],
             validation_after=validation[-1]["loss"],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 from importlib.metadata import version
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ import numpy as np
 
 from docemb_lib import pretrained
 from docemb_lib.corpus.origin import source_fingerprint
-from docemb_lib.experiments.corpus_stage import DATASET, check_documents, write_corpus
+from docemb_lib.experiments.corpus_stage import DATASET, check_documents, write_corpus, write_teacher_corpus
 from docemb_lib.profile import Profile
 from docemb_lib.settings import SINGLE, ParagraphVectorSettings, members_of
 from docemb_lib.workspace import Artefact, Workspace
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 RECIPE = 2  # raised whenever the same inputs would give other artefacts
 TEACHER_SEED = 0  # runs of every seed share their teachers
 LSA_BY_THE_WAY = 20_000  # documents
+HELD_OUT = ("validation", "tasks")  # splits of a corpus that nothing is trained on
 PV_NAMES = ("DM", "DBOW", "PV")  # contextual teachers made of Paragraph Vectors
 
 
@@ -67,12 +69,52 @@ class TeacherStages:
 
         return load_from_disk(str(self.corpus.path / DATASET))
 
+    @property
+    def has_corpus(self) -> bool:
+        """Whether the corpus is built already."""
+        return self.workspace.is_built("corpus", self._corpus_inputs)
+
     def check_documents(self) -> None:
         """Refuse a run of more documents than the corpus leaves for training, if the corpus is built already."""
-        if self.workspace.is_built("corpus", self._corpus_inputs):
+        if self.has_corpus:
             check_documents([self.profile.parameters.documents], available=len(self.split("train")))
 
     # ---- teachers
+
+    @cached_property
+    def teacher_corpus(self) -> Artefact:
+        """What contextual teachers are fitted on: the students' corpus, or their own without anything held out."""
+        if self.profile.contextual_teachers.corpus is None:
+            return self.corpus
+        inputs = self._teacher_corpus_inputs
+        return self.workspace.artefact("teacher-corpus", inputs, self._write_teacher_corpus, resumable=True)
+
+    def _write_teacher_corpus(self, folder: Path) -> None:
+        write_teacher_corpus(folder, self.profile, chain(*(self.split(name)["text"] for name in HELD_OUT)))
+
+    @cached_property
+    def _teacher_corpus_inputs(self) -> dict[str, Any]:
+        settings = self.profile.contextual_teachers.corpus
+        assert settings is not None  # the callers' own check
+        return {
+            "recipe": RECIPE,
+            "source": source_fingerprint(settings),
+            "student": self._pretrained_fingerprint(self.profile.student.model),
+            "held out by": source_fingerprint(self.profile.corpus),  # not by what else its corpus counts
+        }
+
+    def _has_teacher_corpus(self) -> bool:
+        if not self.has_corpus or self.profile.contextual_teachers.corpus is None:
+            return self.has_corpus
+        return self.workspace.is_built("teacher-corpus", self._teacher_corpus_inputs)
+
+    @cached_property
+    def _teacher_texts(self) -> Sequence[str]:
+        """The texts that contextual teachers are fitted on, read as they are asked for."""
+        from datasets import load_from_disk
+
+        documents = load_from_disk(str(self.teacher_corpus.path / DATASET))["train"]
+        return self._first(documents, self.profile.contextual_teachers.documents)
 
     @cached_property
     def structural_teacher(self) -> SBERT:
@@ -80,7 +122,7 @@ class TeacherStages:
         return self.sbert(self.profile.structural_teacher.long)
 
     def contextual_teacher(self, name: str) -> Teacher:
-        """DM, DBOW, PV (their concatenation) or LSA, fitted on this corpus."""
+        """DM, DBOW, PV (their concatenation) or LSA, fitted on the teachers' corpus."""
         from docemb_lib.teachers import LSA, Compound
 
         if name == "LSA":
@@ -102,7 +144,7 @@ class TeacherStages:
         return [getattr(settings, name)] if name in PV_NAMES else []
 
     def paragraph_vector(self, settings: ParagraphVectorSettings, *, seed: int) -> ParagraphVector:
-        """One Paragraph Vector, fitted on the train split; an interrupted training goes on after its last epoch."""
+        """One Paragraph Vector, fitted on its corpus; an interrupted training goes on after its last epoch."""
         from docemb_lib.teachers import ParagraphVector
 
         inputs = {
@@ -127,18 +169,17 @@ class TeacherStages:
         return [(settings.DM if member["dm"] else settings.DBOW).model_copy(update=member) for member in asked]
 
     def words(self, preprocess: Preprocessing) -> Words:
-        """The words of the train split, shared by all Paragraph Vectors with this preprocessing."""
+        """The words of the teachers' corpus, shared by all Paragraph Vectors with this preprocessing."""
         from docemb_lib.teachers import Words, write_words
 
         def build(folder: Path) -> None:
-            write_words(folder, self._texts("train", self.profile.contextual_teachers.documents), preprocess)
+            write_words(folder, self._teacher_texts, preprocess)
 
         return Words.open(self.workspace.artefact("words", self._words_inputs(preprocess), build).path)
 
     def has_words(self, preprocess: Preprocessing) -> bool:
         """Whether the words are written already."""
-        built = self.workspace.is_built
-        return built("corpus", self._corpus_inputs) and built("words", self._words_inputs(preprocess))
+        return self._has_teacher_corpus() and self.workspace.is_built("words", self._words_inputs(preprocess))
 
     def check_vocabulary(self, asked: Sequence[ParagraphVectorSettings]) -> None:
         """Refuse models that would keep no word, as far as the words are counted already."""
@@ -149,15 +190,15 @@ class TeacherStages:
     def _words_inputs(self, preprocess: Preprocessing) -> dict[str, Any]:
         return {
             "recipe": RECIPE,
-            "corpus": self.corpus.fingerprint,
+            "corpus": self.teacher_corpus.fingerprint,
             "documents": self.profile.contextual_teachers.documents,
             "preprocess": preprocess,
             "versions": {"nltk": version("nltk")},
         }
 
-    def _texts(self, split: str, rows: int | None) -> Sequence[str]:
-        """The first `rows` documents of a split (None: all), read as they are asked for."""
-        documents = self.split(split)
+    @staticmethod
+    def _first(documents: Dataset, rows: int | None) -> Sequence[str]:
+        """The texts of the first `rows` documents (None: of all), read as they are asked for."""
         return documents.select(range(len(documents) if rows is None else min(rows, len(documents))))["text"]
 
     def teacher_embeddings(self, teacher: Teacher, split: str, rows: int) -> np.ndarray:
@@ -170,7 +211,7 @@ class TeacherStages:
         )  # seconds of work: what a kill costs, and a pause for workers
 
         def build(folder: Path) -> None:
-            texts = self._texts(split, rows)
+            texts = self._first(self.split(split), rows)
             write_embeddings(folder, texts, teacher.embed, teacher.dim, corpus=corpus, teacher=maker, block=block)
 
         inputs = {"recipe": RECIPE, "corpus": corpus, "teacher": maker, "rows": rows}
@@ -187,9 +228,7 @@ class TeacherStages:
     @property
     def lsa_takes_seconds(self) -> bool:
         """Whether there are documents enough to fit LSA on, and not too many for doing so by the way."""
-        settings = self.profile.contextual_teachers
-        available = len(self.split("train"))
-        return settings.lsa_dim <= min(settings.documents or available, available) <= LSA_BY_THE_WAY
+        return self.profile.contextual_teachers.lsa_dim <= len(self._teacher_texts) <= LSA_BY_THE_WAY
 
     def _lsa(self) -> Artefact:
         from docemb_lib.teachers import LSA
@@ -197,7 +236,7 @@ class TeacherStages:
         settings = self.profile.contextual_teachers
         inputs = {
             "recipe": RECIPE,
-            "corpus": self.corpus.fingerprint,
+            "corpus": self.teacher_corpus.fingerprint,
             "dim": settings.lsa_dim,
             "documents": settings.documents,
             "versions": {"scikit-learn": version("scikit-learn")},
@@ -205,7 +244,7 @@ class TeacherStages:
 
         def build(folder: Path) -> None:
             model = LSA(dim=settings.lsa_dim)
-            model.fit(self._texts("train", settings.documents))
+            model.fit(self._teacher_texts)
             model.save(folder)
 
         return self.workspace.artefact("lsa", inputs, build)

@@ -1,4 +1,4 @@
-"""Which run of the thesis a run of ours is, and what the thesis' figure says of it.
+"""Which run of the thesis a run of ours is, what the thesis' figure says of it, and what the thesis calls its student.
 
 Ours is the thesis' run where the parameters that count are the same: in the thesis' widths, or in the same place of
 its grid scaled to the profile's (see `grids`). Corpus, tasks and models differ, so orders may be compared, not sizes.
@@ -27,26 +27,30 @@ class Figure(NamedTuple):
     source: str  # as in published(data)
     data: str
     notebook: str
-    grid: str | None  # None: nothing in it depends on a width
+    grids: tuple[str, ...]  # none: nothing in it depends on a width
     structural: str | None  # label of the structural loss that all its grid has; None: it has several, or none
 
 
 FIGURES = (
-    Figure("figure 4.5", "paragraph_vectors", "02_paragraph_vector", "paragraph-vector", None),
-    Figure("figure 4.3", "structural_losses", "03_structural", None, None),
-    Figure("figure 4.7", "projections", "04_projections", "projections-contextual", "only-contextual"),
-    Figure("figure 4.8", "projections", "04_projections", "projections-cosine", "cosine"),
-    Figure("figure 4.9", "projections", "04_projections", "projections-max-margin", "max-margin;MSE;γ=1.0"),
-    Figure("figure 4.10", "weighting", "05_weighting", "weighting-cosine", "cosine"),
-    Figure("figure 4.11", "weighting", "05_weighting", "weighting-max-margin", "max-margin;MSE;γ=1.0"),
+    Figure("figure 4.5", "paragraph_vectors", "02_paragraph_vector", ("paragraph-vector",), None),
+    Figure("figure 4.3", "structural_losses", "03_structural", (), None),
+    Figure("figure 4.7", "projections", "04_projections", ("projections-contextual",), "only-contextual"),
+    Figure("figure 4.8", "projections", "04_projections", ("projections-cosine",), "cosine"),
+    Figure("figure 4.9", "projections", "04_projections", ("projections-max-margin",), "max-margin;MSE;γ=1.0"),
+    Figure("figure 4.10", "weighting", "05_weighting", ("weighting-cosine",), "cosine"),
+    Figure("figure 4.11", "weighting", "05_weighting", ("weighting-max-margin",), "max-margin;MSE;γ=1.0"),
+    Figure("figure 4.12", "weighting", "06_evaluation", ("weighting-cosine", "weighting-max-margin"), None),
 )
 MODELS = {"Longformer": UNTRAINED, "SBERT": SBERT_TRUNCATED}
+FINAL = "06_evaluation"
+STUDENTS = ("cosine-masked", "MSE-contextual", "only-MSE")  # Table 5.7's names of the runs of the grid `final`
 SWITCHES = ("structural_loss", "contextual_teacher", "lam", "max_structural_len")  # null there means: switched off
 
 
 class ThesisValues:
     """Mean normalised accuracies of the thesis' figures for a notebook's runs, those of the profile's own loss first.
 
+    Of the final notebook they are those of the four best students of chapter 4 (Figure 4.12).
     A figure's values are relative to the models it shows: across figures they cannot be compared at all.
     """
 
@@ -81,11 +85,27 @@ class ThesisValues:
         return None
 
 
+def final_name(profile: Profile, parameters: Mapping[str, Any]) -> str | None:
+    """What Table 5.7 calls the student of a final run with these notebook parameters; None for one that it lacks."""
+    key = _key(FINAL, profile, parameters)
+    for name, thesis, ours in zip(STUDENTS, grid("final", THESIS), grid("final", profile), strict=True):
+        if key in {_key(FINAL, THESIS, thesis), _key(FINAL, profile, ours)}:
+            return name
+    return None
+
+
+def baseline_name(label: str) -> str | None:
+    """What Table 5.7 calls a baseline of ours: Longformer, SBERT, DM and PV, whatever their widths."""
+    named = {ours: theirs for theirs, ours in MODELS.items()}
+    if label in named:
+        return named[label]
+    kind, semicolon, _ = label.partition(";")
+    return kind if semicolon and kind in {"DM", "PV"} else None
+
+
 def _scaled(figure: Figure, profile: Profile) -> dict[str, str]:
-    """Keys of the grid's runs in the thesis' widths → keys of the same runs in the profile's."""
-    if figure.grid is None:
-        return {}
-    pairs = zip(grid(figure.grid, THESIS), grid(figure.grid, profile), strict=True)
+    """Keys of the grids' runs in the thesis' widths → keys of the same runs in the profile's."""
+    pairs = [pair for name in figure.grids for pair in zip(grid(name, THESIS), grid(name, profile), strict=True)]
     return {_key(figure.notebook, THESIS, thesis): _key(figure.notebook, profile, ours) for thesis, ours in pairs}
 
 

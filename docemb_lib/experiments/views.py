@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from docemb_lib.evaluation.distances import teacher_distances
 from docemb_lib.evaluation.probe import probe
 from docemb_lib.evaluation.published import FIGURE_4_4
 from docemb_lib.evaluation.scoreboard import last_round, mean_over_tasks
@@ -77,33 +76,13 @@ def students_of_runs(run: Run, student: Artefact) -> list[Model]:
 
 
 def in_figure_4_4(run: Run, distances: pd.DataFrame) -> pd.DataFrame:
-    """Of the distances of `students_of_runs` those of the models that Figure 4.4 shows, and of this run's."""
+    """Of the tidy distances of `students_of_runs` those of the models that Figure 4.4 shows, and of this run's."""
     return distances[distances["model"].isin([UNTRAINED, *FIGURE_4_4, run.label])]
 
 
 def validation_embeddings(stages: Stages, model: Model) -> np.ndarray:
     """The model's embeddings of the first `SHOWN` validation documents: float32 (N, D), each computed once."""
     return embed_once(stages.workspace, model, stages.split("validation")["text"][:SHOWN])
-
-
-def distances_to_teacher(run: Run, models: list[Model], *, negatives: int = 20) -> dict[str, pd.DataFrame]:
-    """For both distances, a tidy frame of positives and negatives of every model on the validation documents.
-
-    Keys "cosine" and "mse"; columns model, kind, value, auc, see `teacher_distances`: each document has the same
-    `negatives` in every model and both distances.
-    """
-    teacher = _validation_of(run.stages, run.stages.structural_teacher)
-    embedded = {model.label: validation_embeddings(run.stages, model) for model in models}
-    return {
-        distance: pd.concat(
-            [
-                teacher_distances(student, teacher, distance=distance, negatives=negatives).assign(model=label)
-                for label, student in embedded.items()
-            ],
-            ignore_index=True,
-        )
-        for distance in ("cosine", "mse")
-    }
 
 
 def probes_of_teachers(run: Run, student: Artefact) -> pd.DataFrame:

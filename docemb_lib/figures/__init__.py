@@ -52,6 +52,11 @@ def rows_axes(rows: int, *, columns: int = 1, each: float = 0.3) -> list[Axes]:
     return list(axes[0])
 
 
+def plain(text: str) -> str:
+    """A text as it stands: matplotlib takes what is between two dollar signs for a formula, or fails on it."""
+    return text.replace("$", r"\$")
+
+
 def kind_of(model: str) -> str:
     """Which colour a model has: a key of PALETTE."""
     if model.startswith("SBERT"):

@@ -2,25 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.typing import LineStyleType
 
 from docemb_lib.figures import PALETTE, SERIES
 
+STYLES: tuple[LineStyleType, ...] = ("-", "--", ":", "-.")
 
-def plot_lengths(documents: pd.DataFrame, *, limit: int, longest: int | None = None, ax: Axes | None = None) -> Axes:
-    """Stacked histogram of lengths by source, as Figure 4.1: percent of all documents per bin.
+
+def plot_lengths(
+    documents: pd.DataFrame,
+    *,
+    limit: int | None = None,
+    longest: int | None = None,
+    sources: Sequence[str] | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Stacked histogram of lengths by source, as Figures 4.1 and 5.1: percent of all documents per bin.
 
     documents: columns source, tokens (one row a document); limit: the structural teacher's context in tokens, drawn
-    as a line; longest: the end of the axis, which takes everything beyond it into its last bin.
+    as a line; longest: the end of the axis, which takes everything beyond it into its last bin;
+    sources: from the bottom to the top, for panels with the same colours; None: that with the most documents first.
     """
     ax = plt.gca() if ax is None else ax
     longest = longest or int(documents["tokens"].quantile(0.98))
     edges = np.linspace(0, longest, 41)
     below = np.zeros(len(edges) - 1)  # percent already drawn in each bin
-    for number, source in enumerate(documents["source"].value_counts().index):
+    for number, source in enumerate(documents["source"].value_counts().index if sources is None else sources):
         tokens = documents.loc[documents["source"] == source, "tokens"].clip(upper=longest)
         percent = 100 * np.histogram(tokens, bins=edges)[0] / len(documents)
         ax.bar(
@@ -29,17 +43,40 @@ def plot_lengths(documents: pd.DataFrame, *, limit: int, longest: int | None = N
             hatch="///" if number >= len(SERIES) else "",  # a second round of colours is told apart by its hatching
         )  # fmt: skip
         below += percent
-    beyond = 100 * (documents["tokens"] > limit).mean()
-    ax.set_ylim(0, 1.18 * below.max())  # room for the label
-    ax.axvline(limit, color="black", linewidth=1.2, linestyle="--")
-    ax.annotate(
-        f"{beyond:.0f}% are longer than\nthe structural teacher sees ({limit})",
-        (limit, 1), xycoords=("data", "axes fraction"), xytext=(6, -4), textcoords="offset points", va="top",
-    )  # fmt: skip
+    ax.margins(y=0.18)  # room for the label
+    if limit is not None:
+        beyond = 100 * (documents["tokens"] > limit).mean()
+        ax.axvline(limit, color="black", linewidth=1.2, linestyle="--")
+        ax.annotate(
+            f"{beyond:.0f}% are longer than\nthe structural teacher sees ({limit})",
+            (limit, 1), xycoords=("data", "axes fraction"), xytext=(6, -4), textcoords="offset points", va="top",
+        )  # fmt: skip
     ax.set(xlabel="tokens per document (the last bin holds all longer ones)", ylabel="documents (%)", xlim=(0, longest))
     ax.grid(axis="x", visible=False)
     ax.grid(axis="y", visible=True)
     ax.legend(title="source", loc="center right", fontsize=8)
+    return ax
+
+
+def plot_cumulative(lengths: pd.DataFrame, *, shortest: int = 8, longest: int = 4096, ax: Axes | None = None) -> Axes:
+    """Which share of the documents has at most so many tokens, as Figure 5.2: colour = data set, line style = split.
+
+    lengths: columns data, split, tokens (one row a document); shortest, longest: the ends of the logarithmic axis.
+    """
+    ax = plt.gca() if ax is None else ax
+    names, splits = list(dict.fromkeys(lengths["data"])), list(dict.fromkeys(lengths["split"]))
+    for (name, split), group in lengths.groupby(["data", "split"], sort=False):
+        colour, style = SERIES[names.index(name) % len(SERIES)], STYLES[splits.index(split) % len(STYLES)]
+        ax.ecdf(group["tokens"], color=colour, linestyle=style, linewidth=1.5)
+    entries = [Line2D([], [], color=SERIES[k % len(SERIES)], label=str(name)) for k, name in enumerate(names)]
+    entries += [
+        Line2D([], [], color="black", linestyle=STYLES[k % len(STYLES)], label=str(split))
+        for k, split in enumerate(splits)
+    ]
+    ax.legend(handles=entries, fontsize=8, loc="upper left")
+    ax.set_xscale("log", base=2)
+    ax.xaxis.set_major_formatter("{x:g}")
+    ax.set(xlabel="tokens per document", ylabel="share of documents", xlim=(shortest, longest), ylim=(0, 1))
     return ax
 
 

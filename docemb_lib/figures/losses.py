@@ -1,4 +1,4 @@
-"""Toys that show what a loss does, before it is used at scale."""
+"""A toy: where the structural losses would move an embedding, from wherever it is."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 
-from docemb_lib.figures import PALETTE, SERIES
+from docemb_lib.figures import PALETTE
 
 TEACHERS = np.array([[1.0, 0.6], [-0.8, 0.9], [0.1, -1.0]])  # three documents in the plane; the first is ours
 
@@ -14,7 +14,8 @@ TEACHERS = np.array([[1.0, 0.6], [-0.8, 0.9], [0.1, -1.0]])  # three documents i
 def plot_max_margin(*, gamma: float = 1.0, ax: Axes | None = None) -> Axes:
     """Where plain MSE and max-margin MSE would move a student's embedding, over a grid of the plane.
 
-    The arrows are minus the gradient of D(y, t_0) - gamma * mean of D(y, t_1), D(y, t_2), with D the squared distance.
+    The arrows are minus the gradient of D(y, t_0) - gamma * mean of D(y, t_1), D(y, t_2), with D the MSE, which in the
+    plane has the gradient y - t.
     """
     ax = plt.gca() if ax is None else ax
     grid = np.stack(np.meshgrid(np.linspace(-1.8, 1.8, 9), np.linspace(-1.6, 1.6, 7)), axis=-1).reshape(-1, 2)
@@ -28,22 +29,8 @@ def plot_max_margin(*, gamma: float = 1.0, ax: Axes | None = None) -> Axes:
         ax.quiver(*grid.T, *arrows.T, color=color, angles="xy", scale_units="xy", scale=6, width=0.004, label=label)
     ax.plot(*own, marker="s", color=PALETTE["positive"], markersize=11, linestyle="", label="its teacher embedding")
     ax.plot(*others.T, marker="s", color=PALETTE["negative"], markersize=11, linestyle="", label="of other documents")
+    ax.margins(0.12)  # room for the outer arrows
     ax.set(xlabel="first dimension", ylabel="second dimension", aspect="equal")
     ax.grid(visible=False)
     ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
-    return ax
-
-
-def plot_decorrelation(*, seed: int = 0, ax: Axes | None = None) -> Axes:
-    """Two clouds of 200 toy documents with two features each: correlated, and not; each with its SDL."""
-    ax = plt.gca() if ax is None else ax
-    rng = np.random.default_rng(seed)
-    for place, (mixing, color) in enumerate(zip((0.9, 0.0), SERIES, strict=False)):
-        x = rng.standard_normal((200, 2))
-        x[:, 1] = mixing * x[:, 0] + np.sqrt(1 - mixing**2) * x[:, 1]
-        correlation = abs(np.corrcoef(x[:, 0], x[:, 1]).item(1))
-        ax.scatter(x[:, 0] + 8 * place, x[:, 1], s=9, color=color)
-        ax.annotate(f"SDL = {correlation:.2f}", (8 * place, 3.2), ha="center")
-    ax.set(xlabel="first feature (the clouds stand side by side)", ylabel="second feature", ylim=(-3.6, 4), xticks=[])
-    ax.grid(visible=False)
     return ax

@@ -36,5 +36,6 @@ def plot_probe(probes: pd.DataFrame, *, teacher: str, measure: str, ax: Axes | N
     ax.grid(axis="x", visible=False)
     ax.grid(axis="y", visible=True)
     ax.margins(y=0.15)
-    ax.set(ylabel=MEASURES[measure], title=teacher)
+    ax.set(ylabel=MEASURES[measure])
+    ax.set_title(teacher, pad=14)  # above the numbers of bars that hang down
     return ax

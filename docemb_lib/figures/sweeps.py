@@ -11,6 +11,7 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator
 
 from docemb_lib.evaluation.published import BASELINE
 from docemb_lib.evaluation.scoreboard import MAIN_METRICS, mean_over_tasks, normalised
@@ -91,7 +92,10 @@ def plot_history(train: pd.DataFrame, validation: pd.DataFrame, *, ax: Axes | No
     teachers = set(validation.columns) - {"loss", *BESIDE_LOSSES}
     known = [name for name in ("structural", "contextual") if name in teachers]
     parts = ["loss", *known, *sorted(teachers - set(known))]
-    for part, color in zip(parts, cycle(("#000000", *SERIES[:7])), strict=False):
+    colors = {"loss": "#000000", **{role: PALETTE[role] for role in ("structural", "contextual")}}
+    spare = cycle(color for color in SERIES if color not in colors.values())
+    for part in parts:
+        color = colors.get(part) or next(spare)
         if part not in train.columns or train[part].isna().all():
             continue
         if part != "loss" and train[part].equals(train["loss"]):
@@ -101,7 +105,8 @@ def plot_history(train: pd.DataFrame, validation: pd.DataFrame, *, ax: Axes | No
         ax.plot(validation["step"], validation[part], color=color, marker="o", linewidth=1.8, label=part)
     ax.set(xlabel="updates", ylabel="loss")
     ax.grid(axis="y", visible=True)
-    ax.legend(title="validation (thin: training)")
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    ax.legend(title="validation\n(thin: training)", loc="upper left", bbox_to_anchor=(1, 1))
     return ax
 
 

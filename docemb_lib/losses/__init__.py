@@ -2,11 +2,15 @@
 
 Everything here sees tensors only: `structural` and `contextual` hold the losses, `projection` the networks
 before them, `weighting` the masks and weights of documents, `objective` the module that a trainer optimises,
-made of a `Teaching` per teacher.
+made of a `Teaching` per teacher. `pair_objective` needs no teacher: it learns from pairs of texts by `info_nce`
+and `masked_language`.
 """
 
 from docemb_lib.losses.contextual import CCA, SDL, SoftCCA, SoftCCAParts, contextual_loss
+from docemb_lib.losses.info_nce import InfoNCE
+from docemb_lib.losses.masked_language import MaskedLanguageHead
 from docemb_lib.losses.objective import Objective, ObjectiveOutput, Peers, group_sizes
+from docemb_lib.losses.pair_objective import PairObjective
 from docemb_lib.losses.projection import Projection, check_widths
 from docemb_lib.losses.structural import MSE, Contrastive, Cosine, MaxMargin, structural_loss
 from docemb_lib.losses.teaching import Teaching
@@ -18,9 +22,12 @@ __all__ = [
     "SDL",
     "Contrastive",
     "Cosine",
+    "InfoNCE",
+    "MaskedLanguageHead",
     "MaxMargin",
     "Objective",
     "ObjectiveOutput",
+    "PairObjective",
     "Peers",
     "Projection",
     "SoftCCA",

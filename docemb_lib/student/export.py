@@ -35,12 +35,18 @@ README = "README.md"
 TAGS = ["sentence-transformers", "sentence-similarity", "feature-extraction"]
 EMBEDDING_IS = {
     "mean": "An embedding is the mean over all tokens, not normalised.",
+    "first": "An embedding is the hidden state of the first token, not normalised.",
     "cls": "An embedding is the hidden state of the first token, not normalised. It has global attention, which stock "
     "`AutoModel` leaves out and sentence-transformers sets from release 5.4 on; older releases refuse this folder.",
 }
 CENTRED = "The mean embedding of training documents is subtracted from it (the Dense module)."
 SCORES, END = "<!-- scores, written by docemb -->", "<!-- end of scores -->"
 FRONT_MATTER = re.compile(r"\A---\n(.*?)\n---\n", re.DOTALL)
+
+PAIRS = {
+    "halves": "trained to tell two halves of a document's sentences from those of other documents (SimDE)",
+    "dropout": "trained to know a document again under another dropout (SimCSE)",
+}
 
 Score = tuple[str, str, float, float | None]  # task, metric, value, spread (None: of one measurement)
 
@@ -100,7 +106,7 @@ def write_folder(
         folder / POOLING / "config.json",
         {
             "word_embedding_dimension": D,
-            "pooling_mode_cls_token": pooling == "cls",
+            "pooling_mode_cls_token": pooling != "mean",
             "pooling_mode_mean_tokens": pooling == "mean",
             "pooling_mode_max_tokens": False,
             "pooling_mode_mean_sqrt_len_tokens": False,
@@ -129,6 +135,7 @@ def model_card(
     corpus: str,
     validation_before: float,
     validation_after: float,
+    pairs: str | None = None,
     licence: str | None = None,
     model_type: str = "longformer",
     pooling: Pooling = "mean",
@@ -138,14 +145,17 @@ def model_card(
     """Where a trained student comes from, as a README with front matter.
 
     parameters: the objective's, named as in the profile; validation_before, validation_after: mean validation loss;
-    licence: the encoder's, see `licence_of`; scores: as in `add_scores`.
+    pairs: of PAIRS, None: it has learnt from teachers alone; licence: the encoder's, see `licence_of`; scores: as in
+    `add_scores`.
     """
-    teachers = []
+    learnt, teachers = [PAIRS[pairs]] if pairs else [], []
     if structural_teacher:
         teachers.append(f"structure from {structural_teacher} (loss {parameters['structural_loss']})")
     if contextual_teacher:
         teachers.append(f"context from a {contextual_teacher} model (loss {parameters['contextual_loss']})")
-    origin = f"{encoder} as a {model_type}, distilled with {' and '.join(teachers)}"
+    if teachers:
+        learnt.append(f"distilled with {' and '.join(teachers)}")
+    origin = f"{encoder} as a {model_type}, {' and '.join(learnt)}"
     rows = [f"| `{name}` | `{json.dumps(value)}` |" for name, value in parameters.items()]
     card = _card(
         f"A docemb student (profile {profile})",

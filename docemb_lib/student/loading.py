@@ -15,18 +15,23 @@ from typing import Any, Literal
 
 import torch
 from safetensors.torch import load_file
-from transformers import AutoConfig, AutoModel, AutoTokenizer
+from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, AutoTokenizer
 from transformers.utils import cached_file
 
 from docemb_lib.errors import InputError
 from docemb_lib.pretrained import quiet_loading
 
-Pooling = Literal["mean", "cls"]
+Pooling = Literal["mean", "first", "cls"]
 SHORT_FAMILY = ("bert", "roberta", "xlm-roberta", "camembert")  # encoders that convert to a Longformer
 LONG = ("longformer", "modernbert")  # encoders that are a student as they are
 # Heads and buffers that a checkpoint carries beside its encoder: poolers, masked language models, classifiers.
 BESIDE = re.compile(
     r"(\w+\.)?(pooler|lm_head|cls|classifier|qa_outputs|head)\.|decoder\.(weight|bias)$|.*\b(position|token_type)_ids$"
+)
+# The masked-language heads of BERT, of RoBERTa and Longformer, and of ModernBERT, but for the words' own embeddings.
+HEAD = re.compile(
+    r"(?:cls\.predictions\.(?:transform\.)?|lm_head\.|head\.|decoder\.(?=bias))"
+    r"(?:(?P<layer>dense|LayerNorm|layer_norm|norm)\.)?(?P<kind>weight|bias)"
 )
 GLOBAL_TASK = "sequence-classification"  # what tells a folder whose first tokens have global attention: see export
 STUDENT, CENTRING = ["Transformer", "Pooling"], "Dense"  # modules of a sentence-transformers folder
@@ -72,6 +77,31 @@ def load_weights(path_or_id: str, config: Any, *, subfolder: str = "") -> Any:
     return model
 
 
+def load_masked_head(path_or_id: str, *, subfolder: str = "") -> dict[str, torch.Tensor] | None:
+    """The head that a checkpoint guesses hidden words with: a layer and a norm, `dense` and `norm` with weight and
+    bias each, and the `bias` of the words. None where it has none, as sentence encoders do not."""
+    with _quiet(), _one_line(path_or_id, "cannot be loaded as a masked language model"):
+        model, info = AutoModelForMaskedLM.from_pretrained(
+            path_or_id,
+            subfolder=subfolder,
+            use_safetensors=True,
+            dtype=torch.float32,
+            output_loading_info=True,
+            trust_remote_code=False,
+        )
+    ours: dict[str, torch.Tensor] = {}
+    for theirs, tensor in model.state_dict().items():
+        if (name := HEAD.fullmatch(theirs)) is None:
+            continue
+        if theirs in info["missing_keys"]:
+            return None
+        layer = {"dense": "dense.", "LayerNorm": "norm.", "layer_norm": "norm.", "norm": "norm."}.get(name["layer"], "")
+        ours[layer + name["kind"]] = tensor
+    if "dense.bias" not in ours:  # a ModernBERT's layer and norm have none
+        ours |= {f"{layer}.bias": torch.zeros(len(ours[f"{layer}.weight"])) for layer in ("dense", "norm")}
+    return ours
+
+
 def load_long(path_or_id: str, *, subfolder: str = "") -> Any:
     """A Longformer or ModernBERT as it was saved. Raises InputError for any other model."""
     config = load_config(path_or_id, subfolder=subfolder)
@@ -97,8 +127,9 @@ def transformer_subfolder(path_or_id: str) -> str:
 def saved_pooling(path_or_id: str) -> Pooling:
     """The pooling of a saved student; "mean" for a plain transformers model.
 
-    Raises InputError for a sentence-transformers model that is anything but a transformer with mean pooling, or with
-    pooling on a first token that has global attention, and centring where there is some (see `saved_mean`).
+    Raises InputError for a sentence-transformers model that is anything but a transformer, the mean of its tokens or
+    the first of them, which may have global attention ("cls") or none ("first"), and centring where there is some (see
+    `saved_mean`).
     """
     modules = read_json(path_or_id, "modules.json")
     if modules is None:
@@ -115,11 +146,11 @@ def saved_pooling(path_or_id: str) -> Pooling:
     is_global = settings.get("transformer_task") == GLOBAL_TASK
     if mode == "mean" and not is_global:
         return "mean"
-    if mode == "cls" and is_global:
-        return "cls"
+    if mode == "cls":
+        return "cls" if is_global else "first"
     raise InputError(
         f"{path_or_id}: pooling is {mode} {'with' if is_global else 'without'} global attention; a student's is the "
-        "mean without it, or cls with it"
+        "mean without it, or cls with it or without"
     )
 
 
@@ -259,4 +290,4 @@ def _quiet() -> Iterator[None]:
 
 
 def _no_report(record: logging.LogRecord) -> bool:
-    return "LOAD REPORT" not in record.getMessage()
+    return not any(said in record.getMessage() for said in ("LOAD REPORT", "tied weights mapping"))

@@ -25,7 +25,8 @@ from docemb_lib.student.packing import PackedBatch
 logger = logging.getLogger(__name__)
 
 PIECE = 64  # tokens that are summed one after the other
-KINDS = (("longformer", "mean"), ("longformer", "cls"), ("modernbert", "mean"))  # the first has a packed forward
+PACKED = (("longformer", "mean"), ("longformer", "first"))  # have a packed forward
+KINDS = (*PACKED, ("longformer", "cls"), ("modernbert", "mean"))
 
 
 class Encoded(NamedTuple):
@@ -38,11 +39,12 @@ class Encoded(NamedTuple):
 class Student(nn.Module):
     """Documents in, one embedding each, by the weights of a stock transformers model.
 
-    pooling: "mean" of all tokens, special ones included, or "cls", a Longformer's first token. A Longformer with mean
-    pooling computes what `transformers.LongformerModel` does on each document alone, with its sliding windows and no
-    global attention, and nothing on padding; its projections for global attention are therefore frozen. With "cls" the
-    first token has global attention; that and ModernBERT run the stock forward on padded documents. The tokenizer's
-    `model_max_length` is the limit on a document.
+    pooling: "mean" of all tokens, special ones included, or a Longformer's first token: "first", or "cls", where it has
+    global attention. Without that, a Longformer computes what `transformers.LongformerModel` does on each document
+    alone, with its sliding windows, and nothing on padding; its projections for global attention are therefore frozen.
+    With "cls", and for ModernBERT, the stock forward runs on padded documents. The tokenizer's `model_max_length` is
+    the limit on a document. A short encoder whose `attention_window` is twice `max_tokens` stays what it is: a BERT
+    with pooling "first" is BERT and its [CLS].
 
     mean: (D,), subtracted from every embedding, see `centre`; None: nothing is.
     """
@@ -60,7 +62,7 @@ class Student(nn.Module):
         if mean is not None and mean.shape != (self.dim,):
             raise InputError(f"mean: got a tensor of shape {list(mean.shape)}, embeddings have {self.dim} dimensions")
         self.register_buffer("mean", mean)
-        self.packed = kind == KINDS[0]
+        self.packed = kind in PACKED
         self.checkpointing = False  # keep a layer's input alone for the backward pass: less memory, a third more time
         # For the packed forward alone:
         self.attention: Backend | None = None  # None: the faster one for device and dtype
@@ -173,7 +175,7 @@ class Student(nn.Module):
         the student is."""
         hidden = self.hidden(batch)
         hidden = hidden.to(torch.promote_types(hidden.dtype, torch.float32))
-        pooled = hidden[batch.lengths.cumsum(0) - batch.lengths] if self.pooling == "cls" else _means(hidden, batch)
+        pooled = _means(hidden, batch) if self.pooling == "mean" else hidden[batch.lengths.cumsum(0) - batch.lengths]
         return pooled if self.mean is None else pooled - self.mean
 
     def hidden(self, batch: PackedBatch) -> Tensor:

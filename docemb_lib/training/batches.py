@@ -26,9 +26,10 @@ class Updates(Sampler[list[int]]):
     Whole batches only: documents that do not fill one are left out of the epoch. The last update may hold fewer.
     """
 
-    def __init__(self, documents: TrainingDocuments, *, batch_size: int, accumulation: int, order: str, seed: int):
-        self.lengths = documents.n_structural_tokens
-        self.whole = len(documents) // batch_size * batch_size  # documents of an epoch
+    def __init__(self, lengths: np.ndarray, *, batch_size: int, accumulation: int, order: str, seed: int):
+        """lengths: tokens of each document."""
+        self.lengths = lengths
+        self.whole = len(lengths) // batch_size * batch_size  # documents of an epoch
         self.size = batch_size * accumulation
         self.order, self.seed, self.epoch = order, seed, 0
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +17,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 
 from docemb_lib.progress import progress
 from docemb_lib.training.batches import Updates
-from docemb_lib.training.checkpoints import Identity, Last, mark_whole
+from docemb_lib.training.checkpoints import LOG, Identity, Last, mark_whole
 from docemb_lib.training.monitor import Monitor
 
 
@@ -47,6 +49,29 @@ class Bar(TrainerCallback):
     def close(self) -> None:
         if self.bar is not None:
             self.bar.close()
+
+
+class Log(TrainerCallback):
+    """What is logged, a line each as it comes, in a file beside the checkpoints, for whoever watches the training.
+
+    The first line says what is trained; `at` is the time of a row of this process. A resumed training begins the file
+    anew with the rows of its checkpoint.
+    """
+
+    def __init__(self, folder: Path, title: str, updates: int) -> None:
+        self.file, self.head = folder / LOG, {"title": title, "updates": updates}
+
+    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        if state.is_world_process_zero:
+            self.file.parent.mkdir(parents=True, exist_ok=True)
+            first = {"step": state.global_step, "at": time.time()}
+            lines = [self.head, *state.log_history, first]
+            self.file.write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
+
+    def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        if state.is_world_process_zero and self.file.is_file():  # not before the training begins
+            with self.file.open("a", encoding="utf-8") as file:
+                file.write(f"{json.dumps({**state.log_history[-1], 'at': time.time()})}\n")
 
 
 class EpochOrder(TrainerCallback):

@@ -19,6 +19,7 @@ logger = logging.getLogger(__name__)
 
 CHECKPOINTS = "checkpoints"
 MARKER = "whole.json"
+LOG = "log.jsonl"  # beside the checkpoints, see `callbacks.Log`
 
 
 class Identity(NamedTuple):
@@ -77,6 +78,7 @@ def remove_checkpoints(folder: Path) -> None:
     """Remove what `train_objective` left in `folder`, once its result is saved; what trackers wrote stays."""
     for path in (folder / CHECKPOINTS).glob("checkpoint-*"):
         shutil.rmtree(path, ignore_errors=True)
+    (folder / CHECKPOINTS / LOG).unlink(missing_ok=True)
     with contextlib.suppress(OSError):  # not empty, or not there
         (folder / CHECKPOINTS).rmdir()
 

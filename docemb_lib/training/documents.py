@@ -59,6 +59,11 @@ class TrainingDocuments:
     def __len__(self) -> int:
         return len(self.tokens)
 
+    @property
+    def lengths(self) -> np.ndarray:
+        """By which documents are put in order: tokens of the structural teacher."""
+        return self.n_structural_tokens
+
     def pack(self, batches: Sequence[Sequence[int]], bank: Bank | None = None) -> tuple[PackedBatch, Known]:
         """The documents of several batches end to end, and what is known of them."""
         rows = [row for batch in batches for row in batch]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from docemb_lib.losses import CCA, ObjectiveOutput
-from docemb_lib.training.batches import Micro
 
 COMPONENTS = 10  # of the canonical correlations that are watched
 WINDOW = 10 * COMPONENTS  # documents that they are computed over (the author's: 10 times the components)
@@ -25,18 +24,17 @@ class Monitor:
 
     def __init__(
         self,
-        teachers: Sequence[str],
+        parts: Sequence[str],
         *,
         dim: int,
         device: torch.device,
         processes: int,
-        flops: Callable[[Micro], float],
         peak: float,
     ) -> None:
-        """teachers: their names; dim: D; flops: floating-point operations of a part of a round; peak: what the
-        processes could do in a second."""
-        self.teachers, self.processes, self.flops, self.peak = tuple(teachers), processes, flops, peak
-        self.sums = torch.zeros(len(self.teachers) + 3, dtype=torch.float64, device=device)  # see `row`
+        """parts: of the loss, by name; dim: D; peak: floating-point operations that the processes could do in a
+        second."""
+        self.parts, self.processes, self.peak = tuple(parts), processes, peak
+        self.sums = torch.zeros(len(self.parts) + 3, dtype=torch.float64, device=device)  # see `row`
         self.directions = torch.zeros(dim, dtype=torch.float64, device=device)
         self.views: tuple[Tensor, Tensor] | None = None  # of the last documents, (WINDOW or fewer, P) each
         self.start_clock()
@@ -48,15 +46,17 @@ class Monitor:
         self.computed = 0.0
 
     @torch.no_grad()
-    def add(self, micro: Micro, output: ObjectiveOutput) -> None:
-        self.tokens += micro.tokens
-        self.documents += micro.documents
-        if not micro.share:
+    def add(self, output: ObjectiveOutput | None, *, documents: int, tokens: int, flops: float) -> None:
+        """documents, tokens: that all processes have seen; output, flops: of this process, None where nothing of it
+        counts."""
+        self.tokens += tokens
+        self.documents += documents
+        if output is None:
             return
-        self.computed += self.flops(micro)
-        B = len(micro.rows)
+        self.computed += flops
+        B = len(output.embeddings)
         embeddings = output.embeddings.double()
-        losses = torch.stack([output.loss, *(output.parts[name] for name in self.teachers)]).double()
+        losses = torch.stack([output.loss, *(output.parts[name] for name in self.parts)]).double()
         self.sums += torch.cat([losses.new_full((1,), B), losses * B, embeddings.norm(dim=1).sum()[None]])
         self.directions = self.directions + F.normalize(embeddings, dim=1).sum(0)
         if output.views is not None:
@@ -74,7 +74,7 @@ class Monitor:
         documents, *totals = sums.tolist()
         seconds = max(time.perf_counter() - self.started, 1e-9)  # now that the device has done it all
         n = max(documents, 1)
-        row = {name: total / n for name, total in zip(("loss", *self.teachers, "norm"), totals, strict=True)}
+        row = {name: total / n for name, total in zip(("loss", *self.parts, "norm"), totals, strict=True)}
         row["spread"] = spread(self.directions, int(n))
         if self.views is not None:
             row["cca"] = canonical_correlation(*self.views)

@@ -61,13 +61,18 @@ def training_arguments(
     return args
 
 
-def set_up(student: Student, settings: Training, precision: Precision, args: TrainingArguments) -> None:
-    """How the student computes; nothing of it changes what comes out, but for rounding and `varlen`'s dropout."""
+def set_up(
+    student: Student, settings: Training, precision: Precision, args: TrainingArguments, *, together: int
+) -> None:
+    """How the student computes; nothing of it changes what comes out, but for rounding and `varlen`'s dropout.
+
+    together: documents that one pass must hold, however long they are.
+    """
     dtype = AUTOCAST[precision]
     student.attention, student.compiled, student.checkpointing = settings.attention, False, False
     if settings.checkpointing is None:
         student.checkpointing = needs_checkpointing(
-            student, batch_size=settings.batch_size, dtype=dtype, processes=_on_this_machine(args)
+            student, batch_size=together, dtype=dtype, processes=_on_this_machine(args)
         )
     else:
         student.checkpointing = settings.checkpointing

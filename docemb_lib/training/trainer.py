@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ from transformers import Trainer, TrainerControl
 
 from docemb_lib.losses import ObjectiveOutput
 from docemb_lib.settings import Training
+from docemb_lib.student.flops import forward_flops
 from docemb_lib.training.batches import Collate, Micro, Updates
 from docemb_lib.training.callbacks import EpochOrder
 from docemb_lib.training.documents import Bank
@@ -23,72 +25,56 @@ from docemb_lib.training.precision import AUTOCAST, precision_of
 from docemb_lib.training.validation import validate
 
 
-class DistillationTrainer(Trainer):
-    """A batch of the Trainer is one update, run as several packed passes where memory asks for it."""
+class UpdateTrainer(Trainer):
+    """A batch of the Trainer is one update, run as several passes where memory asks for it.
+
+    What is in an update, and how it gives gradients, subclasses say: `collate`, `training_step` and `validation_means`.
+    """
 
     control: TrainerControl
 
-    def __init__(
-        self, *, settings: Training, budget: int, monitor: Monitor, bank: Bank | None = None, **kwargs: Any
-    ) -> None:
-        """budget: tokens in a pass; bank: of negatives, for an objective that asks for them."""
+    def __init__(self, *, settings: Training, budget: int, monitor: Monitor, **kwargs: Any) -> None:
+        """budget: tokens in a pass."""
         super().__init__(**kwargs)
-        self.settings, self.budget, self.monitor, self.bank = settings, budget, monitor, bank
+        self.settings, self.budget, self.monitor = settings, budget, monitor
+
+    def collate(self, updates: Updates) -> Callable[[list[int]], Any]:
+        """From the rows of an update to what `training_step` is given of it."""
+        raise NotImplementedError
+
+    def validation_means(self) -> dict[str, float]:
+        raise NotImplementedError
 
     def get_train_dataloader(self) -> DataLoader:
         """Every process goes through the same updates and reads the documents that are its own."""
-        documents, settings = self.train_dataset, self.settings
+        settings = self.settings
         updates = Updates(
-            documents,
+            self.train_dataset.lengths,
             batch_size=settings.batch_size,
             accumulation=settings.accumulation,
             order=settings.order,
             seed=self.args.seed,
         )
         self.add_callback(EpochOrder(updates))
-        collate = Collate(
-            documents,
-            batch_size=settings.batch_size,
-            budget=self.budget,
-            bank=self.bank,
-            rank=self.args.process_index,
-            processes=self.args.world_size,
-        )
         return DataLoader(
-            range(len(documents)),  # type: ignore[arg-type]  # a sequence of rows, which `collate` turns into documents
+            range(len(self.train_dataset)),  # type: ignore[arg-type]  # rows, which `collate` turns into documents
             batch_sampler=updates,
-            collate_fn=collate,
+            collate_fn=self.collate(updates),
             pin_memory=self.args.device.type == "cuda",
         )
 
-    def training_step(self, model: Any, inputs: list[Micro], num_items_in_batch: Any = None) -> Tensor:
-        """The gradients of one update. Returns this process' share of its loss, times the number of processes."""
-        model.train()
-        processes = self.args.world_size
-        losses = []
-        for number, part in enumerate(inputs, 1):
-            micro = part.to(self.args.device)
-            # Processes exchange gradients once, in the last backward pass of the update.
-            with self.accelerator.no_sync(model) if number < len(inputs) else contextlib.nullcontext():
-                with self.compute_loss_context_manager():
-                    output: ObjectiveOutput = model(micro.batch, **micro.known._asdict(), peers=micro.peers)
-                loss = output.loss * (micro.share * processes)
-                self.accelerator.backward(loss)
-            self.monitor.add(micro, output)
-            losses.append(loss.detach())
-        parts = torch.stack(losses)
-        self._check_finite(inputs, parts)
-        return parts.sum()
+    def check_finite(self, rows: Sequence[Sequence[int]], parts: Tensor) -> None:
+        """Raise where one of `parts` of an update's loss is not finite, naming its documents by their rows.
 
-    def _check_finite(self, inputs: list[Micro], parts: Tensor) -> None:
-        """Raise in all processes together: one that went on alone would wait for the others."""
+        In all processes together: one that went on alone would wait for the others.
+        """
         wrong = (~parts.isfinite()).any().int()
         if self.args.world_size > 1:
             dist.all_reduce(wrong, dist.ReduceOp.MAX)
         if not wrong:
             return
-        own = [micro for micro, finite in zip(inputs, parts.isfinite().tolist(), strict=True) if not finite]
-        names = ", ".join(str(self.train_dataset.ids[row]) for row in own[0].rows) if own else "of another process"
+        own = [those for those, finite in zip(rows, parts.isfinite().tolist(), strict=True) if not finite]
+        names = ", ".join(str(self.train_dataset.ids[row]) for row in own[0]) if own else "of another process"
         raise FloatingPointError(
             f"update {self.state.global_step + 1}: the loss is not finite, with documents {names}; look at these, "
             "or lower training.learning_rate"
@@ -117,18 +103,72 @@ class DistillationTrainer(Trainer):
     def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
         """Validation loss by part in place of the Trainer's padded prediction loop."""
         start = time.perf_counter()
-        means = validate(
-            self.model,
-            self.eval_dataset,
-            batch_size=self.settings.batch_size,
-            bank=self.bank,
-            dtype=AUTOCAST[precision_of(self.settings.precision, self.args.device)],
-            budget=self.budget,
-            rank=self.args.process_index,
-            processes=self.args.world_size,
-        )
+        means = self.validation_means()
         self.monitor.started += time.perf_counter() - start
         metrics = {f"eval_{name}": value for name, value in means.items()}
         self.log(metrics)
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
         return metrics
+
+    def flops(self, sizes: Sequence[int]) -> float:
+        """Of forward and backward pass over documents of `sizes` tokens."""
+        return 3 * forward_flops(self.model.student.config, sizes)
+
+    @property
+    def autocast_dtype(self) -> torch.dtype | None:
+        return AUTOCAST[precision_of(self.settings.precision, self.args.device)]
+
+
+class DistillationTrainer(UpdateTrainer):
+    """Of an `Objective`: every process runs its own batches of each round."""
+
+    def __init__(self, *, bank: Bank | None = None, **kwargs: Any) -> None:
+        """bank: of negatives, for an objective that asks for them."""
+        super().__init__(**kwargs)
+        self.bank = bank
+
+    def collate(self, updates: Updates) -> Collate:
+        return Collate(
+            self.train_dataset,
+            batch_size=self.settings.batch_size,
+            budget=self.budget,
+            bank=self.bank,
+            rank=self.args.process_index,
+            processes=self.args.world_size,
+        )
+
+    def training_step(self, model: Any, inputs: list[Micro], num_items_in_batch: Any = None) -> Tensor:
+        """The gradients of one update. Returns this process' share of its loss, times the number of processes."""
+        model.train()
+        processes = self.args.world_size
+        losses = []
+        for number, part in enumerate(inputs, 1):
+            micro = part.to(self.args.device)
+            # Processes exchange gradients once, in the last backward pass of the update.
+            with self.accelerator.no_sync(model) if number < len(inputs) else contextlib.nullcontext():
+                with self.compute_loss_context_manager():
+                    output: ObjectiveOutput = model(micro.batch, **micro.known._asdict(), peers=micro.peers)
+                loss = output.loss * (micro.share * processes)
+                self.accelerator.backward(loss)
+            self.monitor.add(
+                output if micro.share else None,
+                documents=micro.documents,
+                tokens=micro.tokens,
+                flops=self.flops(micro.batch.sizes),
+            )
+            losses.append(loss.detach())
+        parts = torch.stack(losses)
+        self.check_finite([micro.rows for micro in inputs], parts)
+        return parts.sum()
+
+    def validation_means(self) -> dict[str, float]:
+        return validate(
+            self.model,
+            self.eval_dataset,
+            batch_size=self.settings.batch_size,
+            bank=self.bank,
+            dtype=self.autocast_dtype,
+            budget=self.budget,
+            rank=self.args.process_index,
+            processes=self.args.world_size,
+        )

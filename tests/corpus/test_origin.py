@@ -44,6 +44,17 @@ def test_every_data_set_gives_an_equal_share_and_its_own_filter_holds(hub: dict[
     assert min(len(d.text.split()) for d in documents if d.source == "wikipedia") < 32
 
 
+def test_all_of_the_first_data_set_and_as_many_of_the_other_are_taken_where_there_is_no_number(
+    hub: dict[str, Any],
+) -> None:
+    hub["documents"], hub["datasets"] = None, hub["datasets"][::-1]
+    documents = list(read_documents(Corpus(**hub), count_tokens=words))
+    news = [json.loads(line)["text"] for line in Path(hub["datasets"][0]["dataset"]).read_text().splitlines()]
+    long = {text for text in news if len(text.split()) >= 32}
+    assert {document.text for document in documents if document.source == "news"} == long
+    assert Counter(document.source for document in documents) == {"news": len(long), "wikipedia": len(long)}
+
+
 def test_a_longer_corpus_keeps_most_of_what_was_drawn(tmp_path: Path) -> None:
     file = tmp_path / "a.jsonl"
     drawn = []

@@ -75,7 +75,7 @@ def test_a_file_without_a_line_of_names_takes_the_names_given(tmp_path: Path) ->
         ("a.jsonl", b'{"a": 1}\n\n{"a"', r"a\.jsonl, line 3: not JSON"),
         ("a.parquet", b"PAR1 but not really", r"a\.parquet: is not a whole parquet file"),
         ("a.csv.gz", b"id,text\n", r"a\.csv\.gz: is not a whole gzip file"),
-        ("a.xlsx", b"", r"a\.xlsx: not a data file; give \.jsonl, \.csv, \.tsv"),
+        ("a.xlsx", b"", r"a\.xlsx: not a data file; give \.jsonl, \.json, \.csv, \.tsv"),
     ],
 )
 def test_what_is_broken_is_named_with_its_place(tmp_path: Path, name: str, content: bytes, message: str) -> None:

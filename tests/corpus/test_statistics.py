@@ -29,6 +29,11 @@ def test_a_document_as_long_as_the_limit_is_not_beyond_it(frame):
     assert frame.loc["train", "beyond_student"] == pytest.approx(20)
 
 
+def test_shares_beyond_the_limits_of_the_thesis_are_of_structural_tokens(frame):
+    assert frame.loc["train", "over_384"] == pytest.approx(80)  # 512, 514, 1200 and 10,000
+    assert frame.loc["train", "over_512"] == pytest.approx(60)
+
+
 def test_an_empty_split_has_no_mean(frame):
     row = frame.loc["validation"]
     assert (row.documents, row.tokens) == (0, 0)

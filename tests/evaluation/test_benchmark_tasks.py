@@ -19,7 +19,7 @@ from pyarrow import parquet
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation import Classification, Pairs, Retrieval
 from docemb_lib.evaluation.benchmark_tasks import benchmark_task, published_size, published_tasks
-from docemb_lib.evaluation.tasks import SPLITS, Labelled
+from docemb_lib.evaluation.splits import SPLITS, Labelled
 
 PAIR_FILES = {
     "aan": ("train_cite.csv", "dev_cite.csv", "test_cite.csv"),
@@ -86,7 +86,7 @@ def test_a_missing_file_and_a_missing_folder_are_named(tmp_path: Path) -> None:
         benchmark_task("aan", str(tmp_path))
     with pytest.raises(InputError, match="benchmark task aan: stands on no hub; name the folder"):
         benchmark_task("aan")
-    with pytest.raises(InputError, match="no such folder, and not found on the hub"):
+    with pytest.raises(InputError, match=r"nowhere: no such folder; name the one that holds train_cite\.csv, dev_cite"):
         benchmark_task("aan", str(tmp_path / "nowhere"))
     with pytest.raises(InputError, match=r"holds no data files of the splits train and test"):
         benchmark_task("imdb", str(tmp_path))

@@ -57,17 +57,20 @@ def test_a_files_change_and_a_settings_change_show_in_the_fingerprint(folder: Pa
     assert task_fingerprint("mine", settings) != prints["mine"]
     assert task_fingerprint("aan", settings) != prints["aan"]
     (folder / "data" / "mine.jsonl").unlink()
-    with pytest.raises(InputError, match=r"own_tasks: mine: .*mine\.jsonl does not exist; name its file"):
+    with pytest.raises(
+        InputError, match=r"own_tasks: mine: .*mine\.jsonl is no file; name the one that holds the data"
+    ):
         task_fingerprint("mine", settings)
 
 
 @pytest.mark.parametrize(
     ("evaluation", "message"),
     [
-        ({"tasks": ["mine", "yours"]}, "there is no task 'yours'; known are package, .*, games, mine; define it in own_tasks"),
+        ({"tasks": ["mine", "yours"]}, "there is no task 'yours'; known are package, .*, games, .*, mine and mteb:NAME; define it in own_tasks"),
         ({"sweep_tasks": ["yours"]}, "there is no task 'yours'"),
         ({"own_tasks": [TASK, TASK]}, "there is a task 'mine' already; choose another name"),
         ({"own_tasks": [TASK, {**TASK, "name": "imdb"}]}, "there is a task 'imdb' already"),
+        ({"own_tasks": [TASK, {**TASK, "name": "mteb:mine"}]}, "there is a task 'mteb:mine' already; choose another name"),
         ({"tasks": ["pan"]}, "benchmarks: pan stands on no hub; name the folder that holds its files"),
         ({"benchmarks": {"ann": "data"}}, "evaluation.benchmarks.ann"),
         ({"own_tasks": [{**TASK, "kind": "ranking"}]}, "evaluation.own_tasks.0.kind"),

@@ -17,7 +17,7 @@ from pyarrow import parquet
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation import Classification, Pairs, Retrieval, TfIdf, evaluate
 from docemb_lib.evaluation.own_tasks import own_task
-from docemb_lib.evaluation.tasks import SPLITS
+from docemb_lib.evaluation.splits import SPLITS
 from docemb_lib.settings import OwnTask
 
 Records = list[dict[str, Any]]
@@ -148,7 +148,7 @@ def test_links_may_have_a_line_of_names_another_format_or_a_file_per_split(tmp_p
         ([{"text": "a", "label": "x", "split": "held"}], "line 1: field 'split' is 'held', expected train, validation, test"),
         ([{"text": "a", "label": "x", "split": "test"}, {"text": "b", "label": "x"}], "line 2: field 'split' is None"),
         ([], r"a\.jsonl: holds no example; add one with the fields text"),
-        (reviews({"good": 9, "bad": 2}), "class 'bad': 2 examples are too few to draw train, validation and test"),
+        (reviews({"good": 9, "bad": 2}), r"a\.jsonl: class 'bad': 2 examples are too few to draw train, validation and test"),
         (reviews({"good": 9}), "all labels are 'good', expected two classes or more"),
         ([{**record, "split": "test"} for record in reviews()], "no split 'train' to train heads on"),
     ],

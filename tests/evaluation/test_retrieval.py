@@ -1,5 +1,8 @@
 """Ranking by cosine against plain loops and scikit-learn, and the cut of the author's code."""
 
+import tracemalloc
+from pathlib import Path
+
 import numpy as np
 import pytest
 from sklearn.metrics import average_precision_score, ndcg_score
@@ -144,3 +147,32 @@ def test_a_cut_ranking_is_ideal_if_it_holds_nothing_but_relevant_documents() -> 
     assert score_retrieval(near, [0], [[2, 3, 4]], top_k=2).ndcg[0] == pytest.approx(
         (1 / np.log2(3)) / (1 + 1 / np.log2(3))
     )
+
+
+def test_only_candidates_are_hits_and_queries_may_be_none_of_them() -> None:
+    embeddings, queries, relevant = random_case(11)
+    queries = [*queries[:6], *range(54, 60)]  # some of the pool, some behind it
+    relevant = [sorted({row % 54 for row in rows} - {query}) for query, rows in zip(queries, relevant, strict=True)]
+    scores = score_retrieval(embeddings, queries, relevant, candidates=54)
+    similarities = cosine_similarity(embeddings.astype(np.float64))
+    for q, (query, wanted) in enumerate(zip(queries, relevant, strict=True)):
+        others = [row for row in range(54) if row != query]
+        truth = [row in wanted for row in others]
+        assert scores.average_precision[q] == pytest.approx(average_precision_score(truth, similarities[query, others]))
+        ranked = sorted(others, key=lambda row, query=query: -similarities[query, row])
+        places = [ranked.index(row) / (len(others) - 1) for row in wanted]
+        assert scores.mean_percentile_rank[q] == pytest.approx(np.mean(places))
+
+
+def test_memory_does_not_grow_with_the_documents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retrieval, "DOCUMENTS", 500)
+    np.save(tmp_path / "X.npy", np.random.default_rng(0).normal(size=(20_000, 16)).astype(np.float32))
+    X = np.load(tmp_path / "X.npy", mmap_mode="r")
+    peaks = []
+    for documents in (2000, 2000, 20_000):  # the first time, modules and caches take theirs
+        tracemalloc.start()
+        relevant_ranks(X[:documents], list(range(300)), [[row + 1, row + 2] for row in range(300)])
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[2] < 1.05 * peaks[1]
+    assert peaks[2] < 500 * retrieval.BLOCK * 8 * 3  # a few blocks of similarities

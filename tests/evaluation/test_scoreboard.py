@@ -63,6 +63,14 @@ def test_normalised_scores_are_relative_to_the_best_model_shown() -> None:
     ] == pytest.approx(0.8 / 0.9)
 
 
+def test_scores_of_several_rounds_are_normalised_by_the_best_of_their_own_round_or_of_all() -> None:
+    rows = [("1k", "a", 0.2), ("1k", "a", 0.4), ("1k", "b", 0.6), ("all", "a", 0.9), ("all", "b", 0.5)]  # a: two seeds
+    frame = pd.DataFrame(rows, columns=["round", "model", "value"]).assign(task="t", metric="accuracy")
+    assert normalised(frame)["normalised"].tolist() == pytest.approx([2 / 6, 4 / 6, 1, 1, 5 / 9])
+    together = normalised(frame, over_rounds=True)["normalised"]
+    assert together.tolist() == pytest.approx([2 / 9, 4 / 9, 6 / 9, 1, 5 / 9])
+
+
 def intervals(*rows: tuple[object, ...]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["model", "task", "metric", "value", "low", "high"])
 

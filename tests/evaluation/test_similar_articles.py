@@ -105,6 +105,7 @@ def test_files_that_are_something_else_are_refused(tmp_path: Path) -> None:
         ([], "holds list"),
         ({"a": 3}, "'a' has int, expected titles"),
         ({"a": [3]}, "no string"),
+        ({"a": {3, "x"}}, "no string"),
         ({3: ["a"]}, "a title is int"),
     ]:
         with pytest.raises(InputError, match=message):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 
+import pandas as pd
 import pytest
 
 from docemb_lib.evaluation import Classification, Labelled, LabelledPairs, Pairs, Ranking, Retrieval
-from docemb_lib.evaluation.task_statistics import published_statistics, task_statistics
+from docemb_lib.evaluation.task_statistics import beside_thesis, published_statistics, task_lengths, task_statistics
 
 
 def words(texts: list[str]) -> list[int]:
@@ -19,22 +19,28 @@ def long(n: int, word: str = "w") -> str:
     return f"{word} " * n
 
 
-TASKS = [
-    Classification(
+TASKS = {
+    "arxiv": Classification(
         "arxiv",
         {
             "train": Labelled([long(384), long(385), long(513), long(9)], ["a", "a", "a", "b"]),
             "test": Labelled([long(1, "x"), long(2, "x"), long(3, "x")], ["a", "b", "b"]),
         },
     ),
-    Pairs("mine", {"train": LabelledPairs([long(600), long(600)], [long(3), long(4)], [0, 1])}),
-    Retrieval("wines", {"test": Ranking([long(n, "y") for n in (400, 500, 600, 700)], [0, 1], [[1], [0, 2, 3]])}),
-]
+    "mine": Pairs("mine", {"train": LabelledPairs([long(600), long(600)], [long(3), long(4)], [0, 1])}),
+    "wines": Retrieval(
+        "wines", {"test": Ranking([long(n, "y") for n in (400, 500, 600, 700)], [0, 1], [[1], [0, 2, 3]])}
+    ),
+}
+
+
+def found(limit: int = 10_000) -> pd.DataFrame:
+    counters = {"n_structural_tokens": words}
+    return pd.concat([task_statistics(task, task_lengths(task, counters), limit=limit) for task in TASKS.values()])
 
 
 def test_every_statistic_is_what_one_counts_by_hand() -> None:
-    frame = task_statistics(TASKS, words)
-    value = frame.set_index(["task", "split", "statistic"])["value"].sort_index()
+    value = found().query("protocol == 'final'").set_index(["task", "split", "statistic"])["value"].sort_index()
     assert value["arxiv", "train"].to_dict() == {
         "examples": 4, "classes": 2, "class_mean": 50, "class_std": 25, "over_384": 50, "over_512": 25,
     }  # fmt: skip
@@ -45,19 +51,42 @@ def test_every_statistic_is_what_one_counts_by_hand() -> None:
     assert value["wines", "test"].to_dict() == {
         "documents": 4, "queries": 2, "relevant_mean": 2, "relevant_std": 1, "over_384": 100, "over_512": 50,
     }  # fmt: skip
-    assert list(task_statistics(TASKS[1:2], words, limits=(3,))["statistic"])[-1] == "over_3"
 
 
-def test_the_numbers_of_the_thesis_stand_beside_where_there_are_some() -> None:
-    thesis = task_statistics(TASKS, words).set_index(["task", "split", "statistic"])["thesis"]
-    assert thesis["arxiv", "train", "examples"] == 28_388
-    assert thesis["arxiv", "test", "class_std"] == 1.30
-    assert thesis["wines", "test", "relevant_mean"] == 8.92
-    assert thesis["wines", "test", "over_512"] == 90.43
-    assert thesis["mine"].map(math.isnan).all()
-    cut = task_statistics(TASKS, words, protocol="validation").set_index(["task", "split", "statistic"])["thesis"]
-    assert cut["arxiv", "train", "examples"] == 10_000
-    assert math.isnan(cut["arxiv", "train", "over_384"])
+def test_validation_has_what_is_left_of_tasks_with_heads_and_no_test_split() -> None:
+    cut = found(limit=2).query("protocol == 'validation'")
+    assert set(cut["task"]) == {"arxiv", "mine"}
+    assert set(cut["split"]) == {"train"}
+    value = cut.set_index(["task", "statistic"])["value"]
+    assert value["arxiv"].to_dict() == {"examples": 2, "classes": 2, "class_mean": 50, "class_std": 0}
+
+
+def test_lengths_have_a_row_for_both_documents_of_a_pair_and_each_text_is_counted_once() -> None:
+    asked: list[str] = []
+
+    def counting(texts: list[str]) -> list[int]:
+        asked.extend(texts)
+        return words(texts)
+
+    lengths = task_lengths(TASKS["mine"], {"n_structural_tokens": counting, "letters": lambda texts: [1] * len(texts)})
+    assert lengths["n_structural_tokens"].tolist() == [600, 600, 3, 4]
+    assert list(lengths.columns) == ["split", "n_structural_tokens", "letters"]
+    assert asked == [long(600), long(3), long(4)]
+
+
+def test_ours_stand_before_the_thesis_and_a_task_of_both_has_its_rows_together() -> None:
+    table = beside_thesis(found(), "final", ["examples", "over_512"])
+    assert list(table.index[:6]) == [
+        ("arxiv", "train", "here"), ("arxiv", "train", "thesis"), ("arxiv", "validation", "thesis"),
+        ("arxiv", "test", "here"), ("arxiv", "test", "thesis"), ("mine", "train", "here"),
+    ]  # fmt: skip
+    assert table.loc[("arxiv", "train", "here")].tolist() == [4, 25]
+    assert table.loc[("arxiv", "train", "thesis")].tolist() == [28_388, 100]
+    assert table.loc[("wines", "test", "thesis"), "over_512"] == 90.43
+    assert table["examples"].dtype == "Int64"
+    cut = beside_thesis(found(), "validation", ["examples", "classes"])
+    assert cut.loc[("arxiv", "train", "thesis")].tolist() == [10_000, 11]
+    assert "wines" not in cut.index.get_level_values("task")
 
 
 def test_the_published_tables_are_whole_and_their_shares_add_up() -> None:

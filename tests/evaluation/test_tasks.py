@@ -5,7 +5,6 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from docemb_lib.errors import InputError
 from docemb_lib.evaluation import (
     Classification,
     HeadSettings,
@@ -143,64 +142,6 @@ def test_the_cut_of_a_retrieval_task_reaches_the_score() -> None:
     data = {"test": Ranking(texts, [0], [[1, 3]])}
     assert evaluate(ByText(one_hot), Retrieval("r", data)).mean == pytest.approx((1 + 2 / 3) / 2)
     assert evaluate(ByText(one_hot), Retrieval("r", data, top_k=2)).mean == 1.0
-
-
-@pytest.mark.parametrize(
-    ("build", "message"),
-    [
-        (lambda: Labelled(["a"], [0, 1]), r"task 't', split 'train': 1 texts and 2 labels"),
-        (lambda: Labelled([], []), r"task 't', split 'train': 0 texts and 0 labels"),
-        (lambda: Labelled(["a", "b"], [1, 1]), r"task 't', split 'train': all labels are 1"),
-    ],
-)
-def test_unsound_documents_are_refused_with_task_split_and_numbers(build: Callable[[], Labelled], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        Classification("t", {"train": build()})
-
-
-def test_unsound_pairs_are_refused_with_task_split_and_numbers() -> None:
-    good = LabelledPairs(["a", "b"], ["c", "d"], [0, 1])
-    with pytest.raises(InputError, match=r"task 't', split 'test': 2 first texts, 1 second texts and 2 labels"):
-        Pairs("t", {"train": good, "test": LabelledPairs(["a", "b"], ["c"], [0, 1])})
-
-
-def test_a_class_that_train_does_not_have_is_refused() -> None:
-    train, test = Labelled(["a", "b"], ["x", "y"]), Labelled(["c", "d", "e"], ["x", "z", "z"])
-    with pytest.raises(InputError, match=r"task 't', split 'test': 2 of 3 labels are none of the 2 classes .* 'z'"):
-        Classification("t", {"train": train, "test": test})
-
-
-def test_a_missing_or_unknown_split_is_refused() -> None:
-    data = Labelled(["a", "b"], [0, 1])
-    with pytest.raises(InputError, match="no split 'train' to train heads on, only test"):
-        Classification("t", {"test": data})
-    with pytest.raises(InputError, match=r"some of train, validation, test, got \['train', 'dev'\]"):
-        Classification("t", {"train": data, "dev": data})
-    with pytest.raises(InputError, match="task 't' has no split 'test', only train"):
-        Classification("t", {"train": data}).texts("test")
-
-
-@pytest.mark.parametrize("rows", [[], [0], [1, 1], [3], [-1]])
-def test_a_query_needs_other_rows_of_the_pool_each_once(rows: list[int]) -> None:
-    with pytest.raises(InputError, match=r"task 'r', split 'test': query 0 .*rows \["):
-        Retrieval("r", {"test": Ranking(["a", "b", "c"], [0], [rows])})
-
-
-def test_queries_and_their_lists_must_be_equally_many_and_the_cut_positive() -> None:
-    with pytest.raises(InputError, match="1 queries and 2 lists"):
-        Retrieval("r", {"test": Ranking(["a", "b"], [0], [[1], [0]])})
-    with pytest.raises(InputError, match="top_k must be at least 1 or None, got 0"):
-        Retrieval("r", {"test": Ranking(["a", "b"], [0], [[1]])}, top_k=0)
-
-
-def test_embeddings_of_a_wrong_shape_or_not_finite_are_refused() -> None:
-    task = kinds_task(2)
-    with pytest.raises(InputError, match=r"shape \(15, 3\) for 16 texts"):
-        task.score(np.zeros((15, 3)))
-    diverged = np.zeros((16, 3))
-    diverged[5:7, 1] = np.nan
-    with pytest.raises(InputError, match=r"2 of 16 embeddings are not finite, the first is row 5"):
-        task.score(diverged)
 
 
 def test_a_score_knows_what_each_example_got() -> None:

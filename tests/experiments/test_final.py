@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from docemb_lib.evaluation import Classification, Labelled, Score
 from docemb_lib.evaluation.by_length import by_length
-from docemb_lib.evaluation.tasks import Classification, Labelled, Score
 from docemb_lib.evaluation.uncertainty import OVERALL, differences, holm, score_intervals
 from docemb_lib.experiments import final as module
 from docemb_lib.experiments.embedding_cache import Model
@@ -110,9 +110,10 @@ def test_without_references_there_is_nothing_to_compare(rounds):
     assert list(final.board.index) == ["student"]
 
 
-def test_a_report_quotes_what_the_run_recorded(rounds, workspace_root):
+@pytest.mark.parametrize("notebook", ["06_evaluation", "07_simde"])
+def test_a_report_quotes_what_the_run_recorded(rounds, workspace_root, notebook):
     rounds("1k", "all")
-    run = Run("06_evaluation", Profile.load("small").for_notebook("06_evaluation"), Workspace(workspace_root), {})
+    run = Run(notebook, Profile.load("small").for_notebook(notebook), Workspace(workspace_root), {})
     models = [MODELS[0]._replace(label=run.label), *MODELS[1:]]
     final = final_evaluation(None, models, student=run.label)
     run.finish({}, scores=final.scores, tables=final.tables)
@@ -123,6 +124,22 @@ def test_a_report_quotes_what_the_run_recorded(rounds, workspace_root):
     assert set(outcome.board.index) == {model.label for model in models}
     last = final.scores.query("round == 'all' and task == 'sort' and metric == 'accuracy' and model == 'TF-IDF'")
     assert outcome.board.loc["TF-IDF", "sort"] == pytest.approx(last["value"].mean())
+
+
+def test_a_report_has_no_models_of_another_profile_on_its_board(rounds, workspace_root):
+    rounds("all")
+    workspace, runs = Workspace(workspace_root), []
+    for profile in (Profile.load("small").with_tasks(["halves"], source="test"), Profile.load("small")):
+        run = Run("06_evaluation", profile.for_notebook("06_evaluation", seed=len(runs)), workspace, {})
+        final = final_evaluation(None, [MODELS[0]._replace(label=run.label), *MODELS[1:]], student=run.label)
+        only_its_own = final.scores if runs else final.scores[final.scores["task"] == "find"].assign(value=0.123)
+        run.finish({}, scores=only_its_own, tables=final.tables)
+        runs.append(run)
+    board = report(
+        [SimpleNamespace(notebook=run.notebook, fingerprint=run.fingerprint) for run in runs], workspace
+    ).board
+    assert set(board.index) == {runs[1].label, *SKILL} - {"student"}
+    assert 0.123 not in board["find"].to_numpy()
 
 
 def test_scores_by_length_are_those_of_each_task_with_its_lengths(rounds, monkeypatch):

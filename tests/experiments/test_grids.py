@@ -184,6 +184,8 @@ def test_a_grid_of_ones_own_has_products_and_single_runs_over_a_base(workspace_r
         ("{notebook: '0', runs: [{lam: 1}]}", "notebook '0' is unknown"),
         ("{notebook: '05', runs: [{lam: 1}, {lamb: 1}]}", "run 2: 05_weighting: unknown parameter 'lamb'; did you mean lam?"),
         ("{notebook: '03', runs: [{lam: 1}]}", "run 1: 03_structural: unknown parameter 'lam'"),
+        ("{notebook: '05', runs: [{notebook: '03'}]}", "run 1: 05_weighting: unknown parameter 'notebook'"),
+        ("{notebook: '05', runs: [{source: hub}]}", "run 1: 05_weighting: unknown parameter 'source'"),
         ("{notebook: '05', axes: {lam: [0.5, 1.5]}}", "run 2: 05_weighting: lam: must lie in [0, 1]"),
         ("{notebook: '05', runs: [{lam: 'null'}]}", "run 1: 05_weighting: lam: got the string 'null'"),
         ("{notebook: '05', runs: [{documents: many}]}", "run 1: 05_weighting: documents: "),

@@ -33,6 +33,17 @@ TOPICS = {"name": "topics", "role": "contextual", "teacher": "LSA", "loss": "mse
         ("03_structural", {"structural_loss": "contrastive", "temperature": 0.05}, "contrastive;τ=0.05"),
         ("03_structural", {"structural_loss": "max-margin", "negatives": 64}, "max-margin;MSE;γ=1.0;+64 negatives"),
         ("05_weighting", {"form": "half_means_sum"}, "cosine;384;λ=0.5;half_means_sum"),
+        ("07_simde", {"documents": 9}, "SimDE;9 docs"),
+        (
+            "07_simde",
+            {"documents": 9, "pairs": "dropout", "pair_temperature": 0.1, "mlm_weight": 0, "seed": 2},
+            "SimCSE;τ=0.1;mlm=0.0;9 docs;seed 2",
+        ),
+        (
+            "07_simde",
+            {"documents": 9, "beside_teachers": 0.5},
+            "SimDE;×0.5 beside;cosine;384;λ=0.5;PV;S:768(ReLU)x4096(ReLU)x2048;C:-;9 docs",
+        ),
         (
             "05_weighting",
             {"form": "contextual_full", "lam": None, "max_structural_len": None},
@@ -136,6 +147,17 @@ def test_settings_that_no_result_depends_on_leave_a_run_what_it_is(workspace_roo
     indecisive = {"save_every": 7, "log_every": 3, "report_to": ["wandb"], "batch_tokens": 9, "checkpointing": True}
     assert found(with_training(**indecisive, compile=False)) == found(small)
     assert found(with_training(precision="fp32")) != found(small)
+
+
+def test_the_settings_of_simde_count_in_its_own_notebook_alone(workspace_root):
+    small = Profile.load("small")
+    other = small.model_copy(update={"simde": small.simde.model_copy(update={"symmetric": True})})
+
+    def found(notebook, profile):
+        return fingerprint_of_run(notebook, profile.for_notebook(notebook))
+
+    assert found("06_evaluation", other) == found("06_evaluation", small)
+    assert found("07_simde", other) != found("07_simde", small)
 
 
 def test_long_slugs_are_cut_and_stay_different(workspace_root):

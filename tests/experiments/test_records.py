@@ -48,6 +48,12 @@ def test_the_frame_has_a_row_per_finished_run_with_parameters_and_metrics(worksp
     assert set(records.frame("05_weighting", workspace=workspace, failed=True)["error"].dropna()) == {"ValueError: no"}
 
 
+def test_of_two_runs_that_end_in_one_second_the_later_one_is_the_newest(workspace):
+    for fingerprint in ("f2", "f1"):
+        records.save(workspace, record(fingerprint))
+    assert [found.fingerprint for found in records.all_records("05_weighting", workspace=workspace)] == ["f2", "f1"]
+
+
 def test_a_run_done_again_replaces_its_record(workspace):
     records.save(workspace, record(status="failed", error="x", metrics={}))
     records.save(workspace, record(metrics={"mean": 0.9}))

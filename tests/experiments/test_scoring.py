@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from docemb_lib.errors import InputError
+from docemb_lib.evaluation import Classification, Labelled, LabelledPairs, Pairs, Ranking, Retrieval
 from docemb_lib.evaluation.cosines import score_cosines, spread
 from docemb_lib.evaluation.protocols import final_scores, for_validation, validation_score, validation_texts
-from docemb_lib.evaluation.tasks import Classification, Labelled, LabelledPairs, Pairs, Ranking, Retrieval
 from docemb_lib.experiments.embedding_cache import Model
 from docemb_lib.experiments.profile_tasks import ProfileTasks
 from docemb_lib.experiments.scoring import cosine_scores, is_scored, score_models, scores_by_round
@@ -144,7 +144,7 @@ def test_a_profiles_tasks_are_made_once_and_what_is_odd_is_told_once(workspace_r
     tasks = ProfileTasks(Profile.load("odd"), lambda: pytest.fail("no embedded task is asked for"))
     with caplog.at_level(logging.WARNING):
         assert tasks["mine"] is tasks["mine"]
-    assert caplog.messages == ["task mine, split test: 6 of 6 also in train, the first is 0"]
+    assert caplog.messages == ["task mine, split test: 6 of 6 also in train (leakage), the first is 0"]
 
 
 def test_cosines_are_scored_on_what_belongs_together_and_texts_are_embedded_once(workspace_root):

@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 
+from docemb_lib.corpus import parts
 from docemb_lib.errors import InputError
 from docemb_lib.experiments import sweeps
 from docemb_lib.experiments.check import check
@@ -206,3 +207,115 @@ def test_workers_and_a_cap_reach_the_model(make):
     model = make().paragraph_vector(capped, seed=0)
     assert (model.workers, model.max_vocab_size) == (2, 20)
     assert model.fitted.vocabulary < make().paragraph_vector(settings, seed=0).fitted.vocabulary == 40
+
+
+def with_a_corpus_of_the_teachers_own(workspace_root, *, more=30):
+    """The profile `mine` with contextual teachers fitted on its texts, another spelling of them, and `more` others."""
+    texts = workspace_root / "more"
+    texts.mkdir()
+    for file in (workspace_root / "texts").iterdir():
+        (texts / f"copy-of-{file.name}").write_text(file.read_text(encoding="utf-8").upper(), encoding="utf-8")
+    for number in range(more):
+        (texts / f"{number}.txt").write_text(f"Another text {number} " + "about words " * 20, encoding="utf-8")
+    own = MINE.replace("  DM:", "  corpus: {source: local, path: ../more}\n  DM:")
+    (workspace_root / "params" / "mine.yaml").write_text(own, encoding="utf-8")
+
+
+def test_teachers_with_a_corpus_of_their_own_never_see_what_the_students_corpus_holds_out(make, workspace_root):
+    with_a_corpus_of_the_teachers_own(workspace_root)
+    stages = make()
+    words = stages.words("none")
+    lines = set(words.file.read_text(encoding="utf-8").splitlines())
+    held_out = {
+        " ".join(text.upper().split()) for name in ("validation", "tasks") for text in stages.split(name)["text"]
+    }
+    trained_on = {" ".join(text.upper().split()) for text in stages.split("train")["text"]}
+    assert (len(held_out), len(trained_on), len(lines), words.documents) == (24, 16, 46, 46)
+    assert not lines & held_out
+    assert trained_on <= lines  # what students learn from, in the other spelling
+    assert len(stages.split("train")) == 16  # theirs stays as it is
+
+
+def test_teachers_of_different_corpora_are_never_mixed(make, workspace_root):
+    stages = make()
+    one = stages.contextual_teacher("DM")
+    rows = stages.teacher_embeddings(one, "train", 9)
+    before = fingerprint_of_run(NOTEBOOK, stages.profile)
+    with_a_corpus_of_the_teachers_own(workspace_root)
+    stages = make()
+    other = stages.contextual_teacher("DM")
+    assert other.fingerprint != one.fingerprint
+    assert np.abs(stages.teacher_embeddings(other, "train", 9) - rows).max() > 0
+    assert len(artefacts(stages, "corpus")) == 1  # the students'
+    assert fingerprint_of_run(NOTEBOOK, stages.profile) != before
+    assert (
+        stages.contextual_teacher("LSA").fingerprint
+        != Stages(without_its_own(stages)).contextual_teacher("LSA").fingerprint
+    )
+    newest = workspace_root / "more" / "0.txt"
+    newest.write_text("It has changed, and is read again. " * 9, encoding="utf-8")
+    assert make().contextual_teacher("DM").fingerprint != other.fingerprint
+
+
+def test_the_teachers_corpus_is_that_of_its_texts_and_of_what_is_held_out_alone(make, workspace_root):
+    with_a_corpus_of_the_teachers_own(workspace_root)
+    stages = make()
+    changed = {  # what is changed in the profile, and whether the teachers read other texts
+        "tokens of the structural teacher": (
+            {"structural_teacher": {"model": str(stages.untrained_student.path)}},
+            False,
+        ),
+        "held out": ({"corpus": {"validation": 5}}, True),
+        "their own": ({"contextual_teachers": {"corpus": {"documents": 20}}}, True),
+    }
+    for what, (given, expected) in changed.items():
+        profile = Profile.model_validate(_laid_over(stages.profile.model_dump(), given))
+        other = Stages(profile, stages.workspace)
+        assert (other.teacher_corpus.fingerprint != stages.teacher_corpus.fingerprint) is expected, what
+        assert other.corpus.fingerprint != stages.corpus.fingerprint or what == "their own"
+
+
+def _laid_over(base, given):
+    return {**base, **{k: _laid_over(base[k], v) if isinstance(v, dict) else v for k, v in given.items()}}
+
+
+def without_its_own(stages):
+    teachers = stages.profile.contextual_teachers.model_copy(update={"corpus": None})
+    return stages.profile.model_copy(update={"contextual_teachers": teachers})
+
+
+def test_a_killed_build_of_the_teachers_corpus_goes_on_and_ends_in_the_same_texts(make, workspace_root, monkeypatch):
+    with_a_corpus_of_the_teachers_own(workspace_root)
+    monkeypatch.setattr(parts, "SIZE", 8)
+    stages = make()
+    stages.corpus  # noqa: B018, not what is killed
+    write, written = parts._write, []
+
+    def killed_at_the_fourth(file, *given):
+        if len(written) == 3:
+            raise KeyboardInterrupt
+        written.append(file.name)
+        write(file, *given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(parts, "_write", killed_at_the_fourth)
+        with pytest.raises(KeyboardInterrupt):
+            stages.words("none")
+    monkeypatch.setattr(parts, "_write", lambda file, *given: (written.append(file.name), write(file, *given)))
+    words = make().words("none")
+    assert written == [f"{number:05}.arrow" for number in range(6)]
+    assert not list(stages.workspace.outputs.glob("artefacts/teacher-corpus/*.partial"))
+    monkeypatch.undo()
+    monkeypatch.chdir(workspace_root)
+    (workspace_root / "outputs").rename(workspace_root / "earlier")
+    monkeypatch.setattr(paragraph_vector, "cpu_count", lambda: 1)
+    assert make().words("none").texts == words.texts
+
+
+def test_a_teachers_corpus_that_is_not_there_is_refused_before_any_work(make, workspace_root):
+    with_a_corpus_of_the_teachers_own(workspace_root)
+    path = workspace_root / "params" / "mine.yaml"
+    path.write_text(path.read_text().replace("../more", "../moore"), encoding="utf-8")
+    with pytest.raises(InputError, match=r"corpus.path: .*/moore does not exist"):
+        check(make(), NOTEBOOK)
+    assert not (workspace_root / "outputs").exists()

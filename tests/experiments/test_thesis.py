@@ -6,7 +6,7 @@ import pytest
 
 from docemb_lib.evaluation.published import published
 from docemb_lib.experiments.grids import grid
-from docemb_lib.experiments.thesis import FIGURES, ThesisValues
+from docemb_lib.experiments.thesis import FIGURES, STUDENTS, ThesisValues, baseline_name, final_name
 from docemb_lib.profile import Profile
 
 LARGE = "768(ReLU)x4096(ReLU)x2048"
@@ -26,12 +26,12 @@ def small(workspace_root):
     return Profile.load("small")
 
 
-@pytest.mark.parametrize("figure", [f for f in FIGURES if f.grid], ids=lambda f: f.source)
+@pytest.mark.parametrize("figure", [f for f in FIGURES if len(f.grids) == 1], ids=lambda f: f.source)
 @pytest.mark.parametrize("profile", ["thesis", "small"])
 def test_every_run_of_a_grid_finds_its_own_value(figure, profile, request):
     """All of them, at any widths: no row of the thesis' figure is missed, none is taken for another."""
     profile = request.getfixturevalue(profile)
-    runs = grid(figure.grid, profile)
+    runs = grid(figure.grids[0], profile)
     values = ThesisValues(figure.notebook, profile.for_notebook(figure.notebook, **runs[0]))
     found = [values.of_run(run) for run in runs]
     rows = published(figure.data).query("source == @figure.source and kind != 'baseline'")
@@ -104,3 +104,39 @@ def test_a_profile_with_further_teachers_makes_no_run_of_the_thesis(thesis):
     further = {"name": "words", "role": "contextual", "teacher": "LSA", "loss": "soft-cca"}
     more = Profile.model_validate(thesis.model_dump() | {"further_teachers": [further]})
     assert ThesisValues("03_structural", more.for_notebook("03_structural")).of_run({"structural_loss": "mse"}) is None
+
+
+@pytest.mark.parametrize("profile", ["thesis", "small"])
+def test_final_students_have_the_names_of_table_5_7(profile, request):
+    profile = request.getfixturevalue(profile)
+    assert [final_name(profile, run) for run in grid("final", profile)] == list(STUDENTS)
+    masked, margin, only = grid("final", profile)
+    assert final_name(profile, {**only, "lam": 0.2, "documents": 9}) == "only-MSE"  # λ counts where there are two roles
+    assert final_name(profile, {**masked, "lam": 0.6}) is None
+    assert final_name(profile, {**margin, "max_structural_len": 12}) is None
+    assert {*STUDENTS} < {*published("table_5_7")["model"]}
+
+
+def test_baselines_have_the_names_of_table_5_7():
+    ours = [
+        "student before distillation",
+        "SBERT truncated",
+        "SBERT over chunks",
+        "DM;8d",
+        "DBOW;8d",
+        "PV;16d",
+        "TF-IDF",
+    ]
+    assert [baseline_name(label) for label in ours] == ["Longformer", "SBERT", None, "DM", None, "PV", None]
+
+
+def test_the_four_best_students_have_the_values_of_figure_4_12(thesis):
+    values = ThesisValues("06_evaluation", thesis)
+    rows = published("weighting").query("source == 'figure 4.12'").set_index("label")["value"]
+    unweighted = COSINE_WEIGHTING | {"max_structural_len": None, "lam": None}
+    assert values.of_run(COSINE_WEIGHTING) == rows["masked-cosine;λ=0.5"]
+    assert values.of_run(unweighted) == rows["cosine;no-weighting"]
+    assert values.of_run(grid("final")[1]) == rows["mm-MSE;λ=0.5"]
+    assert values.of_run(grid("final")[2]) == rows["only-structural;mm-MSE"]
+    assert values.of_run(COSINE_WEIGHTING | {"lam": 0.8}) is None
+    assert values.of_baseline("PV;2048d") == rows["PV;2048d"]

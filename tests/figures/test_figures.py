@@ -6,15 +6,17 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from matplotlib.container import ErrorbarContainer
 
 from docemb_lib.figures import PALETTE, kind_of, rows_axes
-from docemb_lib.figures.corpus import plot_lengths, plot_weights
+from docemb_lib.figures.corpus import plot_cumulative, plot_lengths, plot_weights
 from docemb_lib.figures.distances import plot_distances
-from docemb_lib.figures.losses import TEACHERS, plot_decorrelation, plot_max_margin
+from docemb_lib.figures.losses import TEACHERS, plot_max_margin
 from docemb_lib.figures.probe import plot_probe
 from docemb_lib.figures.results import plot_by_length, plot_differences, plot_task
 from docemb_lib.figures.sweeps import plot_history, plot_runs, plot_weighting
+from docemb_lib.losses import MaxMargin
 
 
 @pytest.fixture
@@ -30,6 +32,35 @@ def test_lengths_stack_to_a_hundred_percent_and_the_share_beyond_is_named(ax):
     assert sum(bar.get_height() for bar in ax.patches) == pytest.approx(100)
     assert "60% are longer" in ax.texts[0].get_text()
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["a", "b"]
+
+
+def test_panels_of_lengths_share_colours_and_height_and_need_no_limit():
+    figure, (left, right) = plt.subplots(1, 2, sharey=True)
+    train = pd.DataFrame({"source": ["a", "b", "b", "b"], "tokens": [5, 15, 25, 35]})
+    plot_lengths(train, longest=40, sources=["a", "b"], ax=left)
+    plot_lengths(train[train["source"] == "b"].head(1), longest=40, sources=["a", "b"], ax=right)
+    (red, blue), (same_red, same_blue) = (
+        [handle.patches[0].get_facecolor() for handle in ax.containers] for ax in (left, right)
+    )
+    assert (red, blue) == (same_red, same_blue)
+    assert red != blue
+    assert left.get_ylim()[1] > 100  # the right one's only bar
+    assert not left.texts
+    plt.close(figure)
+
+
+def test_cumulative_lines_end_at_one_and_pass_the_share_of_shorter_documents(ax):
+    lengths = pd.DataFrame({"data": ["a"] * 4 + ["b"] * 2, "split": ["train"] * 3 + ["test"] + ["train"] * 2,
+                            "tokens": [10, 20, 40, 30, 100, 5000]})  # fmt: skip
+    assert plot_cumulative(lengths, ax=ax) is ax
+    first, second, third = ax.lines
+    x, y = first.get_data()
+    assert y[x <= 20].max() == pytest.approx(2 / 3)
+    assert y.max() == 1
+    assert first.get_color() == second.get_color() != third.get_color()
+    assert first.get_linestyle() == third.get_linestyle() != second.get_linestyle()
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["a", "b", "train", "test"]
+    assert (ax.get_xlim(), ax.get_xscale()) == ((8, 4096), "log")
 
 
 def test_weights_are_drawn_against_length(ax):
@@ -55,7 +86,7 @@ def test_squared_differences_have_a_logarithmic_axis(ax):
     values[3] = 0.0  # a perfect match
     frame = pd.DataFrame({"model": "a", "kind": ["positive", "negative"] * 20, "value": values, "auc": 0.5})
     plot_distances(frame, distance="mse", ax=ax)
-    assert (ax.get_xlabel(), ax.get_xscale()) == ("mean squared difference", "log")
+    assert (ax.get_xlabel(), ax.get_xscale()) == ("squared L2 distance per dimension", "log")
 
 
 def tidy(scores, **columns):
@@ -277,10 +308,15 @@ def test_the_arrows_of_max_margin_at_gamma_one_are_all_alike(ax):
     assert np.ptp(plain.U) > 1
 
 
-def test_decorrelation_names_the_correlation_of_each_cloud(ax):
-    plot_decorrelation(ax=ax)
-    large, small = (float(text.get_text().split("=")[1]) for text in ax.texts)
-    assert large > 0.8 > 0.2 > small
+@pytest.mark.parametrize("gamma", [0.5, 1.5])
+def test_the_arrows_are_the_steps_of_the_loss_itself(ax, gamma):
+    plot_max_margin(gamma=gamma, ax=ax)
+    drawn = ax.collections[1]
+    teachers = torch.from_numpy(TEACHERS)
+    for place, arrow in zip(drawn.get_offsets(), np.c_[drawn.U, drawn.V], strict=True):
+        y = torch.tensor([[*place], [0, 0], [0, 0]], dtype=torch.float64, requires_grad=True)  # ours is the first
+        (gradient,) = torch.autograd.grad(MaxMargin("mse", gamma)(y, teachers)[0], y)
+        np.testing.assert_allclose(arrow, -gradient[0], atol=1e-12)
 
 
 @pytest.mark.parametrize(

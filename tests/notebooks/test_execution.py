@@ -79,7 +79,7 @@ def test_a_second_run_finds_everything_and_ends_with_the_same_table(root, finish
     again = call([*DOCEMB, "run", "--profile", "small"], root)
     table = finished.stdout[finished.stdout.index("Test scores") :]
     assert again.stdout[again.stdout.index("Test scores") :] == table
-    assert again.stdout.count("already there") == 6
+    assert again.stdout.count("already there") == 7
 
 
 @pytest.mark.slow
@@ -94,6 +94,37 @@ def test_every_notebook_was_executed_to_its_end_without_errors_and_left_figures(
         assert all(figure.with_suffix(".svg").is_file() for figure in figures)
 
 
+def outputs_of(executed: Path) -> list[nbformat.NotebookNode]:
+    return [o for cell in nbformat.read(executed, as_version=4).cells for o in cell.get("outputs", [])]
+
+
+@pytest.mark.slow
+def test_an_executed_notebook_begins_with_its_configuration_and_keeps_the_last_state_of_each_bar(root, finished):
+    (executed,) = (root / "outputs" / "notebooks" / "04_projections").glob("*.ipynb")
+    outputs = outputs_of(executed)
+    first = outputs[0]["data"]["text/plain"].splitlines()
+    rows = {line.split()[0]: line for line in first[1:]}
+    assert "small" in rows["profile"]
+    assert "corpus" in rows["reused:"]
+    assert "student" in rows["built:"]
+    text = "".join(o["text"] for o in outputs if o["output_type"] == "stream" and o["name"] == "stdout")
+    assert "100% 4/4 updates" in text
+    assert "0% 0/4 updates" not in text
+
+
+@pytest.mark.slow
+def test_an_executed_notebook_becomes_a_page_with_a_picture_in_place_of_its_explorer(root, finished, tmp_path):
+    (executed,) = (root / "outputs" / "notebooks" / "03_structural").glob("*.ipynb")
+    data = [o["data"] for o in outputs_of(executed) if "data" in o]
+    assert not [kind for found in data for kind in found if "widget" in kind]
+    pictures = sum("image/png" in found for found in data)
+    assert pictures > len(list((root / "outputs" / "figures" / "03_structural").rglob("*.png")))
+    done = call([sys.executable, "-m", "nbconvert", "--to", "html", "--output-dir", tmp_path, executed], root)
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / f"{executed.stem}.html").read_text(encoding="utf-8")
+    assert page.count('src="data:image/png;base64,') == pictures
+
+
 @pytest.mark.slow
 def test_results_come_as_table_json_and_csv(root, finished):
     assert "06_evaluation" in call([*DOCEMB, "results"], root).stdout
@@ -101,7 +132,7 @@ def test_results_come_as_table_json_and_csv(root, finished):
     assert [row["lam"] for row in rows] == [0.5]
     csv = root / "results.csv"
     csv.write_text(call([*DOCEMB, "results", "--csv"], root).stdout)
-    assert len(pd.read_csv(csv)) == 6
+    assert len(pd.read_csv(csv)) == 7
 
 
 @pytest.mark.slow
@@ -130,7 +161,7 @@ def test_the_evaluation_says_how_sure_its_scores_are(root, finished):
     text = executed.read_text(encoding="utf-8")
     assert all(said in text for said in ("mean over tasks", "± head seeds", "no difference shown"))
     figures = {path.stem for path in (root / "outputs" / "figures" / "06_evaluation").rglob("*.png")}
-    assert figures == {"training", "tasks", "differences", "by-length"}
+    assert figures == {"training", "tasks", "differences", "by-length", "rounds", "retrieval"}
     (record,) = records.all_records("06_evaluation", workspace=Workspace(root))
     assert not [name for name in record.metrics if name.endswith(("ndcg", "hit_rate_10"))]
     said = records.table_of(Workspace(root), record, "comparison")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -51,3 +53,46 @@ def test_papermill_lists_every_parameter_with_its_help(name):
     for parameter in ("profile", "seed", *NOTEBOOKS[name]):
         assert re.search(rf"^\s+{parameter}: ", shown, flags=re.MULTILINE), shown
     assert "Can't infer" not in shown
+
+
+def test_a_notebook_with_conflicts_is_made_anew_from_its_script(tmp_path):
+    name = "05_weighting"
+    for suffix in ("py", "ipynb"):
+        shutil.copy(FOLDER / f"{name}.{suffix}", tmp_path)
+    shutil.copy(FOLDER / "jupytext.toml", tmp_path)
+    good = nbformat.read(tmp_path / f"{name}.ipynb", as_version=4)
+    broken = tmp_path / f"{name}.ipynb"
+    broken.write_text("<<<<<<< ours\n" + broken.read_text(encoding="utf-8"), encoding="utf-8")
+    command = [sys.executable, "-m", "jupytext", "--to", "ipynb", f"{name}.py"]
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+    again = nbformat.read(broken, as_version=4)
+    assert [(c.cell_type, c.source, c.metadata) for c in again.cells] == [
+        (c.cell_type, c.source, c.metadata) for c in good.cells
+    ]
+    assert again.metadata == good.metadata
+
+
+WITHOUT_DOCEMB = """
+import json, sys
+from IPython.core.interactiveshell import InteractiveShell
+
+class Absence:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "docemb_lib":
+            raise ModuleNotFoundError("No module named " + repr(name), name=name)
+
+sys.meta_path.insert(0, Absence())
+shell = InteractiveShell.instance(colors="nocolor")
+for source in json.loads(sys.stdin.read()):
+    shell.run_cell(source)
+"""
+
+
+def test_a_notebook_in_the_kernel_of_another_environment_says_so():
+    sources = [jupytext.read(FOLDER / f"{name}.py").cells for name in NOTEBOOKS]
+    imports = [next(c.source for c in cells if "from docemb_lib" in c.source) for cells in sources]
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_DOCEMB], input=json.dumps(imports), capture_output=True, text=True, check=True
+    )
+    assert done.stdout.count("ModuleNotFoundError: No module named 'docemb_lib'") == len(NOTEBOOKS)
+    assert done.stdout.count("# No docemb_lib here? Then this kernel is of another environment") == len(NOTEBOOKS)

@@ -69,6 +69,24 @@ def test_converted_minilm_is_the_original_on_texts_within_its_window_and_positio
         torch.testing.assert_close(embedding, mean_of_hidden_states(original, ids), atol=1e-5, rtol=0)
 
 
+def test_a_window_over_all_positions_makes_minilm_itself_with_its_cls(minilm, texts):
+    """Whatever the length: a short encoder trained as it is, packed; its gradients too."""
+    student = Student.from_encoder(minilm, pooling="first", max_tokens=512, attention_window=1024)
+    original = BertModel.from_pretrained(minilm, add_pooling_layer=False).eval()
+    documents = [ids for ids in student.tokenize(texts) if 0 not in ids]
+    assert max(map(len, documents)) == 512
+    ours = student.eval()(pack(documents))
+    theirs = torch.stack([original(torch.tensor([ids])).last_hidden_state[0, 0] for ids in documents])
+    torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=0)
+    weight = torch.randn(ours.shape, generator=torch.Generator().manual_seed(0))
+    mine, reference = student.model.encoder.layer[2], original.encoder.layer[2]
+    for embeddings in (ours, theirs):
+        (embeddings * weight).sum().backward()
+    torch.testing.assert_close(
+        mine.attention.self.key.weight.grad, reference.attention.self.key.weight.grad, atol=1e-4, rtol=1e-3
+    )
+
+
 def test_a_converted_roberta_is_the_original_on_short_texts(roberta_folder):
     student = Student.from_encoder(roberta_folder, max_tokens=50, attention_window=64)
     original = RobertaModel.from_pretrained(roberta_folder).eval()

@@ -45,7 +45,7 @@ def test_a_loaded_student_embeds_as_the_saved_one(converted, folder, texts, tran
     assert transformers_log == []
 
 
-@pytest.mark.parametrize("kind", ["packed", "global", "modernbert"])
+@pytest.mark.parametrize("kind", ["packed", "first", "global", "modernbert"])
 def test_stock_sentence_transformers_gives_the_same_embeddings(make_kind, texts, tmp_path, transformers_log, kind):
     student = make_kind(kind)
     student.save(tmp_path)
@@ -122,14 +122,14 @@ def test_stock_sentence_transformers_embeds_as_a_converted_model(converted, fold
     np.testing.assert_allclose(theirs, ours, atol=1e-5)
 
 
-def test_cls_pooling_without_global_attention_is_not_taken_for_a_student(make_kind, tmp_path):
+def test_global_attention_is_what_tells_cls_from_first(make_kind, tmp_path):
     make_kind("global").save(tmp_path)
     settings = tmp_path / "sentence_bert_config.json"
     saved = json.loads(settings.read_text())
     settings.write_text(json.dumps({"max_seq_length": saved["max_seq_length"]}))
-    with pytest.raises(InputError, match="pooling is cls without global attention"):
-        Student.load(tmp_path)
+    assert Student.load(tmp_path).pooling == "first"
     settings.write_text(json.dumps(saved))
+    assert Student.load(tmp_path).pooling == "cls"
     (tmp_path / "1_Pooling" / "config.json").write_text('{"pooling_mode": "mean"}')
     with pytest.raises(InputError, match="pooling is mean with global attention"):
         Student.load(tmp_path)
@@ -205,12 +205,10 @@ def test_a_model_that_ends_in_more_than_mean_pooling_is_refused(minilm, make_stu
     with pytest.raises(InputError, match="Transformer, Pooling, Normalize"):
         Student.load(minilm)
     make_student(windows=[8]).save(tmp_path)
-    (tmp_path / "1_Pooling" / "config.json").write_text('{"pooling_mode_cls_token": true}')
-    with pytest.raises(InputError, match="pooling is cls without"):
-        Student.load(tmp_path)
-    (tmp_path / "1_Pooling" / "config.json").write_text('{"pooling_mode": "cls"}')
-    with pytest.raises(InputError, match="pooling is cls without"):
-        Student.load(tmp_path)
+    for written in ('{"pooling_mode_max_tokens": true}', '{"pooling_mode": "max"}'):
+        (tmp_path / "1_Pooling" / "config.json").write_text(written)
+        with pytest.raises(InputError, match="pooling is max without"):
+            Student.load(tmp_path)
 
 
 def test_a_short_encoder_is_not_loaded_as_a_student(minilm, tmp_path):
@@ -262,6 +260,22 @@ def test_the_card_has_front_matter_and_says_where_a_student_comes_from(make_stud
     assert "structure from all-mpnet-base-v2 (loss cosine) and context from a PV model (loss soft-cca)" in body
     for package in ("docemb", "torch", "transformers", "sentence-transformers"):
         assert f"{package} {version(package)}" in body
+
+
+def test_the_card_of_a_student_of_pairs_says_what_it_learnt_from():
+    sizes = {"documents": 9, "corpus": "texts", "validation_before": 1.0, "validation_after": 0.5}
+    alone = model_card(
+        profile="tiny", encoder="e", structural_teacher=None, contextual_teacher=None, parameters={"pairs": "dropout"},
+        pairs="dropout", **sizes,
+    )  # fmt: skip
+    assert "e as a longformer, trained to know a document again under another dropout (SimCSE), on 9" in alone
+    beside = {"pairs": "halves", "beside_teachers": 0.5, "structural_loss": "mse"}
+    both = model_card(
+        profile="tiny", encoder="e", structural_teacher="t", contextual_teacher=None, parameters=beside,
+        pairs="halves", **sizes,
+    )  # fmt: skip
+    assert "other documents (SimDE) and distilled with structure from t (loss mse), on 9" in both
+    assert "| `beside_teachers` | `0.5` |" in both
 
 
 @pytest.mark.parametrize(

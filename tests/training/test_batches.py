@@ -15,13 +15,7 @@ from docemb_lib.training.documents import TrainingDocuments
 
 def updates(n=50, *, order="shuffled", seed=0, epoch=0, accumulation=2):
     lengths = np.random.default_rng(9).integers(1, 5000, n)
-    sampler = Updates(
-        TrainingDocuments([[1]] * n, lengths, teachers={}),
-        batch_size=4,
-        accumulation=accumulation,
-        order=order,
-        seed=seed,
-    )
+    sampler = Updates(lengths, batch_size=4, accumulation=accumulation, order=order, seed=seed)
     sampler.set_epoch(epoch)
     assert len(sampler) == len(list(sampler))
     return list(sampler)

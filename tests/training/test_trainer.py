@@ -20,16 +20,22 @@ from transformers import get_cosine_schedule_with_warmup
 from docemb_lib.errors import InputError
 from docemb_lib.training import precision_of, remove_checkpoints, train_objective, validate
 from docemb_lib.training.batches import Collate, Updates
-from docemb_lib.training.checkpoints import MARKER
-from docemb_lib.training.distillation import count_updates
+from docemb_lib.training.checkpoints import LOG, MARKER
 from docemb_lib.training.documents import Bank
 from docemb_lib.training.preparation import _compiles
+from docemb_lib.training.running import count_updates
 
 PROGRAM = Path(__file__).parent / "distil.py"
 UPDATES = 12  # 50 documents in 12 batches of 4, two a step, two epochs
 
 
 pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+def logged(folder):
+    """The first line of a training's log, and the updates that have a row of losses."""
+    head, *rows = map(json.loads, (folder / "checkpoints" / LOG).read_text(encoding="utf-8").splitlines())
+    return head, [row["step"] for row in rows if "learning_rate" in row]
 
 
 def run(model, documents, rows, bank=None):
@@ -56,7 +62,7 @@ def test_the_trainer_does_what_a_plain_loop_does(tmp_path, distil, more):
     documents = distil.make_documents(50, 1, more=more)
     bank = Bank(documents, by_hand, batch_size=4, seed=5) if more else None
     for epoch in range(settings.epochs):
-        order = Updates(documents, batch_size=4, accumulation=2, order="shuffled", seed=5)
+        order = Updates(documents.lengths, batch_size=4, accumulation=2, order="shuffled", seed=5)
         order.set_epoch(epoch)
         for update in order:
             for rows in (update[:4], update[4:]):
@@ -111,6 +117,7 @@ def test_a_run_killed_anywhere_and_resumed_ends_in_the_same_bits(tmp_path, seed,
     assert 1 < steps[0] <= at + 1  # it went on, rather than starting anew
     histories = [path.with_suffix(".json").read_text() for path in (unbroken, resumed)]
     assert histories[0] == histories[1]
+    assert logged(folder) == logged(tmp_path / "a")
     expected, found = load_file(unbroken), load_file(resumed)
     assert expected.keys() == found.keys()
     for name, tensor in expected.items():
@@ -129,7 +136,7 @@ def test_history_has_a_row_per_update_and_validation_from_first_to_last(tmp_path
         assert all(("far" in row) == more for row in rows)
         assert {"step", "loss", "norm", "spread", *teachers} <= set(rows[0])
     assert {"grad_norm", "learning_rate", "cca"} <= set(history.train[0])
-    assert (tmp_path / "checkpoints").exists()
+    assert logged(tmp_path) == ({"title": "student", "updates": UPDATES}, list(range(1, UPDATES + 1)))
     remove_checkpoints(tmp_path)
     assert not (tmp_path / "checkpoints").exists()
 

@@ -1,0 +1,120 @@
+"""Distance explorer: positives against negatives of recorded students, and the pairs that are taken for each other."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from docemb_lib.errors import InputError
+from docemb_lib.evaluation.distances import Distance, Distances, mistaken, separation, tidy_distances
+from docemb_lib.figures.distances import UNITS, plot_distances
+from docemb_lib.widgets import html
+from docemb_lib.widgets.controls import Choice, Control, Options, Range, Slider
+from docemb_lib.widgets.explorer import Answer, Explorer
+
+if TYPE_CHECKING:
+    from docemb_lib.experiments.student_distances import StudentDistances
+
+ALL = "all losses"
+MISTAKEN = 10  # pairs in the list
+
+
+def distance_explorer(distances: StudentDistances) -> Explorer:
+    """Choose students by their loss, a distance, γ, how many negatives, and how long documents are; below stand the
+    pairs that the student (of `all losses` this run's) mistakes the most, and the texts of the one that is picked."""
+    documents = distances.documents
+    lengths = documents["length"].to_numpy()
+    models = list(distances.measured["cosine"])
+    most = next(iter(distances.measured["cosine"].values())).negative.shape[1]
+
+    def parts(loss: str, distance: Distance, negatives: int, tokens: tuple[int, int]) -> dict[str, Distances]:
+        chosen = (lengths >= tokens[0]) & (lengths <= tokens[1])
+        if not chosen.any():
+            raise InputError(f"no document has {tokens[0]} to {tokens[1]} tokens; widen the range")
+        measured = distances.measured[distance]
+        return {model: measured[model].part(chosen, negatives) for model in (models if loss == ALL else [loss])}
+
+    @lru_cache(maxsize=1)  # γ and the pair leave it as it is
+    def drawn(loss: str, distance: Distance, negatives: int, tokens: tuple[int, int]) -> Figure:
+        return _figure(parts(loss, distance, negatives, tokens), distance)
+
+    def choices(
+        loss: str, distance: Distance, gamma: float, negatives: int, tokens: tuple[int, int], _: object
+    ) -> dict[str, Options]:
+        of_loss = parts(loss, distance, negatives, tokens)
+        found = mistaken(of_loss[distances.own if loss == ALL else loss], k=MISTAKEN)
+        offered = []
+        for number, row in enumerate(found.to_dict("records"), 1):
+            pair = (int(row["document"]), int(row["other"]))
+            one, other = (documents["id"][place] for place in pair)
+            offered.append((f"{number}. {one} → {other} ({row['ahead']:+.3f})", pair))
+        return {"pair": offered}
+
+    def answer(
+        loss: str,
+        distance: Distance,
+        gamma: float,
+        negatives: int,
+        tokens: tuple[int, int],
+        pair: tuple[int, int] | None,
+    ) -> Answer:
+        shown = parts(loss, distance, negatives, tokens)
+        count = len(next(iter(shown.values())).positive)
+        rows = []
+        for model, found in shown.items():
+            auc, overlap, mean = separation(found, gamma=gamma)
+            rows.append(
+                html.row(
+                    [
+                        html.cell("model", model),
+                        html.cell("auc", f"{auc:.3f}"),
+                        html.cell("overlap", f"{overlap:.3f}"),
+                        html.cell("loss", f"{mean:.4g}"),
+                    ],
+                    model=model,
+                )
+            )
+        heads = ["student", "AUC", "overlap", f"max-margin loss, γ = {gamma:g}"]
+        said = (
+            f"<p>{html.number('documents', count)} documents of {html.number('tokens', f'{tokens[0]} to {tokens[1]}')} "
+            f"tokens, {negatives} negatives each</p>"
+        )
+        return Answer(
+            html.table("separation", heads, rows) + said + _documents(documents, pair),
+            drawn(loss, distance, negatives, tokens),
+            f"{UNITS[distance]} to the own teacher embedding and to others', a row for each of {', '.join(shown)}",
+        )
+
+    controls: dict[str, Control] = {
+        "loss": Choice([(model, model) for model in (ALL, *models)]),
+        "distance": Choice([(name, key) for key, name in UNITS.items()]),
+        "γ": Slider(0.0, 2.0, 0.1, 1.0),
+        "negatives": Slider(1, most, 1, most),
+        "tokens": Range(int(lengths.min()), int(lengths.max())),
+        "pair": Choice([]),
+    }
+    return Explorer(controls, answer, choices=choices)
+
+
+def _figure(shown: dict[str, Distances], distance: Distance) -> Figure:
+    frames = [tidy_distances(found).assign(model=model) for model, found in shown.items()]
+    width, height = 8.5, 1.2 + 0.75 * len(shown)
+    figure = Figure(figsize=(width, height))  # with margins of its own: a layout engine would draw all texts twice
+    labels = 0.3 + 0.085 * max(map(len, shown))
+    axes = figure.add_axes((labels / width, 0.55 / height, 1 - (labels + 0.9) / width, 1 - 1.2 / height))
+    plot_distances(pd.concat(frames, ignore_index=True), distance=distance, ax=axes)
+    return figure
+
+
+def _documents(documents: pd.DataFrame, pair: tuple[int, int] | None) -> str:
+    if pair is None:
+        return ""
+    titles = ("the document", "whose teacher embedding is nearer, or nearest to being so")
+    pieces = [
+        html.document(f"{title}: {documents['id'][row]}, {documents['length'][row]} tokens", documents["text"][row])
+        for title, row in zip(titles, pair, strict=True)
+    ]
+    return html.side_by_side(pieces)

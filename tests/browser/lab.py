@@ -1,0 +1,186 @@
+"""JupyterLab on a free port of this machine, and one notebook in it as people see it."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+HOW_TO_GET_ONE = "no browser: `apt-get install chromium` (Debian, Ubuntu), or any Chromium on the PATH"
+FLAGS = (
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync",
+)  # fmt: skip
+SHOWN = ".jp-NotebookPanel:not(.lm-mod-hidden)"  # the notebook in front
+MINUTE = 60_000.0  # milliseconds
+SETTINGS: dict[str, dict[str, Any]] = {  # of JupyterLab: no questions, and every cell drawn, on the screen or not
+    "@jupyterlab/notebook-extension/tracker": {"windowingMode": "none", "scrollPastEnd": False},
+    "@jupyterlab/apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
+}
+
+
+def chromium() -> str | None:
+    """The path of an installed Chromium."""
+    return next(filter(None, map(shutil.which, CHROMIUM)), None)
+
+
+class Lab:
+    """A running JupyterLab; `url` leads to it, with the token that it asks for."""
+
+    def __init__(self, root: Path, port: int) -> None:
+        self.root, self.port, self.token = root, port, secrets.token_hex(16)
+
+    def url(self, path: str) -> str:
+        return f"http://127.0.0.1:{self.port}/{path}{'&' if '?' in path else '?'}token={self.token}"
+
+    def api(self, path: str, method: str = "GET", body: Any = None) -> Any:
+        """The server's answer to a call of its REST API."""
+        headers = {"Authorization": f"token {self.token}", "Content-Type": "application/json"}
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self.url(f"api/{path}"), data=data, headers=headers, method=method)
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return json.loads(answer.read() or "null")
+
+
+@contextmanager
+def running_lab(root: Path, home: Path) -> Iterator[Lab]:
+    """JupyterLab in the workspace `root`, with settings and runtime files of its own in `home`."""
+    for name, values in SETTINGS.items():
+        file = home / "user-settings" / f"{name}.jupyterlab-settings"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(values), encoding="utf-8")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        lab = Lab(root, free.getsockname()[1])
+    folders = {"JUPYTER_CONFIG_DIR": "config", "JUPYTER_DATA_DIR": "data", "JUPYTER_RUNTIME_DIR": "runtime"}
+    environment = os.environ | {name: str(home / folder) for name, folder in folders.items()}
+    environment.pop("MPLBACKEND", None)  # in a notebook figures are drawn in the notebook
+    command = [
+        sys.executable, "-m", "jupyterlab", "--no-browser", "--ip=127.0.0.1", f"--port={lab.port}", "--allow-root",
+        "--ServerApp.port_retries=0", f"--IdentityProvider.token={lab.token}", f"--ServerApp.root_dir={root}",
+        f"--LabApp.user_settings_dir={home / 'user-settings'}", f"--LabApp.workspaces_dir={home / 'workspaces'}",
+        "--LabApp.expose_app_in_browser=True", "--LabApp.extension_manager=readonly",
+    ]  # fmt: skip
+    log = home / "jupyterlab.log"
+    with log.open("w", encoding="utf-8") as file:
+        server = subprocess.Popen(command, cwd=root, env=environment, stdout=file, stderr=subprocess.STDOUT)
+    try:
+        _wait_for(lab, server, log)
+        yield lab
+    finally:
+        server.terminate()
+        server.wait(timeout=30)
+
+
+def _wait_for(lab: Lab, server: subprocess.Popen[bytes], log: Path) -> None:
+    for _ in range(240):
+        try:
+            lab.api("status")
+            return
+        except (urllib.error.URLError, ConnectionError):
+            assert server.poll() is None, log.read_text(encoding="utf-8")
+            time.sleep(0.25)
+    raise TimeoutError(f"JupyterLab did not answer within a minute: {log.read_text(encoding='utf-8')}")
+
+
+class OpenNotebook:
+    """One notebook, opened in a page of the browser."""
+
+    def __init__(self, page: Any, lab: Lab, path: str) -> None:
+        self.page, self.name = page, Path(path).stem
+        page.goto(lab.url(f"lab/tree/{path}?reset"))
+        page.wait_for_function(
+            """path => {
+                const panel = window.jupyterapp?.shell?.currentWidget;
+                return panel?.context?.path === path && panel.context.isReady
+                    && panel.sessionContext.session?.kernel?.status === "idle";
+            }""",
+            arg=path, timeout=2 * MINUTE,
+        )  # fmt: skip
+
+    def command(self, name: str, **arguments: Any) -> None:
+        """A command of JupyterLab's menus, to its end."""
+        self.page.evaluate("([name, options]) => window.jupyterapp.commands.execute(name, options)", [name, arguments])
+
+    def run_all(self, *, timeout: float = 5 * MINUTE) -> None:
+        """Run all cells, and wait for the last one."""
+        self.page.set_default_timeout(timeout)
+        self.command("notebook:run-all-cells")
+
+    def kernel(self, code: str) -> str:
+        """What the code prints in the notebook's kernel."""
+        printed: str = self.page.evaluate(
+            """async code => {
+                const kernel = window.jupyterapp.shell.currentWidget.sessionContext.session.kernel;
+                const future = kernel.requestExecute({code, store_history: false});
+                const said = [];
+                future.onIOPub = ({content}) => said.push(content.text ?? "");
+                const {content} = await future.done;
+                if (content.status !== "ok") throw new Error(`${content.ename}: ${content.evalue}`);
+                return said.join("");
+            }""",
+            code,
+        )
+        return printed
+
+    def content(self) -> dict[str, Any]:
+        """The notebook as it stands in the page, outputs and all."""
+        shown = "() => JSON.stringify(window.jupyterapp.shell.currentWidget.content.model.toJSON())"
+        content: dict[str, Any] = json.loads(self.page.evaluate(shown))
+        return content
+
+    def use_theme(self, name: str) -> None:
+        self.command("apputils:change-theme", theme=name)
+        self.page.wait_for_function("name => document.body.dataset.jpThemeName === name", arg=name)
+
+    def control(self, description: str) -> Any:
+        """The control with that label."""
+        return self.page.locator(f'{SHOWN} .widget-inline-hbox:has(> label:text-is("{description}"))')
+
+    def choose(self, description: str, label: str) -> None:
+        """An option of a drop-down list."""
+        self.control(description).locator("select").select_option(label=label)
+
+    def press(self, description: str, key: str, *, handle: int = 0) -> None:
+        """A key on a slider's handle."""
+        self.control(description).locator(".noUi-handle").nth(handle).press(key)
+
+    def shows(self, selector: str, text: str) -> None:
+        """Wait until the first such element says just that."""
+        from playwright.sync_api import expect
+
+        expect(self.page.locator(f"{SHOWN} {selector}").first).to_have_text(text, timeout=10_000)
+
+    def too_wide(self) -> list[str]:
+        """The beginnings of outputs that have to be scrolled sideways, or reach beyond the page."""
+        found: list[str] = self.page.evaluate(
+            """shown => [...document.querySelectorAll(`${shown} .jp-OutputArea-output`)]
+                .filter(one => one.scrollWidth > one.clientWidth + 1)
+                .map(one => `${one.scrollWidth} > ${one.clientWidth}: ${one.innerText.slice(0, 200)}`)""",
+            SHOWN,
+        )
+        return found
+
+    def screenshot(self, file: Path) -> None:
+        """The whole notebook in one picture, however long it is."""
+        size = self.page.viewport_size
+        for _ in range(2):  # a page that has room for all of it, and for what that makes higher
+            height = self.page.evaluate(f"() => document.querySelector('{SHOWN} .jp-WindowedPanel-inner').scrollHeight")
+            self.page.set_viewport_size({"width": size["width"], "height": min(16_000, height + 120)})
+            self.page.wait_for_timeout(200)
+        self.page.evaluate(f"() => {{ document.querySelector('{SHOWN} .jp-WindowedPanel-outer').scrollTop = 0 }}")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        self.page.locator(SHOWN).screenshot(path=str(file))
+        self.page.set_viewport_size(size)

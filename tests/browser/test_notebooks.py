@@ -1,0 +1,185 @@
+"""Every notebook in JupyterLab, as people meet it: opened, run from top to bottom, read in light and in dark, saved."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import nbformat
+import pytest
+
+from docemb_lib.profile import NOTEBOOKS
+
+pytestmark = pytest.mark.slow
+every_notebook = pytest.mark.parametrize("notebook", NOTEBOOKS, indirect=True)
+
+
+@every_notebook
+def test_all_cells_run_without_an_error(notebook):
+    cells = [cell for cell in notebook.content()["cells"] if cell["cell_type"] == "code"]
+    errors = [o["evalue"] for cell in cells for o in cell["outputs"] if o["output_type"] == "error"]
+    assert not errors
+    assert all(cell["execution_count"] for cell in cells if cell["source"])
+
+
+@every_notebook
+def test_the_first_output_is_the_configuration_with_what_was_reused_and_built(notebook):
+    first = next(cell for cell in notebook.content()["cells"] if cell.get("outputs"))
+    (shown,) = [o["data"]["text/plain"] for o in first["outputs"] if o["output_type"] == "display_data"]
+    rows = {line.split()[0]: line for line in "".join(shown).splitlines()[1:]}
+    assert "small" in rows["profile"]
+    assert {"seed", *NOTEBOOKS[notebook.name]} <= set(rows)
+    assert "corpus" in rows.get("reused:", "") + rows.get("built:", "")
+
+
+@every_notebook
+def test_nothing_is_wider_than_the_page_in_light_or_dark(notebook, screenshots):
+    for theme in ("Light", "Dark"):
+        notebook.use_theme(f"JupyterLab {theme}")
+        notebook.screenshot(screenshots / f"{notebook.name}-{theme.lower()}.png")
+        assert notebook.too_wide() == []
+
+
+@pytest.mark.parametrize("notebook", ["01_corpus"], indirect=True)
+def test_saving_keeps_the_pair_in_step_and_its_outputs_out_of_git(notebook, lab):
+    committed = lab.root / "notebooks" / "01_corpus.ipynb"
+    script, before = committed.with_suffix(".py"), nbformat.read(committed, as_version=4)
+    halves = committed.read_bytes(), script.read_bytes()
+    notebook.command("docmanager:save")
+    assert (committed.read_bytes(), script.read_bytes()) == halves  # a run leaves nothing to commit
+
+    notebook.command("notebook:insert-cell-below")
+    notebook.page.locator(".jp-Cell.jp-mod-active .cm-content").click()
+    notebook.page.keyboard.insert_text("documents_seen = 42")
+    notebook.command("notebook:run-cell")
+    notebook.command("docmanager:save")
+    saved = nbformat.read(committed, as_version=4)
+    assert len(saved.cells) == len(before.cells) + 1
+    assert not [cell for cell in saved.cells if cell.get("outputs") or cell.get("execution_count")]
+    assert "\ndocuments_seen = 42" in script.read_text(encoding="utf-8")
+    apart = nbformat.read(lab.root / "outputs" / "notebooks" / "01_corpus" / "as-last-saved.ipynb", as_version=4)
+    assert [cell for cell in apart.cells if cell.get("outputs")]
+    assert [cell for cell in notebook.content()["cells"] if cell.get("outputs")]  # the page keeps them
+
+
+@pytest.mark.parametrize("notebook", ["01_corpus"], indirect=True)
+def test_an_executed_notebook_becomes_a_page_to_send_round(notebook, browser, screenshots, tmp_path):
+    (tmp_path / "run.ipynb").write_text(json.dumps(notebook.content()), encoding="utf-8")
+    command = [sys.executable, "-m", "nbconvert", "--to", "html", "run.ipynb"]
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+    page = browser.new_page()
+    page.goto((tmp_path / "run.html").as_uri(), wait_until="domcontentloaded")  # without a network, equations stay TeX
+    widths = page.evaluate("() => [...document.images].map(image => image.naturalWidth)")
+    assert widths
+    assert min(widths) > 300
+    assert page.evaluate("() => document.body.scrollWidth <= window.innerWidth")
+    page.screenshot(path=str(screenshots / "01_corpus-html.png"), full_page=True)
+    page.close()
+
+
+# ---- the explorers: a control is moved, and what is then shown is computed another way in the notebook's kernel
+
+SEPARATION = """
+import numpy as np
+from sklearn.metrics import roc_auc_score
+found = distances.measured["mse"]["cosine"]
+kept, negatives = distances.documents["length"].to_numpy() >= {shortest}, {negatives}
+near, far = found.positive[kept], found.negative[kept][:, :negatives].ravel()
+print(f"{{roc_auc_score(np.r_[0 * near, 0 * far + 1], np.r_[near, far]):.3f}}", end="")
+"""
+
+
+@pytest.mark.parametrize("notebook", ["03_structural"], indirect=True)
+def test_the_distance_explorer_shows_the_auc_of_what_is_chosen(notebook):
+    auc = "tr[data-model='cosine'] .docemb-auc"
+    notebook.choose("loss", "cosine")
+    notebook.choose(
+        "distance", notebook.kernel("from docemb_lib.figures.distances import UNITS; print(UNITS['mse'], end='')")
+    )
+    most = int(notebook.kernel("print(distances.measured['mse']['cosine'].negative.shape[1])"))
+    notebook.shows(auc, notebook.kernel(SEPARATION.format(shortest=0, negatives=most)))
+    notebook.press("negatives", "Home")
+    notebook.shows(auc, notebook.kernel(SEPARATION.format(shortest=0, negatives=1)))
+    notebook.press("tokens", "PageUp")
+    shortest = int(notebook.control("tokens").locator(".widget-readout").inner_text().split()[0])
+    notebook.shows(auc, notebook.kernel(SEPARATION.format(shortest=shortest, negatives=1)))
+    kept = int(notebook.kernel(f"print((distances.documents['length'] >= {shortest}).sum())"))
+    assert kept < len(json.loads(notebook.kernel("print(distances.documents['id'].to_json(orient='values'))")))
+    notebook.shows(".docemb-documents", str(kept))
+
+
+EXPLAINED = """
+spaces = spaces_of_run(run, student)
+kind = list(spaces.planes)[0]
+print(*(f"{plane.explained:.3f} {name}" for name, plane in spaces.planes[kind].items()), sep="\\n", end="")
+"""
+
+READABLE = """
+for row in probes.drop_duplicates(["teacher", "model"]).itertuples():
+    print(f"{row.r2:.3f} | {row.teacher} | {row.model}")
+"""
+
+
+@pytest.mark.parametrize("notebook", ["04_projections"], indirect=True)
+def test_the_projection_explorer_shows_how_much_a_plane_explains_and_a_probe_reads(notebook):
+    for line in notebook.kernel(EXPLAINED).splitlines():
+        share, name = line.split(" ", 1)
+        notebook.choose("space", name)
+        notebook.shows(f".docemb-planes tr[data-space='{name}'] .docemb-explained", share)
+    for line in notebook.kernel(READABLE).splitlines():
+        r2, teacher, model = line.split(" | ")
+        notebook.shows(f".docemb-readable tr[data-teacher='{teacher}'][data-model='{model}'] .docemb-r2", r2)
+
+
+ACCURACY = """
+own = scores[(scores["model"] == run.label) & (scores["metric"] == "accuracy")]
+print(f"{own['value'].mean():.3f}", end="")
+"""
+
+
+@pytest.mark.parametrize("notebook", ["05_weighting"], indirect=True)
+def test_the_weighting_explorer_shows_recorded_scores_and_how_to_run_what_is_missing(notebook):
+    score = notebook.kernel(ACCURACY)
+    notebook.shows(".docemb-status", "recorded")
+    notebook.shows("tr[data-task='package'] .docemb-score", score)
+    notebook.press("λ", "ArrowRight")
+    notebook.shows(".docemb-status", "no run")
+    assert "-p lam 0.55" in notebook.page.locator("code.docemb-command").inner_text()
+    notebook.press("λ", "ArrowLeft")
+    notebook.shows("tr[data-task='package'] .docemb-score", score)
+
+
+NEAREST = """
+import numpy as np
+pool = neighbourhoods_of(run, student, models).pool({task!r})
+directions = pool.directions[run.label].astype(float)
+cosines = directions @ directions[{document}]
+cosines[{document}] = -2
+print(*np.argsort(-cosines, kind="stable")[:{k}], end="")
+"""
+
+
+@pytest.mark.parametrize("notebook", ["06_evaluation"], indirect=True)
+def test_the_neighbour_browser_shows_the_nearest_by_cosine_and_texts_as_texts(notebook):
+    tasks = notebook.control("task").locator("option").all_inner_texts()
+    label = notebook.kernel("print(run.label, end='')")
+    first = f"td.docemb-neighbour[data-model='{label}']"
+    notebook.choose("task", tasks[-1])
+    for document, k in ((0, 5), (3, 4)):
+        notebook.control("document").locator("select").select_option(index=document)
+        if k == 4:
+            notebook.press("neighbours", "ArrowLeft")
+        expected = notebook.kernel(NEAREST.format(task=tasks[-1], document=document, k=k)).split()
+        notebook.page.wait_for_function(
+            "([cells, rows]) => [...document.querySelectorAll(cells)].map(c => c.dataset.row).join() === rows",
+            arg=[first, ",".join(expected)], timeout=10_000,
+        )  # fmt: skip
+
+    hostile = "<img src=x onerror='window.harmed = true'><script>window.harmed = true</script>"
+    notebook.control("your text").locator("textarea").fill(hostile)
+    notebook.control("your text").locator("textarea").blur()
+    notebook.page.wait_for_function(
+        "text => document.querySelector('pre.docemb-document').textContent === text", arg=hostile, timeout=60_000
+    )
+    assert notebook.page.evaluate("() => window.harmed") is None

@@ -1,0 +1,155 @@
+"""Tasks of mteb's own classes over local data: what becomes of them, and that their rankings score as mteb's do."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import logging
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+
+from docemb_lib.errors import InputError
+from docemb_lib.evaluation import Classification, HeadSettings, Pairs, Retrieval, TfIdf, evaluate, load_task
+from docemb_lib.evaluation.mteb_tasks import find_task, mteb_fingerprint, mteb_task
+from docemb_lib.evaluation.outside_tasks import Outline, outline_of, task_fingerprint
+from docemb_lib.settings import Evaluation
+
+HEAD = HeadSettings(learning_rate=1e-2, epochs=30)
+
+
+def test_a_classification_has_mtebs_splits_and_can_be_learnt(mteb_samples):
+    task = mteb_task(mteb_samples.classification())
+    assert isinstance(task, Classification)
+    assert {split: Counter(data.labels) for split, data in task.splits.items()} == {
+        "train": {"0": 12, "1": 12, "2": 12},
+        "test": {"0": 5, "1": 5, "2": 5},
+    }
+    assert task.splits["test"].texts[1] == "graph node edge path number 100"
+    assert evaluate(TfIdf().fit(task.texts()), task, head=HEAD, seeds=2).values == (1.0, 1.0)
+
+
+def test_where_mteb_scores_the_only_split_splits_are_drawn_from_it(mteb_samples):
+    name = mteb_samples.classification(eval_splits=["train"])
+    task = mteb_task(name)
+    sizes = {split: Counter(data.labels) for split, data in task.splits.items()}
+    assert sizes == {
+        "train": {str(n): 8 for n in range(3)},
+        **{s: {str(n): 2 for n in range(3)} for s in ("validation", "test")},
+    }
+    assert mteb_task(name) == task
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_pairs_keep_their_texts_and_labels_and_no_pair_stands_in_two_splits(mteb_samples, nested):
+    task = mteb_task(mteb_samples.pairs(nested=nested))
+    assert isinstance(task, Pairs)
+    assert {split: Counter(data.labels) for split, data in task.splits.items()} == {
+        "train": {"0": 9, "1": 9}, "validation": {"0": 3, "1": 3}, "test": {"0": 3, "1": 3},
+    }  # fmt: skip
+    rows = [row for data in task.splits.values() for row in zip(data.first, data.second, data.labels, strict=True)]
+    assert len(set(rows)) == 30
+    assert all((first.split()[0] == second.split()[0]) == (label == "1") for first, second, label in rows)
+
+
+def test_queries_of_a_retrieval_task_are_no_hits(mteb_samples, caplog):
+    with caplog.at_level(logging.WARNING, logger="docemb_lib"):
+        task = mteb_task(mteb_samples.retrieval(missing=True))
+    assert isinstance(task, Retrieval)
+    test, validation = task.splits["test"], task.splits["validation"]
+    assert test.candidates == 18
+    assert test.texts[6:8] == ["graph node edge path number 0", "graph graph node edge path number 1"]  # title, text
+    assert [test.texts[query] for query in test.queries] == ["node edge path", "axis bar colour"]
+    assert list(test.relevant) == [[6, 7, 8, 9], [12, 13, 14, 15]]  # what scores 0 is not relevant
+    assert [validation.texts[query] for query in validation.queries] == ["bow string sound"]
+    assert caplog.messages == ["task mteb:Local: 1 relevant documents are left out: the corpus has no such id"]
+
+
+class Noise:
+    """Embeddings from nothing but the text, for us and, with its protocol, for mteb."""
+
+    def embed(self, texts: list[str]) -> np.ndarray:
+        return np.array([np.random.default_rng(list(text.encode())).normal(size=4) for text in texts])
+
+
+@pytest.mark.parametrize("queries_are_documents", [False, True])
+def test_rankings_score_as_in_mtebs_own_runner(mteb_samples, queries_are_documents):
+    import mteb
+    from mteb.models import ModelMeta
+    from mteb.models.abs_encoder import AbsEncoder
+
+    class Theirs(AbsEncoder):
+        mteb_model_meta = ModelMeta.create_empty()
+
+        def encode(self, inputs: Any, **kwargs: Any) -> np.ndarray:
+            return Noise().embed([text for batch in inputs for text in batch["text"]])
+
+    name = mteb_samples.retrieval(queries_are_documents=queries_are_documents)
+    (found,) = mteb.evaluate(Theirs(), find_task(name), cache=None, show_progress_bar=False).task_results
+    for ours, theirs in (("test", "test"), ("validation", "dev")):
+        score = evaluate(Noise(), mteb_task(name), split=ours)
+        expected = found.scores[theirs][0]
+        assert score.mean == pytest.approx(expected["map_at_1000"], abs=1e-5)
+        assert score.extra["mrr"] == pytest.approx(expected["mrr_at_1000"], abs=1e-5)
+        assert 0 < score.mean < 1
+
+
+def test_what_a_profile_names_is_found_and_outlined_without_loading(mteb_samples, monkeypatch):
+    name = mteb_samples.retrieval()
+    settings = Evaluation(tasks=[name])
+    assert isinstance(load_task(name, settings), Retrieval)
+    monkeypatch.setattr("mteb.abstasks.AbsTaskRetrieval.load_data", None)
+    assert outline_of(name, settings) == Outline(["validation", "test"], None, ranks=True)
+    fingerprint = task_fingerprint(name, settings)
+    assert fingerprint == task_fingerprint(name, settings)
+    monkeypatch.setattr("docemb_lib.evaluation.mteb_tasks.version", lambda _: "9.9")
+    assert task_fingerprint(name, settings) != fingerprint
+    assert outline_of(mteb_samples.classification(), settings) == Outline(["train", "test"], None, ranks=False)
+
+
+def test_a_subset_is_named_where_there_are_several(mteb_samples):
+    name = mteb_samples.classification(eval_langs={"en": ["eng-Latn"], "de": ["deu-Latn"]})
+    assert find_task(f"{name}/de").hf_subsets == ["de"]
+    with pytest.raises(InputError, match=r"^task mteb:Local: has the subsets en, de; name one, as in mteb:Local/en$"):
+        find_task(name)
+    with pytest.raises(InputError, match=r"has no subset 'fr'; there are en, de"):
+        find_task(f"{name}/fr")
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("mteb:Banking7Classification", "unknown to mteb .*Did you mean: 'Banking77Classification'"),
+        ("mteb:STS12", "is STS of text; take one of text, of the kind Classification, PairClassification, Retrieval"),
+        ("mteb:MNIST", "is ImageClassification of image"),
+    ],
+)
+def test_tasks_that_have_no_place_here_are_refused(name, message):
+    pytest.importorskip("mteb")
+    with pytest.raises(InputError, match=message) as caught:
+        find_task(name)
+    assert "\n" not in str(caught.value)
+
+
+def test_without_network_or_data_there_is_one_line(mteb_samples):
+    pytest.importorskip("mteb")
+    with pytest.raises(
+        InputError,
+        match=r"^task mteb:Banking77Classification: cannot be loaded \(.*Hub.*\); look at the network, or leave it out$",
+    ):
+        mteb_task("mteb:Banking77Classification")
+    name = mteb_samples.classification()
+    mteb_samples.write("test.jsonl", [{"body": "a", "label": 1}])
+    with pytest.raises(InputError, match=r"^task mteb:Local") as caught:
+        mteb_task(name)
+    assert "\n" not in str(caught.value)
+
+
+def test_without_mteb_the_mend_is_named(monkeypatch):
+    def absent(name: str) -> str:
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr("docemb_lib.evaluation.mteb_tasks.version", absent)
+    with pytest.raises(InputError, match=r'^task mteb:STS12: mteb is not installed; run pip install -e "\.\[mteb\]"$'):
+        mteb_fingerprint("mteb:STS12")

@@ -1,0 +1,89 @@
+"""Neighbours in several spaces, against a loop over scipy's cosines."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from scipy.spatial.distance import cosine
+
+from docemb_lib.errors import InputError
+from docemb_lib.evaluation.splits import Ranking
+from docemb_lib.evaluation.tasks import Retrieval
+from docemb_lib.experiments.embedding_cache import Model
+from docemb_lib.experiments.neighbourhoods import Neighbourhoods, Pool, in_common
+from docemb_lib.workspace import Workspace
+
+TEXTS = [f"text {row} of {'Graphs' if row % 2 else 'violins'}" for row in range(9)]
+
+
+@pytest.fixture
+def pool():
+    rng = np.random.default_rng(0)
+    spaces = {"student": rng.standard_normal((9, 4)), "SBERT": rng.standard_normal((9, 3))}
+    spaces["SBERT"][5] = 0  # an empty embedding
+    return Pool(TEXTS, np.arange(9), spaces), spaces
+
+
+@pytest.mark.parametrize("row", [0, 5, 8])
+def test_neighbours_are_those_of_a_loop_and_never_the_document_itself(pool, row):
+    pool, spaces = pool
+    for model, found in pool.neighbours(row, 4).items():
+        X = spaces[model]
+        cosines = {r: 1 - cosine(X[row], X[r]) if X[row].any() and X[r].any() else 0.0 for r in range(9) if r != row}
+        expected = sorted(cosines, key=lambda r: (-round(cosines[r], 5), r))[:4]
+        assert found.rows.tolist() == expected
+        np.testing.assert_allclose(found.cosines, [cosines[r] for r in expected], atol=1e-6)
+
+
+def test_a_text_of_ones_own_has_neighbours_among_all_documents(pool):
+    pool, spaces = pool
+    found = pool.neighbours_of({model: 7 * X[3] for model, X in spaces.items()}, 2)
+    assert all(own.rows[0] == 3 and own.cosines[0] == pytest.approx(1) for own in found.values())
+
+
+def test_more_neighbours_than_there_are_documents_are_all_of_them(pool):
+    assert sorted(pool[0].neighbours(2, 50)["student"].rows) == [0, 1, 3, 4, 5, 6, 7, 8]
+
+
+def test_what_models_have_in_common_is_counted_against_the_first(pool):
+    found = pool[0].neighbours(1, 5)
+    first, second = (set(own.rows.tolist()) for own in found.values())
+    assert in_common(found) == {"student": 5, "SBERT": len(first & second)}
+
+
+def test_documents_are_found_by_their_words_in_whatever_case(pool):
+    assert pool[0].find("GRAPHS") == [1, 3, 5, 7]
+    assert pool[0].find("") == list(range(9))
+    assert pool[0].find("nowhere") == []
+
+
+def test_a_task_becomes_a_pool_embedded_once_with_what_belongs_together(workspace_root):
+    asked = []
+
+    class Lengths:
+        def embed(self, texts):
+            asked.extend(texts)
+            return np.array([[len(text), 1.0] for text in texts], dtype=np.float32)
+
+    texts = ["a query", "an answer", "a query", "some other page"]  # one text twice
+    task = Retrieval("find", {"test": Ranking(texts, [0, 1], [[1, 3], [3]])})
+    stages = SimpleNamespace(
+        workspace=Workspace(workspace_root),
+        tasks={"find": task},
+        profile=SimpleNamespace(evaluation=SimpleNamespace(tasks=["find"])),
+        structural_teacher=SimpleNamespace(count_tokens=lambda texts: [len(text.split()) for text in texts]),
+    )
+    found = Neighbourhoods(stages, [Model("student", "s", Lengths), Model("SBERT", "t", Lengths)])
+    pool = found.pool("find")
+    assert pool.texts == ["a query", "an answer", "some other page"]
+    assert pool.lengths.tolist() == [2, 2, 3]
+    assert pool.relevant == {0: [1, 2], 1: [2]}
+    assert sorted(asked) == sorted(pool.texts * 2)
+    assert found.pool("find") is pool
+
+    own = found.embed("anything at all")
+    assert {model: y.tolist() for model, y in own.items()} == {"student": [15, 1], "SBERT": [15, 1]}
+    with pytest.raises(InputError, match="it is blank"):
+        found.embed(" \n")

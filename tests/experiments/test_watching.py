@@ -1,0 +1,141 @@
+"""How runs and trainings stand, from files as papermill, records and trainings leave them."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from docemb_lib.experiments import records, watching
+from docemb_lib.experiments.watching import runs_on_disk, sweep_on_disk, time_left, trainings_on_disk
+from docemb_lib.training.callbacks import Log
+from docemb_lib.workspace import Workspace, locked
+
+NOTEBOOK = "05_weighting"
+
+
+def cell(status, *texts):
+    outputs = [{"output_type": "stream", "name": "stderr", "text": text} for text in texts]
+    return {"cell_type": "code", "metadata": {"papermill": {"status": status}}, "source": "", "outputs": outputs}
+
+
+def record(fingerprint, **further):
+    return records.Record(notebook=NOTEBOOK, label=f"run {fingerprint}", fingerprint=fingerprint, setting="s",
+                          profile="small", parameters={}, **further)  # fmt: skip
+
+
+@pytest.fixture
+def workspace(workspace_root):
+    return Workspace(workspace_root)
+
+
+@pytest.fixture
+def at_work(workspace):
+    """A notebook at its second of three cells."""
+    executed = workspace.outputs / "notebooks" / NOTEBOOK / "small-cosine-lam=0.5-seed0.ipynb"
+    executed.parent.mkdir(parents=True)
+    working = executed.with_name(f".{executed.stem}.running.ipynb")
+    cells = [{"cell_type": "markdown", "metadata": {}, "source": ""}, cell("completed", "old\n"),
+             cell("running", "training: 10%\rtraining: 20%\n"), cell("pending")]  # fmt: skip
+    working.write_text(json.dumps({"cells": cells}))
+    return executed
+
+
+def test_nothing_is_there_before_the_first_run(workspace):
+    assert runs_on_disk(workspace).empty
+    assert trainings_on_disk(workspace).empty
+
+
+def test_a_run_at_work_is_told_from_one_that_was_interrupted(workspace, at_work):
+    with locked(at_work):
+        (running,) = runs_on_disk(workspace).to_dict("records")
+    assert (running["run"], running["notebook"], running["state"]) == (at_work.stem, NOTEBOOK, "running")
+    assert running["at"] == "cell 2 of 3: training: 20%"
+    assert runs_on_disk(workspace)["state"].tolist() == ["interrupted"]
+    assert runs_on_disk(workspace, "03_structural").empty
+
+
+def test_recorded_runs_follow_newest_first_with_their_score_or_error(workspace, at_work):
+    records.save(workspace, record("a", metrics={"mean": 0.25}, seconds=9.0, finished="2024-01-01T00:00:00"))
+    records.save(workspace, record("b", status="failed", error="out of memory", finished="2024-01-02T00:00:00"))
+    rows = runs_on_disk(workspace).to_dict("records")
+    assert [row["state"] for row in rows] == ["interrupted", "failed", "done"]
+    assert rows[1]["at"] == "out of memory"
+    assert (rows[2]["mean"], rows[2]["seconds"]) == (0.25, 9.0)
+
+
+def test_a_notebook_that_is_just_being_written_or_was_deleted_breaks_nothing(workspace, at_work):
+    working = next(at_work.parent.glob(".*.running.ipynb"))
+    working.write_text(working.read_text()[:40])
+    assert runs_on_disk(workspace)["at"].tolist() == [""]
+    working.unlink()
+    assert runs_on_disk(workspace).empty
+
+
+def test_a_sweep_has_its_runs_in_order_and_the_time_that_is_left(workspace, at_work, monkeypatch):
+    def planned(fingerprint, executed):
+        return SimpleNamespace(notebook=NOTEBOOK, label=f"run {fingerprint}", fingerprint=fingerprint, executed=executed,
+                               working=executed.with_name(f".{executed.stem}.running.ipynb"))  # fmt: skip
+
+    elsewhere = at_work.with_name("other.ipynb")
+    plan = [planned("w", elsewhere), planned("r", at_work), planned("d", elsewhere), planned("f", elsewhere)]
+    records.save(workspace, record("d", seconds=30.0))
+    records.save(workspace, record("f", status="failed", error="no"))
+    monkeypatch.setattr(watching, "is_done", lambda run, workspace: run.fingerprint == "d")
+    with locked(at_work):
+        runs = sweep_on_disk(plan, workspace)
+    assert runs["state"].tolist() == ["waiting", "running", "done", "failed"]
+    assert time_left(runs) == pytest.approx(30.0 * 2 / 1)
+    assert time_left(runs[runs["state"] == "done"]) == 0
+    assert np.isnan(time_left(runs[runs["state"] == "waiting"]))
+
+
+@pytest.fixture
+def training(workspace):
+    """A training after the fourth of ten updates, resumed after the second, as the callback writes it."""
+    folder = workspace.outputs / "artefacts" / "student" / "abc.partial" / "checkpoints"
+    log = Log(folder, "student cosine", 10)
+    state = SimpleNamespace(
+        is_world_process_zero=True, global_step=2, log_history=[{"step": 2, "loss": 9.0, "learning_rate": 1e-3}]
+    )
+    log.on_train_begin(None, state, None)
+    for step in (3, 4):
+        row = {
+            "step": step,
+            "loss": 2.0 / step,
+            "structural": 1.0,
+            "learning_rate": 1e-3,
+            "tokens_per_second": 500.0 * step,
+        }
+        state.log_history.append(row)
+        log.on_log(None, state, None)
+    state.log_history.append({"step": 4, "eval_loss": 7.0})
+    log.on_log(None, state, None)
+    return folder / "log.jsonl"
+
+
+def test_a_training_tells_where_it_stands(workspace, training):
+    lines = [json.loads(line) for line in training.read_text().splitlines()]
+    assert [line.get("step") for line in lines] == [None, 2, 2, 3, 4, 4]
+    for line, at in zip(lines[2:], (100.0, 103.0, 110.0, 112.0), strict=True):
+        line["at"] = at
+    training.write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"step": 5, "lo')  # being written
+    with locked(training.parents[2] / "abc"):
+        (row,) = trainings_on_disk(workspace).to_dict("records")
+    assert (row["training"], row["state"]) == ("student cosine", "running")
+    assert (row["update"], row["updates"], row["loss"], row["structural"]) == (4, 10, 0.5, 1.0)
+    assert row["tokens_per_second"] == 2000.0
+    assert row["eta"] == pytest.approx((112 - 100) / (4 - 2) * (10 - 4))
+    assert "learning_rate" not in row
+    (row,) = trainings_on_disk(workspace).to_dict("records")
+    assert (row["state"], row["update"]) == ("interrupted", 4)
+    assert np.isnan(row["eta"])
+
+
+def test_a_training_that_has_only_begun_has_no_time_left_yet(workspace, training):
+    training.write_text("".join(training.read_text().splitlines(keepends=True)[:1]))
+    (row,) = trainings_on_disk(workspace).to_dict("records")
+    assert row["update"] == 0
+    assert np.isnan(row["eta"])

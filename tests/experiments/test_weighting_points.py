@@ -1,0 +1,134 @@
+"""What is known at a λ and a mask: recorded, interpolated where asked, else the command that makes the run."""
+
+from __future__ import annotations
+
+import ast
+import shlex
+
+import numpy as np
+import pandas as pd
+import papermill
+import pytest
+import torch
+
+from docemb_lib.evaluation.scoreboard import score_frame
+from docemb_lib.evaluation.tasks import Score
+from docemb_lib.experiments import records, weighting_points
+from docemb_lib.experiments.distilling import parse_parameters
+from docemb_lib.experiments.run import Run, fingerprint_of_run
+from docemb_lib.experiments.weighting_points import command_for, scores_at
+from docemb_lib.losses import Weighting
+from docemb_lib.profile import Profile
+from docemb_lib.workspace import MANIFEST, Artefact, Workspace
+
+
+@pytest.fixture
+def points():
+    rows = [
+        (lam, mask, task, "map" if task == "find" else "accuracy", value, value - 0.1, value + 0.1)
+        for lam, mask, values in [
+            (0.2, np.nan, (0.3, 0.5)), (0.8, np.nan, (0.6, 0.2)), (0.5, 64, (0.9, 0.8)), (np.nan, np.nan, (0.1, 0.1)),
+        ]
+        for task, value in zip(("sort", "find"), values, strict=True)
+    ]  # fmt: skip
+    return pd.DataFrame(rows, columns=weighting_points.COLUMNS)
+
+
+def test_a_recorded_run_has_its_scores_and_intervals(points):
+    found = scores_at(points, lam=0.8, mask=None, interpolate=True)
+    assert (found.status, found.between) == ("recorded", None)
+    assert found.scores["value"].tolist() == [0.6, 0.2]
+    assert found.scores["high"].tolist() == pytest.approx([0.7, 0.3])
+    by_slider = scores_at(points, lam=0.05 * 16, mask=None)  # 0.8 as a sum of steps
+    pd.testing.assert_frame_equal(by_slider.scores, found.scores)
+
+
+def test_between_runs_nothing_is_known_unless_it_is_asked_for(points):
+    assert scores_at(points, lam=0.5, mask=None).status == "no run"
+    assert scores_at(points, lam=0.5, mask=None).scores.empty
+    found = scores_at(points, lam=0.4, mask=None, interpolate=True)
+    assert (found.status, found.between) == ("interpolated", (0.2, 0.8))
+    for task, low, high in (("sort", 0.3, 0.6), ("find", 0.5, 0.2)):
+        (row,) = found.scores[found.scores["task"] == task].to_dict("records")
+        assert row["value"] == pytest.approx(np.interp(0.4, [0.2, 0.8], [low, high]))
+        assert np.isnan(row["low"])
+
+
+@pytest.mark.parametrize(("lam", "mask"), [(0.1, None), (0.9, None), (0.4, 64), (0.4, 128)])
+def test_nothing_is_told_beyond_the_runs_or_of_another_mask(points, lam, mask):
+    found = scores_at(points, lam=lam, mask=mask, interpolate=True)
+    assert (found.status, len(found.scores)) == ("no run", 0)
+
+
+def a_run(root, **parameters):
+    profile = Profile.load("small").for_notebook("05_weighting", structural_loss="cosine", contextual_teacher="PV",
+                                                 **{"lam": 0.5, "max_structural_len": 64, **parameters})  # fmt: skip
+    return Run("05_weighting", profile, Workspace(root), {})
+
+
+def test_the_command_makes_the_run_that_is_missing(workspace_root):
+    run = a_run(workspace_root, documents=30)
+    command = shlex.split(command_for(run, "small", lam=0.1 + 0.05, mask=None))
+    assert command[:2] == ["papermill", "05_weighting.ipynb"]
+    given = [f"{name}={value}" for flag, name, value in zip(command[3::3], command[4::3], command[5::3], strict=True)]
+    parameters = parse_parameters(given)
+    assert parameters.pop("profile") == "small"
+    # as papermill runs the notebook: its own cell, then what is given
+    cell = {
+        name: ast.literal_eval(found["default"])
+        for name, found in papermill.inspect_notebook(str(workspace_root / "notebooks" / "05_weighting.ipynb")).items()
+    } | parameters
+    cell.pop("profile", None)
+    made = Profile.load("small").for_notebook("05_weighting", **cell)
+    assert (
+        fingerprint_of_run("05_weighting", made)
+        == a_run(workspace_root, documents=30, lam=0.15, max_structural_len=None).fingerprint
+    )
+
+
+def test_a_weight_that_falls_with_the_length_alone_falls_from_one():
+    scores = score_frame({"run": {"package": Score("accuracy", (0.5,))}})
+    scores = weighting_points._without_intervals(scores)
+    ramp = {"lam": None, "lam_by_length": "linear:64:128", "max_structural_len": None}
+    for parameters, lam in ((ramp, 1.0), (ramp | {"lam": 0.3}, 0.3), (ramp | {"lam_by_length": None}, np.nan)):
+        (told,) = weighting_points._at(parameters, scores).to_dict("records")
+        np.testing.assert_equal((told["lam"], told["max_structural_len"]), (lam, np.nan))
+        kept = Weighting(parameters["lam"], None, parameters["lam_by_length"]).weights(torch.tensor([64]))
+        assert kept[0].item() == pytest.approx(1.0 if np.isnan(lam) else lam)
+
+
+def test_points_are_this_run_and_its_siblings_with_intervals_as_long_as_their_students_are_there(
+    workspace_root, monkeypatch
+):
+    run, workspace = a_run(workspace_root), Workspace(workspace_root)
+    answers = np.random.default_rng(0).integers(0, 2, (2, 40)).astype(np.float32)
+
+    def scored(stages, models, *, final):
+        score = Score("accuracy", tuple(answers.mean(axis=1)), per_example={"accuracy": answers})
+        return {"all": {model.label: {"package": score} for model in models}}
+
+    monkeypatch.setattr(weighting_points, "scores_by_round", scored)
+    for lam, kept in ((0.2, True), (0.8, False)):
+        other = a_run(workspace_root, lam=lam)
+        folder = workspace.outputs / "students" / str(lam)
+        if kept:
+            folder.mkdir(parents=True)
+            (folder / MANIFEST).write_text("{}")
+        rows = score_frame(
+            {
+                other.label: {"package": Score("accuracy", (0.5, 0.7))},
+                "SBERT": {"package": Score("accuracy", (0.9, 0.9))},
+            }
+        )
+        record = records.Record(
+            notebook=run.notebook, label=other.label, fingerprint=other.fingerprint, setting=other.setting,
+            profile="small", parameters=other.parameters, student=f"outputs/students/{lam}",
+        )  # fmt: skip
+        records.save(workspace, record, rows.to_dict("records"))
+    found = weighting_points.weighting_points(run, Artefact("student", "x", workspace_root)).set_index("lam")
+    assert sorted(found.index) == [0.2, 0.5, 0.8]
+    assert found.loc[0.8, "value"] == pytest.approx(0.6)  # the student is gone: what was recorded
+    assert np.isnan(found.loc[0.8, "low"])
+    for lam in (0.2, 0.5):
+        assert found.loc[lam, "value"] == pytest.approx(answers.mean(), abs=1e-6)
+        assert found.loc[lam, "low"] < found.loc[lam, "value"] < found.loc[lam, "high"]

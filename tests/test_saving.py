@@ -1,0 +1,67 @@
+"""What Jupyter writes into a checkout's notebooks: no outputs; and what it leaves alone."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+
+import pytest
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+
+from docemb_lib.saving import keep_outputs_apart
+
+
+class Files:
+    """The contents manager of a folder."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def _get_os_path(self, path: str) -> str:
+        return str(self.root / path)
+
+
+@pytest.fixture
+def executed():
+    cell = new_code_cell("6 * 7", execution_count=3, outputs=[new_output("stream", text="42")])
+    notebook = new_notebook(cells=[new_markdown_cell("# Title"), cell])
+    notebook.metadata.update(language_info={"name": "python"}, kernelspec={"name": "python3"})
+    return notebook
+
+
+def save(root, path, content):
+    model = {"type": "notebook", "content": content}
+    keep_outputs_apart(model=model, path=path, contents_manager=Files(root))
+    return model["content"]
+
+
+def test_outputs_go_to_the_outputs_folder_and_what_is_open_keeps_them(workspace_root, executed):
+    original = copy.deepcopy(executed)
+    written = save(workspace_root, "notebooks/05_weighting.ipynb", executed)
+    title, cell = written["cells"]
+    assert (cell["source"], cell["outputs"], cell["execution_count"]) == ("6 * 7", [], None)
+    assert title == original.cells[0]
+    assert written["metadata"] == {"kernelspec": {"name": "python3"}}
+    assert executed == original
+    apart = workspace_root / "outputs" / "notebooks" / "05_weighting" / "as-last-saved.ipynb"
+    assert json.loads(apart.read_text(encoding="utf-8")) == original
+
+
+def test_saving_without_outputs_leaves_those_of_the_last_run(workspace_root, executed):
+    save(workspace_root, "notebooks/05_weighting.ipynb", executed)
+    apart = workspace_root / "outputs" / "notebooks" / "05_weighting" / "as-last-saved.ipynb"
+    before = apart.read_bytes()
+    empty = new_notebook(cells=[new_code_cell("6 * 7")])
+    save(workspace_root, "notebooks/05_weighting.ipynb", empty)
+    assert apart.read_bytes() == before
+    assert [path.name for path in apart.parent.iterdir()] == [apart.name]
+
+
+@pytest.mark.parametrize("path", ["outputs/notebooks/05_weighting/run.ipynb", "mine.ipynb"])
+def test_other_notebooks_are_left_alone(workspace_root, executed, path):
+    assert save(workspace_root, path, executed) is executed
+
+
+def test_folders_called_notebooks_outside_a_checkout_are_left_alone(tmp_path, executed):
+    assert save(tmp_path, "notebooks/mine.ipynb", executed) is executed

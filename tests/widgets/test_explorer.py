@@ -1,0 +1,134 @@
+"""Controls move the answer; where nobody can move them, the answer stands alone."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+import ipywidgets
+import pytest
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.utils.capture import capture_output
+from matplotlib.figure import Figure
+
+from docemb_lib.errors import InputError
+from docemb_lib.widgets import explorer as module
+from docemb_lib.widgets.controls import Check, Choice, Range, Slider, Words
+from docemb_lib.widgets.explorer import Answer, Explorer
+
+
+@pytest.fixture(autouse=True)
+def shell():
+    InteractiveShell.instance()
+    yield
+    InteractiveShell.clear_instance()
+    ipywidgets.Widget.close_all()
+
+
+def figure():
+    drawn = Figure(figsize=(2, 1))
+    drawn.subplots().plot([0, 1])
+    return drawn
+
+
+def an_explorer(answer=lambda number, one, pair: Answer(f"<b>{number}/{one}/{pair}</b>", figure(), "a <line>")):
+    controls = {"number": Slider(0, 9, 1, 4), "one": Choice([("a", "A"), ("b", "B")]), "pair": Choice([])}
+    return Explorer(
+        controls, answer, choices=lambda number, one, pair: {"pair": [(f"{one}{n}", n) for n in range(number)]}
+    )
+
+
+def test_every_control_has_its_description_and_first_value():
+    explorer = Explorer(
+        {"λ": Slider(0.0, 1.0, 0.05, 0.5), "tokens": Range(3, 90), "yes": Check(), "find": Words(), "mask": Choice([("64", 64), ("no", None)], 1, slider=True)},
+        lambda *values: Answer(str(values)),
+    )  # fmt: skip
+    explorer.live()
+    assert {name: (widget.description, widget.value) for name, widget in explorer.widgets.items()} == {
+        "λ": ("λ", 0.5), "tokens": ("tokens", (3, 90)), "yes": ("yes", False), "find": ("find", ""), "mask": ("mask", None),
+    }  # fmt: skip
+
+
+def test_moving_a_control_changes_text_picture_and_what_others_offer():
+    explorer = an_explorer()
+    explorer.live()
+    assert explorer._text.value == "<b>4/A/0</b>"
+    first = explorer._picture.value
+    assert 'alt="a &lt;line&gt;"' in first
+    explorer.widgets["pair"].value = 3
+    explorer.widgets["one"].value = "B"
+    assert explorer._text.value == "<b>4/B/3</b>"  # a choice that is still offered stays
+    assert [label for label, _ in explorer.widgets["pair"].options] == ["B0", "B1", "B2", "B3"]
+    explorer.widgets["number"].value = 2
+    assert explorer._text.value == "<b>2/B/0</b>"
+    explorer.widgets["number"].value = 0
+    assert explorer._text.value == "<b>0/B/None</b>"
+    assert explorer.settings == {"number": 0, "one": "B", "pair": None}
+    assert explorer.answer(number=7).html == "<b>7/B/None</b>"
+
+
+@pytest.mark.parametrize("error", [InputError("no runs yet; run <this>"), FileNotFoundError("outputs/x is gone")])
+def test_what_cannot_be_answered_is_said_in_a_line_and_the_controls_go_on(error):
+    def answer(number, one, pair):
+        if number == 5:
+            raise error
+        return Answer("fine", figure())
+
+    explorer = an_explorer(answer)
+    explorer.live()
+    explorer.widgets["number"].value = 5
+    assert explorer._text.value.startswith('<p class="docemb-message">')
+    assert "<this>" not in explorer._text.value
+    assert explorer._picture.value == ""
+    explorer.widgets["number"].value = 6
+    assert explorer._text.value == "fine"
+
+
+def test_a_figure_that_did_not_change_is_not_drawn_again(monkeypatch):
+    drawn, same = [], figure()
+    monkeypatch.setattr(module, "png_of", lambda figure: drawn.append(figure) or b"")
+    explorer = an_explorer(lambda number, one, pair: Answer(str(number), same if number != 5 else figure()))
+    explorer.live()
+    for number in (3, 2, 5, 1):
+        explorer.widgets["number"].value = number
+    assert len(drawn) == 3
+
+
+def test_without_a_person_there_is_a_plain_figure_and_no_widget():
+    with capture_output() as captured:
+        an_explorer()._ipython_display_()
+    kinds = [set(output.data) for output in captured.outputs]
+    assert "image/png" in kinds[0]
+    assert "text/html" in kinds[1]
+    assert captured.outputs[1].data["text/html"] == "<b>4/A/0</b>"
+    assert not any("widget" in kind for kinds in kinds for kind in kinds)
+    assert not ipywidgets.Widget.get_manager_state()["state"]
+
+
+@pytest.mark.parametrize(
+    ("metadata", "expected"), [({"cellId": "abc"}, ("abc", 7)), ({}, None)], ids=["JupyterLab", "papermill"]
+)
+def test_a_person_is_told_from_papermill_by_the_request(monkeypatch, metadata, expected):
+    shell = SimpleNamespace(get_parent=lambda: {"metadata": metadata}, execution_count=7)
+    monkeypatch.setattr("IPython.get_ipython", lambda: shell)
+    assert module.live_cell() == expected
+
+
+def test_a_cell_that_is_run_again_leaves_no_widgets_of_the_first_time(monkeypatch):
+    sizes = []
+    for run in range(3):
+        monkeypatch.setattr(module, "live_cell", lambda run=run: ("cell", run))
+        with capture_output() as captured:
+            an_explorer()._ipython_display_()
+        assert "application/vnd.jupyter.widget-view+json" in captured.outputs[0].data
+        sizes.append(len(ipywidgets.Widget.get_manager_state()["state"]))
+    assert sizes[0] == sizes[1] == sizes[2] > 0
+
+
+def test_the_state_that_a_notebook_saves_stays_small():
+    explorer = an_explorer(lambda number, one, pair: Answer("text", figure()))
+    explorer.live()
+    for number in range(9):
+        explorer.widgets["number"].value = number
+    state = ipywidgets.Widget.get_manager_state()
+    assert len(json.dumps(state)) < 100_000
