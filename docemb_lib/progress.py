@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sized
 from typing import TypeVar, cast
 
 from tqdm import tqdm
@@ -24,7 +24,10 @@ def is_bar(line: str) -> bool:
 
 
 def progress(items: Iterable[Item] | None = None, *, desc: str, total: int | None = None, unit: str = "") -> tqdm[Item]:
-    """A bar over `items`, or one to `update` by hand where `items` is None; at most a line a second."""
+    """A bar over `items`, or one to `update` by hand where `items` is None; at most a line a second.
+
+    A single item has none: its bar would say nothing before its end.
+    """
     known = total is not None or hasattr(items, "__len__")
     bar = tqdm(
         items,
@@ -33,6 +36,7 @@ def progress(items: Iterable[Item] | None = None, *, desc: str, total: int | Non
         unit=unit,
         bar_format=BAR if known else BAR_WITHOUT_END,
         mininterval=1.0,
+        disable=isinstance(items, Sized) and len(items) == 1,
         file=sys.stdout if type(sys.stdout).__module__ == "ipykernel.iostream" else sys.stderr,
     )
     return cast("tqdm[Item]", bar)
