@@ -17,6 +17,7 @@ from docemb_lib.evaluation.tasks import Score
 from docemb_lib.evaluation.uncertainty import OVERALL, VERDICTS
 
 MAIN_METRICS = ("accuracy", "map")  # one per task; further ones (mrr) stay out of means and tables
+NO_BREAK = "\u00a0"
 
 
 def score_frame(scores: Mapping[str, Mapping[str, Score]]) -> pd.DataFrame:
@@ -93,12 +94,15 @@ def normalised(scores: pd.DataFrame, *, over_rounds: bool = False) -> pd.DataFra
 def interval_board(intervals: pd.DataFrame) -> pd.DataFrame:
     """Models x tasks as text, best mean first in each round: `.792 [.77, .81]`, a score and its interval.
 
+    The spaces do not break: a narrow column of a notebook keeps an interval on its line.
+
     intervals: see `score_intervals`, with a `round` where there are several. The mean over tasks is the last column; a
     single task is its own.
     """
     shown = intervals[intervals["metric"].isin([*MAIN_METRICS, "mean"])]
     index = ["round", "model"] if "round" in shown else ["model"]
-    texts = [with_interval(*row) for row in shown[["value", "low", "high"]].itertuples(index=False)]
+    rows = shown[["value", "low", "high"]].itertuples(index=False)
+    texts = [with_interval(*row).replace(" ", NO_BREAK) for row in rows]
     table = shown.assign(text=texts).pivot_table(
         index=index, columns="task", values="text", aggfunc="first", sort=False
     )
