@@ -26,6 +26,7 @@ def training_arguments(
     settings: Training, precision: Precision, *, seed: int, updates: int, folder: Path, validations: int
 ) -> TrainingArguments:
     """The Trainer's own settings, for a run of so many updates whose checkpoints go to `folder`."""
+    logging.getLogger("transformers.trainer_utils").addFilter(_not_of_mtime)
     on_cpu = device_at_hand().type == "cpu"
     args = TrainingArguments(
         output_dir=str(folder),
@@ -122,3 +123,8 @@ def agreed_budget(student: Student, precision: Precision, args: TrainingArgument
         dist.all_reduce(least, dist.ReduceOp.MIN)
         budget = int(least)
     return budget
+
+
+def _not_of_mtime(record: logging.LogRecord) -> bool:
+    """Drops the remark that checkpoints are sorted by their numbers, which is what is wanted; it tears bars apart."""
+    return "mtime may not be reliable" not in record.getMessage()

@@ -1,4 +1,4 @@
-"""JupyterLab and a Chromium, once for all tests of a process; each notebook is opened and run once, in order."""
+"""JupyterLab and a Chromium, once for all tests of a module; each notebook is opened and run once, in order."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from conftest import TEXTS, make_workspace
 from lab import FLAGS, HOW_TO_GET_ONE, Lab, OpenNotebook, chromium, running_lab
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def lab(tmp_path_factory) -> Iterator[Lab]:
     """JupyterLab in a workspace of its own, whose `tiny`, the notebooks' default, is the test profile."""
     if chromium() is None:
@@ -29,9 +29,9 @@ def lab(tmp_path_factory) -> Iterator[Lab]:
         yield running
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser(lab, tmp_path_factory) -> Iterator[Any]:
-    """A browser that knows nothing yet."""
+    """A browser that knows nothing yet. It ends with the module: while it lives, no test can run an event loop."""
     playwright = pytest.importorskip("playwright.sync_api", reason='no playwright: `pip install -e ".[dev]"`')
     with playwright.sync_playwright() as driver:
         options = {"headless": True, "args": list(FLAGS), "viewport": {"width": 1280, "height": 900}}

@@ -26,6 +26,7 @@ from conftest import make_workspace
 DOCEMB = [sys.executable, "-m", "docemb_lib.cli"]
 PAPERMILL = [sys.executable, "-m", "papermill"]
 ENVIRONMENT = {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
+del ENVIRONMENT["MPLBACKEND"]  # which conftest sets: a kernel's own shows figures
 
 
 def call(command, cwd, **options):
