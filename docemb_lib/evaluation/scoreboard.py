@@ -94,7 +94,7 @@ def normalised(scores: pd.DataFrame, *, over_rounds: bool = False) -> pd.DataFra
 def interval_board(intervals: pd.DataFrame) -> pd.DataFrame:
     """Models x tasks as text, best mean first in each round: `.792 [.77, .81]`, a score and its interval.
 
-    The spaces do not break: a narrow column of a notebook keeps an interval on its line.
+    The space within an interval does not break: a narrow column of a notebook has it on a line of its own.
 
     intervals: see `score_intervals`, with a `round` where there are several. The mean over tasks is the last column; a
     single task is its own.
@@ -102,7 +102,7 @@ def interval_board(intervals: pd.DataFrame) -> pd.DataFrame:
     shown = intervals[intervals["metric"].isin([*MAIN_METRICS, "mean"])]
     index = ["round", "model"] if "round" in shown else ["model"]
     rows = shown[["value", "low", "high"]].itertuples(index=False)
-    texts = [with_interval(*row).replace(" ", NO_BREAK) for row in rows]
+    texts = [with_interval(*row).replace(", ", f",{NO_BREAK}") for row in rows]
     table = shown.assign(text=texts).pivot_table(
         index=index, columns="task", values="text", aggfunc="first", sort=False
     )
