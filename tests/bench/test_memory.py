@@ -75,5 +75,5 @@ def test_the_line_through_two_depths():
 def test_the_estimate_for_stock_is_enough_and_not_far_too_much(tiny):
     workload = Workload(layers=2, longest=1024)
     stock, ours = measure(workload, (2,), 2, "fp32", CPU)
-    assert 0.95 <= stock_bytes(workload, 2, 2) / stock[0] <= 3  # a process also grows by what its allocator keeps
+    assert 1 <= stock_bytes(workload, 2, 2) / stock[0] <= 3
     assert ours[0] < stock[0] / 2

@@ -93,8 +93,8 @@ def distil(
     return objective, history
 
 
-if __name__ == "__main__":
-    torch.set_num_threads(1)
+def announce_updates():
+    """Print the number of each update when it is done: whoever kills this process waits for one."""
     silent = callbacks.Bar.on_step_end
 
     def announced(self, args, state, control, **kwargs):
@@ -102,10 +102,20 @@ if __name__ == "__main__":
         print(state.global_step, flush=True)
 
     callbacks.Bar.on_step_end = announced
+
+
+def save_trained(trained, history, file: Path):
+    """The weights, and beside them the rows of the history without what differs between equal runs."""
+    timed = ("second", "runtime", "share_of_peak")
+    rows = [{k: row[k] for k in row if not any(t in k for t in timed)} for part in history for row in part]
+    file.with_suffix(".json").write_text(json.dumps(rows, sort_keys=True))
+    save_file({name: tensor.contiguous() for name, tensor in trained.state_dict().items()}, file)
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    announce_updates()
     trained, history = distil(Path(sys.argv[1]), **json.loads(sys.argv[3] if len(sys.argv) > 3 else "{}"))
     if os.environ.get("RANK", "0") != "0":
         sys.exit()
-    timed = ("second", "runtime", "share_of_peak")
-    rows = [{k: row[k] for k in row if not any(t in k for t in timed)} for part in history for row in part]
-    Path(sys.argv[2]).with_suffix(".json").write_text(json.dumps(rows, sort_keys=True))
-    save_file({name: tensor.contiguous() for name, tensor in trained.state_dict().items()}, sys.argv[2])
+    save_trained(trained, history, Path(sys.argv[2]))

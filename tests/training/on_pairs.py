@@ -14,14 +14,16 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import save_file
 from transformers import LongformerConfig, LongformerModel
 
 from docemb_lib.losses import Cosine, InfoNCE, MaskedLanguageHead, Objective, PairObjective, Teaching
 from docemb_lib.settings import Training
 from docemb_lib.student import Student
-from docemb_lib.training import History, PairedDocuments, Taught, TrainingDocuments, callbacks, train_on_pairs
+from docemb_lib.training import History, PairedDocuments, Taught, TrainingDocuments, train_on_pairs
 from docemb_lib.training.halves import END
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from distil import announce_updates, save_trained
 
 DIM, TOKENS, WORDS = 16, 40, 200
 BUDGET = 60  # tokens in a pass: several passes a batch
@@ -106,15 +108,6 @@ def train(
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    silent = callbacks.Bar.on_step_end
-
-    def announced(self, args, state, control, **kwargs):
-        silent(self, args, state, control, **kwargs)
-        print(state.global_step, flush=True)
-
-    callbacks.Bar.on_step_end = announced
+    announce_updates()
     trained, history = train(Path(sys.argv[1]), **json.loads(sys.argv[3] if len(sys.argv) > 3 else "{}"))
-    timed = ("second", "runtime", "share_of_peak")
-    rows = [{k: row[k] for k in row if not any(t in k for t in timed)} for part in history for row in part]
-    Path(sys.argv[2]).with_suffix(".json").write_text(json.dumps(rows, sort_keys=True))
-    save_file({name: tensor.contiguous() for name, tensor in trained.state_dict().items()}, sys.argv[2])
+    save_trained(trained, history, Path(sys.argv[2]))
