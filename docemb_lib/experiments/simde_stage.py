@@ -60,6 +60,7 @@ class SimDEStages(Stages):
             "recipe": RECIPE,
             "corpus": self.corpus.fingerprint,
             "start": self.starting_student.fingerprint,
+            "centre": self.profile.student.centre,
             "documents": p.documents,
             "seed": p.seed,
             "pairs": pair_settings(p, self.profile.further_teachers),
@@ -158,6 +159,7 @@ class SimDEStages(Stages):
             title=title,
         )  # fmt: skip
         pairs = {name: value for name, value in pair_settings(p).items() if name != "objective"}
+        self._centre(student)
         card = self._card(student, history.validation, documents=len(train), taught=bool(teachers), pairs=pairs)
         student.save(folder, card=card)
         if objective.head is not None:

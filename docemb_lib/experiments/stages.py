@@ -194,8 +194,7 @@ class Stages(TeacherStages):
         )
         if not is_first():
             return
-        if self.profile.student.centre:
-            student.centre(self.split("train")["text"][: min(CENTRED_ON, p.documents)])
+        self._centre(student)
         student.save(folder, card=self._card(student, history.validation, documents=p.documents))
         beside = {
             f"{teaching.name}.{name}": tensor.contiguous()
@@ -205,6 +204,11 @@ class Stages(TeacherStages):
         save_file(beside, str(folder / "projections.safetensors"))
         write_text(folder / HISTORY, json.dumps(history._asdict(), sort_keys=True) + "\n")
         remove_checkpoints(folder)
+
+    def _centre(self, student: Student) -> None:
+        """Subtract what its embeddings of training documents have in common, if the profile says so."""
+        if self.profile.student.centre:
+            student.centre(self.split("train")["text"][: min(CENTRED_ON, self.profile.parameters.documents)])
 
     def _card(
         self,

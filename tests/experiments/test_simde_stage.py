@@ -72,6 +72,17 @@ def test_it_learns_beside_its_teachers_and_from_dropout(root):
     assert "under another dropout (SimCSE)" in (folder / "README.md").read_text()
 
 
+def test_a_centred_student_lacks_the_mean_of_its_training_documents_and_nothing_else(root):
+    plain = stages_of(root, mlm_weight=0.0)
+    profile = plain.profile
+    student = profile.student.model_copy(update={"centre": True})
+    centred = SimDEStages(profile.model_copy(update={"student": student}), Workspace(root))
+    texts = plain.split("train")["text"][: profile.parameters.documents]
+    before = Student.load(plain.trained_student().path).embed(texts)
+    after = Student.load(centred.trained_student().path).embed(texts)
+    np.testing.assert_allclose(after, before - before.mean(axis=0), atol=1e-5)
+
+
 def test_pairs_by_dropout_of_a_student_without_any_are_refused_before_anything_is_built(root):
     stages = stages_of(root, pairs="dropout")  # the small profile's student has none
     with pytest.raises(InputError, match=r"set simde\.dropout to 0\.1"):
