@@ -60,7 +60,7 @@ from docemb_lib.experiments.run import Run
 from docemb_lib.experiments.views import centring, final_metrics
 from docemb_lib.figures import rows_axes, use_style
 from docemb_lib.figures.finals import plot_by_task, plot_retrieval, plot_retrieval_means, plot_rounds
-from docemb_lib.figures.results import plot_by_length, plot_differences, plot_task
+from docemb_lib.figures.results import each_task, plot_by_length, plot_differences, plot_task
 from docemb_lib.figures.sweeps import plot_history, plot_runs
 from docemb_lib.widgets import neighbour_browser
 
@@ -101,10 +101,7 @@ final.board
 
 # %%
 scores, intervals = final.scores, last_round(final.intervals)
-tasks = list(intervals["task"].unique())
-figure, axes = plt.subplots(len(tasks), 1, figsize=(7.2, 2.8 * len(tasks)), layout="constrained", squeeze=False)
-for task, ax in zip(tasks, axes[:, 0], strict=True):
-    plot_task(intervals, task=task, ax=ax)
+figure = each_task(plot_task, intervals, height=2.8)
 run.save_figure(figure, "tasks", intervals)
 
 # %% [markdown]
@@ -121,9 +118,7 @@ run.save_figure(figure, "tasks", intervals)
 # only when it is; "no difference shown" is not to say that there is none: a few hundred examples show large ones only.
 
 # %%
-figure, axes = plt.subplots(len(tasks), 1, figsize=(7.2, 2.8 * len(tasks)), layout="constrained", squeeze=False)
-for task, ax in zip(tasks, axes[:, 0], strict=True):
-    plot_differences(final.comparison, task=task, reference=SBERT_CHUNKS, ax=ax)
+figure = each_task(plot_differences, final.comparison, reference=SBERT_CHUNKS, height=2.8)
 run.save_figure(figure, "differences", final.comparison)
 
 # %%
@@ -142,10 +137,7 @@ final.comparison.query("model == @run.label")[columns].round(4)
 # %%
 by_length = scores_by_length(stages, models)
 compared = by_length[by_length["model"].isin([run.label, UNTRAINED, *SBERT_LABELS])]
-tasks = list(by_length["task"].unique())
-figure, axes = plt.subplots(len(tasks), 1, figsize=(7.2, 3.4 * len(tasks)), layout="constrained", squeeze=False)
-for task, ax in zip(tasks, axes[:, 0], strict=True):
-    plot_by_length(compared, task=task, ax=ax)
+figure = each_task(plot_by_length, compared, height=3.4)
 run.save_figure(figure, "by-length", by_length)
 
 # %% [markdown]

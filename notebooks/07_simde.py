@@ -80,7 +80,7 @@ from docemb_lib.figures.redundancy import (
     plot_redundancy,
     plot_sentence_similarity,
 )
-from docemb_lib.figures.results import plot_differences, plot_task
+from docemb_lib.figures.results import each_task, plot_differences, plot_task
 from docemb_lib.figures.sweeps import plot_history
 
 use_style()
@@ -182,10 +182,7 @@ final.board
 
 # %%
 scores, intervals = final.scores, last_round(final.intervals)
-tasks = list(intervals["task"].unique())
-figure, axes = plt.subplots(len(tasks), 1, figsize=(7.2, 3.2 * len(tasks)), layout="constrained", squeeze=False)
-for task, ax in zip(tasks, axes[:, 0], strict=True):
-    plot_task(intervals, task=task, ax=ax)
+figure = each_task(plot_task, intervals, height=3.2)
 run.save_figure(figure, "tasks", intervals)
 
 # %% [markdown]
@@ -200,9 +197,7 @@ run.save_figure(figure, "tasks", intervals)
 gain_over_start(scores, final.comparison, student=run.label).round(4)
 
 # %%
-figure, axes = plt.subplots(len(tasks), 1, figsize=(7.2, 3.0 * len(tasks)), layout="constrained", squeeze=False)
-for task, ax in zip(tasks, axes[:, 0], strict=True):
-    plot_differences(final.comparison, task=task, reference=SBERT_LABELS[-1], ax=ax)
+figure = each_task(plot_differences, final.comparison, reference=SBERT_LABELS[-1], height=3.0)
 run.save_figure(figure, "differences", final.comparison)
 
 # %%

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from docemb_lib.evaluation.uncertainty import OVERALL, VERDICTS
 from docemb_lib.figures import PALETTE, kind_of
@@ -15,6 +18,15 @@ from docemb_lib.figures import PALETTE, kind_of
 NAMES = {"map": "MAP", "mean": OVERALL}
 STYLES = ("-", "--", ":", "-.")  # models of one kind share its colour
 LEAST = 10  # examples of a bucket: the fewest that a score is drawn of
+
+
+def each_task(plot: Callable[..., Axes], scores: pd.DataFrame, *, height: float, **options: Any) -> Figure:
+    """One of the plots below, a row per task. scores: what it takes; height: of a row, in inches."""
+    tasks = list(scores["task"].unique())
+    figure, axes = plt.subplots(len(tasks), 1, figsize=(7.2, height * len(tasks)), layout="constrained", squeeze=False)
+    for task, ax in zip(tasks, axes[:, 0], strict=True):
+        plot(scores, task=task, ax=ax, **options)
+    return figure
 
 
 def plot_task(intervals: pd.DataFrame, *, task: str, ax: Axes | None = None) -> Axes:

@@ -14,7 +14,7 @@ from docemb_lib.figures.corpus import plot_cumulative, plot_lengths, plot_weight
 from docemb_lib.figures.distances import plot_distances
 from docemb_lib.figures.losses import TEACHERS, plot_max_margin
 from docemb_lib.figures.probe import plot_probe
-from docemb_lib.figures.results import plot_by_length, plot_differences, plot_task
+from docemb_lib.figures.results import each_task, plot_by_length, plot_differences, plot_task
 from docemb_lib.figures.sweeps import plot_history, plot_runs, plot_weighting
 from docemb_lib.losses import MaxMargin
 
@@ -266,6 +266,18 @@ def test_a_task_has_a_bar_per_model_in_its_colour_with_its_interval(ax):
     (errors,) = [container for container in ax.containers if isinstance(container, ErrorbarContainer)]
     (bars,) = errors[2]
     np.testing.assert_allclose([s[:, 0] for s in bars.get_segments()], [[0.4, 0.55], [0.7, 0.9]])
+
+
+def test_each_task_has_a_row_of_its_own_in_the_order_of_the_scores():
+    rows = [("halves", 0.5), ("package", 0.7)]
+    scores = pd.DataFrame(rows, columns=["task", "value"]).assign(model="TF-IDF", metric="accuracy", low=0.4, high=0.8)
+    figure = each_task(plot_task, scores, height=2)
+    try:
+        assert [ax.get_title() for ax in figure.axes] == ["halves", "package"]
+        assert [ax.patches[0].get_width() for ax in figure.axes] == [0.5, 0.7]
+        assert list(figure.get_size_inches()) == [7.2, 4]
+    finally:
+        plt.close(figure)
 
 
 def test_differences_are_filled_where_they_are_shown(ax):
