@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from docemb_lib import pretrained
 from docemb_lib.corpus.origin import source_fingerprint
 from docemb_lib.errors import InputError
@@ -19,8 +21,9 @@ def check(stages: Stages, notebook: str) -> None:
     profile, p = stages.profile, stages.profile.parameters
     for texts in profile.text_sources:
         source_fingerprint(texts)
-    check_benchmarks(profile.evaluation)
-    for names, split in ((profile.evaluation.tasks, "test"), (profile.evaluation.sweep_tasks, "validation")):
+    evaluation = profile.evaluation
+    check_benchmarks(evaluation, (*evaluation.tasks, *evaluation.sweep_tasks))
+    for names, split in ((evaluation.tasks, "test"), (evaluation.sweep_tasks, "validation")):
         for name in names:
             check_task(profile, stages.workspace, name, split)
     pretrained.resolve(profile.student.model)
@@ -47,15 +50,15 @@ def check(stages: Stages, notebook: str) -> None:
     _check_widths(stages)
 
 
-def check_benchmarks(evaluation: Evaluation) -> None:
-    """That the folders of benchmark tasks are there with their files; what is missing is said of all tasks at once."""
-    tasks = dict.fromkeys((*evaluation.tasks, *evaluation.sweep_tasks))
+def check_benchmarks(evaluation: Evaluation, tasks: Sequence[str]) -> None:
+    """That the folders of those of the tasks that are benchmarks are there with their files; what is missing is said of
+    all at once."""
     places = [(name, place) for name, place in evaluation.benchmarks.items() if name in tasks]
     missing = [f"{name} needs {', '.join(files)} in {at}" for name, at in places if (files := missing_files(name, at))]
     if missing:
         raise InputError(
-            f"evaluation.benchmarks: {'; '.join(missing)}; put the published files there (README, Tasks, says where "
-            "they come from), name other folders, or leave these tasks out of evaluation.tasks and "
+            f"evaluation.benchmarks: {'; '.join(missing)}; put the published files there (docs/data.md says where they "
+            "come from), name other folders, or leave these tasks out of evaluation.tasks and "
             "evaluation.sweep_tasks"
         )
 

@@ -12,6 +12,7 @@ from docemb_lib import pretrained
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation.scoreboard import last_round, standing
 from docemb_lib.experiments import records
+from docemb_lib.experiments.check import check_benchmarks
 from docemb_lib.experiments.embedding_cache import Model
 from docemb_lib.experiments.final import REFERENCES, Final, final_evaluation
 from docemb_lib.experiments.models import SBERT_LABELS, UNTRAINED, student_model
@@ -46,6 +47,7 @@ def evaluate_model(name: str, profile: str | Path, tasks: Sequence[str] = ()) ->
     loaded = Profile.load(profile)
     chosen = loaded.with_tasks(tasks, source="--task") if tasks else loaded
     stages = Stages(chosen, Workspace())
+    check_benchmarks(chosen.evaluation, chosen.evaluation.tasks)
     for task in chosen.evaluation.tasks:
         check_task(chosen, stages.workspace, task, "test")
     model = any_model(name)

@@ -191,7 +191,7 @@ def test_a_profile_names_them_by_path(tmp_path: Path) -> None:
     for place in ("data/bbc", "data/bbc-text.csv"):
         settings = evaluation(bbcnews=place)
         assert settings.benchmarks == {"bbcnews": str(tmp_path / place)}
-        check_benchmarks(settings)
+        check_benchmarks(settings, settings.tasks)
         task = load_task("bbcnews", settings)
         assert task is not None
         assert sorted(task.texts("test"))[0].startswith("sport article")
@@ -204,7 +204,7 @@ def test_a_profile_names_them_by_path(tmp_path: Path) -> None:
     settings = evaluation(**{"arxiv-abstracts": "./gone.json", "nyt": "./data"})
     assert settings.benchmarks["arxiv-abstracts"] == str(tmp_path / "gone.json")  # a path, not a hub's name
     with pytest.raises(InputError, match=r"arxiv-abstracts needs its published file or folder in .*gone\.json"):
-        check_benchmarks(settings)
+        check_benchmarks(settings, settings.tasks)
     with pytest.raises(ValueError, match="benchmarks: fakenews stands on no hub"):
         Evaluation(tasks=["fakenews"])
     assert (task_fingerprint("20news", Evaluation(tasks=["20news"])) or "").count("SetFit/20_newsgroups") == 1

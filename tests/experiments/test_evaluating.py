@@ -7,10 +7,12 @@ import shutil
 import numpy as np
 import pandas as pd
 import pytest
+import yaml
 from sentence_transformers import SentenceTransformer
 
 from docemb_lib import pretrained
-from docemb_lib.experiments.evaluating import any_model, recorded_baselines
+from docemb_lib.errors import InputError
+from docemb_lib.experiments.evaluating import any_model, evaluate_model, recorded_baselines
 from docemb_lib.experiments.models import UNTRAINED, untrained_model
 from docemb_lib.experiments.run import Run
 from docemb_lib.experiments.stages import Stages
@@ -57,3 +59,14 @@ def test_baselines_are_those_of_the_newest_comparable_evaluation(workspace_root,
         path.write_text(path.read_text().replace("epochs: 3,", "epochs: 4,"))
     found = [(model.label, model.fingerprint) for model in recorded_baselines(Profile.load("small"), workspace)]
     assert found == ([] if changed else [(UNTRAINED, "before 1"), ("TF-IDF", "words")])
+
+
+def test_published_files_that_are_missing_are_told_together_before_a_task_is_read(workspace_root):
+    file = workspace_root / "params" / "small.yaml"
+    content = yaml.safe_load(file.read_text())
+    there = str(workspace_root / "nothing")
+    tasks = {"tasks": [*content["evaluation"]["tasks"], "aan", "wines"], "benchmarks": {"aan": there, "wines": there}}
+    file.write_text(yaml.safe_dump(content | {"evaluation": content["evaluation"] | tasks}))
+    with pytest.raises(InputError, match=r"aan needs .*nothing; wines needs .*nothing; put the published files there"):
+        evaluate_model("no-such-model", "small")
+    assert not Workspace(workspace_root).outputs.exists()
