@@ -35,6 +35,7 @@ def resolve_plan(
     name: the profile as the notebooks are told it. Raises InputError before anything is executed.
     """
     steps, notebooks = [], []
+    copies: dict[Path, tuple[int, str]] = {}  # executed copy → line and fingerprint of the run that it is of
     for number, line in enumerate(profile.plan, 1):
         try:
             its, told_as = (profile, name) if line.profile is None else (Profile.load(line.profile), told(line.profile))
@@ -46,6 +47,13 @@ def resolve_plan(
                 runs = [_planned(notebook, line.parameters, its, told_as, workspace)]
             else:
                 runs = resolve_grid(grid, notebook, line.parameters, its, told_as, workspace)
+            for run in runs:
+                earlier, fingerprint = copies.setdefault(run.executed, (number, run.fingerprint))
+                if fingerprint != run.fingerprint:
+                    raise InputError(
+                        f"line {earlier} has another run whose executed copy is {run.executed.name}; "
+                        "give one of them a profile of another name"
+                    )
         except InputError as error:
             raise InputError(f"profile {profile.name}: plan, line {number} ({line}): {error}") from None
         steps.append(Step(runs, None if grid is None else grid.name))

@@ -372,10 +372,13 @@ def test_from_and_only_choose_grids_by_their_notebook(lines, selection, sizes):
         ("[{grid: lams, profile: nowhere}]", "line 1 (grid lams nowhere): profile 'nowhere' is unknown; known are other"),
         ("[{notebook: 05_weighting, profile: other.yaml, lam: 2}]", "other.yaml): 05_weighting: lam: must lie in [0, 1]"),
         ("[{notebook: 05_weighting, profile: torn.yaml}]", "torn.yaml: not readable as YAML"),
+        ("[{notebook: 01_corpus, profile: other.yaml}, {notebook: 01_corpus, profile: synonym.yaml}]", "synonym.yaml): "
+         "line 1 has another run whose executed copy is other-corpus-seed0.ipynb; give one of them a profile of"),
     ],
 )  # fmt: skip
 def test_a_wrong_line_is_refused_with_its_number_before_anything_starts(lines, workspace, runs, said):
     (workspace.root / "params" / "torn.yaml").write_text("a: [")
+    (workspace.root / "params" / "synonym.yaml").write_text("base: other.yaml\nname: other\ncorpus: {validation: 7}")
     with pytest.raises(InputError) as caught:
         lines(runs=runs)
     assert str(caught.value).startswith("profile planned: plan, line ")
