@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 import matplotlib as mpl
@@ -18,6 +20,7 @@ PALETTE = {
     "positive": "#0072B2",
     "negative": "#E69F00",
 }
+STYLES = ("-", "--", ":", "-.")  # models of one kind share its colour
 SERIES = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999")
 RC: dict[Any, Any] = {
     "figure.dpi": 110,
@@ -66,3 +69,14 @@ def kind_of(model: str) -> str:
     if model == "TF-IDF":
         return "floor"
     return "untrained" if model.startswith("student before") else "student"
+
+
+def looks_of(models: Iterable[str]) -> dict[str, tuple[str, str]]:
+    """Colour and line style of each model: the colour is that of its kind, the style tells models of one kind apart."""
+    looks: dict[str, tuple[str, str]] = {}
+    seen: Counter[str] = Counter()
+    for model in dict.fromkeys(models):
+        kind = kind_of(model)
+        looks[model] = PALETTE[kind], STYLES[seen[kind] % len(STYLES)]
+        seen[kind] += 1
+    return looks

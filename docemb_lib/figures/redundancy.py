@@ -7,22 +7,26 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
 
-from docemb_lib.figures import PALETTE, SERIES
+from docemb_lib.evaluation.redundancy import ALL
+from docemb_lib.figures import PALETTE, SERIES, looks_of
 
 KINDS = {"inside": ("of one document", PALETTE["positive"]), "across": ("of two documents", PALETTE["negative"])}
 PARTS = {"noun": "nouns", "verb": "verbs", "adjective": "adjectives", "other": "other words"}
 
 
 def plot_redundancy(rows: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
-    """Nouns and verbs for each distinct one against the length of the documents, a line per data set (Table 4).
+    """Nouns and verbs for each distinct one against the length of the documents, a line per data set; all documents of
+    one together are a diamond (Table 4).
 
     rows: columns data, words (bins in their order), redundancy; a bin of no document, NaN, is left out.
     """
     ax = plt.gca() if ax is None else ax
     bins = list(dict.fromkeys(rows["words"]))
     for number, (name, own) in enumerate(rows.dropna(subset="redundancy").groupby("data", sort=False)):
-        at = [bins.index(one) for one in own["words"]]
-        ax.plot(at, own["redundancy"], marker="o", color=SERIES[number % len(SERIES)], label=str(name))
+        colour = SERIES[number % len(SERIES)]
+        for part, marker in ((own[own["words"] != ALL], "o-"), (own[own["words"] == ALL], "D")):
+            at = [bins.index(one) for one in part["words"]]
+            ax.plot(at, part["redundancy"], marker, color=colour, label=str(name) if marker == "o-" else None)
     ax.set_xticks(range(len(bins)), bins)
     ax.set(xlabel="words of the document", ylabel="nouns and verbs for each distinct one")
     ax.legend(fontsize=8)
@@ -54,10 +58,10 @@ def plot_attention(parts: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     parts: columns model, part, relative; a row per model, document and part.
     """
     ax = plt.gca() if ax is None else ax
-    models = list(dict.fromkeys(parts["model"]))
+    palette = {model: colour for model, (colour, _) in looks_of(parts["model"]).items()}
     sns.barplot(
-        parts, x="part", y="relative", hue="model", order=list(PARTS), hue_order=models, ax=ax,
-        palette=list(SERIES[: len(models)]), errorbar=("ci", 95), seed=0, err_kws={"linewidth": 1},
+        parts, x="part", y="relative", hue="model", order=list(PARTS), hue_order=list(palette), ax=ax,
+        palette=palette, saturation=1, errorbar=("ci", 95), seed=0, err_kws={"linewidth": 1},
     )  # fmt: skip
     ax.axhline(1, color="black", linewidth=0.8, linestyle="--")
     ax.set_xticks(range(len(PARTS)), list(PARTS.values()))
@@ -73,11 +77,11 @@ def plot_few_shot(scores: pd.DataFrame, *, metric: str = "f1_macro", ax: Axes | 
     """
     ax = plt.gca() if ax is None else ax
     shown = scores[scores["metric"] == metric]
-    models = list(dict.fromkeys(shown["model"]))
-    sns.lineplot(
-        shown, x="per_class", y="value", hue="model", hue_order=models, palette=list(SERIES[: len(models)]),
-        errorbar="sd", marker="o", ax=ax,
-    )  # fmt: skip
+    for model, (colour, style) in looks_of(shown["model"]).items():
+        draws = shown[shown["model"] == model].groupby("per_class")["value"].agg(["mean", "std"])
+        ax.plot(draws.index, draws["mean"], style, marker="o", color=colour, label=model)
+        low, high = draws["mean"] - draws["std"], draws["mean"] + draws["std"]
+        ax.fill_between(draws.index, low, high, color=colour, alpha=0.12, linewidth=0)
     ax.set_xticks(sorted(shown["per_class"].unique()))
     ax.set(xlabel="training examples of each class", ylabel={"f1_macro": "macro-F1"}.get(metric, metric))
     ax.legend(title="", fontsize=8)

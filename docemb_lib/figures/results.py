@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -13,10 +12,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from docemb_lib.evaluation.uncertainty import OVERALL, VERDICTS
-from docemb_lib.figures import PALETTE, kind_of
+from docemb_lib.figures import PALETTE, kind_of, looks_of
 
 NAMES = {"map": "MAP", "mean": OVERALL}
-STYLES = ("-", "--", ":", "-.")  # models of one kind share its colour
 LEAST = 10  # examples of a bucket: the fewest that a score is drawn of
 
 
@@ -83,15 +81,11 @@ def plot_by_length(by_length: pd.DataFrame, *, task: str, least: int = LEAST, ax
     rows = by_length[by_length["task"] == task]
     examples = rows.drop_duplicates("bucket").set_index("bucket")["examples"]
     kept = list(examples.index[examples >= least])
-    seen: Counter[str] = Counter()
-    for model, own in rows.groupby("model", sort=False):
-        values = own.set_index("bucket").loc[kept]
-        kind = kind_of(str(model))
-        places = np.arange(len(kept))
-        style = STYLES[seen[kind] % len(STYLES)]
-        ax.plot(places, values["value"], style, marker="o", color=PALETTE[kind], label=str(model))
-        ax.fill_between(places, values["low"], values["high"], color=PALETTE[kind], alpha=0.12, linewidth=0)
-        seen[kind] += 1
+    places = np.arange(len(kept))
+    for model, (colour, style) in looks_of(rows["model"]).items():
+        values = rows[rows["model"] == model].set_index("bucket").loc[kept]
+        ax.plot(places, values["value"], style, marker="o", color=colour, label=model)
+        ax.fill_between(places, values["low"], values["high"], color=colour, alpha=0.12, linewidth=0)
     ax.set_xticks(range(len(kept)), [f"{bucket}\n{examples[bucket]} examples" for bucket in kept])
     few = examples[(examples > 0) & (examples < least)]
     left_out = ", ".join(f"{bucket} ({count})" for bucket, count in few.items())

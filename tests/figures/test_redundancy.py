@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from docemb_lib.evaluation.redundancy import ALL, BINS
+from docemb_lib.figures import PALETTE, looks_of
 from docemb_lib.figures.redundancy import plot_attention, plot_few_shot, plot_redundancy, plot_sentence_similarity
 
 
@@ -17,9 +18,11 @@ def test_redundancy_has_a_line_per_data_set_and_skips_empty_bins():
     )
     ax = plot_redundancy(rows)
     assert [text.get_text() for text in ax.get_xticklabels()] == words
-    first, second = ax.lines
-    assert first.get_xydata().tolist() == [[0, 1], [1, 2], [3, 4], [4, 5], [5, 6]]
-    assert second.get_ydata().tolist() == [0, 1, 2, 3, 4, 5]
+    first, all_of_first, second, all_of_second = ax.lines
+    assert first.get_xydata().tolist() == [[0, 1], [1, 2], [3, 4], [4, 5]]
+    assert second.get_ydata().tolist() == [0, 1, 2, 3, 4]
+    assert [line.get_xydata().tolist() for line in (all_of_first, all_of_second)] == [[[5, 6]], [[5, 5]]]
+    assert all_of_first.get_color() == first.get_color() != second.get_color()
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["a", "b"]
 
 
@@ -57,8 +60,20 @@ def test_few_shot_is_the_mean_over_draws_of_one_metric():
         for metric in ("accuracy", "f1_macro")
     ]
     ax = plot_few_shot(pd.DataFrame(rows, columns=["model", "per_class", "draw", "metric", "value"]))
+    one, two = ax.collections[0].get_paths()[0].vertices[:, 1], 0.1 / np.sqrt(2)  # the band; of two draws .1 apart
+    np.testing.assert_allclose([one.min(), one.max()], [0.3 - two, 0.35 + two])
     lines = [line for line in ax.lines if len(line.get_xdata()) == 2]
     assert [line.get_xdata().tolist() for line in lines] == [[5, 10]] * 2
     np.testing.assert_allclose([line.get_ydata() for line in lines], [[0.3, 0.35], [0.6, 0.65]])
     assert ax.get_ylabel() == "macro-F1"
     assert list(ax.get_xticks()) == [5, 10]
+
+
+def test_models_have_the_colours_of_their_kinds_and_one_kind_different_lines():
+    looks = looks_of(
+        ["SimDE;400 docs", "student before distillation", "SBERT truncated", "SBERT over chunks", "SimCSE"]
+    )
+    assert [colour for colour, _ in looks.values()] == [
+        PALETTE[kind] for kind in ("student", "untrained", "structural", "structural", "student")
+    ]
+    assert [style for _, style in looks.values()] == ["-", "-", "-", "--", "--"]
