@@ -15,6 +15,7 @@ from docemb_lib.evaluation.uncertainty import OVERALL, VERDICTS
 from docemb_lib.figures import PALETTE, kind_of, looks_of
 
 NAMES = {"map": "MAP", "mean": OVERALL}
+NARROW = 0.15  # of the longest bar
 LEAST = 10  # examples of a bucket: the fewest that a score is drawn of
 
 
@@ -39,9 +40,11 @@ def plot_task(intervals: pd.DataFrame, *, task: str, ax: Axes | None = None) -> 
     colors = [PALETTE[kind_of(str(model))] for model in rows["model"]]
     reach = np.stack([rows["value"] - rows["low"], rows["high"] - rows["value"]]).clip(min=0)
     ax.barh(range(len(rows)), rows["value"], xerr=reach, color=colors, height=0.7, capsize=2)
-    for row, value in enumerate(rows["value"]):
+    narrow = NARROW * rows["high"].max()  # too narrow a bar for its number
+    for row, (value, high) in enumerate(zip(rows["value"], rows["high"], strict=True)):
+        at, colour = (high, "black") if value < narrow else (0, "white")
         ax.annotate(
-            f"{value:.3f}", (0, row), xytext=(4, 0), textcoords="offset points", va="center", color="white", fontsize=8
+            f"{value:.3f}", (at, row), xytext=(4, 0), textcoords="offset points", va="center", color=colour, fontsize=8
         )
     ax.set_yticks(range(len(rows)), list(rows["model"]))
     ax.invert_yaxis()
@@ -86,12 +89,16 @@ def plot_by_length(by_length: pd.DataFrame, *, task: str, least: int = LEAST, ax
         values = rows[rows["model"] == model].set_index("bucket").loc[kept]
         ax.plot(places, values["value"], style, marker="o", color=colour, label=model)
         ax.fill_between(places, values["low"], values["high"], color=colour, alpha=0.12, linewidth=0)
-    ax.set_xticks(range(len(kept)), [f"{bucket}\n{examples[bucket]} examples" for bucket in kept])
+    ax.set_xticks(range(len(kept)), [f"{bucket}\n({examples[bucket]})" for bucket in kept])
     few = examples[(examples > 0) & (examples < least)]
     left_out = ", ".join(f"{bucket} ({count})" for bucket, count in few.items())
     note = f"\nleft out, fewer than {least} examples: {left_out}" if left_out else ""
     metric = rows["metric"].iloc[0]
-    ax.set(xlabel=f"length in tokens of the structural teacher{note}", ylabel=NAMES.get(metric, metric), title=task)
+    ax.set(
+        xlabel=f"length in tokens of the structural teacher (examples){note}",
+        ylabel=NAMES.get(metric, metric),
+        title=task,
+    )
     ax.grid(axis="y", visible=True)
     ax.legend(fontsize=8)
     return ax

@@ -258,14 +258,17 @@ def test_an_empty_bucket_of_a_probe_is_left_blank(ax):
 
 def test_a_task_has_a_bar_per_model_in_its_colour_with_its_interval(ax):
     rows = [("TF-IDF", "accuracy", 0.5, 0.4, 0.55), ("SBERT truncated", "accuracy", 0.8, 0.7, 0.9),
-            ("TF-IDF", "f1_macro", 0.1, 0.1, 0.1)]  # fmt: skip
+            ("DM;100d", "accuracy", 0.05, 0.04, 0.06), ("TF-IDF", "f1_macro", 0.1, 0.1, 0.1)]  # fmt: skip
     intervals = pd.DataFrame(rows, columns=["model", "metric", "value", "low", "high"]).assign(task="halves")
     plot_task(intervals, task="halves", ax=ax)
-    assert [bar.get_width() for bar in ax.patches] == pytest.approx([0.5, 0.8])
+    assert [bar.get_width() for bar in ax.patches] == pytest.approx([0.5, 0.8, 0.05])
+    assert [(text.get_text(), text.get_color(), text.xy[0]) for text in ax.texts] == [
+        ("0.500", "white", 0), ("0.800", "white", 0), ("0.050", "black", 0.06),
+    ]  # fmt: skip
     assert plt.matplotlib.colors.to_hex(ax.patches[1].get_facecolor()).upper() == PALETTE["structural"]
     (errors,) = [container for container in ax.containers if isinstance(container, ErrorbarContainer)]
     (bars,) = errors[2]
-    np.testing.assert_allclose([s[:, 0] for s in bars.get_segments()], [[0.4, 0.55], [0.7, 0.9]])
+    np.testing.assert_allclose([s[:, 0] for s in bars.get_segments()], [[0.4, 0.55], [0.7, 0.9], [0.04, 0.06]])
 
 
 def test_each_task_has_a_row_of_its_own_in_the_order_of_the_scores():
@@ -308,7 +311,7 @@ def test_length_has_a_line_and_a_band_per_model_and_leaves_out_what_few_examples
     assert len({line.get_color() for line in ax.lines}) == 1
     bands = [band.get_paths()[0].get_extents() for band in ax.collections]
     assert [(band.y0, band.y1) for band in bands] == [(0.1, 0.6), (0.2, 0.7)]
-    assert [label.get_text() for label in ax.get_xticklabels()] == ["≤ 256\n40 examples", "257-384\n10 examples"]
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["≤ 256\n(40)", "257-384\n(10)"]
     assert ax.get_xlabel().endswith("left out, fewer than 10 examples: 385-512 (9)")
 
 
