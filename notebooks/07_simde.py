@@ -206,8 +206,8 @@ print(fill(standing(intervals, final.comparison, student=run.label, before=UNTRA
 # %% [markdown]
 # **How to read it.** A difference beyond `head_seeds` is more than the luck of the heads; that it would be there with
 # other test documents too is said by *better* alone, and not by an interval that holds 0. The embedded default has the
-# first and not the second in the mean over tasks: 400 documents made the classes much easier to tell apart, retrieval
-# somewhat better and pairs no better, and over a few hundred test examples that is not shown to be a gain throughout.
+# first and not the second in the mean over tasks: 200 documents made the classes easier to tell apart, retrieval somewhat
+# better and pairs on the whole no better, and over a few hundred test examples that is not shown to be a gain throughout.
 # Two things to keep apart: against SimCSE the question is whether halves are the better pairs; against a distilled
 # student, what a teacher is worth. And mind where the student starts: the embedded default from layers of
 # all-MiniLM-L6-v2, which has learnt from a billion pairs of texts already. Halves have less to add to it than to the
@@ -271,5 +271,5 @@ run.finish(metrics, scores=scores, student=run.link_student(student, scores), ta
 # once, which then stands in the table of every later run.
 #
 # ```
-# papermill 07_simde.ipynb ../outputs/both.ipynb -p beside_teachers 0.1 -p documents 400
+# papermill 07_simde.ipynb ../outputs/both.ipynb -p beside_teachers 0.1 -p documents 200
 # ```
