@@ -206,8 +206,9 @@ print(fill(standing(intervals, final.comparison, student=run.label, before=UNTRA
 # %% [markdown]
 # **How to read it.** A difference beyond `head_seeds` is more than the luck of the heads; that it would be there with
 # other test documents too is said by *better* alone, and not by an interval that holds 0. The embedded default has the
-# first and not the second in the mean over tasks: 200 documents made the classes easier to tell apart, retrieval somewhat
-# better and pairs on the whole no better, and over a few hundred test examples that is not shown to be a gain throughout.
+# first and not the second in the mean over tasks: 200 documents made the classes easier to tell apart, retrieval
+# somewhat better and pairs on the whole no better, and over a few hundred test examples that is not shown to be a gain
+# throughout.
 # Two things to keep apart: against SimCSE the question is whether halves are the better pairs; against a distilled
 # student, what a teacher is worth. And mind where the student starts: the embedded default from layers of
 # all-MiniLM-L6-v2, which has learnt from a billion pairs of texts already. Halves have less to add to it than to the
