@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 from docemb_lib import Profile, Workspace
 from docemb_lib.cli import app
 from docemb_lib.errors import InputError
+from docemb_lib.experiments.plan import check_run, resolve_plan
 from docemb_lib.experiments.stages import Stages
 
 DOCEMB = [sys.executable, "-m", "docemb_lib.cli"]
@@ -127,6 +128,30 @@ def assert_corpus_refused(name, *said):
         assert words in str(refusal.value)
     left = [p for p in workspace.root.glob("outputs/artefacts/**/*") if p.is_file() and p.suffix != ".lock"]
     assert left == []
+
+
+def test_the_recipe_for_long_documents_in_the_template_fits_when_its_lines_are_let_in(workspace_root):
+    file = workspace_root / "params" / "own.yaml"
+    text = file.read_text(encoding="utf-8").replace("CHANGE-ME", str(texts(workspace_root / "t")))
+    let_in = {
+        "# further_teachers:": "further_teachers:",
+        "#   - {name: lead,": "  - {name: lead,",
+        "#      weight: 0.5}": "     weight: 0.5}",
+        "  # - {notebook: 06_evaluation, structural_loss": "  - {notebook: 06_evaluation, structural_loss",
+        "layers: [0, 2, 4]": "layers: null",
+        "max_tokens: 2048": "max_tokens: 4096",
+        "learning_rate: 3.0e-4       #": "learning_rate: 1.0e-4  #",
+    }
+    for commented, line in let_in.items():
+        assert commented in text
+        text = text.replace(commented, line)
+    file.write_text(text, encoding="utf-8")
+    workspace = Workspace()
+    runs = [run for step in resolve_plan(Profile.load("own"), "own", workspace) for run in step.runs]
+    for run in runs:
+        check_run(run, workspace)
+    assert [teacher.name for teacher in runs[-1].profile.further_teachers] == ["lead"]
+    assert (runs[-1].parameters["negatives"], runs[-1].parameters["documents"]) == (256, 1800)
 
 
 @pytest.mark.parametrize(

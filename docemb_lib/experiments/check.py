@@ -51,8 +51,7 @@ def check(stages: Stages, notebook: str) -> None:
 
 
 def check_benchmarks(evaluation: Evaluation, tasks: Sequence[str]) -> None:
-    """That the folders of those of the tasks that are benchmarks are there with their files; what is missing is said of
-    all at once."""
+    """Refuse those of the tasks that are benchmarks whose published files are missing; all are named at once."""
     places = [(name, place) for name, place in evaluation.benchmarks.items() if name in tasks]
     missing = [f"{name} needs {', '.join(files)} in {at}" for name, at in places if (files := missing_files(name, at))]
     if missing:

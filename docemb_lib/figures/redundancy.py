@@ -55,7 +55,7 @@ def plot_sentence_similarity(pairs: pd.DataFrame, *, ax: Axes | None = None) -> 
 def plot_attention(parts: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     """What a word of each part of speech gets of the attention, beside a word of any; mean over documents (Figure 3).
 
-    parts: columns model, part, relative; a row per model, document and part.
+    parts: columns model, part, relative; a row per model, document and part. Models of one kind look alike.
     """
     ax = plt.gca() if ax is None else ax
     palette = {model: colour for model, (colour, _) in looks_of(parts["model"]).items()}
@@ -79,10 +79,10 @@ def plot_few_shot(scores: pd.DataFrame, *, metric: str = "f1_macro", ax: Axes | 
     shown = scores[scores["metric"] == metric]
     for model, (colour, style) in looks_of(shown["model"]).items():
         draws = shown[shown["model"] == model].groupby("per_class")["value"].agg(["mean", "std"])
-        ax.plot(draws.index, draws["mean"], style, marker="o", color=colour, label=model)
+        ax.plot(draws.index, draws["mean"], style, marker="o", markersize=4, color=colour, label=model)
         low, high = draws["mean"] - draws["std"], draws["mean"] + draws["std"]
         ax.fill_between(draws.index, low, high, color=colour, alpha=0.12, linewidth=0)
     ax.set_xticks(sorted(shown["per_class"].unique()))
     ax.set(xlabel="training examples of each class", ylabel={"f1_macro": "macro-F1"}.get(metric, metric))
-    ax.legend(title="", fontsize=8)
+    ax.legend(fontsize=8, handlelength=3)
     return ax

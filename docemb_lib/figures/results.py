@@ -15,7 +15,7 @@ from docemb_lib.evaluation.uncertainty import OVERALL, VERDICTS
 from docemb_lib.figures import PALETTE, kind_of, looks_of
 
 NAMES = {"map": "MAP", "mean": OVERALL}
-NARROW = 0.15  # of the longest bar
+NARROW = 0.15  # of what the farthest interval reaches
 LEAST = 10  # examples of a bucket: the fewest that a score is drawn of
 
 
@@ -87,7 +87,7 @@ def plot_by_length(by_length: pd.DataFrame, *, task: str, least: int = LEAST, ax
     places = np.arange(len(kept))
     for model, (colour, style) in looks_of(rows["model"]).items():
         values = rows[rows["model"] == model].set_index("bucket").loc[kept]
-        ax.plot(places, values["value"], style, marker="o", color=colour, label=model)
+        ax.plot(places, values["value"], style, marker="o", markersize=4, color=colour, label=model)
         ax.fill_between(places, values["low"], values["high"], color=colour, alpha=0.12, linewidth=0)
     ax.set_xticks(range(len(kept)), [f"{bucket}\n({examples[bucket]})" for bucket in kept])
     few = examples[(examples > 0) & (examples < least)]
@@ -100,5 +100,5 @@ def plot_by_length(by_length: pd.DataFrame, *, task: str, least: int = LEAST, ax
         title=task,
     )
     ax.grid(axis="y", visible=True)
-    ax.legend(fontsize=8)
+    ax.legend(fontsize=8, handlelength=3)
     return ax
