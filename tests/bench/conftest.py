@@ -1,8 +1,11 @@
-"""Geometries so small that a test takes milliseconds."""
+"""Geometries so small that a test takes milliseconds, and memory whose size is known."""
 
 from __future__ import annotations
 
 import copy
+import mmap
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from types import SimpleNamespace
 
 import pytest
@@ -31,3 +34,16 @@ def sides(tiny):
     model = LongformerModel(config, add_pooling_layer=False)
     documents = random_documents([40, 7, 300, 12, 150], 100, seed=0)
     return SimpleNamespace(stock=Stock(model), ours=Ours(copy.deepcopy(model), 4096), documents=documents)
+
+
+@pytest.fixture
+def fresh_memory() -> Callable[[int], AbstractContextManager[None]]:
+    """Holds so many bytes in pages of its own: an allocator may hand out ones that the process had already."""
+
+    @contextmanager
+    def hold(size: int) -> Iterator[None]:
+        with mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as pages:
+            pages[:: mmap.PAGESIZE] = b"x" * len(range(0, size, mmap.PAGESIZE))
+            yield
+
+    return hold
