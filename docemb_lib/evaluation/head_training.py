@@ -2,8 +2,9 @@
 
 A head is a few hundred tiny steps, nearly all of them overhead. K heads that take equally many steps (all seeds and
 folds of a task) are one stack: every weight has a leading K, and no operation mixes what belongs to different heads, so
-the result is that of training each alone, but for rounding. The backward pass of two layers is written out: autograd
-would spend more time on its graph than on the products.
+the result is that of training each alone, but for rounding. A large stack is dealt out to the cores, which need not
+wait for each other. The backward pass of two layers is written out: autograd would spend more time on its graph than on
+the products.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from torch import Generator, Tensor
 
 CHUNK = 16  # batches whose dropout masks are drawn together
+TOGETHER = 10  # heads in one stack: more gain hardly anything, and fewer leave work for another core
 
 
 class HeadJob(NamedTuple):
@@ -53,7 +56,7 @@ def train_heads(
 
 
 def train_jobs(features: np.ndarray, labels: np.ndarray, jobs: Sequence[HeadJob], *, classes: int) -> Heads:
-    """K heads, one per job, in their order; jobs with equally many steps train together.
+    """K heads, one per job, in their order; jobs with equally many steps train together, on as many cores as torch has.
 
     features: (N, D); labels: (N,) class numbers below `classes`. Raises InputError for no job, for a job without rows
     and for jobs of several hidden widths, which no stack can hold.
@@ -72,20 +75,35 @@ def train_jobs(features: np.ndarray, labels: np.ndarray, jobs: Sequence[HeadJob]
     for number, job in enumerate(jobs):
         steps = math.ceil(len(job.rows) / job.settings.batch_size)
         stacks[steps, job.settings.batch_size, job.settings.epochs].append(number)
-    trained: dict[int, Heads] = {}
-    with torch.no_grad(), one_thread():
-        for members in stacks.values():
+    # the same parts whatever the cores, so that the bits of the result do not depend on them
+    parts = [part for stack in stacks.values() for part in dealt_out(stack)]
+
+    def train_part(members: list[int]) -> dict[int, Heads]:
+        with torch.no_grad():  # of this thread
             stack = train_stack(X, y, [jobs[number] for number in members], classes=classes)
-            trained |= {number: Heads(*(w[k : k + 1] for w in stack)) for k, number in enumerate(members)}
+        return {number: Heads(*(w[k : k + 1] for w in stack)) for k, number in enumerate(members)}
+
+    trained: dict[int, Heads] = {}
+    cores = torch.get_num_threads()
+    with one_thread(), ThreadPoolExecutor(cores, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+        for part in pool.map(train_part, parts):
+            trained |= part
     return Heads(*map(torch.cat, zip(*(trained[number] for number in range(len(jobs))), strict=True)))
+
+
+def dealt_out(members: Sequence[int]) -> list[list[int]]:
+    """The members in as few parts of about equal size as hold at most TOGETHER each."""
+    parts = math.ceil(len(members) / TOGETHER)
+    bounds = [len(members) * part // parts for part in range(parts + 1)]
+    return [list(members[start:end]) for start, end in pairwise(bounds)]
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
     """Every operation of torch on the calling thread.
 
-    A step's operations are so short that several threads mostly wait for each other; where other work keeps a core
-    busy, five times as long as one thread takes for all.
+    A step's operations are so short that several threads of one mostly wait for each other; where other work keeps a
+    core busy, five times as long as one thread takes for all.
     """
     import torch
 
