@@ -9,6 +9,7 @@ from typing import Any
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
+from matplotlib.typing import LineStyleType
 
 # Okabe and Ito's colours, told apart with every common colour blindness; one per kind of model, everywhere.
 PALETTE = {
@@ -20,7 +21,7 @@ PALETTE = {
     "positive": "#0072B2",
     "negative": "#E69F00",
 }
-STYLES = ("-", "--", ":", "-.")  # models of one kind share its colour
+STYLES: tuple[LineStyleType, ...] = ("-", "--", ":", "-.")  # of what shares a colour
 SERIES = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999")
 RC: dict[Any, Any] = {
     "figure.dpi": 110,
@@ -71,9 +72,9 @@ def kind_of(model: str) -> str:
     return "untrained" if model.startswith("student before") else "student"
 
 
-def looks_of(models: Iterable[str]) -> dict[str, tuple[str, str]]:
+def looks_of(models: Iterable[str]) -> dict[str, tuple[str, LineStyleType]]:
     """Colour and line style of each model: the colour is that of its kind, the style tells models of one kind apart."""
-    looks: dict[str, tuple[str, str]] = {}
+    looks: dict[str, tuple[str, LineStyleType]] = {}
     seen: Counter[str] = Counter()
     for model in dict.fromkeys(models):
         kind = kind_of(model)

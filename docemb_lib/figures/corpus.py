@@ -9,11 +9,8 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
-from matplotlib.typing import LineStyleType
 
-from docemb_lib.figures import PALETTE, SERIES
-
-STYLES: tuple[LineStyleType, ...] = ("-", "--", ":", "-.")
+from docemb_lib.figures import PALETTE, SERIES, STYLES
 
 
 def plot_lengths(
