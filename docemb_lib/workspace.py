@@ -26,7 +26,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from docemb_lib.errors import InputError
-from docemb_lib.profile import find_root
+from docemb_lib.settings.profile import find_root
 
 logger = logging.getLogger(__name__)
 

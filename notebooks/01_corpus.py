@@ -30,9 +30,9 @@ import matplotlib.pyplot as plt
 
 # No docemb_lib here? Then this kernel is of another environment: Kernel, Change Kernel, or install docemb in it.
 from docemb_lib import records
-from docemb_lib.corpus.statistics import corpus_statistics
-from docemb_lib.evaluation.task_statistics import beside_thesis
-from docemb_lib.experiments.corpus_views import corpus_tables, described_tasks, split_lengths
+from docemb_lib.corpus.build import corpus_statistics
+from docemb_lib.evaluation.soundness import beside_thesis
+from docemb_lib.views.runs import corpus_tables, described_tasks, split_lengths
 from docemb_lib.experiments.run import Run
 from docemb_lib.figures import use_style
 from docemb_lib.figures.corpus import plot_cumulative, plot_lengths

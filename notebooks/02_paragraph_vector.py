@@ -36,14 +36,14 @@ compound = None  # labels of two models joined by +, e.g. "DM;100;lowercase;2+DB
 # %%
 # No docemb_lib here? Then this kernel is of another environment: Kernel, Change Kernel, or install docemb in it.
 from docemb_lib.evaluation.retrieval import neighbours
-from docemb_lib.experiments.comparison import scores_of_runs
-from docemb_lib.experiments.illustrations import opening_words
+from docemb_lib.thesis.comparison import scores_of_runs
+from docemb_lib.views.runs import opening_words
 from docemb_lib.experiments.models import paragraph_vector_model, sbert_models, tfidf_model
 from docemb_lib.experiments.run import Run
-from docemb_lib.experiments.scoring import score_models
-from docemb_lib.experiments.views import own_metrics, validation_embeddings
+from docemb_lib.experiments.scores import score_models
+from docemb_lib.views.runs import own_metrics, validation_embeddings
 from docemb_lib.figures import rows_axes, use_style
-from docemb_lib.figures.paragraph_vectors import plot_paragraph_vectors, plot_windows
+from docemb_lib.figures.diagrams import plot_paragraph_vectors, plot_windows
 from docemb_lib.figures.sweeps import plot_runs
 
 use_style()

@@ -41,18 +41,18 @@ documents = "profile"  # how many training documents; "profile": as many as the 
 
 # %%
 # No docemb_lib here? Then this kernel is of another environment: Kernel, Change Kernel, or install docemb in it.
-from docemb_lib.experiments.comparison import scores_of_runs
-from docemb_lib.experiments.illustrations import widths_of
+from docemb_lib.thesis.comparison import scores_of_runs
+from docemb_lib.views.runs import widths_of
 from docemb_lib.experiments.models import sbert_models, student_model, untrained_model
 from docemb_lib.experiments.run import Run
-from docemb_lib.experiments.scoring import score_models
-from docemb_lib.experiments.student_distances import distances_to_teacher
-from docemb_lib.experiments.views import in_figure_4_4, student_metrics, students_of_runs
+from docemb_lib.experiments.scores import score_models
+from docemb_lib.widgets.distances import distances_to_teacher
+from docemb_lib.views.runs import in_figure_4_4, student_metrics, students_of_runs
 from docemb_lib.figures import rows_axes, use_style
-from docemb_lib.figures.descents import plot_descents
+from docemb_lib.figures.losses import plot_descents
 from docemb_lib.figures.diagrams import plot_training
-from docemb_lib.figures.distances import plot_distances
-from docemb_lib.figures.losses import plot_max_margin
+from docemb_lib.figures.student import plot_distances
+from docemb_lib.figures.student import plot_max_margin
 from docemb_lib.figures.sweeps import plot_history, plot_runs
 from docemb_lib.widgets import distance_explorer
 

@@ -46,17 +46,17 @@ documents = "profile"  # how many training documents; "profile": as many as the 
 import matplotlib.pyplot as plt
 
 # No docemb_lib here? Then this kernel is of another environment: Kernel, Change Kernel, or install docemb in it.
-from docemb_lib.experiments.comparison import scores_of_runs
-from docemb_lib.experiments.illustrations import widths_of
+from docemb_lib.thesis.comparison import scores_of_runs
+from docemb_lib.views.runs import widths_of
 from docemb_lib.experiments.models import contextual_models, sbert_models, student_model, untrained_model
-from docemb_lib.experiments.projected_spaces import spaces_of_run
+from docemb_lib.widgets.projections import spaces_of_run
 from docemb_lib.experiments.run import Run
-from docemb_lib.experiments.scoring import score_models
-from docemb_lib.experiments.views import probes_of_teachers, projection_layers, student_metrics
+from docemb_lib.experiments.scores import score_models
+from docemb_lib.views.runs import probes_of_teachers, projection_layers, student_metrics
 from docemb_lib.figures import rows_axes, use_style
-from docemb_lib.figures.correlations import plot_soft_cca
+from docemb_lib.figures.losses import plot_soft_cca
 from docemb_lib.figures.diagrams import plot_contextual_loss
-from docemb_lib.figures.probe import MEASURES, plot_probe
+from docemb_lib.figures.student import MEASURES, plot_probe
 from docemb_lib.figures.sweeps import plot_history, plot_runs
 from docemb_lib.widgets import projection_explorer
 

@@ -46,17 +46,17 @@ documents = "profile"  # how many training documents; "profile": as many as the 
 
 # %%
 # No docemb_lib here? Then this kernel is of another environment: Kernel, Change Kernel, or install docemb in it.
-from docemb_lib.experiments.comparison import scores_of_runs
-from docemb_lib.experiments.illustrations import widths_of
+from docemb_lib.thesis.comparison import scores_of_runs
+from docemb_lib.views.runs import widths_of
 from docemb_lib.experiments.models import contextual_models, sbert_models, student_model, untrained_model
 from docemb_lib.experiments.run import Run
-from docemb_lib.experiments.scoring import score_models
-from docemb_lib.experiments.views import student_metrics, weights_by_length
-from docemb_lib.experiments.weighting_points import weighting_points
+from docemb_lib.experiments.scores import score_models
+from docemb_lib.views.runs import student_metrics, weights_by_length
+from docemb_lib.widgets.weighting import weighting_points
 from docemb_lib.figures import rows_axes, use_style
 from docemb_lib.figures.corpus import plot_weights
 from docemb_lib.figures.diagrams import plot_training
-from docemb_lib.figures.masking import plot_mask
+from docemb_lib.figures.corpus import plot_mask
 from docemb_lib.figures.sweeps import plot_history, plot_runs, plot_weighting
 from docemb_lib.widgets import run_monitor, weighting_explorer
 

@@ -47,19 +47,19 @@ import matplotlib.pyplot as plt
 import pandas as pd
 
 # No docemb_lib here? Then this kernel is of another environment: Kernel, Change Kernel, or install docemb in it.
-from docemb_lib.evaluation.final_table import deviations, table_5_7
-from docemb_lib.evaluation.published import published
+from docemb_lib.thesis.tables import deviations, table_5_7
+from docemb_lib.thesis.values import published
 from docemb_lib.evaluation.scoreboard import last_round, standing
-from docemb_lib.experiments.best_students import best_of_chapter_4
-from docemb_lib.experiments.claims import check_claims
+from docemb_lib.thesis.tables import best_of_chapter_4
+from docemb_lib.thesis.claims import claims_of_run as check_claims
 from docemb_lib.experiments.final import final_evaluation, scores_by_length
-from docemb_lib.experiments.finals import recorded_finals
+from docemb_lib.thesis.tables import recorded_finals
 from docemb_lib.experiments.models import SBERT_CHUNKS, SBERT_LABELS, UNTRAINED, baseline_models, student_model
-from docemb_lib.experiments.neighbourhoods import neighbourhoods_of
+from docemb_lib.widgets.neighbours import neighbourhoods_of
 from docemb_lib.experiments.run import Run
-from docemb_lib.experiments.views import centring, final_metrics
+from docemb_lib.views.runs import centring, final_metrics
 from docemb_lib.figures import rows_axes, use_style
-from docemb_lib.figures.finals import plot_by_task, plot_retrieval, plot_retrieval_means, plot_rounds
+from docemb_lib.figures.results import plot_by_task, plot_retrieval, plot_retrieval_means, plot_rounds
 from docemb_lib.figures.results import each_task, plot_by_length, plot_differences, plot_task
 from docemb_lib.figures.sweeps import plot_history, plot_runs
 from docemb_lib.widgets import neighbour_browser

@@ -46,7 +46,7 @@ import matplotlib.pyplot as plt
 import pandas as pd
 
 # No docemb_lib here? Then this kernel is of another environment: Kernel, Change Kernel, or install docemb in it.
-from docemb_lib.evaluation.published import published
+from docemb_lib.thesis.values import published
 from docemb_lib.evaluation.scoreboard import last_round, standing
 from docemb_lib.experiments.final import final_evaluation
 from docemb_lib.experiments.models import (
@@ -57,29 +57,13 @@ from docemb_lib.experiments.models import (
     student_model,
     untrained_model,
 )
-from docemb_lib.experiments.pair_views import (
-    beside_paper,
-    distances_of_halves,
-    example_halves,
-    gain_over_start,
-    students_beside,
-)
-from docemb_lib.experiments.redundancy_views import (
-    attention_of_students,
-    few_shot,
-    redundancy_beside_paper,
-    similarity_of_sentences,
-)
+from docemb_lib.views.simde import beside_paper, distances_of_halves, example_halves, gain_over_start, students_beside
+from docemb_lib.views.simde import attention_of_students, few_shot, redundancy_beside_paper, similarity_of_sentences
 from docemb_lib.experiments.run import Run
-from docemb_lib.experiments.views import final_metrics
+from docemb_lib.views.runs import final_metrics
 from docemb_lib.figures import rows_axes, use_style
-from docemb_lib.figures.distances import plot_distances
-from docemb_lib.figures.redundancy import (
-    plot_attention,
-    plot_few_shot,
-    plot_redundancy,
-    plot_sentence_similarity,
-)
+from docemb_lib.figures.student import plot_distances
+from docemb_lib.figures.results import plot_attention, plot_few_shot, plot_redundancy, plot_sentence_similarity
 from docemb_lib.figures.results import each_task, plot_differences, plot_task
 from docemb_lib.figures.sweeps import plot_history
 

@@ -18,7 +18,7 @@ from docemb_lib import Profile, Workspace
 from docemb_lib.cli import app
 from docemb_lib.errors import InputError
 from docemb_lib.experiments.plan import check_run, resolve_plan
-from docemb_lib.experiments.stages import Stages
+from docemb_lib.experiments.students import Stages
 
 DOCEMB = [sys.executable, "-m", "docemb_lib.cli"]
 OWN = """
@@ -355,7 +355,7 @@ def test_train_refuses_what_does_not_fit(workspace_root, parameter, said):
 
 
 def test_a_parameter_is_read_as_papermill_reads_it():
-    from docemb_lib.experiments.distilling import parse_parameters
+    from docemb_lib.experiments.commands import parse_parameters
 
     given = [
         "lam=0.5",

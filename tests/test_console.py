@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from docemb_lib.console import ProgressLines, SweepLines, print_claims, print_intervals, print_runs, print_scoreboard
+from docemb_lib.cli import ProgressLines, SweepLines, print_claims, print_intervals, print_runs, print_scoreboard
 from docemb_lib.experiments.sweeps import Outcome
 
 
@@ -59,7 +59,7 @@ def test_a_run_that_failed_shows_its_status():
 
 def test_outside_a_terminal_steps_are_lines_but_not_too_many(monkeypatch):
     clock = iter([0.0, 5.0, 12.0, 12.0, 13.0])
-    monkeypatch.setattr("docemb_lib.console.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("docemb_lib.cli.time.monotonic", lambda: next(clock))
     console = Console(file=io.StringIO(), width=80)
     run = type("Run", (), {"notebook": "05_weighting", "label": "a"})()
     with ProgressLines(console) as lines:
@@ -89,7 +89,7 @@ class ARun:
 
 def test_outside_a_terminal_a_sweep_is_a_line_per_run_that_begins_or_ends(monkeypatch):
     clock = [0.0]
-    monkeypatch.setattr("docemb_lib.console.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("docemb_lib.cli.time.monotonic", lambda: clock[0])
     runs, console = a_sweep()
     with SweepLines(console) as lines:
         lines.prepares("the words of the corpus, stem")

@@ -12,8 +12,8 @@ import pytest
 
 LIBRARY = Path(__file__).resolve().parent.parent / "docemb_lib"
 LAYERS = [
-    "errors", "yaml_file", "progress", "environment", "saving", "hardware", "pretrained", "settings", "profile_file", "profile", "workspace", "corpus", "teachers", "student", "losses", "training",
-    "evaluation", "experiments", "figures", "widgets", "console", "bench", "cli",
+    "errors", "progress", "environment", "saving", "hardware", "pretrained", "settings", "workspace", "corpus", "teachers", "student", "losses", "training",
+    "evaluation", "experiments", "thesis", "figures", "views", "widgets", "bench", "cli",
 ]  # fmt: skip
 
 

@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 from docemb_lib.errors import InputError
-from docemb_lib.profile import NOTEBOOKS, Profile, find_root
 from docemb_lib.settings import BenchmarkName
-from docemb_lib.yaml_file import read_yaml
+from docemb_lib.settings.profile import NOTEBOOKS, Profile, find_root
+from docemb_lib.settings.profile_file import read_yaml
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 SHIPPED = sorted((REPOSITORY / "params").glob("*.yaml"))

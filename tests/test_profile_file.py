@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from docemb_lib.errors import InputError
-from docemb_lib.profile import Profile
-from docemb_lib.profile_file import read_profile_file
+from docemb_lib.settings.profile import Profile
+from docemb_lib.settings.profile_file import read_profile_file
 
 
 @pytest.fixture

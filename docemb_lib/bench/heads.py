@@ -71,7 +71,7 @@ def measure(features: np.ndarray, labels: np.ndarray, settings: HeadSettings, re
 
     At its best it has torch's fused AdamW and one thread: its operations are too short for several.
     """
-    from docemb_lib.evaluation.head_training import one_thread, train_heads
+    from docemb_lib.evaluation.heads import one_thread, train_heads
 
     seeds = range(HEADS)
     runs: dict[str, Callable[[], object]] = {
@@ -110,7 +110,7 @@ def speed_rows(points: Sequence[dict[str, Any]]) -> list[Row]:
 
 def difference_row(features: np.ndarray, labels: np.ndarray, settings: HeadSettings) -> Row:
     """Weights of two heads of ours and of the loop, without dropout, whose dice differ."""
-    from docemb_lib.evaluation.head_training import train_heads
+    from docemb_lib.evaluation.heads import train_heads
 
     plain, seeds = settings.model_copy(update={"dropout": 0.0}), (0, 1)
     ours = train_heads(features, labels, classes=CLASSES, settings=plain, seeds=seeds)

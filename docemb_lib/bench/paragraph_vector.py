@@ -120,7 +120,7 @@ def _training_runs(
     """Vocabulary, epochs and what is written in between, in this process; gensim's side writes nothing."""
     from gensim.models.doc2vec import Doc2Vec, TaggedDocument
 
-    from docemb_lib.teachers import gensim_training
+    from docemb_lib.teachers import gensim_models as gensim_training
 
     documents = [TaggedDocument(text.lower().split(), [tag]) for tag, text in enumerate(texts)]
 
@@ -143,7 +143,8 @@ def _inference(
     """Rates of the model in `folder`, and rows on start-up and equality."""
     from gensim.models.doc2vec import Doc2Vec
 
-    from docemb_lib.teachers import ParagraphVector, gensim_training
+    from docemb_lib.teachers import ParagraphVector
+    from docemb_lib.teachers import gensim_models as gensim_training
 
     plain = Doc2Vec.load(str(folder / gensim_training.MODEL_FILE))
     models = {number: ParagraphVector.load(folder) for number in numbers}  # each with processes of its own

@@ -177,7 +177,7 @@ def precision_difference(case: Case, ranks: list[np.ndarray], hits: np.ndarray) 
 
     ranks: ours; hits: (Q, TOP) rows of the peer.
     """
-    from docemb_lib.evaluation.metrics import average_precision
+    from docemb_lib.evaluation.retrieval import average_precision
 
     differences = []
     for row, relevant, own in zip(hits, case.relevant, ranks, strict=True):

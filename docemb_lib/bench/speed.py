@@ -15,7 +15,7 @@ from docemb_lib.bench.report import Row
 from docemb_lib.bench.sides import Batch, Ours, Side, forward, forward_backward
 from docemb_lib.bench.workload import random_documents
 from docemb_lib.hardware import free_memory, matmul_peak
-from docemb_lib.student.flops import forward_flops
+from docemb_lib.student.longformer import forward_flops
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 FORWARD, TRAINING = "forward", "forward + backward"

@@ -14,15 +14,7 @@ from docemb_lib.bench.equality import equality_rows
 from docemb_lib.bench.memory import memory_rows
 from docemb_lib.bench.report import Report, Row, machine, versions
 from docemb_lib.bench.sides import Ours, Stock
-from docemb_lib.bench.speed import (
-    DTYPES,
-    compare_speed,
-    failure,
-    growth_rows,
-    measure_growth,
-    speed_rows,
-    token_budget,
-)
+from docemb_lib.bench.speed import DTYPES, compare_speed, failure, growth_rows, measure_growth, speed_rows, token_budget
 from docemb_lib.bench.throughput import measure_throughput, throughput_rows
 from docemb_lib.bench.workload import THESIS_MEAN, THESIS_STD, Workload, random_documents
 from docemb_lib.errors import InputError

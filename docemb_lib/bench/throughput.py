@@ -17,7 +17,7 @@ from docemb_lib.bench.report import Row
 from docemb_lib.bench.sides import Batch, Ours, autocast, forward
 from docemb_lib.bench.workload import LONGEST, THESIS_MEAN, longformer_config, random_documents, thesis_lengths
 from docemb_lib.hardware import matmul_peak
-from docemb_lib.student.flops import forward_flops
+from docemb_lib.student.longformer import forward_flops
 
 TRAINING_SHARE, EMBEDDING_SHARE, MINUTES = 0.40, 0.50, 45.0  # budgets
 MILLION = 1_000_000

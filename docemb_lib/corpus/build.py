@@ -1,24 +1,87 @@
-"""From documents to a corpus: copies dropped, order fixed, tasks held out, lengths counted (thesis, Section 4.2)."""
+"""Choose the documents that are held out for the evaluation tasks, and share them out among the tasks' partitions."""
 
 from __future__ import annotations
 
 import logging
 import shutil
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from docemb_lib.corpus.held_out import Partition, hold_out
-from docemb_lib.corpus.ledger import Key, Ledger
+import numpy as np
+import pandas as pd
+
 from docemb_lib.corpus.parts import SIZE, open_parts, read_keys, whole_stream, write_parts
-from docemb_lib.corpus.sources import Counter, Document
+from docemb_lib.corpus.sources import CountTokens, Document, Key, Ledger
 from docemb_lib.errors import InputError
 
 if TYPE_CHECKING:
     from datasets import Dataset, DatasetDict
+
+
+# ---- choose the documents
+
+
+Partition = Literal["train", "validation", "test"]
+PARTITIONS: tuple[Partition, ...] = ("train", "validation", "test")
+VALIDATION, TEST = 0.2, 0.3  # shares of the pool; train has the rest
+LINKED = 0.7  # share of each partition for pages with their links; the rest balances the sources
+MIN_LINKS, MAX_LINKS = 2, 6  # a linked page brings its first MAX_LINKS targets and needs MIN_LINKS of them
+
+
+def hold_out(documents: Sequence[Document], *, size: int) -> dict[str, Partition]:
+    """Partition of each held-out document, by id; `size` of `documents`, taken in the order given.
+
+    Citation tasks need both ends of a link in one partition, so a page goes where its targets go: first pages with
+    links fill part of each partition, a target staying where the first page pulled it; then the source that a
+    partition has least of gives the next document, until the partition is full. Documents without any links are
+    taken as they come.
+    """
+    validation, test = round(VALIDATION * size), round(TEST * size)
+    room: dict[Partition, int] = {"train": size - validation - test, "validation": validation, "test": test}
+    held = _hold_linked(documents, {name: int(LINKED * places) for name, places in room.items()})
+    waiting: dict[str, deque[Document]] = defaultdict(deque)
+    for document in documents:
+        if document.id not in held:
+            waiting[document.source if held else ""].append(document)
+    source_of = {document.id: document.source for document in documents}
+    for name in PARTITIONS:
+        count = Counter(source_of[id] for id, partition in held.items() if partition == name)
+        for _ in range(room[name] - count.total()):
+            source = min(
+                (source for source, queue in waiting.items() if queue), key=lambda source: (count[source], source)
+            )
+            held[waiting[source].popleft().id] = name
+            count[source] += 1
+    return held
+
+
+def _hold_linked(documents: Sequence[Document], room: dict[Partition, int]) -> dict[str, Partition]:
+    """Pages with at least MIN_LINKS targets beside them, while there is room for a page and all that it brings."""
+    known = {document.id for document in documents}
+    held: dict[str, Partition] = {}
+    used: Counter[Partition] = Counter()
+    for page in documents:
+        targets = [target for target in page.see_also if target in known][:MAX_LINKS]
+        new = [id for id in (page.id, *targets) if id not in held]
+        homes = (
+            [held[page.id]] if page.id in held else sorted(PARTITIONS, key=lambda name: used[name] / max(room[name], 1))
+        )
+        for home in homes:
+            beside = sum(held.get(target, home) == home for target in targets)
+            if beside >= MIN_LINKS and used[home] + len(new) <= room[home]:
+                held.update(dict.fromkeys(new, home))
+                used[home] += len(new)
+                break
+    return held
+
+
+# ---- from documents to a corpus
+
 
 logger = logging.getLogger(__name__)
 
@@ -26,7 +89,7 @@ logger = logging.getLogger(__name__)
 def build_corpus(
     documents: Iterable[Document],
     *,
-    counters: Mapping[str, Counter],
+    counters: Mapping[str, CountTokens],
     validation: int,
     tasks: int,
     seed: int,
@@ -140,3 +203,37 @@ def _task_table(rows: Dataset, keys: Sequence[Key], held: Mapping[str, Partition
     columns["see_also"] = [[id for id in key.see_also if held.get(id) == held[key.id]] for key in keys]
     types = {**rows.features, "split": Value("string"), "see_also": [Value("string")]}
     return Dataset.from_dict(columns, features=Features(types))
+
+
+# ---- how many documents a corpus has and how long they are
+
+
+LIMITS = (384, 512)  # structural tokens: how much SBERT sees in the thesis, and its tokenizer's own limit
+
+
+def corpus_statistics(corpus: Mapping[str, Dataset], *, limit: int, student_limit: int = 4096) -> pd.DataFrame:
+    """One row per split: its documents, and their lengths in tokens without special tokens.
+
+    `limit` is the structural teacher's in its own tokens, `student_limit` the student's in the student's. Columns:
+    split, documents, tokens, mean, std, median (student tokens; std over the split, not an estimate), and percent of
+    documents that are longer: beyond_limit and beyond_student, over_384 and over_512 (structural tokens, as in Tables
+    4.1 and 5.1). An empty split has zero tokens and NaN.
+    """
+    rows = []
+    for split, table in corpus.items():
+        student = np.asarray(table["n_student_tokens"], dtype=np.float64)
+        structural = np.asarray(table["n_structural_tokens"], dtype=np.float64)
+        row = {"split": str(split), "documents": len(student), "tokens": int(student.sum())}
+        if len(student):
+            row |= {
+                "mean": student.mean(),
+                "std": student.std(),
+                "median": np.median(student),
+                "beyond_limit": 100 * (structural > limit).mean(),
+                "beyond_student": 100 * (student > student_limit).mean(),
+                **{f"over_{tokens}": 100 * (structural > tokens).mean() for tokens in LIMITS},
+            }
+        rows.append(row)
+    columns = ["split", "documents", "tokens", "mean", "std", "median", "beyond_limit", "beyond_student"]
+    columns += [f"over_{tokens}" for tokens in LIMITS]
+    return pd.DataFrame(rows, columns=columns)

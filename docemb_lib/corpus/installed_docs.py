@@ -18,8 +18,7 @@ from typing import NamedTuple
 
 from joblib import Parallel, delayed
 
-from docemb_lib.corpus.cleaning import cut_see_also, remove_names
-from docemb_lib.corpus.docstrings import Page, read_pages
+from docemb_lib.corpus.docstrings import Page, cut_see_also, read_pages, remove_names
 from docemb_lib.corpus.sources import Document
 from docemb_lib.errors import InputError
 from docemb_lib.progress import progress

@@ -1,8 +1,12 @@
-"""From a profile's corpus section to documents, and what identifies them without reading them."""
+"""Leave out documents that are nearly another one's copy, by MinHash signatures of word runs (datasketch).
+
+MinHash: Broder 1997; banding: Leskovec, Rajaraman and Ullman, Mining of Massive Datasets, chapter 3.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from glob import glob
@@ -11,19 +15,76 @@ from importlib.metadata import PackageNotFoundError, packages_distributions, ver
 from pathlib import Path
 from typing import Any
 
-from docemb_lib.corpus.ledger import kth_smallest
-from docemb_lib.corpus.near_duplicates import drop_near_duplicates
 from docemb_lib.corpus.rows import file_format
-from docemb_lib.corpus.sources import Counter, Document, hub_documents, local_paths, read_local, text_files
+from docemb_lib.corpus.sources import (
+    CountTokens,
+    Document,
+    hub_documents,
+    kth_smallest,
+    local_paths,
+    read_local,
+    text_files,
+)
 from docemb_lib.errors import InputError
 from docemb_lib.progress import progress
 from docemb_lib.settings import TextSource
 from docemb_lib.workspace import fingerprint_of
 
+# ---- leave out documents
+
+
+logger = logging.getLogger(__name__)
+
+RUN = 5  # words of a shingle: long enough that unrelated texts share hardly any
+PERMUTATIONS = 128  # length of a signature; the estimated similarity errs by about 1 / sqrt(PERMUTATIONS)
+
+
+def drop_near_duplicates(documents: Iterable[Document], *, similarity: float) -> Iterator[Document]:
+    """The documents, in order, without those that share `similarity` or more with an earlier one that is kept.
+
+    similarity: Jaccard index of the sets of five consecutive words, case aside, as estimated by 128 permutations. Texts
+    of fewer than five words are kept. Memory: the signatures and their index, a few kB a document. Logs how many were
+    left out.
+    Raises InputError where datasketch is not installed.
+    """
+    try:
+        from datasketch import MinHash, MinHashLSH
+    except ImportError:
+        raise InputError('corpus.near_duplicates needs datasketch; install it: pip install "docemb[dedup]"') from None
+
+    index = MinHashLSH(threshold=similarity, num_perm=PERMUTATIONS)
+    kept: dict[int, Any] = {}  # signatures by position
+    dropped = 0
+    for position, document in enumerate(progress(documents, desc="near-duplicates", unit="documents")):
+        runs = word_runs(document.text)
+        if not runs:
+            yield document
+            continue
+        signature = MinHash(num_perm=PERMUTATIONS)
+        signature.update_batch([run.encode() for run in runs])
+        if any(signature.jaccard(kept[other]) >= similarity for other in index.query(signature)):
+            dropped += 1
+            continue
+        index.insert(position, signature)
+        kept[position] = signature
+        yield document
+    if dropped:
+        logger.warning("%d documents are nearly copies of earlier ones and are left out", dropped)
+
+
+def word_runs(text: str) -> set[str]:
+    """Every five consecutive words of a text, in lower case."""
+    words = text.lower().split()
+    return {" ".join(words[start : start + RUN]) for start in range(len(words) - RUN + 1)}
+
+
+# ---- from a profile's corpus section to documents
+
+
 RECIPE = 1  # raised whenever the same sources would be read or cleaned into other documents
 
 
-def read_documents(settings: TextSource, *, count_tokens: Counter | None = None) -> Iterable[Document]:
+def read_documents(settings: TextSource, *, count_tokens: CountTokens | None = None) -> Iterable[Document]:
     """All documents of the corpus, at most `settings.documents` of them, without near-duplicates where that is set.
 
     They come one by one, as they are read, and in the same order each time.
@@ -39,7 +100,7 @@ def read_documents(settings: TextSource, *, count_tokens: Counter | None = None)
     return _sampled(lambda: _local(settings), settings)
 
 
-def _drawn(settings: TextSource, count_tokens: Counter | None) -> Iterator[Document]:
+def _drawn(settings: TextSource, count_tokens: CountTokens | None) -> Iterator[Document]:
     """Equal shares of every data set, the first ones one document more where they do not divide evenly; or all of the
     first data set and as many of each other one."""
     share, rest = divmod(settings.documents, len(settings.datasets)) if settings.documents else (None, 0)

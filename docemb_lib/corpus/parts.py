@@ -16,8 +16,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from docemb_lib.corpus.ledger import Key
-from docemb_lib.corpus.sources import BATCH, Counter, Document
+from docemb_lib.corpus.sources import BATCH, CountTokens, Document, Key
 from docemb_lib.progress import progress
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ COMPLETE = "complete"  # an empty file beside the parts, once there is none to c
 
 
 def write_parts(
-    folder: Path, documents: Iterable[Document], counters: Mapping[str, Counter], *, copy_words: int | None
+    folder: Path, documents: Iterable[Document], counters: Mapping[str, CountTokens], *, copy_words: int | None
 ) -> None:
     """Write the documents as `00000.arrow`, `00001.arrow`, … into a folder, each file whole or not at all.
 
@@ -143,7 +142,7 @@ def _ahead(
 
 
 def _measured(
-    documents: Sequence[Document], *, counters: Mapping[str, Counter], copy_words: int | None
+    documents: Sequence[Document], *, counters: Mapping[str, CountTokens], copy_words: int | None
 ) -> pa.RecordBatch:
     import pyarrow as pa
 

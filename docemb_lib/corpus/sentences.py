@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from typing import Literal, NamedTuple
+
 from sentencex import segment
+
+# ---- sentences of a document
+
 
 WINDOW = 10_000  # characters split at a time: in scripts without spaces, sentencex' time grows with their square
 
@@ -39,3 +45,43 @@ def _segment(text: str, language: str) -> list[str]:
         else:
             sentences.append(piece)
     return sentences
+
+
+# ---- nouns
+
+
+Part = Literal["noun", "verb", "adjective", "other"]
+PARTS: tuple[Part, ...] = ("noun", "verb", "adjective", "other")
+# Penn Treebank tags begin with these. Verbs include be, have and do; can, will and the like (MD) are "other".
+TAGS: dict[str, Part] = {"NN": "noun", "VB": "verb", "JJ": "adjective"}
+# As the lexicon has them: do n't, they 're, cat 's, state-of-the-art, U.S.; and every sign by itself.
+TOKENS = re.compile(
+    r"(?:[^\W\d_]\.){2,}|\w+?(?=n['’]t\b)|n['’]t\b|['’](?:s|re|ve|ll|d|m)\b|\w+(?:[-.]\w+)*|[^\w\s]", re.IGNORECASE
+)
+
+
+class Word(NamedTuple):
+    """A word, by its place in the text, `text[start:end]`."""
+
+    text: str
+    start: int
+    end: int
+    part: Part
+
+
+def tag_words(text: str) -> list[Word]:
+    """Every word of an English text in its order; a token without a letter (a number, a sign) is no word."""
+    from textblob.en import parser  # with nltk, whose import takes a second
+
+    words: list[Word] = []
+    offset = 0
+    for sentence in split_sentences(text):
+        found = list(TOKENS.finditer(sentence))
+        tagged = parser.find_tags([match[0].replace("’", "'") for match in found])
+        words += [
+            Word(match[0], offset + match.start(), offset + match.end(), TAGS.get(tag[:2], "other"))
+            for match, (_, tag) in zip(found, tagged, strict=True)
+            if any(map(str.isalpha, match[0]))
+        ]
+        offset += len(sentence)
+    return words

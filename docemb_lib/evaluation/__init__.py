@@ -6,21 +6,26 @@ a score is.
 """
 
 from docemb_lib.evaluation.baselines import TfIdf
-from docemb_lib.evaluation.benchmark_tasks import benchmark_task
-from docemb_lib.evaluation.by_length import by_length
-from docemb_lib.evaluation.embedded_tasks import embedded_tasks
-from docemb_lib.evaluation.head_training import train_heads
-from docemb_lib.evaluation.heads import pair_features
-from docemb_lib.evaluation.outside_tasks import load_task, task_fingerprint
-from docemb_lib.evaluation.own_tasks import own_task
+from docemb_lib.evaluation.benchmarks import benchmark_task
+from docemb_lib.evaluation.catalogue import load_task, task_fingerprint
+from docemb_lib.evaluation.embedded import embedded_tasks
+from docemb_lib.evaluation.heads import pair_features, train_heads
 from docemb_lib.evaluation.protocols import final_scores, for_validation, validation_score, validation_texts
-from docemb_lib.evaluation.published import published
+from docemb_lib.evaluation.readers import own_task
 from docemb_lib.evaluation.scoreboard import interval_board, normalised, score_frame, scoreboard, standing
-from docemb_lib.evaluation.soundness import problems
-from docemb_lib.evaluation.splits import Labelled, LabelledPairs, Ranking
-from docemb_lib.evaluation.task_statistics import task_statistics
-from docemb_lib.evaluation.tasks import Classification, Pairs, Retrieval, Score, Task, evaluate
-from docemb_lib.evaluation.uncertainty import compare, score_intervals
+from docemb_lib.evaluation.soundness import problems, task_statistics
+from docemb_lib.evaluation.tasks import (
+    Classification,
+    Labelled,
+    LabelledPairs,
+    Pairs,
+    Ranking,
+    Retrieval,
+    Score,
+    Task,
+    evaluate,
+)
+from docemb_lib.evaluation.uncertainty import by_length, compare, score_intervals
 from docemb_lib.settings import HeadSettings
 
 __all__ = [
@@ -47,7 +52,6 @@ __all__ = [
     "own_task",
     "pair_features",
     "problems",
-    "published",
     "score_frame",
     "score_intervals",
     "scoreboard",

@@ -6,14 +6,24 @@ A head is Linear(D, hidden), ReLU, Dropout, Linear(hidden, classes). K of them a
 from __future__ import annotations
 
 import math
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from docemb_lib.settings import PairFeatures
+from docemb_lib.errors import InputError
+from docemb_lib.settings import HeadSettings, PairFeatures
 
-if TYPE_CHECKING:  # torch itself is imported where heads are trained: published scores are read without it
+if TYPE_CHECKING:
     from torch import Generator, Tensor
+
+
+# ---- the classification head on frozen embeddings
+
 
 BLOCK = 4096  # rows whose hidden layers of all heads are held at a time
 
@@ -67,3 +77,248 @@ def initial_head(features: int, classes: int, *, hidden: int, generator: Generat
         W2=uniform(hidden, hidden, classes),
         b2=uniform(hidden, 1, classes),
     )
+
+
+# ---- Many heads trained as one.
+
+
+CHUNK = 16  # batches whose dropout masks are drawn together
+TOGETHER = 10  # heads in one stack: more gain hardly anything, and fewer leave work for another core
+
+
+class HeadJob(NamedTuple):
+    """One head to train."""
+
+    rows: np.ndarray  # (n,) of the features, in any order
+    seed: int  # of its initial weights, the order of its batches and its dropout masks
+    settings: HeadSettings
+
+
+def train_heads(
+    features: np.ndarray,
+    labels: np.ndarray,
+    *,
+    classes: int,
+    settings: HeadSettings | None = None,
+    seeds: Sequence[int],
+) -> Heads:
+    """K heads on all rows, one per seed.
+
+    features: (N, D); labels: (N,) class numbers below `classes`; settings: None is the thesis'. Computed in float32.
+    """
+    everything = np.arange(len(features))
+    jobs = [HeadJob(everything, seed, settings or HeadSettings()) for seed in seeds]
+    return train_jobs(features, labels, jobs, classes=classes)
+
+
+def train_jobs(features: np.ndarray, labels: np.ndarray, jobs: Sequence[HeadJob], *, classes: int) -> Heads:
+    """K heads, one per job, in their order; jobs with equally many steps train together, on as many cores as torch has.
+
+    features: (N, D); labels: (N,) class numbers below `classes`. Raises InputError for no job, for a job without rows
+    and for jobs of several hidden widths, which no stack can hold.
+    """
+    import torch
+
+    if not jobs:
+        raise InputError("heads: no seed given, expected one per head")
+    if not all(len(job.rows) for job in jobs):
+        raise InputError("heads: a head has no rows to learn from, give each at least one")
+    if len(widths := {job.settings.hidden for job in jobs}) > 1:
+        raise InputError(f"heads: hidden is {sorted(widths)} in different heads, train those of each width together")
+    X = torch.tensor(np.asarray(features, dtype=np.float32))
+    y = torch.tensor(np.asarray(labels, dtype=np.int64))
+    stacks: dict[tuple[int, ...], list[int]] = defaultdict(list)
+    for number, job in enumerate(jobs):
+        steps = math.ceil(len(job.rows) / job.settings.batch_size)
+        stacks[steps, job.settings.batch_size, job.settings.epochs].append(number)
+    # the same parts whatever the cores, so that the bits of the result do not depend on them
+    parts = [part for stack in stacks.values() for part in dealt_out(stack)]
+
+    def train_part(members: list[int]) -> dict[int, Heads]:
+        with torch.no_grad():  # of this thread
+            stack = train_stack(X, y, [jobs[number] for number in members], classes=classes)
+        return {number: Heads(*(w[k : k + 1] for w in stack)) for k, number in enumerate(members)}
+
+    trained: dict[int, Heads] = {}
+    cores = torch.get_num_threads()
+    with one_thread(), ThreadPoolExecutor(cores, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+        for part in pool.map(train_part, parts):
+            trained |= part
+    return Heads(*map(torch.cat, zip(*(trained[number] for number in range(len(jobs))), strict=True)))
+
+
+def dealt_out(members: Sequence[int]) -> list[list[int]]:
+    """The members in as few parts of about equal size as hold at most TOGETHER each."""
+    parts = math.ceil(len(members) / TOGETHER)
+    bounds = [len(members) * part // parts for part in range(parts + 1)]
+    return [list(members[start:end]) for start, end in pairwise(bounds)]
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Every operation of torch on the calling thread.
+
+    A step's operations are so short that several threads of one mostly wait for each other; where other work keeps a
+    core busy, five times as long as one thread takes for all.
+    """
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def train_stack(X: Tensor, y: Tensor, jobs: Sequence[HeadJob], *, classes: int) -> Heads:
+    """Heads of equal batch size, epochs and steps. X: (N, D); y: (N,)."""
+    import torch
+
+    settings = [job.settings for job in jobs]
+    H, D = settings[0].hidden, X.shape[1]
+    generators = [torch.Generator().manual_seed(job.seed) for job in jobs]
+    initial = [initial_head(D, classes, hidden=H, generator=generator) for generator in generators]
+    heads = Heads(*map(torch.cat, zip(*initial, strict=True)))
+    update = Update(heads, settings)
+    smoothing, max_norm = (per_head(settings, name) for name in ("label_smoothing", "max_grad_norm"))
+    steps = settings[0].epochs * math.ceil(len(jobs[0].rows) / settings[0].batch_size)
+    # the two large tensors of a step, in the same memory every time: to get it from the system would take longer
+    seen, gradient = X.new_empty(len(jobs) * settings[0].batch_size, D), torch.empty_like(heads.W1)
+    for step, (rows, keep, weight) in enumerate(batches(jobs, generators)):
+        x = torch.index_select(X, 0, rows.flatten(), out=seen[: rows.numel()]).view(*rows.shape, D)  # (K, B, D)
+        gradients = backward(heads, x, y[rows], keep=keep, weight=weight, smoothing=smoothing, out=gradient)
+        clip_each_head(gradients, max_norm=max_norm)
+        update(gradients, factor=(1 + math.cos(math.pi * step / steps)) / 2)
+    return heads
+
+
+def backward(
+    heads: Heads,
+    x: Tensor,
+    y: Tensor,
+    *,
+    keep: Tensor | None,
+    weight: Tensor,
+    smoothing: Tensor,
+    out: Tensor | None = None,
+) -> Heads:
+    """The gradient of the sum over heads and rows of weight * cross-entropy with label smoothing.
+
+    x: (K, B, D); y: (K, B); keep: (K, B, H), what dropout multiplies the hidden layer by, None: nothing; weight:
+    (K, B, 1); smoothing: (K, 1, 1); out: where to put the gradient of W1. Gradients have the shapes of the weights.
+    """
+    import torch
+
+    hidden = torch.baddbmm(heads.b1, x, heads.W1).relu_()  # (K, B, H)
+    if keep is not None:
+        hidden.mul_(keep)
+    logits = torch.baddbmm(heads.b2.mT, heads.W2.mT, hidden.mT)  # (K, C, B): a softmax over few neighbours is slow
+    # softmax minus the smoothed target, which is smoothing / C everywhere and 1 - smoothing more at the truth
+    error = torch.softmax(logits, dim=1).sub_(smoothing / logits.shape[1])
+    error.scatter_add_(1, y[:, None], (smoothing - 1).expand(len(y), 1, y.shape[1])).mul_(weight.mT)
+    inner = torch.bmm(error.mT, heads.W2.mT).mul_(hidden.sign())  # (K, B, H)
+    if keep is not None:
+        inner.mul_(keep)
+    return Heads(
+        W1=torch.bmm(x.mT, inner, out=out),
+        b1=inner.sum(1, keepdim=True),
+        W2=torch.bmm(hidden.mT, error.mT),
+        b2=error.sum(2)[:, None],
+    )
+
+
+def batches(jobs: Sequence[HeadJob], generators: Sequence[Generator]) -> Iterator[tuple[Tensor, Tensor | None, Tensor]]:
+    """For each step rows (K, B), what dropout multiplies by (K, B, H) or None, and the weight of each row (K, B, 1).
+
+    The last batch of an epoch is short, and shorter for some heads than for others: those repeat a row with weight 0.
+    """
+    import torch
+
+    settings = [job.settings for job in jobs]
+    K, B, H = len(jobs), settings[0].batch_size, settings[0].hidden
+    rows_of = [torch.tensor(job.rows) for job in jobs]
+    dice = [np.random.default_rng(job.seed) for job in jobs]  # of dropout: several times as fast as torch's
+    sizes = torch.tensor([len(rows) for rows in rows_of])
+    shortest, longest = int(sizes.min()), int(sizes.max())
+    kept = 1 - per_head(settings, "dropout")
+    weight_of_full = torch.full((K, B, 1), 1 / B)
+    for _ in range(settings[0].epochs):
+        order = torch.zeros(K, longest, dtype=torch.long)
+        for k, (rows, generator) in enumerate(zip(rows_of, generators, strict=True)):
+            order[k, : len(rows)] = rows[torch.randperm(len(rows), generator=generator)]
+        for chunk in range(0, longest, CHUNK * B):
+            drawn = min(CHUNK * B, longest - chunk)
+            keep = torch.zeros(K, drawn, H) if (kept < 1).any() else None
+            if keep is not None:
+                for masks, rows, rng in zip(keep.numpy(), rows_of, dice, strict=True):
+                    own = masks[: max(0, len(rows) - chunk)]
+                    rng.random(own.shape, dtype=np.float32, out=own)
+                keep.lt_(kept).div_(kept)
+            for start in range(0, drawn, B):
+                rows = order[:, chunk + start : chunk + start + B]
+                weight = weight_of_full
+                if chunk + start + B > shortest:
+                    left = (sizes - chunk - start).clamp(max=B)[:, None]
+                    weight = ((torch.arange(rows.shape[1]) < left) / left)[:, :, None]
+                yield rows, None if keep is None else keep[:, start : start + B], weight
+
+
+class Update:
+    """torch's fused AdamW on a stack, neighbours with the same learning rate and decay at once; no decay of biases."""
+
+    def __init__(self, heads: Heads, settings: Sequence[HeadSettings]) -> None:
+        import torch
+
+        self.state = (heads, *(Heads(*map(torch.zeros_like, heads)) for _ in range(2)))  # weights and both moments
+        self.groups = []
+        rates = [(s.learning_rate, s.weight_decay) for s in settings]
+        for (rate, decay), group in groupby(range(len(rates)), key=rates.__getitem__):
+            members = list(group)
+            for kind, own in ((slice(0, None, 2), decay), (slice(1, None, 2), 0.0)):  # W1 and W2, b1 and b2
+                steps = [torch.zeros(()) for _ in range(2)]
+                self.groups.append((kind, slice(members[0], members[-1] + 1), rate, own, steps))
+
+    def __call__(self, gradients: Heads, *, factor: float) -> None:
+        """One step, in place, at `factor` times each learning rate."""
+        from torch.optim.adamw import adamw
+
+        weights, means, squares = self.state
+        for kind, members, rate, decay, steps in self.groups:
+            adamw(
+                params=[tensor[members] for tensor in weights[kind]],
+                grads=[tensor[members] for tensor in gradients[kind]],
+                exp_avgs=[tensor[members] for tensor in means[kind]],
+                exp_avg_sqs=[tensor[members] for tensor in squares[kind]],
+                max_exp_avg_sqs=[],
+                state_steps=steps,
+                fused=True,
+                amsgrad=False,
+                beta1=0.9,
+                beta2=0.999,
+                lr=rate * factor,
+                weight_decay=decay,
+                eps=1e-8,
+                maximize=False,
+            )
+
+
+def clip_each_head(gradients: Sequence[Tensor], *, max_norm: Tensor) -> None:
+    """Scale, in place, the gradients of every head whose norm over all its weights exceeds its max_norm.
+
+    gradients: (K, ., .) each; max_norm: (K, 1, 1).
+    """
+    import torch
+
+    parts = torch.stack([torch.linalg.vector_norm(gradient, dim=(1, 2)) for gradient in gradients])  # (weights, K)
+    scale = (max_norm[:, 0, 0] / (torch.linalg.vector_norm(parts, dim=0) + 1e-6)).clamp(max=1.0)
+    if (scale < 1).any():
+        for gradient in gradients:
+            gradient.mul_(scale[:, None, None])
+
+
+def per_head(settings: Sequence[HeadSettings], name: str) -> Tensor:
+    """A number of each head's settings: (K, 1, 1)."""
+    import torch
+
+    return torch.tensor([getattr(s, name) for s in settings], dtype=torch.float32)[:, None, None]

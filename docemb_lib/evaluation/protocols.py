@@ -11,14 +11,30 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import TypeGuard, TypeVar
 
 import numpy as np
+import pandas as pd
+from sklearn.metrics import roc_auc_score
 
 from docemb_lib.errors import InputError
-from docemb_lib.evaluation.head_training import HeadJob, train_jobs
-from docemb_lib.evaluation.tasks import SEEDS, HeadTask, Score, score_answers
-from docemb_lib.settings import HeadSettings
+from docemb_lib.evaluation.heads import HeadJob, train_jobs
+from docemb_lib.evaluation.retrieval import accuracy, f1_macro, unit
+from docemb_lib.evaluation.tasks import (
+    SEEDS,
+    HeadTask,
+    Pairs,
+    Retrieval,
+    Score,
+    Task,
+    pick,
+    rows_by_text,
+    score_answers,
+)
+from docemb_lib.settings import HEADS, HeadSettings
+
+# ---- how the thesis evaluates on tasks with a head
+
 
 LIMIT = 10_000  # examples of each split in validation
 FOLDS = 5
@@ -134,3 +150,82 @@ def final_scores(
     answers = train_jobs(train.features, train.labels, jobs, classes=train.classes).predict(test.features)
     by_number = dict(zip(numbers, answers.reshape(len(numbers), seeds, len(test.labels)), strict=True))
     return {name: score_answers(task.metric, by_number[n], test.labels) for name, n in number_of.items()}
+
+
+# ---- heads
+
+
+DRAWS = 10
+
+
+def few_shot_scores(
+    task: HeadTask,
+    embeddings: np.ndarray,
+    *,
+    per_class: Sequence[int] = (5,),
+    draws: int = DRAWS,
+    head: HeadSettings | None = None,
+    split: str = "test",
+) -> pd.DataFrame:
+    """A row per number of examples, draw and metric (accuracy, f1_macro): columns per_class, draw, metric, value.
+
+    Each draw has its own examples of the train split and its own head, and is scored on the whole of `split`; heads of
+    equally many steps train together. embeddings: (N, D), row i of `task.texts(split)[i]`; head: None is that of HEADS.
+    """
+    head = head or HEADS["few-shot"]
+    train, scored = task.examples(embeddings, ("train", split), head)
+    numbers = list(per_class)
+    rows = [draw_per_class(train.labels, number, draw=draw) for number in numbers for draw in range(draws)]
+    jobs = [HeadJob(own, draw, head) for own, draw in zip(rows, list(range(draws)) * len(numbers), strict=True)]
+    answers = train_jobs(train.features, train.labels, jobs, classes=train.classes).predict(scored.features)
+    found = {"accuracy": accuracy(answers, scored.labels), "f1_macro": f1_macro(answers, scored.labels)}
+    frame = pd.DataFrame({"per_class": np.repeat(numbers, draws), "draw": list(range(draws)) * len(numbers), **found})
+    return frame.melt(["per_class", "draw"], var_name="metric", value_name="value")
+
+
+def draw_per_class(labels: np.ndarray, number: int, *, draw: int) -> np.ndarray:
+    """The rows of `number` examples of each class, ascending. A larger number keeps the examples of a smaller one.
+
+    labels: (N,) class numbers. Raises InputError where a class has fewer.
+    """
+    sizes = np.bincount(labels)
+    if not 1 <= number <= sizes.min():
+        raise InputError(
+            f"few-shot: {number} examples of each class, expected 1 to {sizes.min()}, those of the smallest"
+        )
+    rng = np.random.default_rng(draw)
+    kept = [rng.permutation(np.flatnonzero(labels == label))[:number] for label in range(len(sizes))]
+    return np.sort(np.concatenate(kept))
+
+
+# ---- what the cosines of embeddings say
+
+
+APART_TOGETHER = ["0", "1"]  # the labels of pairs of which it is known which of the two says "belong together"
+
+
+def spread(embeddings: np.ndarray) -> float:
+    """Mean cosine distance of two different documents, 0 when all are one point. embeddings: (N, D), N from 2."""
+    n, directions = len(embeddings), unit(embeddings)
+    return 1 - (np.square(directions.sum(axis=0)).sum() - n) / (n * (n - 1))
+
+
+def asks_what_belongs_together(task: Task) -> TypeGuard[Pairs | Retrieval]:
+    """Whether cosines answer the task: retrieval, and pairs with the labels 0 (apart) and 1 (together)."""
+    if isinstance(task, Pairs):
+        return sorted({str(label) for data in task.splits.values() for label in data.labels}) == APART_TOGETHER
+    return isinstance(task, Retrieval)
+
+
+def score_cosines(task: Pairs | Retrieval, embeddings: np.ndarray, split: str = "test") -> float:
+    """How well cosines alone solve a task that `asks_what_belongs_together`.
+
+    embeddings: (N, D), row i of `task.texts(split)[i]`. Retrieval: its MAP. Pairs: the area under the ROC curve of
+    the pairs' cosines, the chance that a pair of label 1 is nearer than one of label 0.
+    """
+    if isinstance(task, Retrieval):
+        return task.score(embeddings, split).mean
+    pairs = pick(task.name, task.splits, split)
+    lookup = rows_by_text(task.name, embeddings, task.texts(split))
+    cosines = (unit(lookup(pairs.first)) * unit(lookup(pairs.second))).sum(axis=1)
+    return float(roc_auc_score([str(label) == APART_TOGETHER[1] for label in pairs.labels], cosines))

@@ -1,25 +1,183 @@
-"""Tasks: texts, splits and one metric, nothing else (thesis, Sections 4.3 and 5.2).
-
-A task does not know the model: it names the texts it needs embedded, once each, and scores the embeddings.
-`Classification` and `Pairs` train heads on their train split, `Retrieval` ranks. `evaluate` does both steps.
-"""
+"""What the splits of a task hold: labelled documents, labelled pairs or a ranking; each checked when a task is made."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
 from docemb_lib.errors import InputError
-from docemb_lib.evaluation.head_training import train_heads
-from docemb_lib.evaluation.heads import pair_features
-from docemb_lib.evaluation.lookup import Lookup, rows_by_text, unique
-from docemb_lib.evaluation.metrics import accuracy, f1_macro
-from docemb_lib.evaluation.retrieval import score_retrieval
-from docemb_lib.evaluation.splits import Labelled, LabelledPairs, Ranking, check_classes, check_splits, pick
+from docemb_lib.evaluation.heads import pair_features, train_heads
+from docemb_lib.evaluation.retrieval import accuracy, f1_macro, score_retrieval
 from docemb_lib.settings import HeadSettings
+
+# ---- what the splits of a task hold
+
+
+SPLITS = ("train", "validation", "test")
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """Documents and the class of each; a class is an int or a str."""
+
+    texts: Sequence[str]
+    labels: Sequence[Hashable]
+
+    @property
+    def documents(self) -> tuple[Sequence[str]]:
+        """The texts of each example, as columns."""
+        return (self.texts,)
+
+    def take(self, rows: Sequence[int] | np.ndarray) -> Labelled:
+        return Labelled([self.texts[row] for row in rows], [self.labels[row] for row in rows])
+
+    def check(self, where: str) -> None:
+        if not len(self.texts) == len(self.labels) > 0:
+            raise InputError(
+                f"{where}: {len(self.texts)} texts and {len(self.labels)} labels, "
+                "expected equally many and at least one"
+            )
+
+
+@dataclass(frozen=True)
+class LabelledPairs:
+    """Pairs of documents, in their order, and the class of each pair."""
+
+    first: Sequence[str]
+    second: Sequence[str]
+    labels: Sequence[Hashable]
+
+    @property
+    def texts(self) -> list[str]:
+        return [*self.first, *self.second]
+
+    @property
+    def documents(self) -> tuple[Sequence[str], Sequence[str]]:
+        """The texts of each example, as columns."""
+        return (self.first, self.second)
+
+    def take(self, rows: Sequence[int] | np.ndarray) -> LabelledPairs:
+        first, second = ([column[row] for row in rows] for column in self.documents)
+        return LabelledPairs(first, second, [self.labels[row] for row in rows])
+
+    def check(self, where: str) -> None:
+        if not len(self.first) == len(self.second) == len(self.labels) > 0:
+            raise InputError(
+                f"{where}: {len(self.first)} first texts, {len(self.second)} second texts and "
+                f"{len(self.labels)} labels, expected equally many and at least one"
+            )
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """A pool of documents, some of which are queries; `relevant` has the rows to be found for each query.
+
+    candidates: None: any text may be found. A number: only the first so many; those after them are queries that stand
+    in no pool.
+    """
+
+    texts: Sequence[str]
+    queries: Sequence[int]
+    relevant: Sequence[Sequence[int]]
+    candidates: int | None = None
+
+    def check(self, where: str) -> None:
+        if not len(self.queries) == len(self.relevant) > 0:
+            raise InputError(
+                f"{where}: {len(self.queries)} queries and {len(self.relevant)} lists of relevant rows, "
+                "expected equally many and at least one"
+            )
+        pool = len(self.texts) if self.candidates is None else self.candidates
+        if not 1 <= pool <= len(self.texts):
+            raise InputError(f"{where}: {pool} of {len(self.texts)} texts may be found, expected from 1 to all")
+        for query, rows in zip(self.queries, self.relevant, strict=True):
+            if not len(rows) or len(set(rows)) < len(rows) or query in rows:
+                raise InputError(
+                    f"{where}: query {query} has the relevant rows {list(rows)}, expected at least one, each once, "
+                    "and never the query itself"
+                )
+            if not 0 <= query < len(self.texts) or not all(0 <= row < pool for row in rows):
+                raise InputError(
+                    f"{where}: query {query} with relevant rows {list(rows)} points outside the {len(self.texts)} "
+                    f"texts, or the {pool} of them that may be found"
+                )
+
+
+Data = TypeVar("Data")
+
+
+def pick(name: str, splits: Mapping[str, Data], split: str) -> Data:
+    """The data of a split; an error that lists the others where there is none."""
+    if split not in splits:
+        raise InputError(f"task {name!r} has no split {split!r}, only {', '.join(splits)}")
+    return splits[split]
+
+
+def check_splits(name: str, splits: Mapping[str, Labelled | LabelledPairs | Ranking]) -> None:
+    """Only known splits, and each of them sound."""
+    if not splits or set(splits) - set(SPLITS):
+        raise InputError(f"task {name!r}: splits must be some of {', '.join(SPLITS)}, got {list(splits)}")
+    for split, data in splits.items():
+        data.check(f"task {name!r}, split {split!r}")
+
+
+def check_classes(name: str, splits: Mapping[str, Labelled | LabelledPairs]) -> None:
+    """A head knows the classes of the train split only, so every other split must do with those."""
+    if "train" not in splits:
+        raise InputError(f"task {name!r} has no split 'train' to train heads on, only {', '.join(splits)}")
+    known = set(splits["train"].labels)
+    if len(known) < 2:
+        raise InputError(f"task {name!r}, split 'train': all labels are {known.pop()!r}, expected two classes or more")
+    for split, data in splits.items():
+        if unknown := [label for label in data.labels if label not in known]:
+            raise InputError(
+                f"task {name!r}, split {split!r}: {len(unknown)} of {len(data.labels)} labels are none of the "
+                f"{len(known)} classes of 'train', the first is {unknown[0]!r}; leave them out, or add some to train"
+            )
+
+
+# ---- from texts to rows of embeddings
+
+
+Lookup = Callable[[Sequence[str]], np.ndarray]  # from N texts to their embeddings, (N, D)
+BLOCK = 8192  # rows looked at together
+
+
+def unique(*parts: Sequence[str]) -> list[str]:
+    """Each text once, in the order of first appearance."""
+    return list(dict.fromkeys(text for part in parts for text in part))
+
+
+def rows_by_text(name: str, embeddings: np.ndarray, texts: list[str]) -> Lookup:
+    """The look-up of embeddings, (N, D), which must be finite and as many as the texts.
+
+    All texts in their order are looked up without a copy: a large pool may stay memory-mapped.
+    """
+    if embeddings.ndim != 2 or len(embeddings) != len(texts):
+        raise InputError(
+            f"task {name!r}: embeddings of shape {embeddings.shape} for {len(texts)} texts, "
+            "expected one row per text, in the order of task.texts(split)"
+        )
+    blocks = range(0, len(texts), BLOCK)
+    finite = np.concatenate([np.isfinite(embeddings[start : start + BLOCK]).all(axis=1) for start in blocks])
+    if not finite.all():
+        raise InputError(
+            f"task {name!r}: {np.count_nonzero(~finite)} of {len(texts)} embeddings are not finite, "
+            f"the first is row {int(np.argmin(finite))}; look for a diverged model"
+        )
+    row = {text: i for i, text in enumerate(texts)}
+
+    def lookup(wanted: Sequence[str]) -> np.ndarray:
+        return embeddings if list(wanted) == texts else embeddings[[row[text] for text in wanted]]
+
+    return lookup
+
+
+# ---- tasks
+
 
 SEEDS = 5  # heads per task: how far a score moves with the seed alone
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from docemb_lib.experiments.grids import grid as grid
-    from docemb_lib.experiments.sweeps import sweep as sweep
+    from docemb_lib.experiments.sweeps import sweep
 
 __all__ = ["grid", "sweep"]
 

@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from docemb_lib import pretrained
 from docemb_lib.corpus.origin import source_fingerprint
 from docemb_lib.errors import InputError
-from docemb_lib.evaluation.benchmark_tasks import missing_files
-from docemb_lib.experiments.profile_tasks import check_task
-from docemb_lib.experiments.simde_stage import SIMDE, check_dropout
-from docemb_lib.experiments.stages import Stages
-from docemb_lib.experiments.teacher_stages import PV_NAMES
-from docemb_lib.profile import TRAINING, width
+from docemb_lib.evaluation.benchmarks import missing_files
+from docemb_lib.evaluation.catalogue import check_task
+from docemb_lib.experiments.stages import PV_NAMES
+from docemb_lib.experiments.students import SIMDE, Stages, check_dropout
 from docemb_lib.settings import Evaluation, ParagraphVectorSettings
+from docemb_lib.settings.profile import TRAINING, width
 
 
 def check(stages: Stages, notebook: str) -> None:

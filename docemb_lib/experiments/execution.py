@@ -26,13 +26,13 @@ from filelock import FileLock, Timeout
 from docemb_lib.errors import InputError
 from docemb_lib.experiments import records
 from docemb_lib.experiments.run import run_parameters, setting_of
-from docemb_lib.profile import TRAINING, Profile
 from docemb_lib.progress import is_bar
+from docemb_lib.settings.profile import TRAINING, Profile
 from docemb_lib.workspace import Workspace, locked, write_text
 
 KERNEL = "python3"
-CLIENT = "docemb_lib.experiments.kernel_client.LookingClient"
-ORPHAN = "docemb_lib.experiments.orphan"
+CLIENT = "docemb_lib.experiments.kernel.LookingClient"
+ORPHAN = "docemb_lib.experiments.kernel"
 GRACE = 120.0  # seconds that a kernel has for its checkpoint
 LONGEST_SOCKET = 103  # bytes of a socket's path that every system takes: macOS no more, Linux 107
 SOCKET = "/docemb-12345678/kernel-ipc-10"  # as long as any below the folder of temporary files

@@ -24,10 +24,10 @@ from typing import Any, NamedTuple
 
 from docemb_lib import pretrained
 from docemb_lib.errors import InputError
-from docemb_lib.experiments.stages import Stages
-from docemb_lib.profile import Profile, find_root, width
+from docemb_lib.experiments.students import Stages
 from docemb_lib.settings import label_of_paragraph_vector, members_of
-from docemb_lib.yaml_file import read_yaml
+from docemb_lib.settings.profile import Profile, find_root, width
+from docemb_lib.settings.profile_file import read_yaml
 
 FIELDS = ("notebook", "scale", "base", "axes", "runs")
 THESIS = Profile(name="thesis")  # whose settings are the defaults

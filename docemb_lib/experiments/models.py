@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from docemb_lib.experiments.embedding_cache import Model, embed_once
-from docemb_lib.experiments.stages import Stages
-from docemb_lib.experiments.teacher_stages import PV_NAMES, TEACHER_SEED
+from docemb_lib.experiments.scores import Model, embed_once
+from docemb_lib.experiments.stages import PV_NAMES, TEACHER_SEED
+from docemb_lib.experiments.students import Stages
 from docemb_lib.hardware import devices_at_hand, fast_bf16
 from docemb_lib.workspace import Artefact, Workspace
 
 if TYPE_CHECKING:
     from docemb_lib.evaluation.baselines import TfIdf
     from docemb_lib.student import Student
-    from docemb_lib.teachers.embeddings import Teacher
+    from docemb_lib.teachers.store import Teacher
 
 UNTRAINED = "student before distillation"
 SBERT_TRUNCATED, SBERT_CHUNKS = SBERT_LABELS = ("SBERT truncated", "SBERT over chunks")

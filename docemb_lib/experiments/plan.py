@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 from docemb_lib.errors import InputError
 from docemb_lib.experiments.execution import Planned
 from docemb_lib.experiments.grids import Grid, load_grid
-from docemb_lib.experiments.labels import label_of, slug_of
 from docemb_lib.experiments.run import fingerprint_of_run, run_parameters
-from docemb_lib.profile import NOTEBOOKS, Profile, check_names, profile_path
+from docemb_lib.experiments.runkey import label_of, slug_of
+from docemb_lib.settings.profile import NOTEBOOKS, Profile, check_names, profile_path
 from docemb_lib.workspace import Workspace
 
 
@@ -114,7 +114,7 @@ def resolve_grid(
 def check_run(run: Planned, workspace: Workspace) -> None:
     """Everything about a run that can be wrong and is cheap to find out. Raises InputError."""
     from docemb_lib.experiments.check import check
-    from docemb_lib.experiments.stages import Stages
+    from docemb_lib.experiments.students import Stages
 
     check(Stages(run.profile, workspace), run.notebook)
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import pandas as pd
 
-from docemb_lib.profile import NOTEBOOKS
+from docemb_lib.settings.profile import NOTEBOOKS
 from docemb_lib.workspace import Workspace, installed_versions, publish, write_text
 
 logger = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ from docemb_lib.evaluation.scoreboard import last_round, scoreboard, standing
 from docemb_lib.experiments import records
 from docemb_lib.experiments.models import SBERT_LABELS, UNTRAINED
 from docemb_lib.experiments.plan import Planned
-from docemb_lib.experiments.simde_stage import SIMDE
+from docemb_lib.experiments.students import SIMDE
 from docemb_lib.workspace import Workspace
 
 FINAL = "06_evaluation"

@@ -1,10 +1,11 @@
-"""A notebook's handle on its one run: the resolved settings, the stages, the figures it saves, the record it leaves."""
+"""The first output of a run: its resolved settings, and which artefacts were there already or had to be built."""
 
 from __future__ import annotations
 
 import json
 import re
 import time
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,22 +15,65 @@ import pandas as pd
 from docemb_lib import pretrained
 from docemb_lib.corpus.origin import source_fingerprint
 from docemb_lib.environment import warn_of_other_versions
-from docemb_lib.evaluation.outside_tasks import task_fingerprint
+from docemb_lib.evaluation.catalogue import task_fingerprint
 from docemb_lib.evaluation.scoreboard import last_round
 from docemb_lib.experiments import records
 from docemb_lib.experiments.check import check
-from docemb_lib.experiments.labels import label_of, slug_of
-from docemb_lib.experiments.objectives import objective_settings, pair_settings
-from docemb_lib.experiments.overview import Overview
-from docemb_lib.experiments.simde_stage import SIMDE, SimDEStages
-from docemb_lib.experiments.stages import Stages
-from docemb_lib.profile import NOTEBOOKS, TRAINING, Profile, check_names
+from docemb_lib.experiments.runkey import label_of, objective_settings, pair_settings, slug_of
+from docemb_lib.experiments.students import SIMDE, SimDEStages, Stages
 from docemb_lib.settings import UNDECISIVE
+from docemb_lib.settings.profile import NOTEBOOKS, TRAINING, Profile, check_names
 from docemb_lib.workspace import Artefact, Workspace, fingerprint_of, installed_versions
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+
+# ---- the first output of a run
+
+
+class Overview:
+    """A table that is shown once and renewed in place, in JupyterLab as in the notebook that papermill saves.
+
+    settings: columns value and whatever else there is to say of it, a row per parameter.
+    """
+
+    def __init__(self, settings: pd.DataFrame, workspace: Workspace) -> None:
+        self.settings, self.workspace = settings, workspace
+        self._handle: Any = None  # of what is on show
+
+    def artefacts(self) -> dict[str, str]:
+        """The kinds of artefacts that were `reused` and `built` so far, as far as there are any."""
+        said = {}
+        for name, built in (("reused", False), ("built", True)):
+            kinds = Counter(found.kind.split("/")[0] for found, by_us in self.workspace.used.items() if by_us is built)
+            if kinds:
+                said[name] = ", ".join(kind if number == 1 else f"{number} × {kind}" for kind, number in kinds.items())
+        return said
+
+    def renew(self) -> None:
+        """Bring what is on show up to date."""
+        if self._handle is not None:
+            self._handle.update(self._rendered(), raw=True)
+
+    def _rendered(self) -> dict[str, str]:
+        said = self.artefacts()
+        with pd.option_context("display.max_colwidth", None):
+            html, text = self.settings.to_html(), self.settings.to_string()
+        return {
+            "text/html": html + "".join(f"<p><b>{name}</b>: {kinds}</p>" for name, kinds in said.items()),
+            "text/plain": "\n".join([text, *(f"{name}: {kinds}" for name, kinds in said.items())]),
+        }
+
+    def _ipython_display_(self) -> None:
+        from IPython.display import display
+
+        self._handle = display(self._rendered(), raw=True, display_id=True)
+
+
+# ---- a notebook's handle on its one run
+
 
 RECIPE = 1  # raised whenever notebooks record something else for the same parameters
 

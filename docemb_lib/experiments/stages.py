@@ -1,242 +1,345 @@
-"""Stages: from a profile and its parameters to corpus, teachers, students and scores; the one place that composes.
-
-Every stage is an artefact of the workspace: asked for, it is there already or is built now. Heavy libraries are
-imported inside the stage that needs them, so that asking for what is built stays cheap.
-"""
+"""The corpus stage: documents read, counted in both models' tokens, split, and enough of them for the plan; and, where
+contextual teachers have a corpus of their own, that one."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from functools import cached_property
+import shutil
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property, partial
 from importlib.metadata import version
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
 from docemb_lib import pretrained
-from docemb_lib.experiments.corpus_stage import check_documents
-from docemb_lib.experiments.labels import label_of
-from docemb_lib.experiments.objectives import make_objective, objective_settings
-from docemb_lib.experiments.profile_tasks import ProfileTasks
-from docemb_lib.experiments.teacher_stages import RECIPE, TeacherStages
-from docemb_lib.settings import UNDECISIVE, FurtherTeacher
-from docemb_lib.workspace import Artefact, write_text
+from docemb_lib.corpus.origin import read_documents, source_fingerprint
+from docemb_lib.errors import InputError
+from docemb_lib.settings import SINGLE, ParagraphVectorSettings, TextSource, members_of
+from docemb_lib.settings.profile import TRAINING, Profile
+from docemb_lib.workspace import Artefact, Workspace
 
 if TYPE_CHECKING:
-    from docemb_lib.student import Student
-    from docemb_lib.teachers.embeddings import Teacher
-    from docemb_lib.training import TokenFile, TrainingDocuments
+    from datasets import Dataset, DatasetDict
 
-HISTORY = "history.json"
-TOKENS = "tokens.arrow"
-CENTRED_ON = 1000  # training documents at most whose mean embedding a centred student subtracts
+    from docemb_lib.teachers import SBERT, ParagraphVector, Words
+    from docemb_lib.teachers.sbert import Long
+    from docemb_lib.teachers.store import Teacher
+    from docemb_lib.teachers.words import Preprocessing
 
 
-class Stages(TeacherStages):
-    """The artefacts of one profile with one set of parameters."""
+# ---- the corpus stage
+
+
+DATASET = "dataset"
+PARTS = "parts"  # of a corpus that is being built: what a killed build goes on from
+DOCS_COPY_WORDS = 60  # packages document one object under several paths
+
+
+def write_corpus(folder: Path, profile: Profile, count_structural: Callable[[list[str]], list[int]]) -> None:
+    """Build the profile's corpus into `folder`. Raises InputError where the plan asks for more than there is.
+
+    count_structural: texts to their numbers of structural tokens.
+    """
+    from docemb_lib.corpus.build import build_corpus
+    from docemb_lib.student import count_tokens
+
+    settings, p = profile.corpus, profile.parameters
+    count_student = partial(count_tokens, pretrained.resolve(profile.student.model))
+    dataset = build_corpus(
+        read_documents(settings, count_tokens=count_student),
+        counters={"n_student_tokens": count_student, "n_structural_tokens": count_structural},
+        validation=settings.validation,
+        tasks=settings.tasks,
+        seed=settings.seed,
+        copy_words=_copy_words(settings),
+        folder=folder / PARTS,
+    )
+    trained = [line for line in profile.plan if not line.profile and (line.grid or line.notebook in TRAINING)]
+    planned = [line.parameters.get("documents", "profile") for line in trained]
+    check_documents([p.documents if n == "profile" else n for n in planned], available=len(dataset["train"]))
+    _save(dataset, folder)
+
+
+def write_teacher_corpus(folder: Path, profile: Profile, held_out: Iterable[str]) -> None:
+    """Build the corpus of the profile's contextual teachers into `folder`: its split `train`, and no document that
+    repeats one of `held_out`, the texts that the students' corpus keeps from all training."""
+    from datasets import DatasetDict
+
+    from docemb_lib.corpus.build import build_corpus
+    from docemb_lib.corpus.parts import digest
+    from docemb_lib.student import count_tokens
+
+    settings = profile.contextual_teachers.corpus
+    assert settings is not None  # the caller's own check
+    words = _copy_words(profile.corpus)
+    kept_out = {digest(text, words) for text in held_out}
+    documents = read_documents(settings, count_tokens=partial(count_tokens, pretrained.resolve(profile.student.model)))
+    dataset = build_corpus(
+        (document for document in documents if digest(document.text, words) not in kept_out),
+        counters={},
+        validation=0,
+        tasks=0,
+        seed=settings.seed,
+        copy_words=_copy_words(settings),
+        folder=folder / PARTS,
+    )
+    _save(DatasetDict(train=dataset["train"]), folder)
+
+
+def _save(dataset: DatasetDict, folder: Path) -> None:
+    """Whole, or nothing of it, as where the disk is full; then the parts it is made of are not needed any more."""
+    from datasets import disable_progress_bars
+
+    disable_progress_bars()  # widgets, of which a saved notebook keeps nothing to read
+    try:
+        dataset.save_to_disk(str(folder / DATASET))
+    except BaseException:
+        shutil.rmtree(folder / DATASET, ignore_errors=True)
+        raise
+    shutil.rmtree(folder / PARTS)
+
+
+def _copy_words(settings: TextSource) -> int | None:
+    return DOCS_COPY_WORDS if settings.source == "installed-docs" else None
+
+
+def check_documents(asked: Sequence[int], *, available: int) -> None:
+    """Refuse runs of more documents than the train split has."""
+    most = max(asked, default=0)
+    if most > available:
+        raise InputError(
+            f"documents: {most} asked for, the corpus leaves {available} for training besides those of "
+            "corpus.validation and corpus.tasks; ask for fewer, or add documents"
+        )
+
+
+# ---- the first stages
+
+
+RECIPE = 2  # raised whenever the same inputs would give other artefacts
+TEACHER_SEED = 0  # runs of every seed share their teachers
+LSA_BY_THE_WAY = 20_000  # documents
+HELD_OUT = ("validation", "tasks")  # splits of a corpus that nothing is trained on
+PV_NAMES = ("DM", "DBOW", "PV")  # contextual teachers made of Paragraph Vectors
+
+
+class TeacherStages:
+    """The corpus and the teachers of one profile with one set of parameters."""
+
+    def __init__(self, profile: Profile, workspace: Workspace | None = None) -> None:
+        self.profile = profile
+        self.workspace = workspace or Workspace()
+
+    # ---- corpus
 
     @cached_property
-    def tasks(self) -> ProfileTasks:
-        """The profile's tasks by name, made when they are first asked for."""
-        return ProfileTasks(self.profile, lambda: self.split("tasks"))
+    def corpus(self) -> Artefact:
+        """The corpus on disk: splits train, validation and (held out from all training) tasks."""
+        return self.workspace.artefact("corpus", self._corpus_inputs, self._write_corpus, resumable=True)
+
+    def _write_corpus(self, folder: Path) -> None:
+        write_corpus(folder, self.profile, self.sbert("truncate").count_tokens)
 
     @cached_property
-    def untrained_student(self) -> Artefact:
-        """The student as it starts: the encoder's weights (or some of its layers) as a Longformer."""
-        from docemb_lib.student import Student
-
-        settings = self.profile.student
-        inputs = {
+    def _corpus_inputs(self) -> dict[str, Any]:
+        return {
             "recipe": RECIPE,
-            "encoder": self._pretrained_fingerprint(settings.model),
-            "settings": settings.model_dump(exclude={"model", "centre"}),
+            "source": source_fingerprint(self.profile.corpus),
+            "student": self._pretrained_fingerprint(self.profile.student.model),
+            "structural": self._pretrained_fingerprint(self.profile.structural_teacher.model),
         }
 
-        def build(folder: Path) -> None:
-            Student.from_encoder(
-                pretrained.resolve(settings.model),
-                layers=settings.layers,
-                max_tokens=settings.max_tokens,
-                attention_window=settings.attention_window,
-                pooling=settings.pooling,
-                dropout=settings.dropout,
-            ).save(folder)
+    def split(self, name: str) -> Dataset:
+        """One split, memory-mapped: id, text, source, n_words, n_student_tokens, n_structural_tokens."""
+        return self._splits[name]
 
-        return self.workspace.artefact("student-untrained", inputs, build)
+    @cached_property
+    def _splits(self) -> DatasetDict:
+        from datasets import load_from_disk
+
+        return load_from_disk(str(self.corpus.path / DATASET))
 
     @property
-    def student_width(self) -> int:
-        """D, from the student's configuration."""
-        config = json.loads((self.untrained_student.path / "config.json").read_text(encoding="utf-8"))
-        return int(config["hidden_size"])
+    def has_corpus(self) -> bool:
+        """Whether the corpus is built already."""
+        return self.workspace.is_built("corpus", self._corpus_inputs)
 
-    def trained_student(self) -> Artefact:
-        """The student distilled with this profile's parameters: a sentence-transformers folder, `history.json` and
-        the projections it was trained with."""
-        from docemb_lib.experiments.processes import build_together
-        from docemb_lib.training import precision_of
+    def check_documents(self) -> None:
+        """Refuse a run of more documents than the corpus leaves for training, if the corpus is built already."""
+        if self.has_corpus:
+            check_documents([self.profile.parameters.documents], available=len(self.split("train")))
 
-        p = self.profile.parameters
-        settings = self.profile.training
-        check_documents([p.documents], available=len(self.split("train")))
-        self.check_negatives()
-        teachers = self.teachers()
-        inputs = {
+    # ---- teachers
+
+    @cached_property
+    def teacher_corpus(self) -> Artefact:
+        """What contextual teachers are fitted on: the students' corpus, or their own without anything held out."""
+        if self.profile.contextual_teachers.corpus is None:
+            return self.corpus
+        inputs = self._teacher_corpus_inputs
+        return self.workspace.artefact("teacher-corpus", inputs, self._write_teacher_corpus, resumable=True)
+
+    def _write_teacher_corpus(self, folder: Path) -> None:
+        write_teacher_corpus(folder, self.profile, chain(*(self.split(name)["text"] for name in HELD_OUT)))
+
+    @cached_property
+    def _teacher_corpus_inputs(self) -> dict[str, Any]:
+        settings = self.profile.contextual_teachers.corpus
+        assert settings is not None  # the callers' own check
+        return {
             "recipe": RECIPE,
-            "corpus": self.corpus.fingerprint,
-            "start": self.untrained_student.fingerprint,
-            "centre": self.profile.student.centre,
-            "documents": p.documents,
-            "seed": p.seed,
-            "objective": objective_settings(p, self.profile.further_teachers),
-            "teachers": {name: teacher.fingerprint for name, teacher in teachers.items()},
-            "training": settings.model_dump(exclude={*UNDECISIVE, "precision"}),
-            "precision": precision_of(settings.precision),
-            "versions": {name: version(name) for name in ("torch", "transformers")},
+            "source": source_fingerprint(settings),
+            "student": self._pretrained_fingerprint(self.profile.student.model),
+            "held out by": source_fingerprint(self.profile.corpus),  # not by what else its corpus counts
         }
-        return build_together(self.workspace, "student", inputs, lambda folder: self._train(folder, teachers))
 
-    def tokens(self, student: Student, split: str, rows: int) -> TokenFile:
-        """The student's tokens of the first `rows` documents of a split, memory-mapped; written once."""
-        from docemb_lib.training import TokenFile, write_tokens
+    def _has_teacher_corpus(self) -> bool:
+        if not self.has_corpus or self.profile.contextual_teachers.corpus is None:
+            return self.has_corpus
+        return self.workspace.is_built("teacher-corpus", self._teacher_corpus_inputs)
 
-        settings = self.profile.student
+    @cached_property
+    def _teacher_texts(self) -> Sequence[str]:
+        """The texts that contextual teachers are fitted on, read as they are asked for."""
+        from datasets import load_from_disk
+
+        documents = load_from_disk(str(self.teacher_corpus.path / DATASET))["train"]
+        return self._first(documents, self.profile.contextual_teachers.documents)
+
+    @cached_property
+    def structural_teacher(self) -> SBERT:
+        """The structural teacher as students learn from it."""
+        return self.sbert(self.profile.structural_teacher.long)
+
+    def contextual_teacher(self, name: str) -> Teacher:
+        """DM, DBOW, PV (their concatenation) or LSA, fitted on the teachers' corpus."""
+        from docemb_lib.teachers import LSA, Compound
+
+        if name == "LSA":
+            return LSA.load(self._lsa().path)
+        fitted = [self.paragraph_vector(member, seed=TEACHER_SEED) for member in self.members(name)]
+        return fitted[0] if len(fitted) == 1 else Compound(fitted)
+
+    def contextual_width(self, name: str) -> int:
+        """The width of a contextual teacher, known before it is fitted."""
+        if name == "LSA":
+            return self.profile.contextual_teachers.lsa_dim
+        return sum(member.vector_size for member in self.members(name))
+
+    def members(self, name: str) -> list[ParagraphVectorSettings]:
+        """The Paragraph Vectors that a contextual teacher is made of: one of DM and DBOW, those of PV, none of LSA."""
+        settings = self.profile.contextual_teachers
+        if name == "PV":
+            return settings.PV
+        return [getattr(settings, name)] if name in PV_NAMES else []
+
+    def paragraph_vector(self, settings: ParagraphVectorSettings, *, seed: int) -> ParagraphVector:
+        """One Paragraph Vector, fitted on its corpus; an interrupted training goes on after its last epoch."""
+        from docemb_lib.teachers import ParagraphVector
+
         inputs = {
             "recipe": RECIPE,
-            "corpus": self.corpus.fingerprint,
-            "split": split,
-            "rows": rows,
-            "tokenizer": self._pretrained_fingerprint(settings.model),
-            "max_tokens": student.max_tokens,
+            "words": self._words_inputs(settings.preprocess),
+            "settings": settings.model_dump(),
+            "seed": seed,
+            "versions": {"gensim": version("gensim")},
         }
 
         def build(folder: Path) -> None:
-            texts = self.split(split).select(range(rows))["text"]
-            write_tokens(folder / TOKENS, texts, student.encode, total=rows, max_tokens=student.max_tokens)
+            model = ParagraphVector(**settings.model_dump(), seed=seed)
+            model.fit_words(self.words(settings.preprocess), folder)
 
-        return TokenFile(self.workspace.artefact("tokens", inputs, build).path / TOKENS)
+        return ParagraphVector.load(self.workspace.artefact("paragraph-vector", inputs, build, resumable=True).path)
 
-    def history(self, student: Artefact) -> tuple[pd.DataFrame, pd.DataFrame]:
-        """What a trained student's training logged: a row per update, and a row per validation."""
-        history = json.loads((student.path / HISTORY).read_text(encoding="utf-8"))
-        return pd.DataFrame(history["train"]), pd.DataFrame(history["validation"])
+    def asked_paragraph_vectors(self) -> list[ParagraphVectorSettings]:
+        """The model of notebook 02, or the members of its compound; what the parameters leave open is as in the
+        profile's DM or DBOW."""
+        p, settings = self.profile.parameters, self.profile.contextual_teachers
+        asked = members_of(p.compound) if p.compound else [{name: getattr(p, name) for name in SINGLE}]
+        return [(settings.DM if member["dm"] else settings.DBOW).model_copy(update=member) for member in asked]
 
-    def teachers(self) -> dict[str, Teacher]:
-        """The teachers of a student with these parameters, by name: `structural` and `contextual` as far as they are
-        not switched off, then the profile's further ones."""
-        p = self.profile.parameters
-        found: dict[str, Teacher] = {}
-        if p.structural_loss is not None:
-            found["structural"] = self.structural_teacher
-        if p.contextual_teacher is not None:
-            found["contextual"] = self.contextual_teacher(p.contextual_teacher)
-        return found | {further.name: self._further_teacher(further) for further in self.profile.further_teachers}
+    def words(self, preprocess: Preprocessing) -> Words:
+        """The words of the teachers' corpus, shared by all Paragraph Vectors with this preprocessing."""
+        from docemb_lib.teachers import Words, write_words
 
-    def _further_teacher(self, further: FurtherTeacher) -> Teacher:
+        def build(folder: Path) -> None:
+            write_words(folder, self._teacher_texts, preprocess)
+
+        return Words.open(self.workspace.artefact("words", self._words_inputs(preprocess), build).path)
+
+    def has_words(self, preprocess: Preprocessing) -> bool:
+        """Whether the words are written already."""
+        return self._has_teacher_corpus() and self.workspace.is_built("words", self._words_inputs(preprocess))
+
+    def check_vocabulary(self, asked: Sequence[ParagraphVectorSettings]) -> None:
+        """Refuse models that would keep no word, as far as the words are counted already."""
+        for settings in asked:
+            if self.has_words(settings.preprocess):
+                self.words(settings.preprocess).vocabulary(settings.min_count)
+
+    def _words_inputs(self, preprocess: Preprocessing) -> dict[str, Any]:
+        return {
+            "recipe": RECIPE,
+            "corpus": self.teacher_corpus.fingerprint,
+            "documents": self.profile.contextual_teachers.documents,
+            "preprocess": preprocess,
+            "versions": {"nltk": version("nltk")},
+        }
+
+    @staticmethod
+    def _first(documents: Dataset, rows: int | None) -> Sequence[str]:
+        """The texts of the first `rows` documents (None: of all), read as they are asked for."""
+        return documents.select(range(len(documents) if rows is None else min(rows, len(documents))))["text"]
+
+    def teacher_embeddings(self, teacher: Teacher, split: str, rows: int) -> np.ndarray:
+        """The teacher's embeddings of the first `rows` documents of a split: float32 (rows, dim), memory-mapped."""
+        from docemb_lib.teachers import SBERT, open_embeddings, write_embeddings
+
+        corpus, maker = f"{self.corpus.fingerprint}/{split}", teacher.fingerprint
+        block = (
+            256 if isinstance(teacher, SBERT) else 4096
+        )  # seconds of work: what a kill costs, and a pause for workers
+
+        def build(folder: Path) -> None:
+            texts = self._first(self.split(split), rows)
+            write_embeddings(folder, texts, teacher.embed, teacher.dim, corpus=corpus, teacher=maker, block=block)
+
+        inputs = {"recipe": RECIPE, "corpus": corpus, "teacher": maker, "rows": rows}
+        artefact = self.workspace.artefact("teacher-embeddings", inputs, build, resumable=True)
+        return open_embeddings(artefact.path, corpus=corpus, teacher=maker)
+
+    def sbert(self, long: Long) -> SBERT:
+        """The structural teacher, truncating long documents or averaging over their chunks."""
         from docemb_lib.teachers import SBERT
 
-        if further.teacher is not None:
-            return self.contextual_teacher(further.teacher)
-        bf16 = self.profile.structural_teacher.bf16
-        return SBERT(str(further.model), max_tokens=further.max_tokens, long=further.long, bf16=bf16)
+        settings = self.profile.structural_teacher
+        return SBERT(settings.model, max_tokens=settings.max_tokens, long=long, bf16=settings.bf16)
 
-    def check_negatives(self) -> None:
-        """Refuse more negatives than documents to draw them from; which the mask keeps, a built corpus tells."""
-        p = self.profile.parameters
-        if not p.negatives:
-            return
-        from docemb_lib.training.documents import check_negatives
+    @property
+    def lsa_takes_seconds(self) -> bool:
+        """Whether there are documents enough to fit LSA on, and not too many for doing so by the way."""
+        return self.profile.contextual_teachers.lsa_dim <= len(self._teacher_texts) <= LSA_BY_THE_WAY
 
-        kept = p.documents
-        if p.max_structural_len is not None and self.has_corpus:
-            lengths = np.asarray(self.split("train")["n_structural_tokens"][: p.documents])
-            kept = int((lengths <= p.max_structural_len).sum())
-        check_negatives(p.negatives, kept=kept, batch_size=self.profile.training.batch_size)
+    def _lsa(self) -> Artefact:
+        from docemb_lib.teachers import LSA
 
-    def training_documents(
-        self, student: Student, teachers: Mapping[str, Teacher], split: str, rows: int
-    ) -> TrainingDocuments:
-        """The first `rows` documents of a split beside their teachers' embeddings."""
-        from docemb_lib.training import TrainingDocuments
-
-        data = self.split(split).select(range(rows))
-        return TrainingDocuments(
-            self.tokens(student, split, rows),
-            data["n_structural_tokens"][:],
-            teachers={name: self.teacher_embeddings(t, split, rows) for name, t in teachers.items()},
-            ids=data["id"],
-        )
-
-    def _train(self, folder: Path, teachers: Mapping[str, Teacher]) -> None:
-        import torch
-        from safetensors.torch import save_file
-
-        from docemb_lib.experiments.processes import is_first
-        from docemb_lib.student import Student
-        from docemb_lib.training import remove_checkpoints, train_objective
-
-        if (folder / HISTORY).is_file():  # written last: an earlier build was killed after training, while tidying up
-            remove_checkpoints(folder)
-            return
-        p = self.profile.parameters
-        student = Student.load(self.untrained_student.path)
-        train = self.training_documents(student, teachers, "train", p.documents)
-        validation = self.training_documents(student, teachers, "validation", len(self.split("validation")))
-        torch.manual_seed(p.seed)
-        widths = {name: embeddings.shape[1] for name, embeddings in train.teachers.items()}
-        objective = make_objective(student, self.profile, widths)
-        title = label_of("06_evaluation", p, self.profile.further_teachers)
-        history = train_objective(
-            objective, train, validation, settings=self.profile.training, seed=p.seed, folder=folder, title=title
-        )
-        if not is_first():
-            return
-        self._centre(student)
-        student.save(folder, card=self._card(student, history.validation, documents=p.documents))
-        beside = {
-            f"{teaching.name}.{name}": tensor.contiguous()
-            for teaching in objective.teachings
-            for name, tensor in teaching.state_dict().items()
+        settings = self.profile.contextual_teachers
+        inputs = {
+            "recipe": RECIPE,
+            "corpus": self.teacher_corpus.fingerprint,
+            "dim": settings.lsa_dim,
+            "documents": settings.documents,
+            "versions": {"scikit-learn": version("scikit-learn")},
         }
-        save_file(beside, str(folder / "projections.safetensors"))
-        write_text(folder / HISTORY, json.dumps(history._asdict(), sort_keys=True) + "\n")
-        remove_checkpoints(folder)
 
-    def _centre(self, student: Student) -> None:
-        """Subtract what its embeddings of training documents have in common, if the profile says so."""
-        if self.profile.student.centre:
-            student.centre(self.split("train")["text"][: min(CENTRED_ON, self.profile.parameters.documents)])
+        def build(folder: Path) -> None:
+            model = LSA(dim=settings.lsa_dim)
+            model.fit(self._teacher_texts)
+            model.save(folder)
 
-    def _card(
-        self,
-        student: Student,
-        validation: Sequence[dict[str, float]],
-        *,
-        documents: int,
-        taught: bool = True,
-        pairs: Mapping[str, object] | None = None,
-    ) -> str:
-        """taught: whether it had its teachers; pairs: the parameters of learning from pairs, None where it had none."""
-        from docemb_lib.student.export import licence_of, model_card
+        return self.workspace.artefact("lsa", inputs, build)
 
-        p, pairs = self.profile.parameters, pairs or {}
-        objective = objective_settings(p, self.profile.further_teachers) if taught else {}
-        return model_card(
-            profile=self.profile.name,
-            encoder=self.profile.student.model,
-            licence=licence_of(pretrained.resolve(self.profile.student.model)),
-            model_type=student.config.model_type,
-            pooling=student.pooling,
-            centred=student.mean is not None,
-            structural_teacher=self.profile.structural_teacher.model if taught and p.structural_loss else None,
-            contextual_teacher=p.contextual_teacher if taught else None,
-            parameters={**pairs, **objective},
-            pairs=p.pairs if pairs else None,
-            documents=documents,
-            corpus=self.profile.corpus.source,
-            validation_before=validation[0]["loss"],
-            validation_after=validation[-1]["loss"],
-        )
+    def _pretrained_fingerprint(self, name: str) -> str:
+        return pretrained.fingerprint(pretrained.resolve(name))

@@ -20,8 +20,8 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
@@ -49,13 +49,17 @@ from docemb_lib.experiments.execution import (
     is_done,
     record_failure,
 )
-from docemb_lib.experiments.plan import check_run, resolve_sweep
-from docemb_lib.experiments.stages import Stages
+from docemb_lib.experiments.plan import Step, check_run, resolve_sweep
+from docemb_lib.experiments.students import Stages
 from docemb_lib.progress import progress
 from docemb_lib.workspace import Workspace
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+# ---- sweeps
+
 
 TICK = 0.5  # seconds between two looks at the workers
 PAUSE = 1.0  # seconds until a run that another sweep has in hand is asked for again
@@ -313,3 +317,59 @@ class _Bar:
 
     def ends(self, run: Planned, outcome: Outcome) -> None:
         self.bar.update(outcome.status != "later")
+
+
+# ---- executing a plan
+
+
+class PlanWatcher(Protocol):
+    """Who is told how the single runs of a plan go: the command line's progress lines, or nobody."""
+
+    def begins(self, run: Planned, number: int, total: int, remaining_s: float | None) -> None: ...
+
+    def step(self, line: str) -> None: ...
+
+    def ends(self, run: Planned, seconds: float, *, built: bool) -> None: ...
+
+
+def missing_runs(steps: Sequence[Step], workspace: Workspace) -> list[Planned]:
+    """The runs that are not there yet. Raises InputError for what is wrong with any of them; those of grids have been
+    checked already."""
+    missing = [run for step in steps for run in step.runs if not is_done(run, workspace)]
+    for step in steps:
+        if step.grid is None and step.runs[0] in missing:
+            check_run(step.runs[0], workspace)
+    return missing
+
+
+def execute_plan(
+    steps: Sequence[Step],
+    workspace: Workspace,
+    watcher: PlanWatcher,
+    sweeping: Callable[[], AbstractContextManager[SweepWatcher]],
+) -> list[str]:
+    """Execute what is not there yet. Returns a line for each run of a grid that failed; it stops no other.
+
+    sweeping: makes a watcher for each grid.
+    Raises InputError before anything starts, and RunError at the first notebook that fails outside of grids.
+    """
+    missing, total = missing_runs(steps, workspace), sum(len(step.runs) for step in steps)
+    failures: list[str] = []
+    spent, done_weight, number = 0.0, 0.0, 0
+    for step in steps:
+        weight = sum(run.weight for run in step.runs if run in missing)
+        start = time.perf_counter()
+        if step.grid is not None:
+            with sweeping() as sweep_watcher:
+                failures += execute_sweep(step.runs, workspace, sweep_watcher)
+        else:
+            (run,) = step.runs
+            left = sum(other.weight for other in missing) - done_weight
+            watcher.begins(run, number + 1, total, spent / done_weight * left if done_weight and weight else None)
+            if weight:
+                execute_run(run, workspace, tell=watcher.step)
+            watcher.ends(run, time.perf_counter() - start, built=weight > 0)
+        number += len(step.runs)
+        if weight:
+            spent, done_weight = spent + time.perf_counter() - start, done_weight + weight
+    return failures

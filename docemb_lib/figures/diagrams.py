@@ -1,26 +1,192 @@
-"""The thesis' diagrams of training, drawn from a run's own settings: which networks, which widths, which weights.
-
-`widths` holds the dimensions of the student's and the contextual teacher's embeddings, by these names. The structural
-teacher's are the student's.
-"""
+"""Boxes and arrows: what the diagrams are drawn with, in inches, so that labels of one size fit their boxes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
+import matplotlib.pyplot as plt
+import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
+from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
+from matplotlib.path import Path as Curve
 
-from docemb_lib.experiments.labels import structural_label
-from docemb_lib.experiments.objectives import roles_of
-from docemb_lib.figures import PALETTE
-from docemb_lib.figures.canvas import INK, Box, canvas, draw_arrow, draw_bar, draw_box, write
+from docemb_lib.experiments.runkey import roles_of, structural_label
+from docemb_lib.figures import PALETTE, plain
 from docemb_lib.losses.projection import parse_projection, projection_widths
-from docemb_lib.profile import Profile
 from docemb_lib.settings import Parameters, StructuralTeacher, Student
+from docemb_lib.settings.profile import Profile
 
-STUDENT, STRUCTURAL, CONTEXTUAL = (PALETTE[kind] for kind in ("student", "structural", "contextual"))
+# ---- boxes and arrows
+
+
+INK = "#333333"  # arrows and text
+SIZE = 8  # points, of all labels
+
+Point = tuple[float, float]  # inches from the lower left
+
+
+class Box(NamedTuple):
+    """A box by its centre and size, in inches."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+
+    @property
+    def left(self) -> Point:
+        return self.x - self.width / 2, self.y
+
+    @property
+    def right(self) -> Point:
+        return self.x + self.width / 2, self.y
+
+    @property
+    def top(self) -> Point:
+        return self.x, self.y + self.height / 2
+
+    @property
+    def bottom(self) -> Point:
+        return self.x, self.y - self.height / 2
+
+
+def canvas(ax: Axes | None, width: float, height: float) -> Axes:
+    """Axes in inches without frame or ticks; without `ax`, a figure of just that size around them."""
+    if ax is None:
+        _, ax = plt.subplots(figsize=(width, height))
+        ax.set_position((0, 0, 1, 1))
+    ax.set(xlim=(0, width), ylim=(0, height), aspect="equal")
+    ax.set_axis_off()
+    return ax
+
+
+def draw_box(ax: Axes, box: Box, text: str, *, color: str, dashed: bool = False) -> None:
+    """A rounded box with its label; a dashed edge is for what is not trained."""
+    (x, y), size = (box.x - box.width / 2, box.y - box.height / 2), (box.width, box.height)
+    patch = FancyBboxPatch(
+        (x, y), *size, boxstyle="round,pad=0,rounding_size=0.07", facecolor=tint(color), edgecolor=color,
+        linewidth=1.4, linestyle=(0, (3, 1.5)) if dashed else "-", zorder=2, label=text,
+    )  # fmt: skip
+    ax.add_patch(patch)
+    write(ax, (box.x, box.y), text)
+
+
+def draw_bar(ax: Axes, box: Box, *, color: str) -> None:
+    """An embedding, as a filled bar."""
+    ax.add_patch(Rectangle((box.x - box.width / 2, box.y - box.height / 2), box.width, box.height, color=color))
+
+
+def draw_arrow(ax: Axes, points: Sequence[Point]) -> None:
+    """A line through the points, with its head at the last one."""
+    arrow = FancyArrowPatch(
+        path=Curve(list(points)), arrowstyle="-|>", mutation_scale=9, linewidth=1.2, edgecolor=INK, facecolor=INK,
+        joinstyle="miter", capstyle="butt", zorder=1,
+    )  # fmt: skip
+    arrow.set_fill(False)  # of the area that the line encloses
+    ax.add_patch(arrow)
+
+
+def write(
+    ax: Axes, place: Point, text: str, *, ha: str = "center", va: str = "center", size: float = SIZE, bold: bool = False
+) -> None:
+    """A label at a place."""
+    ax.text(*place, text, ha=ha, va=va, fontsize=size, color=INK, zorder=3, fontweight="bold" if bold else "normal")
+
+
+def tint(color: str, share: float = 0.14) -> tuple[float, float, float]:
+    """The colour, mixed with white: behind text that is read on it."""
+    red, green, blue = (1 - share * (1 - part) for part in to_rgb(color))
+    return red, green, blue
+
+
+# ---- what Paragraph Vector predicts from what
+
+
+DRAWN = 5  # words of the diagram: one that is predicted, two on each side
+LONGEST_WORD = 16  # characters of a word that its box holds
+CONTEXTUAL, WORD = PALETTE["contextual"], PALETTE["untrained"]
+
+
+def plot_paragraph_vectors(words: Sequence[str], *, ax: Axes | None = None) -> Axes:
+    """DM on the left, DBOW on the right, as diagrams on the first five words. words: those of a document, in order."""
+    words = [_short(word) for word in words[:DRAWN]]
+    centre = len(words) // 2
+    each, size = 0.42, (1.25, 0.3)
+    rows = [0.3 + each * (len(words) - 1 - place) for place in range(len(words))]  # from top to bottom
+    height = 1.05 + each * len(words)
+    ax = canvas(ax, 7.4, height)
+
+    write(ax, (1.9, height - 0.12), "DM: a word from its neighbours and the document", bold=True)
+    document = Box(0.75, rows[0] + 0.5, *size)
+    mean, predicted = Box(2.1, rows[centre], 0.6, 0.3), Box(3.25, rows[centre], 1.2, 0.3)
+    draw_box(ax, document, "document vector", color=CONTEXTUAL)
+    draw_arrow(ax, [document.right, (mean.x, document.y), mean.top])
+    for place, (word, row) in enumerate(zip(words, rows, strict=True)):
+        if place != centre:
+            box = Box(0.75, row, *size)
+            draw_box(ax, box, word, color=WORD)
+            draw_arrow(ax, [box.right, mean.left])
+    draw_box(ax, mean, "mean", color=INK)
+    draw_box(ax, predicted, words[centre], color=CONTEXTUAL, dashed=True)
+    draw_arrow(ax, [mean.right, predicted.left])
+
+    write(ax, (5.75, height - 0.12), "DBOW: every word from the document alone", bold=True)
+    document = Box(4.85, rows[centre], *size)
+    draw_box(ax, document, "document vector", color=CONTEXTUAL)
+    for word, row in zip(words, rows, strict=True):
+        box = Box(6.7, row, 1.2, 0.3)
+        draw_box(ax, box, word, color=CONTEXTUAL, dashed=True)
+        draw_arrow(ax, [document.right, box.left])
+    return ax
+
+
+def reads(words: int, *, dm: bool, window: int = 5) -> np.ndarray:
+    """Which inputs each prediction reads, bool (N, N + 1): row i predicts word i; column 0 is the document's vector.
+
+    The word columns follow in order: up to `window` words on each side for DM, none for DBOW.
+    """
+    place = np.arange(words)
+    apart = np.abs(place[:, None] - place[None])
+    neighbours = (apart >= 1) & (apart <= window) & dm
+    return np.column_stack([np.ones(words, dtype=bool), neighbours])
+
+
+def plot_windows(words: Sequence[str], *, dm: bool, window: int = 5, ax: Axes | None = None) -> Axes:
+    """A row per prediction: filled is what it reads, outlined the word it predicts. words: those of a document.
+
+    gensim draws the size of each word's window anew, from 1 to `window`; drawn is the largest.
+    """
+    ax = plt.gca() if ax is None else ax
+    N = len(words)
+    for row, inputs in enumerate(reads(N, dm=dm, window=window)):
+        for column in np.flatnonzero(inputs):
+            color = CONTEXTUAL if column == 0 else tint(CONTEXTUAL, 0.4)
+            ax.add_patch(Rectangle((column - 0.45, row - 0.45), 0.9, 0.9, facecolor=color))
+        ax.add_patch(Rectangle((row + 1 - 0.45, row - 0.45), 0.9, 0.9, facecolor="none", edgecolor=INK, linestyle="--"))
+    ax.set(xlim=(-0.6, N + 0.6), ylim=(N - 0.4, -0.6), ylabel="predicted word")
+    ax.set_xticks(
+        range(N + 1), ["document vector", *map(_short, words)], rotation=35, ha="left", rotation_mode="anchor"
+    )
+    ax.set_yticks(range(N), [_short(word) for word in words])
+    ax.xaxis.tick_top()
+    ax.tick_params(length=0)
+    ax.grid(visible=False)
+    ax.spines[:].set_visible(False)
+    return ax
+
+
+def _short(word: str) -> str:
+    return plain(word if len(word) <= LONGEST_WORD else f"{word[: LONGEST_WORD - 1]}…")
+
+
+# ---- the thesis' diagrams of training
+
+
+STUDENT, STRUCTURAL, CONTEXTUAL_COLOUR = (PALETTE[kind] for kind in ("student", "structural", "contextual"))
 LONGEST_NAME = 24  # characters of a model's name that its box holds
 FIRST_BAR = 0.95  # inches from the left
 MOST_BLOCKS = 3  # of a projection that its box lists
@@ -74,14 +240,14 @@ def plot_training(profile: Profile, widths: Mapping[str, int], *, ax: Axes | Non
         name = f"PV = {members}" if p.contextual_teacher == "PV" else p.contextual_teacher
         named = f"contextual teacher\n{name}\nwhole document"
         ours, theirs = Box(4.35, middle, 0.9, 0.75), Box(4.35, low, 0.9, 0.75)
-        draw_box(ax, teacher, named, color=CONTEXTUAL, dashed=True)
+        draw_box(ax, teacher, named, color=CONTEXTUAL_COLOUR, dashed=True)
         for box, name, spec, color in (
             (ours, "$f_S$", p.student_projection, STUDENT),
-            (theirs, "$f_C$", p.contextual_projection, CONTEXTUAL),
+            (theirs, "$f_C$", p.contextual_projection, CONTEXTUAL_COLOUR),
         ):
             lines = _stacked(spec)
             draw_box(ax, box, f"{name}\n{lines}", color=color, dashed=lines == IDENTITY)
-        draw_box(ax, loss, f"$L_C$\n{LOSSES[p.contextual_loss][0]}", color=CONTEXTUAL)
+        draw_box(ax, loss, f"$L_C$\n{LOSSES[p.contextual_loss][0]}", color=CONTEXTUAL_COLOUR)
         draw_arrow(ax, [fork, (fork[0], low), teacher.left])
         draw_arrow(ax, [teacher.right, theirs.left])
         write(ax, (3.08, low + 0.05), f"$c$  {widths['contextual']}", ha="left", va="bottom")
@@ -113,10 +279,10 @@ def plot_contextual_loss(profile: Profile, widths: Mapping[str, int], *, ax: Axe
     ax = canvas(ax, end + 2.65, 3.0)
     loss = Box(end + 1.65, 1.45, 1.8, 0.95)
     title, formula = LOSSES[p.contextual_loss]
-    draw_box(ax, loss, f"$L_C$: {title}\n{formula}", color=CONTEXTUAL)
+    draw_box(ax, loss, f"$L_C$: {title}\n{formula}", color=CONTEXTUAL_COLOUR)
     for row, target, color, owner, names, spec, chain in (
         (2.2, loss.top, STUDENT, "student", ("$y$", "$z_S$", "$f_S$"), p.student_projection, ours),
-        (0.7, loss.bottom, CONTEXTUAL, f"{p.contextual_teacher} teacher", ("$c$", "$z_C$", "$f_C$"),
+        (0.7, loss.bottom, CONTEXTUAL_COLOUR, f"{p.contextual_teacher} teacher", ("$c$", "$z_C$", "$f_C$"),
          p.contextual_projection, theirs),
     ):  # fmt: skip
         entry, view, network = names
@@ -191,7 +357,7 @@ def _teacher_reach(settings: StructuralTeacher) -> str:
     return f"chunks of {tokens}" if settings.long == "chunks" else f"first {tokens}"
 
 
-def _short(model: str) -> str:
+def _short_label(model: str) -> str:
     name = Path(model).name
     return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
 

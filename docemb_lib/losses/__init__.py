@@ -7,13 +7,10 @@ and `masked_language`.
 """
 
 from docemb_lib.losses.contextual import CCA, SDL, SoftCCA, SoftCCAParts, contextual_loss
-from docemb_lib.losses.info_nce import InfoNCE
-from docemb_lib.losses.masked_language import MaskedLanguageHead
-from docemb_lib.losses.objective import Objective, ObjectiveOutput, Peers, group_sizes
-from docemb_lib.losses.pair_objective import PairObjective
+from docemb_lib.losses.objective import Objective, ObjectiveOutput, Peers, Teaching, group_sizes
+from docemb_lib.losses.pairs import InfoNCE, MaskedLanguageHead, PairObjective
 from docemb_lib.losses.projection import Projection, check_widths
 from docemb_lib.losses.structural import MSE, Contrastive, Cosine, MaxMargin, structural_loss
-from docemb_lib.losses.teaching import Teaching
 from docemb_lib.losses.weighting import Weighting
 
 __all__ = [

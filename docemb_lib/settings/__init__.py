@@ -3,7 +3,6 @@
 Defaults are the thesis'; combinations that make no sense are refused here, values one by one in the fields.
 """
 
-from docemb_lib.settings.corpus import Corpus, HubDataset, TextSource
 from docemb_lib.settings.evaluation import (
     EMBEDDED_TASKS,
     HEADS,
@@ -19,15 +18,22 @@ from docemb_lib.settings.evaluation import (
     SplitName,
 )
 from docemb_lib.settings.parameters import SINGLE, Parameters, label_of_paragraph_vector, members_of
-from docemb_lib.settings.section import MinCount, ProjectionSpec, Section
-from docemb_lib.settings.simde import SimDE
-from docemb_lib.settings.student import UNDECISIVE, Student, Training
-from docemb_lib.settings.teachers import (
+from docemb_lib.settings.sections import (
+    UNDECISIVE,
     ContextualName,
     ContextualTeachers,
+    Corpus,
     FurtherTeacher,
+    HubDataset,
+    MinCount,
     ParagraphVectorSettings,
+    ProjectionSpec,
+    Section,
+    SimDE,
     StructuralTeacher,
+    Student,
+    TextSource,
+    Training,
 )
 
 __all__ = [

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from docemb_lib.settings.section import Section
+from docemb_lib.settings.sections import Section
 
 EMBEDDED_TASKS = ("package", "see-also-pairs", "halves", "see-also-retrieval")
 LINKED_TASKS = ("package", "see-also-pairs", "see-also-retrieval")  # need the pages' own links

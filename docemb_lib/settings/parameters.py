@@ -7,8 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from docemb_lib.settings.section import MinCount, NoNull, ProjectionSpec, Section
-from docemb_lib.settings.teachers import ContextualName
+from docemb_lib.settings.sections import ContextualName, MinCount, NoNull, ProjectionSpec, Section
 
 SINGLE = ("dm", "vector_size", "min_count", "preprocess")  # the parameters of one Paragraph Vector
 _LABEL = re.compile(r"(DM|DBOW);([2-9]|[1-9]\d+);(stem|lowercase|None);([1-9]\d*|10%)")

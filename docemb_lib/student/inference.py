@@ -1,15 +1,17 @@
-"""Documents in, embeddings out, any number of them: tokens of the next chunk are prepared while devices compute."""
+"""A .npy file that grows by rows: an array of any number of rows is written in constant memory."""
 
 from __future__ import annotations
 
 import copy
+import os
 import queue
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -20,6 +22,52 @@ from docemb_lib.student.packing import PackedBatch, pack, token_batches
 
 if TYPE_CHECKING:
     from docemb_lib.student.student import Student
+
+
+# ---- a
+
+
+DTYPE = np.dtype("<f4")
+
+
+@contextmanager
+def growing_npy(path: Path, width: int) -> Iterator[Callable[[np.ndarray], None]]:
+    """A function that appends rows (n, width) to a float32 array in `path`, which is there once the block has ended.
+
+    Until then it is a hidden file beside, which an error or an interrupt removes. Raises InputError for another ending
+    than .npy.
+    """
+    if path.suffix != ".npy":
+        raise InputError(f"out: got {path}, give a file that ends in .npy")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.stem}.{os.getpid()}.npy")
+    n = 0
+    try:
+        with partial.open("wb") as file:
+
+            def append(rows: np.ndarray) -> None:
+                nonlocal n
+                file.write(np.ascontiguousarray(rows, dtype=DTYPE).data)
+                n += len(rows)
+
+            _write_header(file, (0, width))
+            yield append
+            file.seek(0)
+            _write_header(file, (n, width))
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _write_header(file: BinaryIO, shape: tuple[int, int]) -> None:
+    """numpy leaves room for a first axis of any length: the header of 0 rows is as long as the last one."""
+    np.lib.format.write_array_header_1_0(
+        file, {"descr": np.lib.format.dtype_to_descr(DTYPE), "fortran_order": False, "shape": shape}
+    )
+
+
+# ---- documents in
+
 
 CHUNK = 512  # documents tokenised, sorted and embedded at a time: what an iterable's memory is bounded by
 CPU_BATCH_TOKENS = 2**13  # a CPU is at full speed long before; activations of a base model: some hundred MB

@@ -15,11 +15,11 @@ from torch import Tensor, nn
 from docemb_lib.errors import InputError
 from docemb_lib.pretrained import resolve
 from docemb_lib.progress import progress
-from docemb_lib.student import conversion, export, loading, longformer, stock
+from docemb_lib.student import conversion, export, loading, longformer
+from docemb_lib.student import longformer as stock
 from docemb_lib.student.attention import Backend
-from docemb_lib.student.inference import chunks, embed_chunks, one_ahead
+from docemb_lib.student.inference import chunks, embed_chunks, growing_npy, one_ahead
 from docemb_lib.student.loading import Pooling
-from docemb_lib.student.npy_file import growing_npy
 from docemb_lib.student.packing import PackedBatch
 
 logger = logging.getLogger(__name__)
@@ -187,7 +187,7 @@ class Student(nn.Module):
             return longformer.hidden_states(
                 self.model, batch, attention=self.attention, checkpointing=self.checkpointing, compiled=self.compiled
             )
-        return stock.hidden_states(
+        return stock.stock_hidden_states(
             self.model, batch, global_first_token=self.pooling == "cls", checkpointing=self.checkpointing
         )
 

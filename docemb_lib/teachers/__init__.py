@@ -4,13 +4,11 @@
 the protocol `Teacher`. Importing this loads neither torch nor gensim.
 """
 
-from docemb_lib.teachers.compound import Compound
-from docemb_lib.teachers.embeddings import Teacher, open_embeddings, write_embeddings
 from docemb_lib.teachers.lsa import LSA
-from docemb_lib.teachers.paragraph_vector import ParagraphVector
-from docemb_lib.teachers.preprocess import preprocess
+from docemb_lib.teachers.paragraph_vector import Compound, ParagraphVector
 from docemb_lib.teachers.sbert import SBERT
-from docemb_lib.teachers.words import Words, write_words
+from docemb_lib.teachers.store import Teacher, open_embeddings, write_embeddings
+from docemb_lib.teachers.words import Words, preprocess, write_words
 
 __all__ = [
     "LSA",

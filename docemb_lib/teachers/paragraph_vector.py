@@ -26,11 +26,14 @@ from docemb_lib.errors import InputError
 from docemb_lib.hardware import free_memory
 from docemb_lib.progress import progress
 from docemb_lib.settings import SINGLE, label_of_paragraph_vector
-from docemb_lib.teachers import gensim_inference, gensim_training
-from docemb_lib.teachers.memory import TrainingMemory, check_memory, training_memory, warn_of_shared_rows
-from docemb_lib.teachers.preprocess import Preprocessing
-from docemb_lib.teachers.words import Words, write_words
+from docemb_lib.teachers import gensim_models as gensim_inference
+from docemb_lib.teachers import gensim_models as gensim_training
+from docemb_lib.teachers.gensim_models import TrainingMemory, check_memory, training_memory, warn_of_shared_rows
+from docemb_lib.teachers.words import Preprocessing, Words, write_words
 from docemb_lib.teachers.worker_pool import WorkerPool
+
+# ---- the contextual teacher
+
 
 logger = logging.getLogger(__name__)
 
@@ -267,3 +270,44 @@ class ParagraphVector:
         model_file = folder / gensim_training.MODEL_FILE
         self._pool = WorkerPool(gensim_inference.infer, prepare=gensim_inference.load, prepare_args=(model_file,))
         self._folder, self._fitted = folder, fitted
+
+
+# ---- several Paragraph Vectors as one contextual teacher
+
+
+class Compound:
+    """Trained Paragraph Vectors side by side, DM before DBOW whatever their order in `members`.
+
+    Raises InputError for members trained on different texts; their preprocessing may differ.
+    """
+
+    def __init__(self, members: Sequence[ParagraphVector]) -> None:
+        if len(members) < 2:
+            raise InputError(f"Compound: got {len(members)} members, give two or more")
+        first, *others = members
+        for other in others:
+            if other.fitted.texts != first.fitted.texts:
+                raise InputError(
+                    f"Compound: {first.label} was trained on texts {first.fitted.texts}, {other.label} on "
+                    f"{other.fitted.texts}; train both on the same corpus"
+                )
+        self.members = sorted(members, key=lambda member: not member.dm)
+
+    @property
+    def label(self) -> str:
+        """The members' labels, joined with `+`."""
+        return "+".join(member.label for member in self.members)
+
+    @property
+    def dim(self) -> int:
+        """The sum of the members' widths."""
+        return sum(member.dim for member in self.members)
+
+    @property
+    def fingerprint(self) -> str:
+        """Of all members, in order."""
+        return "+".join(member.fingerprint for member in self.members)
+
+    def embed(self, texts: Sequence[str], *, jobs: int | None = None) -> np.ndarray:
+        """Float32 (N, dim): each member's embedding after the other's."""
+        return np.concatenate([member.embed(texts, jobs=jobs) for member in self.members], axis=1)

@@ -1,8 +1,4 @@
-"""The words of a corpus on disk, written once for each preprocessing and read by every model that is trained on them.
-
-`words.txt` is a corpus file as gensim reads it; the counts beside it tell, before any training, how many words a
-`min_count` keeps and so how much memory a model takes.
-"""
+"""Words of a text as Paragraph Vector sees them (thesis, Table 4.5: text_pre_process)."""
 
 from __future__ import annotations
 
@@ -10,16 +6,51 @@ import hashlib
 import json
 import logging
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 from docemb_lib.errors import InputError
 from docemb_lib.progress import progress
-from docemb_lib.teachers.preprocess import Preprocessing, preprocess
+
+# ---- words of a text as Paragraph Vector sees them
+
+
+Preprocessing = Literal["none", "lowercase", "stem"]
+
+
+def preprocess(text: str, how: Preprocessing) -> list[str]:
+    """Split at white space; `lowercase` lower-cases first; `stem` also takes each word to its Porter stem.
+
+    Punctuation stays attached to its word.
+    """
+    if how not in get_args(Preprocessing):
+        raise InputError(f"preprocess: got {how!r}, use one of {', '.join(get_args(Preprocessing))}")
+    if how == "none":
+        return text.split()
+    words = text.lower().split()
+    return words if how == "lowercase" else [_stem(word) for word in words]
+
+
+@lru_cache(maxsize=1_000_000)  # a corpus repeats its words: each type is stemmed once
+def _stem(word: str) -> str:
+    return _porter()(word)
+
+
+@lru_cache
+def _porter() -> Callable[[str], str]:
+    from nltk.stem.porter import PorterStemmer  # here, because importing nltk takes a second
+
+    stem: Callable[[str], str] = PorterStemmer().stem
+    return stem
+
+
+# ---- the words of a corpus on disk
+
 
 logger = logging.getLogger(__name__)
 

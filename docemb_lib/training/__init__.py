@@ -5,15 +5,12 @@ Documents reach it as token ids in an Arrow file; checkpoints, monitoring and se
 """
 
 from docemb_lib.training.checkpoints import remove_checkpoints
-from docemb_lib.training.distillation import train_objective
-from docemb_lib.training.documents import TrainingDocuments
-from docemb_lib.training.halves import encode_sentences
-from docemb_lib.training.pairs import PairedDocuments
-from docemb_lib.training.precision import precision_of
-from docemb_lib.training.running import History
+from docemb_lib.training.documents import TokenFile, TrainingDocuments, write_tokens
+from docemb_lib.training.memory import precision_of
+from docemb_lib.training.monitor import validate
+from docemb_lib.training.pairs import PairedDocuments, encode_sentences
+from docemb_lib.training.run import History, train_objective
 from docemb_lib.training.simde import Taught, train_on_pairs
-from docemb_lib.training.tokens import TokenFile, write_tokens
-from docemb_lib.training.validation import validate
 
 __all__ = [
     "History",

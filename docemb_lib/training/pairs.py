@@ -1,21 +1,113 @@
-"""Documents that a student learns from without a teacher: a pair of texts of each, another one every epoch."""
+"""Which tokens of a text are hidden for masked-language modelling (Devlin et al. 2019, Section 3.1)."""
 
 from __future__ import annotations
 
+import hashlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from docemb_lib.corpus.sentences import split_sentences
 from docemb_lib.errors import InputError
-from docemb_lib.losses.masked_language import NO_LABEL
+from docemb_lib.losses.pairs import NO_LABEL
 from docemb_lib.student.packing import PackedBatch, pack, token_batches
-from docemb_lib.training.halves import END, draw_halves, generator_of, sentences_of
-from docemb_lib.training.masking import mask_tokens
-from docemb_lib.training.tokens import Tokens
+from docemb_lib.training.documents import Tokens
+
+# ---- which tokens of a text are hidden for masked-language modelling
+
+
+SHARE = 0.15  # of tokens to be guessed; the SimDE paper gives no rate
+HIDDEN, REPLACED = 0.8, 0.1  # of these: shown as the mask token, shown as any token; the rest as they are
+
+
+class Masked(NamedTuple):
+    """A text whose hidden tokens are to be guessed, (T,) both."""
+
+    input_ids: np.ndarray
+    labels: np.ndarray  # the token where it is to be guessed, else NO_LABEL
+
+
+def mask_tokens(ids: np.ndarray, rng: np.random.Generator, *, mask_id: int, vocabulary: int) -> Masked:
+    """Choose tokens of `ids`, (T,), none of them special, and hide most of the chosen. vocabulary: number of ids."""
+    chosen = rng.random(len(ids)) < SHARE
+    fate = rng.random(len(ids))
+    anything = rng.integers(vocabulary, size=len(ids))
+    shown = np.where(fate < HIDDEN, mask_id, np.where(fate < HIDDEN + REPLACED, anything, ids))
+    return Masked(np.where(chosen, shown, ids), np.where(chosen, ids, NO_LABEL))
+
+
+# ---- two texts from one document
+
+
+END = -1  # stands after each sentence among token ids, and is none
+
+
+class EncodedSentences(NamedTuple):
+    """Token ids of each text without special tokens, every sentence closed by `END`."""
+
+    sequences: list[np.ndarray]
+    truncated: int  # texts of which both halves, cut at the encoder's limit, leave something out
+
+
+def encode_sentences(
+    tokenizer: Any, texts: Sequence[str], *, max_tokens: int, language: str = "en"
+) -> EncodedSentences:
+    """Tokenise whole texts, so that every token is the one it is in its text, and tell where sentences end.
+
+    max_tokens: of one half, special tokens included. A sentence without tokens is left out.
+    """
+    if not texts:
+        return EncodedSentences([], 0)
+    encodings = tokenizer(list(texts), add_special_tokens=False, truncation=False, verbose=False).encodings
+    room = 2 * (max_tokens - len(tokenizer("")["input_ids"]))
+    sequences = [
+        _close_sentences(encoding, split_sentences(text, language=language))
+        for text, encoding in zip(texts, encodings, strict=True)
+    ]
+    return EncodedSentences(sequences, sum(len(encoding) > room for encoding in encodings))
+
+
+def _close_sentences(encoding: Any, sentences: Iterable[str]) -> np.ndarray:
+    """A token belongs to the sentence in which its last character stands: its first may be the space before."""
+    ids = np.asarray(encoding.ids, dtype=np.int32)
+    token_ends = np.array([end for _, end in encoding.offsets], dtype=np.int64)
+    ends = np.cumsum([len(sentence) for sentence in sentences])  # in characters
+    after = np.unique(np.searchsorted(token_ends, ends, side="right"))  # tokens up to each end
+    return np.insert(ids, after[after > 0], END)
+
+
+def sentences_of(sequence: Sequence[int] | np.ndarray) -> list[np.ndarray]:
+    """The token ids of each sentence of a document that `encode_sentences` made."""
+    tokens = np.asarray(sequence, dtype=np.int64)
+    ends = np.flatnonzero(tokens == END)
+    return [tokens[begin:end] for begin, end in zip(np.append(0, ends[:-1] + 1), ends, strict=False)]
+
+
+def draw_halves(n: int, rng: np.random.Generator) -> np.ndarray:
+    """Which of n sentences go to the first half, (n,) bool; drawn again while a half is empty.
+
+    Raises ValueError for fewer than two sentences, which have no halves.
+    """
+    if n < 2:
+        raise ValueError(f"a document of {n} sentences has no halves: leave it out")
+    while True:
+        first = rng.random(n) < 0.5
+        if first.any() and not first.all():
+            return first
+
+
+def generator_of(document: str, *, seed: int, epoch: int) -> np.random.Generator:
+    """Chance for one document in one epoch: the same whoever draws, in whatever order, however often."""
+    digest = np.frombuffer(hashlib.sha256(document.encode()).digest(), dtype=np.uint32)
+    return np.random.default_rng([seed, epoch, *digest.tolist()])
+
+
+# ---- documents
+
 
 logger = logging.getLogger(__name__)
 

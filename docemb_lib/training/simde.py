@@ -1,7 +1,7 @@
-"""SimDE: a student learns from pairs of texts made of one document, without a teacher, or beside its teachers.
+"""Gradients of a loss that compares all texts of a batch, with the activations of a few in memory (Gao et al. 2021).
 
-The run is that of distillation: the same updates, checkpoints, precision and monitoring. Negatives are those of a batch
-of `batch_size` documents, however few of its texts fit into one pass.
+Embed everything without a graph, take the loss and its gradient with regard to the embeddings, then embed a part again,
+now with a graph, and hand it its share of that gradient. The second time must be like the first, dropout included.
 """
 
 from __future__ import annotations
@@ -9,26 +9,132 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from docemb_lib.errors import InputError
-from docemb_lib.losses import ObjectiveOutput, PairObjective
+from docemb_lib.losses import ObjectiveOutput, PairObjective, group_sizes
 from docemb_lib.settings import Training
+from docemb_lib.student.packing import PackedBatch
 from docemb_lib.training.batches import Collate, Micro, Updates
-from docemb_lib.training.distillation import digest
 from docemb_lib.training.documents import TrainingDocuments
-from docemb_lib.training.gradient_cache import compare_parts
-from docemb_lib.training.pair_validation import validate_pairs
+from docemb_lib.training.monitor import spread, validate
 from docemb_lib.training.pairs import PairBatch, PairedDocuments
-from docemb_lib.training.running import History, check_fills_a_batch, run
+from docemb_lib.training.run import History, check_fills_a_batch, digest, run
 from docemb_lib.training.trainer import UpdateTrainer
-from docemb_lib.training.validation import validate
+
+# ---- gradients of a loss
+
+
+class Dice:
+    """The random numbers that a forward pass on a device is about to draw, to be drawn again."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.cpu = torch.get_rng_state()
+        self.cuda = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
+
+    @contextmanager
+    def again(self) -> Iterator[None]:
+        """Draw as then; what is drawn afterwards is as if nothing had been drawn in here."""
+        with torch.random.fork_rng([] if self.cuda is None else [self.device]):
+            torch.set_rng_state(self.cpu)
+            if self.cuda is not None:
+                torch.cuda.set_rng_state(self.cuda, self.device)
+            yield
+
+
+class Compared(NamedTuple):
+    losses: Tensor  # (B,)
+    embeddings: Tensor  # (n, D) of all texts, in their order, without gradient
+
+
+def compare_parts(
+    embed: Callable[[PackedBatch], Tensor],
+    parts: Sequence[PackedBatch],
+    places: Sequence[Sequence[int]],
+    losses_of: Callable[[Tensor], Tensor],
+    *,
+    share: float,
+    backward: Callable[[Tensor], None],
+) -> Compared:
+    """Accumulate the gradients of `share` times the mean of `losses_of` all n texts' embeddings, part by part.
+
+    embed: a part's texts to their embeddings, under autocast if there is to be any. places: of each part's texts among
+    the n. A single part is embedded once, which gives the same.
+    """
+    order = torch.tensor([place for those in places for place in those]).argsort()
+    if len(parts) == 1:
+        embeddings = embed(parts[0])[order]
+        losses = losses_of(embeddings)
+        backward(losses.mean() * share)
+        return Compared(losses.detach(), embeddings.detach())
+    dice, embedded = [], []
+    with torch.no_grad():
+        for part in parts:
+            dice.append(Dice(part.input_ids.device))
+            embedded.append(embed(part))
+    embeddings = torch.cat(embedded)[order].requires_grad_()
+    losses = losses_of(embeddings)
+    (gradient,) = torch.autograd.grad(losses.mean() * share, embeddings)
+    for part, those, thrown in zip(parts, places, dice, strict=True):
+        with thrown.again():
+            again = embed(part)
+        backward((again * gradient[those]).sum())
+    return Compared(losses.detach(), embeddings.detach())
+
+
+# ---- The validation loss of learning from pairs, by part.
+
+
+@torch.no_grad()
+def validate_pairs(
+    objective: PairObjective, documents: PairedDocuments, *, batch_size: int, dtype: torch.dtype | None, budget: int
+) -> dict[str, float]:
+    """Means over `documents`: loss, `contrast`, `mlm`, and of the pairs' first texts, norm and spread (see `validate`).
+
+    The pairs are those of epoch 0, so that the loss stays one function of the student. Batches are in the documents'
+    order; a document that is left over joins the batch before. The loss is that of the pairs, without weight. dtype: of
+    autocast, None without; budget: tokens in a pass.
+    """
+    device = next(objective.parameters()).device
+    was_training = objective.training
+    objective.eval()
+    names = ["contrast", *(["mlm"] if objective.mlm_weight else [])]
+    sums = torch.zeros(len(names) + 1, dtype=torch.float64, device=device)  # the last: of lengths of embeddings
+    directions = torch.zeros(objective.student.dim, dtype=torch.float64, device=device)
+    ends = np.cumsum(group_sizes(len(documents), batch_size)).tolist()
+    for start, end in zip([0, *ends], ends, strict=False):
+        batch = documents.pack(range(start, end), epoch=0, budget=budget)
+        embedded = []
+        guessed = torch.zeros((), device=device)
+        for part in (part.to(device) for part in batch.parts):
+            with torch.autocast(device.type, dtype=dtype, enabled=dtype is not None):
+                embedded.append(objective.embed(part.texts))
+                if objective.mlm_weight:
+                    guessed = guessed + objective.masked_loss(part.masked, part.labels) / max(batch.n_labels, 1)
+        embeddings = torch.cat(embedded)[batch.order.to(device)]
+        n = end - start
+        means = [objective.contrast_losses(embeddings).mean(), *([guessed] if objective.mlm_weight else [])]
+        first = embeddings[:n].double()
+        sums += torch.stack([*(mean.double() * n for mean in means), first.norm(dim=1).sum()])
+        directions = directions + F.normalize(first, dim=1).sum(0)
+    objective.train(was_training)
+    n = len(documents)
+    *means_of_all, norm = (sums / n).tolist()
+    found = dict(zip(names, means_of_all, strict=True))
+    loss = found["contrast"] + objective.mlm_weight * found.get("mlm", 0.0)
+    return {"loss": loss, **found, "norm": norm, "spread": spread(directions, n)}
+
+
+# ---- simDE
 
 
 class Taught(NamedTuple):

@@ -16,13 +16,14 @@ from transformers import Trainer, TrainerControl
 
 from docemb_lib.losses import ObjectiveOutput
 from docemb_lib.settings import Training
-from docemb_lib.student.flops import forward_flops
+from docemb_lib.student.longformer import forward_flops
 from docemb_lib.training.batches import Collate, Micro, Updates
 from docemb_lib.training.callbacks import EpochOrder
 from docemb_lib.training.documents import Bank
-from docemb_lib.training.monitor import Monitor
-from docemb_lib.training.precision import AUTOCAST, precision_of
-from docemb_lib.training.validation import validate
+from docemb_lib.training.memory import AUTOCAST, precision_of
+from docemb_lib.training.monitor import Monitor, validate
+
+# ---- the stock `transformers
 
 
 class UpdateTrainer(Trainer):

@@ -1,17 +1,189 @@
-"""Controls and the answer to them: live where a person can move them, a plain figure elsewhere."""
+"""Pieces of HTML for explorers. Whatever comes from a document, a model or a file is escaped here."""
 
 from __future__ import annotations
 
+import base64
 import io
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from html import escape
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from matplotlib.figure import Figure
 
 from docemb_lib.errors import InputError
-from docemb_lib.widgets.controls import Control, Options
-from docemb_lib.widgets.html import message, picture
+
+if TYPE_CHECKING:
+    from ipywidgets import Widget
+
+
+# ---- pieces of HTML for explorers
+
+
+LONGEST = 4000  # characters of a document that are shown
+CELL = "padding: 1px 10px 1px 0; text-align: left; vertical-align: top;"
+BOX = (
+    "flex: 1 1 300px; max-height: 260px; overflow: auto; white-space: pre-wrap; margin: 0; padding: 6px; "
+    "font-size: 12px; line-height: 1.35; border: 1px solid var(--jp-border-color2, #999);"
+)
+
+
+def message(text: str) -> str:
+    """One line instead of an answer."""
+    return f'<p class="docemb-message">{escape(text)}</p>'
+
+
+def picture(png: bytes, alt: str) -> str:
+    """An image, with its description for those who do not see it."""
+    data = base64.b64encode(png).decode("ascii")
+    return (
+        f'<img class="docemb-figure" style="max-width: 100%;" alt="{escape(alt)}" src="data:image/png;base64,{data}">'
+    )
+
+
+def number(name: str, value: object, tag: str = "b") -> str:
+    """A number that can be found again: `<b class="docemb-auc">0.912</b>`."""
+    return f'<{tag} class="docemb-{escape(name)}">{escape(str(value))}</{tag}>'
+
+
+def cell(name: str, value: object) -> str:
+    """The same in a table."""
+    return f'<td class="docemb-{escape(name)}" style="{CELL}">{escape(str(value))}</td>'
+
+
+def table(name: str, heads: Sequence[str], rows: Iterable[str]) -> str:
+    """rows: ready `<tr>`s."""
+    head = "".join(f'<th style="{CELL}">{escape(text)}</th>' for text in heads)
+    return (
+        f'<div style="overflow-x: auto;"><table class="docemb-{name}" style="border-collapse: collapse; '
+        f'font-size: 12px;"><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
+    )
+
+
+def row(cells: Iterable[str], **data: object) -> str:
+    """A row; `data` says what it is about: `<tr data-model="cosine">`."""
+    said = "".join(f' data-{name}="{escape(str(value))}"' for name, value in data.items())
+    return f"<tr{said}>{''.join(cells)}</tr>"
+
+
+def document(title: str, text: str) -> str:
+    """A document as text, cut after `LONGEST` characters, and said so."""
+    cut = "" if len(text) <= LONGEST else f"\n… ({len(text) - LONGEST} more characters)"
+    return (
+        f'<div style="{BOX}"><b>{escape(title)}</b>'
+        f'<pre class="docemb-document" style="white-space: pre-wrap; background: none; color: inherit; '
+        f'font-family: inherit; margin: 0;">{escape(text[:LONGEST] + cut)}</pre></div>'
+    )
+
+
+def side_by_side(pieces: Iterable[str]) -> str:
+    """Beside each other, or below where there is no room."""
+    return f'<div style="display: flex; flex-wrap: wrap; gap: 8px;">{"".join(pieces)}</div>'
+
+
+# ---- what a control is
+
+
+WIDE = {"description_width": "80px"}
+Options = Sequence[tuple[str, Any]]  # what is shown, and its value
+
+
+class Control(Protocol):
+    """`value` is the one it begins with."""
+
+    @property
+    def value(self) -> Any: ...
+
+    def widget(self, description: str) -> Widget: ...
+
+
+class Choice(NamedTuple):
+    """One of several, at first that in `place`; `slider` lays them out on a line."""
+
+    options: Options
+    place: int = 0
+    slider: bool = False
+
+    @property
+    def value(self) -> Any:
+        return self.options[self.place][1] if self.options else None
+
+    def widget(self, description: str) -> Widget:
+        import ipywidgets
+
+        kind = ipywidgets.SelectionSlider if self.slider else ipywidgets.Dropdown
+        index = self.place if self.options else None  # a value of None would count as none given
+        return kind(options=list(self.options), index=index, description=description, style=WIDE)
+
+
+class Slider(NamedTuple):
+    """A number; whole ones where `step` is whole."""
+
+    low: float
+    high: float
+    step: float
+    value: float
+
+    def widget(self, description: str) -> Widget:
+        import ipywidgets
+
+        kind = ipywidgets.IntSlider if isinstance(self.step, int) else ipywidgets.FloatSlider
+        low, high, step, value = self
+        return kind(min=low, max=high, step=step, value=value, description=description, style=WIDE)
+
+
+class Range(NamedTuple):
+    """Two whole numbers, at first the ends."""
+
+    low: int
+    high: int
+
+    @property
+    def value(self) -> tuple[int, int]:
+        return (self.low, self.high)
+
+    def widget(self, description: str) -> Widget:
+        import ipywidgets
+
+        return ipywidgets.IntRangeSlider(
+            min=self.low, max=self.high, value=self.value, description=description, style=WIDE
+        )
+
+
+class Check(NamedTuple):
+    """Yes or no."""
+
+    value: bool = False
+
+    def widget(self, description: str) -> Widget:
+        import ipywidgets
+
+        return ipywidgets.Checkbox(value=self.value, description=description, style=WIDE)
+
+
+class Words(NamedTuple):
+    """A text; it counts once it is entered, by leaving the field or, on a single line, by the return key."""
+
+    lines: int = 1
+    value: str = ""
+    placeholder: str = ""
+
+    def widget(self, description: str) -> Widget:
+        import ipywidgets
+
+        kind = ipywidgets.Text if self.lines == 1 else ipywidgets.Textarea
+        return kind(
+            value=self.value,
+            description=description,
+            placeholder=self.placeholder,
+            continuous_update=False,
+            style=WIDE,
+            layout={"width": "min(600px, 95%)"},
+        )
+
+
+# ---- controls and the answer to them
+
 
 DPI = 90  # of pictures: large enough to read, small enough for the state that a saved notebook keeps
 

@@ -1,20 +1,114 @@
-"""Projection explorer: the same documents in the spaces of student, teachers and projected views."""
+"""Every space that a student's training knows: its own, its teachers', and what the projections make of them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
+import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from docemb_lib.evaluation.probe import ALL
-from docemb_lib.figures.planes import plot_plane
-from docemb_lib.widgets import html
-from docemb_lib.widgets.controls import Choice, Control, Options
-from docemb_lib.widgets.explorer import Answer, Explorer
+from docemb_lib.evaluation.probes import ALL, Plane, principal_plane
+from docemb_lib.evaluation.protocols import for_validation
+from docemb_lib.evaluation.tasks import Classification
+from docemb_lib.experiments.models import UNTRAINED, student_model, untrained_model
+from docemb_lib.experiments.run import Run
+from docemb_lib.experiments.scores import Model, embed_once
+from docemb_lib.figures.student import plot_plane
+from docemb_lib.views.runs import SHOWN
+from docemb_lib.widgets import explorer as html
+from docemb_lib.widgets.distances import validation_documents
+from docemb_lib.widgets.explorer import Answer, Choice, Control, Explorer, Options
+from docemb_lib.workspace import Artefact
 
 if TYPE_CHECKING:
-    from docemb_lib.experiments.projected_spaces import Spaces
+    from docemb_lib.teachers.store import Teacher
+
+
+# ---- every space
+
+
+Side = Literal["student", "contextual"]
+VALIDATION = "validation documents"
+STUDENT = "student"
+PROJECTIONS = "projections.safetensors"
+
+
+class Spaces(NamedTuple):
+    """Documents seen in several spaces, each by its two principal axes."""
+
+    documents: dict[str, pd.DataFrame]  # by collection: length, and source or label
+    planes: dict[str, dict[str, Plane]]  # by collection and space
+
+
+def spaces_of_run(run: Run, student: Artefact) -> Spaces:
+    """The validation documents, and those of each classification task among the sweep's tasks, in the spaces of the
+    student before and after, of its teachers, and of both projected views of the contextual loss.
+
+    At most `SHOWN` documents of each, of a task those that runs are scored on, cut as for scoring; a label is that of
+    the task.
+    """
+    stages = run.stages
+    collections = {VALIDATION: validation_documents(stages)}
+    for name in stages.profile.evaluation.sweep_tasks:
+        if isinstance(task := stages.tasks[name], Classification):
+            splits = for_validation(task, SHOWN).splits
+            data = splits["validation" if "validation" in splits else "train"]
+            columns = {"text": data.texts, "length": stages.structural_teacher.count_tokens(data.texts)}
+            collections[f"task {name}"] = pd.DataFrame({**columns, "label": list(map(str, data.labels))})
+    planes = {
+        name: {space: principal_plane(X) for space, X in _spaces(run, student, name, documents).items()}
+        for name, documents in collections.items()
+    }
+    return Spaces({name: documents.drop(columns="text") for name, documents in collections.items()}, planes)
+
+
+def _spaces(run: Run, student: Artefact, collection: str, documents: pd.DataFrame) -> dict[str, np.ndarray]:
+    """The embeddings (N, ·) of the documents in each space, by name."""
+    stages, texts = run.stages, list(documents["text"])
+    models = {STUDENT: student_model(run.label, student), UNTRAINED: untrained_model(stages)}
+    found = {name: embed_once(stages.workspace, model, texts) for name, model in models.items()}
+    for name, teacher in stages.teachers().items():
+        if collection == VALIDATION:  # their embeddings were made for training
+            rows = len(stages.split("validation"))
+            known = np.asarray(stages.teacher_embeddings(teacher, "validation", rows)[: len(texts)])
+        else:
+            known = embed_once(stages.workspace, _frozen(name, teacher), texts)
+        found[f"{name} teacher"] = known
+    if run.profile.parameters.contextual_teacher is None:
+        return found
+    sides: dict[Side, str] = {"student": STUDENT, "contextual": "contextual teacher"}
+    if run.profile.student.centre:  # its projection was trained on embeddings as they are before
+        del sides["student"]
+    views = {f"{side} view": project(run, student, side, found[space]) for side, space in sides.items()}
+    return found | views
+
+
+def project(run: Run, student: Artefact, side: Side, embeddings: np.ndarray) -> np.ndarray:
+    """Embeddings (N, D) as the contextual loss saw them, (N, P): through the projection trained with the student.
+
+    side: of the student, or of its contextual teacher.
+    """
+    import torch
+    from safetensors.torch import load_file
+
+    from docemb_lib.losses import Projection
+
+    spec = getattr(run.profile.parameters, f"{side}_projection")
+    start = f"contextual.{'student' if side == 'student' else 'teacher'}_projection."
+    weights = load_file(str(student.path / PROJECTIONS))
+    projection = Projection(spec, embeddings.shape[1])
+    projection.load_state_dict({k.removeprefix(start): v for k, v in weights.items() if k.startswith(start)})
+    with torch.no_grad():
+        return projection(torch.from_numpy(np.array(embeddings, dtype=np.float32))).numpy()
+
+
+def _frozen(label: str, teacher: Teacher) -> Model:
+    return Model(label, f"teacher/{teacher.fingerprint}", lambda: teacher)
+
+
+# ---- projection explorer
+
 
 COLOURS = {"source": "source", "label": "label", "length": "length"}
 

@@ -1,23 +1,130 @@
-"""Weighting explorer: what is recorded at a λ and a mask, and the command that would run what is not."""
+"""The recorded runs that differ from one in λ and mask alone, as points: what is known, and what is not."""
 
 from __future__ import annotations
 
+import ast
+import json
+import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any, Literal, NamedTuple
 
+import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
 from docemb_lib.errors import InputError
-from docemb_lib.evaluation.scoreboard import with_interval
-from docemb_lib.figures.weighting import plot_weighting_points
-from docemb_lib.widgets import html
-from docemb_lib.widgets.controls import Check, Choice, Control, Slider
-from docemb_lib.widgets.explorer import Answer, Explorer
+from docemb_lib.evaluation.scoreboard import MAIN_METRICS, with_interval
+from docemb_lib.evaluation.uncertainty import score_intervals
+from docemb_lib.experiments import records
+from docemb_lib.experiments.models import student_model
+from docemb_lib.experiments.plan import told
+from docemb_lib.experiments.run import Run
+from docemb_lib.experiments.scores import scores_by_round
+from docemb_lib.figures.sweeps import plot_weighting_points
+from docemb_lib.thesis.comparison import comparable, is_sibling
+from docemb_lib.widgets import explorer as html
+from docemb_lib.widgets.explorer import Answer, Check, Choice, Control, Explorer, Slider
+from docemb_lib.workspace import MANIFEST, Artefact
 
-if TYPE_CHECKING:
-    from docemb_lib.experiments.run import Run
-    from docemb_lib.experiments.weighting_points import Found
+# ---- the recorded runs
+
+
+COLUMNS = ["lam", "max_structural_len", "task", "metric", "value", "low", "high"]
+
+
+class Found(NamedTuple):
+    """What is known of one λ and mask."""
+
+    status: Literal["recorded", "interpolated", "no run"]
+    scores: pd.DataFrame  # task, metric, value, low, high; an interpolated one has no interval, what is unknown no rows
+    between: tuple[float, float] | None = None  # the recorded λ that were interpolated
+
+
+def weighting_points(run: Run, student: Artefact) -> pd.DataFrame:
+    """The scores of this run and of its recorded siblings on the sweep's tasks, a row per run and task.
+
+    Columns lam and max_structural_len (NaN: no weighting, no mask), task, metric, value, low, high: a 95% interval over
+    validation examples, NaN where the run's student is no longer there to be asked.
+    """
+    frames = [_scored(run, run.parameters, student)]
+    for record in comparable(run):
+        if is_sibling(run, record.parameters):
+            folder = run.workspace.root / (record.student or "")
+            if record.student is not None and (folder / MANIFEST).is_file():
+                artefact = Artefact("student", folder.resolve().name, folder.resolve())
+                frames.append(_scored(run, record.parameters, artefact))
+            else:
+                own = records.scores_of(run.workspace, record).query("model == @record.label")
+                frames.append(_at(record.parameters, _without_intervals(own)))
+    return pd.concat(frames, ignore_index=True).drop_duplicates(["lam", "max_structural_len", "task"])
+
+
+def scores_at(points: pd.DataFrame, *, lam: float, mask: float | None, interpolate: bool = False) -> Found:
+    """The scores at a λ and mask: those of a run, or, if wished, on the straight line between the nearest recorded λ
+    below and above with the same mask. points: see `weighting_points`."""
+    masked = points["max_structural_len"].isna() if mask is None else points["max_structural_len"] == mask
+    line = points[masked & points["lam"].notna()]
+    columns = ["task", "metric", "value", "low", "high"]
+    exact = line[np.isclose(line["lam"], lam)]
+    if len(exact):
+        return Found("recorded", exact[columns].reset_index(drop=True))
+    below, above = line.loc[line["lam"] < lam, "lam"].max(), line.loc[line["lam"] > lam, "lam"].min()
+    if not interpolate or pd.isna(below) or pd.isna(above):
+        return Found("no run", line.iloc[:0][columns])
+    left, right = (line[line["lam"] == end].set_index(["task", "metric"])["value"] for end in (below, above))
+    share = (lam - below) / (above - below)
+    values = ((1 - share) * left + share * right).reset_index()
+    return Found("interpolated", values.assign(low=np.nan, high=np.nan), (float(below), float(above)))
+
+
+def command_for(run: Run, profile: str | Path, *, lam: float, mask: int | None) -> str:
+    """What makes the run with this λ and mask, and all else as in this one, typed in `notebooks/`.
+
+    profile: as the run was told it.
+    """
+    lam = round(lam, 6)  # a slider's steps add up to 0.15000000000000002
+    wanted = {"profile": told(profile), **run.parameters, "lam": lam, "max_structural_len": mask}
+    defaults = _defaults(run)
+    given = [
+        part
+        for name, value in wanted.items()
+        if name not in defaults or defaults[name] != value
+        for part in ("-p", name, str(value))
+    ]
+    out = f"../outputs/{run.notebook}-lam-{lam}-mask-{mask}.ipynb"
+    return shlex.join(["papermill", f"{run.notebook}.ipynb", out, *given])
+
+
+def _scored(run: Run, parameters: dict[str, Any], student: Artefact) -> pd.DataFrame:
+    model = student_model("run", student)
+    (scores,) = scores_by_round(run.stages, [model], final=False).values()
+    found = score_intervals(scores)
+    return _at(parameters, found[found["metric"].isin(MAIN_METRICS)])
+
+
+def _without_intervals(scores: pd.DataFrame) -> pd.DataFrame:
+    main = scores[scores["metric"].isin(MAIN_METRICS)]
+    means = main.groupby(["task", "metric"], as_index=False, sort=False)["value"].mean()
+    return means.assign(low=np.nan, high=np.nan)
+
+
+def _at(parameters: dict[str, Any], scores: pd.DataFrame) -> pd.DataFrame:
+    lam, mask = parameters["lam"], parameters["max_structural_len"]
+    if lam is None and parameters["lam_by_length"] is not None:
+        lam = 1.0  # which then falls, see `Weighting`
+    return scores.assign(lam=lam, max_structural_len=mask).astype(dict.fromkeys(COLUMNS[:2], float))[COLUMNS]
+
+
+def _defaults(run: Run) -> dict[str, Any]:
+    """The parameters of the notebook as its own cell has them, by name; loading papermill to ask takes a second."""
+    notebook = run.workspace.root / "notebooks" / f"{run.notebook}.ipynb"
+    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+    (own,) = ("".join(cell["source"]) for cell in cells if "parameters" in cell["metadata"].get("tags", ()))
+    given = (node for node in ast.parse(own).body if isinstance(node, ast.Assign))
+    return {ast.unparse(node.targets[0]): ast.literal_eval(node.value) for node in given}
+
+
+# ---- weighting explorer
 
 
 def weighting_explorer(run: Run, points: pd.DataFrame, *, profile: str | Path) -> Explorer:
@@ -25,8 +132,7 @@ def weighting_explorer(run: Run, points: pd.DataFrame, *, profile: str | Path) -
 
     points: see `weighting_points`; profile: as the run was told it.
     """
-    from docemb_lib.experiments.comparison import is_sibling
-    from docemb_lib.experiments.weighting_points import command_for, scores_at
+    from docemb_lib.thesis.comparison import is_sibling
 
     weighs = is_sibling(run, run.parameters)
     p = run.profile.parameters

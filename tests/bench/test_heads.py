@@ -9,7 +9,7 @@ import torch
 from docemb_lib.bench import bench_heads, heads
 from docemb_lib.bench.heads import measure, random_examples, speed_rows, train_loop
 from docemb_lib.errors import InputError
-from docemb_lib.evaluation.head_training import train_heads
+from docemb_lib.evaluation.heads import train_heads
 from docemb_lib.settings import HeadSettings
 
 

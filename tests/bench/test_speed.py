@@ -7,7 +7,7 @@ import torch
 
 from docemb_lib.bench import speed
 from docemb_lib.bench.speed import Speed, compare_speed, failure, growth_rows, measure_growth, run_compiled, speed_rows
-from docemb_lib.student.flops import forward_flops
+from docemb_lib.student.longformer import forward_flops
 
 CPU = torch.device("cpu")
 GiB = 2**30

@@ -9,7 +9,7 @@ import sys
 import nbformat
 import pytest
 
-from docemb_lib.profile import NOTEBOOKS
+from docemb_lib.settings.profile import NOTEBOOKS
 
 pytestmark = pytest.mark.slow
 every_notebook = pytest.mark.parametrize("notebook", NOTEBOOKS, indirect=True)
@@ -95,7 +95,7 @@ def test_the_distance_explorer_shows_the_auc_of_what_is_chosen(notebook):
     auc = "tr[data-model='cosine'] .docemb-auc"
     notebook.choose("loss", "cosine")
     notebook.choose(
-        "distance", notebook.kernel("from docemb_lib.figures.distances import UNITS; print(UNITS['mse'], end='')")
+        "distance", notebook.kernel("from docemb_lib.figures.student import UNITS; print(UNITS['mse'], end='')")
     )
     most = int(notebook.kernel("print(distances.measured['mse']['cosine'].negative.shape[1])"))
     notebook.shows(auc, notebook.kernel(SEPARATION.format(shortest=0, negatives=most)))

@@ -1,6 +1,6 @@
 import pytest
 
-from docemb_lib.corpus.cleaning import cut_see_also, remove_names
+from docemb_lib.corpus.docstrings import cut_see_also, remove_names
 
 NUMPYDOC = """Sort the rows.
 

@@ -2,7 +2,7 @@ from collections import Counter
 
 import pytest
 
-from docemb_lib.corpus.held_out import hold_out
+from docemb_lib.corpus.build import hold_out
 from docemb_lib.corpus.sources import Document
 
 

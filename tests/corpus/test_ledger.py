@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from docemb_lib.corpus import ledger as module
-from docemb_lib.corpus.ledger import Key, Ledger, Seen, kth_smallest
+from docemb_lib.corpus import sources as module
+from docemb_lib.corpus.sources import Key, Ledger, Seen, kth_smallest
 
 
 def keys(number: int = 200) -> list[Key]:

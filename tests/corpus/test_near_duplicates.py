@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from docemb_lib.corpus import Document
-from docemb_lib.corpus.near_duplicates import drop_near_duplicates, word_runs
+from docemb_lib.corpus.origin import drop_near_duplicates, word_runs
 from docemb_lib.errors import InputError
 
 WORDS = [f"{a}{b}" for a in "bdfgklmnprst" for b in ("ando", "eli", "irus", "opal", "um")]
@@ -43,7 +43,7 @@ def test_documents_of_a_high_exact_jaccard_index_are_left_out_and_no_others(capl
     close = {later for (_, later), index in exact.items() if index > 0.9}
     assert len(close) == 15
     assert not any(0.5 < index < 0.9 for index in exact.values())  # so that the estimate's error decides nothing
-    with caplog.at_level(logging.WARNING, logger="docemb_lib.corpus.near_duplicates"):
+    with caplog.at_level(logging.WARNING, logger="docemb_lib.corpus.origin"):
         kept = list(drop_near_duplicates(documents, similarity=0.7))
     assert kept == [document for document in documents if document.id not in close]
     assert "15 documents are nearly copies" in caplog.text

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from docemb_lib.corpus.parts_of_speech import tag_words
+from docemb_lib.corpus.sentences import tag_words
 
 # A word and its part: n, v, a or o; tricky ones included, so that the tagger is not always right.
 TAGGED = (

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from datasets import Dataset, DatasetDict
 
-from docemb_lib.corpus.statistics import corpus_statistics
+from docemb_lib.corpus.build import corpus_statistics
 
 LENGTHS = [10, 256, 257, 600, 5000]
 

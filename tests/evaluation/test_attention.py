@@ -10,9 +10,9 @@ import pytest
 import torch
 from transformers import AutoModel, AutoTokenizer, LongformerConfig, LongformerModel, ModernBertConfig, ModernBertModel
 
-from docemb_lib.corpus.parts_of_speech import tag_words
+from docemb_lib.corpus.sentences import tag_words
 from docemb_lib.errors import InputError
-from docemb_lib.evaluation.attention import attention_by_part, attention_of_words, token_attention
+from docemb_lib.evaluation.simde import attention_by_part, attention_of_words, token_attention
 from docemb_lib.pretrained import resolve
 from docemb_lib.student import Student
 

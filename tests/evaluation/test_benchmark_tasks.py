@@ -18,8 +18,8 @@ from pyarrow import parquet
 
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation import Classification, Pairs, Retrieval
-from docemb_lib.evaluation.benchmark_tasks import benchmark_task, published_size, published_tasks
-from docemb_lib.evaluation.splits import SPLITS, Labelled
+from docemb_lib.evaluation.benchmarks import benchmark_task, published_size, published_tasks
+from docemb_lib.evaluation.tasks import SPLITS, Labelled
 
 PAIR_FILES = {
     "aan": ("train_cite.csv", "dev_cite.csv", "test_cite.csv"),

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from docemb_lib.errors import InputError
-from docemb_lib.evaluation.by_length import by_length
-from docemb_lib.evaluation.uncertainty import bootstrap
+from docemb_lib.evaluation.uncertainty import bootstrap, by_length
 
 
 def test_examples_fall_into_buckets_up_to_and_with_their_edge() -> None:

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from docemb_lib.evaluation.claims import (
+from docemb_lib.evaluation.tasks import Score
+from docemb_lib.thesis.claims import (
     FAILS,
     HOLDS,
     UNDECIDED,
@@ -23,8 +24,7 @@ from docemb_lib.evaluation.claims import (
     thesis_scores,
     thesis_tasks,
 )
-from docemb_lib.evaluation.published import published
-from docemb_lib.evaluation.tasks import Score
+from docemb_lib.thesis.values import published
 
 STUDENTS = ["only-MSE", "MSE-contextual", "cosine-masked"]
 BASELINES = ["Longformer", "DM", "PV", "SBERT"]

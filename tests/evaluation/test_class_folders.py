@@ -9,8 +9,7 @@ import pytest
 
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation import Classification
-from docemb_lib.evaluation.class_folders import NO_SPLIT, read_class_folders, split_in, text_files
-from docemb_lib.evaluation.own_tasks import own_task, task_files
+from docemb_lib.evaluation.readers import NO_SPLIT, own_task, read_class_folders, split_in, task_files, text_files
 from docemb_lib.settings import OwnTask
 
 

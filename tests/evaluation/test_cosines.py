@@ -7,7 +7,7 @@ import pytest
 from scipy.spatial.distance import cosine, pdist
 
 from docemb_lib.evaluation import Classification, Labelled, LabelledPairs, Pairs, Ranking, Retrieval
-from docemb_lib.evaluation.cosines import asks_what_belongs_together, score_cosines, spread
+from docemb_lib.evaluation.protocols import asks_what_belongs_together, score_cosines, spread
 
 TEXTS = [f"text {i}" for i in range(8)]
 PAIRS = LabelledPairs(TEXTS[:4], TEXTS[4:], [1, 0, 1, 0])

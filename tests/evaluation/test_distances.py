@@ -10,7 +10,7 @@ from scipy.stats import ks_2samp
 from sklearn.metrics import roc_auc_score
 
 from docemb_lib.errors import InputError
-from docemb_lib.evaluation.distances import measure_distances, mistaken, separation, tidy_distances
+from docemb_lib.evaluation.probes import measure_distances, mistaken, separation, tidy_distances
 from docemb_lib.losses import MaxMargin
 
 

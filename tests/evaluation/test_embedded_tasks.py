@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from docemb_lib.errors import InputError
-from docemb_lib.evaluation import Classification, Pairs, Retrieval, Task, TfIdf, embedded_tasks, evaluate
-from docemb_lib.evaluation.embedded_tasks import cut_in_half, package_task, spread_over_sources
-from docemb_lib.evaluation.splits import SPLITS
+from docemb_lib.evaluation import Classification, Pairs, Retrieval, Task, TfIdf, evaluate
+from docemb_lib.evaluation.embedded import cut_in_half, embedded_tasks, package_task, spread_over_sources
+from docemb_lib.evaluation.tasks import SPLITS
 
 NAMES = ["package", "see-also-pairs", "halves", "see-also-retrieval"]
 SOURCES = ["scipy", "torch", "sympy"]

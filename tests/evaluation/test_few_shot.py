@@ -8,7 +8,7 @@ from sklearn.metrics import accuracy_score, f1_score
 
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation import Classification, HeadSettings, Labelled, train_heads
-from docemb_lib.evaluation.few_shot import draw_per_class, few_shot_scores
+from docemb_lib.evaluation.protocols import draw_per_class, few_shot_scores
 
 QUICK = HeadSettings(learning_rate=1e-2, batch_size=8, epochs=3)
 

@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from docemb_lib.evaluation.final_table import MEAN, NORMALISED, beside_thesis, deviations, table_5_7
-from docemb_lib.evaluation.published import published
+from docemb_lib.thesis.tables import MEAN, NORMALISED, beside_thesis, deviations, table_5_7
+from docemb_lib.thesis.values import published
 
 NAMES = {"student after": "only-MSE", "SBERT truncated": "SBERT", "SBERT over chunks": None}
 

@@ -9,10 +9,20 @@ from pydantic import ValidationError
 from torch import nn
 
 from docemb_lib.errors import InputError
-from docemb_lib.evaluation import head_training, heads
-from docemb_lib.evaluation.head_training import HeadJob, backward, batches, clip_each_head, train_heads, train_jobs
-from docemb_lib.evaluation.heads import Heads, initial_head, pair_features
-from docemb_lib.evaluation.metrics import accuracy
+from docemb_lib.evaluation import heads
+from docemb_lib.evaluation import heads as head_training
+from docemb_lib.evaluation.heads import (
+    HeadJob,
+    Heads,
+    backward,
+    batches,
+    clip_each_head,
+    initial_head,
+    pair_features,
+    train_heads,
+    train_jobs,
+)
+from docemb_lib.evaluation.retrieval import accuracy
 from docemb_lib.settings import HeadSettings
 
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from docemb_lib.errors import InputError
-from docemb_lib.evaluation import lookup
-from docemb_lib.evaluation.lookup import rows_by_text, unique
+from docemb_lib.evaluation import tasks as lookup
+from docemb_lib.evaluation.tasks import rows_by_text, unique
 
 TEXTS = [f"text {n}" for n in range(16)]
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import accuracy_score, average_precision_score, ndcg_score
 
-from docemb_lib.evaluation.metrics import (
+from docemb_lib.evaluation.retrieval import (
     accuracy,
     average_precision,
     f1_macro,

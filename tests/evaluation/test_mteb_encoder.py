@@ -7,7 +7,7 @@ import pytest
 from sentence_transformers import SentenceTransformer
 
 from docemb_lib import pretrained
-from docemb_lib.evaluation.mteb_tasks import find_task
+from docemb_lib.evaluation.mteb import find_task
 from docemb_lib.student import Student
 
 
@@ -23,7 +23,7 @@ def folder(tmp_path_factory):
 def test_scores_are_those_of_the_stock_model(mteb_samples, folder, kind):
     import mteb
 
-    from docemb_lib.evaluation.mteb_encoder import StudentEncoder
+    from docemb_lib.evaluation.mteb import StudentEncoder
 
     task = find_task(getattr(mteb_samples, kind)())
     student = StudentEncoder(folder)
@@ -41,7 +41,7 @@ def test_mteb_keeps_results_by_the_folders_name_and_content(folder):
     pytest.importorskip("mteb")
     from mteb.models import EncoderProtocol
 
-    from docemb_lib.evaluation.mteb_encoder import StudentEncoder
+    from docemb_lib.evaluation.mteb import StudentEncoder
 
     student = StudentEncoder(folder)
     assert isinstance(student, EncoderProtocol)

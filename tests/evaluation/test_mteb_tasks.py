@@ -12,8 +12,8 @@ import pytest
 
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation import Classification, HeadSettings, Pairs, Retrieval, TfIdf, evaluate, load_task
-from docemb_lib.evaluation.mteb_tasks import find_task, mteb_fingerprint, mteb_task
-from docemb_lib.evaluation.outside_tasks import Outline, outline_of, task_fingerprint
+from docemb_lib.evaluation.catalogue import Outline, outline_of, task_fingerprint
+from docemb_lib.evaluation.mteb import find_task, mteb_fingerprint, mteb_task
 from docemb_lib.settings import Evaluation
 
 HEAD = HeadSettings(learning_rate=1e-2, epochs=30)
@@ -103,7 +103,7 @@ def test_what_a_profile_names_is_found_and_outlined_without_loading(mteb_samples
     assert outline_of(name, settings) == Outline(["validation", "test"], None, ranks=True)
     fingerprint = task_fingerprint(name, settings)
     assert fingerprint == task_fingerprint(name, settings)
-    monkeypatch.setattr("docemb_lib.evaluation.mteb_tasks.version", lambda _: "9.9")
+    monkeypatch.setattr("docemb_lib.evaluation.mteb.version", lambda _: "9.9")
     assert task_fingerprint(name, settings) != fingerprint
     assert outline_of(mteb_samples.classification(), settings) == Outline(["train", "test"], None, ranks=False)
 
@@ -150,6 +150,6 @@ def test_without_mteb_the_mend_is_named(monkeypatch):
     def absent(name: str) -> str:
         raise importlib.metadata.PackageNotFoundError(name)
 
-    monkeypatch.setattr("docemb_lib.evaluation.mteb_tasks.version", absent)
+    monkeypatch.setattr("docemb_lib.evaluation.mteb.version", absent)
     with pytest.raises(InputError, match=r'^task mteb:STS12: mteb is not installed; run pip install -e "\.\[mteb\]"$'):
         mteb_fingerprint("mteb:STS12")

@@ -13,7 +13,7 @@ import yaml
 from docemb_lib import Profile
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation import Classification, Pairs
-from docemb_lib.evaluation.outside_tasks import load_task, task_fingerprint
+from docemb_lib.evaluation.catalogue import load_task, task_fingerprint
 
 TASK = {"name": "mine", "kind": "classification", "path": "data/mine.jsonl"}
 

@@ -16,8 +16,8 @@ from pyarrow import parquet
 
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation import Classification, Pairs, Retrieval, TfIdf, evaluate
-from docemb_lib.evaluation.own_tasks import own_task
-from docemb_lib.evaluation.splits import SPLITS
+from docemb_lib.evaluation.readers import own_task
+from docemb_lib.evaluation.tasks import SPLITS
 from docemb_lib.settings import OwnTask
 
 Records = list[dict[str, Any]]

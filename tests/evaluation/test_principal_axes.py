@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from docemb_lib.errors import InputError
-from docemb_lib.evaluation.principal_axes import principal_plane
+from docemb_lib.evaluation.probes import principal_plane
 
 
 def test_the_plane_is_spanned_by_the_leading_singular_vectors():

@@ -7,7 +7,7 @@ import pytest
 from scipy.spatial.distance import cdist
 
 from docemb_lib.errors import InputError
-from docemb_lib.evaluation.probe import fit_ridge, neighbour_overlap, probe
+from docemb_lib.evaluation.probes import fit_ridge, neighbour_overlap, probe
 
 
 def spaces(*, seed=0, n=120, wide=8, to=5, noise=0.0):

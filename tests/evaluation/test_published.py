@@ -4,8 +4,8 @@ import pandas as pd
 import pytest
 
 from docemb_lib.errors import InputError
-from docemb_lib.evaluation import normalised, published
-from docemb_lib.evaluation.published import NAMES
+from docemb_lib.evaluation import normalised
+from docemb_lib.thesis.values import NAMES, published
 
 
 def figure(name: str, number: str) -> pd.DataFrame:

@@ -9,15 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from docemb_lib.corpus.parts_of_speech import tag_words
+from docemb_lib.corpus.sentences import tag_words
 from docemb_lib.errors import InputError
-from docemb_lib.evaluation.redundancy import (
-    ALL,
-    BINS,
-    redundancy,
-    redundancy_by_length,
-    sentence_similarity,
-)
+from docemb_lib.evaluation.simde import ALL, BINS, redundancy, redundancy_by_length, sentence_similarity
 
 SHIPS = "The ships left the harbour. Two ships stayed in the old harbour. The harbour closed."
 

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from docemb_lib.errors import InputError
-from docemb_lib.evaluation.safe_pickle import read_plain_pickle
-from docemb_lib.evaluation.similar_articles import read_relevance
+from docemb_lib.evaluation.benchmarks import read_plain_pickle, read_relevance
 
 
 def dumped(tmp_path: Path, value: Any, protocol: int = pickle.DEFAULT_PROTOCOL) -> Path:

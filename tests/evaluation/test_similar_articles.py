@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from docemb_lib.errors import InputError
-from docemb_lib.evaluation.similar_articles import read_articles, read_ranking, read_relevance
+from docemb_lib.evaluation.benchmarks import read_articles, read_ranking, read_relevance
 
 ARTICLES = [
     ("Merlot", [("", "A dark blue grape."), ("Taste", ""), ("Regions", 'Grown in "France",\nand elsewhere.')]),

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from docemb_lib.evaluation import Classification, Labelled, LabelledPairs, Pairs, Ranking, Retrieval
-from docemb_lib.evaluation.task_statistics import beside_thesis, published_statistics, task_lengths, task_statistics
+from docemb_lib.evaluation.soundness import beside_thesis, published_statistics, task_lengths, task_statistics
 
 
 def words(texts: list[str]) -> list[int]:

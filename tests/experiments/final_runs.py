@@ -7,7 +7,7 @@ import pandas as pd
 from docemb_lib.experiments.final import Final
 from docemb_lib.experiments.grids import grid
 from docemb_lib.experiments.run import Run
-from docemb_lib.profile import Profile
+from docemb_lib.settings.profile import Profile
 from docemb_lib.workspace import Workspace
 
 BASELINES = {"student before distillation": 0.5, "SBERT truncated": 0.6, "DM;8d": 0.3, "PV;16d": 0.4, "TF-IDF": 0.35}

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pandas as pd
 
-from docemb_lib.evaluation import published
-from docemb_lib.experiments.best_students import best_of_chapter_4
 from docemb_lib.experiments.grids import grid
-from docemb_lib.profile import Profile
+from docemb_lib.settings.profile import Profile
+from docemb_lib.thesis.tables import best_of_chapter_4
+from docemb_lib.thesis.values import published
 
 sys.path.insert(0, str(Path(__file__).parent))
 from final_runs import BASELINES, a_run

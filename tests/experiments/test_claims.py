@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from docemb_lib.errors import InputError
-from docemb_lib.evaluation.claims import FAILS, HOLDS, UNSURE, UNTESTED
 from docemb_lib.evaluation.tasks import Classification, Labelled, Score
-from docemb_lib.experiments import claims as module
-from docemb_lib.experiments.claims import MASKED, RATIOS, check_claims, on_thesis_corpora, recorded_claims
-from docemb_lib.experiments.finals import recorded_finals
-from docemb_lib.profile import Profile
 from docemb_lib.settings import HubDataset
+from docemb_lib.settings.profile import Profile
+from docemb_lib.thesis import claims as module
+from docemb_lib.thesis.claims import FAILS, HOLDS, MASKED, RATIOS, UNSURE, UNTESTED, on_thesis_corpora, recorded_claims
+from docemb_lib.thesis.claims import claims_of_run as check_claims
+from docemb_lib.thesis.tables import recorded_finals
 
 sys.path.insert(0, str(Path(__file__).parent))
 from final_runs import a_run, evaluated, of_the_thesis, recorded

@@ -6,10 +6,10 @@ import pandas as pd
 import pytest
 
 from docemb_lib.evaluation.scoreboard import mean_over_tasks
-from docemb_lib.experiments.comparison import scores_of_runs
 from docemb_lib.experiments.run import Run
-from docemb_lib.profile import Profile
 from docemb_lib.settings import FurtherTeacher
+from docemb_lib.settings.profile import Profile
+from docemb_lib.thesis.comparison import scores_of_runs
 from docemb_lib.workspace import Workspace
 
 BASELINE = "SBERT truncated"

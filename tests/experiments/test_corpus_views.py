@@ -10,9 +10,9 @@ import pytest
 from datasets import Dataset
 
 from docemb_lib.evaluation import Classification, Labelled
-from docemb_lib.experiments import corpus_views
-from docemb_lib.experiments.corpus_views import corpus_tables, described_tasks, split_lengths
-from docemb_lib.profile import Profile
+from docemb_lib.settings.profile import Profile
+from docemb_lib.views import runs as corpus_views
+from docemb_lib.views.runs import corpus_tables, described_tasks, split_lengths
 from docemb_lib.workspace import Workspace
 
 TEXTS = ["one two", "one two three", "a", "b c"]

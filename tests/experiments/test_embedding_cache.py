@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from docemb_lib.experiments.embedding_cache import Model, embed_once
+from docemb_lib.experiments.scores import Model, embed_once
 from docemb_lib.workspace import Workspace
 
 

@@ -12,11 +12,11 @@ from sentence_transformers import SentenceTransformer
 
 from docemb_lib import pretrained
 from docemb_lib.errors import InputError
-from docemb_lib.experiments.evaluating import any_model, evaluate_model, recorded_baselines
+from docemb_lib.experiments.final import any_model, evaluate_model, recorded_baselines
 from docemb_lib.experiments.models import UNTRAINED, untrained_model
 from docemb_lib.experiments.run import Run
-from docemb_lib.experiments.stages import Stages
-from docemb_lib.profile import Profile
+from docemb_lib.experiments.students import Stages
+from docemb_lib.settings.profile import Profile
 from docemb_lib.workspace import MANIFEST, Workspace
 
 TEXTS = ["A graph is a set of nodes and edges.", "Violins show a distribution. " * 80, "One."]

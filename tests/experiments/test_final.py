@@ -9,15 +9,14 @@ import pandas as pd
 import pytest
 
 from docemb_lib.evaluation import Classification, Labelled, Score
-from docemb_lib.evaluation.by_length import by_length
-from docemb_lib.evaluation.uncertainty import OVERALL, differences, holm, score_intervals
+from docemb_lib.evaluation.uncertainty import OVERALL, by_length, differences, holm, score_intervals
 from docemb_lib.experiments import final as module
-from docemb_lib.experiments.embedding_cache import Model
 from docemb_lib.experiments.final import REFERENCES, example_lengths, final_evaluation, scores_by_length
 from docemb_lib.experiments.models import SBERT_CHUNKS, SBERT_TRUNCATED, UNTRAINED
 from docemb_lib.experiments.report import report
 from docemb_lib.experiments.run import Run
-from docemb_lib.profile import Profile
+from docemb_lib.experiments.scores import Model
+from docemb_lib.settings.profile import Profile
 from docemb_lib.workspace import Workspace
 
 SKILL = {"student": 0.8, UNTRAINED: 0.4, SBERT_TRUNCATED: 0.6, SBERT_CHUNKS: 0.79, "TF-IDF": 0.3}

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from docemb_lib.experiments.finals import recorded_finals
-from docemb_lib.profile import Profile
+from docemb_lib.settings.profile import Profile
+from docemb_lib.thesis.tables import recorded_finals
 
 sys.path.insert(0, str(Path(__file__).parent))
 from final_runs import BASELINES, TASKS, a_run, evaluated, of_the_thesis, recorded

@@ -11,12 +11,12 @@ import pandas as pd
 import pytest
 
 from docemb_lib.errors import InputError
-from docemb_lib.evaluation.published import published
 from docemb_lib.experiments import grid, sweep
 from docemb_lib.experiments.grids import load_grid
 from docemb_lib.experiments.plan import resolve_grid
 from docemb_lib.losses.projection import check_widths
-from docemb_lib.profile import Profile
+from docemb_lib.settings.profile import Profile
+from docemb_lib.thesis.values import published
 from docemb_lib.workspace import Workspace
 
 PARAMS = Path(__file__).resolve().parents[2] / "params"

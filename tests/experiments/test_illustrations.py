@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from docemb_lib.experiments.illustrations import opening_words, widths_of
 from docemb_lib.experiments.run import Run
-from docemb_lib.profile import Profile
+from docemb_lib.settings.profile import Profile
+from docemb_lib.views.runs import opening_words, widths_of
 from docemb_lib.workspace import Workspace
 
 

@@ -12,9 +12,9 @@ import pytest
 import zmq.asyncio
 from jupyter_client.session import Session
 
-from docemb_lib.experiments import kernel_client
+from docemb_lib.experiments import kernel as kernel_client
 from docemb_lib.experiments.execution import _kernel_options
-from docemb_lib.experiments.kernel_client import LookingChannel, LookingClient
+from docemb_lib.experiments.kernel import LookingChannel, LookingClient
 
 
 @pytest.fixture

@@ -6,11 +6,11 @@ import re
 
 import pytest
 
-from docemb_lib.evaluation.published import published
-from docemb_lib.experiments.labels import LONGEST_SLUG, label_of, slug_of
 from docemb_lib.experiments.run import fingerprint_of_run
-from docemb_lib.profile import Profile
+from docemb_lib.experiments.runkey import LONGEST_SLUG, label_of, slug_of
 from docemb_lib.settings import FurtherTeacher
+from docemb_lib.settings.profile import Profile
+from docemb_lib.thesis.values import published
 
 FAR = {"name": "far", "role": "structural", "model": "all-MiniLM-L6-v2", "loss": "mse"}
 TOPICS = {"name": "topics", "role": "contextual", "teacher": "LSA", "loss": "mse", "student_projection": "8"}

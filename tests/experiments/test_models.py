@@ -7,10 +7,10 @@ from types import SimpleNamespace
 import numpy as np
 
 from docemb_lib.experiments import models as models_module
-from docemb_lib.experiments.embedding_cache import Model
 from docemb_lib.experiments.models import centred_model, contextual_models
-from docemb_lib.experiments.stages import Stages
-from docemb_lib.profile import Profile
+from docemb_lib.experiments.scores import Model
+from docemb_lib.experiments.students import Stages
+from docemb_lib.settings.profile import Profile
 from docemb_lib.workspace import Workspace
 
 

@@ -9,10 +9,9 @@ import pytest
 from scipy.spatial.distance import cosine
 
 from docemb_lib.errors import InputError
-from docemb_lib.evaluation.splits import Ranking
-from docemb_lib.evaluation.tasks import Retrieval
-from docemb_lib.experiments.embedding_cache import Model
-from docemb_lib.experiments.neighbourhoods import Neighbourhoods, Pool, in_common
+from docemb_lib.evaluation.tasks import Ranking, Retrieval
+from docemb_lib.experiments.scores import Model
+from docemb_lib.widgets.neighbours import Neighbourhoods, Pool, in_common
 from docemb_lib.workspace import Workspace
 
 TEXTS = [f"text {row} of {'Graphs' if row % 2 else 'violins'}" for row in range(9)]

@@ -13,11 +13,11 @@ from torch import nn
 
 from docemb_lib.errors import InputError
 from docemb_lib.experiments.check import check
-from docemb_lib.experiments.objectives import make_objective, objective_settings, weighting_of
-from docemb_lib.experiments.stages import Stages
+from docemb_lib.experiments.runkey import make_objective, objective_settings, weighting_of
+from docemb_lib.experiments.students import Stages
 from docemb_lib.losses import CCA, MSE, Contrastive, Cosine, MaxMargin, ObjectiveOutput, SoftCCA, Weighting
-from docemb_lib.profile import Profile
 from docemb_lib.settings import FurtherTeacher, Parameters
+from docemb_lib.settings.profile import Profile
 
 D, C, B = 4, 3, 6
 LENGTHS = torch.tensor([10, 300, 900, 64, 65, 5000])

@@ -7,7 +7,7 @@ import sys
 
 import psutil
 
-CHILD = "import os, time; from docemb_lib.experiments.orphan import end_with_parent; end_with_parent({parent}, {folder!r}); time.sleep(60)"
+CHILD = "import os, time; from docemb_lib.experiments.kernel import end_with_parent; end_with_parent({parent}, {folder!r}); time.sleep(60)"
 PARENT = """
 import os, subprocess, sys, time
 child = subprocess.Popen([sys.executable, "-c", {child!r}.format(parent=os.getpid(), folder={folder!r})])

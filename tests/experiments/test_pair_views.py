@@ -11,20 +11,14 @@ import pytest
 
 from docemb_lib.corpus.sentences import split_sentences
 from docemb_lib.errors import InputError
-from docemb_lib.evaluation.published import published
-from docemb_lib.experiments.embedding_cache import Model
 from docemb_lib.experiments.models import UNTRAINED
-from docemb_lib.experiments.pair_views import (
-    beside_paper,
-    distances_of_halves,
-    example_halves,
-    gain_over_start,
-    students_beside,
-)
 from docemb_lib.experiments.run import Run
-from docemb_lib.profile import Profile
+from docemb_lib.experiments.scores import Model
 from docemb_lib.settings.evaluation import SimDEName
-from docemb_lib.training.halves import draw_halves, generator_of
+from docemb_lib.settings.profile import Profile
+from docemb_lib.thesis.values import published
+from docemb_lib.training.pairs import draw_halves, generator_of
+from docemb_lib.views.simde import beside_paper, distances_of_halves, example_halves, gain_over_start, students_beside
 from docemb_lib.workspace import Artefact, Workspace
 
 NAMES = ("alpha", "beta", "gamma")

@@ -17,12 +17,13 @@ from filelock import FileLock, Timeout
 from jupyter_client.manager import KernelManager
 
 from docemb_lib.errors import InputError
-from docemb_lib.experiments import execution, plan, plan_execution, records
+from docemb_lib.experiments import execution, plan, records
+from docemb_lib.experiments import sweeps as plan_execution
 from docemb_lib.experiments.check import check_benchmarks
 from docemb_lib.experiments.execution import RunError, UnwantedError, execute_run, is_done, record_failure
 from docemb_lib.experiments.plan import Step, resolve_plan
-from docemb_lib.experiments.plan_execution import execute_plan
-from docemb_lib.profile import Profile
+from docemb_lib.experiments.sweeps import execute_plan
+from docemb_lib.settings.profile import Profile
 from docemb_lib.workspace import Workspace
 
 SUCCEEDS = """

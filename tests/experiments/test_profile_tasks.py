@@ -19,8 +19,8 @@ from typer.testing import CliRunner
 from docemb_lib import Profile, Workspace
 from docemb_lib.cli import app
 from docemb_lib.errors import InputError
-from docemb_lib.experiments import profile_tasks
-from docemb_lib.experiments.profile_tasks import check_task
+from docemb_lib.evaluation import catalogue as profile_tasks
+from docemb_lib.evaluation.catalogue import check_task
 
 MARK = Path("ran")
 

@@ -11,14 +11,14 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from docemb_lib.evaluation.principal_axes import principal_plane
-from docemb_lib.evaluation.splits import Labelled
-from docemb_lib.evaluation.tasks import Classification
-from docemb_lib.experiments import projected_spaces, student_distances
-from docemb_lib.experiments.embedding_cache import Model
-from docemb_lib.experiments.projected_spaces import PROJECTIONS, project
+from docemb_lib.evaluation.probes import principal_plane
+from docemb_lib.evaluation.tasks import Classification, Labelled
+from docemb_lib.experiments.scores import Model
 from docemb_lib.losses import Projection, Teaching
 from docemb_lib.settings import Parameters
+from docemb_lib.widgets import distances as student_distances
+from docemb_lib.widgets import projections as projected_spaces
+from docemb_lib.widgets.projections import PROJECTIONS, project
 from docemb_lib.workspace import Artefact, Workspace
 
 

@@ -8,18 +8,13 @@ import numpy as np
 import pytest
 
 from docemb_lib.evaluation import Classification
-from docemb_lib.evaluation.published import published
-from docemb_lib.evaluation.splits import Labelled
-from docemb_lib.experiments.embedding_cache import Model
-from docemb_lib.experiments.redundancy_views import (
-    attention_of_students,
-    few_shot,
-    redundancy_beside_paper,
-    similarity_of_sentences,
-)
+from docemb_lib.evaluation.tasks import Labelled
 from docemb_lib.experiments.run import Run
-from docemb_lib.profile import Profile
+from docemb_lib.experiments.scores import Model
 from docemb_lib.settings import SimDE
+from docemb_lib.settings.profile import Profile
+from docemb_lib.thesis.values import published
+from docemb_lib.views.simde import attention_of_students, few_shot, redundancy_beside_paper, similarity_of_sentences
 from docemb_lib.workspace import Workspace
 
 TEXTS = ["The cat sees the cat. Another cat sees the dog.", "A house stands there. The house has a door, a red one."]

@@ -10,13 +10,18 @@ import pytest
 
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation import Classification, Labelled, LabelledPairs, Pairs, Ranking, Retrieval
-from docemb_lib.evaluation.cosines import score_cosines, spread
-from docemb_lib.evaluation.protocols import final_scores, for_validation, validation_score, validation_texts
-from docemb_lib.experiments.embedding_cache import Model
-from docemb_lib.experiments.profile_tasks import ProfileTasks
-from docemb_lib.experiments.scoring import cosine_scores, is_scored, score_models, scores_by_round
-from docemb_lib.profile import Profile
+from docemb_lib.evaluation.catalogue import ProfileTasks
+from docemb_lib.evaluation.protocols import (
+    final_scores,
+    for_validation,
+    score_cosines,
+    spread,
+    validation_score,
+    validation_texts,
+)
+from docemb_lib.experiments.scores import Model, cosine_scores, is_scored, score_models, scores_by_round
 from docemb_lib.settings import Evaluation
+from docemb_lib.settings.profile import Profile
 from docemb_lib.workspace import Workspace
 
 TEXTS = [f"text {i}" for i in range(8)]

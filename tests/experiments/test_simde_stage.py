@@ -14,7 +14,7 @@ from docemb_lib import Profile, Workspace
 from docemb_lib.errors import InputError
 from docemb_lib.experiments.check import check
 from docemb_lib.experiments.run import fingerprint_of_run
-from docemb_lib.experiments.simde_stage import SIMDE, SimDEStages
+from docemb_lib.experiments.students import SIMDE, SimDEStages
 from docemb_lib.losses import MaskedLanguageHead
 from docemb_lib.settings import SimDE, Training
 from docemb_lib.student import Student

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 
-from docemb_lib.evaluation.distances import measure_distances, tidy_distances
-from docemb_lib.experiments.embedding_cache import Model
-from docemb_lib.experiments.student_distances import distances_to_teacher
+from docemb_lib.evaluation.probes import measure_distances, tidy_distances
+from docemb_lib.experiments.scores import Model
+from docemb_lib.widgets.distances import distances_to_teacher
 from docemb_lib.workspace import Workspace
 
 

@@ -11,15 +11,16 @@ from docemb_lib.corpus import parts
 from docemb_lib.errors import InputError
 from docemb_lib.experiments import sweeps
 from docemb_lib.experiments.check import check
-from docemb_lib.experiments.labels import label_of
 from docemb_lib.experiments.models import contextual_models, paragraph_vector_model
 from docemb_lib.experiments.plan import resolve_sweep
 from docemb_lib.experiments.run import fingerprint_of_run
-from docemb_lib.experiments.stages import Stages
+from docemb_lib.experiments.runkey import label_of
+from docemb_lib.experiments.students import Stages
 from docemb_lib.experiments.sweeps import execute_sweep
-from docemb_lib.profile import Profile
 from docemb_lib.settings import members_of
-from docemb_lib.teachers import ParagraphVector, gensim_training, paragraph_vector
+from docemb_lib.settings.profile import Profile
+from docemb_lib.teachers import ParagraphVector, paragraph_vector
+from docemb_lib.teachers import gensim_models as gensim_training
 from docemb_lib.workspace import Workspace
 
 NOTEBOOK = "02_paragraph_vector"
@@ -197,7 +198,7 @@ def test_lsa_is_compared_where_it_takes_seconds(make, monkeypatch):
     assert [model.label for model in contextual_models(stages)][-1] == "LSA;3d"
     embeddings = stages.teacher_embeddings(stages.contextual_teacher("LSA"), "train", 9)
     np.testing.assert_allclose(embeddings, stages.contextual_teacher("LSA").embed(stages.split("train")["text"][:9]))
-    monkeypatch.setattr("docemb_lib.experiments.teacher_stages.LSA_BY_THE_WAY", 15)
+    monkeypatch.setattr("docemb_lib.experiments.stages.LSA_BY_THE_WAY", 15)
     assert [model.label for model in contextual_models(make())][-1].startswith("PV")
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from docemb_lib.evaluation.published import published
 from docemb_lib.experiments.grids import grid
-from docemb_lib.experiments.thesis import FIGURES, STUDENTS, ThesisValues, baseline_name, final_name
-from docemb_lib.profile import Profile
+from docemb_lib.settings.profile import Profile
+from docemb_lib.thesis.values import FIGURES, STUDENTS, ThesisValues, baseline_name, final_name, published
 
 LARGE = "768(ReLU)x4096(ReLU)x2048"
 COSINE_WEIGHTING = {

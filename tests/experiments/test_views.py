@@ -10,21 +10,15 @@ import pytest
 import torch
 from torch import nn
 
-from docemb_lib.evaluation.probe import probe
-from docemb_lib.experiments import views
-from docemb_lib.experiments.embedding_cache import Model
-from docemb_lib.experiments.objectives import weighting_of
+from docemb_lib.evaluation.probes import probe
 from docemb_lib.experiments.run import Run
-from docemb_lib.experiments.views import (
-    in_figure_4_4,
-    own_metrics,
-    probes_of_teachers,
-    students_of_runs,
-    weights_by_length,
-)
+from docemb_lib.experiments.runkey import weighting_of
+from docemb_lib.experiments.scores import Model
 from docemb_lib.losses import Objective, Teaching
-from docemb_lib.profile import Profile
 from docemb_lib.settings import FurtherTeacher
+from docemb_lib.settings.profile import Profile
+from docemb_lib.views import runs as views
+from docemb_lib.views.runs import in_figure_4_4, own_metrics, probes_of_teachers, students_of_runs, weights_by_length
 from docemb_lib.workspace import Artefact, Workspace
 
 BASELINE = "SBERT truncated"

@@ -13,12 +13,13 @@ import torch
 
 from docemb_lib.evaluation.scoreboard import score_frame
 from docemb_lib.evaluation.tasks import Score
-from docemb_lib.experiments import records, weighting_points
-from docemb_lib.experiments.distilling import parse_parameters
+from docemb_lib.experiments import records
+from docemb_lib.experiments.commands import parse_parameters
 from docemb_lib.experiments.run import Run, fingerprint_of_run
-from docemb_lib.experiments.weighting_points import command_for, scores_at
 from docemb_lib.losses import Weighting
-from docemb_lib.profile import Profile
+from docemb_lib.settings.profile import Profile
+from docemb_lib.widgets import weighting as weighting_points
+from docemb_lib.widgets.weighting import command_for, scores_at
 from docemb_lib.workspace import MANIFEST, Artefact, Workspace
 
 

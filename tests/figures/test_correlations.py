@@ -7,14 +7,7 @@ import pytest
 import torch
 from sklearn.cross_decomposition import CCA
 
-from docemb_lib.figures.correlations import (
-    DELTA,
-    STEPS,
-    canonical_correlations,
-    plot_soft_cca,
-    train_projections,
-    two_views,
-)
+from docemb_lib.figures.losses import DELTA, STEPS, canonical_correlations, plot_soft_cca, train_projections, two_views
 
 
 @pytest.fixture(scope="module")

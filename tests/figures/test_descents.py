@@ -7,7 +7,9 @@ import pytest
 import torch
 from sklearn.metrics.pairwise import cosine_distances, paired_cosine_distances
 
-from docemb_lib.figures.descents import CLOUD, LOSSES, RATE, STEPS, descend, plot_descents, two_clouds
+from docemb_lib.figures.losses import CLOUD, LOSSES, descend, plot_descents, two_clouds
+from docemb_lib.figures.losses import DESCENT_RATE as RATE
+from docemb_lib.figures.losses import DESCENT_STEPS as STEPS
 from docemb_lib.losses import MaxMargin
 
 FASTER = 10

@@ -7,11 +7,10 @@ import pytest
 import torch
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
 
-from docemb_lib.experiments.objectives import weighting_of
-from docemb_lib.figures.canvas import Box, canvas, draw_arrow, draw_box, write
-from docemb_lib.figures.diagrams import plot_contextual_loss, plot_training
+from docemb_lib.experiments.runkey import weighting_of
+from docemb_lib.figures.diagrams import Box, canvas, draw_arrow, draw_box, plot_contextual_loss, plot_training, write
 from docemb_lib.losses import Projection
-from docemb_lib.profile import Profile
+from docemb_lib.settings.profile import Profile
 
 TINY, THESIS = {"student": 384, "contextual": 200}, {"student": 768, "contextual": 2048}
 DEEP = {"student_projection": "384(ReLU)x100(sigmoid)x100x100(ReLU)x384", "contextual_projection": "384"}

@@ -8,9 +8,8 @@ import pandas as pd
 import pytest
 from scipy.stats import gaussian_kde
 
-from docemb_lib.figures.distances import HALF, density, plot_distances
-from docemb_lib.figures.planes import plot_plane
-from docemb_lib.figures.weighting import plot_weighting_points
+from docemb_lib.figures.student import HALF, density, plot_distances, plot_plane
+from docemb_lib.figures.sweeps import plot_weighting_points
 
 
 @pytest.fixture

@@ -11,10 +11,8 @@ from matplotlib.container import ErrorbarContainer
 
 from docemb_lib.figures import PALETTE, kind_of, rows_axes
 from docemb_lib.figures.corpus import plot_cumulative, plot_lengths, plot_weights
-from docemb_lib.figures.distances import plot_distances
-from docemb_lib.figures.losses import TEACHERS, plot_max_margin
-from docemb_lib.figures.probe import plot_probe
 from docemb_lib.figures.results import each_task, plot_by_length, plot_differences, plot_task
+from docemb_lib.figures.student import TEACHERS, plot_distances, plot_max_margin, plot_probe
 from docemb_lib.figures.sweeps import plot_history, plot_runs, plot_weighting
 from docemb_lib.losses import MaxMargin
 

@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 from matplotlib.container import ErrorbarContainer
 
-from docemb_lib.evaluation.published import published
-from docemb_lib.figures.finals import plot_by_task, plot_retrieval, plot_retrieval_means, plot_rounds
+from docemb_lib.figures.results import plot_by_task, plot_retrieval, plot_retrieval_means, plot_rounds
+from docemb_lib.thesis.values import published
 
 
 @pytest.fixture

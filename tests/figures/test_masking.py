@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from docemb_lib.figures import PALETTE
-from docemb_lib.figures.masking import plot_mask
+from docemb_lib.figures.corpus import plot_mask
 from docemb_lib.losses import Weighting
 
 

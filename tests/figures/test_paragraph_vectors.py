@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
 
-from docemb_lib.figures.paragraph_vectors import plot_paragraph_vectors, plot_windows, reads
+from docemb_lib.figures.diagrams import plot_paragraph_vectors, plot_windows, reads
 
 WORDS = ["Return", "the", "shortest", "path", "lengths", "between", "source", "and", "all", "reachable", "nodes"]
 

@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from docemb_lib.evaluation.redundancy import ALL, BINS
+from docemb_lib.evaluation.simde import ALL, BINS
 from docemb_lib.figures import PALETTE, looks_of
-from docemb_lib.figures.redundancy import plot_attention, plot_few_shot, plot_redundancy, plot_sentence_similarity
+from docemb_lib.figures.results import plot_attention, plot_few_shot, plot_redundancy, plot_sentence_similarity
 
 
 def test_redundancy_has_a_line_per_data_set_and_skips_empty_bins():

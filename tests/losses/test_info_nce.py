@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from docemb_lib.errors import InputError
-from docemb_lib.losses.info_nce import InfoNCE
+from docemb_lib.losses.pairs import InfoNCE
 
 
 def cosine(a, b):

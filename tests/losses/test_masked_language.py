@@ -13,7 +13,7 @@ from transformers import (
     RobertaForMaskedLM,
 )
 
-from docemb_lib.losses.masked_language import NO_LABEL, MaskedLanguageHead
+from docemb_lib.losses.pairs import NO_LABEL, MaskedLanguageHead
 
 SIZES = {"vocab_size": 50, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
 MODELS = [

@@ -17,7 +17,7 @@ import pandas as pd
 import pytest
 
 from docemb_lib.experiments import records
-from docemb_lib.profile import NOTEBOOKS
+from docemb_lib.settings.profile import NOTEBOOKS
 from docemb_lib.workspace import Workspace
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))

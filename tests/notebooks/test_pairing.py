@@ -13,7 +13,7 @@ import jupytext
 import nbformat
 import pytest
 
-from docemb_lib.profile import NOTEBOOKS
+from docemb_lib.settings.profile import NOTEBOOKS
 
 FOLDER = Path(__file__).resolve().parents[2] / "notebooks"
 

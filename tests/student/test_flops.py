@@ -8,7 +8,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import AutoModel, BertConfig, ModernBertConfig
 
 from docemb_lib.student import pack
-from docemb_lib.student.flops import forward_flops, visible_pairs
+from docemb_lib.student.longformer import forward_flops, visible_pairs
 
 LENGTHS = [1, 2, 5, 6, 40, 17]
 

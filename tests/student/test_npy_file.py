@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from docemb_lib.errors import InputError
-from docemb_lib.student.npy_file import growing_npy
+from docemb_lib.student.inference import growing_npy
 
 
 @pytest.mark.parametrize("sizes", [[], [0], [1], [3, 0, 9], [5000, 5000, 1]])

@@ -9,7 +9,7 @@ from transformers import AutoModel
 
 from docemb_lib.errors import InputError
 from docemb_lib.student import Student, pack
-from docemb_lib.student.stock import padded_batches
+from docemb_lib.student.longformer import padded_batches
 
 KINDS = ["global", "modernbert"]
 LENGTHS = [3, 130, 17, 64, 100, 1, 131]

@@ -11,8 +11,9 @@ import pytest
 from gensim.models.doc2vec import Doc2Vec, TaggedDocument
 
 from docemb_lib.errors import InputError
-from docemb_lib.teachers import ParagraphVector, gensim_training, write_words
-from docemb_lib.teachers.gensim_training import epochs_done
+from docemb_lib.teachers import ParagraphVector, write_words
+from docemb_lib.teachers import gensim_models as gensim_training
+from docemb_lib.teachers.gensim_models import epochs_done
 
 OPTIONS = {"dm": True, "vector_size": 8, "min_count": 1, "sample": 0, "epochs": 4, "seed": 0, "workers": 1}
 KINDS = [{"dm": True}, {"dm": False, "dbow_words": 0}, {"dm": False, "dbow_words": 1}]

@@ -4,7 +4,7 @@ from gensim.models.doc2vec import Doc2Vec
 
 from docemb_lib.errors import InputError
 from docemb_lib.teachers import write_words
-from docemb_lib.teachers.memory import check_memory, training_memory, warn_of_shared_rows
+from docemb_lib.teachers.gensim_models import check_memory, training_memory, warn_of_shared_rows
 
 
 @pytest.mark.parametrize(("dm", "vector_size"), [(True, 24), (False, 7)])

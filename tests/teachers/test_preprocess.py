@@ -1,7 +1,7 @@
 import pytest
 
 from docemb_lib.errors import InputError
-from docemb_lib.teachers import preprocess
+from docemb_lib.teachers.words import preprocess
 
 
 @pytest.mark.parametrize(

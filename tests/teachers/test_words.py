@@ -6,8 +6,8 @@ import pytest
 from gensim.models.doc2vec import Doc2Vec
 
 from docemb_lib.errors import InputError
-from docemb_lib.teachers import Words, preprocess, write_words
-from docemb_lib.teachers.preprocess import _stem
+from docemb_lib.teachers import Words, write_words
+from docemb_lib.teachers.words import _stem, preprocess
 
 LONG = " ".join(f"w{i % 700}" for i in range(25_000))
 

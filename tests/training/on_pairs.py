@@ -20,7 +20,7 @@ from docemb_lib.losses import Cosine, InfoNCE, MaskedLanguageHead, Objective, Pa
 from docemb_lib.settings import Training
 from docemb_lib.student import Student
 from docemb_lib.training import History, PairedDocuments, Taught, TrainingDocuments, train_on_pairs
-from docemb_lib.training.halves import END
+from docemb_lib.training.pairs import END
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from distil import announce_updates, save_trained

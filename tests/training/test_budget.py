@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from docemb_lib.training import budget
+from docemb_lib.training import memory as budget
 
 
 def test_a_tokens_activations_are_those_counted_by_hand(distil):

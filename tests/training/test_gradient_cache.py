@@ -7,7 +7,7 @@ import torch
 
 from docemb_lib.losses import InfoNCE
 from docemb_lib.student.packing import pack, token_batches
-from docemb_lib.training.gradient_cache import Dice, compare_parts
+from docemb_lib.training.simde import Dice, compare_parts
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -8,7 +8,7 @@ from tokenizers import ByteLevelBPETokenizer
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from docemb_lib.pretrained import resolve
-from docemb_lib.training.halves import END, draw_halves, encode_sentences, generator_of, sentences_of
+from docemb_lib.training.pairs import END, draw_halves, encode_sentences, generator_of, sentences_of
 
 
 @pytest.fixture(scope="module")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from docemb_lib.losses.masked_language import NO_LABEL
-from docemb_lib.training.masking import mask_tokens
+from docemb_lib.losses.pairs import NO_LABEL
+from docemb_lib.training.pairs import mask_tokens
 
 MASK, VOCABULARY, N = 4, 1000, 400_000
 

@@ -9,10 +9,9 @@ import pytest
 from transformers import AutoTokenizer
 
 from docemb_lib.errors import InputError
-from docemb_lib.losses.masked_language import NO_LABEL
+from docemb_lib.losses.pairs import NO_LABEL
 from docemb_lib.pretrained import resolve
-from docemb_lib.training.halves import encode_sentences
-from docemb_lib.training.pairs import PairedDocuments
+from docemb_lib.training.pairs import PairedDocuments, encode_sentences
 
 TEXTS = [
     "It rained. Nobody came! Why not? The road was closed. A tree had fallen.",

@@ -19,10 +19,10 @@ from torch.nn import functional as F
 from transformers import get_cosine_schedule_with_warmup
 
 from docemb_lib.errors import InputError
-from docemb_lib.losses.masked_language import NO_LABEL
+from docemb_lib.losses.pairs import NO_LABEL
 from docemb_lib.training.batches import Updates
 from docemb_lib.training.checkpoints import MARKER
-from docemb_lib.training.pair_validation import validate_pairs
+from docemb_lib.training.simde import validate_pairs
 
 PROGRAM = Path(__file__).parent / "on_pairs.py"
 UPDATES = 12  # 45 of 50 documents have two sentences: 11 batches of 4, two a step, two epochs

@@ -10,7 +10,7 @@ import pytest
 
 from docemb_lib.errors import InputError
 from docemb_lib.student.inference import CHUNK
-from docemb_lib.training.tokens import TokenFile, write_tokens
+from docemb_lib.training.documents import TokenFile, write_tokens
 
 
 def encode(texts):

@@ -22,8 +22,7 @@ from docemb_lib.training import precision_of, remove_checkpoints, train_objectiv
 from docemb_lib.training.batches import Collate, Updates
 from docemb_lib.training.checkpoints import LOG, MARKER
 from docemb_lib.training.documents import Bank
-from docemb_lib.training.preparation import _compiles
-from docemb_lib.training.running import count_updates
+from docemb_lib.training.run import _compiles, count_updates
 
 PROGRAM = Path(__file__).parent / "distil.py"
 UPDATES = 12  # 50 documents in 12 batches of 4, two a step, two epochs
@@ -371,7 +370,7 @@ def test_rows_are_means_since_the_row_before(distil, tmp_path):
 def test_precision_fits_the_device(monkeypatch):
     cpu, gpu = torch.device("cpu"), torch.device("cuda")
     for fast, expected in ((True, ("bf16", "bf16")), (False, ("fp32", "fp16"))):
-        monkeypatch.setattr("docemb_lib.training.precision.fast_bf16", lambda _, fast=fast: fast)
+        monkeypatch.setattr("docemb_lib.training.memory.fast_bf16", lambda _, fast=fast: fast)
         assert (precision_of(None, cpu), precision_of(None, gpu)) == expected
     assert precision_of("fp32", gpu) == "fp32"
     with pytest.raises(InputError, match="fp16 needs a GPU"):

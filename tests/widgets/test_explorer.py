@@ -13,8 +13,7 @@ from matplotlib.figure import Figure
 
 from docemb_lib.errors import InputError
 from docemb_lib.widgets import explorer as module
-from docemb_lib.widgets.controls import Check, Choice, Range, Slider, Words
-from docemb_lib.widgets.explorer import Answer, Explorer
+from docemb_lib.widgets.explorer import Answer, Check, Choice, Explorer, Range, Slider, Words
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from docemb_lib.widgets import html
+from docemb_lib.widgets import explorer as html
 
 HOSTILE = [
     "<script>alert(1)</script>",

@@ -13,15 +13,14 @@ import pytest
 
 from docemb_lib import widgets
 from docemb_lib.errors import InputError
-from docemb_lib.evaluation.distances import measure_distances, mistaken, separation
-from docemb_lib.evaluation.principal_axes import principal_plane
-from docemb_lib.experiments import weighting_points
-from docemb_lib.experiments.neighbourhoods import Pool
-from docemb_lib.experiments.projected_spaces import Spaces
+from docemb_lib.evaluation.probes import measure_distances, mistaken, principal_plane, separation
 from docemb_lib.experiments.records import Record, save
 from docemb_lib.experiments.run import Run
-from docemb_lib.experiments.student_distances import StudentDistances
-from docemb_lib.profile import Profile
+from docemb_lib.settings.profile import Profile
+from docemb_lib.widgets import weighting as weighting_points
+from docemb_lib.widgets.distances import StudentDistances
+from docemb_lib.widgets.neighbours import Pool
+from docemb_lib.widgets.projections import Spaces
 from docemb_lib.workspace import Workspace
 
 HOSTILE = '<script>alert(1)</script><img src=x onerror="alert(1)">'

@@ -1,0 +1,142 @@
+"""InfoNCE: find a text's partner among those of the other documents of the batch (SimDE, Section 3)."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from docemb_lib.errors import InputError
+from docemb_lib.losses.contextual import full_precision
+from docemb_lib.losses.objective import Objective
+
+# ---- infoNCE
+
+
+class InfoNCE(nn.Module):
+    """Cross-entropy of finding the second text of a pair by its first, among the second texts of the batch.
+
+    loss_i = -log( exp(cos(h_i, h+_i) / temperature) / sum_j exp(cos(h_i, h+_j) / temperature) )
+
+    The paper leaves open which texts of the other pairs are negatives: here the second ones. `symmetric` takes the mean
+    of this and of finding the first text by its second.
+    """
+
+    def __init__(self, temperature: float = 0.05, *, symmetric: bool = False) -> None:
+        super().__init__()
+        if not 0 < temperature < float("inf"):
+            raise InputError(f"temperature must be a number above 0, got {temperature}")
+        self.temperature, self.symmetric = temperature, symmetric
+
+    def forward(self, first: Tensor, second: Tensor) -> Tensor:
+        """first, second: (B, D), row i of both is a pair. Returns (B,). Raises InputError for a single pair, which has
+        no negatives."""
+        B = len(first)
+        if first.shape != second.shape:
+            raise InputError(f"first and second must hold pairs: got {tuple(first.shape)} and {tuple(second.shape)}")
+        if B < 2:
+            raise InputError("a batch of one pair has no negatives to tell its partner from; give two pairs or more")
+        logits = F.normalize(first, dim=1) @ F.normalize(second, dim=1).T / self.temperature  # (B, B)
+        partners = torch.arange(B, device=first.device)
+        losses = F.cross_entropy(logits, partners, reduction="none")
+        if self.symmetric:
+            losses = (losses + F.cross_entropy(logits.T, partners, reduction="none")) / 2
+        return losses
+
+    def extra_repr(self) -> str:
+        return f"temperature={self.temperature}, symmetric={self.symmetric}"
+
+
+# ---- masked-language modelling beside another loss
+
+
+NO_LABEL = -100  # of tokens that are not to be guessed
+
+
+class MaskedLanguageHead(nn.Module):
+    """Hidden states to scores of all V words: a layer, GELU, LayerNorm, then the product with the word embeddings.
+
+    Those are the encoder's own and given with each call: a head that held them would store them twice, which
+    safetensors refuses.
+    """
+
+    def __init__(self, dim: int, vocabulary: int, *, norm_eps: float = 1e-12) -> None:
+        super().__init__()
+        self.dense = nn.Linear(dim, dim)
+        self.norm = nn.LayerNorm(dim, eps=norm_eps)
+        self.bias = nn.Parameter(self.dense.weight.new_zeros(vocabulary))
+
+    def forward(self, hidden: Tensor, words: Tensor) -> Tensor:
+        """hidden: (M, D), words: (V, D). Returns (M, V)."""
+        return F.linear(self.norm(F.gelu(self.dense(hidden))), words, self.bias)
+
+    def loss(self, hidden: Tensor, labels: Tensor, words: Tensor) -> Tensor:
+        """Sum of the cross-entropies over the tokens that have a label, (). hidden: (T, D), labels: (T,), the rest
+        `NO_LABEL`. Scores are computed for labelled tokens alone."""
+        guessed = labels != NO_LABEL
+        scores = self(hidden[guessed], words)  # (M, V)
+        return F.cross_entropy(full_precision(scores), labels[guessed], reduction="sum")
+
+
+# ---- what a student learns from pairs of texts alone
+
+
+class PairObjective(nn.Module):
+    """L = mean over i of InfoNCE_i + mlm_weight * MLM, and with `distillation`: L_distillation + weight * L.
+
+    MLM is the mean cross-entropy over the hidden tokens of all texts of the batch, each read a second time with these
+    tokens hidden; the embeddings are those of the texts as they are. The module is whole, so that a checkpoint of it
+    is; the student is held once, by `distillation` where there is one.
+    """
+
+    def __init__(
+        self,
+        student: nn.Module,
+        *,
+        contrast: InfoNCE,
+        head: MaskedLanguageHead | None = None,
+        mlm_weight: float = 0.1,
+        distillation: Objective | None = None,
+        weight: float = 1.0,
+    ) -> None:
+        """head: for the MLM loss, None: without it. Raises InputError for weights below 0, and for a distillation of
+        another student."""
+        super().__init__()
+        for name, value in (("mlm_weight", mlm_weight), ("weight", weight)):
+            if not 0 <= value < float("inf"):
+                raise InputError(f"{name} must be a number from 0 upwards, got {value}")
+        if distillation is None:
+            self.own_student = student
+        elif distillation.student is not student:
+            raise InputError("distillation: of another student; give an objective of the one that reads the pairs")
+        self.contrast, self.head, self.distillation = contrast, head, distillation
+        self.mlm_weight, self.weight = mlm_weight if head is not None else 0.0, weight
+
+    @property
+    def student(self) -> Any:
+        return self.own_student if self.distillation is None else self.distillation.student
+
+    @property
+    def parts(self) -> list[str]:
+        """The names of the parts of the loss."""
+        teachings = [] if self.distillation is None else self.distillation.teachings
+        return ["contrast", *(["mlm"] if self.mlm_weight else []), *(teaching.name for teaching in teachings)]
+
+    def embed(self, batch: Any) -> Tensor:
+        """(n, D) of n packed texts, in float32 or better."""
+        return full_precision(self.student(batch))
+
+    def contrast_losses(self, embeddings: Tensor) -> Tensor:
+        """(B,) of the 2B texts of a batch: the first ones of its pairs, then the second ones. embeddings: (2B, D)"""
+        with torch.autocast(embeddings.device.type, enabled=False):
+            return self.contrast(*embeddings.chunk(2))
+
+    def masked_loss(self, masked: Any, labels: Tensor) -> Tensor:
+        """Sum of the cross-entropies of the hidden tokens of packed texts, (). labels: (T,)"""
+        head = cast(MaskedLanguageHead, self.head)
+        return head.loss(self.student.hidden(masked), labels, self.student.model.get_input_embeddings().weight)
+
+    def extra_repr(self) -> str:
+        return f"mlm_weight={self.mlm_weight}, weight={self.weight}"
