@@ -13,7 +13,7 @@ from docemb_lib.settings import BenchmarkName
 from docemb_lib.settings.profile import NOTEBOOKS, Profile, find_root
 from docemb_lib.settings.profile_file import read_yaml
 
-REPOSITORY = Path(__file__).resolve().parent.parent
+REPOSITORY = Path(__file__).resolve().parents[2]
 SHIPPED = sorted((REPOSITORY / "params").glob("*.yaml"))
 
 
