@@ -1,27 +1,95 @@
-"""The student against stock `transformers.LongformerModel`: same weights, same documents, one process."""
+"""The student against stock `transformers.LongformerModel`: same random weights, same documents, one process.
+
+Measured are the share of the machine's matrix-product peak, tokens a second beside stock, equality of hidden states and
+gradients, time per token by document length, peak memory, and on a GPU full training at longformer-base's size.
+"""
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
 from functools import partial
+from statistics import median
 from typing import Any
 
+import numpy as np
 import torch
 import transformers
-from transformers import LongformerModel
+from torch import Tensor
+from transformers import LongformerConfig, LongformerModel
 
-from docemb_lib.bench.equality import equality_rows
-from docemb_lib.bench.memory import memory_rows
-from docemb_lib.bench.report import Report, Row, machine, versions
-from docemb_lib.bench.sides import Ours, Stock
-from docemb_lib.bench.speed import DTYPES, compare_speed, failure, growth_rows, measure_growth, speed_rows, token_budget
-from docemb_lib.bench.throughput import measure_throughput, throughput_rows
-from docemb_lib.bench.workload import THESIS_MEAN, THESIS_STD, Workload, random_documents
+from docemb_lib.bench.harness import (
+    LONGEST,
+    THESIS_MEAN,
+    Report,
+    Row,
+    check_counts,
+    interleaved,
+    peak_memory,
+    ratio_row,
+    thesis_lengths,
+)
+from docemb_lib.bench.sides import Batch, Ours, Stock, autocast, forward, forward_backward, token_budget
 from docemb_lib.errors import InputError
 from docemb_lib.hardware import fast_bf16, matmul_peak
 from docemb_lib.progress import progress
+from docemb_lib.student.longformer import forward_flops
+from docemb_lib.student.packing import pack
 
-EQUAL_LENGTHS = (8, 257, 513, 1000, 2500)  # tokens: at most a window, just beyond one and two halves, several
+GEOMETRIES = {
+    "small": {"num_hidden_layers": 3, "hidden_size": 384, "intermediate_size": 1536, "vocab_size": 30522},  # MiniLM's
+    "base": {"num_hidden_layers": 12, "hidden_size": 768, "intermediate_size": 3072, "vocab_size": 50265},
+}
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+FORWARD, TRAINING = "forward", "forward + backward"
+# Budgets. Shares of the measured peak on a CPU, by what is timed and its precision:
+SHARES = {(FORWARD, "fp32"): 0.90, (TRAINING, "fp32"): 0.80, (FORWARD, "bf16"): 0.70, (TRAINING, "bf16"): 0.70}
+HIDDEN, COSINE, GRADIENT, GRADIENT_COSINE = 1e-5, 0.9999, 1e-4, 0.99  # equality
+LENGTH_RATIO, MEMORY_RATIO = 1.15, 0.25  # time per token of 4,096 against 256 tokens; peak memory against stock
+GPU_SHARE, GPU_MINUTES = 0.40, 45.0  # of full training on a GPU; of a million documents
+EQUAL_LENGTHS = (8, 257, 513, 1000, 2500)  # tokens: below a window, just above one and two halves of it, several
+
+
+@dataclass(frozen=True)
+class Workload:
+    """How much is measured. The defaults take three or four minutes on two cores."""
+
+    size: str = "small"  # a key of GEOMETRIES
+    layers: int = 3
+    documents: int = 6  # of the thesis' lengths
+    repeats: int = 3  # of each timing
+    longest: int = LONGEST  # tokens; the thesis' lengths are scaled with it
+    memory_documents: int = 6  # of `longest` tokens each
+    growth_tokens: int = 4096  # in documents of one length together
+    training_steps: int = 12  # of full training, on a GPU
+    seed: int = 0
+
+    def config(self) -> LongformerConfig:
+        """longformer-base-4096 but for its size, without dropout."""
+        return LongformerConfig(
+            **{**GEOMETRIES[self.size], "num_hidden_layers": self.layers},
+            num_attention_heads=12,
+            attention_window=[512] * self.layers,
+            max_position_embeddings=LONGEST + 2,
+            pad_token_id=1,
+            bos_token_id=0,
+            eos_token_id=2,
+            type_vocab_size=1,
+            layer_norm_eps=1e-5,
+            hidden_dropout_prob=0.0,
+            attention_probs_dropout_prob=0.0,
+        )
+
+    def drawn(self, documents: int) -> list[np.ndarray]:
+        """Random token ids of documents of the thesis' lengths."""
+        return self.tokens(thesis_lengths(documents, seed=self.seed, scale=self.longest / LONGEST))
+
+    def tokens(self, lengths: Sequence[int]) -> list[np.ndarray]:
+        """Random token ids, none of them special, of documents of these lengths."""
+        generator = np.random.default_rng(self.seed)
+        return [generator.integers(5, self.config().vocab_size - 5, length) for length in lengths]
 
 
 def bench_student(
@@ -32,146 +100,253 @@ def bench_student(
     documents: int | None = None,
     repeats: int | None = None,
 ) -> Report:
-    """Speed, share of the peak, memory, equality and growth of ours and stock; on a GPU full training too.
+    """Measure the student beside stock Longformer.
 
-    device: cpu or cuda; None: a GPU where there is one. size: a key of GEOMETRIES; None: base on a GPU, else small.
-    documents: of the thesis' lengths; repeats: of each timing; None: what takes some minutes. quick: to see that all
-    runs; the numbers mean little. Raises InputError for values that cannot be had.
+    Args:
+        device: cpu or cuda; None: a GPU where there is one.
+        size: small or base; None: base on a GPU, else small.
+        quick: one layer and short documents, to see that all parts run; the numbers mean little.
+        documents: how many of the thesis' lengths. None: a number that takes some minutes.
+        repeats: how many of each timing. None: a number that takes some minutes.
+
+    Raises:
+        InputError: for a device that is not there, an unknown size, or a number below 1.
     """
-    where = check_device(device)
-    workload = Workload.choose(size, where.type, quick=quick, documents=documents, repeats=repeats)
-    precisions = ("fp32", "bf16") if fast_bf16(where) else ("fp32",)
-    budgets = {side: token_budget(where, side) for side in ("ours", "stock")}
+    if device not in (None, "cpu", "cuda"):
+        raise InputError(f"device: got {device!r}; give cpu or cuda")
+    if device == "cuda" and not torch.cuda.is_available():
+        raise InputError("device: got cuda, but torch sees no GPU here; give cpu")
+    where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    size = size or ("base" if where.type == "cuda" else "small")
+    if size not in GEOMETRIES:
+        raise InputError(f"size: got {size!r}; give {' or '.join(GEOMETRIES)}")
+    check_counts(documents=documents, repeats=repeats)
+    workload = Workload(size=size, layers=int(GEOMETRIES[size]["num_hidden_layers"]))
+    if where.type == "cuda":
+        workload = replace(workload, documents=128, growth_tokens=65536)
+    elif size == "base":
+        workload = replace(workload, layers=2, documents=2, repeats=2)  # stock takes minutes for each
+    if quick:
+        small: dict[str, Any] = {
+            "documents": 4,
+            "repeats": 1,
+            "memory_documents": 2,
+            "growth_tokens": 1024,
+            "training_steps": 2,
+        }
+        workload = replace(workload, layers=1, longest=512, **small)
+    workload = replace(workload, documents=documents or workload.documents, repeats=repeats or workload.repeats)
+    precisions = ["fp32", "bf16"] if fast_bf16(where) else ["fp32"]
     notes = ["dropout is 0 on both sides: flash attention for packed documents has none for the attention weights"]
     if "bf16" not in precisions:
         notes.append("bf16 is not timed: this processor has no instructions for it")
     if quick:
         notes.append("quick: one layer and short documents; the numbers mean little")
+    torch.manual_seed(workload.seed)
+    model = LongformerModel(workload.config(), add_pooling_layer=False).to(where)
+    stock, ours = Stock(model), Ours(copy.deepcopy(model), workload.longest)
+    bar: Any = progress(desc="bench", total=4 + (where.type == "cuda"), unit="parts")
+    with bar, _quiet():
+        rows = speed(stock, ours, workload, precisions, where)
+        bar.update()
+        rows += equality(stock, ours, workload.tokens([min(n, workload.longest) for n in EQUAL_LENGTHS]), where)
+        bar.update()
+        rows.append(growth(ours, workload, precisions[-1], where))
+        bar.update()
+        rows.append(memory(stock, ours, workload, where))
+        bar.update()
+        if where.type == "cuda":
+            rows += throughput(ours, workload, where)
+            bar.update()
+    settings = asdict(workload) | {"tokens": sum(map(len, workload.drawn(workload.documents)))}
+    return Report("student", "stock", settings, rows, notes, where.type)
+
+
+def speed(stock: Stock, ours: Ours, workload: Workload, precisions: Sequence[str], device: torch.device) -> list[Row]:
+    """Forward, and forward with backward: shares of the measured peak, and tokens a second beside stock in fp32."""
+    documents = workload.drawn(workload.documents)
+    lengths = [len(document) for document in documents]
+    config = ours.model.config
+    generator = torch.Generator().manual_seed(workload.seed)
+    targets = torch.randn(len(documents), config.hidden_size, generator=generator).to(device)
+    batches = {side: side.batches(documents, token_budget(device, side)) for side in (stock, ours)}
+    names: list[tuple[str, str]] = [("stock", "fp32"), *(("ours", precision) for precision in precisions)]
+    shares, ratios = [], []
+    for what, passes in ((FORWARD, 1), (TRAINING, 3)):
+        runs: dict[tuple[str, str], Callable[[], None]] = {}
+        for name, precision in names:
+            side: Any = stock if name == "stock" else ours
+            run = partial(forward, side) if what == FORWARD else partial(forward_backward, side, targets=targets)
+            # The shortest batch warms a CPU up; a long one of stock takes half a minute.
+            run(batches[side] if device.type == "cuda" else batches[side][-1:], precision=precision, device=device)
+            runs[name, precision] = partial(run, batches[side], precision=precision, device=device)
+        seconds = interleaved(runs, workload.repeats, device)
+        for precision in precisions:
+            own = seconds["ours", precision]
+            share = passes * forward_flops(config, lengths) / median(own) / matmul_peak(device, DTYPES[precision])
+            budget = SHARES[what, precision] if device.type == "cpu" else None
+            shares.append(Row(f"{what} {precision}, share of peak", share, "%", at_least=budget))
+            name = f"{what} {precision}, stock in fp32"
+            ratios.append(ratio_row(name, sum(lengths), "tokens/s", own, seconds["stock", "fp32"]))
+    for one in (ours, stock):
+        one.model.zero_grad(set_to_none=True)
+    return shares + ratios
+
+
+def equality(stock: Stock, ours: Ours, documents: Sequence[np.ndarray], device: torch.device) -> list[Row]:
+    """Largest differences to stock, which computes each document alone: hidden states, embeddings, gradients."""
+    generator = torch.Generator().manual_seed(0)
+    student, model = ours.model.train(), stock.model.train()
+    targets = torch.randn(len(documents), model.config.hidden_size, generator=generator).to(device)
+    hidden, embeddings = [], []
+    for document, target in zip(documents, targets, strict=True):
+        input_ids = torch.from_numpy(document)[None].to(device)
+        states = model(input_ids, attention_mask=torch.ones_like(input_ids)).last_hidden_state[0]  # (T, D)
+        embeddings.append(states.mean(0).detach())
+        hidden.append(states.detach())
+        (states.mean(0) @ target).backward()
+    expected = _gradients(model)
+    batch = pack(documents).to(device)
+    with torch.no_grad():
+        difference = (student.hidden(batch) - torch.cat(hidden)).abs().max()
+        with autocast(device, "bf16"):
+            half = student(batch).float()
+        cosine = torch.cosine_similarity(half, torch.stack(embeddings), dim=1).min()
+    gradients = {}
+    for precision in DTYPES:
+        student.zero_grad(set_to_none=True)
+        with autocast(device, precision):
+            out = student(batch)
+        (out.float() * targets).sum().backward()
+        gradients[precision] = _gradients(student.model)
+    for side in (student, model):
+        side.zero_grad(set_to_none=True)
+    return [
+        Row("hidden states fp32, largest difference", float(difference), "", at_most=HIDDEN),
+        Row("embeddings bf16, smallest cosine to stock fp32", float(cosine), "", at_least=COSINE),
+        Row(
+            "gradients fp32, largest relative difference",
+            gradient_difference(gradients["fp32"], expected),
+            "",
+            at_most=GRADIENT,
+        ),
+        Row(
+            "gradients bf16, smallest cosine to stock fp32",
+            gradient_cosine(gradients["bf16"], expected),
+            "",
+            at_least=GRADIENT_COSINE,
+        ),
+    ]
+
+
+def _gradients(model: Any) -> dict[str, Tensor]:
+    """Gradients by name, without those of the keys' biases: softmax cancels these biases, so that their gradients are
+    rounding errors on both sides."""
+    named = model.named_parameters()
+    return {name: p.grad for name, p in named if p.grad is not None and not name.endswith("self.key.bias")}
+
+
+def gradient_difference(gradients: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> float:
+    """Largest ||g - g'|| / ||g'|| over the parameters; NaN where one of them is."""
+    found = [(gradients[name] - other).norm() / other.norm() for name, other in expected.items()]
+    return float(torch.stack(found).max())
+
+
+def gradient_cosine(gradients: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> float:
+    """Smallest cosine between g and g' over the parameters."""
+    flat = [(gradients[name].flatten(), other.flatten()) for name, other in expected.items()]
+    return float(torch.stack([torch.cosine_similarity(a, b, dim=0) for a, b in flat]).min())
+
+
+def growth(ours: Ours, workload: Workload, precision: str, device: torch.device) -> Row:
+    """Time per token of forward and backward, of long documents against short ones, `growth_tokens` in all."""
+    config = ours.model.config
+    short, long = workload.longest // 16, workload.longest
+    runs: dict[int, Callable[[], None]] = {}
+    for length in (short, long):
+        documents = workload.tokens([length] * (workload.growth_tokens // length))
+        batches = ours.batches(documents, token_budget(device, ours))
+        targets = torch.ones(len(documents), config.hidden_size, device=device)
+        runs[length] = partial(forward_backward, ours, batches, targets=targets, precision=precision, device=device)
+        runs[length]()
+    seconds = {
+        n: median(times) / workload.growth_tokens for n, times in interleaved(runs, workload.repeats, device).items()
+    }
+    ours.model.zero_grad(set_to_none=True)
+    arithmetic = forward_flops(config, [long]) / long / (forward_flops(config, [short]) / short)
+    return Row(
+        f"time per token {precision}, {long} tokens a document against {short}",
+        seconds[long] / seconds[short],
+        "×",
+        at_most=LENGTH_RATIO,
+        note=f"{arithmetic:.3g} times the arithmetic: more keys lie within the window",
+    )
+
+
+def memory(stock: Stock, ours: Ours, workload: Workload, device: torch.device) -> Row:
+    """Peak memory of forward and backward in fp32 over documents of the greatest length."""
+    name, note = (
+        "peak memory of forward + backward, fp32",
+        f"{workload.memory_documents} documents of {workload.longest} tokens",
+    )
+    documents = workload.tokens([workload.longest] * workload.memory_documents)
+    targets = torch.ones(len(documents), ours.model.config.hidden_size, device=device)
+    peaks = []
+    for side in (stock, ours):
+        run = partial(forward_backward, side, targets=targets, precision="fp32", device=device)
+        run(side.batches(workload.tokens([64]), 64))  # libraries take memory of their own once
+        batches = side.batches(documents, sum(map(len, documents)))
+        side.model.zero_grad(set_to_none=True)
+        try:
+            peaks.append(peak_memory(partial(run, batches), device))
+        except torch.OutOfMemoryError:
+            return Row(name, None, "bytes", note=f"{note} do not fit into the GPU's memory")
+        finally:
+            side.model.zero_grad(set_to_none=True)
+    if None in peaks:
+        return Row(name, None, "bytes", note="this system does not report the peak of a process")
+    return Row(name, peaks[1], "bytes", peer=peaks[0], at_most=MEMORY_RATIO, note=note)
+
+
+def throughput(ours: Ours, workload: Workload, device: torch.device) -> list[Row]:
+    """Full training steps in bf16: forward, backward, clipping, fused AdamW."""
+    student = ours.model
+    per_step = max(1, token_budget(device, ours) // round(THESIS_MEAN * workload.longest / LONGEST))
+    documents = workload.drawn(per_step * workload.training_steps)
+    groups = [documents[start : start + per_step] for start in range(0, len(documents), per_step)]
+    targets = torch.randn(per_step, student.dim, device=device)
+    optimizer = torch.optim.AdamW(student.parameters(), lr=2e-5, fused=True)
+
+    def step(batch: Batch) -> None:
+        student.train()
+        with autocast(device, "bf16"):
+            embeddings = ours.embed(batch.inputs)
+        (embeddings.float() * targets[batch.documents]).mean().backward()
+        torch.nn.utils.clip_grad_norm_(student.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+
+    runs = {k: partial(step, ours.batches(group, sum(map(len, group)))[0]) for k, group in enumerate(groups)}
+    for run in runs.values():
+        run()
+    seconds = sum(times[0] for times in interleaved(runs, 1, device).values())
+    tokens = sum(map(len, documents))
+    share = 3 * forward_flops(student.config, [len(one) for one in documents]) / seconds
+    million = 1e6 * float(np.mean(thesis_lengths(10_000, seed=workload.seed)))  # tokens of as many documents
+    name = f"training longformer-{workload.size} bf16"
+    return [
+        Row(name, tokens / seconds, "tokens/s"),
+        Row(f"{name}, share of peak", share / matmul_peak(device, torch.bfloat16), "%", at_least=GPU_SHARE),
+        Row(f"{name}, 1M documents", million * seconds / tokens / 60, "min", at_most=GPU_MINUTES),
+    ]
+
+
+@contextmanager
+def _quiet() -> Any:
+    """Without stock's message on padding at every batch."""
     verbosity = transformers.logging.get_verbosity()
-    transformers.logging.set_verbosity_error()  # stock tells of its padding at every batch
+    transformers.logging.set_verbosity_error()
     try:
-        rows, points = _measure(workload, budgets, precisions, where, notes)
+        yield
     finally:
         transformers.logging.set_verbosity(verbosity)
-    settings = _settings(workload, budgets)
-    return Report("student", "stock", machine(where), versions(), settings, rows, points, notes)
-
-
-def check_device(device: str | None) -> torch.device:
-    """Raises InputError for a device that is not here."""
-    if device is None:
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    if device not in ("cpu", "cuda"):
-        raise InputError(f"device: got {device!r}, give cpu or cuda")
-    if device == "cuda" and not torch.cuda.is_available():
-        raise InputError("device: got cuda, torch sees no GPU here; give cpu")
-    return torch.device(device)
-
-
-def _measure(
-    workload: Workload, budgets: dict[str, int], precisions: tuple[str, ...], device: torch.device, notes: list[str]
-) -> tuple[list[Row], dict[str, list[dict[str, Any]]]]:
-    seed = workload.seed
-    rows: list[Row] = []
-    points: dict[str, list[dict[str, Any]]] = {}
-    bar: Any = progress(desc="bench", total=6 if device.type == "cuda" else 5, unit="parts")
-    with bar:
-        points["peak"] = [{"precision": p, "flops_per_s": matmul_peak(device, DTYPES[p])} for p in precisions]
-        bar.update()
-
-        torch.manual_seed(seed)
-        model = LongformerModel(workload.config(), add_pooling_layer=False).to(device)
-        stock, ours = Stock(model), Ours(copy.deepcopy(model), workload.longest)
-        vocabulary = model.config.vocab_size
-        equal = [min(length, workload.longest) for length in EQUAL_LENGTHS]
-        rows += equality_rows(stock, ours, random_documents(equal, vocabulary, seed=seed), seed=seed, device=device)
-        bar.update()
-
-        speeds = compare_speed(
-            stock,
-            ours,
-            random_documents(workload.lengths(), vocabulary, seed=seed),
-            budgets=budgets,
-            precisions=precisions,
-            repeats=workload.repeats,
-            seed=seed,
-            device=device,
-            notes=notes,
-        )
-        rows = speed_rows(speeds, device) + rows
-        points["speed"] = [speed._asdict() for speed in speeds]
-        bar.update()
-
-        points |= measure_growth(
-            ours,
-            tokens=workload.growth_tokens,
-            longest=workload.longest,
-            budget=budgets["ours"],
-            precision=precisions[-1],
-            repeats=workload.repeats,
-            seed=seed,
-            device=device,
-        )
-        rows += growth_rows(points["growth_length"], points["growth_number"])
-        bar.update()
-
-        del model, stock, ours
-        memory_precisions = precisions if device.type == "cuda" else ("fp32",)  # of stock, seconds on one, minutes here
-        rows += memory_rows(workload, precisions=memory_precisions, device=device)
-        bar.update()
-        if device.type == "cuda":
-            points["throughput"] = _throughput(workload, budgets["ours"], device, notes)
-            rows += throughput_rows(points["throughput"])
-            bar.update()
-    return rows, points
-
-
-def _throughput(workload: Workload, budget: int, device: torch.device, notes: list[str]) -> list[dict[str, Any]]:
-    """Points of full training, eager and compiled."""
-    points: list[dict[str, Any]] = []
-
-    def measure(compiled: bool) -> None:
-        torch.cuda.empty_cache()
-        torch._dynamo.reset()  # what was compiled before counts against the limit of recompilations
-        point = measure_throughput(
-            "base",
-            workload.training_layers,
-            steps=workload.training_steps,
-            budget=budget,
-            longest=workload.longest,
-            compiled=compiled,
-            seed=workload.seed,
-            device=device,
-        )
-        points.append(point)
-
-    measure(False)
-    reason = failure(partial(measure, True))
-    if reason is not None:
-        notes.append(f"torch.compile failed in full training: {reason}")
-    return points
-
-
-def _settings(workload: Workload, budgets: dict[str, int]) -> dict[str, Any]:
-    config: Any = workload.config()
-    lengths = workload.lengths()
-    return {
-        "size": workload.size,
-        "layers": workload.layers,
-        "width": config.hidden_size,
-        "heads": config.num_attention_heads,
-        "feed_forward": config.intermediate_size,
-        "window": config.attention_window[0],
-        "vocabulary": config.vocab_size,
-        "documents": workload.documents,
-        "tokens": sum(lengths),
-        "lengths": lengths,
-        "lengths_drawn_from": f"log-normal, mean {THESIS_MEAN}, standard deviation {THESIS_STD}, cut at 4096 tokens",
-        "batch_tokens": budgets["ours"],
-        "stock_batch_tokens": budgets["stock"],
-        "repeats": workload.repeats,
-        "memory_documents": workload.memory_documents,
-        "growth_tokens": workload.growth_tokens,
-        "dropout": 0.0,
-        "seed": workload.seed,
-    }

@@ -1,0 +1,191 @@
+"""What the command line shows: the progress of plans and sweeps, and tables that are never cut."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import pandas as pd
+from rich.console import Console, Group
+from rich.live import Live
+from rich.markup import escape
+from rich.measure import Measurement
+from rich.table import Table
+
+from docemb_lib.experiments.execution import Reporter
+
+if TYPE_CHECKING:
+    from docemb_lib.experiments.execution import Planned
+    from docemb_lib.experiments.plan import Step
+
+QUIET_SECONDS = 10.0  # between two lines about one run, where the output is no terminal
+RUN_COLUMNS = ("notebook", "label", "profile", "status", "documents", "seed", "mean", "seconds")
+OUTCOMES = {"built": "done", "failed": "failed"}
+SCORES = "Test scores (accuracy; MAP for retrieval)"
+
+
+class Terminal(Reporter):
+    """Progress of a plan or a sweep: in a terminal a table of the runs at work, elsewhere a line per event."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self.live: Live | None = None
+        self.names: dict[Planned, str] = {}
+        self.running: dict[Planned, tuple[float, float, str]] = {}  # start, time of the last line, that line
+        self.there: set[Planned] = set()  # done before
+        self.total = self.ended = 0
+        self.begun, self.weight, self.ended_weight = time.monotonic(), 0.0, 0.0
+
+    def begin(self, runs: Sequence[Planned], missing: Sequence[Planned], where: str = "") -> None:
+        self.total, self.weight = len(runs), sum(run.weight for run in missing)
+        self.there = set(runs) - set(missing)
+        self.begun = time.monotonic()
+        labels = [(run.notebook, run.label) for run in runs]
+        for run, label in zip(runs, labels, strict=True):  # labels leave out the seed, for one
+            self.names[run] = f"{run.notebook}  {run.label if labels.count(label) == 1 else run.executed.stem}"
+        workers = f"; {where}" if where else ""
+        self._print(f"{len(runs)} runs, {len(runs) - len(missing)} of them already there{workers}")
+
+    def prepare(self, what: str) -> None:
+        self._print(f"preparing {what}")
+
+    def start(self, run: Planned, remaining_s: float | None = None) -> None:
+        now = time.monotonic()
+        self.running[run] = (now, now, "")
+        left = "" if remaining_s is None else f", about {duration(remaining_s)} left in all"
+        self._print(f"begins  {self.names[run]}{left}")
+        if self.live is None and self.console.is_terminal:
+            self.live = Live(get_renderable=self.at_work, console=self.console, refresh_per_second=2, transient=True)
+            self.live.start()
+
+    def step(self, run: Planned, line: str) -> None:
+        start, last, _ = self.running[run]
+        now = time.monotonic()
+        if self.live is None and now - last >= QUIET_SECONDS:
+            self._print(f"        {line}")
+            last = now
+        self.running[run] = (start, last, line)
+
+    def end(
+        self, run: Planned, status: Literal["built", "reused", "failed", "later"], seconds: float, error: str = ""
+    ) -> None:
+        self.running.pop(run, None)
+        if status == "later":
+            return
+        if run not in self.there:
+            self.ended += 1
+            self.ended_weight += run.weight
+        how = "already there" if status == "reused" else f"{OUTCOMES[status]} in {duration(seconds)}"
+        self._print(f"[{self.ended + len(self.there)}/{self.total}] {how}  {self.names[run]}{self._left()}")
+
+    def close(self) -> None:
+        if self.live is not None:
+            self.live.stop()
+
+    def at_work(self) -> Group:
+        """The runs at work: since when, and the last line of each."""
+        table = Table()
+        for name, width in (("at work", 20), ("since", 11), ("last line", 20)):
+            table.add_column(name, no_wrap=True, min_width=width)
+        for run, (start, _, line) in list(self.running.items()):
+            table.add_row(escape(self.names[run]), duration(time.monotonic() - start), escape(line))
+        return Group(f"{self.ended + len(self.there)} of {self.total} ended{self._left()}", table)
+
+    def _left(self) -> str:
+        share = self.ended_weight / self.weight if self.weight else 1.0
+        spent = time.monotonic() - self.begun
+        return f", about {duration(spent / share * (1 - share))} left in all" if 0 < share < 1 else ""
+
+    def _print(self, text: str) -> None:
+        self.console.print(escape(text))
+
+
+def print_plan(steps: Sequence[Step], missing: Sequence[Planned], console: Console) -> None:
+    """The lines of a plan before it starts: how many runs each has, and how many of them are there."""
+    rows = [
+        {
+            "notebook": step.runs[0].notebook,
+            "runs": len(step.runs),
+            "there": sum(run not in missing for run in step.runs),
+            "profile": step.runs[0].profile.name,
+            "grid, or single run": step.grid or step.runs[0].label,
+        }
+        for step in steps
+    ]
+    print_table(pd.DataFrame(rows), console)
+    total = sum(len(step.runs) for step in steps)
+    console.print(f"{total} runs, {total - len(missing)} of them already there")
+
+
+def print_planned(planned: Sequence[Planned], done: Sequence[bool], console: Console) -> None:
+    """The runs of a sweep before it starts: label, the parameters in which they differ, whether they are there."""
+    varied = [name for name in planned[0].parameters if len({str(run.parameters[name]) for run in planned}) > 1]
+    rows = [
+        {"label": run.label, **{name: str(run.parameters[name]) for name in varied}, "done": "yes" if there else ""}
+        for run, there in zip(planned, done, strict=True)
+    ]
+    print_table(pd.DataFrame(rows), console)
+
+
+def print_scoreboard(board: pd.DataFrame, console: Console) -> None:
+    """Models × tasks. board: index model; a column per task, `mean` and `std`."""
+    shown = board.drop(columns=["mean", "std"]).map("{:.3f}".format)
+    shown["mean ± spread"] = [f"{mean:.3f} ± {std:.3f}" for mean, std in zip(board["mean"], board["std"], strict=True)]
+    print_table(shown.rename_axis("model").reset_index(), console, title=f"{SCORES}, mean over head seeds", text=1)
+
+
+def print_intervals(board: pd.DataFrame, console: Console) -> None:
+    """Models × tasks, each score with its interval. board: texts; index model, or round and model."""
+    print_table(board.reset_index(), console, title=f"{SCORES} with 95% intervals", text=board.index.nlevels)
+
+
+def print_runs(frame: pd.DataFrame, console: Console) -> None:
+    """Recorded runs, a row each; `docemb results --csv` has every column."""
+    if frame.empty:
+        console.print("No recorded runs yet; `docemb run` makes some.")
+        return
+    print_table(frame[[name for name in RUN_COLUMNS if name in frame and frame[name].notna().any()]], console)
+
+
+def print_claims(table: pd.DataFrame, console: Console) -> None:
+    """The thesis' claims, where each holds, and why; long texts wrap. table: see `thesis.claims.recorded_claims`."""
+    shown = Table(*table.columns, show_lines=True)
+    for row in table.itertuples(index=False):
+        shown.add_row(*(escape(str(text)) for text in row))
+    console.print(shown)
+
+
+def print_paths(paths: Sequence[tuple[str, str | Path]], console: Console) -> None:
+    """A line for each name and path."""
+    for name, path in paths:
+        console.print(f"{name + ':':<20}{escape(str(path))}")
+
+
+def print_table(frame: pd.DataFrame, console: Console, *, title: str | None = None, text: int | None = None) -> None:
+    """A frame as a table of its natural width, however narrow the terminal: a line that wraps is better than a number
+    that is cut.
+
+    text: how many first columns are aligned to the left; None: all that hold no numbers.
+    """
+    table = Table(title=title, title_justify="left")
+    for place, name in enumerate(frame.columns):
+        left = frame[name].dtype.kind not in "if" if text is None else place < text
+        table.add_column(str(name), justify="left" if left else "right", no_wrap=True)
+    for row in frame.itertuples(index=False):
+        table.add_row(*(escape(_cell(value)) for value in row))
+    needed = Measurement.get(console, console.options.update(max_width=10_000), table).maximum
+    Console(file=console.file, width=max(needed, console.width), force_terminal=console.is_terminal).print(table)
+
+
+def duration(seconds: float) -> str:
+    """`45 s` or `3 min 05 s`."""
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, float):
+        return "" if value != value else f"{value:.3f}".rstrip("0").rstrip(".")
+    return str(value)

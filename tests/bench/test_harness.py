@@ -1,0 +1,151 @@
+"""Timings take turns, memory is that of one run, rows are judged at their bounds, reports hold every row."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from rich.console import Console
+from scipy import stats
+
+from docemb_lib.bench import harness
+from docemb_lib.bench.harness import (
+    LONGEST,
+    SHORTEST,
+    Report,
+    Row,
+    interleaved,
+    peak_memory,
+    ratio_row,
+    thesis_lengths,
+    write_report,
+)
+from docemb_lib.errors import InputError
+
+CPU = torch.device("cpu")
+MiB = 2**20
+ROWS = [
+    Row("speed", 30.0, "tokens/s", peer=3.0, at_least=10, spread=(9.0, 11.0)),
+    Row("memory", 3 * 2**30, "bytes", peer=8 * 2**30, at_most=0.25, note="2 documents"),
+    Row("share", 0.5, "%", at_least=0.4),
+    Row("gone", None, "bytes", peer=None, at_most=0.25, note="not measurable"),
+]
+REPORT = Report("student", "stock", {"size": "small"}, ROWS, ["x"])
+
+
+def test_runs_take_turns_and_the_device_is_synchronised_on_both_sides(monkeypatch):
+    events = []
+    monkeypatch.setattr(harness, "synchronize", lambda device: events.append(f"wait {device}"))
+    monkeypatch.setattr(harness.time, "perf_counter", lambda: float(events.append("clock") or len(events)))
+    seconds = interleaved({"A": lambda: events.append("A"), "B": lambda: events.append("B")}, 2, "cuda")
+    assert events == [event for run in "ABAB" for event in ("wait cuda", "clock", run, "wait cuda", "clock")]
+    assert seconds == {"A": [3.0, 3.0], "B": [3.0, 3.0]}
+
+
+@pytest.mark.skipif(peak_memory(lambda: None, CPU) is None, reason="this system does not report a process' peak")
+def test_the_peak_is_that_of_this_run_alone():
+    def take(mebibytes):
+        np.ones(mebibytes * MiB, dtype=np.uint8)
+
+    assert peak_memory(lambda: take(200), CPU) / MiB == pytest.approx(200, abs=16)
+    assert peak_memory(lambda: take(50), CPU) / MiB == pytest.approx(50, abs=16)  # the peak of 200 is reset
+    assert peak_memory(lambda: (take(60), take(60)), CPU) / MiB == pytest.approx(60, abs=16)
+    kept = np.ones(300 * MiB, dtype=np.uint8)
+    assert peak_memory(lambda: take(40), CPU) / MiB == pytest.approx(40, abs=16)
+    assert kept[0]
+
+
+def test_a_system_without_a_peak_runs_nothing(monkeypatch, tmp_path):
+    monkeypatch.setattr(harness, "PROCESS", tmp_path / "no-proc")
+    assert peak_memory(lambda: pytest.fail("was run"), CPU) is None
+
+
+def test_the_peak_on_a_gpu_is_that_of_its_tensors_above_those_before(monkeypatch):
+    memory = SimpleNamespace(now=70, peak=900)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda device: None)
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda device: setattr(memory, "peak", memory.now))
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: memory.now)
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device: memory.peak)
+    assert peak_memory(lambda: setattr(memory, "peak", 270), torch.device("cuda")) == 200
+
+
+@pytest.mark.parametrize(
+    ("row", "verdict"),
+    [
+        (Row("", 10.0, "", peer=1.0, at_least=10), "ok"),
+        (Row("", 9.99, "", peer=1.0, at_least=10), "below"),
+        (Row("", 1.0, "", peer=4.0, at_most=0.25), "ok"),
+        (Row("", 1.01, "", peer=4.0, at_most=0.25), "below"),
+        (Row("", 0.4, "%", at_least=0.4), "ok"),
+        (Row("", 0.0, "", at_most=1e-5), "ok"),
+        (Row("", 5.0, "", peer=1.0), ""),
+        (Row("", None, "", at_most=1e-5), ""),
+        (Row("", float("nan"), "", at_most=1e-5), "below"),
+    ],
+)
+def test_a_row_is_judged_by_its_ratio_or_by_ours(row, verdict):
+    assert row.verdict == verdict
+
+
+def test_ratios_are_of_medians_with_the_spread_of_the_pairs():
+    row = ratio_row("", 60, "words/s", [2.0, 2.0, 4.0], [20.0, 30.0, 20.0], at_least=10)
+    assert (row.ours, row.peer, row.ratio, row.spread, row.verdict) == (30, 3, 10, (5, 15), "ok")
+
+
+def test_all_files_hold_every_row(tmp_path):
+    written = write_report(REPORT, tmp_path / "new" / "folder")
+    assert [path.name for path in written] == [f"student.{kind}" for kind in ("json", "csv", "png", "svg")]
+    assert all(path.stat().st_size > 500 for path in written[2:])
+    content = json.loads(written[0].read_text(encoding="utf-8"))
+    assert content["results"][0] == {
+        "name": "speed", "peer": 3.0, "ours": 30.0, "unit": "tokens/s", "ratio": 10.0, "ratio_low": 9.0,
+        "ratio_high": 11.0, "budget": "≥ 10", "verdict": "ok", "note": "",
+    }  # fmt: skip
+    assert content["results"][3]["ours"] is None
+    assert (content["machine"]["threads"], content["versions"]["torch"]) == (torch.get_num_threads(), torch.__version__)
+    with written[1].open(encoding="utf-8", newline="") as file:
+        rows = [(row["name"], row["ratio"], row["verdict"]) for row in csv.DictReader(file)]
+    assert rows == [("speed", "10.0", "ok"), ("memory", "0.375", "below"), ("share", "", "ok"), ("gone", "", "")]
+
+
+def test_the_table_shows_budgets_and_what_is_not_measured():
+    console = Console(width=160, record=True, file=io.StringIO())
+    console.print(REPORT.table())
+    lines = [line.split() for line in console.export_text().splitlines()]
+    assert ["speed", "3", "tokens/s", "30", "tokens/s", "10×", "≥", "10", "ok"] in lines
+    assert ["memory", "8.00", "GiB", "3.00", "GiB", "0.375×", "≤", "0.25", "below"] in lines
+    assert ["share", "50.0", "%", "≥", "40", "%", "ok"] in lines
+    assert ["gone", "not", "measured", "≤", "0.25"] in lines
+    assert REPORT.remarks() == ["memory: 2 documents", "gone: not measurable", "x"]
+
+
+def test_a_file_in_the_place_of_the_folder_is_refused(tmp_path):
+    (tmp_path / "file").write_text("kept")
+    with pytest.raises(InputError, match=r"--out .*file: is a file; give a folder"):
+        write_report(REPORT, tmp_path / "file")
+
+
+def test_lengths_follow_the_log_normal_of_the_thesis_cut_at_4096():
+    sigma = math.sqrt(math.log(1 + (1723 / 1371) ** 2))
+    thesis = stats.lognorm(sigma, scale=1371 / math.exp(sigma**2 / 2))
+    assert (thesis.mean(), thesis.std()) == (pytest.approx(1371), pytest.approx(1723))
+    expected = np.clip(thesis.ppf((np.arange(50_000) + 0.5) / 50_000), SHORTEST, LONGEST)
+    lengths = np.array(thesis_lengths(5000, seed=3))
+    np.testing.assert_allclose(np.quantile(lengths, [0.1, 0.5, 0.9]), np.quantile(expected, [0.1, 0.5, 0.9]), rtol=0.01)
+    assert lengths.mean() == pytest.approx(expected.mean(), rel=0.005)
+    assert lengths.max() == LONGEST
+    assert (lengths == LONGEST).mean() == pytest.approx(thesis.sf(LONGEST), abs=0.001)
+    assert all(0.8 < np.mean(thesis_lengths(8, seed=seed)) / lengths.mean() < 1.25 for seed in range(30))
+
+
+def test_lengths_depend_on_their_seed_and_are_in_random_order():
+    assert thesis_lengths(20, seed=1) == thesis_lengths(20, seed=1)
+    assert thesis_lengths(20, seed=1) != thesis_lengths(20, seed=2)
+    assert thesis_lengths(20, seed=1) != sorted(thesis_lengths(20, seed=1))
+    assert max(thesis_lengths(20, seed=1, scale=1 / 8)) == 512

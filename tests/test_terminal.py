@@ -1,0 +1,139 @@
+"""What the command line prints can be read in any terminal."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from rich.console import Console
+
+from docemb_lib.terminal import Terminal, print_claims, print_intervals, print_runs, print_scoreboard
+
+
+@dataclass(frozen=True, eq=False)
+class ARun:
+    label: str
+    executed: Path
+    notebook: str = "05_weighting"
+    weight: float = 1.0
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("docemb_lib.terminal.time.monotonic", lambda: now[0])
+    return now
+
+
+def console(columns=100, terminal=False):
+    return Console(file=io.StringIO(), width=columns, force_terminal=terminal)
+
+
+def runs(*labels):
+    return [ARun(label, Path(f"{number}.ipynb")) for number, label in enumerate(labels)]
+
+
+@pytest.mark.parametrize("columns", [40, 80, 200])
+def test_tables_are_never_cut(columns):
+    shown = console(columns)
+    board = pd.DataFrame({"see-also-retrieval": [0.8123], "package": [0.7], "mean": [0.7561], "std": [0.0041]},
+                         index=["student before distillation"])  # fmt: skip
+    print_scoreboard(board, shown)
+    intervals = pd.DataFrame({"find": [".512 [.48, .55]"]}, index=pd.Index(["a"], name="model"))
+    print_intervals(pd.concat({"10k": intervals}, names=["round"]), shown)
+    for whole in (
+        "student before distillation",
+        "see-also-retrieval",
+        "0.812",
+        "0.756 ± 0.004",
+        "10k",
+        "model",
+        ".512 [.48, .55]",
+    ):
+        assert whole in shown.file.getvalue()
+
+
+def test_claims_wrap_where_the_terminal_is_narrow():
+    shown = console(60)
+    claim = "The best student has nearly 80% of the best [score] of each task."
+    print_claims(pd.DataFrame({"id": ["c4"], "claim": [claim], "because": ["no round 1k"]}), shown)
+    lines = shown.file.getvalue().splitlines()
+    assert max(len(line) for line in lines) <= 60
+    assert [word for line in lines if line.startswith("│") for word in line.split("│")[2].split()] == claim.split()
+
+
+def test_recorded_runs_show_their_status_or_how_to_make_some():
+    shown = console(80)
+    print_runs(pd.DataFrame(), shown)
+    assert "docemb run" in shown.file.getvalue()
+    print_runs(
+        pd.DataFrame({"notebook": ["05_weighting"], "label": ["x"], "status": ["failed"], "mean": [None]}), shown
+    )
+    assert "failed" in shown.file.getvalue()
+
+
+def test_outside_a_terminal_a_plan_is_lines_but_not_too_many(clock):
+    shown, (first, second) = console(), runs("a", "b")
+    reporter = Terminal(shown)
+    reporter.begin([first, second], [second])
+    reporter.start(first)
+    reporter.end(first, "reused", 0.0)
+    reporter.start(second, 75.0)
+    for clock[0], percent in ((5.0, 10), (12.0, 50), (13.0, 51)):
+        reporter.step(second, f"training: {percent}%")
+    reporter.end(second, "built", 61.0)
+    reporter.close()
+    assert shown.file.getvalue().splitlines() == [
+        "2 runs, 1 of them already there",
+        "begins  05_weighting  a",
+        "[1/2] already there  05_weighting  a",
+        "begins  05_weighting  b, about 1 min 15 s left in all",
+        "        training: 50%",
+        "[2/2] done in 1 min 01 s  05_weighting  b",
+    ]
+
+
+def test_a_sweep_counts_what_has_ended_and_forecasts_from_it(clock):
+    shown, planned = console(), runs("a", "b", "c")
+    reporter = Terminal(shown)
+    reporter.prepare("the words of the corpus, stem")
+    reporter.begin(planned, planned[1:], "2 workers")
+    reporter.start(planned[1])
+    reporter.start(planned[2])
+    clock[0] = 30.0
+    reporter.end(planned[2], "later", 0.0)
+    reporter.end(planned[1], "built", 30.0)
+    reporter.start(planned[2])
+    reporter.end(planned[2], "failed", 0.0, "no luck")
+    assert shown.file.getvalue().splitlines() == [
+        "preparing the words of the corpus, stem",
+        "3 runs, 1 of them already there; 2 workers",
+        "begins  05_weighting  b",
+        "begins  05_weighting  c",
+        "[2/3] done in 30 s  05_weighting  b, about 30 s left in all",
+        "begins  05_weighting  c",
+        "[3/3] failed in 0 s  05_weighting  c",
+    ]
+
+
+def test_runs_with_one_label_are_distinguished_by_their_files():
+    shown, planned = console(), runs("a", "a")
+    reporter = Terminal(shown)
+    reporter.begin(planned, planned)
+    reporter.start(planned[1])
+    assert shown.file.getvalue().splitlines()[-1] == "begins  05_weighting  1"
+
+
+def test_in_a_terminal_a_table_shows_the_runs_at_work():
+    planned, shown = runs("a", "b", "c"), console()
+    reporter = Terminal(console(terminal=True))
+    reporter.begin(planned, planned)
+    reporter.start(planned[0])
+    reporter.step(planned[0], "training: 50%")
+    shown.print(reporter.at_work())
+    reporter.close()
+    text = shown.file.getvalue()
+    assert all(words in text for words in ("0 of 3 ended", "05_weighting  a", "training: 50%"))
