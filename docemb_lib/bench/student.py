@@ -19,6 +19,7 @@ from docemb_lib.bench.throughput import measure_throughput, throughput_rows
 from docemb_lib.bench.workload import THESIS_MEAN, THESIS_STD, Workload, random_documents
 from docemb_lib.errors import InputError
 from docemb_lib.hardware import fast_bf16, matmul_peak
+from docemb_lib.private import reset_compilation
 from docemb_lib.progress import progress
 
 EQUAL_LENGTHS = (8, 257, 513, 1000, 2500)  # tokens: at most a window, just beyond one and two halves, several
@@ -132,7 +133,7 @@ def _throughput(workload: Workload, budget: int, device: torch.device, notes: li
 
     def measure(compiled: bool) -> None:
         torch.cuda.empty_cache()
-        torch._dynamo.reset()  # what was compiled before counts against the limit of recompilations
+        reset_compilation()
         point = measure_throughput(
             "base",
             workload.training_layers,

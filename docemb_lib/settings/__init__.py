@@ -19,7 +19,7 @@ from docemb_lib.settings.evaluation import (
 )
 from docemb_lib.settings.parameters import SINGLE, Parameters, label_of_paragraph_vector, members_of
 from docemb_lib.settings.sections import (
-    UNDECISIVE,
+    NOT_IN_FINGERPRINT,
     ContextualName,
     ContextualTeachers,
     Corpus,
@@ -41,9 +41,9 @@ __all__ = [
     "HEADS",
     "LINKED_TASKS",
     "MTEB",
+    "NOT_IN_FINGERPRINT",
     "ON_HUB",
     "SINGLE",
-    "UNDECISIVE",
     "BenchmarkName",
     "ContextualName",
     "ContextualTeachers",

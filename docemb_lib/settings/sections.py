@@ -236,7 +236,7 @@ class Training(Section):
 
 
 # Settings of `Training` that a result does not depend on; `precision` and `batch_size` are none of them.
-UNDECISIVE = {"checkpointing", "batch_tokens", "compile", "save_every", "log_every", "report_to"}
+NOT_IN_FINGERPRINT = {"checkpointing", "batch_tokens", "compile", "save_every", "log_every", "report_to"}
 
 
 # ---- How a student learns without a teacher.
