@@ -159,7 +159,7 @@ def memory_rows(pairs: list[list[Measured]]) -> list[Row]:
 def build_ours(file: Path, folder: Path, workload: CorpusWorkload) -> None:
     """As the corpus stage does it."""
     from docemb_lib.corpus import build_corpus
-    from docemb_lib.corpus.origin import read_documents
+    from docemb_lib.corpus.sources import read_documents
     from docemb_lib.settings import Corpus
 
     settings = Corpus(source="local", path=file)
@@ -206,7 +206,7 @@ def count_tokens(texts: list[str]) -> list[int]:
 
 
 def _lengths(batch: dict[str, list[Any]]) -> dict[str, list[Any]]:
-    from docemb_lib.corpus.parts import digest
+    from docemb_lib.corpus.build import digest
 
     texts = batch["text"]
     return {

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from docemb_lib import pretrained
-from docemb_lib.corpus.origin import source_fingerprint
+from docemb_lib.corpus.sources import source_fingerprint
 from docemb_lib.doctor import warn_of_other_versions
 from docemb_lib.evaluation.catalogue import task_fingerprint
 from docemb_lib.evaluation.scoreboard import last_round

@@ -1,3 +1,9 @@
+"""Pages of installed packages become documents: nothing lost, no answer of a task left in the text, links resolved."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
 import re
 import subprocess
 import sys
@@ -6,6 +12,7 @@ import textwrap
 import pytest
 
 from docemb_lib.corpus import PACKAGES, Document, installed_docs
+from docemb_lib.corpus.installed_docs import Page, cut_see_also, read_pages, remove_names, text_of
 from docemb_lib.errors import InputError
 
 # Written apart from the library's own patterns.
@@ -160,21 +167,249 @@ def test_links_of_real_pages_are_those_a_reader_finds(real):
 
 def test_the_pages_depend_neither_on_what_is_imported_nor_on_the_number_of_processes(real):
     program = (
-        "import sys, {before}; from docemb_lib.corpus import installed_docs; "
-        "documents = installed_docs(['networkx', 'seaborn'], jobs=1); "
-        "import hashlib; print(hashlib.sha256(repr(documents).encode()).hexdigest(), 'networkx' in sys.modules)"
+        "import sys, hashlib, {before}; from docemb_lib.corpus import installed_docs; "
+        "pages = installed_docs(['seaborn', 'networkx'], jobs=1); "
+        "print(hashlib.sha256(repr(pages).encode()).hexdigest(), 'networkx' in sys.modules)"
     )
-    runs = [
-        subprocess.run(
-            [sys.executable, "-c", program.format(before=before)], capture_output=True, text=True, check=True
-        ).stdout.split()
-        for before in ("re", "networkx")
-    ]
-    assert runs[0][0] == runs[1][0]
-    assert [imported for _, imported in runs] == ["False", "True"]
-    jobs_1 = installed_docs(["networkx", "seaborn"], jobs=1)
-    assert jobs_1 == real
+    expected = hashlib.sha256(repr(real).encode()).hexdigest()  # made by two processes
+    for before, imported in (("re", "False"), ("networkx", "True")):
+        command = [sys.executable, "-c", program.format(before=before)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        assert done.stdout.split() == [expected, imported]
 
 
 def test_the_default_packages_are_the_eleven_classes_of_the_package_task():
     assert len(set(PACKAGES)) == len(PACKAGES) == 11
+
+
+# Reading docstrings
+
+SOURCE = '''
+"""The shop and its till."""
+
+def sell(item):
+    """Sell one item.
+
+        The price is asked of the till.
+    """
+
+def undocumented(): pass
+
+def _hidden():
+    """Nobody reads this."""
+
+try:
+    def restock():
+        """Fill the shelves."""
+except ImportError:
+    restock = None
+
+class Till:
+    """Keeps the coins."""
+
+    def __init__(self, coins):
+        """coins: those it starts with."""
+
+    def count(self):
+        """How many coins there are."""
+
+    def _rattle(self):
+        """Private noise."""
+
+class Drawer:
+    def open(self):
+        """Open it, if it is not stuck."""
+
+def weigh(): pass
+
+weigh.__doc__ = dedent("""\\
+    Weigh {what} on {scales.old}; a set is {{a, b}}.
+    """).format(what="flour")
+
+add_newdoc("shop._core", "scan", "Scan a code.")
+add_newdoc("shop._core", "Scanner", ("beep", "Beep once."))
+add_newdoc("ring", "Ring the bell.")
+bag = _add_docstr(shop._C.shop_bag, r"Bag %d items.")
+add_docstr(shop.bundle, "Bundle" + " them.")
+add_docstr_all("tear", "Tear along the line.")
+'''
+
+
+def pages_of(source, tmp_path, module="shop.front"):
+    file = tmp_path / "front.py"
+    file.write_text(source, encoding="utf-8")
+    return read_pages(file, module)
+
+
+def test_every_public_documented_object_is_one_page(tmp_path):
+    assert pages_of(SOURCE, tmp_path) == [
+        Page("shop.front", "", "The shop and its till."),
+        Page("shop.front", "sell", "Sell one item.\n\nThe price is asked of the till."),
+        Page("shop.front", "restock", "Fill the shelves."),
+        Page(
+            "shop.front",
+            "Till",
+            "Keeps the coins.\n\ncoins: those it starts with.",
+            {"count": "How many coins there are."},
+        ),
+        Page("shop.front", "Drawer", "", {"open": "Open it, if it is not stuck."}),
+        Page("shop.front", "weigh", "Weigh  on ; a set is {a, b}."),
+        Page("shop._core", "scan", "Scan a code."),
+        Page("shop._core", "Scanner", "", {"beep": "Beep once."}),
+        Page("shop.front", "ring", "Ring the bell."),
+        Page("shop.front", "bag", "Bag %d items."),
+        Page("shop", "bundle", "Bundle them."),
+        Page("torch.Tensor", "tear", "Tear along the line."),
+    ]
+
+
+def test_the_page_of_a_private_module_is_left_out_but_not_its_objects(tmp_path):
+    source = '"""Notes to ourselves."""\ndef sell():\n    """Sell."""\n'
+    assert pages_of(source, tmp_path, "shop._front") == [Page("shop._front", "sell", "Sell.")]
+
+
+def test_placeholders_of_decorators_are_dropped_and_formulas_kept(tmp_path):
+    source = r'''
+@doc
+def f():
+    r"""Sum %(what)s of \frac{a}{b}.
+
+    {parameters}
+    """
+'''
+    (page,) = pages_of(source, tmp_path)
+    assert page.doc == "Sum  of \\frac{a}{b}."
+
+
+def test_a_coding_cookie_is_honoured(tmp_path):
+    file = tmp_path / "old.py"
+    file.write_bytes('# -*- coding: latin-1 -*-\n"""Prix en café."""\n'.encode("latin-1"))
+    assert read_pages(file, "old")[0].doc == "Prix en café."
+
+
+@pytest.mark.parametrize("content", [b"print 'python 2'\n", b'"""caf\xe9"""\n'])
+def test_a_file_that_is_no_python_has_no_pages(tmp_path, content):
+    file = tmp_path / "odd.py"
+    file.write_bytes(content)
+    assert read_pages(file, "odd") == []
+
+
+@pytest.mark.parametrize(
+    ("expression", "text"),
+    [
+        ("'a' 'b' + 'c'", "abc"),
+        ("f'a{x}b'", "ab"),
+        ("'100%% of %s' % x", "100% of %s"),
+        ("'a {x} {{y}}'.format(**names)", "a  {y}"),
+        ("'{seealso.kdeplot} : smooth'.format()", "kdeplot : smooth"),
+        ("textwrap.dedent(' a')", " a"),
+        ("'a'.strip()", "a"),
+        ("unknown(1)", ""),
+    ],
+)
+def test_a_string_expression_gives_its_constant_text(expression, text):
+    assert text_of(ast.parse(expression, mode="eval").body) == text
+
+
+def test_the_words_of_a_page_are_those_of_its_text_and_of_its_methods_with_their_names(tmp_path):
+    source = textwrap.dedent('''
+        class Till:
+            """Keeps the coins."""
+            def count(self):
+                """How many."""
+    ''')
+    (page,) = pages_of(source, tmp_path)
+    assert page.n_words == 6  # Keeps the coins. count How many.
+
+
+# See Also sections and names of packages
+
+NUMPYDOC = """Sort the rows.
+
+See Also
+--------
+argsort, lexsort : Indirect sorts.
+    Described at length, with `mean`.
+shop.till.count
+:func:`~shop.till.Till.empty` : Empty it.
+`partition`
+
+Notes
+-----
+Stable."""
+
+
+def test_a_numpydoc_section_is_cut_up_to_the_next_heading():
+    text, cited = cut_see_also(NUMPYDOC)
+    assert text == "Sort the rows.\n\nNotes\n-----\nStable."
+    assert cited == ("argsort", "lexsort", "shop.till.count", "shop.till.Till.empty", "partition")
+
+
+@pytest.mark.parametrize(
+    ("block", "names"),
+    [
+        ("See Also:\n    keymap\n    itemmap", ("keymap", "itemmap")),
+        ("See also\n`keymap`, `itemmap`", ("keymap", "itemmap")),
+        (".. seealso::\n\n    :func:`shop.norm` computes a norm.", ("shop.norm",)),
+        (".. seealso::\n\n:func:`shop.norm` computes a norm.\n:func:`shop.cond` too.", ("shop.norm", "shop.cond")),
+        (".. seealso:: :class:`shop.A` and :class:`shop.B`", ("shop.A", "shop.B")),
+        ("See also: :func:`shop.fork`.", ("shop.fork",)),
+        ("See also: fork, join_all.", ("fork", "join_all")),
+        ("See also the :py:meth:`~shop.classify` docstring for\nmore on hints.", ("shop.classify",)),
+        (":seealso: ``Index.find``", ("Index.find",)),
+    ],
+)
+def test_other_forms_are_cut_too(block, names):
+    text, cited = cut_see_also(f"First.\n\n{block}\n\nLast.")
+    assert text == "First.\n\nLast."
+    assert cited == names
+
+
+def test_a_section_without_a_heading_after_it_runs_to_the_end():
+    block = "See Also\n========\n\nposify: positive symbols\n\nshop.simplify.separate"
+    assert cut_see_also(f"First.\n\n{block}") == ("First.", ("posify", "shop.simplify.separate"))
+
+
+def test_entries_may_be_indented_below_their_heading():
+    assert cut_see_also("See Also\n--------\n  first : One.\n    Of `several`.\n  second").cited == ("first", "second")
+
+
+def test_a_reference_in_running_text_is_cut_to_the_end_of_its_sentence():
+    text, cited = cut_see_also(
+        "Which sort to use. See also :func:`shop.sort` for\nmore. It is stable (see also `.Key`)."
+    )
+    assert " ".join(text.split()) == "Which sort to use. It is stable ."
+    assert cited == ("shop.sort", "Key")
+
+
+def test_a_section_ends_where_the_indentation_does():
+    text, cited = cut_see_also("    See Also\n    --------\n    a_b\nOut again.")
+    assert (text, cited) == ("Out again.", ("a_b",))
+
+
+def test_words_of_prose_are_no_names():
+    assert cut_see_also("See also the functions for the mean.").cited == ()
+
+
+def test_a_text_without_references_stays_as_it_is():
+    assert cut_see_also("Look also at\n\n    this.") == ("Look also at\n\n    this.", ())
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("A NumPy array, as in numpy.argsort(x).", "A  array, as in argsort(x)."),
+        (">>> import numpy as np\n>>> np.sum(1)", ">>> sum(1)"),
+        ("import matplotlib.pyplot as plt\nplt.plot()", "plot()"),
+        ("from numpy import array", "import array"),
+        ("from sklearn.svm import SVC", "from svm import SVC"),
+        ("scikit-learn, Scikit\nlearn and scikit_learn", ",  and"),
+        ("raise NetworkXError", "raise Error"),
+        ("x.to_numpy()", "x.to_()"),
+        ("nx.Graph, sns, pd.Series, mpl", "Graph, , Series,"),
+        ("input, span, index_np and unpd", "input, span, index_np and unpd"),
+        ("PyTorch's TorchScript", "'s Script"),
+    ],
+)
+def test_names_of_packages_go_and_other_words_stay(before, after):
+    assert remove_names(before) == after
