@@ -88,9 +88,9 @@ class Parameters(Section):
 
 def length_ramp(text: str) -> tuple[int, int]:
     """The lengths, in structural tokens, between which `linear:FIRST:LAST` lowers lam to 0. Raises ValueError."""
-    match = re.fullmatch(r"linear:([0-9]+):([0-9]+)", text)
+    match = re.fullmatch(r"linear:([0-9]+):([0-9]+)", text) if isinstance(text, str) else None
     if match is None or int(match[1]) >= int(match[2]):
-        raise ValueError("must be None or linear:FIRST:LAST in tokens with FIRST < LAST, e.g. linear:384:4096")
+        raise ValueError("must be None or linear:FIRST:LAST with FIRST < LAST in tokens, as in linear:384:4096")
     return int(match[1]), int(match[2])
 
 
