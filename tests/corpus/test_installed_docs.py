@@ -104,16 +104,9 @@ def test_a_package_becomes_exactly_its_pages_with_their_links(site):
 
 
 def test_a_name_shared_by_two_private_modules_keeps_the_full_path(site):
-    write_package(
-        site,
-        "twins",
-        {
-            "__init__.py": "",
-            "_a.py": 'def f():\n    """The first of two."""',
-            "_b.py": 'def f():\n    """The second of two."""',
-            "c.py": 'def g():\n    """Cites.\n\n    See Also\n    --------\n    f\n    twins._b.f\n    """',
-        },
-    )
+    twins = {f"_{name}.py": f'def f():\n    """{name}: one of two."""' for name in "ab"}
+    citing = 'def g():\n    """Cites.\n\n    See Also\n    --------\n    f\n    twins._b.f\n    """'
+    write_package(site, "twins", {"__init__.py": "", **twins, "c.py": citing})
     documents = installed_docs(["twins"], min_words=1, jobs=1)
     assert [document.id for document in documents] == ["twins._a.f", "twins._b.f", "twins.c.g"]
     assert documents[2].see_also == ("twins._b.f",)  # `f` alone could be either
@@ -126,7 +119,8 @@ def test_a_copy_is_left_out_across_packages_too(site):
     assert [document.id for document in installed_docs(["beta", "alpha"], min_words=1, jobs=1)] == ["alpha.f"]
 
 
-def test_a_package_that_is_not_installed_is_refused_with_its_name_and_the_mend():
+def test_the_default_packages_are_the_eleven_classes_and_a_missing_package_is_named():
+    assert len(set(PACKAGES)) == len(PACKAGES) == 11
     with pytest.raises(InputError, match=r"'nowhere_at_all' is not installed; install it \(pip install -e \.\)"):
         installed_docs(["nowhere_at_all"])
 
@@ -179,10 +173,6 @@ def test_the_pages_depend_neither_on_what_is_imported_nor_on_the_number_of_proce
         assert done.stdout.split() == [expected, imported]
 
 
-def test_the_default_packages_are_the_eleven_classes_of_the_package_task():
-    assert len(set(PACKAGES)) == len(PACKAGES) == 11
-
-
 # Reading docstrings
 
 SOURCE = '''
@@ -212,7 +202,7 @@ class Till:
         """coins: those it starts with."""
 
     def count(self):
-        """How many coins there are."""
+        """How many there are."""
 
     def _rattle(self):
         """Private noise."""
@@ -236,22 +226,25 @@ add_docstr_all("tear", "Tear along the line.")
 '''
 
 
-def pages_of(source, tmp_path, module="shop.front"):
-    file = tmp_path / "front.py"
-    file.write_text(source, encoding="utf-8")
-    return read_pages(file, module)
+@pytest.fixture
+def pages_of(tmp_path):
+    """The pages of a file of the given content."""
+
+    def pages(content, module="shop.front"):
+        (tmp_path / "front.py").write_bytes(content if isinstance(content, bytes) else content.encode())
+        return read_pages(tmp_path / "front.py", module)
+
+    return pages
 
 
-def test_every_public_documented_object_is_one_page(tmp_path):
-    assert pages_of(SOURCE, tmp_path) == [
+def test_every_public_documented_object_is_one_page(pages_of):
+    pages = pages_of(SOURCE)
+    assert pages == [
         Page("shop.front", "", "The shop and its till."),
         Page("shop.front", "sell", "Sell one item.\n\nThe price is asked of the till."),
         Page("shop.front", "restock", "Fill the shelves."),
         Page(
-            "shop.front",
-            "Till",
-            "Keeps the coins.\n\ncoins: those it starts with.",
-            {"count": "How many coins there are."},
+            "shop.front", "Till", "Keeps the coins.\n\ncoins: those it starts with.", {"count": "How many there are."}
         ),
         Page("shop.front", "Drawer", "", {"open": "Open it, if it is not stuck."}),
         Page("shop.front", "weigh", "Weigh  on ; a set is {a, b}."),
@@ -262,37 +255,21 @@ def test_every_public_documented_object_is_one_page(tmp_path):
         Page("shop", "bundle", "Bundle them."),
         Page("torch.Tensor", "tear", "Tear along the line."),
     ]
+    assert pages[3].n_words == 3 + 5 + 1 + 4  # texts, and the name of the method
 
 
-def test_the_page_of_a_private_module_is_left_out_but_not_its_objects(tmp_path):
-    source = '"""Notes to ourselves."""\ndef sell():\n    """Sell."""\n'
-    assert pages_of(source, tmp_path, "shop._front") == [Page("shop._front", "sell", "Sell.")]
-
-
-def test_placeholders_of_decorators_are_dropped_and_formulas_kept(tmp_path):
-    source = r'''
-@doc
-def f():
-    r"""Sum %(what)s of \frac{a}{b}.
-
-    {parameters}
-    """
-'''
-    (page,) = pages_of(source, tmp_path)
-    assert page.doc == "Sum  of \\frac{a}{b}."
-
-
-def test_a_coding_cookie_is_honoured(tmp_path):
-    file = tmp_path / "old.py"
-    file.write_bytes('# -*- coding: latin-1 -*-\n"""Prix en café."""\n'.encode("latin-1"))
-    assert read_pages(file, "old")[0].doc == "Prix en café."
-
-
-@pytest.mark.parametrize("content", [b"print 'python 2'\n", b'"""caf\xe9"""\n'])
-def test_a_file_that_is_no_python_has_no_pages(tmp_path, content):
-    file = tmp_path / "odd.py"
-    file.write_bytes(content)
-    assert read_pages(file, "odd") == []
+@pytest.mark.parametrize(
+    ("content", "docs"),
+    [
+        ('"""Notes to ourselves."""\ndef sell():\n    """Sell."""\n', ["Sell."]),  # the page of a private module is left out
+        ('def f():\n    r"""Sum %(what)s of \\frac{a}{b}.\n\n    {parameters}\n    """', ["Sum  of \\frac{a}{b}."]),
+        ('# -*- coding: latin-1 -*-\ndef f():\n    """Prix en café."""\n'.encode("latin-1"), ["Prix en café."]),
+        (b"print 'python 2'\n", []),
+        (b'def f():\n    """caf\xe9"""\n', []),
+    ],
+)  # fmt: skip
+def test_placeholders_and_private_modules_are_left_out_and_encodings_read(pages_of, content, docs):
+    assert [page.doc for page in pages_of(content, "shop._front")] == docs
 
 
 @pytest.mark.parametrize(
@@ -312,17 +289,6 @@ def test_a_string_expression_gives_its_constant_text(expression, text):
     assert text_of(ast.parse(expression, mode="eval").body) == text
 
 
-def test_the_words_of_a_page_are_those_of_its_text_and_of_its_methods_with_their_names(tmp_path):
-    source = textwrap.dedent('''
-        class Till:
-            """Keeps the coins."""
-            def count(self):
-                """How many."""
-    ''')
-    (page,) = pages_of(source, tmp_path)
-    assert page.n_words == 6  # Keeps the coins. count How many.
-
-
 # See Also sections and names of packages
 
 NUMPYDOC = """Sort the rows.
@@ -340,12 +306,6 @@ Notes
 Stable."""
 
 
-def test_a_numpydoc_section_is_cut_up_to_the_next_heading():
-    text, cited = cut_see_also(NUMPYDOC)
-    assert text == "Sort the rows.\n\nNotes\n-----\nStable."
-    assert cited == ("argsort", "lexsort", "shop.till.count", "shop.till.Till.empty", "partition")
-
-
 @pytest.mark.parametrize(
     ("block", "names"),
     [
@@ -358,42 +318,29 @@ def test_a_numpydoc_section_is_cut_up_to_the_next_heading():
         ("See also: fork, join_all.", ("fork", "join_all")),
         ("See also the :py:meth:`~shop.classify` docstring for\nmore on hints.", ("shop.classify",)),
         (":seealso: ``Index.find``", ("Index.find",)),
+        ("See also the functions for the mean.", ()),  # words of prose are no names
     ],
 )
-def test_other_forms_are_cut_too(block, names):
-    text, cited = cut_see_also(f"First.\n\n{block}\n\nLast.")
-    assert text == "First.\n\nLast."
-    assert cited == names
+def test_every_form_of_reference_is_cut(block, names):
+    assert cut_see_also(f"First.\n\n{block}\n\nLast.") == ("First.\n\nLast.", names)
 
 
-def test_a_section_without_a_heading_after_it_runs_to_the_end():
-    block = "See Also\n========\n\nposify: positive symbols\n\nshop.simplify.separate"
-    assert cut_see_also(f"First.\n\n{block}") == ("First.", ("posify", "shop.simplify.separate"))
-
-
-def test_entries_may_be_indented_below_their_heading():
-    assert cut_see_also("See Also\n--------\n  first : One.\n    Of `several`.\n  second").cited == ("first", "second")
-
-
-def test_a_reference_in_running_text_is_cut_to_the_end_of_its_sentence():
-    text, cited = cut_see_also(
-        "Which sort to use. See also :func:`shop.sort` for\nmore. It is stable (see also `.Key`)."
-    )
-    assert " ".join(text.split()) == "Which sort to use. It is stable ."
-    assert cited == ("shop.sort", "Key")
-
-
-def test_a_section_ends_where_the_indentation_does():
-    text, cited = cut_see_also("    See Also\n    --------\n    a_b\nOut again.")
-    assert (text, cited) == ("Out again.", ("a_b",))
-
-
-def test_words_of_prose_are_no_names():
-    assert cut_see_also("See also the functions for the mean.").cited == ()
-
-
-def test_a_text_without_references_stays_as_it_is():
-    assert cut_see_also("Look also at\n\n    this.") == ("Look also at\n\n    this.", ())
+@pytest.mark.parametrize(
+    ("text", "left", "names"),
+    [
+        (NUMPYDOC, "Sort the rows.\n\nNotes\n-----\nStable.",  # up to the next heading
+         ("argsort", "lexsort", "shop.till.count", "shop.till.Till.empty", "partition")),
+        ("First.\n\nSee Also\n========\n\nposify: positive symbols\n\nshop.simplify.separate", "First.",  # to the end
+         ("posify", "shop.simplify.separate")),
+        ("See Also\n--------\n  first : One.\n    Of `several`.\n  second", "", ("first", "second")),
+        ("    See Also\n    --------\n    a_b\nOut again.", "Out again.", ("a_b",)),  # up to the end of the indentation
+        ("Which to use. See also :func:`shop.sort` for\nmore. It is stable (see also `.Key`).",  # in running text
+         "Which to use.  It is stable .", ("shop.sort", "Key")),
+        ("Look also at\n\n    this.", "Look also at\n\n    this.", ()),
+    ],
+)  # fmt: skip
+def test_a_section_is_cut_as_a_whole_and_nothing_else(text, left, names):
+    assert cut_see_also(text) == (left, names)
 
 
 @pytest.mark.parametrize(
