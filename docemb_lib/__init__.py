@@ -1,4 +1,4 @@
-"""docemb: long-document embeddings distilled from two teachers. Importing this loads no torch."""
+"""docemb: long-document embeddings distilled from two teachers. Importing docemb_lib does not import torch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = ["Profile", "Student", "Workspace", "figures", "grid", "records", "sweep", "views", "widgets"]
 
-# Public name → its module, and its name there ("" for the module itself); loaded when first asked for.
+# Public name → its module and its name there ("": the module itself). Modules are imported at first use.
 _PUBLIC = {
     "Profile": ("settings.profile", "Profile"),
     "Student": ("student", "Student"),

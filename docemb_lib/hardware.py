@@ -1,4 +1,4 @@
-"""What the machine at hand is fast at, how fast it is at its best, and how much memory it has left."""
+"""The machine: its devices, their speed in bfloat16 and at best, and the memory that is free."""
 
 from __future__ import annotations
 
@@ -12,17 +12,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import torch
 
-PEAK_SIZE = {
-    "cuda": 8192,
-    "cpu": 2048,
-}  # rows of the square matrices: large enough that nothing but the products counts
+PEAK_SIZE = {"cuda": 8192, "cpu": 2048}  # rows of the square matrices: large, so that only the products take time
 PEAK_SECONDS = 0.3  # of products for a measured peak
-# What torch's libraries read once, when they are loaded.
-ENVIRONMENT = {
-    # Threads that wait for each other spin long by default: beside other work that costs a factor of three.
+ENVIRONMENT = {  # the libraries of torch read these variables once, when they are loaded
+    # Waiting threads spin long by default, which makes training three times slower beside other work.
     "GOMP_SPINCOUNT": "10000",
-    # oneDNN keeps what it compiles for every shape of a product, a thousand of them; packed batches hardly repeat one,
-    # and a training grew by gigabytes.
+    # oneDNN caches compiled code for a thousand shapes of products by default. Packed batches hardly repeat a shape, so
+    # that the cache grows to gigabytes.
     "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "256",
 }
 CGROUPS = Path("/sys/fs/cgroup")
@@ -30,13 +26,13 @@ OWN_CGROUPS = Path("/proc/self/cgroup")
 
 
 def tune_environment() -> None:
-    """Set `ENVIRONMENT` for this process and its children, where the user has not; call it before torch is loaded."""
+    """Set the variables of `ENVIRONMENT` that the user has not set. Call it before torch is loaded."""
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
 
 
 def fast_bf16(device: torch.device | str = "cpu") -> bool:
-    """Whether matrix products in bfloat16 are faster than in float32 there: by the processor's own instructions."""
+    """Whether a device multiplies matrices faster in bfloat16 than in float32: it has instructions for it."""
     import torch
 
     if torch.device(device).type == "cuda":
@@ -53,7 +49,7 @@ def devices_at_hand() -> list[str]:
 
 
 def synchronize(device: torch.device | str) -> None:
-    """Wait until a device has done all it was given; a CPU has."""
+    """Wait until a GPU has finished its work; returns at once for a CPU."""
     import torch
 
     if torch.device(device).type == "cuda":
@@ -61,10 +57,9 @@ def synchronize(device: torch.device | str) -> None:
 
 
 def matmul_peak(device: torch.device | str, dtype: torch.dtype) -> float:
-    """FLOP/s of a large square matrix product, measured once per process: the median of several, after a warm-up.
+    """FLOP/s of a large square matrix product: the median of several after a warm-up, measured once per process.
 
-    Random numbers, because a GPU multiplies zeros faster. With the threads and the float32 precision set at the first
-    call.
+    Uses the number of threads and the float32 precision that are set at the first call.
     """
     import torch
 
@@ -78,6 +73,7 @@ def _matmul_peak(device: torch.device, dtype: torch.dtype) -> float:
     n = PEAK_SIZE.get(device.type, PEAK_SIZE["cpu"])
     generator = torch.Generator(device).manual_seed(0)
     with torch.no_grad(), torch.autocast(device.type, enabled=False):
+        # Random numbers, because a GPU multiplies zeros faster.
         A, B = (torch.randn(n, n, generator=generator, device=device).to(dtype) for _ in range(2))
         out = torch.empty(n, n, device=device, dtype=dtype)
         torch.mm(A, B, out=out)
@@ -92,19 +88,19 @@ def _matmul_peak(device: torch.device, dtype: torch.dtype) -> float:
 
 
 def free_memory(device: torch.device | str) -> int:
-    """Bytes that can still be taken there: of a GPU, or of the machine within the limits of our control group."""
+    """Free bytes of a GPU, or of the machine within the limits of this process' control groups (Linux)."""
     import torch
 
     device = torch.device(device)
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
-    import psutil  # accelerate brings it
+    import psutil
 
     return min([int(psutil.virtual_memory().available), *_cgroup_room()])
 
 
 def _cgroup_room() -> list[int]:
-    """Bytes left under each memory limit that Linux sets this process: of its control group and those above it."""
+    """Free bytes under the memory limits of the control group of this process and of the groups above it."""
     try:
         lines = OWN_CGROUPS.read_text().splitlines()
     except OSError:  # another system
@@ -118,14 +114,14 @@ def _cgroup_room() -> list[int]:
             root, names = CGROUPS / "memory", ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
         else:
             continue
-        own = root / path.lstrip("/")  # missing where a container shows its own group as the root
+        own = root / path.lstrip("/")  # missing in a container that shows its group as the root
         above = [folder for folder in (own, *own.parents) if folder.is_relative_to(root)]
         rooms += [room for folder in above if (room := _room(folder, *names)) is not None]
     return rooms
 
 
 def _room(folder: Path, limit: str, usage: str, cache: str) -> int | None:
-    """Limit minus use, the cache of files that Linux gives back at once not counted; None: no limit here."""
+    """Limit minus use, without the file cache, which Linux frees at once; None: no limit."""
     try:
         most = (folder / limit).read_text().strip()
         used = int((folder / usage).read_text())

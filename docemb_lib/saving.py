@@ -1,46 +1,44 @@
-"""What Jupyter does when a notebook of docemb is saved: its outputs go to `outputs/`, not into the file that git keeps.
+"""Jupyter server extension that saves the outputs of docemb's notebooks in `outputs/`, apart from the committed file.
 
-A server extension, switched on by `etc/jupyter/jupyter_server_config.d/docemb.json`, which pip installs. Together with
-jupytext, which writes the `.py` beside it, a saved notebook is a pair without outputs, whatever was run in it.
+`etc/jupyter/jupyter_server_config.d/docemb.json`, which pip installs, enables the extension. jupytext writes the `.py`
+beside each notebook.
 """
 
 from __future__ import annotations
 
 import copy
 import json
-from pathlib import Path
 from typing import Any
+
+from docemb_lib.private import notebook_file
 
 SAVED = "as-last-saved.ipynb"
 
 
 def keep_outputs_apart(*, model: dict[str, Any], path: str, contents_manager: Any, **_: Any) -> None:
-    """Take the outputs out of a notebook that is about to be written to a checkout's `notebooks/`.
+    """Pre-save hook: remove the outputs of a notebook that is saved to the folder `notebooks/` of a checkout.
 
-    The whole of it is written to `outputs/notebooks/<name>/as-last-saved.ipynb`. Other notebooks are left alone.
+    Writes the notebook with its outputs to `outputs/notebooks/<name>/as-last-saved.ipynb`. Leaves other notebooks as
+    they are.
     """
-    if model["type"] != "notebook" or not hasattr(contents_manager, "_get_os_path"):
+    file = notebook_file(contents_manager, path)
+    if model["type"] != "notebook" or file is None:
         return
-    file = Path(contents_manager._get_os_path(path))
     root = file.parent.parent
     cells = [cell for cell in model["content"]["cells"] if cell["cell_type"] == "code"]
     if file.parent.name != "notebooks" or not any((root / "params").glob("*.yaml")):
         return
     if any(cell["outputs"] for cell in cells):
-        _write_apart(model["content"], root / "outputs" / "notebooks" / file.stem / SAVED)
-    model["content"] = content = copy.deepcopy(model["content"])  # who asked for the saving keeps theirs
+        from docemb_lib.workspace import write_text  # slow to import, and Jupyter imports this module at its start
+
+        text = json.dumps(model["content"], indent=1, ensure_ascii=False) + "\n"
+        write_text(root / "outputs" / "notebooks" / file.stem / SAVED, text)
+    model["content"] = content = copy.deepcopy(model["content"])  # the open notebook keeps its outputs
     for cell in content["cells"]:
         if cell["cell_type"] == "code":
             cell["outputs"], cell["execution_count"] = [], None
-    for name in ("language_info", "widgets"):  # of the kernel that happened to run
+    for name in ("language_info", "widgets"):  # they depend on the kernel that ran last
         content["metadata"].pop(name, None)
-
-
-def _write_apart(content: dict[str, Any], file: Path) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    temporary = file.with_name(f".{file.name}")
-    temporary.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    temporary.replace(file)
 
 
 def _jupyter_server_extension_points() -> list[dict[str, str]]:
@@ -48,12 +46,12 @@ def _jupyter_server_extension_points() -> list[dict[str, str]]:
 
 
 def _link_jupyter_server_extension(server: Any) -> None:
-    """Called before the contents manager is made, which other extensions exchange for their own."""
+    """Set the hook before Jupyter creates the contents manager, which other extensions may replace."""
     from traitlets.config import Config
 
-    if "pre_save_hook" not in server.config.ContentsManager:  # somebody's own goes first
+    if "pre_save_hook" not in server.config.ContentsManager:  # a hook of the user has priority
         server.update_config(Config(ContentsManager={"pre_save_hook": keep_outputs_apart}))
 
 
 def _load_jupyter_server_extension(server: Any) -> None:
-    """Everything is done when it is linked; Jupyter wants to call this too."""
+    """Required by Jupyter; linking has done everything."""

@@ -1,9 +1,8 @@
-"""Workspace: artefacts, each built once, published whole, and named by what made it.
+"""Workspace: artefacts, each built once, published whole, and named by a hash of its inputs.
 
-An artefact is a folder `outputs/artefacts/<kind>/<fingerprint>/`; its fingerprint is a hash of everything that
-determines it. It is built in a sibling folder under a file lock and appears by one rename, so it is never half there,
-two builders never collide, and a kill costs only the piece in hand. People find artefacts by name through links
-(`outputs/students/<label>`).
+An artefact is a folder `outputs/artefacts/<kind>/<fingerprint>/`. It is built in a sibling folder under a file lock and
+renamed when it is complete: no reader finds half of it, two builders never collide, and a kill costs only the artefact
+being built. Links such as `outputs/students/<label>` name artefacts for people.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from docemb_lib.settings.profile import find_root
 logger = logging.getLogger(__name__)
 
 MANIFEST = "artefact.json"
-FULL = 2**20  # bytes left at most where there was no room for what was to be written
+FULL = 2**20  # a disk with fewer free bytes counts as full
 RECORDED_VERSIONS = (
     "docemb", "torch", "transformers", "sentence-transformers", "gensim", "nltk", "scikit-learn", "numpy",
 )  # fmt: skip
@@ -39,7 +38,7 @@ RECORDED_VERSIONS = (
 
 @dataclass(frozen=True)
 class Artefact:
-    """A finished folder. `fingerprint` stands for its content wherever something is built from it."""
+    """A finished folder. `fingerprint` identifies its content in the inputs of other artefacts."""
 
     kind: str
     fingerprint: str
@@ -47,44 +46,53 @@ class Artefact:
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """Inputs, versions, seconds taken and checksums, as written when it was published."""
+        """Inputs, versions, seconds taken and checksums, as written at publishing."""
         return json.loads((self.path / MANIFEST).read_text(encoding="utf-8"))
 
 
 class Workspace:
     """The `outputs` folder of a docemb checkout.
 
-    `root` holds `params/`; by default it is found from the working directory upwards, then from the installed source.
+    Args:
+        root: the folder that holds `params/`. None: found from the working directory upwards, then from the source.
+
+    Example:
+        >>> from docemb_lib import Workspace
+        >>> made = Workspace().artefact("greeting", {"name": "you"}, lambda folder: (folder / "a.txt").write_text("Hi"))
+        >>> sorted(path.name for path in made.path.iterdir())
+        ['a.txt', 'artefact.json']
     """
 
     def __init__(self, root: Path | str | None = None) -> None:
         self.root = Path(root).resolve() if root is not None else find_root()
         self.outputs = self.root / "outputs"
-        self.used: dict[Artefact, bool] = {}  # what was asked for, in that order: True where it had to be built
+        self.used: dict[Artefact, bool] = {}  # artefacts in the order of the requests; True: it had to be built
 
     def artefact(
         self, kind: str, inputs: Mapping[str, Any], build: Callable[[Path], None], *, resumable: bool = False
     ) -> Artefact:
-        """The artefact made from `inputs`, built by `build(folder)` if it is not there yet.
+        """The artefact made from `inputs`, which `build(folder)` makes if it does not exist.
 
-        `inputs` must be JSON (paths become strings). A `resumable` build finds in its folder what an interrupted
-        build of the same artefact left there; any other starts from an empty folder.
+        `inputs` must be JSON (paths become strings). A `resumable` build starts with the files that an interrupted
+        build of the same artefact left; any other starts with an empty folder.
         """
-        fingerprint = fingerprint_of({"kind": kind, **inputs})
-        folder = self.outputs / "artefacts" / kind / fingerprint
-        artefact = Artefact(kind, fingerprint, folder)
-        missing = not (folder / MANIFEST).is_file()
+        artefact = self._named(kind, inputs)
+        missing = not (artefact.path / MANIFEST).is_file()
         if missing:
-            publish(folder, build, inputs=dict(inputs), resumable=resumable)
+            publish(artefact.path, build, inputs=inputs, resumable=resumable)
         self.used.setdefault(artefact, missing)
         return artefact
 
     def is_built(self, kind: str, inputs: Mapping[str, Any]) -> bool:
-        """Whether the artefact made from `inputs` is there."""
-        return (self.outputs / "artefacts" / kind / fingerprint_of({"kind": kind, **inputs}) / MANIFEST).is_file()
+        """Whether the artefact made from `inputs` exists."""
+        return (self._named(kind, inputs).path / MANIFEST).is_file()
+
+    def _named(self, kind: str, inputs: Mapping[str, Any]) -> Artefact:
+        fingerprint = fingerprint_of({"kind": kind, **inputs})
+        return Artefact(kind, fingerprint, self.outputs / "artefacts" / kind / fingerprint)
 
     def link(self, shelf: str, name: str, target: Path) -> Path:
-        """Let `outputs/<shelf>/<name>` point at `target`, replacing an older link in one step. Returns the link."""
+        """Link `outputs/<shelf>/<name>` to `target`, replacing an older link atomically. Returns the link."""
         link = self.outputs / shelf / name
         link.parent.mkdir(parents=True, exist_ok=True)
         relative = os.path.relpath(target, link.parent)
@@ -99,13 +107,13 @@ class Workspace:
         return link
 
     def shown(self, path: Path) -> str:
-        """A path as people are told it: relative to the root where it lies under it."""
+        """A path for messages: relative to the root if it lies under it."""
         path = Path(os.path.abspath(path))
         return str(path.relative_to(self.root)) if path.is_relative_to(self.root) else str(path)
 
 
 def fingerprint_of(inputs: Mapping[str, Any]) -> str:
-    """16 hexadecimal digits that change whenever a value of `inputs` does; key order does not matter."""
+    """16 hexadecimal digits of a hash of `inputs`; the order of keys does not matter."""
     canonical = json.dumps(inputs, sort_keys=True, ensure_ascii=False, default=str, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 
@@ -120,12 +128,12 @@ def publish(
 ) -> None:
     """Build `folder` in a sibling and rename it into place, under a lock.
 
-    An existing folder stays, unless `replace`: then its files are replaced one by one, so that readers find them at any
-    moment.
+    An existing folder stays, unless `replace`: then its files are replaced one by one, so that readers always find
+    them.
     """
     with locked(folder):
         if (folder / MANIFEST).is_file() and not replace:
-            return  # another process was faster
+            return  # another process has built it meanwhile
         partial = folder.with_name(f"{folder.name}.partial")
         if not resumable:
             shutil.rmtree(partial, ignore_errors=True)
@@ -150,12 +158,12 @@ def publish(
 
 
 def _is_full(error: OSError, folder: Path) -> bool:
-    """Whether an error says that the disk of a folder is full; NumPy's only says how much was written."""
+    """Whether an error means that the disk of a folder is full; the error of NumPy has no number."""
     return error.errno == errno.ENOSPC or (error.errno is None and shutil.disk_usage(folder).free < FULL)
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a whole file or nothing: through a temporary sibling and one rename."""
+    """Write a whole file or nothing, through a temporary sibling and one rename."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     temporary.write_text(text, encoding="utf-8")
@@ -164,7 +172,7 @@ def write_text(path: Path, text: str) -> None:
 
 @contextmanager
 def locked(target: Path) -> Iterator[None]:
-    """One builder of `target` at a time; the operating system frees the lock of a killed process."""
+    """Allow one builder of `target` at a time; the operating system frees the lock of a killed process."""
     target.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(target.with_name(f".{target.name}.lock"))
     try:
@@ -179,7 +187,7 @@ def locked(target: Path) -> Iterator[None]:
 
 
 def _replace_files(source: Path, folder: Path) -> None:
-    """Move all files of `source` over those of `folder`, the manifest last, and remove those that only `folder` has."""
+    """Move the files of `source` to `folder`, the manifest last, and remove files that only `folder` has."""
     new = sorted(_files(source), key=lambda name: name.name == MANIFEST)
     for name in new:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -194,7 +202,7 @@ def _files(folder: Path) -> set[Path]:
 
 
 def _write_manifest(folder: Path, inputs: Mapping[str, Any], seconds: float) -> None:
-    # A model card may gain scores later; nothing else changes.
+    # Without model cards, which may gain scores later.
     files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != "README.md")
     manifest = {
         "inputs": dict(inputs),
@@ -206,7 +214,7 @@ def _write_manifest(folder: Path, inputs: Mapping[str, Any], seconds: float) -> 
 
 
 def installed_versions() -> dict[str, str]:
-    """Versions of Python and of the packages that numbers depend on."""
+    """Versions of Python and of the packages that results depend on."""
     versions = {"python": platform.python_version()}
     for name in RECORDED_VERSIONS:
         try:

@@ -1,4 +1,4 @@
-"""What the machine is fast at is read from the processor, not guessed; what it has left, from whoever limits it."""
+"""Speed in bfloat16 follows the processor's flags; free memory is the least that machine and control groups leave."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_the_peak_is_what_plain_products_reach():
 
 @pytest.fixture
 def cgroups(tmp_path, monkeypatch):
-    """Pretend to be in the control group that /proc/self/cgroup tells, with files in /sys/fs/cgroup."""
+    """Writes /proc/self/cgroup and the files of control groups below /sys/fs/cgroup."""
     monkeypatch.setattr(hardware, "CGROUPS", tmp_path)
     monkeypatch.setattr(hardware, "OWN_CGROUPS", tmp_path / "own")
     monkeypatch.setattr(psutil, "virtual_memory", lambda: type("Memory", (), {"available": 20 * GiB}))
@@ -90,13 +90,8 @@ def test_free_memory_is_the_least_of_what_machine_and_control_groups_leave(cgrou
     assert free_memory("cpu") == free * GiB
 
 
-def test_free_memory_without_control_groups_is_the_machines(monkeypatch, tmp_path):
-    monkeypatch.setattr(hardware, "OWN_CGROUPS", tmp_path / "missing")
-    monkeypatch.setattr(psutil, "virtual_memory", lambda: type("Memory", (), {"available": 3 * GiB}))
-    assert free_memory(torch.device("cpu")) == 3 * GiB
-
-
-def test_free_memory_of_a_gpu_is_what_its_driver_says(monkeypatch):
+def test_free_memory_without_control_groups_is_that_of_the_machine_or_of_the_gpu(cgroups, monkeypatch):
+    assert free_memory(torch.device("cpu")) == 20 * GiB
     monkeypatch.setattr(
         torch.cuda, "mem_get_info", lambda device: {torch.device("cuda:1"): (7 * GiB, 80 * GiB)}[device]
     )

@@ -12,8 +12,8 @@ import pytest
 
 LIBRARY = Path(__file__).resolve().parent.parent / "docemb_lib"
 LAYERS = [
-    "errors", "progress", "environment", "saving", "hardware", "pretrained", "settings", "workspace", "corpus", "teachers", "student", "losses", "training",
-    "evaluation", "experiments", "thesis", "figures", "views", "widgets", "bench", "cli",
+    "errors", "private", "progress", "hardware", "pretrained", "settings", "workspace", "saving", "corpus", "teachers", "student", "losses", "doctor",
+    "training", "evaluation", "experiments", "thesis", "figures", "views", "widgets", "bench", "cli",
 ]  # fmt: skip
 
 

@@ -28,19 +28,13 @@ def test_minilm_is_the_folder_in_its_package(name):
     assert hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest() == pretrained.PACKAGED_WEIGHTS
 
 
-def test_weights_that_are_not_the_published_ones_are_refused(other_package):
+def test_other_weights_no_weights_and_a_missing_package_are_refused(other_package, monkeypatch):
     with pytest.raises(InputError, match="SHA-256 ba7816bf8f01") as error:  # of "abc", FIPS 180-2
         pretrained.resolve("all-MiniLM-L6-v2")
     assert "\n" not in str(error.value)
-
-
-def test_a_package_without_weights_is_refused(other_package):
     (other_package / "model" / "model.safetensors").unlink()
     with pytest.raises(InputError, match="missing"):
         pretrained.resolve("all-MiniLM-L6-v2")
-
-
-def test_a_missing_package_is_named_with_its_installation(other_package, monkeypatch):
     monkeypatch.setattr(pretrained, "find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"docemb\[offline\]"):
         pretrained.resolve("all-MiniLM-L6-v2")

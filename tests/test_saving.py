@@ -1,4 +1,4 @@
-"""What Jupyter writes into a checkout's notebooks: no outputs; and what it leaves alone."""
+"""Jupyter saves the notebooks of a checkout without outputs, and other notebooks as they are."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def save(root, path, content):
     return model["content"]
 
 
-def test_outputs_go_to_the_outputs_folder_and_what_is_open_keeps_them(workspace_root, executed):
+def test_outputs_go_to_the_outputs_folder_and_the_open_notebook_keeps_them(workspace_root, executed):
     original = copy.deepcopy(executed)
     written = save(workspace_root, "notebooks/05_weighting.ipynb", executed)
     title, cell = written["cells"]
@@ -46,22 +46,12 @@ def test_outputs_go_to_the_outputs_folder_and_what_is_open_keeps_them(workspace_
     assert executed == original
     apart = workspace_root / "outputs" / "notebooks" / "05_weighting" / "as-last-saved.ipynb"
     assert json.loads(apart.read_text(encoding="utf-8")) == original
-
-
-def test_saving_without_outputs_leaves_those_of_the_last_run(workspace_root, executed):
-    save(workspace_root, "notebooks/05_weighting.ipynb", executed)
-    apart = workspace_root / "outputs" / "notebooks" / "05_weighting" / "as-last-saved.ipynb"
-    before = apart.read_bytes()
-    empty = new_notebook(cells=[new_code_cell("6 * 7")])
-    save(workspace_root, "notebooks/05_weighting.ipynb", empty)
-    assert apart.read_bytes() == before
+    save(workspace_root, "notebooks/05_weighting.ipynb", new_notebook(cells=[new_code_cell("6 * 7")]))
+    assert json.loads(apart.read_text(encoding="utf-8")) == original  # without outputs those of the last run stay
     assert [path.name for path in apart.parent.iterdir()] == [apart.name]
 
 
-@pytest.mark.parametrize("path", ["outputs/notebooks/05_weighting/run.ipynb", "mine.ipynb"])
-def test_other_notebooks_are_left_alone(workspace_root, executed, path):
-    assert save(workspace_root, path, executed) is executed
-
-
-def test_folders_called_notebooks_outside_a_checkout_are_left_alone(tmp_path, executed):
-    assert save(tmp_path, "notebooks/mine.ipynb", executed) is executed
+def test_other_notebooks_are_left_alone(workspace_root, tmp_path, executed):
+    for path in ("outputs/notebooks/05_weighting/run.ipynb", "mine.ipynb"):
+        assert save(workspace_root, path, executed) is executed
+    assert save(tmp_path, "notebooks/mine.ipynb", executed) is executed  # outside a checkout

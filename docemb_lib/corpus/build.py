@@ -1,89 +1,48 @@
-"""Choose the documents that are held out for the evaluation tasks, and share them out among the tasks' partitions."""
+"""From documents to a corpus: measured and written to parts, copies dropped, task documents held out, and split.
+
+While a corpus is built, its documents lie on disk in parts of some thousand each. The texts are never all in memory.
+A build that was stopped goes on after the last whole part.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import logging
+import os
 import shutil
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from itertools import islice
+from functools import partial
+from itertools import islice, starmap
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
 
-from docemb_lib.corpus.parts import SIZE, open_parts, read_keys, whole_stream, write_parts
-from docemb_lib.corpus.sources import CountTokens, Document, Key, Ledger
+from docemb_lib.corpus.documents import CountTokens, Document, Key, Ledger
 from docemb_lib.errors import InputError
+from docemb_lib.progress import progress
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from datasets import Dataset, DatasetDict
 
-
-# ---- choose the documents
-
+logger = logging.getLogger(__name__)
 
 Partition = Literal["train", "validation", "test"]
 PARTITIONS: tuple[Partition, ...] = ("train", "validation", "test")
-VALIDATION, TEST = 0.2, 0.3  # shares of the pool; train has the rest
+VALIDATION, TEST = 0.2, 0.3  # shares of the held-out documents; train has the rest
 LINKED = 0.7  # share of each partition for pages with their links; the rest balances the sources
 MIN_LINKS, MAX_LINKS = 2, 6  # a linked page brings its first MAX_LINKS targets and needs MIN_LINKS of them
-
-
-def hold_out(documents: Sequence[Document], *, size: int) -> dict[str, Partition]:
-    """Partition of each held-out document, by id; `size` of `documents`, taken in the order given.
-
-    Citation tasks need both ends of a link in one partition, so a page goes where its targets go: first pages with
-    links fill part of each partition, a target staying where the first page pulled it; then the source that a
-    partition has least of gives the next document, until the partition is full. Documents without any links are
-    taken as they come.
-    """
-    validation, test = round(VALIDATION * size), round(TEST * size)
-    room: dict[Partition, int] = {"train": size - validation - test, "validation": validation, "test": test}
-    held = _hold_linked(documents, {name: int(LINKED * places) for name, places in room.items()})
-    waiting: dict[str, deque[Document]] = defaultdict(deque)
-    for document in documents:
-        if document.id not in held:
-            waiting[document.source if held else ""].append(document)
-    source_of = {document.id: document.source for document in documents}
-    for name in PARTITIONS:
-        count = Counter(source_of[id] for id, partition in held.items() if partition == name)
-        for _ in range(room[name] - count.total()):
-            source = min(
-                (source for source, queue in waiting.items() if queue), key=lambda source: (count[source], source)
-            )
-            held[waiting[source].popleft().id] = name
-            count[source] += 1
-    return held
-
-
-def _hold_linked(documents: Sequence[Document], room: dict[Partition, int]) -> dict[str, Partition]:
-    """Pages with at least MIN_LINKS targets beside them, while there is room for a page and all that it brings."""
-    known = {document.id for document in documents}
-    held: dict[str, Partition] = {}
-    used: Counter[Partition] = Counter()
-    for page in documents:
-        targets = [target for target in page.see_also if target in known][:MAX_LINKS]
-        new = [id for id in (page.id, *targets) if id not in held]
-        homes = (
-            [held[page.id]] if page.id in held else sorted(PARTITIONS, key=lambda name: used[name] / max(room[name], 1))
-        )
-        for home in homes:
-            beside = sum(held.get(target, home) == home for target in targets)
-            if beside >= MIN_LINKS and used[home] + len(new) <= room[home]:
-                held.update(dict.fromkeys(new, home))
-                used[home] += len(new)
-                break
-    return held
-
-
-# ---- from documents to a corpus
-
-
-logger = logging.getLogger(__name__)
+PART = 10_000  # documents of a part: the most that are in memory, and that a kill costs
+BATCH = 256  # documents measured at once
+# Batches measured at the same time. Tokenizers use all cores and release the GIL; with one batch at a time the cores
+# would wait while the next one is read, split into words and hashed.
+THREADS = 4
+COMPLETE = "complete"  # an empty file beside the parts when all of them are written
 
 
 def build_corpus(
@@ -93,147 +52,291 @@ def build_corpus(
     validation: int,
     tasks: int,
     seed: int,
+    folder: Path,
     copy_words: int | None = None,
-    folder: Path | None = None,
 ) -> DatasetDict:
-    """A corpus with the splits `train`, `validation` and, if `tasks` > 0, `tasks`, which are disjoint.
+    """A corpus with the disjoint splits `train`, `validation` and, if `tasks` > 0, `tasks`.
 
     Columns: id, text, source, n_words, and one per counter (`n_student_tokens`, `n_structural_tokens`). Rows of
     `tasks` have also `split` (train, validation or test) and `see_also`, the ids they refer to in the same split.
-    `validation` and `tasks` are numbers of documents; train has the rest, in an order that depends on `seed` and the
-    ids alone, so that a new document changes no other's place in it. Of documents that repeat each other (case and
-    white space aside; `copy_words`: in their first so many words, for sources that give one page under several paths,
-    small changes in its end) the one with the first id stays.
+    The order of train depends on `seed` and the ids alone, so that a new document changes no other's place.
 
-    folder: for the documents on their way, so that they need not fit into memory and a build that was stopped goes on,
-    given the same documents; the caller removes it once the corpus is saved. None: in memory.
-    Raises InputError for too few documents, and for two of one id; then the folder is removed.
+    Args:
+        counters: functions from texts to numbers of tokens, by column; called from several threads.
+        validation, tasks: numbers of documents; train has the rest.
+        folder: where the parts lie; a build that was stopped goes on from them, given the same documents. The caller
+            removes it when the corpus is saved.
+        copy_words: documents are copies if their first so many words agree, case and white space aside; None: all
+            words. The document with the first id stays.
+
+    Raises:
+        InputError: for too few documents, and for two of one id; then the folder is removed.
     """
-    with _parts_folder(folder) as parts:
-        write_parts(parts, documents, counters, copy_words=copy_words)
-        with Ledger(parts / "keys.sqlite", seed=seed) as ledger:
-            ledger.add(read_keys(parts))
-            leave_out_copies(ledger)
+    try:
+        write_parts(folder, documents, counters, copy_words=copy_words)
+        with Ledger(folder / "keys.sqlite", seed=seed) as ledger:
+            ledger.add(read_keys(folder))
+            if (id := ledger.repeated_id()) is not None:
+                raise InputError(f"corpus: two documents have the id {id!r}; rename one of them")
+            given = len(ledger)
+            if copies := ledger.drop_copies():
+                logger.warning("%d of %d documents repeat an earlier one and are left out", copies, given)
             if len(ledger) < (needed := validation + tasks + 1):
                 raise InputError(
                     f"corpus: {len(ledger)} distinct documents, but validation={validation} and tasks={tasks} leave "
                     f"one for training only from {needed}; lower corpus.validation or corpus.tasks, or add documents"
                 )
-            held = hold_out(_candidates(ledger, tasks), size=tasks)
-            return _splits(parts, ledger, held, validation=validation, in_memory=folder is None)
-
-
-@contextmanager
-def _parts_folder(folder: Path | None) -> Iterator[Path]:
-    """The folder, removed again where what is in it cannot become a corpus; None: a temporary one."""
-    if folder is None:
-        with TemporaryDirectory() as temporary:
-            yield Path(temporary)
-        return
-    try:
-        yield folder
+            keys = (key for _, key in ledger.ordered())
+            candidates = keys if ledger.linked() else islice(keys, tasks)  # without links the first ones are taken
+            return _splits(folder, ledger, hold_out(list(candidates), size=tasks), validation=validation)
     except InputError:
         shutil.rmtree(folder, ignore_errors=True)
         raise
 
 
-def leave_out_copies(ledger: Ledger) -> None:
-    """Of documents with equal digests leave the one with the first id; logs how many were dropped.
+def hold_out(documents: Sequence[Document | Key], *, size: int) -> dict[str, Partition]:
+    """Partition of each held-out document, by id; `size` of `documents`, taken in the order given.
 
-    Raises InputError where two documents have one id.
+    Citation tasks need both ends of a link in one partition. First, pages with links and their targets fill part of
+    each partition; a target stays in the partition of the first page that cites it. Then each partition is filled with
+    documents of the source that it has least of. If no document has links, they are taken in order.
     """
-    if (id := ledger.repeated_id()) is not None:
-        raise InputError(f"corpus: two documents have the id {id!r}; rename one of them")
-    documents = len(ledger)
-    if copies := ledger.drop_copies():
-        logger.warning("%d of %d documents repeat an earlier one and are left out", copies, documents)
+    validation, test = round(VALIDATION * size), round(TEST * size)
+    room: dict[Partition, int] = {"train": size - validation - test, "validation": validation, "test": test}
+    held = _hold_linked(documents, {name: int(LINKED * places) for name, places in room.items()})
+    waiting: dict[str, deque[Document | Key]] = defaultdict(deque)
+    for document in documents:
+        if document.id not in held:
+            waiting[document.source if held else ""].append(document)
+    source_of = {document.id: document.source for document in documents}
+    for name in PARTITIONS:
+        count = Counter(source_of[id] for id, partition in held.items() if partition == name)
+        for _ in range(room[name] - count.total()):
+            source = min((source for source, queue in waiting.items() if queue), key=lambda one: (count[one], one))
+            held[waiting[source].popleft().id] = name
+            count[source] += 1
+    return held
 
 
-def _candidates(ledger: Ledger, size: int) -> list[Document]:
-    """What `hold_out` chooses from: without any links between documents it takes the first ones."""
-    keys = (key for _, key in ledger.ordered())
-    chosen = keys if ledger.linked() else islice(keys, size)
-    return [Document(key.id, "", key.source, key.see_also) for key in chosen]
+def _hold_linked(documents: Sequence[Document | Key], room: dict[Partition, int]) -> dict[str, Partition]:
+    """Pages with at least MIN_LINKS targets in their partition, as long as a page and its targets fit into `room`."""
+    known = {document.id for document in documents}
+    held: dict[str, Partition] = {}
+    used: Counter[Partition] = Counter()
+    for page in documents:
+        targets = [target for target in page.see_also if target in known][:MAX_LINKS]
+        new = [id for id in (page.id, *targets) if id not in held]
+        emptiest = sorted(PARTITIONS, key=lambda name: used[name] / max(room[name], 1))
+        for home in [held[page.id]] if page.id in held else emptiest:
+            beside = sum(held.get(target, home) == home for target in targets)
+            if beside >= MIN_LINKS and used[home] + len(new) <= room[home]:
+                held.update(dict.fromkeys(new, home))
+                used[home] += len(new)
+                break
+    return held
 
 
-def _splits(
-    parts: Path, ledger: Ledger, held: Mapping[str, Partition], *, validation: int, in_memory: bool
-) -> DatasetDict:
-    """Each split maps rows of the parts; those of train, which may be millions, from a file."""
+def write_parts(
+    folder: Path, documents: Iterable[Document], counters: Mapping[str, CountTokens], *, copy_words: int | None
+) -> None:
+    """Measure the documents and write them as `00000.arrow`, `00001.arrow`, …, each file whole or not at all.
+
+    Parts that exist already stay, and as many of the documents are skipped. If reading fails, the documents read before
+    are written as far as they fill parts. A progress bar shows if the number of documents is known.
+    """
+    if (folder / COMPLETE).exists():
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    done = len(part_files(folder))
+    if isinstance(documents, Sized):
+        documents = progress(documents, desc="counting tokens", unit="documents")
+    for counter in counters.values():
+        counter([""])  # load the tokenizer once, not in every thread
+    measure = partial(_measured, counters=counters, copy_words=copy_words)
+    measured = _ahead(measure, _batches(islice(documents, done * PART, None)))
+    while (batch := next(measured, None)) is not None:
+        _write(folder / f"{done:05}.arrow", batch, measured)
+        done += 1
+    (folder / COMPLETE).touch()
+
+
+def part_files(folder: Path) -> list[Path]:
+    """The whole parts in a folder, in order."""
+    return sorted(folder.glob("*.arrow"))
+
+
+def read_keys(folder: Path) -> Iterator[Key]:
+    """A key per document, in order; texts are not read."""
     import pyarrow as pa
-    from datasets import Dataset, DatasetDict
-    from datasets.table import InMemoryTable, MemoryMappedTable
 
-    everything = open_parts(parts, in_memory=in_memory)
+    for file in part_files(folder):
+        with pa.memory_map(str(file)) as mapped, pa.ipc.open_stream(mapped) as stream:
+            for batch in stream:
+                columns = (batch.column(name).to_pylist() for name in Key._fields)
+                yield from starmap(Key, zip(*columns, strict=True))
+
+
+def open_parts(folder: Path) -> Dataset:
+    """All parts as one data set, memory-mapped: id, text, source, n_words and the columns of the counters."""
+    from datasets import Dataset, concatenate_datasets
+
+    parts = concatenate_datasets([Dataset.from_file(str(file)) for file in part_files(folder)])
+    return parts.remove_columns(["digest", "see_also"])
+
+
+def digest(text: str, words: int | None) -> bytes:
+    """16 bytes of a hash of the first `words` words (None: all), case and white space aside; equal for copies."""
+    return hashlib.sha256(" ".join(text.lower().split()[:words]).encode()).digest()[:16]
+
+
+def corpus_statistics(corpus: Mapping[str, Dataset], *, limit: int, student_limit: int = 4096) -> pd.DataFrame:
+    """One row per split: its documents, and their lengths in tokens without special tokens.
+
+    `limit` is that of the structural teacher in its tokens, `student_limit` that of the student in its own. Columns:
+    split, documents, tokens, mean, std, median (student tokens; std over the split, not an estimate), and percent of
+    documents that are longer: beyond_limit and beyond_student, over_384 and over_512 (structural tokens, as in Tables
+    4.1 and 5.1). An empty split has zero tokens and NaN.
+    """
+    rows = {}
+    for split, table in corpus.items():
+        student = pd.Series(table["n_student_tokens"][:], dtype=np.float64)
+        structural = pd.Series(table["n_structural_tokens"][:], dtype=np.float64)
+        rows[str(split)] = {
+            "documents": len(student),
+            "tokens": int(student.sum()),
+            "mean": student.mean(),
+            "std": student.std(ddof=0),
+            "median": student.median(),
+            "beyond_limit": 100 * (structural > limit).mean(),
+            "beyond_student": 100 * (student > student_limit).mean(),
+            "over_384": 100 * (structural > 384).mean(),  # the limit of SBERT in the thesis
+            "over_512": 100 * (structural > 512).mean(),  # the limit of its tokenizer
+        }
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("split").reset_index()
+
+
+def _splits(folder: Path, ledger: Ledger, held: Mapping[str, Partition], *, validation: int) -> DatasetDict:
+    """The splits as rows of the parts. The rows of train may be millions and are mapped from a file."""
+    import pyarrow as pa
+    from datasets import Dataset, DatasetDict, Features, Value
+    from datasets.table import MemoryMappedTable
+
+    everything = open_parts(folder)
     validation_rows: list[int] = []
-    task_rows: list[int] = []
-    task_keys: list[Key] = []
-    file, schema = parts / "train.indices", pa.schema([("indices", pa.uint64())])
+    task_keys: dict[int, Key] = {}  # by row
+    file, schema = folder / "train.indices", pa.schema([("indices", pa.uint64())])
 
     def train_rows() -> Iterator[int]:
         for row, key in ledger.ordered():
             if key.id in held:
-                task_rows.append(row)
-                task_keys.append(key)
+                task_keys[row] = key
             elif len(validation_rows) < validation:
                 validation_rows.append(row)
             else:
                 yield row
 
     rest = train_rows()
-    with whole_stream(file, schema) as stream:
-        while rows := list(islice(rest, SIZE)):
+    with _whole_stream(file, schema) as stream:
+        while rows := list(islice(rest, PART)):
             stream.write_batch(pa.record_batch([pa.array(rows, pa.uint64())], schema))
-    table = (InMemoryTable if in_memory else MemoryMappedTable).from_file(str(file))
     corpus = DatasetDict(
-        train=Dataset(everything.data, info=everything.info, indices_table=table),
+        train=Dataset(everything.data, info=everything.info, indices_table=MemoryMappedTable.from_file(str(file))),
         validation=everything.select(validation_rows),
     )
     if held:
-        corpus["tasks"] = _task_table(everything.select(task_rows), task_keys, held)
+        tasks = everything.select(list(task_keys))
+        columns: dict[str, Any] = tasks.to_dict()
+        columns["split"] = [held[key.id] for key in task_keys.values()]
+        columns["see_also"] = [
+            [id for id in key.see_also if held.get(id) == held[key.id]] for key in task_keys.values()
+        ]
+        types = {**tasks.features, "split": Value("string"), "see_also": [Value("string")]}
+        corpus["tasks"] = Dataset.from_dict(columns, features=Features(types))
     return corpus
 
 
-def _task_table(rows: Dataset, keys: Sequence[Key], held: Mapping[str, Partition]) -> Dataset:
-    """The rows with the columns `split` and `see_also`."""
-    from datasets import Dataset, Features, Value
-
-    columns: dict[str, Any] = rows.to_dict()
-    columns["split"] = [held[key.id] for key in keys]
-    columns["see_also"] = [[id for id in key.see_also if held.get(id) == held[key.id]] for key in keys]
-    types = {**rows.features, "split": Value("string"), "see_also": [Value("string")]}
-    return Dataset.from_dict(columns, features=Features(types))
-
-
-# ---- how many documents a corpus has and how long they are
+def _batches(documents: Iterator[Document]) -> Iterator[list[Document]]:
+    """Batches of documents, of which none goes beyond the end of its part."""
+    while True:
+        part, rows = islice(documents, PART), 0
+        while batch := list(islice(part, BATCH)):
+            rows += len(batch)
+            yield batch
+        if rows < PART:
+            return
 
 
-LIMITS = (384, 512)  # structural tokens: how much SBERT sees in the thesis, and its tokenizer's own limit
+def _ahead(
+    measure: Callable[[list[Document]], pa.RecordBatch], batches: Iterator[list[Document]]
+) -> Iterator[pa.RecordBatch]:
+    """Every batch measured, in order, while other threads measure the next ones.
 
-
-def corpus_statistics(corpus: Mapping[str, Dataset], *, limit: int, student_limit: int = 4096) -> pd.DataFrame:
-    """One row per split: its documents, and their lengths in tokens without special tokens.
-
-    `limit` is the structural teacher's in its own tokens, `student_limit` the student's in the student's. Columns:
-    split, documents, tokens, mean, std, median (student tokens; std over the split, not an estimate), and percent of
-    documents that are longer: beyond_limit and beyond_student, over_384 and over_512 (structural tokens, as in Tables
-    4.1 and 5.1). An empty split has zero tokens and NaN.
+    If reading fails, the batches before are given first.
     """
-    rows = []
-    for split, table in corpus.items():
-        student = np.asarray(table["n_student_tokens"], dtype=np.float64)
-        structural = np.asarray(table["n_structural_tokens"], dtype=np.float64)
-        row = {"split": str(split), "documents": len(student), "tokens": int(student.sum())}
-        if len(student):
-            row |= {
-                "mean": student.mean(),
-                "std": student.std(),
-                "median": np.median(student),
-                "beyond_limit": 100 * (structural > limit).mean(),
-                "beyond_student": 100 * (student > student_limit).mean(),
-                **{f"over_{tokens}": 100 * (structural > tokens).mean() for tokens in LIMITS},
-            }
-        rows.append(row)
-    columns = ["split", "documents", "tokens", "mean", "std", "median", "beyond_limit", "beyond_student"]
-    columns += [f"over_{tokens}" for tokens in LIMITS]
-    return pd.DataFrame(rows, columns=columns)
+    waiting: deque[Future[pa.RecordBatch]] = deque()
+    failure: BaseException | None = None
+    pool = ThreadPoolExecutor(THREADS)
+    try:
+        while True:
+            try:
+                batch = next(batches, None)
+            except BaseException as error:
+                batch, failure = None, error
+            if batch is not None:
+                waiting.append(pool.submit(measure, batch))
+            while waiting and (batch is None or len(waiting) > THREADS):
+                yield waiting.popleft().result()
+            if batch is None:
+                break
+    finally:
+        pool.shutdown(cancel_futures=True)
+    if failure is not None:
+        raise failure
+
+
+def _measured(
+    documents: Sequence[Document], *, counters: Mapping[str, CountTokens], copy_words: int | None
+) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    ids, texts, sources, links = map(list, zip(*documents, strict=True))
+    columns: dict[str, Any] = {
+        "id": pa.array(ids, pa.string()),
+        "text": pa.array(texts, pa.large_string()),  # a split may exceed 2 GB
+        "source": pa.array(sources, pa.string()),
+        "n_words": pa.array([len(text.split()) for text in texts], pa.int64()),
+        **{name: pa.array(counter(texts), pa.int64()) for name, counter in counters.items()},
+        "digest": pa.array([digest(text, copy_words) for text in texts], pa.binary()),
+        "see_also": pa.array(links, pa.list_(pa.string())),
+    }
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def _write(file: Path, first: pa.RecordBatch, following: Iterator[pa.RecordBatch]) -> None:
+    """Write a part of `first` and the following batches that belong to it, as one batch.
+
+    Opening a file takes time for each batch in it.
+    """
+    import pyarrow as pa
+
+    batches, rows = [first], len(first)
+    while rows < PART and (batch := next(following, None)) is not None:
+        batches.append(batch)
+        rows += len(batch)
+    with _whole_stream(file, first.schema) as stream:
+        stream.write_table(pa.Table.from_batches(batches).combine_chunks())
+
+
+@contextmanager
+def _whole_stream(file: Path, schema: pa.Schema) -> Iterator[Any]:
+    """A stream of Arrow batches into a file that appears when it is whole; if writing fails, nothing of it stays."""
+    import pyarrow as pa
+
+    temporary = file.with_name(f"{file.name}.partial")
+    try:
+        with pa.OSFile(str(temporary), "wb") as out, pa.ipc.new_stream(out, schema) as stream:
+            yield stream
+        os.replace(temporary, file)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise

@@ -1,25 +1,30 @@
 """The embedded corpus: the documentation that the installed scientific packages carry.
 
 Real text on every machine, without a download: one document per public module, class (with its methods) or function.
-See Also sections become links between documents; they and the packages' names are taken out of the texts, so that no
-task made from the pages has its answer standing in them.
+The source files are parsed, never imported. See Also sections become links between documents; they and the names of the
+packages are cut from the texts, because they would give away the answers of the embedded tasks.
 """
 
 from __future__ import annotations
 
+import ast
 import importlib.util
+import inspect
 import logging
 import os
+import re
+import tokenize
+import warnings
 from collections import Counter, defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
 from joblib import Parallel, delayed
 
-from docemb_lib.corpus.docstrings import Page, cut_see_also, read_pages, remove_names
-from docemb_lib.corpus.sources import Document
+from docemb_lib.corpus.documents import Document
 from docemb_lib.errors import InputError
 from docemb_lib.progress import progress
 
@@ -35,127 +40,346 @@ SKIPPED = {
     "_inductor", "_dynamo", "_functorch",  # torch's compiler: notes to its developers
 }  # fmt: skip
 
+# Names inside other words count too: `to_numpy` and `NetworkXError` give away the package as `numpy` does.
+NAMES = (
+    r"scikit[\W_]{0,9}learn|natural language toolkit|pytorch|torch|numpy|scipy|sklearn|pandas|matplotlib|seaborn|nltk|"
+    r"gensim|networkx|sympy"
+)
+ALIASES = r"np|sp|pd|mpl|plt|sns|nx"  # customary in examples; only as whole identifiers
+NAME = re.compile(rf"(?:{NAMES}|\b(?:{ALIASES})\b)(?:\.(?=\w))?", re.IGNORECASE)
+IMPORT = re.compile(
+    rf"^[ \t]*(?:>>> |\.\.\. )?import[ \t]+(?:{NAMES})(?:\.\w+)*(?:[ \t]+as[ \t]+\w+)?[ \t]*(?:#.*)?$",
+    re.IGNORECASE | re.MULTILINE,
+)
+FROM = re.compile(rf"\bfrom[ \t]+(?:{NAMES})[ \t]+(?=import\b)", re.IGNORECASE)
+
+HEADING = re.compile(r"see[ -]?also\s*:?\s*|\.\. seealso::(?P<inline>.*)", re.IGNORECASE)
+RULE = re.compile(r"([-=~^*])\1{2,}\s*")
+# In running text: a whole parenthesis, or up to the end of the sentence or paragraph.
+SENTENCE = re.compile(
+    r"\(\s*see[ -]?also\b(?:[^()]|\([^()]*\))*\)|"
+    r":?\bsee[ -]?also\b(?:(?!\n[ \t]*\n).)*?(?:\.(?=\s|$)|(?=\n[ \t]*\n)|\Z)",
+    re.IGNORECASE | re.DOTALL,
+)
+LEAD = re.compile(r"\W*see[ -]?also\s*(?::(?=\s))?\s*", re.IGNORECASE)
+# `a.b`, ``a.b``, :func:`~a.b`, :func:`title <a.b>`
+QUOTED = re.compile(r"(?::[\w:+-]+:)?`+(?:[^`<]*<)?[~!.]*([\w.]+)(?:\(\))?>?`+_?")
+PATH = re.compile(r"\b[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+|\b\w+_\w+\b|\b\w+(?=\(\))")  # a.b, a_b or a(): no word of prose
+LIST = re.compile(r"\.?[A-Za-z_][\w.]*(?:\(\))?(?:(?:\s*,\s*|\s+and\s+)\.?[A-Za-z_][\w.]*(?:\(\))?)*\s*[.,]?")
+
+ATTACHING = {"add_newdoc", "add_docstr", "_add_docstr", "add_docstr_all"}  # document compiled objects
+TEXT_METHODS = {"format", "replace", "strip", "lstrip", "rstrip"}  # their effect is too small to be evaluated
+Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+
+
+@dataclass
+class Page:
+    """The documentation of one public object: module, class or function."""
+
+    module: str  # dotted path of the module that defines it, private parts included
+    name: str  # "" for the page of the module itself
+    doc: str = ""  # dedented; "" where only members are documented
+    members: dict[str, str] = field(default_factory=dict)  # docs of the public methods of a class, in source order
+
+    @property
+    def n_words(self) -> int:
+        return len(self.doc.split()) + sum(1 + len(doc.split()) for doc in self.members.values())
+
+
+class Cut(NamedTuple):
+    """A text without its See Also references, and the names they cite, in order, each once."""
+
+    text: str
+    cited: tuple[str, ...]
+
 
 class _Clean(NamedTuple):
-    """A page ready to become a document, once the names it cites are resolved."""
+    """A page ready to become a document when the names it cites are resolved."""
 
-    path: str  # where it is defined, private parts included
-    members: tuple[str, ...]  # names of the methods documented on it
+    path: str  # private parts included
+    members: tuple[str, ...]  # names of the documented methods
     text: str
     cited: tuple[str, ...]
 
 
 def installed_docs(packages: Sequence[str] = PACKAGES, *, min_words: int = 80, jobs: int = 2) -> list[Document]:
-    """The documentation pages of `packages`, of `min_words` words and more, sorted by id, no two with the same text.
+    """The documentation pages of `packages` (import names), sorted by id, no two with the same text.
 
-    `packages` are import names; their files are read in `jobs` processes and never imported. An id is the dotted path
-    without its private parts, where that is unique; `source` is the package. `see_also` holds ids of pages of the
-    same package. Raises InputError for a package that is not installed.
+    The id is the dotted path without its private parts, where that is unique; `source` is the package; `see_also` holds
+    ids of pages of the same package. Pages of fewer than `min_words` words are left out. `jobs` processes read the
+    files. Raises InputError for a package that is not installed.
     """
     files = [(path, module) for package in packages for path, module in _source_files(package)]
     read = Parallel(n_jobs=jobs, return_as="generator")(delayed(_clean_pages)(*file, min_words) for file in files)
-    pages = {
-        page.path: page
-        for found in progress(read, desc="reading docs", total=len(files), unit="files")
-        for page in found
-    }
-    named = _without_copies(_named(pages.values()))
-    return [document for package in sorted(packages) for document in _link(named, package)]
+    found = progress(read, desc="reading docs", total=len(files), unit="files")
+    pages = {page.path: page for of_file in found for page in of_file}.values()
+
+    uses = Counter(_public(page.path) for page in pages)
+    by_id = {public if uses[public := _public(page.path)] == 1 else page.path: page for page in pages}
+    first: dict[str, str] = {}  # of texts that are equal except for case and spacing, the first id
+    for id in sorted(by_id):
+        first.setdefault(" ".join(by_id[id].text.lower().split()), id)
+    return [
+        document
+        for package in sorted(packages)
+        for document in _linked({id: by_id[id] for id in first.values() if _package(by_id[id]) == package}, package)
+    ]
 
 
-def _source_files(package: str) -> list[tuple[Path, str]]:
-    """The package's source files and their module names, found without importing it."""
+def _source_files(package: str) -> Iterator[tuple[Path, str]]:
+    """The source files of a package and their module names, found without importing it."""
     spec = importlib.util.find_spec(package)
     if spec is None or not spec.submodule_search_locations:
         raise InputError(f"package {package!r} is not installed; install it (pip install -e .) or leave it out")
     root = Path(spec.submodule_search_locations[0])
-    files = []
     for folder, folders, names in os.walk(root):
         folders[:] = sorted(name for name in folders if name not in SKIPPED)
         for name in sorted(names):
             if name.endswith(".py") and name not in SKIPPED:
                 path = Path(folder, name)
                 parts = path.relative_to(root.parent).with_suffix("").parts
-                files.append((path, ".".join(parts).removesuffix(".__init__")))
-    return files
+                yield path, ".".join(parts).removesuffix(".__init__")
 
 
 def _clean_pages(path: Path, module: str, min_words: int) -> list[_Clean]:
-    """The file's pages of `min_words` words, counted before cleaning, which only takes away, and after it."""
+    """The pages of a file that have `min_words` words, before cleaning, which only removes, and after it."""
     pages = (_clean(page) for page in read_pages(path, module) if page.n_words >= min_words)
     return [page for page in pages if len(page.text.split()) >= min_words]
 
 
 def _clean(page: Page) -> _Clean:
-    own = cut_see_also(page.doc)
-    members = [(name, cut_see_also(doc)) for name, doc in page.members]
-    text = "\n\n".join([own.text, *(f"{name}\n{cut.text}" for name, cut in members)])
-    cited = dict.fromkeys([*own.cited, *(name for _, cut in members for name in cut.cited)])
-    return _Clean(page.path, tuple(name for name, _ in members), remove_names(text), tuple(cited))
-
-
-def _named(pages: Collection[_Clean]) -> dict[str, _Clean]:
-    """Pages by id: the public path, or where two pages share it the full one."""
-    uses = Counter(_public(page.path) for page in pages)
-    return {public if uses[public := _public(page.path)] == 1 else page.path: page for page in pages}
-
-
-def _without_copies(pages: dict[str, _Clean]) -> dict[str, _Clean]:
-    """In the order of ids, the first of those whose texts differ at most in case and spacing."""
-    first: dict[str, str] = {}
-    for id in sorted(pages):
-        first.setdefault(" ".join(pages[id].text.lower().split()), id)
-    return {id: pages[id] for id in first.values()}
+    path = f"{page.module}.{page.name}" if page.name else page.module
+    cuts = {name: cut_see_also(doc) for name, doc in (("", page.doc), *page.members.items())}
+    text = "\n\n".join(f"{name}\n{cut.text}" if name else cut.text for name, cut in cuts.items())
+    cited = dict.fromkeys(name for cut in cuts.values() for name in cut.cited)
+    return _Clean(path, tuple(page.members), remove_names(text), tuple(cited))
 
 
 def _public(path: str) -> str:
     return ".".join(part for part in path.split(".") if not part.startswith("_"))
 
 
-def _link(named: dict[str, _Clean], package: str) -> list[Document]:
-    """The package's documents; their `see_also` are the pages that the names they cite stand for, if they do."""
-    pages = {id: page for id, page in named.items() if page.path.partition(".")[0] == package}
-    known: dict[str, list[tuple[tuple[str, ...], str]]] = defaultdict(list)  # last part -> full paths and their ids
+def _package(page: _Clean) -> str:
+    return page.path.partition(".")[0]
+
+
+def _linked(pages: dict[str, _Clean], package: str) -> Iterator[Document]:
+    """The documents of a package; `see_also` are the pages that the cited names stand for."""
+    known: dict[str, list[tuple[list[str], str]]] = defaultdict(list)  # last part -> full paths and their ids
     for id, page in pages.items():
         for path in [page.path, *(f"{page.path}.{member}" for member in page.members)]:
-            parts = tuple(path.split("."))
+            parts = path.split(".")
             known[parts[-1]].append((parts, id))
-    documents = []
     for id, page in pages.items():
-        targets = (_resolve(name, page.path, known) for name in page.cited)
-        see_also = tuple(dict.fromkeys(target for target in targets if target not in {None, id}))
-        documents.append(Document(id, page.text, package, see_also))
-    return documents
+        targets = dict.fromkeys(_resolve(name, page.path, known) for name in page.cited)
+        yield Document(id, page.text, package, tuple(target for target in targets if target not in {None, id}))
 
 
-def _resolve(name: str, citing: str, known: dict[str, list[tuple[tuple[str, ...], str]]]) -> str | None:
+def _resolve(name: str, citing: str, known: dict[str, list[tuple[list[str], str]]]) -> str | None:
     """The id that `name`, found on the page `citing`, stands for: the nearest page of that name, None if two are.
 
-    Nearest is what shares most of the citing page's path; of those, what is least deep. A full name shares nothing
-    but must be part of the path, what lies between left open: numpy.argsort is numpy._core.fromnumeric.argsort.
+    The nearest page shares most leading parts with the citing page, then has the shortest public path. A full name
+    (one that begins with the package) may leave out inner parts: numpy.argsort is numpy._core.fromnumeric.argsort.
     """
-    wanted = name.split(".")
-    here = citing.split(".")
-    qualified = wanted[0] == here[0]
-    best: tuple[int, int] | None = None
-    found: set[str] = set()
+    wanted, here = name.split("."), citing.split(".")
+    ranked: dict[tuple[int, int], set[str]] = defaultdict(set)
     for parts, id in known.get(wanted[-1], ()):
-        if not _is_subsequence(wanted, parts):
+        remaining = iter(parts)
+        if all(part in remaining for part in wanted):  # `wanted` is a subsequence of `parts`
+            alike = takewhile(lambda pair: pair[0] == pair[1], zip(here, parts, strict=False))
+            shared = 0 if wanted[0] == here[0] else len(list(alike))
+            ranked[-shared, len(_public(".".join(parts)).split("."))].add(id)
+    nearest = ranked[min(ranked)] if ranked else set()
+    return nearest.pop() if len(nearest) == 1 else None
+
+
+def read_pages(path: Path, module: str) -> list[Page]:
+    """All documented public objects of the file `path`, which is the module `module`; [] if it is no valid Python."""
+    try:
+        with tokenize.open(path) as file, warnings.catch_warnings():
+            warnings.simplefilter("ignore", SyntaxWarning)  # invalid escapes in the packages
+            tree = ast.parse(file.read())
+    except (SyntaxError, UnicodeDecodeError) as error:
+        logger.debug("%s is not read: %s", path, error)
+        return []
+    pages: dict[tuple[str, str], Page] = {}
+
+    def page(place: str, name: str) -> Page:
+        return pages.setdefault((place, name), Page(place, name))
+
+    page(module, "").doc = _own_doc(tree)
+    for statement in _statements(tree.body):
+        match statement:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                _document(page(module, statement.name), statement)
+            case ast.Assign(targets=[ast.Attribute(value=ast.Name(id=name), attr="__doc__"), *_], value=value):
+                page(module, name).doc = _tidy_docstring(text_of(value))
+            case ast.Assign(targets=[ast.Name(id="__doc__"), *_], value=value):
+                page(module, "").doc = _tidy_docstring(text_of(value)) or page(module, "").doc
+            case ast.Assign(targets=[ast.Name(id=name), *_], value=ast.Call() as call):
+                _document_compiled(page, module, call, assigned=name)
+            case ast.Expr(value=ast.Call() as call):
+                _document_compiled(page, module, call, assigned=None)
+    return [
+        one
+        for (place, name), one in pages.items()
+        if (one.doc or one.members) and not (name or place).rpartition(".")[2].startswith("_")
+    ]
+
+
+def _statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
+    """Top-level statements, and those under `if`, `try`, `with` and `for`."""
+    for statement in body:
+        yield statement
+        if isinstance(statement, ast.If | ast.Try | ast.With | ast.For):
+            yield from _statements(statement.body)
+            yield from _statements(getattr(statement, "orelse", []))
+
+
+def _document(page: Page, node: Definition) -> None:
+    page.doc = page.doc or _own_doc(node)
+    for member in _statements(node.body) if isinstance(node, ast.ClassDef) else ():
+        if isinstance(member, ast.FunctionDef | ast.AsyncFunctionDef) and (doc := _own_doc(member)):
+            if member.name == "__init__":  # many classes document their parameters here
+                page.doc = f"{page.doc}\n\n{doc}".strip()
+            elif not member.name.startswith("_"):
+                page.members.setdefault(member.name, doc)
+
+
+def _document_compiled(page: Callable[[str, str], Page], module: str, call: ast.Call, *, assigned: str | None) -> None:
+    """Add the documentation that a call attaches to a compiled object."""
+    match call.func:
+        case ast.Name(id=function) | ast.Attribute(attr=function) if function in ATTACHING:
+            pass
+        case _:
+            return
+    match call.args:
+        case [ast.Constant(value=str(name)), doc]:
+            place = "torch.Tensor" if function == "add_docstr_all" else module  # torch's methods, scipy.special
+        case [ast.Constant(value=str(place)), ast.Constant(value=str(name)), ast.Tuple(elts=[member, doc])]:
+            if not (method := text_of(member)).startswith("_"):
+                page(place, name).members[method] = _tidy_docstring(text_of(doc))
+            return
+        case [ast.Constant(value=str(place)), ast.Constant(value=str(name)), doc, *_]:
+            pass
+        case [ast.Attribute() as compiled, doc]:
+            place, _, name = ast.unparse(compiled).rpartition(".")
+            place, name = (module, assigned) if assigned else (place, name)
+        case _:
+            return
+    page(place, name).doc = _tidy_docstring(text_of(doc))
+
+
+def text_of(node: ast.expr) -> str:
+    """The constant text of a string expression, without the values that are computed at run time.
+
+    Placeholders of `str.format` and `%` are dropped.
+    """
+    match node:
+        case ast.Constant(value=str(text)):
+            return text
+        case ast.JoinedStr(values=values):
+            return "".join(text_of(value) for value in values)
+        case ast.BinOp(left=left, op=ast.Add(), right=right):
+            return text_of(left) + text_of(right)
+        case ast.BinOp(left=left, op=ast.Mod()):
+            return text_of(left).replace("%%", "%")
+        case ast.Call(func=ast.Attribute(value=inner, attr="format")):
+            text = re.sub(r"\{seealso\.(\w+)\}", r"\1", text_of(inner))  # seaborn's placeholders for function names
+            text = re.sub(r"(?<!\{)\{[\w.]+\}(?!\})", "", text)
+            return text.replace("{{", "{").replace("}}", "}")
+        case ast.Call(func=ast.Attribute(value=inner, attr=method)) if method in TEXT_METHODS:
+            return text_of(inner)
+        case ast.Call(func=ast.Name(id="dedent") | ast.Attribute(attr="dedent"), args=[inner]):
+            return text_of(inner)
+    return ""
+
+
+def _own_doc(node: ast.Module | Definition) -> str:
+    return _tidy_docstring(ast.get_docstring(node, clean=False) or "")
+
+
+def _tidy_docstring(text: str) -> str:
+    """Dedent, and drop the placeholders that a decorator fills: `%(name)s`, and `{name}` alone on its line."""
+    text = re.sub(r"%\([\w:.]+\)s", "", text)
+    text = re.sub(r"(?m)^[ \t]*\{\w+\}[ \t]*$", "", text)
+    return inspect.cleandoc(text).rstrip()
+
+
+def cut_see_also(text: str) -> Cut:
+    """Remove See Also sections (numpydoc), `.. seealso::` blocks (Sphinx) and "See also ..." sentences from `text`."""
+    kept: list[str] = []
+    cited: list[str] = []
+    lines = text.split("\n")
+    at = 0
+    while at < len(lines):
+        heading = HEADING.fullmatch(lines[at].strip())
+        if heading is None:
+            kept.append(lines[at])
+            at += 1
             continue
-        shared = 0 if qualified else _shared(here, parts)
-        rank = (-shared, len(_public(".".join(parts)).split(".")))
-        if best is None or rank < best:
-            best, found = rank, set()
-        if rank == best:
-            found.add(id)
-    return found.pop() if len(found) == 1 else None
+        inline = heading["inline"] or ""
+        end = _block_end(lines, at, inline=bool(inline.strip()))
+        block = [line for line in lines[at + 1 : end] if line.strip() and not RULE.fullmatch(line.strip())]
+        entries = [line for line in block if _indent(line) == _indent(block[0])]  # without indented descriptions
+        for entry in [inline, *entries]:
+            cited += _names(entry)
+        at = end
+    text = "\n".join(kept)
+    for sentence in SENTENCE.findall(text):
+        cited += _names(LEAD.sub("", sentence.strip("()")))
+    return Cut(_tidy(SENTENCE.sub("", text)), tuple(dict.fromkeys(cited)))
 
 
-def _shared(here: Sequence[str], there: Sequence[str]) -> int:
-    """How many leading parts two paths have in common."""
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(here, there, strict=False)))
+def remove_names(text: str) -> str:
+    """`text` without the names and aliases of the eleven packages; `numpy.argsort` becomes `argsort`."""
+    return _tidy(NAME.sub("", FROM.sub("", IMPORT.sub("", text))))
 
 
-def _is_subsequence(wanted: Sequence[str], parts: Sequence[str]) -> bool:
-    remaining = iter(parts)
-    return all(part in remaining for part in wanted)
+def _block_end(lines: list[str], heading: int, *, inline: bool) -> int:
+    """Index of the first line after the block that `lines[heading]` opens.
+
+    A block with an underlined heading ends at the next underlined heading. Any other ends with the lines that are
+    indented deeper, or if there are none and no text stands `inline` after the heading, with the next paragraph. Text
+    that is indented less ends every block.
+    """
+
+    def skip(at: int, goes_on: Callable[[int], bool]) -> int:
+        while at < len(lines) and goes_on(at):
+            at += 1
+        return at
+
+    def blank(at: int) -> bool:
+        return not lines[at].strip()
+
+    def rule(at: int) -> bool:
+        return at < len(lines) and RULE.fullmatch(lines[at].strip()) is not None
+
+    indent, at = _indent(lines[heading]), heading + 1
+    if rule(at):
+        return skip(at + 1, lambda at: blank(at) or (_indent(lines[at]) >= indent and not rule(at + 1)))
+    at = skip(at, blank)
+    if at < len(lines) and _indent(lines[at]) > indent:
+        return skip(at, lambda at: blank(at) or _indent(lines[at]) > indent)
+    return at if inline else skip(at, lambda at: not blank(at) and _indent(lines[at]) >= indent)
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())
+
+
+def _names(text: str) -> list[str]:
+    """The names cited in one entry (`a, b : what they do`) or in a sentence of prose."""
+    plain = QUOTED.sub(r"\1", text)
+    head = re.split(r"\s:|:\s|:$", plain.strip().removeprefix("- ").removeprefix("* "))[0].strip()
+    if LIST.fullmatch(head):
+        found = re.split(r"\s*,\s*|\s+and\s+", head)
+    else:
+        found = QUOTED.findall(text) + PATH.findall(QUOTED.sub(" ", text))
+    return [name for name in (item.replace("()", "").strip(" .,") for item in found) if name]
+
+
+def _tidy(text: str) -> str:
+    """No trailing spaces, no runs of blank lines."""
+    text = re.sub(r"[ \t]+$", "", text, flags=re.MULTILINE)
+    return re.sub(r"\n{3,}", "\n\n", text).strip("\n")

@@ -1,6 +1,6 @@
 """Rows of a data file: JSON lines, CSV, TSV or parquet, the text formats also gzipped, one row at a time.
 
-Whatever is not as it should be is refused with the file and the place in it.
+Anything malformed raises an InputError that names the file and the place in it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ BATCH = 256  # rows of a parquet file held in memory
 
 
 class Row(NamedTuple):
-    """One row: its fields by name, and where it stands, for messages."""
+    """One row: its fields by name, and its place, for messages."""
 
     where: str
     number: int  # of the line in a file of JSON lines, of the row in the others; from 1, a header not counted
@@ -39,13 +39,13 @@ def read_rows(file: Path) -> Iterator[Row]:
     """The rows of a file of one of FORMATS; CSV and TSV begin with a line of column names. Raises InputError."""
     match file_format(file):
         case ".jsonl" | ".json":
-            yield from _jsonl(file)
+            yield from _read_jsonl(file)
         case ".csv":
             yield from read_csv(file)
         case ".tsv":
             yield from read_csv(file, delimiter="\t")
         case ".parquet":
-            yield from _parquet(file)
+            yield from _read_parquet(file)
         case _:
             raise InputError(f"{file}: not a data file; give .jsonl, .json, .csv, .tsv (each also .gz) or .parquet")
 
@@ -56,10 +56,12 @@ def read_csv(file: Path, *, columns: Sequence[str] | None = None, delimiter: str
     Values may be quoted with `"`, except between tabs, where a quotation mark is a character like any other.
     Raises InputError, naming file and row, for broken quoting and for rows of another width.
     """
-    csv.field_size_limit(sys.maxsize)  # documents are longer than its 131,072 characters
-    lines = (text for _, text in _lines(file))
+    csv.field_size_limit(sys.maxsize)  # the default of 131,072 characters is too short for documents
     reader = csv.reader(
-        lines, delimiter=delimiter, quoting=csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL, strict=True
+        (text for _, text in _lines(file)),
+        delimiter=delimiter,
+        quoting=csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL,
+        strict=True,
     )
     number = 0
     while True:
@@ -73,7 +75,9 @@ def read_csv(file: Path, *, columns: Sequence[str] | None = None, delimiter: str
         if not values:  # a blank line
             continue
         if columns is None:
-            columns = _names(values, where=where)
+            columns = [value.strip() for value in values]
+            if len(set(columns)) < len(columns):
+                raise InputError(f"{where}: {', '.join(columns)} names a column twice; rename one")
             continue
         number += 1
         if len(values) != len(columns):
@@ -85,7 +89,7 @@ def read_csv(file: Path, *, columns: Sequence[str] | None = None, delimiter: str
 
 
 def text_of(fields: Mapping[str, Any], field: str, *, where: str) -> str:
-    """The string in `field`, unpaired surrogates replaced: they are no text and cannot be stored."""
+    """The string in `field`, without unpaired surrogates, which cannot be stored as UTF-8."""
     if field not in fields:
         raise InputError(f"{where}: no field {field!r}, found {sorted(fields)}; name the one that holds the text")
     text = fields[field]
@@ -97,7 +101,7 @@ def text_of(fields: Mapping[str, Any], field: str, *, where: str) -> str:
 
 
 def without_surrogates(text: str) -> str:
-    """The text with surrogate pairs joined into their character, and those without a partner replaced by U+FFFD."""
+    """The text with surrogate pairs joined into their character, and unpaired surrogates replaced by U+FFFD."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -114,43 +118,33 @@ def read_text(file: Path) -> str:
     return _decode(data, file=file, offset=0)
 
 
-def _names(values: list[str], *, where: str) -> list[str]:
-    names = [value.strip() for value in values]
-    if len(set(names)) < len(names):
-        raise InputError(f"{where}: {', '.join(names)} names a column twice; rename one")
-    return names
-
-
-def _jsonl(file: Path) -> Iterator[Row]:
+def _read_jsonl(file: Path) -> Iterator[Row]:
     for number, line in _lines(file):
-        if line.strip():
-            where = f"{file}, line {number}"
-            yield Row(where, number, _record(line, where=where))
+        if not line.strip():
+            continue
+        where = f"{file}, line {number}"
+        try:
+            record = json.loads(line)
+        except json.JSONDecodeError as error:
+            reason = f"{error.msg} at column {error.colno}"
+            raise InputError(f"{where}: not JSON ({reason}); write one object a line") from error
+        except RecursionError:
+            raise InputError(f"{where}: nested too deeply; write one flat object a line") from None
+        if not isinstance(record, dict):
+            found = f"{type(record).__name__} {line.strip()[:40]!r}"
+            raise InputError(f"{where}: found {found}; write one JSON object a line")
+        yield Row(where, number, record)
 
 
-def _record(line: str, *, where: str) -> dict[str, Any]:
-    try:
-        record = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise InputError(f"{where}: not JSON ({error.msg} at column {error.colno}); write one object a line") from error
-    except RecursionError:
-        raise InputError(f"{where}: nested too deeply; write one flat object a line") from None
-    if not isinstance(record, dict):
-        raise InputError(f"{where}: found {type(record).__name__} {line.strip()[:40]!r}; write one JSON object a line")
-    return record
-
-
-def _parquet(file: Path) -> Iterator[Row]:
+def _read_parquet(file: Path) -> Iterator[Row]:
     from pyarrow import ArrowException
     from pyarrow.parquet import ParquetFile
 
     try:
         with ParquetFile(file) as table:
-            number = 0
-            for batch in table.iter_batches(batch_size=BATCH):
-                for fields in batch.to_pylist():
-                    number += 1
-                    yield Row(f"{file}, row {number}", number, fields)
+            rows = (fields for batch in table.iter_batches(batch_size=BATCH) for fields in batch.to_pylist())
+            for number, fields in enumerate(rows, start=1):
+                yield Row(f"{file}, row {number}", number, fields)
     except (ArrowException, OSError) as error:
         reason = " ".join(str(error).split())
         raise InputError(f"{file}: is not a whole parquet file ({reason}); write it again") from error
@@ -175,8 +169,6 @@ def _decode(data: bytes, *, file: Path, offset: int) -> str:
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
-        position = offset + error.start
-        raise InputError(
-            f"{file}: byte {position} is {data[error.start]:#04x}, which is not UTF-8; save the file as UTF-8"
-        ) from error
+        byte = f"byte {offset + error.start} is {data[error.start]:#04x}"
+        raise InputError(f"{file}: {byte}, which is not UTF-8; save the file as UTF-8") from error
     return text.removeprefix("\ufeff") if offset == 0 else text

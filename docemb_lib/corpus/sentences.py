@@ -1,4 +1,7 @@
-"""Sentences of a document, in any of some 300 languages, by `sentencex` (Wikimedia's rules; nothing is downloaded)."""
+"""Sentences of a document in some 300 languages (`sentencex`), and parts of speech of English words (`textblob`).
+
+Both packages carry their rules and models; nothing is downloaded.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +10,23 @@ from typing import Literal, NamedTuple
 
 from sentencex import segment
 
-# ---- sentences of a document
-
-
 WINDOW = 10_000  # characters split at a time: in scripts without spaces, sentencex' time grows with their square
+
+Part = Literal["noun", "verb", "adjective", "other"]
+PARTS: tuple[Part, ...] = ("noun", "verb", "adjective", "other")
+# Penn Treebank tags begin with these. Verbs include be, have and do; can, will and the like (MD) are "other".
+TAGS: dict[str, Part] = {"NN": "noun", "VB": "verb", "JJ": "adjective"}
+# Tokens as in the lexicon: do n't, they 're, cat 's, state-of-the-art, U.S.; and every sign by itself.
+TOKENS = re.compile(
+    r"(?:[^\W\d_]\.){2,}|\w+?(?=n['’]t\b)|n['’]t\b|['’](?:s|re|ve|ll|d|m)\b|\w+(?:[-.]\w+)*|[^\w\s]", re.IGNORECASE
+)
 
 
 def split_sentences(text: str, *, language: str = "en") -> list[str]:
     """The sentences of `text` in their order; joined, they are the text again, with all its whitespace.
 
-    language: an ISO 639 code; it decides which abbreviations end no sentence, while full stops of all scripts are known
-    in any. A blank line ends a sentence, a line break does not. Time is linear in the length of the text, whatever its
-    sentences are like; a text without a sentence end is one sentence.
+    language: an ISO 639 code; it decides which abbreviations end no sentence. Full stops of all scripts count in every
+    language. A blank line ends a sentence, a line break does not. Time is linear in the length of the text.
     """
     sentences: list[str] = []
     start, size = 0, WINDOW
@@ -29,7 +37,7 @@ def split_sentences(text: str, *, language: str = "en") -> list[str]:
             if len(found) == 1:
                 size *= 2
                 continue
-            found.pop()  # goes on in the next window, or ends where only that can tell
+            found.pop()  # may go on in the next window
         sentences += found
         start += sum(map(len, found))
         size = WINDOW
@@ -37,7 +45,7 @@ def split_sentences(text: str, *, language: str = "en") -> list[str]:
 
 
 def _segment(text: str, language: str) -> list[str]:
-    """Sentences with the whitespace that surrounds them: blank lines are no sentences of their own."""
+    """Sentences with the whitespace around them, so that a blank line is no sentence."""
     sentences: list[str] = []
     for piece in segment(language, text):
         if sentences and (piece.isspace() or sentences[-1].isspace()):
@@ -47,21 +55,8 @@ def _segment(text: str, language: str) -> list[str]:
     return sentences
 
 
-# ---- nouns
-
-
-Part = Literal["noun", "verb", "adjective", "other"]
-PARTS: tuple[Part, ...] = ("noun", "verb", "adjective", "other")
-# Penn Treebank tags begin with these. Verbs include be, have and do; can, will and the like (MD) are "other".
-TAGS: dict[str, Part] = {"NN": "noun", "VB": "verb", "JJ": "adjective"}
-# As the lexicon has them: do n't, they 're, cat 's, state-of-the-art, U.S.; and every sign by itself.
-TOKENS = re.compile(
-    r"(?:[^\W\d_]\.){2,}|\w+?(?=n['’]t\b)|n['’]t\b|['’](?:s|re|ve|ll|d|m)\b|\w+(?:[-.]\w+)*|[^\w\s]", re.IGNORECASE
-)
-
-
 class Word(NamedTuple):
-    """A word, by its place in the text, `text[start:end]`."""
+    """A word and its place in the text, `text[start:end]`."""
 
     text: str
     start: int
@@ -70,7 +65,7 @@ class Word(NamedTuple):
 
 
 def tag_words(text: str) -> list[Word]:
-    """Every word of an English text in its order; a token without a letter (a number, a sign) is no word."""
+    """Every word of an English text in its order; a token without a letter is no word."""
     from textblob.en import parser  # with nltk, whose import takes a second
 
     words: list[Word] = []

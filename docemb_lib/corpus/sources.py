@@ -1,173 +1,195 @@
-"""What is known of documents without their texts, on disk: sets and orders of millions of ids in a few megabytes.
+"""Documents of a corpus: from installed documentation, from local files, or from a hub, as a profile asks for them.
 
-All of it is SQLite in files that are made anew and removed again; where they need room for sorting, it is that of the
-system's temporary files (`TMPDIR`).
+Documents come one by one, in the same order each time. Data problems raise an error that names file and row; nothing is
+mended.
 """
 
 from __future__ import annotations
 
-import errno
 import glob
 import hashlib
-import json
 import logging
-import os
-import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache, partial
+from heapq import nsmallest
+from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any
 
+from docemb_lib.corpus.documents import CountTokens, Document, Seen, kth_smallest
 from docemb_lib.corpus.rows import file_format, read_rows, read_text, text_of
 from docemb_lib.errors import InputError
 from docemb_lib.progress import progress
-
-# ---- what is known of documents without their texts
-
-
-CACHE = 8 * 1024  # kB of a database held in memory; what is read again soon the system keeps beside it
-
-
-class Key(NamedTuple):
-    """A document without its text."""
-
-    id: str
-    source: str
-    digest: bytes  # equal for copies
-    see_also: tuple[str, ...]
-
-
-class Ledger:
-    """The documents of a corpus, in a database of its own, which leaving the context removes.
-
-    file: where it lies; seed: of the order in which documents are given.
-    """
-
-    def __init__(self, file: Path, *, seed: int) -> None:
-        file.unlink(missing_ok=True)  # a killed build left it
-        self.file, self.seed = file, seed
-        self.database = _open(str(file))
-        self.database.execute("CREATE TABLE documents (row INTEGER PRIMARY KEY, id, source, digest, see_also, place)")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        self.database.close()
-        self.file.unlink(missing_ok=True)
-        if isinstance(error, sqlite3.OperationalError) and error.sqlite_errorcode == sqlite3.SQLITE_FULL:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.file)) from error  # as other files say it
-
-    def add(self, keys: Iterable[Key]) -> None:
-        """The next documents, numbered from 0 on."""
-        rows = (
-            (key.id, key.source, key.digest, json.dumps(key.see_also) if key.see_also else None, self._place(key.id))
-            for key in keys
-        )
-        self.database.executemany("INSERT INTO documents VALUES (NULL, ?, ?, ?, ?, ?)", rows)  # rows count from 1
-
-    def repeated_id(self) -> str | None:
-        """The first id that two documents have."""
-        query = "SELECT id FROM documents GROUP BY id HAVING COUNT(*) > 1 LIMIT 1"
-        found = self.database.execute(query).fetchone()
-        return found and found[0]
-
-    def drop_copies(self) -> int:
-        """Forget every document whose digest one of an earlier id has; returns how many they were."""
-        before = len(self)
-        self.database.execute(  # with a single MIN, SQLite takes the other columns from the row that has it
-            "CREATE TABLE kept AS SELECT row, MIN(id) AS id, source, digest, see_also, place FROM documents "
-            "GROUP BY digest"
-        )
-        self.database.execute("DROP TABLE documents")
-        self.database.execute("ALTER TABLE kept RENAME TO documents")
-        return before - len(self)
-
-    def __len__(self) -> int:
-        return int(self.database.execute("SELECT COUNT(*) FROM documents").fetchone()[0])
-
-    def linked(self) -> bool:
-        """Whether any document refers to another."""
-        return (
-            self.database.execute("SELECT 1 FROM documents WHERE see_also IS NOT NULL LIMIT 1").fetchone() is not None
-        )
-
-    def ordered(self) -> Iterator[tuple[int, Key]]:
-        """Documents and their numbers, in an order that depends on `seed` and each id alone."""
-        query = "SELECT row - 1, id, source, digest, see_also FROM documents ORDER BY place"
-        for row, id, source, digest, links in self.database.execute(query):
-            yield row, Key(id, source, digest, tuple(json.loads(links)) if links else ())
-
-    def _place(self, id: str) -> bytes:
-        return hashlib.sha256(f"{self.seed}:{id}".encode()).digest()
-
-
-class Seen:
-    """A set of names, each with the place where it was met first."""
-
-    def __init__(self) -> None:
-        self.database = _open("")  # a temporary file
-        self.database.execute("CREATE TABLE seen (name PRIMARY KEY, file, number) WITHOUT ROWID")
-
-    def add(self, name: str, file: str = "", number: int = 0) -> tuple[str, int] | None:
-        """None for a new name, otherwise its first place."""
-        if self.database.execute("INSERT OR IGNORE INTO seen VALUES (?, ?, ?)", (name, file, number)).rowcount:
-            return None
-        return self.database.execute("SELECT file, number FROM seen WHERE name = ?", (name,)).fetchone()
-
-
-def kth_smallest(values: Iterable[bytes], k: int) -> bytes | None:
-    """The k-th of the values in ascending order, the first being 1; None where there are fewer."""
-    database = _open("")
-    database.execute("CREATE TABLE drawn (value)")
-    database.executemany("INSERT INTO drawn VALUES (?)", ((value,) for value in values))
-    found = database.execute("SELECT value FROM drawn ORDER BY value LIMIT 1 OFFSET ?", (k - 1,)).fetchone()
-    return found and found[0]
-
-
-def _open(file: str) -> sqlite3.Connection:
-    """A database that is thrown away: nothing in it has to survive a crash."""
-    database = sqlite3.connect(file, isolation_level=None)
-    for setting in ("journal_mode = OFF", "synchronous = OFF", "temp_store = FILE", f"cache_size = -{CACHE}"):
-        database.execute(f"PRAGMA {setting}")
-    database.execute("BEGIN")  # never committed, so that pages are written only where the cache is full
-    return database
-
-
-# ---- what a corpus is made of
-
+from docemb_lib.settings import HubDataset, TextSource
+from docemb_lib.workspace import fingerprint_of
 
 logger = logging.getLogger(__name__)
 
-SHUFFLE_BUFFER = 10_000  # rows a shuffled stream holds in memory
+VERSION = 1  # raise it when the same sources give other documents
+SHUFFLE_BUFFER = 10_000  # rows that a shuffled stream holds in memory
 BATCH = 256  # texts given to a counter at once
-# What `datasets` reads data files with.
-BUILDERS = {".jsonl": "json", ".json": "json", ".csv": "csv", ".tsv": "csv", ".parquet": "parquet"}
+BUILDERS = {".jsonl": "json", ".json": "json", ".csv": "csv", ".tsv": "csv", ".parquet": "parquet"}  # of `datasets`
+SHINGLE = 5  # words: unrelated texts share hardly any runs of this length
+PERMUTATIONS = 128  # length of a signature; the standard error of the similarity is about 1 / sqrt(PERMUTATIONS)
 
-CountTokens = Callable[[list[str]], list[int]]  # texts -> tokens of each
+
+def read_documents(settings: TextSource, *, count_tokens: CountTokens | None = None) -> Iterable[Document]:
+    """The documents of a corpus section: at most `settings.documents`, without near-duplicates where that is set.
+
+    count_tokens: texts to their numbers of student tokens; a data set with `min_student_tokens` needs it.
+    """
+    if settings.source == "hub":
+        return _without_near_duplicates(_hub_shares(settings, count_tokens), settings)
+    if settings.source == "installed-docs":
+        from docemb_lib.corpus.installed_docs import PACKAGES, installed_docs
+
+        documents = installed_docs(settings.packages or PACKAGES)
+        return _sampled(lambda: documents, settings)
+    read = partial(read_local, settings.path or [], text_field=settings.text_field, id_field=settings.id_field)
+    return _sampled(lambda: iter(progress(read(), desc="reading documents", unit="documents")), settings)
 
 
-class Document(NamedTuple):
-    """One text of a corpus."""
+def source_fingerprint(settings: TextSource) -> str:
+    """A hash that identifies the texts: by versions of packages, or by names, sizes and times of local files.
 
-    id: str
-    text: str
-    source: str  # where it comes from; the class of the package task
-    see_also: tuple[str, ...] = ()  # ids of the documents it refers to
+    Raises InputError where packages or files are missing.
+    """
+    inputs: dict[str, Any] = {"version": VERSION, **settings.model_dump(mode="json", exclude={"path"})}
+    if settings.source == "installed-docs":
+        inputs["versions"] = _package_versions(settings.packages)
+    elif settings.source == "local":
+        try:
+            paths = local_paths(settings.path or [])
+        except InputError as error:
+            raise InputError(f"corpus.path: {error}") from None
+        inputs["files"] = files_fingerprint(
+            f for path in paths for f in (text_files(path) if path.is_dir() else [path])
+        )
+    else:
+        for name in (source.dataset for source in settings.datasets):
+            if file_format(Path(name)) and not _dataset_files(name):
+                raise InputError(
+                    f"corpus.datasets: {name} does not exist; name data files, a folder or a hub's data set"
+                )
+        inputs["files"] = files_fingerprint(f for source in settings.datasets for f in _dataset_files(source.dataset))
+    return fingerprint_of(inputs)
+
+
+def files_fingerprint(files: Iterable[Path]) -> str:
+    """A hash of names, sizes and times of files."""
+    stats = ((file, file.stat()) for file in files)
+    names = "".join(f"{file} {stat.st_size} {stat.st_mtime_ns}\n" for file, stat in stats)
+    return hashlib.sha256(names.encode()).hexdigest()
+
+
+def _hub_shares(settings: TextSource, count_tokens: CountTokens | None) -> Iterator[Document]:
+    """Equal shares of all data sets, the first ones one document more if they do not divide evenly.
+
+    If `settings.documents` is None: all of the first data set and as many of each other one.
+    """
+    share, rest = divmod(settings.documents, len(settings.datasets)) if settings.documents else (None, 0)
+    for number, source in enumerate(settings.datasets):
+        given = 0
+        limit = None if share is None else share + (number < rest)
+        for document in hub_documents(source, limit=limit, seed=settings.seed, count_tokens=count_tokens):
+            given += 1
+            yield document
+        share = given if share is None else share
+
+
+def _sampled(read: Callable[[], Iterable[Document]], settings: TextSource) -> Iterable[Document]:
+    """The `settings.documents` documents whose hash of seed and id is lowest: a longer corpus keeps most of them.
+
+    The first pass over `read()` needs the ids only, the second one yields the documents.
+    """
+    if settings.documents is None:
+        return _without_near_duplicates(read(), settings)
+
+    def draw(id: str) -> bytes:
+        return hashlib.sha256(f"{settings.seed}\0{id}".encode()).digest()
+
+    if settings.near_duplicates is None:
+        last = kth_smallest((draw(document.id) for document in read()), settings.documents)
+        return (document for document in read() if last is None or draw(document.id) <= last)
+    ids = (document.id for document in _without_near_duplicates(read(), settings))
+    chosen = set(nsmallest(settings.documents, ids, key=draw))
+    return (document for document in read() if document.id in chosen)
+
+
+def _package_versions(packages: list[str] | None) -> dict[str, str]:
+    from docemb_lib.corpus.installed_docs import PACKAGES
+
+    name = ""
+    versions = {}
+    try:
+        for name in packages or PACKAGES:
+            versions[name] = version(_distributions()[name][0])
+    except (KeyError, PackageNotFoundError):
+        raise InputError(f"corpus.packages: {name} is not installed; install it, or leave it out") from None
+    return versions
+
+
+@cache
+def _distributions() -> Mapping[str, list[str]]:
+    """Installed distributions by import name; reads all of site-packages."""
+    return packages_distributions()
+
+
+def drop_near_duplicates(documents: Iterable[Document], *, similarity: float) -> Iterator[Document]:
+    """The documents, in order, without those that are nearly a copy of an earlier one that is kept.
+
+    similarity: the smallest Jaccard index of two sets of five consecutive words, case aside, that counts as a copy. It
+    is estimated by MinHash (Broder 1997) among candidates found by banding (Leskovec, Rajaraman and Ullman, Mining of
+    Massive Datasets, chapter 3). Texts of fewer than five words are kept. The index takes a few kB a document.
+    Raises InputError where datasketch is not installed.
+    """
+    try:
+        from datasketch import MinHash, MinHashLSH
+    except ImportError:
+        raise InputError('corpus.near_duplicates needs datasketch; install it: pip install "docemb[dedup]"') from None
+
+    index = MinHashLSH(threshold=similarity, num_perm=PERMUTATIONS)
+    kept: dict[int, Any] = {}  # signatures by position
+    dropped = 0
+    for position, document in enumerate(progress(documents, desc="near-duplicates", unit="documents")):
+        if shingles := word_runs(document.text):
+            signature = MinHash(num_perm=PERMUTATIONS)
+            signature.update_batch([shingle.encode() for shingle in shingles])
+            if any(signature.jaccard(kept[other]) >= similarity for other in index.query(signature)):
+                dropped += 1
+                continue
+            index.insert(position, signature)
+            kept[position] = signature
+        yield document
+    if dropped:
+        logger.warning("%d documents are nearly copies of earlier ones and are left out", dropped)
+
+
+def word_runs(text: str) -> set[str]:
+    """All runs of five consecutive words of a text, in lower case."""
+    words = text.lower().split()
+    return {" ".join(words[start : start + SHINGLE]) for start in range(len(words) - SHINGLE + 1)}
+
+
+def _without_near_duplicates(documents: Iterable[Document], settings: TextSource) -> Iterable[Document]:
+    if settings.near_duplicates is None:
+        return documents
+    return drop_near_duplicates(documents, similarity=settings.near_duplicates)
 
 
 def local_documents(path: Path | Sequence[Path], *, text_field: str = "text", id_field: str = "id") -> list[Document]:
-    """All that `read_local` reads, in memory."""
+    """All documents of `read_local`, in memory."""
     return list(read_local(path, text_field=text_field, id_field=id_field))
 
 
 def read_local(path: Path | Sequence[Path], *, text_field: str = "text", id_field: str = "id") -> Iterator[Document]:
-    """The documents of folders (every .txt and .md below them) and of data files; see `local_paths` and `rows`.
+    """The documents of folders (every .txt and .md file below them) and of data files (see `corpus.rows`).
 
-    In a folder the id is the path below it and the source the name of the folder that holds the file. In a data file
-    the id is `id_field`, or the number of the row where it is missing (after the file's name, where there are several
-    files), and the source is the file's name without its endings.
-    Raises InputError, naming file and row, for whatever cannot be read as text with a unique id.
+    In a folder the id is the path below it, and the source is the name of the folder that holds the file. In a data
+    file the id is `id_field`, or where that is missing the number of the row (after the name of the file, if there are
+    several files), and the source is the name of the file without its endings.
+    Raises InputError, naming file and row, for anything that is no text with a unique id.
     """
     paths = local_paths(path)
     seen = Seen()
@@ -175,39 +197,34 @@ def read_local(path: Path | Sequence[Path], *, text_field: str = "text", id_fiel
         found = _folder(one) if one.is_dir() else _data_file(one, text_field, id_field, alone=len(paths) == 1)
         for file, number, document in found:
             if (first := seen.add(document.id, str(file), number)) is not None:
-                both = _both(Path(first[0]), first[1], file, number)
+                rows = "lines" if file_format(file) in {".jsonl", ".json"} else "rows"
+                both = f"{file}, {rows} {first[1]} and {number}" if first[0] == str(file) else f"{first[0]} and {file}"
                 raise InputError(f"{both}: both have id {document.id!r}; rename one")
             yield document
 
 
 def local_paths(path: Path | Sequence[Path]) -> list[Path]:
-    """Folders and data files that a path, a pattern such as `news/*.jsonl.gz`, or a list of them stands for."""
+    """The folders and data files that a path, a pattern such as `news/*.jsonl.gz`, or a list of them stands for."""
     found: list[Path] = []
     for one in [path] if isinstance(path, str | Path) else path:
-        matches = [Path(one)] if Path(one).exists() else [Path(match) for match in glob.glob(str(one), recursive=True)]
+        matches = [Path(one)] if Path(one).exists() else sorted(map(Path, glob.glob(str(one), recursive=True)))
         if not matches:
             raise InputError(
                 f"{one} does not exist: no such file or folder; name a folder of .txt/.md files or data files"
             )
-        for match in sorted(matches):
+        for match in matches:
             if not match.is_dir() and file_format(match) is None:
                 raise InputError(
                     f"{match}: a corpus is a folder of .txt/.md files, or data files: .jsonl, .json, .csv, .tsv (each "
                     f"also .gz) or .parquet, not {match.name!r}"
                 )
-        found += sorted(matches)
+        found += matches
     return found
 
 
 def text_files(folder: Path) -> list[Path]:
     """Every .txt and .md file below a folder, in order."""
     return sorted(file for file in folder.rglob("*") if file.suffix in {".txt", ".md"} and file.is_file())
-
-
-def _both(file: Path, number: int, other: Path, again: int) -> str:
-    """Two places as one reads of them."""
-    rows = "lines" if file_format(file) in {".jsonl", ".json"} else "rows"
-    return f"{file}, {rows} {number} and {again}" if file == other else f"{file} and {other}"
 
 
 def _folder(folder: Path) -> Iterator[tuple[Path, int, Document]]:
@@ -222,10 +239,8 @@ def _folder(folder: Path) -> Iterator[tuple[Path, int, Document]]:
 
 
 def _data_file(file: Path, text_field: str, id_field: str, *, alone: bool) -> Iterator[tuple[Path, int, Document]]:
-    source = file.name.removesuffix(".gz").removesuffix(file_format(file) or "")
-    empty = True
+    source, number = _stem(file), 0
     for where, number, fields in read_rows(file):
-        empty = False
         text = text_of(fields, text_field, where=where)
         if not text.strip():
             raise InputError(f"{where}: field {text_field!r} is blank; write text into it or delete the row")
@@ -233,57 +248,45 @@ def _data_file(file: Path, text_field: str, id_field: str, *, alone: bool) -> It
         if not isinstance(name, str | int):
             raise InputError(f"{where}: field {id_field!r} must be a string or an integer, found {name!r}; change it")
         yield file, number, Document(str(name), text, source)
-    if empty:
+    if not number:
         raise InputError(f"{file}: holds no document; add one with a field {text_field!r}")
 
 
-def hub_documents(
-    dataset: str,
-    *,
-    config: str | None = None,
-    split: str = "train",
-    text_field: str = "text",
-    limit: int | None,
-    seed: int = 0,
-    min_words: int | None = None,
-    min_tokens: int | None = None,
-    count_tokens: CountTokens | None = None,
-) -> Iterator[Document]:
-    """Up to `limit` documents (None: all) drawn from a data set by streaming.
+def _stem(path: Path) -> str:
+    """`wikimedia/wikipedia` → wikipedia, `/data/realnews.jsonl.gz` → realnews."""
+    return path.name.removesuffix(".gz").removesuffix(file_format(path) or "")
 
-    dataset: a hub's name, a folder that `datasets` can load, or data files (a pattern). The stream is shuffled through
-    a buffer, so nothing beyond what is drawn is kept. Blank, repeated and short texts (of fewer than `min_words` words,
-    or fewer than `min_tokens` tokens by `count_tokens`) are passed over. The id is a hash of the text: rows of a
-    shuffled stream have no number, and hub datasets share no id column.
-    Raises InputError for what cannot be read from local files, ConnectionError for a hub that fails on the way.
+
+def hub_documents(
+    source: HubDataset, *, limit: int | None, seed: int = 0, count_tokens: CountTokens | None = None
+) -> Iterator[Document]:
+    """Up to `limit` documents (None: all) of a data set, which is streamed and shuffled through a buffer.
+
+    Skips blank texts, repeated ones, and those below `source.min_words` or `source.min_student_tokens`, counted by
+    `count_tokens`. The id is a hash of the text, because rows of a shuffled stream have no number and data sets share
+    no id column.
+    Raises InputError for local files that cannot be read, ConnectionError for a hub that fails on the way.
     """
-    source = _source_name(dataset)
-    texts = _texts(dataset, config=config, split=split, seed=seed, text_field=text_field)
-    distinct = _distinct(texts, source=source, min_words=min_words or 1)
-    if min_tokens is not None:
+    name = _stem(Path(source.dataset))
+    documents = _distinct(_texts(source, seed), name, source.min_words or 1)
+    if source.min_student_tokens is not None:
         if count_tokens is None:
-            raise ValueError("min_tokens needs count_tokens, a function from texts to their numbers of tokens")
-        distinct = _long(distinct, min_tokens=min_tokens, count_tokens=count_tokens)
+            raise ValueError("min_student_tokens needs count_tokens, a function from texts to their numbers of tokens")
+        documents = _long(documents, source.min_student_tokens, count_tokens)
     given = 0
-    for document in progress(islice(distinct, limit), desc=f"streaming {source}", total=limit, unit="documents"):
+    for document in progress(islice(documents, limit), desc=f"streaming {name}", total=limit, unit="documents"):
         given += 1
         yield document
     if not given:
-        limits = {"min_words": min_words, "min_student_tokens": min_tokens}
-        least = " and ".join(f"{name}={value}" for name, value in limits.items() if value is not None)
-        reason = f"no text is as long as {least}; lower it" if least else f"no text in its field {text_field!r}"
-        raise InputError(f"dataset {dataset!r}, split {split!r}: {reason}")
+        limits = source.model_dump(include={"min_words", "min_student_tokens"}, exclude_none=True)
+        least = " and ".join(f"{field}={value}" for field, value in limits.items())
+        reason = f"no text is as long as {least}; lower it" if least else f"no text in its field {source.text_field!r}"
+        raise InputError(f"dataset {source.dataset!r}, split {source.split!r}: {reason}")
     if limit is not None and given < limit:
-        logger.warning("%s [%s] gave %d documents of the %d asked for", dataset, split, given, limit)
+        logger.warning("%s [%s] gave %d documents of the %d asked for", source.dataset, source.split, given, limit)
 
 
-def _source_name(dataset: str) -> str:
-    """`wikimedia/wikipedia` → wikipedia, `/data/realnews.jsonl.gz` → realnews."""
-    name = Path(dataset).name
-    return name.removesuffix(".gz").removesuffix(file_format(Path(dataset)) or "")
-
-
-def _distinct(texts: Iterable[str], *, source: str, min_words: int) -> Iterator[Document]:
+def _distinct(texts: Iterable[str], source: str, min_words: int) -> Iterator[Document]:
     seen = Seen()
     for text in texts:
         id = f"{source}/{hashlib.sha256(text.encode()).hexdigest()[:16]}"
@@ -291,27 +294,27 @@ def _distinct(texts: Iterable[str], *, source: str, min_words: int) -> Iterator[
             yield Document(id, text, source)
 
 
-def _long(documents: Iterator[Document], *, min_tokens: int, count_tokens: CountTokens) -> Iterator[Document]:
-    """Those of at least so many tokens. A token is a byte or more, so shorter texts need not be counted."""
+def _long(documents: Iterator[Document], min_tokens: int, count_tokens: CountTokens) -> Iterator[Document]:
+    """Documents of at least `min_tokens`. A token has at least one byte, so shorter texts need not be counted."""
     candidates = (document for document in documents if len(document.text.encode()) >= min_tokens)
     while batch := list(islice(candidates, BATCH)):
         counts = count_tokens([document.text for document in batch])
         yield from (document for document, n in zip(batch, counts, strict=True) if n >= min_tokens)
 
 
-def _texts(dataset: str, *, config: str | None, split: str, seed: int, text_field: str) -> Iterator[str]:
-    """The texts of the shuffled stream. Whatever ends it early is told in one line that names the data set and the row:
-    in local files the very row, of a hub about how far the stream had come."""
-    where = f"dataset {dataset!r}, split {split!r}"
-    number = 0
+def _texts(source: HubDataset, seed: int) -> Iterator[str]:
+    """The texts of the shuffled stream. An error names the row of a local file, or how far the stream of a hub came."""
+    where, number = f"dataset {source.dataset!r}, split {source.split!r}", 0
     try:
-        for row in _stream(dataset, config=config, split=split).shuffle(seed=seed, buffer_size=SHUFFLE_BUFFER):
-            text = text_of(row, text_field, where=f"{where}, row {number + 1} as shuffled")
+        for row in _stream(source).shuffle(seed=seed, buffer_size=SHUFFLE_BUFFER):
+            text = text_of(row, source.text_field, where=f"{where}, row {number + 1} as shuffled")
             number += 1
             yield text
-    except Exception as error:  # of whatever library: of files, formats or the network
-        files = local_data_files(dataset)
-        _find_fault([file for file in files if split in file.name] or files, text_field)
+    except Exception as error:  # libraries raise many kinds of errors for files, formats and the network
+        files = _dataset_files(source.dataset)
+        for file in [file for file in files if source.split in file.name] or files:
+            for found in read_rows(file) if file_format(file) else ():  # raises at the first bad row, naming it
+                text_of(found.fields, source.text_field, where=found.where)
         if isinstance(error, InputError):
             raise
         reason = " ".join(f"{type(error).__name__}: {error}".split())
@@ -320,31 +323,24 @@ def _texts(dataset: str, *, config: str | None, split: str, seed: int, text_fiel
         raise ConnectionError(f"{where}, after row {number}: {reason}; the same command goes on from here") from error
 
 
-def local_data_files(dataset: str) -> list[Path]:
-    """The files that a data set consists of; none for one of a hub."""
+def _dataset_files(dataset: str) -> list[Path]:
+    """All local files of a data set; none for one on a hub."""
     places = [Path(dataset)] if Path(dataset).exists() else sorted(map(Path, glob.glob(dataset)))
-    found = [file for place in places for file in (sorted(place.rglob("*")) if place.is_dir() else [place])]
-    return [file for file in found if file.is_file()]
+    return [
+        file for place in places for file in (sorted(place.rglob("*")) if place.is_dir() else [place]) if file.is_file()
+    ]
 
 
-def _find_fault(files: Iterable[Path], text_field: str) -> None:
-    """Read files row by row, which raises an InputError that names the first place that is not as it should be."""
-    for file in files:
-        if file_format(file):
-            for row in read_rows(file):
-                text_of(row.fields, text_field, where=row.where)
+def _stream(source: HubDataset) -> Any:
+    from datasets import load_dataset  # takes seconds to import
 
-
-def _stream(dataset: str, *, config: str | None, split: str) -> Any:
-    from datasets import load_dataset  # seconds of imports that the other sources do without
-
-    files = file_format(Path(dataset))
-    options: dict[str, Any] = {"delimiter": "\t"} if files == ".tsv" else {}
+    name, format = source.dataset, file_format(Path(source.dataset))
     try:
-        if files:
-            options["data_files"] = {split: dataset}
-            return load_dataset(BUILDERS[files], split=split, streaming=True, **options)
-        return load_dataset(dataset, config, split=split, streaming=True)
-    except (ValueError, OSError) as error:  # unknown split or config; unknown or unreachable dataset
+        if format:
+            options: dict[str, Any] = {"delimiter": "\t"} if format == ".tsv" else {}
+            files = {source.split: name}
+            return load_dataset(BUILDERS[format], split=source.split, streaming=True, data_files=files, **options)
+        return load_dataset(name, source.config, split=source.split, streaming=True)
+    except (ValueError, OSError) as error:  # unknown split or config; unknown or unreachable data set
         reason = " ".join(str(error).split())
-        raise InputError(f"dataset {dataset!r}, config {config!r}, split {split!r}: {reason}") from error
+        raise InputError(f"dataset {name!r}, config {source.config!r}, split {source.split!r}: {reason}") from error

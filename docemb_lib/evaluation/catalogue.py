@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
-from docemb_lib.corpus.origin import files_fingerprint
+from docemb_lib.corpus.sources import files_fingerprint
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation.benchmarks import benchmark_task, published_tasks
 from docemb_lib.evaluation.mteb import find_task, mteb_fingerprint, mteb_task, retrieval_splits

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from docemb_lib import pretrained
-from docemb_lib.corpus.origin import source_fingerprint
+from docemb_lib.corpus.sources import source_fingerprint
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation.benchmarks import missing_files
 from docemb_lib.evaluation.catalogue import check_task

@@ -13,15 +13,16 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from docemb_lib import pretrained
-from docemb_lib.corpus.origin import source_fingerprint
-from docemb_lib.environment import warn_of_other_versions
+from docemb_lib.corpus.sources import source_fingerprint
+from docemb_lib.doctor import warn_of_other_versions
 from docemb_lib.evaluation.catalogue import task_fingerprint
 from docemb_lib.evaluation.scoreboard import last_round
 from docemb_lib.experiments import records
 from docemb_lib.experiments.check import check
 from docemb_lib.experiments.runkey import label_of, objective_settings, pair_settings, slug_of
 from docemb_lib.experiments.students import SIMDE, SimDEStages, Stages
-from docemb_lib.settings import UNDECISIVE
+from docemb_lib.private import INJECTED_CELL
+from docemb_lib.settings import NOT_IN_FINGERPRINT
 from docemb_lib.settings.profile import NOTEBOOKS, TRAINING, Profile, check_names
 from docemb_lib.workspace import Artefact, Workspace, fingerprint_of, installed_versions
 
@@ -211,8 +212,8 @@ def setting_of(notebook: str, profile: Profile) -> str:
     further = [teacher.model for teacher in profile.further_teachers if teacher.model]
     models = (profile.student.model, profile.structural_teacher.model, *further)
     said_below: Any = {"corpus": True, "contextual_teachers": {"corpus"}}
-    decided_elsewhere: Any = {"plan": True, "parameters": True, "training": UNDECISIVE, **said_below}
-    decided_elsewhere["simde"] = {"training": UNDECISIVE} if notebook == SIMDE else True
+    decided_elsewhere: Any = {"plan": True, "parameters": True, "training": NOT_IN_FINGERPRINT, **said_below}
+    decided_elsewhere["simde"] = {"training": NOT_IN_FINGERPRINT} if notebook == SIMDE else True
     inputs = {
         "recipe": RECIPE,
         "profile": profile.model_dump(mode="json", exclude=decided_elsewhere),
@@ -232,5 +233,5 @@ def _injected_by_papermill() -> list[str]:
         return []
     shell = get_ipython()
     cells = [] if shell is None else shell.user_ns.get("In", [])
-    injected = [cell for cell in cells if cell.startswith("# Parameters\n")]
+    injected = [cell for cell in cells if cell.startswith(INJECTED_CELL)]
     return re.findall(r"^([A-Za-z_]\w*) = ", injected[0], flags=re.MULTILINE) if injected else []

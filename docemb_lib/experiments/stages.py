@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from docemb_lib import pretrained
-from docemb_lib.corpus.origin import read_documents, source_fingerprint
+from docemb_lib.corpus.sources import read_documents, source_fingerprint
 from docemb_lib.errors import InputError
 from docemb_lib.settings import SINGLE, ParagraphVectorSettings, TextSource, members_of
 from docemb_lib.settings.profile import TRAINING, Profile
@@ -67,8 +67,7 @@ def write_teacher_corpus(folder: Path, profile: Profile, held_out: Iterable[str]
     repeats one of `held_out`, the texts that the students' corpus keeps from all training."""
     from datasets import DatasetDict
 
-    from docemb_lib.corpus.build import build_corpus
-    from docemb_lib.corpus.parts import digest
+    from docemb_lib.corpus.build import build_corpus, digest
     from docemb_lib.student import count_tokens
 
     settings = profile.contextual_teachers.corpus

@@ -21,7 +21,7 @@ from docemb_lib.errors import InputError
 from docemb_lib.evaluation.catalogue import ProfileTasks
 from docemb_lib.experiments.runkey import label_of, make_objective, objective_settings, pair_settings
 from docemb_lib.experiments.stages import RECIPE, TeacherStages, check_documents
-from docemb_lib.settings import UNDECISIVE, FurtherTeacher
+from docemb_lib.settings import NOT_IN_FINGERPRINT, FurtherTeacher
 from docemb_lib.settings.profile import Profile
 from docemb_lib.workspace import Artefact, write_text
 
@@ -98,7 +98,7 @@ class Stages(TeacherStages):
             "seed": p.seed,
             "objective": objective_settings(p, self.profile.further_teachers),
             "teachers": {name: teacher.fingerprint for name, teacher in teachers.items()},
-            "training": settings.model_dump(exclude={*UNDECISIVE, "precision"}),
+            "training": settings.model_dump(exclude={*NOT_IN_FINGERPRINT, "precision"}),
             "precision": precision_of(settings.precision),
             "versions": {name: version(name) for name in ("torch", "transformers")},
         }
@@ -288,7 +288,7 @@ class SimDEStages(Stages):
             "seed": p.seed,
             "pairs": pair_settings(p, self.profile.further_teachers),
             "settings": settings.model_dump(exclude={"training", "dropout"}),
-            "training": training.model_dump(exclude={*UNDECISIVE, "precision"}),
+            "training": training.model_dump(exclude={*NOT_IN_FINGERPRINT, "precision"}),
             "precision": precision_of(training.precision),
             "versions": {name: version(name) for name in ("torch", "transformers", "sentencex")},
         }

@@ -51,6 +51,7 @@ from docemb_lib.experiments.execution import (
 )
 from docemb_lib.experiments.plan import Step, check_run, resolve_sweep
 from docemb_lib.experiments.students import Stages
+from docemb_lib.private import KERNEL_PROCESS
 from docemb_lib.progress import progress
 from docemb_lib.workspace import Workspace
 
@@ -297,7 +298,7 @@ def _wait_for_checkpoints() -> None:
     kernels = []
     for process in psutil.Process().children(recursive=True):
         with suppress(psutil.NoSuchProcess):
-            if "ipykernel_launcher" in process.cmdline():
+            if KERNEL_PROCESS in process.cmdline():
                 kernels.append(process)
     psutil.wait_procs(kernels, timeout=GRACE)
 

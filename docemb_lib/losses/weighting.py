@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -76,13 +75,12 @@ PLAIN_SUM = Weighting()  # every document and every loss counts alike
 
 
 def _length_span(text: str) -> tuple[int, int]:
-    match = re.fullmatch(r"linear:([0-9]+):([0-9]+)", text) if isinstance(text, str) else None
-    if match is None or int(match[1]) >= int(match[2]):
-        raise InputError(
-            "lam_by_length must be None or linear:FIRST:LAST with FIRST < LAST in tokens, "
-            f"as in linear:384:4096, got {_shown(text)}"
-        )
-    return int(match[1]), int(match[2])
+    from docemb_lib.settings import length_ramp  # here, because losses work without pydantic
+
+    try:
+        return length_ramp(text)
+    except ValueError as error:
+        raise InputError(f"lam_by_length {error}, got {_shown(text)}") from None
 
 
 def _is_number(value: object) -> bool:

@@ -1,71 +1,20 @@
-"""The sections of a profile and the notebook parameters: one frozen model each, every field with unit or reason.
+"""The settings of docemb: the sections of a profile, the notebook parameters, and the profile that holds both.
 
-Defaults are the thesis'; combinations that make no sense are refused here, values one by one in the fields.
+Each section is a frozen pydantic model. Its fields check single values, its validators check combinations, and its
+defaults are those of the thesis.
 """
 
-from docemb_lib.settings.evaluation import (
-    EMBEDDED_TASKS,
-    HEADS,
-    LINKED_TASKS,
-    MTEB,
-    ON_HUB,
-    BenchmarkName,
-    Evaluation,
-    HeadSettings,
-    OwnTask,
-    PairFeatures,
-    SimDEName,
-    SplitName,
-)
-from docemb_lib.settings.parameters import SINGLE, Parameters, label_of_paragraph_vector, members_of
+# isort: off
+from docemb_lib.settings.parameters import SINGLE, Parameters, label_of_paragraph_vector, length_ramp, members_of
 from docemb_lib.settings.sections import (
-    UNDECISIVE,
-    ContextualName,
-    ContextualTeachers,
-    Corpus,
-    FurtherTeacher,
-    HubDataset,
-    MinCount,
-    ParagraphVectorSettings,
-    ProjectionSpec,
-    Section,
-    SimDE,
-    StructuralTeacher,
-    Student,
-    TextSource,
-    Training,
-)
+    HEADS, MTEB, NOT_IN_FINGERPRINT, ON_HUB, BenchmarkName, Corpus, Evaluation, FurtherTeacher, HeadSettings,
+    HubDataset, OwnTask, PairFeatures, ParagraphVectorSettings, SimDE, SimDEName, StructuralTeacher, Student,
+    TextSource, Training,
+)  # fmt: skip
 
 __all__ = [
-    "EMBEDDED_TASKS",
-    "HEADS",
-    "LINKED_TASKS",
-    "MTEB",
-    "ON_HUB",
-    "SINGLE",
-    "UNDECISIVE",
-    "BenchmarkName",
-    "ContextualName",
-    "ContextualTeachers",
-    "Corpus",
-    "Evaluation",
-    "FurtherTeacher",
-    "HeadSettings",
-    "HubDataset",
-    "MinCount",
-    "OwnTask",
-    "PairFeatures",
-    "ParagraphVectorSettings",
-    "Parameters",
-    "ProjectionSpec",
-    "Section",
-    "SimDE",
-    "SimDEName",
-    "SplitName",
-    "StructuralTeacher",
-    "Student",
-    "TextSource",
-    "Training",
-    "label_of_paragraph_vector",
-    "members_of",
-]
+    "HEADS", "MTEB", "NOT_IN_FINGERPRINT", "ON_HUB", "SINGLE", "BenchmarkName", "Corpus", "Evaluation",
+    "FurtherTeacher", "HeadSettings", "HubDataset", "OwnTask", "PairFeatures", "ParagraphVectorSettings", "Parameters",
+    "SimDE", "SimDEName", "StructuralTeacher", "Student", "TextSource", "Training", "label_of_paragraph_vector",
+    "length_ramp", "members_of",
+]  # fmt: skip

@@ -1,4 +1,4 @@
-"""The notebook parameters: one vocabulary in notebooks, grids, profiles and records."""
+"""The notebook parameters, under the same names in notebooks, grids, profiles and records."""
 
 from __future__ import annotations
 
@@ -13,35 +13,8 @@ SINGLE = ("dm", "vector_size", "min_count", "preprocess")  # the parameters of o
 _LABEL = re.compile(r"(DM|DBOW);([2-9]|[1-9]\d+);(stem|lowercase|None);([1-9]\d*|10%)")
 
 
-def members_of(compound: str) -> list[dict[str, Any]]:
-    """The parameters of a compound's members, DM before DBOW. Raises ValueError for anything else than labels."""
-    labels = [label.strip() for label in compound.split("+")]
-    found = [_LABEL.fullmatch(label) for label in labels]
-    if len(labels) < 2 or not all(found) or len(set(labels)) < len(labels):
-        raise ValueError(
-            "must be two or more different labels ARCH;vector_size;preprocess;min_count (DM or DBOW; stem, lowercase "
-            "or None; a number or 10%) joined by +, e.g. DM;1024;stem;2+DBOW;1024;None;2"
-        )
-    members = [
-        {
-            "dm": match[1] == "DM",
-            "vector_size": int(match[2]),
-            "preprocess": "none" if match[3] == "None" else match[3],
-            "min_count": match[4] if match[4] == "10%" else int(match[4]),
-        }
-        for match in found
-        if match
-    ]
-    return sorted(members, key=lambda member: not member["dm"])
-
-
-def label_of_paragraph_vector(*, dm: bool, vector_size: int, preprocess: str, min_count: int | str) -> str:
-    """As in the thesis' figures: `DM;100;lowercase;2`."""
-    return f"{'DM' if dm else 'DBOW'};{vector_size};{'None' if preprocess == 'none' else preprocess};{min_count}"
-
-
 class Parameters(Section):
-    """What a notebook can be told, `-p name value`; defaults are the thesis' best cosine student (Table 4.10)."""
+    """All notebook parameters. The defaults are the thesis' best student with the cosine loss (Table 4.10)."""
 
     seed: int = Field(0, ge=0)
     # 02: one Paragraph Vector
@@ -50,32 +23,32 @@ class Parameters(Section):
     min_count: MinCount = 2  # drop rarer words; an occurrence count, or the thesis' "10%"
     preprocess: Literal["none", "lowercase", "stem"] = "lowercase"
     compound: Annotated[str | None, NoNull] = None  # labels of trained models, joined by +
-    # 03-06: the student's objective
+    # 03-06: the objective of the student
     structural_loss: Annotated[Literal["mse", "cosine", "max-margin", "contrastive"] | None, NoNull] = "cosine"
     distance: Literal["mse", "cosine"] = "mse"  # of max-margin
     gamma: float = Field(1.0, ge=0)  # of max-margin: weight of the negatives
     temperature: Annotated[float | None, NoNull] = Field(None, gt=0)  # of contrastive; None: none
-    negatives: int = Field(0, ge=0)  # max-margin, contrastive: so many further teacher embeddings drawn for each batch
+    negatives: int = Field(0, ge=0)  # max-margin, contrastive: further teacher embeddings drawn for each batch
     contextual_teacher: Annotated[ContextualName | None, NoNull] = "PV"
     contextual_loss: Literal["soft-cca", "mse", "cca"] = "soft-cca"
     student_projection: ProjectionSpec = "768(ReLU)x4096(ReLU)x2048"
     contextual_projection: ProjectionSpec = "-"
     lam: Annotated[float | None, NoNull] = 0.5  # λ; None: plain sum of both losses
-    lam_by_length: Annotated[str | None, NoNull] = None  # "linear:384:4096"
+    lam_by_length: Annotated[str | None, NoNull] = None  # "linear:384:4096", see `length_ramp`
     max_structural_len: Annotated[int | None, NoNull] = Field(384, ge=1)  # structural tokens
     form: Literal["weighted", "half_means_sum", "contextual_full"] = "weighted"  # see losses.Weighting
     documents: int = Field(15_000, ge=2)  # first documents of the train split
     # 07: pairs of texts made of one document, without a teacher
     pairs: Literal["halves", "dropout"] = "halves"  # SimDE; or the document twice, under dropout (SimCSE)
     pair_temperature: float = Field(0.05, gt=0)  # cosines are divided by it
-    mlm_weight: float = Field(0.1, ge=0)  # of the masked-language loss, which costs as much time again; 0: without
+    mlm_weight: float = Field(0.1, ge=0)  # of the masked-language loss, which doubles the time; 0: without
     # Weight of the loss on pairs beside the losses of the teachers named above; None: no teachers.
     beside_teachers: Annotated[float | None, NoNull] = Field(None, gt=0)
 
     @model_validator(mode="before")
     @classmethod
     def _compound_alone(cls, given: Any) -> Any:
-        """A compound says all; the parameters of a single model, which it has no use for, are as if not given."""
+        """Reset the parameters of a single model beside a compound, whose labels name all its members' parameters."""
         if isinstance(given, dict) and given.get("compound") is not None:
             return {name: value for name, value in given.items() if name not in SINGLE}
         return given
@@ -94,22 +67,15 @@ class Parameters(Section):
 
     @field_validator("lam_by_length")
     @classmethod
-    def _ramp(cls, value: str | None) -> str | None:
-        if value is None:
-            return None
-        match = re.fullmatch(r"linear:(\d+):(\d+)", value)
-        if not match or int(match[1]) >= int(match[2]):
-            raise ValueError("must be None or linear:FIRST:LAST in tokens with FIRST < LAST, e.g. linear:384:4096")
+    def _is_a_ramp(cls, value: str | None) -> str | None:
+        if value is not None:
+            length_ramp(value)
         return value
 
     @model_validator(mode="after")
-    def _some_teacher(self) -> Self:
+    def _fits_its_losses(self) -> Self:
         if self.structural_loss is None and self.contextual_teacher is None:
             raise ValueError("structural_loss and contextual_teacher are both None; a student needs one of them")
-        return self
-
-    @model_validator(mode="after")
-    def _fits_its_losses(self) -> Self:
         if self.negatives and self.structural_loss not in {"max-margin", "contrastive"}:
             raise ValueError(
                 f"negatives: structural_loss {self.structural_loss} compares with no other documents; set negatives "
@@ -118,3 +84,37 @@ class Parameters(Section):
         if self.form == "half_means_sum" and self.lam_by_length is not None:
             raise ValueError("form: half_means_sum drops the weights at lam 0.5; set lam_by_length to None with it")
         return self
+
+
+def length_ramp(text: str) -> tuple[int, int]:
+    """The lengths, in structural tokens, between which `linear:FIRST:LAST` lowers lam to 0. Raises ValueError."""
+    match = re.fullmatch(r"linear:([0-9]+):([0-9]+)", text) if isinstance(text, str) else None
+    if match is None or int(match[1]) >= int(match[2]):
+        raise ValueError("must be None or linear:FIRST:LAST with FIRST < LAST in tokens, as in linear:384:4096")
+    return int(match[1]), int(match[2])
+
+
+def members_of(compound: str) -> list[dict[str, Any]]:
+    """The parameters of the members of a compound, DM before DBOW. Raises ValueError unless it consists of labels."""
+    labels = [label.strip() for label in compound.split("+")]
+    found = [match for match in map(_LABEL.fullmatch, labels) if match]
+    if len(labels) < 2 or len(found) < len(labels) or len(set(labels)) < len(labels):
+        raise ValueError(
+            "must be two or more different labels ARCH;vector_size;preprocess;min_count (DM or DBOW; stem, lowercase "
+            "or None; a number or 10%) joined by +, e.g. DM;1024;stem;2+DBOW;1024;None;2"
+        )
+    members = [
+        {
+            "dm": match[1] == "DM",
+            "vector_size": int(match[2]),
+            "preprocess": "none" if match[3] == "None" else match[3],
+            "min_count": match[4] if match[4] == "10%" else int(match[4]),
+        }
+        for match in found
+    ]
+    return sorted(members, key=lambda member: not member["dm"])
+
+
+def label_of_paragraph_vector(*, dm: bool, vector_size: int, preprocess: str, min_count: int | str) -> str:
+    """The label in the figures of the thesis: `DM;100;lowercase;2`."""
+    return f"{'DM' if dm else 'DBOW'};{vector_size};{'None' if preprocess == 'none' else preprocess};{min_count}"

@@ -1,7 +1,6 @@
-"""Profile: one validated, frozen object for all that a run depends on, read from `params/*.yaml`.
+"""Profile: one validated, frozen object with all settings of a run, read from `params/*.yaml`.
 
-Two kinds of settings meet here. `parameters` is the vocabulary of the notebooks (flat names, one meaning everywhere);
-the other sections say which corpus, teachers, student and sizes a profile stands for. Defaults are the thesis'.
+The section `parameters` holds the notebook parameters. The other sections set corpus, teachers, student and sizes.
 """
 
 from __future__ import annotations
@@ -15,20 +14,9 @@ from typing import Any, Self, TypeVar, get_args
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from docemb_lib.errors import InputError
-from docemb_lib.settings import (
-    LINKED_TASKS,
-    ContextualTeachers,
-    Corpus,
-    Evaluation,
-    FurtherTeacher,
-    Parameters,
-    Section,
-    SimDE,
-    StructuralTeacher,
-    Student,
-    TextSource,
-    Training,
-)
+from docemb_lib.private import UNION_LOCATIONS
+from docemb_lib.settings import sections
+from docemb_lib.settings.parameters import Parameters
 from docemb_lib.settings.profile_file import ProfileFile, read_profile_file
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -48,11 +36,11 @@ NOTEBOOKS: dict[str, tuple[str, ...]] = {  # the parameters that each notebook t
 }
 TRAINING = tuple(name for name, parameters in NOTEBOOKS.items() if "documents" in parameters)  # train a student
 _UNWEIGHTED = {"max_structural_len": None, "lam": None, "lam_by_length": None, "form": "weighted"}
-FIXED: dict[str, dict[str, Any]] = {  # what a notebook is not about is switched off in its runs
+FIXED: dict[str, dict[str, Any]] = {  # parameters fixed per notebook
     "03_structural": {"contextual_teacher": None, **_UNWEIGHTED},
     "04_projections": _UNWEIGHTED,
 }
-WIDTHS = {  # hidden sizes of encoders that students and structural teachers are often made of
+WIDTHS = {  # hidden sizes of the usual encoders of students and structural teachers
     "all-MiniLM-L6-v2": 384,
     "sentence-transformers/all-MiniLM-L6-v2": 384,
     "sentence-transformers/all-MiniLM-L12-v2": 384,
@@ -63,17 +51,14 @@ WIDTHS = {  # hidden sizes of encoders that students and structural teachers are
 }
 
 
-PYDANTICS = ("function-", "lax-or-strict[", "list[", "dict[")  # how it calls validators and members of a union
-
-
 class PlanLine(BaseModel):
-    """One line of the plan: a run of a notebook, or all runs of a grid, with the parameters they are given."""
+    """One line of the plan: a run of a notebook, or all runs of a grid, and their parameters."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
-    notebook: str | None = None  # None: the grid's own
+    notebook: str | None = None  # None: the notebook of the grid
     grid: str | None = None  # in params/grids/ by name, or a .yaml file
-    profile: str | None = None  # another one than that of the plan, by name or as a .yaml file
-    on_request: bool = False  # runs where `--only` asks for its notebook, and nowhere else
+    profile: str | None = None  # by name or as a .yaml file; None: the profile of the plan
+    on_request: bool = False  # run only if `--only` names its notebook
 
     @model_validator(mode="after")
     def _known_parameters(self) -> Self:
@@ -91,23 +76,29 @@ class PlanLine(BaseModel):
         return " ".join(filter(None, (self.notebook, self.grid and f"grid {self.grid}", self.profile)))
 
 
-class Profile(Section):
-    """All that a run depends on. `Profile.load("tiny", lam=0.8)`; every field may be set in its YAML file."""
+class Profile(sections.Section):
+    """All settings of a run. The YAML file of a profile may set every field.
+
+    Example:
+        >>> from docemb_lib import Profile
+        >>> Profile.load("tiny", lam=0.8).parameters.lam
+        0.8
+    """
 
     name: str
     parameters: Parameters = Parameters()
-    corpus: Corpus = Corpus()
-    structural_teacher: StructuralTeacher = StructuralTeacher()
-    contextual_teachers: ContextualTeachers = ContextualTeachers()
-    further_teachers: list[FurtherTeacher] = []  # of every student, in whatever notebook
-    student: Student = Student()
-    training: Training = Training()
-    simde: SimDE = SimDE()
-    evaluation: Evaluation = Evaluation()
+    corpus: sections.Corpus = sections.Corpus()
+    structural_teacher: sections.StructuralTeacher = sections.StructuralTeacher()
+    contextual_teachers: sections.ContextualTeachers = sections.ContextualTeachers()
+    further_teachers: list[sections.FurtherTeacher] = []  # of every student, in every notebook
+    student: sections.Student = sections.Student()
+    training: sections.Training = sections.Training()
+    simde: sections.SimDE = sections.SimDE()
+    evaluation: sections.Evaluation = sections.Evaluation()
     plan: list[PlanLine] = []
 
     @model_validator(mode="after")
-    def _hangs_together(self) -> Self:
+    def _sections_agree(self) -> Self:
         student, teacher = width(self.student.model), width(self.structural_teacher.model)
         if student and teacher and student != teacher:
             fits = ", ".join(name for name, size in WIDTHS.items() if size == student)
@@ -120,44 +111,48 @@ class Profile(Section):
         if len(set(names)) < len(names):
             raise ValueError(f"further_teachers: their names must differ, got {', '.join(names)}")
         for further in self.further_teachers:
-            theirs = width(further.model) if further.model else None
-            bare = further.student_projection == further.teacher_projection == "-"
-            if bare and student and theirs and student != theirs:
+            teacher = width(further.model) if further.model else None
+            unprojected = further.student_projection == further.teacher_projection == "-"
+            if unprojected and student and teacher and student != teacher:
                 raise ValueError(
-                    f"further_teachers: {further.name} is {theirs} wide, student.model {self.student.model} {student}; "
-                    f"give it a student_projection that ends in {theirs}"
+                    f"further_teachers: {further.name} is {teacher} wide, student.model {self.student.model} "
+                    f"{student}; give it a student_projection that ends in {teacher}"
                 )
         if self.corpus.source != "installed-docs":
-            linked = [t for t in (*self.evaluation.tasks, *self.evaluation.sweep_tasks) if t in LINKED_TASKS]
+            linked = [t for t in (*self.evaluation.tasks, *self.evaluation.sweep_tasks) if t in sections.LINKED_TASKS]
             if linked:
                 raise ValueError(f"evaluation.tasks: {linked[0]} needs corpus.source installed-docs; use halves")
         return self
 
     @classmethod
     def load(cls, name: str | Path = "tiny", **overrides: Any) -> Self:
-        """Read a profile by name (`params/NAME.yaml`) or path; `overrides` replace notebook parameters by name.
+        """Read and validate a profile.
 
-        An override that equals the string "profile" leaves the profile's own value.
-        Raises InputError, one line naming file, field, value and mend.
+        Args:
+            name: a name in `params/`, or the path of a .yaml file.
+            overrides: notebook parameters that replace those of the profile; the string "profile" replaces nothing.
+
+        Raises:
+            InputError: names file, field, value and mend in one line.
         """
         path = profile_path(name)
         file = read_profile_file(path)
-        named = file.origins.get(("name",)) == path  # not by its base
+        named = file.origins.get(("name",)) == path  # a name from a base is not the name of this profile
         raw = file.content if named else {**file.content, "name": path.stem}
         profile = _validated(cls, raw, file)
-        for number, line in enumerate(profile.plan, 1):  # values, before any run starts; grids see `resolve_plan`
+        for number, line in enumerate(profile.plan, 1):  # `resolve_plan` checks the lines with a grid
             if line.grid is None and line.profile is None:
                 source = f"{file.origin(('plan',))}: plan, line {number} ({line})"
                 profile.for_notebook(str(line.notebook), source=source, **line.parameters)
         return profile.with_parameters(**overrides)
 
     @property
-    def text_sources(self) -> list[TextSource]:
-        """Of the students' corpus, and of the contextual teachers' where they have one of their own."""
+    def text_sources(self) -> list[sections.TextSource]:
+        """The students' corpus, and the corpus of the contextual teachers if it is another one."""
         return [self.corpus, *filter(None, [self.contextual_teachers.corpus])]
 
     def for_notebook(self, notebook: str, *, source: str | None = None, **overrides: Any) -> Self:
-        """The profile as a run of `notebook` sees it. InputError for a parameter that the notebook does not take."""
+        """The profile for a run of `notebook`. Raises InputError for a parameter that the notebook does not take."""
         check_names(notebook, overrides)
         return self.with_parameters(source=source or notebook, **{**overrides, **FIXED.get(notebook, {})})
 
@@ -183,7 +178,7 @@ def _validated(model: type[Model], raw: dict[str, Any], source: str | ProfileFil
 
 
 def profile_path(name: str | Path) -> Path:
-    """`tiny` → params/tiny.yaml of this workspace; a path stays itself. InputError where there is no such file."""
+    """The file of a profile: `params/NAME.yaml` of this workspace, or the given .yaml file. Raises InputError."""
     as_path = Path(name)
     if as_path.suffix in {".yaml", ".yml"}:
         for candidate in (as_path, find_root() / as_path):
@@ -209,7 +204,7 @@ def find_root(start: Path | None = None) -> Path:
 
 
 def width(model: str) -> int | None:
-    """Hidden size of a known model or of a local folder with a config.json; None where only loading would tell."""
+    """Hidden size of a known model, or of a local folder with a config.json; None if it is not known yet."""
     if model in WIDTHS:
         return WIDTHS[model]
     config = Path(model) / "config.json"
@@ -223,7 +218,7 @@ def width(model: str) -> int | None:
 
 
 def check_names(notebook: str, names: Any) -> None:
-    """Refuse a notebook or a parameter of it that does not exist, naming the nearest one that does."""
+    """Raise InputError for an unknown notebook or parameter, naming the nearest known one."""
     if notebook not in NOTEBOOKS:
         raise InputError(f"notebook {notebook!r} is unknown; known are {', '.join(NOTEBOOKS)}")
     allowed = ("profile", "seed", *NOTEBOOKS[notebook])
@@ -238,9 +233,9 @@ def _nearest(name: str, allowed: Any) -> str:
 
 
 def _explain(error: ValidationError, model: type[BaseModel]) -> str:
-    """The first of pydantic's errors as one line: field, value, what is allowed."""
+    """The first error of pydantic in one line: field, value and what is allowed."""
     first = error.errors()[0]
-    field = ".".join(str(part) for part in first["loc"] if not str(part).startswith(PYDANTICS))
+    field = ".".join(str(part) for part in first["loc"] if not str(part).startswith(UNION_LOCATIONS))
     more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
     if first["type"] == "extra_forbidden":
         for part in first["loc"][:-1]:
@@ -248,7 +243,7 @@ def _explain(error: ValidationError, model: type[BaseModel]) -> str:
         return f"unknown key {field!r}{_nearest(str(first['loc'][-1]), list(model.model_fields))}{more}"
     message = first["msg"].removeprefix("Value error, ")
     value = first["input"]
-    if isinstance(value, (dict, BaseModel)):  # a whole section: its fields speak for themselves
+    if isinstance(value, (dict, BaseModel)):  # a whole section: the message names its fields
         return f"{field}: {message}{more}" if field else f"{message}{more}"
     return f"{field}: {message[0].lower()}{message[1:]}, got {value!r}{more}"
 

@@ -1,4 +1,7 @@
-"""Reading a YAML file that people write: what is wrong with it is one line."""
+"""Profiles as YAML files: keys of a mapping replace those of the file named by its key `base`.
+
+Errors name the file that holds the wrong value, in one line.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,38 @@ import yaml
 
 from docemb_lib.errors import InputError
 
-# ---- reading a YAML file
+BASE = "base"
+Place = tuple[str | int, ...]  # the keys and positions that lead to a value
+# Fields that are always paths. Other fields are paths only where the value begins with a dot, or where there is such a
+# file; otherwise they name something on a hub.
+_PATHS = re.compile(r"(contextual_teachers\.)?corpus\.path|evaluation\.own_tasks\.(path|relevance)(\.\w+)?")
+_PERHAPS_PATHS = re.compile(
+    r"(contextual_teachers\.)?corpus\.datasets\.dataset|evaluation\.benchmarks\.[\w-]+"
+    r"|(student|structural_teacher|further_teachers)\.model"
+)
+_PERHAPS_YAML = re.compile(r"plan\.(grid|profile)")  # otherwise names in `params/`
+
+
+class ProfileFile(NamedTuple):
+    """A profile merged with its bases."""
+
+    content: dict[str, Any]
+    origins: dict[Place, Path]  # the file that a value comes from; holds for everything below it that is not listed
+
+    def origin(self, place: Place) -> Path:
+        """The file that holds, or should hold, the value at `place`."""
+        return next(self.origins[place[:n]] for n in range(len(place), -1, -1) if place[:n] in self.origins)
+
+
+def read_profile_file(path: Path) -> ProfileFile:
+    """Read a profile and its bases. Raises InputError, naming the file, where one cannot be read."""
+    origins: dict[Place, Path] = {}
+    merged = ProfileFile(_read(path, (), (), origins), origins)
+    return merged._replace(content=_absolute(merged.content, (), merged))
 
 
 def read_yaml(path: Path) -> Any:
-    """What the file holds. Raises InputError where it is not YAML, or where a mapping has a key twice."""
+    """The content of a YAML file. Raises InputError where it is not YAML, or where a mapping has a key twice."""
     try:
         return yaml.load(path.read_text(encoding="utf-8"), _Loader)
     except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
@@ -23,7 +53,7 @@ def read_yaml(path: Path) -> Any:
 
 
 class _Loader(yaml.SafeLoader):
-    """PyYAML takes the last of two equal keys without a word; YAML forbids them."""
+    """YAML forbids equal keys; PyYAML takes the last one."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen = set()
@@ -35,73 +65,34 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep=deep)
 
 
-# ---- a profile as people write it
-
-
-BASE = "base"
-Place = tuple[str | int, ...]  # the keys and positions that lead to a value
-# Values, by the keys that lead to them, that are always paths. Others are paths only where they begin with a dot, or
-# where there is such a file: anything else names something on a hub.
-_PATHS = re.compile(r"(contextual_teachers\.)?corpus\.path|evaluation\.own_tasks\.(path|relevance)(\.\w+)?")
-_PERHAPS_PATHS = re.compile(
-    r"(contextual_teachers\.)?corpus\.datasets\.dataset|evaluation\.benchmarks\.[\w-]+"
-    r"|(student|structural_teacher|further_teachers)\.model"
-)
-_PERHAPS_YAML = re.compile(r"plan\.(grid|profile)")  # else names in `params/`
-
-
-class ProfileFile(NamedTuple):
-    """What a profile and its bases say together."""
-
-    content: dict[str, Any]
-    origins: dict[Place, Path]  # the file that a value comes from, and all below it that is not listed itself
-
-    def origin(self, place: Place) -> Path:
-        """The file to look into for what stands, or should stand, at `place`."""
-        return next(self.origins[place[:n]] for n in range(len(place), -1, -1) if place[:n] in self.origins)
-
-
-def read_profile_file(path: Path) -> ProfileFile:
-    """Read a profile with all that it builds on. Raises InputError, naming the file, where one cannot be read."""
-    origins: dict[Place, Path] = {}
-    merged = ProfileFile(_read(path, (), (), origins), origins)
-    return merged._replace(content=_located(merged.content, (), merged))
-
-
 def _read(path: Path, place: Place, readers: tuple[Path, ...], origins: dict[Place, Path]) -> dict[str, Any]:
-    """What a file says of `place`, filling in `origins`. readers: the files that build on it, the profile first."""
+    """The mapping that a file gives for `place`; fills in `origins`.
+
+    readers: the files whose chain of bases leads here, the profile first.
+    """
     if path in readers:
         circle = " → ".join(file.name for file in (*readers[readers.index(path) :], path))
         raise InputError(f"{readers[-1]}: base: {circle} leads in a circle; take one of them out")
     raw = read_yaml(path)
     if not isinstance(raw, dict):
         raise InputError(f"{path}: empty; a profile is a mapping, see params/own.yaml")
-    return _laid_over({}, raw, path, place, (*readers, path), origins)
 
+    def merge(base: dict[str, Any], raw: dict[str, Any], place: Place) -> dict[str, Any]:
+        """The mapping `raw` over its own base, or without one over the mapping `base` of an outer base."""
+        if BASE in raw:
+            base = _read(_base_file(raw[BASE], path, place), place, (*readers, path), origins)
+        origins[place] = path
+        content = dict(base)
+        for key, value in raw.items():
+            if isinstance(value, dict):
+                earlier = content.get(key)
+                content[key] = merge(earlier if isinstance(earlier, dict) else {}, value, (*place, key))
+            elif key != BASE:
+                content[key] = value
+                origins[(*place, key)] = path
+        return content
 
-def _laid_over(
-    base: dict[str, Any],
-    raw: dict[str, Any],
-    path: Path,
-    place: Place,
-    readers: tuple[Path, ...],
-    origins: dict[Place, Path],
-) -> dict[str, Any]:
-    """A mapping that `path` has at `place`, over its own base, or else over what an outer base has there."""
-    if BASE in raw:
-        base = _read(_base_file(raw[BASE], path, place), place, readers, origins)
-    origins[place] = path
-    content = dict(base)
-    for key, value in raw.items():
-        below = (*place, key)
-        if isinstance(value, dict):
-            earlier = content.get(key)
-            earlier = earlier if isinstance(earlier, dict) else {}
-            content[key] = _laid_over(earlier, value, path, below, readers, origins)
-        elif key != BASE:
-            content[key] = value
-            origins[below] = path
-    return content
+    return merge({}, raw, place)
 
 
 def _base_file(value: Any, path: Path, place: Place) -> Path:
@@ -114,12 +105,12 @@ def _base_file(value: Any, path: Path, place: Place) -> Path:
     return file
 
 
-def _located(value: Any, place: Place, merged: ProfileFile) -> Any:
-    """The same with absolute paths: notebooks run in another folder."""
+def _absolute(value: Any, place: Place, merged: ProfileFile) -> Any:
+    """`value` with absolute paths, because notebooks run in another folder."""
     if isinstance(value, dict):
-        return {key: _located(one, (*place, key), merged) for key, one in value.items()}
+        return {key: _absolute(one, (*place, key), merged) for key, one in value.items()}
     if isinstance(value, list):
-        return [_located(one, (*place, number), merged) for number, one in enumerate(value)]
+        return [_absolute(one, (*place, number), merged) for number, one in enumerate(value)]
     if not isinstance(value, str):
         return value
     field = ".".join(part for part in place if isinstance(part, str))

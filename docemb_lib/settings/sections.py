@@ -1,13 +1,27 @@
-"""What all sections of a profile are, and the types that several of them share."""
+"""The sections of a profile: corpus, teachers, student, training, SimDE and evaluation, one frozen model each.
+
+A comment beside a field gives the unit or the reason of its value.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
-# ---- what all sections of a profile are
+EMBEDDED_TASKS = ("package", "see-also-pairs", "halves", "see-also-retrieval")
+LINKED_TASKS = ("package", "see-also-pairs", "see-also-retrieval")  # need links between the pages
+BenchmarkName = Literal["arxiv", "imdb", "aan", "oc", "s2orc", "pan", "wines", "games"]
+SimDEName = Literal["fakenews", "20news", "arxiv-abstracts", "nyt", "bbcnews"]
+ON_HUB = ("arxiv", "imdb", "20news", "bbcnews")  # the authors publish the others as files
+MTEB = "mteb:"  # prefix of the tasks of that benchmark, which needs the extra `mteb`
+SplitName = Literal["train", "validation", "test"]
+PairFeatures = Literal["concat", "interaction"]
+ContextualName = Literal["DM", "DBOW", "PV", "LSA"]
+# Settings of `Training` that do not change a result. `precision` and `batch_size` do.
+NOT_IN_FINGERPRINT = {"checkpointing", "batch_tokens", "compile", "save_every", "log_every", "report_to"}
 
 
 def _no_null(value: Any) -> Any:
@@ -26,7 +40,13 @@ def _as_text(value: Any) -> Any:
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-NoNull = BeforeValidator(_no_null)  # of what None switches off
+def _head_of_that_name(value: Any) -> Any:
+    if isinstance(value, str) and value not in HEADS:
+        raise ValueError(f"there is no head {value!r}; write {' or '.join(HEADS)}, or a mapping")
+    return HEADS[value] if isinstance(value, str) else value
+
+
+NoNull = BeforeValidator(_no_null)  # for fields that None switches off
 ProjectionSpec = Annotated[str, BeforeValidator(_as_text)]  # papermill and YAML read a single width as a number
 MinCount = Annotated[int | str, BeforeValidator(_min_count)]
 
@@ -36,8 +56,8 @@ class Section(BaseModel):
 
     @field_validator("*", mode="before")
     @classmethod
-    def _no_switch_for_a_number(cls, value: Any, info: ValidationInfo) -> Any:
-        """pydantic takes true for 1; here it is a slip."""
+    def _no_bool_for_a_number(cls, value: Any, info: ValidationInfo) -> Any:
+        """Refuse true where a number is expected; pydantic would read it as 1."""
         if isinstance(value, bool):
             types = _types(cls.model_fields[str(info.field_name)].annotation)
             if types & {int, float} and bool not in types:
@@ -46,11 +66,8 @@ class Section(BaseModel):
 
 
 def _types(annotation: Any) -> set[Any]:
-    """The annotation, or all that its parts admit."""
+    """The annotation, or all members of a union or generic type."""
     return set().union(*map(_types, get_args(annotation))) if get_args(annotation) else {annotation}
-
-
-# ---- Where the text comes from.
 
 
 class HubDataset(Section):
@@ -68,17 +85,17 @@ class TextSource(Section):
     """Where text comes from."""
 
     source: Literal["installed-docs", "local", "hub"] = "installed-docs"
-    packages: list[str] | None = None  # installed-docs: which packages; None: all that docemb knows
+    packages: list[str] | None = None  # installed-docs: import names; None: the eleven of corpus.PACKAGES
     # local: a folder of .txt/.md files, a data file (.jsonl, .csv, .tsv, .parquet), a pattern such as news/*.jsonl.gz,
-    # or a list of them, relative to this profile's own folder
+    # or a list of them, relative to the folder of this profile
     path: Path | list[Path] | None = None
-    text_field: str = "text"  # local data files
-    id_field: str = "id"  # local data files; where it is missing, the number of the row
+    text_field: str = "text"  # of local data files
+    id_field: str = "id"  # of local data files; where it is missing, the number of the row
     datasets: list[HubDataset] = []  # hub: equal shares of each
-    # At most so many; None: all. Of a hub None has to be written: all of the first data set, as many of each other one.
+    # Maximum; None: all. For a hub None must be written: all of the first data set, as many of each other one.
     documents: int | None = Field(None, ge=1)
-    # Leave out a document that shares so much with an earlier one (Jaccard index of their runs of five words); needs
-    # the extra `dedup`. None: exact copies only.
+    # Leave out a document whose similarity to an earlier one (Jaccard index of their runs of five words) is at least
+    # this; needs the extra `dedup`. None: leave out exact copies only.
     near_duplicates: float | None = Field(None, gt=0, lt=1)
     seed: int = Field(42, ge=0)  # of sampling and splitting (Section 5.1); runs of every seed share their corpus
 
@@ -94,27 +111,21 @@ class TextSource(Section):
 
 
 class Corpus(TextSource):
-    """The students' text, and what of it is set apart from all training."""
+    """The text of the students, and the parts of it that training leaves out."""
 
     validation: int = Field(200, ge=2)  # documents of the validation split
     tasks: int = Field(200, ge=20)  # documents held out for the tasks, from all training
 
 
-# ---- Whom students learn from.
-
-
-ContextualName = Literal["DM", "DBOW", "PV", "LSA"]
-
-
 class StructuralTeacher(Section):
     model: str = "sentence-transformers/all-mpnet-base-v2"
-    max_tokens: int | None = Field(384, ge=8)  # with special tokens; None: the model's own
+    max_tokens: int | None = Field(384, ge=8)  # with special tokens; None: the limit of the model
     long: Literal["truncate", "chunks"] = "truncate"  # beyond max_tokens: cut, or mean over chunks weighted by tokens
     bf16: bool | None = None  # compute its embeddings in bfloat16; None: where the processor is fast at it
 
 
 class ParagraphVectorSettings(Section):
-    """One gensim Doc2Vec; what Table 4.5 holds fixed is fixed."""
+    """One gensim Doc2Vec. What Table 4.5 holds fixed is no setting."""
 
     dm: bool
     vector_size: int = Field(100, ge=2)
@@ -122,16 +133,16 @@ class ParagraphVectorSettings(Section):
     preprocess: Literal["none", "lowercase", "stem"] = "lowercase"
     epochs: int = Field(10, ge=1)
     dbow_words: bool = True  # DBOW also trains word vectors (skip-gram), several times slower
-    workers: int = Field(1, ge=1)  # training threads; only with one does a training repeated give the same model
-    # Cap on the words kept while counting (the thesis' last teachers: 60 and 12 million); what is then dropped depends
-    # on the order of the documents. None: no cap
+    workers: int = Field(1, ge=1)  # training threads; training is repeatable with one only
+    # Cap on the words kept while counting (the thesis' last teachers: 60 and 12 million); the words that are dropped
+    # then depend on the order of the documents. None: no cap
     max_vocab_size: int | None = Field(None, ge=1)
 
 
 class ContextualTeachers(Section):
     """The contextual teachers by name (Section 5.1.2); PV concatenates its members, DM before DBOW."""
 
-    # What they are fitted on, but for documents that the students' corpus holds out; None: the students' train split.
+    # The text that they are fitted on, without the documents that the students' corpus holds out; None: its train split
     corpus: TextSource | None = None
     documents: int | None = Field(None, ge=2)  # fit on the first so many of these documents; None: on all
     DM: ParagraphVectorSettings = ParagraphVectorSettings(dm=True)
@@ -146,23 +157,23 @@ class ContextualTeachers(Section):
     lsa_dim: int = Field(300, ge=2)
 
 
-# Names that a row of a training history has already, or that the first two teachers have.
+# Columns of a training history, and the names of the first two teachers.
 TAKEN_NAMES = {"structural", "contextual", "loss", "step", "epoch", "norm", "spread", "cca"}
 STRUCTURAL_ONLY = ("model", "max_tokens", "long", "distance", "gamma", "temperature")  # fields of further teachers
 
 
 class FurtherTeacher(Section):
-    """One more teacher of every student, beside the structural and the contextual one that the parameters name."""
+    """A teacher of every student besides the structural and the contextual one that the parameters name."""
 
     name: str = Field(pattern=r"^[a-z][a-z0-9-]*$")  # its column in the training history
-    role: Literal["structural", "contextual"]  # whether lam or 1 - lam weighs it, and whether the mask holds for it
-    loss: Literal["mse", "cosine", "max-margin", "contrastive", "soft-cca", "cca"]  # as the role's parameter takes it
+    role: Literal["structural", "contextual"]  # structural: weight lam and masked by length; contextual: 1 - lam
+    loss: Literal["mse", "cosine", "max-margin", "contrastive", "soft-cca", "cca"]  # as the parameter of that role
     weight: float = Field(1.0, gt=0)  # among the losses of its role
     student_projection: ProjectionSpec = "-"
     teacher_projection: ProjectionSpec = "-"
     teacher: ContextualName | None = None  # contextual: as in contextual_teachers
     model: str | None = None  # structural: a hub id, a folder, or all-MiniLM-L6-v2
-    max_tokens: int | None = Field(None, ge=8)  # with special tokens; None: the model's own
+    max_tokens: int | None = Field(None, ge=8)  # with special tokens; None: the limit of the model
     long: Literal["truncate", "chunks"] = "truncate"
     distance: Literal["mse", "cosine"] = "mse"
     gamma: float = Field(1.0, ge=0)
@@ -191,16 +202,13 @@ class FurtherTeacher(Section):
         return self
 
 
-# ---- What is trained, and how.
-
-
 class Student(Section):
     model: str = "allenai/longformer-base-4096"
     # first: the first token, [CLS] of a BERT; cls: the same with global attention, unpacked and slow
     pooling: Literal["mean", "first", "cls"] = "mean"
     layers: list[int] | None = None  # which encoder layers to keep; None: all
     max_tokens: int = Field(4096, ge=8)  # positions, special tokens included
-    attention_window: int | None = Field(512, ge=4)  # two-sided, as in transformers; None: the checkpoint's own
+    attention_window: int | None = Field(512, ge=4)  # two-sided, as in transformers; None: as in the checkpoint
     dropout: float | None = Field(None, ge=0, lt=1)  # None: as in the checkpoint
     centre: bool = False  # after training: subtract the mean embedding of the first 1,000 training documents
 
@@ -210,48 +218,132 @@ class Training(Section):
 
     epochs: int = Field(1, ge=1)
     batch_size: int = Field(6, ge=2)  # documents whose losses are computed together
-    accumulation: int = Field(1, ge=1)  # batches per update, however many processes share them
+    accumulation: int = Field(1, ge=1)  # batches per update, over all processes
     order: Literal["shuffled", "length-consistent"] = "shuffled"  # or the same mix of lengths in every update
     learning_rate: float = Field(1e-4, gt=0)
-    warmup: float = Field(0.1, ge=0)  # share of the updates, or their number from 1
+    warmup: float = Field(0.1, ge=0)  # below 1: share of the updates; from 1: their number
     weight_decay: float = Field(0.1, ge=0)
     max_grad_norm: float = Field(1.0, gt=0)
     precision: Literal["bf16", "fp16", "fp32"] | None = None  # autocast; None: the best for the device
     attention: Literal["blocks", "varlen"] | None = None  # None: the faster for device and precision
     delta: float = Field(0.03, ge=0)  # SoftCCA: weight of the decorrelation
     beta: float = Field(0.95, ge=0, lt=1)  # SoftCCA: memory of the running covariance
-    # SoftCCA: mean over the P^2 - P off-diagonal cells of a covariance; or, as the thesis writes it, their sum, with
-    # delta / (P^2 - P): the same but for rounding
+    # SoftCCA: mean over the P^2 - P off-diagonal cells of a covariance; or, as the thesis writes it, their sum with
+    # delta / (P^2 - P): equal except for rounding
     sdl: Literal["mean", "sum"] = "mean"
     ridge: float = Field(1e-3, ge=0)  # CCA: added to the variances of both views; on trained projections CCA is DCCA
-    # How it is run: nothing below changes what is computed, but for rounding.
-    # Compute a layer's activations again in the backward pass: less memory, a third more time. None: where a batch of
+    # The settings below change results by rounding only (NOT_IN_FINGERPRINT).
+    # Recompute the activations of a layer in the backward pass: less memory, a third more time. None: where a batch of
     # the longest documents would not fit otherwise (the thesis: on, for 12 GB).
     checkpointing: bool | None = None
-    batch_tokens: int | None = Field(None, ge=1)  # tokens in one forward pass; None: what the device has memory for
-    compile: bool | None = None  # torch.compile the layers, a minute's preparation; None: on GPUs, if it works there
-    save_every: int = Field(500, ge=1)  # updates between checkpoints: what a kill may cost
+    batch_tokens: int | None = Field(None, ge=1)  # tokens in one forward pass; None: as many as fit into memory
+    compile: bool | None = None  # torch.compile the layers, takes a minute; None: on GPUs where it works
+    save_every: int = Field(500, ge=1)  # updates between checkpoints, the most that a kill costs
     log_every: int = Field(10, ge=1)  # updates between two rows of the history
     report_to: list[str] = []  # trackers beside the history, as transformers names them: tensorboard, wandb, …
 
 
-# Settings of `Training` that a result does not depend on; `precision` and `batch_size` are none of them.
-UNDECISIVE = {"checkpointing", "batch_tokens", "compile", "save_every", "log_every", "report_to"}
-
-
-# ---- How a student learns without a teacher.
-
-
 class SimDE(Section):
-    """Learning from pairs of texts made of one document (the SimDE paper, Sections 3 and 4).
+    """Learning from pairs of texts made of one document, without a teacher (the SimDE paper, Sections 3 and 4).
 
-    Which pairs and what weighs how much are notebook parameters: `pairs`, `pair_temperature`, `mlm_weight` and
-    `beside_teachers`.
+    The notebook parameters `pairs`, `pair_temperature`, `mlm_weight` and `beside_teachers` set the pairs and weights.
     """
 
-    symmetric: bool = False  # find the first text by the second, too
-    language: str = "en"  # ISO 639: which abbreviations end no sentence
+    symmetric: bool = False  # also find the first text by the second
+    language: str = "en"  # ISO 639; decides which abbreviations end no sentence
     max_tokens: int | None = Field(None, ge=8)  # of each text of a pair; None: as many as the student reads
-    dropout: float | None = Field(None, ge=0, lt=1)  # of the student meanwhile; None: as student.dropout
-    # The paper's, for BERT; its Longformer had batches of 12. Warm-up and decay, of which it is silent, are BERT's.
+    dropout: float | None = Field(None, ge=0, lt=1)  # of the student while it is trained; None: as student.dropout
+    # The paper's values for BERT; its Longformer had batches of 12. Warm-up and decay, which it does not give: BERT's.
     training: Training = Training(batch_size=36, learning_rate=5e-5, weight_decay=0.01)
+
+
+class HeadSettings(Section):
+    """How a classification head on frozen embeddings is trained (Tables 4.3 and 5.6)."""
+
+    hidden: int = Field(50, ge=1)  # width of the hidden layer
+    dropout: float = Field(0.5, ge=0, lt=1)  # after the ReLU
+    epochs: int = Field(10, ge=1)  # the weights after the last one are scored: no selection
+    batch_size: int = Field(32, ge=1)  # the last short batch is kept
+    learning_rate: float = Field(1e-4, gt=0)  # at the first step; cosine decay to 0, no warm-up
+    weight_decay: float = Field(0.1, ge=0)  # AdamW, not on biases
+    label_smoothing: float = Field(0.1, ge=0, lt=1)
+    max_grad_norm: float = Field(1.0, gt=0)  # clips each head by the norm of that head
+    pair_features: PairFeatures = "concat"  # [e0; e1] (thesis), or interaction: [|e0 - e1|; e0 * e1]
+
+
+HEADS: Mapping[str, HeadSettings] = {
+    "thesis": HeadSettings(),
+    "simde": HeadSettings(learning_rate=3e-4, batch_size=8),  # the paper gives these two values for its MLP
+    # Ten epochs of a hundred examples leave a head at chance level.
+    "few-shot": HeadSettings(learning_rate=3e-4, batch_size=8, epochs=300),
+}
+
+
+class OwnTask(Section):
+    """A task from data files of the user (.jsonl, .csv, .tsv or .parquet), relative to the folder of the profile.
+
+    A classification may also be a folder that holds a folder of texts for each class, or such folders by split.
+    """
+
+    name: str = Field(min_length=1)
+    kind: Literal["classification", "pairs", "retrieval"]
+    path: Path | dict[SplitName, Path]  # one file or folder, or one per split; retrieval: the documents
+    text_field: str = "text"
+    second_field: str = "second"  # pairs: the field of the second text
+    label_field: str = "label"
+    split_field: str = "split"  # one file: train, validation or test; where it is missing, splits are drawn
+    share: float = Field(0.2, gt=0, lt=0.5)  # of the examples drawn for test, and as many for validation
+    seed: int = Field(0, ge=0)  # of this draw
+    id_field: str = "id"  # retrieval: the field of a document's id
+    relevance: Path | dict[SplitName, Path] | None = None  # retrieval: pairs of ids, a document and one to be found
+
+    @model_validator(mode="after")
+    def _fits_its_kind(self) -> Self:
+        if (self.kind == "retrieval") != (self.relevance is not None):
+            raise ValueError("relevance, a file of pairs of ids, belongs to every retrieval task and to no other")
+        if self.kind == "retrieval" and isinstance(self.path, dict):
+            raise ValueError("path of a retrieval task is one file of documents; give relevance a file per split")
+        return self
+
+
+class Evaluation(Section):
+    """The tasks, and how models are scored on them.
+
+    Runs are scored on validation splits (Section 4.3), the final evaluation on whole test splits (Section 5.2).
+    """
+
+    # Names of EMBEDDED_TASKS, BenchmarkName, SimDEName or own_tasks, and mteb:NAME.
+    tasks: list[str] = Field(["halves"], min_length=1)  # of the final evaluation
+    sweep_tasks: list[str] = Field(["halves"], min_length=1)  # of every run
+    own_tasks: list[OwnTask] = []
+    benchmarks: dict[BenchmarkName | SimDEName, str] = {}  # where one lies: a folder (SimDEName: or file), or a hub id
+    seeds: int = Field(5, ge=1)  # heads trained per score; the spread is over them
+    documents: int = Field(400, ge=8)  # of an embedded task, at most
+    head: Annotated[HeadSettings, BeforeValidator(_head_of_that_name)] = HeadSettings()  # or a name of HEADS
+    limit: int = Field(10_000, ge=1)  # runs: examples of each split of a task with heads, classes keep their shares
+    folds: int = Field(5, ge=2)  # runs: of the cross-validation of such a task, where it has no validation split
+    rounds: list[int | None] = Field([None], min_length=1)  # final: heads learn from so many examples; None: from all
+
+    @field_validator("rounds")
+    @classmethod
+    def _ascend(cls, value: list[int | None]) -> list[int | None]:
+        sizes = [float("inf") if size is None else size for size in value]
+        if sizes[0] < 1 or sizes != sorted(set(sizes)):
+            raise ValueError(
+                "must be numbers from 1 that ascend, null (all) last, each once, as in [1000, 10000, null]"
+            )
+        return value
+
+    @model_validator(mode="after")
+    def _known_tasks(self) -> Self:
+        own, benchmarks = [task.name for task in self.own_tasks], (*get_args(BenchmarkName), *get_args(SimDEName))
+        given = (*EMBEDDED_TASKS, *benchmarks)
+        if taken := [name for n, name in enumerate(own) if name in (*given, *own[:n]) or name.startswith(MTEB)]:
+            raise ValueError(f"own_tasks: there is a task {taken[0]!r} already; choose another name")
+        for name in (*self.tasks, *self.sweep_tasks):
+            if not name.startswith(MTEB) and name not in (*given, *own):
+                known = ", ".join((*given, *own))
+                raise ValueError(f"there is no task {name!r}; known are {known} and {MTEB}NAME; define it in own_tasks")
+            if name in benchmarks and name not in (*ON_HUB, *self.benchmarks):
+                raise ValueError(f"benchmarks: {name} stands on no hub; name the folder that holds its files")
+        return self

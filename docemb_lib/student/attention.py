@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from docemb_lib.errors import InputError
+from docemb_lib.private import softmax_backward
 
 Backend = Literal["blocks", "varlen"]
 
@@ -239,7 +240,7 @@ class _BandedAttention(torch.autograd.Function):
                 if noise is not None:
                     mask = noise.mask(weights)
                     kept, d_weights = weights * mask, d_weights.mul_(mask)
-                d_scores = torch._softmax_backward_data(d_weights, weights, -1, weights.dtype)
+                d_scores = softmax_backward(d_weights, weights)
                 dv[:, block.read_keys] += torch.bmm(kept.mT, g[:, block.read_queries])
                 dk[:, block.read_keys] += torch.bmm(d_scores.mT, q[:, block.read_queries])
                 dq[:, block.queries] = torch.bmm(d_scores, k[:, block.read_keys])[:, : _length(block.queries)]

@@ -14,6 +14,7 @@ from torch.utils.checkpoint import checkpoint
 from transformers import LongformerModel
 from transformers.modeling_layers import GradientCheckpointingLayer
 
+from docemb_lib.private import set_checkpointing
 from docemb_lib.student.attention import Backend, banded_attention, choose_backend
 from docemb_lib.student.packing import PackedBatch
 
@@ -206,4 +207,4 @@ def _checkpoint_layers(model: Any, on: bool) -> None:
     for module in model.modules():
         if isinstance(module, GradientCheckpointingLayer):
             module.gradient_checkpointing = on
-            module._gradient_checkpointing_func = partial(checkpoint, use_reentrant=False)
+            set_checkpointing(module, partial(checkpoint, use_reentrant=False))

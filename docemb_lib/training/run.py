@@ -21,7 +21,8 @@ from transformers import PrinterCallback, TrainingArguments
 from docemb_lib.errors import InputError
 from docemb_lib.hardware import matmul_peak
 from docemb_lib.losses import Objective
-from docemb_lib.settings import UNDECISIVE, Training
+from docemb_lib.private import use_one_gpu
+from docemb_lib.settings import NOT_IN_FINGERPRINT, Training
 from docemb_lib.student import Student
 from docemb_lib.training.callbacks import Bar, Checkpoints, Log, Stop
 from docemb_lib.training.checkpoints import CHECKPOINTS, Identity, Last, last_whole, remove_torn
@@ -80,8 +81,7 @@ def training_arguments(
         run_name=folder.parent.name,
         disable_tqdm=True,
     )
-    _ = args.device  # which counts the GPUs
-    args._n_gpu = min(args._n_gpu, 1)  # several are for several processes, never for nn.DataParallel in one
+    use_one_gpu(args)  # several GPUs are for several processes, never for nn.DataParallel in one
     return args
 
 
@@ -206,7 +206,7 @@ def run(
             f"processes idle; set it to {args.world_size} or more, or start fewer processes"
         )
     configuration = {
-        "settings": settings.model_dump(exclude={*UNDECISIVE, "precision"}),
+        "settings": settings.model_dump(exclude={*NOT_IN_FINGERPRINT, "precision"}),
         "precision": precision,
         "seed": seed,
         "objective": repr(model),

@@ -20,6 +20,7 @@ from tqdm import tqdm
 from docemb_lib.errors import InputError
 from docemb_lib.experiments import records
 from docemb_lib.experiments.execution import Planned, is_done
+from docemb_lib.private import cell_has_begun
 from docemb_lib.settings.profile import NOTEBOOKS, Profile
 from docemb_lib.training.checkpoints import CHECKPOINTS, LOG
 from docemb_lib.widgets import explorer as html
@@ -127,7 +128,7 @@ def _progress_of(path: Path) -> str:
     except (OSError, ValueError, KeyError):  # just being written, or gone
         return ""
     code = [cell for cell in cells if cell["cell_type"] == "code"]
-    begun = [cell.get("metadata", {}).get("papermill", {}).get("status") != "pending" for cell in code]
+    begun = [cell_has_begun(cell) for cell in code]
     if not any(begun):
         return "starting"
     number = max(place for place, has in enumerate(begun) if has)

@@ -1,11 +1,25 @@
+"""Documents become a corpus: parts on disk, whole or not at all; copies dropped; tasks held out; splits; statistics."""
+
+from __future__ import annotations
+
+import errno
+import itertools
 import logging
 import shutil
+import statistics
+import threading
+import time
 from collections import Counter
+from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 import pytest
-from datasets import load_from_disk
+from datasets import Dataset, DatasetDict, load_from_disk
 
-from docemb_lib.corpus import Document, build_corpus, parts
+from docemb_lib.corpus import Document, build_corpus
+from docemb_lib.corpus import build as module
+from docemb_lib.corpus.build import corpus_statistics, hold_out, open_parts, part_files, read_keys, write_parts
 from docemb_lib.errors import InputError
 
 
@@ -33,37 +47,49 @@ def documents(number=120, linked=True):
     ]
 
 
-def build(rows, **options):
-    return build_corpus(rows, **{"counters": COUNTERS, "validation": 10, "tasks": 40, "seed": 0, **options})
+@pytest.fixture
+def build(tmp_path):
+    """Builds a corpus, in a folder of its own unless `folder` is given."""
+    numbers = itertools.count()
+
+    def build(rows, **options):
+        defaults = {"counters": COUNTERS, "validation": 10, "tasks": 40, "seed": 0}
+        return build_corpus(rows, **{**defaults, "folder": tmp_path / f"build-{next(numbers)}", **options})
+
+    return build
 
 
-def test_every_document_is_in_exactly_one_split():
+@pytest.fixture
+def kept(build):
+    """The ids that are left of some documents."""
+    return lambda rows, **options: sorted(build(rows, tasks=0, validation=0, **options)["train"]["id"])
+
+
+@pytest.fixture
+def small_parts(monkeypatch):
+    monkeypatch.setattr(module, "PART", 25)
+
+
+def rows_of(corpus):
+    return {name: split.to_list() for name, split in corpus.items()}
+
+
+def test_every_document_is_in_exactly_one_split_with_its_text_source_and_lengths(build):
     corpus = build(documents())
-    sizes = {name: len(split) for name, split in corpus.items()}
-    assert sizes == {"train": 70, "validation": 10, "tasks": 40}
-    assert sorted(id for split in corpus.values() for id in split["id"]) == [f"{n:03}" for n in range(120)]
-
-
-def test_columns_carry_the_text_its_source_and_its_lengths():
-    corpus = build(documents())
+    assert {name: len(split) for name, split in corpus.items()} == {"train": 70, "validation": 10, "tasks": 40}
+    columns = ["id", "text", "source", "n_words", "n_student_tokens", "n_structural_tokens"]
+    assert corpus["train"].column_names == columns
     originals = {document.id: document for document in documents()}
-    assert corpus["train"].column_names == [
-        "id",
-        "text",
-        "source",
-        "n_words",
-        "n_student_tokens",
-        "n_structural_tokens",
-    ]
-    for split in corpus.values():
-        for row in split:
-            original = originals[row["id"]]
-            assert (row["text"], row["source"]) == (original.text, original.source)
-            assert row["n_words"] == row["n_structural_tokens"] == 2 * (int(row["id"]) + 1)
-            assert row["n_student_tokens"] == len(original.text)
+    rows = [row for split in corpus.values() for row in split]
+    assert sorted(row["id"] for row in rows) == sorted(originals)
+    for row in rows:
+        original = originals[row["id"]]
+        assert (row["text"], row["source"]) == (original.text, original.source)
+        assert row["n_words"] == row["n_structural_tokens"] == 2 * (int(row["id"]) + 1)
+        assert row["n_student_tokens"] == len(original.text)
 
 
-def test_links_of_task_rows_stay_in_their_partition_and_none_is_lost():
+def test_links_of_task_rows_stay_in_their_partition_and_none_is_lost(build):
     tasks = build(documents())["tasks"].to_pandas().set_index("id")
     originals = {document.id: document.see_also for document in documents()}
     assert dict(Counter(tasks["split"])) == {"train": 20, "validation": 8, "test": 12}
@@ -73,87 +99,68 @@ def test_links_of_task_rows_stay_in_their_partition_and_none_is_lost():
     assert tasks.see_also.map(len).sum() > 20
 
 
-def test_without_tasks_there_is_no_such_split_and_without_links_the_lists_are_empty():
+def test_without_tasks_there_is_no_such_split_and_without_links_the_lists_are_empty(build):
     assert set(build(documents(), tasks=0)) == {"train", "validation"}
     tasks = build(documents(linked=False))["tasks"]
     assert tasks["see_also"][:] == [[]] * 40
     assert tasks.features["see_also"].feature.dtype == "string"
 
 
-def test_the_same_documents_give_the_same_corpus_in_whatever_order_they_come():
-    one, other = build(documents()), build(reversed(documents()))
-    assert all(one[name].to_list() == other[name].to_list() for name in one)
+def test_the_order_depends_on_seed_and_ids_alone(build):
+    one = build(documents())
+    assert rows_of(build(reversed(documents()))) == rows_of(one)
     assert build(documents(), seed=1)["train"]["id"][:] != one["train"]["id"][:]
+    before, after = (
+        build(rows, tasks=0, validation=0)["train"]["id"][:]
+        for rows in (documents(), [*documents(), Document("new", "fresh words", "a")])
+    )
+    assert [id for id in after if id != "new"] == before != sorted(before)
 
 
-def test_one_more_document_changes_no_others_place():
-    before = build(documents(), tasks=0, validation=0)["train"]["id"][:]
-    after = build([*documents(), Document("new", "fresh words", "a")], tasks=0, validation=0)["train"]["id"][:]
-    assert [id for id in after if id != "new"] == before
-    assert before != sorted(before)
-
-
-def kept(rows, **options):
-    corpus = build(rows, tasks=0, validation=0, **options)
-    return sorted(corpus["train"]["id"])
-
-
-def test_a_document_that_begins_as_an_earlier_one_is_left_out_and_counted(caplog):
+def test_a_document_that_begins_as_an_earlier_one_is_left_out_and_counted(kept, caplog):
     start = " ".join(f"w{n}" for n in range(60))
-    rows = [
-        Document("b", start.upper() + "\n other end", "x"),
-        Document("a", start + " one end", "x"),
-        Document("c", start.replace("w59", "v59") + " one end", "x"),
-        Document("d", "short", "x"),
-        Document("e", "short one", "x"),
-    ]
+    texts = {"b": start.upper() + "\n other end", "a": start + " one end", "d": "short", "e": "short one"}
+    texts["c"] = start.replace("w59", "v59") + " one end"
     with caplog.at_level(logging.INFO, logger="docemb_lib.corpus.build"):
-        assert kept(rows, copy_words=60) == ["a", "c", "d", "e"]
+        assert kept([Document(id, text, "x") for id, text in texts.items()], copy_words=60) == ["a", "c", "d", "e"]
     assert "1 of 5 documents" in caplog.text
 
 
-def test_documents_that_share_only_their_beginning_are_kept_unless_asked():
+def test_documents_that_share_only_their_beginning_are_kept_unless_asked(kept):
     header = "the same licence stands at the head of every file " * 10
     rows = [Document(str(n), f"{header} text {n}", "x") for n in range(3)]
     assert kept([*rows, Document("copy", rows[0].text.upper() + "\n", "x")]) == ["0", "1", "2"]
 
 
-def test_two_documents_of_one_id_are_refused():
+def test_documents_that_make_no_corpus_are_refused_and_leave_nothing_behind(build, kept, tmp_path):
     with pytest.raises(InputError, match="two documents have the id 'k'; rename one"):
         kept([Document("k", "one", "x"), Document("k", "two", "x")])
-
-
-def test_too_few_documents_are_refused_with_the_numbers_and_the_mend():
     with pytest.raises(InputError, match=r"50 distinct documents, but validation=10 and tasks=40 .* from 51; lower"):
         build(documents(50))
+    assert list(tmp_path.iterdir()) == []
     assert len(build(documents(51))["train"]) == 1
 
 
-def rows_of(corpus):
-    return {name: split.to_list() for name, split in corpus.items()}
+# Parts on disk
 
 
-@pytest.fixture
-def small_parts(monkeypatch):
-    monkeypatch.setattr(parts, "SIZE", 25)
-
-
-def test_a_corpus_on_disk_is_the_same_as_in_memory_whatever_the_size_of_its_parts(tmp_path, small_parts):
-    corpus = build(iter(documents()), folder=tmp_path / "parts")
-    assert len(list((tmp_path / "parts").glob("*.arrow"))) == 5
+def test_a_corpus_is_mapped_from_its_parts_and_the_same_whatever_their_size(build, tmp_path, monkeypatch):
+    expected = rows_of(build(documents()))
+    monkeypatch.setattr(module, "PART", 25)
+    folder = tmp_path / "parts"
+    corpus = build(iter(documents()), folder=folder)
+    assert len(part_files(folder)) == 5
     files = {file["filename"] for name in ("train", "validation") for file in corpus[name].cache_files}
-    expected = [*(tmp_path / "parts").glob("*.arrow"), tmp_path / "parts" / "train.indices"]
-    assert files == set(map(str, expected))  # mapped, not read
+    assert files == set(map(str, [*part_files(folder), folder / "train.indices"]))  # mapped, not read
     corpus.save_to_disk(str(tmp_path / "corpus"))
-    shutil.rmtree(tmp_path / "parts")
-    assert rows_of(load_from_disk(str(tmp_path / "corpus"))) == rows_of(build(documents()))
-    assert build(documents())["train"].features == load_from_disk(str(tmp_path / "corpus"))["train"].features
+    shutil.rmtree(folder)
+    assert rows_of(load_from_disk(str(tmp_path / "corpus"))) == expected
 
 
 @pytest.mark.parametrize("last", [0, 24, 25, 26, 74, 119])
-def test_a_build_that_was_stopped_goes_on_after_its_last_whole_part(tmp_path, small_parts, last):
-    """`last`: the document whose reading or counting fails."""
-    read, counted = [], []
+def test_a_build_that_was_stopped_goes_on_after_its_last_whole_part(build, tmp_path, small_parts, last):
+    """`last`: the document whose reading fails."""
+    read, counted, folder = [], [], tmp_path / "parts"
 
     def reading(fail):
         for number, document in enumerate(documents()):
@@ -168,26 +175,20 @@ def test_a_build_that_was_stopped_goes_on_after_its_last_whole_part(tmp_path, sm
 
     counters = {"n_student_tokens": counting, "n_structural_tokens": words}
     with pytest.raises(KeyboardInterrupt):
-        build(reading(fail=True), counters=counters, folder=tmp_path / "parts")
+        build(reading(fail=True), counters=counters, folder=folder)
     whole = last // 25
-    assert len(list((tmp_path / "parts").iterdir())) == whole
-    (tmp_path / "parts" / f"{whole:05}.arrow.partial").write_bytes(b"torn by a kill while it was written")
+    assert len(list(folder.iterdir())) == whole
+    (folder / f"{whole:05}.arrow.partial").write_bytes(b"torn by a kill while it was written")
     counted.clear()
-    corpus = build(reading(fail=False), counters=counters, folder=tmp_path / "parts")
+    corpus = build(reading(fail=False), counters=counters, folder=folder)
     assert sorted(counted) == sorted(["", *(document.text for document in documents()[25 * whole :])])  # "": loading
     assert rows_of(corpus) == rows_of(build(documents()))
     read.clear()
-    assert rows_of(build(reading(fail=True), counters=counters, folder=tmp_path / "parts")) == rows_of(corpus)
-    assert read == []  # complete: the sources are not asked again
+    assert rows_of(build(reading(fail=True), counters=counters, folder=folder)) == rows_of(corpus)
+    assert read == []  # complete: the sources are not read again
 
 
-def test_documents_that_make_no_corpus_leave_nothing_behind(tmp_path):
-    with pytest.raises(InputError, match="lower"):
-        build(documents(50), folder=tmp_path / "parts")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_connection_that_is_lost_leaves_the_whole_parts_to_go_on_from(tmp_path, small_parts):
+def test_a_connection_that_is_lost_leaves_the_whole_parts_to_go_on_from(build, tmp_path, small_parts):
     def lost():
         yield from documents()[:60]
         raise ConnectionError("dataset 'd', split 'train', after row 60: gone")
@@ -196,3 +197,162 @@ def test_a_connection_that_is_lost_leaves_the_whole_parts_to_go_on_from(tmp_path
         build(lost(), folder=tmp_path / "parts")
     assert len(list((tmp_path / "parts").iterdir())) == 2
     assert rows_of(build(iter(documents()), folder=tmp_path / "parts")) == rows_of(build(documents()))
+
+
+@pytest.fixture
+def tiny_parts(monkeypatch):
+    monkeypatch.setattr(module, "PART", 20)
+    monkeypatch.setattr(module, "BATCH", 6)
+
+
+@pytest.mark.parametrize("number", [0, 1, 19, 20, 21, 40, 57])
+def test_parts_have_the_documents_in_order_whichever_batch_is_ready_first(tmp_path, tiny_parts, number):
+    def slow_at_first(texts):
+        if texts[0].startswith("text 0 "):
+            time.sleep(0.05)
+        return words(texts)
+
+    given = documents(number)
+    write_parts(tmp_path, iter(given), {"n": slow_at_first}, copy_words=None)
+    assert len(part_files(tmp_path)) == -(-number // 20)
+    assert [(key.id, tuple(key.see_also)) for key in read_keys(tmp_path)] == [(d.id, d.see_also) for d in given]
+    if number:
+        rows = open_parts(tmp_path).to_list()
+        assert [(row["id"], row["n"], row["n_words"]) for row in rows] == [
+            (f"{n:03}", 2 * (n + 1), 2 * (n + 1)) for n in range(number)
+        ]
+
+
+def test_several_batches_are_measured_at_once_and_only_a_few_are_read_ahead(tmp_path, tiny_parts):
+    together = threading.Barrier(3, timeout=20)  # broken, and the test fails, unless three threads meet
+    read, measured, ahead = [], [], []
+
+    def reading():
+        for n, document in enumerate(documents()):
+            read.append(n)
+            ahead.append(len(read) - len(measured))
+            yield document
+
+    def counting(texts):
+        if texts != [""] and len(measured) < 3:
+            together.wait()
+        measured.extend(texts)
+        return words(texts)
+
+    write_parts(tmp_path, reading(), {"n": counting}, copy_words=None)
+    assert max(ahead) <= 6 * (module.THREADS + 2)
+
+
+def test_a_counter_that_fails_ends_the_build_and_leaves_whole_parts_only(tmp_path, tiny_parts):
+    def failing(texts):
+        if any(text.startswith("text 47 ") for text in texts):
+            raise ValueError("cannot count")
+        return words(texts)
+
+    with pytest.raises(ValueError, match="cannot count"):
+        write_parts(tmp_path, iter(documents(57)), {"n": failing}, copy_words=None)
+    assert [file.name for file in sorted(tmp_path.iterdir())] == ["00000.arrow", "00001.arrow"]
+
+
+def test_a_full_disk_leaves_whole_parts_only(tmp_path, tiny_parts, monkeypatch):
+    opened = pa.OSFile
+
+    def full(path, mode):
+        if not path.endswith("00001.arrow.partial"):
+            return opened(path, mode)
+        Path(path).touch()
+        return opened("/dev/full", mode)  # the kernel reports: no space left on device
+
+    monkeypatch.setattr(pa, "OSFile", full)
+    with pytest.raises(OSError, match="No space left") as caught:
+        write_parts(tmp_path, iter(documents(57)), {"n": words}, copy_words=None)
+    assert caught.value.errno == errno.ENOSPC
+    assert [file.name for file in tmp_path.iterdir()] == ["00000.arrow"]
+
+
+# Documents held out for the tasks
+
+
+def page(id, source="a", see_also=()):
+    return Document(id, f"text of {id}", source, tuple(see_also))
+
+
+def clusters(number, size=4):
+    """`number` groups of `size` pages, each citing the others of its group."""
+    groups = [[f"{group:03}-{member}" for member in range(size)] for group in range(number)]
+    return [page(id, see_also=[other for other in group if other != id]) for group in groups for id in group]
+
+
+def test_the_held_out_documents_have_their_number_and_shares():
+    held = hold_out(clusters(60), size=100)
+    assert Counter(held.values()) == {"train": 50, "validation": 20, "test": 30}
+    for size in (0, 1, 2, 7):
+        assert len(hold_out(clusters(5), size=size)) == size
+
+
+def test_a_page_and_its_targets_stay_in_one_partition():
+    pages = [*clusters(100), *[page(f"b{n}", "b") for n in range(100)]]
+    held = hold_out(pages, size=100)
+    whole = Counter()
+    for start in range(0, 400, 4):
+        homes = {held.get(document.id) for document in pages[start : start + 4]}
+        if len(homes) == 1 and None not in homes:
+            whole[homes.pop()] += 4
+    # 70% of 50, 20 and 30 places, in groups of four
+    assert whole == {"train": 32, "validation": 12, "test": 20}
+
+
+def test_a_linked_page_brings_no_more_than_six_targets():
+    hub = page("hub", see_also=[f"leaf{n}" for n in range(9)])
+    filler = [page(f"other{n}") for n in range(100)]
+    held = hold_out([hub, *[page(f"leaf{n}") for n in range(9)], *filler], size=20)
+    linked = [id for id, partition in held.items() if partition == held["hub"]][:7]
+    assert linked == ["hub", *[f"leaf{n}" for n in range(6)]]
+
+
+def test_a_target_stays_in_the_partition_of_the_first_page_that_cites_it():
+    pages = [
+        page("first", see_also=["x", "y"]),
+        page("second", see_also=["x", "z"]),  # only z is free elsewhere: too few links unless it joins `first`
+        *[page(f"other{n}") for n in range(40)],
+        *[page(id) for id in "xyz"],
+    ]
+    held = hold_out(pages, size=30)
+    assert len({held[id] for id in ("first", "second", "x", "y", "z")}) == 1
+
+
+def test_the_rest_balances_the_sources():
+    pages = [*clusters(20), *[page(f"b{n}", "b") for n in range(300)], *[page(f"c{n}", "c") for n in range(20)]]
+    source_of = {document.id: document.source for document in pages}
+    held = hold_out(pages, size=100)
+    counts = Counter((partition, source_of[id]) for id, partition in held.items())
+    # 32, 12 and 20 linked pages of `a`; the other 18, 8 and 10 places go to b and c by halves, c's twenty being enough
+    assert counts == {
+        ("train", "a"): 32, ("train", "b"): 9, ("train", "c"): 9,
+        ("validation", "a"): 12, ("validation", "b"): 4, ("validation", "c"): 4,
+        ("test", "a"): 20, ("test", "b"): 5, ("test", "c"): 5,
+    }  # fmt: skip
+
+
+def test_without_links_the_first_documents_are_held_out_in_order():
+    pages = [page(f"{n:02}", "ab"[n % 3 == 0]) for n in range(50)]
+    assert list(hold_out(pages, size=10)) == [f"{n:02}" for n in range(10)]
+
+
+# Statistics
+
+
+def test_the_statistics_are_those_of_the_lengths():
+    lengths = [10, 256, 257, 600, 5000]
+    table = Dataset.from_dict({"n_student_tokens": lengths, "n_structural_tokens": [2 * n for n in lengths]})
+    corpus = DatasetDict(train=table, validation=table.select([]))
+    frame = corpus_statistics(corpus, limit=512, student_limit=600).set_index("split")
+    row, empty = frame.loc["train"], frame.loc["validation"]
+    assert (row.documents, row.tokens) == (5, 6123)
+    assert (row["mean"], row["std"]) == pytest.approx((statistics.mean(lengths), statistics.pstdev(lengths)))
+    assert row["median"] == 257
+    # A document as long as the limit is not beyond it: 514, 1200 and 10,000 of 512.
+    assert (row.beyond_limit, row.beyond_student) == pytest.approx((60, 20))
+    assert (row.over_384, row.over_512) == pytest.approx((80, 60))  # structural tokens: 512, 514, 1200 and 10,000
+    assert (empty.documents, empty.tokens) == (0, 0)
+    assert np.isnan(empty["mean"])

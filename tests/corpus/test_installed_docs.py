@@ -1,3 +1,9 @@
+"""Pages of installed packages become documents: nothing lost, no answer of a task left in the text, links resolved."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
 import re
 import subprocess
 import sys
@@ -6,6 +12,7 @@ import textwrap
 import pytest
 
 from docemb_lib.corpus import PACKAGES, Document, installed_docs
+from docemb_lib.corpus.installed_docs import Page, cut_see_also, read_pages, remove_names, text_of
 from docemb_lib.errors import InputError
 
 # Written apart from the library's own patterns.
@@ -97,16 +104,9 @@ def test_a_package_becomes_exactly_its_pages_with_their_links(site):
 
 
 def test_a_name_shared_by_two_private_modules_keeps_the_full_path(site):
-    write_package(
-        site,
-        "twins",
-        {
-            "__init__.py": "",
-            "_a.py": 'def f():\n    """The first of two."""',
-            "_b.py": 'def f():\n    """The second of two."""',
-            "c.py": 'def g():\n    """Cites.\n\n    See Also\n    --------\n    f\n    twins._b.f\n    """',
-        },
-    )
+    twins = {f"_{name}.py": f'def f():\n    """{name}: one of two."""' for name in "ab"}
+    citing = 'def g():\n    """Cites.\n\n    See Also\n    --------\n    f\n    twins._b.f\n    """'
+    write_package(site, "twins", {"__init__.py": "", **twins, "c.py": citing})
     documents = installed_docs(["twins"], min_words=1, jobs=1)
     assert [document.id for document in documents] == ["twins._a.f", "twins._b.f", "twins.c.g"]
     assert documents[2].see_also == ("twins._b.f",)  # `f` alone could be either
@@ -119,7 +119,8 @@ def test_a_copy_is_left_out_across_packages_too(site):
     assert [document.id for document in installed_docs(["beta", "alpha"], min_words=1, jobs=1)] == ["alpha.f"]
 
 
-def test_a_package_that_is_not_installed_is_refused_with_its_name_and_the_mend():
+def test_the_default_packages_are_the_eleven_classes_and_a_missing_package_is_named():
+    assert len(set(PACKAGES)) == len(PACKAGES) == 11
     with pytest.raises(InputError, match=r"'nowhere_at_all' is not installed; install it \(pip install -e \.\)"):
         installed_docs(["nowhere_at_all"])
 
@@ -160,21 +161,203 @@ def test_links_of_real_pages_are_those_a_reader_finds(real):
 
 def test_the_pages_depend_neither_on_what_is_imported_nor_on_the_number_of_processes(real):
     program = (
-        "import sys, {before}; from docemb_lib.corpus import installed_docs; "
-        "documents = installed_docs(['networkx', 'seaborn'], jobs=1); "
-        "import hashlib; print(hashlib.sha256(repr(documents).encode()).hexdigest(), 'networkx' in sys.modules)"
+        "import sys, hashlib, {before}; from docemb_lib.corpus import installed_docs; "
+        "pages = installed_docs(['seaborn'], jobs=1); "
+        "print(hashlib.sha256(repr(pages).encode()).hexdigest(), 'seaborn' in sys.modules)"
     )
-    runs = [
-        subprocess.run(
-            [sys.executable, "-c", program.format(before=before)], capture_output=True, text=True, check=True
-        ).stdout.split()
-        for before in ("re", "networkx")
+    pages = [page for page in real if page.source == "seaborn"]  # read by two processes
+    expected = hashlib.sha256(repr(pages).encode()).hexdigest()
+    for before, imported in (("re", "False"), ("seaborn", "True")):
+        command = [sys.executable, "-c", program.format(before=before)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        assert done.stdout.split() == [expected, imported]
+
+
+# Reading docstrings
+
+SOURCE = '''
+"""The shop and its till."""
+
+def sell(item):
+    """Sell one item.
+
+        The price is asked of the till.
+    """
+
+def undocumented(): pass
+
+def _hidden():
+    """Nobody reads this."""
+
+try:
+    def restock():
+        """Fill the shelves."""
+except ImportError:
+    restock = None
+
+class Till:
+    """Keeps the coins."""
+
+    def __init__(self, coins):
+        """coins: those it starts with."""
+
+    def count(self):
+        """How many there are."""
+
+    def _rattle(self):
+        """Private noise."""
+
+class Drawer:
+    def open(self):
+        """Open it, if it is not stuck."""
+
+def weigh(): pass
+
+weigh.__doc__ = dedent("""\\
+    Weigh {what} on {scales.old}; a set is {{a, b}}.
+    """).format(what="flour")
+
+add_newdoc("shop._core", "scan", "Scan a code.")
+add_newdoc("shop._core", "Scanner", ("beep", "Beep once."))
+add_newdoc("ring", "Ring the bell.")
+bag = _add_docstr(shop._C.shop_bag, r"Bag %d items.")
+add_docstr(shop.bundle, "Bundle" + " them.")
+add_docstr_all("tear", "Tear along the line.")
+'''
+
+
+@pytest.fixture
+def pages_of(tmp_path):
+    """The pages of a file of the given content."""
+
+    def pages(content, module="shop.front"):
+        (tmp_path / "front.py").write_bytes(content if isinstance(content, bytes) else content.encode())
+        return read_pages(tmp_path / "front.py", module)
+
+    return pages
+
+
+def test_every_public_documented_object_is_one_page(pages_of):
+    pages = pages_of(SOURCE)
+    assert pages == [
+        Page("shop.front", "", "The shop and its till."),
+        Page("shop.front", "sell", "Sell one item.\n\nThe price is asked of the till."),
+        Page("shop.front", "restock", "Fill the shelves."),
+        Page(
+            "shop.front", "Till", "Keeps the coins.\n\ncoins: those it starts with.", {"count": "How many there are."}
+        ),
+        Page("shop.front", "Drawer", "", {"open": "Open it, if it is not stuck."}),
+        Page("shop.front", "weigh", "Weigh  on ; a set is {a, b}."),
+        Page("shop._core", "scan", "Scan a code."),
+        Page("shop._core", "Scanner", "", {"beep": "Beep once."}),
+        Page("shop.front", "ring", "Ring the bell."),
+        Page("shop.front", "bag", "Bag %d items."),
+        Page("shop", "bundle", "Bundle them."),
+        Page("torch.Tensor", "tear", "Tear along the line."),
     ]
-    assert runs[0][0] == runs[1][0]
-    assert [imported for _, imported in runs] == ["False", "True"]
-    jobs_1 = installed_docs(["networkx", "seaborn"], jobs=1)
-    assert jobs_1 == real
+    assert pages[3].n_words == 3 + 5 + 1 + 4  # texts, and the name of the method
 
 
-def test_the_default_packages_are_the_eleven_classes_of_the_package_task():
-    assert len(set(PACKAGES)) == len(PACKAGES) == 11
+@pytest.mark.parametrize(
+    ("content", "docs"),
+    [
+        ('"""Notes to ourselves."""\ndef sell():\n    """Sell."""\n', ["Sell."]),  # the page of a private module is left out
+        ('def f():\n    r"""Sum %(what)s of \\frac{a}{b}.\n\n    {parameters}\n    """', ["Sum  of \\frac{a}{b}."]),
+        ('# -*- coding: latin-1 -*-\ndef f():\n    """Prix en café."""\n'.encode("latin-1"), ["Prix en café."]),
+        (b"print 'python 2'\n", []),
+        (b'def f():\n    """caf\xe9"""\n', []),
+    ],
+)  # fmt: skip
+def test_placeholders_and_private_modules_are_left_out_and_encodings_read(pages_of, content, docs):
+    assert [page.doc for page in pages_of(content, "shop._front")] == docs
+
+
+@pytest.mark.parametrize(
+    ("expression", "text"),
+    [
+        ("'a' 'b' + 'c'", "abc"),
+        ("f'a{x}b'", "ab"),
+        ("'100%% of %s' % x", "100% of %s"),
+        ("'a {x} {{y}}'.format(**names)", "a  {y}"),
+        ("'{seealso.kdeplot} : smooth'.format()", "kdeplot : smooth"),
+        ("textwrap.dedent(' a')", " a"),
+        ("'a'.strip()", "a"),
+        ("unknown(1)", ""),
+    ],
+)
+def test_a_string_expression_gives_its_constant_text(expression, text):
+    assert text_of(ast.parse(expression, mode="eval").body) == text
+
+
+# See Also sections and names of packages
+
+NUMPYDOC = """Sort the rows.
+
+See Also
+--------
+argsort, lexsort : Indirect sorts.
+    Described at length, with `mean`.
+shop.till.count
+:func:`~shop.till.Till.empty` : Empty it.
+`partition`
+
+Notes
+-----
+Stable."""
+
+
+@pytest.mark.parametrize(
+    ("block", "names"),
+    [
+        ("See Also:\n    keymap\n    itemmap", ("keymap", "itemmap")),
+        ("See also\n`keymap`, `itemmap`", ("keymap", "itemmap")),
+        (".. seealso::\n\n    :func:`shop.norm` computes a norm.", ("shop.norm",)),
+        (".. seealso::\n\n:func:`shop.norm` computes a norm.\n:func:`shop.cond` too.", ("shop.norm", "shop.cond")),
+        (".. seealso:: :class:`shop.A` and :class:`shop.B`", ("shop.A", "shop.B")),
+        ("See also: :func:`shop.fork`.", ("shop.fork",)),
+        ("See also: fork, join_all.", ("fork", "join_all")),
+        ("See also the :py:meth:`~shop.classify` docstring for\nmore on hints.", ("shop.classify",)),
+        (":seealso: ``Index.find``", ("Index.find",)),
+        ("See also the functions for the mean.", ()),  # words of prose are no names
+    ],
+)
+def test_every_form_of_reference_is_cut(block, names):
+    assert cut_see_also(f"First.\n\n{block}\n\nLast.") == ("First.\n\nLast.", names)
+
+
+@pytest.mark.parametrize(
+    ("text", "left", "names"),
+    [
+        (NUMPYDOC, "Sort the rows.\n\nNotes\n-----\nStable.",  # up to the next heading
+         ("argsort", "lexsort", "shop.till.count", "shop.till.Till.empty", "partition")),
+        ("First.\n\nSee Also\n========\n\nposify: positive symbols\n\nshop.simplify.separate", "First.",  # to the end
+         ("posify", "shop.simplify.separate")),
+        ("See Also\n--------\n  first : One.\n    Of `several`.\n  second", "", ("first", "second")),
+        ("    See Also\n    --------\n    a_b\nOut again.", "Out again.", ("a_b",)),  # up to the end of the indentation
+        ("Which to use. See also :func:`shop.sort` for\nmore. It is stable (see also `.Key`).",  # in running text
+         "Which to use.  It is stable .", ("shop.sort", "Key")),
+        ("Look also at\n\n    this.", "Look also at\n\n    this.", ()),
+    ],
+)  # fmt: skip
+def test_a_section_is_cut_as_a_whole_and_nothing_else(text, left, names):
+    assert cut_see_also(text) == (left, names)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("A NumPy array, as in numpy.argsort(x).", "A  array, as in argsort(x)."),
+        (">>> import numpy as np\n>>> np.sum(1)", ">>> sum(1)"),
+        ("import matplotlib.pyplot as plt\nplt.plot()", "plot()"),
+        ("from numpy import array", "import array"),
+        ("from sklearn.svm import SVC", "from svm import SVC"),
+        ("scikit-learn, Scikit\nlearn and scikit_learn", ",  and"),
+        ("raise NetworkXError", "raise Error"),
+        ("x.to_numpy()", "x.to_()"),
+        ("nx.Graph, sns, pd.Series, mpl", "Graph, , Series,"),
+        ("input, span, index_np and unpd", "input, span, index_np and unpd"),
+        ("PyTorch's TorchScript", "'s Script"),
+    ],
+)
+def test_names_of_packages_go_and_other_words_stay(before, after):
+    assert remove_names(before) == after

@@ -1,25 +1,42 @@
+"""Documents from local files, data sets and published corpora: order, ids, filters, near-duplicates, fingerprints.
+
+Anything malformed is refused in one line that names its place.
+"""
+
+from __future__ import annotations
+
 import gzip
 import json
 import logging
+import os
 import re
+import sys
+from collections import Counter
+from itertools import combinations
+from types import SimpleNamespace
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from docemb_lib.corpus import Document, local_documents
-from docemb_lib.corpus.sources import hub_documents as stream
+from docemb_lib.corpus import Document, local_documents, sources
+from docemb_lib.corpus.sources import drop_near_duplicates, read_documents, source_fingerprint, word_runs
 from docemb_lib.errors import InputError
-
-
-def hub_documents(*arguments, **options):
-    return list(stream(*arguments, **options))
+from docemb_lib.settings import Corpus, HubDataset
 
 
 def write_lines(file, lines):
     text = "\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines)
     file.write_text(text + "\n", encoding="utf-8")
     return file
+
+
+def words(texts):
+    return [len(text.split()) for text in texts]
+
+
+# Local files
 
 
 def test_a_folder_gives_its_text_files_in_the_order_of_their_paths(tmp_path):
@@ -46,66 +63,11 @@ def test_a_jsonl_file_gives_a_document_a_line_and_numbers_those_without_id(tmp_p
     assert local_documents(packed) == expected
 
 
-def test_other_field_names_can_be_given(tmp_path):
-    file = write_lines(tmp_path / "a.jsonl", [{"key": "k", "body": "words"}])
-    assert local_documents(file, text_field="body", id_field="key") == [Document("k", "words", "a")]
-
-
-@pytest.mark.parametrize(
-    ("lines", "message"),
-    [
-        (['{"text": "a"}', "{oops"], r"a\.jsonl, line 2: not JSON .*column 2\); write one object a line"),
-        (["[1, 2]"], r"line 1: found list '\[1, 2\]'; write one JSON object a line"),
-        ([{"id": 1, "body": "a"}], r"line 1: no field 'text', found \['body', 'id'\]; name the one"),
-        ([{"text": 5}], r"line 1: field 'text' must be a string, found int 5"),
-        ([{"text": "a"}, {"text": " \n"}], r"line 2: field 'text' is blank; write text into it or delete the row"),
-        (
-            [{"id": "k", "text": "a"}, "", {"id": "k", "text": "b"}],
-            r"a\.jsonl, lines 1 and 3: both have id 'k'; rename one",
-        ),
-        ([{"id": 2, "text": "a"}, {"text": "b"}], r"a\.jsonl, lines 1 and 2: both have id '2'; rename one"),
-        ([{"id": [1], "text": "a"}], r"line 1: field 'id' must be a string or an integer, found \[1\]"),
-        ([""], r"a\.jsonl: holds no document"),
-    ],
-)
-def test_a_bad_line_is_refused_with_its_number_what_it_holds_and_the_mend(tmp_path, lines, message):
-    file = write_lines(tmp_path / "a.jsonl", lines)
-    with pytest.raises(InputError, match=message) as caught:
-        local_documents(file)
-    assert "\n" not in str(caught.value)
-    assert str(file) in str(caught.value)
-
-
-def test_bytes_that_are_not_utf8_are_named_with_their_place_in_the_file(tmp_path):
-    file = tmp_path / "a.jsonl"
-    file.write_bytes(b'{"text": "a"}\n{"text": "caf\xe9"}\n')
-    place = file.read_bytes().index(b"\xe9")
-    with pytest.raises(
-        InputError, match=rf"a\.jsonl: byte {place} is 0xe9, which is not UTF-8; save the file as UTF-8"
-    ):
-        local_documents(file)
-    (tmp_path / "b.txt").write_bytes(b"na\xefve")
-    with pytest.raises(InputError, match=r"b\.txt: byte 2 is 0xef"):
-        local_documents(tmp_path)
-
-
-def test_a_path_that_is_no_corpus_is_refused(tmp_path):
-    with pytest.raises(InputError, match="missing does not exist: no such file or folder; name a folder"):
-        local_documents(tmp_path / "missing")
-    with pytest.raises(InputError, match=r"holds no \.txt or \.md file"):
-        local_documents(tmp_path)
-    table = tmp_path / "a.xlsx"
-    table.write_text("text")
-    with pytest.raises(InputError, match=r"not 'a\.xlsx'"):
-        local_documents(table)
-    with pytest.raises(InputError, match=r"\*\.csv does not exist"):
-        local_documents(tmp_path / "*.csv")
-
-
-def test_csv_and_parquet_files_are_corpora_too(tmp_path):
+def test_csv_and_parquet_files_are_corpora_too_and_fields_may_have_other_names(tmp_path):
     table = tmp_path / "my.csv"
-    table.write_text('key,text\nx,"one, two"\ny,three\n')
-    assert local_documents(table, id_field="key") == [Document("x", "one, two", "my"), Document("y", "three", "my")]
+    table.write_text('key,body\nx,"one, two"\ny,three\n')
+    expected = [Document("x", "one, two", "my"), Document("y", "three", "my")]
+    assert local_documents(table, text_field="body", id_field="key") == expected
     parquet.write_table(pa.table({"text": ["a", "b"]}), tmp_path / "t.parquet")
     assert local_documents(tmp_path / "t.parquet") == [Document("1", "a", "t"), Document("2", "b", "t")]
 
@@ -117,10 +79,8 @@ def test_several_files_and_patterns_make_one_corpus_with_unique_ids(tmp_path):
     (tmp_path / "folder" / "x.txt").write_text("four")
     expected = [Document("a:1", "one", "a"), Document("b:1", "two", "b"), Document("own", "three", "b")]
     assert local_documents(tmp_path / "*.jsonl") == expected
-    assert local_documents([tmp_path / "*.jsonl", tmp_path / "folder"]) == [
-        *expected,
-        Document("x.txt", "four", "folder"),
-    ]
+    both = local_documents([tmp_path / "*.jsonl", tmp_path / "folder"])
+    assert both == [*expected, Document("x.txt", "four", "folder")]
     write_lines(tmp_path / "folder" / "c.jsonl", [{"id": "own", "text": "five"}])
     with pytest.raises(InputError, match=r"b\.jsonl and .*c\.jsonl: both have id 'own'; rename one"):
         local_documents(tmp_path / "**" / "*.jsonl")
@@ -128,19 +88,49 @@ def test_several_files_and_patterns_make_one_corpus_with_unique_ids(tmp_path):
         local_documents([tmp_path / "a.jsonl", tmp_path / "*.jsonl"])
 
 
-def test_a_blank_file_is_refused_by_name(tmp_path):
-    (tmp_path / "a.txt").write_text("words")
-    (tmp_path / "b.txt").write_text(" \n")
-    with pytest.raises(InputError, match=r"b\.txt: the document is blank"):
-        local_documents(tmp_path)
+BROKEN = gzip.compress(b'{"text": "a"}\n' * 99)[:-12]
 
 
-def test_a_broken_gzip_file_is_refused_by_name(tmp_path):
-    for name, content in (("a", b"not gzip"), ("b", gzip.compress(b'{"text": "a"}\n' * 99)[:-12])):
-        file = tmp_path / f"{name}.jsonl.gz"
-        file.write_bytes(content)
-        with pytest.raises(InputError, match=rf"{name}\.jsonl\.gz: is not a whole gzip file"):
-            local_documents(file)
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.jsonl", b'{"text": "a"}\n{oops', r"a\.jsonl, line 2: not JSON .*column 2\); write one object a line"),
+        ("a.jsonl", b"[1, 2]", r"line 1: found list '\[1, 2\]'; write one JSON object a line"),
+        ("a.jsonl", b'{"id": 1, "body": "a"}', r"line 1: no field 'text', found \['body', 'id'\]; name the one"),
+        ("a.jsonl", b'{"text": 5}', r"line 1: field 'text' must be a string, found int 5"),
+        ("a.jsonl", b'{"text": "a"}\n{"text": " \\n"}', r"line 2: field 'text' is blank; write text into it or delete the row"),
+        ("a.jsonl", b'{"id": "k", "text": "a"}\n\n{"id": "k", "text": "b"}', r"a\.jsonl, lines 1 and 3: both have id 'k'; rename one"),
+        ("a.jsonl", b'{"id": 2, "text": "a"}\n{"text": "b"}', r"a\.jsonl, lines 1 and 2: both have id '2'; rename one"),
+        ("a.jsonl", b'{"id": [1], "text": "a"}', r"line 1: field 'id' must be a string or an integer, found \[1\]"),
+        ("a.jsonl", b"\n", r"a\.jsonl: holds no document"),
+        ("a.jsonl", b'{"text": "a"}\n{"text": "caf\xe9"}\n', r"a\.jsonl: byte 27 is 0xe9, which is not UTF-8; save the file as UTF-8"),
+        ("a.jsonl.gz", b"not gzip", r"a\.jsonl\.gz: is not a whole gzip file"),
+        ("a.jsonl.gz", BROKEN, r"a\.jsonl\.gz: is not a whole gzip file"),
+        ("a.xlsx", b"text", r"not 'a\.xlsx'"),
+        ("missing/*.csv", None, r"\*\.csv does not exist"),
+        ("missing", None, "missing does not exist: no such file or folder; name a folder"),
+        (".", None, r"holds no \.txt or \.md file"),
+        ("folder/b.txt", b"na\xefve", r"b\.txt: byte 2 is 0xef"),
+        ("folder/b.txt", b" \n", r"b\.txt: the document is blank"),
+    ],
+)  # fmt: skip
+def test_what_is_no_document_is_refused_with_its_place_and_the_mend(tmp_path, name, content, message):
+    path = tmp_path / name
+    if content is not None:
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(content)
+    with pytest.raises(InputError, match=message) as caught:
+        local_documents(path.parent if path.parent.name == "folder" else path)
+    assert "\n" not in str(caught.value)
+    assert str(path) in str(caught.value)
+
+
+# Data sets
+
+
+def hub_documents(dataset, *, limit, seed=0, count_tokens=None, **fields):
+    source = HubDataset(dataset=str(dataset), **fields)
+    return list(sources.hub_documents(source, limit=limit, seed=seed, count_tokens=count_tokens))
 
 
 @pytest.fixture
@@ -153,37 +143,34 @@ def dataset(tmp_path):
 
 
 def test_a_dataset_is_drawn_by_streaming_with_a_seed(dataset):
-    drawn = hub_documents(str(dataset), limit=10, seed=1)
-    assert drawn == hub_documents(str(dataset), limit=10, seed=1)
-    assert {document.id for document in drawn} != {
-        document.id for document in hub_documents(str(dataset), limit=10, seed=2)
-    }
-    assert len({document.id for document in drawn}) == 10
-    assert all(re.fullmatch(r"stories/[0-9a-f]{16}", document.id) for document in drawn)
+    drawn = hub_documents(dataset, limit=10, seed=1)
+    assert drawn == hub_documents(dataset, limit=10, seed=1)
+    ids = {document.id for document in drawn}
+    assert ids != {document.id for document in hub_documents(dataset, limit=10, seed=2)}
+    assert len(ids) == 10
+    assert all(re.fullmatch(r"stories/[0-9a-f]{16}", id) for id in ids)
     assert {document.source for document in drawn} == {"stories"}
 
 
-def test_short_blank_and_repeated_texts_of_a_dataset_are_passed_over(dataset, caplog):
+def test_short_blank_and_repeated_texts_of_a_dataset_are_skipped(dataset, caplog):
     with caplog.at_level(logging.WARNING, logger="docemb_lib.corpus.sources"):
-        assert len(hub_documents(str(dataset), limit=100)) == 40
+        assert len(hub_documents(dataset, limit=100)) == 40
     assert "gave 40 documents of the 100 asked for" in caplog.text
-    long = hub_documents(str(dataset), limit=100, min_words=30)
+    long = hub_documents(dataset, limit=100, min_words=30)
     assert sorted(len(document.text.split()) for document in long) == list(range(30, 42))
 
 
-def test_texts_of_too_few_tokens_are_passed_over_and_the_limit_is_still_reached(dataset):
+def test_texts_of_too_few_tokens_are_skipped_and_the_limit_is_still_reached(dataset):
     def letters(texts):
         return [len(text) for text in texts]
 
-    drawn = hub_documents(str(dataset), limit=100, min_tokens=108, count_tokens=letters)
-    assert sorted(len(document.text) for document in drawn) == [
+    drawn = hub_documents(dataset, limit=100, min_student_tokens=108, count_tokens=letters)
+    assert sorted(letters([document.text for document in drawn])) == [
         9 + 5 * n for n in range(20, 40)
-    ]  # "story NN word word …"
-    assert len(hub_documents(str(dataset), limit=20, min_tokens=108, count_tokens=letters)) == 20
-    with pytest.raises(InputError, match="no text is as long as min_student_tokens=1000"):
-        hub_documents(str(dataset), limit=1, min_tokens=1000, count_tokens=letters)
-    with pytest.raises(ValueError, match="min_tokens needs count_tokens"):
-        hub_documents(str(dataset), limit=1, min_tokens=1)
+    ]  # "story NN word …"
+    assert len(hub_documents(dataset, limit=20, min_student_tokens=108, count_tokens=letters)) == 20
+    with pytest.raises(ValueError, match="min_student_tokens needs count_tokens"):
+        hub_documents(dataset, limit=1, min_student_tokens=1)
 
 
 @pytest.mark.parametrize("ending", ["jsonl", "jsonl.gz", "csv", "tsv", "parquet"])
@@ -196,17 +183,254 @@ def test_a_dataset_may_be_data_files(tmp_path, ending):
         lines = [json.dumps({"text": text}) for text in texts] if "jsonl" in ending else ["text", *texts]
         content = ("\n".join(lines) + "\n").encode()
         file.write_bytes(gzip.compress(content) if ending.endswith("gz") else content)
-    drawn = hub_documents(str(file), limit=6)
+    drawn = hub_documents(file, limit=6)
     assert sorted(document.text for document in drawn) == texts
     assert {document.source for document in drawn} == {"news"}
 
 
-def test_a_dataset_that_cannot_serve_is_refused(dataset):
-    with pytest.raises(InputError, match=r"split 'missing'"):
-        hub_documents(str(dataset), split="missing", limit=1)
-    with pytest.raises(InputError, match=r"no field 'body', found \['text'\]"):
-        hub_documents(str(dataset), text_field="body", limit=1)
-    with pytest.raises(InputError, match="no text is as long as min_words=9 and min_student_tokens=999; lower it"):
-        hub_documents(str(dataset), limit=1, min_words=9, min_tokens=999, count_tokens=lambda texts: [1] * len(texts))
-    with pytest.raises(InputError, match="no text is as long as min_words=99; lower it"):
-        hub_documents(str(dataset), limit=1, min_words=99)
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"split": "missing"}, r"split 'missing'"),
+        ({"text_field": "body"}, r"no field 'body', found \['text'\]"),
+        ({"min_words": 9, "min_student_tokens": 999}, "no text is as long as min_words=9 and min_student_tokens=999; lower"),
+        ({"min_words": 99}, "no text is as long as min_words=99; lower it"),
+        ({"min_student_tokens": 1000}, "no text is as long as min_student_tokens=1000"),
+    ],
+)  # fmt: skip
+def test_a_dataset_that_cannot_serve_is_refused(dataset, fields, message):
+    with pytest.raises(InputError, match=message):
+        hub_documents(dataset, limit=1, count_tokens=words, **fields)
+
+
+# Corpora in the fields, compression and file names in which they are published
+
+
+def long_text(kind, n):
+    return f"{kind} {n}. " + "These are the words of an article. " * (n % 5 + 1)
+
+
+@pytest.fixture
+def published(tmp_path):
+    """RealNews as its authors give it out, Wikipedia and C4 as on the hub."""
+    realnews = [
+        {
+            "url": f"https://paper.example/{n}", "url_used": f"https://web.archive.example/{n}", "title": f"Title {n}",
+            "text": long_text("news", n), "summary": None if n % 2 else "In short.", "status": "success",
+            "authors": ["A. Writer"] if n % 3 else [], "publish_date": "02-01-2019", "domain": "paper.example",
+            "warc_date": "20190301000000", "split": "val" if n % 10 == 0 else "train",
+        }
+        for n in range(30)
+    ]  # fmt: skip
+    write_lines(tmp_path / "realnews.jsonl", realnews)
+    wikipedia = tmp_path / "wikipedia" / "20231101.en"
+    wikipedia.mkdir(parents=True)
+    for part in range(2):
+        rows = [
+            {"id": f"{n}", "url": f"https://en.wikipedia.org/wiki/{n}", "title": f"{n}", "text": long_text("wiki", n)}
+            for n in range(20 * part, 20 * part + 20)
+        ]
+        parquet.write_table(pa.Table.from_pylist(rows), wikipedia / f"train-0000{part}-of-00002.parquet")
+    c4 = tmp_path / "c4" / "realnewslike"
+    c4.mkdir(parents=True)
+    for name, numbers in (("c4-train.00000-of-00512", range(25)), ("c4-validation.00000-of-00001", range(100, 105))):
+        lines = [
+            {"text": long_text("c4", n), "timestamp": "2019-04-21T10:07:13Z", "url": f"https://paper.example/{n}"}
+            for n in numbers
+        ]
+        body = "".join(json.dumps(line) + "\n" for line in lines).encode()
+        (c4 / f"{name}.json.gz").write_bytes(gzip.compress(body))
+    return tmp_path
+
+
+def test_half_wikipedia_half_news_as_the_thesis_draws_them(published):
+    datasets = [
+        {"dataset": str(published / "wikipedia" / "20231101.en")},
+        {"dataset": str(published / "realnews.jsonl"), "min_student_tokens": 15},
+    ]
+    drawn = list(read_documents(Corpus(source="hub", datasets=datasets, documents=20), count_tokens=words))
+    assert Counter(document.source for document in drawn) == {"20231101.en": 10, "realnews": 10}
+    assert all(document.text.startswith("wiki ") for document in drawn[:10])
+    assert min(len(document.text.split()) for document in drawn[10:]) >= 15
+    assert len({document.id for document in drawn}) == 20
+
+
+@pytest.mark.parametrize("name", ["c4/realnewslike", "c4/realnewslike/c4-train.*.json.gz"])
+def test_c4_is_read_from_a_copy_of_its_folder_or_from_its_files(published, name):
+    drawn = hub_documents(published / name, limit=25)
+    assert sorted(document.text for document in drawn) == sorted(long_text("c4", n) for n in range(25))
+
+
+@pytest.mark.parametrize("file", ["c4/realnewslike/c4-train.00000-of-00512.json.gz", "wikipedia/20231101.en/train-00001-of-00002.parquet"])  # fmt: skip
+def test_a_truncated_download_is_named_by_its_file(published, file):
+    file = published / file
+    file.write_bytes(file.read_bytes()[:-50])
+    with pytest.raises(InputError, match=rf"{re.escape(file.name)}: is not a whole (gzip|parquet) file") as caught:
+        hub_documents(file.parent, limit=99)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('{"url": "x", "text": "torn', r"realnews\.jsonl, line 31: not JSON"),
+        ('{"url": "x", "text": null}', r"realnews\.jsonl, line 31: field 'text' must be a string, found NoneType"),
+        ('["text"]', r"realnews\.jsonl, line 31: found list"),
+    ],
+)
+def test_a_bad_line_is_named_by_its_number(published, line, message):
+    file = published / "realnews.jsonl"
+    file.write_text(file.read_text(encoding="utf-8") + line + "\n", encoding="utf-8")
+    with pytest.raises(InputError, match=message):
+        hub_documents(file, limit=99)
+
+
+def test_a_hub_that_fails_on_the_way_is_no_wrong_input_and_the_error_gives_the_row(monkeypatch):
+    def rows(**options):
+        for n in range(7):
+            yield {"text": long_text("wiki", n)}
+        raise TimeoutError("the read operation\ntimed out")
+
+    monkeypatch.setattr(sources, "_stream", lambda source: SimpleNamespace(shuffle=rows))
+    drawn = sources.hub_documents(HubDataset(dataset="wikimedia/wikipedia"), limit=99)
+    assert len([next(drawn) for _ in range(7)]) == 7
+    with pytest.raises(ConnectionError) as caught:
+        next(drawn)
+    assert str(caught.value) == (
+        "dataset 'wikimedia/wikipedia', split 'train', after row 7: TimeoutError: the read operation timed out; the same "
+        "command goes on from here"
+    )
+
+
+# The corpus section of a profile
+
+
+@pytest.fixture
+def hub(tmp_path):
+    write_lines(tmp_path / "wikipedia.jsonl", [{"text": f"wiki {n} " + "word " * n} for n in range(40)])
+    write_lines(tmp_path / "news.jsonl", [{"text": f"news {n} " + "word " * n} for n in range(60)])
+    datasets = [
+        {"dataset": str(tmp_path / "wikipedia.jsonl")},
+        {"dataset": str(tmp_path / "news.jsonl"), "min_student_tokens": 32},
+    ]
+    return {"source": "hub", "datasets": datasets, "documents": 41}
+
+
+def test_every_data_set_gives_an_equal_share_and_its_own_filter_holds(hub):
+    documents = list(read_documents(Corpus(**hub), count_tokens=words))
+    assert documents == list(read_documents(Corpus(**hub), count_tokens=words))
+    assert Counter(document.source for document in documents) == {"wikipedia": 21, "news": 20}
+    assert len({document.text for document in documents}) == 41
+    assert min(len(d.text.split()) for d in documents if d.source == "news") >= 32
+    assert min(len(d.text.split()) for d in documents if d.source == "wikipedia") < 32
+
+
+def test_without_a_number_all_of_the_first_data_set_and_as_many_of_the_other_are_taken(hub):
+    hub["documents"], hub["datasets"] = None, hub["datasets"][::-1]
+    documents = list(read_documents(Corpus(**hub), count_tokens=words))
+    long = {text for n in range(60) if len((text := f"news {n} " + "word " * n).split()) >= 32}
+    assert {document.text for document in documents if document.source == "news"} == long
+    assert Counter(document.source for document in documents) == {"news": len(long), "wikipedia": len(long)}
+
+
+def test_a_longer_corpus_keeps_most_of_what_was_drawn(tmp_path):
+    file = tmp_path / "a.jsonl"
+    drawn = []
+    for size in (100, 110):
+        write_lines(file, [{"text": f"text {n}"} for n in range(size)])
+        drawn.append({document.id for document in read_documents(Corpus(source="local", path=file, documents=50))})
+    assert [len(ids) for ids in drawn] == [50, 50]
+    assert len(drawn[0] & drawn[1]) >= 40
+    other = read_documents(Corpus(source="local", path=file, documents=50, seed=1))
+    assert {document.id for document in other} != drawn[1]
+
+
+def test_the_fingerprint_changes_with_every_file_and_setting_but_not_with_the_pattern(tmp_path):
+    one, other = (write_lines(tmp_path / f"{name}.jsonl", [{"text": name}]) for name in "ab")
+    settings = {"source": "local", "path": [one, other]}
+    before = source_fingerprint(Corpus(**settings))
+    assert source_fingerprint(Corpus(**settings)) == before
+    assert source_fingerprint(Corpus(source="local", path=tmp_path / "*.jsonl")) == before
+    assert source_fingerprint(Corpus(**settings, near_duplicates=0.5)) != before
+    os.utime(other, ns=(1, 1))
+    assert source_fingerprint(Corpus(**settings)) != before
+    other.unlink()
+    with pytest.raises(InputError, match=r"corpus\.path: .*b\.jsonl does not exist"):
+        source_fingerprint(Corpus(**settings))
+
+
+def test_the_files_of_a_data_set_are_part_of_the_fingerprint(hub, tmp_path):
+    before = source_fingerprint(Corpus(**hub))
+    write_lines(tmp_path / "news.jsonl", [{"text": "less"}])
+    assert source_fingerprint(Corpus(**hub)) != before
+    hub["datasets"][0]["dataset"] = "nowhere/wikipedia.parquet"
+    with pytest.raises(InputError, match=r"corpus\.datasets: nowhere/wikipedia\.parquet does not exist"):
+        source_fingerprint(Corpus(**hub))
+    hub["datasets"][0]["dataset"] = "wikimedia/wikipedia"  # on a hub: no files to look at
+    source_fingerprint(Corpus(**hub))
+
+
+def test_the_versions_of_packages_are_the_fingerprint_of_installed_docs():
+    one, other = (source_fingerprint(Corpus(packages=[name])) for name in ("numpy", "pandas"))
+    assert one != other
+    with pytest.raises(InputError, match=r"corpus\.packages: nowhere_at_all is not installed; install it"):
+        source_fingerprint(Corpus(packages=["numpy", "nowhere_at_all"]))
+
+
+# Near-duplicates
+
+WORDS = [f"{a}{b}" for a in "bdfgklmnprst" for b in ("ando", "eli", "irus", "opal", "um")]
+
+
+def copies(groups=30, length=400):
+    """A text of each group, then another version of it in which one word in 400 (or, in odd groups, in 8) is new."""
+    rng = np.random.default_rng(0)
+    originals = [rng.choice(WORDS, length) for _ in range(groups)]
+    changed = [text.copy() for text in originals]
+    for number, text in enumerate(changed):
+        text[:: 8 if number % 2 else 400] = "new"
+    return [
+        Document(f"{number}{kind}", " ".join(text), "x")
+        for kind, texts in (("a", originals), ("b", changed))
+        for number, text in enumerate(texts)
+    ]
+
+
+def jaccard(one, other):
+    first, second = (
+        {tuple(words[i : i + 5]) for i in range(len(words) - 4)} for words in (one.text.split(), other.text.split())
+    )
+    return len(first & second) / len(first | second)
+
+
+def test_documents_of_a_high_exact_jaccard_index_are_left_out_and_no_others(caplog):
+    documents = copies()
+    exact = {(a.id, b.id): jaccard(a, b) for a, b in combinations(documents, 2)}
+    close = {later for (_, later), index in exact.items() if index > 0.9}
+    assert len(close) == 15
+    assert not any(0.5 < index < 0.9 for index in exact.values())  # so that the error of the estimate decides nothing
+    with caplog.at_level(logging.WARNING, logger="docemb_lib.corpus.sources"):
+        kept = list(drop_near_duplicates(documents, similarity=0.7))
+    assert kept == [document for document in documents if document.id not in close]
+    assert "15 documents are nearly copies" in caplog.text
+
+
+def test_case_does_not_count_and_short_texts_are_kept():
+    text = " ".join(WORDS[:50])
+    documents = [Document(str(n), t, "x") for n, t in enumerate([text, text.upper(), "short text", "short text", ""])]
+    assert [document.id for document in drop_near_duplicates(documents, similarity=0.8)] == ["0", "2", "3", "4"]
+    assert word_runs("a B c D e F") == {"a b c d e", "b c d e f"}
+
+
+def test_near_duplicates_are_left_out_before_documents_are_drawn(tmp_path):
+    texts = [f"{n} " + " ".join(f"w{n}.{i}" for i in range(200)) for n in range(10)]
+    file = write_lines(tmp_path / "a.jsonl", [{"text": text} for text in (*texts, *(text + " end" for text in texts))])
+    settings = {"source": "local", "path": file, "documents": 12}
+    assert len(list(read_documents(Corpus(**settings)))) == 12
+    assert len(list(read_documents(Corpus(**settings, near_duplicates=0.8)))) == 10
+
+
+def test_without_datasketch_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "datasketch", None)
+    with pytest.raises(InputError, match=r"corpus\.near_duplicates needs datasketch; install it: .*docemb\[dedup\]"):
+        list(drop_near_duplicates(copies(1), similarity=0.8))

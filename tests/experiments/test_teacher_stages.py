@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from docemb_lib.corpus import parts
+from docemb_lib.corpus import build as parts
 from docemb_lib.errors import InputError
 from docemb_lib.experiments import sweeps
 from docemb_lib.experiments.check import check
@@ -287,7 +287,7 @@ def without_its_own(stages):
 
 def test_a_killed_build_of_the_teachers_corpus_goes_on_and_ends_in_the_same_texts(make, workspace_root, monkeypatch):
     with_a_corpus_of_the_teachers_own(workspace_root)
-    monkeypatch.setattr(parts, "SIZE", 8)
+    monkeypatch.setattr(parts, "PART", 8)
     stages = make()
     stages.corpus  # noqa: B018, not what is killed
     write, written = parts._write, []

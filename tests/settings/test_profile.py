@@ -1,4 +1,4 @@
-"""Profiles: every shipped one is valid; whatever is wrong is said in one line."""
+"""Profiles: every shipped one is valid; errors are one line with file, field, value and mend."""
 
 from __future__ import annotations
 
@@ -6,15 +6,24 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
-import yaml
 
 from docemb_lib.errors import InputError
 from docemb_lib.settings import BenchmarkName
 from docemb_lib.settings.profile import NOTEBOOKS, Profile, find_root
-from docemb_lib.settings.profile_file import read_yaml
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SHIPPED = sorted((REPOSITORY / "params").glob("*.yaml"))
+
+
+@pytest.fixture
+def load(tmp_path):
+    """Loads a profile of the given YAML, which is written to `p.yaml`."""
+
+    def load(text, **overrides):
+        (tmp_path / "p.yaml").write_text(text, encoding="utf-8")
+        return Profile.load(tmp_path / "p.yaml", **overrides)
+
+    return load
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
@@ -89,13 +98,11 @@ def test_the_plan_of_the_thesis_has_its_eight_grids_and_both_corpora():
     assert {line.grid for line in plan if line.profile == "thesis-final" and line.grid} == {"final"}
 
 
-def test_all_of_a_hub_is_taken_only_where_that_is_written(tmp_path):
+def test_all_of_a_hub_is_taken_only_where_that_is_written(load):
     text = "corpus: {source: hub, datasets: [{dataset: a/b}], tasks: 90}"
-    (tmp_path / "p.yaml").write_text(text, encoding="utf-8")
     with pytest.raises(InputError, match=r"corpus: documents is missing: say how many .* null: all"):
-        Profile.load(tmp_path / "p.yaml")
-    (tmp_path / "p.yaml").write_text(text.replace("tasks", "documents: null, tasks"), encoding="utf-8")
-    profile = Profile.load(tmp_path / "p.yaml")
+        load(text)
+    profile = load(text.replace("tasks", "documents: null, tasks"))
     assert profile.corpus.documents is None
     assert profile.with_tasks(["halves"], source="--task").corpus == profile.corpus
 
@@ -105,12 +112,11 @@ def test_overrides_replace_notebook_parameters_and_the_word_profile_leaves_them(
     assert profile.parameters.lam == 0.8
     assert profile.parameters.documents == Profile.load("tiny").parameters.documents
     assert profile.parameters.max_structural_len is None
-
-
-def test_a_notebook_switches_off_what_it_is_not_about():
-    parameters = Profile.load("tiny").for_notebook("03_structural").parameters
-    assert parameters.contextual_teacher is None
-    assert parameters.max_structural_len is None
+    parameters = Profile.load("tiny").for_notebook("03_structural").parameters  # fixed for this notebook
+    assert (parameters.contextual_teacher, parameters.max_structural_len) == (None, None)
+    parameters = Profile.load("tiny", lam=1, gamma=2, dm=False, min_count=3, contextual_projection=384).parameters
+    assert (parameters.lam, parameters.gamma, parameters.dm, parameters.min_count) == (1.0, 2.0, False, 3)
+    assert parameters.contextual_projection == "384"
 
 
 def test_other_tasks_of_the_final_evaluation_are_checked_as_the_profiles_own():
@@ -123,24 +129,12 @@ def test_other_tasks_of_the_final_evaluation_are_checked_as_the_profiles_own():
         profile.with_tasks(["wines"], source="--task")
 
 
-@pytest.mark.parametrize("rounds", ["[]", "[0]", "[10, 5]", "[null, 10]", "[10, 10]"])
-def test_rounds_ascend_and_end_with_all(tmp_path, rounds):
-    (tmp_path / "own.yaml").write_text(f"evaluation: {{rounds: {rounds}}}", encoding="utf-8")
-    with pytest.raises(InputError, match=r"evaluation.rounds"):
-        Profile.load(tmp_path / "own.yaml")
-
-
-def test_a_relative_corpus_path_starts_at_the_folder_of_the_profile(tmp_path):
-    (tmp_path / "own.yaml").write_text("corpus: {source: local, path: texts, tasks: 20}", encoding="utf-8")
-    assert Profile.load(tmp_path / "own.yaml").corpus.path == tmp_path / "texts"
-
-
 def further(fields: str, times: int = 1, *, name: str = "a") -> str:
     return f"further_teachers: [{', '.join([f'{{name: {name}, {fields}}}'] * times)}]"
 
 
 @pytest.mark.parametrize(
-    ("text", "overrides", "said"),
+    ("text", "overrides", "expected"),
     [
         ("copus: {}", {}, "unknown key 'copus'; did you mean corpus?"),
         ("corpus: {sorce: local}", {}, "unknown key 'corpus.sorce'; did you mean source?"),
@@ -171,6 +165,7 @@ def further(fields: str, times: int = 1, *, name: str = "a") -> str:
         ("corpus: {tasks: 90}", {"temperature": 0, "structural_loss": "contrastive"}, "temperature: input should be gr"),
         ("corpus: {tasks: 90}", {"form": "sum"}, "form: input should be 'weighted', 'half_means_sum' or"),
         ("corpus: {tasks: 90}", {"form": "half_means_sum", "lam_by_length": "linear:1:9"}, "form: half_means_sum drops"),
+        *((f"evaluation: {{rounds: {rounds}}}", {}, "evaluation.rounds") for rounds in ("[]", "[0]", "[10, 5]", "[null, 10]", "[10, 10]")),
         ("training: {sdl: max}", {}, "training.sdl: input should be 'mean' or 'sum'"),
         ("training: {ridge: -1}", {}, "training.ridge: input should be greater than or equal to 0"),
         ("further_teachers: [{name: a}]", {}, "further_teachers.0.role: Field required"),
@@ -200,19 +195,17 @@ def further(fields: str, times: int = 1, *, name: str = "a") -> str:
         ("corpus: {tasks: 90, tasks: 80}", {}, "the key 'tasks' is there twice; keep one of them"),
         ("", {}, "empty; a profile is a mapping"),
         ("a: [", {}, "not readable as YAML"),
-        ("corpus: {source: local, path: {a: b}}", {}, "wrong.yaml: corpus.path: Input is not a valid path"),
+        ("corpus: {source: local, path: {a: b}}", {}, "p.yaml: corpus.path: Input is not a valid path"),
         ("evaluation: {own_tasks: [{name: a, kind: pairs, path: {train: [x]}}]}", {}, "evaluation.own_tasks.0.path: Input"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_said_in_one_line_with_the_file_and_the_mend(tmp_path, text, overrides, said):
-    path = tmp_path / "wrong.yaml"
-    path.write_text(text, encoding="utf-8")
+def test_an_error_is_one_line_with_the_file_and_the_mend(tmp_path, load, text, overrides, expected):
     with pytest.raises(InputError) as caught:
-        Profile.load(path, **overrides)
+        load(text, **overrides)
     message = str(caught.value)
-    assert said in message
+    assert expected in message
     assert "\n" not in message
-    assert str(path) in message or message.startswith("parameters:")
+    assert str(tmp_path / "p.yaml") in message or message.startswith("parameters:")
 
 
 def test_an_unknown_profile_names_those_that_exist():
@@ -222,24 +215,21 @@ def test_an_unknown_profile_names_those_that_exist():
         Profile.load("nowhere/at_all.yaml")
 
 
-def test_models_of_different_width_are_refused_with_those_that_fit(tmp_path):
-    (tmp_path / "w.yaml").write_text("corpus: {tasks: 90}\nstructural_teacher: {model: all-MiniLM-L6-v2}")
+def test_models_of_different_width_are_refused_with_those_that_fit(load, tmp_path):
     with pytest.raises(InputError, match=r"768 wide.*384 wide.*all-mpnet-base-v2"):
-        Profile.load(tmp_path / "w.yaml")
-
-
-def test_the_width_of_a_local_model_is_read_from_its_configuration(tmp_path):
-    (tmp_path / "model").mkdir()
-    (tmp_path / "model" / "config.json").write_text('{"hidden_size": 96}', encoding="utf-8")
-    profile = {"corpus": {"tasks": 90}, "student": {"model": str(tmp_path / "model")}}
-    (tmp_path / "p.yaml").write_text(yaml.safe_dump(profile), encoding="utf-8")
+        load("structural_teacher: {model: all-MiniLM-L6-v2}")
+    config = tmp_path / "model" / "config.json"
+    config.parent.mkdir()
+    config.write_text('{"hidden_size": 96}', encoding="utf-8")
     with pytest.raises(InputError, match="96 wide"):
-        Profile.load(tmp_path / "p.yaml")
-    (tmp_path / "model" / "config.json").write_text("{", encoding="utf-8")
+        load("student: {model: model}")
+    config.write_text("{", encoding="utf-8")
     with pytest.raises(InputError, match=r"p\.yaml: .*model/config\.json: not valid JSON .*; restore the file"):
-        Profile.load(tmp_path / "p.yaml")
-    (tmp_path / "model" / "config.json").write_text("[]", encoding="utf-8")
-    assert Profile.load(tmp_path / "p.yaml").name == "p"  # only loading it would tell
+        load("student: {model: model}")
+    config.write_text("[]", encoding="utf-8")
+    profile = load("student: {model: model}")  # the width is not known before the model is loaded
+    assert profile.student.model == str(tmp_path / "model")  # found from the folder of the profile
+    assert profile.structural_teacher.model == "sentence-transformers/all-mpnet-base-v2"
 
 
 def test_the_root_is_found_from_below_and_else_from_the_source(tmp_path, monkeypatch):
@@ -252,44 +242,16 @@ def test_the_root_is_found_from_below_and_else_from_the_source(tmp_path, monkeyp
     assert find_root() == tmp_path
 
 
-def test_whole_numbers_and_switches_are_taken_as_they_are_meant():
-    parameters = Profile.load("tiny", lam=1, gamma=2, dm=False, min_count=3).parameters
-    assert (parameters.lam, parameters.gamma, parameters.dm, parameters.min_count) == (1.0, 2.0, False, 3)
-
-
-def test_a_mapping_may_be_merged_into_another_and_change_it(tmp_path):
-    path = tmp_path / "p.yaml"
-    path.write_text("corpus: &corpus {tasks: 90}\nevaluation: {seeds: 3}\nplan: []\n", encoding="utf-8")
-    assert read_yaml(path)["corpus"] == {"tasks": 90}
-    path.write_text("a: &a {x: 1, y: 2}\nb: {<<: *a, x: 3}\n", encoding="utf-8")
-    assert read_yaml(path)["b"] == {"x": 3, "y": 2}
-
-
-def test_a_width_given_as_a_number_is_a_projection():
-    assert Profile.load("tiny", contextual_projection=384).parameters.contextual_projection == "384"
-
-
-def test_a_models_folder_is_found_from_the_profile_and_a_hub_id_stays(tmp_path):
-    (tmp_path / "student").mkdir()
-    (tmp_path / "student" / "config.json").write_text('{"hidden_size": 768}', encoding="utf-8")
-    (tmp_path / "p.yaml").write_text("student: {model: student}", encoding="utf-8")
-    profile = Profile.load(tmp_path / "p.yaml")
-    assert profile.student.model == str(tmp_path / "student")
-    assert profile.structural_teacher.model == "sentence-transformers/all-mpnet-base-v2"
-
-
-def test_further_teachers_of_both_roles_are_read_and_a_projection_may_bridge_widths(tmp_path):
+def test_further_teachers_of_both_roles_are_read_and_a_projection_may_bridge_widths(load, tmp_path):
     (tmp_path / "model").mkdir()
-    (tmp_path / "p.yaml").write_text(
+    mini, folder, topics = load(
         """
         further_teachers:
           - {name: mini, role: structural, model: all-MiniLM-L6-v2, loss: max-margin, student_projection: 384}
           - {name: folder, role: structural, model: model, loss: mse, max_tokens: 512, long: chunks}
           - {name: topics, role: contextual, teacher: LSA, loss: cca, weight: 0.5}
-        """,
-        encoding="utf-8",
-    )
-    mini, folder, topics = Profile.load(tmp_path / "p.yaml").further_teachers
+        """
+    ).further_teachers
     assert (mini.student_projection, mini.teacher_projection, mini.gamma) == ("384", "-", 1.0)
     assert (folder.model, folder.max_tokens, folder.long) == (str(tmp_path / "model"), 512, "chunks")
     assert (topics.teacher, topics.weight, topics.model) == ("LSA", 0.5, None)

@@ -1,4 +1,4 @@
-"""Profiles that build on other files: what is merged, where paths start, which file an error names."""
+"""Profiles that build on other files: merging, relative paths, and the file that an error names."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from docemb_lib.errors import InputError
 from docemb_lib.settings.profile import Profile
-from docemb_lib.settings.profile_file import read_profile_file
+from docemb_lib.settings.profile_file import read_profile_file, read_yaml
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def test_mappings_are_merged_key_by_key_and_everything_else_is_replaced(write):
     }  # fmt: skip
 
 
-def test_a_section_is_laid_over_its_own_base_and_owes_nothing_to_an_outer_one(write):
+def test_a_section_with_a_base_of_its_own_ignores_the_outer_base(write):
     path = write(
         ("corpora/large.yaml", "source: hub\ndocuments: 9"),
         ("corpora/larger.yaml", "base: large.yaml\ndocuments: 99"),
@@ -54,7 +54,7 @@ def test_a_value_may_become_a_section_and_a_section_a_value(write):
     assert read_profile_file(path).content == {"x": {"z": 2}, "y": [3]}
 
 
-def test_a_path_starts_at_the_folder_of_the_file_that_says_it(write, tmp_path):
+def test_a_path_starts_at_the_folder_of_the_file_that_holds_it(write, tmp_path):
     write(
         (
             "corpora/mine.yaml",
@@ -79,8 +79,17 @@ def test_a_path_starts_at_the_folder_of_the_file_that_says_it(write, tmp_path):
     ]
 
 
+def test_a_relative_corpus_path_starts_at_the_folder_of_the_profile(write, tmp_path):
+    path = write(("own.yaml", "corpus: {source: local, path: texts, tasks: 20}"))
+    assert Profile.load(path).corpus.path == tmp_path / "texts"
+
+
+def test_a_yaml_mapping_may_be_merged_into_another_and_change_it(write):
+    assert read_yaml(write(("p.yaml", "a: &a {x: 1, y: 2}\nb: {<<: *a, x: 3}")))["b"] == {"x": 3, "y": 2}
+
+
 @pytest.mark.parametrize(
-    ("text", "named", "said"),
+    ("text", "named", "message"),
     [
         ("base: a.yaml\ncorpus: {tsks: 9}", "p.yaml", "unknown key 'corpus.tsks'; did you mean tasks?"),
         ("base: bad.yaml\ncorpus: {tasks: 90}", "bad.yaml", "unknown key 'corpus.sorce'"),
@@ -95,7 +104,7 @@ def test_a_path_starts_at_the_folder_of_the_file_that_says_it(write, tmp_path):
         ("corpus: {base: torn.yaml}", "torn.yaml", "not readable as YAML"),
     ],
 )
-def test_what_is_wrong_names_the_file_that_says_it(write, tmp_path, text, named, said):
+def test_an_error_names_the_file_that_holds_the_value(write, tmp_path, text, named, message):
     path = write(
         ("a.yaml", "corpus: {tasks: 90}"), ("bad.yaml", "corpus: {sorce: hub}"), ("bad-corpus.yaml", "tasks: 2"),
         ("bad-plan.yaml", "plan: [{notebook: 05_weighting, lam: 2}]"), ("circle.yaml", "base: p.yaml"),
@@ -104,11 +113,11 @@ def test_what_is_wrong_names_the_file_that_says_it(write, tmp_path, text, named,
     with pytest.raises(InputError) as caught:
         Profile.load(path)
     assert str(caught.value).startswith(f"{tmp_path / named}: ")
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert len(str(caught.value).splitlines()) == 1
 
 
-def test_a_profile_has_a_name_of_its_own_even_where_its_base_says_one(write):
+def test_a_profile_is_not_named_by_its_base(write):
     path = write(("a.yaml", "name: something"), ("b.yaml", "base: a.yaml"), ("c.yaml", "base: a.yaml\nname: other"))
     assert Profile.load(path).name == "other"
     assert Profile.load(path.with_name("b.yaml")).name == "b"

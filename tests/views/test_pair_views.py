@@ -14,7 +14,7 @@ from docemb_lib.errors import InputError
 from docemb_lib.experiments.models import UNTRAINED
 from docemb_lib.experiments.run import Run
 from docemb_lib.experiments.scores import Model
-from docemb_lib.settings.evaluation import SimDEName
+from docemb_lib.settings import SimDEName
 from docemb_lib.settings.profile import Profile
 from docemb_lib.thesis.values import published
 from docemb_lib.training.pairs import draw_halves, generator_of

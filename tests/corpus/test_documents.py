@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from docemb_lib.corpus import sources as module
-from docemb_lib.corpus.sources import Key, Ledger, Seen, kth_smallest
+from docemb_lib.corpus import documents
+from docemb_lib.corpus.documents import Key, Ledger, Seen, kth_smallest
 
 
 def keys(number: int = 200) -> list[Key]:
@@ -18,7 +18,7 @@ def keys(number: int = 200) -> list[Key]:
     rng = random.Random(0)
     names = [f"é{n:04}" for n in range(number)]
     rng.shuffle(names)
-    links = [(names[0],) if n % 4 == 0 else () for n in range(number)]
+    links = [[names[0]] if n % 4 == 0 else [] for n in range(number)]
     return [
         Key(name, "ab"[n % 2], bytes([n % (2 * number // 3)]), link)
         for n, (name, link) in enumerate(zip(names, links, strict=True))
@@ -40,20 +40,16 @@ def test_the_first_id_of_every_digest_stays_and_the_order_is_that_of_the_hash_of
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_id_that_occurs_twice_is_found_the_first_in_order(tmp_path: Path) -> None:
+def test_the_first_repeated_id_is_found_and_the_file_of_a_killed_build_replaced(tmp_path: Path) -> None:
+    (tmp_path / "keys.sqlite").write_bytes(b"torn")
     with Ledger(tmp_path / "keys.sqlite", seed=0) as ledger:
+        assert len(ledger) == 0
         ledger.add(Key(id, "x", id.encode(), ()) for id in ("b", "z", "a", "z", "b"))
         assert ledger.repeated_id() == "b"
         assert not ledger.linked()
 
 
-def test_what_a_kill_left_is_not_counted(tmp_path: Path) -> None:
-    (tmp_path / "keys.sqlite").write_bytes(b"torn")
-    with Ledger(tmp_path / "keys.sqlite", seed=0) as ledger:
-        assert len(ledger) == 0
-
-
-def test_a_full_disk_is_told_as_files_tell_it(tmp_path: Path) -> None:
+def test_a_full_disk_raises_the_error_of_other_files(tmp_path: Path) -> None:
     def fill() -> None:
         with Ledger(tmp_path / "keys.sqlite", seed=0) as ledger:
             ledger.database.execute("PRAGMA max_page_count = 5")
@@ -66,7 +62,7 @@ def test_a_full_disk_is_told_as_files_tell_it(tmp_path: Path) -> None:
 
 
 def test_more_than_the_cache_holds_is_spilled_and_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "CACHE", 32)  # kB
+    monkeypatch.setattr(documents, "CACHE", 32)  # kB
     given = [Key(f"id {n}", "x", n.to_bytes(4, "big"), ()) for n in range(5000)]
     with Ledger(tmp_path / "keys.sqlite", seed=0) as ledger:
         ledger.add(given)

@@ -1,0 +1,177 @@
+"""What `docemb doctor` reports: versions, machine, accelerators, model hub, and what will be slow or fail."""
+
+from __future__ import annotations
+
+import logging
+import platform
+import shutil
+import sys
+import tomllib
+from collections.abc import Iterable, Iterator
+from importlib.metadata import PackageNotFoundError, requires, version
+from pathlib import Path
+from threading import Thread
+from typing import Literal, NamedTuple
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+
+from docemb_lib import hardware, pretrained
+from docemb_lib.errors import InputError
+from docemb_lib.settings.profile import find_root
+
+logger = logging.getLogger(__name__)
+
+PROJECT = Path(__file__).resolve().parent.parent / "pyproject.toml"
+INSTALL = 'run `pip install -e ".[offline]"`'
+GiB = 2**30
+MEMORY, DISK = 4 * GiB, 2 * GiB  # what `docemb run` takes with the profile tiny
+HUB_SECONDS = 1.0
+
+
+Status = Literal["ok", "slow", "wrong"]  # slow: docemb works, but slowly or with less; wrong: it fails
+
+
+class Finding(NamedTuple):
+    """One line of the report."""
+
+    name: str
+    value: str
+    status: Status = "ok"
+    mend: str = ""  # what to do, or what to expect; empty where the status is ok
+
+
+def diagnose() -> list[Finding]:
+    """All findings about this environment and machine. Takes a few seconds on a CPU and builds nothing.
+
+    Example:
+        >>> from docemb_lib.doctor import diagnose
+        >>> [finding.mend for finding in diagnose() if finding.status == "wrong"]
+        []
+    """
+    return [*_software(), *_machine(), *_gpus(), _hub(), _cpu_speed()]
+
+
+def warn_of_other_versions() -> None:
+    """Log one warning that names the required packages which are missing or of another version."""
+    if unmet := _unmet():
+        logger.warning(
+            "the environment of this kernel (%s) does not meet docemb's requirements: %s; choose another kernel, or %s "
+            "in this one", sys.prefix, "; ".join(unmet), INSTALL,
+        )  # fmt: skip
+
+
+def unmet_requirements(lines: Iterable[str]) -> list[str]:
+    """The requirements that do not hold, each with the version that is installed."""
+    found = []
+    for requirement in map(Requirement, lines):
+        if requirement.marker is not None and not requirement.marker.evaluate({"extra": ""}):
+            continue  # for another platform, or an extra
+        try:
+            installed = version(requirement.name)
+        except PackageNotFoundError:
+            found.append(f"{requirement.name} is missing")
+            continue
+        if not requirement.specifier.contains(installed, prereleases=True):
+            found.append(f"{requirement.name} {installed}, not {requirement.specifier}")
+    return found
+
+
+def _unmet() -> list[str]:
+    """Unmet requirements of the checkout, which may be newer than its installation, or else of the installation."""
+    if not PROJECT.is_file():
+        return unmet_requirements(requires("docemb") or [])
+    project = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]
+    unmet = unmet_requirements(project["dependencies"])
+    if not SpecifierSet(project["requires-python"]).contains(platform.python_version(), prereleases=True):
+        unmet.insert(0, f"python {platform.python_version()}, not {project['requires-python']}")
+    return unmet
+
+
+def _finding(name: str, value: str, good: bool, status: Status, mend: str) -> Finding:
+    return Finding(name, value) if good else Finding(name, value, status, mend)
+
+
+def _software() -> Iterator[Finding]:
+    unmet = "; ".join(_unmet())
+    yield Finding("python", f"{platform.python_version()} ({sys.prefix})")
+    yield _finding("packages", unmet or "as required", not unmet, "wrong", INSTALL)
+    try:
+        pretrained.resolve("all-MiniLM-L6-v2")
+        yield Finding("embedded model", "all-MiniLM-L6-v2, checksum verified")
+    except InputError as error:
+        yield Finding("embedded model", str(error), "wrong", INSTALL)
+
+
+def _machine() -> Iterator[Finding]:
+    import torch
+    from dask.system import CPU_COUNT  # within the limits of the control group
+
+    cores, threads = CPU_COUNT, torch.get_num_threads()
+    yield _finding("cores", f"{cores}, torch uses {threads}", threads >= cores, "slow", "unset OMP_NUM_THREADS")
+    free = hardware.free_memory("cpu")
+    mend = "end other programs: `docemb run` takes 4 GiB, and a sweep as much for each worker"
+    yield _finding("memory", f"{free / GiB:.1f} GiB free", free >= MEMORY, "slow", mend)
+    try:
+        root = find_root()
+    except InputError as error:
+        yield Finding("workspace", str(error), "wrong", "give the command inside a checkout of docemb")
+        return
+    free = shutil.disk_usage(root).free
+    yield Finding("workspace", str(root))
+    yield _finding("disk", f"{free / GiB:.1f} GiB free", free >= DISK, "wrong", f"make room on the disk of {root}")
+
+
+def _gpus() -> Iterator[Finding]:
+    import torch
+
+    from docemb_lib.student.attention import choose_backend
+
+    devices = [torch.device("cuda", number) for number in range(torch.cuda.device_count())]
+    for device in devices:
+        bf16, flash = hardware.fast_bf16(device), choose_backend(device, torch.bfloat16, 64) == "varlen"
+        has = [name if there else f"no {name}" for name, there in (("bf16", bf16), ("flash attention", flash))]
+        value = f"{torch.cuda.get_device_name(device)}, {hardware.free_memory(device) / GiB:.0f} GiB free, "
+        mend = "a GPU of the Ampere generation or later trains on long documents several times as fast"
+        yield _finding(str(device), value + ", ".join(has), bf16 and flash, "slow", mend)
+    if not devices:
+        mend = "the profile tiny takes minutes on a CPU; run the profile thesis on a machine with a GPU"
+        yield Finding("gpu", f"none (torch {torch.__version__})", "slow", mend)
+
+
+def _hub() -> Finding:
+    """One attempt; in a thread, because looking up the host's name has no time limit of its own."""
+    from huggingface_hub import constants
+
+    if constants.HF_HUB_OFFLINE:
+        return Finding("hub", "switched off by HF_HUB_OFFLINE", "slow", "unset it to use models that are not cached")
+    answered: list[bool] = []
+
+    def ask() -> None:
+        try:
+            urlopen(Request(constants.ENDPOINT, method="HEAD"), timeout=HUB_SECONDS).close()
+            answered.append(True)
+        except HTTPError:
+            answered.append(True)
+        except OSError:
+            pass
+
+    thread = Thread(target=ask, daemon=True)
+    thread.start()
+    thread.join(HUB_SECONDS)
+    value = f"{constants.ENDPOINT} {'answers' if answered else f'does not answer within {HUB_SECONDS:.0f} s'}"
+    mend = "the profile tiny needs no hub; for others copy models and data sets here, or connect"
+    return _finding("hub", value, bool(answered), "slow", mend)
+
+
+def _cpu_speed() -> Finding:
+    import torch
+
+    single = hardware.matmul_peak("cpu", torch.float32)
+    if not hardware.fast_bf16("cpu"):  # emulated products would take long to measure
+        mend = "training on this CPU computes in fp32 and takes about three times as long as with bf16"
+        return Finding("cpu speed", f"fp32 {single / 1e9:.0f} GFLOP/s, no bf16 instructions", "slow", mend)
+    half = hardware.matmul_peak("cpu", torch.bfloat16)
+    return Finding("cpu speed", f"bf16 {half / 1e9:.0f} GFLOP/s, fp32 {single / 1e9:.0f} GFLOP/s")

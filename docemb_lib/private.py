@@ -1,0 +1,66 @@
+"""Private names of other packages that docemb relies on, with the versions they were tried with.
+
+A release of any of these packages may change such a name. `tests/test_private.py` checks each one and says which broke.
+The functions import the packages when called, so that importing this module needs none of them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torch import Tensor
+
+TRIED = {
+    "ipykernel": "6.31.0",
+    "jupyter-server": "2.21.1",
+    "papermill": "2.7.0",
+    "pydantic": "2.14.3",
+    "torch": "2.13.0",
+    "transformers": "5.23.0",
+}
+KERNEL_PROCESS = "ipykernel_launcher"  # in the command line of a kernel
+KERNEL_STREAM = "ipykernel.iostream"  # module of a kernel's sys.stdout
+INJECTED_CELL = "# Parameters\n"  # first line of the cell that papermill injects
+UNION_LOCATIONS = ("function-", "lax-or-strict[", "list[", "dict[")  # pydantic: location parts that name no field
+TRAINER_METHODS = ("_get_grad_norm", "_save_checkpoint")  # of transformers.Trainer, overridden in docemb_lib.training
+
+
+def softmax_backward(grad: Tensor, weights: Tensor) -> Tensor:
+    """Gradient of the scores of `weights = softmax(scores, -1)`, in one kernel."""
+    import torch
+
+    return torch._softmax_backward_data(grad, weights, -1, weights.dtype)
+
+
+def reset_compilation() -> None:
+    """Drop all code compiled by torch, which counts against the limit of recompilations."""
+    import torch
+
+    torch._dynamo.reset()
+
+
+def use_one_gpu(arguments: Any) -> None:
+    """Keep transformers.Trainer from wrapping the model in nn.DataParallel; `arguments`: its TrainingArguments."""
+    _ = arguments.device  # counts the GPUs and sets `_n_gpu`
+    arguments._n_gpu = min(arguments._n_gpu, 1)
+
+
+def set_checkpointing(layer: Any, function: Callable[..., Any]) -> None:
+    """Let a transformers GradientCheckpointingLayer recompute its activations through `function`."""
+    layer._gradient_checkpointing_func = function
+
+
+def cell_has_begun(cell: dict[str, Any]) -> bool:
+    """Whether papermill has begun to execute a cell of the notebook that it writes."""
+    return cell.get("metadata", {}).get("papermill", {}).get("status") != "pending"
+
+
+def notebook_file(contents_manager: Any, path: str) -> Path | None:
+    """The file that Jupyter's `path` stands for; None for a contents manager without files."""
+    if not hasattr(contents_manager, "_get_os_path"):
+        return None
+    return Path(contents_manager._get_os_path(path))
