@@ -120,7 +120,7 @@ def _training_runs(
     """Vocabulary, epochs and what is written in between, in this process; gensim's side writes nothing."""
     from gensim.models.doc2vec import Doc2Vec, TaggedDocument
 
-    from docemb_lib.teachers import gensim_models as gensim_training
+    from docemb_lib.teachers import paragraph_vector as gensim_training
 
     documents = [TaggedDocument(text.lower().split(), [tag]) for tag, text in enumerate(texts)]
 
@@ -144,7 +144,7 @@ def _inference(
     from gensim.models.doc2vec import Doc2Vec
 
     from docemb_lib.teachers import ParagraphVector
-    from docemb_lib.teachers import gensim_models as gensim_training
+    from docemb_lib.teachers import paragraph_vector as gensim_training
 
     plain = Doc2Vec.load(str(folder / gensim_training.MODEL_FILE))
     models = {number: ParagraphVector.load(folder) for number in numbers}  # each with processes of its own
