@@ -1,6 +1,7 @@
 import json
 import warnings
 from importlib.metadata import version
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -15,8 +16,6 @@ from docemb_lib.student import Student
 from docemb_lib.student.export import add_scores, licence_of, model_card
 
 FILE = "model.safetensors"
-# Embeddings of the random models reach 5; the global one's weights are drawn so wide that rounding exceeds 1e-5.
-ATOL = {"packed": 1e-5, "first": 1e-5, "global": 3e-5, "modernbert": 1e-5}
 
 
 def refused(source, message):
@@ -51,24 +50,23 @@ def test_stock_sentence_transformers_gives_the_same_embeddings(
         ours = student.embed(texts, bf16=False)
         np.testing.assert_allclose(ours, plain - plain[:4].mean(axis=0), atol=1e-5)
     student.save(tmp_path)
-    assert [module["path"] for module in json.loads((tmp_path / "modules.json").read_text())] == [
-        "", "1_Pooling", *["2_Dense"] * centred,
-    ]  # fmt: skip
+    paths = [module["path"] for module in json.loads((tmp_path / "modules.json").read_text())]
+    assert paths == ["", "1_Pooling", *["2_Dense"] * centred]
     assert ("The mean embedding of training documents is subtracted" in front_and_body(tmp_path)[1]) == centred
 
     stock = in_stock_sentence_transformers(tmp_path)
     assert transformers_log == []
     assert stock.max_seq_length == 600
-    np.testing.assert_allclose(stock.encode(texts, batch_size=3), ours, atol=ATOL[kind])
+    np.testing.assert_allclose(stock.encode(texts, batch_size=3), ours, atol=1e-5)
     stock.save_pretrained(str(tmp_path / "again"))
     trained = {name for name, weight in student.named_parameters() if weight.requires_grad}
     for folder in (tmp_path, tmp_path / "again"):
         loaded = Student.load(folder)
         assert (loaded.pooling, loaded.packed, loaded.max_tokens) == (student.pooling, student.packed, 600)
         assert {name for name, weight in loaded.named_parameters() if weight.requires_grad} == trained
-        torch.testing.assert_close(loaded.mean, student.mean, atol=0, rtol=0) if centred else None
-        assert (loaded.mean is None) == (not centred)
-        np.testing.assert_array_equal(loaded.embed(texts, bf16=False), ours)
+        torch.testing.assert_close(loaded.state_dict(), student.state_dict(), atol=0, rtol=0)  # the mean included
+        # The stock forward may round differently where the weights lie at another alignment in memory.
+        np.testing.assert_allclose(loaded.embed(texts, bf16=False), ours, rtol=0, atol=0 if student.packed else 2e-6)
 
 
 def test_a_converted_student_is_the_same_loaded_and_in_stock_libraries(
@@ -92,24 +90,22 @@ def test_a_converted_student_is_the_same_loaded_and_in_stock_libraries(
     assert transformers_log == []
 
 
-def test_global_attention_is_what_tells_cls_from_first(make_kind, tmp_path, edit_json):
+def test_global_attention_distinguishes_cls_from_first(make_kind, tmp_path):
     make_kind("global").save(tmp_path)
-    settings = tmp_path / "sentence_bert_config.json"
-    saved = settings.read_text()
-    settings.write_text('{"max_seq_length": 600}')
-    assert Student.load(tmp_path).pooling == "first"
-    settings.write_text(saved)
     assert Student.load(tmp_path).pooling == "cls"
-    (tmp_path / "1_Pooling" / "config.json").write_text('{"pooling_mode": "mean"}')
-    with pytest.raises(InputError, match="pooling is mean with global attention"):
-        Student.load(tmp_path)
+    pooling = tmp_path / "1_Pooling" / "config.json"
+    saved = pooling.read_text()
+    pooling.write_text('{"pooling_mode": "mean"}')
+    refused(tmp_path, "pooling is mean with global attention")
+    pooling.write_text(saved)
+    (tmp_path / "sentence_bert_config.json").write_text('{"max_seq_length": 600}')
+    assert Student.load(tmp_path).pooling == "first"
 
 
-def test_versions_are_noted_as_sentence_transformers_notes_them(folder, tmp_path):
+def test_versions_are_recorded_as_sentence_transformers_does(folder, tmp_path):
     SentenceTransformer(str(folder), device="cpu").save_pretrained(str(tmp_path))
-    theirs, ours = (json.loads((f / "config_sentence_transformers.json").read_text()) for f in (tmp_path, folder))
-    assert ours["__version__"] == theirs["__version__"]
-    assert ours["model_type"] == theirs["model_type"]
+    stock, ours = (json.loads((f / "config_sentence_transformers.json").read_text()) for f in (tmp_path, folder))
+    assert [ours[field] for field in ("__version__", "model_type")] == [stock["__version__"], stock["model_type"]]
 
 
 def test_a_call_with_truncation_is_not_saved_with_the_tokenizer(make_student, tmp_path):
@@ -146,35 +142,6 @@ def test_a_limit_beyond_the_learnt_positions_is_refused(make_kind, tmp_path, edi
     refused(tmp_path, "max_seq_length 601, but the model has positions for 600")
 
 
-def test_pickled_weights_are_refused(make_student, tmp_path):
-    student = make_student(windows=[8])
-    student.save(tmp_path)
-    (tmp_path / FILE).unlink()
-    torch.save(student.model.state_dict(), tmp_path / "pytorch_model.bin")
-    refused(tmp_path, "safetensors")
-
-
-def test_incomplete_weights_are_refused(make_student, tmp_path, edit_json):
-    make_student(windows=[8, 8]).save(tmp_path)
-    edit_json(tmp_path / "config.json", num_hidden_layers=3, attention_window=[8, 8, 8])
-    refused(tmp_path, r"lack encoder\.layer\.2\.")
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("modules.json", "{nope", r"modules\.json: not valid JSON"),
-        ("sentence_bert_config.json", "{nope", r"sentence_bert_config\.json: not valid JSON"),
-        ("1_Pooling/config.json", '{"pooling_mode_max_tokens": true}', "pooling is max without"),
-        ("1_Pooling/config.json", '{"pooling_mode": "max"}', "pooling is max without"),
-    ],
-)
-def test_faulty_settings_are_refused(make_student, tmp_path, name, content, message):
-    make_student(windows=[8]).save(tmp_path)
-    (tmp_path / name).write_text(content)
-    refused(tmp_path, message)
-
-
 def test_models_that_are_no_student_are_refused(minilm, tmp_path):
     refused(minilm, "Transformer, Pooling, Normalize")
     refused(tmp_path / "absent", "absent")
@@ -182,43 +149,56 @@ def test_models_that_are_no_student_are_refused(minilm, tmp_path):
     refused(tmp_path, "type bert; convert it")
 
 
-@pytest.fixture
-def dense(make_student, tmp_path):
-    """The Dense folder of a centred student."""
-    student = make_student(windows=[8])
-    student.mean = torch.arange(16.0)
-    student.save(tmp_path)
-    return tmp_path / "2_Dense"
+def pickle_weights(folder):
+    torch.save(load_file(folder / FILE), folder / "pytorch_model.bin")
+    (folder / FILE).unlink()
+
+
+def dense(**weights):
+    def edit(folder):
+        edited = load_file(folder / "2_Dense" / FILE) | {f"linear.{name}": tensor for name, tensor in weights.items()}
+        edited = {name: tensor for name, tensor in edited.items() if tensor is not None}
+        save_file(edited, folder / "2_Dense" / FILE, metadata={"format": "pt"})
+
+    return edit
+
+
+MORE = "2_Dense does more than subtract a mean"
 
 
 @pytest.mark.parametrize(
-    ("weights", "fields", "message"),
+    ("damage", "message"),
     [
-        ({"linear.weight": 2 * torch.eye(16)}, {}, "2_Dense does more than subtract a mean"),
-        ({"linear.weight": torch.ones(16, 16)}, {}, "does more than subtract"),
-        ({"linear.weight": torch.eye(8, 16)}, {}, "does more than subtract"),
-        ({"linear.bias": None}, {}, "does more than subtract"),
-        (
-            {"linear.weight": torch.eye(8), "linear.bias": torch.zeros(8)},
-            {},
-            r"mean: got a tensor of shape \[8\], embeddings have 16 dimensions",
-        ),
-        ({}, {"activation_function": "torch.nn.modules.activation.Tanh"}, "2_Dense does more than subtract a mean"),
-        ({}, {"use_residual": True}, "2_Dense does more than subtract a mean"),
+        (pickle_weights, "safetensors"),
+        ({"config.json": {"num_hidden_layers": 3, "attention_window": [8, 8, 8]}}, r"lack encoder\.layer\.2\."),
+        ({"modules.json": "{nope"}, r"modules\.json: not valid JSON"),
+        ({"sentence_bert_config.json": "{nope"}, r"sentence_bert_config\.json: not valid JSON"),
+        ({"1_Pooling/config.json": '{"pooling_mode_max_tokens": true}'}, "pooling is max without"),
+        ({"1_Pooling/config.json": '{"pooling_mode": "max"}'}, "pooling is max without"),
+        (dense(weight=2 * torch.eye(16)), MORE),
+        (dense(weight=torch.ones(16, 16)), MORE),
+        (dense(weight=torch.eye(8, 16)), MORE),
+        (dense(bias=None), MORE),
+        (dense(weight=torch.eye(8), bias=torch.zeros(8)), r"mean: got .* shape \[8\], embeddings have 16 dimensions"),
+        ({"2_Dense/config.json": {"activation_function": "torch.nn.modules.activation.Tanh"}}, MORE),
+        ({"2_Dense/config.json": {"use_residual": True}}, MORE),
+        ({"2_Dense/model.safetensors": "not safetensors"}, r"2_Dense/model\.safetensors cannot be used"),
+        (lambda folder: (folder / "2_Dense" / FILE).unlink(), r"2_Dense has no model\.safetensors"),
     ],
 )
-def test_a_dense_module_that_does_not_centre_is_refused(dense, edit_json, weights, fields, message):
-    edited = {name: tensor for name, tensor in (load_file(dense / FILE) | weights).items() if tensor is not None}
-    save_file(edited, dense / FILE, metadata={"format": "pt"})
-    edit_json(dense / "config.json", **fields)
-    refused(dense.parent, message)
-
-
-def test_centring_without_readable_weights_is_refused(dense):
-    (dense / FILE).write_bytes(b"not safetensors")
-    refused(dense.parent, r"2_Dense/model\.safetensors cannot be used")
-    (dense / FILE).unlink()
-    refused(dense.parent, r"2_Dense has no model\.safetensors")
+def test_a_damaged_student_is_refused_in_one_line(make_student, tmp_path, edit_json, damage, message):
+    student = make_student(windows=[8, 8])
+    student.mean = torch.arange(16.0)
+    student.save(tmp_path)
+    if callable(damage):
+        damage(tmp_path)
+    else:  # the new content of a file, or the fields to set in it
+        [(name, content)] = damage.items()
+        if isinstance(content, dict):
+            edit_json(tmp_path / name, **content)
+        else:
+            (tmp_path / name).write_text(content)
+    refused(tmp_path, message)
 
 
 def front_and_body(folder):
@@ -268,8 +248,7 @@ def test_a_plain_card_says_what_an_embedding_is(make_kind, tmp_path, kind, sente
     make_kind(kind).save(tmp_path)
     matter, body = front_and_body(tmp_path)
     assert sentence in body
-    assert ("global attention" in body) == (kind == "global")
-    assert ("modernbert" in matter["tags"]) == (kind == "modernbert")
+    assert ("global attention" in body, "modernbert" in matter["tags"]) == (kind == "global", kind == "modernbert")
 
 
 def test_scores_are_written_into_a_card_and_replaced(make_student, tmp_path):
@@ -294,21 +273,16 @@ def test_scores_are_written_into_a_card_and_replaced(make_student, tmp_path):
     assert not list(tmp_path.glob(".README*"))
 
 
-def test_scores_need_a_card(tmp_path):
+def test_scores_need_a_card_and_are_written_in_one_step(make_student, tmp_path, monkeypatch):
+    scores = [("halves", "accuracy", 0.8, None)]
     with pytest.raises(InputError, match=r"README\.md: missing"):
-        add_scores(tmp_path, [("halves", "accuracy", 0.8, None)])
-
-
-def test_an_interrupted_writing_of_scores_leaves_the_old_card(make_student, tmp_path, monkeypatch):
+        add_scores(tmp_path, scores)
     make_student(windows=[8]).save(tmp_path)
     before = (tmp_path / "README.md").read_text()
-
-    def interrupted(*_):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("os.replace", interrupted)
+    interrupt = Mock(side_effect=KeyboardInterrupt)
+    monkeypatch.setattr("os.replace", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        add_scores(tmp_path, [("halves", "accuracy", 0.8, None)])
+        add_scores(tmp_path, scores)
     assert (tmp_path / "README.md").read_text() == before
 
 
@@ -316,11 +290,6 @@ def test_the_licence_is_the_one_of_the_encoders_own_card(minilm, tmp_path):
     assert licence_of(minilm) == "apache-2.0"
     assert licence_of(str(tmp_path)) is None
     assert licence_of("nobody/has-this-model") is None
-    for card in (
-        "No front matter.",
-        "---\nlanguage: en\n---\n",
-        "---\nlicense: [mit, apache-2.0]\n---\n",
-        "---\n: {\n---\n",
-    ):
-        (tmp_path / "README.md").write_text(card)
-        assert licence_of(str(tmp_path)) is None, card
+    for matter in ("No front matter.", "---\nlanguage: en\n---\n", "---\nlicense: [mit]\n---\n", "---\n: {\n---\n"):
+        (tmp_path / "README.md").write_text(matter)
+        assert licence_of(str(tmp_path)) is None, matter

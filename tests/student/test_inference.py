@@ -58,11 +58,12 @@ def test_chunks_are_read_one_ahead(make_student, small_chunks):
 def test_a_generator_of_unknown_length_becomes_a_file(make_kind, documents, small_chunks, tmp_path, kind):
     student = make_kind(kind)
     expected = np.concatenate([student.embed([text], bf16=False) for text in documents])
-    result = student.embed((text for text in documents), out=tmp_path / "e.npy", bf16=False)
+    result = student.embed((text for text in documents), out=tmp_path / "deep" / "e.npy", bf16=False)
     assert isinstance(result, np.memmap)
     assert not result.flags.writeable
     np.testing.assert_allclose(result, expected, atol=1e-5)
-    assert [file.name for file in tmp_path.iterdir()] == ["e.npy"]
+    np.testing.assert_array_equal(result, student.embed(documents, bf16=False))
+    assert [file.name for file in (tmp_path / "deep").iterdir()] == ["e.npy"]
 
 
 def test_the_bar_has_a_total_for_sized_input_alone(make_student, monkeypatch):
@@ -85,14 +86,12 @@ def test_no_documents_have_no_rows(make_student, tmp_path):
         assert np.load(tmp_path / "none.npy").dtype == np.float32
 
 
-def test_truncation_is_counted_over_all_chunks_and_logged_once(make_student, small_chunks, caplog):
-    make_student(windows=[8], max_tokens=12).embed(["word", "word " * 30] * 5)
+def test_truncation_and_indices_count_over_all_chunks(make_student, small_chunks, caplog):
+    student = make_student(windows=[8], max_tokens=12)
+    student.embed(["word", "word " * 30] * 5)
     assert [record.getMessage() for record in caplog.records] == ["5 of 10 documents cut at 12 tokens"]
-
-
-def test_a_text_that_is_no_string_is_named_by_its_index_in_the_input(make_student, small_chunks):
     with pytest.raises(InputError, match=r"texts\[9\]: got int"):
-        make_student(windows=[8]).embed(["word"] * 9 + [5])
+        student.embed(["word"] * 9 + [5])
 
 
 def test_two_devices_share_the_work_and_change_no_bit(make_student, documents, small_chunks, tmp_path):

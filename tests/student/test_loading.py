@@ -86,32 +86,26 @@ def test_a_window_over_all_positions_makes_minilm_itself_with_its_cls(minilm, te
     documents = [ids for ids in student.encode(texts).sequences if 0 not in ids]
     assert max(map(len, documents)) == 512
     ours = student.eval()(pack(documents))
-    theirs = torch.stack([original(torch.tensor([ids])).last_hidden_state[0, 0] for ids in documents])
-    torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=0)
+    expected = torch.stack([original(torch.tensor([ids])).last_hidden_state[0, 0] for ids in documents])
+    torch.testing.assert_close(ours, expected, atol=1e-5, rtol=0)
     weight = torch.randn(ours.shape, generator=torch.Generator().manual_seed(0))
-    mine, reference = student.model.encoder.layer[1], original.encoder.layer[1]
-    for embeddings in (ours, theirs):
+    for embeddings in (ours, expected):
         (embeddings * weight).sum().backward()
-    torch.testing.assert_close(
-        mine.attention.self.key.weight.grad, reference.attention.self.key.weight.grad, atol=1e-4, rtol=1e-3
-    )
+    ours, expected = (model.encoder.layer[1].attention.self.key.weight.grad for model in (student.model, original))
+    torch.testing.assert_close(ours, expected, atol=1e-4, rtol=1e-3)
 
 
 def test_positions_repeat_after_the_rows_that_no_token_has(roberta_folder, minilm):
-    def positions(model):
+    def table(model):
         return model.embeddings.position_embeddings.weight
 
-    table, learnt = (
-        positions(Student.from_encoder(roberta_folder, max_tokens=50).model),
-        positions(RobertaModel.from_pretrained(roberta_folder)),
-    )
-    assert table.shape == (52, 16)
-    torch.testing.assert_close(table[2:], torch.cat([learnt[2:], learnt[2:], learnt[2:12]]))
-    table, learnt = (
-        positions(Student.from_encoder(minilm, layers=[0], max_tokens=600).model),
-        positions(BertModel.from_pretrained(minilm)),
-    )
-    torch.testing.assert_close(table[1:], torch.cat([learnt, learnt[:88]]))
+    learnt = table(RobertaModel.from_pretrained(roberta_folder))
+    tiled = table(Student.from_encoder(roberta_folder, max_tokens=50).model)
+    assert tiled.shape == (52, 16)
+    torch.testing.assert_close(tiled[2:], torch.cat([learnt[2:], learnt[2:], learnt[2:12]]))
+    learnt = table(BertModel.from_pretrained(minilm))
+    tiled = table(Student.from_encoder(minilm, layers=[0], max_tokens=600).model)
+    torch.testing.assert_close(tiled[1:], torch.cat([learnt, learnt[:88]]))
 
 
 def test_the_given_layers_are_kept_in_their_order_and_globals_are_copies(minilm):
@@ -217,16 +211,37 @@ def sound_bert(minilm, tmp_path_factory):
     return folder
 
 
-@pytest.fixture
-def bert(sound_bert, tmp_path):
-    """A copy of it to damage."""
-    return shutil.copytree(sound_bert, tmp_path / "bert")
+def edit_weights(edit):
+    def damage(folder):
+        weights = load_file(folder / "model.safetensors")
+        edit(weights)
+        save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+
+    return damage
 
 
-def edit_weights(folder, edit):
-    weights = load_file(folder / "model.safetensors")
-    edit(weights)
-    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+def edit_config(**fields):
+    return lambda folder: (folder / "config.json").write_text(
+        json.dumps(json.loads((folder / "config.json").read_text()) | fields)
+    )
+
+
+def write(name, content):
+    return lambda folder: (folder / name).write_bytes(content.encode())
+
+
+def cut_weights(folder):
+    (folder / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes()[:5000])
+
+
+def cut_embeddings(folder):
+    edit_weights(lambda w: w.update({k: v[:1000] for k, v in w.items() if v.shape[0] == 30522}))(folder)
+    edit_config(vocab_size=1000)(folder)
+
+
+def remove_tokenizer(folder):
+    for file in (*folder.glob("*tok*"), folder / "vocab.txt"):
+        file.unlink()
 
 
 def refused(match, call, *arguments, **options):
@@ -242,55 +257,34 @@ def test_heads_poolers_and_buffers_beside_the_encoder_are_fine(sound_bert):
     assert Student.from_encoder(sound_bert, max_tokens=64).max_tokens == 64
 
 
+NO_MODEL = "bert: cannot be loaded as a model with safetensors weights"
+NO_CONFIG = r"bert: its config\.json cannot be used: \S"
+
+
 @pytest.mark.parametrize(
-    ("edit", "message"),
+    ("damage", "message"),
     [
-        (lambda w: w.pop("bert.encoder.layer.1.output.dense.weight"), r"bert: its weights lack encoder\.layer\.1\.output\.dense\.weight"),
-        (lambda w: w.update({"bert.encoder.layer.7.output.dense.weight": torch.zeros(16, 16)}), r"its weights hold bert\.encoder\.layer\.7\.output\.dense\.weight.* \(bert, 2 layers\)"),
-        (lambda w: w.update({"blocks.0.weight": torch.zeros(16, 16)}), r"its weights hold blocks\.0\.weight.* \(bert, 2 layers\)"),
+        (edit_weights(lambda w: w.pop("bert.encoder.layer.1.output.dense.weight")), r"bert: its weights lack encoder\.layer\.1\.output\.dense\.weight"),
+        (edit_weights(lambda w: w.update({"bert.encoder.layer.7.output.dense.weight": torch.zeros(16, 16)})), r"its weights hold bert\.encoder\.layer\.7\.output\.dense\.weight.* \(bert, 2 layers\)"),
+        (edit_weights(lambda w: w.update({"blocks.0.weight": torch.zeros(16, 16)})), r"its weights hold blocks\.0\.weight.* \(bert, 2 layers\)"),
+        (edit_config(intermediate_size=32), r"intermediate\.dense\.bias is \[24\] .* \[32\] by its config"),
+        (write("model.safetensors", ""), NO_MODEL),
+        (write("model.safetensors", "not safetensors at all"), NO_MODEL),
+        (cut_weights, NO_MODEL),
+        (write("config.json", "{nope"), NO_CONFIG),
+        (write("config.json", "[]"), NO_CONFIG),
+        (write("config.json", "{}"), NO_CONFIG),
+        (write("config.json", '{"model_type": "bert", "hidden_size": "wide"}'), NO_CONFIG),
+        (write("config.json", '{"model_type": "x"}'), NO_CONFIG),
+        (cut_embeddings, "its tokenizer has 30522 tokens, its model embeddings for 1000"),
+        (remove_tokenizer, r"bert: no tokenizer; put its tokenizer\.json"),
+        (write("tokenizer.json", "{nope"), "its tokenizer cannot be used"),
     ],
 )  # fmt: skip
-def test_weights_that_do_not_match_are_refused_by_name(bert, edit, message):
-    edit_weights(bert, edit)
-    refused(message, Student.from_encoder, bert)
-
-
-def test_weights_of_another_size_are_refused_with_both(bert, edit_json):
-    edit_json(bert / "config.json", intermediate_size=32)
-    refused(r"intermediate\.dense\.bias is \[24\] .* \[32\] by its config", Student.from_encoder, bert)
-
-
-@pytest.mark.parametrize("content", [b"", b"not safetensors at all", None])
-def test_corrupt_weights_are_refused(bert, content):
-    file = bert / "model.safetensors"
-    file.write_bytes(file.read_bytes()[:5000] if content is None else content)
-    refused("bert: cannot be loaded as a model with safetensors weights", Student.from_encoder, bert)
-
-
-@pytest.mark.parametrize(
-    "content", ["{nope", "[]", "{}", '{"model_type": "bert", "hidden_size": "wide"}', '{"model_type": "x"}']
-)
-def test_a_corrupt_configuration_is_refused(bert, content):
-    (bert / "config.json").write_text(content)
-    refused(r"bert: its config\.json cannot be used: \S", Student.from_encoder, bert)
-
-
-def test_a_tokenizer_with_more_tokens_than_embeddings_is_refused_with_both(bert, edit_json):
-    edit_weights(bert, lambda weights: weights.update({k: v[:1000] for k, v in weights.items() if v.shape[0] == 30522}))
-    edit_json(bert / "config.json", vocab_size=1000)
-    refused("its tokenizer has 30522 tokens, its model embeddings for 1000", Student.from_encoder, bert)
-
-
-def test_a_model_without_a_tokenizer_is_refused(bert):
-    for file in bert.glob("*tok*"):
-        file.unlink()
-    (bert / "vocab.txt").unlink()
-    refused("bert: no tokenizer; put its tokenizer.json", Student.from_encoder, bert)
-
-
-def test_a_corrupt_tokenizer_is_refused(bert):
-    (bert / "tokenizer.json").write_text("{nope")
-    refused("its tokenizer cannot be used", Student.from_encoder, bert)
+def test_a_damaged_checkpoint_is_refused_in_one_line(sound_bert, tmp_path, damage, message):
+    folder = shutil.copytree(sound_bert, tmp_path / "bert")
+    damage(folder)
+    refused(message, Student.from_encoder, folder)
 
 
 @pytest.mark.parametrize(

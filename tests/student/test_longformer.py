@@ -59,18 +59,15 @@ def test_packed_hidden_states_around_the_window_equal_the_stock_models(
     assert_hidden_states_are_stock(student, random_documents(sorted(lengths)), atol=1e-6)
 
 
-def test_hidden_states_of_a_converted_model_equal_the_stock_models(converted, random_documents):
-    assert_hidden_states_are_stock(converted, random_documents([1, 63, 64, 65, 129, 400]), atol=1e-5)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_hidden_states_and_embeddings_equal_the_stock_models(make_kind, random_documents, kind):
-    student = make_kind(kind).double()
-    documents = random_documents(LENGTHS) + WITH_PADDING
-    assert_hidden_states_are_stock(student, documents, atol=1e-6)
+@pytest.mark.parametrize("kind", [*KINDS, "converted"])
+def test_hidden_states_and_embeddings_equal_the_stock_models(make_kind, converted, random_documents, kind):
+    student = converted if kind == "converted" else make_kind(kind).double()
+    documents = random_documents([*LENGTHS, 400]) + WITH_PADDING
+    atol = 1e-5 if kind == "converted" else 1e-6
+    assert_hidden_states_are_stock(student, documents, atol)
     with torch.no_grad():
         expected = torch.stack([stock_embedding(student, document) for document in documents])
-        torch.testing.assert_close(student(pack(documents)), expected, atol=1e-6, rtol=0)
+        torch.testing.assert_close(student(pack(documents)), expected, atol=atol, rtol=0)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -167,22 +164,6 @@ def test_dropout_of_attention_and_of_hidden_states_works_in_training_alone(make_
     assert not torch.allclose(student(batch), student(batch))  # the attention has dropout of its own
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_training_steps_lower_the_loss(make_kind, random_documents, kind):
-    student = make_kind(kind).train()
-    documents = pack(random_documents([30, 60, 45]))
-    target = torch.randn(3, 16, generator=torch.Generator().manual_seed(0))
-    optimiser = torch.optim.SGD((p for p in student.parameters() if p.requires_grad), lr=1e-3)
-    losses = []
-    for _ in range(3):
-        loss = (student(documents) - target).square().mean()
-        losses.append(loss.item())
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
-    assert losses[0] > losses[1] > losses[2]
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler on the path: install g++")
 def test_compiled_and_eager_layers_agree(make_student, random_documents):
@@ -238,15 +219,10 @@ def test_a_longformer_counts_its_products_and_its_visible_keys_layer_by_layer(ma
     student = make_student(windows=[4, 20], head_dim=8, heads=2)
     batch = pack([list(range(5, 5 + length)) for length in FEW])
     linear = counted(lambda: student(batch))["aten.addmm"]
-    pairs = pairs_by_loop(FEW, 2) + pairs_by_loop(FEW, 10)
-    assert forward_flops(student.config, FEW) == linear + 2 * 2 * student.dim * pairs
-
-
-def test_one_window_for_all_layers_is_a_list_of_equal_ones(make_student):
-    config = make_student(windows=[6, 6]).config
-    listed = forward_flops(config, FEW)
-    config.attention_window = 6
-    assert forward_flops(config, FEW) == listed
+    for windows, one_sided in (([4, 20], [2, 10]), (6, [3, 3])):  # one number stands for all layers
+        student.config.attention_window = windows
+        pairs = sum(pairs_by_loop(FEW, window) for window in one_sided)
+        assert forward_flops(student.config, FEW) == linear + 2 * 2 * student.dim * pairs
 
 
 SIZES = {

@@ -56,13 +56,6 @@ def test_bfloat16_embeddings_point_the_same_way(make_kind, converted, texts, kin
     assert np.abs(full - half).max() > 0  # the precisions differ
 
 
-def test_embeddings_in_a_file_are_memory_mapped_and_equal(converted, texts, tmp_path):
-    result = converted.embed(texts[:3], out=tmp_path / "deep" / "e.npy", bf16=False)
-    assert isinstance(result, np.memmap)
-    np.testing.assert_array_equal(result, converted.embed(texts[:3], bf16=False))
-    assert [file.name for file in (tmp_path / "deep").iterdir()] == ["e.npy"]
-
-
 @pytest.mark.parametrize(
     ("text", "out", "message"),
     [
