@@ -189,19 +189,12 @@ class _BandedAttention(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        plan: list[Block],
-        band: Tensor,
-        window: int,
-        dropout: float,
+        ctx: Any, query: Tensor, key: Tensor, value: Tensor, plan: list[Block], band: Tensor, window: int, share: float
     ) -> Tensor:
         ctx.save_for_backward(query, key, value, band)
-        ctx.plan, ctx.window, ctx.dropout = plan, window, dropout
-        ctx.seed = int(torch.randint(2**63 - 1, ())) if dropout else 0
-        noise = _Dropout(dropout, ctx.seed, query.device) if dropout else None
+        ctx.plan, ctx.window, ctx.share = plan, window, share
+        ctx.seed = int(torch.randint(2**63 - 1, ())) if share else 0
+        noise = _Dropout(share, ctx.seed, query.device) if share else None
         out = torch.empty_like(query)
         q, k, v, o = (tensor.transpose(0, 1) for tensor in (query, key, value, out))  # (H, T, head_dim)
         with torch.autocast(query.device.type, enabled=False):
@@ -218,7 +211,7 @@ class _BandedAttention(torch.autograd.Function):
         # With P = softmax(QK^T), O = PV and the gradient G of O: dV = P^T G, dP = G V^T, dS from dP by the softmax's
         # derivative, dQ = dS K, dK = dS^T Q. Keys are shared by neighbouring blocks, so dK and dV are sums over blocks.
         query, key, value, band = ctx.saved_tensors
-        noise = _Dropout(ctx.dropout, ctx.seed, query.device) if ctx.dropout else None
+        noise = _Dropout(ctx.share, ctx.seed, query.device) if ctx.share else None
         d_query, d_key, d_value = torch.empty_like(query), torch.zeros_like(key), torch.zeros_like(value)
         with torch.autocast(query.device.type, enabled=False):
             if noise is not None:

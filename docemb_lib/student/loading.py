@@ -271,26 +271,20 @@ def transformer_subfolder(path_or_id: str) -> str:
 
 def _load(auto: Any, path_or_id: str, problem: str, **options: Any) -> tuple[Any, dict[str, Any]]:
     """A model and how its weights match, without progress bars and without transformers' own report on weights."""
+
+    def no_report(record: logging.LogRecord) -> bool:
+        return not any(phrase in record.getMessage() for phrase in ("LOAD REPORT", "tied weights mapping"))
+
     reporter = logging.getLogger("transformers.modeling_utils")
-    reporter.addFilter(_no_report)
+    reporter.addFilter(no_report)
     try:
         with quiet_loading(), one_line(path_or_id, problem):
-            model, info = auto.from_pretrained(
-                path_or_id,
-                subfolder=transformer_subfolder(path_or_id),
-                use_safetensors=True,
-                dtype=torch.float32,
-                output_loading_info=True,
-                trust_remote_code=False,
-                **options,
-            )
+            options |= {"subfolder": transformer_subfolder(path_or_id), "dtype": torch.float32}
+            options |= {"use_safetensors": True, "trust_remote_code": False, "output_loading_info": True}
+            model, info = auto.from_pretrained(path_or_id, **options)
     finally:
-        reporter.removeFilter(_no_report)
+        reporter.removeFilter(no_report)
     return model, info
-
-
-def _no_report(record: logging.LogRecord) -> bool:
-    return not any(phrase in record.getMessage() for phrase in ("LOAD REPORT", "tied weights mapping"))
 
 
 def _check_convertible(path_or_id: str, config: Any) -> None:

@@ -65,7 +65,7 @@ class Fitted:
 
 @dataclass(kw_only=True, eq=False)
 class ParagraphVector:
-    """DM or DBOW of gensim.
+    """DM or DBOW of gensim, repeatable; the fields are the arguments.
 
     Example:
         >>> teacher = ParagraphVector(dm=True, vector_size=8, epochs=1).fit(["a b a", "b a b"])

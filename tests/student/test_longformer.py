@@ -55,8 +55,8 @@ def test_packed_hidden_states_around_the_window_equal_the_stock_models(
 ):
     w = windows[0] // 2
     lengths = {1, 2, w - 1, w, w + 1, 2 * w - 1, 2 * w, 2 * w + 1, 4 * w, 4 * w + 3, 131}
-    student = make_student(windows=windows, head_dim=head_dim).double()  # rounding in float32 may exceed 1e-5
-    assert_hidden_states_are_stock(student, random_documents(sorted(lengths)), atol=1e-6)
+    student = make_student(windows=windows, head_dim=head_dim).double()  # the stock softmax is float32
+    assert_hidden_states_are_stock(student, random_documents(sorted(lengths)), atol=3e-6)
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "converted"])

@@ -120,7 +120,7 @@ def test_a_trained_folder_is_not_trained_again_but_for_another_model(pages, tmp_
     ("free", "vector_size", "message"),
     [
         (2**20, 300, r"^DM;300;lowercase;2: training takes about [\d.]+ MiB .*, 1\.0 MiB are free; use a larger min_count"),
-        (2**30, 100_000, r"about 2\.\d\d GiB of memory \(words [\d.]+ GiB, documents [\d.]+ MiB, strings .* 1\.00 GiB are free"),
+        (2**30, 100_000, r"about 1\.\d\d GiB of memory \(words [\d.]+ GiB, documents [\d.]+ MiB, strings .* 1\.00 GiB are free"),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_into_memory_is_refused_before_training(

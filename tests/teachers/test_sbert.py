@@ -92,15 +92,17 @@ def test_truncated_documents_are_counted_in_the_log(sbert, caplog):
     assert "1 of 2 documents truncated to 256 tokens" in caplog.text
 
 
-@pytest.mark.parametrize("tokens", [2, 513])
-def test_a_context_that_the_model_does_not_have_is_refused_with_its_limits(tokens):
-    with pytest.raises(InputError, match="takes 3 to 512"):
-        SBERT(max_tokens=tokens).embed(["text"])
-
-
-def test_an_unknown_treatment_of_long_documents_is_refused():
-    with pytest.raises(InputError, match="truncate, chunks"):
-        SBERT(long="cut")
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"max_tokens": 2}, "takes 3 to 512"),
+        ({"max_tokens": 513}, "takes 3 to 512"),
+        ({"long": "cut"}, "truncate, chunks"),
+    ],
+)
+def test_bad_contexts_and_treatments_of_long_documents_are_refused(options, message):
+    with pytest.raises(InputError, match=message):
+        SBERT(**options).embed(["text"])
 
 
 def test_the_fingerprint_distinguishes_contexts_and_treatments():

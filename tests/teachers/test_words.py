@@ -50,14 +50,6 @@ def test_ten_percent_is_one_percent_of_the_documents_and_two_at_least(tmp_path, 
     assert words.occurrences(4) == 4
 
 
-def test_a_min_count_that_leaves_nothing_is_refused(tmp_path):
-    words = write_words(tmp_path, ["a b", "a"], "none")
-    with pytest.raises(InputError, match=r"none of the 3 words in 2 training documents occurs 9 times, the most .* 2;"):
-        words.vocabulary(9)
-    with pytest.raises(InputError, match=r'occurs 3 times \("10%"\)'):
-        write_words(tmp_path, ["a", "b"] + [""] * 310, "none").vocabulary("10%")
-
-
 def test_the_fingerprint_is_of_the_raw_texts(corpus, tmp_path):
     stem, none = write_words(tmp_path / "stem", corpus, "stem"), write_words(tmp_path / "none", corpus, "none")
     assert stem.texts == none.texts
@@ -89,10 +81,19 @@ def test_every_word_is_stemmed_once(pages, tmp_path):
     assert _stem.cache_info().misses == lowercase.types > words.types
 
 
-@pytest.mark.parametrize("texts", [[], ["", " \n"]])
-def test_a_corpus_without_words_is_refused(tmp_path, texts):
-    with pytest.raises(InputError, match=f"corpus: {len(texts)} documents without any word"):
-        write_words(tmp_path, iter(texts), "none")
+@pytest.mark.parametrize(
+    ("texts", "how", "min_count", "message"),
+    [
+        ([], "none", 1, "corpus: 0 documents without any word"),
+        (["", " \n"], "none", 1, "corpus: 2 documents without any word"),
+        (["a b", "a"], "none", 9, r"none of the 3 words in 2 training documents occurs 9 times, the most .* 2;"),
+        (["a", "b"] + [""] * 310, "none", "10%", r'occurs 3 times \("10%"\)'),
+        (["a"], "lemma", 1, "none, lowercase, stem"),
+    ],
+)
+def test_corpora_that_leave_no_word_are_refused(tmp_path, texts, how, min_count, message):
+    with pytest.raises(InputError, match=message):
+        write_words(tmp_path, iter(texts), how).vocabulary(min_count)
 
 
 @pytest.mark.parametrize(
@@ -106,11 +107,6 @@ def test_a_corpus_without_words_is_refused(tmp_path, texts):
 def test_words_are_split_at_white_space_and_keep_their_punctuation(how, words):
     assert preprocess(" The Runners,\tRUNNING\nponies\u00a0Über ", how) == words
     assert preprocess(" \n", how) == []
-
-
-def test_an_unknown_preprocessing_is_refused_with_the_known_ones():
-    with pytest.raises(InputError, match="none, lowercase, stem"):
-        preprocess("text", "lemma")
 
 
 @pytest.mark.parametrize(("dm", "vector_size"), [(True, 24), (False, 7)])
