@@ -78,10 +78,9 @@ def convert(
 ) -> Any:
     """A Longformer with the weights of a BERT- or RoBERTa-like encoder or of a Longformer; a ModernBERT as it is.
 
-    layers: the layers to keep, in this order; None: all. max_tokens: positions, learnt ones repeated or cut.
-    attention_window: both directions together; None: the Longformer's own, else 512. dropout: of hidden states and
-    attention; None: the encoder's. Missing projections for global attention are copies of the local ones.
-    Raises InputError for encoders without absolute positions and values out of range.
+    The arguments are those of `Student.from_encoder`. Learnt positions are repeated or cut; missing projections for
+    global attention are copies of the local ones. Raises InputError for encoders without absolute positions and values
+    out of range.
     """
     if max_tokens < 8:
         raise InputError(f"max_tokens: got {max_tokens}, give at least 8")

@@ -96,13 +96,10 @@ def write_embeddings(
     if not n:
         raise InputError(f"{folder}: no documents to embed; the corpus split is empty")
     if (folder / STORE).exists():
-        _check(folder, _read_json(folder / STORE), corpus=corpus, teacher=teacher)
+        _check(folder, STORE, corpus=corpus, teacher=teacher)
         return
-    done = 0
-    if (folder / MARKER).exists():  # of an interrupted call
-        marker = _read_json(folder / MARKER)
-        done = marker.pop("done")
-        _check(folder, marker, **origin)
+    interrupted = (folder / MARKER).exists()
+    done: int = _check(folder, MARKER, **origin)["done"] if interrupted else 0
     if done == 0:
         array = np.lib.format.open_memmap(folder / ARRAY, "w+", np.float32, (n, dim))
     else:
@@ -134,8 +131,7 @@ def open_embeddings(folder: Path | str, *, corpus: str, teacher: str) -> np.ndar
     folder = Path(folder)
     if not (folder / STORE).exists():
         raise InputError(f"{folder}: no finished embeddings here (no {STORE}); write them first, or continue writing")
-    origin = _read_json(folder / STORE)
-    _check(folder, origin, corpus=corpus, teacher=teacher)
+    origin = _check(folder, STORE, corpus=corpus, teacher=teacher)
     shape = (origin["rows"], origin["dim"])
     array: np.ndarray = np.load(folder / ARRAY, mmap_mode="r")
     if array.shape != shape or array.dtype != np.float32:
@@ -146,17 +142,15 @@ def open_embeddings(folder: Path | str, *, corpus: str, teacher: str) -> np.ndar
     return array
 
 
-def _check(folder: Path, found: dict[str, Any], **expected: object) -> None:
+def _check(folder: Path, file: str, **expected: object) -> dict[str, Any]:
+    """The content of a JSON file of the store. Raises InputError where a field differs from the expected value."""
+    found: dict[str, Any] = json.loads((folder / file).read_text())
     for field, value in expected.items():
         if found[field] != value:
             raise InputError(
                 f"{folder}: embeddings of {field} {found[field]}, wanted {field} {value}; use another folder"
             )
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads(path.read_text())
-    return content
+    return found
 
 
 def _write_json(path: Path, content: dict[str, Any]) -> None:
