@@ -19,7 +19,7 @@ import numpy as np
 
 from docemb_lib.bench.harness import Report, Row, check_counts, interleaved, machine, ratio_row, thesis_lengths
 from docemb_lib.progress import progress
-from docemb_lib.teachers import ParagraphVector, gensim_models, write_words
+from docemb_lib.teachers import ParagraphVector, paragraph_vector, write_words
 
 if TYPE_CHECKING:
     from docemb_lib.teachers import Words
@@ -101,8 +101,8 @@ def training_runs(texts: Sequence[str], words: Words, models: dict[int, Paragrap
     def train(model: ParagraphVector) -> None:
         target = folder.with_name(f"{folder.name}-{model.workers}-workers")
         target.mkdir(exist_ok=True)
-        gensim_models.train(words.file, target, "bench", model.gensim_options(words))
-        gensim_models.remove_states(target)
+        paragraph_vector.train(words.file, target, "bench", model.gensim_options(words))
+        paragraph_vector.remove_states(target)
 
     runs: Runs = {}
     for number, model in models.items():
@@ -115,7 +115,7 @@ def inference(name: str, texts: Sequence[str], folder: Path, numbers: Sequence[i
     """Rates of the model in `folder`, the start of its processes, and their largest difference."""
     from gensim.models.doc2vec import Doc2Vec
 
-    plain = Doc2Vec.load(str(folder / gensim_models.MODEL_FILE))
+    plain = Doc2Vec.load(str(folder / paragraph_vector.MODEL_FILE))
     models = {number: ParagraphVector.load(folder) for number in numbers}  # each with processes of its own
     runs: Runs = {("gensim", 1): lambda: [plain.infer_vector(text.lower().split()) for text in texts]}
     found, start = [], 0.0

@@ -221,11 +221,11 @@ class Stock:
 
 def _is_student(source: str) -> bool:
     """Whether `Student.load` reads it: a Longformer or ModernBERT with the pooling of a student."""
-    from docemb_lib.student import loading
+    from docemb_lib.student import export, loading
 
     try:
-        config = loading.load_config(source, subfolder=loading.transformer_subfolder(source))
-        loading.saved_pooling(source)
+        config = loading.load_config(source)
+        export.saved_pooling(source)
     except InputError:
         return False
     return config.model_type in loading.LONG

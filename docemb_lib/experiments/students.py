@@ -230,12 +230,10 @@ class Stages(TeacherStages):
         p, pairs = self.profile.parameters, pairs or {}
         objective = objective_settings(p, self.profile.further_teachers) if taught else {}
         return model_card(
+            student,
             profile=self.profile.name,
             encoder=self.profile.student.model,
             licence=licence_of(pretrained.resolve(self.profile.student.model)),
-            model_type=student.config.model_type,
-            pooling=student.pooling,
-            centred=student.mean is not None,
             structural_teacher=self.profile.structural_teacher.model if taught and p.structural_loss else None,
             contextual_teacher=p.contextual_teacher if taught else None,
             parameters={**pairs, **objective},
@@ -400,7 +398,7 @@ class SimDEStages(Stages):
         eps = getattr(config, "layer_norm_eps", None) or config.norm_eps
         head = MaskedLanguageHead(student.dim, rows, norm_eps=eps)
         source = pretrained.resolve(self.profile.student.model)
-        weights = loading.load_masked_head(source, subfolder=loading.transformer_subfolder(source))
+        weights = loading.load_masked_head(source)
         if weights is not None:
             head.load_state_dict(weights)
         return head

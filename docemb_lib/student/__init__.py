@@ -1,6 +1,6 @@
 """The student: a long encoder over packed documents, most often a Longformer converted from a short encoder.
 
-Its saved form is a plain sentence-transformers folder.
+A student is saved as a plain sentence-transformers folder.
 """
 
 from docemb_lib.student.loading import count_tokens

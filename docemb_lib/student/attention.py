@@ -1,11 +1,11 @@
 """Sliding-window attention over packed documents (Longformer, Beltagy et al. 2020), without padding or wasted blocks.
 
-One function, two backends. `blocks` runs everywhere: a document is cut into blocks of queries, and each sees only the
-keys of its own document that some query of it can reach. So short documents cost their own length, long ones their
-window, and one constant band masks every block. The scores of a block fit a core's cache and are computed again in the
-backward pass: memory is that of queries, keys and values. On CPUs this beats `scaled_dot_product_attention` over the
-same blocks, in bfloat16 by far, and takes dropout. `varlen` is torch's flash attention for packed sequences: NVIDIA
-GPUs from Ampere on, half precision, no dropout.
+One function, two backends. `blocks` runs everywhere: it cuts a document into blocks of queries, each of which reads
+only the keys of its own document within the reach of some query. Short documents therefore cost their own length, long
+ones their window, and one constant band masks every block. The scores of a block fit into a core's cache and are
+computed again in the backward pass, so that memory is that of queries, keys and values. On CPUs this is faster than
+`scaled_dot_product_attention` over the same blocks, in bfloat16 by far, and supports dropout. `varlen` is torch's flash
+attention for packed sequences: NVIDIA GPUs from Ampere on, half precision, no dropout.
 """
 
 from __future__ import annotations
@@ -24,16 +24,91 @@ from docemb_lib.private import softmax_backward
 Backend = Literal["blocks", "varlen"]
 
 CPU_SCORES = 2**21  # bytes of a block's scores, all heads: about a core's second-level cache
-GPU_SCORES = 2**28  # no limit that binds: blocks as large as a window, since launching kernels costs most
-# oneDNN compiles a kernel for every new shape of a bfloat16 product, which takes as long as ten of them. Blocks read on
-# to a multiple of so many tokens, where documents of all lengths share a few shapes; what is read too much counts zero.
+GPU_SCORES = 2**28  # never the limit: blocks are as large as a window, because launching kernels costs most
+# oneDNN compiles a kernel for every new shape of a bfloat16 product, which takes as long as ten products. Blocks
+# therefore read a multiple of STEP tokens, so that documents of all lengths share a few shapes; the excess counts zero.
 STEP = 64
 
 
-class Block(NamedTuple):
-    """Tokens `queries` attend to tokens `keys`: all of them where `whole`, else those within the window.
+def banded_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    lengths: Sequence[int],
+    window: int,
+    *,
+    starts: Tensor | None = None,
+    dropout: float = 0.0,
+    backend: Backend | None = None,
+) -> Tensor:
+    """Softmax attention with scores scaled by head_dim^-1/2, in which token i sees token j of its own document if
+    |i - j| <= window.
 
-    `read_queries` and `read_keys` begin with these, and may go on into the next document for the shape's sake.
+    Args:
+        query, key, value: (T, H, head_dim) of one dtype.
+        lengths: tokens of each of the B packed documents, T in sum.
+        window: one-sided, at least 1.
+        starts: (B + 1,) int32, the first token of each document, and T; None: computed from `lengths`.
+        dropout: probability of dropping an attention weight, drawn from torch's default generator; `blocks` only.
+        backend: None is the faster one.
+
+    Returns:
+        (T, H, head_dim), differentiable once.
+
+    Raises:
+        InputError: the device, the dtype, the head or dropout rules out the requested `varlen`.
+    """
+    T, H, head_dim = query.shape
+    if sum(lengths) != T:
+        raise ValueError(f"lengths must sum to the {T} tokens of query, got {sum(lengths)}")
+    if window < 1:
+        raise ValueError(f"window must be at least 1, got {window}")
+    window = min(window, max(lengths))
+    device, dtype = query.device, query.dtype
+    if (backend or choose_backend(device, dtype, head_dim)) == "varlen":
+        reason = _unfit_for_varlen(device, dtype, head_dim)
+        if reason is None and dropout:
+            reason = f"it has no dropout, and {dropout} is asked for"
+        if reason is not None:
+            raise InputError(f"attention: varlen cannot be used: {reason}; take blocks, or None for the faster one")
+        from torch.nn.attention.varlen import varlen_attn  # has windows from torch 2.11 on
+
+        if starts is None:
+            starts = torch.tensor([0, *accumulate(lengths)], dtype=torch.int32, device=device)
+        longest = max(lengths)
+        out: Any = varlen_attn(query, key, value, starts, starts, longest, longest, window_size=(window, window))
+        return out
+    on_cpu = device.type == "cpu"
+    # As many queries as fit the budget, but not so many that most scores lie outside the band.
+    fitting = (CPU_SCORES if on_cpu else GPU_SCORES) // (H * query.element_size() * 2 * window)
+    size = max(32, min(fitting, max(64, window)) // 32 * 32)
+    plan = blocks(lengths, window, size, STEP if on_cpu and dtype == torch.bfloat16 else 1)
+    query = query * head_dim**-0.5
+    return _BandedAttention.apply(query, key, value, plan, _band(size, window, query), window, dropout)
+
+
+def choose_backend(device: torch.device, dtype: torch.dtype, head_dim: int) -> Backend:
+    """The faster backend for such tensors."""
+    return "blocks" if _unfit_for_varlen(device, dtype, head_dim) else "varlen"
+
+
+def _unfit_for_varlen(device: torch.device, dtype: torch.dtype, head_dim: int) -> str | None:
+    """Why flash attention does not support such tensors; None: it does."""
+    if device.type != "cuda" or torch.version.hip is not None:
+        return "it needs an NVIDIA GPU"
+    if torch.cuda.get_device_capability(device) < (8, 0):
+        return "it needs a GPU of the Ampere generation or later"
+    if dtype not in (torch.bfloat16, torch.float16):
+        return f"it computes in bfloat16 or float16, not in {str(dtype).removeprefix('torch.')}"
+    if head_dim % 8 or head_dim > 256:
+        return f"its heads are multiples of 8 up to 256 wide, not {head_dim}"
+    return None
+
+
+class Block(NamedTuple):
+    """Tokens `queries` attend to tokens `keys`: to all of them if `whole`, else to those within the window.
+
+    `read_queries` and `read_keys` start with the same tokens and may extend into the next document for a common shape.
     """
 
     queries: slice
@@ -44,13 +119,13 @@ class Block(NamedTuple):
 
 
 def blocks(lengths: Sequence[int], window: int, size: int, step: int = 1) -> list[Block]:
-    """Cut packed documents of `lengths` tokens into blocks of at most `size` queries; `window` is one-sided. Numbers of
-    tokens read are multiples of `step` as far as there are tokens."""
+    """Cut packed documents of `lengths` tokens into blocks of at most `size` queries; `window` is one-sided. The
+    numbers of tokens read are multiples of `step`, as far as there are tokens."""
     plan: list[Block] = []
     T = sum(lengths)
 
     def read(tokens: slice) -> slice:
-        return slice(tokens.start, min(tokens.start + -(-(tokens.stop - tokens.start) // step) * step, T))
+        return slice(tokens.start, min(tokens.start + -(-_length(tokens) // step) * step, T))
 
     start = 0
     for length in lengths:
@@ -65,95 +140,13 @@ def blocks(lengths: Sequence[int], window: int, size: int, step: int = 1) -> lis
     return plan
 
 
-def choose_backend(device: torch.device, dtype: torch.dtype, head_dim: int) -> Backend:
-    """The faster backend for tensors of this kind."""
-    return "blocks" if _unfit_for_varlen(device, dtype, head_dim) else "varlen"
-
-
-def banded_attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    lengths: Sequence[int],
-    window: int,
-    *,
-    starts: Tensor | None = None,
-    dropout: float = 0.0,
-    backend: Backend | None = None,
-) -> Tensor:
-    """Softmax attention, scores scaled by head_dim^-1/2, in which token i sees token j of its own document if
-    |i - j| <= window.
-
-    query, key, value: (T, H, head_dim) of one dtype; lengths: tokens of each of the B packed documents, T in sum;
-    starts: (B + 1,) int32, where they begin, and T, for callers that ask often, None: counted here; window: one-sided,
-    at least 1; dropout: share of the attention weights that is dropped, drawn from torch's default
-    generator, for `blocks` only; backend: None is the faster one. Returns (T, H, head_dim). Differentiable once.
-    Raises InputError where `varlen` is asked for and cannot be had.
-    """
-    T, _, head_dim = query.shape
-    if sum(lengths) != T:
-        raise ValueError(f"lengths must sum to the {T} tokens of query, got {sum(lengths)}")
-    if window < 1:
-        raise ValueError(f"window must be at least 1, got {window}")
-    window = min(window, max(lengths))
-    if (backend or choose_backend(query.device, query.dtype, head_dim)) == "varlen":
-        return _varlen(query, key, value, lengths, starts, window, dropout)
-    return _blocks(query * head_dim**-0.5, key, value, lengths, window, dropout)
-
-
-def _unfit_for_varlen(device: torch.device, dtype: torch.dtype, head_dim: int) -> str | None:
-    """Why flash attention cannot take such tensors; None: it can."""
-    if device.type != "cuda" or torch.version.hip is not None:
-        return "it needs an NVIDIA GPU"
-    if torch.cuda.get_device_capability(device) < (8, 0):
-        return "it needs a GPU of the Ampere generation or later"
-    if dtype not in (torch.bfloat16, torch.float16):
-        return f"it computes in bfloat16 or float16, not in {str(dtype).removeprefix('torch.')}"
-    if head_dim % 8 or head_dim > 256:
-        return f"its heads are multiples of 8 up to 256 wide, not {head_dim}"
-    return None
-
-
-def _varlen(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    lengths: Sequence[int],
-    starts: Tensor | None,
-    window: int,
-    dropout: float,
-) -> Tensor:
-    reason = _unfit_for_varlen(query.device, query.dtype, query.shape[2])
-    if reason is None and dropout:
-        reason = f"it has no dropout, and {dropout} is asked for"
-    if reason is not None:
-        raise InputError(f"attention: varlen cannot be used: {reason}; take blocks, or None for the faster one")
-    from torch.nn.attention.varlen import varlen_attn  # from torch 2.11 on with windows
-
-    if starts is None:
-        starts = torch.tensor([0, *accumulate(lengths)], dtype=torch.int32, device=query.device)
-    longest = max(lengths)
-    out: Any = varlen_attn(query, key, value, starts, starts, longest, longest, window_size=(window, window))
-    return out
-
-
-def _blocks(query: Tensor, key: Tensor, value: Tensor, lengths: Sequence[int], window: int, dropout: float) -> Tensor:
-    """query: scaled already."""
-    score_bytes = query.shape[1] * query.element_size()
-    size = _block_size(window, score_bytes, CPU_SCORES if query.device.type == "cpu" else GPU_SCORES)
-    compiled = query.device.type == "cpu" and query.dtype == torch.bfloat16
-    plan = blocks(lengths, window, size, STEP if compiled else 1)
-    return _BandedAttention.apply(query, key, value, plan, _band(size, window, query), window, dropout)
-
-
-def _block_size(window: int, score_bytes: int, budget: int) -> int:
-    """Queries in a block: as many as fit the budget, but not so many that most scores lie outside the band."""
-    fitting = budget // (score_bytes * 2 * window)
-    return max(32, min(fitting, max(64, window)) // 32 * 32)
+def _length(tokens: slice) -> int:
+    return tokens.stop - tokens.start
 
 
 def _band(size: int, window: int, like: Tensor) -> Tensor:
-    """(size, size + 2 window), added to the scores of a block whose keys start `window` before its first query."""
+    """(size, size + 2 window), 0 inside the window and -inf outside, for a block whose keys start `window` tokens
+    before its first query."""
     distance = torch.arange(size + 2 * window, device=like.device) - torch.arange(size, device=like.device)[:, None]
     outside = (distance - window).abs() > window
     return torch.zeros_like(outside, dtype=like.dtype).masked_fill_(outside, -torch.inf)
@@ -161,7 +154,7 @@ def _band(size: int, window: int, like: Tensor) -> Tensor:
 
 def _weights(query: Tensor, key: Tensor, block: Block, band: Tensor, window: int) -> Tensor:
     """Attention weights of one block, (H, read queries, read keys), from all queries and keys, (H, T, head_dim); zero
-    where either is not the block's own."""
+    for tokens that are read for the shape alone."""
     scores = torch.bmm(query[:, block.read_queries], key[:, block.read_keys].mT)
     n_queries, n_keys = _length(block.queries), _length(block.keys)
     if not block.whole:
@@ -175,12 +168,8 @@ def _weights(query: Tensor, key: Tensor, block: Block, band: Tensor, window: int
     return weights
 
 
-def _length(tokens: slice) -> int:
-    return tokens.stop - tokens.start
-
-
 class _Dropout:
-    """The same sequence of dropout masks in the forward and in the backward pass, from a seed."""
+    """A sequence of dropout masks that a seed repeats: the backward pass needs the masks of the forward pass."""
 
     def __init__(self, share: float, seed: int, device: torch.device) -> None:
         self.generator = torch.Generator(device).manual_seed(seed)
@@ -188,8 +177,8 @@ class _Dropout:
         self.scale = 1 / (1 - share)
 
     def mask(self, weights: Tensor) -> Tensor:
-        """Like `weights`, 1 = kept, 0 = dropped. Four 16-bit draws from each random integer: several times as fast as
-        `bernoulli_`, and the share is met within 1e-5."""
+        """Like `weights`, 1 = kept, 0 = dropped. Each random integer gives four 16-bit draws: several times as fast as
+        `bernoulli_`, and the share is exact within 1e-5."""
         integers = torch.empty(-(-weights.numel() // 4), dtype=torch.int64, device=weights.device)
         draws = integers.random_(-(2**63), None, generator=self.generator).view(torch.int16)
         draws = draws[: weights.numel()].view(weights.shape)
@@ -197,21 +186,16 @@ class _Dropout:
 
 
 class _BandedAttention(torch.autograd.Function):
+    """The `blocks` backend. The query is already scaled."""
+
     @staticmethod
     def forward(
-        ctx: Any,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        plan: list[Block],
-        band: Tensor,
-        window: int,
-        dropout: float,
+        ctx: Any, query: Tensor, key: Tensor, value: Tensor, plan: list[Block], band: Tensor, window: int, share: float
     ) -> Tensor:
         ctx.save_for_backward(query, key, value, band)
-        ctx.plan, ctx.window, ctx.dropout = plan, window, dropout
-        ctx.seed = int(torch.randint(2**63 - 1, ())) if dropout else 0
-        noise = _Dropout(dropout, ctx.seed, query.device) if dropout else None
+        ctx.plan, ctx.window, ctx.share = plan, window, share
+        ctx.seed = int(torch.randint(2**63 - 1, ())) if share else 0
+        noise = _Dropout(share, ctx.seed, query.device) if share else None
         out = torch.empty_like(query)
         q, k, v, o = (tensor.transpose(0, 1) for tensor in (query, key, value, out))  # (H, T, head_dim)
         with torch.autocast(query.device.type, enabled=False):
@@ -225,8 +209,10 @@ class _BandedAttention(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        # With P = softmax(QK^T), O = PV and the gradient G of O: dV = P^T G, dP = G V^T, dS from dP by the softmax's
+        # derivative, dQ = dS K, dK = dS^T Q. Keys are shared by neighbouring blocks, so dK and dV are sums over blocks.
         query, key, value, band = ctx.saved_tensors
-        noise = _Dropout(ctx.dropout, ctx.seed, query.device) if ctx.dropout else None
+        noise = _Dropout(ctx.share, ctx.seed, query.device) if ctx.share else None
         d_query, d_key, d_value = torch.empty_like(query), torch.zeros_like(key), torch.zeros_like(value)
         with torch.autocast(query.device.type, enabled=False):
             if noise is not None:

@@ -1,5 +1,9 @@
-"""Pretrained encoders, tokenizers and what a saved student says of itself: from safetensors only, never with code from
-the model, every fault of a checkpoint as one line."""
+"""Pretrained encoders, heads and tokenizers: read from safetensors only, never with code from the model, and converted.
+
+A short encoder becomes a Longformer whose positions repeat the learnt ones (Beltagy et al. 2020, section 5); a long one
+stays as it is. `path_or_id` is a folder or hub id of a transformers or sentence-transformers model. Each fault of a
+checkpoint raises InputError with one line.
+"""
 
 from __future__ import annotations
 
@@ -11,55 +15,133 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
-from safetensors.torch import load_file
-from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, AutoTokenizer
+from torch import Tensor
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForMaskedLM,
+    AutoTokenizer,
+    LongformerConfig,
+    LongformerModel,
+)
 from transformers.utils import cached_file
 
 from docemb_lib.errors import InputError
 from docemb_lib.pretrained import quiet_loading
 
-Pooling = Literal["mean", "first", "cls"]
-SHORT_FAMILY = ("bert", "roberta", "xlm-roberta", "camembert")  # encoders that convert to a Longformer
-LONG = ("longformer", "modernbert")  # encoders that are a student as they are
-# Heads and buffers that a checkpoint carries beside its encoder: poolers, masked language models, classifiers.
+SHORT = ("bert", "roberta", "xlm-roberta", "camembert")  # convert to a Longformer: the module names are the same
+LONG = ("longformer", "modernbert")  # are students as they are
+RELATIVE = ("mpnet", "deberta", "deberta-v2", "t5", "mt5")  # learn biases per distance, shared by all layers
+SHARED_FIELDS = [
+    "vocab_size", "hidden_size", "num_attention_heads", "intermediate_size", "hidden_act", "hidden_dropout_prob",
+    "attention_probs_dropout_prob", "type_vocab_size", "initializer_range", "layer_norm_eps", "pad_token_id",
+    "bos_token_id", "eos_token_id",
+]  # fmt: skip
+DROPOUTS = {
+    "longformer": ("hidden_dropout_prob", "attention_probs_dropout_prob"),
+    "modernbert": ("embedding_dropout", "mlp_dropout", "attention_dropout"),
+}
+DEFAULT_WINDOW = 512  # both directions together, as in longformer-base-4096
+POSITIONS = "embeddings.position_embeddings.weight"
+# Heads and buffers beside the encoder of a checkpoint: poolers, masked language models, classifiers.
 BESIDE = re.compile(
     r"(\w+\.)?(pooler|lm_head|cls|classifier|qa_outputs|head)\.|decoder\.(weight|bias)$|.*\b(position|token_type)_ids$"
 )
-# The masked-language heads of BERT, of RoBERTa and Longformer, and of ModernBERT, but for the words' own embeddings.
+# The masked-language heads of BERT, of RoBERTa and Longformer, and of ModernBERT, without the word embeddings.
 HEAD = re.compile(
     r"(?:cls\.predictions\.(?:transform\.)?|lm_head\.|head\.|decoder\.(?=bias))"
     r"(?:(?P<layer>dense|LayerNorm|layer_norm|norm)\.)?(?P<kind>weight|bias)"
 )
-GLOBAL_TASK = "sequence-classification"  # what tells a folder whose first tokens have global attention: see export
-STUDENT, CENTRING = ["Transformer", "Pooling"], "Dense"  # modules of a sentence-transformers folder
 SLICE = 256  # texts tokenised at a time: a tokenizer's output takes a hundred bytes per token
 
 
-def load_config(path_or_id: str, *, subfolder: str = "") -> Any:
-    """A model's configuration. Raises InputError where there is none that transformers knows."""
-    with _one_line(path_or_id, "its config.json cannot be used"):
-        return AutoConfig.from_pretrained(path_or_id, subfolder=subfolder, trust_remote_code=False)
+def load_long(path_or_id: str) -> Any:
+    """A saved Longformer or ModernBERT. Raises InputError for any other model."""
+    config = load_config(path_or_id)
+    if config.model_type in SHORT:
+        raise InputError(f"{path_or_id}: a model of type {config.model_type}; convert it with Student.from_encoder")
+    if config.model_type not in LONG:
+        raise InputError(f"{path_or_id}: a model of type {config.model_type}; a student is one of {', '.join(LONG)}")
+    return load_weights(path_or_id, config)
 
 
-def load_weights(path_or_id: str, config: Any, *, subfolder: str = "") -> Any:
-    """The encoder of a checkpoint, without pooler or head, in float32. Raises InputError for weights that are not the
-    configuration's: missing ones, of another size, or of other layers."""
-    pooler = {} if config.model_type == "modernbert" else {"add_pooling_layer": False}
-    with _quiet(), _one_line(path_or_id, "cannot be loaded as a model with safetensors weights"):
-        model, info = AutoModel.from_pretrained(
-            path_or_id,
-            config=config,
-            subfolder=subfolder,
-            use_safetensors=True,
-            dtype=torch.float32,
-            ignore_mismatched_sizes=True,  # named below, instead of a report of many lines
-            output_loading_info=True,
-            trust_remote_code=False,
-            **pooler,
+def convert(
+    path_or_id: str,
+    *,
+    layers: Sequence[int] | None = None,
+    max_tokens: int,
+    attention_window: int | None = None,
+    dropout: float | None = None,
+) -> Any:
+    """A Longformer with the weights of a BERT- or RoBERTa-like encoder or of a Longformer; a ModernBERT as it is.
+
+    The arguments are those of `Student.from_encoder`. Learnt positions are repeated or cut; missing projections for
+    global attention are copies of the local ones. Raises InputError for encoders without absolute positions and values
+    out of range.
+    """
+    if max_tokens < 8:
+        raise InputError(f"max_tokens: got {max_tokens}, give at least 8")
+    if attention_window is not None and (attention_window < 4 or attention_window % 2):  # stock Longformer fails at 2
+        raise InputError(f"attention_window: got {attention_window}, give an even number from 4 on (both directions)")
+    if dropout is not None and not 0 <= dropout < 1:
+        raise InputError(f"dropout: got {dropout}, give a share from 0 to below 1, or None to keep the encoder's")
+    config = load_config(path_or_id)
+    if config.model_type == "modernbert":
+        for name, value in (("layers", layers), ("attention_window", attention_window)):
+            if value is not None:
+                raise InputError(f"{name}: got {value}, which is for converted encoders; use None for {path_or_id}")
+        if max_tokens > positions(config):
+            raise InputError(f"max_tokens: got {max_tokens}, {path_or_id} has positions for {positions(config)}")
+        return load_weights(path_or_id, _with_dropout(config, dropout))
+
+    _check_convertible(path_or_id, config)
+    keep = list(range(config.num_hidden_layers)) if layers is None else list(layers)
+    if not keep or not all(0 <= layer < config.num_hidden_layers for layer in keep):
+        raise InputError(f"layers: got {keep}, {path_or_id} has layers 0 to {config.num_hidden_layers - 1}")
+    windows: Any = attention_window or getattr(config, "attention_window", DEFAULT_WINDOW)
+    target = LongformerConfig(
+        **{field: getattr(config, field) for field in SHARED_FIELDS},
+        num_hidden_layers=len(keep),
+        sep_token_id=getattr(config, "sep_token_id", None),
+        max_position_embeddings=max_tokens + config.pad_token_id + 1,
+        attention_window=[windows if isinstance(windows, int) else windows[layer] for layer in keep],
+    )
+    source = load_weights(path_or_id, config).state_dict()
+    weights = {name: tensor for name, tensor in source.items() if name.startswith("embeddings.")}
+    weights[POSITIONS] = _tile_positions(source[POSITIONS], config, max_tokens)
+    for new, old in enumerate(keep):
+        before, after = f"encoder.layer.{old}.", f"encoder.layer.{new}."
+        weights |= {name.replace(before, after): source[name] for name in source if name.startswith(before)}
+    model = LongformerModel(_with_dropout(target, dropout), add_pooling_layer=False)
+    names = list(model.state_dict())
+    model.load_state_dict({name: weights.get(name, weights.get(name.replace("_global.", "."))) for name in names})
+    return model
+
+
+def positions(config: Any) -> int:
+    """Largest number of tokens of a long encoder; a Longformer also has position rows up to the padding id's."""
+    reserved = config.pad_token_id + 1 if config.model_type == "longformer" else 0
+    return int(config.max_position_embeddings - reserved)
+
+
+def load_config(path_or_id: str) -> Any:
+    """A model's configuration. Raises InputError where there is none that transformers supports."""
+    with one_line(path_or_id, "its config.json cannot be used"):
+        return AutoConfig.from_pretrained(
+            path_or_id, subfolder=transformer_subfolder(path_or_id), trust_remote_code=False
         )
+
+
+def load_weights(path_or_id: str, config: Any) -> Any:
+    """The encoder of a checkpoint, without pooler or head, in float32. Raises InputError for weights that do not match
+    the configuration: missing ones, other sizes, other layers."""
+    pooler = {} if config.model_type == "modernbert" else {"add_pooling_layer": False}
+    problem = "cannot be loaded as a model with safetensors weights"
+    # Sizes are checked below, instead of by transformers with a report of many lines.
+    model, info = _load(AutoModel, path_or_id, problem, config=config, ignore_mismatched_sizes=True, **pooler)
     if info["missing_keys"]:
         raise InputError(f"{path_or_id}: its weights lack {min(info['missing_keys'])}; give a complete checkpoint")
     if info["mismatched_keys"]:
@@ -68,145 +150,49 @@ def load_weights(path_or_id: str, config: Any, *, subfolder: str = "") -> Any:
             f"{path_or_id}: {name} is {list(found)} in its weights and {list(expected)} by its config.json; "
             "give files that belong together"
         )
-    strange = sorted(name for name in info["unexpected_keys"] if not BESIDE.match(name))
-    if strange:
+    unexpected = sorted(name for name in info["unexpected_keys"] if not BESIDE.match(name))
+    if unexpected:
         raise InputError(
-            f"{path_or_id}: its weights hold {strange[0]}, which the model of its config.json does not have "
+            f"{path_or_id}: its weights hold {unexpected[0]}, which the model of its config.json does not have "
             f"({config.model_type}, {config.num_hidden_layers} layers); give files that belong together"
         )
     return model
 
 
-def load_masked_head(path_or_id: str, *, subfolder: str = "") -> dict[str, torch.Tensor] | None:
-    """The head that a checkpoint guesses hidden words with: a layer and a norm, `dense` and `norm` with weight and
-    bias each, and the `bias` of the words. None where it has none, as sentence encoders do not."""
-    with _quiet(), _one_line(path_or_id, "cannot be loaded as a masked language model"):
-        model, info = AutoModelForMaskedLM.from_pretrained(
-            path_or_id,
-            subfolder=subfolder,
-            use_safetensors=True,
-            dtype=torch.float32,
-            output_loading_info=True,
-            trust_remote_code=False,
-        )
-    ours: dict[str, torch.Tensor] = {}
-    for theirs, tensor in model.state_dict().items():
-        if (name := HEAD.fullmatch(theirs)) is None:
+def load_masked_head(path_or_id: str) -> dict[str, Tensor] | None:
+    """The masked-language head of a checkpoint: `dense` and `norm`, each with weight and bias, and the `bias` of the
+    words. None where it has none, as for sentence encoders."""
+    model, info = _load(AutoModelForMaskedLM, path_or_id, "cannot be loaded as a masked language model")
+    weights: dict[str, Tensor] = {}
+    for full_name, tensor in model.state_dict().items():
+        if (name := HEAD.fullmatch(full_name)) is None:
             continue
-        if theirs in info["missing_keys"]:
+        if full_name in info["missing_keys"]:
             return None
-        layer = {"dense": "dense.", "LayerNorm": "norm.", "layer_norm": "norm.", "norm": "norm."}.get(name["layer"], "")
-        ours[layer + name["kind"]] = tensor
-    if "dense.bias" not in ours:  # a ModernBERT's layer and norm have none
-        ours |= {f"{layer}.bias": torch.zeros(len(ours[f"{layer}.weight"])) for layer in ("dense", "norm")}
-    return ours
+        layer = name["layer"] and ("dense." if name["layer"] == "dense" else "norm.")
+        weights[(layer or "") + name["kind"]] = tensor
+    if "dense.bias" not in weights:  # the dense layer and the norm of a ModernBERT have no bias
+        weights |= {f"{layer}.bias": torch.zeros(len(weights[f"{layer}.weight"])) for layer in ("dense", "norm")}
+    return weights
 
 
-def load_long(path_or_id: str, *, subfolder: str = "") -> Any:
-    """A Longformer or ModernBERT as it was saved. Raises InputError for any other model."""
-    config = load_config(path_or_id, subfolder=subfolder)
-    if config.model_type in SHORT_FAMILY:
-        raise InputError(f"{path_or_id}: a model of type {config.model_type}; convert it with Student.from_encoder")
-    if config.model_type not in LONG:
-        raise InputError(f"{path_or_id}: a model of type {config.model_type}; a student is one of {', '.join(LONG)}")
-    return load_weights(path_or_id, config, subfolder=subfolder)
+def load_tokenizer(path_or_id: str, *, max_tokens: int, rows: int | None = None) -> Any:
+    """The encoder's tokenizer for `max_tokens`, special ones included, without truncation or padding of its own.
 
-
-def positions(config: Any) -> int:
-    """Tokens that a long encoder can number; a Longformer's position table has rows up to the padding id's besides."""
-    reserved = config.pad_token_id + 1 if config.model_type == "longformer" else 0
-    return int(config.max_position_embeddings - reserved)
-
-
-def transformer_subfolder(path_or_id: str) -> str:
-    """Where a sentence-transformers model keeps its transformer; "" for a plain model."""
-    modules = read_json(path_or_id, "modules.json")
-    return modules[0]["path"] if modules else ""
-
-
-def saved_pooling(path_or_id: str) -> Pooling:
-    """The pooling of a saved student; "mean" for a plain transformers model.
-
-    Raises InputError for a sentence-transformers model that is anything but a transformer, the mean of its tokens or
-    the first of them, which may have global attention ("cls") or none ("first"), and centring where there is some (see
-    `saved_mean`).
-    """
-    modules = read_json(path_or_id, "modules.json")
-    if modules is None:
-        return "mean"
-    kinds = [_kind(module) for module in modules]
-    if kinds not in (STUDENT, [*STUDENT, CENTRING]):
-        raise InputError(
-            f"{path_or_id}: modules {', '.join(kinds)}; a student is a Transformer, a Pooling and, centred, a Dense"
-        )
-    config = read_json(path_or_id, "config.json", subfolder=modules[1]["path"]) or {}
-    flags = {name.removeprefix("pooling_mode_") for name, on in config.items() if on is True and "_mode_" in name}
-    mode = config.get("pooling_mode") or "+".join(flags).replace("_tokens", "").replace("_token", "") or "mean"
-    settings = read_json(path_or_id, "sentence_bert_config.json", subfolder=modules[0]["path"]) or {}
-    is_global = settings.get("transformer_task") == GLOBAL_TASK
-    if mode == "mean" and not is_global:
-        return "mean"
-    if mode == "cls":
-        return "cls" if is_global else "first"
-    raise InputError(
-        f"{path_or_id}: pooling is {mode} {'with' if is_global else 'without'} global attention; a student's is the "
-        "mean without it, or cls with it or without"
-    )
-
-
-def saved_mean(path_or_id: str) -> torch.Tensor | None:
-    """The mean embedding that a saved student subtracts, (D,); None where it subtracts none.
-
-    It is minus the bias of a Dense module that does nothing else. Raises InputError for any other Dense module.
-    """
-    folders = [module["path"] for module in read_json(path_or_id, "modules.json") or [] if _kind(module) == CENTRING]
-    if not folders:
-        return None
-    (folder,) = folders
-    config = read_json(path_or_id, "config.json", subfolder=folder) or {}
-    file = find_file(path_or_id, "model.safetensors", subfolder=folder)
-    if file is None:
-        raise InputError(f"{path_or_id}: {folder} has no model.safetensors; save the model with safetensors weights")
-    with _one_line(path_or_id, f"{folder}/model.safetensors cannot be used"):
-        weights = load_file(file)
-    identity, bias = weights.get("linear.weight"), weights.get("linear.bias")
-    activation = str(config.get("activation_function")).rpartition(".")[2]
-    plain = activation == "Identity" and not config.get("use_residual", False)
-    if not plain or bias is None or identity is None or not torch.equal(identity.float(), torch.eye(len(bias))):
-        raise InputError(f"{path_or_id}: {folder} does more than subtract a mean, which is all a student's Dense does")
-    return -bias.float()
-
-
-def saved_max_tokens(path_or_id: str, *, positions: int) -> int:
-    """The limit that a model sets below its positions, if any. Raises InputError for a limit beyond them."""
-    subfolder = transformer_subfolder(path_or_id)
-    settings = read_json(path_or_id, "sentence_bert_config.json", subfolder=subfolder) or {}
-    limit = settings.get("max_seq_length")
-    if limit is None:  # sentence-transformers leaves it to the tokenizer, whose limit may be 10^30
-        tokenizer = read_json(path_or_id, "tokenizer_config.json", subfolder=subfolder) or {}
-        return int(min(positions, tokenizer.get("model_max_length") or positions))
-    if limit > positions:
-        raise InputError(
-            f"{path_or_id}: sentence_bert_config.json: max_seq_length {limit}, but the model has positions for "
-            f"{positions}; write at most that"
-        )
-    return int(limit)
-
-
-def load_tokenizer(path_or_id: str, *, subfolder: str = "", max_tokens: int, rows: int | None = None) -> Any:
-    """The encoder's tokenizer with room for `max_tokens`, special ones included, and no other limit or padding.
-
-    A tokenizer's own file may carry both, MiniLM's 128 each. rows: of the model's word embeddings. Raises InputError
+    A tokenizer's file may contain both, MiniLM's 128 each. rows: of the model's word embeddings. Raises InputError
     where there is no fast tokenizer and for one with more tokens than rows.
     """
-    with _one_line(path_or_id, "its tokenizer cannot be used"):
+    with one_line(path_or_id, "its tokenizer cannot be used"):
         tokenizer = AutoTokenizer.from_pretrained(
-            path_or_id, subfolder=subfolder, model_max_length=max_tokens, trust_remote_code=False
+            path_or_id,
+            subfolder=transformer_subfolder(path_or_id),
+            model_max_length=max_tokens,
+            trust_remote_code=False,
         )
     if not tokenizer.is_fast:
         raise InputError(f"{path_or_id}: has no fast tokenizer (tokenizer.json); save it with one")
     vocabulary = tokenizer.get_vocab()
-    if set(vocabulary) <= set(tokenizer.all_special_tokens):  # what transformers makes of no files at all
+    if set(vocabulary) <= set(tokenizer.all_special_tokens):  # transformers' result where there are no files
         raise InputError(f"{path_or_id}: no tokenizer; put its tokenizer.json, or vocab and merges, beside the weights")
     size = max(vocabulary.values()) + 1
     if rows is not None and size > rows:
@@ -214,26 +200,23 @@ def load_tokenizer(path_or_id: str, *, subfolder: str = "", max_tokens: int, row
             f"{path_or_id}: its tokenizer has {size} tokens, its model embeddings for {rows}; "
             "give the tokenizer that belongs to the model"
         )
-    without_limits(tokenizer)
+    remove_limits(tokenizer)
     for field in ("max_length", "stride", "truncation_strategy", "pad_to_multiple_of"):
         tokenizer.init_kwargs.pop(field, None)
     return tokenizer
 
 
-def without_limits(tokenizer: Any) -> None:
-    """Undo what a call with truncation or padding leaves behind in the tokenizer, and would be saved with it."""
+def remove_limits(tokenizer: Any) -> None:
+    """Remove the truncation and padding that a call leaves in a tokenizer and that would be saved with it."""
     tokenizer.backend_tokenizer.no_truncation()
     tokenizer.backend_tokenizer.no_padding()
 
 
 def count_tokens(path_or_id: str, texts: Sequence[str]) -> list[int]:
-    """Tokens of each text for the tokenizer of that encoder, without special tokens and without truncation."""
+    """Number of tokens of each text for the tokenizer of an encoder, without special tokens and truncation."""
     tokenizer = _counting_tokenizer(path_or_id)
-    counts: list[int] = []
-    for start in range(0, len(texts), SLICE):
-        slice_ = list(texts[start : start + SLICE])
-        counts += map(len, tokenizer.encode_batch_fast(slice_, add_special_tokens=False))
-    return counts
+    slices = (list(texts[start : start + SLICE]) for start in range(0, len(texts), SLICE))
+    return [len(ids) for part in slices for ids in tokenizer.encode_batch_fast(part, add_special_tokens=False)]
 
 
 @lru_cache(maxsize=4)
@@ -241,14 +224,11 @@ def _counting_tokenizer(path_or_id: str) -> Any:
     return load_tokenizer(path_or_id, max_tokens=2**30).backend_tokenizer
 
 
-def find_file(path_or_id: str, name: str, *, subfolder: str = "") -> Path | None:
-    """A file of a folder or of a model on a hub; None where there is none. Raises InputError for an unknown model."""
-    try:
-        file = cached_file(path_or_id, name, subfolder=subfolder, _raise_exceptions_for_missing_entries=False)
-    except OSError as error:
-        reason = str(error).splitlines()[0]
-        raise InputError(f"{path_or_id}: no such folder, and not found on the hub: {reason}") from error
-    return None if file is None else Path(file)
+def read_modules(path_or_id: str) -> list[tuple[str, str]]:
+    """Class name and folder of each module of a sentence-transformers model; empty for a plain model."""
+    modules = read_json(path_or_id, "modules.json") or []
+    # Releases of sentence-transformers differ in the package of a class.
+    return [(str(module["type"]).rpartition(".")[2], module["path"]) for module in modules]
 
 
 def read_json(path_or_id: str, name: str, *, subfolder: str = "") -> Any:
@@ -262,14 +242,19 @@ def read_json(path_or_id: str, name: str, *, subfolder: str = "") -> Any:
         raise InputError(f"{file}: not valid JSON ({error}); restore the file") from error
 
 
-def _kind(module: dict[str, Any]) -> str:
-    """The class of an entry of modules.json; releases of sentence-transformers differ in its package."""
-    return str(module["type"]).rpartition(".")[2]
+def find_file(path_or_id: str, name: str, *, subfolder: str = "") -> Path | None:
+    """A file of a folder or of a model on a hub; None where there is none. Raises InputError for an unknown model."""
+    try:
+        file = cached_file(path_or_id, name, subfolder=subfolder, _raise_exceptions_for_missing_entries=False)
+    except OSError as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(f"{path_or_id}: no such folder, and not found on the hub: {reason}") from error
+    return None if file is None else Path(file)
 
 
 @contextmanager
-def _one_line(path_or_id: str, problem: str) -> Iterator[None]:
-    """Whatever goes wrong inside as one line: transformers, safetensors and tokenizers share no class of errors."""
+def one_line(path_or_id: str, problem: str) -> Iterator[None]:
+    """Raise any exception as InputError of one line: transformers, safetensors and tokenizers share no error class."""
     try:
         yield
     except Exception as error:
@@ -277,17 +262,60 @@ def _one_line(path_or_id: str, problem: str) -> Iterator[None]:
         raise InputError(f"{path_or_id}: {problem}: {reason}") from error
 
 
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Without the report on weights, which the caller checks itself, and without bars."""
+def transformer_subfolder(path_or_id: str) -> str:
+    """Where a sentence-transformers model keeps its transformer; "" for a plain model."""
+    modules = read_modules(path_or_id)
+    return modules[0][1] if modules else ""
+
+
+def _load(auto: Any, path_or_id: str, problem: str, **options: Any) -> tuple[Any, dict[str, Any]]:
+    """A model and how its weights match, without progress bars and without transformers' own report on weights."""
+
+    def no_report(record: logging.LogRecord) -> bool:
+        return not any(phrase in record.getMessage() for phrase in ("LOAD REPORT", "tied weights mapping"))
+
     reporter = logging.getLogger("transformers.modeling_utils")
-    reporter.addFilter(_no_report)
+    reporter.addFilter(no_report)
     try:
-        with quiet_loading():
-            yield
+        with quiet_loading(), one_line(path_or_id, problem):
+            options |= {"subfolder": transformer_subfolder(path_or_id), "dtype": torch.float32}
+            options |= {"use_safetensors": True, "trust_remote_code": False, "output_loading_info": True}
+            model, info = auto.from_pretrained(path_or_id, **options)
     finally:
-        reporter.removeFilter(_no_report)
+        reporter.removeFilter(no_report)
+    return model, info
 
 
-def _no_report(record: logging.LogRecord) -> bool:
-    return not any(said in record.getMessage() for said in ("LOAD REPORT", "tied weights mapping"))
+def _check_convertible(path_or_id: str, config: Any) -> None:
+    kind = getattr(config, "position_embedding_type", "absolute")
+    if config.model_type in RELATIVE:
+        problem = "has relative position biases, which a Longformer cannot hold"
+    elif config.model_type not in (*SHORT, "longformer"):
+        problem = "does not convert to a Longformer"
+    elif kind != "absolute":
+        problem = f"has {kind} position embeddings, which do not tile as absolute ones do"
+    else:
+        return
+    fitting = ", ".join((*SHORT, *LONG))
+    raise InputError(f"{path_or_id}: a model of type {config.model_type} {problem}; use one of type {fitting}")
+
+
+def _with_dropout(config: Any, dropout: float | None) -> Any:
+    """The configuration with `dropout`; set before the model is built, since a ModernBERT without has no modules."""
+    if dropout is not None:
+        for field in DROPOUTS[config.model_type]:
+            setattr(config, field, dropout)
+    return config
+
+
+def _tile_positions(source: Tensor, config: Any, max_tokens: int) -> Tensor:
+    """The rows that no position uses, then the learnt rows repeated: (pad + 1 + max_tokens, D).
+
+    BERT counts positions from row 0, the others from the row after the padding id's, as a Longformer does.
+    """
+    unused = config.pad_token_id + 1
+    if config.model_type == "bert":
+        before, learnt = source.new_zeros(unused, source.shape[1]), source
+    else:
+        before, learnt = source[:unused], source[unused:]
+    return torch.cat([before, learnt[torch.arange(max_tokens) % len(learnt)]])

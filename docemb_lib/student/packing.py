@@ -1,4 +1,4 @@
-"""Documents laid end to end: a batch without padding, and which documents go into one."""
+"""Documents concatenated to a batch without padding, and the choice of documents for one batch."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class PackedBatch(NamedTuple):
 
     input_ids: Tensor  # (T,) int64
     lengths: Tensor  # (B,) int64, tokens of each document, at least 1
-    sizes: tuple[int, ...]  # the same as plain numbers, so that nobody has to wait for a GPU to know them
+    sizes: tuple[int, ...]  # `lengths` as plain numbers, read without waiting for a GPU
 
     @property
     def document(self) -> Tensor:
-        """(T,) int64, which of the B documents a token belongs to, ascending."""
+        """(T,) int64, the index of each token's document, ascending."""
         rows = torch.arange(len(self.sizes), device=self.lengths.device)
         return torch.repeat_interleave(rows, self.lengths, output_size=len(self.input_ids))
 

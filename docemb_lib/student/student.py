@@ -15,38 +15,45 @@ from torch import Tensor, nn
 from docemb_lib.errors import InputError
 from docemb_lib.pretrained import resolve
 from docemb_lib.progress import progress
-from docemb_lib.student import conversion, export, loading, longformer
-from docemb_lib.student import longformer as stock
+from docemb_lib.student import export, loading, longformer
 from docemb_lib.student.attention import Backend
+from docemb_lib.student.export import Pooling
 from docemb_lib.student.inference import chunks, embed_chunks, growing_npy, one_ahead
-from docemb_lib.student.loading import Pooling
 from docemb_lib.student.packing import PackedBatch
 
 logger = logging.getLogger(__name__)
 
-PIECE = 64  # tokens that are summed one after the other
-PACKED = (("longformer", "mean"), ("longformer", "first"))  # have a packed forward
+PIECE = 64  # tokens summed one after the other
+PACKED = (("longformer", "mean"), ("longformer", "first"))  # encoder and pooling with a packed forward
 KINDS = (*PACKED, ("longformer", "cls"), ("modernbert", "mean"))
 
 
 class Encoded(NamedTuple):
-    """Token ids of each text with special tokens, and how many texts were longer than the student reads."""
+    """Token ids of each text with special tokens, and the number of texts that were cut."""
 
     sequences: list[list[int]]
     truncated: int
 
 
 class Student(nn.Module):
-    """Documents in, one embedding each, by the weights of a stock transformers model.
+    """Documents in, one embedding each, with the weights of a stock transformers model.
 
-    pooling: "mean" of all tokens, special ones included, or a Longformer's first token: "first", or "cls", where it has
-    global attention. Without that, a Longformer computes what `transformers.LongformerModel` does on each document
-    alone, with its sliding windows, and nothing on padding; its projections for global attention are therefore frozen.
-    With "cls", and for ModernBERT, the stock forward runs on padded documents. The tokenizer's `model_max_length` is
-    the limit on a document. A short encoder whose `attention_window` is twice `max_tokens` stays what it is: a BERT
-    with pooling "first" is BERT and its [CLS].
+    Without global attention, a Longformer computes what `transformers.LongformerModel` computes on each document alone,
+    and nothing for padding; its unused projections for global attention are frozen. With pooling "cls", and for
+    ModernBERT, the stock forward runs on padded documents. A short encoder converted with an `attention_window` of
+    twice its `max_tokens` computes what it did before: a BERT with pooling "first" is BERT and its [CLS].
 
-    mean: (D,), subtracted from every embedding, see `centre`; None: nothing is.
+    Args:
+        model: a Longformer or a ModernBERT.
+        tokenizer: a fast one, whose `model_max_length` limits a document.
+        pooling: "mean" of all tokens, special ones included, or the first token of a Longformer, without global
+            attention ("first") or with it ("cls").
+        mean: (D,), subtracted from every embedding, see `centre`.
+
+    Example:
+        >>> student = Student.from_encoder("all-MiniLM-L6-v2", layers=[0], max_tokens=1024)
+        >>> student.embed(["a document", "another one"]).shape
+        (2, 384)
     """
 
     mean: Tensor | None
@@ -63,10 +70,10 @@ class Student(nn.Module):
             raise InputError(f"mean: got a tensor of shape {list(mean.shape)}, embeddings have {self.dim} dimensions")
         self.register_buffer("mean", mean)
         self.packed = kind in PACKED
-        self.checkpointing = False  # keep a layer's input alone for the backward pass: less memory, a third more time
-        # For the packed forward alone:
+        self.checkpointing = False  # recompute activations in the backward pass: less memory, a third more time
+        # Options of the packed forward:
         self.attention: Backend | None = None  # None: the faster one for device and dtype
-        self.compiled = False  # torch.compile between the attentions: for GPUs, after a minute's preparation
+        self.compiled = False  # torch.compile between the attentions: for GPUs, takes a minute to prepare
         if self.packed:
             for name, parameter in model.named_parameters():
                 if "_global." in name:
@@ -83,68 +90,52 @@ class Student(nn.Module):
         attention_window: int | None = None,
         dropout: float | None = None,
     ) -> Student:
-        """A student from a short BERT- or RoBERTa-like encoder, from a Longformer, or from a ModernBERT as it is;
-        `conversion.convert` says how.
+        """A student from a short BERT- or RoBERTa-like encoder, a Longformer, or a ModernBERT (see `loading.convert`);
+        in eval mode, on the CPU. Raises InputError for other architectures and values out of range.
 
-        max_tokens: positions, special tokens included; attention_window: both directions together, None is the
-        Longformer's own or 512. In eval mode, on the CPU. Raises InputError for other architectures and for values out
-        of range.
+        Args:
+            path_or_id: folder or hub id.
+            pooling: see the class.
+            layers: the layers to keep, in this order; None: all.
+            max_tokens: positions, special tokens included.
+            attention_window: both directions together; None: the Longformer's own or 512.
+            dropout: of hidden states and attention; None: the encoder's.
         """
         source = resolve(str(path_or_id))
-        subfolder = loading.transformer_subfolder(source)
-        model = conversion.convert(
-            source,
-            subfolder=subfolder,
-            layers=layers,
-            max_tokens=max_tokens,
-            attention_window=attention_window,
-            dropout=dropout,
+        model = loading.convert(
+            source, layers=layers, max_tokens=max_tokens, attention_window=attention_window, dropout=dropout
         )
-        return cls._with_tokenizer(model, source, subfolder, max_tokens, pooling)
+        return cls._with_tokenizer(model, source, max_tokens, pooling)
 
     @classmethod
     def load(cls, folder_or_id: str | Path) -> Student:
-        """A saved student, or any Longformer or ModernBERT with mean pooling, from safetensors weights; in eval mode,
-        on the CPU.
+        """A saved student, or any Longformer or ModernBERT with mean pooling, in eval mode, on the CPU.
 
         Raises InputError for other models, for files that do not belong together and for pickled weights.
         """
         source = resolve(str(folder_or_id))
-        pooling = loading.saved_pooling(source)
-        subfolder = loading.transformer_subfolder(source)
-        model = loading.load_long(source, subfolder=subfolder)
-        max_tokens = loading.saved_max_tokens(source, positions=loading.positions(model.config))
-        return cls._with_tokenizer(model, source, subfolder, max_tokens, pooling, loading.saved_mean(source))
+        pooling = export.saved_pooling(source)
+        model = loading.load_long(source)
+        max_tokens = export.saved_max_tokens(source, positions=loading.positions(model.config))
+        return cls._with_tokenizer(model, source, max_tokens, pooling, export.saved_mean(source))
 
     @classmethod
     def _with_tokenizer(
-        cls, model: Any, source: str, subfolder: str, max_tokens: int, pooling: Pooling, mean: Tensor | None = None
+        cls, model: Any, source: str, max_tokens: int, pooling: Pooling, mean: Tensor | None = None
     ) -> Student:
         rows = model.get_input_embeddings().num_embeddings
-        tokenizer = loading.load_tokenizer(source, subfolder=subfolder, max_tokens=max_tokens, rows=rows)
+        tokenizer = loading.load_tokenizer(source, max_tokens=max_tokens, rows=rows)
         return cls(model, tokenizer, pooling=pooling, mean=mean).eval()
 
     def save(self, folder: str | Path, *, card: str | None = None) -> None:
         """Write a sentence-transformers folder; `card` is its README with front matter, None a plain one."""
-        if card is None:
-            card = export.plain_card(
-                self.config, pooling=self.pooling, max_tokens=self.max_tokens, centred=self.mean is not None
-            )
-        export.write_folder(
-            Path(folder),
-            self.model,
-            self.tokenizer,
-            pooling=self.pooling,
-            max_tokens=self.max_tokens,
-            mean=self.mean,
-            card=card,
-        )
+        export.write_folder(self, Path(folder), export.plain_card(self) if card is None else card)
 
     def centre(self, texts: Iterable[str], *, bf16: bool | None = None) -> None:
         """Subtract the mean embedding of `texts` from every embedding from now on; it is saved with the student.
 
-        Distilled embeddings share a direction that says nothing of a document and takes up most of a cosine. For use
-        after training: a loss would see centred embeddings beside teacher embeddings that are not.
+        Distilled embeddings share a direction that carries no information but dominates their cosines. Centre after
+        training only: a loss would compare centred embeddings with uncentred ones of a teacher.
         """
         self.mean = None
         embeddings = self.embed(texts, bf16=bf16, desc="centring")
@@ -163,7 +154,7 @@ class Student(nn.Module):
 
     @property
     def max_tokens(self) -> int:
-        """Tokens of a document that the student reads, special tokens included."""
+        """Largest number of tokens of a document, special tokens included."""
         return int(self.tokenizer.model_max_length)
 
     @property
@@ -171,8 +162,7 @@ class Student(nn.Module):
         return next(self.model.parameters()).device
 
     def forward(self, batch: PackedBatch) -> Tensor:
-        """Embeddings (B, D) of B packed documents: the mean over each one's tokens, or its first token; centred where
-        the student is."""
+        """Embeddings (B, D) of B packed documents: pooled over their tokens, then centred if there is a mean."""
         hidden = self.hidden(batch)
         hidden = hidden.to(torch.promote_types(hidden.dtype, torch.float32))
         pooled = _means(hidden, batch) if self.pooling == "mean" else hidden[batch.lengths.cumsum(0) - batch.lengths]
@@ -180,19 +170,18 @@ class Student(nn.Module):
 
     def hidden(self, batch: PackedBatch) -> Tensor:
         """Last hidden states (T, D) of a batch of T tokens. Raises InputError for a document beyond `max_tokens`."""
-        longest = max(batch.sizes)
-        if longest > self.max_tokens:
+        if (longest := max(batch.sizes)) > self.max_tokens:
             raise InputError(f"batch: a document of {longest} tokens, the student reads {self.max_tokens}; cut it")
         if self.packed:
             return longformer.hidden_states(
                 self.model, batch, attention=self.attention, checkpointing=self.checkpointing, compiled=self.compiled
             )
-        return stock.stock_hidden_states(
+        return longformer.stock_hidden_states(
             self.model, batch, global_first_token=self.pooling == "cls", checkpointing=self.checkpointing
         )
 
     def encode(self, texts: Sequence[str], *, first: int = 0) -> Encoded:
-        """Token ids of each text, cut at `max_tokens`. A text that is no string is an InputError that names its index,
+        """Token ids of each text, cut at `max_tokens`. Raises InputError for a text that is no string, with its index
         counted from `first`."""
         for index, text in enumerate(texts, first):
             if not isinstance(text, str):
@@ -209,17 +198,6 @@ class Student(nn.Module):
         )
         return Encoded(tokens["input_ids"], sum(bool(encoding.overflowing) for encoding in tokens.encodings))
 
-    def tokenize(self, texts: Iterable[str]) -> list[list[int]]:
-        """Token ids of each text with special tokens, cut at `max_tokens`; how many were cut is logged."""
-        sequences: list[list[int]] = []
-        truncated = 0
-        for chunk in chunks(texts):
-            encoded = self.encode(chunk, first=len(sequences))
-            sequences += encoded.sequences
-            truncated += encoded.truncated
-        self._log_truncated(truncated, len(sequences))
-        return sequences
-
     def embed(
         self,
         texts: Iterable[str],
@@ -230,12 +208,18 @@ class Student(nn.Module):
         devices: Sequence[str | torch.device] | None = None,
         desc: str = "embedding",
     ) -> np.ndarray:
-        """Embeddings of N documents in their order, float32 (N, D), without dropout or gradients.
+        """Embeddings of N documents, without dropout or gradients; logs the number of documents that were cut.
 
-        texts: any iterable, taken as it goes. out: a .npy file that holds the embeddings, there only when complete; the
-        result is then its read-only memory map, and memory stays constant whatever N. batch_tokens: tokens in one
-        forward pass; None: 8192 on CPUs, 65536 on GPUs. bf16: compute in bfloat16; None: where the hardware is fast at
-        it. devices: all of them share the work, each with a copy of the student; None: the one it is on.
+        Args:
+            texts: any iterable, read once.
+            out: a .npy file for the embeddings, which appears when complete; memory then does not grow with N.
+            batch_tokens: tokens of one forward pass; None: 8192 on CPUs, 65536 on GPUs.
+            bf16: compute in bfloat16; None: where the hardware is fast at it.
+            devices: share the work, each with a copy of the student; None: the student's own.
+            desc: label of the progress bar.
+
+        Returns:
+            Float32 (N, D) in the order of `texts`; with `out`, its read-only memory map.
         """
         if isinstance(texts, str):
             raise InputError("texts: got one string, give a list of documents")
@@ -260,19 +244,16 @@ class Student(nn.Module):
             )
             for rows in stack.enter_context(closing(embeddings)):
                 append(rows)
-        self._log_truncated(truncated, done)
-        return np.concatenate(in_memory) if target is None else np.load(target, mmap_mode="r")
-
-    def _log_truncated(self, truncated: int, n: int) -> None:
         if truncated:
-            logger.warning("%d of %d documents cut at %d tokens", truncated, n, self.max_tokens)
+            logger.warning("%d of %d documents cut at %d tokens", truncated, done, self.max_tokens)
+        return np.concatenate(in_memory) if target is None else np.load(target, mmap_mode="r")
 
 
 def _means(hidden: Tensor, batch: PackedBatch) -> Tensor:
     """(B, D), the mean over each document's rows of (T, D).
 
-    In two steps, because a GPU sums a segment row by row: pieces of a document, then their sums. Without scattered
-    additions, which it would do in another order every time.
+    A GPU sums a segment row by row, so sum pieces of a document in parallel first, then their sums. Scattered additions
+    would also be fast, but in another order every time.
     """
     pieces, counts = [], []
     for size in batch.sizes:

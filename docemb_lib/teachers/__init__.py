@@ -1,13 +1,13 @@
 """The frozen teachers, and their embeddings on disk.
 
-`SBERT` is the structural teacher, `ParagraphVector` (or a `Compound` of two, or `LSA`) the contextual one; all share
-the protocol `Teacher`. Importing this loads neither torch nor gensim.
+`SBERT` is the structural teacher; `ParagraphVector`, a `Compound` of two, or `LSA` is the contextual one. All implement
+the protocol `Teacher`. Importing this package loads neither torch nor gensim.
 """
 
 from docemb_lib.teachers.lsa import LSA
-from docemb_lib.teachers.paragraph_vector import Compound, ParagraphVector
+from docemb_lib.teachers.paragraph_vector import ParagraphVector
 from docemb_lib.teachers.sbert import SBERT
-from docemb_lib.teachers.store import Teacher, open_embeddings, write_embeddings
+from docemb_lib.teachers.store import Compound, Teacher, open_embeddings, write_embeddings
 from docemb_lib.teachers.words import Words, preprocess, write_words
 
 __all__ = [

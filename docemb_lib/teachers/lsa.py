@@ -19,10 +19,10 @@ DESCRIPTION, VOCABULARY, WEIGHTS = "lsa.json", "vocabulary.json", "lsa.safetenso
 
 
 class LSA:
-    """Documents as points on the `dim` leading right singular vectors of the corpus' TF-IDF matrix.
+    """Project the TF-IDF vector of a document on the `dim` leading right singular vectors of the corpus.
 
-    Words are scikit-learn's (lower case, two characters and more); `min_documents` is in how many a word has to occur.
-    A text without any known word is the zero vector.
+    Words are scikit-learn's default tokens (lower case, at least two characters) that occur in at least `min_documents`
+    documents. A text without such words becomes the zero vector.
     """
 
     def __init__(self, dim: int = 100, *, min_documents: int = 2, seed: int = 0) -> None:
@@ -32,7 +32,7 @@ class LSA:
         self._words: list[str] = []
         self._idf = np.zeros(0, dtype=np.float32)  # (words,)
         self._components = np.zeros((dim, 0), dtype=np.float32)  # (dim, words)
-        self._vectorizer: TfidfVectorizer | None = None
+        self._vectorizer: TfidfVectorizer | None = None  # None: not fitted
 
     @property
     def label(self) -> str:
@@ -41,14 +41,14 @@ class LSA:
 
     @property
     def fingerprint(self) -> str:
-        """Of the vocabulary and the weights."""
+        """Identifies the vocabulary and the weights."""
         digest = hashlib.sha256(json.dumps(self._words).encode())
         digest.update(self._idf.data)
         digest.update(self._components.data)
         return f"lsa:{self.dim}:{digest.hexdigest()[:16]}"
 
     def fit(self, texts: Sequence[str]) -> Self:
-        """Learn vocabulary, weights and directions. Raises InputError where `texts` cannot give `dim` of them."""
+        """Learn vocabulary, weights and directions. Raises InputError if `texts` has fewer than `dim` directions."""
         from sklearn.decomposition import TruncatedSVD
         from sklearn.feature_extraction.text import TfidfVectorizer
 
@@ -57,27 +57,26 @@ class LSA:
         vectorizer = TfidfVectorizer(min_df=self.min_documents, dtype=np.float32)
         try:
             X = vectorizer.fit_transform(texts)  # (N, words)
-        except ValueError as error:  # scikit-learn's word for an empty vocabulary
+        except ValueError as error:  # raised for an empty vocabulary
             raise InputError(
                 f"{self.label}: no word occurs in {self.min_documents} documents; use a smaller min_documents"
             ) from error
         if X.shape[1] < self.dim:
             raise InputError(f"{self.label}: the corpus has only {X.shape[1]} words; use a smaller dim")
         svd = TruncatedSVD(self.dim, random_state=self.seed).fit(X)
-        words = vectorizer.get_feature_names_out().tolist()
-        self._serve(words, vectorizer.idf_, svd.components_)
+        self._set(vectorizer.get_feature_names_out().tolist(), vectorizer.idf_, svd.components_)
         return self
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         """Float32 (N, dim). Raises InputError before `fit` or `load`."""
-        embeddings: np.ndarray = self._trained().transform(texts) @ self._components.T
+        embeddings: np.ndarray = self._fitted().transform(texts) @ self._components.T
         return embeddings
 
     def save(self, folder: Path | str) -> None:
-        """Write the model to `folder`: a description, the vocabulary and the weights, no pickles."""
+        """Write a description, the vocabulary and the weights to `folder`, without pickles."""
         from safetensors.numpy import save_file
 
-        self._trained()
+        self._fitted()
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         description = {"dim": self.dim, "min_documents": self.min_documents, "seed": self.seed}
@@ -95,15 +94,15 @@ class LSA:
             raise InputError(f"{folder / DESCRIPTION}: no such file; name a folder written by LSA.save")
         model = cls(**json.loads((folder / DESCRIPTION).read_text()))
         weights = load_file(folder / WEIGHTS)
-        model._serve(json.loads((folder / VOCABULARY).read_text()), weights["idf"], weights["components"])
+        model._set(json.loads((folder / VOCABULARY).read_text()), weights["idf"], weights["components"])
         return model
 
-    def _trained(self) -> TfidfVectorizer:
+    def _fitted(self) -> TfidfVectorizer:
         if self._vectorizer is None:
             raise InputError(f"{self.label}: not trained; call fit(texts) or LSA.load(folder) first")
         return self._vectorizer
 
-    def _serve(self, words: list[str], idf: np.ndarray, components: np.ndarray) -> None:
+    def _set(self, words: list[str], idf: np.ndarray, components: np.ndarray) -> None:
         from sklearn.feature_extraction.text import TfidfVectorizer
 
         self._words = words

@@ -1,8 +1,8 @@
 """The contextual teacher: Paragraph Vector, gensim's Doc2Vec with repeatable results (thesis, 4.5.1 and Table 4.5).
 
-All embeddings, also those of training documents, are inferred. Training and inference run in worker processes with a
-fixed hash seed, and inference reseeds the model from each text, so an embedding depends on the text and the model
-alone: not on the calling process, the order of the documents, their batches or the number of workers.
+All embeddings, those of training documents too, are inferred. Training and inference run in worker processes with a
+fixed hash seed, and inference reseeds the model from each text. An embedding therefore depends on the text and the
+model alone, not on the calling process, the order of the documents, their batches or the number of workers.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import os
 import shutil
 import tempfile
 import weakref
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, Self, get_args
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from joblib import cpu_count
@@ -26,86 +27,80 @@ from docemb_lib.errors import InputError
 from docemb_lib.hardware import free_memory
 from docemb_lib.progress import progress
 from docemb_lib.settings import SINGLE, label_of_paragraph_vector
-from docemb_lib.teachers import gensim_models as gensim_inference
-from docemb_lib.teachers import gensim_models as gensim_training
-from docemb_lib.teachers.gensim_models import TrainingMemory, check_memory, training_memory, warn_of_shared_rows
-from docemb_lib.teachers.words import Preprocessing, Words, write_words
-from docemb_lib.teachers.worker_pool import WorkerPool
+from docemb_lib.teachers.store import BAR_FROM
+from docemb_lib.teachers.words import (
+    Preprocessing,
+    Words,
+    in_bytes,
+    pieces,
+    preprocess,
+    training_memory,
+    warn_of_shared_rows,
+    write_words,
+)
+from docemb_lib.teachers.worker_pool import WorkerPool, end_if_orphaned
 
-# ---- the contextual teacher
-
+if TYPE_CHECKING:
+    from gensim.models.doc2vec import Doc2Vec
 
 logger = logging.getLogger(__name__)
 
-DESCRIPTION = "paragraph_vector.json"
-BLOCK = 16  # documents per task at most: a millisecond to hand over, a fraction of a second to work on
-TASKS = 8  # per process at least, where there are documents enough: the last one ends soon after the others
-BAR_FROM = 512  # documents; smaller calls are somebody's blocks, and the bar over the blocks is theirs
+DESCRIPTION, MODEL_FILE = "paragraph_vector.json", "doc2vec.model"
+SEPARATE = 2**18  # numbers: larger arrays get files of their own, which processes share; smaller ones are pickled
+BLOCK = 16  # documents per task at most: a task takes a millisecond to send and a fraction of a second to compute
+TASKS = 8  # tasks per process at least, if there are enough documents, so that all processes end at about the same time
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """What training found out; stored beside the model."""
+    """Facts about a training, stored beside the model."""
 
     documents: int
     long_documents: int  # of more than 10,000 words, trained in pieces
-    texts: str  # fingerprint of the documents, whatever the preprocessing
+    texts: str  # fingerprint of the documents, independent of the preprocessing
     min_count: int  # "10%" resolved
     vocabulary: int  # words kept
     weights: str  # fingerprint of vocabulary and weights
 
 
+@dataclass(kw_only=True, eq=False)
 class ParagraphVector:
-    """DM or DBOW of gensim.
+    """DM or DBOW of gensim, repeatable; the fields are the arguments.
 
-    dm: distributed memory, or else a distributed bag of words.
-    vector_size: width of an embedding.
-    min_count: occurrences (not documents) that a word needs; "10%" is the thesis' name for 1% of the number of training
-        documents, at least 2.
-    preprocess: how a text becomes words, see `preprocess`.
-    window, negative: context words on each side; noise words per prediction.
-    sample: threshold for dropping frequent words; 0 keeps them all (gensim's own default is 1e-3).
-    epochs: passes over the corpus in training, and over a document in inference.
-    dbow_words: DBOW trains word vectors too (skip-gram); DM always does.
-    workers: training threads. Only with one a training repeated gives the same model, bit for bit; more are for scale.
-    max_vocab_size: cap on the words kept while counting; what gensim then drops depends on the corpus' order.
+    Example:
+        >>> teacher = ParagraphVector(dm=True, vector_size=8, epochs=1).fit(["a b a", "b a b"])
+        >>> teacher.embed(["a b"], jobs=1).shape
+        (1, 8)
     """
 
-    def __init__(
-        self,
-        *,
-        dm: bool,
-        vector_size: int = 100,
-        min_count: int | str = 2,
-        preprocess: Preprocessing = "lowercase",
-        window: int = 5,
-        negative: int = 5,
-        sample: float = 0,
-        epochs: int = 10,
-        dbow_words: bool = True,
-        workers: int = 1,
-        max_vocab_size: int | None = None,
-        seed: int = 0,
-    ) -> None:
-        if min_count != "10%" and not (isinstance(min_count, int) and min_count >= 1):
-            raise InputError(f'min_count: got {min_count!r}, use a whole number of occurrences from 1, or "10%"')
-        if preprocess not in get_args(Preprocessing):
-            raise InputError(f"preprocess: got {preprocess!r}, use one of {', '.join(get_args(Preprocessing))}")
-        for name, value in {"vector_size": vector_size, "epochs": epochs, "workers": workers}.items():
-            if value < 1:
+    dm: bool  # distributed memory, otherwise a distributed bag of words
+    vector_size: int = 100  # width of an embedding
+    min_count: int | str = 2  # occurrences (not documents) of a kept word; "10%": 1% of the training documents, min. 2
+    preprocess: Preprocessing = "lowercase"
+    window: int = 5  # context words on each side
+    negative: int = 5  # noise words per prediction
+    sample: float = 0  # threshold for dropping frequent words; 0 keeps them all (gensim's own default is 1e-3)
+    epochs: int = 10  # passes over the corpus in training, and over a document in inference
+    dbow_words: bool = True  # DBOW trains word vectors too (skip-gram); DM always does
+    workers: int = 1  # training threads; only with 1 a repeated training gives the same bits
+    max_vocab_size: int | None = None  # cap on the words while counting; the corpus order decides what gensim drops
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.min_count != "10%" and not (isinstance(self.min_count, int) and self.min_count >= 1):
+            raise InputError(f'min_count: got {self.min_count!r}, use a whole number of occurrences from 1, or "10%"')
+        preprocess("", self.preprocess)  # refuses unknown names
+        for name in ("vector_size", "epochs", "workers"):
+            if (value := getattr(self, name)) < 1:
                 raise InputError(f"{name}: got {value}, use 1 or more")
-        self.dm, self.vector_size, self.min_count, self.preprocess = dm, vector_size, min_count, preprocess
-        self.window, self.negative, self.sample, self.epochs = window, negative, sample, epochs
-        self.dbow_words, self.workers, self.max_vocab_size, self.seed = dbow_words, workers, max_vocab_size, seed
         self._fitted: Fitted | None = None
         self._folder = Path()
-        self._pool: WorkerPool[gensim_inference.Inferred] | None = None
+        self._pool: WorkerPool[tuple[np.ndarray, int]] | None = None
 
     @property
-    def parameters(self) -> dict[str, bool | int | float | str | None]:
-        """The arguments of this model."""
-        names = ("dm", "vector_size", "min_count", "preprocess", "window", "negative", "sample", "epochs")
-        return {name: getattr(self, name) for name in (*names, "dbow_words", "workers", "max_vocab_size", "seed")}
+    def parameters(self) -> dict[str, Any]:
+        """The constructor's arguments."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @property
     def label(self) -> str:
@@ -119,195 +114,265 @@ class ParagraphVector:
 
     @property
     def fitted(self) -> Fitted:
-        """What training found out. Raises InputError before training."""
+        """Facts about the training. Raises InputError before it."""
         if self._fitted is None:
-            raise InputError(self._untrained)
+            raise self._untrained
         return self._fitted
 
     @property
-    def _untrained(self) -> str:
-        return f"{self.label}: not trained; call fit(texts) or ParagraphVector.load(folder) first"
+    def _untrained(self) -> InputError:
+        return InputError(f"{self.label}: not trained; call fit(texts) or ParagraphVector.load(folder) first")
 
     @property
     def fingerprint(self) -> str:
-        """Of the arguments, the vocabulary and the weights: all that decides an embedding."""
+        """Identifies the arguments, the vocabulary and the weights, on which an embedding depends."""
         content = json.dumps([self.parameters, self.fitted.weights])
         return f"pv:{self.label}:{hashlib.sha256(content.encode()).hexdigest()[:16]}"
 
     def fit(self, texts: Iterable[str]) -> Self:
-        """Train on `texts`, read once. Raises InputError if there is nothing to learn from."""
+        """Train on `texts`, read once. Raises InputError if no word is frequent enough."""
         folder = Path(tempfile.mkdtemp(prefix="docemb-pv-"))
-        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)  # the model stays as long as this object
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)  # the model files live as long as this object
         words = write_words(folder / "words", texts, self.preprocess)
         self.fit_words(words, folder / "model")
         shutil.rmtree(words.folder)
         return self
 
     def fit_words(self, words: Words, folder: Path | str) -> Self:
-        """Train on the words of a corpus and save to `folder`, which has to stay while the model is used.
+        """Train on the words of a corpus and save to `folder`, which must exist as long as the model is used.
 
-        After an interruption the same call goes on after the last whole epoch, and with one worker ends in the same
-        bits as an unbroken one. Raises InputError before any training where words and model do not fit together, no
-        word is frequent enough, or the memory would not do.
+        A finished model in `folder` is reused. After an interruption the same call continues after the last whole
+        epoch, and with one worker ends in the same bits as an uninterrupted one. Raises InputError before training if
+        `words` has another preprocessing, no word is frequent enough, or memory is short.
         """
         folder = Path(folder).resolve()
         if words.preprocess != self.preprocess:
             raise InputError(f"{self.label}: the words in {words.folder} are of preprocess {words.preprocess!r}")
-        fitted = self._finished(folder, words) or self._train(words, folder)
-        gensim_training.remove_states(folder)
-        self._serve(folder, fitted)
+        fitted = self._find(folder, words) or self._train(words, folder)
+        remove_states(folder)
+        self._set(folder, fitted)
         return self
 
     def gensim_options(self, words: Words) -> dict[str, Any]:
         """The arguments of gensim's Doc2Vec for training on `words`."""
-        options: dict[str, Any] = {name: value for name, value in self.parameters.items() if name != "preprocess"}
+        options = {name: value for name, value in self.parameters.items() if name != "preprocess"}
         dbow_words = int(self.dbow_words and not self.dm)
         return options | {"min_count": words.occurrences(self.min_count), "dbow_words": dbow_words}
 
     def embed(self, texts: Sequence[str], *, jobs: int | None = None) -> np.ndarray:
         """Float32 (N, dim), inferred by `jobs` processes (None: one per core).
 
-        A text without any word of the vocabulary, the empty one included, is the zero vector: inference starts next to
-        it, and nothing would move it. A text of more than 10,000 words is the mean of its pieces, weighted by words.
+        A text without any word of the vocabulary becomes the zero vector, because inference would leave it at its
+        random start. A text of more than 10,000 words is the mean of its pieces, weighted by their words.
         """
         if self._pool is None:
-            raise InputError(self._untrained)
+            raise self._untrained
         jobs = jobs or cpu_count()
         size = min(BLOCK, max(1, len(texts) // (TASKS * jobs)))
         starts = range(0, len(texts), size)
         embeddings = np.zeros((len(texts), self.dim), dtype=np.float32)
         blocks = ((list(texts[start : start + size]), self.preprocess) for start in starts)
         n_long = 0
-        results: Iterable[tuple[int, gensim_inference.Inferred]] = self._pool.map(blocks, jobs=jobs)
+        results: Iterable[tuple[int, tuple[np.ndarray, int]]] = self._pool.map(blocks, jobs=jobs)
         if len(texts) >= BAR_FROM:
             results = progress(results, desc=f"Embedding {self.label}", total=len(starts), unit="blocks")
-        for block, inferred in results:
-            embeddings[block * size : (block + 1) * size] = inferred.embeddings
-            n_long += inferred.n_long
+        for block, (rows, n) in results:
+            embeddings[block * size : (block + 1) * size] = rows
+            n_long += n
         if n_long:
             logger.info("%s: %d of %d documents averaged over pieces of 10,000 words", self.label, n_long, len(texts))
         return embeddings
 
     def stop(self) -> None:
-        """End the processes that infer, which idle for a minute otherwise; the next `embed` starts others."""
+        """End the inference processes, which otherwise end after an idle minute; the next `embed` starts new ones."""
         if self._pool is not None:
             self._pool.stop()
 
     def save(self, folder: Path | str) -> None:
-        """Copy the trained model into `folder` (gensim's own files, which hold pickles, and a description)."""
+        """Copy the trained model into `folder`: gensim's own files, which contain pickles, and a description."""
         fitted, folder = self.fitted, Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        for file in self._folder.glob(f"{gensim_training.MODEL_FILE}*"):
+        for file in self._folder.glob(f"{MODEL_FILE}*"):
             shutil.copy2(file, folder)
         self._describe(folder, fitted)
 
     @classmethod
     def load(cls, folder: Path | str) -> Self:
-        """The model saved in `folder`, which has to stay while the model is used. Load only folders you trust."""
+        """The model saved in `folder`, which must exist as long as the model is used. Load only folders you trust."""
         description = Path(folder) / DESCRIPTION
         if not description.is_file():
             raise InputError(f"{description}: no such file; name a folder written by ParagraphVector.save")
         content = json.loads(description.read_text())
         model = cls(**content["parameters"])
-        model._serve(Path(folder).resolve(), Fitted(**content["fitted"]))
+        model._set(Path(folder).resolve(), Fitted(**content["fitted"]))
         return model
 
-    def _check_size(self, words: Words) -> TrainingMemory:
-        """What training on `words` will take. Raises InputError if it cannot be had."""
-        most = self.max_vocab_size or words.types
-        vocabulary, types = min(words.vocabulary(self.min_count), most), min(words.types, most)
-        size = self.vector_size
-        warn_of_shared_rows(vocabulary=vocabulary, lines=words.lines, vector_size=size, label=self.label)
-        needed = training_memory(vocabulary=vocabulary, types=types, lines=words.lines, vector_size=size)
-        check_memory(needed, free_memory("cpu"), self.label)
-        return needed
-
-    def _train(self, words: Words, folder: Path) -> Fitted:
-        needed = self._check_size(words)
-        logger.info("%s: training takes about %s", self.label, needed)
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / DESCRIPTION).unlink(missing_ok=True)  # of another model, whose files are about to be written over
-        key = hashlib.sha256(json.dumps([self.parameters, words.texts]).encode()).hexdigest()[:16]
-        pool = WorkerPool(gensim_training.train)
-        bar: tqdm[None]
-        with progress(desc=f"Training {self.label} ({needed.shown})", total=self.epochs, unit="epochs") as bar:
-            trained = pool.run(
-                words.file,
-                folder,
-                key,
-                self.gensim_options(words),
-                meanwhile=lambda: bar.update(gensim_training.epochs_done(folder, key) - bar.n),
-            )
-        pool.stop()
-        fitted = Fitted(
-            documents=words.documents,
-            long_documents=words.long_documents,
-            texts=words.texts,
-            min_count=words.occurrences(self.min_count),
-            vocabulary=trained.vocabulary,
-            weights=trained.fingerprint,
-        )
-        self._describe(folder, fitted)
-        return fitted
-
-    def _describe(self, folder: Path, fitted: Fitted) -> None:
-        """Written last: with it the folder holds a whole model."""
-        content = json.dumps({"parameters": self.parameters, "fitted": asdict(fitted)}, indent=2)
-        (folder / f".{DESCRIPTION}").write_text(content + "\n")
-        (folder / f".{DESCRIPTION}").replace(folder / DESCRIPTION)
-
-    def _finished(self, folder: Path, words: Words) -> Fitted | None:
-        """What is known of the model in `folder` if it is this one, trained on these texts."""
+    def _find(self, folder: Path, words: Words) -> Fitted | None:
+        """The facts about the model in `folder` if it has these arguments and was trained on these texts."""
         if not (folder / DESCRIPTION).is_file():
             return None
         content = json.loads((folder / DESCRIPTION).read_text())
         same = content["parameters"] == self.parameters and content["fitted"]["texts"] == words.texts
         return Fitted(**content["fitted"]) if same else None
 
-    def _serve(self, folder: Path, fitted: Fitted) -> None:
-        """Infer from the model in `folder` from now on."""
+    def _train(self, words: Words, folder: Path) -> Fitted:
+        memory = self._check_memory(words)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / DESCRIPTION).unlink(missing_ok=True)  # describes another model, whose files are overwritten now
+        key = hashlib.sha256(json.dumps([self.parameters, words.texts]).encode()).hexdigest()[:16]
+        pool = WorkerPool(train)
+        bar: tqdm[None]
+        with progress(desc=f"Training {self.label} ({memory})", total=self.epochs, unit="epochs") as bar:
+            vocabulary, weights = pool.run(
+                words.file,
+                folder,
+                key,
+                self.gensim_options(words),
+                meanwhile=lambda: bar.update(epochs_done(folder, key) - bar.n),
+            )
+        pool.stop()
+        min_count = words.occurrences(self.min_count)
+        fitted = Fitted(words.documents, words.long_documents, words.texts, min_count, vocabulary, weights)
+        self._describe(folder, fitted)
+        return fitted
+
+    def _check_memory(self, words: Words) -> str:
+        """The memory that training takes, as text. Raises InputError if less is free."""
+        most = self.max_vocab_size or words.types
+        size = {"vocabulary": min(words.vocabulary(self.min_count), most), "lines": words.lines}
+        warn_of_shared_rows(**size, vector_size=self.vector_size, label=self.label)
+        memory = training_memory(**size, types=min(words.types, most), vector_size=self.vector_size)
+        total, free = memory.pop("total"), free_memory("cpu")
+        parts = ", ".join(f"{name} {in_bytes(part)}" for name, part in memory.items())
+        needed = f"{self.label}: training takes about {in_bytes(total)} of memory ({parts})"
+        if total > free:
+            raise InputError(
+                f"{needed}, {in_bytes(free)} are free; use a larger min_count, a smaller vector_size, a "
+                "max_vocab_size, or fewer documents"
+            )
+        logger.info(needed)
+        return in_bytes(total)
+
+    def _describe(self, folder: Path, fitted: Fitted) -> None:
+        """Write the description, after all other files: it marks the folder as complete."""
+        content = json.dumps({"parameters": self.parameters, "fitted": asdict(fitted)}, indent=2)
+        (folder / f".{DESCRIPTION}").write_text(content + "\n")
+        (folder / f".{DESCRIPTION}").replace(folder / DESCRIPTION)
+
+    def _set(self, folder: Path, fitted: Fitted) -> None:
+        """Infer with the model in `folder` from now on."""
         self.stop()
-        model_file = folder / gensim_training.MODEL_FILE
-        self._pool = WorkerPool(gensim_inference.infer, prepare=gensim_inference.load, prepare_args=(model_file,))
+        self._pool = WorkerPool(infer, prepare=load_model, prepare_args=(folder / MODEL_FILE,))
         self._folder, self._fitted = folder, fitted
 
 
-# ---- several Paragraph Vectors as one contextual teacher
+# Training and inference with gensim, run in worker processes.
 
 
-class Compound:
-    """Trained Paragraph Vectors side by side, DM before DBOW whatever their order in `members`.
+def train(corpus_file: Path, folder: Path, key: str, options: dict[str, Any]) -> tuple[int, str]:
+    """Train a Doc2Vec on the lines of a corpus file and save it to `folder`. Returns the number of kept words and the
+    fingerprint of the vocabulary and the weights.
 
-    Raises InputError for members trained on different texts; their preprocessing may differ.
+    After each epoch the whole state replaces the one before in `folder`; training continues from a state with the same
+    `key`. The learning rate falls along the line of a single call of gensim's `train`, up to rounding.
     """
+    from gensim.models.doc2vec import Doc2Vec, TaggedLineDocument
+    from gensim.models.keyedvectors import KeyedVectors
 
-    def __init__(self, members: Sequence[ParagraphVector]) -> None:
-        if len(members) < 2:
-            raise InputError(f"Compound: got {len(members)} members, give two or more")
-        first, *others = members
-        for other in others:
-            if other.fitted.texts != first.fitted.texts:
-                raise InputError(
-                    f"Compound: {first.label} was trained on texts {first.fitted.texts}, {other.label} on "
-                    f"{other.fitted.texts}; train both on the same corpus"
-                )
-        self.members = sorted(members, key=lambda member: not member.dm)
+    logging.getLogger("gensim").setLevel(logging.ERROR)
+    done = epochs_done(folder, key)
+    state = folder / f"state-{key}-{done}"
+    remove_states(folder, but=state)
+    if done:
+        model = Doc2Vec.load(str(state / MODEL_FILE))
+    else:
+        model = Doc2Vec(**options)
+        model.build_vocab(corpus_file=str(corpus_file))
+        if not len(model.wv):  # Words.vocabulary has found frequent words, so the cap has dropped them
+            raise InputError(
+                f"max_vocab_size: {model.max_vocab_size} leaves no word that occurs {model.min_count} times"
+            )
+    # gensim's reader of corpus files does not shrink the windows of DM at random, so DM reads an iterable. With a file,
+    # each thread compares the number of its own documents with `total_examples` to find its learning rate.
+    name, source, examples = "corpus_file", str(corpus_file), -(-model.corpus_count // model.workers)
+    if model.dm:
+        name, source, examples = "corpus_iterable", TaggedLineDocument(source), model.corpus_count
+    first, last, epochs = model.alpha, model.min_alpha, options["epochs"]
+    rates = np.linspace(first, last, epochs + 1)
+    for epoch in range(done, epochs):
+        model.train(
+            **{name: source},
+            total_examples=examples,
+            total_words=model.corpus_total_words,
+            epochs=1,
+            start_alpha=rates[epoch],
+            end_alpha=rates[epoch + 1],
+        )
+        model.alpha, model.min_alpha, model.epochs = first, last, epochs  # restored for inference
+        end_if_orphaned()  # without its parent this process must not write: another may train in the same folder
+        _save_state(model, folder / f"state-{key}-{epoch + 1}")
+    # Embeddings are always inferred, so drop the vectors of the training documents, most of the file, and all times.
+    model.dv = KeyedVectors(model.vector_size)
+    model.lifecycle_events, model.total_train_time = None, 0.0
+    model.save(str(folder / MODEL_FILE), sep_limit=SEPARATE)
+    digest = hashlib.sha256(json.dumps(model.wv.index_to_key).encode())
+    for array in (model.wv.vectors, model.syn1neg, model.cum_table):
+        digest.update(np.ascontiguousarray(array).data)
+    return len(model.wv), digest.hexdigest()[:16]
 
-    @property
-    def label(self) -> str:
-        """The members' labels, joined with `+`."""
-        return "+".join(member.label for member in self.members)
 
-    @property
-    def dim(self) -> int:
-        """The sum of the members' widths."""
-        return sum(member.dim for member in self.members)
+def epochs_done(folder: Path, key: str) -> int:
+    """The number of epochs of an unfinished training that are saved in `folder`."""
+    return max((int(state.name.rpartition("-")[2]) for state in folder.glob(f"state-{key}-*")), default=0)
 
-    @property
-    def fingerprint(self) -> str:
-        """Of all members, in order."""
-        return "+".join(member.fingerprint for member in self.members)
 
-    def embed(self, texts: Sequence[str], *, jobs: int | None = None) -> np.ndarray:
-        """Float32 (N, dim): each member's embedding after the other's."""
-        return np.concatenate([member.embed(texts, jobs=jobs) for member in self.members], axis=1)
+def remove_states(folder: Path, *, but: Path | None = None) -> None:
+    """Remove all states of unfinished trainings, incomplete ones included, except `but`."""
+    for state in (*folder.glob("state-*"), *folder.glob(".state-*")):
+        if state != but:
+            shutil.rmtree(state, ignore_errors=True)
+
+
+def _save_state(model: Doc2Vec, state: Path) -> None:
+    """Save the whole model, document vectors and random state included, under its name by one rename."""
+    partial = state.with_name(f".{state.name}.{os.getpid()}")
+    partial.mkdir()
+    model.save(str(partial / MODEL_FILE), sep_limit=SEPARATE)
+    shutil.rmtree(state, ignore_errors=True)  # of a killed process that lived a moment longer
+    partial.rename(state)
+    remove_states(state.parent, but=state)
+
+
+_models: list[Doc2Vec] = []  # the one model of this process, set by `load_model`
+
+
+def load_model(file: Path) -> None:
+    """Load the model that `infer` uses; its large arrays are memory-mapped, shared by all workers."""
+    from gensim.models.doc2vec import Doc2Vec
+
+    model = Doc2Vec.load(str(file), mmap="r")
+    # Touch every page now: loky takes a process that grows by 300 MB between tasks for leaking, and restarts it.
+    for array in (model.wv.vectors, model.syn1neg):
+        array.max()
+    _models[:] = [model]
+
+
+def infer(texts: list[str], how: Preprocessing) -> tuple[np.ndarray, int]:
+    """Embeddings of N texts, float32 (N, dim), and how many texts had more than `MAX_WORDS` words."""
+    (model,) = _models
+    documents = [pieces(preprocess(text, how)) for text in texts]
+    embeddings = np.zeros((len(texts), model.vector_size), dtype=np.float32)
+    for row, parts in zip(embeddings, documents, strict=True):
+        vectors = np.stack([_infer_piece(model, words) for words in parts])
+        row[:] = vectors[0] if len(parts) == 1 else np.average(vectors, axis=0, weights=list(map(len, parts)))
+    return embeddings, sum(len(parts) > 1 for parts in documents)
+
+
+def _infer_piece(model: Doc2Vec, words: list[str]) -> np.ndarray:
+    """gensim's inference, its generator reseeded from the words; zero if none of them is in the vocabulary."""
+    if not any(word in model.wv.key_to_index for word in words):
+        return np.zeros(model.vector_size, dtype=np.float32)
+    content = " ".join(words).encode(errors="surrogatepass")
+    model.random.seed(int.from_bytes(hashlib.sha256(content).digest()[:4]))
+    vector: np.ndarray = model.infer_vector(words)
+    return vector

@@ -13,6 +13,7 @@ from docemb_lib import pretrained
 from docemb_lib.errors import InputError
 from docemb_lib.hardware import devices_at_hand, fast_bf16
 from docemb_lib.progress import progress
+from docemb_lib.teachers.store import BAR_FROM
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -21,23 +22,25 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 Long = Literal["truncate", "chunks"]
-SLICE = 256  # texts tokenised at a time: a tokenizer's output takes a hundred bytes per token until it is cut
-BAR_FROM = 512  # documents; smaller calls are somebody's blocks, and the bar over the blocks is theirs
+SLICE = 256  # texts tokenised at a time: a tokenizer's output takes a hundred bytes per token
 
 
 class SBERT:
-    """A sentence-transformers model up to its pooling: whatever normalisation follows is left away.
+    """A sentence-transformers model without its normalisation: the MSE losses of the thesis need raw embeddings.
 
-    The thesis' MSE losses need raw embeddings; `SentenceTransformer.encode` would normalise those of most models.
+    Args:
+        model: folder, hub id, or `all-MiniLM-L6-v2`, which is installed with its package. Loaded at first use.
+        max_tokens: context, special tokens included; None is the model's own (256 for MiniLM, 384 for MPNet). A context
+            that the model does not have raises InputError at first use.
+        long: a document beyond the context is truncated, or cut into consecutive chunks of that size, whose embeddings
+            are averaged with their tokens as weights (special ones included, as in the pooling itself).
+        batch_tokens: tokens per forward pass, padding included.
+        bf16: compute in bfloat16 (cosine to float32 above 0.9999); None: where the processor is fast at it.
+        device: None is the one that sentence-transformers chooses.
 
-    model: a folder, a hub id, or `all-MiniLM-L6-v2`, which comes with its package.
-    max_tokens: context with special tokens; None is the model's own (256 for MiniLM, 384 for MPNet).
-    long: a document beyond it is truncated, or cut into consecutive chunks of that size whose embeddings are averaged,
-        weighted by their tokens (special ones included, as in the pooling itself).
-    batch_tokens: tokens per forward pass, padding included.
-    bf16: compute in bfloat16, cosine to float32 above 0.9999; None: where the processor is fast at it.
-
-    The model is loaded at first use. Raises InputError for a context that the model does not have.
+    Example:
+        >>> SBERT(device="cpu").embed(["a document", "another one"]).shape
+        (2, 384)
     """
 
     def __init__(
@@ -58,7 +61,7 @@ class SBERT:
 
     @property
     def fingerprint(self) -> str:
-        """Known without loading the model."""
+        """Identifies the model's files and all options that change an embedding; the model is not loaded."""
         tokens = self._wanted_tokens or "own"
         precision = ":bf16" if self.bf16 else ""
         return f"sbert:{pretrained.fingerprint(pretrained.resolve(self.model))}:{tokens}:{self.long}{precision}"
@@ -68,16 +71,11 @@ class SBERT:
         """Width of an embedding."""
         return int(self._encoder.get_embedding_dimension())
 
-    @property
-    def encoder_dim(self) -> int:
-        """Width of the encoder's hidden states: `dim`, unless the model ends in a dense layer."""
-        return int(self._encoder[0].auto_model.config.hidden_size)
-
     @cached_property
     def max_tokens(self) -> int:
         """Tokens of a document that the encoder sees at once, special tokens included."""
         config = self._encoder[0].auto_model.config
-        # RoBERTa and its like number positions from the padding id + 1 onwards.
+        # RoBERTa-like encoders number positions from the padding id + 1 onwards.
         offset = config.pad_token_id + 1 if config.model_type in {"roberta", "mpnet", "xlm-roberta", "camembert"} else 0
         limit = config.max_position_embeddings - offset
         tokens = self._wanted_tokens or min(self._encoder.max_seq_length or limit, limit)
@@ -88,15 +86,15 @@ class SBERT:
 
     @property
     def max_text_tokens(self) -> int:
-        """Tokens of a text that it sees at once beside the special ones: what `count_tokens` is to be compared with."""
+        """`max_tokens` without the special tokens; comparable with `count_tokens`."""
         return self.max_tokens - sum(map(len, self._affixes))
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
-        """Tokens of each text, without special tokens and without truncation (the corpus' length column)."""
+        """Number of tokens of each text, without special tokens and truncation (the corpus' length column)."""
         return [len(ids) for ids in self._tokenize(texts)]
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
-        """Float32 (N, dim) in the order of `texts`. A row depends on its own text alone, up to rounding."""
+        """Float32 (N, dim). A row depends on its own text alone, up to rounding."""
         prefix, suffix = self._affixes
         room = self.max_text_tokens
         sequences: list[list[int]] = []
@@ -104,7 +102,7 @@ class SBERT:
         n_long = 0
         for owner, ids in enumerate(self._tokenize(texts)):
             n_long += len(ids) > room
-            starts = range(0, max(len(ids), 1), room) if self.long == "chunks" else (0,)
+            starts = range(0, max(len(ids), 1), room) if self.long == "chunks" else [0]
             for start in starts:
                 sequences.append([*prefix, *ids[start : start + room], *suffix])
                 owners.append(owner)
@@ -121,7 +119,7 @@ class SBERT:
         return embeddings
 
     def _forward(self, sequences: list[list[int]], *, show_bar: bool) -> Iterator[tuple[list[int], np.ndarray]]:
-        """Batches of about equal lengths, longest first: the indices of the sequences and their embeddings."""
+        """Yield the indices and the embeddings of sequences of about equal length, longest first."""
         import torch
 
         pad = self._encoder.tokenizer.pad_token_id
@@ -150,13 +148,13 @@ class SBERT:
 
         with pretrained.quiet_loading():
             full = SentenceTransformer(pretrained.resolve(self.model), device=self.device)
-        # By name, because the class has moved between versions of sentence-transformers.
+        # Compared by name, because the class has moved between versions of sentence-transformers.
         modules = [module for module in full if type(module).__name__ != "Normalize"]
         return SentenceTransformer(modules=modules, device=self.device).eval()
 
     @cached_property
     def _tokenizer(self) -> Tokenizer:
-        """A copy without the truncation and padding that MiniLM's tokenizer file carries (128 each)."""
+        """A copy of the encoder's, without the truncation and padding in MiniLM's tokenizer file (128 each)."""
         from tokenizers import Tokenizer
 
         tokenizer = Tokenizer.from_str(self._encoder.tokenizer.backend_tokenizer.to_str())

@@ -1,7 +1,7 @@
-"""Teacher embeddings on disk: written once, block by block, and read as a memory map beside their corpus.
+"""Teacher embeddings on disk: written once, block by block, and read as a memory map with one row per document.
 
-A store is a folder with `embeddings.npy` (float32, one row per document of one corpus split, in its order) and
-`store.json`, which says what made it and is written last. Until then `rows_done.json` says how far it got.
+A store is a folder with `embeddings.npy` (float32, the documents of one corpus split in their order) and `store.json`,
+which names the corpus and the teacher and is written last. Until then `rows_done.json` holds the progress.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import logging
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from tqdm import tqdm
@@ -19,8 +19,12 @@ from tqdm import tqdm
 from docemb_lib.errors import InputError
 from docemb_lib.progress import progress
 
+if TYPE_CHECKING:
+    from docemb_lib.teachers.paragraph_vector import ParagraphVector
+
 logger = logging.getLogger(__name__)
 ARRAY, STORE, MARKER = "embeddings.npy", "store.json", "rows_done.json"
+BAR_FROM = 512  # documents from which a teacher shows a progress bar; smaller calls are blocks of a longer loop
 
 
 class Teacher(Protocol):
@@ -31,7 +35,7 @@ class Teacher(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """Equal for two teachers only if they embed alike."""
+        """Equal for two teachers only if their embeddings are."""
         ...
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
@@ -39,13 +43,34 @@ class Teacher(Protocol):
         ...
 
 
-class Origin(NamedTuple):
-    """What a store belongs to: rows, width, and the fingerprints of its corpus split and of its teacher."""
+class Compound:
+    """Trained Paragraph Vectors whose embeddings are concatenated, DM before DBOW in any order of `members`.
 
-    rows: int
-    dim: int
-    corpus: str
-    teacher: str
+    Raises InputError for members trained on different texts; their preprocessing may differ.
+    """
+
+    def __init__(self, members: Sequence[ParagraphVector]) -> None:
+        if len(members) < 2:
+            raise InputError(f"Compound: got {len(members)} members, give two or more")
+        first, *others = members
+        for other in others:
+            if other.fitted.texts != first.fitted.texts:
+                raise InputError(
+                    f"Compound: {first.label} was trained on texts {first.fitted.texts}, {other.label} on "
+                    f"{other.fitted.texts}; train both on the same corpus"
+                )
+        self.members = sorted(members, key=lambda member: not member.dm)
+        self.label = "+".join(member.label for member in self.members)
+        self.dim = sum(member.dim for member in self.members)
+
+    @property
+    def fingerprint(self) -> str:
+        """The fingerprints of the members, joined with `+`."""
+        return "+".join(member.fingerprint for member in self.members)
+
+    def embed(self, texts: Sequence[str], *, jobs: int | None = None) -> np.ndarray:
+        """Float32 (N, dim): the embeddings of all members side by side."""
+        return np.concatenate([member.embed(texts, jobs=jobs) for member in self.members], axis=1)
 
 
 def write_embeddings(
@@ -58,87 +83,78 @@ def write_embeddings(
     teacher: str,
     block: int = 256,
 ) -> None:
-    """Embed `texts` into the store `folder`, `block` documents at a time; a finished store is left as it is.
+    """Embed `texts` into the store `folder`, `block` documents at a time; a finished store is kept as it is.
 
-    After a kill, calling again with the same arguments goes on at the first block that was not yet safe on disk and
-    ends with the same bytes as an unbroken run. `texts` needs a length and slices (a list, a dataset's column).
-    Raises InputError if the folder holds embeddings of something else.
+    After an interruption the same call continues at the first block that was not on disk and writes the same bytes as
+    an uninterrupted one. texts: a sequence that can be sliced (a list, a column of a dataset); corpus, teacher: their
+    fingerprints. Raises InputError if the folder holds embeddings of another corpus or teacher.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    origin = Origin(len(texts), dim, corpus, teacher)
-    if not origin.rows:
+    n = len(texts)
+    origin = {"rows": n, "dim": dim, "corpus": corpus, "teacher": teacher}
+    if not n:
         raise InputError(f"{folder}: no documents to embed; the corpus split is empty")
     if (folder / STORE).exists():
-        _check(folder, origin.corpus, origin.teacher)
+        _check(folder, STORE, corpus=corpus, teacher=teacher)
         return
-    done = _resume(folder, origin)
+    interrupted = (folder / MARKER).exists()
+    done: int = _check(folder, MARKER, **origin)["done"] if interrupted else 0
     if done == 0:
-        array = np.lib.format.open_memmap(folder / ARRAY, "w+", np.float32, (origin.rows, dim))
+        array = np.lib.format.open_memmap(folder / ARRAY, "w+", np.float32, (n, dim))
     else:
         array = np.lib.format.open_memmap(folder / ARRAY, "r+")
-        logger.info("%s: going on after %d of %d documents", folder, done, origin.rows)
+        logger.info("%s: continuing after %d of %d documents", folder, done, n)
     bar: tqdm[None]
-    with progress(desc="Embedding", total=origin.rows, unit="documents") as bar:
+    with progress(desc="Embedding", total=n, unit="documents") as bar:
         bar.update(done)
-        for start in range(done, origin.rows, block):
-            stop = min(start + block, origin.rows)
+        for start in range(done, n, block):
+            stop = min(start + block, n)
             rows = embed(texts[start:stop])
             if rows.shape != (stop - start, dim):
                 raise ValueError(f"teacher {teacher}: {stop - start} documents gave {rows.shape}, expected width {dim}")
             if not np.isfinite(rows).all():
                 raise ValueError(f"teacher {teacher}: an embedding of documents {start} to {stop - 1} is not finite")
             array[start:stop] = rows
-            array.flush()  # the rows are on disk before the marker says so
-            _write_json(folder / MARKER, origin._asdict() | {"done": stop})
+            array.flush()  # the rows must be on disk before the marker counts them
+            _write_json(folder / MARKER, origin | {"done": stop})
             bar.update(stop - start)
-    _write_json(folder / STORE, origin._asdict())
+    _write_json(folder / STORE, origin)
     (folder / MARKER).unlink()
 
 
 def open_embeddings(folder: Path | str, *, corpus: str, teacher: str) -> np.ndarray:
-    """The store's embeddings, float32 (N, dim), memory-mapped and read-only.
+    """The embeddings of a store, float32 (N, dim), memory-mapped and read-only.
 
-    Raises InputError for a store that is unfinished, or was made from another corpus or by another teacher.
+    Raises InputError for a store that is unfinished or belongs to another corpus or teacher.
     """
     folder = Path(folder)
     if not (folder / STORE).exists():
-        raise InputError(f"{folder}: no finished embeddings here (no {STORE}); write them first, or go on writing")
-    origin = _check(folder, corpus, teacher)
+        raise InputError(f"{folder}: no finished embeddings here (no {STORE}); write them first, or continue writing")
+    origin = _check(folder, STORE, corpus=corpus, teacher=teacher)
+    shape = (origin["rows"], origin["dim"])
     array: np.ndarray = np.load(folder / ARRAY, mmap_mode="r")
-    if array.shape != (origin.rows, origin.dim) or array.dtype != np.float32:
+    if array.shape != shape or array.dtype != np.float32:
         raise InputError(
-            f"{folder / ARRAY}: holds {array.dtype} {array.shape}, {STORE} says float32 {(origin.rows, origin.dim)}; "
+            f"{folder / ARRAY}: holds {array.dtype} {array.shape}, {STORE} says float32 {shape}; "
             "delete the folder and embed again"
         )
     return array
 
 
-def _check(folder: Path, corpus: str, teacher: str) -> Origin:
-    origin = Origin(**json.loads((folder / STORE).read_text()))
-    _refuse_other(folder, "corpus", origin.corpus, corpus)
-    _refuse_other(folder, "teacher", origin.teacher, teacher)
-    return origin
+def _check(folder: Path, file: str, **expected: object) -> dict[str, Any]:
+    """The content of a JSON file of the store. Raises InputError where a field differs from the expected value."""
+    found: dict[str, Any] = json.loads((folder / file).read_text())
+    for field, value in expected.items():
+        if found[field] != value:
+            raise InputError(
+                f"{folder}: embeddings of {field} {found[field]}, wanted {field} {value}; use another folder"
+            )
+    return found
 
 
-def _resume(folder: Path, origin: Origin) -> int:
-    """How many rows of an earlier, interrupted call are safe on disk."""
-    if not (folder / MARKER).exists():
-        return 0
-    marker = json.loads((folder / MARKER).read_text())
-    done: int = marker.pop("done")
-    for field, found in marker.items():
-        _refuse_other(folder, field, found, getattr(origin, field))
-    return done
-
-
-def _refuse_other(folder: Path, field: str, found: object, wanted: object) -> None:
-    if found != wanted:
-        raise InputError(f"{folder}: embeddings of {field} {found}, wanted {field} {wanted}; use another folder")
-
-
-def _write_json(path: Path, content: dict[str, object]) -> None:
-    """Whole or not at all."""
+def _write_json(path: Path, content: dict[str, Any]) -> None:
+    """Replace the file in one step, after its content has reached the disk."""
     new = path.with_suffix(".new")
     with new.open("w") as file:
         json.dump(content, file)

@@ -1,4 +1,4 @@
-"""Words of a text as Paragraph Vector sees them (thesis, Table 4.5: text_pre_process)."""
+"""Words of a corpus as Paragraph Vector reads them (thesis, Table 4.5), and the memory that training on them takes."""
 
 from __future__ import annotations
 
@@ -6,25 +6,26 @@ import hashlib
 import json
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 
 from docemb_lib.errors import InputError
 from docemb_lib.progress import progress
 
-# ---- words of a text as Paragraph Vector sees them
-
+logger = logging.getLogger(__name__)
 
 Preprocessing = Literal["none", "lowercase", "stem"]
+MAX_WORDS = 10_000  # gensim silently drops the words of a document beyond this, in training and in inference
+LINES, COUNTS, SUMMARY = "words.txt", "counts.npy", "words.json"
 
 
 def preprocess(text: str, how: Preprocessing) -> list[str]:
-    """Split at white space; `lowercase` lower-cases first; `stem` also takes each word to its Porter stem.
+    """Split at white space; `lowercase` lower-cases first; `stem` also reduces each word to its Porter stem.
 
     Punctuation stays attached to its word.
     """
@@ -36,36 +37,26 @@ def preprocess(text: str, how: Preprocessing) -> list[str]:
     return words if how == "lowercase" else [_stem(word) for word in words]
 
 
-@lru_cache(maxsize=1_000_000)  # a corpus repeats its words: each type is stemmed once
+@lru_cache(maxsize=1_000_000)  # a corpus repeats its words: each different word is stemmed once
 def _stem(word: str) -> str:
-    return _porter()(word)
+    from nltk.stem.porter import PorterStemmer  # importing nltk takes a second
 
-
-@lru_cache
-def _porter() -> Callable[[str], str]:
-    from nltk.stem.porter import PorterStemmer  # here, because importing nltk takes a second
-
-    stem: Callable[[str], str] = PorterStemmer().stem
+    stem: str = PorterStemmer().stem(word)
     return stem
 
 
-# ---- the words of a corpus on disk
-
-
-logger = logging.getLogger(__name__)
-
-MAX_WORDS = 10_000  # gensim drops a document's words beyond this, in training and in inference, and does not say so
-LINES, COUNTS, SUMMARY = "words.txt", "counts.npy", "words.json"
+def pieces(words: list[str]) -> list[list[str]]:
+    """Consecutive runs of at most `MAX_WORDS` words; an empty document is one empty piece."""
+    return [words[start : start + MAX_WORDS] for start in range(0, max(len(words), 1), MAX_WORDS)]
 
 
 @dataclass(frozen=True)
 class Words:
     """The words of a corpus, in a folder written by `write_words`.
 
-    A line of the file is what training takes for a document: words between blanks. A text of more than 10,000 words is
-    several lines, and each of them gets a document vector of its own. Which lines belong together does not matter:
-    document vectors are thrown away after training, and inference averages over the same pieces.
-    A text without words is no line.
+    Each line of `file` is one training document: words separated by blanks. A text of more than `MAX_WORDS` words takes
+    several lines, each with a document vector of its own; the grouping is not recorded, because document vectors are
+    discarded after training and inference averages over the same pieces. A text without words has no line.
     """
 
     folder: Path
@@ -74,16 +65,16 @@ class Words:
     lines: int
     words: int
     types: int  # different words
-    long_documents: int  # texts of more than 10,000 words
-    texts: str  # fingerprint of the raw texts in their order: the same whatever the preprocessing
+    long_documents: int  # texts of more than `MAX_WORDS` words
+    texts: str  # fingerprint of the raw texts in their order, independent of the preprocessing
 
     @classmethod
     def open(cls, folder: Path | str) -> Words:
         """The words in `folder`."""
-        folder = Path(folder)
-        if not (folder / SUMMARY).is_file():
-            raise InputError(f"{folder / SUMMARY}: no such file; name a folder written by write_words")
-        return cls(folder=folder, **json.loads((folder / SUMMARY).read_text(encoding="utf-8")))
+        summary = Path(folder) / SUMMARY
+        if not summary.is_file():
+            raise InputError(f"{summary}: no such file; name a folder written by write_words")
+        return cls(folder=Path(folder), **json.loads(summary.read_text(encoding="utf-8")))
 
     @property
     def file(self) -> Path:
@@ -95,14 +86,14 @@ class Words:
         return max(2, round(0.01 * self.documents)) if min_count == "10%" else int(min_count)
 
     def vocabulary(self, min_count: int | str) -> int:
-        """How many words occur so often. Raises InputError if none does: there would be nothing to learn from."""
+        """The number of words that occur at least `min_count` times. Raises InputError if it is zero."""
         least = self.occurrences(min_count)
-        counts = np.load(self.folder / COUNTS, mmap_mode="r")  # rising
+        counts = np.load(self.folder / COUNTS, mmap_mode="r")  # ascending
         kept = len(counts) - int(np.searchsorted(counts, least))
         if not kept:
-            asked = f"{least} times" + (f' ("{min_count}")' if isinstance(min_count, str) else "")
+            wanted = f"{least} times" + (f' ("{min_count}")' if isinstance(min_count, str) else "")
             raise InputError(
-                f"min_count: none of the {self.words} words in {self.documents} training documents occurs {asked}, "
+                f"min_count: none of the {self.words} words in {self.documents} training documents occurs {wanted}, "
                 f"the most frequent one {counts[-1]}; use a smaller min_count or more documents"
             )
         return kept
@@ -111,15 +102,15 @@ class Words:
 def write_words(folder: Path | str, texts: Iterable[str], how: Preprocessing) -> Words:
     """Write the words of `texts`, read once, into `folder`. Raises InputError if there are none.
 
-    Holds one dictionary of all different words, about 100 bytes each.
+    Keeps a dictionary of all different words in memory, about 100 bytes each.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     counts: Counter[str] = Counter()
     digest = hashlib.sha256()
     documents = lines = long_documents = 0
-    # gensim reads strict UTF-8: half a surrogate pair becomes a question mark. Words hold no white space, so gensim
-    # finds the same ones again.
+    # gensim reads strict UTF-8, so half a surrogate pair becomes a question mark. Words contain no white space, so
+    # gensim splits a line into the same words again.
     with (folder / LINES).open("w", encoding="utf-8", errors="replace", newline="\n") as file:
         for text in progress(texts, desc=f"Words ({how})", unit="documents"):
             raw = text.encode(errors="surrogatepass")
@@ -136,21 +127,52 @@ def write_words(folder: Path | str, texts: Iterable[str], how: Preprocessing) ->
         logger.info("%d of %d documents of more than 10,000 words are cut into pieces", long_documents, documents)
     occurrences = np.sort(np.fromiter(counts.values(), dtype=np.int64, count=len(counts)))
     np.save(folder / COUNTS, occurrences)
-    summary = Words(
-        folder=folder,
-        preprocess=how,
-        documents=documents,
-        lines=lines,
-        words=int(occurrences.sum()),
-        types=len(counts),
-        long_documents=long_documents,
-        texts=digest.hexdigest()[:16],
-    )
-    content: dict[str, Any] = {name: value for name, value in asdict(summary).items() if name != "folder"}
+    n_words, fingerprint = int(occurrences.sum()), digest.hexdigest()[:16]
+    summary = Words(folder, how, documents, lines, n_words, len(counts), long_documents, fingerprint)
+    content = {name: value for name, value in asdict(summary).items() if name != "folder"}
     (folder / SUMMARY).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     return summary
 
 
-def pieces(words: list[str]) -> list[list[str]]:
-    """Consecutive runs of at most `MAX_WORDS` words; an empty document is one empty piece."""
-    return [words[start : start + MAX_WORDS] for start in range(0, max(len(words), 1), MAX_WORDS)]
+WORD_ARRAYS = 8 + 4 + 4  # bytes of a kept word besides its vectors: count, sampling threshold, noise table entry
+# Bytes measured with half a million words of eleven letters, rounded up:
+KEPT_WORD = 300  # string, entries in gensim's list and dictionary, and the copy that the training threads read
+COUNTED_WORD = 120  # string and dictionary entry while gensim counts
+LINE = 40  # entry of a document in gensim's list
+ADDRESSABLE = 2**32  # numbers of one array: gensim computes row * width in 32-bit integers, which overflow
+
+
+def training_memory(*, vocabulary: int, types: int, lines: int, vector_size: int) -> dict[str, int]:
+    """Bytes at the peak of a training with `vocabulary` words kept out of `types`, and `lines` documents.
+
+    `words` and `documents`, the arrays, are exact; `strings` of the vocabulary and `counting`, the dictionary of all
+    different words, are estimates. `total` is the larger peak: the dictionary is freed before the arrays are allocated.
+    """
+    vector = 4 * vector_size  # float32
+    parts = {
+        "words": vocabulary * (2 * vector + WORD_ARRAYS),
+        "documents": lines * vector,
+        "strings": vocabulary * KEPT_WORD + lines * LINE,
+        "counting": types * COUNTED_WORD,
+    }
+    return parts | {"total": parts["strings"] + max(parts["words"] + parts["documents"], parts["counting"])}
+
+
+def warn_of_shared_rows(*, vocabulary: int, lines: int, vector_size: int, label: str) -> None:
+    """Warn where gensim's 32-bit row addresses overflow, so that rows share memory (seen in 4.4.0).
+
+    A warning only: the last teachers of the thesis, 8.3 million documents at 1,024 dimensions, were trained that way.
+    """
+    most = ADDRESSABLE // vector_size
+    for name, rows, remedy in (("words", vocabulary, "a larger min_count"), ("documents", lines, "fewer documents")):
+        if rows > most:
+            logger.warning(
+                "%s: gensim addresses at most %s vectors of %d numbers; the other %s of the %s %s share their vectors "
+                "with them in training; use a smaller vector_size or %s",
+                label, f"{most:,}", vector_size, f"{rows - most:,}", f"{rows:,}", name, remedy,
+            )  # fmt: skip
+
+
+def in_bytes(size: float) -> str:
+    """A number of bytes in MiB or GiB."""
+    return f"{size / 2**30:.2f} GiB" if size >= 2**29 else f"{size / 2**20:.1f} MiB"

@@ -1,9 +1,9 @@
-"""Worker processes with a fixed hash seed, for work whose result may depend on Python's `hash`.
+"""Worker processes with a fixed hash seed, for work whose result depends on Python's `hash`.
 
-gensim starts an inference from the hash of the text. Only PYTHONHASHSEED makes that the same in every process, and a
-running process (a Jupyter kernel) cannot fix its own. The workers are loky's, which take an environment and need no
-`if __name__ == "__main__"` in the calling script. They end within a second of the process that started them, even if
-that was killed.
+gensim derives the start of an inference from the hash of the text. Only PYTHONHASHSEED makes that hash the same in
+every process, and a running process (a Jupyter kernel) cannot change its own. The workers are loky's, which accept an
+environment and need no `if __name__ == "__main__"` in the calling script. A worker ends within a second after its
+parent, even if the parent was killed.
 """
 
 from __future__ import annotations
@@ -21,17 +21,16 @@ from joblib.externals.loky import ProcessPoolExecutor
 
 # One BLAS thread each: the processes are the parallelism.
 ENVIRONMENT = {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-IDLE_SECONDS = 60.0  # then a worker ends and gives its memory back; the next task starts another
+IDLE_SECONDS = 60.0  # an idle worker then ends and frees its memory; the next task starts another
 
 Result = TypeVar("Result")
-_parent: int | None = None  # whom this process works for; None: it is no worker
+_parent: int | None = None  # process id of this worker's parent; None outside of workers
 
 
 class WorkerPool(Generic[Result]):
-    """Processes that run one function, started at the first task and stopped by `stop` or with this object.
+    """Processes that run one function, started at the first task, ended by `stop` or with this object.
 
-    function: what they run; importable by name.
-    prepare, prepare_args: what each process runs first.
+    function: importable by name. prepare, prepare_args: a call that each process makes first.
     """
 
     def __init__(
@@ -44,22 +43,21 @@ class WorkerPool(Generic[Result]):
     def map(self, arguments: Iterable[tuple[Any, ...]], *, jobs: int | None) -> Iterator[tuple[int, Result]]:
         """Run the function on each tuple of arguments, `jobs` at a time (None: one per core).
 
-        Yields (position in `arguments`, result) as they finish. `arguments` is read no faster than it is worked on: at
-        most one tuple waits for each process, so that none idles.
-        Any exception, and an interrupt, stops all processes.
+        Yields (position in `arguments`, result) in the order of completion. At most one tuple per process is read
+        ahead, so that no process idles. Any exception, and an interrupt, ends all processes.
         """
         jobs = jobs or cpu_count()
         pending: dict[Future[Result], int] = {}
         with self._stopped_on_error():
             for position, args in enumerate(arguments):
                 if len(pending) == 2 * jobs:
-                    yield from _finished(pending)
+                    yield from _pop_finished(pending)
                 pending[self._submit(args, jobs)] = position
             while pending:
-                yield from _finished(pending)
+                yield from _pop_finished(pending)
 
     def run(self, *args: Any, meanwhile: Callable[[], object]) -> Result:
-        """Run the function once, calling `meanwhile` twice a second. An interrupt stops the process."""
+        """Run the function once, calling `meanwhile` twice a second. An interrupt ends the process."""
         with self._stopped_on_error():
             future = self._submit(args, 1)
             while not future.done():
@@ -68,7 +66,7 @@ class WorkerPool(Generic[Result]):
             return future.result()
 
     def stop(self) -> None:
-        """End all processes, whatever they are doing."""
+        """End all processes, running tasks included."""
         if self._executor is not None:
             self._executor.shutdown(kill_workers=True)
         self._executor = None
@@ -80,7 +78,7 @@ class WorkerPool(Generic[Result]):
             self._executor = ProcessPoolExecutor(
                 jobs,
                 timeout=IDLE_SECONDS,
-                initializer=_begin,
+                initializer=_start_worker,
                 initargs=(os.getpid(), self._prepare, self._prepare_args),
                 env=ENVIRONMENT,
             )
@@ -96,29 +94,27 @@ class WorkerPool(Generic[Result]):
             raise
 
 
-def _finished(pending: dict[Future[Result], int]) -> Iterator[tuple[int, Result]]:
-    """Wait for at least one of the pending tasks, and take those that are done out of them."""
-    for future in wait(pending, return_when=FIRST_COMPLETED).done:
-        yield pending.pop(future), future.result()
-
-
-def _begin(parent: int, prepare: Callable[..., None] | None, prepare_args: tuple) -> None:
-    """What each process runs first."""
-    global _parent
-    _parent = parent
-    threading.Thread(target=_watch, daemon=True).start()
-    if prepare is not None:
-        prepare(*prepare_args)
-
-
 def end_if_orphaned() -> None:
-    """In a worker whose parent is gone: end the process, at once. Elsewhere nothing."""
+    """End this process at once if it is a worker without its parent."""
     if _parent is not None and os.getppid() != _parent:
         os._exit(1)
 
 
-def _watch() -> None:
-    """A task may last hours, and nobody waits for it any more."""
+def _pop_finished(pending: dict[Future[Result], int]) -> Iterator[tuple[int, Result]]:
+    """Wait for at least one task, then remove all finished ones from `pending` and yield them."""
+    for future in wait(pending, return_when=FIRST_COMPLETED).done:
+        yield pending.pop(future), future.result()
+
+
+def _start_worker(parent: int, prepare: Callable[..., None] | None, prepare_args: tuple) -> None:
+    global _parent
+    _parent = parent
+    threading.Thread(target=_watch_parent, daemon=True).start()  # a single task may last hours
+    if prepare is not None:
+        prepare(*prepare_args)
+
+
+def _watch_parent() -> None:
     while True:
         end_if_orphaned()
         time.sleep(1)

@@ -20,7 +20,6 @@ from docemb_lib.experiments.sweeps import execute_sweep
 from docemb_lib.settings import members_of
 from docemb_lib.settings.profile import Profile
 from docemb_lib.teachers import ParagraphVector, paragraph_vector
-from docemb_lib.teachers import gensim_models as gensim_training
 from docemb_lib.workspace import Workspace
 
 NOTEBOOK = "02_paragraph_vector"
@@ -182,7 +181,7 @@ def test_an_interrupted_training_leaves_its_state_for_the_next_call(make, monkey
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(gensim_training, "remove_states", killed)  # in this process: after training, while tidying up
+        patch.setattr(paragraph_vector, "remove_states", killed)  # in this process: after training, while tidying up
         with pytest.raises(KeyboardInterrupt):
             paragraph_vector_model(stages)
     (partial,) = stages.workspace.outputs.glob("artefacts/paragraph-vector/*.partial")

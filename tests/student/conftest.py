@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+import logging
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,7 @@ from transformers import AutoTokenizer, LongformerConfig, LongformerModel, Moder
 
 from docemb_lib.pretrained import resolve
 from docemb_lib.student import PackedBatch, Student
-from docemb_lib.student.loading import Pooling
+from docemb_lib.student.export import Pooling
 
 
 @pytest.fixture(scope="session")
@@ -57,20 +59,10 @@ def modernbert_folder(minilm: str, tmp_path_factory: pytest.TempPathFactory) -> 
     torch.manual_seed(0)
     tokenizer = AutoTokenizer.from_pretrained(minilm, model_max_length=600)
     config = ModernBertConfig(
-        vocab_size=tokenizer.vocab_size,
-        hidden_size=16,
-        num_attention_heads=2,
-        num_hidden_layers=3,
-        intermediate_size=24,
-        local_attention=8,
-        max_position_embeddings=600,
-        pad_token_id=0,
-        bos_token_id=101,
-        cls_token_id=101,
-        eos_token_id=102,
-        sep_token_id=102,
-        initializer_range=0.3,
-    )
+        vocab_size=tokenizer.vocab_size, hidden_size=16, num_attention_heads=2, num_hidden_layers=3,
+        intermediate_size=24, local_attention=8, max_position_embeddings=600, pad_token_id=0, bos_token_id=101,
+        cls_token_id=101, eos_token_id=102, sep_token_id=102, initializer_range=0.3,
+    )  # fmt: skip
     folder = tmp_path_factory.mktemp("modernbert")
     ModernBertModel(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
@@ -137,3 +129,18 @@ def texts() -> list[str]:
         "word",
         str(Path.__doc__),
     ]
+
+
+@pytest.fixture(scope="session")
+def edit_json() -> Callable[..., None]:
+    """Set fields of a JSON file."""
+    return lambda file, **fields: file.write_text(json.dumps(json.loads(file.read_text()) | fields))
+
+
+@pytest.fixture
+def transformers_log(caplog: pytest.LogCaptureFixture) -> Iterator[list[str]]:
+    """Messages that transformers logs from warnings on; its logger does not propagate."""
+    logger = logging.getLogger("transformers")
+    logger.addHandler(caplog.handler)
+    yield caplog.messages
+    logger.removeHandler(caplog.handler)

@@ -1,3 +1,4 @@
+from functools import partial
 from itertools import pairwise
 
 import pytest
@@ -12,8 +13,7 @@ def dense_weights(query, key, lengths, window):
     """The slow obvious way: all T x T scores, masked. (H, T, T)"""
     document = torch.repeat_interleave(torch.arange(len(lengths)), torch.tensor(lengths))
     position = torch.arange(len(document))
-    near = (position[:, None] - position).abs() <= window
-    allowed = near & (document[:, None] == document)
+    allowed = ((position[:, None] - position).abs() <= window) & (document[:, None] == document)
     scores = torch.einsum("ihd,jhd->hij", query, key) / query.shape[2] ** 0.5
     return scores.masked_fill(~allowed, -torch.inf).softmax(-1)
 
@@ -44,46 +44,33 @@ def test_blocks_read_on_to_multiples_of_a_step_as_far_as_there_are_tokens():
         (slice(3, 7), slice(3, 10)),
         (slice(7, 10), slice(5, 10)),
     ]
-    shapes = {
-        (block.read_queries.stop - block.read_queries.start, block.read_keys.stop - block.read_keys.start)
-        for block in blocks([*range(100, 500), 1000], window=128, size=128, step=64)[:-8]
-    }
+    plan = blocks([*range(100, 500), 1000], window=128, size=128, step=64)[:-8]
+    shapes = {(attention._length(block.read_queries), attention._length(block.read_keys)) for block in plan}
     assert len(shapes) <= 10  # documents of four hundred lengths
 
 
 def attention_in_steps(query, key, value, lengths, window, *, step, dropout=0.0):
-    """The step that half precision takes on CPUs, in double precision, so that nothing hides in rounding."""
+    """Blocks of the shapes of bfloat16 on CPUs, but in double precision, so that rounding hides no error."""
     window = min(window, max(lengths))
     plan, band = blocks(lengths, window, 32, step), attention._band(32, window, query)
     return attention._BandedAttention.apply(query * query.shape[2] ** -0.5, key, value, plan, band, window, dropout)
 
 
-@pytest.mark.parametrize("window", [1, 5, 32, 64, 1000])
-def test_what_a_block_reads_too_much_changes_neither_values_nor_gradients(window):
-    ours = [tensor.requires_grad_() for tensor in random_heads(sum(RAGGED), heads=2, head_dim=8)]
-    theirs = [tensor.detach().clone().requires_grad_() for tensor in ours]
-    result = attention_in_steps(*ours, RAGGED, window, step=64)
-    expected = dense_attention(*theirs, RAGGED, window)
-    torch.testing.assert_close(result, expected)
-    result.square().sum().backward()
-    expected.square().sum().backward()
-    for mine, reference in zip(ours, theirs, strict=True):
-        torch.testing.assert_close(mine.grad, reference.grad)
-
-
+@pytest.mark.parametrize("step", [None, 64])
 @pytest.mark.parametrize(("heads", "head_dim"), [(3, 8), (2, 32), (1, 64), (2, 5)])
 @pytest.mark.parametrize("window", [1, 2, 5, 32, 64, 1000])
-def test_attention_and_its_gradients_equal_dense_masked_attention(window, heads, head_dim):
+def test_attention_and_its_gradients_equal_dense_masked_attention(window, heads, head_dim, step):
+    """Also where blocks read a multiple of `step` tokens."""
     ours = [tensor.requires_grad_() for tensor in random_heads(sum(RAGGED), heads=heads, head_dim=head_dim)]
-    theirs = [tensor.detach().clone().requires_grad_() for tensor in ours]
-    result = banded_attention(*ours, RAGGED, window)
-    expected = dense_attention(*theirs, RAGGED, window)
+    dense = [tensor.detach().clone().requires_grad_() for tensor in ours]
+    attend = banded_attention if step is None else partial(attention_in_steps, step=step)
+    result, expected = attend(*ours, RAGGED, window), dense_attention(*dense, RAGGED, window)
     torch.testing.assert_close(result, expected)
     weight = torch.randn(result.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    (result * weight).sum().backward()
-    (expected * weight).sum().backward()
-    for mine, reference in zip(ours, theirs, strict=True):
-        torch.testing.assert_close(mine.grad, reference.grad)
+    for output in (result, expected):
+        (output * weight).sum().backward()
+    for tensor, reference in zip(ours, dense, strict=True):
+        torch.testing.assert_close(tensor.grad, reference.grad)
 
 
 @pytest.mark.parametrize("step", [1, 16])
@@ -112,26 +99,21 @@ def test_dropout_drops_its_share_of_the_weights_and_scales_up_the_rest(step):
 
 
 def test_dropout_comes_from_the_default_generator():
-    inputs = random_heads(50, heads=1, head_dim=4)
-
-    def attend(seed):
+    inputs, results = random_heads(50, heads=1, head_dim=4), []
+    for seed in (1, 1, 2):
         torch.manual_seed(seed)
-        return banded_attention(*inputs, [50], 8, dropout=0.5)
+        results.append(banded_attention(*inputs, [50], 8, dropout=0.5))
+    assert torch.equal(results[0], results[1])
+    assert not torch.equal(results[1], results[2])
 
-    assert torch.equal(attend(1), attend(1))
-    assert not torch.equal(attend(1), attend(2))
 
-
-def test_bfloat16_stays_close_to_full_precision_with_or_without_autocast():
+def test_bfloat16_stays_close_to_full_precision_under_autocast():
     inputs = random_heads(300, heads=2, head_dim=32)
-    query, key, value = inputs
-    expected = dense_attention(query, key, value, [100, 200], 64)
-    half = [tensor.bfloat16() for tensor in (query, key, value)]
+    expected = dense_attention(*inputs, [100, 200], 64)
     with torch.autocast("cpu", torch.bfloat16):
-        result = banded_attention(*half, [100, 200], 64)
+        result = banded_attention(*(tensor.bfloat16() for tensor in inputs), [100, 200], 64)
     assert result.dtype == torch.bfloat16
-    cosine = torch.cosine_similarity(result.double().flatten(), expected.flatten(), dim=0)
-    assert cosine > 0.9999
+    assert torch.cosine_similarity(result.double().flatten(), expected.flatten(), dim=0) > 0.9999
 
 
 @pytest.mark.parametrize(("lengths", "window", "message"), [([4, 5], 2, "10 tokens"), ([10], 0, "at least 1")])
@@ -141,7 +123,7 @@ def test_wrong_lengths_and_windows_are_refused(lengths, window, message):
 
 
 def flash_attention_as_documented(query, key, value, cu_seq_q, cu_seq_k, max_q, max_k, *, window_size):
-    """What torch says of `varlen_attn`, in a slow loop: scores scaled by head_dim^-1/2, `window_size` (left, right)."""
+    """torch's documentation of `varlen_attn` as a slow loop: scores scaled by head_dim^-1/2, `window_size` (left, right)."""
     assert cu_seq_q.dtype == cu_seq_k.dtype == torch.int32
     assert cu_seq_q.is_contiguous()
     assert query.stride(-1) == key.stride(-1) == value.stride(-1) == 1
@@ -157,7 +139,7 @@ def flash_attention_as_documented(query, key, value, cu_seq_q, cu_seq_k, max_q, 
 
 
 def test_both_backends_compute_the_same(monkeypatch):
-    """There is no flash attention on a CPU: what it is handed is checked against its documentation."""
+    """A CPU has no flash attention, so its arguments are checked against its documentation."""
     monkeypatch.setattr("torch.nn.attention.varlen.varlen_attn", flash_attention_as_documented)
     monkeypatch.setattr(attention, "_unfit_for_varlen", lambda *_: None)
     lengths = [1, 2, 33, 70]

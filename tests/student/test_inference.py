@@ -1,11 +1,13 @@
 import threading
+from io import StringIO
 
 import numpy as np
 import pytest
+from tqdm import tqdm
 
 from docemb_lib.errors import InputError
 from docemb_lib.student import inference
-from docemb_lib.student.inference import embed_chunks, one_ahead
+from docemb_lib.student.inference import embed_chunks, growing_npy, one_ahead
 
 
 @pytest.fixture
@@ -19,7 +21,7 @@ def documents():
     return [" ".join(["words", "of", "many", "lengths"] * (7 * index % 23)) for index in range(32)]
 
 
-def test_one_is_computed_ahead_and_no_more():
+def test_one_result_is_computed_ahead_in_a_thread():
     taken = []
 
     def items():
@@ -36,7 +38,7 @@ def test_one_is_computed_ahead_and_no_more():
     assert threading.get_ident() not in {thread for _, thread in results}
 
 
-def test_an_iterable_is_taken_a_few_chunks_at_a_time(make_student, small_chunks):
+def test_chunks_are_read_one_ahead(make_student, small_chunks):
     student = make_student(windows=[8])
     taken = []
 
@@ -46,9 +48,7 @@ def test_an_iterable_is_taken_a_few_chunks_at_a_time(make_student, small_chunks)
             yield [[101, 2000 + chunk, 102]] * 4
 
     found = []
-    for rows in embed_chunks(
-        student, tokenised(), devices=None, batch_tokens=None, bf16=False, report=lambda documents: None
-    ):
+    for rows in embed_chunks(student, tokenised(), devices=None, batch_tokens=None, bf16=False, report=lambda n: None):
         found.append(rows)
         assert len(taken) <= len(found) + 1
     assert [rows.shape for rows in found] == [(4, 16)] * 10
@@ -58,33 +58,24 @@ def test_an_iterable_is_taken_a_few_chunks_at_a_time(make_student, small_chunks)
 def test_a_generator_of_unknown_length_becomes_a_file(make_kind, documents, small_chunks, tmp_path, kind):
     student = make_kind(kind)
     expected = np.concatenate([student.embed([text], bf16=False) for text in documents])
-    result = student.embed((text for text in documents), out=tmp_path / "e.npy", bf16=False)
+    result = student.embed((text for text in documents), out=tmp_path / "deep" / "e.npy", bf16=False)
     assert isinstance(result, np.memmap)
     assert not result.flags.writeable
     np.testing.assert_allclose(result, expected, atol=1e-5)
-    assert [file.name for file in tmp_path.iterdir()] == ["e.npy"]
+    np.testing.assert_array_equal(result, student.embed(documents, bf16=False))
+    assert [file.name for file in (tmp_path / "deep").iterdir()] == ["e.npy"]
 
 
-def test_a_bar_knows_its_total_only_for_what_has_a_length(make_student, monkeypatch):
-    totals = []
-
-    class Bar:
-        def __enter__(self):
-            return self
-
-        def __exit__(self, *_):
-            pass
-
-        def update(self, n):
-            totals[-1] += (n,)
-
+def test_the_bar_has_a_total_for_sized_input_alone(make_student, monkeypatch):
+    bars = []
     monkeypatch.setattr(
-        "docemb_lib.student.student.progress", lambda **options: totals.append((options["total"],)) or Bar()
+        "docemb_lib.student.student.progress",
+        lambda **options: bars.append(tqdm(**options, file=StringIO())) or bars[-1],
     )
     student = make_student(windows=[8])
     student.embed(["a", "b c"])
     student.embed(text for text in ["a", "b c", "d"])
-    assert [(total, sum(updates)) for total, *updates in totals] == [(2, 2), (None, 3)]
+    assert [(bar.total, bar.n) for bar in bars] == [(2, 2), (None, 3)]
 
 
 def test_no_documents_have_no_rows(make_student, tmp_path):
@@ -95,14 +86,12 @@ def test_no_documents_have_no_rows(make_student, tmp_path):
         assert np.load(tmp_path / "none.npy").dtype == np.float32
 
 
-def test_truncation_is_counted_over_all_chunks_and_said_once(make_student, small_chunks, caplog):
-    make_student(windows=[8], max_tokens=12).embed(["word", "word " * 30] * 5)
+def test_truncation_and_indices_count_over_all_chunks(make_student, small_chunks, caplog):
+    student = make_student(windows=[8], max_tokens=12)
+    student.embed(["word", "word " * 30] * 5)
     assert [record.getMessage() for record in caplog.records] == ["5 of 10 documents cut at 12 tokens"]
-
-
-def test_a_text_that_is_no_string_is_named_by_its_index_among_all(make_student, small_chunks):
     with pytest.raises(InputError, match=r"texts\[9\]: got int"):
-        make_student(windows=[8]).embed(["word"] * 9 + [5])
+        student.embed(["word"] * 9 + [5])
 
 
 def test_two_devices_share_the_work_and_change_no_bit(make_student, documents, small_chunks, tmp_path):
@@ -111,8 +100,8 @@ def test_two_devices_share_the_work_and_change_no_bit(make_student, documents, s
     hook = student.register_forward_pre_hook(lambda module, arguments: calls.append(1))
     expected = student.embed(documents, bf16=False, batch_tokens=64)
     hook.remove()
-    assert len(calls) % 2 == 0  # or the last one waits in vain
-    meeting = threading.Barrier(2)  # each batch waits for another under way: with one thread nobody would come
+    assert len(calls) % 2 == 0  # else the last batch would wait at the barrier for ever
+    meeting = threading.Barrier(2)  # each batch waits for a second one in another thread
     seen = set()
 
     def meet(module, arguments):
@@ -126,42 +115,31 @@ def test_two_devices_share_the_work_and_change_no_bit(make_student, documents, s
     assert len({module for module, _ in seen}) == len({thread for _, thread in seen}) == 2
 
 
-def fail_at(n):
-    """A hook that fails in the n-th forward pass."""
-    calls = []
-
-    def hook(module, arguments):
-        calls.append(1)
-        if len(calls) == n:
-            raise RuntimeError("out of something")
-
-    return hook
-
-
 @pytest.mark.parametrize("devices", [None, ["cpu", "cpu"]])
-def test_an_error_in_a_thread_surfaces_and_leaves_nothing(make_student, documents, small_chunks, tmp_path, devices):
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_an_error_in_a_forward_pass_or_in_the_input_leaves_nothing(
+    make_student, documents, small_chunks, tmp_path, devices, error
+):
     student = make_student(windows=[8]).train()
+    passes = []
+
+    def fail(module, arguments):
+        passes.append(1)
+        if len(passes) == 5 and error is RuntimeError:
+            raise error
+
+    def texts():
+        yield from documents
+        raise error
+
     before = threading.active_count()
-    hook = student.register_forward_pre_hook(fail_at(5))
-    with pytest.raises(RuntimeError, match="out of something"):
-        student.embed(documents, out=tmp_path / "e.npy", devices=devices)
+    hook = student.register_forward_pre_hook(fail)
+    with pytest.raises(error):
+        student.embed(texts(), out=tmp_path / "e.npy", devices=devices)
     hook.remove()
     assert list(tmp_path.iterdir()) == []
     assert threading.active_count() == before
     assert student.training
-
-
-def test_an_interrupt_leaves_nothing(make_student, documents, small_chunks, tmp_path):
-    def interrupted():
-        yield from documents
-        raise KeyboardInterrupt
-
-    student = make_student(windows=[8])
-    before = threading.active_count()
-    with pytest.raises(KeyboardInterrupt):
-        student.embed(interrupted(), out=tmp_path / "e.npy", devices=["cpu", "cpu"])
-    assert list(tmp_path.iterdir()) == []
-    assert threading.active_count() == before
 
 
 def test_a_batch_on_a_cpu_holds_at_most_8192_tokens(make_student):
@@ -182,3 +160,38 @@ def test_devices_that_are_not_there_are_refused(make_student, devices, message):
     with pytest.raises(InputError, match=message) as failure:
         make_student(windows=[8]).embed(["a"], devices=devices)
     assert "\n" not in str(failure.value)
+
+
+@pytest.mark.parametrize("sizes", [[], [0], [1], [3, 0, 9], [5000, 5000, 1]])
+def test_rows_appended_piece_by_piece_are_one_array(tmp_path, sizes):
+    pieces = [np.random.default_rng(size).normal(size=(size, 7)).astype(np.float32) for size in sizes]
+    with growing_npy(tmp_path / "deep" / "e.npy", 7) as append:
+        for piece in pieces:
+            append(piece)
+        assert not (tmp_path / "deep" / "e.npy").exists()
+    found = np.load(tmp_path / "deep" / "e.npy")
+    np.testing.assert_array_equal(found, np.concatenate([np.empty((0, 7), np.float32), *pieces]))
+    assert found.dtype == np.float32
+    assert [file.name for file in (tmp_path / "deep").iterdir()] == ["e.npy"]
+
+
+def test_rows_of_another_layout_or_dtype_are_converted(tmp_path):
+    rows = np.arange(12.0).reshape(3, 4)
+    with growing_npy(tmp_path / "e.npy", 3) as append:
+        append(rows.T)
+    np.testing.assert_array_equal(np.load(tmp_path / "e.npy"), rows.T.astype(np.float32))
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_an_interrupt_keeps_the_earlier_file_and_nothing_else(tmp_path, error):
+    np.save(tmp_path / "e.npy", np.ones(2))
+
+    def interrupted():
+        with growing_npy(tmp_path / "e.npy", 3) as append:
+            append(np.zeros((2, 3)))
+            raise error
+
+    with pytest.raises(error):
+        interrupted()
+    assert [file.name for file in tmp_path.iterdir()] == ["e.npy"]
+    np.testing.assert_array_equal(np.load(tmp_path / "e.npy"), np.ones(2))

@@ -1,6 +1,7 @@
-"""Faulty checkpoints, each refused in one line, and the published format of longformer-base-4096."""
+"""Pretrained encoders, tokenizers and heads: conversion, faulty checkpoints refused in one line, published formats."""
 
 import json
+import re
 import shutil
 
 import numpy as np
@@ -8,21 +9,192 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
-from tokenizers import ByteLevelBPETokenizer
+from tokenizers import ByteLevelBPETokenizer, Tokenizer, models, pre_tokenizers, processors
 from transformers import (
+    AutoModel,
+    AutoTokenizer,
     BertConfig,
     BertForMaskedLM,
+    BertModel,
     DebertaV2Config,
+    DistilBertConfig,
     GPT2Config,
     LongformerConfig,
     LongformerForMaskedLM,
+    ModernBertConfig,
+    ModernBertForMaskedLM,
     MPNetConfig,
+    PreTrainedTokenizerFast,
+    RobertaConfig,
+    RobertaForMaskedLM,
+    RobertaModel,
 )
 
 from docemb_lib.errors import InputError
-from docemb_lib.student import Student, pack
+from docemb_lib.losses import MaskedLanguageHead
+from docemb_lib.student import Student, count_tokens, pack
+from docemb_lib.student.loading import load_masked_head
 
 TINY = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
+WORDS = ["the", "quick", "brown", "fox", "jumps", "over", "a", "lazy", "dog"]
+
+
+@pytest.fixture(scope="module")
+def roberta_folder(tmp_path_factory):
+    """A random RoBERTa of three layers and 20 positions, padding id 1, with a tokenizer of nine words."""
+    vocabulary = {word: i for i, word in enumerate(["<s>", "<pad>", "</s>", "<unk>", *WORDS])}
+    backend = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+    backend.pre_tokenizer = pre_tokenizers.Whitespace()
+    backend.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0))
+    special = {"bos_token": "<s>", "eos_token": "</s>", "sep_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>"}
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, **special)
+    sizes = TINY | {"num_hidden_layers": 3, "vocab_size": len(vocabulary), "max_position_embeddings": 22}
+    config = RobertaConfig(**sizes, type_vocab_size=1, initializer_range=0.3)
+    torch.manual_seed(0)
+    folder = tmp_path_factory.mktemp("roberta")
+    RobertaModel(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("encoder", "options", "documents", "least"),
+    [
+        ("minilm", {"max_tokens": 2048}, None, 4),
+        ("roberta_folder", {"max_tokens": 50, "attention_window": 64}, ["the quick brown fox", " ".join(WORDS * 2), "dog"], 3),
+    ],
+)  # fmt: skip
+def test_a_converted_encoder_is_the_original_on_short_texts(encoder, options, documents, least, texts, request):
+    source = request.getfixturevalue(encoder)
+    student = Student.from_encoder(source, **options)
+    original = AutoModel.from_pretrained(source).eval()
+    ids = [ids for ids in student.encode(documents or texts).sequences if len(ids) <= 256]
+    short = [document for document in ids if student.tokenizer.pad_token_id not in document]
+    assert len(short) >= least
+    with torch.no_grad():
+        for embedding, document in zip(student(pack(short)), short, strict=True):
+            expected = original(torch.tensor([document])).last_hidden_state[0].mean(0)
+            torch.testing.assert_close(embedding, expected, atol=1e-5, rtol=0)
+
+
+def test_a_window_over_all_positions_makes_minilm_itself_with_its_cls(minilm, texts):
+    """A short encoder is trained as it is, but packed: embeddings and gradients are equal at every length."""
+    options = {"layers": [0, 1], "max_tokens": 512, "attention_window": 1024}
+    student = Student.from_encoder(minilm, pooling="first", **options)
+    original = BertModel.from_pretrained(minilm, add_pooling_layer=False).eval()
+    original.encoder.layer = original.encoder.layer[:2]
+    documents = [ids for ids in student.encode(texts).sequences if 0 not in ids]
+    assert max(map(len, documents)) == 512
+    ours = student.eval()(pack(documents))
+    expected = torch.stack([original(torch.tensor([ids])).last_hidden_state[0, 0] for ids in documents])
+    torch.testing.assert_close(ours, expected, atol=1e-5, rtol=0)
+    weight = torch.randn(ours.shape, generator=torch.Generator().manual_seed(0))
+    for embeddings in (ours, expected):
+        (embeddings * weight).sum().backward()
+    ours, expected = (model.encoder.layer[1].attention.self.key.weight.grad for model in (student.model, original))
+    torch.testing.assert_close(ours, expected, atol=1e-4, rtol=1e-3)
+
+
+def test_positions_repeat_after_the_rows_that_no_token_has(roberta_folder, minilm):
+    def table(model):
+        return model.embeddings.position_embeddings.weight
+
+    learnt = table(RobertaModel.from_pretrained(roberta_folder))
+    tiled = table(Student.from_encoder(roberta_folder, max_tokens=50).model)
+    assert tiled.shape == (52, 16)
+    torch.testing.assert_close(tiled[2:], torch.cat([learnt[2:], learnt[2:], learnt[2:12]]))
+    learnt = table(BertModel.from_pretrained(minilm))
+    tiled = table(Student.from_encoder(minilm, layers=[0], max_tokens=600).model)
+    torch.testing.assert_close(tiled[1:], torch.cat([learnt, learnt[:88]]))
+
+
+def test_the_given_layers_are_kept_in_their_order_and_globals_are_copies(minilm):
+    student = Student.from_encoder(minilm, layers=[0, 4], max_tokens=512, attention_window=64, dropout=0.0)
+    original = BertModel.from_pretrained(minilm)
+    assert student.config.num_hidden_layers == 2
+    assert student.config.attention_window == [64, 64]
+    assert student.config.hidden_dropout_prob == student.config.attention_probs_dropout_prob == 0.0
+    for ours, theirs in zip(student.model.encoder.layer, (0, 4), strict=True):
+        reference = original.encoder.layer[theirs]
+        torch.testing.assert_close(ours.intermediate.dense.weight, reference.intermediate.dense.weight)
+        for name in ("query", "key", "value"):
+            expected = getattr(reference.attention.self, name).weight
+            torch.testing.assert_close(getattr(ours.attention.self, name).weight, expected)
+            torch.testing.assert_close(getattr(ours.attention.self, f"{name}_global").weight, expected)
+
+
+def test_a_longformer_passes_through_unchanged(make_student, tmp_path):
+    student = make_student(windows=[8, 16], max_tokens=40)
+    student.save(tmp_path)
+    passed = Student.from_encoder(tmp_path, max_tokens=40)
+    assert passed.config.attention_window == [8, 16]
+    assert passed.max_tokens == 40
+    torch.testing.assert_close(passed.state_dict(), student.state_dict(), atol=0, rtol=0)
+    fewer = Student.from_encoder(tmp_path, layers=[1], max_tokens=40)
+    assert fewer.config.attention_window == [16]
+
+
+def test_the_tokenizer_has_no_truncation_and_padding(minilm):
+    student = Student.from_encoder(minilm, layers=[0], max_tokens=300)
+    lengths = [len(ids) for ids in student.encode(["word", "word " * 200]).sequences]
+    assert lengths == [3, 202]
+    assert student.tokenizer.model_max_length == student.max_tokens == 300
+
+
+def test_counted_tokens_are_neither_special_nor_cut(minilm, texts):
+    tokenizer = AutoTokenizer.from_pretrained(minilm, model_max_length=10**6)
+    expected = [len(tokenizer.encode(text, add_special_tokens=False)) for text in texts]
+    assert count_tokens(minilm, texts) == expected
+    assert max(expected) > 1024
+
+
+def test_nothing_in_a_converted_model_is_random(minilm):
+    torch.manual_seed(1)
+    first = Student.from_encoder(minilm, layers=[0], max_tokens=64)
+    torch.manual_seed(2)
+    second = Student.from_encoder(minilm, layers=[0], max_tokens=64)
+    torch.testing.assert_close(first.state_dict(), second.state_dict(), atol=0, rtol=0)
+
+
+def test_a_modernbert_stays_as_it_is(modernbert_folder):
+    student = Student.from_encoder(modernbert_folder, max_tokens=200, dropout=0.25)
+    config = student.config
+    assert (student.dim, student.max_tokens, student.pooling, config.max_position_embeddings) == (16, 200, "mean", 600)
+    assert config.embedding_dropout == config.mlp_dropout == config.attention_dropout == 0.25
+    original = AutoModel.from_pretrained(modernbert_folder)
+    torch.testing.assert_close(student.model.state_dict(), original.state_dict(), atol=0, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("encoder", "arguments", "message"),
+    [
+        ("minilm", {"layers": [0, 6]}, "layers: got [0, 6]"),
+        ("minilm", {"layers": [-1]}, "has layers 0 to 5"),
+        ("minilm", {"layers": []}, "layers: got []"),
+        ("minilm", {"attention_window": 63}, "attention_window: got 63"),
+        ("minilm", {"attention_window": 2}, "attention_window: got 2"),
+        ("minilm", {"max_tokens": 7}, "max_tokens: got 7"),
+        ("minilm", {"dropout": 1.0}, "dropout: got 1.0"),
+        ("modernbert_folder", {"layers": [0]}, "layers: got [0], which is for converted encoders"),
+        ("modernbert_folder", {"attention_window": 64}, "attention_window: got 64, which is for converted encoders"),
+        ("modernbert_folder", {"max_tokens": 601}, "max_tokens: got 601"),
+        ("modernbert_folder", {"max_tokens": 7}, "max_tokens: got 7"),
+        ("modernbert_folder", {"dropout": 1.0}, "dropout: got 1.0"),
+        ("modernbert_folder", {"pooling": "cls"}, "pooling: got cls of a modernbert"),
+        ("modernbert_folder", {"pooling": "max"}, "pooling: got max of a modernbert"),
+    ],
+)
+def test_values_out_of_range_are_refused(encoder, arguments, message, request):
+    with pytest.raises(InputError, match=re.escape(message)):
+        Student.from_encoder(request.getfixturevalue(encoder), **{"max_tokens": 600, **arguments})
+
+
+def test_relative_positions_are_refused(roberta_folder, tmp_path):
+    config = RobertaConfig.from_pretrained(roberta_folder)
+    config.position_embedding_type = "relative_key"
+    config.save_pretrained(tmp_path)
+    with pytest.raises(InputError, match="relative_key position embeddings, which do not tile"):
+        Student.from_encoder(tmp_path)
 
 
 @pytest.fixture(scope="module")
@@ -39,20 +211,37 @@ def sound_bert(minilm, tmp_path_factory):
     return folder
 
 
-@pytest.fixture
-def bert(sound_bert, tmp_path):
-    """A copy of it to spoil."""
-    return shutil.copytree(sound_bert, tmp_path / "bert")
+def edit_weights(edit):
+    def damage(folder):
+        weights = load_file(folder / "model.safetensors")
+        edit(weights)
+        save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+
+    return damage
 
 
-def edit_weights(folder, edit):
-    weights = load_file(folder / "model.safetensors")
-    edit(weights)
-    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+def edit_config(**fields):
+    return lambda folder: (folder / "config.json").write_text(
+        json.dumps(json.loads((folder / "config.json").read_text()) | fields)
+    )
 
 
-def edit_json(file, **fields):
-    file.write_text(json.dumps(json.loads(file.read_text()) | fields))
+def write(name, content):
+    return lambda folder: (folder / name).write_bytes(content.encode())
+
+
+def cut_weights(folder):
+    (folder / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes()[:5000])
+
+
+def cut_embeddings(folder):
+    edit_weights(lambda w: w.update({k: v[:1000] for k, v in w.items() if v.shape[0] == 30522}))(folder)
+    edit_config(vocab_size=1000)(folder)
+
+
+def remove_tokenizer(folder):
+    for file in (*folder.glob("*tok*"), folder / "vocab.txt"):
+        file.unlink()
 
 
 def refused(match, call, *arguments, **options):
@@ -68,60 +257,34 @@ def test_heads_poolers_and_buffers_beside_the_encoder_are_fine(sound_bert):
     assert Student.from_encoder(sound_bert, max_tokens=64).max_tokens == 64
 
 
-def test_missing_weights_are_refused_by_name(bert):
-    edit_weights(bert, lambda weights: weights.pop("bert.encoder.layer.1.output.dense.weight"))
-    refused(r"bert: its weights lack encoder\.layer\.1\.output\.dense\.weight", Student.from_encoder, bert)
-
-
-@pytest.mark.parametrize("extra", ["bert.encoder.layer.7.output.dense.weight", "blocks.0.weight"])
-def test_weights_of_another_model_are_refused_by_name(bert, extra):
-    edit_weights(bert, lambda weights: weights.update({extra: torch.zeros(16, 16)}))
-    refused(rf"its weights hold {extra}.* \(bert, 2 layers\)", Student.from_encoder, bert)
-
-
-def test_weights_of_another_size_are_refused_with_both(bert):
-    edit_json(bert / "config.json", intermediate_size=32)
-    refused(r"intermediate\.dense\.bias is \[24\] .* \[32\] by its config", Student.from_encoder, bert)
-
-
-@pytest.mark.parametrize("content", [b"", b"not safetensors at all", None])
-def test_corrupt_weights_are_refused(bert, content):
-    file = bert / "model.safetensors"
-    file.write_bytes(file.read_bytes()[:5000] if content is None else content)
-    refused("bert: cannot be loaded as a model with safetensors weights", Student.from_encoder, bert)
+NO_MODEL = "bert: cannot be loaded as a model with safetensors weights"
+NO_CONFIG = r"bert: its config\.json cannot be used: \S"
 
 
 @pytest.mark.parametrize(
-    "content", ["{nope", "[]", "{}", '{"model_type": "bert", "hidden_size": "wide"}', '{"model_type": "x"}']
-)
-def test_a_corrupt_configuration_is_refused(bert, content):
-    (bert / "config.json").write_text(content)
-    refused(r"bert: its config\.json cannot be used: \S", Student.from_encoder, bert)
-
-
-@pytest.mark.parametrize("name", ["modules.json", "sentence_bert_config.json"])
-def test_corrupt_settings_of_a_student_are_refused(make_student, tmp_path, name):
-    make_student(windows=[8]).save(tmp_path)
-    (tmp_path / name).write_text("{nope")
-    refused(f"{name}: not valid JSON", Student.load, tmp_path)
-
-
-def test_a_tokenizer_with_more_tokens_than_embeddings_is_refused_with_both(bert):
-    edit_weights(bert, lambda weights: weights.update({k: v[:1000] for k, v in weights.items() if v.shape[0] == 30522}))
-    edit_json(bert / "config.json", vocab_size=1000)
-    refused("its tokenizer has 30522 tokens, its model embeddings for 1000", Student.from_encoder, bert)
-
-
-def test_a_model_without_a_tokenizer_is_refused(bert):
-    for file in bert.glob("*tok*"):
-        file.unlink()
-    (bert / "vocab.txt").unlink()
-    refused("bert: no tokenizer; put its tokenizer.json", Student.from_encoder, bert)
-
-
-def test_a_corrupt_tokenizer_is_refused(bert):
-    (bert / "tokenizer.json").write_text("{nope")
-    refused("its tokenizer cannot be used", Student.from_encoder, bert)
+    ("damage", "message"),
+    [
+        (edit_weights(lambda w: w.pop("bert.encoder.layer.1.output.dense.weight")), r"bert: its weights lack encoder\.layer\.1\.output\.dense\.weight"),
+        (edit_weights(lambda w: w.update({"bert.encoder.layer.7.output.dense.weight": torch.zeros(16, 16)})), r"its weights hold bert\.encoder\.layer\.7\.output\.dense\.weight.* \(bert, 2 layers\)"),
+        (edit_weights(lambda w: w.update({"blocks.0.weight": torch.zeros(16, 16)})), r"its weights hold blocks\.0\.weight.* \(bert, 2 layers\)"),
+        (edit_config(intermediate_size=32), r"intermediate\.dense\.bias is \[24\] .* \[32\] by its config"),
+        (write("model.safetensors", ""), NO_MODEL),
+        (write("model.safetensors", "not safetensors at all"), NO_MODEL),
+        (cut_weights, NO_MODEL),
+        (write("config.json", "{nope"), NO_CONFIG),
+        (write("config.json", "[]"), NO_CONFIG),
+        (write("config.json", "{}"), NO_CONFIG),
+        (write("config.json", '{"model_type": "bert", "hidden_size": "wide"}'), NO_CONFIG),
+        (write("config.json", '{"model_type": "x"}'), NO_CONFIG),
+        (cut_embeddings, "its tokenizer has 30522 tokens, its model embeddings for 1000"),
+        (remove_tokenizer, r"bert: no tokenizer; put its tokenizer\.json"),
+        (write("tokenizer.json", "{nope"), "its tokenizer cannot be used"),
+    ],
+)  # fmt: skip
+def test_a_damaged_checkpoint_is_refused_in_one_line(sound_bert, tmp_path, damage, message):
+    folder = shutil.copytree(sound_bert, tmp_path / "bert")
+    damage(folder)
+    refused(message, Student.from_encoder, folder)
 
 
 @pytest.mark.parametrize(
@@ -130,69 +293,13 @@ def test_a_corrupt_tokenizer_is_refused(bert):
         (MPNetConfig(), "type mpnet has relative position biases.*use one of type bert"),
         (DebertaV2Config(), "type deberta-v2 has relative position biases"),
         (GPT2Config(), "type gpt2 does not convert.*use one of type bert, .*, modernbert"),
+        (DistilBertConfig(), "distilbert .* bert, roberta, xlm-roberta, camembert, longformer"),
     ],
 )
 def test_wrong_architectures_are_refused_with_those_that_work(tmp_path, config, match):
     config.save_pretrained(tmp_path)
     refused(match, Student.from_encoder, tmp_path)
     refused(f"type {config.model_type}; a student is one of longformer, modernbert", Student.load, tmp_path)
-
-
-@pytest.mark.parametrize("kind", ["packed", "modernbert"])
-def test_a_limit_beyond_the_learnt_positions_is_refused(make_kind, tmp_path, kind):
-    make_kind(kind).save(tmp_path)
-    edit_json(tmp_path / "sentence_bert_config.json", max_seq_length=601)
-    refused("max_seq_length 601, but the model has positions for 600", Student.load, tmp_path)
-
-
-def test_a_limit_that_only_the_tokenizer_knows_is_kept(make_kind, tmp_path):
-    make_kind("packed").save(tmp_path)
-    (tmp_path / "sentence_bert_config.json").write_text("{}")
-    edit_json(tmp_path / "tokenizer_config.json", model_max_length=50)
-    assert Student.load(tmp_path).max_tokens == 50
-    edit_json(tmp_path / "tokenizer_config.json", model_max_length=10**30)
-    assert Student.load(tmp_path).max_tokens == 600
-
-
-def centred(make_student, folder):
-    student = make_student(windows=[8])
-    student.mean = torch.arange(16.0)
-    student.save(folder)
-    return folder / "2_Dense"
-
-
-@pytest.mark.parametrize(
-    ("edit", "match"),
-    [
-        (lambda weights: weights["linear.weight"].mul_(2), "2_Dense does more than subtract a mean"),
-        (lambda weights: weights.update({"linear.weight": torch.ones(16, 16)}), "does more than subtract"),
-        (lambda weights: weights.update({"linear.weight": torch.eye(8, 16)}), "does more than subtract"),
-        (lambda weights: weights.pop("linear.bias"), "does more than subtract"),
-        (
-            lambda weights: weights.update({"linear.weight": torch.eye(8), "linear.bias": torch.zeros(8)}),
-            r"mean: got a tensor of shape \[8\], embeddings have 16 dimensions",
-        ),
-    ],
-)
-def test_a_dense_module_that_is_no_centring_is_refused(make_student, tmp_path, edit, match):
-    edit_weights(centred(make_student, tmp_path), edit)
-    refused(match, Student.load, tmp_path)
-
-
-@pytest.mark.parametrize(
-    "fields", [{"activation_function": "torch.nn.modules.activation.Tanh"}, {"use_residual": True}]
-)
-def test_a_dense_module_with_an_activation_or_a_residual_is_refused(make_student, tmp_path, fields):
-    edit_json(centred(make_student, tmp_path) / "config.json", **fields)
-    refused("2_Dense does more than subtract a mean", Student.load, tmp_path)
-
-
-def test_centring_without_sound_weights_is_refused(make_student, tmp_path):
-    file = centred(make_student, tmp_path) / "model.safetensors"
-    file.write_bytes(b"not safetensors")
-    refused(r"2_Dense/model\.safetensors cannot be used", Student.load, tmp_path)
-    file.unlink()
-    refused(r"2_Dense has no model\.safetensors", Student.load, tmp_path)
 
 
 @pytest.fixture(scope="module")
@@ -204,25 +311,12 @@ def published(tmp_path_factory, texts):
     bpe.train_from_iterator(texts, vocab_size=300, special_tokens=["<s>", "<pad>", "</s>", "<unk>", "<mask>"])
     bpe.save_model(str(folder))
     config = {
-        "attention_mode": "longformer",
-        "attention_probs_dropout_prob": 0.1,
-        "attention_window": [8, 16],
-        "bos_token_id": 0,
-        "eos_token_id": 2,
-        "gradient_checkpointing": False,
-        "hidden_act": "gelu",
-        "hidden_dropout_prob": 0.1,
-        "ignore_attention_mask": False,
-        "initializer_range": 0.3,
-        "layer_norm_eps": 1e-05,
-        "max_position_embeddings": 4098,
-        "model_type": "longformer",
-        "pad_token_id": 1,
-        "sep_token_id": 2,
-        "type_vocab_size": 1,
-        "vocab_size": 300,
-        **TINY,
-    }
+        "attention_mode": "longformer", "attention_probs_dropout_prob": 0.1, "attention_window": [8, 16],
+        "bos_token_id": 0, "eos_token_id": 2, "gradient_checkpointing": False, "hidden_act": "gelu",
+        "hidden_dropout_prob": 0.1, "ignore_attention_mask": False, "initializer_range": 0.3, "layer_norm_eps": 1e-05,
+        "max_position_embeddings": 4098, "model_type": "longformer", "pad_token_id": 1, "sep_token_id": 2,
+        "type_vocab_size": 1, "vocab_size": 300, **TINY,
+    }  # fmt: skip
     (folder / "config.json").write_text(json.dumps(config))
     torch.manual_seed(0)
     model = LongformerForMaskedLM(LongformerConfig.from_pretrained(folder)).eval()
@@ -233,12 +327,7 @@ def published(tmp_path_factory, texts):
         "longformer.pooler.dense.bias": torch.zeros(16),
     }
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
-    assert sorted(file.name for file in folder.iterdir()) == [
-        "config.json",
-        "merges.txt",
-        "model.safetensors",
-        "vocab.json",
-    ]
+    assert {file.name for file in folder.iterdir()} == {"config.json", "merges.txt", "model.safetensors", "vocab.json"}
     return folder, model.longformer, bpe
 
 
@@ -248,7 +337,7 @@ def test_a_longformer_as_published_is_taken_whole(published, texts, tmp_path):
     assert (student.max_tokens, student.config.attention_window) == (4096, [8, 16])
     for name, weight in stock.state_dict().items():
         assert torch.equal(student.model.state_dict()[name], weight), name
-    ids = student.tokenize(texts)
+    ids = student.encode(texts).sequences
     assert ids == [[0, *bpe.encode(text).ids[:4094], 2] for text in texts]
     assert max(map(len, ids)) == 4096
     short = [document for document in ids if len(document) < 500]
@@ -266,3 +355,39 @@ def test_a_longformer_as_published_is_taken_whole(published, texts, tmp_path):
 def test_a_longformer_as_published_is_loaded_with_its_own_limit(published):
     student = Student.load(published[0])
     assert (student.max_tokens, student.pooling) == (4096, "mean")
+
+
+SIZES = {
+    "vocab_size": 50, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16,
+    "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "initializer_range": 0.5,
+}  # fmt: skip
+MODELS = [
+    (BertForMaskedLM, BertConfig(**SIZES)),
+    (RobertaForMaskedLM, RobertaConfig(**SIZES)),
+    (LongformerForMaskedLM, LongformerConfig(**SIZES, attention_window=[8], max_position_embeddings=40)),
+    (ModernBertForMaskedLM, ModernBertConfig(**SIZES, cls_token_id=1, sep_token_id=2)),
+]
+
+
+@pytest.mark.parametrize(("model_class", "config"), MODELS, ids=lambda x: getattr(x, "model_type", ""))
+def test_a_checkpoints_head_scores_words_as_its_model_does(model_class, config, tmp_path):
+    torch.manual_seed(0)
+    model = model_class(config).eval()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "bias" in name:
+                parameter.uniform_()
+    model.save_pretrained(tmp_path)
+    head = MaskedLanguageHead(8, 50, norm_eps=getattr(config, "layer_norm_eps", 1e-5))
+    head.load_state_dict(load_masked_head(str(tmp_path)))
+    ids = torch.randint(3, 50, (1, 12))
+    with torch.no_grad():
+        scores = head(model.base_model(ids).last_hidden_state, model.get_input_embeddings().weight)
+        torch.testing.assert_close(scores, model(ids).logits)
+
+
+def test_an_encoder_alone_has_no_head_and_logs_no_warning(minilm, tmp_path, transformers_log):
+    BertModel(BertConfig(**SIZES)).save_pretrained(tmp_path)
+    assert load_masked_head(str(tmp_path)) is None
+    assert load_masked_head(minilm) is None
+    assert transformers_log == []

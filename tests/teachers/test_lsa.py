@@ -30,19 +30,18 @@ def test_a_row_depends_on_its_own_text_alone_and_unknown_words_give_zero(pages):
     assert not model.embed(["", "qwxz"]).any()
 
 
-def test_a_corpus_that_cannot_give_the_dimensions_is_refused():
-    with pytest.raises(InputError, match="got 3 documents"):
-        LSA(10).fit(["one two", "two three", "three one"])
-    with pytest.raises(InputError, match="only 3 words"):
-        LSA(4).fit(["one two three"] * 9)
-    with pytest.raises(InputError, match="no word occurs in 2 documents"):
-        LSA(2).fit(["one", "two", "three"])
-
-
-def test_an_untrained_model_and_a_folder_without_one_are_refused(tmp_path):
-    with pytest.raises(InputError, match="not trained"):
-        LSA().embed(["text"])
-    with pytest.raises(InputError, match="not trained"):
-        LSA().save(tmp_path)
-    with pytest.raises(InputError, match="no such file"):
-        LSA.load(tmp_path)
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: LSA(10).fit(["one two", "two three", "three one"]), "got 3 documents"),
+        (lambda: LSA(4).fit(["one two three"] * 9), "only 3 words"),
+        (lambda: LSA(2).fit(["one", "two", "three"]), "no word occurs in 2 documents"),
+        (lambda: LSA(0), "dim: got 0"),
+        (lambda: LSA().embed(["text"]), "not trained"),
+        (lambda: LSA().save("."), "not trained"),
+        (lambda: LSA.load("absent"), "no such file"),
+    ],
+)
+def test_small_corpora_and_untrained_models_are_refused(call, message):
+    with pytest.raises(InputError, match=message):
+        call()

@@ -1,17 +1,21 @@
+import doctest
 import json
 import logging
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
-from gensim.models.doc2vec import Doc2Vec
+from gensim.models.doc2vec import Doc2Vec, TaggedDocument
 
 from docemb_lib.errors import InputError
-from docemb_lib.teachers import ParagraphVector, paragraph_vector, write_words
+from docemb_lib.teachers import Compound, ParagraphVector, paragraph_vector, write_words
 from docemb_lib.teachers.worker_pool import WorkerPool
 
 TRAIN_AND_EMBED = """
@@ -53,7 +57,7 @@ def test_a_process_with_another_hash_seed_trains_the_same_model_and_embeds_alike
 def test_order_batch_and_number_of_workers_do_not_matter(dm, pages):
     whole = dm.embed(pages, jobs=2)
     np.testing.assert_array_equal(dm.embed(pages[::-1], jobs=1)[::-1], whole)
-    np.testing.assert_array_equal(dm.embed(pages[:30], jobs=3), whole[:30])
+    np.testing.assert_array_equal(dm.embed(pages[:30]), whole[:30])
     np.testing.assert_array_equal(dm.embed(pages[20:23]), whole[20:23])
     assert len(np.unique(whole, axis=0)) == len(pages)
     assert dm.embed([]).shape == (0, 12)
@@ -71,7 +75,7 @@ def test_embeddings_are_gensims_own_with_long_documents_averaged(dm, pages, tmp_
     assert "1 of 3 documents averaged" in caplog.text
 
 
-def test_long_training_documents_are_counted_and_logged(caplog):
+def test_long_training_documents_are_counted_and_logged(caplog, in_process):
     with caplog.at_level(logging.INFO, logger="docemb_lib.teachers"):
         model = ParagraphVector(dm=False, vector_size=4, epochs=1, workers=2).fit(["a b " * 6000, "a b c"] * 2)
     assert (model.fitted.documents, model.fitted.long_documents, model.fitted.vocabulary) == (4, 2, 3)
@@ -79,7 +83,7 @@ def test_long_training_documents_are_counted_and_logged(caplog):
     assert re.search(r"DBOW;4;lowercase;2: training takes about [\d.]+ MiB of memory \(words ", caplog.text)
 
 
-def test_words_written_once_serve_several_models(pages, tmp_path):
+def test_words_written_once_serve_several_models(pages, tmp_path, in_process):
     words = write_words(tmp_path / "words", pages[:20], "none")
     dm, dbow = (ParagraphVector(dm=dm, vector_size=4, epochs=1, preprocess="none") for dm in (True, False))
     for model in (dm, dbow):
@@ -92,7 +96,7 @@ def test_words_written_once_serve_several_models(pages, tmp_path):
         ParagraphVector(dm=True, vector_size=4).fit_words(words, tmp_path / "other")
 
 
-def test_a_trained_folder_is_not_trained_again_but_for_another_model(pages, tmp_path, monkeypatch):
+def test_a_trained_folder_is_not_trained_again_but_for_another_model(pages, tmp_path, in_process, monkeypatch):
     words = write_words(tmp_path / "words", pages[:20], "none")
     options = {"dm": False, "vector_size": 4, "epochs": 1, "preprocess": "none"}
     first = ParagraphVector(**options).fit_words(words, tmp_path / "model")
@@ -100,7 +104,7 @@ def test_a_trained_folder_is_not_trained_again_but_for_another_model(pages, tmp_
     assert other.fingerprint != first.fingerprint
 
     def killed(*_, **__):
-        assert not (tmp_path / "model" / "paragraph_vector.json").exists()  # it would not fit what comes now
+        assert not (tmp_path / "model" / "paragraph_vector.json").exists()  # it would describe another model
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
@@ -112,13 +116,21 @@ def test_a_trained_folder_is_not_trained_again_but_for_another_model(pages, tmp_
     assert ParagraphVector(**options, seed=1).fit_words(words, tmp_path / "model").fingerprint == other.fingerprint
 
 
-def test_what_does_not_fit_into_memory_is_refused_before_training(pages, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("free", "vector_size", "message"),
+    [
+        (2**20, 300, r"^DM;300;lowercase;2: training takes about [\d.]+ MiB .*, 1\.0 MiB are free; use a larger min_count"),
+        (2**30, 100_000, r"about 1\.\d\d GiB of memory \(words [\d.]+ GiB, documents [\d.]+ MiB, strings .* 1\.00 GiB are free"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_into_memory_is_refused_before_training(
+    pages, tmp_path, monkeypatch, free, vector_size, message
+):
     words = write_words(tmp_path / "words", pages, "lowercase")
     asked = []
-    monkeypatch.setattr(paragraph_vector, "free_memory", lambda device: (asked.append(device), 2**20)[1])
-    message = r"DM;300;lowercase;2: training takes about [\d.]+ MiB .*, 1\.0 MiB are free; use a larger min_count"
+    monkeypatch.setattr(paragraph_vector, "free_memory", lambda device: (asked.append(device), free)[1])
     with pytest.raises(InputError, match=message):
-        ParagraphVector(dm=True, vector_size=300).fit_words(words, tmp_path / "model")
+        ParagraphVector(dm=True, vector_size=vector_size).fit_words(words, tmp_path / "model")
     assert asked == ["cpu"]
     assert not (tmp_path / "model").exists()
 
@@ -136,7 +148,7 @@ def test_a_text_without_known_words_is_the_zero_vector(dm):
     assert dm.embed(["the qwxz"]).any()
 
 
-def test_case_matters_only_where_it_is_kept(dm):
+def test_case_matters_only_where_it_is_kept(dm, in_process):
     np.testing.assert_array_equal(*dm.embed(["THE ARRAY of Values", "the array of values"]))
     kept = ParagraphVector(dm=True, vector_size=4, epochs=1, preprocess="none").fit(["The array", "the array"] * 2)
     assert kept.fitted.vocabulary == 3
@@ -150,31 +162,216 @@ def test_a_saved_model_is_the_same_model(dm, pages, tmp_path):
     assert (loaded.fingerprint, loaded.label, loaded.dim) == (dm.fingerprint, "DM;12;lowercase;2", 12)
 
 
+def test_the_example_runs(in_process):
+    assert doctest.testmod(paragraph_vector) == (0, 2)
+
+
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("call", "message"),
     [
-        ({"min_count": "5%"}, "min_count: got '5%'"),
-        ({"min_count": 0}, "min_count: got 0"),
-        ({"preprocess": "lemma"}, "preprocess: got 'lemma'"),
-        ({"vector_size": 0}, "vector_size: got 0"),
+        (lambda: ParagraphVector(dm=True, min_count="5%"), "min_count: got '5%'"),
+        (lambda: ParagraphVector(dm=True, min_count=0), "min_count: got 0"),
+        (lambda: ParagraphVector(dm=True, preprocess="lemma"), "preprocess: got 'lemma'"),
+        (lambda: ParagraphVector(dm=True, vector_size=0), "vector_size: got 0"),
+        (lambda: ParagraphVector(dm=True).fit([]), "corpus: 0 documents without any word"),
+        (lambda: ParagraphVector(dm=True, min_count=9).fit(["a b", "a"]), "none of the 3 words in 2 training documents occurs 9 times"),
+        (lambda: ParagraphVector(dm=True).embed(["text"]), "not trained"),
+        (lambda: ParagraphVector(dm=True).save("."), "not trained"),
+        (lambda: ParagraphVector.load("absent"), "no such file"),
     ],
-)
-def test_arguments_that_cannot_work_are_refused_at_construction(options, message):
+)  # fmt: skip
+def test_bad_arguments_and_untrained_models_are_refused(call, message):
     with pytest.raises(InputError, match=message):
-        ParagraphVector(dm=True, **options)
+        call()
 
 
-def test_a_corpus_without_documents_or_words_is_refused():
-    with pytest.raises(InputError, match="corpus: 0 documents without any word"):
-        ParagraphVector(dm=True).fit([])
-    with pytest.raises(InputError, match="none of the 3 words in 2 training documents occurs 9 times"):
-        ParagraphVector(dm=True, min_count=9).fit(["a b", "a"])
+def test_a_compound_is_dm_then_dbow_in_any_order_of_members(dm, pages, in_process):
+    dbow = ParagraphVector(dm=False, vector_size=5, epochs=1, preprocess="none", min_count=3).fit(pages)
+    compound = Compound([dbow, dm])
+    embeddings = compound.embed(pages[:4])
+    np.testing.assert_array_equal(embeddings[:, :12], dm.embed(pages[:4]))
+    np.testing.assert_array_equal(embeddings[:, 12:], dbow.embed(pages[:4]))
+    assert compound.dim == 17
+    assert compound.label == "DM;12;lowercase;2+DBOW;5;None;3"
+    assert compound.fingerprint == Compound([dm, dbow]).fingerprint
 
 
-def test_an_untrained_model_and_a_folder_without_one_are_refused(tmp_path):
-    with pytest.raises(InputError, match="not trained"):
-        ParagraphVector(dm=True).embed(["text"])
-    with pytest.raises(InputError, match="not trained"):
-        ParagraphVector(dm=True).save(tmp_path)
-    with pytest.raises(InputError, match="no such file"):
-        ParagraphVector.load(tmp_path)
+def test_members_of_a_compound_are_several_trained_on_the_same_texts(dm, pages, in_process):
+    other = ParagraphVector(dm=False, vector_size=5, epochs=1).fit(pages[:-1])
+    both = f"DM;12;lowercase;2 was trained on texts {dm.fitted.texts}, DBOW;5;lower.*{other.fitted.texts}"
+    untrained = ParagraphVector(dm=False)
+    for members, message in (
+        ([dm, other], both),
+        ([dm], "got 1 members, give two or more"),
+        ([dm, untrained], "DBOW;100;lowercase;2: not trained"),
+    ):
+        with pytest.raises(InputError, match=message):
+            Compound(members)
+
+
+OPTIONS = {"dm": True, "vector_size": 8, "min_count": 1, "sample": 0, "epochs": 4, "seed": 0, "workers": 1}
+KINDS = [{"dm": True}, {"dm": False, "dbow_words": 0}, {"dm": False, "dbow_words": 1}]
+BUILD = """
+import sys
+from docemb_lib.teachers import ParagraphVector, Words
+model = ParagraphVector(dm=sys.argv[3] == "DM", vector_size=12, epochs=40, dbow_words=False)
+model.fit_words(Words.open(sys.argv[1]), sys.argv[2])
+"""
+
+
+def train(folder: Path, documents: list[list[str]], key: str = "key", **options: object) -> Doc2Vec:
+    """In this process; the fixed hash seed matters to inference only."""
+    folder.mkdir(exist_ok=True)
+    file = folder / "words.txt"
+    file.write_text("".join(" ".join(words) + "\n" for words in documents))
+    paragraph_vector.train(file, folder, key, OPTIONS | options)
+    return Doc2Vec.load(str(folder / "doc2vec.model"))
+
+
+def in_one_call(documents: list[list[str]], **options: object) -> Doc2Vec:
+    tagged = [TaggedDocument(words, [i]) for i, words in enumerate(documents)]
+    return Doc2Vec(tagged, **(OPTIONS | options))
+
+
+@pytest.fixture
+def documents(pages) -> list[list[str]]:
+    return [page.lower().split() for page in pages[:30]]
+
+
+@pytest.mark.parametrize("options", KINDS)
+def test_training_is_gensims_own_in_one_call(tmp_path, documents, options):
+    """Up to the rounding of the rates of single epochs; another schedule differs far more."""
+    ours = train(tmp_path, documents, **options)
+    # For DM gensim's reader of files does not shrink the windows, see the next test.
+    file = {} if options["dm"] else {"corpus_file": str(tmp_path / "words.txt")}
+    peer = Doc2Vec(**file, **(OPTIONS | options)) if file else in_one_call(documents, **options)
+    assert ours.wv.index_to_key == peer.wv.index_to_key
+    np.testing.assert_allclose(ours.wv.vectors, peer.wv.vectors, atol=1e-3)
+    np.testing.assert_allclose(ours.syn1neg, peer.syn1neg, atol=1e-3)
+    assert (ours.alpha, ours.min_alpha, ours.epochs) == (peer.alpha, peer.min_alpha, peer.epochs) == (0.025, 0.0001, 4)
+
+    other = in_one_call(documents, **options, alpha=0.02)
+    assert np.abs(ours.syn1neg - other.syn1neg).max() > 0.03
+
+
+def test_windows_of_dm_shrink_at_random_which_gensims_reader_of_files_leaves_out(tmp_path, documents):
+    ours = train(tmp_path, documents).syn1neg
+    assert np.abs(ours - in_one_call(documents, shrink_windows=False).syn1neg).max() > 0.03
+
+
+def test_several_threads_share_one_schedule_of_learning_rates(tmp_path, documents, monkeypatch):
+    """With a file, each of gensim's threads compares the number of its own documents with `total_examples`."""
+    asked = []
+    original = Doc2Vec.train
+    monkeypatch.setattr(Doc2Vec, "train", lambda self, **given: (asked.append(given), original(self, **given)))
+    train(tmp_path / "dbow", documents, dm=False, dbow_words=0, workers=4)
+    train(tmp_path / "dm", documents, dm=True, workers=4)
+    assert [given["total_examples"] for given in asked] == 4 * [8] + 4 * [30]
+    np.testing.assert_allclose([given["start_alpha"] for given in asked[:4]], [0.025, 0.018775, 0.01255, 0.006325])
+    np.testing.assert_allclose([given["end_alpha"] for given in asked[:4]], [0.018775, 0.01255, 0.006325, 0.0001])
+
+
+def test_words_past_ten_thousand_are_trained(tmp_path):
+    """Two corpora that differ only in the order of the words past 10,000, where gensim alone sees no difference."""
+    head, tail = ["a", "b", "c", "d"] * 2500, ["a", "b", "c", "d"] * 50
+    texts = [" ".join(head + tail), " ".join(head + sorted(tail))]
+    folders = [tmp_path / "0", tmp_path / "1"]
+    for folder, text in zip(folders, texts, strict=True):
+        words = write_words(folder, [text], "none")
+        paragraph_vector.train(words.file, folder, "key", OPTIONS)
+    ours = [Doc2Vec.load(str(folder / "doc2vec.model")).syn1neg for folder in folders]
+    alone = [in_one_call([text.split()]).syn1neg for text in texts]
+    assert not np.array_equal(ours[0], ours[1])
+    np.testing.assert_array_equal(alone[0], alone[1])
+
+
+@pytest.mark.parametrize("options", KINDS)
+@pytest.mark.parametrize("after", [1, 3])
+def test_an_interrupted_training_goes_on_where_it_was_and_ends_in_the_same_bits(
+    tmp_path, documents, monkeypatch, options, after
+):
+    unbroken = train(tmp_path / "unbroken", documents, **options)
+    epochs = []
+    original = Doc2Vec.train
+
+    def counted(self, **given):
+        if len(epochs) == after:
+            raise KeyboardInterrupt
+        epochs.append(given["start_alpha"])
+        original(self, **given)
+
+    monkeypatch.setattr(Doc2Vec, "train", counted)
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path / "broken", documents, **options)
+    assert paragraph_vector.epochs_done(tmp_path / "broken", "key") == after
+    monkeypatch.setattr(Doc2Vec, "train", lambda self, **given: (epochs.append(None), original(self, **given)))
+    resumed = train(tmp_path / "broken", documents, **options)
+    assert len(epochs) == 4
+    np.testing.assert_array_equal(resumed.wv.vectors, unbroken.wv.vectors)
+    np.testing.assert_array_equal(resumed.syn1neg, unbroken.syn1neg)
+    np.testing.assert_array_equal(resumed.cum_table, unbroken.cum_table)
+
+
+def test_one_state_is_kept_and_that_of_another_training_is_not_continued(tmp_path, documents):
+    train(tmp_path, documents, key="first", epochs=2)
+    (tmp_path / ".state-first-3.999").mkdir()  # half written by a killed process
+    assert [path.name for path in tmp_path.glob("state-*")] == ["state-first-2"]
+    other = train(tmp_path, documents, key="second", seed=5)
+    assert [path.name for path in tmp_path.glob("*state-*")] == ["state-second-4"]
+    np.testing.assert_array_equal(other.syn1neg, train(tmp_path / "alone", documents, seed=5).syn1neg)
+
+
+def test_training_outside_of_a_worker_outlives_its_parent(tmp_path, documents, monkeypatch):
+    parents = iter(range(1000))
+    monkeypatch.setattr(os, "getppid", lambda: next(parents))
+    monkeypatch.setattr(os, "_exit", lambda code: pytest.fail("the calling process was ended"))
+    assert len(train(tmp_path, documents).wv)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["DM", "DBOW"])
+def test_a_process_killed_between_epochs_loses_one_epoch_and_nothing_else(pages, tmp_path, in_process, kind):
+    words = write_words(tmp_path / "words", pages, "lowercase")
+    command = [sys.executable, "-c", BUILD, str(words.folder), str(tmp_path / "model"), kind]
+    process = subprocess.Popen(command)
+    while not list((tmp_path / "model").glob("state-*-[2-9]")):
+        assert process.poll() is None
+        time.sleep(0.01)
+    workers = psutil.Process(process.pid).children(recursive=True)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    _, alive = psutil.wait_procs(workers, timeout=5)
+    assert not alive
+    assert not (tmp_path / "model" / "paragraph_vector.json").exists()
+    (state,) = (tmp_path / "model").glob("state-*")
+    assert 2 <= int(state.name.rpartition("-")[2]) < 40
+
+    model = ParagraphVector(dm=kind == "DM", vector_size=12, epochs=40, dbow_words=False)
+    resumed = model.fit_words(words, tmp_path / "model").fingerprint
+    assert resumed == model.fit_words(words, tmp_path / "unbroken").fingerprint
+    assert not list((tmp_path / "model").glob("*state*"))
+
+
+def test_a_cap_that_leaves_no_word_is_refused(tmp_path):
+    words = [[f"w{i}"] for i in range(400)] + [["often"]] * 3
+    with pytest.raises(InputError, match="max_vocab_size: 20 leaves no word that occurs 50 times"):
+        train(tmp_path, words, max_vocab_size=20, min_count=50)
+    assert os.listdir(tmp_path) == ["words.txt"]
+
+
+def test_a_cap_is_gensims_own(tmp_path, documents):
+    ours = train(tmp_path, documents, max_vocab_size=100, min_count=2)
+    assert ours.wv.index_to_key == in_one_call(documents, max_vocab_size=100, min_count=2).wv.index_to_key
+    assert len(ours.wv) < len(train(tmp_path / "all", documents, min_count=2).wv)
+
+
+def test_large_arrays_are_files_of_their_own_and_small_ones_are_not(tmp_path, documents):
+    words = [[f"w{i}" for i in range(3000)]]
+    train(tmp_path / "large", words, vector_size=100, epochs=1)  # 300,000 numbers
+    train(tmp_path / "small", words, vector_size=50, epochs=1)
+    files = {path.name for path in (tmp_path / "large").iterdir() if path.is_file()}
+    assert files == {"words.txt", "doc2vec.model", "doc2vec.model.wv.vectors.npy", "doc2vec.model.syn1neg.npy"}
+    shared = Doc2Vec.load(str(tmp_path / "large" / "doc2vec.model"), mmap="r")
+    assert isinstance(shared.wv.vectors, np.memmap)
+    assert isinstance(shared.syn1neg, np.memmap)
+    assert not list((tmp_path / "small").glob("*.npy"))

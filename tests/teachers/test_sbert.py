@@ -1,3 +1,4 @@
+import doctest
 import logging
 
 import numpy as np
@@ -9,7 +10,7 @@ from transformers import AutoModel, AutoTokenizer
 from docemb_lib.errors import InputError
 from docemb_lib.pretrained import resolve
 from docemb_lib.teachers import SBERT
-from docemb_lib.teachers.sbert import _batches
+from docemb_lib.teachers import sbert as sbert_module
 
 FOLDER = resolve("all-MiniLM-L6-v2")
 SHORT = ["", "One sentence.", "Un texte plus long, en français : où est-ce ?"]
@@ -29,7 +30,7 @@ def plain():
 
 @pytest.fixture(scope="module")
 def content_ids():
-    """The text's token ids without special ones, from a tokenizer told not to truncate."""
+    """The text's token ids without special ones, from a tokenizer without truncation."""
     tokenizer = AutoTokenizer.from_pretrained(FOLDER)
     return lambda text: tokenizer(text, add_special_tokens=False, truncation=False, padding=False)["input_ids"]
 
@@ -43,7 +44,7 @@ def test_an_embedding_is_the_plain_encoders_mean_over_the_first_256_tokens(sbert
     expected = [plain([101, *content_ids(text)[:254], 102]) for text in texts]
     np.testing.assert_allclose(sbert.embed(texts), expected, atol=2e-6)
     assert sbert.max_tokens == 256
-    assert sbert.dim == sbert.encoder_dim == 384
+    assert sbert.dim == 384
 
 
 def test_normalised_it_is_what_sentence_transformers_gives(sbert, texts):
@@ -71,8 +72,12 @@ def test_neither_order_nor_batches_matter(sbert, texts):
     assert sbert.embed([]).shape == (0, 384)
 
 
+def test_the_example_runs():
+    assert doctest.testmod(sbert_module) == (0, 1)
+
+
 def test_batches_go_from_long_to_short_and_keep_to_their_size_with_padding():
-    assert _batches([3, 9, 4, 4, 20], 12) == [[4], [1], [2, 3, 0]]
+    assert sbert_module._batches([3, 9, 4, 4, 20], 12) == [[4], [1], [2, 3, 0]]
 
 
 def test_tokens_are_counted_without_special_ones_and_beyond_any_limit(sbert, texts, content_ids):
@@ -87,18 +92,20 @@ def test_truncated_documents_are_counted_in_the_log(sbert, caplog):
     assert "1 of 2 documents truncated to 256 tokens" in caplog.text
 
 
-@pytest.mark.parametrize("tokens", [2, 513])
-def test_a_context_that_the_model_does_not_have_is_refused_with_its_limits(tokens):
-    with pytest.raises(InputError, match="takes 3 to 512"):
-        SBERT(max_tokens=tokens).embed(["text"])
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"max_tokens": 2}, "takes 3 to 512"),
+        ({"max_tokens": 513}, "takes 3 to 512"),
+        ({"long": "cut"}, "truncate, chunks"),
+    ],
+)
+def test_bad_contexts_and_treatments_of_long_documents_are_refused(options, message):
+    with pytest.raises(InputError, match=message):
+        SBERT(**options).embed(["text"])
 
 
-def test_an_unknown_way_with_long_documents_is_refused():
-    with pytest.raises(InputError, match="truncate, chunks"):
-        SBERT(long="cut")
-
-
-def test_the_fingerprint_tells_contexts_and_ways_apart():
+def test_the_fingerprint_distinguishes_contexts_and_treatments():
     teachers = [SBERT(), SBERT(max_tokens=128), SBERT(long="chunks"), SBERT("some/model")]
     assert len({teacher.fingerprint for teacher in teachers}) == 4
     assert SBERT(batch_tokens=1).fingerprint == SBERT().fingerprint

@@ -7,7 +7,7 @@ from gensim.models.doc2vec import Doc2Vec
 
 from docemb_lib.errors import InputError
 from docemb_lib.teachers import Words, write_words
-from docemb_lib.teachers.words import _stem, preprocess
+from docemb_lib.teachers.words import _stem, preprocess, training_memory, warn_of_shared_rows
 
 LONG = " ".join(f"w{i % 700}" for i in range(25_000))
 
@@ -50,14 +50,6 @@ def test_ten_percent_is_one_percent_of_the_documents_and_two_at_least(tmp_path, 
     assert words.occurrences(4) == 4
 
 
-def test_a_min_count_that_leaves_nothing_is_refused(tmp_path):
-    words = write_words(tmp_path, ["a b", "a"], "none")
-    with pytest.raises(InputError, match=r"none of the 3 words in 2 training documents occurs 9 times, the most .* 2;"):
-        words.vocabulary(9)
-    with pytest.raises(InputError, match=r'occurs 3 times \("10%"\)'):
-        write_words(tmp_path, ["a", "b"] + [""] * 310, "none").vocabulary("10%")
-
-
 def test_the_fingerprint_is_of_the_raw_texts(corpus, tmp_path):
     stem, none = write_words(tmp_path / "stem", corpus, "stem"), write_words(tmp_path / "none", corpus, "none")
     assert stem.texts == none.texts
@@ -89,7 +81,67 @@ def test_every_word_is_stemmed_once(pages, tmp_path):
     assert _stem.cache_info().misses == lowercase.types > words.types
 
 
-@pytest.mark.parametrize("texts", [[], ["", " \n"]])
-def test_a_corpus_without_words_is_refused(tmp_path, texts):
-    with pytest.raises(InputError, match=f"corpus: {len(texts)} documents without any word"):
-        write_words(tmp_path, iter(texts), "none")
+@pytest.mark.parametrize(
+    ("texts", "how", "min_count", "message"),
+    [
+        ([], "none", 1, "corpus: 0 documents without any word"),
+        (["", " \n"], "none", 1, "corpus: 2 documents without any word"),
+        (["a b", "a"], "none", 9, r"none of the 3 words in 2 training documents occurs 9 times, the most .* 2;"),
+        (["a", "b"] + [""] * 310, "none", "10%", r'occurs 3 times \("10%"\)'),
+        (["a"], "lemma", 1, "none, lowercase, stem"),
+    ],
+)
+def test_corpora_that_leave_no_word_are_refused(tmp_path, texts, how, min_count, message):
+    with pytest.raises(InputError, match=message):
+        write_words(tmp_path, iter(texts), how).vocabulary(min_count)
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ("none", ["The", "Runners,", "RUNNING", "ponies", "Über"]),
+        ("lowercase", ["the", "runners,", "running", "ponies", "über"]),
+        ("stem", ["the", "runners,", "run", "poni", "über"]),  # Porter (1980): ponies -> poni; "runners," has a comma
+    ],
+)
+def test_words_are_split_at_white_space_and_keep_their_punctuation(how, words):
+    assert preprocess(" The Runners,\tRUNNING\nponies\u00a0Über ", how) == words
+    assert preprocess(" \n", how) == []
+
+
+@pytest.mark.parametrize(("dm", "vector_size"), [(True, 24), (False, 7)])
+def test_the_arrays_of_a_trained_model_are_as_large_as_predicted(pages, tmp_path, dm, vector_size):
+    words = write_words(tmp_path, pages, "lowercase")
+    needed = training_memory(
+        vocabulary=words.vocabulary(2), types=words.types, lines=words.lines, vector_size=vector_size
+    )
+    model = Doc2Vec(corpus_file=str(words.file), dm=dm, vector_size=vector_size, min_count=2, epochs=1)
+    of_words = [model.wv.vectors, model.syn1neg, model.cum_table, *model.wv.expandos.values()]
+    assert needed["words"] == pytest.approx(sum(array.nbytes for array in of_words), rel=0.01)
+    assert needed["documents"] == model.dv.vectors.nbytes
+    assert needed["total"] > needed["words"] + needed["documents"]
+
+
+def test_counting_and_training_do_not_add_up():
+    """Many rare words: the dictionary of all is the peak. Wide vectors: the arrays are."""
+    rare = training_memory(vocabulary=10, types=1_000_000, lines=10, vector_size=10)
+    wide = training_memory(vocabulary=1000, types=1000, lines=10, vector_size=10_000)
+    assert rare["total"] == rare["strings"] + rare["counting"]
+    assert wide["total"] == wide["strings"] + wide["words"] + wide["documents"]
+
+
+def test_rows_that_share_memory_in_gensim_are_logged(caplog):
+    """gensim computes row * width as unsigned 32-bit integers, in C, as NumPy does here."""
+    most = 2**32 // 1024
+    with np.errstate(over="ignore"):
+        assert np.uint32(most) * np.uint32(1024) == 0  # the first row over again
+        assert np.uint32(most - 1) * np.uint32(1024) == (most - 1) * 1024
+    warn_of_shared_rows(vocabulary=most, lines=most, vector_size=1024, label="DM;1024")
+    assert not caplog.messages
+    warn_of_shared_rows(vocabulary=most + 1, lines=8_300_000, vector_size=1024, label="DM;1024")
+    words, documents = caplog.messages
+    assert words.startswith(
+        "DM;1024: gensim addresses at most 4,194,304 vectors of 1024 numbers; the other 1 of the 4,194,305"
+    )
+    assert "4,105,696 of the 8,300,000 documents" in documents
+    assert "fewer documents" in documents

@@ -18,12 +18,12 @@ def test_workers_hash_as_any_process_with_hash_seed_zero():
     assert found == {0: int(expected.stdout), 1: 7, 2: int(expected.stdout)}
 
 
-def test_arguments_are_read_no_faster_than_they_are_worked_on():
+def test_arguments_are_read_as_they_are_processed():
     read = []
     pool = WorkerPool(abs)
     finished = 0
     for _ in pool.map(((read.append(i) or i,) for i in range(20)), jobs=1):
-        assert len(read) <= finished + 3  # one worked on, one waiting, one being handed over
+        assert len(read) <= finished + 3  # one running, one waiting, one being submitted
         finished += 1
     pool.stop()
     assert finished == 20
@@ -61,16 +61,16 @@ def test_a_worker_ends_soon_after_its_parent_was_killed():
     assert worker.ppid() == parent.pid
     parent.kill()
     parent.wait()
-    worker.wait(timeout=5)  # a working one would sleep for ten minutes
+    worker.wait(timeout=5)  # its task sleeps for ten minutes
 
 
-def test_only_a_worker_whose_parent_is_gone_is_ended(monkeypatch):
+def test_only_a_worker_without_its_parent_is_ended(monkeypatch):
     ended = []
     monkeypatch.setattr(os, "_exit", ended.append)
     worker_pool.end_if_orphaned()  # this is no worker
     monkeypatch.setattr(worker_pool, "_parent", os.getppid())
     worker_pool.end_if_orphaned()
     assert ended == []
-    monkeypatch.setattr(worker_pool, "_parent", os.getpid())  # not our parent
+    monkeypatch.setattr(worker_pool, "_parent", os.getpid())  # not its parent
     worker_pool.end_if_orphaned()
     assert ended == [1]

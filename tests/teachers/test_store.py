@@ -12,13 +12,13 @@ ORIGIN = {"corpus": "corpus-1", "teacher": "teacher-1"}
 
 
 class Checksums:
-    """A teacher of two dimensions that can be killed before its n-th call."""
+    """A teacher of two dimensions that an interrupt can end before its n-th call."""
 
-    def __init__(self, dies_at: int | None = None) -> None:
-        self.dies_at, self.seen = dies_at, []
+    def __init__(self, fails_at: int | None = None) -> None:
+        self.fails_at, self.seen = fails_at, []
 
     def __call__(self, texts):
-        if len(self.seen) == self.dies_at:
+        if len(self.seen) == self.fails_at:
             raise KeyboardInterrupt
         self.seen.append(len(texts))
         return np.array([[zlib.crc32(text.encode()), len(text)] for text in texts], dtype=np.float32)
@@ -34,10 +34,10 @@ def test_row_i_is_the_embedding_of_text_i(tmp_path):
     assert not stored.flags.writeable
 
 
-@pytest.mark.parametrize("dies_at", [0, 1, 4])
-def test_a_killed_run_goes_on_where_it_was_and_ends_with_the_same_bytes(tmp_path, dies_at):
+@pytest.mark.parametrize("fails_at", [0, 1, 4])
+def test_an_interrupted_run_continues_and_ends_with_the_same_bytes(tmp_path, fails_at):
     write_embeddings(tmp_path / "unbroken", TEXTS, Checksums(), 2, **ORIGIN, block=5)
-    killed, second = Checksums(dies_at), Checksums()
+    killed, second = Checksums(fails_at), Checksums()
     with pytest.raises(KeyboardInterrupt):
         write_embeddings(tmp_path / "broken", TEXTS, killed, 2, **ORIGIN, block=5)
     with pytest.raises(InputError, match="no finished embeddings"):
@@ -51,7 +51,7 @@ def test_a_killed_run_goes_on_where_it_was_and_ends_with_the_same_bytes(tmp_path
 
 def test_a_finished_store_is_not_written_again(tmp_path):
     write_embeddings(tmp_path, TEXTS, Checksums(), 2, **ORIGIN)
-    write_embeddings(tmp_path, TEXTS, Checksums(dies_at=0), 2, **ORIGIN)
+    write_embeddings(tmp_path, TEXTS, Checksums(fails_at=0), 2, **ORIGIN)
 
 
 @pytest.mark.parametrize("field", ["corpus", "teacher"])
@@ -75,12 +75,12 @@ def test_a_store_with_rows_missing_is_refused(tmp_path):
         open_embeddings(tmp_path, **ORIGIN)
 
 
-def test_the_store_says_what_made_it(tmp_path):
+def test_the_store_names_its_corpus_and_teacher(tmp_path):
     write_embeddings(tmp_path, TEXTS, Checksums(), 2, **ORIGIN)
     assert json.loads((tmp_path / "store.json").read_text()) == {"rows": 23, "dim": 2, **ORIGIN}
 
 
-def test_what_a_teacher_must_not_give_is_not_stored(tmp_path):
+def test_embeddings_that_are_wide_or_not_finite_are_not_stored(tmp_path):
     with pytest.raises(ValueError, match="expected width 3"):
         write_embeddings(tmp_path / "wide", TEXTS, Checksums(), 3, **ORIGIN)
     with pytest.raises(ValueError, match="not finite"):

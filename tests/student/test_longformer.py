@@ -1,0 +1,246 @@
+"""Forward passes equal the stock models' on each document alone; operations equal those that torch counts."""
+
+import logging
+import shutil
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+from transformers import AutoModel, BertConfig, ModernBertConfig
+
+from docemb_lib.student import Student, longformer, pack
+from docemb_lib.student.longformer import forward_flops, padded_batches, visible_pairs
+
+KINDS = ["packed", "first", "global", "modernbert"]
+LENGTHS = [3, 130, 17, 64, 100, 1, 131]
+WITH_PADDING = [[101, 0, 2000, 0, 0, 3000, 102], [0, 5000]]  # texts that contain "[PAD]"
+
+
+def stock_hidden(student, document):
+    """Last hidden states of the stock model on one document alone, (T, D)."""
+    ids = torch.tensor([document])
+    options = {}
+    if student.pooling == "cls":
+        options["global_attention_mask"] = torch.zeros_like(ids)
+        options["global_attention_mask"][0, 0] = 1
+    return student.model(ids, attention_mask=torch.ones_like(ids), **options).last_hidden_state[0]
+
+
+def stock_embedding(student, document):
+    hidden = stock_hidden(student, document)
+    return hidden.mean(0) if student.pooling == "mean" else hidden[0]
+
+
+def assert_hidden_states_are_stock(student, documents, atol):
+    with torch.no_grad():
+        hidden = student.hidden(pack(documents)).split([len(document) for document in documents])
+        for document, states in zip(documents, hidden, strict=True):
+            torch.testing.assert_close(states, stock_hidden(student, document), atol=atol, rtol=0)
+
+
+def gradients_of(student, documents):
+    """Of the sum of squared embeddings, with dropout drawn from seed 0."""
+    student.zero_grad()
+    torch.manual_seed(0)
+    student(documents).square().sum().backward()
+    return {name: p.grad.clone() for name, p in student.named_parameters() if p.grad is not None}
+
+
+@pytest.mark.parametrize(
+    ("windows", "head_dim"),
+    [([4, 4], 8), ([6, 6], 32), ([16, 16], 64), ([64, 64], 8), ([128, 128], 32), ([64, 4, 16], 8)],
+)
+def test_packed_hidden_states_around_the_window_equal_the_stock_models(
+    make_student, windows, head_dim, random_documents
+):
+    w = windows[0] // 2
+    lengths = {1, 2, w - 1, w, w + 1, 2 * w - 1, 2 * w, 2 * w + 1, 4 * w, 4 * w + 3, 131}
+    student = make_student(windows=windows, head_dim=head_dim).double()  # the stock softmax is float32
+    assert_hidden_states_are_stock(student, random_documents(sorted(lengths)), atol=3e-6)
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "converted"])
+def test_hidden_states_and_embeddings_equal_the_stock_models(make_kind, converted, random_documents, kind):
+    student = converted if kind == "converted" else make_kind(kind).double()
+    documents = random_documents([*LENGTHS, 400]) + WITH_PADDING
+    atol = 1e-5 if kind == "converted" else 1e-6
+    assert_hidden_states_are_stock(student, documents, atol)
+    with torch.no_grad():
+        expected = torch.stack([stock_embedding(student, document) for document in documents])
+        torch.testing.assert_close(student(pack(documents)), expected, atol=atol, rtol=0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_embedding_depends_on_its_own_document_alone(make_kind, random_documents, kind):
+    student = make_kind(kind)
+    documents = random_documents([5, 90, 33, 1, 12])
+    with torch.no_grad():
+        together = student(pack(documents))
+        backwards = student(pack(documents[::-1])).flip(0)
+        alone = torch.cat([student(pack([document])) for document in documents])
+    torch.testing.assert_close(together, backwards, atol=1e-5, rtol=0)
+    torch.testing.assert_close(together, alone, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_gradients_equal_the_stock_models(make_kind, random_documents, kind):
+    student = make_kind(kind)
+    documents = random_documents(LENGTHS)
+    weight = torch.randn(len(documents), student.dim, generator=torch.Generator().manual_seed(1))
+    parameters = {name: p for name, p in student.model.named_parameters() if p.requires_grad}
+
+    def gradients(embeddings):
+        found = torch.autograd.grad((embeddings * weight).sum(), list(parameters.values()), allow_unused=True)
+        return dict(zip(parameters, found, strict=True))
+
+    ours = gradients(student(pack(documents)))
+    stock = gradients(torch.stack([stock_embedding(student, document) for document in documents]))
+    atol, rtol = (2e-5, 1e-4) if student.packed else (3e-5, 1e-3)
+    torch.testing.assert_close(ours, stock, atol=atol, rtol=rtol)
+    of_global = [gradient for name, gradient in ours.items() if "_global.weight" in name]
+    assert len(of_global) == (6 if kind == "global" else 0)  # two layers of three; frozen where they are unused
+    assert all(gradient.abs().max() > 0 for gradient in of_global)
+
+
+def test_global_attention_reaches_the_first_token_from_beyond_every_window(make_kind, random_documents):
+    """With two layers of windows 8 and 16 a token sees 12 positions to either side at most."""
+    student = make_kind("global")
+    [document] = random_documents([200])
+    changed = [*document[:-1], 500]
+    with torch.no_grad():
+        one, other = student(pack([document, changed]))
+        assert (one - other).abs().max() > 1e-4
+        local = student.model(torch.tensor([document, changed])).last_hidden_state[:, 0]
+    torch.testing.assert_close(local[0], local[1], atol=1e-6, rtol=0)
+
+
+def test_a_converted_encoder_can_have_a_global_first_token(minilm):
+    student = Student.from_encoder(minilm, pooling="cls", layers=[0], max_tokens=300, attention_window=16)
+    [ids] = student.encode(["Global attention starts from the local projections. " * 20]).sequences
+    with torch.no_grad():
+        torch.testing.assert_close(student(pack([ids]))[0], stock_embedding(student, ids), atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+def test_checkpointing_changes_no_bit_of_the_gradients(make_kind, random_documents, kind, dropout):
+    student = make_kind(kind, dropout=dropout).train()
+    documents = pack(random_documents([3, 40, 17, 100]))
+    expected = gradients_of(student, documents)
+    for student.checkpointing in (True, False):
+        torch.testing.assert_close(gradients_of(student, documents), expected, atol=0, rtol=0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_checkpointing_keeps_little_for_the_backward_pass(make_kind, random_documents, saved_bytes, kind):
+    student = make_kind(kind).train()
+    documents = pack(random_documents([200, 190]))
+    everything = saved_bytes(student, documents)
+    student.checkpointing = True
+    assert saved_bytes(student, documents) < everything / 4
+
+
+def test_checkpointing_keeps_the_input_of_each_layer_alone(make_student, random_documents, saved_bytes):
+    student = make_student(windows=[8] * 4).train()
+    student.checkpointing = True
+    inputs = 4 * 300 * student.dim * 4  # layers, tokens, width, bytes
+    assert inputs <= saved_bytes(student, pack(random_documents([200, 100]))) < 2 * inputs
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_dropout_of_attention_and_of_hidden_states_works_in_training_alone(make_kind, random_documents, kind):
+    student = make_kind(kind, dropout=0.4)
+    batch = pack(random_documents([30, 50]))
+    assert torch.equal(student(batch), student(batch))
+    student.train()
+    torch.manual_seed(0)
+    first, other = student(batch), student(batch)
+    torch.manual_seed(0)
+    assert torch.equal(first, student(batch))
+    assert not torch.allclose(first, other)
+    for module in student.model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+    assert not torch.allclose(student(batch), student(batch))  # the attention has dropout of its own
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler on the path: install g++")
+def test_compiled_and_eager_layers_agree(make_student, random_documents):
+    student = make_student(windows=[8])
+    documents = pack(random_documents([3, 40, 17, 100]))
+    with torch.no_grad():
+        eager = student(documents)
+        student.compiled = True
+        torch.testing.assert_close(student(documents), eager, atol=1e-5, rtol=0)
+
+
+def test_the_log_names_the_dropout_that_flash_attention_lacks(make_student, monkeypatch, caplog, random_documents):
+    longformer._warn_of_dropout.cache_clear()
+    monkeypatch.setattr(longformer, "choose_backend", lambda *_: "varlen")
+    monkeypatch.setattr(longformer, "banded_attention", lambda q, k, v, *_, **options: v * (1 - options["dropout"]))
+    with caplog.at_level(logging.WARNING):
+        make_student(windows=[8], dropout=0.125).train()(pack(random_documents([30])))
+    assert "attention dropout 0.125 is left out" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("sizes", "step", "expected"),
+    [
+        ([5, 100, 70, 90, 60], 1, [[1, 3], [2, 4], [0]]),  # 75 of 100; 52.5 of 70
+        ([5, 100, 70, 90, 60], 128, [[1, 3, 2, 4, 0]]),  # all become 128
+        ([300, 120, 200, 257], 128, [[0, 3], [2], [1]]),  # 384, 384, 256, 128
+        ([7, 7, 7], 64, [[0, 1, 2]]),
+    ],
+)
+def test_documents_are_padded_beside_others_of_similar_length(sizes, step, expected):
+    assert padded_batches(sizes, step) == expected
+
+
+FEW = [1, 2, 5, 6, 40, 17]
+
+
+def counted(forward):
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        forward()
+    return {str(operator): flops for operator, flops in counter.get_flop_counts()["Global"].items()}
+
+
+def pairs_by_loop(lengths, window):
+    return sum(abs(i - j) <= window for length in lengths for i in range(length) for j in range(length))
+
+
+@pytest.mark.parametrize("window", [1, 2, 4, 5, 39, 40, 100])
+def test_pairs_are_those_that_a_loop_over_tokens_finds(window):
+    assert sum(visible_pairs(length, window) for length in FEW) == pairs_by_loop(FEW, window)
+
+
+def test_a_longformer_counts_its_products_and_its_visible_keys_layer_by_layer(make_student):
+    student = make_student(windows=[4, 20], head_dim=8, heads=2)
+    batch = pack([list(range(5, 5 + length)) for length in FEW])
+    linear = counted(lambda: student(batch))["aten.addmm"]
+    for windows, one_sided in (([4, 20], [2, 10]), (6, [3, 3])):  # one number stands for all layers
+        student.config.attention_window = windows
+        pairs = sum(pairs_by_loop(FEW, window) for window in one_sided)
+        assert forward_flops(student.config, FEW) == linear + 2 * 2 * student.dim * pairs
+
+
+SIZES = {
+    "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 2, "intermediate_size": 48, "vocab_size": 60,
+    "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("config", "options"),
+    [
+        (BertConfig(**SIZES), {"add_pooling_layer": False}),
+        (ModernBertConfig(**SIZES, cls_token_id=1, sep_token_id=2, global_attn_every_n_layers=1), {}),
+    ],
+    ids=["BERT", "ModernBERT"],
+)
+def test_another_encoder_with_full_attention_counts_as_torch_does(config, options):
+    config._attn_implementation = "eager"
+    model = AutoModel.from_config(config, **options).eval()
+    found = counted(lambda: [model(torch.full((1, length), 7)) for length in FEW])
+    assert forward_flops(config, FEW) == sum(found.values())
