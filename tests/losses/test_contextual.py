@@ -41,13 +41,13 @@ class NumpySDL:
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
 @pytest.mark.parametrize("beta", [0.0, 0.5, 0.95])
 def test_sdl_equals_its_formula_over_training_and_evaluation_steps(reduction, beta):
-    ours, reference = SDL(4, beta, reduction).double(), NumpySDL(4, beta, reduction)
+    sdl, reference = SDL(4, beta, reduction).double(), NumpySDL(4, beta, reduction)
     for step in range(12):
         Z = normal(6, 4, seed=step) @ normal(4, 4, seed=100) + step
-        ours.train(step % 4 != 3)
-        assert ours(Z).item() == pytest.approx(reference.step(Z.numpy(), step % 4 != 3), rel=1e-12)
-    np.testing.assert_allclose(ours.covariance, reference.Phi, rtol=1e-12)
-    assert ours.normaliser.item() == pytest.approx(reference.b)
+        sdl.train(step % 4 != 3)
+        assert sdl(Z).item() == pytest.approx(reference.step(Z.numpy(), step % 4 != 3), rel=1e-12)
+    np.testing.assert_allclose(sdl.covariance, reference.Phi, rtol=1e-12)
+    assert sdl.normaliser.item() == pytest.approx(reference.b)
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 1e-5)])
@@ -70,12 +70,6 @@ def test_the_parts_are_the_terms_before_delta():
     torch.testing.assert_close(parts.distance, MSE()(z1, z2))
     torch.testing.assert_close(loss(z1, z2), parts.distance + 0.7 * parts.decorrelation)
     assert parts.decorrelation.item() == pytest.approx(SDL(4).double()(z1).item() + SDL(4).double()(z2).item())
-
-
-def test_the_sum_form_is_the_mean_form_at_delta_over_the_number_of_cells():
-    z1, z2 = normal(6, 5, seed=1), normal(6, 5, seed=2)
-    mean, total = SoftCCA(5, delta=0.03).double(), SoftCCA(5, delta=0.03 / 20, reduction="sum").double()
-    torch.testing.assert_close(mean(z1, z2), total(z1, z2))
 
 
 def test_uncorrelated_features_have_no_decorrelation_loss():
@@ -193,13 +187,13 @@ def paired_correlations(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("components", [1, 2, 4])
 def test_cca_agrees_with_cca_zoo_and_scikit_learn(seed, components):
     z1, z2 = correlated_views(seed)
-    ours = CCA(components, ridge=0.0)(z1, z2)
+    found = CCA(components, ridge=0.0)(z1, z2)
     zoo = paired_correlations(*cca_zoo.linear.CCA(n_components=components).fit_transform([z1.numpy(), z2.numpy()]))
     sklearn = cross_decomposition.CCA(components, scale=False, tol=1e-14, max_iter=50_000).fit_transform(
         z1.numpy(), z2.numpy()
     )
-    np.testing.assert_allclose(ours.numpy(), np.full(60, -zoo.sum()), rtol=1e-6)
-    assert ours[0].item() == pytest.approx(-paired_correlations(*sklearn).sum(), rel=1e-4)
+    np.testing.assert_allclose(found.numpy(), np.full(60, -zoo.sum()), rtol=1e-6)
+    assert found[0].item() == pytest.approx(-paired_correlations(*sklearn).sum(), rel=1e-4)
 
 
 def inverse_root(S: np.ndarray) -> np.ndarray:
