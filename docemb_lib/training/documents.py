@@ -108,15 +108,9 @@ class Targets(NamedTuple):
 class TrainingDocuments:
     """The first N documents of a corpus split, with the teacher embeddings of the same rows.
 
-    Args:
-        tokens: by row.
-        n_structural_tokens: lengths in tokens of the structural teacher, by row.
-        teachers: embeddings by teacher, (N', T) with N' >= N; row i is document i.
-        ids: names of documents in errors; None: their row.
-
-    Raises:
-        InputError: for embeddings that are not finite.
-        ValueError: for fewer rows than documents.
+    n_structural_tokens: lengths in tokens of the structural teacher; teachers: embeddings by teacher, (N', T) with
+    N' >= N, row i is document i; ids: names of documents in errors, None: their row. Raises InputError for embeddings
+    that are not finite, ValueError for fewer rows than documents.
     """
 
     def __init__(
@@ -131,6 +125,7 @@ class TrainingDocuments:
         if len(n_structural_tokens) != N:
             raise ValueError(f"{len(n_structural_tokens)} lengths for {N} documents")
         self.tokens, self.n_structural_tokens = tokens, np.asarray(n_structural_tokens)
+        self.lengths = self.n_structural_tokens  # by which `Updates` orders documents
         self.ids = [f"row {row}" for row in range(N)] if ids is None else ids
         self.teachers = dict(teachers)
         for name, rows in self.teachers.items():
@@ -140,11 +135,6 @@ class TrainingDocuments:
 
     def __len__(self) -> int:
         return len(self.tokens)
-
-    @property
-    def lengths(self) -> np.ndarray:
-        """The lengths by which `Updates` orders documents."""
-        return self.n_structural_tokens
 
     def pack(self, batches: Sequence[Sequence[int]], bank: Bank | None = None) -> tuple[PackedBatch, Targets]:
         """The documents of several batches end to end, with the targets of each."""

@@ -29,7 +29,7 @@ from docemb_lib.student.packing import PackedBatch, pack, token_batches
 from docemb_lib.training.batches import Collate, MicroBatch, Updates, consecutive_batches
 from docemb_lib.training.documents import Tokens, TrainingDocuments
 from docemb_lib.training.monitor import Means, validate
-from docemb_lib.training.run import History, check_fills_a_batch, run
+from docemb_lib.training.run import History, run
 from docemb_lib.training.trainer import UpdateTrainer
 
 logger = logging.getLogger(__name__)
@@ -115,14 +115,6 @@ def mask_tokens(
     return np.where(chosen, shown, ids), np.where(chosen, ids, NO_LABEL)
 
 
-class Text(NamedTuple):
-    """One text with special tokens, (T,) each."""
-
-    ids: np.ndarray
-    masked: np.ndarray
-    labels: np.ndarray
-
-
 class Part(NamedTuple):
     """The texts of a batch that one forward pass holds, in order of `places`."""
 
@@ -152,14 +144,9 @@ class PairBatch(NamedTuple):
 class PairedDocuments:
     """Pairs of the documents of two sentences and more; logs how many documents are left out.
 
-    Args:
-        sentences: by row, from `encode_sentences`.
-        ids: by row, unique.
-        max_tokens: of a text, special tokens included.
-        pairs: "halves" or "dropout"; both leave out the same documents, so that a comparison is of the pairs alone.
-
-    Raises:
-        InputError: for fewer than two documents, and for a tokenizer without a mask token.
+    sentences: by row, from `encode_sentences`; ids: by row, unique; max_tokens: of a text, special tokens included;
+    pairs: "halves" or "dropout", which leave out the same documents, so that a comparison is of the pairs alone.
+    Raises InputError for fewer than two documents, and for a tokenizer without a mask token.
     """
 
     def __init__(
@@ -189,7 +176,8 @@ class PairedDocuments:
         self.ids = [ids[row] for row in self.rows.tolist()]
         self.lengths = np.array([len(sentences[row]) - self.n_sentences[row] for row in self.rows.tolist()])  # tokens
         special = tokenizer("")["input_ids"]
-        self._before, self._after, self._room = special[:1], special[1:], max_tokens - len(special)
+        self._before, self._after = (np.array([ids, ids, [NO_LABEL] * len(ids)]) for ids in (special[:1], special[1:]))
+        self._room = max_tokens - len(special)
         self._mask_id, self._vocabulary = tokenizer.mask_token_id, len(tokenizer)
 
     def __len__(self) -> int:
@@ -206,13 +194,13 @@ class PairedDocuments:
         drawn = [self._draw(row, epoch) for row in rows]
         texts = [text for half in zip(*drawn, strict=True) for text in half]  # first texts, then second ones
         parts = []
-        for places in token_batches([len(text.ids) for text in texts], budget):
-            own = [texts[place] for place in places]
-            labels = torch.from_numpy(np.concatenate([text.labels for text in own]))
-            parts.append(Part(places, pack([text.ids for text in own]), pack([text.masked for text in own]), labels))
-        return PairBatch(list(rows), parts, sum(int((text.labels != NO_LABEL).sum()) for text in texts))
+        for places in token_batches([text.shape[1] for text in texts], budget):
+            ids, masked, labels = zip(*(texts[place] for place in places), strict=True)
+            parts.append(Part(places, pack(ids), pack(masked), torch.from_numpy(np.concatenate(labels))))
+        return PairBatch(list(rows), parts, n_labels=sum(int((part.labels != NO_LABEL).sum()) for part in parts))
 
-    def _draw(self, row: int, epoch: int) -> tuple[Text, Text]:
+    def _draw(self, row: int, epoch: int) -> list[np.ndarray]:
+        """Ids with special tokens, masked ids and labels of both texts of a pair, (3, T) each."""
         rng = generator_of(self.ids[row], seed=self.seed, epoch=epoch)
         sentences = sentences_of(self.sentences[int(self.rows[row])])
         halves = [sentences, sentences]
@@ -221,17 +209,12 @@ class PairedDocuments:
             halves = [
                 [s for s, chosen in zip(sentences, side, strict=True) if chosen] for side in (in_first, ~in_first)
             ]
-        first, second = (self._text(np.concatenate(half)[: self._room], rng) for half in halves)
-        return first, second
-
-    def _text(self, ids: np.ndarray, rng: np.random.Generator) -> Text:
-        masked, labels = mask_tokens(ids, rng, mask_id=self._mask_id, vocabulary=self._vocabulary)
-        before, after = ([NO_LABEL] * len(special) for special in (self._before, self._after))
-        return Text(
-            np.concatenate([self._before, ids, self._after]),
-            np.concatenate([self._before, masked, self._after]),
-            np.concatenate([before, labels, after]),
-        )
+        texts = []
+        for half in halves:
+            ids = np.concatenate(half)[: self._room]
+            masked, labels = mask_tokens(ids, rng, mask_id=self._mask_id, vocabulary=self._vocabulary)
+            texts.append(np.concatenate([self._before, [ids, masked, labels], self._after], axis=1))
+        return texts
 
 
 def accumulate_gradients(
@@ -250,12 +233,9 @@ def accumulate_gradients(
     dropout. By the chain rule the sum over parts is the gradient of the whole batch, with the activations of one part
     in memory.
 
-    Args:
-        embed: from the texts of a part to embeddings, under autocast if there is to be any.
-        places: of each part's texts among the n. A single part is embedded once.
-
-    Returns:
-        The losses, (B,), and the embeddings of all texts in order, (n, D), without gradient.
+    embed: from the texts of a part to embeddings, under autocast if there is to be any; places: of each part's texts
+    among the n. A single part is embedded once. Returns the losses, (B,), and the embeddings of all texts in order,
+    (n, D), without gradient.
     """
     order = torch.tensor([place for own in places for place in own]).argsort()
     if len(parts) == 1:
@@ -297,9 +277,6 @@ def train_on_pairs(
     """
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise InputError("SimDE trains in one process; start it without torchrun or accelerate")
-    if (objective.distillation is None) != (taught is None):
-        raise InputError("taught: documents with teachers belong to an objective with distillation, and to no other")
-    check_fills_a_batch(len(train), settings)
     if train.pairs == "dropout" and not has_dropout(objective.student):
         raise InputError("pairs: dropout makes no pairs of a student without dropout; set simde.dropout to 0.1")
     return run(
@@ -321,9 +298,6 @@ def has_dropout(student: Any) -> bool:
     return any("dropout" in name and isinstance(value, int | float) and value > 0 for name, value in options)
 
 
-Step = tuple[list[PairBatch], list[MicroBatch]]  # an update: pairs, and the same documents with their teachers
-
-
 class PairTrainer(UpdateTrainer):
     """Trains a `PairObjective`, in one process."""
 
@@ -335,18 +309,19 @@ class PairTrainer(UpdateTrainer):
         super().__init__(**kwargs)
         self.taught = taught
 
-    def collate(self, updates: Updates) -> Callable[[list[int]], Step]:
+    def collate(self, updates: Updates) -> Callable[[list[int]], tuple[list[PairBatch], list[MicroBatch]]]:
+        """An update is its batches of pairs, and the same documents with their teachers."""
         size, documents = self.settings.batch_size, self.train_dataset
         teach = None if self.taught is None else Collate(self.taught.train, batch_size=size, budget=self.budget)
 
-        def step(rows: list[int]) -> Step:
+        def update(rows: list[int]) -> tuple[list[PairBatch], list[MicroBatch]]:
             batches = [rows[start : start + size] for start in range(0, len(rows), size)]
             pairs = [documents.pack(batch, epoch=updates.epoch, budget=self.budget) for batch in batches]
             return pairs, [] if teach is None else teach(documents.rows[rows].tolist())
 
-        return step
+        return update
 
-    def training_step(self, model: Any, inputs: Step, num_items_in_batch: Any = None) -> Tensor:
+    def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Tensor:
         """Accumulate the gradients of one update. Returns its loss."""
         model.train()
         batches, micro_batches = inputs
@@ -398,11 +373,7 @@ class PairTrainer(UpdateTrainer):
         return ObjectiveOutput(total, losses, embeddings[: len(batch.rows)], None)
 
     def validation_means(self) -> dict[str, float]:
-        options: dict[str, Any] = {
-            "batch_size": self.settings.batch_size,
-            "dtype": self.autocast_dtype,
-            "budget": self.budget,
-        }
+        options = self.validation_options
         means = validate_pairs(self.model, self.eval_dataset, **options)
         if self.taught is None or self.model.distillation is None:
             return {**means, "loss": self.model.weight * means["loss"]}

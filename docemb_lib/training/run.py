@@ -67,17 +67,12 @@ def train_objective(
     """Train `objective` in place on `train`, resuming from the last complete checkpoint in `folder/checkpoints`.
 
     The objective ends on the device it was trained on. The checkpoints stay: call `remove_checkpoints` once the result
-    is saved.
+    is saved. title: of the training, for progress displays.
 
-    Args:
-        title: of the training, for progress displays.
-
-    Raises:
-        InputError: for fewer documents than one batch, more negatives than there are documents for, fewer batches in an
-            update than processes, and a checkpoint of another run.
-        FloatingPointError: for a loss (naming its documents) or a gradient that is not finite.
+    Raises InputError for fewer documents than one batch, more negatives than there are documents for, fewer batches in
+    an update than processes, and a checkpoint of another run; FloatingPointError for a loss (naming its documents) or a
+    gradient that is not finite.
     """
-    check_fills_a_batch(len(train), settings)
     bank = Bank(train, objective, batch_size=settings.batch_size, seed=seed) if objective.negatives else None
     return run(
         DistillationTrainer,
@@ -106,12 +101,15 @@ def run(
 ) -> History:
     """Train `model` in place by a trainer of this class; see `train_objective`.
 
-    Args:
-        documents: for training, for validation, and any others whose digest identifies the run.
-        pass_documents: number of documents that one pass must hold, however long they are.
-        options: of the trainer.
+    documents: for training, for validation, and any others whose digest identifies the run; pass_documents: number of
+    documents that one pass must hold, however long they are; options: of the trainer.
     """
     train, validation = documents[:2]
+    if len(train) < settings.batch_size:
+        raise InputError(
+            f"documents: {len(train)} training documents do not fill one batch; at least training.batch_size = "
+            f"{settings.batch_size} are needed"
+        )
     precision = precision_of(settings.precision, training_device())
     dtype = AUTOCAST[precision]
     updates = count_updates(len(train), settings)
@@ -146,22 +144,11 @@ def run(
     monitor = Monitor(model.parts, dim=student.dim, device=args.device, peak=peak)
     stop, bar = Stop(), Bar(updates)
     with stop.listening(), contextlib.closing(bar):
+        callbacks = [bar, Log(checkpoints, title, updates), Checkpoints(identity, budget, monitor, resumed=last), stop]
         trainer = trainer_class(
-            model=model,
-            args=args,
-            train_dataset=train,
-            eval_dataset=validation,
-            settings=settings,
-            budget=budget,
-            monitor=monitor,
-            callbacks=[
-                bar,
-                Log(checkpoints, title, updates),
-                Checkpoints(identity, budget, monitor, resumed=last),
-                stop,
-            ],
-            **options,
-        )
+            model=model, args=args, train_dataset=train, eval_dataset=validation, settings=settings, budget=budget,
+            monitor=monitor, callbacks=callbacks, **options,
+        )  # fmt: skip
         trainer.remove_callback(PrinterCallback)
         torch.manual_seed(seed + args.process_index)  # the Trainer seeds all processes alike: the same dropout in each
         trainer.train(resume_from_checkpoint=None if last is None else str(last.path))
@@ -172,15 +159,6 @@ def run(
             {name.removeprefix("eval_"): value for name, value in row.items()} for row in rows if "eval_loss" in row
         ],
     )
-
-
-def check_fills_a_batch(documents: int, settings: Training) -> None:
-    """Raises InputError for fewer documents than one batch."""
-    if documents < settings.batch_size:
-        raise InputError(
-            f"documents: {documents} training documents do not fill one batch; at least training.batch_size = "
-            f"{settings.batch_size} are needed"
-        )
 
 
 def count_updates(documents: int, settings: Training) -> int:

@@ -131,8 +131,9 @@ class UpdateTrainer(Trainer):
         return 3 * forward_flops(self.model.student.config, sizes)
 
     @property
-    def autocast_dtype(self) -> torch.dtype | None:
-        return AUTOCAST[precision_of(self.settings.precision, self.args.device)]
+    def validation_options(self) -> dict[str, Any]:
+        dtype = AUTOCAST[precision_of(self.settings.precision, self.args.device)]
+        return {"batch_size": self.settings.batch_size, "dtype": dtype, "budget": self.budget}
 
 
 class DistillationTrainer(UpdateTrainer):
@@ -174,16 +175,8 @@ class DistillationTrainer(UpdateTrainer):
         return each.sum()
 
     def validation_means(self) -> dict[str, float]:
-        return validate(
-            self.model,
-            self.eval_dataset,
-            batch_size=self.settings.batch_size,
-            bank=self.bank,
-            dtype=self.autocast_dtype,
-            budget=self.budget,
-            rank=self.args.process_index,
-            processes=self.args.world_size,
-        )
+        ranks = {"rank": self.args.process_index, "processes": self.args.world_size}
+        return validate(self.model, self.eval_dataset, bank=self.bank, **ranks, **self.validation_options)
 
 
 class Bar(TrainerCallback):
