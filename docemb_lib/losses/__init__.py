@@ -4,7 +4,7 @@
 the networks before them, `weighting` λ and the mask of long documents, `objective` the module that a trainer optimises.
 """
 
-from docemb_lib.losses.contextual import CCA, SDL, SoftCCA, SoftCCAParts, contextual_loss
+from docemb_lib.losses.contextual import CCA, SDL, SoftCCA, contextual_loss
 from docemb_lib.losses.objective import Objective, ObjectiveOutput, Teaching, group_sizes
 from docemb_lib.losses.pairs import InfoNCE, MaskedLanguageHead, PairObjective
 from docemb_lib.losses.projection import Projection, check_widths
@@ -25,7 +25,6 @@ __all__ = [
     "PairObjective",
     "Projection",
     "SoftCCA",
-    "SoftCCAParts",
     "Teaching",
     "Weighting",
     "check_widths",

@@ -6,7 +6,7 @@ teacher's short context, and the contextual teacher reads whole documents.
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -72,13 +72,6 @@ class SDL(nn.Module):
         return f"beta={self.beta}, reduction={self.reduction!r}"
 
 
-class SoftCCAParts(NamedTuple):
-    """The two terms of SoftCCA, before `delta` weighs the second."""
-
-    distance: Tensor  # (B,), mean squared difference of the two views
-    decorrelation: Tensor  # (), SDL of the student's view plus SDL of the teacher's
-
-
 class SoftCCA(nn.Module):
     """Bring two views together while decorrelating the features of each (Chang et al., 2018).
 
@@ -107,20 +100,14 @@ class SoftCCA(nn.Module):
 
     def forward(self, student: Tensor, teacher: Tensor) -> Tensor:
         """student, teacher: projected views (B, P), B >= 2. Returns (B,); in training the statistics advance."""
-        parts = self.parts(student, teacher)
-        return parts.distance + self.delta * parts.decorrelation
-
-    def parts(self, student: Tensor, teacher: Tensor) -> SoftCCAParts:
-        """The terms by name. In training mode the statistics advance, as in `forward`: call one of the two."""
         if student.shape[1] != self.dim or teacher.shape[1] != self.dim:
             raise InputError(
                 f"SoftCCA was made for views of width {self.dim}, got a student's of {student.shape[1]} "
                 f"and a teacher's of {teacher.shape[1]}: make the projections end in {self.dim}, or change dim"
             )
-        return SoftCCAParts(
-            distance=self.distance(full_precision(student), full_precision(teacher)),
-            decorrelation=self.student_decorrelation(student) + self.teacher_decorrelation(teacher),
-        )
+        distance = self.distance(full_precision(student), full_precision(teacher))  # (B,)
+        decorrelation = self.student_decorrelation(student) + self.teacher_decorrelation(teacher)  # ()
+        return distance + self.delta * decorrelation
 
     def extra_repr(self) -> str:
         return f"dim={self.dim}, delta={self.delta}"

@@ -133,24 +133,19 @@ class Objective(nn.Module):
         negatives: Mapping[str, Tensor] | None = None,
         run_groups: GroupRunner = in_order,
     ) -> ObjectiveOutput:
-        """The loss of a batch.
+        """The loss of a batch. Raises InputError for embeddings or lengths that are missing or do not fit.
 
-        Args:
-            batch: B documents as the student takes them.
-            teachers: embeddings by teacher, (B, T) each.
-            n_structural_tokens: lengths, (B,); needed where the weighting depends on lengths.
-            negatives: by teacher that `takes_negatives`: embeddings of K documents for each of G groups, (G, K, T).
-            run_groups: applies each contextual loss to the groups, for a trainer whose batch is part of a larger one.
-
-        Raises:
-            InputError: for embeddings or lengths that are missing or do not fit.
+        batch: B documents as the student takes them; teachers: embeddings by teacher, (B, T) each; n_structural_tokens:
+        lengths, (B,), needed where the weighting depends on them; negatives: by teacher that `takes_negatives`,
+        embeddings of K documents for each of G groups, (G, K, T); run_groups: applies each contextual loss to the
+        groups, for a trainer whose batch is part of a larger one.
         """
         embeddings = self.student(batch)  # y, (B, D)
         with torch.autocast(embeddings.device.type, enabled=False):
             embeddings = full_precision(embeddings)
             lengths = self._lengths(n_structural_tokens, embeddings)
             sizes = group_sizes(len(embeddings), self.group_size)
-            keep = self.weighting.keep(lengths).split(sizes)
+            keep = self.weighting.keep(lengths).split(sizes)  # the mask, (b,) each
             losses: dict[str, list[Tensor]] = {}  # w_s S_s and w_c C_c by role, (B,) each
             parts, contextual_views = {}, None
             for teaching in self.teachings:
@@ -177,8 +172,7 @@ class Objective(nn.Module):
 
     def _lengths(self, n_structural_tokens: Tensor | None, embeddings: Tensor) -> Tensor:
         if n_structural_tokens is None:
-            structural = any(teaching.role == "structural" for teaching in self.teachings)
-            if self.weighting.needs_lengths and structural:
+            if self.weighting.needs_lengths and any(teaching.role == "structural" for teaching in self.teachings):
                 raise InputError(
                     "max_structural_len and lam_by_length weigh documents by their length: "
                     "pass n_structural_tokens, or set both to None"
@@ -210,9 +204,7 @@ def group_sizes(n: int, group_size: int | None) -> list[int]:
 
 def _teacher_embeddings(name: str, given: Mapping[str, Tensor], embeddings: Tensor) -> Tensor:
     if name not in given:
-        raise InputError(
-            f"teachers: the {name} loss compares with the {name} teacher's embeddings, (B, width): pass them"
-        )
+        raise InputError(f"teachers: the {name} loss compares with the {name} teacher's embeddings: pass them, (B, T)")
     if len(given[name]) != len(embeddings):
         raise InputError(f"{name} holds {len(given[name])} embeddings for a batch of {len(embeddings)} documents")
     return given[name].to(embeddings)

@@ -11,7 +11,7 @@ import hashlib
 import json
 import logging
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -38,8 +38,6 @@ END = -1  # stands after each sentence among token ids
 SHARE = 0.15  # of tokens to predict (Devlin et al., 2019, Section 3.1); the SimDE paper gives no rate
 MASKED, REPLACED = 0.8, 0.1  # of these: shown as the mask token, shown as a random token; the rest is unchanged
 
-PairKind = Literal["halves", "dropout"]
-
 
 class EncodedSentences(NamedTuple):
     """Token ids of each text without special tokens, every sentence closed by `END`."""
@@ -59,20 +57,14 @@ def encode_sentences(
         return EncodedSentences([], 0)
     encodings = tokenizer(list(texts), add_special_tokens=False, truncation=False, verbose=False).encodings
     room = 2 * (max_tokens - len(tokenizer("")["input_ids"]))
-    sequences = [
-        _close_sentences(encoding, split_sentences(text, language=language))
-        for text, encoding in zip(texts, encodings, strict=True)
-    ]
+    sequences = []
+    for text, encoding in zip(texts, encodings, strict=True):
+        # A token belongs to the sentence of its last character: its first may be the space before.
+        token_ends = np.array([end for _, end in encoding.offsets], dtype=np.int64)
+        ends = np.cumsum([len(sentence) for sentence in split_sentences(text, language=language)])  # in characters
+        after = np.unique(np.searchsorted(token_ends, ends, side="right"))  # tokens up to each end
+        sequences.append(np.insert(np.asarray(encoding.ids, dtype=np.int32), after[after > 0], END))
     return EncodedSentences(sequences, sum(len(encoding) > room for encoding in encodings))
-
-
-def _close_sentences(encoding: Any, sentences: Iterable[str]) -> np.ndarray:
-    """A token belongs to the sentence of its last character: its first may be the space before."""
-    ids = np.asarray(encoding.ids, dtype=np.int32)
-    token_ends = np.array([end for _, end in encoding.offsets], dtype=np.int64)
-    ends = np.cumsum([len(sentence) for sentence in sentences])  # in characters
-    after = np.unique(np.searchsorted(token_ends, ends, side="right"))  # tokens up to each end
-    return np.insert(ids, after[after > 0], END)
 
 
 def sentences_of(sequence: Sequence[int] | np.ndarray) -> list[np.ndarray]:
@@ -83,10 +75,7 @@ def sentences_of(sequence: Sequence[int] | np.ndarray) -> list[np.ndarray]:
 
 
 def draw_halves(n: int, rng: np.random.Generator) -> np.ndarray:
-    """Which of n sentences go to the first half, (n,) bool; drawn again while a half is empty.
-
-    Raises ValueError for fewer than two sentences, which have no halves.
-    """
+    """Which of n sentences go to the first half, (n,) bool; no half is empty. Raises ValueError for n < 2."""
     if n < 2:
         raise ValueError(f"a document of {n} sentences has no halves: leave it out")
     while True:
@@ -156,7 +145,7 @@ class PairedDocuments:
         ids: Sequence[str],
         tokenizer: Any,
         max_tokens: int,
-        pairs: PairKind = "halves",
+        pairs: Literal["halves", "dropout"] = "halves",
         seed: int = 0,
     ) -> None:
         counts = [np.count_nonzero(np.asarray(sentences[row]) == END) for row in range(len(sentences))]
@@ -228,10 +217,9 @@ def accumulate_gradients(
 ) -> tuple[Tensor, Tensor]:
     """Accumulate the gradients of `share` times the mean of `losses_of` the embeddings of all n texts, part by part.
 
-    1. Embed each part under checkpointing, which keeps no activations. 2. Take the loss and its gradient g with regard
-    to the embeddings e. 3. Go back from sum(e * g) of each part: checkpointing repeats its forward pass, with the same
-    dropout. By the chain rule the sum over parts is the gradient of the whole batch, with the activations of one part
-    in memory.
+    1. Embed each part under checkpointing, which keeps no activations. 2. Take the gradient g of the loss with regard
+    to the embeddings e. 3. Go back from sum(e * g) of each part: checkpointing repeats its forward pass with the same
+    dropout. By the chain rule this is the gradient of the whole batch, with the activations of one part in memory.
 
     embed: from the texts of a part to embeddings, under autocast if there is to be any; places: of each part's texts
     among the n. A single part is embedded once. Returns the losses, (B,), and the embeddings of all texts in order,
@@ -373,11 +361,10 @@ class PairTrainer(UpdateTrainer):
         return ObjectiveOutput(total, losses, embeddings[: len(batch.rows)], None)
 
     def validation_means(self) -> dict[str, float]:
-        options = self.validation_options
-        means = validate_pairs(self.model, self.eval_dataset, **options)
+        means = validate_pairs(self.model, self.eval_dataset, **self.validation_options)
         if self.taught is None or self.model.distillation is None:
             return {**means, "loss": self.model.weight * means["loss"]}
-        taught = validate(self.model.distillation, self.taught.validation, **options)
+        taught = validate(self.model.distillation, self.taught.validation, **self.validation_options)
         return {**taught, **means, "loss": taught["loss"] + self.model.weight * means["loss"]}
 
 
