@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -111,22 +112,16 @@ class MicroBatch(NamedTuple):
         return self._replace(batch=self.batch.to(device), targets=self.targets.to(device))
 
 
+@dataclass(frozen=True)
 class Collate:
     """From the rows of an update to this process' micro-batches, one for each round."""
 
-    def __init__(
-        self,
-        documents: TrainingDocuments,
-        *,
-        batch_size: int,
-        budget: int,
-        bank: Bank | None = None,
-        rank: int = 0,
-        processes: int = 1,
-    ) -> None:
-        """budget: tokens in one process' forward pass, exceeded only by a single batch; bank: of negatives, if any."""
-        self.documents, self.batch_size, self.budget, self.bank = documents, batch_size, budget, bank
-        self.rank, self.processes = rank, processes
+    documents: TrainingDocuments
+    batch_size: int
+    budget: int  # tokens in one process' forward pass, exceeded only by a single batch
+    bank: Bank | None = None  # of negatives
+    rank: int = 0
+    processes: int = 1
 
     def __call__(self, rows: Sequence[int]) -> list[MicroBatch]:
         batches = [list(rows[start : start + self.batch_size]) for start in range(0, len(rows), self.batch_size)]

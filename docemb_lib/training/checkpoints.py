@@ -19,6 +19,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from docemb_lib.errors import InputError
 from docemb_lib.training.distributed import from_first
 from docemb_lib.training.monitor import Monitor
+from docemb_lib.workspace import write_text
 
 logger = logging.getLogger(__name__)
 
@@ -57,15 +58,9 @@ class Checkpoints(TrainerCallback):
         if args.world_size > 1:
             dist.barrier()  # every process has written its part
         if state.is_world_process_zero:
-            mark_complete(checkpoint, self.identity, batch_tokens=self.batch_tokens)
-
-
-def mark_complete(checkpoint: Path, identity: Identity, *, batch_tokens: int) -> None:
-    files = {path.name: path.stat().st_size for path in sorted(checkpoint.iterdir()) if path.name != MARKER}
-    content = {**identity._asdict(), "batch_tokens": batch_tokens, "files": files}
-    temporary = checkpoint / f".{MARKER}"
-    temporary.write_text(json.dumps(content, indent=1), encoding="utf-8")
-    temporary.replace(checkpoint / MARKER)
+            files = {path.name: path.stat().st_size for path in sorted(checkpoint.iterdir()) if path.name != MARKER}
+            content = {**self.identity._asdict(), "batch_tokens": self.batch_tokens, "files": files}
+            write_text(checkpoint / MARKER, json.dumps(content, indent=1))
 
 
 def find_checkpoint(folder: Path, identity: Identity) -> Checkpoint | None:
@@ -78,33 +73,26 @@ def find_checkpoint(folder: Path, identity: Identity) -> Checkpoint | None:
     """
 
     def find() -> Checkpoint | None:
-        found = newest_complete(folder, identity)
-        for path in folder.glob("checkpoint-*"):
-            if path.is_dir() and _read_marker(path) is None:
-                shutil.rmtree(path)
-        return found
-
-    return from_first(find)
-
-
-def newest_complete(folder: Path, identity: Identity) -> Checkpoint | None:
-    found = [path for path in folder.glob("checkpoint-*") if path.name.removeprefix("checkpoint-").isdigit()]
-    for checkpoint in sorted(found, key=lambda path: int(path.name.split("-")[1]), reverse=True):
-        marker = _read_marker(checkpoint)
-        if marker is None:
-            logger.warning("%s is torn (its writing was interrupted): going on from the one before it", checkpoint)
-            continue
-        if marker["configuration"] != identity.configuration:
+        found = [path for path in folder.glob("checkpoint-*") if path.name.removeprefix("checkpoint-").isdigit()]
+        markers = {path: _read_marker(path) for path in found}
+        newest = max((path for path in found if markers[path]), key=_step, default=None)
+        marker = (newest and markers[newest]) or {}
+        if newest and marker["configuration"] != identity.configuration:
             raise InputError(
-                f"{checkpoint}: from a run with other settings, documents or versions; remove {folder} to start anew"
+                f"{newest}: from a run with other settings, documents or versions; remove {folder} to start anew"
             )
-        if marker["processes"] != identity.processes:
+        if newest and marker["processes"] != identity.processes:
             raise InputError(
-                f"{checkpoint}: from a run of {marker['processes']} processes, this one has {identity.processes}; "
+                f"{newest}: from a run of {marker['processes']} processes, this one has {identity.processes}; "
                 f"start as many, or remove {folder} to start anew"
             )
-        return Checkpoint(checkpoint, marker["batch_tokens"])
-    return None
+        for path in found:
+            if markers[path] is None:
+                logger.warning("%s is torn (its writing was interrupted): going on from the one before it", path)
+                shutil.rmtree(path)
+        return Checkpoint(newest, marker["batch_tokens"]) if newest else None
+
+    return from_first(find)
 
 
 def remove_checkpoints(folder: Path) -> None:
@@ -114,6 +102,10 @@ def remove_checkpoints(folder: Path) -> None:
     (folder / CHECKPOINTS / LOG).unlink(missing_ok=True)
     with contextlib.suppress(OSError):  # not empty, or not there
         (folder / CHECKPOINTS).rmdir()
+
+
+def _step(checkpoint: Path) -> int:
+    return int(checkpoint.name.removeprefix("checkpoint-"))
 
 
 def _read_marker(checkpoint: Path) -> dict[str, Any] | None:

@@ -191,18 +191,14 @@ def test_gradients_of_the_whole_agree_with_finite_differences():
     assert torch.autograd.gradcheck(loss, module.student.weight.detach().clone().requires_grad_())
 
 
-def test_without_projections_both_views_are_compared_as_they_are():
+def test_embeddings_are_the_students_without_gradient_and_views_are_embeddings_without_projections():
+    output = call(objective())
+    assert torch.equal(output.embeddings, objective().student(data(7)[0]).detach())
+    assert not output.embeddings.requires_grad
+    assert output[0] is output.loss
     batch, t, _ = data(7)
     module = Objective(nn.Linear(W, D), [Teaching("pv", "contextual", MSE())]).double()
     torch.testing.assert_close(module(batch, teachers={"pv": t}).loss, (module.student(batch) - t).square().mean())
-
-
-def test_embeddings_are_the_students_without_gradient():
-    module = objective()
-    output = call(module)
-    assert torch.equal(output.embeddings, module.student(data(7)[0]).detach())
-    assert not output.embeddings.requires_grad
-    assert output[0] is output.loss
 
 
 def test_all_that_follows_the_student_is_in_single_precision_under_autocast():
@@ -216,28 +212,6 @@ def test_all_that_follows_the_student_is_in_single_precision_under_autocast():
     expected = MaxMargin()(y.float(), t) + SoftCCA(P)(*views)
     assert output.loss.dtype == output.embeddings.dtype == torch.float32
     assert torch.equal(output.loss, expected.mean())
-
-
-def test_a_checkpoint_of_the_objective_resumes_exactly():
-    def step(module: Objective, optimiser: torch.optim.Optimizer, seed: int) -> float:
-        loss = call(module, seed=seed).loss
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
-        return loss.item()
-
-    unbroken = objective(weighting=Weighting(0.5, 384), group_size=3)
-    optimiser = torch.optim.AdamW(unbroken.parameters(), lr=1e-2)
-    for seed in range(3):
-        step(unbroken, optimiser, seed)
-    saved = copy.deepcopy((unbroken.state_dict(), optimiser.state_dict()))
-    expected = [step(unbroken, optimiser, seed) for seed in range(3, 6)]
-
-    resumed = objective(weighting=Weighting(0.5, 384), group_size=3)
-    optimiser = torch.optim.AdamW(resumed.parameters(), lr=1e-2)
-    resumed.load_state_dict(saved[0])
-    optimiser.load_state_dict(saved[1])
-    assert [step(resumed, optimiser, seed) for seed in range(3, 6)] == expected
 
 
 def test_teachers_without_meaning_are_refused_by_name():
@@ -271,59 +245,33 @@ def test_projections_that_lead_nowhere_are_refused_by_the_first_batch():
             Objective(nn.Linear(W, D), [Teaching("words", "contextual", loss, **ends)])(batch, teachers=known)
 
 
+NEGATIVES = {"structural": normal(1, 2, D, seed=9)}
+MISFITS = [  # what replaces an argument of a call that works; the message
+    ({"n_structural_tokens": None}, "pass n_structural_tokens"),
+    ({"n_structural_tokens": LENGTHS[:6]}, "expected 7, got (6,)"),
+    ({"teachers": {"structural": data(7)[1]}}, "teachers: the contextual loss compares with the contextual teacher's"),
+    ({"teachers": {"contextual": data(7)[2]}}, "teachers: the structural loss compares with the structural teacher's"),
+    (
+        {"teachers": {"structural": data(7)[1], "contextual": data(6)[2]}},
+        "contextual holds 6 embeddings for a batch of 7",
+    ),
+    ({"teachers": {"structural": data(7)[1][:, :4], "contextual": data(7)[2]}}, "8 wide and teacher embeddings 4"),
+    ({"negatives": None}, "as (1, 2, width), got None"),
+    ({"negatives": {"structural": normal(2, 2, D, seed=9)}}, "as (1, 2, width), got (2, 2, 8)"),
+    ({"negatives": {"structural": normal(1, 3, D, seed=9)}}, "as (1, 2, width), got (1, 3, 8)"),
+]
+
+
 def test_missing_or_misfitting_tensors_are_named():
     module = objective(MaxMargin, weighting=Weighting(0.5, 384), negatives=2)
     batch, t, c = data(7)
-    known = {"n_structural_tokens": LENGTHS, "negatives": {"structural": normal(1, 2, D, seed=9)}}
-    both = {"structural": t, "contextual": c}
-    module(batch, teachers=both, **known)
-    with pytest.raises(InputError, match="pass n_structural_tokens"):
-        module(batch, teachers=both, negatives=known["negatives"])
-    for missing in both:
-        with pytest.raises(InputError, match=f"teachers: the {missing} loss compares with the {missing} teacher's"):
-            module(batch, teachers={name: rows for name, rows in both.items() if name != missing}, **known)
-    with pytest.raises(InputError, match="contextual holds 6 embeddings for a batch of 7"):
-        module(batch, teachers={"structural": t, "contextual": c[:6]}, **known)
-    with pytest.raises(InputError, match=r"expected 7, got \(6,\)"):
-        module(batch, teachers=both, **{**known, "n_structural_tokens": LENGTHS[:6]})
-    with pytest.raises(InputError, match="8 wide and teacher embeddings 4"):
-        module(batch, teachers={"structural": t[:, :4], "contextual": c}, **known)
-    for wrong, shape in (
-        (None, "None"),
-        (normal(2, 2, D, seed=9), "(2, 2, 8)"),
-        (normal(1, 3, D, seed=9), "(1, 3, 8)"),
-    ):
-        with pytest.raises(InputError, match=re.escape(f"as (1, 2, width), got {shape}")):
-            module(
-                batch, teachers=both, n_structural_tokens=LENGTHS, negatives=wrong is not None and {"structural": wrong}
-            )
-
-
-@pytest.mark.parametrize("loss", [MaxMargin, lambda: MaxMargin("cosine", 0.4), lambda: Contrastive(0.3)])
-@pytest.mark.parametrize("weighting", [Weighting(), Weighting(0.3, 384)], ids=repr)
-def test_each_group_has_its_own_further_negatives(loss, weighting):
-    module = objective(loss, weighting=weighting, group_size=6, negatives=3)
-    alone = objective(loss, weighting=weighting)
-    (batch, t, c), lengths, further = data(24), LENGTHS.repeat(4)[:24], normal(4, 3, D, seed=77)
-    output = module(
-        batch,
-        teachers={"structural": t, "contextual": c},
-        n_structural_tokens=lengths,
-        negatives={"structural": further},
-    )
-    total = 0.0
-    for number in range(4):
-        g = slice(6 * number, 6 * number + 6)
-        y, contextual = alone.student(batch[g]), part(alone, "contextual")
-        S = loss()(y, t[g], weighting.keep(lengths[g]), further[number])
-        structural_weight, contextual_weight = weighting.weights(lengths[g], dtype=S.dtype)
-        (structural_weight * S + contextual_weight * contextual.loss(*contextual.views(y, c[g]))).sum().div(
-            24
-        ).backward()
-        total += S.sum().item()
-    output.loss.backward()
-    assert output.parts["structural"].item() == pytest.approx(total / 24, rel=1e-12)
-    torch.testing.assert_close(gradients(module), gradients(alone), rtol=1e-10, atol=1e-13)
+    fitting = {
+        "teachers": {"structural": t, "contextual": c}, "n_structural_tokens": LENGTHS, "negatives": NEGATIVES,
+    }  # fmt: skip
+    module(batch, **fitting)
+    for change, message in MISFITS:
+        with pytest.raises(InputError, match=re.escape(message)):
+            module(batch, **fitting | change)
 
 
 WIDTHS = {"near": D, "far": 4, "words": C, "topics": 2}
@@ -416,15 +364,11 @@ def test_teachers_of_one_role_are_summed_by_their_weights_alone(role):
 def test_a_checkpoint_holds_the_projections_and_statistics_of_every_teacher():
     module = four_teachers(group_size=6)
     module(normal(12, W, seed=1), teachers=embeddings_of(12)).loss.backward()
-    names = set(module.state_dict())
+    state = module.state_dict()
     for number in (0, 2):  # the contextual ones
         for side in ("student", "teacher"):
             statistics = f"teachings.{number}.loss.{side}_decorrelation"
-            assert {
-                f"{statistics}.covariance",
-                f"{statistics}.normaliser",
-                f"{statistics}.normalise.running_mean",
-            } <= names
-            assert module.state_dict()[f"{statistics}.normaliser"].item() == pytest.approx(1.95)
-    assert {f"teachings.3.student_projection.layers.{layer}.weight" for layer in (0, 2)} <= names
-    assert {"student.weight", "teachings.3.teacher_projection.layers.0.bias"} <= names
+            assert {f"{statistics}.covariance", f"{statistics}.normalise.running_mean"} <= set(state)
+            assert state[f"{statistics}.normaliser"].item() == pytest.approx(1.95)
+    layers = {f"teachings.3.student_projection.layers.{layer}.weight" for layer in (0, 2)}
+    assert layers | {"student.weight", "teachings.3.teacher_projection.layers.0.bias"} <= set(state)

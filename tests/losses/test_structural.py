@@ -74,16 +74,6 @@ def test_each_loss_equals_a_loop_over_documents_in_double_and_single_precision(l
             np.testing.assert_allclose(got.numpy(), expected, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize("distance", ["mse", "cosine"])
-def test_a_lone_document_is_pushed_from_further_negatives(distance):
-    y, t = views(1)
-    further, lone = bank(1), torch.tensor([0, 1, 0, 0, 0, 0])
-    apart = MaxMargin(distance, 1.0)(y, t, lone, further)[1]
-    each = torch.stack([MaxMargin(distance, 0.0)(y[1:2], n[None])[0] for n in further])
-    torch.testing.assert_close(apart, MaxMargin(distance, 0.0)(y, t)[1] - each.mean())
-    assert Contrastive()(y, t, lone, further)[1].item() > 0.1
-
-
 def test_many_equal_negatives_leave_no_rounding_in_single_precision():
     y, t = views(5, D=768, dtype=torch.float32)
     further = (y[:1] + 1e-4).expand(1000, -1)
@@ -124,21 +114,6 @@ def test_a_masked_document_touches_neither_value_nor_gradient_of_the_others(loss
     b.sum().backward()
     torch.testing.assert_close(y.grad, strange.grad, rtol=0, atol=0)
     assert y.grad[2].abs().sum() == 0
-
-
-@pytest.mark.parametrize(("distance", "simple"), [("mse", MSE()), ("cosine", Cosine())])
-def test_a_lone_document_and_gamma_zero_keep_the_plain_distance(distance, simple):
-    y, t = views(1)
-    torch.testing.assert_close(MaxMargin(distance, 0.0)(y, t, None, bank(1)), simple(y, t))
-    torch.testing.assert_close(MaxMargin(distance, 1.0)(y[:1], t[:1]), simple(y[:1], t[:1]))
-    torch.testing.assert_close(MaxMargin(distance, 0.0)(y, t), simple(y, t))
-    one = torch.tensor([0, 1, 0, 0, 0, 0])
-    torch.testing.assert_close(MaxMargin(distance, 1.0)(y, t, one), simple(y, t, one))
-
-
-def test_contrastive_of_a_lone_document_is_zero():
-    y, t = views(1)
-    assert Contrastive()(y[:1], t[:1]).item() == pytest.approx(0, abs=1e-12)
 
 
 @pytest.mark.parametrize("K", [0, 4])

@@ -54,10 +54,10 @@ def test_each_sentence_goes_either_way_by_the_toss_of_a_coin():
     np.testing.assert_allclose(np.bincount(three, minlength=8) / 6000, [0, *[1 / 6] * 6, 0], atol=0.02)
 
 
-@pytest.mark.parametrize("n", [0, 1])
-def test_fewer_than_two_sentences_have_no_halves(n):
-    with pytest.raises(ValueError, match=f"{n} sentences has no halves"):
-        draw_halves(n, np.random.default_rng(0))
+def test_fewer_than_two_sentences_have_no_halves():
+    for n in (0, 1):
+        with pytest.raises(ValueError, match=f"{n} sentences has no halves"):
+            draw_halves(n, np.random.default_rng(0))
 
 
 def test_chance_depends_on_seed_document_and_epoch_and_nothing_else():
@@ -141,10 +141,7 @@ def test_chance_is_the_callers_and_the_text_stays_as_it_is():
     np.testing.assert_array_equal(once, again)
     assert (once[1] != other[1]).any()
     np.testing.assert_array_equal(ids, np.arange(5, 205))
-
-
-def test_a_text_without_tokens_has_none_to_guess():
-    masked, labels = mask_tokens(np.array([], dtype=np.int64), np.random.default_rng(0), mask_id=MASK, vocabulary=10)
+    masked, labels = mask_tokens(ids[:0], np.random.default_rng(0), mask_id=MASK, vocabulary=10)
     assert len(masked) == len(labels) == 0
 
 
@@ -184,9 +181,13 @@ def test_documents_of_fewer_than_two_sentences_are_left_out_and_counted(tokenize
     assert caplog.messages == ["2 of 6 documents left out: of fewer than two sentences"]
 
 
-def test_documents_without_sentences_are_refused(tokenizer):
+def test_documents_without_sentences_and_a_tokenizer_without_a_mask_are_refused(tokenizer):
     with pytest.raises(InputError, match="3 of 4 have fewer than two sentences, so there are not two to learn from"):
         make(tokenizer, ["no end at all " * 50, "", "one more", "Two. Sentences."])
+    other = AutoTokenizer.from_pretrained(resolve("all-MiniLM-L6-v2"))
+    other.mask_token = None
+    with pytest.raises(InputError, match="no mask token"):
+        make(other)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -247,10 +248,8 @@ def test_parts_hold_every_text_once_within_the_budget_and_the_labels_are_of_hidd
 
 
 def test_a_long_half_is_cut_at_the_students_limit(tokenizer):
-    batch = make(tokenizer, max_tokens=32).pack([3], epoch=0, budget=10**6)
-    for text in texts_of(batch):
-        assert len(text) == 32
-        assert (text[0], text[-1]) == (tokenizer.cls_token_id, tokenizer.sep_token_id)
+    for text in texts_of(make(tokenizer, max_tokens=32).pack([3], epoch=0, budget=10**6)):
+        assert (len(text), text[0], text[-1]) == (32, tokenizer.cls_token_id, tokenizer.sep_token_id)
 
 
 def test_pairs_by_dropout_are_the_whole_document_twice_of_the_same_documents(tokenizer):
@@ -261,16 +260,6 @@ def test_pairs_by_dropout_are_the_whole_document_twice_of_the_same_documents(tok
     assert texts == expected + expected
     masked = texts_of(documents.pack([3], epoch=0, budget=10**6), masked=True)
     assert masked[0] != masked[1]  # hidden at other places
-
-
-def test_a_tokenizer_without_a_mask_is_refused(tokenizer):
-    other = AutoTokenizer.from_pretrained(resolve("all-MiniLM-L6-v2"))
-    other.mask_token = None
-    with pytest.raises(InputError, match="no mask token"):
-        make(other)
-
-
-# ---- the gradient cache
 
 
 @pytest.fixture
@@ -368,9 +357,6 @@ def test_half_precision_gives_the_gradients_of_half_precision(students):
     assert found.keys() == expected.keys()
     for name, gradient in expected.items():
         assert (found[name] - gradient).norm() <= 0.05 * gradient.norm() + 1e-6, name
-
-
-# ---- training
 
 
 def losses_by_hand(objective, documents, rows, epoch):
