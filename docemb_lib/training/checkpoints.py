@@ -29,7 +29,7 @@ LOG = "log.jsonl"  # beside the checkpoints, see `trainer.Log`
 
 
 class Identity(NamedTuple):
-    """What a checkpoint and the run that resumes from it have in common."""
+    """What a checkpoint must share with the run that resumes from it."""
 
     configuration: str  # fingerprint of settings, objective and documents
     processes: int

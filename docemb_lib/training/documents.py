@@ -66,28 +66,20 @@ class TokenFile:
     def __init__(self, path: Path) -> None:
         try:
             reader = pa.ipc.open_file(pa.memory_map(str(path)))
-            blocks = [reader.get_batch(index).column(0) for index in range(reader.num_record_batches)]
             metadata = reader.get_batch_with_custom_metadata(reader.num_record_batches - 1).custom_metadata
             self.truncated, self.max_tokens = int(metadata["truncated"]), int(metadata["max_tokens"])
+            self._ids = reader.read_all()["input_ids"]  # memory-mapped: no copy
         except (pa.ArrowInvalid, KeyError, TypeError, ValueError, OSError) as error:
             reason = " ".join(str(error).split())
             raise InputError(f"{path}: not a whole file of tokens ({reason}); remove its folder") from None
-        self._values = [block.values.to_numpy() for block in blocks]
-        self._offsets = [block.offsets.to_numpy() for block in blocks]
-        self._ends = np.cumsum([len(block) for block in blocks])
         if self.truncated:
             logger.warning("%d of %d documents cut at %d tokens", self.truncated, len(self), self.max_tokens)
 
     def __len__(self) -> int:
-        return int(self._ends[-1])
+        return len(self._ids)
 
     def __getitem__(self, row: int) -> np.ndarray:
-        if not 0 <= row < len(self):
-            raise IndexError(f"row {row} of {len(self)}")
-        block = int(np.searchsorted(self._ends, row, side="right"))
-        within = row - (int(self._ends[block - 1]) if block else 0)
-        offsets = self._offsets[block]
-        return self._values[block][offsets[within] : offsets[within + 1]]
+        return self._ids[row].values.to_numpy()
 
 
 class Targets(NamedTuple):

@@ -212,15 +212,13 @@ def set_up(
 ) -> None:
     """Choose attention, checkpointing and compilation; results are the same but for rounding and `varlen`'s dropout."""
     student.attention, student.compiled, student.checkpointing = settings.attention, False, False
-    student.checkpointing = (
-        needs_checkpointing(student, batch_size=pass_documents, dtype=dtype, processes=processes)
-        if settings.checkpointing is None
-        else settings.checkpointing
+    checkpointing, compiled = settings.checkpointing, settings.compile
+    if checkpointing is None:
+        checkpointing = needs_checkpointing(student, batch_size=pass_documents, dtype=dtype, processes=processes)
+    student.checkpointing = checkpointing
+    student.compiled = (
+        compiles(student, dtype) if compiled is None and student.device.type == "cuda" else bool(compiled)
     )
-    if settings.compile is None and student.device.type == "cuda":
-        student.compiled = compiles(student, dtype)
-    else:
-        student.compiled = bool(settings.compile)
 
 
 def compiles(student: Student, dtype: torch.dtype | None) -> bool:
