@@ -132,9 +132,8 @@ class GroupExchange:
         """The views of all groups in order, (2, b, P) each, without gradients."""
         ranks = range(dist.get_world_size())
         views = torch.stack([torch.stack(group) for group in groups]).detach()  # (n, 2, b, P)
-        sent = views.new_zeros(
-            max(self.owners.count(rank) for rank in ranks), *views.shape[1:]
-        )  # all_gather: one shape
+        most = max(self.owners.count(rank) for rank in ranks)  # all_gather needs one shape for all processes
+        sent = views.new_zeros(most, *views.shape[1:])
         if self.rank in self.owners:
             sent[: len(views)] = views
         received = [torch.empty_like(sent) for _ in ranks]
