@@ -67,9 +67,7 @@ class ObjectiveOutput(NamedTuple):
     loss: Tensor  # (), to be minimised
     parts: dict[str, Tensor]  # by teacher: (), mean loss over all B documents, unweighted; masked documents count zero
     embeddings: Tensor  # (B, D), the student's, without gradient
-    views: (
-        tuple[Tensor, Tensor] | None
-    )  # (B, P) each, of the first contextual teacher, no gradient; None: no such teacher
+    views: tuple[Tensor, Tensor] | None  # (B, P) each, without gradient, of the first contextual teacher, if any
 
 
 def in_order(loss: nn.Module, groups: Sequence[tuple[Tensor, ...]]) -> Tensor:

@@ -36,6 +36,7 @@ class StructuralLoss(nn.Module):
         """
         self._check_shapes(student, teacher, mask, negatives)
         keep = student.new_ones(len(student)) if mask is None else mask.to(student)
+        # The only place that applies the mask: to the losses here, and through `keep` to the choice of negatives.
         return keep * self.document_losses(student, teacher, keep, negatives)
 
     def document_losses(self, student: Tensor, teacher: Tensor, keep: Tensor, negatives: Tensor | None) -> Tensor:
