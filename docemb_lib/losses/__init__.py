@@ -1,13 +1,11 @@
-"""Losses between a student's embeddings and its teachers', and the objective that weighs them.
+"""Losses between the embeddings of a student and of its teachers, on tensors only.
 
-Everything here sees tensors only: `structural` and `contextual` hold the losses, `projection` the networks
-before them, `weighting` the masks and weights of documents, `objective` the module that a trainer optimises,
-made of a `Teaching` per teacher. `pair_objective` needs no teacher: it learns from pairs of texts by `info_nce`
-and `masked_language`.
+`structural` (with the mask), `contextual` (SoftCCA, CCA) and `pairs` (without teachers) hold the losses, `projection`
+the networks before them, `weighting` λ and the mask of long documents, `objective` the module that a trainer optimises.
 """
 
-from docemb_lib.losses.contextual import CCA, SDL, SoftCCA, SoftCCAParts, contextual_loss
-from docemb_lib.losses.objective import Objective, ObjectiveOutput, Peers, Teaching, group_sizes
+from docemb_lib.losses.contextual import CCA, SDL, SoftCCA, contextual_loss
+from docemb_lib.losses.objective import Objective, ObjectiveOutput, Teaching, group_sizes
 from docemb_lib.losses.pairs import InfoNCE, MaskedLanguageHead, PairObjective
 from docemb_lib.losses.projection import Projection, check_widths
 from docemb_lib.losses.structural import MSE, Contrastive, Cosine, MaxMargin, structural_loss
@@ -25,10 +23,8 @@ __all__ = [
     "Objective",
     "ObjectiveOutput",
     "PairObjective",
-    "Peers",
     "Projection",
     "SoftCCA",
-    "SoftCCAParts",
     "Teaching",
     "Weighting",
     "check_widths",

@@ -1,12 +1,12 @@
-"""Contextual losses between the two projected views of a document (thesis, Figure 4.6).
+"""Contextual losses: correlation between the projected views of student and contextual teacher (thesis, Figure 4.6).
 
-The contextual teacher (Paragraph Vector) is matched by correlation rather than by place, so SoftCCA and CCA see the
-whole batch. They take no mask: masking is about the structural teacher's short context and leaves this loss alone.
+SoftCCA and CCA compute statistics over the batch. Contextual losses take no mask: it stands for the structural
+teacher's short context, and the contextual teacher reads whole documents.
 """
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -16,23 +16,23 @@ from docemb_lib.losses.structural import MSE
 
 Reduction = Literal["mean", "sum"]
 
-_SMALLEST_VARIANCE = 1e-9  # directions of a view with less are left out of CCA
+_SMALLEST_VARIANCE = 1e-9  # CCA leaves out directions of a view with less variance
 
 
 def full_precision(tensor: Tensor) -> Tensor:
-    """`tensor` in float32 at least: half-precision covariances and distances would drown in rounding."""
+    """`tensor` in float32 at least: half precision is too coarse for covariances and for small distances."""
     return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
 
 
 class SDL(nn.Module):
-    """Stochastic decorrelation of one view's P features (Chang et al., 2018), with a running covariance.
+    """Stochastic decorrelation loss of one view's P features (Chang et al., 2018), with a running covariance.
 
     Zb = batch-normalised Z, Sigma = Zb^T Zb / (B - 1); in training step t
     Phi_t = beta * Phi_{t-1} + Sigma,  b_t = beta * b_{t-1} + 1,  SDL = sum or mean over i != j of |Phi_t,ij / b_t|
 
     Gradients flow through the current batch's Sigma only, so with weight 1 / b_t, which falls to 1 - beta.
-    In evaluation nothing is stored: the value is that of the step which would follow, with the running means and
-    variances. All statistics are buffers: a checkpoint resumes them.
+    Evaluation stores nothing: the value is that of the step that would follow, with the running means and variances.
+    All statistics are buffers, so a checkpoint holds them.
     """
 
     covariance: Tensor  # Phi, (P, P)
@@ -58,7 +58,9 @@ class SDL(nn.Module):
             raise InputError(f"a covariance needs 2 documents or more, got a batch of {B}: raise the batch size")
         with torch.autocast(view.device.type, enabled=False):
             Zb = self.normalise(full_precision(view))
-            covariance = torch.addmm(self.covariance, Zb.T, Zb, beta=self.beta, alpha=1 / (B - 1))  # one pass for both
+            # Phi_t = beta * Phi_{t-1} + Sigma in one product; Phi_{t-1} is a buffer, a constant to autograd.
+            covariance = torch.addmm(self.covariance, Zb.T, Zb, beta=self.beta, alpha=1 / (B - 1))
+            # b_t is the sum of the weights in Phi_t: without it, Phi would grow towards 1 / (1 - beta) covariances.
             normaliser = self.beta * self.normaliser + 1
             if self.training:
                 self.covariance.copy_(covariance.detach())
@@ -70,21 +72,21 @@ class SDL(nn.Module):
         return f"beta={self.beta}, reduction={self.reduction!r}"
 
 
-class SoftCCAParts(NamedTuple):
-    """The two terms of SoftCCA, before `delta` weighs the second."""
-
-    distance: Tensor  # (B,), mean squared difference of the two views
-    decorrelation: Tensor  # (), SDL of the student's view plus SDL of the teacher's
-
-
 class SoftCCA(nn.Module):
     """Bring two views together while decorrelating the features of each (Chang et al., 2018).
 
     loss_i = 1/P * sum_k (z1_ik - z2_ik)^2 + delta * (SDL(z1) + SDL(z2))
 
-    `delta = 0.03` belongs to `reduction="mean"`; the thesis' formula sums over the P^2 - P off-diagonal cells, which
-    is the same loss with `reduction="sum"` and `delta / (P^2 - P)`. The views enter the distance as they are, not
-    batch-normalised. Where a teacher's view is not projected, its SDL only shifts the value.
+    CCA maximises the correlation of the views under the constraint that each view's features are uncorrelated. The
+    first term replaces the correlation by a distance, the second the hard constraint by a penalty. `delta = 0.03`
+    belongs to `reduction="mean"`; the thesis' formula sums over the P^2 - P off-diagonal cells, which is the same loss
+    with `reduction="sum"` and `delta / (P^2 - P)`. The views enter the distance as they are, not batch-normalised.
+    Where the teacher's view is not projected, SDL(z2) has no gradient and only shifts the value.
+
+    Example:
+        >>> z = torch.tensor([[1.0, 2.0], [1.0, -2.0], [-1.0, 2.0], [-1.0, -2.0]])  # uncorrelated features
+        >>> SoftCCA(dim=2)(z, z + 1)
+        tensor([1., 1., 1., 1.])
     """
 
     def __init__(self, dim: int, delta: float = 0.03, beta: float = 0.95, reduction: Reduction = "mean") -> None:
@@ -98,20 +100,14 @@ class SoftCCA(nn.Module):
 
     def forward(self, student: Tensor, teacher: Tensor) -> Tensor:
         """student, teacher: projected views (B, P), B >= 2. Returns (B,); in training the statistics advance."""
-        parts = self.parts(student, teacher)
-        return parts.distance + self.delta * parts.decorrelation
-
-    def parts(self, student: Tensor, teacher: Tensor) -> SoftCCAParts:
-        """The terms by name. In training mode the statistics advance, as in `forward`: call one of the two."""
         if student.shape[1] != self.dim or teacher.shape[1] != self.dim:
             raise InputError(
                 f"SoftCCA was made for views of width {self.dim}, got a student's of {student.shape[1]} "
                 f"and a teacher's of {teacher.shape[1]}: make the projections end in {self.dim}, or change dim"
             )
-        return SoftCCAParts(
-            distance=self.distance(full_precision(student), full_precision(teacher)),
-            decorrelation=self.student_decorrelation(student) + self.teacher_decorrelation(teacher),
-        )
+        distance = self.distance(full_precision(student), full_precision(teacher))  # (B,)
+        decorrelation = self.student_decorrelation(student) + self.teacher_decorrelation(teacher)  # ()
+        return distance + self.delta * decorrelation
 
     def extra_repr(self) -> str:
         return f"dim={self.dim}, delta={self.delta}"
@@ -122,13 +118,18 @@ class CCA(nn.Module):
 
     With centred views X1, X2, S_ab = Xa^T Xb / (B - 1) and `ridge` added to the diagonals of S11 and S22, these are
     the singular values s of A = S11^{-1/2} S12 S22^{-1/2}; for all of them the loss is A's nuclear norm.
-    At most B - 1 exist, all of them 1 where B - 1 <= P but for the ridge: it needs batches larger than its views are
+    At most B - 1 exist, all of them 1 where B - 1 <= P but for the ridge: CCA needs batches larger than the views are
     wide, which is why the thesis avoids it. On views that trained networks project (any projection but `-`) this loss
     is DCCA, deep canonical correlation analysis (Andrew et al., 2013).
 
     The gradient is written down rather than left to the decompositions, whose own gradients divide by differences of
-    eigenvalues and fail where B < P: with the canonical variates a = X1 p and b = X2 q at fixed p, q and s, it is that
+    eigenvalues and fail where B < P. With the canonical variates a = X1 p and b = X2 q at fixed p, q and s, it is that
     of sum_k ( <a_k, b_k> - s_k/2 (|a_k|^2 + |b_k|^2) ) / (B - 1) (the Lagrangian at its optimum).
+
+    Example:
+        >>> z = torch.tensor([[1.0], [2.0], [4.0]])
+        >>> CCA(ridge=0.0)(z, -3 * z).round(decimals=4)  # one pair of variates, of correlation 1
+        tensor([-1., -1., -1.])
     """
 
     def __init__(self, components: int | None = None, ridge: float = 1e-3) -> None:
@@ -146,19 +147,31 @@ class CCA(nn.Module):
             raise InputError(f"a correlation needs 2 documents or more, got a batch of {B}: raise the batch size")
         with torch.autocast(student.device.type, enabled=False):
             X1, X2 = (view - view.mean(dim=0) for view in (full_precision(student), full_precision(teacher)))
-            if not (X1.isfinite().all() and X2.isfinite().all()):  # decompositions raise what a loss should say
+            if not (X1.isfinite().all() and X2.isfinite().all()):  # SVD fails on NaN; return NaN: training reports it
                 return (X1.sum() * float("nan")).expand(B)
             with torch.no_grad():
                 W1, W2 = _whitening(X1, self.ridge), _whitening(X2, self.ridge)
-                left, s, right = torch.linalg.svd((X1 @ W1).T @ (X2 @ W2) / (B - 1), full_matrices=False)
+                left, s, right = torch.linalg.svd((X1 @ W1).T @ (X2 @ W2) / (B - 1), full_matrices=False)  # of A
                 k = min(self.components or B - 1, B - 1, len(s))
                 P1, P2, s = W1 @ left[:, :k], W2 @ right[:k].T, s[:k]
             a, b = X1 @ P1, X2 @ P2  # canonical variates, (B, k)
-            slope = (a * b - s / 2 * (a.square() + b.square())).sum() / (B - 1)
-            return -(s.sum() + slope - slope.detach()).expand(B)
+            lagrangian = (a * b - s / 2 * (a.square() + b.square())).sum() / (B - 1)
+            # The value is -sum(s); the difference is zero and contributes the Lagrangian's gradient.
+            return -(s.sum() + lagrangian - lagrangian.detach()).expand(B)
 
     def extra_repr(self) -> str:
         return f"components={self.components}, ridge={self.ridge}"
+
+
+def _whitening(X: Tensor, ridge: float) -> Tensor:
+    """W (P, R) such that W^T (X^T X / (B - 1) + ridge I) W = I, R <= min(B, P); X: (B, P), centred.
+
+    W is S^{-1/2} restricted to the row space of X. It comes from the singular values of X: where B < P this is a
+    smaller decomposition than that of S, and forming X^T X would halve the number of correct digits.
+    """
+    _, s, Vh = torch.linalg.svd(X, full_matrices=False)
+    variances = s.square() / (len(X) - 1) + ridge
+    return Vh.T * torch.where(variances > _SMALLEST_VARIANCE, variances.rsqrt(), 0)
 
 
 def contextual_loss(
@@ -170,12 +183,10 @@ def contextual_loss(
     reduction: Reduction = "mean",
     ridge: float = 1e-3,
 ) -> nn.Module:
-    """The loss of the parameter `contextual_loss` for views of width `dim`; `ridge` belongs to cca, the other options
-    to soft-cca.
+    """The loss that the parameter `contextual_loss` names, for views of width `dim`. Raises InputError for others.
 
-    delta: that of the mean form. The thesis' form, `reduction="sum"`, takes delta / (P^2 - P): the same loss, but for
-    rounding. `mse` is the ablation of SoftCCA to its distance: the structural MSE, on projections.
-    Raises InputError for a name that is none of soft-cca, mse, cca.
+    `mse` is the ablation of SoftCCA to its distance. delta, beta, reduction: of soft-cca; delta is that of the mean
+    form: the sum takes delta / (P^2 - P), which gives the same loss but for rounding. ridge: of cca.
     """
     if name == "soft-cca":
         cells = max(dim * dim - dim, 1) if reduction == "sum" else 1
@@ -185,14 +196,3 @@ def contextual_loss(
     if name == "cca":
         return CCA(ridge=ridge)
     raise InputError(f"contextual_loss must be one of soft-cca, mse, cca, got {name!r}")
-
-
-def _whitening(X: Tensor, ridge: float) -> Tensor:
-    """W (P, R) such that W^T (X^T X / (B - 1) + ridge I) W = I, R <= min(B, P); X: (B, P), centred.
-
-    S^{-1/2} restricted to the row space of X, the only part that meets the data. It comes from X's own singular
-    values: where B < P that is a smaller decomposition than S's, and forming X^T X would halve the digits.
-    """
-    _, s, Vh = torch.linalg.svd(X, full_matrices=False)
-    variances = s.square() / (len(X) - 1) + ridge
-    return Vh.T * torch.where(variances > _SMALLEST_VARIANCE, variances.rsqrt(), 0)

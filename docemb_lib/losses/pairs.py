@@ -1,4 +1,4 @@
-"""InfoNCE: find a text's partner among those of the other documents of the batch (SimDE, Section 3)."""
+"""Learning from pairs of texts without a teacher: InfoNCE, masked-language modelling, their sum (SimDE, Section 3)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from docemb_lib.errors import InputError
 from docemb_lib.losses.contextual import full_precision
 from docemb_lib.losses.objective import Objective
 
-# ---- infoNCE
+NO_LABEL = -100  # label of tokens that are not predicted, as in transformers
 
 
 class InfoNCE(nn.Module):
@@ -31,15 +31,14 @@ class InfoNCE(nn.Module):
         self.temperature, self.symmetric = temperature, symmetric
 
     def forward(self, first: Tensor, second: Tensor) -> Tensor:
-        """first, second: (B, D), row i of both is a pair. Returns (B,). Raises InputError for a single pair, which has
-        no negatives."""
+        """first, second: (B, D), row i of both is a pair. Returns (B,). Raises InputError for fewer than two pairs."""
         B = len(first)
         if first.shape != second.shape:
             raise InputError(f"first and second must hold pairs: got {tuple(first.shape)} and {tuple(second.shape)}")
         if B < 2:
             raise InputError("a batch of one pair has no negatives to tell its partner from; give two pairs or more")
         logits = F.normalize(first, dim=1) @ F.normalize(second, dim=1).T / self.temperature  # (B, B)
-        partners = torch.arange(B, device=first.device)
+        partners = torch.arange(B, device=first.device)  # the positives stand on the diagonal
         losses = F.cross_entropy(logits, partners, reduction="none")
         if self.symmetric:
             losses = (losses + F.cross_entropy(logits.T, partners, reduction="none")) / 2
@@ -49,17 +48,11 @@ class InfoNCE(nn.Module):
         return f"temperature={self.temperature}, symmetric={self.symmetric}"
 
 
-# ---- masked-language modelling beside another loss
-
-
-NO_LABEL = -100  # of tokens that are not to be guessed
-
-
 class MaskedLanguageHead(nn.Module):
     """Hidden states to scores of all V words: a layer, GELU, LayerNorm, then the product with the word embeddings.
 
-    Those are the encoder's own and given with each call: a head that held them would store them twice, which
-    safetensors refuses.
+    The word embeddings belong to the encoder and are an argument of each call: a head that held them would store them
+    twice, and safetensors refuses shared tensors.
     """
 
     def __init__(self, dim: int, vocabulary: int, *, norm_eps: float = 1e-12) -> None:
@@ -73,22 +66,22 @@ class MaskedLanguageHead(nn.Module):
         return F.linear(self.norm(F.gelu(self.dense(hidden))), words, self.bias)
 
     def loss(self, hidden: Tensor, labels: Tensor, words: Tensor) -> Tensor:
-        """Sum of the cross-entropies over the tokens that have a label, (). hidden: (T, D), labels: (T,), the rest
-        `NO_LABEL`. Scores are computed for labelled tokens alone."""
-        guessed = labels != NO_LABEL
-        scores = self(hidden[guessed], words)  # (M, V)
-        return F.cross_entropy(full_precision(scores), labels[guessed], reduction="sum")
+        """Sum of the cross-entropies over the labelled tokens, (); scores are computed for these tokens alone.
 
-
-# ---- what a student learns from pairs of texts alone
+        hidden: (T, D), labels: (T,), `NO_LABEL` for all other tokens.
+        """
+        labelled = labels != NO_LABEL
+        scores = self(hidden[labelled], words)  # (M, V)
+        return F.cross_entropy(full_precision(scores), labels[labelled], reduction="sum")
 
 
 class PairObjective(nn.Module):
     """L = mean over i of InfoNCE_i + mlm_weight * MLM, and with `distillation`: L_distillation + weight * L.
 
-    MLM is the mean cross-entropy over the hidden tokens of all texts of the batch, each read a second time with these
-    tokens hidden; the embeddings are those of the texts as they are. The module is whole, so that a checkpoint of it
-    is; the student is held once, by `distillation` where there is one.
+    MLM is the mean cross-entropy over the masked tokens of all texts of the batch. The student reads each text twice:
+    as it is for the embedding, and masked for MLM. A checkpoint of this module is complete; the student is held once,
+    by `distillation` if there is one. Without a head there is no MLM. Raises InputError for a distillation of another
+    student.
     """
 
     def __init__(
@@ -101,12 +94,7 @@ class PairObjective(nn.Module):
         distillation: Objective | None = None,
         weight: float = 1.0,
     ) -> None:
-        """head: for the MLM loss, None: without it. Raises InputError for weights below 0, and for a distillation of
-        another student."""
         super().__init__()
-        for name, value in (("mlm_weight", mlm_weight), ("weight", weight)):
-            if not 0 <= value < float("inf"):
-                raise InputError(f"{name} must be a number from 0 upwards, got {value}")
         if distillation is None:
             self.own_student = student
         elif distillation.student is not student:
@@ -121,20 +109,20 @@ class PairObjective(nn.Module):
     @property
     def parts(self) -> list[str]:
         """The names of the parts of the loss."""
-        teachings = [] if self.distillation is None else self.distillation.teachings
-        return ["contrast", *(["mlm"] if self.mlm_weight else []), *(teaching.name for teaching in teachings)]
+        own = ["contrast", "mlm"] if self.mlm_weight else ["contrast"]
+        return own if self.distillation is None else own + self.distillation.parts
 
     def embed(self, batch: Any) -> Tensor:
         """(n, D) of n packed texts, in float32 or better."""
         return full_precision(self.student(batch))
 
     def contrast_losses(self, embeddings: Tensor) -> Tensor:
-        """(B,) of the 2B texts of a batch: the first ones of its pairs, then the second ones. embeddings: (2B, D)"""
+        """InfoNCE of B pairs, (B,). embeddings: (2B, D), the first texts of all pairs, then the second ones."""
         with torch.autocast(embeddings.device.type, enabled=False):
             return self.contrast(*embeddings.chunk(2))
 
     def masked_loss(self, masked: Any, labels: Tensor) -> Tensor:
-        """Sum of the cross-entropies of the hidden tokens of packed texts, (). labels: (T,)"""
+        """Sum of the cross-entropies of the masked tokens of packed texts, (). labels: (T,)"""
         head = cast(MaskedLanguageHead, self.head)
         return head.loss(self.student.hidden(masked), labels, self.student.model.get_input_embeddings().weight)
 

@@ -1,4 +1,4 @@
-"""Projections: the small networks that carry both views to one width before the contextual loss (Tables 4.6 to 4.8).
+"""Projections: small networks that map both views to one width before the contextual loss (Tables 4.6 to 4.8).
 
 Grammar: `block ("x" block)*`, or `-` for the identity. A block is `768` or `768(ReLU)`: a linear layer with bias to
 768 features, then the activation if one is written. `768(ReLU)x4096(ReLU)x2048` is the largest of the thesis.
@@ -27,7 +27,7 @@ _ACTIVATIONS: dict[str, type[nn.Module] | None] = {
 
 
 class Block(NamedTuple):
-    """One linear layer and what follows it."""
+    """One linear layer and its activation."""
 
     width: int  # features
     activation: str  # a key of _ACTIVATIONS
@@ -37,25 +37,23 @@ class Projection(nn.Module):
     """The network that `spec` describes, from `in_features` to `out_features`.
 
     Layers have PyTorch's default initialisation, which draws from the global generator: seed before building.
+
+    Example:
+        >>> projection = Projection("8(ReLU)x4", in_features=16)
+        >>> projection.widths, projection(torch.zeros(2, 16)).shape
+        ((16, 8, 4), torch.Size([2, 4]))
     """
 
     def __init__(self, spec: str, in_features: int) -> None:
         super().__init__()
         self.spec = spec
-        self.widths = projection_widths(spec, in_features)  # in, ..., out
+        self.widths = projection_widths(spec, in_features)
+        self.in_features, self.out_features = self.widths[0], self.widths[-1]
         self.layers = nn.Sequential()
         for width_in, block in zip(self.widths, parse_projection(spec), strict=False):
             self.layers.append(nn.Linear(width_in, block.width))
             if activation := _ACTIVATIONS[block.activation]:
                 self.layers.append(activation(dim=-1) if activation is nn.Softmax else activation())
-
-    @property
-    def in_features(self) -> int:
-        return self.widths[0]
-
-    @property
-    def out_features(self) -> int:
-        return self.widths[-1]
 
     def forward(self, view: Tensor) -> Tensor:
         """view: (B, in_features). Returns (B, out_features)."""
@@ -78,22 +76,17 @@ def parse_projection(spec: str) -> tuple[Block, ...]:
     blocks = []
     for text in _BETWEEN_BLOCKS.split(spec):
         match = _BLOCK.fullmatch(text)
+        activation = ((match and match[2]) or "linear").lower()
         if match is None:
-            raise InputError(
-                f"projection {spec!r}: {text!r} is not a block; write a width, or a width and an activation "
-                f"in parentheses, joined by x, as in {_EXAMPLE!r}"
-            )
-        width, activation = int(match[1]), (match[2] or "linear").lower()
-        if width < 1:
-            raise InputError(
-                f"projection {spec!r}: block {text!r} has no features; write 1 or more, as in {_EXAMPLE!r}"
-            )
-        if activation not in _ACTIVATIONS:
-            raise InputError(
-                f"projection {spec!r}: block {text!r} has the unknown activation {match[2]!r}; "
-                f"write one of {', '.join(_ACTIVATIONS)}, as in {_EXAMPLE!r}"
-            )
-        blocks.append(Block(width, activation))
+            problem = "is not a block; write a width, or a width and an activation in parentheses, joined by x"
+        elif int(match[1]) < 1:
+            problem = "has no features; write 1 or more"
+        elif activation not in _ACTIVATIONS:
+            problem = f"has the unknown activation {match[2]!r}; write one of {', '.join(_ACTIVATIONS)}"
+        else:
+            blocks.append(Block(int(match[1]), activation))
+            continue
+        raise InputError(f"projection {spec!r}: {text!r} {problem}, as in {_EXAMPLE!r}")
     return tuple(blocks)
 
 
@@ -105,20 +98,19 @@ def projection_widths(spec: str, in_features: int) -> tuple[int, ...]:
 def check_widths(
     student_spec: str, student_dim: int, teacher_spec: str, teacher_dim: int, *, teacher: str = "contextual"
 ) -> int:
-    """The width at which both projections end. Raises InputError showing both chains where they end apart.
+    """The width in which both projections end. Raises InputError, showing all widths of both, if they differ.
 
-    student_dim, teacher_dim: widths of the embeddings; teacher: its name.
+    student_dim, teacher_dim: widths of the embeddings; teacher: name of the teacher.
     """
-    ours = projection_widths(student_spec, student_dim)
-    theirs = projection_widths(teacher_spec, teacher_dim)
-    if ours[-1] != theirs[-1]:
+    student, other = projection_widths(student_spec, student_dim), projection_widths(teacher_spec, teacher_dim)
+    if student[-1] != other[-1]:
         field = "contextual_projection" if teacher == "contextual" else "teacher_projection"
         raise InputError(
-            f"projections end in different widths: student {_chain(ours)}; {teacher} {_chain(theirs)}; "
-            f"let student_projection ({student_spec!r}) end in {theirs[-1]} "
-            f"or {field} ({teacher_spec!r}) in {ours[-1]}"
+            f"projections end in different widths: student {_chain(student)}; {teacher} {_chain(other)}; "
+            f"let student_projection ({student_spec!r}) end in {other[-1]} "
+            f"or {field} ({teacher_spec!r}) in {student[-1]}"
         )
-    return ours[-1]
+    return student[-1]
 
 
 def _chain(widths: tuple[int, ...]) -> str:

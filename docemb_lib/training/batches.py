@@ -1,77 +1,82 @@
-"""Training batches: which documents make an update, in which order, and which process runs them in which pass.
+"""Training batches: the documents of an update, their order, and the process and forward pass of each.
 
-An update is `batch_size * accumulation` documents whoever computes it. It is cut into rounds: as many whole batches as
-the processes can hold at a time, dealt out by tokens so that they finish together. Neither the number of processes nor
-their memory changes which documents a loss compares, or the order in which statistics see them.
+An update is `batch_size * accumulation` documents, whatever the number of processes. It is cut into rounds: as many
+whole batches as the processes can hold at a time, assigned by tokens so that the processes finish together. Neither the
+number of processes nor their memory changes which documents a loss compares, or the order in which statistics see them.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch.utils.data import Sampler
 
-from docemb_lib.losses import Peers
+from docemb_lib.losses import group_sizes
+from docemb_lib.losses.objective import GroupRunner, in_order
 from docemb_lib.student.packing import PackedBatch
-from docemb_lib.training.documents import Bank, Known, TrainingDocuments
+from docemb_lib.training.distributed import GroupExchange
+from docemb_lib.training.documents import Bank, Targets, TrainingDocuments
+
+STEP, LONGEST = 512, 4096  # tokens: width of a length bucket, and where the last one begins
 
 
 class Updates(Sampler[list[int]]):
-    """The rows of each update, in an order that depends on seed and epoch alone, so a resumed run continues it.
+    """The rows of each update, in an order that depends on seed and epoch alone, so that a resumed run continues it.
 
     Whole batches only: documents that do not fill one are left out of the epoch. The last update may hold fewer.
     """
 
-    def __init__(self, lengths: np.ndarray, *, batch_size: int, accumulation: int, order: str, seed: int):
-        """lengths: tokens of each document."""
+    def __init__(
+        self,
+        lengths: np.ndarray,
+        *,
+        batch_size: int,
+        accumulation: int,
+        order: str,
+        seed: int,
+        epoch: Callable[[], int] = int,
+    ):
+        """lengths: tokens of each document; epoch: the current one, asked for when an iteration begins."""
         self.lengths = lengths
-        self.whole = len(lengths) // batch_size * batch_size  # documents of an epoch
+        self.used = len(lengths) // batch_size * batch_size  # documents of an epoch
         self.size = batch_size * accumulation
-        self.order, self.seed, self.epoch = order, seed, 0
-
-    def set_epoch(self, epoch: int) -> None:
-        self.epoch = epoch
+        self.order, self.seed, self.current_epoch, self.epoch = order, seed, epoch, 0
 
     def __len__(self) -> int:
-        return math.ceil(self.whole / self.size)
+        return math.ceil(self.used / self.size)
 
     def __iter__(self) -> Iterator[list[int]]:
+        self.epoch = self.current_epoch()
         rng = np.random.default_rng((self.seed, self.epoch))
         order = rng.permutation(len(self.lengths))
         if self.order == "length-consistent":
             order = length_consistent(order, self.lengths, size=self.size, rng=rng)
-        for start in range(0, self.whole, self.size):
-            yield order[start : min(start + self.size, self.whole)].tolist()
+        for start in range(0, self.used, self.size):
+            yield order[start : min(start + self.size, self.used)].tolist()
 
 
 def length_consistent(
-    order: np.ndarray,
-    lengths: np.ndarray,
-    *,
-    size: int,
-    rng: np.random.Generator,
-    buffer: int = 1000,
-    step: int = 512,
-    longest: int = 4096,
+    order: np.ndarray, lengths: np.ndarray, *, size: int, rng: np.random.Generator, buffer: int = 1000
 ) -> np.ndarray:
     """Rows in `order` rearranged so that every `size` of them mirror the lengths of the `buffer` they came from.
 
-    lengths: tokens of each row. The buffer is kept full and split by length into buckets of `step` tokens, the last
-    one open above `longest`. Each `size` rows take from the buckets in proportion to their fill, oldest first, the
-    seats that proportions leave over drawn by lot; among themselves they are shuffled. (Spec of the author's sampler.)
+    lengths: tokens of each row. The buffer is kept full and split by length into buckets. Each `size` rows take from
+    the buckets in proportion to their fill, oldest first; seats that rounding leaves over are drawn at random. The rows
+    are then shuffled among themselves. (Specification of the author's sampler.)
     """
-    buckets: list[list[int]] = [[] for _ in range(longest // step + 1)]
-    taken = np.zeros(len(buckets), dtype=int)  # rows at the head of a bucket that are gone
+    buckets: list[list[int]] = [[] for _ in range(LONGEST // STEP + 1)]
+    taken = np.zeros(len(buckets), dtype=int)  # rows at the head of each bucket that have been used
     waiting = iter(order.tolist())
     arranged: list[int] = []
     held = 0
     while len(arranged) < len(order):
         for row in waiting:
-            buckets[min(max(int(lengths[row]) - 1, 0), longest) // step].append(row)
+            buckets[min(max(int(lengths[row]) - 1, 0), LONGEST) // STEP].append(row)
             held += 1
             if held >= buffer:
                 break
@@ -92,79 +97,72 @@ def length_consistent(
     return np.array(arranged)
 
 
-class Micro(NamedTuple):
-    """One process' part of a round: what one packed forward pass holds, and what it counts for."""
+class MicroBatch(NamedTuple):
+    """The part of a round that one process runs in one packed forward pass."""
 
     batch: PackedBatch
-    known: Known
+    targets: Targets
     rows: list[int]
-    share: float  # of the update's documents; 0: nobody's documents, run for the gradients' sake alone
-    peers: Peers | None
+    share: float  # of the update's documents; 0: an uncounted pass, which keeps this rank's graph connected
+    run_groups: GroupRunner  # see `Objective.forward`
     documents: int  # of all processes in this round
-    tokens: int
+    tokens: int  # likewise
 
-    def to(self, device: torch.device) -> Micro:
-        return self._replace(batch=self.batch.to(device), known=self.known.to(device))
+    def to(self, device: torch.device) -> MicroBatch:
+        return self._replace(batch=self.batch.to(device), targets=self.targets.to(device))
 
 
+@dataclass(frozen=True)
 class Collate:
-    """The rows of an update as this process' parts of its rounds, in order."""
+    """From the rows of an update to this process' micro-batches, one for each round."""
 
-    def __init__(
-        self,
-        documents: TrainingDocuments,
-        *,
-        batch_size: int,
-        budget: int,
-        bank: Bank | None = None,
-        rank: int = 0,
-        processes: int = 1,
-    ) -> None:
-        """budget: tokens in one process' forward pass, if batches allow it; bank: of negatives, if there are any."""
-        self.documents, self.batch_size, self.budget, self.bank = documents, batch_size, budget, bank
-        self.rank, self.processes = rank, processes
+    documents: TrainingDocuments
+    batch_size: int
+    budget: int  # tokens in one process' forward pass, exceeded only by a single batch
+    bank: Bank | None = None  # of negatives
+    rank: int = 0
+    processes: int = 1
 
-    def __call__(self, rows: Sequence[int]) -> list[Micro]:
+    def __call__(self, rows: Sequence[int]) -> list[MicroBatch]:
         batches = [list(rows[start : start + self.batch_size]) for start in range(0, len(rows), self.batch_size)]
         tokens = [sum(len(self.documents.tokens[row]) for row in batch) for batch in batches]
-        return [
-            self._micro([batches[i] for i in plan], [tokens[i] for i in plan], owners, of=len(rows))
-            for plan, owners in rounds(tokens, budget=self.budget, processes=self.processes)
-        ]
-
-    def _micro(self, batches: list[list[int]], tokens: list[int], owners: tuple[int, ...], *, of: int) -> Micro:
-        own = [batch for batch, owner in zip(batches, owners, strict=True) if owner == self.rank]
-        shown = own or [batches[int(np.argmin(tokens))]]
-        batch, known = self.documents.pack(shown, self.bank)
-        return Micro(
-            batch,
-            known,
-            [row for batch in shown for row in batch],
-            share=sum(map(len, own)) / of,
-            peers=Peers(owners, self.rank) if self.processes > 1 else None,
-            documents=sum(map(len, batches)),
-            tokens=sum(tokens),
-        )
+        micro_batches = []
+        for plan, owners in rounds(tokens, budget=self.budget, processes=self.processes):
+            own = [batches[i] for i, owner in zip(plan, owners, strict=True) if owner == self.rank]
+            packed = own or [batches[min(plan, key=lambda i: tokens[i])]]  # the shortest, uncounted
+            batch, targets = self.documents.pack(packed, self.bank)
+            micro_batches.append(
+                MicroBatch(
+                    batch,
+                    targets,
+                    rows=[row for batch in packed for row in batch],
+                    share=sum(map(len, own)) / len(rows),
+                    run_groups=GroupExchange(owners, self.rank) if self.processes > 1 else in_order,
+                    documents=sum(len(batches[i]) for i in plan),
+                    tokens=sum(tokens[i] for i in plan),
+                )
+            )
+        return micro_batches
 
 
 def rounds(tokens: Sequence[int], *, budget: int, processes: int) -> Iterator[tuple[range, tuple[int, ...]]]:
-    """Cut an update into rounds: which batches, in their order, and the process of each. tokens: of each batch.
+    """Cut an update into rounds: the batches of each, in order, and the process of each batch. tokens: of each batch.
 
-    A round is as long as no process has more than `budget` tokens. A batch beyond that is run all the same, and then
-    it is the measure: otherwise the other processes would stand by.
+    A round ends before any process has more than `budget` tokens. A longer batch runs all the same; the other processes
+    may then have as many tokens, instead of waiting.
     """
     start, owners = 0, deal(tokens[:1], processes)
     for end in range(2, len(tokens) + 1):
-        tried = deal(tokens[start:end], processes)
-        if max(_loads(tokens[start:end], tried, processes)) > max(budget, *tokens[start:end]):
+        extended = deal(tokens[start:end], processes)
+        if np.bincount(extended, tokens[start:end]).max() > max(budget, *tokens[start:end]):
             yield range(start, end - 1), owners
-            start, tried = end - 1, deal(tokens[end - 1 : end], processes)
-        owners = tried
+            start, extended = end - 1, deal(tokens[end - 1 : end], processes)
+        owners = extended
     yield range(start, len(tokens)), owners
 
 
 def deal(tokens: Sequence[int], processes: int) -> tuple[int, ...]:
-    """Who gets which batch: the longest first, each to the process that has the fewest tokens so far."""
+    """The process of each batch: longest batches first, each to the process with the fewest tokens so far."""
     loads, owners = [0] * processes, [0] * len(tokens)
     for index in sorted(range(len(tokens)), key=lambda index: (-tokens[index], index)):
         owners[index] = loads.index(min(loads))
@@ -172,8 +170,7 @@ def deal(tokens: Sequence[int], processes: int) -> tuple[int, ...]:
     return tuple(owners)
 
 
-def _loads(tokens: Sequence[int], owners: Sequence[int], processes: int) -> list[int]:
-    loads = [0] * processes
-    for count, owner in zip(tokens, owners, strict=True):
-        loads[owner] += count
-    return loads
+def consecutive_batches(n: int, batch_size: int) -> list[range]:
+    """Batches of n documents in order, for validation; a single document left over joins the batch before."""
+    ends = np.cumsum(group_sizes(n, batch_size)).tolist()
+    return [range(start, end) for start, end in zip([0, *ends], ends, strict=False)]

@@ -1,7 +1,7 @@
-"""Which checkpoints a run may go on from: whole ones, of the same configuration, of as many processes.
+"""Checkpoints that a run can resume from bit-exactly: complete ones, of the same configuration and number of processes.
 
-The Trainer writes checkpoints in place. Ours get a marker, written after everything else, that says what belongs to
-them; a folder whose marker is missing or whose files are short counts as torn, and the one before it is taken.
+The Trainer writes checkpoints in place. A marker, written after everything else, lists the files of a checkpoint. A
+folder without a marker, or with files of other sizes, was interrupted while it was written; the one before is taken.
 """
 
 from __future__ import annotations
@@ -13,69 +13,90 @@ import shutil
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch.distributed as dist
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
 from docemb_lib.errors import InputError
+from docemb_lib.training.distributed import from_first
+from docemb_lib.training.monitor import Monitor
+from docemb_lib.workspace import write_text
 
 logger = logging.getLogger(__name__)
 
 CHECKPOINTS = "checkpoints"
 MARKER = "whole.json"
-LOG = "log.jsonl"  # beside the checkpoints, see `callbacks.Log`
+LOG = "log.jsonl"  # beside the checkpoints, see `trainer.Log`
 
 
 class Identity(NamedTuple):
-    """What a checkpoint must share with the run that goes on from it."""
+    """What a checkpoint must share with the run that resumes from it."""
 
     configuration: str  # fingerprint of settings, objective and documents
     processes: int
 
 
-class Last(NamedTuple):
+class Checkpoint(NamedTuple):
     path: Path
-    batch_tokens: int  # the budget it was computed with: another would round differently
+    batch_tokens: int  # tokens of a pass; another number would round differently
 
 
-def mark_whole(checkpoint: Path, identity: Identity, *, batch_tokens: int) -> None:
-    """Declare a checkpoint finished."""
-    files = {path.name: path.stat().st_size for path in sorted(checkpoint.iterdir()) if path.name != MARKER}
-    content = {**identity._asdict(), "batch_tokens": batch_tokens, "files": files}
-    temporary = checkpoint / f".{MARKER}"
-    temporary.write_text(json.dumps(content, indent=1), encoding="utf-8")
-    temporary.replace(checkpoint / MARKER)
+class Checkpoints(TrainerCallback):
+    """Completes the Trainer's checkpoints with the monitor's state and the marker, and restores that state."""
+
+    def __init__(self, identity: Identity, batch_tokens: int, monitor: Monitor, *, resumed: Checkpoint | None) -> None:
+        self.identity, self.batch_tokens, self.monitor, self.resumed = identity, batch_tokens, monitor, resumed
+
+    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        if self.resumed is not None:
+            self.monitor.load(self.resumed.path, args.process_index)
+            state.compute_steps(args, state.max_steps)  # the checkpoint's may differ: save_every, log_every
+        self.monitor.start_clock()
+
+    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        checkpoint = Path(str(args.output_dir)) / f"checkpoint-{state.global_step}"
+        self.monitor.save(checkpoint, args.process_index)
+        if args.world_size > 1:
+            dist.barrier()  # every process has written its part
+        if state.is_world_process_zero:
+            files = {path.name: path.stat().st_size for path in sorted(checkpoint.iterdir()) if path.name != MARKER}
+            content = {**self.identity._asdict(), "batch_tokens": self.batch_tokens, "files": files}
+            write_text(checkpoint / MARKER, json.dumps(content, indent=1))
 
 
-def last_whole(folder: Path, identity: Identity) -> Last | None:
-    """The newest whole checkpoint in `folder`, None where there is none; torn ones are skipped with a warning.
+def find_checkpoint(folder: Path, identity: Identity) -> Checkpoint | None:
+    """The newest complete checkpoint in `folder`, the same one in all processes; None where there is none.
+
+    The first process looks, since a shared file system may show others an older state. It removes interrupted
+    checkpoints: the Trainer would count them among those that it keeps, and delete a complete one instead.
 
     Raises InputError for a checkpoint of another configuration or number of processes.
     """
-    found = [path for path in folder.glob("checkpoint-*") if path.name.removeprefix("checkpoint-").isdigit()]
-    for checkpoint in sorted(found, key=lambda path: int(path.name.split("-")[1]), reverse=True):
-        marker = _read_marker(checkpoint)
-        if marker is None:
-            logger.warning("%s is torn (its writing was interrupted): going on from the one before it", checkpoint)
-            continue
-        if marker["configuration"] != identity.configuration:
+
+    def find() -> Checkpoint | None:
+        found = [path for path in folder.glob("checkpoint-*") if path.name.removeprefix("checkpoint-").isdigit()]
+        markers = {path: _read_marker(path) for path in found}
+        newest = max((path for path in found if markers[path]), key=_step, default=None)
+        marker = (newest and markers[newest]) or {}
+        if newest and marker["configuration"] != identity.configuration:
             raise InputError(
-                f"{checkpoint}: from a run with other settings, documents or versions; remove {folder} to start anew"
+                f"{newest}: from a run with other settings, documents or versions; remove {folder} to start anew"
             )
-        if marker["processes"] != identity.processes:
+        if newest and marker["processes"] != identity.processes:
             raise InputError(
-                f"{checkpoint}: from a run of {marker['processes']} processes, this one has {identity.processes}; "
+                f"{newest}: from a run of {marker['processes']} processes, this one has {identity.processes}; "
                 f"start as many, or remove {folder} to start anew"
             )
-        return Last(checkpoint, marker["batch_tokens"])
-    return None
+        for path in found:
+            if markers[path] is None:
+                logger.warning("%s is torn (its writing was interrupted): going on from the one before it", path)
+                shutil.rmtree(path)
+        return Checkpoint(newest, marker["batch_tokens"]) if newest else None
 
-
-def remove_torn(folder: Path) -> None:
-    """Remove torn checkpoints: the Trainer would count them among those it keeps, and drop a whole one for them."""
-    for path in folder.glob("checkpoint-*"):
-        if path.is_dir() and _read_marker(path) is None:
-            shutil.rmtree(path)
+    return from_first(find)
 
 
 def remove_checkpoints(folder: Path) -> None:
-    """Remove what `train_objective` left in `folder`, once its result is saved; what trackers wrote stays."""
+    """Remove checkpoints and log of a training in `folder`, once its result is saved; files of trackers stay."""
     for path in (folder / CHECKPOINTS).glob("checkpoint-*"):
         shutil.rmtree(path, ignore_errors=True)
     (folder / CHECKPOINTS / LOG).unlink(missing_ok=True)
@@ -83,7 +104,12 @@ def remove_checkpoints(folder: Path) -> None:
         (folder / CHECKPOINTS).rmdir()
 
 
+def _step(checkpoint: Path) -> int:
+    return int(checkpoint.name.removeprefix("checkpoint-"))
+
+
 def _read_marker(checkpoint: Path) -> dict[str, Any] | None:
+    """The content of the marker; None where it is missing or a listed file has another size."""
     try:
         marker: dict[str, Any] = json.loads((checkpoint / MARKER).read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -1,68 +1,142 @@
-"""Several processes that build one artefact: started by torchrun or `accelerate launch`, each runs the same command."""
+"""Several processes of one command (torchrun, `accelerate launch`): their group, what they build and compute together.
+
+In one process every function here returns at once and `GroupExchange` is not used.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from docemb_lib.errors import InputError
+from docemb_lib.losses.objective import in_order
 from docemb_lib.workspace import Artefact, Workspace
 
-PATIENCE = timedelta(days=7)  # processes wait for each other while one of them builds corpus and teachers
+Result = TypeVar("Result")
+TIMEOUT = timedelta(days=7)  # processes wait for each other while one of them builds corpus and teachers
 
 
 @contextmanager
 def together() -> Iterator[None]:
-    """Meet the other processes of a command, where there are any, and part from them at its end."""
+    """Join the process group for the duration of a command, if a launcher started several processes."""
     if "LOCAL_RANK" not in os.environ:  # set by torchrun and accelerate
         yield
         return
-    import torch
-
     if torch.cuda.is_available():
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-    torch.distributed.init_process_group("nccl" if torch.cuda.is_available() else "gloo", timeout=PATIENCE)
+    dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo", timeout=TIMEOUT)
     yield
-    torch.distributed.destroy_process_group()  # not after an error: the others may wait, and the launcher ends them
+    dist.destroy_process_group()  # not after an error: other processes may wait, and the launcher ends them
 
 
 def is_first() -> bool:
-    """Whether this process is the one that writes and speaks for all."""
+    """Whether this process is the one that writes results and prints."""
     return os.environ.get("RANK", "0") == "0"
+
+
+def all_reduced(tensor: Tensor, op: dist.ReduceOp.RedOpType = dist.ReduceOp.SUM) -> Tensor:
+    """`tensor`, reduced in place over all processes."""
+    if dist.is_initialized():
+        dist.all_reduce(tensor, op)
+    return tensor
+
+
+def from_first(compute: Callable[[], Result]) -> Result:
+    """The result of `compute` in the first process, sent to all; an InputError of it is raised in all."""
+    if not dist.is_initialized():
+        return compute()
+    found: list[Any] = [None]
+    if is_first():
+        try:
+            found = [compute()]
+        except InputError as error:
+            found = [error]
+    dist.broadcast_object_list(found)
+    if isinstance(found[0], InputError):
+        raise found[0]
+    return found[0]
 
 
 def build_together(
     workspace: Workspace, kind: str, inputs: Mapping[str, Any], build: Callable[[Path], None]
 ) -> Artefact:
-    """The resumable artefact made from `inputs`, built by all processes at once where there are several.
+    """The resumable artefact made from `inputs`, built by all processes at once.
 
-    All of them run `build` in the same folder, on a file system that they share; the first one publishes it, and
-    should be the only one to write results.
+    All processes run `build` in the same folder of a shared file system. The first one publishes it, and should be the
+    only one that writes results.
     """
-    import torch.distributed as dist
-
     if not dist.is_initialized():
         return workspace.artefact(kind, inputs, build, resumable=True)
-    told: list[str | None] = [None]  # the folder; None: there is nothing to build
+    folder: list[str | None] = [None]  # sent to all processes; None: the artefact exists
 
     if is_first():
 
-        def announced(folder: Path) -> None:
-            told[0] = str(folder)
-            dist.broadcast_object_list(told)
-            build(folder)
-            dist.barrier()  # nobody is in the folder any more when it gets its name
+        def announce_and_build(path: Path) -> None:
+            folder[0] = str(path)
+            dist.broadcast_object_list(folder)
+            build(path)
+            dist.barrier()  # all processes have finished in the folder before it is renamed
 
-        workspace.artefact(kind, inputs, announced, resumable=True)
-        if told[0] is None:
-            dist.broadcast_object_list(told)
+        workspace.artefact(kind, inputs, announce_and_build, resumable=True)
+        if folder[0] is None:
+            dist.broadcast_object_list(folder)
     else:
-        dist.broadcast_object_list(told)
-        if told[0] is not None:
-            build(Path(told[0]))
+        dist.broadcast_object_list(folder)
+        if folder[0] is not None:
+            build(Path(folder[0]))
             dist.barrier()
-    dist.barrier()
-    return workspace.artefact(kind, inputs, build, resumable=True)  # there by now
+    dist.barrier()  # published
+    return workspace.artefact(kind, inputs, build, resumable=True)
+
+
+@dataclass(frozen=True)
+class GroupExchange:
+    """Runs a contextual loss over the groups of all processes, as `Objective.forward` takes it (`run_groups`).
+
+    Groups keep their order, whichever process holds them: running statistics advance over all groups, in order, in
+    every process, from the projected views that the processes send each other. So the weighted mean of the processes'
+    gradients is the gradient of one process. All groups must have the same size, and all processes must call.
+    """
+
+    owners: tuple[int, ...]  # rank that holds each group, in the groups' order
+    rank: int  # of this process, which has its groups in that order
+
+    def __call__(self, loss: nn.Module, groups: list[tuple[Tensor, ...]]) -> Tensor:
+        """The losses of this process' groups, (B,). groups: their two views, (b, P) each.
+
+        A process that owns no group runs one all the same, with a share of zero in the update. The loss must not see
+        this uncounted group, which would advance the statistics; it only keeps this rank's graph connected, as DDP
+        requires.
+        """
+        if not any(True for _ in loss.buffers()):  # no statistics: groups are independent
+            return in_order(loss, groups)
+        remaining, losses = iter(groups), []
+        for owner, views in zip(self.owners, self._gather(groups), strict=True):
+            if owner == self.rank:
+                losses.append(loss(*next(remaining)))
+            else:
+                loss(*views)  # advances the statistics
+        uncounted = [(student + teacher).mean(dim=1) for student, teacher in remaining]
+        return torch.cat(losses + uncounted)
+
+    def _gather(self, groups: list[tuple[Tensor, ...]]) -> list[Tensor]:
+        """The views of all groups in order, (2, b, P) each, without gradients."""
+        ranks = range(dist.get_world_size())
+        views = torch.stack([torch.stack(group) for group in groups]).detach()  # (n, 2, b, P)
+        most = max(self.owners.count(rank) for rank in ranks)  # all_gather needs one shape for all processes
+        sent = views.new_zeros(most, *views.shape[1:])
+        if self.rank in self.owners:
+            sent[: len(views)] = views
+        received = [torch.empty_like(sent) for _ in ranks]
+        dist.all_gather(received, sent)
+        queues = [iter(from_rank) for from_rank in received]
+        return [next(queues[owner]) for owner in self.owners]

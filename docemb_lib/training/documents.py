@@ -1,11 +1,13 @@
-"""Documents as token ids in an Arrow file: tokenised once, memory-mapped while training, whatever their number."""
+"""Training documents: token ids in a memory-mapped Arrow file, teacher embeddings by row, and a bank of negatives."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -19,35 +21,26 @@ from docemb_lib.progress import progress
 from docemb_lib.student.inference import chunks
 from docemb_lib.student.packing import PackedBatch, pack
 
-# ---- documents as token ids in an Arrow file
-
-
 logger = logging.getLogger(__name__)
 SCHEMA = pa.schema([("input_ids", pa.large_list(pa.int32()))])
+ROWS_CHECKED = 65_536  # of teacher embeddings at a time
 
 
 class Tokens(Protocol):
-    """Token ids of documents by row; a list of lists is one too."""
+    """Token ids of documents by row: a `TokenFile`, or a list of lists."""
 
     def __len__(self) -> int: ...
 
     def __getitem__(self, row: int) -> Sequence[int] | np.ndarray: ...
 
 
-class Encoded(Protocol):
-    @property
-    def sequences(self) -> Sequence[Sequence[int] | np.ndarray]: ...
-
-    @property
-    def truncated(self) -> int: ...
-
-
 def write_tokens(
-    path: Path, texts: Iterable[str], encode: Callable[[list[str]], Encoded], *, total: int, max_tokens: int
+    path: Path, texts: Iterable[str], encode: Callable[[list[str]], Any], *, total: int, max_tokens: int
 ) -> None:
     """Tokenise `texts` into the Arrow file `path`, a chunk at a time.
 
-    encode: texts to their token ids, cut at `max_tokens`, and to how many were cut, which the file remembers.
+    encode: from texts to `sequences`, the token ids cut at `max_tokens`, and `truncated`, the number of texts cut. The
+        file records both numbers.
     """
     truncated = 0
     bar: tqdm[None]
@@ -68,73 +61,63 @@ def write_tokens(
 
 
 class TokenFile:
-    """Token ids by row, int32, from a file that `write_tokens` wrote. How many documents were cut is logged."""
+    """Token ids by row, int32, from a file of `write_tokens`. Logs how many documents were cut."""
 
     def __init__(self, path: Path) -> None:
         try:
             reader = pa.ipc.open_file(pa.memory_map(str(path)))
-            blocks = [reader.get_batch(index).column(0) for index in range(reader.num_record_batches)]
-            said = reader.get_batch_with_custom_metadata(reader.num_record_batches - 1).custom_metadata
-            self.truncated, self.max_tokens = int(said["truncated"]), int(said["max_tokens"])
+            metadata = reader.get_batch_with_custom_metadata(reader.num_record_batches - 1).custom_metadata
+            self.truncated, self.max_tokens = int(metadata["truncated"]), int(metadata["max_tokens"])
+            self._ids = reader.read_all()["input_ids"]  # memory-mapped: no copy
         except (pa.ArrowInvalid, KeyError, TypeError, ValueError, OSError) as error:
             reason = " ".join(str(error).split())
             raise InputError(f"{path}: not a whole file of tokens ({reason}); remove its folder") from None
-        self._values = [block.values.to_numpy() for block in blocks]
-        self._offsets = [block.offsets.to_numpy() for block in blocks]
-        self._ends = np.cumsum([len(block) for block in blocks])
         if self.truncated:
             logger.warning("%d of %d documents cut at %d tokens", self.truncated, len(self), self.max_tokens)
 
     def __len__(self) -> int:
-        return int(self._ends[-1])
+        return len(self._ids)
 
     def __getitem__(self, row: int) -> np.ndarray:
-        if not 0 <= row < len(self):
-            raise IndexError(f"row {row} of {len(self)}")
-        block = int(np.searchsorted(self._ends, row, side="right"))
-        within = row - (int(self._ends[block - 1]) if block else 0)
-        offsets = self._offsets[block]
-        return self._values[block][offsets[within] : offsets[within + 1]]
+        return self._ids[row].values.to_numpy()
 
 
-# ---- documents to train on
-
-
-CHECKED = 65_536  # rows of teacher embeddings looked at a time
-
-
-class Known(NamedTuple):
-    """What is known of the B documents of a pass, named as `Objective.forward` takes it."""
+class Targets(NamedTuple):
+    """What `Objective.forward` takes beside the B documents of a pass, under the same names."""
 
     teachers: dict[str, Tensor]  # by name: (B, T)
     n_structural_tokens: Tensor  # (B,)
     negatives: dict[str, Tensor]  # by name: (G, K, T), of further documents for each of the pass' batches
 
-    def to(self, device: torch.device) -> Known:
-        def there(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-            return {name: tensor.to(device, non_blocking=True) for name, tensor in tensors.items()}
-
-        lengths = self.n_structural_tokens.to(device, non_blocking=True)
-        return Known(there(self.teachers), lengths, there(self.negatives))
+    def to(self, device: torch.device) -> Targets:
+        teachers, negatives = (
+            {name: tensor.to(device, non_blocking=True) for name, tensor in tensors.items()}
+            for tensors in (self.teachers, self.negatives)
+        )
+        return Targets(teachers, self.n_structural_tokens.to(device, non_blocking=True), negatives)
 
 
 class TrainingDocuments:
-    """The first N documents of a corpus split beside the teacher embeddings of the same rows."""
+    """The first N documents of a corpus split, with the teacher embeddings of the same rows.
+
+    n_structural_tokens: lengths in tokens of the structural teacher; teachers: embeddings by teacher, (N', T) with
+    N' >= N, row i is document i; ids: names of documents in errors, None: their row. Raises InputError for embeddings
+    that are not finite, ValueError for fewer rows than documents.
+    """
 
     def __init__(
         self,
         tokens: Tokens,
         n_structural_tokens: Sequence[int] | np.ndarray,
         *,
-        teachers: Mapping[str, np.ndarray],  # by name: (N', T) with N' >= N, row i is document i
+        teachers: Mapping[str, np.ndarray],
         ids: Sequence[str] | None = None,
     ) -> None:
-        """ids: what documents are called in an error; None: their row. Raises InputError for a teacher's embeddings
-        that are not finite, ValueError for fewer rows than documents."""
         N = len(tokens)
         if len(n_structural_tokens) != N:
             raise ValueError(f"{len(n_structural_tokens)} lengths for {N} documents")
         self.tokens, self.n_structural_tokens = tokens, np.asarray(n_structural_tokens)
+        self.lengths = self.n_structural_tokens  # by which `Updates` orders documents
         self.ids = [f"row {row}" for row in range(N)] if ids is None else ids
         self.teachers = dict(teachers)
         for name, rows in self.teachers.items():
@@ -145,24 +128,28 @@ class TrainingDocuments:
     def __len__(self) -> int:
         return len(self.tokens)
 
-    @property
-    def lengths(self) -> np.ndarray:
-        """By which documents are put in order: tokens of the structural teacher."""
-        return self.n_structural_tokens
-
-    def pack(self, batches: Sequence[Sequence[int]], bank: Bank | None = None) -> tuple[PackedBatch, Known]:
-        """The documents of several batches end to end, and what is known of them."""
+    def pack(self, batches: Sequence[Sequence[int]], bank: Bank | None = None) -> tuple[PackedBatch, Targets]:
+        """The documents of several batches end to end, with the targets of each."""
         rows = [row for batch in batches for row in batch]
-        known = Known(
+        targets = Targets(
             {name: _tensor(embeddings, rows) for name, embeddings in self.teachers.items()},
             torch.from_numpy(self.n_structural_tokens[rows]),
             {} if bank is None else bank.draw(batches, of=self),
         )
-        return pack([self.tokens[row] for row in rows]), known
+        return pack([self.tokens[row] for row in rows]), targets
+
+    def digest(self) -> str:
+        """Hash of the documents' names, lengths and some of their teachers' numbers, which identifies a run."""
+        digest = hashlib.sha256(json.dumps(list(self.ids)).encode())
+        digest.update(np.asarray(self.n_structural_tokens, dtype=np.int64).tobytes())
+        for name, rows in sorted(self.teachers.items()):
+            digest.update(name.encode())
+            digest.update(np.asarray(rows[: min(8, len(self))], dtype=np.float32).tobytes())
+        return digest.hexdigest()
 
     def _check_finite(self, name: str, rows: np.ndarray) -> None:
-        for start in range(0, len(self), CHECKED):
-            finite = np.isfinite(rows[start : min(start + CHECKED, len(self))]).all(axis=1)
+        for start in range(0, len(self), ROWS_CHECKED):
+            finite = np.isfinite(rows[start : min(start + ROWS_CHECKED, len(self))]).all(axis=1)
             if not finite.all():
                 first = self.ids[start + int(finite.argmin())]
                 raise InputError(
@@ -171,16 +158,15 @@ class TrainingDocuments:
 
 
 class Bank:
-    """Further documents for each batch to be compared with: only their teachers' embeddings, the student reads none.
+    """Negatives for each batch: teacher embeddings of training documents that the mask keeps, outside the batch.
 
-    They are training documents that the structural mask keeps, and none of the batch's own. What is drawn depends on
-    the seed and on the batch's rows alone: not on the epoch, the pass or the process that asks, nor on what was drawn
-    before. A resumed run draws the same, and a batch of validation documents has the same negatives every time it is
-    validated, so that its loss stays one function of the student.
+    The student does not read these documents. A draw depends on the seed and on the batch's rows alone, not on epoch,
+    pass, process or earlier draws. So a resumed run draws the same, and a batch of validation documents has the same
+    negatives in every validation, which keeps the validation loss one function of the student.
     """
 
     def __init__(self, documents: TrainingDocuments, objective: Objective, *, batch_size: int, seed: int) -> None:
-        """Raises InputError for an objective that asks for more negatives than there are beside a batch."""
+        """Raises InputError if the objective takes more negatives than there are documents outside a batch."""
         keep = objective.weighting.keep(torch.from_numpy(documents.n_structural_tokens))
         self.documents, self.size, self.seed = documents, objective.negatives, seed
         self.rows = keep.numpy().nonzero()[0]
@@ -197,15 +183,12 @@ class Bank:
 
     def _draw(self, batch: Sequence[int], *, own: Sequence[int]) -> np.ndarray:
         rng = np.random.default_rng((self.seed, *batch))
-        some = rng.choice(self.rows, size=self.size + len(own), replace=False)  # enough, whoever of the own is in it
-        return np.sort(some[~np.isin(some, own)][: self.size])  # in the order in which they lie on disk
+        drawn = rng.choice(self.rows, size=self.size + len(own), replace=False)  # enough after removing the batch's own
+        return np.sort(drawn[~np.isin(drawn, own)][: self.size])  # in the order on disk
 
 
 def check_negatives(size: int, *, kept: int, batch_size: int) -> None:
-    """That `size` documents can be drawn beside any batch. kept: training documents that the mask keeps.
-
-    Raises InputError where they cannot.
-    """
+    """Raises InputError unless `size` documents can be drawn outside any batch. kept: documents that the mask keeps."""
     if size > kept - batch_size:
         raise InputError(
             f"negatives: {size} asked for, but beside a batch of {batch_size} only {max(kept - batch_size, 0)} of "

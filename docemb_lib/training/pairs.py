@@ -1,62 +1,55 @@
-"""Which tokens of a text are hidden for masked-language modelling (Devlin et al. 2019, Section 3.1)."""
+"""Training on pairs of texts without a teacher (SimDE): pairs of halves, masked tokens, and the gradient cache.
+
+A document gives a pair: two random halves of its sentences (SimDE), or the whole document twice under dropout (SimCSE).
+InfoNCE compares every text of a batch with all others, so a batch must not be cut where memory is short. The gradient
+cache (Gao et al., 2021) gives the same gradients part by part, see `accumulate_gradients`.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 from docemb_lib.corpus.sentences import split_sentences
 from docemb_lib.errors import InputError
+from docemb_lib.losses import ObjectiveOutput, PairObjective
 from docemb_lib.losses.pairs import NO_LABEL
+from docemb_lib.settings import Training
 from docemb_lib.student.packing import PackedBatch, pack, token_batches
-from docemb_lib.training.documents import Tokens
+from docemb_lib.training.batches import Collate, MicroBatch, Updates, consecutive_batches
+from docemb_lib.training.documents import Tokens, TrainingDocuments
+from docemb_lib.training.monitor import Means, validate
+from docemb_lib.training.run import History, run
+from docemb_lib.training.trainer import UpdateTrainer
 
-# ---- which tokens of a text are hidden for masked-language modelling
+logger = logging.getLogger(__name__)
 
-
-SHARE = 0.15  # of tokens to be guessed; the SimDE paper gives no rate
-HIDDEN, REPLACED = 0.8, 0.1  # of these: shown as the mask token, shown as any token; the rest as they are
-
-
-class Masked(NamedTuple):
-    """A text whose hidden tokens are to be guessed, (T,) both."""
-
-    input_ids: np.ndarray
-    labels: np.ndarray  # the token where it is to be guessed, else NO_LABEL
-
-
-def mask_tokens(ids: np.ndarray, rng: np.random.Generator, *, mask_id: int, vocabulary: int) -> Masked:
-    """Choose tokens of `ids`, (T,), none of them special, and hide most of the chosen. vocabulary: number of ids."""
-    chosen = rng.random(len(ids)) < SHARE
-    fate = rng.random(len(ids))
-    anything = rng.integers(vocabulary, size=len(ids))
-    shown = np.where(fate < HIDDEN, mask_id, np.where(fate < HIDDEN + REPLACED, anything, ids))
-    return Masked(np.where(chosen, shown, ids), np.where(chosen, ids, NO_LABEL))
-
-
-# ---- two texts from one document
-
-
-END = -1  # stands after each sentence among token ids, and is none
+END = -1  # stands after each sentence among token ids
+SHARE = 0.15  # of tokens to predict (Devlin et al., 2019, Section 3.1); the SimDE paper gives no rate
+MASKED, REPLACED = 0.8, 0.1  # of these: shown as the mask token, shown as a random token; the rest is unchanged
 
 
 class EncodedSentences(NamedTuple):
     """Token ids of each text without special tokens, every sentence closed by `END`."""
 
     sequences: list[np.ndarray]
-    truncated: int  # texts of which both halves, cut at the encoder's limit, leave something out
+    truncated: int  # texts longer than two halves, each cut at the encoder's limit
 
 
 def encode_sentences(
     tokenizer: Any, texts: Sequence[str], *, max_tokens: int, language: str = "en"
 ) -> EncodedSentences:
-    """Tokenise whole texts, so that every token is the one it is in its text, and tell where sentences end.
+    """Tokenise whole texts, so that tokens do not depend on sentence boundaries, and mark the ends of sentences.
 
     max_tokens: of one half, special tokens included. A sentence without tokens is left out.
     """
@@ -64,34 +57,25 @@ def encode_sentences(
         return EncodedSentences([], 0)
     encodings = tokenizer(list(texts), add_special_tokens=False, truncation=False, verbose=False).encodings
     room = 2 * (max_tokens - len(tokenizer("")["input_ids"]))
-    sequences = [
-        _close_sentences(encoding, split_sentences(text, language=language))
-        for text, encoding in zip(texts, encodings, strict=True)
-    ]
+    sequences = []
+    for text, encoding in zip(texts, encodings, strict=True):
+        # A token belongs to the sentence of its last character: its first may be the space before.
+        token_ends = np.array([end for _, end in encoding.offsets], dtype=np.int64)
+        ends = np.cumsum([len(sentence) for sentence in split_sentences(text, language=language)])  # in characters
+        after = np.unique(np.searchsorted(token_ends, ends, side="right"))  # tokens up to each end
+        sequences.append(np.insert(np.asarray(encoding.ids, dtype=np.int32), after[after > 0], END))
     return EncodedSentences(sequences, sum(len(encoding) > room for encoding in encodings))
 
 
-def _close_sentences(encoding: Any, sentences: Iterable[str]) -> np.ndarray:
-    """A token belongs to the sentence in which its last character stands: its first may be the space before."""
-    ids = np.asarray(encoding.ids, dtype=np.int32)
-    token_ends = np.array([end for _, end in encoding.offsets], dtype=np.int64)
-    ends = np.cumsum([len(sentence) for sentence in sentences])  # in characters
-    after = np.unique(np.searchsorted(token_ends, ends, side="right"))  # tokens up to each end
-    return np.insert(ids, after[after > 0], END)
-
-
 def sentences_of(sequence: Sequence[int] | np.ndarray) -> list[np.ndarray]:
-    """The token ids of each sentence of a document that `encode_sentences` made."""
+    """The token ids of each sentence of a document of `encode_sentences`."""
     tokens = np.asarray(sequence, dtype=np.int64)
     ends = np.flatnonzero(tokens == END)
     return [tokens[begin:end] for begin, end in zip(np.append(0, ends[:-1] + 1), ends, strict=False)]
 
 
 def draw_halves(n: int, rng: np.random.Generator) -> np.ndarray:
-    """Which of n sentences go to the first half, (n,) bool; drawn again while a half is empty.
-
-    Raises ValueError for fewer than two sentences, which have no halves.
-    """
+    """Which of n sentences go to the first half, (n,) bool; no half is empty. Raises ValueError for n < 2."""
     if n < 2:
         raise ValueError(f"a document of {n} sentences has no halves: leave it out")
     while True:
@@ -101,25 +85,31 @@ def draw_halves(n: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def generator_of(document: str, *, seed: int, epoch: int) -> np.random.Generator:
-    """Chance for one document in one epoch: the same whoever draws, in whatever order, however often."""
+    """Random generator of one document in one epoch, independent of the order and number of earlier draws."""
     digest = np.frombuffer(hashlib.sha256(document.encode()).digest(), dtype=np.uint32)
     return np.random.default_rng([seed, epoch, *digest.tolist()])
 
 
-# ---- documents
+def mask_tokens(
+    ids: np.ndarray, rng: np.random.Generator, *, mask_id: int, vocabulary: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Choose tokens of `ids`, (T,), none of them special, and mask most of the chosen. vocabulary: number of ids.
 
-
-logger = logging.getLogger(__name__)
-
-PairKind = Literal["halves", "dropout"]  # two halves of a document (SimDE), or the document twice (SimCSE)
+    Returns the masked ids and the labels, (T,) both; a label is the token where it is chosen, else `NO_LABEL`.
+    """
+    chosen = rng.random(len(ids)) < SHARE
+    action = rng.random(len(ids))
+    random_ids = rng.integers(vocabulary, size=len(ids))
+    shown = np.where(action < MASKED, mask_id, np.where(action < MASKED + REPLACED, random_ids, ids))
+    return np.where(chosen, shown, ids), np.where(chosen, ids, NO_LABEL)
 
 
 class Part(NamedTuple):
     """The texts of a batch that one forward pass holds, in order of `places`."""
 
-    places: list[int]  # among the batch's texts: the B first ones of the pairs, then the B second ones
+    places: list[int]  # among the batch's texts: the first texts of all B pairs, then the second ones
     texts: PackedBatch
-    masked: PackedBatch  # the same with hidden tokens
+    masked: PackedBatch
     labels: Tensor  # (T,), see `mask_tokens`
 
     def to(self, device: torch.device) -> Part:
@@ -128,27 +118,24 @@ class Part(NamedTuple):
 
 
 class PairBatch(NamedTuple):
-    """A batch of B pairs, each text compared with all others, in as many passes as memory asks for."""
+    """A batch of B pairs in as many parts as memory asks for; the loss compares each text with all others."""
 
     rows: list[int]  # of the B documents
     parts: list[Part]
-    n_labels: int  # tokens to be guessed in all parts
+    n_labels: int  # tokens to predict in all parts
 
     @property
     def order(self) -> Tensor:
         """Indices that put the texts of all parts, one part after the other, into their order, (2B,)."""
         return torch.tensor([place for part in self.parts for place in part.places]).argsort()
 
-    @property
-    def sizes(self) -> list[int]:
-        """Tokens of every text."""
-        return [size for part in self.parts for size in part.texts.sizes]
-
 
 class PairedDocuments:
-    """The documents of two sentences and more; how many have fewer, and are left out, is logged.
+    """Pairs of the documents of two sentences and more; logs how many documents are left out.
 
-    pairs: "dropout" takes the same documents as "halves", so that a comparison is of the pairs alone.
+    sentences: by row, from `encode_sentences`; ids: by row, unique; max_tokens: of a text, special tokens included;
+    pairs: "halves" or "dropout", which leave out the same documents, so that a comparison is of the pairs alone.
+    Raises InputError for fewer than two documents, and for a tokenizer without a mask token.
     """
 
     def __init__(
@@ -158,15 +145,12 @@ class PairedDocuments:
         ids: Sequence[str],
         tokenizer: Any,
         max_tokens: int,
-        pairs: PairKind = "halves",
+        pairs: Literal["halves", "dropout"] = "halves",
         seed: int = 0,
     ) -> None:
-        """sentences: by row, from `encode_sentences`; ids: by row, unique; max_tokens: of a text, special tokens
-        included. Raises InputError where no two documents are left."""
-        self.n_sentences = np.array(
-            [np.count_nonzero(np.asarray(sentences[row]) == END) for row in range(len(sentences))]
-        )
-        self.rows = np.flatnonzero(self.n_sentences >= 2)  # of `sentences`, by row of this
+        counts = [np.count_nonzero(np.asarray(sentences[row]) == END) for row in range(len(sentences))]
+        self.n_sentences = np.array(counts)
+        self.rows = np.flatnonzero(self.n_sentences >= 2)  # of `sentences`, by row of this object
         self.skipped = len(sentences) - len(self.rows)
         if len(self.rows) < 2:
             raise InputError(
@@ -180,61 +164,236 @@ class PairedDocuments:
         self.sentences, self.pairs, self.seed = sentences, pairs, seed
         self.ids = [ids[row] for row in self.rows.tolist()]
         self.lengths = np.array([len(sentences[row]) - self.n_sentences[row] for row in self.rows.tolist()])  # tokens
-        self._before, self._after = _special_tokens(tokenizer)
-        self._room = max_tokens - len(self._before) - len(self._after)
+        special = tokenizer("")["input_ids"]
+        self._before, self._after = (np.array([ids, ids, [NO_LABEL] * len(ids)]) for ids in (special[:1], special[1:]))
+        self._room = max_tokens - len(special)
         self._mask_id, self._vocabulary = tokenizer.mask_token_id, len(tokenizer)
 
     def __len__(self) -> int:
         return len(self.rows)
 
+    def digest(self) -> str:
+        """Hash of the documents' names and lengths and of the kind of pairs, which identifies a run."""
+        digest = hashlib.sha256(json.dumps([self.pairs, self.seed, self.ids]).encode())
+        digest.update(self.lengths.astype(np.int64).tobytes())
+        return digest.hexdigest()
+
     def pack(self, rows: Sequence[int], *, epoch: int, budget: int) -> PairBatch:
-        """The pairs of a batch in this epoch. budget: tokens in a pass; a longer text has one of its own."""
+        """The pairs of a batch in this epoch. budget: tokens in a pass; a longer text has a pass of its own."""
         drawn = [self._draw(row, epoch) for row in rows]
-        texts = [text for half in zip(*drawn, strict=True) for text in half]  # firsts, then seconds
-        plan = token_batches([len(text.ids) for text in texts], budget)
-        parts = [self._part([texts[place] for place in places], places) for places in plan]
-        return PairBatch(list(rows), parts, sum(int((text.labels != NO_LABEL).sum()) for text in texts))
+        texts = [text for half in zip(*drawn, strict=True) for text in half]  # first texts, then second ones
+        parts = []
+        for places in token_batches([text.shape[1] for text in texts], budget):
+            ids, masked, labels = zip(*(texts[place] for place in places), strict=True)
+            parts.append(Part(places, pack(ids), pack(masked), torch.from_numpy(np.concatenate(labels))))
+        return PairBatch(list(rows), parts, n_labels=sum(int((part.labels != NO_LABEL).sum()) for part in parts))
 
-    def _part(self, texts: Sequence[_Text], places: list[int]) -> Part:
-        return Part(
-            places,
-            pack([text.ids for text in texts]),
-            pack([text.masked for text in texts]),
-            torch.from_numpy(np.concatenate([text.labels for text in texts])),
-        )
-
-    def _draw(self, row: int, epoch: int) -> tuple[_Text, _Text]:
+    def _draw(self, row: int, epoch: int) -> list[np.ndarray]:
+        """Ids with special tokens, masked ids and labels of both texts of a pair, (3, T) each."""
         rng = generator_of(self.ids[row], seed=self.seed, epoch=epoch)
         sentences = sentences_of(self.sentences[int(self.rows[row])])
+        halves = [sentences, sentences]
         if self.pairs == "halves":
-            goes_first = draw_halves(len(sentences), rng)
+            in_first = draw_halves(len(sentences), rng)
             halves = [
-                [s for s, goes in zip(sentences, goes_first == side, strict=True) if goes] for side in (True, False)
+                [s for s, chosen in zip(sentences, side, strict=True) if chosen] for side in (in_first, ~in_first)
             ]
-        else:
-            halves = [sentences, sentences]
-        first, second = (self._text(np.concatenate(half)[: self._room], rng) for half in halves)
-        return first, second
+        texts = []
+        for half in halves:
+            ids = np.concatenate(half)[: self._room]
+            masked, labels = mask_tokens(ids, rng, mask_id=self._mask_id, vocabulary=self._vocabulary)
+            texts.append(np.concatenate([self._before, [ids, masked, labels], self._after], axis=1))
+        return texts
 
-    def _text(self, ids: np.ndarray, rng: np.random.Generator) -> _Text:
-        masked, labels = mask_tokens(ids, rng, mask_id=self._mask_id, vocabulary=self._vocabulary)
-        nothing = [np.full(len(special), NO_LABEL) for special in (self._before, self._after)]
-        return _Text(
-            np.concatenate([self._before, ids, self._after]),
-            np.concatenate([self._before, masked, self._after]),
-            np.concatenate([nothing[0], labels, nothing[1]]),
+
+def accumulate_gradients(
+    embed: Callable[[PackedBatch], Tensor],
+    parts: Sequence[PackedBatch],
+    places: Sequence[Sequence[int]],
+    losses_of: Callable[[Tensor], Tensor],
+    *,
+    share: float,
+    backward: Callable[[Tensor], None],
+) -> tuple[Tensor, Tensor]:
+    """Accumulate the gradients of `share` times the mean of `losses_of` the embeddings of all n texts, part by part.
+
+    1. Embed each part under checkpointing, which keeps no activations. 2. Take the gradient g of the loss with regard
+    to the embeddings e. 3. Go back from sum(e * g) of each part: checkpointing repeats its forward pass with the same
+    dropout. By the chain rule this is the gradient of the whole batch, with the activations of one part in memory.
+
+    embed: from the texts of a part to embeddings, under autocast if there is to be any; places: of each part's texts
+    among the n. A single part is embedded once. Returns the losses, (B,), and the embeddings of all texts in order,
+    (n, D), without gradient.
+    """
+    order = torch.tensor([place for own in places for place in own]).argsort()
+    if len(parts) == 1:
+        embeddings = embed(parts[0])[order]
+        losses = losses_of(embeddings)
+        backward(losses.mean() * share)
+        return losses.detach(), embeddings.detach()
+    embedded = [checkpoint(embed, part, use_reentrant=False) for part in parts]
+    embeddings = torch.cat(embedded).detach()[order].requires_grad_()
+    losses = losses_of(embeddings)
+    (gradient,) = torch.autograd.grad(losses.mean() * share, embeddings)
+    for part, own in zip(embedded, places, strict=True):
+        backward((part * gradient[own]).sum())
+    return losses.detach(), embeddings.detach()
+
+
+class Taught(NamedTuple):
+    """Documents with teacher embeddings, for distillation beside the pairs; rows as in the files of the pairs."""
+
+    train: TrainingDocuments
+    validation: TrainingDocuments
+
+
+def train_on_pairs(
+    objective: PairObjective,
+    train: PairedDocuments,
+    validation: PairedDocuments,
+    *,
+    taught: Taught | None = None,
+    settings: Training,
+    seed: int,
+    folder: Path,
+    title: str = "student",
+) -> History:
+    """Train `objective` in place on pairs of `train`, and on `taught` if it has a distillation part.
+
+    As `train_objective`, but in one process. Also raises InputError for several processes, and for pairs by dropout of
+    a student without dropout.
+    """
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise InputError("SimDE trains in one process; start it without torchrun or accelerate")
+    if train.pairs == "dropout" and not has_dropout(objective.student):
+        raise InputError("pairs: dropout makes no pairs of a student without dropout; set simde.dropout to 0.1")
+    return run(
+        PairTrainer,
+        objective,
+        (train, validation, *(taught or ())),
+        settings=settings,
+        seed=seed,
+        folder=folder,
+        title=title,
+        pass_documents=1 if taught is None else settings.batch_size,
+        taught=taught,
+    )
+
+
+def has_dropout(student: Any) -> bool:
+    """Whether the encoder's configuration has a dropout above 0."""
+    options = student.config.to_dict().items()
+    return any("dropout" in name and isinstance(value, int | float) and value > 0 for name, value in options)
+
+
+class PairTrainer(UpdateTrainer):
+    """Trains a `PairObjective`, in one process."""
+
+    model: PairObjective
+    train_dataset: PairedDocuments
+    eval_dataset: PairedDocuments
+
+    def __init__(self, *, taught: Taught | None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.taught = taught
+
+    def collate(self, updates: Updates) -> Callable[[list[int]], tuple[list[PairBatch], list[MicroBatch]]]:
+        """An update is its batches of pairs, and the same documents with their teachers."""
+        size, documents = self.settings.batch_size, self.train_dataset
+        teach = None if self.taught is None else Collate(self.taught.train, batch_size=size, budget=self.budget)
+
+        def update(rows: list[int]) -> tuple[list[PairBatch], list[MicroBatch]]:
+            batches = [rows[start : start + size] for start in range(0, len(rows), size)]
+            pairs = [documents.pack(batch, epoch=updates.epoch, budget=self.budget) for batch in batches]
+            return pairs, [] if teach is None else teach(documents.rows[rows].tolist())
+
+        return update
+
+    def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Tensor:
+        """Accumulate the gradients of one update. Returns its loss."""
+        model.train()
+        batches, micro_batches = inputs
+        outputs = [self._learn_from_pairs(batch, share=1 / len(batches)) for batch in batches]
+        parts = {name: torch.stack([o.parts[name] for o in outputs]).mean() for name in outputs[0].parts}
+        losses = [output.loss / len(outputs) for output in outputs]
+        rows = [batch.rows for batch in batches]
+        sizes = [size for batch in batches for part in batch.parts for size in part.texts.sizes]
+        sizes *= 2 if self.model.mlm_weight else 1  # MLM reads each text a second time
+        for micro in micro_batches:
+            output, loss = self.learn(self.model.distillation, micro, scale=micro.share)
+            losses.append(loss)
+            rows.append(self.train_dataset.rows.searchsorted(micro.rows).tolist())
+            sizes += micro.batch.sizes
+            for name, value in output.parts.items():
+                parts[name] = parts.get(name, 0) + value * micro.share
+        each, embeddings = torch.stack(losses), torch.cat([output.embeddings for output in outputs])
+        self.check_finite(rows, each)
+        output = ObjectiveOutput(each.sum(), parts, embeddings, None)
+        self.monitor.add(output, documents=len(embeddings), tokens=sum(sizes), flops=self.flops(sizes))
+        return each.sum()
+
+    def _learn_from_pairs(self, batch: PairBatch, *, share: float) -> ObjectiveOutput:
+        """share: of the update's documents. Returns the losses of the batch and the embeddings of its first texts."""
+        model, weight = self.model, self.model.weight * share
+        parts = [part.to(self.args.device) for part in batch.parts]
+
+        def embed(texts: Any) -> Tensor:
+            with self.compute_loss_context_manager():
+                return model.embed(texts)
+
+        contrast, embeddings = accumulate_gradients(
+            embed,
+            [part.texts for part in parts],
+            [part.places for part in parts],
+            model.contrast_losses,
+            share=weight,
+            backward=self.accelerator.backward,
         )
+        losses = {"contrast": contrast.mean()}
+        if model.mlm_weight:
+            losses["mlm"] = contrast.new_zeros(())
+            for part in parts:
+                with self.compute_loss_context_manager():
+                    mean = model.masked_loss(part.masked, part.labels) / max(batch.n_labels, 1)
+                self.accelerator.backward(mean * (model.mlm_weight * weight))
+                losses["mlm"] = losses["mlm"] + mean.detach()
+        total = model.weight * (losses["contrast"] + model.mlm_weight * losses.get("mlm", 0))
+        return ObjectiveOutput(total, losses, embeddings[: len(batch.rows)], None)
+
+    def validation_means(self) -> dict[str, float]:
+        means = validate_pairs(self.model, self.eval_dataset, **self.validation_options)
+        if self.taught is None or self.model.distillation is None:
+            return {**means, "loss": self.model.weight * means["loss"]}
+        taught = validate(self.model.distillation, self.taught.validation, **self.validation_options)
+        return {**taught, **means, "loss": taught["loss"] + self.model.weight * means["loss"]}
 
 
-class _Text(NamedTuple):
-    """With special tokens, (T,) each."""
+@torch.no_grad()
+def validate_pairs(
+    objective: PairObjective, documents: PairedDocuments, *, batch_size: int, dtype: torch.dtype | None, budget: int
+) -> dict[str, float]:
+    """Means over `documents` of loss, `contrast`, `mlm`; `norm` and `spread` are of the pairs' first texts.
 
-    ids: np.ndarray
-    masked: np.ndarray
-    labels: np.ndarray
-
-
-def _special_tokens(tokenizer: Any) -> tuple[list[int], list[int]]:
-    """What a tokenizer puts before and after a text."""
-    both = tokenizer("")["input_ids"]
-    return both[:1], both[1:]
+    The pairs are those of epoch 0, so that the loss stays one function of the student. Batches as in `validate`. The
+    loss is that of the pairs, without `weight`.
+    """
+    device = next(objective.parameters()).device
+    was_training = objective.training
+    objective.eval()
+    means = Means(
+        ["contrast", "mlm"] if objective.mlm_weight else ["contrast"], dim=objective.student.dim, device=device
+    )
+    for rows in consecutive_batches(len(documents), batch_size):
+        batch = documents.pack(rows, epoch=0, budget=budget)
+        embedded, mlm = [], torch.zeros((), device=device)
+        for part in (part.to(device) for part in batch.parts):
+            with torch.autocast(device.type, dtype=dtype, enabled=dtype is not None):
+                embedded.append(objective.embed(part.texts))
+                if objective.mlm_weight:
+                    mlm = mlm + objective.masked_loss(part.masked, part.labels) / max(batch.n_labels, 1)
+        embeddings = torch.cat(embedded)[batch.order.to(device)]
+        losses = [objective.contrast_losses(embeddings).mean(), mlm]
+        means.add(losses if objective.mlm_weight else losses[:1], embeddings[: len(rows)])
+    objective.train(was_training)
+    values = means.values()
+    return {"loss": values["contrast"] + objective.mlm_weight * values.get("mlm", 0.0), **values}

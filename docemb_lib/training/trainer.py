@@ -1,35 +1,40 @@
-"""The stock `transformers.Trainer`, told how an update is made of passes, how it is ordered, logged and validated."""
+"""`transformers.Trainer` for packed documents: how updates are computed, ordered, validated, logged and stopped."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import math
+import signal
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.utils.data import DataLoader
-from transformers import Trainer, TrainerControl
+from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from docemb_lib.losses import ObjectiveOutput
+from docemb_lib.progress import progress
 from docemb_lib.settings import Training
 from docemb_lib.student.longformer import forward_flops
-from docemb_lib.training.batches import Collate, Micro, Updates
-from docemb_lib.training.callbacks import EpochOrder
+from docemb_lib.training.batches import Collate, MicroBatch, Updates
+from docemb_lib.training.checkpoints import LOG
+from docemb_lib.training.distributed import all_reduced
 from docemb_lib.training.documents import Bank
 from docemb_lib.training.memory import AUTOCAST, precision_of
 from docemb_lib.training.monitor import Monitor, validate
-
-# ---- the stock `transformers
 
 
 class UpdateTrainer(Trainer):
     """A batch of the Trainer is one update, run as several passes where memory asks for it.
 
-    What is in an update, and how it gives gradients, subclasses say: `collate`, `training_step` and `validation_means`.
+    Subclasses define the content of an update (`collate`), its gradients (`training_step`) and `validation_means`.
     """
 
     control: TrainerControl
@@ -40,23 +45,22 @@ class UpdateTrainer(Trainer):
         self.settings, self.budget, self.monitor = settings, budget, monitor
 
     def collate(self, updates: Updates) -> Callable[[list[int]], Any]:
-        """From the rows of an update to what `training_step` is given of it."""
+        """A function from the rows of an update to the inputs of `training_step`."""
         raise NotImplementedError
 
     def validation_means(self) -> dict[str, float]:
         raise NotImplementedError
 
     def get_train_dataloader(self) -> DataLoader:
-        """Every process goes through the same updates and reads the documents that are its own."""
-        settings = self.settings
+        """Every process iterates over the same updates and packs only its own documents."""
         updates = Updates(
             self.train_dataset.lengths,
-            batch_size=settings.batch_size,
-            accumulation=settings.accumulation,
-            order=settings.order,
+            batch_size=self.settings.batch_size,
+            accumulation=self.settings.accumulation,
+            order=self.settings.order,
             seed=self.args.seed,
+            epoch=lambda: int(self.state.epoch or 0),  # also after a resume
         )
-        self.add_callback(EpochOrder(updates))
         return DataLoader(
             range(len(self.train_dataset)),  # type: ignore[arg-type]  # rows, which `collate` turns into documents
             batch_sampler=updates,
@@ -64,17 +68,14 @@ class UpdateTrainer(Trainer):
             pin_memory=self.args.device.type == "cuda",
         )
 
-    def check_finite(self, rows: Sequence[Sequence[int]], parts: Tensor) -> None:
-        """Raise where one of `parts` of an update's loss is not finite, naming its documents by their rows.
+    def check_finite(self, rows: Sequence[Sequence[int]], losses: Tensor) -> None:
+        """Raise FloatingPointError where one of an update's losses is not finite, naming the documents of its rows.
 
-        In all processes together: one that went on alone would wait for the others.
+        All processes raise together: a process that continued alone would wait for the others forever.
         """
-        wrong = (~parts.isfinite()).any().int()
-        if self.args.world_size > 1:
-            dist.all_reduce(wrong, dist.ReduceOp.MAX)
-        if not wrong:
+        if not all_reduced((~losses.isfinite()).any().int(), dist.ReduceOp.MAX):
             return
-        own = [those for those, finite in zip(rows, parts.isfinite().tolist(), strict=True) if not finite]
+        own = [batch for batch, finite in zip(rows, losses.isfinite().tolist(), strict=True) if not finite]
         names = ", ".join(str(self.train_dataset.ids[row]) for row in own[0]) if own else "of another process"
         raise FloatingPointError(
             f"update {self.state.global_step + 1}: the loss is not finite, with documents {names}; look at these, "
@@ -82,7 +83,7 @@ class UpdateTrainer(Trainer):
         )
 
     def _get_grad_norm(self, model: Any, grad_norm: Any = None) -> Any:
-        """The norm, which must be finite too, unless a gradient scaler skips such updates by itself."""
+        """The norm; raises where it is not finite, unless a gradient scaler skips such updates by itself."""
         norm = super()._get_grad_norm(model, grad_norm=grad_norm)
         if norm is not None and self.accelerator.scaler is None and not math.isfinite(norm):
             raise FloatingPointError(
@@ -92,9 +93,8 @@ class UpdateTrainer(Trainer):
         return norm
 
     def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
-        start = time.perf_counter()
-        super()._save_checkpoint(*args, **kwargs)
-        self.monitor.started += time.perf_counter() - start
+        with self._untimed():
+            super()._save_checkpoint(*args, **kwargs)
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         if "learning_rate" in logs:
@@ -102,29 +102,45 @@ class UpdateTrainer(Trainer):
         super().log(logs, start_time)
 
     def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
-        """Validation loss by part in place of the Trainer's padded prediction loop."""
-        start = time.perf_counter()
-        means = self.validation_means()
-        self.monitor.started += time.perf_counter() - start
+        """Validation loss by part, in place of the Trainer's padded prediction loop."""
+        with self._untimed():
+            means = self.validation_means()
         metrics = {f"eval_{name}": value for name, value in means.items()}
         self.log(metrics)
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
         return metrics
+
+    @contextmanager
+    def _untimed(self) -> Iterator[None]:
+        """Leave this time out of the speed of training."""
+        start = time.perf_counter()
+        yield
+        self.monitor.started += time.perf_counter() - start
+
+    def learn(self, model: Any, micro: MicroBatch, *, scale: float) -> tuple[ObjectiveOutput, Tensor]:
+        """Accumulate the gradients of `scale` times an objective's loss. Returns the output and the scaled loss."""
+        micro = micro.to(self.args.device)
+        with self.compute_loss_context_manager():
+            output: ObjectiveOutput = model(micro.batch, **micro.targets._asdict(), run_groups=micro.run_groups)
+        loss = output.loss * scale
+        self.accelerator.backward(loss)
+        return output, loss.detach()
 
     def flops(self, sizes: Sequence[int]) -> float:
         """Of forward and backward pass over documents of `sizes` tokens."""
         return 3 * forward_flops(self.model.student.config, sizes)
 
     @property
-    def autocast_dtype(self) -> torch.dtype | None:
-        return AUTOCAST[precision_of(self.settings.precision, self.args.device)]
+    def validation_options(self) -> dict[str, Any]:
+        dtype = AUTOCAST[precision_of(self.settings.precision, self.args.device)]
+        return {"batch_size": self.settings.batch_size, "dtype": dtype, "budget": self.budget}
 
 
 class DistillationTrainer(UpdateTrainer):
-    """Of an `Objective`: every process runs its own batches of each round."""
+    """Trains an `Objective`: every process runs its own batches of each round."""
 
     def __init__(self, *, bank: Bank | None = None, **kwargs: Any) -> None:
-        """bank: of negatives, for an objective that asks for them."""
+        """bank: of negatives, for an objective that takes them."""
         super().__init__(**kwargs)
         self.bank = bank
 
@@ -138,38 +154,108 @@ class DistillationTrainer(UpdateTrainer):
             processes=self.args.world_size,
         )
 
-    def training_step(self, model: Any, inputs: list[Micro], num_items_in_batch: Any = None) -> Tensor:
-        """The gradients of one update. Returns this process' share of its loss, times the number of processes."""
+    def training_step(self, model: Any, inputs: list[MicroBatch], num_items_in_batch: Any = None) -> Tensor:
+        """Accumulate the gradients of one update.
+
+        A document's loss weighs 1 / (documents of the update). DDP averages gradients over processes, hence the factor
+        `processes`. Returns the sum of this process' weighted losses.
+        """
         model.train()
         processes = self.args.world_size
         losses = []
-        for number, part in enumerate(inputs, 1):
-            micro = part.to(self.args.device)
+        for number, micro in enumerate(inputs, 1):
             # Processes exchange gradients once, in the last backward pass of the update.
             with self.accelerator.no_sync(model) if number < len(inputs) else contextlib.nullcontext():
-                with self.compute_loss_context_manager():
-                    output: ObjectiveOutput = model(micro.batch, **micro.known._asdict(), peers=micro.peers)
-                loss = output.loss * (micro.share * processes)
-                self.accelerator.backward(loss)
-            self.monitor.add(
-                output if micro.share else None,
-                documents=micro.documents,
-                tokens=micro.tokens,
-                flops=self.flops(micro.batch.sizes),
-            )
-            losses.append(loss.detach())
-        parts = torch.stack(losses)
-        self.check_finite([micro.rows for micro in inputs], parts)
-        return parts.sum()
+                output, loss = self.learn(model, micro, scale=micro.share * processes)
+            losses.append(loss)
+            flops, counted = self.flops(micro.batch.sizes), output if micro.share else None
+            self.monitor.add(counted, documents=micro.documents, tokens=micro.tokens, flops=flops)
+        each = torch.stack(losses)
+        self.check_finite([micro.rows for micro in inputs], each)
+        return each.sum()
 
     def validation_means(self) -> dict[str, float]:
-        return validate(
-            self.model,
-            self.eval_dataset,
-            batch_size=self.settings.batch_size,
-            bank=self.bank,
-            dtype=self.autocast_dtype,
-            budget=self.budget,
-            rank=self.args.process_index,
-            processes=self.args.world_size,
-        )
+        ranks = {"rank": self.args.process_index, "processes": self.args.world_size}
+        return validate(self.model, self.eval_dataset, bank=self.bank, **ranks, **self.validation_options)
+
+
+class Bar(TrainerCallback):
+    """A progress bar over the updates with the last loss. The last update is always logged and validated."""
+
+    def __init__(self, updates: int) -> None:
+        self.updates = updates
+        self.bar: Any = None
+
+    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        if state.is_world_process_zero:
+            self.bar = progress(desc="training the student", total=self.updates, unit="updates")
+            self.bar.initial = self.bar.n = state.global_step  # leaves a resumed run's first updates out of the pace
+            self.bar.refresh()
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        if self.bar is not None:
+            self.bar.update(1)
+        if state.global_step == state.max_steps:
+            control.should_evaluate = control.should_log = True
+
+    def on_log(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, logs: Any = None, **_: Any
+    ) -> None:
+        if self.bar is not None and "learning_rate" in logs:
+            self.bar.set_description_str(f"training the student (loss {logs['loss']:.4f})", refresh=False)
+
+    def close(self) -> None:
+        if self.bar is not None:
+            self.bar.close()
+
+
+class Log(TrainerCallback):
+    """Writes the history while it grows, a line per row, to a file beside the checkpoints, for those who watch.
+
+    The first line has the title and the number of updates; `at` is the time of a row of this process. A resumed
+    training begins the file anew with the rows of its checkpoint.
+    """
+
+    def __init__(self, folder: Path, title: str, updates: int) -> None:
+        self.file, self.head = folder / LOG, {"title": title, "updates": updates}
+
+    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        if state.is_world_process_zero:
+            self.file.parent.mkdir(parents=True, exist_ok=True)
+            first = {"step": state.global_step, "at": time.time()}
+            lines = [self.head, *state.log_history, first]
+            self.file.write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
+
+    def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        if state.is_world_process_zero and self.file.is_file():  # not before the training begins
+            with self.file.open("a", encoding="utf-8") as file:
+                file.write(f"{json.dumps({**state.log_history[-1], 'at': time.time()})}\n")
+
+
+class Stop(TrainerCallback):
+    """On SIGTERM, which clusters send before the time is up: a checkpoint after the current update, then the signal's
+    usual effect. All processes stop after the same update."""
+
+    def __init__(self) -> None:
+        self.requested = False
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        if threading.current_thread() is not threading.main_thread():  # only the main thread may set signal handlers
+            yield
+            return
+        earlier = signal.signal(signal.SIGTERM, self._request)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGTERM, earlier)
+        if self.requested:
+            signal.raise_signal(signal.SIGTERM)
+
+    def _request(self, *_: Any) -> None:
+        self.requested = True
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        self.requested = bool(all_reduced(torch.tensor(int(self.requested), device=args.device), dist.ReduceOp.MAX))
+        if self.requested:
+            control.should_save = control.should_training_stop = True

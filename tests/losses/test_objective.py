@@ -1,7 +1,6 @@
 """The objective against loops over documents and groups: weights, masks, groups, and who gets a gradient."""
 
 import copy
-import dataclasses
 import re
 from collections.abc import Callable
 
@@ -42,10 +41,8 @@ def objective(structural: Callable | None = Cosine, contextual: Callable | None 
     if structural is not None:
         teachers.append(Teaching("structural", "structural", structural()))
     if contextual is not None:
-        ours, theirs = Projection("9(ReLU)x6", D), Projection("6", C)
-        teachers.append(
-            Teaching("contextual", "contextual", contextual(), student_projection=ours, teacher_projection=theirs)
-        )
+        ends = {"student_projection": Projection("9(ReLU)x6", D), "teacher_projection": Projection("6", C)}
+        teachers.append(Teaching("contextual", "contextual", contextual(), **ends))
     return Objective(student, teachers, **options).double()
 
 
@@ -79,6 +76,7 @@ FORMULAS = {  # what a document adds, written out; k = 1 where it is at most 384
     "Listing 4.1 at a half, masked": (Weighting(0.5, 384), lambda S, C, k: 0.5 * S + 0.5 * C if k else C),
     "no weighting": (Weighting(), lambda S, C, k: S + C),
     "no weighting, masked": (Weighting(None, 384), lambda S, C, k: S + C if k else C),
+    "half of no weighting": (Weighting(0.5), lambda S, C, k: (S + C) / 2),
     "author's code at a half": (Weighting(0.5, form="half_means_sum"), lambda S, C, k: S + C),
     "author's code at a half, masked": (Weighting(0.5, 384, form="half_means_sum"), lambda S, C, k: k * S + C),
     "author's code elsewhere": (
@@ -101,23 +99,6 @@ def test_every_form_of_weighting_is_its_formula_averaged_over_all_documents(name
     assert output.loss.item() == pytest.approx(sum(expected) / 7, rel=1e-12)
     assert output.parts["structural"].item() == pytest.approx(sum(S) / 7, rel=1e-12)
     assert output.parts["contextual"].item() == pytest.approx(sum(C) / 7, rel=1e-12)
-
-
-def test_weights_by_length_fall_linearly_between_the_two_lengths():
-    lengths = torch.tensor([1, 384, 1384, 2384, 3384, 4384, 9000])
-    falling = torch.tensor([1, 1, 0.75, 0.5, 0.25, 0, 0])
-    for lam, factor in ((0.8, 0.8), (None, 1.0)):
-        structural, contextual = Weighting(lam, lam_by_length="linear:384:4384").weights(lengths)
-        torch.testing.assert_close(structural, factor * falling)
-        torch.testing.assert_close(contextual, 1 - factor * falling)
-    structural, contextual = Weighting(0.8, 2000, "linear:384:4384", form="contextual_full").weights(lengths)
-    torch.testing.assert_close(structural, 0.8 * falling * (lengths <= 2000))
-    assert contextual.tolist() == [1] * 7
-
-
-def test_lam_of_a_half_without_a_mask_is_half_of_no_weighting():
-    half, plain = objective(weighting=Weighting(0.5)), objective(weighting=Weighting())
-    assert 2 * call(half).loss.item() == pytest.approx(call(plain).loss.item(), rel=1e-12)
 
 
 @pytest.mark.parametrize("structural", [MSE, Cosine, MaxMargin, Contrastive])
@@ -210,18 +191,14 @@ def test_gradients_of_the_whole_agree_with_finite_differences():
     assert torch.autograd.gradcheck(loss, module.student.weight.detach().clone().requires_grad_())
 
 
-def test_without_projections_both_views_are_compared_as_they_are():
+def test_embeddings_are_the_students_without_gradient_and_views_are_embeddings_without_projections():
+    output = call(objective())
+    assert torch.equal(output.embeddings, objective().student(data(7)[0]).detach())
+    assert not output.embeddings.requires_grad
+    assert output[0] is output.loss
     batch, t, _ = data(7)
     module = Objective(nn.Linear(W, D), [Teaching("pv", "contextual", MSE())]).double()
     torch.testing.assert_close(module(batch, teachers={"pv": t}).loss, (module.student(batch) - t).square().mean())
-
-
-def test_embeddings_are_the_students_without_gradient():
-    module = objective()
-    output = call(module)
-    assert torch.equal(output.embeddings, module.student(data(7)[0]).detach())
-    assert not output.embeddings.requires_grad
-    assert output[0] is output.loss
 
 
 def test_all_that_follows_the_student_is_in_single_precision_under_autocast():
@@ -237,151 +214,65 @@ def test_all_that_follows_the_student_is_in_single_precision_under_autocast():
     assert torch.equal(output.loss, expected.mean())
 
 
-def test_a_checkpoint_of_the_objective_resumes_exactly():
-    def step(module: Objective, optimiser: torch.optim.Optimizer, seed: int) -> float:
-        loss = call(module, seed=seed).loss
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
-        return loss.item()
-
-    unbroken = objective(weighting=Weighting(0.5, 384), group_size=3)
-    optimiser = torch.optim.AdamW(unbroken.parameters(), lr=1e-2)
-    for seed in range(3):
-        step(unbroken, optimiser, seed)
-    saved = copy.deepcopy((unbroken.state_dict(), optimiser.state_dict()))
-    expected = [step(unbroken, optimiser, seed) for seed in range(3, 6)]
-
-    resumed = objective(weighting=Weighting(0.5, 384), group_size=3)
-    optimiser = torch.optim.AdamW(resumed.parameters(), lr=1e-2)
-    resumed.load_state_dict(saved[0])
-    optimiser.load_state_dict(saved[1])
-    assert [step(resumed, optimiser, seed) for seed in range(3, 6)] == expected
-
-
-@pytest.mark.parametrize(
-    ("wrong", "said"),
-    [
-        ({"lam": 1.2}, r"lam must lie in \[0, 1\] or be None, got 1.2"),
-        ({"lam": float("nan")}, "got nan"),
-        ({"lam": "null"}, "lam .* got the string 'null': write None"),
-        ({"lam": True}, "lam .* got True"),
-        ({"max_structural_len": "None"}, "max_structural_len .* got the string 'None': write None"),
-        ({"max_structural_len": 0}, "max_structural_len must be 1 token or more, or None, got 0"),
-        ({"lam_by_length": "null"}, "lam_by_length .* write None"),
-        ({"lam_by_length": "linear:4096:384"}, "FIRST < LAST .* got 'linear:4096:384'"),
-        ({"lam_by_length": "cosine:1:2"}, "as in linear:384:4096"),
-        ({"lam_by_length": 384}, "as in linear:384:4096, got 384"),
-        ({"form": "half"}, "form must be one of weighted, half_means_sum, contextual_full"),
-        ({"lam": 0.5, "form": "half_means_sum", "lam_by_length": "linear:1:2"}, "set lam_by_length to None"),
-    ],
-)
-def test_a_weighting_without_meaning_is_refused_with_the_mend(wrong, said):
-    with pytest.raises(InputError, match=said):
-        Weighting(**wrong)
-
-
-def test_a_weighting_is_frozen():
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        Weighting().lam = 0.5
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"structural": None, "contextual": None}, "nothing to train for"),
-        ({"group_size": 1}, "group_size must be 2 documents or more"),
-        ({"negatives": -1}, "negatives must be a number of documents from 0 upwards"),
-        ({"negatives": 5}, "negatives: no loss compares with others, so none takes 5 more"),
-    ],
-)
-def test_an_objective_that_cannot_train_is_refused(options, said):
-    with pytest.raises(InputError, match=said):
-        objective(**options)
-
-
-def test_negatives_are_for_structural_teachers_alone():
-    with pytest.raises(InputError, match="none takes 3 more"):
-        Objective(nn.Linear(W, D), [Teaching("words", "contextual", MaxMargin())], negatives=3)
-
-
 def test_teachers_without_meaning_are_refused_by_name():
     with pytest.raises(InputError, match="teacher words: role must be one of structural, contextual, got 'lexical'"):
         Teaching("words", "lexical", MSE())
     with pytest.raises(InputError, match="teacher words: weight must be a number above 0, got 0"):
         Teaching("words", "contextual", MSE(), weight=0)
-    with pytest.raises(InputError, match="teachers need different names, got words, words"):
-        Objective(nn.Linear(W, D), [Teaching("words", "contextual", MSE()) for _ in range(2)])
+    for n, given in ((2, "words, words"), (0, "none")):
+        with pytest.raises(InputError, match=f"teachers: one or more with different names, got {given}"):
+            Objective(nn.Linear(W, D), [Teaching("words", "contextual", MSE()) for _ in range(n)])
 
 
-def test_projections_that_lead_nowhere_are_refused_at_construction():
-    ours, theirs = Projection("6", 8), Projection("7", 5)
-    with pytest.raises(InputError, match=r"student 8 → 6; words 5 → 7; .* or teacher_projection"):
-        Teaching("words", "contextual", MSE(), student_projection=ours, teacher_projection=theirs)
-    with pytest.raises(InputError, match="both projections end in 6, but SoftCCA was made for 7"):
-        Teaching("words", "contextual", SoftCCA(7), student_projection=ours, teacher_projection=Projection("6", 5))
-    student = nn.Linear(W, D)
-    student.dim = 9
-    with pytest.raises(InputError, match=r"'6' was made for embeddings of width 8, the student's are 9 wide"):
-        Objective(student, [Teaching("words", "contextual", MSE(), student_projection=ours)])
+def test_negatives_are_for_structural_teachers_that_compare_with_others():
+    taking = {(role, type(loss)): Teaching("a", role, loss).takes_negatives
+              for role in ("structural", "contextual") for loss in (MSE(), Cosine(), MaxMargin(), Contrastive())}  # fmt: skip
+    assert {key for key, takes in taking.items() if takes} == {("structural", MaxMargin), ("structural", Contrastive)}
+
+
+def test_projections_that_lead_nowhere_are_refused_by_the_first_batch():
+    batch, known = torch.ones(3, W), {"words": torch.ones(3, 5)}
+    for student_spec, width, teacher_spec, loss, message in (
+        ("6", 8, "7", MSE(), "6 wide and teacher embeddings 7"),
+        ("6", 8, "6", SoftCCA(7), "views of width 7, got a student's of 6"),
+        ("6", 9, "6", MSE(), "'6' was made for a view of width 9, got 8"),
+    ):
+        ends = {
+            "student_projection": Projection(student_spec, width),
+            "teacher_projection": Projection(teacher_spec, 5),
+        }
+        with pytest.raises(InputError, match=message):
+            Objective(nn.Linear(W, D), [Teaching("words", "contextual", loss, **ends)])(batch, teachers=known)
+
+
+NEGATIVES = {"structural": normal(1, 2, D, seed=9)}
+MISFITS = [  # what replaces an argument of a call that works; the message
+    ({"n_structural_tokens": None}, "pass n_structural_tokens"),
+    ({"n_structural_tokens": LENGTHS[:6]}, "expected 7, got (6,)"),
+    ({"teachers": {"structural": data(7)[1]}}, "teachers: the contextual loss compares with the contextual teacher's"),
+    ({"teachers": {"contextual": data(7)[2]}}, "teachers: the structural loss compares with the structural teacher's"),
+    (
+        {"teachers": {"structural": data(7)[1], "contextual": data(6)[2]}},
+        "contextual holds 6 embeddings for a batch of 7",
+    ),
+    ({"teachers": {"structural": data(7)[1][:, :4], "contextual": data(7)[2]}}, "8 wide and teacher embeddings 4"),
+    ({"negatives": None}, "as (1, 2, width), got None"),
+    ({"negatives": {"structural": normal(2, 2, D, seed=9)}}, "as (1, 2, width), got (2, 2, 8)"),
+    ({"negatives": {"structural": normal(1, 3, D, seed=9)}}, "as (1, 2, width), got (1, 3, 8)"),
+]
 
 
 def test_missing_or_misfitting_tensors_are_named():
     module = objective(MaxMargin, weighting=Weighting(0.5, 384), negatives=2)
     batch, t, c = data(7)
-    known = {"n_structural_tokens": LENGTHS, "negatives": {"structural": normal(1, 2, D, seed=9)}}
-    both = {"structural": t, "contextual": c}
-    module(batch, teachers=both, **known)
-    with pytest.raises(InputError, match="pass n_structural_tokens"):
-        module(batch, teachers=both, negatives=known["negatives"])
-    for missing in both:
-        with pytest.raises(InputError, match=f"teachers: the {missing} loss compares with the {missing} teacher's"):
-            module(batch, teachers={name: rows for name, rows in both.items() if name != missing}, **known)
-    with pytest.raises(InputError, match="contextual holds 6 embeddings for a batch of 7"):
-        module(batch, teachers={"structural": t, "contextual": c[:6]}, **known)
-    with pytest.raises(InputError, match=r"expected 7, got \(6,\)"):
-        module(batch, teachers=both, **{**known, "n_structural_tokens": LENGTHS[:6]})
-    with pytest.raises(InputError, match="8 wide and teacher embeddings 4"):
-        module(batch, teachers={"structural": t[:, :4], "contextual": c}, **known)
-    for wrong, shape in (
-        (None, "None"),
-        (normal(2, 2, D, seed=9), "(2, 2, 8)"),
-        (normal(1, 3, D, seed=9), "(1, 3, 8)"),
-    ):
-        with pytest.raises(InputError, match=re.escape(f"as (1, 2, width), got {shape}")):
-            module(
-                batch, teachers=both, n_structural_tokens=LENGTHS, negatives=wrong is not None and {"structural": wrong}
-            )
+    fitting = {
+        "teachers": {"structural": t, "contextual": c}, "n_structural_tokens": LENGTHS, "negatives": NEGATIVES,
+    }  # fmt: skip
+    module(batch, **fitting)
+    for change, message in MISFITS:
+        with pytest.raises(InputError, match=re.escape(message)):
+            module(batch, **fitting | change)
 
-
-@pytest.mark.parametrize("loss", [MaxMargin, lambda: MaxMargin("cosine", 0.4), lambda: Contrastive(0.3)])
-@pytest.mark.parametrize("weighting", [Weighting(), Weighting(0.3, 384)], ids=repr)
-def test_each_group_has_its_own_further_negatives(loss, weighting):
-    module = objective(loss, weighting=weighting, group_size=6, negatives=3)
-    alone = objective(loss, weighting=weighting)
-    (batch, t, c), lengths, further = data(24), LENGTHS.repeat(4)[:24], normal(4, 3, D, seed=77)
-    output = module(
-        batch,
-        teachers={"structural": t, "contextual": c},
-        n_structural_tokens=lengths,
-        negatives={"structural": further},
-    )
-    total = 0.0
-    for number in range(4):
-        g = slice(6 * number, 6 * number + 6)
-        y, contextual = alone.student(batch[g]), part(alone, "contextual")
-        S = loss()(y, t[g], weighting.keep(lengths[g]), further[number])
-        structural_weight, contextual_weight = weighting.weights(lengths[g], dtype=S.dtype)
-        (structural_weight * S + contextual_weight * contextual.loss(*contextual.views(y, c[g]))).sum().div(
-            24
-        ).backward()
-        total += S.sum().item()
-    output.loss.backward()
-    assert output.parts["structural"].item() == pytest.approx(total / 24, rel=1e-12)
-    torch.testing.assert_close(gradients(module), gradients(alone), rtol=1e-10, atol=1e-13)
-
-
-# ---- more teachers than two
 
 WIDTHS = {"near": D, "far": 4, "words": C, "topics": 2}
 WEIGHTS = {"near": 1.0, "far": 0.25, "words": 2.0, "topics": 0.5}
@@ -400,9 +291,9 @@ def four_teachers(**options) -> Objective:
     teachers = [
         Teaching(
             name, role, loss, weight=WEIGHTS[name],
-            student_projection=Projection(ours, D), teacher_projection=Projection(theirs, WIDTHS[name]),
+            student_projection=Projection(student_spec, D), teacher_projection=Projection(teacher_spec, WIDTHS[name]),
         )
-        for name, role, loss, ours, theirs in made
+        for name, role, loss, student_spec, teacher_spec in made
     ]  # fmt: skip
     return Objective(student, teachers, **options).double()
 
@@ -473,15 +364,11 @@ def test_teachers_of_one_role_are_summed_by_their_weights_alone(role):
 def test_a_checkpoint_holds_the_projections_and_statistics_of_every_teacher():
     module = four_teachers(group_size=6)
     module(normal(12, W, seed=1), teachers=embeddings_of(12)).loss.backward()
-    names = set(module.state_dict())
+    state = module.state_dict()
     for number in (0, 2):  # the contextual ones
         for side in ("student", "teacher"):
             statistics = f"teachings.{number}.loss.{side}_decorrelation"
-            assert {
-                f"{statistics}.covariance",
-                f"{statistics}.normaliser",
-                f"{statistics}.normalise.running_mean",
-            } <= names
-            assert module.state_dict()[f"{statistics}.normaliser"].item() == pytest.approx(1.95)
-    assert {f"teachings.3.student_projection.layers.{layer}.weight" for layer in (0, 2)} <= names
-    assert {"student.weight", "teachings.3.teacher_projection.layers.0.bias"} <= names
+            assert {f"{statistics}.covariance", f"{statistics}.normalise.running_mean"} <= set(state)
+            assert state[f"{statistics}.normaliser"].item() == pytest.approx(1.95)
+    layers = {f"teachings.3.student_projection.layers.{layer}.weight" for layer in (0, 2)}
+    assert layers | {"student.weight", "teachings.3.teacher_projection.layers.0.bias"} <= set(state)

@@ -1,4 +1,4 @@
-"""The projection grammar: what each string builds, and what is said about one that builds nothing."""
+"""The projection grammar: what each string builds, and how one that builds nothing is refused."""
 
 from itertools import pairwise
 
@@ -51,7 +51,7 @@ def test_the_identity_changes_nothing_and_has_nothing_to_train():
 
 
 @pytest.mark.parametrize(
-    ("spec", "said"),
+    ("spec", "message"),
     [
         ("768(RelU", r"'768\(RelU' is not a block"),
         ("0x5", "'0' has no features"),
@@ -72,8 +72,8 @@ def test_the_identity_changes_nothing_and_has_nothing_to_train():
         ("null", "'null' is not a block"),
     ],
 )
-def test_a_malformed_string_is_refused_naming_it_and_the_block(spec, said):
-    with pytest.raises(InputError, match=said) as caught:
+def test_a_malformed_string_is_refused_naming_it_and_the_block(spec, message):
+    with pytest.raises(InputError, match=message) as caught:
         Projection(spec, 768)
     assert repr(spec) in str(caught.value)
     assert "768(ReLU)x4096(ReLU)x2048" in str(caught.value)

@@ -1,30 +1,147 @@
-"""The small distillation of `distil.py`, as a module."""
+"""Two small trainings, `distil.py` and `on_pairs.py`, as modules and as programs; and a plain loop to compare with."""
 
 from __future__ import annotations
 
 import importlib.util
+import json
+import math
+import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 import torch
+from transformers import get_cosine_schedule_with_warmup
 
-PROGRAM = Path(__file__).parent / "distil.py"
+from docemb_lib.training import trainer
+from docemb_lib.training.batches import Updates
+from docemb_lib.training.checkpoints import LOG
+
+HERE = Path(__file__).parent
 
 
-@pytest.fixture(scope="session")
-def distil() -> ModuleType:
-    specification = importlib.util.spec_from_file_location("distil", PROGRAM)
-    assert specification is not None
-    assert specification.loader is not None
+def load(name: str) -> ModuleType:
+    specification = importlib.util.spec_from_file_location(name, HERE / f"{name}.py")
     module = importlib.util.module_from_spec(specification)
     specification.loader.exec_module(module)
     return module
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
+def distil() -> ModuleType:
+    return load("distil")
+
+
+@pytest.fixture(scope="session")
+def on_pairs() -> ModuleType:
+    return load("on_pairs")
+
+
+@pytest.fixture(autouse=True)
 def one_thread():
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def steps(monkeypatch) -> list[int]:
+    """The updates that trainings of this process compute, as they end."""
+    seen, original = [], trainer.Bar.on_step_end
+
+    def recorded(self, args, state, control, **kwargs):
+        original(self, args, state, control, **kwargs)
+        seen.append(state.global_step)
+
+    monkeypatch.setattr(trainer.Bar, "on_step_end", recorded)
+    return seen
+
+
+@pytest.fixture(scope="session")
+def interrupt():
+    """Runs one of the programs in `folder` until the end of update `at`, then sends it `signal`. Returns its status."""
+
+    def run(name: str, folder: Path, settings: dict, *, at: int, signal: int) -> int:
+        command = [sys.executable, HERE / f"{name}.py", folder, folder / "unfinished.safetensors", json.dumps(settings)]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        for line in process.stdout:
+            if line.strip() == str(at):
+                process.send_signal(signal)
+        assert not (folder / "unfinished.safetensors").exists()
+        return process.wait(timeout=60)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def assert_same_run():
+    """Two trainings ended in the same bits: weights, and histories but for times."""
+
+    def check(expected, found) -> None:
+        states = [model.state_dict() for model, _ in (expected, found)]
+        assert states[0].keys() == states[1].keys()
+        assert [name for name, tensor in states[0].items() if not torch.equal(tensor, states[1][name])] == []
+        assert untimed(expected[1]) == untimed(found[1])
+
+    return check
+
+
+def untimed(history) -> list[dict]:
+    timed = ("second", "runtime", "share_of_peak")
+    return [{k: row[k] for k in row if not any(t in k for t in timed)} for part in history for row in part]
+
+
+@pytest.fixture(scope="session")
+def logged():
+    """The first line of a training's log, and the updates that have a row of losses."""
+
+    def read(folder: Path) -> tuple[dict, list[int]]:
+        head, *rows = map(json.loads, (folder / "checkpoints" / LOG).read_text(encoding="utf-8").splitlines())
+        return head, [row["step"] for row in rows if "learning_rate" in row]
+
+    return read
+
+
+@pytest.fixture(scope="session")
+def plain_loop():
+    """AdamW without decay on biases and LayerNorm, warm-up, cosine to zero, clipping and accumulation, by hand.
+
+    loss_of: from the rows of a batch and the epoch to a loss.
+    """
+
+    def loop(model, lengths, settings, loss_of) -> None:
+        decayed, free = [], []
+        for name, parameter in model.named_parameters():
+            if parameter.requires_grad:
+                (free if name.endswith("bias") or "norm" in name.lower() else decayed).append(parameter)
+        groups = [{"params": decayed, "weight_decay": settings.weight_decay}, {"params": free, "weight_decay": 0.0}]
+        optimizer = torch.optim.AdamW(groups, lr=settings.learning_rate)
+        size, accumulation = settings.batch_size, settings.accumulation
+        updates = settings.epochs * math.ceil(len(lengths) // size / accumulation)
+        schedule = get_cosine_schedule_with_warmup(optimizer, math.ceil(0.1 * updates), updates)
+        for epoch in range(settings.epochs):
+            for update in Updates(
+                lengths, batch_size=size, accumulation=accumulation, order="shuffled", seed=5, epoch=lambda e=epoch: e
+            ):
+                batches = [update[start : start + size] for start in range(0, len(update), size)]
+                for rows in batches:
+                    model.train()
+                    (loss_of(rows, epoch) / len(batches)).backward()
+                torch.nn.utils.clip_grad_norm_([p for p in model.parameters() if p.grad is not None], 1.0)
+                optimizer.step()
+                schedule.step()
+                optimizer.zero_grad()
+
+    return loop
+
+
+@pytest.fixture(scope="session")
+def assert_close():
+    def check(found: dict, expected: dict, **tolerances) -> None:
+        assert found.keys() == expected.keys()
+        for name, tensor in expected.items():
+            torch.testing.assert_close(found[name], tensor, **tolerances, msg=lambda m, n=name: f"{n}: {m}")
+
+    return check

@@ -15,8 +15,7 @@ from docemb_lib.training.documents import TrainingDocuments
 
 def updates(n=50, *, order="shuffled", seed=0, epoch=0, accumulation=2):
     lengths = np.random.default_rng(9).integers(1, 5000, n)
-    sampler = Updates(lengths, batch_size=4, accumulation=accumulation, order=order, seed=seed)
-    sampler.set_epoch(epoch)
+    sampler = Updates(lengths, batch_size=4, accumulation=accumulation, order=order, seed=seed, epoch=lambda: epoch)
     assert len(sampler) == len(list(sampler))
     return list(sampler)
 
@@ -93,5 +92,5 @@ def test_a_process_without_a_batch_runs_one_that_does_not_count():
     parts = [Collate(rows, batch_size=2, budget=20, rank=rank, processes=2)(range(6)) for rank in range(2)]
     assert [[micro.rows for micro in mine] for mine in parts] == [[[0, 1], [4, 5]], [[2, 3], [4, 5]]]
     assert [[micro.share for micro in mine] for mine in parts] == [[1 / 3, 1 / 3], [1 / 3, 0.0]]
-    assert [micro.peers.owners for micro in parts[1]] == [(0, 1), (0,)]
+    assert [micro.run_groups.owners for micro in parts[1]] == [(0, 1), (0,)]
     assert [(micro.documents, micro.tokens) for micro in parts[0]] == [(4, 26), (2, 12)]

@@ -1,8 +1,10 @@
-"""Documents and their bank of negatives: rows of one document stay together, and a draw depends on the batch alone."""
+"""Token files, documents with their targets, and the bank of negatives, whose draws depend on the batch alone."""
 
 from __future__ import annotations
 
 import itertools
+import logging
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,11 +13,40 @@ from torch import nn
 
 from docemb_lib.errors import InputError
 from docemb_lib.losses import Contrastive, Cosine, MaxMargin, Objective, Projection, Teaching, Weighting
+from docemb_lib.student.inference import CHUNK
 from docemb_lib.training import TrainingDocuments
 from docemb_lib.training.batches import Collate
-from docemb_lib.training.documents import Bank, check_negatives
+from docemb_lib.training.documents import Bank, TokenFile, check_negatives, write_tokens
 
 N, LONGEST = 60, 100
+
+
+def encode(texts):
+    ids = [[ord(letter) for letter in text[:5]] for text in texts]
+    return SimpleNamespace(sequences=ids, truncated=sum(len(text) > 5 for text in texts))
+
+
+def test_rows_come_back_as_they_were_tokenised(tmp_path, caplog):
+    rng = np.random.default_rng(0)
+    texts = ["x" + "abcdefgh"[: rng.integers(0, 8)] for _ in range(2 * CHUNK + 7)]
+    write_tokens(tmp_path / "tokens.arrow", iter(texts), encode, total=len(texts), max_tokens=5)
+    with caplog.at_level(logging.WARNING):
+        tokens = TokenFile(tmp_path / "tokens.arrow")
+    assert len(tokens) == len(texts)
+    for row in (0, 1, CHUNK - 1, CHUNK, 2 * CHUNK, len(texts) - 1):
+        assert tokens[row].tolist() == encode([texts[row]]).sequences[0]
+    assert tokens.truncated == encode(texts).truncated > 0
+    assert f"{tokens.truncated} of {len(texts)} documents cut at 5 tokens" in caplog.text
+    with pytest.raises(IndexError):
+        tokens[len(texts)]
+
+
+def test_a_torn_file_is_refused(tmp_path):
+    path = tmp_path / "tokens.arrow"
+    write_tokens(path, ["abc"] * 10, encode, total=10, max_tokens=5)
+    path.write_bytes(path.read_bytes()[:-40])
+    with pytest.raises(InputError, match="not a whole file of tokens"):
+        TokenFile(path)
 
 
 def three(**options):
@@ -24,31 +55,25 @@ def three(**options):
 
 def test_a_pass_is_the_documents_end_to_end_with_their_teachers_rows():
     teachers = {"sbert": np.arange(6, dtype="float32").reshape(3, 2), "pv": -np.arange(9.0).reshape(3, 3)}
-    batch, known = three(teachers=teachers).pack([[2], [0]])
+    batch, targets = three(teachers=teachers).pack([[2], [0]])
     assert batch.input_ids.tolist() == [9, 10, 5, 6, 7]
     assert batch.sizes == (2, 3)
-    assert {name: rows.tolist() for name, rows in known.teachers.items()} == {
+    assert {name: rows.tolist() for name, rows in targets.teachers.items()} == {
         name: rows[[2, 0]].tolist() for name, rows in teachers.items()
     }
-    assert {rows.dtype for rows in known.teachers.values()} == {torch.float32}
-    assert known.n_structural_tokens.tolist() == [2, 1]
-    assert known.negatives == {}
+    assert {rows.dtype for rows in targets.teachers.values()} == {torch.float32}
+    assert targets.n_structural_tokens.tolist() == [2, 1]
+    assert targets.negatives == {}
 
 
-def test_embeddings_of_fewer_documents_are_refused():
+def test_embeddings_of_fewer_documents_or_that_are_not_finite_are_refused():
     with pytest.raises(ValueError, match="sbert embeddings hold 2 rows for 3 documents"):
         three(teachers={"sbert": np.zeros((2, 4), dtype="float32")})
-
-
-@pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_an_embedding_that_is_not_finite_is_refused_by_its_documents_name(bad):
-    rows = np.zeros((3, 4), dtype="float32")
-    rows[1, 2] = bad
-    with pytest.raises(InputError, match="pv teacher: the embedding of document second is not finite"):
-        three(teachers={"pv": rows}, ids=["first", "second", "third"])
-
-
-# ---- the bank
+    for bad in (np.nan, np.inf):
+        rows = np.zeros((3, 4), dtype="float32")
+        rows[1, 2] = bad
+        with pytest.raises(InputError, match="pv teacher: the embedding of document second is not finite"):
+            three(teachers={"pv": rows}, ids=["first", "second", "third"])
 
 
 @pytest.fixture
@@ -150,5 +175,5 @@ def test_no_budget_and_no_number_of_processes_changes_what_a_batch_is_compared_w
         for micro in collate(rows):
             if micro.share:
                 groups = [tuple(micro.rows[i : i + 4]) for i in range(0, len(micro.rows), 4)]
-                found |= dict(zip(groups, micro.known.negatives["main"][:, :, 0].int().tolist(), strict=True))
+                found |= dict(zip(groups, micro.targets.negatives["main"][:, :, 0].int().tolist(), strict=True))
     assert found == expected

@@ -1,4 +1,4 @@
-"""What is said of a run: collapse against loops, canonical correlation against scikit-learn and closed forms."""
+"""Spread and validation against loops, canonical correlation against scikit-learn and closed forms."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import torch
 from sklearn import cross_decomposition
 from sklearn.decomposition import PCA
 
-from docemb_lib.training.monitor import canonical_correlation, spread
+from docemb_lib.training.documents import Bank
+from docemb_lib.training.monitor import canonical_correlation, spread, validate
 
 
 def test_spread_is_that_of_a_loop_over_pairs():
@@ -36,3 +37,33 @@ def test_one_view_rotated_correlates_perfectly_and_few_documents_not_at_all():
     Q, _ = torch.linalg.qr(torch.randn(8, 8, generator=torch.Generator().manual_seed(1), dtype=torch.float64))
     assert canonical_correlation(X, X @ Q + 3, components=8) == pytest.approx(1)
     assert math.isnan(canonical_correlation(X[:3], X[:3]))
+
+
+@pytest.mark.parametrize("budget", [1, 100, 100_000])
+@pytest.mark.parametrize(("n", "parts"), [(9, [4, 5]), (11, [4, 4, 3]), (3, [3])])
+@pytest.mark.parametrize("more", [False, True])
+def test_validation_means_are_those_of_a_loop_and_leave_the_objective_as_it_was(budget, n, parts, more, distil):
+    objective = distil.make_objective(more=more).train()
+    before = {name: tensor.clone() for name, tensor in objective.state_dict().items()}
+    documents = distil.make_documents(n, 2, more=more)
+    bank = Bank(distil.make_documents(50, 1, more=True), objective, batch_size=4, seed=5) if more else None
+    means = validate(objective, documents, batch_size=4, bank=bank, budget=budget)
+
+    objective.eval()
+    rows, embeddings = [], []
+    for start, size in zip(np.cumsum([0, *parts]).tolist(), parts, strict=False):  # a last lone one joins a batch
+        batch, targets = documents.pack([list(range(start, start + size))], bank)
+        with torch.no_grad():
+            output = objective(batch, **targets._asdict())
+        rows.append({"loss": output.loss.item() * size} | {name: p.item() * size for name, p in output.parts.items()})
+        embeddings.append(output.embeddings.double().numpy())
+    for name in rows[0]:
+        assert means[name] == pytest.approx(sum(row[name] for row in rows) / n, rel=1e-6)
+    assert len(rows[0]) == (5 if more else 3)
+    y = np.concatenate(embeddings)
+    unit = y / np.linalg.norm(y, axis=1, keepdims=True)
+    distances = [1 - unit[i] @ unit[j] for i in range(n) for j in range(n) if i != j]
+    assert means["spread"] == pytest.approx(np.mean(distances), abs=1e-6)
+    assert means["norm"] == pytest.approx(np.linalg.norm(y, axis=1).mean(), rel=1e-6)
+    for name, tensor in objective.state_dict().items():
+        assert torch.equal(tensor, before[name]), f"validation changed {name}"

@@ -1,4 +1,4 @@
-"""Pairs of texts: what of a document they hold, and which documents give some."""
+"""Pairs of texts, masked tokens, the gradient cache and training on pairs, each against a loop or one pass."""
 
 from __future__ import annotations
 
@@ -6,14 +6,146 @@ import logging
 
 import numpy as np
 import pytest
-from transformers import AutoTokenizer
+import torch
+from tokenizers import ByteLevelBPETokenizer
+from torch.nn import functional as F
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from docemb_lib.errors import InputError
+from docemb_lib.losses import InfoNCE
 from docemb_lib.losses.pairs import NO_LABEL
 from docemb_lib.pretrained import resolve
-from docemb_lib.training.pairs import PairedDocuments, encode_sentences
+from docemb_lib.student.packing import pack, token_batches
+from docemb_lib.training.pairs import (
+    END,
+    PairedDocuments,
+    accumulate_gradients,
+    draw_halves,
+    encode_sentences,
+    generator_of,
+    mask_tokens,
+    sentences_of,
+    validate_pairs,
+)
+
+MASK, VOCABULARY, N = 4, 1000, 400_000
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return AutoTokenizer.from_pretrained(resolve("all-MiniLM-L6-v2"))
+
+
+@pytest.mark.parametrize("n", [2, 3, 5, 40])
+@pytest.mark.parametrize("seed", range(25))
+def test_no_half_is_empty(n, seed):
+    first = draw_halves(n, np.random.default_rng(seed))
+    assert first.shape == (n,)
+    assert 0 < first.sum() < n
+
+
+def test_each_sentence_goes_either_way_by_the_toss_of_a_coin():
+    """Of two sentences, (first, second) and (second, first) are left after drawing again; of many, all but two."""
+    rng = np.random.default_rng(0)
+    two = np.array([draw_halves(2, rng) for _ in range(4000)])
+    assert two[:, 0].mean() == pytest.approx(0.5, abs=0.03)
+    assert (two[:, 0] != two[:, 1]).all()
+    three = np.array([draw_halves(3, rng) for _ in range(6000)]) @ [1, 2, 4]
+    np.testing.assert_allclose(np.bincount(three, minlength=8) / 6000, [0, *[1 / 6] * 6, 0], atol=0.02)
+
+
+def test_fewer_than_two_sentences_have_no_halves():
+    for n in (0, 1):
+        with pytest.raises(ValueError, match=f"{n} sentences has no halves"):
+            draw_halves(n, np.random.default_rng(0))
+
+
+def test_chance_depends_on_seed_document_and_epoch_and_nothing_else():
+    def drawn(document="a", **given):
+        return tuple(generator_of(document, **{"seed": 0, "epoch": 0} | given).integers(1000, size=8).tolist())
+
+    assert drawn() == drawn()
+    assert len({drawn(), drawn("b"), drawn("😀"), drawn(seed=1), drawn(epoch=1)}) == 5
+
 
 TEXTS = [
+    "It rained. Nobody came! Why?",
+    "One sentence",
+    "",
+    "  \n\n ",
+    "مرحبا بالعالم. كيف حالك؟ هذا نص.",
+    "Fine 😀. Good 🎉! \u200b. End",
+    "A heading\n\nThen text. And more [PAD] [CLS] of it.",
+]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_sentences_hold_every_token_of_the_text_in_its_order(tokenizer, text):
+    (sequence,), _ = encode_sentences(tokenizer, [text], max_tokens=64)
+    expected = tokenizer(text, add_special_tokens=False)["input_ids"]
+    assert sequence[sequence != END].tolist() == expected
+    sentences = sentences_of(sequence)
+    assert [token for sentence in sentences for token in sentence.tolist()] == expected
+    assert all(len(sentence) for sentence in sentences)
+
+
+def test_sentences_are_those_of_the_splitter(tokenizer):
+    sequences, truncated = encode_sentences(tokenizer, [*TEXTS, "It rains. " * 40], max_tokens=60)
+    assert [len(sentences_of(sequence)) for sequence in sequences] == [3, 1, 0, 0, 3, 4, 3, 40]
+    assert [tokenizer.decode(s) for s in sentences_of(sequences[0])] == ["it rained.", "nobody came!", "why?"]
+    assert truncated == 1  # 120 tokens, for which two halves have room for 58 each
+
+
+def test_tokens_are_those_of_the_whole_text_where_they_know_the_space_before_them():
+    """A byte-level tokenizer, as RoBERTa's: a sentence alone would begin with another token."""
+    trained = ByteLevelBPETokenizer()
+    trained.train_from_iterator(["It rained. Nobody came. It rained."] * 20, vocab_size=300)
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=trained._tokenizer)
+    text = "It rained. It rained. Nobody came 😀!"
+    (sequence,), _ = encode_sentences(tokenizer, [text], max_tokens=64)
+    first, second, third = sentences_of(sequence)
+    assert tokenizer.decode(second) == " It rained."
+    assert tokenizer.decode([*first, *third]) == "It rained. Nobody came 😀!"
+    assert sequence[sequence != END].tolist() == tokenizer(text)["input_ids"]
+    assert tokenizer(" It rained.")["input_ids"] != tokenizer("It rained.")["input_ids"]
+
+
+def test_a_hundred_thousand_sentences(tokenizer):
+    (sequence,), truncated = encode_sentences(tokenizer, ["It rains. " * 100_000], max_tokens=512)
+    sentences = sentences_of(sequence)
+    assert (len(sentences), truncated) == (100_000, 1)
+    first = draw_halves(len(sentences), generator_of("long", seed=0, epoch=0))
+    assert first.mean() == pytest.approx(0.5, abs=0.01)
+
+
+def test_fifteen_of_a_hundred_are_guessed_of_which_eighty_are_masked_and_ten_replaced():
+    ids = np.random.default_rng(0).integers(5, VOCABULARY, N)
+    masked, labels = mask_tokens(ids, np.random.default_rng(1), mask_id=MASK, vocabulary=VOCABULARY)
+    guessed = labels != NO_LABEL
+    assert guessed.mean() == pytest.approx(0.15, abs=0.003)
+    np.testing.assert_array_equal(labels[guessed], ids[guessed])
+    np.testing.assert_array_equal(masked[~guessed], ids[~guessed])
+    shown, true = masked[guessed], ids[guessed]
+    assert (shown == MASK).mean() == pytest.approx(0.8, abs=0.01)
+    assert (shown == true).mean() == pytest.approx(0.1, abs=0.01)
+    replaced = shown[(shown != MASK) & (shown != true)]
+    assert len(replaced) / len(shown) == pytest.approx(0.1, abs=0.01)
+    assert np.histogram(replaced, bins=10, range=(0, VOCABULARY))[0].min() > 0.08 * len(replaced)  # any word
+
+
+def test_chance_is_the_callers_and_the_text_stays_as_it_is():
+    ids = np.arange(5, 205)
+    once, again, other = (
+        mask_tokens(ids, np.random.default_rng(seed), mask_id=MASK, vocabulary=VOCABULARY) for seed in (3, 3, 4)
+    )
+    np.testing.assert_array_equal(once, again)
+    assert (once[1] != other[1]).any()
+    np.testing.assert_array_equal(ids, np.arange(5, 205))
+    masked, labels = mask_tokens(ids[:0], np.random.default_rng(0), mask_id=MASK, vocabulary=10)
+    assert len(masked) == len(labels) == 0
+
+
+DOCUMENTS = [
     "It rained. Nobody came! Why not? The road was closed. A tree had fallen.",
     "one sentence alone",
     "Cats sleep. Dogs bark.",
@@ -24,12 +156,7 @@ TEXTS = [
 LEFT = [0, 2, 4, 5]
 
 
-@pytest.fixture(scope="module")
-def tokenizer():
-    return AutoTokenizer.from_pretrained(resolve("all-MiniLM-L6-v2"))
-
-
-def make(tokenizer, texts=TEXTS, *, max_tokens=512, pairs="halves", seed=0):
+def make(tokenizer, texts=DOCUMENTS, *, max_tokens=512, pairs="halves", seed=0):
     sequences, _ = encode_sentences(tokenizer, texts, max_tokens=max_tokens)
     ids = [f"document {row}" for row in range(len(texts))]
     return PairedDocuments(sequences, ids=ids, tokenizer=tokenizer, max_tokens=max_tokens, pairs=pairs, seed=seed)
@@ -54,9 +181,13 @@ def test_documents_of_fewer_than_two_sentences_are_left_out_and_counted(tokenize
     assert caplog.messages == ["2 of 6 documents left out: of fewer than two sentences"]
 
 
-def test_documents_without_sentences_are_refused(tokenizer):
+def test_documents_without_sentences_and_a_tokenizer_without_a_mask_are_refused(tokenizer):
     with pytest.raises(InputError, match="3 of 4 have fewer than two sentences, so there are not two to learn from"):
         make(tokenizer, ["no end at all " * 50, "", "one more", "Two. Sentences."])
+    other = AutoTokenizer.from_pretrained(resolve("all-MiniLM-L6-v2"))
+    other.mask_token = None
+    with pytest.raises(InputError, match="no mask token"):
+        make(other)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -117,24 +248,209 @@ def test_parts_hold_every_text_once_within_the_budget_and_the_labels_are_of_hidd
 
 
 def test_a_long_half_is_cut_at_the_students_limit(tokenizer):
-    batch = make(tokenizer, max_tokens=32).pack([3], epoch=0, budget=10**6)
-    for text in texts_of(batch):
-        assert len(text) == 32
-        assert (text[0], text[-1]) == (tokenizer.cls_token_id, tokenizer.sep_token_id)
+    for text in texts_of(make(tokenizer, max_tokens=32).pack([3], epoch=0, budget=10**6)):
+        assert (len(text), text[0], text[-1]) == (32, tokenizer.cls_token_id, tokenizer.sep_token_id)
 
 
 def test_pairs_by_dropout_are_the_whole_document_twice_of_the_same_documents(tokenizer):
     documents = make(tokenizer, pairs="dropout")
     assert documents.rows.tolist() == LEFT
     texts = texts_of(documents.pack([0, 1, 2, 3], epoch=0, budget=10**6))
-    expected = [tokenizer(TEXTS[row])["input_ids"] for row in LEFT]
+    expected = [tokenizer(DOCUMENTS[row])["input_ids"] for row in LEFT]
     assert texts == expected + expected
     masked = texts_of(documents.pack([3], epoch=0, budget=10**6), masked=True)
     assert masked[0] != masked[1]  # hidden at other places
 
 
-def test_a_tokenizer_without_a_mask_is_refused(tokenizer):
-    other = AutoTokenizer.from_pretrained(resolve("all-MiniLM-L6-v2"))
-    other.mask_token = None
-    with pytest.raises(InputError, match="no mask token"):
-        make(other)
+@pytest.fixture
+def students(distil):
+    """Two equal students in training: one learns by parts, one with all activations in memory."""
+
+    def make(dropout, dtype=torch.float64):
+        return [distil.make_objective(dropout).student.to(dtype).train() for _ in range(2)]
+
+    return make
+
+
+def both_gradients(students, budget, embed=lambda student, part: student(part)):
+    """0.7 times the mean loss of eight random texts by parts, and in one graph. Returns gradients and losses of both."""
+    generator = torch.Generator().manual_seed(0)
+    sizes = torch.randint(3, 30, (8,), generator=generator).tolist()
+    texts = [torch.randint(2, 200, (size,), generator=generator).tolist() for size in sizes]
+    plan = token_batches(sizes, budget)
+    parts = [pack([texts[place] for place in places]) for places in plan]
+
+    def losses_of(embeddings):
+        return InfoNCE(0.5)(*embeddings.chunk(2))
+
+    torch.manual_seed(11)
+    found = accumulate_gradients(
+        lambda part: embed(students[0], part), parts, plan, losses_of, share=0.7, backward=lambda loss: loss.backward()
+    )
+    later = torch.rand(3)
+    torch.manual_seed(11)
+    embedded = torch.cat([embed(students[1], part) for part in parts])
+    assert torch.equal(later, torch.rand(3))  # the second forward pass of each part drew no numbers of its own
+    order = [place for places in plan for place in places]
+    embeddings = torch.stack([embedded[order.index(place)] for place in range(8)])
+    losses = losses_of(embeddings)
+    (0.7 * losses.mean()).backward()
+    torch.testing.assert_close(found, (losses.detach(), embeddings.detach()), rtol=0, atol=1e-10)
+    gradients = [{name: p.grad for name, p in s.named_parameters() if p.grad is not None} for s in students]
+    assert max(gradient.abs().max() for gradient in gradients[1].values()) > 1e-3
+    return *gradients, len(parts)
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+@pytest.mark.parametrize("budget", [1, 40, 100, 10**6])
+@pytest.mark.parametrize("checkpointing", [False, True])
+def test_parts_give_the_gradients_of_one_graph_with_the_same_dropout(
+    students, assert_close, budget, checkpointing, dropout
+):
+    pair = students(dropout)
+    pair[0].checkpointing = checkpointing
+    found, expected, n_parts = both_gradients(pair, budget)
+    assert (n_parts > 1) == (budget < 10**6)
+    assert_close(found, expected, rtol=0, atol=1e-10)
+
+
+def test_parts_give_the_gradients_of_one_pass_over_all_texts(students, assert_close):
+    """Without dropout, the way of packing does not matter."""
+    by_parts, _, _ = both_gradients(students(0.0), 40)
+    at_once, _, n_parts = both_gradients(students(0.0), 10**6)
+    assert n_parts == 1
+    assert_close(by_parts, at_once, rtol=0, atol=1e-10)
+
+
+def test_parts_keep_the_activations_of_one_part_at_a_time(students):
+    """The largest number of bytes that are saved for backward passes at once."""
+    student, texts = students(0.1)[0], [[5] * 20] * 8
+    saved = []
+
+    class Live:
+        def __init__(self, tensor):
+            self.tensor = tensor
+            saved.append(+tensor.nbytes)
+
+        def __del__(self):
+            saved.append(-self.tensor.nbytes)
+
+    peaks = []
+    for budget in (20, 10**6):
+        plan = token_batches([20] * 8, budget)
+        saved.clear()
+        with torch.autograd.graph.saved_tensors_hooks(Live, lambda live: live.tensor):
+            accumulate_gradients(
+                student, [pack([texts[i] for i in places]) for places in plan], plan,
+                lambda y: InfoNCE(0.5)(*y.chunk(2)), share=1.0, backward=lambda loss: loss.backward(),
+            )  # fmt: skip
+        peaks.append(np.cumsum(saved).max())
+    assert peaks[0] < peaks[1] / 4
+
+
+def test_half_precision_gives_the_gradients_of_half_precision(students):
+    def embed(student, part):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return student(part)
+
+    found, expected, _ = both_gradients(students(0.0, torch.float32), 40, embed)
+    assert found.keys() == expected.keys()
+    for name, gradient in expected.items():
+        assert (found[name] - gradient).norm() <= 0.05 * gradient.norm() + 1e-6, name
+
+
+def losses_by_hand(objective, documents, rows, epoch):
+    """Contrast and MLM of a batch in one pass: cosines pair by pair, scores for all tokens."""
+    (part,) = documents.pack(rows, epoch=epoch, budget=10**6).parts
+    order = np.argsort(part.places).tolist()
+    embeddings = objective.student(part.texts)[order]
+    first, second = embeddings[: len(rows)], embeddings[len(rows) :]
+    losses = []
+    for i, h in enumerate(first):
+        similar = torch.stack([F.cosine_similarity(h, other, dim=0) for other in second]) / 0.05
+        losses.append(similar.logsumexp(0) - similar[i])
+    contrast = torch.stack(losses).mean()
+    head, words = objective.head, objective.student.model.embeddings.word_embeddings.weight
+    hidden = objective.student.hidden(part.masked)
+    scores = head.norm(F.gelu(head.dense(hidden))) @ words.T + head.bias
+    guessed = part.labels != NO_LABEL
+    return contrast, -scores.log_softmax(1)[guessed, part.labels[guessed]].mean()
+
+
+@pytest.mark.parametrize("taught", [False, True])
+@pytest.mark.parametrize("pairs", ["halves", "dropout"])
+def test_the_trainer_does_what_a_plain_loop_does(
+    tmp_path, on_pairs, plain_loop, assert_close, taught, pairs, monkeypatch
+):
+    """The trainer has several passes for each batch, the loop one."""
+    monkeypatch.setattr("docemb_lib.training.pairs.has_dropout", lambda student: True)
+    trained, history = on_pairs.train(tmp_path, dropout=0.0, taught=taught, pairs=pairs)
+    by_hand = on_pairs.make_objective(dropout=0.0, taught=taught)
+    documents, teachers = on_pairs.make_documents(50, 1, pairs=pairs)
+    assert len(documents) == 45
+    losses = []
+
+    def loss_of(rows, epoch):
+        contrast, mlm = losses_by_hand(by_hand, documents, rows, epoch)
+        loss = contrast + 0.1 * mlm
+        if taught:
+            batch, targets = teachers.pack([documents.rows[rows].tolist()])
+            loss = by_hand.distillation(batch, **targets._asdict()).loss + 0.5 * loss
+        losses.append({"contrast": contrast.item(), "mlm": mlm.item(), "loss": loss.item()})
+        return loss
+
+    plain_loop(by_hand, documents.lengths, on_pairs.SETTINGS, loss_of)
+    assert_close(trained.state_dict(), by_hand.state_dict(), rtol=1e-3, atol=2e-5)
+    assert len(history.train) == 12
+    for name in losses[0]:
+        assert history.train[0][name] == pytest.approx((losses[0][name] + losses[1][name]) / 2, rel=1e-5)
+    assert ("structural" in history.train[0]) == taught
+
+
+@pytest.mark.parametrize("budget", [1, 60, 10**6])
+def test_validation_means_are_those_of_a_loop_and_leave_the_objective_as_it_was(on_pairs, budget):
+    objective = on_pairs.make_objective().train()
+    before = {name: tensor.clone() for name, tensor in objective.state_dict().items()}
+    documents, _ = on_pairs.make_documents(10, 2)  # nine: the last one joins the second batch
+    means = validate_pairs(objective, documents, batch_size=4, dtype=None, budget=budget)
+    assert objective.training
+    objective.eval()
+    with torch.no_grad():
+        parts = [losses_by_hand(objective, documents, rows, 0) for rows in (range(4), range(4, 9))]
+        batch = documents.pack(range(9), epoch=0, budget=10**6)
+        y = objective.student(batch.parts[0].texts)[batch.order][:9].double()
+    contrast, mlm = (4 * np.array(parts[0]) + 5 * np.array(parts[1])) / 9
+    assert means["contrast"] == pytest.approx(contrast, rel=1e-5)
+    assert means["mlm"] == pytest.approx(mlm, rel=1e-5)
+    assert means["loss"] == pytest.approx(contrast + 0.1 * mlm, rel=1e-5)
+    assert means["norm"] == pytest.approx(y.norm(dim=1).mean().item(), rel=1e-6)
+    distances = [1 - F.cosine_similarity(y[i], y[j], dim=0).item() for i in range(9) for j in range(9) if i != j]
+    assert means["spread"] == pytest.approx(np.mean(distances), abs=1e-6)
+    for name, tensor in objective.state_dict().items():
+        assert torch.equal(tensor, before[name]), f"validation changed {name}"
+
+
+def test_a_student_learns_to_find_the_other_half(tmp_path, on_pairs):
+    _, history = on_pairs.train(tmp_path, dropout=0.0, epochs=15, learning_rate=3e-3, mlm=False, batch_tokens=10**6)
+    assert history.train[-1]["contrast"] < history.train[0]["contrast"] / 2
+    steps = [row["step"] for row in history.validation]
+    assert (steps[0], steps[-1], len(steps)) == (0, 15 * 6, 3)
+
+
+def test_what_cannot_be_trained_on_is_refused_before_anything_starts(tmp_path, on_pairs, monkeypatch):
+    with pytest.raises(InputError, match="dropout makes no pairs of a student without dropout"):
+        on_pairs.train(tmp_path, dropout=0.0, pairs="dropout")
+    with pytest.raises(InputError, match="documents: 3 training documents do not fill one batch"):
+        on_pairs.train(tmp_path, n=3)
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(InputError, match="SimDE trains in one process"):
+        on_pairs.train(tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_student_is_held_once_and_distillation_is_of_the_same_student(on_pairs):
+    objective, other = on_pairs.make_objective(taught=True), on_pairs.make_objective()
+    assert objective.student is objective.distillation.student
+    assert not [name for name in objective.state_dict() if name.startswith("own_student")]
+    with pytest.raises(InputError, match="distillation: of another student"):
+        type(objective)(other.student, contrast=objective.contrast, distillation=objective.distillation)

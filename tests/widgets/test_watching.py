@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from docemb_lib.experiments import records
-from docemb_lib.training.callbacks import Log
+from docemb_lib.training.trainer import Log
 from docemb_lib.widgets import monitor as watching
 from docemb_lib.widgets.monitor import runs_on_disk, sweep_on_disk, time_left, trainings_on_disk
 from docemb_lib.workspace import Workspace, locked

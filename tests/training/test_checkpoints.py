@@ -1,0 +1,73 @@
+"""Runs that are killed or stopped and resumed end in the same bits; what is no checkpoint of a run is refused."""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+import signal
+
+import pytest
+
+from docemb_lib.errors import InputError
+from docemb_lib.training import remove_checkpoints
+from docemb_lib.training.checkpoints import MARKER
+
+UPDATES = 12  # 50 documents in 12 batches of 4, two a step, two epochs; of 45 with two sentences, 11 batches
+
+
+@pytest.mark.parametrize(
+    ("name", "seed", "settings"),
+    [
+        ("distil", 0, {}),
+        ("distil", 1, {"more": True}),
+        ("on_pairs", 0, {}),
+        ("on_pairs", 1, {"taught": True}),
+        ("on_pairs", 2, {"pairs": "dropout", "mlm": False}),
+    ],
+)
+def test_a_run_killed_anywhere_and_resumed_ends_in_the_same_bits(
+    tmp_path, request, interrupt, steps, logged, assert_same_run, name, seed, settings
+):
+    train, at = request.getfixturevalue(name).train, random.Random(seed).randrange(3, UPDATES)
+    unbroken = train(tmp_path / "unbroken", **settings)
+    interrupt(name, tmp_path / "killed", settings, at=at, signal=signal.SIGKILL)
+    assert list((tmp_path / "killed" / "checkpoints").glob(f"*/{MARKER}"))
+    steps.clear()
+    resumed = train(tmp_path / "killed", **settings)
+    assert steps == list(range(steps[0], UPDATES + 1))
+    assert 1 < steps[0] <= at + 1  # resumed rather than started anew
+    assert_same_run(unbroken, resumed)
+    assert logged(tmp_path / "killed") == logged(tmp_path / "unbroken")
+
+
+def test_a_run_stopped_by_sigterm_saves_first_and_resumes_to_the_same_bits(
+    tmp_path, distil, interrupt, assert_same_run
+):
+    settings = {"save_every": 100, "log_every": 5}
+    unbroken = distil.train(tmp_path / "unbroken", **settings)
+    status = interrupt("distil", tmp_path / "stopped", settings, at=4, signal=signal.SIGTERM)
+    assert status == -signal.SIGTERM  # the signal's usual effect
+    saved = [path.parent.name for path in (tmp_path / "stopped" / "checkpoints").glob(f"*/{MARKER}")]
+    assert len(saved) == 1
+    assert 4 <= int(saved[0].removeprefix("checkpoint-")) < UPDATES
+    assert_same_run(unbroken, distil.train(tmp_path / "stopped", **settings))
+
+
+def test_a_checkpoint_of_another_run_is_refused_and_a_torn_one_skipped(distil, tmp_path, caplog):
+    distil.train(tmp_path)
+    for change in ({"learning_rate": 2e-3}, {"n": 49}):
+        with pytest.raises(InputError, match="from a run with other settings, documents or versions"):
+            distil.train(tmp_path, **change)
+    last = tmp_path / "checkpoints" / "checkpoint-12"
+    (last / "optimizer.pt").write_bytes(b"torn")
+    with caplog.at_level(logging.WARNING):
+        _, history = distil.train(tmp_path, save_every=100, log_every=5)  # these may differ, and then hold
+    assert [row["step"] for row in history.train if row["step"] > 10] == [12]
+    assert "checkpoint-12 is torn" in caplog.text
+    marker = json.loads((last / MARKER).read_text())
+    (last / MARKER).write_text(json.dumps({**marker, "processes": 3}))
+    with pytest.raises(InputError, match="from a run of 3 processes, this one has 1; start as many"):
+        distil.train(tmp_path)
+    remove_checkpoints(tmp_path)
+    assert not (tmp_path / "checkpoints").exists()

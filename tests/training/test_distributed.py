@@ -1,0 +1,92 @@
+"""Several processes and several passes give the gradients, statistics and weights of one process and one pass."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from docemb_lib.training.batches import Collate
+from docemb_lib.training.documents import Bank
+
+
+@pytest.mark.parametrize("budget", [1, 90, 100_000])
+@pytest.mark.parametrize("processes", [1, 2, 3])
+@pytest.mark.parametrize("more", [False, True])
+def test_passes_and_processes_give_the_gradients_of_the_plain_loop(distil, budget, processes, more, monkeypatch):
+    """Six batches of four with accumulation, in double precision; the processes one after the other."""
+    documents, rows = distil.make_documents(24, 1, more=more), list(range(24))
+
+    plain = distil.make_objective(dropout=0.0, more=more).double().train()
+    bank = Bank(documents, plain, batch_size=4, seed=5) if more else None
+    for start in range(0, 24, 4):
+        batch, targets = documents.pack([rows[start : start + 4]], bank)
+        (plain(batch, **targets._asdict()).loss / 6).backward()
+
+    objectives = [distil.make_objective(dropout=0.0, more=more).double().train() for _ in range(processes)]
+    updates = [
+        Collate(documents, batch_size=4, budget=budget, bank=bank, rank=rank, processes=processes)(rows)
+        for rank in range(processes)
+    ]
+    assert len({len(parts) for parts in updates}) == 1
+    monkeypatch.setattr("torch.distributed.get_world_size", lambda: processes)
+    for parts in zip(*updates, strict=True):
+        sent = exchange(objectives, parts)
+        monkeypatch.setattr(
+            "torch.distributed.all_gather",
+            lambda received, own, sent=sent: [r.copy_(s) for r, s in zip(received, sent[own.shape[-1]], strict=True)],
+        )
+        for objective, part in zip(objectives, parts, strict=True):
+            (objective(part.batch, **part.targets._asdict(), run_groups=part.run_groups).loss * part.share).backward()
+    for name, parameter in plain.named_parameters():
+        if parameter.requires_grad:
+            total = sum(dict(objective.named_parameters())[name].grad for objective in objectives)
+            # A key's bias has no gradient but rounding: softmax does not see it.
+            assert (total - parameter.grad).norm() <= 1e-10 * parameter.grad.norm() + 1e-15, name
+    for objective in objectives:
+        for name, buffer in plain.named_buffers():
+            torch.testing.assert_close(dict(objective.named_buffers())[name], buffer, rtol=1e-10, atol=1e-12)
+
+
+@torch.no_grad()
+def exchange(objectives, parts):
+    """What the processes would send each other, by the width of the views: each its projected views, padded to the
+    number of batches of the fullest process."""
+    by_width = {}
+    for place, teaching in enumerate(objectives[0].teachings):
+        if not list(teaching.loss.buffers()):
+            continue
+        sent = []
+        for objective, part in zip(objectives, parts, strict=True):
+            own = objective.teachings[place]
+            views = own.views(objective.student(part.batch), part.targets.teachers[own.name].double())
+            groups = torch.stack(views).view(2, -1, 4, views[0].shape[1]).transpose(0, 1)  # (n, 2, 4, P)
+            sent.append(groups if part.share else groups[:0])
+        most = max(map(len, sent))
+        padded = [torch.cat([views, views.new_zeros(most - len(views), *views.shape[1:])]) for views in sent]
+        by_width[sent[0].shape[-1]] = padded
+    return by_width
+
+
+def test_two_processes_end_where_one_does(distil, tmp_path):
+    """Eleven batches in updates of five: the last update leaves one of the processes without a batch. Four teachers."""
+    settings = {"dropout": 0.0, "n": 46, "accumulation": 5, "batch_tokens": 150, "more": True}
+    trained, history = distil.train(tmp_path / "one", **settings)
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    weights = tmp_path / "two.safetensors"
+    command = [*launch, Path(__file__).parent / "distil.py", tmp_path / "two", weights, json.dumps(settings)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    for name, tensor in load_file(weights).items():
+        expected = trained.state_dict()[name]
+        torch.testing.assert_close(tensor, expected, rtol=1e-4, atol=1e-5, msg=lambda m, n=name: f"{n}: {m}")
+    compared = ("loss", *distil.WIDTHS, "norm", "spread", "grad_norm")
+    for rows, alone in zip(json.loads(weights.with_suffix(".json").read_text()), history, strict=True):
+        for row, expected in zip(rows, alone, strict=True):
+            for name in {*compared} & set(expected):
+                assert row[name] == pytest.approx(expected[name], rel=1e-4, abs=1e-6), name
