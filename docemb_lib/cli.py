@@ -216,7 +216,7 @@ def evaluate(
 ) -> None:
     """Score a model on the tasks of a profile, beside the models that the profile's final evaluation has scored."""
     from docemb_lib import terminal
-    from docemb_lib.experiments.final import evaluate_model
+    from docemb_lib.experiments.commands import evaluate_model
 
     tune_environment()
     found = evaluate_model(model, profile, task or [])

@@ -31,6 +31,12 @@ logger = logging.getLogger(__name__)
 
 MANIFEST = "artefact.json"
 FULL = 2**20  # a disk with fewer free bytes counts as full
+# Version of each kind of artefact and fingerprint. Raise it when the same inputs would give another result. Default: 1.
+VERSIONS = {
+    "corpus": 2, "teacher-corpus": 2, "words": 2, "paragraph-vector": 2, "lsa": 2, "teacher-embeddings": 2,
+    "student-untrained": 2, "student": 2, "tokens": 2, "sentences": 2, "scores": 2,
+    "source": 1, "task": 1, "task-lengths": 1, "task-statistics": 1, "tf-idf": 1, "run": 1,
+}  # fmt: skip
 RECORDED_VERSIONS = (
     "docemb", "torch", "transformers", "sentence-transformers", "gensim", "nltk", "scikit-learn", "numpy",
 )  # fmt: skip
@@ -88,7 +94,7 @@ class Workspace:
         return (self._named(kind, inputs).path / MANIFEST).is_file()
 
     def _named(self, kind: str, inputs: Mapping[str, Any]) -> Artefact:
-        fingerprint = fingerprint_of({"kind": kind, **inputs})
+        fingerprint = fingerprint_of({"kind": kind, "version": VERSIONS.get(kind.split("/")[0], 1), **inputs})
         return Artefact(kind, fingerprint, self.outputs / "artefacts" / kind / fingerprint)
 
     def link(self, shelf: str, name: str, target: Path) -> Path:

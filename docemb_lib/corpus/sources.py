@@ -22,11 +22,10 @@ from docemb_lib.corpus.rows import file_format, read_rows, read_text, text_of
 from docemb_lib.errors import InputError
 from docemb_lib.progress import progress
 from docemb_lib.settings import HubDataset, TextSource
-from docemb_lib.workspace import fingerprint_of
+from docemb_lib.workspace import VERSIONS, fingerprint_of
 
 logger = logging.getLogger(__name__)
 
-VERSION = 1  # raise it when the same sources give other documents
 SHUFFLE_BUFFER = 10_000  # rows that a shuffled stream holds in memory
 BATCH = 256  # texts given to a counter at once
 BUILDERS = {".jsonl": "json", ".json": "json", ".csv": "csv", ".tsv": "csv", ".parquet": "parquet"}  # of `datasets`
@@ -55,7 +54,7 @@ def source_fingerprint(settings: TextSource) -> str:
 
     Raises InputError where packages or files are missing.
     """
-    inputs: dict[str, Any] = {"version": VERSION, **settings.model_dump(mode="json", exclude={"path"})}
+    inputs: dict[str, Any] = {"version": VERSIONS["source"], **settings.model_dump(mode="json", exclude={"path"})}
     if settings.source == "installed-docs":
         inputs["versions"] = _package_versions(settings.packages)
     elif settings.source == "local":
