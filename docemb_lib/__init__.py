@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import docemb_lib.figures as figures
     import docemb_lib.views as views
     import docemb_lib.widgets as widgets
-    from docemb_lib.experiments.grids import grid as grid
+    from docemb_lib.experiments.plan import grid as grid
     from docemb_lib.experiments.sweeps import sweep as sweep
     from docemb_lib.settings.profile import Profile as Profile
     from docemb_lib.student import Student as Student
@@ -25,7 +25,7 @@ _PUBLIC = {
     "Student": ("student", "Student"),
     "Workspace": ("workspace", "Workspace"),
     "figures": ("figures", ""),
-    "grid": ("experiments.grids", "grid"),
+    "grid": ("experiments.plan", "grid"),
     "records": ("experiments.records", ""),
     "sweep": ("experiments.sweeps", "sweep"),
     "views": ("views", ""),

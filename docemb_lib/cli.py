@@ -26,9 +26,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from docemb_lib.bench import Report
-    from docemb_lib.experiments.execution import Planned
+    from docemb_lib.experiments.execution import Planned, Reporter
     from docemb_lib.experiments.plan import Step
-    from docemb_lib.experiments.sweeps import Outcome
 
 
 # ---- what the command line shows
@@ -120,7 +119,7 @@ class SweepLines:
             self._say(f"begins  {self.names[run]}")
         self.running[run] = (self.running.get(run, (time.monotonic(),))[0], line)
 
-    def ends(self, run: Planned, outcome: Outcome) -> None:
+    def ends(self, run: Planned, outcome: Any) -> None:
         began, _ = self.running.pop(run, (time.monotonic(), ""))
         if outcome.status == "later":
             return
@@ -149,6 +148,43 @@ class SweepLines:
 
     def _say(self, text: str) -> None:
         self.console.print(escape(text))
+
+
+def _reporter(lines: ProgressLines | SweepLines) -> Reporter:
+    """The lines as a reporter."""
+    from types import SimpleNamespace
+
+    from docemb_lib.experiments.execution import Reporter
+
+    class Lines(Reporter):
+        def begin(self, runs: Sequence[Planned], missing: Sequence[Planned], where: str = "") -> None:
+            self.numbers = {run: number for number, run in enumerate(runs, 1)}
+            if isinstance(lines, SweepLines):
+                lines.begins(runs, missing, where)
+
+        def prepare(self, what: str) -> None:
+            lines._say(f"preparing {what}")
+
+        def start(self, run: Planned, remaining_s: float | None = None) -> None:
+            if isinstance(lines, ProgressLines):
+                lines.begins(run, self.numbers[run], len(self.numbers), remaining_s)
+
+        def step(self, run: Planned, line: str) -> None:
+            if isinstance(lines, ProgressLines):
+                lines.step(line)
+            else:
+                lines.step(run, line)
+
+        def end(self, run: Planned, status: str, seconds: float, error: str = "") -> None:
+            if isinstance(lines, ProgressLines):
+                lines.ends(run, seconds, built=status == "built")
+            else:
+                lines.ends(run, SimpleNamespace(status="done" if status in {"built", "reused"} else status))
+
+        def close(self) -> None:
+            lines.__exit__()
+
+    return Lines()
 
 
 def print_plan(steps: Sequence[Step], done: Set[Planned], console: Console) -> None:
@@ -308,7 +344,7 @@ def run(
     debug: Debug = False,
 ) -> None:
     """Execute the plan of a profile: notebooks 01 to 06, then one table of every model on every task."""
-    from docemb_lib.experiments.plan import resolve_plan, told
+    from docemb_lib.experiments.plan import profile_argument, resolve_plan
     from docemb_lib.experiments.report import report
     from docemb_lib.experiments.sweeps import execute_plan, missing_runs
     from docemb_lib.settings.profile import Profile
@@ -319,13 +355,12 @@ def run(
     tune_environment()
     workspace = Workspace()
     loaded = Profile.load(profile)
-    steps = resolve_plan(loaded, told(profile), workspace, first=from_, only=only)
+    steps = resolve_plan(loaded, profile_argument(profile), workspace, first=from_, only=only)
     planned = [run for step in steps for run in step.runs]
     if dry_run:
         print_plan(steps, {*planned} - {*missing_runs(steps, workspace)}, console)
         return
-    with ProgressLines(console) as lines:
-        failures = execute_plan(steps, workspace, lines, partial(SweepLines, console))
+    failures = execute_plan(steps, workspace, _reporter(ProgressLines(console)))
     outcome = report(planned, workspace)
     if outcome.board is not None:
         print_scoreboard(outcome.board, console)
@@ -375,7 +410,7 @@ def sweep(
     from docemb_lib.experiments.commands import parse_parameters
     from docemb_lib.experiments.execution import is_done
     from docemb_lib.experiments.plan import resolve_sweep
-    from docemb_lib.experiments.sweeps import execute_sweep, recorded, shown_together
+    from docemb_lib.experiments.sweeps import comparison_paths, execute_sweep, recorded
     from docemb_lib.workspace import Workspace
 
     if as_json and not dry_run:
@@ -395,12 +430,11 @@ def sweep(
         else:
             print_planned(planned, done, console)
         return
-    with SweepLines(console) as lines:
-        failures = execute_sweep(planned, workspace, lines, workers=workers, scheduler=scheduler)
+    failures = execute_sweep(planned, workspace, _reporter(SweepLines(console)), workers=workers, scheduler=scheduler)
     print_runs(recorded(planned, workspace), console)
     places = ("records", "notebooks", "figures")
     paths = [(name, workspace.shown(workspace.outputs / name / planned[0].notebook)) for name in places]
-    print_paths([*paths, *shown_together(planned, workspace)], console)
+    print_paths([*paths, *comparison_paths(planned, workspace)], console)
     _end_with(failures)
 
 

@@ -10,13 +10,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from docemb_lib.experiments.grids import grid as grid
+    from docemb_lib.experiments.plan import grid as grid
     from docemb_lib.experiments.sweeps import sweep
 
 __all__ = ["grid", "sweep"]
+_MODULES = {"grid": "plan", "sweep": "sweeps"}
 
 
 def __getattr__(name: str) -> Any:
     if name in __all__:
-        return getattr(import_module(f"docemb_lib.experiments.{name}s"), name)
+        return getattr(import_module(f"docemb_lib.experiments.{_MODULES[name]}"), name)
     raise AttributeError(f"module 'docemb_lib.experiments' has no attribute {name!r}")

@@ -25,8 +25,8 @@ import pandas as pd
 import yaml
 
 from docemb_lib.errors import InputError
-from docemb_lib.experiments.grids import THESIS, grid
 from docemb_lib.experiments.models import SBERT_TRUNCATED, UNTRAINED
+from docemb_lib.experiments.plan import THESIS, grid
 from docemb_lib.experiments.runkey import objective_settings, structural_label
 from docemb_lib.settings import Parameters
 from docemb_lib.settings.profile import FIXED, NOTEBOOKS, Profile

@@ -30,7 +30,7 @@ def test_there_are_as_many_workers_as_gpus_or_else_cores_and_memory_have_room_fo
     monkeypatch, runs, cores, memory, gpus, workers
 ):
     monkeypatch.setattr("dask.system.CPU_COUNT", cores)
-    monkeypatch.setattr("docemb_lib.hardware.free_memory", lambda device: memory)
+    monkeypatch.setattr(cluster, "free_memory", lambda device: memory)
     monkeypatch.setattr(cluster, "_gpus", lambda: [str(number) for number in range(gpus)])
     assert default_workers(runs) == workers
 
@@ -103,3 +103,14 @@ def test_a_worker_that_would_mix_runs_or_does_not_see_the_workspace_is_unfit(wor
     assert str(unfit(elsewhere, a_worker())) == (
         f"does not see {tmp_path}/elsewhere/notebooks; workers need a file system that they share with the sweep"
     )
+
+
+@pytest.mark.parametrize(
+    ("services", "address"), [({"dashboard": "http://there:8787/status"}, "http://there:8787/status"), ({}, None)]
+)
+def test_a_schedulers_dashboard_is_named_where_it_has_one(services, address):
+    class Client:
+        cluster = None
+        dashboard_link = property(lambda self: services["dashboard"])
+
+    assert cluster.dashboard_of(Client()) == address

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from docemb_lib.experiments.final import Final
-from docemb_lib.experiments.grids import grid
+from docemb_lib.experiments.plan import grid
 from docemb_lib.experiments.run import Run
 from docemb_lib.settings.profile import Profile
 from docemb_lib.workspace import Workspace
