@@ -37,8 +37,11 @@ class Expected(NamedTuple):
 
 
 @contextmanager
-def local_workers(count: int) -> Iterator[Any]:
-    """A Dask client of `count` new worker processes, which end with this block and with this process."""
+def local_workers(count: int) -> Iterator[tuple[Any, None]]:
+    """A Dask client of `count` new worker processes, which end with this block and with this process.
+
+    The second value is None: these workers have what this process has.
+    """
     import dask
     from distributed import Client, Nanny, Scheduler, SpecCluster
 
@@ -59,17 +62,19 @@ def local_workers(count: int) -> Iterator[Any]:
         ) as cluster,
         Client(cluster) as client,
     ):
-        yield client
+        yield client, None
 
 
 @contextmanager
-def workers_of(scheduler: str, expected: Expected) -> Iterator[Any]:
-    """A Dask client of a running cluster: its address, tcp://host:port, or its scheduler file.
+def workers_of(scheduler: str, workspace: Workspace) -> Iterator[tuple[Any, Expected]]:
+    """A Dask client of a running cluster, and what its workers must have.
 
-    Raises InputError if no scheduler answers, or if a present worker is not as `expected`.
+    scheduler: its address, tcp://host:port, or its scheduler file. Raises InputError if it does not answer, or if a
+    present worker is unfit for the workspace.
     """
     from distributed import Client
 
+    expected = expected_of(workspace)
     is_file = "://" not in scheduler and not scheduler.rpartition(":")[2].isdigit()
     if is_file and not Path(scheduler).is_file():
         raise InputError(f"scheduler {scheduler}: no such file; give a scheduler file or an address, tcp://host:port")
@@ -87,7 +92,7 @@ def workers_of(scheduler: str, expected: Expected) -> Iterator[Any]:
                 raise InputError(f"scheduler {scheduler}: worker {worker} cannot load docemb ({reason})")
             if reason is not None:
                 raise InputError(f"scheduler {scheduler}: worker {worker} {reason}")
-        yield client
+        yield client, expected
 
 
 def dashboard_of(client: Any) -> str | None:

@@ -17,7 +17,6 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -249,8 +248,8 @@ def _read(path: Path, name: str, profile: Profile) -> Grid:
     if "scale" in raw:
         if raw["scale"] != THESIS.name:
             raise InputError(f"{path}: scale: write thesis, or leave it out, got {raw['scale']!r}")
-        scale = _Scale(profile)
-        runs = [scale(run, f"{path}: run {number}") for number, run in enumerate(runs, 1)]
+        student = _student_width(profile.student.model)
+        runs = [_scaled(run, profile, student, f"{path}: run {number}") for number, run in enumerate(runs, 1)]
     return Grid(name, None if notebook is None else str(notebook), runs)
 
 
@@ -277,47 +276,34 @@ def _mapping(value: Any, where: str) -> dict[str, Any]:
     return dict(value)
 
 
-class _Scale:
-    """Scales parameters from the thesis' widths to the widths of a profile. Builds no artefact."""
+def _scaled(parameters: Mapping[str, Any], profile: Profile, student: int, where: str) -> dict[str, Any]:
+    """Parameters in the thesis' widths, scaled to a profile and the width of its student. Builds no artefact."""
+    THESIS.with_parameters(source=where, **parameters)  # the code below relies on valid values
+    scaled, stages, by_student = dict(parameters), Stages(profile), student / THESIS_WIDTH
+    if (teacher := scaled.get("contextual_teacher")) is not None:
+        before, after = Stages(THESIS).contextual_width(teacher), stages.contextual_width(teacher)
+        ends = {THESIS_WIDTH: student, before: after}
+        for name, factor in (("student_projection", by_student), ("contextual_projection", after / before)):
+            if name in scaled:
+                scaled[name] = _scaled_projection(str(scaled[name]), factor, ends, f"{where}: {name}")
+    if scaled.get("max_structural_len") is not None:
+        scaled["max_structural_len"] = profile.structural_teacher.max_tokens or stages.sbert("truncate").max_tokens
+    if "vector_size" in scaled:
+        scaled["vector_size"] = _times(scaled["vector_size"], by_student)
+    if scaled.get("compound") is not None:
+        members = [
+            {**one, "vector_size": _times(one["vector_size"], by_student)} for one in members_of(scaled["compound"])
+        ]
+        scaled["compound"] = "+".join(label_of_paragraph_vector(**member) for member in members)
+    return scaled
 
-    def __init__(self, profile: Profile) -> None:
-        self.profile, self.thesis, self.stages = profile, Stages(THESIS), Stages(profile)
 
-    def __call__(self, parameters: Mapping[str, Any], where: str) -> dict[str, Any]:
-        THESIS.with_parameters(source=where, **parameters)  # the code below relies on valid values
-        scaled = dict(parameters)
-        if (teacher := scaled.get("contextual_teacher")) is not None:
-            before, after = self.thesis.contextual_width(teacher), self.stages.contextual_width(teacher)
-            ends = {THESIS_WIDTH: self.student, before: after}
-            for name, factor in (("student_projection", self.by_student), ("contextual_projection", after / before)):
-                if name in scaled:
-                    scaled[name] = _scaled_projection(str(scaled[name]), factor, ends, f"{where}: {name}")
-        if scaled.get("max_structural_len") is not None:
-            teacher_limit = self.profile.structural_teacher.max_tokens
-            scaled["max_structural_len"] = teacher_limit or self.stages.sbert("truncate").max_tokens
-        if "vector_size" in scaled:
-            scaled["vector_size"] = _times(scaled["vector_size"], self.by_student)
-        if scaled.get("compound") is not None:
-            members = [
-                {**member, "vector_size": _times(member["vector_size"], self.by_student)}
-                for member in members_of(scaled["compound"])
-            ]
-            scaled["compound"] = "+".join(label_of_paragraph_vector(**member) for member in members)
-        return scaled
+def _student_width(model: str) -> int:
+    if (known := width(model)) is not None:
+        return known
+    from docemb_lib.student.loading import load_config
 
-    @cached_property
-    def student(self) -> int:
-        """The width of the profile's student."""
-        model = self.profile.student.model
-        if (known := width(model)) is not None:
-            return known
-        from docemb_lib.student.loading import load_config
-
-        return int(load_config(pretrained.resolve(model)).hidden_size)
-
-    @property
-    def by_student(self) -> float:
-        return self.student / THESIS_WIDTH
+    return int(load_config(pretrained.resolve(model)).hidden_size)
 
 
 def _scaled_projection(spec: str, factor: float, ends: Mapping[int, int], where: str) -> str:

@@ -34,7 +34,6 @@ from docemb_lib.experiments.cluster import (
     Expected,
     dashboard_of,
     default_workers,
-    expected_of,
     local_workers,
     unfit,
     workers_of,
@@ -206,12 +205,8 @@ def _execute_grid(
     if missing:
         if missing[0].notebook == "02_paragraph_vector":
             _count_words(missing, workspace, reporter)
-        expected = None if scheduler is None else expected_of(workspace)
-        if scheduler is None or expected is None:
-            cluster = local_workers(workers or default_workers(len(missing)))
-        else:
-            cluster = workers_of(scheduler, expected)
-        with cluster as client:
+        count = workers or default_workers(len(missing))
+        with local_workers(count) if scheduler is None else workers_of(scheduler, workspace) as (client, expected):
             if (link := dashboard_of(client)) is not None:
                 reporter.prepare(f"workers; dashboard at {link}")
             try:
@@ -263,12 +258,11 @@ def _distribute(
     missing: Sequence[Planned],
     workspace: Workspace,
     reporter: Reporter,
-    expected: Expected | None = None,
+    expected: Expected | None,
 ) -> dict[Planned, str]:
     """Give each worker a run, and the next one when it has ended. Returns the errors of the failed runs.
 
-    Dask's own queue cannot hold back a run that another process executes, hence this loop. expected: what workers must
-    have, where they may have something else.
+    Dask's own queue cannot hold back a run that another process executes, hence this loop.
     """
     topic = f"docemb-{uuid4()}"
     events: SimpleQueue[Any] = SimpleQueue()  # lines of progress, and futures that are done
@@ -277,6 +271,12 @@ def _distribute(
     at_work: dict[Any, Planned] = {}
     started: dict[Planned, float] = {}  # start of the present attempt, from its first line of progress on
     failures: dict[Planned, str] = {}
+
+    def start(run: Planned) -> None:
+        if run not in started:
+            started[run] = time.monotonic()
+            reporter.start(run)
+
     try:
         while waiting or at_work:
             for _ in range(_count(client) - len(at_work)):
@@ -292,20 +292,17 @@ def _distribute(
             except Empty:
                 continue
             if isinstance(event, dict):  # a line of progress, which may come after the end of its run
-                if (run := next((run for run in at_work.values() if run.fingerprint == event["run"]), None)) is None:
-                    continue
-                if run not in started:
-                    started[run] = time.monotonic()
-                    reporter.start(run)
-                reporter.step(run, event["line"])
+                for run in at_work.values():
+                    if run.fingerprint == event["run"]:
+                        start(run)
+                        reporter.step(run, event["line"])
                 continue
             run = at_work.pop(event)
             outcome = _outcome(event, run, workspace)
-            if run not in started and outcome.status != "later":
-                reporter.start(run)
-            if run in started or outcome.status != "later":
-                now = time.monotonic()
-                reporter.end(run, outcome.status, now - started.pop(run, now), outcome.error)
+            if outcome.status != "later":
+                start(run)
+            if run in started:
+                reporter.end(run, outcome.status, time.monotonic() - started.pop(run), outcome.error)
             if outcome.status == "later":
                 waiting.append((time.monotonic() + PAUSE, run))
             elif outcome.status == "failed":
