@@ -22,26 +22,37 @@ from filelock import FileLock, Timeout
 from docemb_lib.errors import InputError
 from docemb_lib.experiments import records
 from docemb_lib.experiments.kernel import NAME, ended_on_sigterm, ended_once, kernel_options, socket_folder
-from docemb_lib.experiments.run import run_parameters, setting_of
+from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.progress import is_bar
-from docemb_lib.settings.profile import TRAINING, Profile
+from docemb_lib.settings.profile import FINAL, Profile
 from docemb_lib.workspace import Workspace, locked, write_text
-
-EVALUATING = {"06_evaluation", "07_simde"}  # notebooks that score every model on every task
 
 
 @dataclass(frozen=True, eq=False)
 class Planned:
     """One run of a plan or a grid, resolved."""
 
-    notebook: str
-    profile: Profile  # with this run's parameters
+    key: RunKey
     parameters: dict[str, Any]  # for papermill
-    label: str
-    fingerprint: str
     source: Path  # the notebook in `notebooks/`
     executed: Path  # the executed copy
     compared: tuple[str, ...] = ()  # of a page of comparison: fingerprints of all runs that it has to show
+
+    @property
+    def notebook(self) -> str:
+        return self.key.notebook
+
+    @property
+    def profile(self) -> Profile:
+        return self.key.profile
+
+    @property
+    def label(self) -> str:
+        return self.key.label
+
+    @property
+    def fingerprint(self) -> str:
+        return self.key.fingerprint
 
     @property
     def working(self) -> Path:
@@ -56,8 +67,8 @@ class Planned:
     @property
     def weight(self) -> float:
         """A rough share of the plan's time: starting a kernel counts as much as training on 150 documents."""
-        documents = self.profile.parameters.documents if self.notebook in TRAINING else 0
-        return 1 + documents / 150 + 3 * (self.notebook in EVALUATING)
+        documents = self.profile.parameters.documents if self.key.trains else 0
+        return 1 + documents / 150 + 3 * (self.notebook in FINAL)
 
     @property
     def stamp(self) -> dict[str, Any]:
@@ -182,9 +193,9 @@ def _fail(run: Planned, workspace: Workspace, reason: str, trace: str) -> str:
             notebook=run.notebook,
             label=run.label,
             fingerprint=run.fingerprint,
-            setting=setting_of(run.notebook, run.profile),
+            setting=run.key.setting,
             profile=run.profile.name,
-            parameters=run_parameters(run.notebook, run.profile),
+            parameters=run.key.parameters,
             status="failed",
             error=message,
             traceback=trace,

@@ -24,9 +24,8 @@ from typing import Any, NamedTuple
 from docemb_lib import pretrained
 from docemb_lib.errors import InputError
 from docemb_lib.experiments.execution import Planned
-from docemb_lib.experiments.run import fingerprint_of_run, run_parameters
-from docemb_lib.experiments.runkey import label_of, slug_of
-from docemb_lib.experiments.students import Stages
+from docemb_lib.experiments.runkey import RunKey
+from docemb_lib.experiments.stages import sbert_of
 from docemb_lib.settings import label_of_paragraph_vector, members_of
 from docemb_lib.settings.profile import NOTEBOOKS, Profile, check_names, find_root, profile_path, width
 from docemb_lib.settings.profile_file import read_yaml
@@ -127,27 +126,20 @@ def profile_argument(profile: str | Path) -> str:
 
 def check_run(run: Planned, workspace: Workspace) -> None:
     """Check everything about a run that is cheap to check. Raises InputError."""
-    from docemb_lib.experiments.check import check
+    from docemb_lib.experiments.run import Stages
 
-    check(Stages(run.profile, workspace), run.notebook)
+    Stages(run.key, workspace).check()
 
 
 def _planned(
     notebook: str, parameters: Mapping[str, Any], profile: Profile, name: str, workspace: Workspace
 ) -> Planned:
-    resolved = profile.for_notebook(notebook, **parameters)
+    key = RunKey.of(notebook, profile, **parameters)
     source = workspace.root / "notebooks" / f"{notebook}.ipynb"
     if not source.is_file():
         raise InputError(f"{source}: no such notebook; regenerate it with `jupytext --sync notebooks/*.py`")
-    return Planned(
-        notebook=notebook,
-        profile=resolved,
-        parameters={"profile": name, **run_parameters(notebook, resolved)},
-        label=label_of(notebook, resolved.parameters, resolved.further_teachers),
-        fingerprint=fingerprint_of_run(notebook, resolved),
-        source=source,
-        executed=workspace.outputs / "notebooks" / notebook / f"{slug_of(notebook, resolved)}.ipynb",
-    )
+    executed = workspace.outputs / "notebooks" / notebook / f"{key.slug}.ipynb"
+    return Planned(key, {"profile": name, **key.parameters}, source, executed)
 
 
 def _resolve_grid(
@@ -279,15 +271,16 @@ def _mapping(value: Any, where: str) -> dict[str, Any]:
 def _scaled(parameters: Mapping[str, Any], profile: Profile, student: int, where: str) -> dict[str, Any]:
     """Parameters in the thesis' widths, scaled to a profile and the width of its student. Builds no artefact."""
     THESIS.with_parameters(source=where, **parameters)  # the code below relies on valid values
-    scaled, stages, by_student = dict(parameters), Stages(profile), student / THESIS_WIDTH
+    scaled, by_student = dict(parameters), student / THESIS_WIDTH
     if (teacher := scaled.get("contextual_teacher")) is not None:
-        before, after = Stages(THESIS).contextual_width(teacher), stages.contextual_width(teacher)
+        before, after = (one.contextual_teachers.width(teacher) for one in (THESIS, profile))
         ends = {THESIS_WIDTH: student, before: after}
         for name, factor in (("student_projection", by_student), ("contextual_projection", after / before)):
             if name in scaled:
                 scaled[name] = _scaled_projection(str(scaled[name]), factor, ends, f"{where}: {name}")
     if scaled.get("max_structural_len") is not None:
-        scaled["max_structural_len"] = profile.structural_teacher.max_tokens or stages.sbert("truncate").max_tokens
+        structural = profile.structural_teacher
+        scaled["max_structural_len"] = structural.max_tokens or sbert_of(structural, "truncate").max_tokens
     if "vector_size" in scaled:
         scaled["vector_size"] = _times(scaled["vector_size"], by_student)
     if scaled.get("compound") is not None:

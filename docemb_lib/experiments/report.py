@@ -7,14 +7,12 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from docemb_lib.evaluation.scoreboard import last_round, scoreboard, standing
+from docemb_lib.evaluation.scoreboard import last_round, scoreboard
 from docemb_lib.experiments import records
 from docemb_lib.experiments.execution import Planned
-from docemb_lib.experiments.models import SBERT_LABELS, UNTRAINED
-from docemb_lib.experiments.students import SIMDE
+from docemb_lib.experiments.scores import standing_of
+from docemb_lib.settings.profile import FINAL
 from docemb_lib.workspace import Workspace
-
-FINAL = "06_evaluation"
 
 
 class Report(NamedTuple):
@@ -27,8 +25,8 @@ def report(planned: Sequence[Planned], workspace: Workspace) -> Report:
     """The report of a plan's runs: from the final evaluations or, where there are none, from those of SimDE."""
     found = [records.find(workspace, run.notebook, run.fingerprint) for run in planned]
     done = [record for record in found if record and record.status == "done"]
-    of_notebook = {name: [record for record in done if record.notebook == name] for name in (FINAL, SIMDE)}
-    final = of_notebook[FINAL] or of_notebook[SIMDE]
+    evaluations, simde = ([record for record in done if record.notebook == name] for name in FINAL)
+    final = evaluations or simde
     paths = [
         ("executed notebooks", workspace.shown(workspace.outputs / "notebooks")),
         ("figures", workspace.shown(workspace.outputs / "figures")),
@@ -37,13 +35,8 @@ def report(planned: Sequence[Planned], workspace: Workspace) -> Report:
     if not final:
         return Report(None, "", paths)
     last = final[-1]
-    sentence = standing(
-        last_round(records.table_of(workspace, last, "intervals")),
-        records.table_of(workspace, last, "comparison"),
-        student=last.label,
-        before=UNTRAINED,
-        teachers=SBERT_LABELS,
-    )
+    intervals, comparison = (records.table_of(workspace, last, name) for name in ("intervals", "comparison"))
+    sentence = standing_of(intervals, comparison, student=last.label)
     # Evaluations share models, and lines of a plan may have other profiles: each model once, of one setting.
     frames = [last_round(records.scores_of(workspace, record)) for record in final if record.setting == last.setting]
     scores = pd.concat(frames).drop_duplicates(["model", "task", "metric", "seed"]).reset_index(drop=True)

@@ -49,7 +49,7 @@ from docemb_lib.experiments.execution import (
 )
 from docemb_lib.experiments.kernel import wait_for_kernels
 from docemb_lib.experiments.plan import Step, check_run, resolve_sweep
-from docemb_lib.experiments.students import Stages
+from docemb_lib.experiments.run import Stages
 from docemb_lib.progress import progress
 from docemb_lib.workspace import Workspace
 
@@ -242,11 +242,11 @@ def _compare(
 def _count_words(missing: Sequence[Planned], workspace: Workspace, reporter: Reporter) -> None:
     """Count the words that Paragraph Vectors are trained on; the counts tell which run would keep no word."""
     for run in missing:
-        stages = Stages(run.profile, workspace)
-        for settings in stages.asked_paragraph_vectors():
-            if not stages.has_words(settings.preprocess):
+        teachers = Stages(run.key, workspace).teachers
+        for settings in run.key.paragraph_vectors:
+            if not teachers.has_words(settings.preprocess):
                 reporter.prepare(f"the words of the corpus, {settings.preprocess}")
-                stages.words(settings.preprocess)
+                teachers.words(settings.preprocess)
         try:
             check_run(run, workspace)
         except InputError as error:

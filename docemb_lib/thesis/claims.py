@@ -22,12 +22,12 @@ from docemb_lib.errors import InputError
 from docemb_lib.evaluation.soundness import published_statistics
 from docemb_lib.evaluation.tasks import HeadTask, Score
 from docemb_lib.evaluation.uncertainty import DECIMALS, bootstrap_over_tasks, holm, paired_p_value, side_by_side
+from docemb_lib.experiments.models import scored_model
 from docemb_lib.experiments.run import Run
-from docemb_lib.experiments.scores import Model, is_scored, scores_by_round
+from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.settings.profile import Profile
 from docemb_lib.thesis.tables import Finals, recorded_finals
 from docemb_lib.thesis.values import FINAL, published
-from docemb_lib.workspace import Workspace
 
 # ---- what the thesis says of its results in chapter 5
 
@@ -238,7 +238,7 @@ MASKED = "training documents per document with a structural loss"
 def recorded_claims(profile: str | Path) -> pd.DataFrame:
     """The claims on the final evaluations of a profile that are recorded. Raises InputError where there are none."""
     loaded = Profile.load(profile)
-    run = Run(FINAL, loaded.for_notebook(FINAL), Workspace(), {})
+    run = Run(RunKey.of(FINAL, loaded))
     finals = recorded_finals(run)
     if finals.scores.empty:
         others = dict.fromkeys(line.profile for line in loaded.plan if line.profile)
@@ -283,9 +283,9 @@ def _answers(run: Run, finals: Finals) -> Rounds:
     """
     found: dict[str, dict[str, dict[str, Any]]] = {}
     for theirs, ours in finals.labels.items():
-        model = Model(ours, finals.fingerprints[ours], _not_here)
-        if run.stages.has_corpus and is_scored(run.stages, model):
-            by_round = scores_by_round(run.stages, [model], final=True)
+        model, stage = scored_model(ours, finals.fingerprints[ours]), run.stages.scores
+        if run.stages.corpus.is_built and stage.is_scored(model):
+            by_round = stage.by_round([model], final=True)
             own = {name: scores[ours] for name, scores in by_round.items()}
         else:
             rows = finals.scores[finals.scores["model"] == ours]
@@ -310,16 +310,16 @@ def _counts(run: Run, finals: Finals, tasks: list[str], *, ours: bool) -> dict[s
     """What the claims count: of the thesis' corpora and tasks, or of `ours`, the profile's where it has others; nothing
     where they are not here."""
     counts: dict[str, float] = {}
-    if not run.stages.has_corpus:
+    if not run.stages.corpus.is_built:
         return counts
     evaluation = run.profile.evaluation
     smallest, *larger = evaluation.rounds
     if smallest is not None and None in larger and tasks and {*tasks} <= {*evaluation.tasks}:
-        heads = [task for name in tasks if isinstance(task := run.stages.tasks[name], HeadTask)]
+        heads = [task for name in tasks if isinstance(task := run.stages.scores.tasks[name], HeadTask)]
         sizes = [len(task.splits["train"].labels) for task in heads]
         counts |= _ratios(np.array(sizes), smallest)
     if finals.masked is not None and ours != on_thesis_corpora(run.profile):
-        lengths = np.asarray(run.stages.split("train")["n_structural_tokens"][: finals.masked["documents"]])
+        lengths = np.asarray(run.stages.corpus.split("train")["n_structural_tokens"][: finals.masked["documents"]])
         kept = int((lengths <= finals.masked["max_structural_len"]).sum())
         counts[MASKED] = len(lengths) / kept if kept else float("inf")
     return counts
@@ -333,7 +333,3 @@ def on_thesis_corpora(profile: Profile) -> bool:
     """Whether students learn from Wikipedia and RealNews, or what stands in for it, as in the thesis."""
     named = [f"{data.dataset} {data.config}".lower() for data in profile.corpus.datasets]
     return all(any(corpus in name for name in named) for corpus in ("wikipedia", "realnews"))
-
-
-def _not_here() -> Any:
-    raise AssertionError("a recorded model is only looked up where it is scored")

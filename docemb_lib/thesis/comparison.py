@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from docemb_lib.experiments import records
-from docemb_lib.experiments.records import Record
-from docemb_lib.experiments.run import Run, setting_of
-from docemb_lib.experiments.runkey import objective_settings, roles_of, structural_label
-from docemb_lib.settings import Parameters
-from docemb_lib.settings.profile import FIXED, NOTEBOOKS, TRAINING
+from docemb_lib.experiments.run import Run
+from docemb_lib.experiments.runkey import STRUCTURAL as LOSS
+from docemb_lib.experiments.runkey import RunKey
+from docemb_lib.settings import Parameters, members_of
+from docemb_lib.settings.profile import FIXED, NOTEBOOKS
 from docemb_lib.thesis.values import BASELINE, ThesisValues
 
 STRUCTURAL = "03_structural"
@@ -25,6 +25,7 @@ class Entry(NamedTuple):
 
     label: str  # as it is shown
     model: str  # as its scores call its own model
+    key: RunKey
     parameters: dict[str, Any]
     scores: pd.DataFrame  # tidy: its own model's and those of its baselines
 
@@ -38,19 +39,19 @@ def scores_of_runs(run: Run, scores: pd.DataFrame) -> pd.DataFrame:
     thesis (its value of the same run, see `ThesisValues`), sibling (differs from this run in λ and mask alone), and the
     notebook's parameters, None in baselines. What sets a run apart is added to its label where it would be another's.
     """
-    entries = [Entry(run.label, run.label, run.parameters, scores)]
+    entries = [Entry(run.label, run.label, run.key, run.parameters, scores)]
     entries += [
-        Entry(record.label, record.label, record.parameters, records.scores_of(run.workspace, record))
-        for record in comparable(run)
+        Entry(r.label, r.label, run.key_of(r), r.parameters, records.scores_of(run.workspace, r))
+        for r in run.comparable()
     ]
     entries += _structural_only(run, entries)
     thesis = ThesisValues(run.notebook, run.profile)
-    groups = [_group(run, entry.parameters) for entry in entries]
+    groups = [_group(run.notebook, entry.key) for entry in entries]
     own, baselines = [], []
     for entry, label, group in zip(entries, _distinct(entries), groups, strict=True):
         mine = entry.scores["model"] == entry.model
         known = {name: entry.parameters.get(name) for name in NOTEBOOKS[run.notebook]}
-        value, sibling = thesis.of_run(entry.parameters), is_sibling(run, entry.parameters)
+        value, sibling = thesis.of_run(entry.key), is_sibling(run, entry.key)
         own.append(
             entry.scores[mine].assign(model=label, own=True, group=group, thesis=value, sibling=sibling, **known)
         )
@@ -65,29 +66,23 @@ def scores_of_runs(run: Run, scores: pd.DataFrame) -> pd.DataFrame:
     return together.astype({"thesis": float})
 
 
-def comparable(run: Run, notebook: str | None = None) -> list[Record]:
-    """Recorded runs of `notebook` (None: its own) comparable with this one, newest first, without it."""
-    of_notebook = notebook or run.notebook
-    found, setting = records.all_records(of_notebook, workspace=run.workspace), setting_of(of_notebook, run.profile)
-    same = [r for r in found if r.status == "done" and r.setting == setting and r.fingerprint != run.fingerprint]
-    return same[::-1]
-
-
 def _structural_only(run: Run, entries: Sequence[Entry]) -> list[Entry]:
     """Runs of the structural notebook as the thesis shows them beside runs with a contextual teacher."""
     further = run.profile.further_teachers
     if "contextual_teacher" not in run.parameters or any(teacher.role == "contextual" for teacher in further):
         return []  # with further contextual teachers they are no structural-only runs
-    wanted = {structural_label(_complete(run.notebook, entry.parameters), further) for entry in entries}
-    wanted |= {"cosine"} if "only-contextual" in wanted else set()  # its best one, in Figure 4.7 too
+    wanted = {entry.key.only(*LOSS) for entry in entries}
+    if any("structural" not in entry.key.roles for entry in entries):  # Figure 4.7 shows the best one, too
+        wanted.add(RunKey.of(STRUCTURAL, run.profile, structural_loss="cosine").only(*LOSS))
+    size = {name: run.parameters[name] for name in ("documents", "seed")}
     shown = {entry.label for entry in entries}
-    return [
-        Entry(label, record.label, {**record.parameters, **FIXED[STRUCTURAL]}, records.scores_of(run.workspace, record))
-        for record in comparable(run, STRUCTURAL)
-        if record.label in wanted
-        and all(record.parameters[name] == run.parameters[name] for name in ("documents", "seed"))
-        and (label := f"only-structural;{record.label}") not in shown
-    ]
+    found = []
+    for record in run.comparable(STRUCTURAL):
+        key, label = run.key_of(record), f"only-structural;{record.label}"
+        if key.only(*LOSS) in wanted and size.items() <= key.counting.items() and label not in shown:
+            parameters = {**record.parameters, **FIXED[STRUCTURAL]}
+            found.append(Entry(label, record.label, key, parameters, records.scores_of(run.workspace, record)))
+    return found
 
 
 def _distinct(entries: Sequence[Entry]) -> list[str]:
@@ -109,22 +104,26 @@ def _distinct(entries: Sequence[Entry]) -> list[str]:
     return labels
 
 
-def _group(run: Run, parameters: dict[str, Any]) -> str:
+def _group(notebook: str, key: RunKey) -> str:
     """What the thesis' figure of this notebook tells runs apart by."""
-    p = _complete(run.notebook, parameters)
-    match run.notebook[:2]:
-        case "02":
-            single = "DM" if p.dm else "DBOW"
-            return single if p.compound is None else "+".join(m.split(";")[0] for m in p.compound.split("+"))
-        case "03":
-            return " ".join(structural_label(p).split(";")[: 2 if p.structural_loss == "max-margin" else 1])
-        case "04":
-            return NEITHER if p.contextual_teacher is None else str(run.stages.contextual_width(p.contextual_teacher))
-        case _:
-            roles = roles_of(p, run.profile.further_teachers)
-            if len(roles) == 2:
-                return NEITHER if p.lam is None else str(p.lam)
-            return "1.0" if "structural" in roles else "0.0"
+    p = key.profile.parameters
+    match notebook:
+        case "02_paragraph_vector":
+            members = [p.dm] if p.compound is None else [member["dm"] for member in members_of(p.compound)]
+            return "+".join("DM" if dm else "DBOW" for dm in members)
+        case "03_structural":
+            return _loss(p)
+        case "04_projections":
+            name = p.contextual_teacher
+            return NEITHER if name is None else str(key.profile.contextual_teachers.width(name))
+    if len(key.roles) == 2:
+        return NEITHER if p.lam is None else str(p.lam)
+    return "1.0" if "structural" in key.roles else "0.0"
+
+
+def _loss(p: Parameters) -> str:
+    names = {"mse": "MSE", "max-margin": f"max-margin {'MSE' if p.distance == 'mse' else p.distance}"}
+    return names.get(str(p.structural_loss), str(p.structural_loss))
 
 
 def _rank(group: str) -> tuple[float, str]:
@@ -135,18 +134,6 @@ def _rank(group: str) -> tuple[float, str]:
         return -1.0 if group == NEITHER else float("inf"), group
 
 
-def is_sibling(run: Run, parameters: dict[str, Any]) -> bool:
-    """Whether both have teachers of both roles, and whatever counts but λ and mask is the same."""
-    further, ours = run.profile.further_teachers, run.profile.parameters
-    if run.notebook not in TRAINING or len(roles_of(ours, further)) < 2:
-        return False
-
-    def beside(p: Parameters) -> dict[str, Any]:
-        objective = objective_settings(p, further)
-        return {"documents": p.documents, "seed": p.seed, **{n: v for n, v in objective.items() if n not in ALONG}}
-
-    return beside(_complete(run.notebook, parameters)) == beside(ours)
-
-
-def _complete(notebook: str, parameters: dict[str, Any]) -> Parameters:
-    return Parameters(**{**parameters, **FIXED.get(notebook, {})})
+def is_sibling(run: Run, key: RunKey) -> bool:
+    """Whether this run has teachers of both roles, and the other differs from it in λ and mask at most."""
+    return len(run.key.roles) == 2 and run.key.trains and key.same_but(*ALONG) == run.key.same_but(*ALONG)

@@ -15,11 +15,11 @@ from docemb_lib.evaluation.protocols import round_name
 from docemb_lib.evaluation.scoreboard import MAIN_METRICS, normalised, with_interval
 from docemb_lib.evaluation.uncertainty import OVERALL
 from docemb_lib.experiments import records
-from docemb_lib.experiments.final import Final
 from docemb_lib.experiments.records import Record
 from docemb_lib.experiments.run import Run
-from docemb_lib.settings.profile import FIXED
-from docemb_lib.thesis.comparison import STRUCTURAL, comparable
+from docemb_lib.experiments.runkey import RunKey
+from docemb_lib.experiments.scores import Final
+from docemb_lib.thesis.comparison import STRUCTURAL
 from docemb_lib.thesis.values import BASELINE, ThesisValues, baseline_name, final_name, published
 
 # ---- table 5
@@ -85,7 +85,7 @@ def deviations(scores: pd.DataFrame) -> pd.DataFrame:
 # ---- all comparable final evaluations together
 
 
-Recorded = tuple[str, Mapping[str, Any], pd.DataFrame, pd.DataFrame]  # label, parameters, intervals, models
+Recorded = tuple[str, RunKey, pd.DataFrame, pd.DataFrame]  # label, key, intervals, models
 
 
 class Finals(NamedTuple):
@@ -123,15 +123,15 @@ def recorded_finals(run: Run, own: Final | None = None) -> Finals:
 
     Of several runs that are the same student of the thesis, the one of most documents stands for it, then the newest.
     """
-    found = [*_own(run, own), *((r.label, r.parameters, *_tables(run, r)) for r in comparable(run))]
+    found = [*_own(run, own), *((r.label, run.key_of(r), *_tables(run, r)) for r in run.comparable())]
     if not found:
         return Finals(pd.DataFrame(columns=["round", "model", "task", "metric", "value"]), {}, {}, None)
     only = round_name(run.profile.evaluation.rounds[-1])  # of all of them: they are comparable
     rows = pd.concat([_with_round(intervals, only) for _, _, intervals, _ in found])
     rows = rows[rows["metric"].isin([*MAIN_METRICS, "mrr"]) & (rows["task"] != OVERALL)]
     rows = rows.drop_duplicates(["round", "model", "task", "metric"]).reset_index(drop=True)
-    students = {label: (parameters, final_name(run.profile, parameters)) for label, parameters, *_ in found}
-    baselines = {model: baseline_name(model) for model in rows["model"].unique() if model not in students}
+    students = {label: (key.parameters, final_name(key)) for label, key, *_ in found}
+    baselines = {model: baseline_name(model, run.profile) for model in rows["model"].unique() if model not in students}
     labels = {theirs: ours for ours, theirs in baselines.items() if theirs is not None}
     masked = None
     for label, (parameters, theirs) in sorted(students.items(), key=lambda one: -one[1][0]["documents"]):
@@ -148,10 +148,10 @@ def recorded_finals(run: Run, own: Final | None = None) -> Finals:
 
 def _own(run: Run, own: Final | None) -> list[Recorded]:
     if own is not None:
-        return [(run.label, run.parameters, own.intervals, own.models)]
+        return [(run.label, run.key, own.intervals, own.models)]
     record = records.find(run.workspace, run.notebook, run.fingerprint)
     done = record is not None and record.status == "done"
-    return [(record.label, record.parameters, *_tables(run, record))] if record is not None and done else []
+    return [(record.label, run.key, *_tables(run, record))] if record is not None and done else []
 
 
 def _tables(run: Run, record: Record) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -183,12 +183,12 @@ def best_of_chapter_4(run: Run) -> pd.DataFrame:
     found: list[tuple[Record, float]] = []
     for notebook in CHAPTER_4:
         for record in records.all_records(notebook, workspace=run.workspace):
-            value = thesis.of_run({**record.parameters, **FIXED.get(notebook, {})})
+            value = thesis.of_run(run.key_of(record))
             if record.status == "done" and value is not None:
                 found.append((record, value))
     if not found:
         return pd.DataFrame()
-    found.sort(key=lambda one: (one[0].setting == run.setting, one[0].finished), reverse=True)
+    found.sort(key=lambda one: (one[0].setting == run.key.setting, one[0].finished), reverse=True)
     found = [one for one in found if one[0].setting == found[0][0].setting]
     found.sort(key=lambda one: -one[0].parameters["documents"])
     shown = {value: record for record, value in reversed(found)}  # each value of the figure is another student's

@@ -16,8 +16,6 @@ accuracy is relative to the models of one figure, so values of different figures
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from importlib.resources import files
 from typing import Any, NamedTuple
 
@@ -25,21 +23,26 @@ import pandas as pd
 import yaml
 
 from docemb_lib.errors import InputError
-from docemb_lib.experiments.models import SBERT_TRUNCATED, UNTRAINED
+from docemb_lib.experiments.models import SBERT_TRUNCATED, UNTRAINED, contextual_labels
 from docemb_lib.experiments.plan import THESIS, grid
-from docemb_lib.experiments.runkey import objective_settings, structural_label
-from docemb_lib.settings import Parameters
-from docemb_lib.settings.profile import FIXED, NOTEBOOKS, Profile
+from docemb_lib.experiments.runkey import STRUCTURAL, RunKey
+from docemb_lib.settings.profile import NOTEBOOKS, Profile
 
 # ---- The thesis' results as data, to be shown beside our own.
 
 
 BASELINE = "baseline"  # `kind` of a figure's rows that are no run of its grid
-# The rows of Figure 4.4 from top to bottom, as the other figures call them.
-FIGURE_4_4 = (
-    "Longformer", "MSE", "max-margin;MSE;γ=1.0", "max-margin;MSE;γ=1.5", "max-margin;MSE;γ=0.5", "cosine",
-    "contrastive", "max-margin;cosine;γ=0.5",
-)  # fmt: skip
+MAX_MARGIN = {"structural_loss": "max-margin", "distance": "mse", "gamma": 1.0}
+# The structural losses of Figure 4.4 from top to bottom, below the untrained student.
+FIGURE_4_4: tuple[dict[str, Any], ...] = (
+    {"structural_loss": "mse"},
+    MAX_MARGIN,
+    {**MAX_MARGIN, "gamma": 1.5},
+    {**MAX_MARGIN, "gamma": 0.5},
+    {"structural_loss": "cosine"},
+    {"structural_loss": "contrastive"},
+    {**MAX_MARGIN, "distance": "cosine", "gamma": 0.5},
+)
 NAMES = ("table_5_7", "structural_losses", "paragraph_vectors", "projections", "weighting", "corpora", "simde")
 
 
@@ -66,20 +69,20 @@ class Figure(NamedTuple):
     data: str
     notebook: str
     grids: tuple[str, ...]  # none: nothing in it depends on a width
-    structural: str | None  # label of the structural loss that all its grid has; None: it has several, or none
+    structural: dict[str, Any] | None  # the structural loss of all runs of its grids; None: they have several, or none
 
 
 FIGURES = (
     Figure("figure 4.5", "paragraph_vectors", "02_paragraph_vector", ("paragraph-vector",), None),
     Figure("figure 4.3", "structural_losses", "03_structural", (), None),
-    Figure("figure 4.7", "projections", "04_projections", ("projections-contextual",), "only-contextual"),
-    Figure("figure 4.8", "projections", "04_projections", ("projections-cosine",), "cosine"),
-    Figure("figure 4.9", "projections", "04_projections", ("projections-max-margin",), "max-margin;MSE;γ=1.0"),
-    Figure("figure 4.10", "weighting", "05_weighting", ("weighting-cosine",), "cosine"),
-    Figure("figure 4.11", "weighting", "05_weighting", ("weighting-max-margin",), "max-margin;MSE;γ=1.0"),
+    Figure("figure 4.7", "projections", "04_projections", ("projections-contextual",), {"structural_loss": None}),
+    Figure("figure 4.8", "projections", "04_projections", ("projections-cosine",), {"structural_loss": "cosine"}),
+    Figure("figure 4.9", "projections", "04_projections", ("projections-max-margin",), MAX_MARGIN),
+    Figure("figure 4.10", "weighting", "05_weighting", ("weighting-cosine",), {"structural_loss": "cosine"}),
+    Figure("figure 4.11", "weighting", "05_weighting", ("weighting-max-margin",), MAX_MARGIN),
     Figure("figure 4.12", "weighting", "06_evaluation", ("weighting-cosine", "weighting-max-margin"), None),
 )
-MODELS = {"Longformer": UNTRAINED, "SBERT": SBERT_TRUNCATED}
+MODELS_HERE = {UNTRAINED: "Longformer", SBERT_TRUNCATED: "SBERT"}
 FINAL = "06_evaluation"
 STUDENTS = ("cosine-masked", "MSE-contextual", "only-MSE")  # Table 5.7's names of the runs of the grid `final`
 SWITCHES = ("structural_loss", "contextual_teacher", "lam", "max_structural_len")  # null there means: switched off
@@ -93,10 +96,10 @@ class ThesisValues:
     """
 
     def __init__(self, notebook: str, profile: Profile) -> None:
-        own = structural_label(profile.parameters)
         figures = [figure for figure in FIGURES if figure.notebook == notebook]
-        figures.sort(key=lambda figure: figure.structural not in {None, own})
+        figures.sort(key=lambda figure: not _has_loss(figure, notebook, profile))
         self.notebook, self.profile = notebook, profile
+        self.models = {**MODELS_HERE, **contextual_labels(profile)}
         self.runs: dict[str, float] = {}
         self.baselines: dict[str, float] = {}
         for figure in figures:
@@ -104,57 +107,57 @@ class ThesisValues:
             rows = rows[rows["source"] == figure.source]
             places = _scaled(figure, profile)
             for _, row in rows[rows["kind"] != BASELINE].iterrows():
-                key = _key(notebook, THESIS, _parameters(row, notebook))
+                key = _cell(RunKey.of(notebook, THESIS, **_parameters(row, notebook)))
                 for place in (key, places.get(key, key)):
                     self.runs.setdefault(place, row["value"])
-            if figure.structural in {None, own}:
+            if _has_loss(figure, notebook, profile):
                 shown = rows[rows["kind"] == BASELINE]
-                self.baselines |= dict(zip(shown["label"], shown["value"], strict=True))
+                names = shown["label"].replace(contextual_labels(THESIS))
+                self.baselines |= dict(zip(names, shown["value"], strict=True))
 
-    def of_run(self, parameters: Mapping[str, Any]) -> float | None:
-        """The thesis' value of the run with these notebook parameters; None where it made none like it."""
-        return self.runs.get(_key(self.notebook, self.profile, parameters))
+    def of_run(self, key: RunKey) -> float | None:
+        """The thesis' value of a run; None if the thesis has no such run."""
+        return self.runs.get(_cell(key))
 
     def of_baseline(self, label: str) -> float | None:
-        """The thesis' value of a baseline by our label: `SBERT truncated`, `DM;100d` whatever its width."""
-        for name, value in self.baselines.items():
-            if label == MODELS.get(name) or (";" in name and label.startswith(name.split(";")[0] + ";")):
-                return value
-        return None
+        """The thesis' value of a baseline of this profile, whatever its width here."""
+        return self.baselines.get(self.models.get(label, ""))
 
 
-def final_name(profile: Profile, parameters: Mapping[str, Any]) -> str | None:
-    """What Table 5.7 calls the student of a final run with these notebook parameters; None for one that it lacks."""
-    key = _key(FINAL, profile, parameters)
-    for name, thesis, ours in zip(STUDENTS, grid("final", THESIS), grid("final", profile), strict=True):
-        if key in {_key(FINAL, THESIS, thesis), _key(FINAL, profile, ours)}:
+def final_name(key: RunKey) -> str | None:
+    """The name in Table 5.7 of the student of a final run; None if the table lacks it."""
+    for name, thesis, own in zip(STUDENTS, grid("final", THESIS), grid("final", key.profile), strict=True):
+        if _cell(key) in {_cell(RunKey.of(FINAL, THESIS, **thesis)), _cell(RunKey.of(FINAL, key.profile, **own))}:
             return name
     return None
 
 
-def baseline_name(label: str) -> str | None:
-    """What Table 5.7 calls a baseline of ours: Longformer, SBERT, DM and PV, whatever their widths."""
-    named = {ours: theirs for theirs, ours in MODELS.items()}
-    if label in named:
-        return named[label]
-    kind, semicolon, _ = label.partition(";")
-    return kind if semicolon and kind in {"DM", "PV"} else None
+def baseline_name(label: str, profile: Profile) -> str | None:
+    """The name in Table 5.7 of a baseline of this profile, whatever its width here: Longformer, SBERT, DM or PV."""
+    name = {**MODELS_HERE, **contextual_labels(profile)}.get(label)
+    return name if name in {*MODELS_HERE.values(), "DM", "PV"} else None
 
 
 def _scaled(figure: Figure, profile: Profile) -> dict[str, str]:
-    """Keys of the grids' runs in the thesis' widths → keys of the same runs in the profile's."""
+    """Cells of the grids' runs at the thesis' widths → cells of the same runs at the profile's."""
     pairs = [pair for name in figure.grids for pair in zip(grid(name, THESIS), grid(name, profile), strict=True)]
-    return {_key(figure.notebook, THESIS, thesis): _key(figure.notebook, profile, ours) for thesis, ours in pairs}
+    return {
+        _cell(RunKey.of(figure.notebook, THESIS, **thesis)): _cell(RunKey.of(figure.notebook, profile, **own))
+        for thesis, own in pairs
+    }
 
 
-def _key(notebook: str, profile: Profile, parameters: Mapping[str, Any]) -> str:
-    """Equal for runs in which all parameters that count are."""
-    p = Parameters(**{**parameters, **FIXED.get(notebook, {})})
-    if notebook != "02_paragraph_vector":
-        return json.dumps(objective_settings(p, profile.further_teachers), sort_keys=True)
-    if p.compound is not None:
-        return p.compound
-    return json.dumps([p.dm, p.vector_size, p.preprocess, p.min_count])
+def _cell(key: RunKey) -> str:
+    """Equal for runs that one number of the thesis stands for: it has one seed and one corpus."""
+    return key.same_but("seed", "documents")
+
+
+def _has_loss(figure: Figure, notebook: str, profile: Profile) -> bool:
+    """Whether the runs of a figure have the structural loss of the profile's parameters."""
+    if figure.structural is None:
+        return True
+    own = RunKey(notebook, profile)
+    return RunKey.of(notebook, profile, **figure.structural).only(*STRUCTURAL) == own.only(*STRUCTURAL)
 
 
 def _parameters(row: pd.Series, notebook: str) -> dict[str, Any]:

@@ -10,27 +10,19 @@ import numpy as np
 import pandas as pd
 
 from docemb_lib import pretrained
+from docemb_lib.corpus.build import corpus_statistics as describe_splits
 from docemb_lib.evaluation.catalogue import task_inputs
 from docemb_lib.evaluation.probes import probe
-from docemb_lib.evaluation.scoreboard import last_round, mean_over_tasks
+from docemb_lib.evaluation.retrieval import neighbours
 from docemb_lib.evaluation.soundness import HERE, THESIS, task_lengths, task_statistics
-from docemb_lib.experiments.models import (
-    SBERT_CHUNKS,
-    SBERT_TRUNCATED,
-    UNTRAINED,
-    centred_model,
-    student_model,
-    untrained_model,
-)
-from docemb_lib.experiments.run import Run
-from docemb_lib.experiments.runkey import roles_of, weighting_of
-from docemb_lib.experiments.scores import Model, cosine_scores, embed_once
-from docemb_lib.thesis.comparison import comparable
+from docemb_lib.experiments.models import UNTRAINED, Model, centred_model, embed_once, student_model, untrained_model
+from docemb_lib.experiments.run import Run, Stages
+from docemb_lib.experiments.runkey import STRUCTURAL, RunKey
+from docemb_lib.experiments.stages import CorpusStage
+from docemb_lib.experiments.students import recorded_student, weighting_of
 from docemb_lib.thesis.values import FIGURE_4_4, published
-from docemb_lib.workspace import MANIFEST, Artefact
 
 if TYPE_CHECKING:
-    from docemb_lib.experiments.students import Stages
     from docemb_lib.teachers.store import Teacher
 
 
@@ -39,10 +31,10 @@ if TYPE_CHECKING:
 
 def widths_of(run: Run) -> dict[str, int]:
     """Dimensions of the embeddings of the `student` and, where there is one, the `contextual` teacher."""
-    stages, teacher = run.stages, run.profile.parameters.contextual_teacher
+    teacher, contextual = run.profile.parameters.contextual_teacher, run.profile.contextual_teachers
     return {
-        "student": stages.student_width,
-        **({} if teacher is None else {"contextual": stages.contextual_width(teacher)}),
+        "student": run.stages.students.width,
+        **({} if teacher is None else {"contextual": contextual.width(teacher)}),
     }
 
 
@@ -50,14 +42,13 @@ def opening_words(run: Run, words: int = 12) -> list[str]:
     """The first words of the first training document, as the run's Paragraph Vector (its first member) reads them."""
     from docemb_lib.teachers.words import preprocess
 
-    (settings, *_) = run.stages.asked_paragraph_vectors()
-    return preprocess(run.stages.split("train")["text"][0], settings.preprocess)[:words]
+    settings = run.key.paragraph_vectors[0]
+    return preprocess(run.stages.corpus.split("train")["text"][0], settings.preprocess)[:words]
 
 
 # ---- what 01_corpus shows
 
 
-RECIPE = 1  # raised whenever the same tasks would be counted otherwise
 STATISTICS, LENGTHS = "statistics.parquet", "lengths.parquet"
 CORPUS_COLUMNS = ("documents", "tokens", "mean", "std", "over_384", "over_512")  # of Tables 4.1 and 5.1
 
@@ -70,6 +61,21 @@ class DescribedTasks(NamedTuple):
     lengths: pd.DataFrame
 
 
+def corpus_statistics(run: Run) -> pd.DataFrame:
+    """Documents and their lengths, a row per split of the run's corpus."""
+    corpus = run.stages.corpus
+    return describe_splits(
+        {name: corpus.split(name) for name in ("train", "validation", "tasks")},
+        limit=structural_limit(run),
+        student_limit=run.profile.student.max_tokens,
+    )
+
+
+def structural_limit(run: Run) -> int:
+    """The longest text, in tokens, that the structural teacher reads whole."""
+    return run.stages.teachers.sbert("truncate").max_text_tokens
+
+
 def corpus_tables(statistics: pd.DataFrame, name: str) -> pd.DataFrame:
     """Tables 4.1 and 5.1 with the corpus at hand first: a row per corpus and split.
 
@@ -80,20 +86,20 @@ def corpus_tables(statistics: pd.DataFrame, name: str) -> pd.DataFrame:
     return both.set_index(["of", "corpus", "split"])[list(CORPUS_COLUMNS)]
 
 
-def split_lengths(stages: Stages, splits: Sequence[str] = ("train", "validation")) -> pd.DataFrame:
+def split_lengths(run: Run, splits: Sequence[str] = ("train", "validation")) -> pd.DataFrame:
     """The documents of the corpus' splits for Figures 4.1 and 5.1: split, source, tokens (the student's)."""
     frames = []
     for split in splits:
-        table = stages.split(split).select_columns(["source", "n_student_tokens"]).to_pandas()
+        table = run.stages.corpus.split(split).select_columns(["source", "n_student_tokens"]).to_pandas()
         frames.append(table.rename(columns={"n_student_tokens": "tokens"}).assign(split=split))
     return pd.concat(frames, ignore_index=True)
 
 
-def described_tasks(stages: Stages) -> DescribedTasks:
+def described_tasks(run: Run) -> DescribedTasks:
     """All tasks of the profile, each counted once: what is counted is an artefact."""
-    evaluation = stages.profile.evaluation
+    evaluation = run.profile.evaluation
     names = dict.fromkeys((*evaluation.tasks, *evaluation.sweep_tasks))
-    folders = {name: _described(stages, name) for name in names}
+    folders = {name: _described(run.stages, name) for name in names}
     statistics, lengths = (
         pd.concat([pd.read_parquet(folder / file).assign(task=name) for name, folder in folders.items()])
         for file in (STATISTICS, LENGTHS)
@@ -102,10 +108,9 @@ def described_tasks(stages: Stages) -> DescribedTasks:
 
 
 def _described(stages: Stages, name: str) -> Path:
-    profile = stages.profile
+    profile = stages.key.profile
     student, structural = profile.student.model, profile.structural_teacher.model
     inputs = {
-        "recipe": RECIPE,
         **task_inputs(profile, name, lambda: stages.corpus.fingerprint),
         "limit": profile.evaluation.limit,
         "counters": [pretrained.fingerprint(pretrained.resolve(model)) for model in (student, structural)],
@@ -116,9 +121,9 @@ def _described(stages: Stages, name: str) -> Path:
 
         counters = {
             "n_student_tokens": lambda texts: count_tokens(pretrained.resolve(student), texts),
-            "n_structural_tokens": stages.sbert("truncate").count_tokens,
+            "n_structural_tokens": stages.teachers.sbert("truncate").count_tokens,
         }
-        task = stages.tasks[name]
+        task = stages.scores.tasks[name]
         lengths = task_lengths(task, counters)
         lengths.to_parquet(folder / LENGTHS, index=False)
         task_statistics(task, lengths, limit=profile.evaluation.limit).to_parquet(folder / STATISTICS, index=False)
@@ -133,84 +138,64 @@ SHOWN = 1000  # validation documents that views look at, as Figure 4.4 does
 PROBED = 300  # training documents that a probe is fitted on
 
 
-def own_metrics(run: Run, scores: pd.DataFrame) -> dict[str, float]:
-    """What a run records of its own model's scores: `mean` over tasks, and `<task>/<metric>`, means over head seeds."""
-    own = scores[scores["model"] == run.label]
-    by_task = own.groupby(["task", "metric"], as_index=False)["value"].mean()
-    names = by_task["task"] + "/" + by_task["metric"]
-    return {"mean": float(mean_over_tasks(own)["value"].mean()), **dict(zip(names, by_task["value"], strict=True))}
-
-
-def student_metrics(run: Run, scores: pd.DataFrame, validation: pd.DataFrame) -> dict[str, float]:
-    """What a student's run records: its scores, its validation loss before and after, its spread."""
-    return {
-        **own_metrics(run, scores),
-        "validation_loss_before": validation["loss"].iloc[0],
-        "validation_loss_after": validation["loss"].iloc[-1],
-        "spread": validation["spread"].iloc[-1],
-    }
-
-
-def final_metrics(run: Run, scores: pd.DataFrame, validation: pd.DataFrame) -> dict[str, float]:
-    """What a final evaluation records of its last round: the student's own, and the means over tasks of those it is
-    compared with."""
-    scores = last_round(scores)
-    means = mean_over_tasks(scores).groupby("model")["value"].mean()
-    others = {"before": UNTRAINED, "sbert_truncated": SBERT_TRUNCATED, "sbert_chunks": SBERT_CHUNKS}
-    compared = {f"mean_{name}": float(means[model]) for name, model in others.items()}
-    return {**student_metrics(run, scores, validation), **compared}
-
-
-def students_of_runs(run: Run, student: Artefact) -> list[Model]:
-    """The student as it started, this run's, and those of the comparable recorded runs of its notebook that used as
-    many documents and the same seed: those of Figure 4.4 first, in its order."""
-    p = run.profile.parameters
-    models = [student_model(run.label, student)]
-    for record in comparable(run):
-        folder = run.workspace.root / (record.student or "")
-        same = (record.parameters["documents"], record.parameters["seed"]) == (p.documents, p.seed)
-        if same and record.student is not None and (folder / MANIFEST).is_file():
-            models.append(student_model(record.label, Artefact("student", folder.resolve().name, folder.resolve())))
-    place = {label: row for row, label in enumerate(FIGURE_4_4)}
-    return [untrained_model(run.stages), *sorted(models, key=lambda model: place.get(model.label, len(place)))]
+def students_of_runs(run: Run) -> list[Model]:
+    """The untrained student, this run's, and those of the comparable recorded runs with as many documents and the same
+    seed: those of Figure 4.4 first, in the figure's order."""
+    losses = [RunKey.of(run.notebook, run.profile, **loss).only(*STRUCTURAL) for loss in FIGURE_4_4]
+    size = {name: run.key.counting[name] for name in ("documents", "seed")}
+    found = [(run.key.only(*STRUCTURAL), run.model)]
+    for record in run.comparable():
+        key, student = run.key_of(record), recorded_student(run.workspace, record)
+        if student is not None and size.items() <= key.counting.items():
+            found.append((key.only(*STRUCTURAL), student_model(record.label, student)))
+    found.sort(key=lambda one: losses.index(one[0]) if one[0] in losses else len(losses))
+    return [untrained_model(run.stages.students), *(model for _, model in found)]
 
 
 def in_figure_4_4(run: Run, distances: pd.DataFrame) -> pd.DataFrame:
     """Of the tidy distances of `students_of_runs` those of the models that Figure 4.4 shows, and of this run's."""
-    return distances[distances["model"].isin([UNTRAINED, *FIGURE_4_4, run.label])]
+    shown = [RunKey.of(run.notebook, run.profile, **loss).label for loss in FIGURE_4_4]
+    return distances[distances["model"].isin([UNTRAINED, *shown, run.label])]
 
 
-def validation_embeddings(stages: Stages, model: Model) -> np.ndarray:
+def validation_embeddings(corpus: CorpusStage, model: Model) -> np.ndarray:
     """The model's embeddings of the first `SHOWN` validation documents: float32 (N, D), each computed once."""
-    return embed_once(stages.workspace, model, stages.split("validation")["text"][:SHOWN])
+    return embed_once(corpus.workspace, model, corpus.split("validation")["text"][:SHOWN])
 
 
-def probes_of_teachers(run: Run, student: Artefact) -> pd.DataFrame:
+def neighbours_of_validation(run: Run, *, queries: int = 3, k: int = 3) -> pd.DataFrame:
+    """The nearest neighbours of the first validation documents by the cosine of the run's model, see `neighbours`."""
+    corpus = run.stages.corpus
+    rows = validation_embeddings(corpus, run.model)
+    return neighbours(rows, corpus.split("validation")["id"][:], queries=range(queries), k=k)
+
+
+def probes_of_teachers(run: Run) -> pd.DataFrame:
     """What a linear map reads of each of the run's teachers, off its student and off the student as it started.
 
     Fitted on at most `PROBED` of the run's training documents, measured on the first `SHOWN` validation documents, all
     of them and apart by whether a document fits into one window of the structural teacher. Columns model, teacher,
     bucket, documents, r2, overlap, see `probe`.
     """
-    stages, p = run.stages, run.profile.parameters
+    corpus, teachers, p = run.stages.corpus, run.stages.teachers, run.profile.parameters
     train = min(PROBED, p.documents)
-    texts = stages.split("train")["text"][:train]
-    limit = stages.structural_teacher.max_text_tokens
-    whole = np.asarray(stages.split("validation")["n_structural_tokens"][:SHOWN]) <= limit
+    texts = corpus.split("train")["text"][:train]
+    limit = teachers.structural.max_text_tokens
+    whole = np.asarray(corpus.split("validation")["n_structural_tokens"][:SHOWN]) <= limit
     buckets = {f"up to {limit} tokens": whole, "longer": ~whole}
     frames = []
-    for model in (untrained_model(stages), student_model(run.label, student)):
-        fitted_on = embed_once(stages.workspace, model, texts)
-        judged_on = validation_embeddings(stages, model)
-        for name, teacher in stages.teachers().items():
-            known = np.asarray(stages.teacher_embeddings(teacher, "train", p.documents)[:train])
-            truth = _validation_of(stages, teacher)
+    for model in (untrained_model(run.stages.students), run.model):
+        fitted_on = embed_once(run.workspace, model, texts)
+        judged_on = validation_embeddings(corpus, model)
+        for name, teacher in teachers.of_student.items():
+            known = np.asarray(teachers.embeddings(teacher, "train", p.documents)[:train])
+            truth = _validation_of(run.stages, teacher)
             found = probe((fitted_on, known), (judged_on, truth), buckets)
             frames.append(found.assign(model=model.label, teacher=f"{name} teacher"))
     return pd.concat(frames, ignore_index=True)[["model", "teacher", "bucket", "documents", "r2", "overlap"]]
 
 
-def centring(run: Run, student: Artefact) -> pd.DataFrame:
+def centring(run: Run) -> pd.DataFrame:
     """What subtracting the mean training embedding does to a student where cosines decide; a row per model. A student
     that is centred by itself (`student.centre`) has one row.
 
@@ -218,16 +203,17 @@ def centring(run: Run, student: Artefact) -> pd.DataFrame:
     belongs together, see `score_cosines`.
     """
     if run.profile.student.centre:
-        both = [student_model("student, centred", student)]
+        both = [run.model._replace(label="student, centred")]
     else:
-        own = student_model("student", student)
-        both = [own, centred_model(run.stages, own)]
-    return cosine_scores(run.stages, [untrained_model(run.stages), *both])
+        own = run.model._replace(label="student")
+        both = [own, centred_model(run.stages.corpus, own)]
+    return run.stages.scores.of_cosines([untrained_model(run.stages.students), *both])
 
 
 def _validation_of(stages: Stages, teacher: Teacher) -> np.ndarray:
     """The teacher's embeddings of the same documents, out of the store that training made."""
-    return np.asarray(stages.teacher_embeddings(teacher, "validation", len(stages.split("validation")))[:SHOWN])
+    rows = len(stages.corpus.split("validation"))
+    return np.asarray(stages.teachers.embeddings(teacher, "validation", rows)[:SHOWN])
 
 
 def projection_layers(run: Run) -> pd.DataFrame:
@@ -236,13 +222,13 @@ def projection_layers(run: Run) -> pd.DataFrame:
 
     from docemb_lib.losses import Projection
 
-    p, stages = run.profile.parameters, run.stages
+    p = run.profile.parameters
     if p.contextual_teacher is None:
         return pd.DataFrame(columns=["side", "layer", "shape", "weights"])
-    student_width = stages.student_width
+    widths = widths_of(run)
     sides = {
-        "student": Projection(p.student_projection, student_width),
-        "contextual": Projection(p.contextual_projection, stages.contextual_width(p.contextual_teacher)),
+        "student": Projection(p.student_projection, widths["student"]),
+        "contextual": Projection(p.contextual_projection, widths["contextual"]),
     }
     rows = []
     for side, projection in sides.items():
@@ -260,8 +246,8 @@ def weights_by_length(run: Run) -> pd.DataFrame:
     import torch
 
     p = run.profile.parameters
-    lengths = np.sort(run.stages.split("train")["n_structural_tokens"][: p.documents])
-    weighting, roles = weighting_of(p), roles_of(p, run.profile.further_teachers)
+    lengths = np.sort(run.stages.corpus.split("train")["n_structural_tokens"][: p.documents])
+    weighting, roles = weighting_of(p), run.key.roles
     structural, contextual = weighting.weights(torch.from_numpy(lengths))
     if "structural" not in roles:
         structural, contextual = torch.zeros_like(structural), torch.ones_like(contextual)

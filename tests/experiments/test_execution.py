@@ -28,8 +28,8 @@ from docemb_lib.workspace import Workspace
 
 SUCCEEDS = """
 from docemb_lib.experiments import records
-from docemb_lib.experiments.run import Run
-run = Run.begin("05_weighting", profile=profile, seed=seed, lam=lam)
+from docemb_lib.experiments.run import begin
+run = begin("05_weighting", globals())
 import sys; print("half-way", file=sys.stderr)
 run.finish({"mean": lam})
 """

@@ -14,9 +14,9 @@ import pytest
 
 from docemb_lib.errors import InputError
 from docemb_lib.experiments import grid, sweep
-from docemb_lib.experiments.check import check_benchmarks
 from docemb_lib.experiments.plan import load_grid, resolve_plan, resolve_sweep
-from docemb_lib.experiments.run import fingerprint_of_run
+from docemb_lib.experiments.runkey import RunKey
+from docemb_lib.experiments.scores import check_benchmarks
 from docemb_lib.losses.projection import check_widths
 from docemb_lib.settings.profile import NOTEBOOKS, Profile
 from docemb_lib.thesis.values import published
@@ -108,7 +108,7 @@ def test_a_line_on_request_runs_only_where_its_notebook_is_asked_for(lines):
 def test_the_notebook_gets_every_parameter_so_that_both_sides_mean_the_same_run(workspace):
     for run in runs_of(resolve_plan(Profile.load("small"), "small", workspace)):
         again = Profile.load("small").for_notebook(run.notebook, **run.parameters)
-        assert fingerprint_of_run(run.notebook, again) == run.fingerprint
+        assert RunKey(run.notebook, again).fingerprint == run.fingerprint
         assert set(run.parameters) == {"profile", "seed", *NOTEBOOKS[run.notebook]}
 
 

@@ -29,8 +29,8 @@ PAGE = "comparison-small-corpus-seed0.ipynb"
 NOTEBOOK = """
 import os, signal, sys, time
 from docemb_lib.experiments import records
-from docemb_lib.experiments.run import Run
-run = Run.begin("01_corpus", profile=profile, seed=seed)
+from docemb_lib.experiments.run import begin
+run = begin("01_corpus", globals())
 
 def work(folder):
     with open(run.workspace.root / "begun.txt", "a") as file:

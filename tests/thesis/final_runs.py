@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pandas as pd
 
-from docemb_lib.experiments.final import Final
 from docemb_lib.experiments.plan import grid
 from docemb_lib.experiments.run import Run
+from docemb_lib.experiments.runkey import RunKey
+from docemb_lib.experiments.scores import Final
 from docemb_lib.settings.profile import Profile
 from docemb_lib.workspace import Workspace
 
@@ -15,8 +16,7 @@ TASKS = {"package": "accuracy", "halves": "accuracy", "find": "map"}
 
 
 def a_run(root, notebook="06_evaluation", profile=None, **parameters):
-    profile = profile or Profile.load("small")
-    return Run(notebook, profile.for_notebook(notebook, **parameters), Workspace(root), {})
+    return Run(RunKey.of(notebook, profile or Profile.load("small"), **parameters), Workspace(root))
 
 
 def evaluated(label, level, tasks=TASKS, rounds=("all",)):

@@ -14,7 +14,6 @@ from docemb_lib.errors import InputError
 from docemb_lib.evaluation.tasks import Classification, Labelled, Score
 from docemb_lib.settings import HubDataset
 from docemb_lib.settings.profile import Profile
-from docemb_lib.thesis import claims as module
 from docemb_lib.thesis.claims import FAILS, HOLDS, MASKED, RATIOS, UNSURE, UNTESTED, on_thesis_corpora, recorded_claims
 from docemb_lib.thesis.claims import claims_of_run as check_claims
 from docemb_lib.thesis.tables import recorded_finals
@@ -41,11 +40,10 @@ def three(workspace_root, students, monkeypatch):
     task = Classification("package", {"train": Labelled(["t"] * 20, labels)})
     bigger = replace(task, splits={"train": Labelled(["t"] * 30, labels + labels[:10])})
     stages = SimpleNamespace(
-        profile=run.profile, workspace=run.workspace, has_corpus=True, tasks={"package": task, "halves": bigger},
-        split=lambda name: {"n_structural_tokens": [9, 65, 64, 300, 1, 1]},
-    )  # fmt: skip
+        corpus=SimpleNamespace(is_built=True, split=lambda name: {"n_structural_tokens": [9, 65, 64, 300, 1, 1]}),
+        scores=SimpleNamespace(tasks={"package": task, "halves": bigger}, is_scored=lambda model: False),
+    )
     run.stages = stages
-    monkeypatch.setattr(module, "is_scored", lambda stages, model: False)
     return run
 
 
@@ -85,7 +83,7 @@ def test_where_answers_are_known_a_claim_is_tested(three, monkeypatch):
     final = evaluated(three.label, 0.7)
     finals = recorded_finals(three, final)
 
-    def scores(stages, models, *, final):
+    def scores(models, *, final):
         assert final
         (model,) = models
         assert model.fingerprint == f"f/{model.label}"
@@ -96,8 +94,7 @@ def test_where_answers_are_known_a_claim_is_tested(three, monkeypatch):
             "all": {model.label: {"package": score, "halves": score, "find": Score("map", (level,), {"mrr": level})}}
         }
 
-    monkeypatch.setattr(module, "is_scored", lambda stages, model: True)
-    monkeypatch.setattr(module, "scores_by_round", scores)
+    three.stages.scores.is_scored, three.stages.scores.by_round = lambda model: True, scores
     table = check_claims(three, finals)
     assert table.loc["c2", "on other tasks"] == FAILS
     assert table.loc["c2", "because"].startswith(

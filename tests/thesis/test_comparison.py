@@ -7,6 +7,7 @@ import pytest
 
 from docemb_lib.evaluation.scoreboard import mean_over_tasks
 from docemb_lib.experiments.run import Run
+from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.settings import FurtherTeacher
 from docemb_lib.settings.profile import Profile
 from docemb_lib.thesis.comparison import scores_of_runs
@@ -17,7 +18,7 @@ BASELINE = "SBERT truncated"
 
 def a_run(root, notebook="05_weighting", further=(), **parameters):
     profile = Profile.load("small").model_copy(update={"further_teachers": [FurtherTeacher(**f) for f in further]})
-    return Run(notebook, profile.for_notebook(notebook, **parameters), Workspace(root), {})
+    return Run(RunKey.of(notebook, profile, **parameters), Workspace(root))
 
 
 def scores_of(label, level):

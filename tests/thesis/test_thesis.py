@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from docemb_lib.experiments.plan import grid
+from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.settings.profile import Profile
 from docemb_lib.thesis.values import FIGURES, STUDENTS, ThesisValues, baseline_name, final_name, published
 
@@ -32,7 +33,7 @@ def test_every_run_of_a_grid_finds_its_own_value(figure, profile, request):
     profile = request.getfixturevalue(profile)
     runs = grid(figure.grids[0], profile)
     values = ThesisValues(figure.notebook, profile.for_notebook(figure.notebook, **runs[0]))
-    found = [values.of_run(run) for run in runs]
+    found = [values.of_run(RunKey.of(figure.notebook, profile, **run)) for run in runs]
     rows = published(figure.data).query("source == @figure.source and kind != 'baseline'")
     expected = rows[~rows["label"].str.startswith("only-")]["value"]
     assert sorted(found) == sorted(expected)
@@ -56,7 +57,7 @@ def test_every_run_of_a_grid_finds_its_own_value(figure, profile, request):
 )
 def test_known_runs_have_the_values_of_their_figures(thesis, notebook, parameters, value):
     profile = thesis.for_notebook(notebook)
-    assert ThesisValues(notebook, profile).of_run(parameters) == value
+    assert ThesisValues(notebook, profile).of_run(RunKey.of(notebook, profile, **parameters)) == value
 
 
 @pytest.mark.parametrize(
@@ -77,14 +78,15 @@ def test_known_runs_have_the_values_of_their_figures(thesis, notebook, parameter
     ],
 )
 def test_what_the_thesis_did_not_run_has_no_value(thesis, notebook, parameters):
-    assert ThesisValues(notebook, thesis.for_notebook(notebook)).of_run(parameters) is None
+    key = RunKey.of(notebook, thesis, **parameters)
+    assert ThesisValues(notebook, thesis.for_notebook(notebook)).of_run(key) is None
 
 
 def test_the_structural_student_has_the_value_of_the_figure_of_the_runs_own_loss(thesis):
     only = {"structural_loss": "cosine", "contextual_teacher": None}
     for loss, value in ((None, 0.9296), ("cosine", 0.9333)):
         profile = thesis.for_notebook("04_projections", structural_loss=loss)
-        assert ThesisValues("04_projections", profile).of_run(only) == value
+        assert ThesisValues("04_projections", profile).of_run(RunKey.of("04_projections", profile, **only)) == value
 
 
 def test_baselines_have_the_values_of_the_same_figure(thesis):
@@ -92,8 +94,8 @@ def test_baselines_have_the_values_of_the_same_figure(thesis):
     values = ThesisValues("05_weighting", profile)
     assert values.of_baseline("student before distillation") == 0.8464
     assert values.of_baseline("SBERT truncated") == 0.9081
-    assert values.of_baseline("DM;8d") == 0.8295
-    for unknown in ("SBERT over chunks", "PV;2048d", "TF-IDF", "LSA;8d"):
+    assert values.of_baseline("DM;100d") == 0.8295
+    for unknown in ("SBERT over chunks", "PV;2048d", "TF-IDF", "LSA;300d"):
         assert values.of_baseline(unknown) is None
     elsewhere = thesis.for_notebook("05_weighting", structural_loss="contrastive")
     assert ThesisValues("05_weighting", elsewhere).of_baseline("SBERT truncated") is None
@@ -102,21 +104,26 @@ def test_baselines_have_the_values_of_the_same_figure(thesis):
 def test_a_profile_with_further_teachers_makes_no_run_of_the_thesis(thesis):
     further = {"name": "words", "role": "contextual", "teacher": "LSA", "loss": "soft-cca"}
     more = Profile.model_validate(thesis.model_dump() | {"further_teachers": [further]})
-    assert ThesisValues("03_structural", more.for_notebook("03_structural")).of_run({"structural_loss": "mse"}) is None
+    key = RunKey.of("03_structural", more, structural_loss="mse")
+    assert ThesisValues("03_structural", key.profile).of_run(key) is None
 
 
 @pytest.mark.parametrize("profile", ["thesis", "small"])
 def test_final_students_have_the_names_of_table_5_7(profile, request):
     profile = request.getfixturevalue(profile)
-    assert [final_name(profile, run) for run in grid("final", profile)] == list(STUDENTS)
+    assert [final_name(RunKey.of("06_evaluation", profile, **run)) for run in grid("final", profile)] == list(STUDENTS)
     masked, margin, only = grid("final", profile)
-    assert final_name(profile, {**only, "lam": 0.2, "documents": 9}) == "only-MSE"  # λ counts where there are two roles
-    assert final_name(profile, {**masked, "lam": 0.6}) is None
-    assert final_name(profile, {**margin, "max_structural_len": 12}) is None
+
+    def named(parameters):
+        return final_name(RunKey.of("06_evaluation", profile, **parameters))
+
+    assert named({**only, "lam": 0.2, "documents": 9}) == "only-MSE"  # λ counts where there are two roles
+    assert named({**masked, "lam": 0.6}) is None
+    assert named({**margin, "max_structural_len": 12}) is None
     assert {*STUDENTS} < {*published("table_5_7")["model"]}
 
 
-def test_baselines_have_the_names_of_table_5_7():
+def test_baselines_have_the_names_of_table_5_7(small):
     ours = [
         "student before distillation",
         "SBERT truncated",
@@ -126,16 +133,20 @@ def test_baselines_have_the_names_of_table_5_7():
         "PV;16d",
         "TF-IDF",
     ]
-    assert [baseline_name(label) for label in ours] == ["Longformer", "SBERT", None, "DM", None, "PV", None]
+    assert [baseline_name(label, small) for label in ours] == ["Longformer", "SBERT", None, "DM", None, "PV", None]
 
 
 def test_the_four_best_students_have_the_values_of_figure_4_12(thesis):
     values = ThesisValues("06_evaluation", thesis)
+
+    def value(parameters):
+        return values.of_run(RunKey.of("06_evaluation", thesis, **parameters))
+
     rows = published("weighting").query("source == 'figure 4.12'").set_index("label")["value"]
     unweighted = COSINE_WEIGHTING | {"max_structural_len": None, "lam": None}
-    assert values.of_run(COSINE_WEIGHTING) == rows["masked-cosine;λ=0.5"]
-    assert values.of_run(unweighted) == rows["cosine;no-weighting"]
-    assert values.of_run(grid("final")[1]) == rows["mm-MSE;λ=0.5"]
-    assert values.of_run(grid("final")[2]) == rows["only-structural;mm-MSE"]
-    assert values.of_run(COSINE_WEIGHTING | {"lam": 0.8}) is None
+    assert value(COSINE_WEIGHTING) == rows["masked-cosine;λ=0.5"]
+    assert value(unweighted) == rows["cosine;no-weighting"]
+    assert value(grid("final")[1]) == rows["mm-MSE;λ=0.5"]
+    assert value(grid("final")[2]) == rows["only-structural;mm-MSE"]
+    assert value(COSINE_WEIGHTING | {"lam": 0.8}) is None
     assert values.of_baseline("PV;2048d") == rows["PV;2048d"]
