@@ -41,6 +41,8 @@ LINES = """[
     {grid: lams, profile: other.yaml},
     {notebook: 01_corpus},
 ]"""
+EACH = f"[{', '.join(f'{{notebook: {name}}}' for name in NOTEBOOKS)}]"
+ON_REQUEST = "[{notebook: 06_evaluation}, {notebook: 07_simde, seed: 1, on_request: true}]"
 
 
 @pytest.fixture
@@ -70,39 +72,33 @@ def runs_of(steps):
 
 
 @pytest.mark.parametrize(
-    ("selection", "notebooks"),
+    ("runs", "selection", "notebooks"),
     [
-        ({"first": "05"}, ["05_weighting", "06_evaluation", "07_simde"]),
-        ({"only": "03"}, ["03_structural"]),
-        ({"only": "05_weighting"}, ["05_weighting"]),
+        (EACH, {"first": "05"}, ["05_weighting", "06_evaluation", "07_simde"]),
+        (EACH, {"only": "03"}, ["03_structural"]),
+        (EACH, {"only": "05_weighting"}, ["05_weighting"]),
+        (LINES, {"only": "05"}, ["05_weighting"] * 6),
+        (LINES, {"only": "01"}, ["01_corpus"]),
+        (LINES, {"first": "02"}, ["05_weighting"] * 6),
+        (ON_REQUEST, {}, ["06_evaluation"]),
+        (ON_REQUEST, {"first": "06"}, ["06_evaluation"]),
+        (ON_REQUEST, {"only": "07"}, ["07_simde"]),
     ],
 )
-def test_from_and_only_choose_notebooks(workspace, selection, notebooks):
-    planned = runs_of(resolve_plan(Profile.load("small"), "small", workspace, **selection))
-    assert [run.notebook for run in planned] == notebooks
+def test_from_and_only_choose_runs_and_grids_by_their_notebook(lines, runs, selection, notebooks):
+    assert [run.notebook for run in runs_of(lines(runs, **selection))] == notebooks
 
 
 @pytest.mark.parametrize(
-    ("selection", "sizes"), [({"only": "05"}, [1, 2, 1, 2]), ({"only": "01"}, [1]), ({"first": "02"}, [1, 2, 1, 2])]
+    ("selection", "said"),
+    [
+        ({"only": "99"}, "no notebook begins with '99'"),
+        ({"only": "03"}, "--only 03 leaves no run; the plan's notebooks are 05_weighting, 01_corpus"),
+    ],
 )
-def test_from_and_only_choose_grids_by_their_notebook(lines, selection, sizes):
-    assert [len(step.runs) for step in lines(**selection)] == sizes
-
-
-def test_a_choice_that_leaves_nothing_is_refused(lines):
-    with pytest.raises(InputError, match="no notebook begins with '99'"):
-        lines(only="99")
-    with pytest.raises(InputError, match="--only 03 leaves no run; the plan's notebooks are 05_weighting, 01_corpus"):
-        lines(only="03")
-
-
-def test_a_line_on_request_runs_only_where_its_notebook_is_asked_for(lines):
-    def chosen(**selection):
-        steps = lines("[{notebook: 06_evaluation}, {notebook: 07_simde, seed: 1, on_request: true}]", **selection)
-        return [(run.notebook, run.profile.parameters.seed) for run in runs_of(steps)]
-
-    assert chosen() == chosen(first="06") == [("06_evaluation", 0)]
-    assert chosen(only="07") == [("07_simde", 1)]
+def test_a_choice_that_leaves_nothing_is_refused(lines, selection, said):
+    with pytest.raises(InputError, match=said):
+        lines(**selection)
 
 
 def test_the_notebook_gets_every_parameter_so_that_both_sides_mean_the_same_run(workspace):
@@ -186,11 +182,8 @@ def test_the_plan_of_the_thesis_is_checked_whole_without_a_hub_and_has_all_its_r
     ]  # fmt: skip
     runs = runs_of(steps)
     assert len({run.fingerprint for run in runs}) == len({run.executed for run in runs}) == len(runs) == 121
-    finals = (
-        {run.profile.training.accumulation for run in steps[-1].runs},
-        {run.parameters["documents"] for run in steps[-1].runs},
-    )
-    assert finals == ({10}, {1_000_000})
+    finals = {(run.profile.training.accumulation, run.parameters["documents"]) for run in steps[-1].runs}
+    assert finals == {(10, 1_000_000)}
 
 
 def test_all_missing_benchmark_files_are_told_at_once_before_any_work(thesis, workspace):
@@ -218,14 +211,6 @@ def as_set(runs):
     return {frozenset((k, v) for k, v in run.items() if not pd.isna(v)) for run in runs}
 
 
-def figure(name, source, columns):
-    """The runs of one figure as the published data has them, typed in independently of the grids."""
-    rows = published(name).query(f"source == '{source}' and kind != 'baseline'")
-    if "contextual_teacher" in rows:  # the best students of earlier figures, shown for comparison, have none
-        rows = rows[rows["contextual_teacher"].notna()]
-    return [dict(zip(columns, row, strict=True)) for row in rows[columns].itertuples(index=False)]
-
-
 @pytest.mark.parametrize("name", SIZES)
 def test_the_thesis_grids_have_its_sizes_and_notebooks(name):
     notebook, size = SIZES[name]
@@ -235,20 +220,32 @@ def test_the_thesis_grids_have_its_sizes_and_notebooks(name):
     assert sorted(path.stem for path in (PARAMS / "grids").glob("*.yaml")) == sorted(SIZES)
 
 
+STRUCTURAL = ["structural_loss", "distance", "gamma"]
+PROJECTIONS = [*STRUCTURAL, "contextual_teacher", "student_projection", "contextual_projection"]
+COSINE = {"structural_loss": "cosine", "contextual_teacher": "PV", "student_projection": "768(ReLU)x4096(ReLU)x2048",
+          "contextual_projection": "-"}  # fmt: skip
+MAX_MARGIN = {"structural_loss": "max-margin", "distance": "mse", "gamma": 1.0, "contextual_teacher": "DM",
+              "student_projection": "768(ReLU)x1024(ReLU)x768", "contextual_projection": "768"}  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    ("name", "data", "source", "columns"),
+    ("name", "data", "source", "columns", "fixed"),
     [
-        ("structural", "structural_losses", "figure 4.3", ["structural_loss", "distance", "gamma"]),
-        *[
-            (name, "projections", source,
-             ["structural_loss", "distance", "gamma", "contextual_teacher", "student_projection", "contextual_projection"])
-            for name, source in [("projections-contextual", "figure 4.7"), ("projections-cosine", "figure 4.8"),
-                                 ("projections-max-margin", "figure 4.9")]
-        ],
+        ("structural", "structural_losses", "figure 4.3", STRUCTURAL, {}),
+        ("projections-contextual", "projections", "figure 4.7", PROJECTIONS, {}),
+        ("projections-cosine", "projections", "figure 4.8", PROJECTIONS, {}),
+        ("projections-max-margin", "projections", "figure 4.9", PROJECTIONS, {}),
+        ("weighting-cosine", "weighting", "figure 4.10", ["lam", "max_structural_len"], COSINE),
+        ("weighting-max-margin", "weighting", "figure 4.11", ["lam", "max_structural_len"], MAX_MARGIN),
     ],
-)  # fmt: skip
-def test_a_grid_has_the_rows_of_its_figure(name, data, source, columns):
-    assert as_set(grid(name)) == as_set(figure(data, source, columns))
+)
+def test_a_grid_has_the_rows_of_its_figure(name, data, source, columns, fixed):
+    """The published rows are typed in independently of the grids."""
+    rows = published(data).query(f"source == '{source}' and kind != 'baseline'")
+    if "contextual_teacher" in rows:  # the best students of earlier figures, shown for comparison, have none
+        rows = rows[rows["contextual_teacher"].notna()]
+    assert as_set(grid(name)) == as_set({**fixed, **row} for row in rows[columns].to_dict("records"))
+    assert all({*columns} <= run.keys() for run in grid(name)) or name == "structural"  # whatever a profile has
 
 
 def test_the_paragraph_vectors_are_those_of_figure_4_5():
@@ -259,32 +256,12 @@ def test_the_paragraph_vectors_are_those_of_figure_4_5():
     assert {run["compound"] for run in runs[36:]} == set(rows[rows["kind"] == "DM+DBOW"]["label"])
 
 
-@pytest.mark.parametrize(
-    ("name", "source", "fixed"),
-    [
-        ("weighting-cosine", "figure 4.10", {"structural_loss": "cosine", "contextual_teacher": "PV",
-         "student_projection": "768(ReLU)x4096(ReLU)x2048", "contextual_projection": "-"}),
-        ("weighting-max-margin", "figure 4.11", {"structural_loss": "max-margin", "distance": "mse", "gamma": 1.0,
-         "contextual_teacher": "DM", "student_projection": "768(ReLU)x1024(ReLU)x768", "contextual_projection": "768"}),
-    ],
-)  # fmt: skip
-def test_the_weightings_are_those_of_their_figure(name, source, fixed):
-    rows = figure("weighting", source, ["lam", "max_structural_len"])
-    assert as_set(grid(name)) == as_set({**fixed, **row} for row in rows)
-    assert all({"lam", "max_structural_len"} <= run.keys() for run in grid(name))  # whatever a profile has
-
-
 def test_the_final_students_are_those_of_section_5_1():
-    masked, contextual, only = grid("final")
-    assert masked["max_structural_len"] == 384
-    assert (masked["structural_loss"], masked["contextual_teacher"], masked["lam"]) == ("cosine", "PV", 0.5)
-    assert (contextual["structural_loss"], contextual["gamma"], contextual["contextual_teacher"]) == (
-        "max-margin",
-        1.0,
-        "DM",
-    )
-    assert contextual["max_structural_len"] is None
-    assert (only["structural_loss"], only["distance"], only["contextual_teacher"]) == ("max-margin", "mse", None)
+    names = ("structural_loss", "distance", "gamma", "contextual_teacher", "lam", "max_structural_len")
+    masked, contextual, only = ([run.get(name) for name in names] for run in grid("final"))
+    assert (masked[0], *masked[3:]) == ("cosine", "PV", 0.5, 384)
+    assert (contextual[0], *contextual[2:4], contextual[5]) == ("max-margin", 1.0, "DM", None)
+    assert (*only[:2], only[3]) == ("max-margin", "mse", None)
 
 
 @pytest.mark.parametrize("profile", WIDTHS)
@@ -391,9 +368,16 @@ def test_a_wrong_grid_is_refused_whole_naming_file_run_and_field(workspace_root,
     assert not (workspace_root / "outputs").exists()
 
 
-def test_a_notebooks_number_needs_no_quotes(workspace_root):
-    assert [run.notebook for run in resolve("{notebook: 05, runs: [{lam: 1}]}")] == ["05_weighting"]
-    assert [run.notebook for run in resolve("{notebook: 3, runs: [{structural_loss: mse}]}")] == ["03_structural"]
+@pytest.mark.parametrize(
+    ("text", "notebook"),
+    [
+        ("{notebook: 05, runs: [{lam: 1}]}", "05_weighting"),
+        ("{notebook: 3, runs: [{structural_loss: mse}]}", "03_structural"),
+        ("{runs: [{lam: 1}]}", "05_weighting"),
+    ],
+)
+def test_a_notebooks_number_needs_no_quotes_and_may_be_given_beside_the_grid(workspace_root, text, notebook):
+    assert resolve(text, None if "notebook" in text else "05")[0].notebook == notebook
 
 
 def test_a_grid_is_scaled_where_it_says_so_whatever_its_place(workspace_root):
@@ -424,23 +408,23 @@ def test_parameters_that_are_no_grid_are_refused(workspace_root, runs, said):
         sweep("05", runs, profile="small")
 
 
-def test_listing_runs_builds_nothing_where_only_the_students_files_tell_its_width(workspace_root, tmp_path):
+def test_listing_runs_builds_nothing_where_only_the_students_files_tell_its_width(
+    workspace_root, tmp_path, monkeypatch
+):
     (tmp_path / "encoder").mkdir()
     (tmp_path / "encoder" / "config.json").write_text('{"model_type": "longformer", "hidden_size": 96}')
     small = Profile.load("small")
     student = small.student.model_copy(update={"model": str(tmp_path / "encoder")})
-    assert grid("paragraph-vector", small.model_copy(update={"student": student}))[0]["vector_size"] == round(100 / 8)
-    monkey = pytest.MonkeyPatch()
-    monkey.setattr("docemb_lib.experiments.plan.width", lambda model: None)
-    assert grid("paragraph-vector", small.model_copy(update={"student": student}))[0]["vector_size"] == round(100 / 8)
-    monkey.undo()
+    profile = small.model_copy(update={"student": student})
+    assert grid("paragraph-vector", profile)[0]["vector_size"] == round(100 / 8)
+    monkeypatch.setattr("docemb_lib.experiments.plan.width", lambda model: None)
+    assert grid("paragraph-vector", profile)[0]["vector_size"] == round(100 / 8)
     assert not (workspace_root / "outputs").exists()
 
 
 def test_a_grid_of_another_notebook_or_name_is_refused(workspace_root):
     with pytest.raises(InputError, match=r"mine.yaml: is for notebook 05_weighting, not for 03_structural"):
         resolve("{notebook: 05_weighting, runs: [{lam: 1}]}", "03")
-    assert resolve("{runs: [{lam: 1}]}", "05")[0].notebook == "05_weighting"
     with pytest.raises(InputError, match=r"grid 'structual' is unknown; known are final, paragraph-vector,"):
         grid("structual", "small")
     with pytest.raises(InputError, match=r"grid nowhere\.yaml: no such file"):
