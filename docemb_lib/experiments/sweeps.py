@@ -122,7 +122,7 @@ def execute_sweep(
     if workers is not None and (scheduler is not None or workers < 1):
         raise InputError(f"workers: got {workers}; write 1 or more, and leave it out where there is a scheduler")
     missing = [run for run in planned if not is_done(run, workspace)]
-    if scheduler is None:
+    if missing and scheduler is None:
         workers = workers or default_workers(len(missing))
     where = f"workers of {scheduler}" if workers is None else "1 worker" if workers == 1 else f"{workers} workers"
     try:
@@ -162,8 +162,8 @@ def execute_plan(steps: Sequence[Step], workspace: Workspace, reporter: Reporter
                 reporter.start(run, spent / done_weight * left if done_weight and todo else None)
                 built = bool(todo) and execute_run(run, workspace, report=partial(reporter.step, run))
                 reporter.end(run, "built" if built else "reused", time.perf_counter() - start)
-            weight = sum(run.weight for run in todo)
             if todo:
+                weight = sum(run.weight for run in todo)
                 spent, done_weight, left = spent + time.perf_counter() - start, done_weight + weight, left - weight
     finally:
         reporter.close()
@@ -172,11 +172,13 @@ def execute_plan(steps: Sequence[Step], workspace: Workspace, reporter: Reporter
 
 def recorded(planned: Sequence[Planned], workspace: Workspace) -> pd.DataFrame:
     """The records of these runs, in their order."""
-    order = {run.fingerprint: number for number, run in enumerate(planned)}
+    order = [run.fingerprint for run in planned]
     frame = records.frame(planned[0].notebook, workspace=workspace, failed=True)
     if frame.empty:
         return frame
-    return frame[frame["fingerprint"].isin(order)].sort_values("fingerprint", key=lambda f: f.map(order), kind="stable")
+    return frame[frame["fingerprint"].isin(order)].sort_values(
+        "fingerprint", key=lambda column: column.map(order.index)
+    )
 
 
 def comparison_paths(planned: Sequence[Planned], workspace: Workspace) -> list[tuple[str, str]]:
@@ -186,10 +188,10 @@ def comparison_paths(planned: Sequence[Planned], workspace: Workspace) -> list[t
     record = next((record for record in found if record is not None and record.status == "done"), None)
     if record is None or not page.is_file():
         return []
-    figures = [Path(figure) for figure in record.figures if Path(figure).stem == "runs"]
-    files = [("comparison figure", figure) for figure in figures]
-    files += [("comparison table", figure.with_suffix(".csv")) for figure in figures]
-    return [("comparison", workspace.shown(page)), *((name, str(file)) for name, file in files)]
+    paths = [("comparison", workspace.shown(page))]
+    for figure in (Path(figure) for figure in record.figures if Path(figure).stem == "runs"):
+        paths += [("comparison figure", str(figure)), ("comparison table", str(figure.with_suffix(".csv")))]
+    return paths
 
 
 def _execute_grid(
@@ -231,7 +233,7 @@ def _compare(
     page = replace(done[0], executed=_comparison_page(planned), compared=tuple(run.fingerprint for run in done))
     if is_done(page, workspace):
         return []
-    reporter.prepare(f"the comparison of {len(done)} runs")
+    reporter.prepare("the comparison of all finished runs")
     try:
         execute_run(page, workspace)
     except (RunError, InputError) as error:

@@ -247,7 +247,7 @@ def test_the_runs_of_a_grid_are_a_sweep_with_a_page_in_which_a_failing_run_stops
     (failure,) = execute_plan(plan, workspace, reporter)
     assert failure.startswith("05_weighting (cosine;64;λ=0.8): AssertionError")
     assert reporter.of("built", "failed", "the comparison", "closed") == [
-        "built planned 0.3", "built other 0.5", "failed other 0.8", "the comparison of 1 runs", "built planned 0.4", "closed",
+        "built planned 0.3", "built other 0.5", "failed other 0.8", "the comparison of all finished runs", "built planned 0.4", "closed",
     ]  # fmt: skip
     assert sorted(records.frame(workspace=workspace)["lam"]) == [0.3, 0.4, 0.5]
 
@@ -255,7 +255,7 @@ def test_the_runs_of_a_grid_are_a_sweep_with_a_page_in_which_a_failing_run_stops
     reporter = Recorder()
     assert execute_plan(steps("", three), workspace, reporter) == []
     assert reporter.of("1 of", "built", "reused", "the comparison") == [
-        "1 of 4", "reused planned 0.3", "built other 0.8", "the comparison of 2 runs", "reused planned 0.4",
+        "1 of 4", "reused planned 0.3", "built other 0.8", "the comparison of all finished runs", "reused planned 0.4",
     ]  # fmt: skip
     ((_, page),) = comparison_paths(plan[1].runs, workspace)
     assert json.loads((workspace.root / page).read_text())["metadata"]["docemb"]["compared"] == [

@@ -221,7 +221,7 @@ def test_a_killed_worker_costs_its_run_only(workspace):
 
 @pytest.mark.slow
 def test_a_run_that_takes_its_worker_with_it_three_times_has_failed(workspace):
-    write_notebook(workspace.root, "if seed == 0: time.sleep(1), os.kill(os.getppid(), 9)", seeds=2)
+    write_notebook(workspace.root, "if seed == 0: time.sleep(1), os.kill(os.getppid(), 9), time.sleep(60)")
     code, _, stderr = finish(workspace, "--workers", "1")
     assert code == 1
     assert stderr.strip() == (
