@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import docemb_lib.thesis as thesis
     import docemb_lib.views as views
     import docemb_lib.widgets as widgets
-    from docemb_lib.experiments.grids import grid as grid
+    from docemb_lib.experiments.plan import grid as grid
     from docemb_lib.experiments.run import begin as begin
     from docemb_lib.experiments.sweeps import sweep as sweep
     from docemb_lib.settings.profile import Profile as Profile
@@ -40,7 +40,7 @@ _PUBLIC = {
     "Workspace": ("workspace", "Workspace"),
     "begin": ("experiments.run", "begin"),
     "figures": ("figures", ""),
-    "grid": ("experiments.grids", "grid"),
+    "grid": ("experiments.plan", "grid"),
     "records": ("experiments.records", ""),
     "sweep": ("experiments.sweeps", "sweep"),
     "thesis": ("thesis", ""),

@@ -11,13 +11,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from docemb_lib.experiments.grids import grid as grid
+    from docemb_lib.experiments.plan import grid as grid
     from docemb_lib.experiments.run import Stages as Stages
     from docemb_lib.experiments.runkey import RunKey as RunKey
     from docemb_lib.experiments.sweeps import sweep
 
 __all__ = ["RunKey", "Stages", "grid", "sweep"]
-_MODULES = {"RunKey": "runkey", "Stages": "run", "grid": "grids", "sweep": "sweeps"}
+_MODULES = {"RunKey": "runkey", "Stages": "run", "grid": "plan", "sweep": "sweeps"}
 
 
 def __getattr__(name: str) -> Any:

@@ -1,51 +1,90 @@
-"""The runs of a profile's plan or of a grid, resolved and checked before anything starts."""
+"""The runs of a profile's plan or of a grid, resolved and checked before the first one starts.
+
+A line of a plan is a run or a grid. A grid lists the runs of one `notebook`: one by one (`runs`), as products of lists
+of values (`axes`: one mapping, or a list of mappings), or both, on top of the values that all runs share (`base`):
+
+    notebook: 05_weighting
+    base: {contextual_teacher: PV}
+    axes: {structural_loss: [cosine, mse], lam: [0.2, 0.5]}
+    runs: [{structural_loss: cosine, lam: null}]
+
+`params/grids/` holds the eight grids of the thesis. A grid with `scale: thesis` is written in the thesis' widths and
+scaled to the widths of the profile; any other grid is taken as it is.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import difflib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from docemb_lib import pretrained
 from docemb_lib.errors import InputError
 from docemb_lib.experiments.execution import Planned
-from docemb_lib.experiments.grids import Grid, load_grid
 from docemb_lib.experiments.runkey import RunKey
-from docemb_lib.settings.profile import NOTEBOOKS, Profile, check_names, profile_path
+from docemb_lib.experiments.stages import sbert_of
+from docemb_lib.settings import label_of_paragraph_vector, members_of
+from docemb_lib.settings.profile import NOTEBOOKS, Profile, check_names, find_root, profile_path, width
+from docemb_lib.settings.profile_file import read_yaml
 from docemb_lib.workspace import Workspace
+
+THESIS = Profile(name="thesis")  # the thesis' settings are the defaults
+THESIS_WIDTH = 768  # of the thesis' student
+GRID_FIELDS = ("notebook", "scale", "base", "axes", "runs")
 
 
 class Step(NamedTuple):
     """One line of a plan, resolved."""
 
     runs: list[Planned]
-    grid: str | None  # whose runs they are: they go side by side, and a failing one stops no other; None: a single run
+    grid: str | None  # name of the grid; its runs go side by side, and a failing one stops no other. None: a single run
 
 
-def told(profile: str | Path) -> str:
-    """A profile's name, or its path as notebooks, which run in a folder of their own, can read it."""
-    return str(profile_path(profile) if Path(profile).suffix in {".yaml", ".yml"} else profile)
+class Grid(NamedTuple):
+    """Sets of notebook parameters, not validated yet."""
+
+    name: str  # for error messages
+    notebook: str | None  # as the grid's file says
+    runs: list[dict[str, Any]]
 
 
 def resolve_plan(
     profile: Profile, name: str, workspace: Workspace, *, first: str | None = None, only: str | None = None
 ) -> list[Step]:
-    """The lines of the plan, those from notebook `first` on, or of notebook `only`; grids are checked whole.
+    """The lines of the plan of a profile.
 
-    name: the profile as the notebooks are told it. Raises InputError before anything is executed.
+    Args:
+        profile: whose plan it is.
+        name: the value of the notebooks' parameter `profile`, see `profile_argument`.
+        workspace: where the runs are recorded.
+        first: only lines from this notebook on, e.g. "03".
+        only: only lines of this notebook, those marked `on_request` included.
+
+    Raises:
+        InputError: for anything that is wrong with a line; nothing has been executed.
     """
+    for asked in filter(None, (first, only)):
+        if not any(notebook.startswith(asked) for notebook in NOTEBOOKS):
+            raise InputError(f"no notebook begins with {asked!r}; there are {', '.join(NOTEBOOKS)}")
     steps, notebooks = [], []
-    copies: dict[Path, tuple[int, str]] = {}  # executed copy → line and fingerprint of the run that it is of
+    copies: dict[Path, tuple[int, str]] = {}  # executed copy → line and fingerprint of its run
     for number, line in enumerate(profile.plan, 1):
         try:
-            its, told_as = (profile, name) if line.profile is None else (Profile.load(line.profile), told(line.profile))
-            grid = None if line.grid is None else load_grid(line.grid, its)
+            source = profile if line.profile is None else Profile.load(line.profile)
+            source_name = name if line.profile is None else profile_argument(line.profile)
+            grid = None if line.grid is None else load_grid(line.grid, source)
             notebooks.append(notebook := str(line.notebook) if grid is None else _notebook_of(grid, line.notebook))
-            if not _wanted(notebook, first, only) or (line.on_request and only is None):
+            if only is None and (line.on_request or (first is not None and notebook < first)):
+                continue
+            if only is not None and not notebook.startswith(only):
                 continue
             if grid is None:
-                runs = [_planned(notebook, line.parameters, its, told_as, workspace)]
+                runs = [_planned(notebook, line.parameters, source, source_name, workspace)]
             else:
-                runs = resolve_grid(grid, notebook, line.parameters, its, told_as, workspace)
+                runs = _resolve_grid(grid, notebook, line.parameters, source, source_name, workspace)
             for run in runs:
                 earlier, fingerprint = copies.setdefault(run.executed, (number, run.fingerprint))
                 if fingerprint != run.fingerprint:
@@ -64,57 +103,32 @@ def resolve_plan(
 
 
 def resolve_sweep(
-    notebook: str,
+    notebook: str | None,
     grid: str | Path | Sequence[Mapping[str, Any]],
     workspace: Workspace,
     *,
     profile: str | Path,
     parameters: Mapping[str, Any],
 ) -> list[Planned]:
-    """The runs of a sweep from what people say, see `sweeps.sweep`. Raises InputError before anything is executed."""
-    loaded = Profile.load(profile)
-    return resolve_grid(load_grid(grid, loaded), notebook, parameters, loaded, told(profile), workspace)
+    """The runs of a sweep; arguments as of `sweeps.sweep`, and no notebook where the grid names one.
 
-
-def resolve_grid(
-    grid: Grid, notebook: str | None, overrides: Mapping[str, Any], profile: Profile, name: str, workspace: Workspace
-) -> list[Planned]:
-    """The runs of a grid, checked whole, with `overrides` in each of them.
-
-    notebook: its name or number; None: as the grid says. name: the profile as the notebooks are told it.
-    Raises InputError naming grid, run and field.
+    Raises InputError that names grid, run and field; nothing has been executed.
     """
-    notebook = _notebook_of(grid, notebook)
-    planned: list[Planned] = []
-    first: dict[str | Path, int] = {}  # by fingerprint and by executed copy: the number of the run that had it first
-    for number, given in enumerate(grid.runs, 1):
-        where = f"grid {grid.name}: run {number}"
-        parameters = {**given, **overrides}
-        try:
-            if "profile" in parameters:
-                raise InputError("profile: a sweep has one for all its runs; give it as --profile")
-            check_names(notebook, parameters)
-            run = _planned(notebook, parameters, profile, name, workspace)
-            check_run(run, workspace)
-        except InputError as error:
-            raise InputError(f"{where}: {error}") from None
-        if earlier := first.get(run.fingerprint) or first.get(run.executed):
-            mend = (
-                f"the grid varies what is given for all runs: {', '.join(overrides)}"
-                if overrides
-                else "leave one of them out"
-            )
-            raise InputError(f"{where}: the same as run {earlier} ({run.label}); {mend}")
-        first |= {run.fingerprint: number, run.executed: number}
-        planned.append(run)
-    return planned
+    loaded = Profile.load(profile)
+    found = load_grid(grid, loaded)
+    return _resolve_grid(found, notebook, parameters, loaded, profile_argument(profile), workspace)
+
+
+def profile_argument(profile: str | Path) -> str:
+    """A profile as a notebook's parameter: its name, or its absolute path, since notebooks run in their own folder."""
+    return str(profile_path(profile) if Path(profile).suffix in {".yaml", ".yml"} else profile)
 
 
 def check_run(run: Planned, workspace: Workspace) -> None:
-    """Everything about a run that can be wrong and is cheap to find out. Raises InputError."""
+    """Check everything about a run that is cheap to check. Raises InputError."""
     from docemb_lib.experiments.run import Stages
 
-    Stages(RunKey(run.notebook, run.profile), workspace).check()
+    Stages(run.key, workspace).check()
 
 
 def _planned(
@@ -124,19 +138,38 @@ def _planned(
     source = workspace.root / "notebooks" / f"{notebook}.ipynb"
     if not source.is_file():
         raise InputError(f"{source}: no such notebook; regenerate it with `jupytext --sync notebooks/*.py`")
-    return Planned(
-        notebook=notebook,
-        profile=key.profile,
-        parameters={"profile": name, **key.parameters},
-        label=key.label,
-        fingerprint=key.fingerprint,
-        source=source,
-        executed=workspace.outputs / "notebooks" / notebook / f"{key.slug}.ipynb",
-    )
+    executed = workspace.outputs / "notebooks" / notebook / f"{key.slug}.ipynb"
+    return Planned(key, {"profile": name, **key.parameters}, source, executed)
+
+
+def _resolve_grid(
+    grid: Grid, notebook: str | None, overrides: Mapping[str, Any], profile: Profile, name: str, workspace: Workspace
+) -> list[Planned]:
+    """The runs of a grid, each with `overrides`. All runs are checked, and no two of them may be the same."""
+    notebook = _notebook_of(grid, notebook)
+    planned: list[Planned] = []
+    first: dict[str | Path, int] = {}  # fingerprint or executed copy → number of the first run that has it
+    for number, given in enumerate(grid.runs, 1):
+        parameters = {**given, **overrides}
+        try:
+            if "profile" in parameters:
+                raise InputError("profile: a sweep has one for all its runs; give it as --profile")
+            check_names(notebook, parameters)
+            run = _planned(notebook, parameters, profile, name, workspace)
+            check_run(run, workspace)
+            if earlier := first.get(run.fingerprint) or first.get(run.executed):
+                varied = f"the grid varies what is given for all runs: {', '.join(overrides)}"
+                mend = varied if overrides else "leave one of them out"
+                raise InputError(f"the same as run {earlier} ({run.label}); {mend}")
+        except InputError as error:
+            raise InputError(f"grid {grid.name}: run {number}: {error}") from None
+        first |= {run.fingerprint: number, run.executed: number}
+        planned.append(run)
+    return planned
 
 
 def _notebook_of(grid: Grid, asked: str | None) -> str:
-    """The notebook that is asked for by name or number, which the grid must be for."""
+    """The notebook of a grid's runs; a name or number that is `asked` for must agree with the grid's own."""
     if asked is None and grid.notebook is None:
         raise InputError(f"grid {grid.name}: notebook is missing; say which of {', '.join(NOTEBOOKS)} it is for")
     names = []
@@ -151,10 +184,130 @@ def _notebook_of(grid: Grid, asked: str | None) -> str:
     return names[0]
 
 
-def _wanted(notebook: str, first: str | None, only: str | None) -> bool:
-    for asked in (first, only):
-        if asked is not None and not any(name.startswith(asked) for name in NOTEBOOKS):
-            raise InputError(f"no notebook begins with {asked!r}; there are {', '.join(NOTEBOOKS)}")
-    if only is not None:
-        return notebook.startswith(only)
-    return first is None or notebook >= first
+def grid(name: str, profile: str | Path | Profile = "thesis") -> list[dict[str, Any]]:
+    """The runs of a grid in `params/grids/` as notebook parameters, scaled to a profile where the grid says so.
+
+    The last width of both projections becomes the width of the profile's student or contextual teacher, whichever it
+    was in the thesis. Hidden widths and vector sizes shrink in proportion. The mask becomes the structural teacher's
+    context. With the thesis' widths nothing changes.
+
+    Example:
+        >>> runs = grid("weighting-cosine", "tiny")
+        >>> len(runs), runs[0]["lam"]
+        (9, 0.95)
+    """
+    return load_grid(name, profile if isinstance(profile, Profile) else Profile.load(profile)).runs
+
+
+def load_grid(given: str | Path | Sequence[Mapping[str, Any]], profile: Profile) -> Grid:
+    """A grid in `params/grids/` by name, the path of a .yaml file, or the parameters of the runs themselves.
+
+    Raises InputError that names the file and the field.
+    """
+    if not isinstance(given, str | Path):
+        if not isinstance(given, Sequence) or not given:
+            raise InputError(f"grid: write a list of mappings from parameters to values, got {given!r}")
+        return Grid("given", None, [_mapping(run, f"grid: run {number}") for number, run in enumerate(given, 1)])
+    path, name = Path(given), str(given)
+    if path.suffix in {".yaml", ".yml"}:
+        if not path.is_file():
+            raise InputError(f"grid {name}: no such file")
+    else:
+        folders = [root / "params" / "grids" for root in (find_root(), Path(__file__).resolve().parents[2])]
+        files = {file.stem: file for folder in reversed(folders) for file in sorted(folder.glob("*.yaml"))}
+        if name not in files:
+            known = ", ".join(sorted(files))
+            raise InputError(f"grid {name!r} is unknown; known are {known}, or give the path of a .yaml file")
+        path = files[name]
+    return _read(path, name, profile)
+
+
+def _read(path: Path, name: str, profile: Profile) -> Grid:
+    raw = read_yaml(path)
+    if not isinstance(raw, dict):
+        raise InputError(f"{path}: a grid is a mapping with `axes` or `runs`, see params/grids/")
+    for key in raw:
+        if key not in GRID_FIELDS:
+            close = difflib.get_close_matches(str(key), GRID_FIELDS, n=1)
+            hint = f"; did you mean {close[0]}?" if close else ""
+            raise InputError(f"{path}: unknown key {key!r}{hint} (allowed: {', '.join(GRID_FIELDS)})")
+    notebook = raw.get("notebook")
+    if isinstance(notebook, int) and not isinstance(notebook, bool):  # YAML reads 05 as a number
+        notebook = f"{notebook:02d}"
+    runs = list(_runs(raw, path))
+    if not runs:
+        raise InputError(f"{path}: no runs; list some under `runs`, or values under `axes`")
+    if "scale" in raw:
+        if raw["scale"] != THESIS.name:
+            raise InputError(f"{path}: scale: write thesis, or leave it out, got {raw['scale']!r}")
+        student = _student_width(profile.student.model)
+        runs = [_scaled(run, profile, student, f"{path}: run {number}") for number, run in enumerate(runs, 1)]
+    return Grid(name, None if notebook is None else str(notebook), runs)
+
+
+def _runs(raw: Mapping[str, Any], path: Path) -> Iterator[dict[str, Any]]:
+    base = _mapping(raw.get("base") or {}, f"{path}: base")
+    axes = raw.get("axes") or []
+    for number, lists in enumerate(axes if isinstance(axes, list) else [axes], 1):
+        where = f"{path}: axes, product {number}" if isinstance(axes, list) else f"{path}: axes"
+        for name, values in _mapping(lists, where).items():
+            if not isinstance(values, list) or not values:
+                raise InputError(f"{where}: {name}: write a list of values, got {values!r}")
+        for chosen in product(*lists.values()):
+            yield {**base, **dict(zip(lists, chosen, strict=True))}
+    runs = raw.get("runs") or []
+    if not isinstance(runs, list):
+        raise InputError(f"{path}: runs: write a list of mappings, got {runs!r}")
+    for number, run in enumerate(runs, 1):
+        yield {**base, **_mapping(run, f"{path}: runs, line {number}")}
+
+
+def _mapping(value: Any, where: str) -> dict[str, Any]:
+    if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
+        raise InputError(f"{where}: write a mapping from parameters to values, got {value!r}")
+    return dict(value)
+
+
+def _scaled(parameters: Mapping[str, Any], profile: Profile, student: int, where: str) -> dict[str, Any]:
+    """Parameters in the thesis' widths, scaled to a profile and the width of its student. Builds no artefact."""
+    THESIS.with_parameters(source=where, **parameters)  # the code below relies on valid values
+    scaled, by_student = dict(parameters), student / THESIS_WIDTH
+    if (teacher := scaled.get("contextual_teacher")) is not None:
+        before, after = (one.contextual_teachers.width(teacher) for one in (THESIS, profile))
+        ends = {THESIS_WIDTH: student, before: after}
+        for name, factor in (("student_projection", by_student), ("contextual_projection", after / before)):
+            if name in scaled:
+                scaled[name] = _scaled_projection(str(scaled[name]), factor, ends, f"{where}: {name}")
+    if scaled.get("max_structural_len") is not None:
+        structural = profile.structural_teacher
+        scaled["max_structural_len"] = structural.max_tokens or sbert_of(structural, "truncate").max_tokens
+    if "vector_size" in scaled:
+        scaled["vector_size"] = _times(scaled["vector_size"], by_student)
+    if scaled.get("compound") is not None:
+        members = [
+            {**one, "vector_size": _times(one["vector_size"], by_student)} for one in members_of(scaled["compound"])
+        ]
+        scaled["compound"] = "+".join(label_of_paragraph_vector(**member) for member in members)
+    return scaled
+
+
+def _student_width(model: str) -> int:
+    if (known := width(model)) is not None:
+        return known
+    from docemb_lib.student.loading import load_config
+
+    return int(load_config(pretrained.resolve(model)).hidden_size)
+
+
+def _scaled_projection(spec: str, factor: float, ends: Mapping[int, int], where: str) -> str:
+    """The same layers with other widths: the last one from `ends`, those before it times `factor`."""
+    if spec == "-":
+        return spec
+    match = re.fullmatch(r"(.*?)(\d+)", spec)
+    if match is None or int(match[2]) not in ends:
+        raise InputError(f"{where}: {spec} cannot be scaled, it does not end in {' or '.join(map(str, ends))}")
+    return re.sub(r"\d+", lambda size: str(_times(int(size[0]), factor)), match[1]) + str(ends[int(match[2])])
+
+
+def _times(size: int, factor: float) -> int:
+    return max(2, round(size * factor))

@@ -1,7 +1,7 @@
-"""Records: what each finished run was, scored and left behind, as one pandas frame.
+"""Records: parameters, scores and traces of each run, found by fingerprint and shown as one pandas frame.
 
 A record is a folder `outputs/records/<notebook>/<fingerprint>/`, published whole like an artefact. The fingerprint
-stands for everything the run depends on, so asking for the same run again finds it before anything is loaded.
+covers everything that the run depends on, so the same run is found again before anything is loaded.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,7 +23,7 @@ from docemb_lib.workspace import Workspace, installed_versions, publish, write_t
 logger = logging.getLogger(__name__)
 
 RECORD = "record.json"
-SCORES = "scores"  # of the tables beside a record, each a file NAME.json, the one that all have
+SCORES = "scores"  # the table that every record has; a table is a file NAME.json beside the record
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Record:
     notebook: str
     label: str  # short and readable, as in the thesis' figures
     fingerprint: str
-    setting: str  # stands for all but the notebook and its parameters: runs of one setting are comparable
+    setting: str  # covers all but the notebook and its parameters: runs of one setting are comparable
     profile: str
     parameters: dict[str, Any]
     status: str = "done"  # or "failed"
@@ -45,12 +45,8 @@ class Record:
     traceback: str | None = None  # of a failed run
     versions: dict[str, str] = field(default_factory=installed_versions)
     revision: str | None = None  # git commit, with "+" where the tree had changes
-    # Newest is what finished last: finer than seconds, in which several runs may end.
+    # In microseconds, because several runs may end in one second and records are sorted by it.
     finished: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="microseconds"))
-
-
-def folder_of(workspace: Workspace, notebook: str, fingerprint: str) -> Path:
-    return workspace.outputs / "records" / notebook / fingerprint
 
 
 def save(
@@ -59,22 +55,24 @@ def save(
     scores: Sequence[Mapping[str, Any]] = (),
     tables: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
 ) -> Path:
-    """Publish a record, replacing an earlier one of the same run; `scores` are tidy rows, `tables` further rows by
-    name. Returns its folder."""
+    """Publish a record, replacing an earlier one of the same run, and return its folder.
+
+    scores: tidy rows; tables: rows of further tables by name.
+    """
 
     def build(folder: Path) -> None:
         write_text(folder / RECORD, json.dumps(record.__dict__, indent=1, ensure_ascii=False) + "\n")
         for name, rows in {**(tables or {}), SCORES: scores}.items():
             write_text(folder / f"{name}.json", json.dumps(list(rows), indent=1, ensure_ascii=False) + "\n")
 
-    folder = folder_of(workspace, record.notebook, record.fingerprint)
+    folder = _folder(workspace, record.notebook, record.fingerprint)
     publish(folder, build, inputs={"notebook": record.notebook, "parameters": record.parameters}, replace=True)
     return folder
 
 
 def find(workspace: Workspace, notebook: str, fingerprint: str) -> Record | None:
     """The record of that run, or None."""
-    path = folder_of(workspace, notebook, fingerprint) / RECORD
+    path = _folder(workspace, notebook, fingerprint) / RECORD
     return _read(path) if path.is_file() else None
 
 
@@ -82,25 +80,22 @@ def frame(notebook: str | None = None, *, workspace: Workspace | None = None, fa
     """All finished runs (of one notebook), a row each, oldest first: label, profile, parameters, metrics, seconds.
 
     `failed=True` includes the runs that failed, with their `error`.
+
+    Example:
+        >>> from docemb_lib import records
+        >>> records.frame("05_weighting")[["label", "lam", "mean"]]
     """
-    rows = [
+    return pd.DataFrame(
         {
-            "notebook": record.notebook,
-            "label": record.label,
-            "profile": record.profile,
-            "status": record.status,
+            **{name: getattr(record, name) for name in ("notebook", "label", "profile", "status")},
             **record.parameters,
             **record.metrics,
-            "seconds": record.seconds,
-            "finished": record.finished,
-            "fingerprint": record.fingerprint,
-            "student": record.student,
+            **{name: getattr(record, name) for name in ("seconds", "finished", "fingerprint", "student")},
             **({"error": record.error} if failed else {}),
         }
         for record in all_records(notebook, workspace=workspace)
         if failed or record.status == "done"
-    ]
-    return pd.DataFrame(rows)
+    )
 
 
 def scores_of(workspace: Workspace, record: Record) -> pd.DataFrame:
@@ -110,17 +105,19 @@ def scores_of(workspace: Workspace, record: Record) -> pd.DataFrame:
 
 def table_of(workspace: Workspace, record: Record, name: str) -> pd.DataFrame:
     """A table that was saved with a record."""
-    path = folder_of(workspace, record.notebook, record.fingerprint) / f"{name}.json"
+    path = _folder(workspace, record.notebook, record.fingerprint) / f"{name}.json"
     return pd.DataFrame(json.loads(path.read_text(encoding="utf-8")))
 
 
-def all_records(notebook: str | None = None, *, workspace: Workspace | None = None) -> Iterator[Record]:
+def all_records(notebook: str | None = None, *, workspace: Workspace | None = None) -> list[Record]:
     """Every record (of one notebook), oldest first."""
     root = (workspace or Workspace()).outputs / "records"
-    notebooks = sorted(NOTEBOOKS) if notebook is None else [notebook]
-    read = [_read(path) for name in notebooks for path in root.glob(f"{name}/*/{RECORD}") if _is_published(path)]
+    notebooks = NOTEBOOKS if notebook is None else [notebook]
+    paths = [path for name in notebooks for path in root.glob(f"{name}/*/{RECORD}")]
+    # A folder *.partial is a record that is being written.
+    read = [_read(path) for path in paths if path.parent.suffix != ".partial"]
     found = [record for record in read if record is not None]
-    return iter(sorted(found, key=lambda record: (record.notebook, record.finished, record.fingerprint)))
+    return sorted(found, key=lambda record: (record.notebook, record.finished, record.fingerprint))
 
 
 def revision(root: Path) -> str | None:
@@ -135,12 +132,12 @@ def revision(root: Path) -> str | None:
     return commit.stdout.strip() or None
 
 
-def _is_published(path: Path) -> bool:
-    return path.parent.suffix != ".partial"
+def _folder(workspace: Workspace, notebook: str, fingerprint: str) -> Path:
+    return workspace.outputs / "records" / notebook / fingerprint
 
 
 def _read(path: Path) -> Record | None:
-    """The record, or None for one that is not of this version's making: its run is simply not known."""
+    """The record, or None for one that another version of docemb has written; its run counts as not done."""
     try:
         return Record(**json.loads(path.read_text(encoding="utf-8")))
     except (TypeError, ValueError) as error:

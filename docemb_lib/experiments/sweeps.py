@@ -1,93 +1,75 @@
-"""Sweeps: the runs of a grid, side by side, each a papermill run in a Dask worker process of its own.
+"""Sweeps and plans: many runs executed, those of a grid side by side, and the comparison of a grid at its end.
 
-A worker executes a run in its task thread, its notebook in a kernel. A process for each run in between would have
-signals, but starting Python and papermill takes longer than the half second that a run may cost beyond its notebook;
-so a thread watches instead whether the run is still wanted. What may die, and what then happens:
+Each run of a sweep is a papermill run in a Dask worker process of its own: its notebook in a kernel, below the worker's
+task thread. A further process in between could receive signals, but its start would take longer than the half second
+that a run may cost beyond its notebook. Therefore a thread polls whether the run is still wanted. What can be killed:
 
-- a kernel: its run has failed, and is tried again by the next sweep;
-- a worker: its kernel ends within two seconds, and Dask gives the run to another worker, at most three times where the
-  workers are this sweep's own (a running scheduler has its own `allowed-failures`);
-- the scheduler, or this process: its workers end, a worker of another's cluster ends its kernel with a checkpoint;
-- Ctrl-C here: kernels may write a checkpoint, then everything ends.
+- a kernel: its run has failed; the next sweep tries it again;
+- a worker: its kernel ends within two seconds, and Dask gives the run to another worker, at most three times on this
+  machine (a running scheduler has its own `allowed-failures`);
+- the scheduler, or this process: its workers end; workers of another cluster end their kernels with a checkpoint;
+- Ctrl-C here: kernels may write a checkpoint, then all processes end.
 
-Nothing needs to be known about what has happened before: finished runs are recognised by their fingerprint, and what
-an interrupted one has built is there. A run that another sweep has in hand is left for later.
-
-Each notebook shows all recorded runs, so one must be executed when all others have ended: the last of the grid waits.
+The same command continues in each case, since finished runs and artefacts are recognised. No run waits for another one.
+When all runs of a grid have ended, the notebook of the first finished run is executed once more as a page of its own:
+all that it trains and scores exists, so it only draws, now beside all other runs.
 """
 
 from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from uuid import uuid4
-
-import psutil
 
 from docemb_lib.errors import InputError
 from docemb_lib.experiments import records
 from docemb_lib.experiments.cluster import (
     Expected,
+    dashboard_of,
     default_workers,
-    expected_of,
-    has_dashboard,
     local_workers,
     unfit,
     workers_of,
 )
 from docemb_lib.experiments.execution import (
-    GRACE,
     Planned,
+    Reporter,
     RunError,
     UnwantedError,
     execute_run,
     is_done,
     record_failure,
 )
+from docemb_lib.experiments.kernel import wait_for_kernels
 from docemb_lib.experiments.plan import Step, check_run, resolve_sweep
 from docemb_lib.experiments.run import Stages
-from docemb_lib.experiments.runkey import RunKey
-from docemb_lib.private import KERNEL_PROCESS
 from docemb_lib.progress import progress
 from docemb_lib.workspace import Workspace
 
 if TYPE_CHECKING:
     import pandas as pd
 
-
-# ---- sweeps
-
-
-TICK = 0.5  # seconds between two looks at the workers
-PAUSE = 1.0  # seconds until a run that another sweep has in hand is asked for again
-
-
-class Outcome(NamedTuple):
-    """How an attempt at a run ended."""
-
-    status: Literal["done", "failed", "later"]  # later: another sweep has it in hand, or its worker has to end
-    error: str = ""  # of a failed run, one line
-
-
-class SweepWatcher(Protocol):
-    """Who is told how a sweep goes."""
-
-    def prepares(self, what: str) -> None: ...
-
-    def begins(self, planned: Sequence[Planned], missing: Sequence[Planned], where: str) -> None: ...
-
-    def step(self, run: Planned, line: str) -> None: ...  # the first one says that it has begun
-
-    def ends(self, run: Planned, outcome: Outcome) -> None: ...
+TICK = 0.5  # seconds between two polls of the number of workers
+PAUSE = 1.0  # seconds until a run that another process executes is tried again
+UNREACHABLE = "the scheduler is out of reach; the same command goes on from here"
 
 
 class ClusterError(RuntimeError):
     """The workers are out of reach."""
+
+
+class Outcome(NamedTuple):
+    """How an attempt at a run ended; the status as of `Reporter.end`."""
+
+    status: Literal["built", "reused", "failed", "later"]
+    error: str = ""  # of a failed run, one line
 
 
 def sweep(
@@ -99,83 +81,173 @@ def sweep(
     workers: int | None = None,
     scheduler: str | None = None,
 ) -> pd.DataFrame:
-    """Execute what is missing of a grid, and return its recorded runs as `records.frame` does, failed ones included.
+    """Execute the missing runs of a grid side by side, and draw their comparison.
 
-    notebook: e.g. "05_weighting" or "05".
-    grid: one in `params/grids/` by name, the path of a .yaml file, or a list of parameters.
-    parameters: replace those of all runs. workers: how many processes here; None: as many as there is room for.
-    scheduler: the address or file of a running Dask cluster, instead.
-    Raises InputError before anything starts. In a script, call it under `if __name__ == "__main__":`.
+    Args:
+        notebook: its name or number, e.g. "05_weighting" or "05".
+        grid: a grid in `params/grids/` by name, the path of a .yaml file, or a list of parameters.
+        profile: a profile in `params/` by name, or the path of a .yaml file.
+        parameters: replace those of all runs.
+        workers: how many processes on this machine; None: as many as there is room for.
+        scheduler: address or scheduler file of a running Dask cluster, used instead of this machine.
+
+    Returns:
+        The records of the runs as of `records.frame`, failed ones included.
+
+    Raises:
+        InputError: before anything starts, for whatever is wrong with any run.
+
+    Example (in a script, under `if __name__ == "__main__":`):
+        >>> frame = sweep("05", [{"lam": 0.2}, {"lam": 0.5}], profile="tiny", workers=2)
+        >>> frame[["lam", "mean"]]
     """
     workspace = Workspace()
     planned = resolve_sweep(notebook, grid, workspace, profile=profile, parameters=parameters or {})
-    execute_sweep(planned, workspace, _Bar(), workers=workers, scheduler=scheduler)
+    execute_sweep(planned, workspace, _ProgressBar(), workers=workers, scheduler=scheduler)
     return recorded(planned, workspace)
 
 
 def execute_sweep(
     planned: Sequence[Planned],
     workspace: Workspace,
-    watcher: SweepWatcher,
+    reporter: Reporter,
     *,
     workers: int | None = None,
     scheduler: str | None = None,
 ) -> list[str]:
-    """Execute what is not there yet; a failing run stops no other. Returns a line for each that failed."""
+    """Execute the missing runs of a grid and draw their comparison. Returns a line for each failure.
+
+    A failing run stops no other. Raises InputError before anything starts.
+    """
     if workers is not None and (scheduler is not None or workers < 1):
         raise InputError(f"workers: got {workers}; write 1 or more, and leave it out where there is a scheduler")
     missing = [run for run in planned if not is_done(run, workspace)]
-    if not missing:
-        watcher.begins(planned, missing, "")
-        return []
-    if missing[0].notebook == "02_paragraph_vector":
-        _prepare(missing, workspace, watcher)
-    if scheduler is not None:
-        expected = expected_of(workspace)
-        with workers_of(scheduler, expected) as client:
-            where = f"{_count(client)} workers of {scheduler} so far"
-            watcher.begins(planned, missing, where + _dashboard(client))
-            return _distribute(client, missing, workspace, watcher, expected)
-    count = workers or default_workers(len(missing))
-    with local_workers(count) as client:
-        where = "1 worker" if count == 1 else f"{count} workers"
-        watcher.begins(planned, missing, where + (_dashboard(client) if has_dashboard() else ""))
-        try:
-            return _distribute(client, missing, workspace, watcher)
-        except KeyboardInterrupt:
-            _wait_for_checkpoints()  # the workers would end before their kernels do
-            raise
+    if missing and scheduler is None:
+        workers = workers or default_workers(len(missing))
+    where = f"workers of {scheduler}" if workers is None else "1 worker" if workers == 1 else f"{workers} workers"
+    try:
+        reporter.begin(planned, missing, where if missing else "")
+        return _execute_grid(planned, missing, workspace, reporter, workers, scheduler)
+    finally:
+        reporter.close()
+
+
+def missing_runs(steps: Sequence[Step], workspace: Workspace) -> list[Planned]:
+    """The runs of a plan that are not done. Raises InputError if any of them cannot be executed."""
+    missing = [run for step in steps for run in step.runs if not is_done(run, workspace)]
+    for step in steps:
+        if step.grid is None and step.runs[0] in missing:  # runs of grids are checked when they are resolved
+            check_run(step.runs[0], workspace)
+    return missing
+
+
+def execute_plan(steps: Sequence[Step], workspace: Workspace, reporter: Reporter) -> list[str]:
+    """Execute the missing runs of a plan, and draw the comparison of each grid. Returns a line for each failed one.
+
+    A failing run of a grid stops no other. Raises InputError before anything starts, and RunError at the first notebook
+    outside of grids that fails.
+    """
+    missing = missing_runs(steps, workspace)
+    spent, done_weight, left = 0.0, 0.0, sum(run.weight for run in missing)
+    failures: list[str] = []
+    try:
+        reporter.begin([run for step in steps for run in step.runs], missing)
+        for step in steps:
+            todo = [run for run in step.runs if run in missing]
+            start = time.perf_counter()
+            if step.grid is not None:
+                failures += _execute_grid(step.runs, todo, workspace, reporter)
+            else:
+                (run,) = step.runs
+                reporter.start(run, spent / done_weight * left if done_weight and todo else None)
+                built = bool(todo) and execute_run(run, workspace, report=partial(reporter.step, run))
+                reporter.end(run, "built" if built else "reused", time.perf_counter() - start)
+            if todo:
+                weight = sum(run.weight for run in todo)
+                spent, done_weight, left = spent + time.perf_counter() - start, done_weight + weight, left - weight
+    finally:
+        reporter.close()
+    return failures
 
 
 def recorded(planned: Sequence[Planned], workspace: Workspace) -> pd.DataFrame:
     """The records of these runs, in their order."""
-    order = {run.fingerprint: number for number, run in enumerate(planned)}
+    order = [run.fingerprint for run in planned]
     frame = records.frame(planned[0].notebook, workspace=workspace, failed=True)
     if frame.empty:
         return frame
-    return frame[frame["fingerprint"].isin(order)].sort_values("fingerprint", key=lambda f: f.map(order), kind="stable")
+    return frame[frame["fingerprint"].isin(order)].sort_values(
+        "fingerprint", key=lambda column: column.map(order.index)
+    )
 
 
-def shown_together(planned: Sequence[Planned], workspace: Workspace) -> list[tuple[str, str]]:
-    """Where all these runs stand beside each other: what the last one left, which waited for the others, as people are
-    told it. Nothing if it failed."""
-    found = [records.find(workspace, run.notebook, run.fingerprint) for run in planned]
-    last = max((record for record in found if record is not None), key=lambda record: record.finished, default=None)
-    if last is None or last.status != "done":
+def comparison_paths(planned: Sequence[Planned], workspace: Workspace) -> list[tuple[str, str]]:
+    """Names and paths of the comparison of a grid: its page and, where the notebook saves them, figure and table."""
+    page = _comparison_page(planned)
+    found = (records.find(workspace, run.notebook, run.fingerprint) for run in planned)
+    record = next((record for record in found if record is not None and record.status == "done"), None)
+    if record is None or not page.is_file():
         return []
-    (run,) = [run for run in planned if run.fingerprint == last.fingerprint]
-    figures = [("figure of all", figure) for figure in last.figures if Path(figure).stem == "runs"]
-    return [*figures, ("notebook of all", workspace.shown(run.executed))]
+    paths = [("comparison", workspace.shown(page))]
+    for figure in (Path(figure) for figure in record.figures if Path(figure).stem == "runs"):
+        paths += [("comparison figure", str(figure)), ("comparison table", str(figure.with_suffix(".csv")))]
+    return paths
 
 
-def _prepare(missing: Sequence[Planned], workspace: Workspace, watcher: SweepWatcher) -> None:
-    """Count the words that Paragraph Vectors will be trained on: only then it is known which would keep none."""
+def _execute_grid(
+    planned: Sequence[Planned],
+    missing: Sequence[Planned],
+    workspace: Workspace,
+    reporter: Reporter,
+    workers: int | None = None,
+    scheduler: str | None = None,
+) -> list[str]:
+    """Execute the `missing` ones of the planned runs, then draw the comparison of all."""
+    failures: dict[Planned, str] = {}
+    if missing:
+        if missing[0].notebook == "02_paragraph_vector":
+            _count_words(missing, workspace, reporter)
+        count = workers or default_workers(len(missing))
+        with local_workers(count) if scheduler is None else workers_of(scheduler, workspace) as (client, expected):
+            if (link := dashboard_of(client)) is not None:
+                reporter.prepare(f"workers; dashboard at {link}")
+            try:
+                failures = _distribute(client, missing, workspace, reporter, expected)
+            except KeyboardInterrupt:
+                wait_for_kernels()  # otherwise the workers end before their kernels have written checkpoints
+                raise
+    return [*failures.values(), *_compare(planned, failures, workspace, reporter)]
+
+
+def _comparison_page(planned: Sequence[Planned]) -> Path:
+    return planned[0].executed.with_name(f"comparison-{planned[0].executed.name}")
+
+
+def _compare(
+    planned: Sequence[Planned], failures: Mapping[Planned, str], workspace: Workspace, reporter: Reporter
+) -> list[str]:
+    """Draw the comparison of the runs that succeeded, unless it exists. Returns a line if it failed."""
+    done = [run for run in planned if run not in failures]
+    if not done:
+        return []
+    page = replace(done[0], executed=_comparison_page(planned), compared=tuple(run.fingerprint for run in done))
+    if is_done(page, workspace):
+        return []
+    reporter.prepare("the comparison of all finished runs")
+    try:
+        execute_run(page, workspace)
+    except (RunError, InputError) as error:
+        return [f"comparison: {error}"]
+    return []
+
+
+def _count_words(missing: Sequence[Planned], workspace: Workspace, reporter: Reporter) -> None:
+    """Count the words that Paragraph Vectors are trained on; the counts tell which run would keep no word."""
     for run in missing:
-        key = RunKey(run.notebook, run.profile)
-        teachers = Stages(key, workspace).teachers
-        for settings in key.paragraph_vectors:
+        teachers = Stages(run.key, workspace).teachers
+        for settings in run.key.paragraph_vectors:
             if not teachers.has_words(settings.preprocess):
-                watcher.prepares(f"the words of the corpus, {settings.preprocess}")
+                reporter.prepare(f"the words of the corpus, {settings.preprocess}")
                 teachers.words(settings.preprocess)
         try:
             check_run(run, workspace)
@@ -187,26 +259,30 @@ def _distribute(
     client: Any,
     missing: Sequence[Planned],
     workspace: Workspace,
-    watcher: SweepWatcher,
-    expected: Expected | None = None,
-) -> list[str]:
-    """Give each worker a run, and the next one when it has ended, the last run when all others have. By hand, because
-    runs may have to wait.
+    reporter: Reporter,
+    expected: Expected | None,
+) -> dict[Planned, str]:
+    """Give each worker a run, and the next one when it has ended. Returns the errors of the failed runs.
 
-    expected: what workers must have, where they may have something else.
+    Dask's own queue cannot hold back a run that another process executes, hence this loop.
     """
     topic = f"docemb-{uuid4()}"
-    events: SimpleQueue[Any] = SimpleQueue()  # what workers say, and futures that are done
+    events: SimpleQueue[Any] = SimpleQueue()  # lines of progress, and futures that are done
     client.subscribe_topic(topic, lambda event: events.put(event[1]))
     waiting = [(0.0, run) for run in missing]  # not before that time
     at_work: dict[Any, Planned] = {}
-    failures: list[str] = []
+    started: dict[Planned, float] = {}  # start of the present attempt, from its first line of progress on
+    failures: dict[Planned, str] = {}
+
+    def start(run: Planned) -> None:
+        if run not in started:
+            started[run] = time.monotonic()
+            reporter.start(run)
+
     try:
         while waiting or at_work:
             for _ in range(_count(client) - len(at_work)):
-                alone = len(waiting) + len(at_work) == 1
-                may_begin = (e for e in waiting if e[0] <= time.monotonic() and (alone or e[1] is not missing[-1]))
-                ready = next(may_begin, None)
+                ready = next((entry for entry in waiting if entry[0] <= time.monotonic()), None)
                 if ready is None:
                     break
                 waiting.remove(ready)
@@ -217,21 +293,25 @@ def _distribute(
                 event = events.get(timeout=TICK)
             except Empty:
                 continue
-            if isinstance(event, dict):
-                running = {run.fingerprint: run for run in at_work.values()}
-                if event["run"] in running:
-                    watcher.step(running[event["run"]], event["line"])
+            if isinstance(event, dict):  # a line of progress, which may come after the end of its run
+                for run in at_work.values():
+                    if run.fingerprint == event["run"]:
+                        start(run)
+                        reporter.step(run, event["line"])
                 continue
             run = at_work.pop(event)
             outcome = _outcome(event, run, workspace)
-            watcher.ends(run, outcome)
+            if outcome.status != "later":
+                start(run)
+            if run in started:
+                reporter.end(run, outcome.status, time.monotonic() - started.pop(run), outcome.error)
             if outcome.status == "later":
                 waiting.append((time.monotonic() + PAUSE, run))
             elif outcome.status == "failed":
-                failures.append(outcome.error)
+                failures[run] = outcome.error
     except BaseException:
         with suppress(Exception):  # the scheduler may be the reason
-            client.cancel(list(at_work))  # workers see it, and end their kernels after a checkpoint
+            client.cancel(list(at_work))  # workers notice it, and end their kernels after a checkpoint
         raise
     return failures
 
@@ -242,22 +322,22 @@ def attempt(run: Planned, workspace: Workspace, topic: str, expected: Expected |
     from filelock import Timeout
 
     worker = get_worker()
-    key, said = worker.get_current_task(), 0.0
+    key, reported = worker.get_current_task(), 0.0
 
-    def tell(line: str) -> None:
-        nonlocal said
-        if time.monotonic() - said >= 1.0:
-            said = time.monotonic()
+    def report(line: str) -> None:
+        nonlocal reported
+        if time.monotonic() - reported >= 1.0:
+            reported = time.monotonic()
             worker.log_event(topic, {"run": run.fingerprint, "line": line})
 
     def unwanted() -> bool:
         task = worker.state.tasks.get(key)
         return worker.status not in (Status.running, Status.paused) or task is None or task.state != "executing"
 
-    if expected is not None and (problem := unfit(expected, worker)):  # it may be a late one
+    if expected is not None and (problem := unfit(expected, worker)):  # a worker may have joined after the first check
         raise InputError(f"worker {worker.address} {problem}")
     try:
-        execute_run(run, workspace, tell=tell, wait=False, unwanted=unwanted)
+        built = execute_run(run, workspace, report=report, wait=False, unwanted=unwanted)
     except (Timeout, UnwantedError):
         return Outcome("later")
     except (RunError, InputError) as error:
@@ -265,7 +345,7 @@ def attempt(run: Planned, workspace: Workspace, topic: str, expected: Expected |
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
         return Outcome("failed", record_failure(run, workspace, reason, traceback.format_exc()))
-    return Outcome("done")
+    return Outcome("built" if built else "reused")
 
 
 def _outcome(future: Any, run: Planned, workspace: Workspace) -> Outcome:
@@ -273,8 +353,8 @@ def _outcome(future: Any, run: Planned, workspace: Workspace) -> Outcome:
 
     if future.status == "finished":
         return future.result()
-    if future.status != "error":  # nobody but the connection has cancelled it
-        raise ClusterError("the scheduler is out of reach; the same command goes on from here")
+    if future.status != "error":  # only a lost connection cancels a future
+        raise ClusterError(UNREACHABLE)
     error = future.exception()
     if isinstance(error, KilledWorker):
         reason = f"its worker died in each of {error.allowed_failures + 1} attempts; out of memory?"
@@ -286,93 +366,17 @@ def _count(client: Any) -> int:
     try:
         return len(client.nthreads())
     except (OSError, TimeoutError):
-        raise ClusterError("the scheduler is out of reach; the same command goes on from here") from None
+        raise ClusterError(UNREACHABLE) from None
 
 
-def _dashboard(client: Any) -> str:
-    try:
-        return f", dashboard at {client.dashboard_link}"
-    except KeyError:  # the scheduler has none
-        return ""
-
-
-def _wait_for_checkpoints() -> None:
-    kernels = []
-    for process in psutil.Process().children(recursive=True):
-        with suppress(psutil.NoSuchProcess):
-            if KERNEL_PROCESS in process.cmdline():
-                kernels.append(process)
-    psutil.wait_procs(kernels, timeout=GRACE)
-
-
-class _Bar:
+class _ProgressBar(Reporter):
     """A sweep as one progress bar."""
 
-    def prepares(self, what: str) -> None:
-        """Long steps of it have bars of their own."""
+    def begin(self, runs: Sequence[Planned], missing: Sequence[Planned], where: str = "") -> None:
+        self.bar: Any = progress(desc=f"sweep of {runs[0].notebook}", total=len(runs), unit="runs")
+        self.bar.update(len(runs) - len(missing))
 
-    def begins(self, planned: Sequence[Planned], missing: Sequence[Planned], where: str) -> None:
-        self.bar: Any = progress(desc=f"sweep of {planned[0].notebook}", total=len(planned), unit="runs")
-        self.bar.update(len(planned) - len(missing))
-
-    def step(self, run: Planned, line: str) -> None:
-        """One bar has no room for it."""
-
-    def ends(self, run: Planned, outcome: Outcome) -> None:
-        self.bar.update(outcome.status != "later")
-
-
-# ---- executing a plan
-
-
-class PlanWatcher(Protocol):
-    """Who is told how the single runs of a plan go: the command line's progress lines, or nobody."""
-
-    def begins(self, run: Planned, number: int, total: int, remaining_s: float | None) -> None: ...
-
-    def step(self, line: str) -> None: ...
-
-    def ends(self, run: Planned, seconds: float, *, built: bool) -> None: ...
-
-
-def missing_runs(steps: Sequence[Step], workspace: Workspace) -> list[Planned]:
-    """The runs that are not there yet. Raises InputError for what is wrong with any of them; those of grids have been
-    checked already."""
-    missing = [run for step in steps for run in step.runs if not is_done(run, workspace)]
-    for step in steps:
-        if step.grid is None and step.runs[0] in missing:
-            check_run(step.runs[0], workspace)
-    return missing
-
-
-def execute_plan(
-    steps: Sequence[Step],
-    workspace: Workspace,
-    watcher: PlanWatcher,
-    sweeping: Callable[[], AbstractContextManager[SweepWatcher]],
-) -> list[str]:
-    """Execute what is not there yet. Returns a line for each run of a grid that failed; it stops no other.
-
-    sweeping: makes a watcher for each grid.
-    Raises InputError before anything starts, and RunError at the first notebook that fails outside of grids.
-    """
-    missing, total = missing_runs(steps, workspace), sum(len(step.runs) for step in steps)
-    failures: list[str] = []
-    spent, done_weight, number = 0.0, 0.0, 0
-    for step in steps:
-        weight = sum(run.weight for run in step.runs if run in missing)
-        start = time.perf_counter()
-        if step.grid is not None:
-            with sweeping() as sweep_watcher:
-                failures += execute_sweep(step.runs, workspace, sweep_watcher)
-        else:
-            (run,) = step.runs
-            left = sum(other.weight for other in missing) - done_weight
-            watcher.begins(run, number + 1, total, spent / done_weight * left if done_weight and weight else None)
-            if weight:
-                execute_run(run, workspace, tell=watcher.step)
-            watcher.ends(run, time.perf_counter() - start, built=weight > 0)
-        number += len(step.runs)
-        if weight:
-            spent, done_weight = spent + time.perf_counter() - start, done_weight + weight
-    return failures
+    def end(
+        self, run: Planned, status: Literal["built", "reused", "failed", "later"], seconds: float, error: str = ""
+    ) -> None:
+        self.bar.update(status != "later")

@@ -23,8 +23,8 @@ import pandas as pd
 import yaml
 
 from docemb_lib.errors import InputError
-from docemb_lib.experiments.grids import THESIS, grid
 from docemb_lib.experiments.models import SBERT_TRUNCATED, UNTRAINED, contextual_labels
+from docemb_lib.experiments.plan import THESIS, grid
 from docemb_lib.experiments.runkey import STRUCTURAL, RunKey
 from docemb_lib.settings.profile import NOTEBOOKS, Profile
 

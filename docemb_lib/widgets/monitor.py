@@ -21,7 +21,7 @@ from docemb_lib.errors import InputError
 from docemb_lib.experiments import records
 from docemb_lib.experiments.execution import Planned, is_done
 from docemb_lib.private import cell_has_begun
-from docemb_lib.settings.profile import NOTEBOOKS, Profile
+from docemb_lib.settings.profile import NOTEBOOKS
 from docemb_lib.training.checkpoints import CHECKPOINTS, LOG
 from docemb_lib.widgets import explorer as html
 from docemb_lib.widgets.explorer import Answer, Choice, Explorer
@@ -189,8 +189,7 @@ def run_monitor(
     notebook: only its runs; its name or number. With a grid (and profile and parameters as the sweep was given), all of
     its runs, those that wait too, and the time that is left.
     """
-    from docemb_lib.experiments.grids import load_grid
-    from docemb_lib.experiments.plan import resolve_grid, told
+    from docemb_lib.experiments.plan import resolve_sweep
 
     workspace = Workspace()
     if notebook is not None:
@@ -200,9 +199,7 @@ def run_monitor(
         notebook = known[0]
     planned = None
     if grid is not None:
-        loaded = Profile.load(profile)
-        given = parameters or {}
-        planned = resolve_grid(load_grid(grid, loaded), notebook, given, loaded, told(profile), workspace)
+        planned = resolve_sweep(notebook, grid, workspace, profile=profile, parameters=parameters or {})
 
     def answer(every: float) -> Answer:
         trainings = trainings_on_disk(workspace)

@@ -17,7 +17,7 @@ from docemb_lib.evaluation.scoreboard import MAIN_METRICS, with_interval
 from docemb_lib.evaluation.uncertainty import score_intervals
 from docemb_lib.experiments import records
 from docemb_lib.experiments.models import Model, student_model
-from docemb_lib.experiments.plan import told
+from docemb_lib.experiments.plan import profile_argument
 from docemb_lib.experiments.run import Run
 from docemb_lib.experiments.students import recorded_student
 from docemb_lib.figures.sweeps import plot_weighting_points
@@ -81,7 +81,7 @@ def command_for(run: Run, profile: str | Path, *, lam: float, mask: int | None) 
     profile: as the run was told it.
     """
     lam = round(lam, 6)  # a slider's steps add up to 0.15000000000000002
-    wanted = {"profile": told(profile), **run.parameters, "lam": lam, "max_structural_len": mask}
+    wanted = {"profile": profile_argument(profile), **run.parameters, "lam": lam, "max_structural_len": mask}
     defaults = _defaults(run)
     given = [
         part

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -30,7 +31,7 @@ def test_there_are_as_many_workers_as_gpus_or_else_cores_and_memory_have_room_fo
     monkeypatch, runs, cores, memory, gpus, workers
 ):
     monkeypatch.setattr("dask.system.CPU_COUNT", cores)
-    monkeypatch.setattr("docemb_lib.hardware.free_memory", lambda device: memory)
+    monkeypatch.setattr(cluster, "free_memory", lambda device: memory)
     monkeypatch.setattr(cluster, "_gpus", lambda: [str(number) for number in range(gpus)])
     assert default_workers(runs) == workers
 
@@ -50,14 +51,13 @@ def test_workers_share_out_cores_and_gpus(monkeypatch):
 def test_what_the_user_has_set_in_the_environment_stays(monkeypatch):
     monkeypatch.setattr("dask.system.CPU_COUNT", 16)
     monkeypatch.setattr(cluster, "_gpus", list)
-    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "GOMP_SPINCOUNT"):
+    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "GOMP_SPINCOUNT")
+    for name in names:
         monkeypatch.delenv(name, raising=False)
-    assert cluster._environments(2)[0]["GOMP_SPINCOUNT"] == "10000"
+    assert [cluster._environments(2)[0][name] for name in names] == ["8", "8", "10000"]
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     monkeypatch.setenv("GOMP_SPINCOUNT", "7")
-    (environment,) = cluster._environments(1)
-    found = [environment[name] for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "GOMP_SPINCOUNT")]
-    assert found == ["3", "16", "7"]
+    assert [cluster._environments(1)[0][name] for name in names] == ["3", "16", "7"]
 
 
 def test_only_visible_gpus_are_given_out(monkeypatch):
@@ -72,34 +72,36 @@ def test_a_scheduler_that_does_not_answer_is_one_line(monkeypatch):
     monkeypatch.setattr(cluster, "TIMEOUT", 0.5)
     with (
         pytest.raises(InputError, match=r"^scheduler tcp://127\.0\.0\.1:9: no answer within 0\.5 s .*$"),
-        workers_of("tcp://127.0.0.1:9", expected_of(Workspace())),
+        workers_of("tcp://127.0.0.1:9", Workspace()),
     ):
         pass
 
 
-def a_worker(threads=1):
-    return SimpleNamespace(state=SimpleNamespace(nthreads=threads))
-
-
-def test_workers_of_another_version_are_told_apart(workspace_root):
+@pytest.mark.parametrize(
+    ("threads", "root", "changes", "said"),
+    [
+        (1, None, {}, None),
+        (1, None, {"torch": "1.0"}, "has torch {torch}, the sweep has 1.0; install the same there and start the workers anew"),
+        (1, None, {SOURCE: "0"}, f"has {SOURCE} {{{SOURCE}}}, the sweep has 0; install the same there and start the workers anew"),
+        (1, None, {"numba": "1"}, "has numba missing, the sweep has 1; install the same there and start the workers anew"),
+        (2, None, {}, "has 2 threads and would execute as many notebooks in one process; start it with --nthreads 1"),
+        (1, "/elsewhere", {}, "does not see /elsewhere/notebooks; workers need a file system that they share with the sweep"),
+    ],
+)  # fmt: skip
+def test_an_unfit_worker_is_refused(workspace_root, threads, root, changes, said):
     expected = expected_of(Workspace())
-    ours = expected.signature
-    assert unfit(expected, a_worker()) is None
-
-    def found(signature):
-        return str(unfit(expected._replace(signature=signature), a_worker()))
-
-    assert found({**ours, "torch": "1.0"}) == (
-        f"has torch {ours['torch']}, the sweep has 1.0; install the same there and start the workers anew"
-    )
-    assert found({**ours, SOURCE: "0"}).startswith(f"has {SOURCE} {ours[SOURCE]}, the sweep")
-    assert found({**ours, "numba": "1"}).startswith("has numba missing, the sweep has 1;")
+    here = expected.signature
+    expected = expected._replace(signature={**here, **changes}, root=Path(root) if root else expected.root)
+    worker = SimpleNamespace(state=SimpleNamespace(nthreads=threads))
+    assert unfit(expected, worker) == (None if said is None else said.format_map(here))
 
 
-def test_a_worker_that_would_mix_runs_or_does_not_see_the_workspace_is_unfit(workspace_root, tmp_path):
-    expected = expected_of(Workspace())
-    assert "has 2 threads and would execute as many notebooks in one process" in str(unfit(expected, a_worker(2)))
-    elsewhere = expected._replace(root=tmp_path / "elsewhere")
-    assert str(unfit(elsewhere, a_worker())) == (
-        f"does not see {tmp_path}/elsewhere/notebooks; workers need a file system that they share with the sweep"
-    )
+@pytest.mark.parametrize(
+    ("services", "address"), [({"dashboard": "http://there:8787/status"}, "http://there:8787/status"), ({}, None)]
+)
+def test_a_schedulers_dashboard_is_named_where_it_has_one(services, address):
+    class Client:
+        cluster = None
+        dashboard_link = property(lambda self: services["dashboard"])
+
+    assert cluster.dashboard_of(Client()) == address

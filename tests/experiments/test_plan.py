@@ -1,313 +1,39 @@
-"""The plan: resolved and checked before anything starts, finished runs recognised without executing anything."""
+"""Plans and grids: resolved and checked before anything starts; the thesis' grids are those of its figures."""
 
 from __future__ import annotations
 
 import json
-import os
+import re
 import shutil
+import subprocess
 import sys
-import tempfile
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
 from pathlib import Path
 
-import nbformat
+import pandas as pd
 import pytest
-from filelock import FileLock, Timeout
-from jupyter_client.manager import KernelManager
 
 from docemb_lib.errors import InputError
-from docemb_lib.experiments import execution, plan, records
-from docemb_lib.experiments import sweeps as plan_execution
-from docemb_lib.experiments.execution import RunError, UnwantedError, execute_run, is_done, record_failure
-from docemb_lib.experiments.plan import Step, resolve_plan
+from docemb_lib.experiments import grid, sweep
+from docemb_lib.experiments.plan import load_grid, resolve_plan, resolve_sweep
+from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.experiments.scores import check_benchmarks
-from docemb_lib.experiments.sweeps import execute_plan
-from docemb_lib.settings.profile import Profile
+from docemb_lib.losses.projection import check_widths
+from docemb_lib.settings.profile import NOTEBOOKS, Profile
+from docemb_lib.thesis.values import published
 from docemb_lib.workspace import Workspace
 
-SUCCEEDS = """
-from docemb_lib.experiments import records
-from docemb_lib.experiments.run import begin
-run = begin("05_weighting", globals())
-import sys; print("half-way", file=sys.stderr)
-run.finish({"mean": lam})
-"""
-
-
 REPOSITORY = Path(__file__).resolve().parents[2]
-ONE = "[{notebook: 05_weighting, lam: 0.5}]"
-
-
-class Nobody:
-    def __init__(self):
-        self.told = []
-
-    def begins(self, run, number, total, remaining_s):
-        self.told.append(f"begins {number}/{total} {run.label}")
-
-    def step(self, line):
-        self.told.append(line)
-
-    def ends(self, run, seconds, *, built):
-        self.told.append("built" if built else "there")
-
-
-@pytest.fixture
-def workspace(workspace_root):
-    return Workspace(workspace_root)
-
-
-def a_plan(workspace, text="", runs="[{notebook: 05_weighting, lam: 0.5}, {notebook: 05_weighting, lam: 0.8}]"):
-    """The small profile with another plan, resolved; the notebook replaced by a few lines that compute nothing."""
-    path = workspace.root / "params" / "planned.yaml"
-    small = (workspace.root / "params" / "small.yaml").read_text(encoding="utf-8")
-    path.write_text(small[: small.index("plan:")].replace("name: small", "name: planned") + f"plan: {runs}\n")
-    if text:
-        notebook = nbformat.v4.new_notebook(
-            cells=[
-                nbformat.v4.new_code_cell("profile = 'tiny'\nseed = 0\nlam = 0.1", metadata={"tags": ["parameters"]}),
-                nbformat.v4.new_code_cell(text),
-            ],
-            metadata={"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}},
-        )
-        nbformat.write(notebook, workspace.root / "notebooks" / "05_weighting.ipynb")
-    return runs_of(resolve_plan(Profile.load(path), str(path), workspace))
-
-
-def runs_of(steps):
-    return [run for step in steps for run in step.runs]
-
-
-def execute(planned, workspace, watcher):
-    """Runs that no grid names."""
-    steps = [Step([run], grid=None) for run in planned]
-    assert execute_plan(steps, workspace, watcher, lambda: pytest.fail("there is no grid")) == []
-
-
-def test_the_plan_is_executed_once_and_recognised_afterwards(workspace, monkeypatch):
-    planned = a_plan(workspace, SUCCEEDS)
-    watcher = Nobody()
-    execute(planned, workspace, watcher)
-    assert [line for line in watcher.told if line.startswith("begins")] == [
-        "begins 1/2 cosine;64;λ=0.5", "begins 2/2 cosine;64;λ=0.8",
-    ]  # fmt: skip
-    assert "half-way" in watcher.told
-    assert records.frame("05_weighting", workspace=workspace)["mean"].tolist() == [0.5, 0.8]
-    assert all(run.executed.is_file() and is_done(run, workspace) for run in planned)
-
-    monkeypatch.setitem(sys.modules, "papermill", None)  # a second time nothing is executed
-    again = Nobody()
-    execute(a_plan(workspace), workspace, again)
-    assert again.told.count("there") == 2
-
-
-def test_an_edited_notebook_or_a_lost_copy_is_executed_again(workspace):
-    run = a_plan(workspace, SUCCEEDS, "[{notebook: 05_weighting, lam: 0.5}]")[0]
-    execute([run], workspace, Nobody())
-    assert is_done(run, workspace)
-    notebook = json.loads(run.source.read_text())
-    notebook["cells"][1]["source"] += ["\n# a remark"]
-    run.source.write_text(json.dumps(notebook))
-    assert not is_done(run, workspace)
-    execute([run], workspace, Nobody())
-    assert is_done(run, workspace)
-    run.executed.unlink()
-    assert not is_done(run, workspace)
-
-
-def test_a_failing_notebook_is_recorded_with_its_error_and_tried_again(workspace):
-    failing = a_plan(workspace, "raise RuntimeError('no luck')", "[{notebook: 05_weighting, lam: 0.5}]")
-    with pytest.raises(RunError, match=r"05_weighting .*RuntimeError: no luck.*failed\.ipynb"):
-        execute(failing, workspace, Nobody())
-    frame = records.frame(workspace=workspace, failed=True)
-    assert frame["status"].tolist() == ["failed"]
-    assert "no luck" in frame["error"].item()
-    assert records.frame(workspace=workspace).empty
-    assert not is_done(failing[0], workspace)
-    execute(a_plan(workspace, SUCCEEDS, "[{notebook: 05_weighting, lam: 0.5}]"), workspace, Nobody())
-    assert records.frame(workspace=workspace, failed=True)["status"].tolist() == ["done"]
-    assert not list((workspace.outputs / "notebooks").rglob("*.failed.ipynb"))
-
-
-def test_all_runs_are_checked_before_the_first_kernel_starts(workspace, monkeypatch):
-    runs = "[{notebook: 05_weighting, lam: 0.5}, {notebook: 05_weighting, student_projection: 16x17}]"
-    planned = a_plan(workspace, SUCCEEDS, runs)
-    monkeypatch.setattr(plan_execution, "execute_run", lambda *a, **k: pytest.fail("a kernel was started"))
-    with pytest.raises(InputError, match=r"384 → 16 → 17.*16 → 16"):
-        execute(planned, workspace, Nobody())
-
-
-@pytest.mark.parametrize(
-    ("selection", "notebooks"),
-    [
-        ({"first": "05"}, ["05_weighting", "06_evaluation", "07_simde"]),
-        ({"only": "03"}, ["03_structural"]),
-        ({"only": "05_weighting"}, ["05_weighting"]),
-    ],
-)
-def test_from_and_only_choose_notebooks(workspace, selection, notebooks):
-    planned = runs_of(resolve_plan(Profile.load("small"), "small", workspace, **selection))
-    assert [run.notebook for run in planned] == notebooks
-
-
-def test_a_line_on_request_runs_only_where_its_notebook_is_asked_for(workspace):
-    a_plan(workspace, runs="[{notebook: 06_evaluation}, {notebook: 07_simde, seed: 1, on_request: true}]")
-    planned = workspace.root / "params" / "planned.yaml"
-
-    def chosen(**selection):
-        steps = resolve_plan(Profile.load(planned), str(planned), workspace, **selection)
-        return [(run.notebook, run.profile.parameters.seed) for run in runs_of(steps)]
-
-    assert chosen() == chosen(first="06") == [("06_evaluation", 0)]
-    assert chosen(only="07") == [("07_simde", 1)]
-
-
-def test_a_choice_that_leaves_nothing_is_refused(workspace):
-    with pytest.raises(InputError, match="no notebook begins with '99'"):
-        resolve_plan(Profile.load("small"), "small", workspace, only="99")
-    planned = workspace.root / "params" / "planned.yaml"
-    a_plan(workspace)
-    with pytest.raises(InputError, match="--only 03 leaves no run; the plan's notebooks are 05_weighting"):
-        resolve_plan(Profile.load(planned), str(planned), workspace, only="03")
-
-
-def test_a_failure_does_not_overwrite_the_record_of_a_run_that_once_succeeded(workspace):
-    runs = "[{notebook: 05_weighting, lam: 0.5}]"
-    execute(a_plan(workspace, SUCCEEDS, runs), workspace, Nobody())
-    with pytest.raises(RunError):
-        execute(a_plan(workspace, "raise RuntimeError('no luck')", runs), workspace, Nobody())
-    assert records.frame(workspace=workspace)["mean"].tolist() == [0.5]
-
-
-def test_a_notebook_that_leaves_no_record_has_failed(workspace):
-    with pytest.raises(RunError, match="ended without its record"):
-        execute(a_plan(workspace, "pass", "[{notebook: 05_weighting, lam: 0.5}]"), workspace, Nobody())
-    assert "without its record" in records.frame(workspace=workspace, failed=True)["error"].item()
-
-
-def test_a_kernel_that_dies_is_a_recorded_failure(workspace):
-    dying = a_plan(workspace, "import os; os._exit(9)", "[{notebook: 05_weighting, lam: 0.5}]")
-    with pytest.raises(RunError, match=r"05_weighting \(cosine;64;λ=0\.5\): its kernel died"):
-        execute(dying, workspace, Nobody())
-    assert "kernel died" in records.frame(workspace=workspace, failed=True)["error"].item()
-    assert "os._exit(9)" in dying[0].failed.read_text()
-    assert not dying[0].working.exists()
-
-
-def test_an_execution_that_breaks_outside_the_notebook_is_a_recorded_failure(workspace):
-    (run,) = a_plan(workspace, SUCCEEDS, ONE)
-    run.source.write_text("{}")
-    with pytest.raises(RunError, match=r"^05_weighting \(cosine;64;λ=0\.5\): "):
-        execute([run], workspace, Nobody())
-    assert records.frame(workspace=workspace, failed=True)["status"].tolist() == ["failed"]
-
-
-def test_a_notebook_that_is_edited_while_it_runs_is_executed_again(workspace):
-    edit = "open('05_weighting.ipynb', 'a').write(' ')"  # it runs in notebooks/
-    (run,) = a_plan(workspace, f"{SUCCEEDS}\n{edit}", ONE)
-    execute_run(run, workspace, tell=lambda line: None)
-    assert records.frame(workspace=workspace)["mean"].tolist() == [0.5]
-    assert not is_done(run, workspace)
-
-
-def test_a_process_killed_when_its_run_is_done_leaves_no_working_copy(workspace, monkeypatch):
-    (run,) = a_plan(workspace, SUCCEEDS, ONE)
-    replace = os.replace
-
-    def killed_afterwards(source, target):
-        replace(source, target)
-        if os.fspath(target) == str(run.executed):
-            raise SystemExit
-
-    monkeypatch.setattr(os, "replace", killed_afterwards)
-    with pytest.raises(SystemExit):
-        execute_run(run, workspace, tell=lambda line: None)
-    assert is_done(run, workspace)
-    assert [path.name for path in run.executed.parent.glob(".*") if path.suffix != ".lock"] == []
-
-
-def test_a_failure_is_not_recorded_while_another_process_has_the_run_in_hand(workspace):
-    (run,) = a_plan(workspace, runs=ONE)
-    run.executed.parent.mkdir(parents=True)
-    run.working.write_text("as far as it came")
-    with FileLock(run.executed.with_name(f".{run.executed.name}.lock")):
-        assert (
-            record_failure(run, workspace, "its  worker died", "") == "05_weighting (cosine;64;λ=0.5): its worker died"
-        )
-    assert records.find(workspace, run.notebook, run.fingerprint) is None
-    assert run.working.exists()
-    assert record_failure(run, workspace, "its worker died", "").endswith(f"(see {workspace.shown(run.failed)})")
-    assert records.find(workspace, run.notebook, run.fingerprint).status == "failed"
-    assert run.failed.read_text() == "as far as it came"
-    assert not run.working.exists()
-
-
-def test_sockets_fit_into_the_longest_path_that_systems_take(monkeypatch):
-    root = tempfile.mkdtemp(dir="/tmp")
-    longest = root + "/" + "x" * (execution.LONGEST_SOCKET - len(root) - 1 - len(execution.SOCKET))
-    monkeypatch.setattr(tempfile, "tempdir", longest)
-    assert execution._short_folder() == longest
-    os.mkdir(longest)
-    with tempfile.TemporaryDirectory(prefix="docemb-", dir=longest) as sockets:
-        manager = KernelManager(config=execution._kernel_options(sockets)["config"])
-        assert len(f"{manager.ip}-10") == execution.LONGEST_SOCKET == 103
-    os.rmdir(longest)
-    os.rmdir(root)
-    for longer in (f"{longest}x", longest[:-1] + "ä"):  # one byte too many
-        monkeypatch.setattr(tempfile, "tempdir", longer)
-        assert execution._short_folder() == "/tmp"
-
-
-def test_bad_input_that_only_the_notebook_finds_is_recorded_and_stays_bad_input(workspace):
-    text = "from docemb_lib.errors import InputError\nraise InputError('lam: too much of it')"
-    with pytest.raises(InputError, match=r"^lam: too much of it$"):
-        execute(a_plan(workspace, text, "[{notebook: 05_weighting, lam: 0.5}]"), workspace, Nobody())
-    assert "too much of it" in records.frame(workspace=workspace, failed=True)["error"].item()
-
-
-def test_a_run_that_another_process_has_in_hand_is_not_waited_for_where_that_is_not_wanted(workspace):
-    run = a_plan(workspace, SUCCEEDS, "[{notebook: 05_weighting, lam: 0.5}]")[0]
-    run.executed.parent.mkdir(parents=True)
-    with FileLock(run.executed.with_name(f".{run.executed.name}.lock")), pytest.raises(Timeout):
-        execute_run(run, workspace, tell=print, wait=False)
-    execute_run(run, workspace, tell=lambda line: None, wait=False)
-    assert is_done(run, workspace)
-
-
-def test_a_run_in_a_thread_is_ended_once_nobody_wants_it_and_counts_as_no_failure(workspace):
-    text = "open('ready', 'w').close(); import time; time.sleep(60)"  # it runs in notebooks/
-    run = a_plan(workspace, text, "[{notebook: 05_weighting, lam: 0.5}]")[0]
-    ready = workspace.root / "notebooks" / "ready"
-    with ThreadPoolExecutor(1) as thread:
-        future = thread.submit(execute_run, run, workspace, tell=lambda line: None, unwanted=ready.exists)
-        with pytest.raises(UnwantedError):
-            future.result(timeout=50)
-    assert records.frame(workspace=workspace, failed=True).empty
-    assert [path.suffix for path in run.executed.parent.iterdir()] == [".lock"]
-
-
-def test_a_run_that_nobody_wants_is_ended_again_where_there_was_no_kernel_yet(workspace, monkeypatch):
-    (run,) = a_plan(workspace, "import time; time.sleep(60)", ONE)
-    calls = []
-    end = execution._end_kernel
-    monkeypatch.setattr(execution, "_end_kernel", lambda sockets: end(sockets) if calls else calls.append(sockets))
-    with ThreadPoolExecutor(1) as thread:
-        future = thread.submit(execute_run, run, workspace, tell=lambda line: None, unwanted=lambda: True)
-        with pytest.raises(UnwantedError):
-            future.result(timeout=50)
-    assert len(calls) == 1
-
-
-def test_the_notebook_is_told_every_parameter_so_that_both_sides_mean_the_same_run(workspace):
-    for run in runs_of(resolve_plan(Profile.load("small"), "small", workspace)):
-        again = Profile.load("small").for_notebook(run.notebook, **run.parameters)
-        assert plan.RunKey(run.notebook, again).fingerprint == run.fingerprint
-        assert set(run.parameters) == {"profile", "seed", *plan.NOTEBOOKS[run.notebook]}
-
-
-# ---- lines that name a grid, or another profile
-
+PARAMS = REPOSITORY / "params"
+SIZES = {
+    "structural": ("03_structural", 11), "paragraph-vector": ("02_paragraph_vector", 36 + 9),
+    "projections-contextual": ("04_projections", 16), "projections-cosine": ("04_projections", 12),
+    "projections-max-margin": ("04_projections", 14), "weighting-cosine": ("05_weighting", 8 + 1),
+    "weighting-max-margin": ("05_weighting", 8 + 1), "final": ("06_evaluation", 3),
+}  # fmt: skip
+WIDTHS = {  # of student, DM, DBOW, PV
+    "thesis": (768, 100, 1024, 2048),
+    "tiny": (384, 100, 100, 200),
+}
 LINES = """[
     {notebook: 05_weighting, lam: 0.3},
     {grid: grids/lams.yaml, seed: 3},
@@ -315,25 +41,71 @@ LINES = """[
     {grid: lams, profile: other.yaml},
     {notebook: 01_corpus},
 ]"""
-FAILS_AT_0_8 = SUCCEEDS.replace("import sys", "import sys, os; assert lam != 0.8 or os.path.exists('mended')", 1)
+EACH = f"[{', '.join(f'{{notebook: {name}}}' for name in NOTEBOOKS)}]"
+ON_REQUEST = "[{notebook: 06_evaluation}, {notebook: 07_simde, seed: 1, on_request: true}]"
+
+
+@pytest.fixture
+def workspace(workspace_root):
+    return Workspace(workspace_root)
 
 
 @pytest.fixture
 def lines(workspace):
-    """Writes a grid of two λ and another profile, and resolves the LINES of a plan."""
-    (workspace.root / "params" / "grids").mkdir()
-    grid = workspace.root / "params" / "grids" / "lams.yaml"
-    grid.write_text("{notebook: 05_weighting, axes: {lam: [0.5, 0.8]}}", encoding="utf-8")
-    other = workspace.root / "params" / "other.yaml"
-    other.write_text("base: small.yaml\nname: other\nparameters: {documents: 30}", encoding="utf-8")
+    """Writes a grid of two λ and another profile, and resolves the lines of a plan."""
+    params = workspace.root / "params"
+    (params / "grids").mkdir()
+    (params / "grids" / "lams.yaml").write_text("{notebook: 05_weighting, axes: {lam: [0.5, 0.8]}}", encoding="utf-8")
+    (params / "other.yaml").write_text("base: small.yaml\nname: other\nparameters: {documents: 30}", encoding="utf-8")
 
-    def resolve(text="", runs=LINES, **selection):
-        a_plan(workspace, text, "[{notebook: 01_corpus}]")  # the notebook, and the profile but for its plan
-        path = workspace.root / "params" / "planned.yaml"
-        path.write_text(path.read_text().replace("plan: [{notebook: 01_corpus}]", f"plan: {runs}"), encoding="utf-8")
+    def resolve(runs=LINES, **selection):
+        small = (params / "small.yaml").read_text(encoding="utf-8")
+        path = params / "planned.yaml"
+        path.write_text(small[: small.index("plan:")].replace("name: small", "name: planned") + f"plan: {runs}\n")
         return resolve_plan(Profile.load(path), str(path), workspace, **selection)
 
     return resolve
+
+
+def runs_of(steps):
+    return [run for step in steps for run in step.runs]
+
+
+@pytest.mark.parametrize(
+    ("runs", "selection", "notebooks"),
+    [
+        (EACH, {"first": "05"}, ["05_weighting", "06_evaluation", "07_simde"]),
+        (EACH, {"only": "03"}, ["03_structural"]),
+        (EACH, {"only": "05_weighting"}, ["05_weighting"]),
+        (LINES, {"only": "05"}, ["05_weighting"] * 6),
+        (LINES, {"only": "01"}, ["01_corpus"]),
+        (LINES, {"first": "02"}, ["05_weighting"] * 6),
+        (ON_REQUEST, {}, ["06_evaluation"]),
+        (ON_REQUEST, {"first": "06"}, ["06_evaluation"]),
+        (ON_REQUEST, {"only": "07"}, ["07_simde"]),
+    ],
+)
+def test_from_and_only_choose_runs_and_grids_by_their_notebook(lines, runs, selection, notebooks):
+    assert [run.notebook for run in runs_of(lines(runs, **selection))] == notebooks
+
+
+@pytest.mark.parametrize(
+    ("selection", "said"),
+    [
+        ({"only": "99"}, "no notebook begins with '99'"),
+        ({"only": "03"}, "--only 03 leaves no run; the plan's notebooks are 05_weighting, 01_corpus"),
+    ],
+)
+def test_a_choice_that_leaves_nothing_is_refused(lines, selection, said):
+    with pytest.raises(InputError, match=said):
+        lines(**selection)
+
+
+def test_the_notebook_gets_every_parameter_so_that_both_sides_mean_the_same_run(workspace):
+    for run in runs_of(resolve_plan(Profile.load("small"), "small", workspace)):
+        again = Profile.load("small").for_notebook(run.notebook, **run.parameters)
+        assert RunKey(run.notebook, again).fingerprint == run.fingerprint
+        assert set(run.parameters) == {"profile", "seed", *NOTEBOOKS[run.notebook]}
 
 
 def test_a_line_stands_for_a_run_or_for_all_runs_of_a_grid_in_this_profile_or_another(lines, workspace):
@@ -350,15 +122,6 @@ def test_a_line_stands_for_a_run_or_for_all_runs_of_a_grid_in_this_profile_or_an
     assert [step.grid is None for step in steps] == [True, False, True, False, True]
     assert [run.profile.parameters.documents for run in steps[3].runs] == [30, 30]
     assert len({run.fingerprint for run in runs_of(steps)}) == len({run.executed for run in runs_of(steps)}) == 7
-
-
-@pytest.mark.parametrize(
-    ("selection", "sizes"), [({"only": "05"}, [1, 2, 1, 2]), ({"only": "01"}, [1]), ({"first": "02"}, [1, 2, 1, 2])]
-)
-def test_from_and_only_choose_grids_by_their_notebook(lines, selection, sizes):
-    assert [len(step.runs) for step in lines(**selection)] == sizes
-    with pytest.raises(InputError, match="--only 03 leaves no run; the plan's notebooks are 05_weighting, 01_corpus"):
-        lines(only="03")
 
 
 @pytest.mark.parametrize(
@@ -381,53 +144,11 @@ def test_a_wrong_line_is_refused_with_its_number_before_anything_starts(lines, w
     (workspace.root / "params" / "torn.yaml").write_text("a: [")
     (workspace.root / "params" / "synonym.yaml").write_text("base: other.yaml\nname: other\ncorpus: {validation: 7}")
     with pytest.raises(InputError) as caught:
-        lines(runs=runs)
+        lines(runs)
     assert str(caught.value).startswith("profile planned: plan, line ")
     assert said in str(caught.value)
     assert len(str(caught.value).splitlines()) == 1
     assert not (workspace.outputs / "records").exists()
-
-
-class NobodySweeping:
-    def __init__(self):
-        self.told = []
-
-    def prepares(self, what): ...
-
-    def begins(self, planned, missing, where):
-        self.told.append(f"{len(missing)} of {len(planned)}")
-
-    def step(self, run, line): ...
-
-    def ends(self, run, outcome):
-        self.told.append(f"{outcome.status} {run.profile.name} {run.parameters['lam']}")
-
-
-@pytest.mark.slow
-def test_the_runs_of_a_grid_are_a_sweep_in_which_a_failing_run_stops_no_other(lines, workspace, monkeypatch):
-    monkeypatch.setattr("docemb_lib.experiments.sweeps.default_workers", lambda runs: 1)
-    two = "[{notebook: 05_weighting, lam: 0.3}, {grid: lams, profile: other.yaml}, {notebook: 05_weighting, lam: 0.4}]"
-    singles, grids = Nobody(), NobodySweeping()
-    failures = execute_plan(lines(FAILS_AT_0_8, two), workspace, singles, lambda: nullcontext(grids))
-    assert [line for line in singles.told if line.startswith("begins")] == [
-        "begins 1/4 cosine;64;λ=0.3", "begins 4/4 cosine;64;λ=0.4",
-    ]  # fmt: skip
-    assert grids.told == ["2 of 2", "done other 0.5", "failed other 0.8"]
-    assert len(failures) == 1
-    assert failures[0].startswith("05_weighting (cosine;64;λ=0.8): AssertionError")
-    assert sorted(records.frame(workspace=workspace)["lam"]) == [0.3, 0.4, 0.5]
-
-    (workspace.root / "notebooks" / "mended").touch()
-    singles, grids = Nobody(), NobodySweeping()
-    assert execute_plan(lines("", two), workspace, singles, lambda: nullcontext(grids)) == []
-    assert grids.told == ["1 of 2", "done other 0.8"]
-    assert singles.told.count("there") == 2
-
-    monkeypatch.setitem(sys.modules, "papermill", None)  # a third time nothing is executed
-    assert execute_plan(lines("", two), workspace, Nobody(), lambda: nullcontext(NobodySweeping())) == []
-
-
-# ---- the thesis
 
 
 def stand_ins(data):
@@ -461,11 +182,8 @@ def test_the_plan_of_the_thesis_is_checked_whole_without_a_hub_and_has_all_its_r
     ]  # fmt: skip
     runs = runs_of(steps)
     assert len({run.fingerprint for run in runs}) == len({run.executed for run in runs}) == len(runs) == 121
-    finals = (
-        {run.profile.training.accumulation for run in steps[-1].runs},
-        {run.parameters["documents"] for run in steps[-1].runs},
-    )
-    assert finals == ({10}, {1_000_000})
+    finals = {(run.profile.training.accumulation, run.parameters["documents"]) for run in steps[-1].runs}
+    assert finals == {(10, 1_000_000)}
 
 
 def test_all_missing_benchmark_files_are_told_at_once_before_any_work(thesis, workspace):
@@ -486,3 +204,235 @@ def test_all_missing_benchmark_files_are_told_at_once_before_any_work(thesis, wo
     on_a_hub = thesis.evaluation.model_copy(update={"benchmarks": {"games": "somebody/games"}})
     check_benchmarks(on_a_hub, ["games"])
     assert not workspace.outputs.exists()
+
+
+def as_set(runs):
+    """Runs as comparable values: switched off and not said are the same."""
+    return {frozenset((k, v) for k, v in run.items() if not pd.isna(v)) for run in runs}
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_the_thesis_grids_have_its_sizes_and_notebooks(name):
+    notebook, size = SIZES[name]
+    runs = grid(name)
+    assert len(as_set(runs)) == len(runs) == size
+    assert load_grid(name, Profile.load("thesis")).notebook == notebook
+    assert sorted(path.stem for path in (PARAMS / "grids").glob("*.yaml")) == sorted(SIZES)
+
+
+STRUCTURAL = ["structural_loss", "distance", "gamma"]
+PROJECTIONS = [*STRUCTURAL, "contextual_teacher", "student_projection", "contextual_projection"]
+COSINE = {"structural_loss": "cosine", "contextual_teacher": "PV", "student_projection": "768(ReLU)x4096(ReLU)x2048",
+          "contextual_projection": "-"}  # fmt: skip
+MAX_MARGIN = {"structural_loss": "max-margin", "distance": "mse", "gamma": 1.0, "contextual_teacher": "DM",
+              "student_projection": "768(ReLU)x1024(ReLU)x768", "contextual_projection": "768"}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "source", "columns", "fixed"),
+    [
+        ("structural", "structural_losses", "figure 4.3", STRUCTURAL, {}),
+        ("projections-contextual", "projections", "figure 4.7", PROJECTIONS, {}),
+        ("projections-cosine", "projections", "figure 4.8", PROJECTIONS, {}),
+        ("projections-max-margin", "projections", "figure 4.9", PROJECTIONS, {}),
+        ("weighting-cosine", "weighting", "figure 4.10", ["lam", "max_structural_len"], COSINE),
+        ("weighting-max-margin", "weighting", "figure 4.11", ["lam", "max_structural_len"], MAX_MARGIN),
+    ],
+)
+def test_a_grid_has_the_rows_of_its_figure(name, data, source, columns, fixed):
+    """The published rows are typed in independently of the grids."""
+    rows = published(data).query(f"source == '{source}' and kind != 'baseline'")
+    if "contextual_teacher" in rows:  # the best students of earlier figures, shown for comparison, have none
+        rows = rows[rows["contextual_teacher"].notna()]
+    assert as_set(grid(name)) == as_set({**fixed, **row} for row in rows[columns].to_dict("records"))
+    assert all({*columns} <= run.keys() for run in grid(name)) or name == "structural"  # whatever a profile has
+
+
+def test_the_paragraph_vectors_are_those_of_figure_4_5():
+    rows = published("paragraph_vectors")
+    singles = rows[rows["kind"] != "DM+DBOW"][["dm", "vector_size", "min_count", "preprocess"]].to_dict("records")
+    runs = grid("paragraph-vector")
+    assert as_set(run for run in runs if "compound" not in run) == as_set(singles)
+    assert {run["compound"] for run in runs[36:]} == set(rows[rows["kind"] == "DM+DBOW"]["label"])
+
+
+def test_the_final_students_are_those_of_section_5_1():
+    names = ("structural_loss", "distance", "gamma", "contextual_teacher", "lam", "max_structural_len")
+    masked, contextual, only = ([run.get(name) for name in names] for run in grid("final"))
+    assert (masked[0], *masked[3:]) == ("cosine", "PV", 0.5, 384)
+    assert (contextual[0], *contextual[2:4], contextual[5]) == ("max-margin", 1.0, "DM", None)
+    assert (*only[:2], only[3]) == ("max-margin", "mse", None)
+
+
+@pytest.mark.parametrize("profile", WIDTHS)
+@pytest.mark.parametrize("name", SIZES)
+def test_every_run_is_valid_and_its_projections_meet_at_any_widths(name, profile):
+    student, *teachers = WIDTHS[profile]
+    widths = dict(zip(("DM", "DBOW", "PV"), teachers, strict=True))
+    loaded = Profile.load(PARAMS / f"{profile}.yaml")
+    for run in grid(name, loaded):
+        parameters = loaded.for_notebook(SIZES[name][0], **run).parameters
+        if run.get("contextual_teacher"):
+            ends = check_widths(parameters.student_projection, student, parameters.contextual_projection,
+                                widths[run["contextual_teacher"]])  # fmt: skip
+            assert ends in {student, widths[run["contextual_teacher"]]}
+
+
+def test_widths_and_masks_are_scaled_to_the_profile():
+    tiny = Profile.load(PARAMS / "tiny.yaml")
+    contextual = grid("projections-contextual", tiny)
+    sides = [(run["student_projection"], run["contextual_projection"]) for run in contextual]
+    assert sides[:4] == [("384(ReLU)x512(ReLU)x384", "100(ReLU)x384"), ("384(ReLU)x512(ReLU)x384", "384"),
+                         ("384", "100(ReLU)x384"), ("384", "384")]  # fmt: skip
+    assert sides[4:6] == [("384(ReLU)x100", "75x100"), ("384(ReLU)x100", "100")]
+    assert sides[10:] == [("512(ReLU)x200", "100x200"), ("512(ReLU)x200", "200"), ("512(ReLU)x200", "-"),
+                          ("200", "100x200"), ("200", "200"), ("200", "-")]  # fmt: skip
+    assert {run["max_structural_len"] for run in grid("weighting-cosine", tiny)} == {256, None}
+    vectors = grid("paragraph-vector", tiny)
+    assert sorted({run["vector_size"] for run in vectors[:36]}) == [50, 384, 512]
+    assert vectors[36]["compound"] == "DM;512;stem;2+DBOW;512;None;2"
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_every_grid_resolves_on_the_small_profile_to_runs_that_are_told_apart(name, workspace_root):
+    notebook, size = SIZES[name]
+    planned = resolve_sweep(notebook[:2], name, Workspace(), profile="small", parameters={"seed": 1})
+    assert len({run.fingerprint for run in planned}) == len({run.executed for run in planned}) == size
+    assert len({run.label for run in planned}) == size
+    assert {run.notebook for run in planned} == {notebook}
+    assert {run.parameters["seed"] for run in planned} == {1}
+
+
+def resolve(text, notebook=None, **overrides):
+    path = Path("params/mine.yaml")
+    path.write_text(text, encoding="utf-8")
+    return resolve_sweep(notebook, path, Workspace(), profile="small", parameters=overrides)
+
+
+def test_a_grid_of_ones_own_has_products_and_single_runs_over_a_base(workspace_root):
+    planned = resolve("""
+        notebook: 05_weighting
+        base: {structural_loss: mse}
+        axes: {lam: [0.2, 0.5], max_structural_len: [32, null]}
+        runs: [{lam: null, max_structural_len: null}]
+        """, documents=12)  # fmt: skip
+    given = [(run.parameters["lam"], run.parameters["max_structural_len"]) for run in planned]
+    assert given == [(0.2, 32), (0.2, None), (0.5, 32), (0.5, None), (None, None)]
+    assert {(run.parameters["structural_loss"], run.parameters["documents"]) for run in planned} == {("mse", 12)}
+    assert planned[0].parameters["student_projection"] == "16(ReLU)x16"  # the profile's, and taken as it is
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "mine.yaml: a grid is a mapping with `axes` or `runs`"),
+        ("[1, 2", "mine.yaml: not readable as YAML"),
+        ("axis: {lam: [1]}", "unknown key 'axis'; did you mean axes?"),
+        ("notebook: 05_weighting", "mine.yaml: no runs"),
+        ("{notebook: 05, axes: {lam: 0.5}}", "axes: lam: write a list of values, got 0.5"),
+        ("{notebook: 05, axes: {lam: []}}", "axes: lam: write a list of values, got []"),
+        ("{notebook: 05, axes: [{lam: [1]}, {lam: 2}]}", "axes, product 2: lam: write a list"),
+        ("{notebook: 05, axes: 7}", "axes: write a mapping from parameters to values, got 7"),
+        ("{notebook: 05, runs: {lam: 1}}", "runs: write a list of mappings"),
+        ("{notebook: 05, runs: [lam]}", "runs, line 1: write a mapping"),
+        ("{notebook: '05', base: [lam], runs: [{}]}", "base: write a mapping"),
+        ("{runs: [{lam: 1}]}", "notebook is missing; say which of 01_corpus"),
+        ("{notebook: 07_all, runs: [{lam: 1}]}", "notebook '07_all' is unknown"),
+        ("{notebook: '0', runs: [{lam: 1}]}", "notebook '0' is unknown"),
+        ("{notebook: '05', runs: [{lam: 1}, {lamb: 1}]}", "run 2: 05_weighting: unknown parameter 'lamb'; did you mean lam?"),
+        ("{notebook: '03', runs: [{lam: 1}]}", "run 1: 03_structural: unknown parameter 'lam'"),
+        ("{notebook: '05', runs: [{notebook: '03'}]}", "run 1: 05_weighting: unknown parameter 'notebook'"),
+        ("{notebook: '05', runs: [{source: hub}]}", "run 1: 05_weighting: unknown parameter 'source'"),
+        ("{notebook: '05', axes: {lam: [0.5, 1.5]}}", "run 2: 05_weighting: lam: must lie in [0, 1]"),
+        ("{notebook: '05', runs: [{lam: 'null'}]}", "run 1: 05_weighting: lam: got the string 'null'"),
+        ("{notebook: '05', runs: [{documents: many}]}", "run 1: 05_weighting: documents: "),
+        ("{notebook: '05', runs: [{student_projection: 16x17}]}", "384 → 16 → 17"),
+        ("{notebook: '05', axes: {lam: [0.5, 0.2, 0.5]}}", "run 3: the same as run 1 (cosine;64;λ=0.5); leave one of them out"),
+        ("{notebook: '05', axes: {structural_loss: [mse], gamma: [0.1, 0.5]}}", "run 2: the same as run 1"),
+        ("{notebook: '05', base: {form: half_means_sum}, runs: [{lam: 1}, {lam: 1.0}]}", "run 2: the same as run 1"),
+        ("{notebook: 05, runs: [{lam: 0.5, lam: 0.2}]}", "not readable as YAML (the key 'lam' is there twice; keep one"),
+        ("{notebook: 05, scale: thsis, runs: [{lam: 1}]}", "scale: write thesis, or leave it out, got 'thsis'"),
+        ("{notebook: 05, scale: thesis, runs: [{contextual_teacher: DM, student_projection: 768x99}]}",
+         "run 1: student_projection: 768x99 cannot be scaled, it does not end in 768 or 100"),
+        ("{notebook: 05, scale: thesis, runs: [{contextual_teacher: DN}]}", "run 1: contextual_teacher: input should be"),
+        ("{notebook: true, runs: [{lam: 1}]}", "notebook 'True' is unknown"),
+        ("{notebook: '05', runs: [{profile: tiny}]}", "run 1: profile: a sweep has one for all its runs"),
+    ],
+)  # fmt: skip
+def test_a_wrong_grid_is_refused_whole_naming_file_run_and_field(workspace_root, text, said):
+    with pytest.raises(InputError) as error:
+        resolve(text)
+    assert "mine.yaml" in str(error.value)
+    assert said in str(error.value)
+    assert len(str(error.value).splitlines()) == 1
+    assert not (workspace_root / "outputs").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "notebook"),
+    [
+        ("{notebook: 05, runs: [{lam: 1}]}", "05_weighting"),
+        ("{notebook: 3, runs: [{structural_loss: mse}]}", "03_structural"),
+        ("{runs: [{lam: 1}]}", "05_weighting"),
+    ],
+)
+def test_a_notebooks_number_needs_no_quotes_and_may_be_given_beside_the_grid(workspace_root, text, notebook):
+    assert resolve(text, None if "notebook" in text else "05")[0].notebook == notebook
+
+
+def test_a_grid_is_scaled_where_it_says_so_whatever_its_place(workspace_root):
+    text = "{notebook: 05, runs: [{contextual_teacher: DM, student_projection: 32x16, contextual_projection: 16}]}"
+    small = Profile.load("small")
+    folder = workspace_root / "params" / "grids"
+    folder.mkdir()
+    (folder / "mine.yaml").write_text(text)
+    assert grid("mine", small)[0]["student_projection"] == "32x16"
+    scaled = text.replace("32x16", "768x100").replace("16}", '"768"}').replace("runs:", "scale: thesis, runs:")
+    (folder / "mine.yaml").write_text(scaled)
+    for name in ("mine", folder / "mine.yaml"):
+        (run,) = load_grid(name, small).runs
+        assert (run["student_projection"], run["contextual_projection"]) == ("384x8", "384")
+
+
+@pytest.mark.parametrize(
+    ("runs", "said"),
+    [
+        ([], "grid: write a list of mappings from parameters to values, got []"),
+        ({"lam": 0.5}, "grid: write a list of mappings"),
+        ([{"lam": 0.5}, "lam"], "grid: run 2: write a mapping from parameters to values, got 'lam'"),
+        ([{"lam": 0.5}, {"lamm": 0.5}], "grid given: run 2: 05_weighting: unknown parameter 'lamm'"),
+    ],
+)
+def test_parameters_that_are_no_grid_are_refused(workspace_root, runs, said):
+    with pytest.raises(InputError, match=f"^{re.escape(said)}"):
+        sweep("05", runs, profile="small")
+
+
+def test_listing_runs_builds_nothing_where_only_the_students_files_tell_its_width(
+    workspace_root, tmp_path, monkeypatch
+):
+    (tmp_path / "encoder").mkdir()
+    (tmp_path / "encoder" / "config.json").write_text('{"model_type": "longformer", "hidden_size": 96}')
+    small = Profile.load("small")
+    student = small.student.model_copy(update={"model": str(tmp_path / "encoder")})
+    profile = small.model_copy(update={"student": student})
+    assert grid("paragraph-vector", profile)[0]["vector_size"] == round(100 / 8)
+    monkeypatch.setattr("docemb_lib.experiments.plan.width", lambda model: None)
+    assert grid("paragraph-vector", profile)[0]["vector_size"] == round(100 / 8)
+    assert not (workspace_root / "outputs").exists()
+
+
+def test_a_grid_of_another_notebook_or_name_is_refused(workspace_root):
+    with pytest.raises(InputError, match=r"mine.yaml: is for notebook 05_weighting, not for 03_structural"):
+        resolve("{notebook: 05_weighting, runs: [{lam: 1}]}", "03")
+    with pytest.raises(InputError, match=r"grid 'structual' is unknown; known are final, paragraph-vector,"):
+        grid("structual", "small")
+    with pytest.raises(InputError, match=r"grid nowhere\.yaml: no such file"):
+        load_grid("nowhere.yaml", Profile.load("small"))
+
+
+def test_naming_the_functions_loads_neither_torch_nor_dask():
+    code = "import sys; from docemb_lib.experiments import grid, sweep; grid('structural'); print(sorted(sys.modules))"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert "'docemb_lib.experiments.sweeps'" in loaded
+    assert not {"torch", "dask", "distributed"} & set(loaded.split("'"))

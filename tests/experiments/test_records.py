@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 
 import pytest
 
@@ -22,18 +23,14 @@ def record(fingerprint="f1", **changes):
     return Record(**{**values, **changes})
 
 
-def test_a_record_comes_back_as_it_was_saved(workspace):
+def test_a_record_comes_back_as_it_was_saved_with_its_tables(workspace):
     saved = record(figures=["outputs/figures/a.png"], student="outputs/students/a")
-    records.save(workspace, saved, [{"model": "m", "task": "t", "metric": "map", "seed": 0, "value": 0.5}])
+    score = {"model": "m", "task": "t", "metric": "map", "seed": 0, "value": 0.5}
+    records.save(workspace, saved, [score], {"intervals": [{"low": None, "high": 0.6}]})
     assert records.find(workspace, "05_weighting", "f1") == saved
     assert records.find(workspace, "05_weighting", "f2") is None
     assert records.find(workspace, "04_projections", "f1") is None
-
-
-def test_tables_lie_beside_a_record(workspace):
-    saved = record()
-    records.save(workspace, saved, [{"model": "m", "value": 0.5}], {"intervals": [{"low": None, "high": 0.6}]})
-    assert records.scores_of(workspace, saved).to_dict("records") == [{"model": "m", "value": 0.5}]
+    assert records.scores_of(workspace, saved).to_dict("records") == [score]
     assert records.table_of(workspace, saved, "intervals").to_dict("records") == [{"low": None, "high": 0.6}]
 
 
@@ -54,14 +51,8 @@ def test_of_two_runs_that_end_in_one_second_the_later_one_is_the_newest(workspac
     assert [found.fingerprint for found in records.all_records("05_weighting", workspace=workspace)] == ["f2", "f1"]
 
 
-def test_a_run_done_again_replaces_its_record(workspace):
-    records.save(workspace, record(status="failed", error="x", metrics={}))
-    records.save(workspace, record(metrics={"mean": 0.9}))
-    frame = records.frame(workspace=workspace)
-    assert frame["mean"].tolist() == [0.9]
-
-
 def test_a_record_is_there_at_every_moment_of_being_replaced(workspace, monkeypatch):
+    records.save(workspace, record(status="failed", error="x", metrics={}))
     records.save(workspace, record(), [{"value": 1.0}])
     seen = []
     moves = {name: getattr(os, name) for name in ("rename", "replace")}
@@ -76,32 +67,22 @@ def test_a_record_is_there_at_every_moment_of_being_replaced(workspace, monkeypa
     records.save(workspace, record(metrics={"mean": 0.9}), [{"value": 2.0}])
     assert {found.metrics["mean"] for found in seen} == {0.7, 0.9}
     assert records.scores_of(workspace, seen[-1])["value"].tolist() == [2.0]
+    assert records.frame(workspace=workspace)["mean"].tolist() == [0.9]
 
 
-def test_a_record_that_is_being_written_is_not_read(workspace):
-    folder = records.save(workspace, record("f1"))
+def test_a_record_that_is_being_written_or_of_another_version_is_left_out(workspace, caplog):
+    assert records.frame(workspace=workspace).empty
+    folder, other = records.save(workspace, record("f1")), records.save(workspace, record("f2"))
     partial = folder.with_name("f9.partial")
     partial.mkdir()
     (partial / records.RECORD).write_text((folder / records.RECORD).read_text())
+    (other / records.RECORD).write_text('{"notebook": "05_weighting", "colour": "blue"}')
     assert records.frame(workspace=workspace)["fingerprint"].tolist() == ["f1"]
-
-
-def test_a_record_of_another_version_is_left_out(workspace, caplog):
-    folder = records.save(workspace, record("f1"))
-    records.save(workspace, record("f2"))
-    (folder / records.RECORD).write_text('{"notebook": "05_weighting", "colour": "blue"}')
-    assert records.frame(workspace=workspace)["fingerprint"].tolist() == ["f2"]
-    assert records.find(workspace, "05_weighting", "f1") is None
+    assert records.find(workspace, "05_weighting", "f2") is None
     assert "not a record of this version" in caplog.text
 
 
-def test_no_records_are_an_empty_frame(workspace):
-    assert records.frame(workspace=workspace).empty
-
-
 def test_the_revision_is_that_of_git_and_marks_changed_trees(tmp_path):
-    import subprocess
-
     def git(*arguments):
         identity = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
         done = subprocess.run(["git", "-C", str(tmp_path), *identity, *arguments], capture_output=True, text=True)

@@ -10,6 +10,7 @@ import pytest
 from docemb_lib.corpus import build as parts
 from docemb_lib.errors import InputError
 from docemb_lib.experiments import sweeps
+from docemb_lib.experiments.execution import Reporter
 from docemb_lib.experiments.models import contextual_models, paragraph_vector_model
 from docemb_lib.experiments.plan import resolve_sweep
 from docemb_lib.experiments.run import Stages
@@ -131,9 +132,12 @@ def test_a_student_is_refused_whose_teachers_would_keep_no_word(make, workspace_
         weighting.check()
 
 
-class Told(list):
-    def prepares(self, what):
-        self.append(what)
+class Prepared(Reporter):
+    def __init__(self):
+        self.steps = []
+
+    def prepare(self, what):
+        self.steps.append(what)
 
 
 def test_a_sweep_counts_words_before_its_first_run_and_refuses_a_run_that_would_keep_none(make, monkeypatch):
@@ -141,10 +145,10 @@ def test_a_sweep_counts_words_before_its_first_run_and_refuses_a_run_that_would_
     runs = [{"min_count": 2}, {"compound": "DM;4;stem;5000+DBOW;3;lowercase;2"}]
     workspace = make().workspace
     planned = resolve_sweep("02", runs, workspace, profile="mine", parameters={})  # nothing is known yet
-    told = Told()
+    reporter = Prepared()
     with pytest.raises(InputError, match=r"^02_paragraph_vector \(DM;4;stem;5000\+.*: min_count: none of the"):
-        execute_sweep(planned, workspace, told)
-    assert told == ["the words of the corpus, lowercase", "the words of the corpus, stem"]
+        execute_sweep(planned, workspace, reporter)
+    assert reporter.steps == ["the words of the corpus, lowercase", "the words of the corpus, stem"]
     assert len(artefacts(make(), "words")) == 2
     assert not (workspace.outputs / "records").exists()
 

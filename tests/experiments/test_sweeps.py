@@ -1,4 +1,4 @@
-"""Sweeps: shared out among workers, told as they go, and the same in the end whoever was killed on the way."""
+"""Sweeps: shared out among workers, in one wave, and the same in the end whichever process was killed on the way."""
 
 from __future__ import annotations
 
@@ -10,27 +10,37 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager, suppress
-from typing import ClassVar
+from textwrap import indent
 
 import nbformat
 import psutil
 import pytest
+from typer.testing import CliRunner
 
-from docemb_lib.experiments import records, sweeps
+from docemb_lib.cli import app
+from docemb_lib.experiments import records
 from docemb_lib.experiments.sweeps import sweep
 from docemb_lib.workspace import Workspace
 
-SWEEP = [sys.executable, "-m", "docemb_lib.cli", "sweep", "01", "--grid", "params/seeds.yaml", "--profile", "small"]
+ARGUMENTS = ["sweep", "01", "--grid", "params/seeds.yaml", "--profile", "small"]
+SWEEP = [sys.executable, "-m", "docemb_lib.cli", *ARGUMENTS]
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "COLUMNS": "200"}
+PAGE = "comparison-small-corpus-seed0.ipynb"
 NOTEBOOK = """
 import os, signal, sys, time
+from docemb_lib.experiments import records
 from docemb_lib.experiments.run import begin
 run = begin("01_corpus", globals())
-with open(run.workspace.root / "begun.txt", "a") as file:
-    file.write(f"{{seed}}\\n")
-print("half-way", file=sys.stderr)
+
+def work(folder):
+    with open(run.workspace.root / "begun.txt", "a") as file:
+        file.write(f"{{seed}}\\n")
+    print("half-way", file=sys.stderr)
 {special}
-time.sleep(1)
+
+run.workspace.artefact("work", {{"seed": seed}}, work)
+print("records:", len(list(records.all_records("01_corpus"))))
+run.figures = ["outputs/lengths.png", f"outputs/figures/{{seed}}/runs.png"]
 run.finish({{"mean": seed}})
 """
 
@@ -41,11 +51,11 @@ def workspace(workspace_root):
     return Workspace(workspace_root)
 
 
-def write_notebook(root, special="", seeds=3):
-    """In place of the first notebook one that sleeps a second and leaves a record; and a grid of its seeds."""
+def write_notebook(root, special="time.sleep(1)", seeds=2):
+    """In place of the first notebook one that builds an artefact and leaves a record; and a grid of its seeds."""
     cells = [
         nbformat.v4.new_code_cell("profile = 'tiny'\nseed = 0", metadata={"tags": ["parameters"]}),
-        nbformat.v4.new_code_cell(NOTEBOOK.format(special=special)),
+        nbformat.v4.new_code_cell(NOTEBOOK.format(special=indent(special, "    "))),
     ]
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
     nbformat.write(
@@ -59,6 +69,15 @@ def begin(workspace, *arguments, **options):
         [*SWEEP, *arguments], cwd=workspace.root, env=ENVIRONMENT, text=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, **options,
     )  # fmt: skip
+
+
+def in_this_process(*arguments):
+    """The command where it starts no process, which saves the seconds of a start."""
+    handler = signal.getsignal(signal.SIGTERM)
+    try:
+        return CliRunner().invoke(app, [*ARGUMENTS, *arguments])
+    finally:
+        signal.signal(signal.SIGTERM, handler)
 
 
 def finish(workspace, *arguments):
@@ -81,15 +100,15 @@ def wait_until(condition, process=None):
         time.sleep(0.05)
 
 
-def is_complete(workspace, seeds=3):
-    """Each run has one record and one executed copy, and nothing half-made is left."""
+def is_complete(workspace, seeds=2):
+    """Each run has one record and one executed copy, the page exists, and nothing half-made is left."""
     frame = records.frame("01_corpus", workspace=workspace, failed=True)
     copies = [path.name for path in (workspace.outputs / "notebooks" / "01_corpus").glob("*.ipynb")]
     kept = [path.name for path in (workspace.outputs / "records" / "01_corpus").iterdir() if path.suffix != ".lock"]
     return (
         frame["status"].tolist() == ["done"] * seeds
         and sorted(zip(frame["seed"], frame["mean"], strict=True)) == [(seed, seed) for seed in range(seeds)]
-        and sorted(copies) == [f"small-corpus-seed{seed}.ipynb" for seed in range(seeds)]
+        and sorted(copies) == [PAGE, *(f"small-corpus-seed{seed}.ipynb" for seed in range(seeds))]
         and sorted(kept) == sorted(frame["fingerprint"])
     )
 
@@ -105,12 +124,12 @@ def kernels_below(pid):
 
 
 def test_runs_are_listed_with_what_they_are_given_before_anything_is_executed(workspace):
-    code, stdout, _ = finish(workspace, "--dry-run", "--json")
-    assert code == 0
-    rows = json.loads(stdout)
-    assert [row["parameters"] for row in rows] == [{"profile": "small", "seed": seed} for seed in range(3)]
+    done = in_this_process("--dry-run", "--json")
+    assert done.exit_code == 0
+    rows = json.loads(done.stdout)
+    assert [row["parameters"] for row in rows] == [{"profile": "small", "seed": seed} for seed in range(2)]
     assert {(row["notebook"], row["label"], row["done"]) for row in rows} == {("01_corpus", "corpus", False)}
-    assert len({row["fingerprint"] for row in rows}) == 3
+    assert len({row["fingerprint"] for row in rows}) == 2
     assert not workspace.outputs.exists()
 
 
@@ -127,53 +146,48 @@ def test_runs_are_listed_with_what_they_are_given_before_anything_is_executed(wo
     ],
 )
 def test_wrong_options_are_refused_in_one_line(workspace, arguments, said):
-    code, _, stderr = finish(workspace, *arguments)
-    assert code == 2
-    assert said in stderr
-    assert len(stderr.splitlines()) == 1
-    assert begun(workspace) == []
+    done = in_this_process(*arguments)
+    assert done.exit_code == 2
+    assert said in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert not workspace.outputs.exists()
 
 
 @pytest.mark.slow
-def test_a_sweep_executes_each_run_once_and_recognises_it_afterwards(workspace):
-    code, stdout, stderr = finish(workspace, "--workers", "2")
-    assert code == 0, stderr
-    assert is_complete(workspace)
-    assert sorted(begun(workspace)) == [0, 1, 2]
-    assert stdout.startswith("3 runs of 01_corpus; 2 workers\nbegins  small-corpus-seed")
-    assert "[3/3] done in " in stdout
-    assert "outputs/records/01_corpus" in stdout
-
-    start = time.monotonic()
-    frame = sweep("01_corpus", "params/seeds.yaml", profile="small")  # without a cluster, here and now
-    assert time.monotonic() - start < 5
-    assert frame["seed"].tolist() == [0, 1, 2]
-    assert sorted(begun(workspace)) == [0, 1, 2]
-
-
-@pytest.mark.slow
-def test_the_last_run_sees_the_records_of_all_others_and_is_named(workspace):
-    seen = (
-        "time.sleep(6 if seed == 0 else 0)\n"
-        "from docemb_lib.experiments import records\n"
-        "done = len(list(records.all_records('01_corpus')))\n"
-        "(run.workspace.root / f'seen{seed}').write_text(str(done))\n"
-        "run.figures = ['outputs/lengths.png', f'outputs/figures/{seed}/runs.png']"
+def test_equal_runs_on_as_many_workers_take_one_wave_and_then_the_comparison_is_drawn(workspace):
+    """Each run ends only when all runs have begun: a run that waits for another one would stop the sweep."""
+    count = "len(open(run.workspace.root / 'begun.txt').read().split())"
+    write_notebook(
+        workspace.root, f"end = time.time() + 120\nwhile {count} < 4:\n    assert time.time() < end", seeds=4
     )
-    write_notebook(workspace.root, seen)
-    code, stdout, stderr = finish(workspace, "--workers", "2")
+    code, stdout, stderr = finish(workspace, "--workers", "4")
     assert code == 0, stderr
-    assert is_complete(workspace)
-    assert (workspace.root / "seen2").read_text() == "2"
-    assert stdout.splitlines()[-2:] == [
-        "figure of all:      outputs/figures/2/runs.png",
-        "notebook of all:    outputs/notebooks/01_corpus/small-corpus-seed2.ipynb",
+    assert is_complete(workspace, seeds=4)
+    assert sorted(begun(workspace)) == [0, 1, 2, 3]  # the page reuses the artefact
+    assert stdout.startswith("4 runs of 01_corpus; 4 workers\nbegins  small-corpus-seed")
+    assert "[4/4] done in " in stdout
+    assert "outputs/records/01_corpus" in stdout
+    assert stdout.splitlines()[-3:] == [
+        f"comparison:         outputs/notebooks/01_corpus/{PAGE}",
+        "comparison figure:  outputs/figures/0/runs.png",
+        "comparison table:   outputs/figures/0/runs.csv",
     ]
+    copies = workspace.outputs / "notebooks" / "01_corpus"
+    page, own = copies / PAGE, copies / "small-corpus-seed0.ipynb"
+    assert "records: 4" in page.read_text()
+    assert "records: 4" not in own.read_text()
+    assert own.stat().st_mtime < page.stat().st_mtime
+
+    written, start = page.stat().st_mtime, time.monotonic()
+    frame = sweep("01_corpus", "params/seeds.yaml", profile="small")  # nothing to do
+    assert time.monotonic() - start < 5
+    assert frame["seed"].tolist() == [0, 1, 2, 3]
+    assert page.stat().st_mtime == written
 
 
 @pytest.mark.slow
 def test_a_failing_run_stops_no_other_is_recorded_and_tried_again(workspace):
-    write_notebook(workspace.root, "if seed == 1: raise RuntimeError('no luck')")
+    write_notebook(workspace.root, "if seed == 1: raise RuntimeError('no luck')", seeds=3)
     code, stdout, stderr = finish(workspace, "--workers", "2")
     assert code == 1
     assert stderr.startswith("Failed: 01_corpus (corpus): RuntimeError: no luck (see outputs/notebooks/01_corpus/small")
@@ -185,9 +199,9 @@ def test_a_failing_run_stops_no_other_is_recorded_and_tried_again(workspace):
     failed = workspace.outputs / "notebooks" / "01_corpus" / "small-corpus-seed1.failed.ipynb"
     assert "no luck" in failed.read_text()
 
-    write_notebook(workspace.root)
+    write_notebook(workspace.root, seeds=3)
     assert finish(workspace, "--workers", "2")[0] == 0
-    assert is_complete(workspace)
+    assert is_complete(workspace, seeds=3)
 
 
 @pytest.mark.slow
@@ -202,12 +216,12 @@ def test_a_killed_worker_costs_its_run_only(workspace):
     stdout, stderr = process.communicate(timeout=200)
     assert process.returncode == 0, (stdout, stderr)
     assert is_complete(workspace)
-    assert sorted(begun(workspace)) in ([0, 0, 1, 2], [0, 1, 1, 2])  # the other one went on
+    assert sorted(begun(workspace)) in ([0, 0, 1], [0, 1, 1])  # the other one went on
 
 
 @pytest.mark.slow
 def test_a_run_that_takes_its_worker_with_it_three_times_has_failed(workspace):
-    write_notebook(workspace.root, "if seed == 0: time.sleep(1), os.kill(os.getppid(), 9)", seeds=2)
+    write_notebook(workspace.root, "if seed == 0: time.sleep(1), os.kill(os.getppid(), 9), time.sleep(60)")
     code, _, stderr = finish(workspace, "--workers", "1")
     assert code == 1
     assert stderr.strip() == (
@@ -216,7 +230,7 @@ def test_a_run_that_takes_its_worker_with_it_three_times_has_failed(workspace):
     )
     folder = workspace.outputs / "notebooks" / "01_corpus"
     assert sorted(path.name for path in folder.glob("*.ipynb")) == [
-        "small-corpus-seed0.failed.ipynb", "small-corpus-seed1.ipynb",
+        PAGE, "small-corpus-seed0.failed.ipynb", "small-corpus-seed1.ipynb",
     ]  # fmt: skip
     assert "os.getppid(), 9" in (folder / "small-corpus-seed0.failed.ipynb").read_text()
     assert not list(folder.glob(".*.running.ipynb"))
@@ -273,43 +287,29 @@ def test_two_sweeps_at_once_share_the_work(workspace):
     ends = [process.communicate(timeout=200) for process in both]
     assert [process.returncode for process in both] == [0, 0], ends
     assert is_complete(workspace)
-    assert sorted(begun(workspace)) == [0, 1, 2]  # none twice
+    assert sorted(begun(workspace)) == [0, 1]  # none twice
 
 
-def test_a_schedulers_dashboard_is_named_where_it_has_one():
-    class Client:
-        services: ClassVar = {"dashboard": "http://there:8787/status"}
-
-        @property
-        def dashboard_link(self):
-            return self.services["dashboard"]
-
-    assert sweeps._dashboard(Client()) == ", dashboard at http://there:8787/status"
-    Client.services = {}
-    assert sweeps._dashboard(Client()) == ""
+def start_dask(what, file, *options):
+    command = [sys.executable, "-m", f"distributed.cli.dask_{what}", "--scheduler-file", file, "--no-dashboard"]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    return subprocess.Popen([*command, *options], cwd=file.parent, env=ENVIRONMENT, **quiet)
 
 
 @contextmanager
-def a_cluster(folder, workers=2, threads=1):
+def a_cluster(folder, workers=2):
     """A scheduler and workers started by hand, as people do on a cluster. Yields the scheduler and its file."""
     file = folder / "scheduler.json"
     file.unlink(missing_ok=True)
-
-    def start(what, *options):
-        command = [sys.executable, "-m", f"distributed.cli.dask_{what}", "--scheduler-file", file, "--no-dashboard"]
-        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        return subprocess.Popen([*command, *options], cwd=folder, env=ENVIRONMENT, **quiet)
-
-    scheduler = start("scheduler", "--host", "127.0.0.1", "--port", "0")
+    scheduler = start_dask("scheduler", file, "--host", "127.0.0.1", "--port", "0")
     wait_until(file.is_file)
-    worker = start("worker", "--nworkers", str(workers), "--nthreads", str(threads))
+    worker = start_dask("worker", file, "--nworkers", str(workers), "--nthreads", "1")
     try:
         yield scheduler, worker, file
     finally:
         for process in (scheduler, worker):
-            for one in (
-                [*psutil.Process(process.pid).children(recursive=True), process] if process.poll() is None else []
-            ):
+            children = psutil.Process(process.pid).children(recursive=True) if process.poll() is None else []
+            for one in (*children, process):
                 one.kill()
             process.wait()
 
@@ -334,32 +334,22 @@ def test_a_killed_scheduler_ends_the_sweep_and_its_kernels_and_the_next_goes_on(
 
 
 @pytest.mark.slow
-def test_workers_that_would_mix_runs_in_one_process_are_refused(workspace, tmp_path):
-    with a_cluster(tmp_path, workers=1, threads=2) as (_, worker, file):
-        wait_until(lambda: psutil.Process(worker.pid).children())
-        time.sleep(3)
-        code, _, stderr = finish(workspace, "--scheduler", str(file))
-    assert code == 2
-    assert "has 2 threads" in stderr
-    assert "--nthreads 1" in stderr
-    assert len(stderr.splitlines()) == 1
-    assert begun(workspace) == []
-
-
-@pytest.mark.slow
-def test_a_worker_that_comes_later_and_is_unfit_ends_the_sweep_in_one_line(workspace, tmp_path):
+def test_an_unfit_worker_that_comes_late_or_is_there_ends_a_sweep_in_one_line(workspace, tmp_path):
     write_notebook(workspace.root, "time.sleep(20)")
     with a_cluster(tmp_path, workers=1) as (_, _, file):
         process = begin(workspace, "--scheduler", str(file))
         wait_until(lambda: begun(workspace), process)
-        command = [sys.executable, "-m", "distributed.cli.dask_worker", "--scheduler-file", file, "--no-dashboard"]
-        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        late = subprocess.Popen([*command, "--nthreads", "2"], cwd=tmp_path, env=ENVIRONMENT, **quiet)
+        late = start_dask("worker", file, "--nthreads", "2")
         try:
             _, stderr = process.communicate(timeout=90)
+            attempts = begun(workspace)
+            code, _, again = finish(workspace, "--scheduler", str(file))
         finally:
             late.terminate()
             late.wait(timeout=30)
-    assert process.returncode == 2
-    assert "has 2 threads and would execute as many notebooks" in stderr.splitlines()[-1]
+    assert process.returncode == code == 2
+    for lines in (stderr.splitlines()[-1:], again.splitlines()):
+        (line,) = lines
+        assert "has 2 threads and would execute as many notebooks in one process; start it with --nthreads 1" in line
+    assert begun(workspace) == attempts
     assert records.frame("01_corpus", workspace=workspace, failed=True).empty

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from docemb_lib.experiments.grids import grid
+from docemb_lib.experiments.plan import grid
 from docemb_lib.settings.profile import Profile
 from docemb_lib.thesis.tables import best_of_chapter_4
 from docemb_lib.thesis.values import published

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from docemb_lib.experiments.grids import grid
+from docemb_lib.experiments.plan import grid
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.settings.profile import Profile
 from docemb_lib.thesis.values import FIGURES, STUDENTS, ThesisValues, baseline_name, final_name, published

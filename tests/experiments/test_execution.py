@@ -1,0 +1,266 @@
+"""One run: executed once, recognised afterwards, and its failures recorded; then whole plans of such runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import nbformat
+import pytest
+from filelock import FileLock, Timeout
+
+from docemb_lib.errors import InputError
+from docemb_lib.experiments import kernel, records, sweeps
+from docemb_lib.experiments.execution import (
+    Reporter,
+    RunError,
+    UnwantedError,
+    execute_run,
+    is_done,
+    record_failure,
+)
+from docemb_lib.experiments.plan import resolve_plan
+from docemb_lib.experiments.sweeps import comparison_paths, execute_plan
+from docemb_lib.settings.profile import Profile
+from docemb_lib.workspace import Workspace
+
+SUCCEEDS = """
+from docemb_lib.experiments import records
+from docemb_lib.experiments.run import begin
+run = begin("05_weighting", globals())
+import sys; print("half-way", file=sys.stderr)
+run.finish({"mean": lam})
+"""
+FAILS = "raise RuntimeError('no luck')"
+SLEEPS = "open('ready', 'w').close(); import time; time.sleep(60)"  # notebooks run in notebooks/
+ONE = "[{notebook: 05_weighting, lam: 0.5}]"
+TWO = "[{notebook: 05_weighting, lam: 0.5}, {notebook: 05_weighting, lam: 0.8}]"
+NAME = r"05_weighting \(cosine;64;λ=0\.5\)"
+
+
+class Recorder(Reporter):
+    """Keeps what is reported, a line each."""
+
+    def __init__(self):
+        self.lines = []
+
+    def begin(self, runs, missing, where=""):
+        self.lines.append(f"{len(missing)} of {len(runs)}")
+
+    def prepare(self, what):
+        self.lines.append(what)
+
+    def start(self, run, remaining_s=None):
+        self.lines.append(f"start {run.profile.name} {run.parameters['lam']}")
+
+    def step(self, run, line):
+        self.lines.append(line)
+
+    def end(self, run, status, seconds, error=""):
+        self.lines.append(f"{status} {run.profile.name} {run.parameters['lam']}")
+
+    def close(self):
+        self.lines.append("closed")
+
+    def of(self, *words):
+        return [line for line in self.lines if line.startswith(words)]
+
+
+@pytest.fixture
+def workspace(workspace_root):
+    return Workspace(workspace_root)
+
+
+@pytest.fixture
+def steps(workspace):
+    """Resolves a plan of the small profile; `text` replaces notebook 05 by a few lines that compute nothing."""
+
+    def resolve(text="", runs=ONE):
+        path = workspace.root / "params" / "planned.yaml"
+        small = (workspace.root / "params" / "small.yaml").read_text(encoding="utf-8")
+        path.write_text(small[: small.index("plan:")].replace("name: small", "name: planned") + f"plan: {runs}\n")
+        if text:
+            parameters = nbformat.v4.new_code_cell("profile = 'tiny'\nseed = 0\nlam = 0.1")
+            parameters.metadata["tags"] = ["parameters"]
+            kernelspec = {"name": "python3", "display_name": "Python 3", "language": "python"}
+            cells = [parameters, nbformat.v4.new_code_cell(text)]
+            notebook = nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernelspec})
+            nbformat.write(notebook, workspace.root / "notebooks" / "05_weighting.ipynb")
+        return resolve_plan(Profile.load(path), str(path), workspace)
+
+    return resolve
+
+
+@pytest.fixture
+def a_run(steps):
+    """Resolves the one run of a plan."""
+    return lambda text="": steps(text)[0].runs[0]
+
+
+def test_a_plan_is_executed_once_and_recognised_afterwards(steps, workspace, monkeypatch):
+    plan, reporter = steps(SUCCEEDS, TWO), Recorder()
+    assert execute_plan(plan, workspace, reporter) == []
+    assert reporter.of("2 of", "start ", "built", "closed") == [
+        "2 of 2", "start planned 0.5", "built planned 0.5", "start planned 0.8", "built planned 0.8", "closed",
+    ]  # fmt: skip
+    assert "half-way" in reporter.lines
+    assert records.frame("05_weighting", workspace=workspace)["mean"].tolist() == [0.5, 0.8]
+    assert all(is_done(run, workspace) for step in plan for run in step.runs)
+
+    monkeypatch.setitem(sys.modules, "papermill", None)  # a second time nothing is executed
+    again = Recorder()
+    execute_plan(steps("", TWO), workspace, again)
+    assert again.of("0 of", "reused") == ["0 of 2", "reused planned 0.5", "reused planned 0.8"]
+
+
+def test_an_edited_notebook_or_a_lost_copy_is_executed_again(a_run, workspace):
+    run = a_run(f"{SUCCEEDS}\nif lam == 0.5: open('05_weighting.ipynb', 'a').write(' ')")  # edits itself
+    assert execute_run(run, workspace)
+    assert records.frame(workspace=workspace)["mean"].tolist() == [0.5]
+    assert not is_done(run, workspace)
+    a_run(SUCCEEDS)
+    assert execute_run(run, workspace)
+    assert is_done(run, workspace)
+    assert not execute_run(run, workspace)
+    run.executed.unlink()
+    assert not is_done(run, workspace)
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "said", "kept"),
+    [
+        (FAILS, RunError, "RuntimeError: no luck", FAILS),
+        ("pass", RunError, "ended without its record", "pass"),
+        ("import os; os._exit(9)", RunError, "its kernel died", "os._exit(9)"),
+        ("from docemb_lib.errors import InputError\nraise InputError('lam: too much of it')", InputError,
+         "lam: too much of it", "too much of it"),
+    ],
+)  # fmt: skip
+def test_a_failure_is_recorded_with_its_error_and_its_notebook(a_run, workspace, text, error, said, kept):
+    run = a_run(text)
+    with pytest.raises(
+        error, match=rf"^{NAME}: {said}.* \(see .*failed\.ipynb\)$" if error is RunError else f"^{said}$"
+    ):
+        execute_run(run, workspace)
+    (row,) = records.frame(workspace=workspace, failed=True).to_dict("records")
+    assert row["status"] == "failed"
+    assert row["error"].startswith(f"05_weighting (cosine;64;λ=0.5): {said}")
+    assert records.frame(workspace=workspace).empty
+    assert kept in run.failed.read_text()
+    assert not run.working.exists()
+    assert not is_done(run, workspace)
+
+
+def test_a_failed_run_is_tried_again_and_once_done_keeps_its_record(a_run, workspace):
+    run = a_run(SUCCEEDS)
+    record_failure(run, workspace, "no luck", "")
+    run.failed.touch()
+    execute_run(run, workspace)
+    assert records.frame(workspace=workspace, failed=True)["status"].tolist() == ["done"]
+    assert not run.failed.exists()
+    with pytest.raises(RunError):
+        execute_run(a_run(FAILS), workspace)
+    assert records.frame(workspace=workspace, failed=True)["mean"].tolist() == [0.5]
+
+
+def test_an_execution_that_breaks_outside_the_notebook_is_a_recorded_failure(a_run, workspace):
+    run = a_run(SUCCEEDS)
+    run.source.write_text("{}")
+    with pytest.raises(RunError, match=f"^{NAME}: "):
+        execute_run(run, workspace)
+    assert records.frame(workspace=workspace, failed=True)["status"].tolist() == ["failed"]
+
+
+def test_all_runs_are_checked_before_the_first_kernel_starts(steps, workspace, monkeypatch):
+    plan = steps(SUCCEEDS, "[{notebook: 05_weighting, lam: 0.5}, {notebook: 05_weighting, student_projection: 16x17}]")
+    monkeypatch.setattr(sweeps, "execute_run", lambda *a, **k: pytest.fail("a kernel was started"))
+    with pytest.raises(InputError, match=r"384 → 16 → 17.*16 → 16"):
+        execute_plan(plan, workspace, Reporter())
+
+
+def test_a_process_killed_when_its_run_is_done_leaves_no_working_copy(a_run, workspace, monkeypatch):
+    run, replace = a_run(SUCCEEDS), os.replace
+
+    def killed_afterwards(source, target):
+        replace(source, target)
+        if os.fspath(target) == str(run.executed):
+            raise SystemExit
+
+    monkeypatch.setattr(os, "replace", killed_afterwards)
+    with pytest.raises(SystemExit):
+        execute_run(run, workspace)
+    assert is_done(run, workspace)
+    assert [path.name for path in run.executed.parent.glob(".*") if path.suffix != ".lock"] == []
+
+
+def test_a_run_that_another_process_executes_is_neither_recorded_as_failed_nor_waited_for(a_run, workspace):
+    run = a_run(SUCCEEDS)
+    run.executed.parent.mkdir(parents=True)
+    run.working.write_text("as far as it came")
+    with FileLock(run.executed.with_name(f".{run.executed.name}.lock")):
+        message = record_failure(run, workspace, "its  worker died", "")
+        assert message == "05_weighting (cosine;64;λ=0.5): its worker died"
+        with pytest.raises(Timeout):
+            execute_run(run, workspace, wait=False)
+    assert records.find(workspace, run.notebook, run.fingerprint) is None
+    assert run.working.exists()
+    assert record_failure(run, workspace, "its worker died", "").endswith(f"(see {workspace.shown(run.failed)})")
+    assert records.find(workspace, run.notebook, run.fingerprint).status == "failed"
+    assert run.failed.read_text() == "as far as it came"
+    assert not run.working.exists()
+    assert execute_run(run, workspace, wait=False)
+    assert is_done(run, workspace)
+
+
+@pytest.mark.parametrize("kernel_at_once", [False, True])
+def test_an_unwanted_run_in_a_thread_is_ended_and_counts_as_no_failure(a_run, workspace, monkeypatch, kernel_at_once):
+    run, ready, calls, end = a_run(SLEEPS), workspace.root / "notebooks" / "ready", [], kernel._end_kernel
+    if kernel_at_once:  # the first call comes before the kernel has started, and finds none
+        monkeypatch.setattr(kernel, "_end_kernel", lambda sockets: end(sockets) if calls else calls.append(sockets))
+    with ThreadPoolExecutor(1) as thread:
+        unwanted = (lambda: True) if kernel_at_once else ready.exists
+        future = thread.submit(execute_run, run, workspace, unwanted=unwanted)
+        with pytest.raises(UnwantedError):
+            future.result(timeout=50)
+    assert len(calls) == kernel_at_once
+    assert records.frame(workspace=workspace, failed=True).empty
+    assert [path.suffix for path in run.executed.parent.iterdir()] == [".lock"]
+
+
+@pytest.mark.slow
+def test_the_runs_of_a_grid_are_a_sweep_with_a_page_in_which_a_failing_run_stops_no_other(
+    steps, workspace, monkeypatch
+):
+    monkeypatch.setattr(sweeps, "default_workers", lambda runs: 1)
+    (workspace.root / "params" / "grids").mkdir()
+    grid = workspace.root / "params" / "grids" / "lams.yaml"
+    grid.write_text("{notebook: 05_weighting, axes: {lam: [0.5, 0.8]}}", encoding="utf-8")
+    other = workspace.root / "params" / "other.yaml"
+    other.write_text("base: small.yaml\nname: other\nparameters: {documents: 30}", encoding="utf-8")
+    three = (
+        "[{notebook: 05_weighting, lam: 0.3}, {grid: lams, profile: other.yaml}, {notebook: 05_weighting, lam: 0.4}]"
+    )
+    text = SUCCEEDS.replace("import sys", "import sys, os; assert lam != 0.8 or os.path.exists('mended')", 1)
+    plan, reporter = steps(text, three), Recorder()
+    (failure,) = execute_plan(plan, workspace, reporter)
+    assert failure.startswith("05_weighting (cosine;64;λ=0.8): AssertionError")
+    assert reporter.of("built", "failed", "the comparison", "closed") == [
+        "built planned 0.3", "built other 0.5", "failed other 0.8", "the comparison of all finished runs", "built planned 0.4", "closed",
+    ]  # fmt: skip
+    assert sorted(records.frame(workspace=workspace)["lam"]) == [0.3, 0.4, 0.5]
+
+    (workspace.root / "notebooks" / "mended").touch()
+    reporter = Recorder()
+    assert execute_plan(steps("", three), workspace, reporter) == []
+    assert reporter.of("1 of", "built", "reused", "the comparison") == [
+        "1 of 4", "reused planned 0.3", "built other 0.8", "the comparison of all finished runs", "reused planned 0.4",
+    ]  # fmt: skip
+    ((_, page),) = comparison_paths(plan[1].runs, workspace)
+    assert json.loads((workspace.root / page).read_text())["metadata"]["docemb"]["compared"] == [
+        run.fingerprint for run in plan[1].runs
+    ]
+
+    monkeypatch.setitem(sys.modules, "papermill", None)  # a third time nothing is executed
+    assert execute_plan(steps("", three), workspace, Reporter()) == []
