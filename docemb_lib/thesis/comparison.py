@@ -1,8 +1,11 @@
-"""All comparable recorded runs of a notebook beside this one: their scores, what each is called, how it is coloured."""
+"""The comparable recorded runs of a notebook beside one run: scores, labels, groups and the thesis' values.
+
+Runs are comparable if profile, texts, models and versions are the same; see `setting` of a record.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -16,27 +19,32 @@ from docemb_lib.settings.profile import FIXED, NOTEBOOKS, TRAINING
 from docemb_lib.thesis.values import BASELINE, ThesisValues
 
 STRUCTURAL = "03_structural"
-NEITHER = "–"  # the group of runs that have nothing of what others are coloured by
-ALONG = ("lam", "max_structural_len")  # what siblings may differ in
+NEITHER = "–"  # the group of runs without the property that defines groups
+ALONG = ("lam", "max_structural_len")  # the parameters in which siblings may differ
 
 
 class Entry(NamedTuple):
-    """One run in the comparison."""
+    """One run in a comparison."""
 
-    label: str  # as it is shown
-    model: str  # as its scores call its own model
+    label: str  # as shown
+    model: str  # the run's own model in `scores`
     parameters: dict[str, Any]
-    scores: pd.DataFrame  # tidy: its own model's and those of its baselines
+    scores: pd.DataFrame  # tidy: of the run's own model and of its baselines
 
 
 def scores_of_runs(run: Run, scores: pd.DataFrame) -> pd.DataFrame:
-    """This run's `scores` and those of the recorded runs comparable with it, tidy, for `plot_runs`.
+    """The scores of this run and of the comparable recorded runs of its notebook, tidy, for `plot_runs`.
 
-    Comparable are runs of the same notebook whose profile, texts and versions are the same. Runs with a contextual
-    teacher are joined by those of the structural notebook with their loss, documents and seed. Columns besides those of
-    `scores`: own (a run's model, not a baseline), group (what the thesis' figure colours by: a category, in order),
-    thesis (its value of the same run, see `ThesisValues`), sibling (differs from this run in λ and mask alone), and the
-    notebook's parameters, None in baselines. What sets a run apart is added to its label where it would be another's.
+    Runs with a contextual teacher are shown with the runs of the structural notebook that have the same structural
+    loss, documents and seed.
+
+    Args:
+        scores: tidy scores of this run's model and of its baselines.
+
+    Returns:
+        The rows of all runs, then each baseline once, with the columns own (model of a run, not a baseline), group (the
+        categories, in order, that the thesis' figure colours), thesis (see `ThesisValues`), sibling (the run differs
+        from this one in λ and mask alone), and the notebook's parameters. Equal labels get the parameters that differ.
     """
     entries = [Entry(run.label, run.label, run.parameters, scores)]
     entries += [
@@ -46,27 +54,38 @@ def scores_of_runs(run: Run, scores: pd.DataFrame) -> pd.DataFrame:
     entries += _structural_only(run, entries)
     thesis = ThesisValues(run.notebook, run.profile)
     groups = [_group(run, entry.parameters) for entry in entries]
-    own, baselines = [], []
-    for entry, label, group in zip(entries, _distinct(entries), groups, strict=True):
-        mine = entry.scores["model"] == entry.model
-        known = {name: entry.parameters.get(name) for name in NOTEBOOKS[run.notebook]}
-        value, sibling = thesis.of_run(entry.parameters), is_sibling(run, entry.parameters)
-        own.append(
-            entry.scores[mine].assign(model=label, own=True, group=group, thesis=value, sibling=sibling, **known)
-        )
-        others = entry.scores[~mine]
-        values = others["model"].map(thesis.of_baseline)
-        nothing = dict.fromkeys(known)
-        baselines.append(others.assign(own=False, group=BASELINE, thesis=values, sibling=False, **nothing))
-    once = pd.concat(baselines).drop_duplicates(["model", "task", "metric", "seed"])
-    together = pd.concat([*own, once], ignore_index=True)
+    columns = [
+        {
+            "group": group,
+            "thesis": thesis.of_run(entry.parameters),
+            "sibling": is_sibling(run, entry.parameters),
+            **{name: entry.parameters.get(name) for name in NOTEBOOKS[run.notebook]},
+        }
+        for entry, group in zip(entries, groups, strict=True)
+    ]
+    shown = [entry._replace(label=label) for entry, label in zip(entries, _distinct(entries), strict=True)]
+    rows = beside_baselines(shown, columns, thesis)
     order = [*sorted(set(groups), key=_rank), BASELINE]
-    together["group"] = pd.Categorical(together["group"], categories=order)
-    return together.astype({"thesis": float})
+    return rows.assign(group=pd.Categorical(rows["group"], categories=order))
+
+
+def beside_baselines(
+    entries: Sequence[Entry], columns: Sequence[Mapping[str, Any]], thesis: ThesisValues
+) -> pd.DataFrame:
+    """The scores of the entries' own models with further `columns` of each entry, then each baseline once."""
+    own, baselines = [], []
+    for entry, values in zip(entries, columns, strict=True):
+        is_own = entry.scores["model"] == entry.model
+        own.append(entry.scores[is_own].assign(model=entry.label, own=True, **values))
+        baselines.append(entry.scores[~is_own])
+    once = pd.concat(baselines).drop_duplicates(["model", "task", "metric", "seed"])
+    empty = {**dict.fromkeys(columns[0]), "sibling": False, "group": BASELINE}
+    once = once.assign(own=False, **empty | {"thesis": once["model"].map(thesis.of_baseline)})
+    return pd.concat([*own, once], ignore_index=True).astype({"thesis": float})
 
 
 def comparable(run: Run, notebook: str | None = None) -> list[Record]:
-    """Recorded runs of `notebook` (None: its own) comparable with this one, newest first, without it."""
+    """Finished runs of `notebook` (None: the run's own) comparable with this run, newest first, without this run."""
     of_notebook = notebook or run.notebook
     found, setting = records.all_records(of_notebook, workspace=run.workspace), setting_of(of_notebook, run.profile)
     same = [r for r in found if r.status == "done" and r.setting == setting and r.fingerprint != run.fingerprint]
@@ -74,12 +93,12 @@ def comparable(run: Run, notebook: str | None = None) -> list[Record]:
 
 
 def _structural_only(run: Run, entries: Sequence[Entry]) -> list[Entry]:
-    """Runs of the structural notebook as the thesis shows them beside runs with a contextual teacher."""
+    """Runs of the structural notebook, which the thesis shows beside runs with a contextual teacher."""
     further = run.profile.further_teachers
     if "contextual_teacher" not in run.parameters or any(teacher.role == "contextual" for teacher in further):
-        return []  # with further contextual teachers they are no structural-only runs
+        return []  # with a further contextual teacher no run is structural-only
     wanted = {structural_label(_complete(run.notebook, entry.parameters), further) for entry in entries}
-    wanted |= {"cosine"} if "only-contextual" in wanted else set()  # its best one, in Figure 4.7 too
+    wanted |= {"cosine"} if "only-contextual" in wanted else set()  # as in Figure 4.7
     shown = {entry.label for entry in entries}
     return [
         Entry(label, record.label, {**record.parameters, **FIXED[STRUCTURAL]}, records.scores_of(run.workspace, record))
@@ -91,26 +110,26 @@ def _structural_only(run: Run, entries: Sequence[Entry]) -> list[Entry]:
 
 
 def _distinct(entries: Sequence[Entry]) -> list[str]:
-    """A label for each, the first one's its own: where labels are equal, with what sets them apart.
+    """Labels that differ: where labels are equal, the parameters that differ are added to all but the first entry's.
 
-    Runs of other documents or another seed than the first one's say so in any case.
+    Documents and seed are added wherever they differ from the first entry's.
     """
     first = entries[0].parameters
     labels = [entries[0].label]
     for entry in entries[1:]:
         alike = [other.parameters for other in entries if other.label == entry.label]
-        rivals = [first] if first in alike else alike  # the first one's label stays bare
-        said = [
+        others = [first] if first in alike else alike
+        added = [
             f"{name} {value}"
             for name, value in entry.parameters.items()
-            if any(other.get(name) != value for other in ([first] if name in {"documents", "seed"} else rivals))
+            if any(other.get(name) != value for other in ([first] if name in {"documents", "seed"} else others))
         ]
-        labels.append(f"{entry.label} ({', '.join(said)})" if said else entry.label)
+        labels.append(f"{entry.label} ({', '.join(added)})" if added else entry.label)
     return labels
 
 
 def _group(run: Run, parameters: dict[str, Any]) -> str:
-    """What the thesis' figure of this notebook tells runs apart by."""
+    """The property that the thesis' figure of this notebook colours: kind of model, loss, width or λ."""
     p = _complete(run.notebook, parameters)
     match run.notebook[:2]:
         case "02":
@@ -128,7 +147,7 @@ def _group(run: Run, parameters: dict[str, Any]) -> str:
 
 
 def _rank(group: str) -> tuple[float, str]:
-    """Numbers by their size, words by the alphabet, nothing first."""
+    """Sort key of a group: NEITHER, then numbers by value, then words in alphabetical order."""
     try:
         return float(group), group
     except ValueError:
@@ -136,7 +155,7 @@ def _rank(group: str) -> tuple[float, str]:
 
 
 def is_sibling(run: Run, parameters: dict[str, Any]) -> bool:
-    """Whether both have teachers of both roles, and whatever counts but λ and mask is the same."""
+    """Whether both runs have teachers of both roles and differ in λ and mask alone, of the parameters that count."""
     further, ours = run.profile.further_teachers, run.profile.parameters
     if run.notebook not in TRAINING or len(roles_of(ours, further)) < 2:
         return False

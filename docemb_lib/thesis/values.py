@@ -1,17 +1,8 @@
-"""The thesis' results as data, to be shown beside our own.
+"""Published results of the thesis and of the SimDE paper, and the published value that corresponds to a run.
 
-| name              | from                           | value                                        |
-|-------------------|--------------------------------|----------------------------------------------|
-| table_5_7         | Table 5.7, Figures 5.5 and 5.6 | accuracy, MAP and MRR of the final models    |
-| structural_losses | Figures 4.2 and 4.3            | mean normalised accuracy over six tasks      |
-| paragraph_vectors | Figure 4.5                     | the same                                     |
-| projections       | Figures 4.7, 4.8 and 4.9       | the same                                     |
-| weighting         | Figures 4.10, 4.11 and 4.12    | the same                                     |
-| corpora           | Tables 4.1 and 5.1             | documents and their lengths, a row per split |
-| simde             | Tables 2 to 5 of SimDE's paper | scores; redundancy and similarity of texts   |
-
-The figures' values were read off the graphics (error about 0.0003): the thesis prints no numbers for them. Normalised
-accuracy is relative to the models of one figure, so values of different figures must not be compared.
+Each file of `published/` says in its first lines from which tables and figures it was taken.
+The thesis prints no numbers for its figures; their values were read off the graphics, with an error of about 0.0003.
+Normalised accuracy is relative to the models of one figure: do not compare values of different figures.
 """
 
 from __future__ import annotations
@@ -31,11 +22,8 @@ from docemb_lib.experiments.runkey import objective_settings, structural_label
 from docemb_lib.settings import Parameters
 from docemb_lib.settings.profile import FIXED, NOTEBOOKS, Profile
 
-# ---- The thesis' results as data, to be shown beside our own.
-
-
-BASELINE = "baseline"  # `kind` of a figure's rows that are no run of its grid
-# The rows of Figure 4.4 from top to bottom, as the other figures call them.
+BASELINE = "baseline"  # `kind` of the rows of a figure that are no run of its grid
+# The rows of Figure 4.4 from top to bottom, by their names in the other figures.
 FIGURE_4_4 = (
     "Longformer", "MSE", "max-margin;MSE;γ=1.0", "max-margin;MSE;γ=1.5", "max-margin;MSE;γ=0.5", "cosine",
     "contrastive", "max-margin;cosine;γ=0.5",
@@ -44,29 +32,37 @@ NAMES = ("table_5_7", "structural_losses", "paragraph_vectors", "projections", "
 
 
 def published(name: str) -> pd.DataFrame:
-    """One published result, tidy: a row per `value` (corpora: per split), with its `source`, a table or figure.
+    """Return one published result as a tidy frame: a row per `value` (corpora: per split), with its `source`.
 
-    Table 5.7 and SimDE have the columns of our scores (model, task, metric, value) and `round`. A figure has the run's
-    `label`, its parameters under the names of our notebooks' (missing: switched off), and its box over the tasks.
+    Table 5.7 and SimDE have the columns of recorded scores (model, task, metric, value) and `round`. A figure has the
+    run's `label`, the notebook parameters (missing: switched off), and the box over tasks.
+
+    Example:
+        >>> table = published("table_5_7")
+        >>> table[table["metric"] == "map"].groupby("model")["value"].mean().idxmax()
+        'only-MSE'
     """
     if name not in NAMES:
         raise InputError(f"published results: {name!r} is not one of {', '.join(NAMES)}")
-    text = files("docemb_lib.thesis").joinpath("published", f"{name}.yaml").read_text(encoding="utf-8")
-    data = yaml.safe_load(text)
+    data = read_published(name)
     return pd.DataFrame(data["rows"], columns=data["columns"])
 
 
-# ---- which run of the thesis a run of ours is
+def read_published(name: str) -> dict[str, Any]:
+    """Read a file of `docemb_lib/thesis/published`."""
+    path = files("docemb_lib.thesis").joinpath("published", f"{name}.yaml")
+    data: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return data
 
 
 class Figure(NamedTuple):
     """A figure of the thesis that shows the runs of a grid."""
 
-    source: str  # as in published(data)
+    source: str  # column `source` of published(data)
     data: str
     notebook: str
-    grids: tuple[str, ...]  # none: nothing in it depends on a width
-    structural: str | None  # label of the structural loss that all its grid has; None: it has several, or none
+    grids: tuple[str, ...]  # empty: no parameter of the figure depends on a width
+    structural: str | None  # label of the structural loss of all runs of the grid; None: several losses, or none
 
 
 FIGURES = (
@@ -81,15 +77,15 @@ FIGURES = (
 )
 MODELS = {"Longformer": UNTRAINED, "SBERT": SBERT_TRUNCATED}
 FINAL = "06_evaluation"
-STUDENTS = ("cosine-masked", "MSE-contextual", "only-MSE")  # Table 5.7's names of the runs of the grid `final`
-SWITCHES = ("structural_loss", "contextual_teacher", "lam", "max_structural_len")  # null there means: switched off
+STUDENTS = ("cosine-masked", "MSE-contextual", "only-MSE")  # names in Table 5.7 of the runs of the grid `final`
+SWITCHES = ("structural_loss", "contextual_teacher", "lam", "max_structural_len")  # published null: switched off
 
 
 class ThesisValues:
-    """Mean normalised accuracies of the thesis' figures for a notebook's runs, those of the profile's own loss first.
+    """Mean normalised accuracies in the thesis of the runs of a notebook.
 
-    Of the final notebook they are those of the four best students of chapter 4 (Figure 4.12).
-    A figure's values are relative to the models it shows: across figures they cannot be compared at all.
+    If several figures show a run, the figure of the profile's structural loss decides. The final notebook has the
+    values of Figure 4.12, the four best students of chapter 4.
     """
 
     def __init__(self, notebook: str, profile: Profile) -> None:
@@ -112,11 +108,11 @@ class ThesisValues:
                 self.baselines |= dict(zip(shown["label"], shown["value"], strict=True))
 
     def of_run(self, parameters: Mapping[str, Any]) -> float | None:
-        """The thesis' value of the run with these notebook parameters; None where it made none like it."""
+        """The thesis' value of the run with these notebook parameters; None if the thesis has no such run."""
         return self.runs.get(_key(self.notebook, self.profile, parameters))
 
     def of_baseline(self, label: str) -> float | None:
-        """The thesis' value of a baseline by our label: `SBERT truncated`, `DM;100d` whatever its width."""
+        """The thesis' value of a baseline by its label here, e.g. `SBERT truncated`; Paragraph Vectors of any width."""
         for name, value in self.baselines.items():
             if label == MODELS.get(name) or (";" in name and label.startswith(name.split(";")[0] + ";")):
                 return value
@@ -124,7 +120,7 @@ class ThesisValues:
 
 
 def final_name(profile: Profile, parameters: Mapping[str, Any]) -> str | None:
-    """What Table 5.7 calls the student of a final run with these notebook parameters; None for one that it lacks."""
+    """The name in Table 5.7 of the final student with these notebook parameters; None if the table has none."""
     key = _key(FINAL, profile, parameters)
     for name, thesis, ours in zip(STUDENTS, grid("final", THESIS), grid("final", profile), strict=True):
         if key in {_key(FINAL, THESIS, thesis), _key(FINAL, profile, ours)}:
@@ -133,16 +129,16 @@ def final_name(profile: Profile, parameters: Mapping[str, Any]) -> str | None:
 
 
 def baseline_name(label: str) -> str | None:
-    """What Table 5.7 calls a baseline of ours: Longformer, SBERT, DM and PV, whatever their widths."""
-    named = {ours: theirs for theirs, ours in MODELS.items()}
-    if label in named:
-        return named[label]
-    kind, semicolon, _ = label.partition(";")
-    return kind if semicolon and kind in {"DM", "PV"} else None
+    """The name in Table 5.7 of a baseline: Longformer, SBERT, or DM and PV of any width; None for other models."""
+    for name, own in MODELS.items():
+        if label == own:
+            return name
+    kind, *rest = label.split(";")
+    return kind if rest and kind in {"DM", "PV"} else None
 
 
 def _scaled(figure: Figure, profile: Profile) -> dict[str, str]:
-    """Keys of the grids' runs in the thesis' widths → keys of the same runs in the profile's."""
+    """{key of a run of the grids in the thesis' widths: key of the same run in the profile's widths}."""
     pairs = [pair for name in figure.grids for pair in zip(grid(name, THESIS), grid(name, profile), strict=True)]
     return {_key(figure.notebook, THESIS, thesis): _key(figure.notebook, profile, ours) for thesis, ours in pairs}
 

@@ -1,8 +1,7 @@
-"""What the diagrams show of a run beside its profile: how wide its embeddings are, how one of its documents begins."""
+"""Data for the figures and tables of notebooks 01 to 06: a run's corpus, tasks, students, probes and weights."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -31,66 +30,58 @@ from docemb_lib.workspace import MANIFEST, Artefact
 
 if TYPE_CHECKING:
     from docemb_lib.experiments.students import Stages
-    from docemb_lib.teachers.store import Teacher
 
 
-# ---- what the diagrams show of a run beside its profile
+SHOWN = 1000  # validation documents in views, as in Figure 4.4
+PROBED = 300  # training documents that a probe is fitted on
+RECIPE = 1  # raised whenever the same tasks would be counted otherwise
+STATISTICS, LENGTHS = "statistics.parquet", "lengths.parquet"
+CORPUS_COLUMNS = ("documents", "tokens", "mean", "std", "over_384", "over_512")  # of Tables 4.1 and 5.1
 
 
 def widths_of(run: Run) -> dict[str, int]:
-    """Dimensions of the embeddings of the `student` and, where there is one, the `contextual` teacher."""
+    """Widths of the `student` and, if there is one, of the `contextual` teacher, by these names."""
     stages, teacher = run.stages, run.profile.parameters.contextual_teacher
-    return {
-        "student": stages.student_width,
-        **({} if teacher is None else {"contextual": stages.contextual_width(teacher)}),
-    }
+    contextual = {} if teacher is None else {"contextual": stages.contextual_width(teacher)}
+    return {"student": stages.student_width, **contextual}
 
 
 def opening_words(run: Run, words: int = 12) -> list[str]:
-    """The first words of the first training document, as the run's Paragraph Vector (its first member) reads them."""
+    """The first words of the first training document, preprocessed as for the run's (first) Paragraph Vector."""
     from docemb_lib.teachers.words import preprocess
 
     (settings, *_) = run.stages.asked_paragraph_vectors()
     return preprocess(run.stages.split("train")["text"][0], settings.preprocess)[:words]
 
 
-# ---- what 01_corpus shows
-
-
-RECIPE = 1  # raised whenever the same tasks would be counted otherwise
-STATISTICS, LENGTHS = "statistics.parquet", "lengths.parquet"
-CORPUS_COLUMNS = ("documents", "tokens", "mean", "std", "over_384", "over_512")  # of Tables 4.1 and 5.1
-
-
 class DescribedTasks(NamedTuple):
-    """The tasks of a profile: `statistics` as `task_statistics` has them, and their documents' `lengths`: task, split,
-    n_student_tokens, n_structural_tokens."""
+    """The tasks of a profile."""
 
-    statistics: pd.DataFrame
-    lengths: pd.DataFrame
+    statistics: pd.DataFrame  # see `task_statistics`
+    lengths: pd.DataFrame  # of documents: task, split, n_student_tokens, n_structural_tokens
 
 
 def corpus_tables(statistics: pd.DataFrame, name: str) -> pd.DataFrame:
-    """Tables 4.1 and 5.1 with the corpus at hand first: a row per corpus and split.
+    """Tables 4.1 and 5.1 with this corpus first: a row per corpus and split.
 
-    statistics: see `corpus_statistics`; name: what the corpus is called.
+    statistics: see `corpus_statistics`; name: of this corpus.
     """
-    ours = statistics[statistics["split"].isin(["train", "validation"])].assign(corpus=name, of=HERE)
-    both = pd.concat([ours, published("corpora").assign(of=THESIS)])
+    here = statistics[statistics["split"].isin(["train", "validation"])].assign(corpus=name, of=HERE)
+    both = pd.concat([here, published("corpora").assign(of=THESIS)])
     return both.set_index(["of", "corpus", "split"])[list(CORPUS_COLUMNS)]
 
 
-def split_lengths(stages: Stages, splits: Sequence[str] = ("train", "validation")) -> pd.DataFrame:
-    """The documents of the corpus' splits for Figures 4.1 and 5.1: split, source, tokens (the student's)."""
-    frames = []
-    for split in splits:
-        table = stages.split(split).select_columns(["source", "n_student_tokens"]).to_pandas()
-        frames.append(table.rename(columns={"n_student_tokens": "tokens"}).assign(split=split))
-    return pd.concat(frames, ignore_index=True)
+def split_lengths(stages: Stages) -> pd.DataFrame:
+    """Lengths of training and validation documents for Figures 4.1 and 5.1: source, tokens (of the student), split."""
+    frames = [
+        stages.split(split).select_columns(["source", "n_student_tokens"]).to_pandas().assign(split=split)
+        for split in ("train", "validation")
+    ]
+    return pd.concat(frames, ignore_index=True).rename(columns={"n_student_tokens": "tokens"})
 
 
 def described_tasks(stages: Stages) -> DescribedTasks:
-    """All tasks of the profile, each counted once: what is counted is an artefact."""
+    """Statistics and lengths of all tasks of the profile. Each task is counted once and kept as an artefact."""
     evaluation = stages.profile.evaluation
     names = dict.fromkeys((*evaluation.tasks, *evaluation.sweep_tasks))
     folders = {name: _described(stages, name) for name in names}
@@ -126,15 +117,8 @@ def _described(stages: Stages, name: str) -> Path:
     return stages.workspace.artefact("task-statistics", inputs, build).path
 
 
-# ---- what a notebook shows of its run beside its scores
-
-
-SHOWN = 1000  # validation documents that views look at, as Figure 4.4 does
-PROBED = 300  # training documents that a probe is fitted on
-
-
 def own_metrics(run: Run, scores: pd.DataFrame) -> dict[str, float]:
-    """What a run records of its own model's scores: `mean` over tasks, and `<task>/<metric>`, means over head seeds."""
+    """The metrics in the record of a run: `mean` over tasks, and `<task>/<metric>`, means over head seeds."""
     own = scores[scores["model"] == run.label]
     by_task = own.groupby(["task", "metric"], as_index=False)["value"].mean()
     names = by_task["task"] + "/" + by_task["metric"]
@@ -142,7 +126,7 @@ def own_metrics(run: Run, scores: pd.DataFrame) -> dict[str, float]:
 
 
 def student_metrics(run: Run, scores: pd.DataFrame, validation: pd.DataFrame) -> dict[str, float]:
-    """What a student's run records: its scores, its validation loss before and after, its spread."""
+    """`own_metrics` of a student's run, its validation loss before and after training, and its spread."""
     return {
         **own_metrics(run, scores),
         "validation_loss_before": validation["loss"].iloc[0],
@@ -152,18 +136,19 @@ def student_metrics(run: Run, scores: pd.DataFrame, validation: pd.DataFrame) ->
 
 
 def final_metrics(run: Run, scores: pd.DataFrame, validation: pd.DataFrame) -> dict[str, float]:
-    """What a final evaluation records of its last round: the student's own, and the means over tasks of those it is
-    compared with."""
+    """`student_metrics` of the last round of a final evaluation, and the means over tasks of three baselines."""
     scores = last_round(scores)
     means = mean_over_tasks(scores).groupby("model")["value"].mean()
-    others = {"before": UNTRAINED, "sbert_truncated": SBERT_TRUNCATED, "sbert_chunks": SBERT_CHUNKS}
-    compared = {f"mean_{name}": float(means[model]) for name, model in others.items()}
+    baselines = {"before": UNTRAINED, "sbert_truncated": SBERT_TRUNCATED, "sbert_chunks": SBERT_CHUNKS}
+    compared = {f"mean_{name}": float(means[model]) for name, model in baselines.items()}
     return {**student_metrics(run, scores, validation), **compared}
 
 
 def students_of_runs(run: Run, student: Artefact) -> list[Model]:
-    """The student as it started, this run's, and those of the comparable recorded runs of its notebook that used as
-    many documents and the same seed: those of Figure 4.4 first, in its order."""
+    """The untrained student, this run's, and recorded comparable ones of its notebook with equal documents and seed.
+
+    Students of Figure 4.4 come first, in the order of the figure.
+    """
     p = run.profile.parameters
     models = [student_model(run.label, student)]
     for record in comparable(run):
@@ -176,46 +161,44 @@ def students_of_runs(run: Run, student: Artefact) -> list[Model]:
 
 
 def in_figure_4_4(run: Run, distances: pd.DataFrame) -> pd.DataFrame:
-    """Of the tidy distances of `students_of_runs` those of the models that Figure 4.4 shows, and of this run's."""
+    """The rows of `distances` (tidy, with a column model) that belong to Figure 4.4 or to this run's student."""
     return distances[distances["model"].isin([UNTRAINED, *FIGURE_4_4, run.label])]
 
 
 def validation_embeddings(stages: Stages, model: Model) -> np.ndarray:
-    """The model's embeddings of the first `SHOWN` validation documents: float32 (N, D), each computed once."""
+    """The model's embeddings of the first `SHOWN` validation documents: float32 (N, D). Each is computed once."""
     return embed_once(stages.workspace, model, stages.split("validation")["text"][:SHOWN])
 
 
 def probes_of_teachers(run: Run, student: Artefact) -> pd.DataFrame:
-    """What a linear map reads of each of the run's teachers, off its student and off the student as it started.
+    """How well a linear map predicts each teacher's embeddings from the student's, before and after distillation.
 
-    Fitted on at most `PROBED` of the run's training documents, measured on the first `SHOWN` validation documents, all
-    of them and apart by whether a document fits into one window of the structural teacher. Columns model, teacher,
-    bucket, documents, r2, overlap, see `probe`.
+    The map is fitted on at most `PROBED` training documents of the run and measured on the first `SHOWN` validation
+    documents: on all, and separately on those that fit into the structural teacher's window and on longer ones.
+    Columns model, teacher, bucket, documents, r2, overlap; see `probe`.
     """
     stages, p = run.stages, run.profile.parameters
     train = min(PROBED, p.documents)
-    texts = stages.split("train")["text"][:train]
+    texts, validation = stages.split("train")["text"][:train], stages.split("validation")
     limit = stages.structural_teacher.max_text_tokens
-    whole = np.asarray(stages.split("validation")["n_structural_tokens"][:SHOWN]) <= limit
-    buckets = {f"up to {limit} tokens": whole, "longer": ~whole}
+    short = np.asarray(validation["n_structural_tokens"][:SHOWN]) <= limit
+    buckets = {f"up to {limit} tokens": short, "longer": ~short}
     frames = []
     for model in (untrained_model(stages), student_model(run.label, student)):
-        fitted_on = embed_once(stages.workspace, model, texts)
-        judged_on = validation_embeddings(stages, model)
+        embeddings = embed_once(stages.workspace, model, texts), validation_embeddings(stages, model)
         for name, teacher in stages.teachers().items():
-            known = np.asarray(stages.teacher_embeddings(teacher, "train", p.documents)[:train])
-            truth = _validation_of(stages, teacher)
-            found = probe((fitted_on, known), (judged_on, truth), buckets)
+            fitted = np.asarray(stages.teacher_embeddings(teacher, "train", p.documents)[:train])
+            measured = np.asarray(stages.teacher_embeddings(teacher, "validation", len(validation))[:SHOWN])
+            found = probe((embeddings[0], fitted), (embeddings[1], measured), buckets)
             frames.append(found.assign(model=model.label, teacher=f"{name} teacher"))
     return pd.concat(frames, ignore_index=True)[["model", "teacher", "bucket", "documents", "r2", "overlap"]]
 
 
 def centring(run: Run, student: Artefact) -> pd.DataFrame:
-    """What subtracting the mean training embedding does to a student where cosines decide; a row per model. A student
-    that is centred by itself (`student.centre`) has one row.
+    """Cosine scores of the student with and without the mean training embedding subtracted, a row per model.
 
-    Columns: spread, the mean cosine distance of two task texts, and each task of the final evaluation that asks what
-    belongs together, see `score_cosines`.
+    Columns: spread (mean cosine distance of two task texts), and each retrieval or pair task of the final evaluation;
+    see `score_cosines`. With `student.centre` in the profile the student is centred already and has one row.
     """
     if run.profile.student.centre:
         both = [student_model("student, centred", student)]
@@ -225,13 +208,8 @@ def centring(run: Run, student: Artefact) -> pd.DataFrame:
     return cosine_scores(run.stages, [untrained_model(run.stages), *both])
 
 
-def _validation_of(stages: Stages, teacher: Teacher) -> np.ndarray:
-    """The teacher's embeddings of the same documents, out of the store that training made."""
-    return np.asarray(stages.teacher_embeddings(teacher, "validation", len(stages.split("validation")))[:SHOWN])
-
-
 def projection_layers(run: Run) -> pd.DataFrame:
-    """The layers of both projections of this run: side, layer, shape (out × in), weights (biases included)."""
+    """The layers of both projections of this run: side, layer, shape (out × in), weights (with biases)."""
     from torch import nn
 
     from docemb_lib.losses import Projection
@@ -239,16 +217,14 @@ def projection_layers(run: Run) -> pd.DataFrame:
     p, stages = run.profile.parameters, run.stages
     if p.contextual_teacher is None:
         return pd.DataFrame(columns=["side", "layer", "shape", "weights"])
-    student_width = stages.student_width
     sides = {
-        "student": Projection(p.student_projection, student_width),
+        "student": Projection(p.student_projection, stages.student_width),
         "contextual": Projection(p.contextual_projection, stages.contextual_width(p.contextual_teacher)),
     }
     rows = []
     for side, projection in sides.items():
         for layer in projection.layers:
-            linear = isinstance(layer, nn.Linear)
-            shape = f"{layer.out_features} × {layer.in_features}" if linear else ""
+            shape = f"{layer.out_features} × {layer.in_features}" if isinstance(layer, nn.Linear) else ""
             rows.append((side, type(layer).__name__, shape, sum(t.numel() for t in layer.parameters())))
         if not len(projection.layers):
             rows.append((side, "identity", f"{projection.out_features}", 0))
@@ -256,7 +232,10 @@ def projection_layers(run: Run) -> pd.DataFrame:
 
 
 def weights_by_length(run: Run) -> pd.DataFrame:
-    """The weights of both losses for each training document of this run: length, structural, contextual; by length."""
+    """The weights of both losses for each training document of this run, sorted by length.
+
+    Columns length (structural tokens), structural, contextual.
+    """
     import torch
 
     p = run.profile.parameters
@@ -265,6 +244,6 @@ def weights_by_length(run: Run) -> pd.DataFrame:
     structural, contextual = weighting.weights(torch.from_numpy(lengths))
     if "structural" not in roles:
         structural, contextual = torch.zeros_like(structural), torch.ones_like(contextual)
-    elif "contextual" not in roles:  # the plain mean, masked documents counting zero
+    elif "contextual" not in roles:  # a plain mean, in which masked documents count as zero
         structural, contextual = weighting.keep(torch.from_numpy(lengths)).float(), torch.zeros_like(contextual)
     return pd.DataFrame({"length": lengths, "structural": structural.numpy(), "contextual": contextual.numpy()})

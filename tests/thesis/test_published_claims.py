@@ -20,7 +20,7 @@ from docemb_lib.thesis.claims import (
     claims,
     comparisons,
     normalised_means,
-    score_of,
+    scores_of_rows,
     thesis_scores,
     thesis_tasks,
 )
