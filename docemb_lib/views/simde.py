@@ -73,7 +73,7 @@ def distances_of_halves(run: Run, models: list[Model], *, negatives: int = 20) -
 
 
 def students_beside(run: Run, student: Artefact) -> list[Model]:
-    """This run's student, recorded comparable ones of its notebook and of the final evaluation, and the untrained one."""
+    """This run's student, recorded comparable ones of notebooks 07 and 06, and the untrained student."""
     models = {run.label: student_model(run.label, student)}
     for record in (*comparable(run, SIMDE), *comparable(run, FINAL)):
         folder = run.workspace.root / (record.student or "")
