@@ -11,8 +11,8 @@ from docemb_lib.settings.profile import Profile
 from docemb_lib.thesis.tables import (
     MEAN,
     NORMALISED,
-    best_of_chapter_4,
     beside_thesis,
+    best_of_chapter_4,
     deviations,
     recorded_finals,
     table_5_7,
