@@ -471,7 +471,7 @@ def evaluate(
     """Score a model on the tasks of a profile, beside what the profile's final evaluation has scored already."""
     import json
 
-    from docemb_lib.experiments.final import evaluate_model
+    from docemb_lib.experiments.commands import evaluate_model
 
     tune_environment()
     found = evaluate_model(model, profile, task or [])

@@ -32,6 +32,12 @@ logger = logging.getLogger(__name__)
 
 MANIFEST = "artefact.json"
 FULL = 2**20  # bytes left at most where there was no room for what was to be written
+# Version of each kind of artefact and fingerprint. Raise it when the same inputs would give another result. Default: 1.
+VERSIONS = {
+    "corpus": 2, "teacher-corpus": 2, "words": 2, "paragraph-vector": 2, "lsa": 2, "teacher-embeddings": 2,
+    "student-untrained": 2, "student": 2, "tokens": 2, "sentences": 2, "scores": 2,
+    "source": 1, "task": 1, "task-lengths": 1, "task-statistics": 1, "tf-idf": 1, "run": 1,
+}  # fmt: skip
 RECORDED_VERSIONS = (
     "docemb", "torch", "transformers", "sentence-transformers", "gensim", "nltk", "scikit-learn", "numpy",
 )  # fmt: skip
@@ -70,9 +76,8 @@ class Workspace:
         `inputs` must be JSON (paths become strings). A `resumable` build finds in its folder what an interrupted
         build of the same artefact left there; any other starts from an empty folder.
         """
-        fingerprint = fingerprint_of({"kind": kind, **inputs})
-        folder = self.outputs / "artefacts" / kind / fingerprint
-        artefact = Artefact(kind, fingerprint, folder)
+        folder = self._folder(kind, inputs)
+        artefact = Artefact(kind, folder.name, folder)
         missing = not (folder / MANIFEST).is_file()
         if missing:
             publish(folder, build, inputs=dict(inputs), resumable=resumable)
@@ -81,7 +86,11 @@ class Workspace:
 
     def is_built(self, kind: str, inputs: Mapping[str, Any]) -> bool:
         """Whether the artefact made from `inputs` is there."""
-        return (self.outputs / "artefacts" / kind / fingerprint_of({"kind": kind, **inputs}) / MANIFEST).is_file()
+        return (self._folder(kind, inputs) / MANIFEST).is_file()
+
+    def _folder(self, kind: str, inputs: Mapping[str, Any]) -> Path:
+        fingerprint = fingerprint_of({"kind": kind, "version": VERSIONS.get(kind.split("/")[0], 1), **inputs})
+        return self.outputs / "artefacts" / kind / fingerprint
 
     def link(self, shelf: str, name: str, target: Path) -> Path:
         """Let `outputs/<shelf>/<name>` point at `target`, replacing an older link in one step. Returns the link."""

@@ -29,17 +29,10 @@ seed = 0  # of everything random in this run; the corpus itself has its own in t
 import matplotlib.pyplot as plt
 
 # No docemb_lib here? Then this kernel is of another environment: Kernel, Change Kernel, or install docemb in it.
-from docemb_lib import records
-from docemb_lib.corpus.build import corpus_statistics
-from docemb_lib.evaluation.soundness import beside_thesis
-from docemb_lib.views.runs import corpus_tables, described_tasks, split_lengths
-from docemb_lib.experiments.run import Run
-from docemb_lib.figures import use_style
-from docemb_lib.figures.corpus import plot_cumulative, plot_lengths
+from docemb_lib import begin, figures, records, views
 
-use_style()
-run = Run.begin("01_corpus", profile=profile, seed=seed)
-stages = run.stages
+figures.use_style()
+run = begin("01_corpus", globals())
 run.settings()
 
 # %% [markdown]
@@ -51,12 +44,7 @@ run.settings()
 # teacher's context and beyond the student's.
 
 # %%
-limit = stages.sbert("truncate").max_text_tokens
-statistics = corpus_statistics(
-    {name: stages.split(name) for name in ("train", "validation", "tasks")},
-    limit=limit,
-    student_limit=stages.profile.student.max_tokens,
-)
+statistics = views.corpus_statistics(run)
 statistics.drop(columns=["over_384", "over_512"]).round(1)
 
 # %% [markdown]
@@ -64,7 +52,7 @@ statistics.drop(columns=["over_384", "over_512"]).round(1)
 # percentages of documents with more than 384 and 512 tokens of the structural teacher, whichever model that is here.
 
 # %%
-corpus_tables(statistics, stages.profile.name).round(1)
+views.corpus_tables(statistics, run.profile.name).round(1)
 
 # %% [markdown]
 # **How to read it.** The thesis' documents are long: two thirds do not fit into SBERT's 384 tokens, as it keeps news of
@@ -78,9 +66,10 @@ corpus_tables(statistics, stages.profile.name).round(1)
 # a *mask* may take the structural loss away from long documents.
 
 # %%
-train = stages.split("train").select_columns(["source", "n_structural_tokens"]).to_pandas()
+corpus = run.stages.corpus
+train = corpus.split("train").select_columns(["source", "n_structural_tokens"]).to_pandas()
 lengths = train.rename(columns={"n_structural_tokens": "tokens"})
-ax = plot_lengths(lengths, limit=limit)
+ax = figures.plot_lengths(lengths, limit=views.structural_limit(run))
 run.save_figure(ax, "lengths", lengths)
 
 # %% [markdown]
@@ -93,12 +82,12 @@ run.save_figure(ax, "lengths", lengths)
 # those it is lowered on?
 
 # %%
-documents = split_lengths(stages)
-sources = list(documents["source"].value_counts().index)
+documents = views.split_lengths(run)
+sources, longest = list(documents["source"].value_counts().index), int(documents["tokens"].quantile(0.98))
 figure, axes = plt.subplots(1, 2, figsize=(11, 4), sharex=True, sharey=True, layout="constrained")
 for ax, split in zip(axes, ("train", "validation"), strict=True):
     panel = documents[documents["split"] == split]
-    plot_lengths(panel, longest=int(documents["tokens"].quantile(0.98)), sources=sources, ax=ax).set_title(split)
+    figures.plot_lengths(panel, longest=longest, sources=sources, ax=ax).set_title(split)
 run.save_figure(figure, "splits", documents.groupby(["split", "source"])["tokens"].describe().reset_index())
 
 # %% [markdown]
@@ -111,7 +100,7 @@ run.save_figure(figure, "splits", documents.groupby(["split", "source"])["tokens
 # taken out, since the evaluation asks for them.
 
 # %%
-document = stages.split("train")[0]
+document = corpus.split("train")[0]
 print(document["id"], f"({document['n_words']} words, source {document['source']})\n")
 print(document["text"][:800])
 
@@ -121,7 +110,7 @@ print(document["text"][:800])
 # How many there are per split of the tasks, and how many of them link to another one.
 
 # %%
-held_out = stages.split("tasks").to_pandas()
+held_out = corpus.split("tasks").to_pandas()
 held_out.assign(links=held_out["see_also"].str.len()).groupby("split").agg(
     documents=("id", "size"), sources=("source", "nunique"), links=("links", "sum"), words=("n_words", "median")
 )
@@ -134,8 +123,8 @@ held_out.assign(links=held_out["see_also"].str.len()).groupby("split").agg(
 # task without a validation split is cross-validated on its train split.
 
 # %%
-tasks = described_tasks(stages)
-beside_thesis(tasks.statistics, "validation", ["examples", "classes", "class_mean", "class_std"]).round(2)
+tasks = views.described_tasks(run)
+views.tasks_beside_thesis(tasks.statistics, "validation", ["examples", "classes", "class_mean", "class_std"]).round(2)
 
 # %% [markdown]
 # ## Tasks of the final evaluation
@@ -143,14 +132,14 @@ beside_thesis(tasks.statistics, "validation", ["examples", "classes", "class_mea
 # The whole tasks. Table 5.3: classes and their balance.
 
 # %%
-beside_thesis(tasks.statistics, "final", ["classes", "class_mean", "class_std"]).round(2)
+views.tasks_beside_thesis(tasks.statistics, "final", ["classes", "class_mean", "class_std"]).round(2)
 
 # %% [markdown]
 # Table 5.4: examples of each split, and percentages of documents (both of a pair) beyond 384 and 512 tokens of the
 # structural teacher.
 
 # %%
-sizes = beside_thesis(tasks.statistics, "final", ["examples", "over_384", "over_512"])
+sizes = views.tasks_beside_thesis(tasks.statistics, "final", ["examples", "over_384", "over_512"])
 sizes[sizes["examples"].notna()].round(2)
 
 # %% [markdown]
@@ -158,7 +147,7 @@ sizes[sizes["examples"].notna()].round(2)
 
 # %%
 columns = ["documents", "queries", "relevant_mean", "relevant_std", "over_384", "over_512"]
-retrieval = beside_thesis(tasks.statistics, "final", columns)
+retrieval = views.tasks_beside_thesis(tasks.statistics, "final", columns)
 retrieval[retrieval["queries"].notna()].round(2)
 
 # %% [markdown]
@@ -173,7 +162,7 @@ retrieval[retrieval["queries"].notna()].round(2)
 lengths = tasks.lengths.rename(columns={"task": "data", "n_student_tokens": "tokens"})
 lengths = lengths[lengths["split"].isin(["train", "test"])]
 _, ax = plt.subplots()
-plot_cumulative(lengths, ax=ax)
+figures.plot_cumulative(lengths, ax=ax)
 run.save_figure(ax, "tasks", lengths[["data", "split", "tokens"]])
 
 # %% [markdown]

@@ -35,24 +35,10 @@ compound = None  # labels of two models joined by +, e.g. "DM;100;lowercase;2+DB
 
 # %%
 # No docemb_lib here? Then this kernel is of another environment: Kernel, Change Kernel, or install docemb in it.
-from docemb_lib.evaluation.retrieval import neighbours
-from docemb_lib.thesis.comparison import scores_of_runs
-from docemb_lib.views.runs import opening_words
-from docemb_lib.experiments.models import paragraph_vector_model, sbert_models, tfidf_model
-from docemb_lib.experiments.run import Run
-from docemb_lib.experiments.scores import score_models
-from docemb_lib.views.runs import own_metrics, validation_embeddings
-from docemb_lib.figures import rows_axes, use_style
-from docemb_lib.figures.diagrams import plot_paragraph_vectors, plot_windows
-from docemb_lib.figures.sweeps import plot_runs
+from docemb_lib import begin, figures, thesis, views
 
-use_style()
-run = Run.begin(
-    "02_paragraph_vector",
-    profile=profile, seed=seed, dm=dm, vector_size=vector_size, min_count=min_count, preprocess=preprocess,
-    compound=compound,
-)  # fmt: skip
-stages = run.stages
+figures.use_style()
+run = begin("02_paragraph_vector", globals())
 run.settings()
 
 # %% [markdown]
@@ -64,15 +50,15 @@ run.settings()
 # what is guessed has a dashed frame.
 
 # %%
-words = opening_words(run)
-ax = plot_paragraph_vectors(words)
+words = views.opening_words(run)
+ax = figures.plot_paragraph_vectors(words)
 
 # %% [markdown]
 # **How to read it.** In DM the document's vector is one more neighbour, and must add what the other words do not tell.
 # In DBOW it has to do alone, so it becomes a summary of which words occur, whatever their order.
 
 # %%
-ax = plot_windows(words, dm=dm)
+ax = figures.plot_windows(words, dm=dm)
 
 # %% [markdown]
 # **How to read it.** Each row is one guess of the kind that `dm` names; filled is what it reads. The first column is
@@ -88,8 +74,7 @@ ax = plot_windows(words, dm=dm)
 # models that their own runs would train, taken from there where they are.
 
 # %%
-model = paragraph_vector_model(stages)
-print(model.label, "·", model.load().dim, "dimensions")
+print(run.model.label, "·", run.model.load().dim, "dimensions")
 
 # %% [markdown]
 # ## What it finds similar
@@ -98,7 +83,7 @@ print(model.label, "·", model.load().dim, "dimensions")
 # the same thing; where they are not, the model has seen too little text, or is too large for it.
 
 # %%
-neighbours(validation_embeddings(stages, model), stages.split("validation")["id"][:], queries=range(3), k=3)
+views.neighbours_of_validation(run)
 
 # %% [markdown]
 # ## How good it is
@@ -107,7 +92,7 @@ neighbours(validation_embeddings(stages, model), stages.split("validation")["id"
 # Beside it: the structural teacher on truncated text, and TF-IDF, which is words alone.
 
 # %%
-scores = score_models(stages, [model, sbert_models(stages)[0], tfidf_model(stages)], final=False)
+scores = run.scores()
 scores.groupby(["model", "task", "metric"])["value"].agg(["mean", "std"]).round(3)
 
 # %% [markdown]
@@ -119,8 +104,8 @@ scores.groupby(["model", "task", "metric"])["value"].agg(["mean", "std"]).round(
 # thesis' 45 models.
 
 # %%
-runs = scores_of_runs(run, scores)
-ax = plot_runs(runs, by="kind", ax=rows_axes(runs["model"].nunique())[0])
+runs = thesis.scores_of_runs(run, scores)
+ax = figures.plot_runs(runs, by="kind", ax=figures.rows_axes(runs["model"].nunique())[0])
 run.save_figure(ax, "runs", runs)
 
 # %% [markdown]
@@ -131,7 +116,7 @@ run.save_figure(ax, "runs", runs)
 # thousand documents do not expect the size to matter as much.
 
 # %%
-run.finish(own_metrics(run, scores), scores=scores)
+run.finish(run.metrics(scores), scores=scores)
 
 # %% [markdown]
 # **What to try next.** In a terminal, in `notebooks/`, the other kind:

@@ -41,29 +41,10 @@ documents = "profile"  # how many training documents; "profile": as many as the 
 
 # %%
 # No docemb_lib here? Then this kernel is of another environment: Kernel, Change Kernel, or install docemb in it.
-from docemb_lib.thesis.comparison import scores_of_runs
-from docemb_lib.views.runs import widths_of
-from docemb_lib.experiments.models import sbert_models, student_model, untrained_model
-from docemb_lib.experiments.run import Run
-from docemb_lib.experiments.scores import score_models
-from docemb_lib.widgets.distances import distances_to_teacher
-from docemb_lib.views.runs import in_figure_4_4, student_metrics, students_of_runs
-from docemb_lib.figures import rows_axes, use_style
-from docemb_lib.figures.losses import plot_descents
-from docemb_lib.figures.diagrams import plot_training
-from docemb_lib.figures.student import plot_distances
-from docemb_lib.figures.student import plot_max_margin
-from docemb_lib.figures.sweeps import plot_history, plot_runs
-from docemb_lib.widgets import distance_explorer
+from docemb_lib import begin, figures, thesis, views, widgets
 
-use_style()
-run = Run.begin(
-    "03_structural",
-    profile=profile, seed=seed,
-    structural_loss=structural_loss, distance=distance, gamma=gamma,
-    temperature=temperature, negatives=negatives, documents=documents,
-)  # fmt: skip
-stages = run.stages
+figures.use_style()
+run = begin("03_structural", globals())
 run.settings()
 
 # %% [markdown]
@@ -73,7 +54,7 @@ run.settings()
 # beforehand, and what it said is stored beside the corpus.
 
 # %%
-ax = plot_training(run.profile, widths_of(run))
+ax = figures.plot_training(run.profile, views.widths_of(run))
 
 # %% [markdown]
 # **How to read it.** The numbers on the arrows are widths. $y$ and $t$ meet in the loss as they are, number by number,
@@ -86,7 +67,7 @@ ax = plot_training(run.profile, widths_of(run))
 # the same length everywhere: the loss is affine in $y$ and has no lowest point, so embeddings may grow without end.
 
 # %%
-ax = plot_max_margin(gamma=run.profile.parameters.gamma)
+ax = figures.plot_max_margin(gamma=run.profile.parameters.gamma)
 
 # %% [markdown]
 # ## Two clouds
@@ -96,7 +77,7 @@ ax = plot_max_margin(gamma=run.profile.parameters.gamma)
 # embeddings themselves, and all other documents are negatives. Mind that each picture has its own scale.
 
 # %%
-axes = plot_descents()
+axes = figures.plot_descents()
 
 # %% [markdown]
 # **What to see.** MSE ends at the teacher. Cosine ends in its direction, at a length of its own. With $\gamma=0.5$ the
@@ -111,9 +92,8 @@ axes = plot_descents()
 # Over the first `documents` training documents in a shuffled order; the profile says how often and how many at a time.
 
 # %%
-student = stages.trained_student()
-train_history, validation_history = stages.history(student)
-ax = plot_history(train_history, validation_history)
+train_history, validation_history = run.history()  # trains the student, unless it is there already
+ax = figures.plot_history(train_history, validation_history)
 run.save_figure(ax, "training", validation_history)
 
 # %% [markdown]
@@ -142,18 +122,18 @@ validation_history.drop(columns="epoch", errors="ignore").round(4)
 # controls.)
 
 # %%
-distances = distances_to_teacher(run, students_of_runs(run, student))
-distance_explorer(distances)
+distances = widgets.distances_to_teacher(run, views.students_of_runs(run))
+widgets.distance_explorer(distances)
 
 # %% [markdown]
 # Both distances as a plain figure, as Figure 4.4 of the thesis: its eight students as far as they are recorded, and
 # this one. `docemb sweep 03_structural --grid structural` makes those that are missing.
 
 # %%
-shown = in_figure_4_4(run, distances.tidy())
-left, right = rows_axes(shown["model"].nunique(), columns=2, each=0.6)
-plot_distances(shown[shown["distance"] == "cosine"], distance="cosine", ax=left)
-plot_distances(shown[shown["distance"] == "mse"], distance="mse", ax=right).get_legend().remove()
+shown = views.in_figure_4_4(run, distances.tidy())
+left, right = figures.rows_axes(shown["model"].nunique(), columns=2, each=0.6)
+figures.plot_distances(shown[shown["distance"] == "cosine"], distance="cosine", ax=left)
+figures.plot_distances(shown[shown["distance"] == "mse"], distance="mse", ax=right).get_legend().remove()
 run.save_figure(left.figure, "distances", shown)
 
 # %% [markdown]
@@ -170,10 +150,9 @@ run.save_figure(left.figure, "distances", shown)
 # over head seeds.
 
 # %%
-models = [student_model(run.label, student), untrained_model(stages), sbert_models(stages)[0]]
-scores = score_models(stages, models, final=False)
-runs = scores_of_runs(run, scores)
-ax = plot_runs(runs, by="loss", ax=rows_axes(runs["model"].nunique())[0])
+scores = run.scores()
+runs = thesis.scores_of_runs(run, scores)
+ax = figures.plot_runs(runs, by="loss", ax=figures.rows_axes(runs["model"].nunique())[0])
 run.save_figure(ax, "runs", runs)
 
 # %% [markdown]
@@ -182,8 +161,7 @@ run.save_figure(ax, "runs", runs)
 # There max-margin MSE with γ = 1 is the best and collapses at γ = 1.5; plain cosine is close behind.
 
 # %%
-metrics = student_metrics(run, scores, validation_history)
-run.finish(metrics, scores=scores, student=run.link_student(student))
+run.finish(run.metrics(scores), scores=scores, student=run.link_student())
 
 # %% [markdown]
 # **What to try next.** In a terminal, in `notebooks/`, and then watch `norm` and `spread`:

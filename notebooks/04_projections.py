@@ -46,29 +46,10 @@ documents = "profile"  # how many training documents; "profile": as many as the 
 import matplotlib.pyplot as plt
 
 # No docemb_lib here? Then this kernel is of another environment: Kernel, Change Kernel, or install docemb in it.
-from docemb_lib.thesis.comparison import scores_of_runs
-from docemb_lib.views.runs import widths_of
-from docemb_lib.experiments.models import contextual_models, sbert_models, student_model, untrained_model
-from docemb_lib.widgets.projections import spaces_of_run
-from docemb_lib.experiments.run import Run
-from docemb_lib.experiments.scores import score_models
-from docemb_lib.views.runs import probes_of_teachers, projection_layers, student_metrics
-from docemb_lib.figures import rows_axes, use_style
-from docemb_lib.figures.losses import plot_soft_cca
-from docemb_lib.figures.diagrams import plot_contextual_loss
-from docemb_lib.figures.student import MEASURES, plot_probe
-from docemb_lib.figures.sweeps import plot_history, plot_runs
-from docemb_lib.widgets import projection_explorer
+from docemb_lib import begin, figures, thesis, views, widgets
 
-use_style()
-run = Run.begin(
-    "04_projections",
-    profile=profile, seed=seed, structural_loss=structural_loss, distance=distance, gamma=gamma,
-    temperature=temperature, negatives=negatives,
-    contextual_teacher=contextual_teacher, contextual_loss=contextual_loss,
-    student_projection=student_projection, contextual_projection=contextual_projection, documents=documents,
-)  # fmt: skip
-stages = run.stages
+figures.use_style()
+run = begin("04_projections", globals())
 run.settings()
 
 # %% [markdown]
@@ -80,7 +61,7 @@ run.settings()
 # SoftCCA, without decorrelation and with it.
 
 # %%
-axes = plot_soft_cca()
+axes = figures.plot_soft_cca()
 
 # %% [markdown]
 # **What to see.** Without decorrelation both features find the stronger signal, and are copies of each other (orange at
@@ -93,14 +74,14 @@ axes = plot_soft_cca()
 # The contextual loss as Figure 4.6 of the thesis, with the networks of this run. A bar is a vector, an arrow a layer.
 
 # %%
-ax = plot_contextual_loss(run.profile, widths_of(run))
+ax = figures.plot_contextual_loss(run.profile, views.widths_of(run))
 
 # %% [markdown]
 # **How to read it.** The two views $z_S = f_S(y)$ and $z_C = f_C(c)$ end equally wide, as the loss compares them number
 # by number; a bar that is shorter than both of its neighbours is a bottleneck. Every layer with its shape and weights:
 
 # %%
-projection_layers(run)
+views.projection_layers(run)
 
 # %% [markdown]
 # ## Distil
@@ -108,9 +89,8 @@ projection_layers(run)
 # Both losses, plainly added: no λ and no mask here, which are the subject of the next notebook.
 
 # %%
-student = stages.trained_student()
-train_history, validation_history = stages.history(student)
-ax = plot_history(train_history, validation_history)
+train_history, validation_history = run.history()  # trains the student, unless it is there already
+ax = figures.plot_history(train_history, validation_history)
 run.save_figure(ax, "training", validation_history)
 
 # %% [markdown]
@@ -124,14 +104,14 @@ run.save_figure(ax, "training", validation_history)
 # and after distillation: apart for documents that fit into one window of the structural teacher and for longer ones.
 
 # %%
-probes = probes_of_teachers(run, student)
+probes = views.probes_of_teachers(run)
 teachers = list(probes["teacher"].unique())
 figure, axes = plt.subplots(
     len(teachers), 2, figsize=(9, 2.6 * len(teachers)), layout="constrained", sharex=True, sharey="col", squeeze=False
 )
 for teacher, row in zip(teachers, axes, strict=True):
-    for measure, ax in zip(MEASURES, row, strict=True):
-        plot_probe(probes, teacher=teacher, measure=measure, ax=ax)
+    for measure, ax in zip(figures.MEASURES, row, strict=True):
+        figures.plot_probe(probes, teacher=teacher, measure=measure, ax=ax)
 figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper left", ncols=2)
 run.save_figure(figure, "probe", probes)
 
@@ -152,7 +132,7 @@ run.save_figure(figure, "probe", probes)
 # documents to colour by its labels.
 
 # %%
-projection_explorer(spaces_of_run(run, student), probes)
+widgets.projection_explorer(widgets.spaces_of_run(run), probes)
 
 # %% [markdown]
 # **How to read it.** Small shares of variance in the plane mean that most of the space is not in the picture. Two
@@ -168,10 +148,10 @@ projection_explorer(spaces_of_run(run, student), probes)
 # `docemb sweep 04_projections --grid projections-cosine`.
 
 # %%
-models = [student_model(run.label, student), untrained_model(stages), sbert_models(stages)[0]]
-scores = score_models(stages, [*models, *contextual_models(stages)], final=False)
-runs = scores_of_runs(run, scores)
-ax = plot_runs(runs, by="dimensions of the contextual teacher", ax=rows_axes(runs["model"].nunique())[0])
+scores = run.scores()
+runs = thesis.scores_of_runs(run, scores)
+(ax,) = figures.rows_axes(runs["model"].nunique())
+figures.plot_runs(runs, by="dimensions of the contextual teacher", ax=ax)
 run.save_figure(ax, "runs", runs)
 
 # %% [markdown]
@@ -180,8 +160,7 @@ run.save_figure(ax, "runs", runs)
 # the thesis the contextual projection should be small or absent, the student's large, and bottlenecks are bad.
 
 # %%
-metrics = student_metrics(run, scores, validation_history)
-run.finish(metrics, scores=scores, student=run.link_student(student))
+run.finish(run.metrics(scores), scores=scores, student=run.link_student())
 
 # %% [markdown]
 # **What to try next.** In a terminal, in `notebooks/`, the contextual teacher alone:

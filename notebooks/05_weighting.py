@@ -46,30 +46,10 @@ documents = "profile"  # how many training documents; "profile": as many as the 
 
 # %%
 # No docemb_lib here? Then this kernel is of another environment: Kernel, Change Kernel, or install docemb in it.
-from docemb_lib.thesis.comparison import scores_of_runs
-from docemb_lib.views.runs import widths_of
-from docemb_lib.experiments.models import contextual_models, sbert_models, student_model, untrained_model
-from docemb_lib.experiments.run import Run
-from docemb_lib.experiments.scores import score_models
-from docemb_lib.views.runs import student_metrics, weights_by_length
-from docemb_lib.widgets.weighting import weighting_points
-from docemb_lib.figures import rows_axes, use_style
-from docemb_lib.figures.corpus import plot_weights
-from docemb_lib.figures.diagrams import plot_training
-from docemb_lib.figures.corpus import plot_mask
-from docemb_lib.figures.sweeps import plot_history, plot_runs, plot_weighting
-from docemb_lib.widgets import run_monitor, weighting_explorer
+from docemb_lib import begin, figures, thesis, views, widgets
 
-use_style()
-run = Run.begin(
-    "05_weighting",
-    profile=profile, seed=seed, structural_loss=structural_loss, distance=distance, gamma=gamma,
-    temperature=temperature, negatives=negatives,
-    contextual_teacher=contextual_teacher, contextual_loss=contextual_loss,
-    student_projection=student_projection, contextual_projection=contextual_projection,
-    lam=lam, lam_by_length=lam_by_length, max_structural_len=max_structural_len, form=form, documents=documents,
-)  # fmt: skip
-stages = run.stages
+figures.use_style()
+run = begin("05_weighting", globals())
 run.settings()
 
 # %% [markdown]
@@ -78,7 +58,7 @@ run.settings()
 # The whole method, drawn from the settings of this run.
 
 # %%
-ax = plot_training(run.profile, widths_of(run))
+ax = figures.plot_training(run.profile, views.widths_of(run))
 
 # %% [markdown]
 # **How to read it.** Two frozen teachers, two losses, one sum. The structural teacher is matched as it is, the
@@ -91,8 +71,8 @@ ax = plot_training(run.profile, widths_of(run))
 # many of the run's training documents it leaves to the contextual teacher alone.
 
 # %%
-weights = weights_by_length(run)
-ax = plot_weights(weights["length"].to_numpy(), weights["structural"].to_numpy())
+weights = views.weights_by_length(run)
+ax = figures.plot_weights(weights["length"].to_numpy(), weights["structural"].to_numpy())
 run.save_figure(ax, "weights", weights)
 print(f"{(weights['structural'] == 0).mean():.0%} of the {len(weights)} training documents have no structural loss")
 
@@ -100,7 +80,7 @@ print(f"{(weights['structural'] == 0).mean():.0%} of the {len(weights)} training
 # Document by document, for twelve of them between the shortest and the longest:
 
 # %%
-ax = plot_mask(weights, max_structural_len=run.profile.parameters.max_structural_len)
+ax = figures.plot_mask(weights, max_structural_len=run.profile.parameters.max_structural_len)
 
 # %% [markdown]
 # **How to read it.** A row is a document. With λ both weights add up to 1 (unless `form` says otherwise); without it
@@ -112,9 +92,8 @@ ax = plot_mask(weights, max_structural_len=run.profile.parameters.max_structural
 # ## Distil
 
 # %%
-student = stages.trained_student()
-train_history, validation_history = stages.history(student)
-ax = plot_history(train_history, validation_history)
+train_history, validation_history = run.history()  # trains the student, unless it is there already
+ax = figures.plot_history(train_history, validation_history)
 run.save_figure(ax, "training", validation_history)
 
 # %% [markdown]
@@ -129,10 +108,9 @@ run.save_figure(ax, "training", validation_history)
 # `weighting-cosine` and `weighting-max-margin`, as in `docemb sweep 05_weighting --grid weighting-cosine`.
 
 # %%
-models = [student_model(run.label, student), untrained_model(stages), sbert_models(stages)[0]]
-scores = score_models(stages, [*models, *contextual_models(stages)], final=False)
-runs = scores_of_runs(run, scores)
-ax = plot_runs(runs, by="λ", ax=rows_axes(runs["model"].nunique())[0])
+scores = run.scores()
+runs = thesis.scores_of_runs(run, scores)
+ax = figures.plot_runs(runs, by="λ", ax=figures.rows_axes(runs["model"].nunique())[0])
 run.save_figure(ax, "runs", runs)
 
 # %% [markdown]
@@ -141,7 +119,7 @@ run.save_figure(ax, "runs", runs)
 
 # %%
 siblings = runs[runs["sibling"]]
-ax = plot_weighting(siblings)
+ax = figures.plot_weighting(siblings)
 run.save_figure(ax, "lambda", siblings)
 
 # %% [markdown]
@@ -159,11 +137,10 @@ run.save_figure(ax, "lambda", siblings)
 # `interpolate` draws a straight line between the nearest runs instead, which is a guess and says so.
 
 # %%
-weighting_explorer(run, weighting_points(run, student), profile=profile)
+widgets.weighting_explorer(run, widgets.weighting_points(run), profile=profile)
 
 # %%
-metrics = student_metrics(run, scores, validation_history)
-run.finish(metrics, scores=scores, student=run.link_student(student))
+run.finish(run.metrics(scores), scores=scores, student=run.link_student())
 
 # %% [markdown]
 # ## Watching a sweep
@@ -173,7 +150,7 @@ run.finish(metrics, scores=scores, student=run.link_student(student))
 # the tab and come back. `run_monitor("05", "weighting-cosine")` tells of the runs that wait, too, and of the time left.
 
 # %%
-run_monitor("05_weighting")
+widgets.run_monitor("05_weighting")
 
 # %% [markdown]
 # **What to try next.** In a terminal, in `notebooks/`, a weight that falls with the length instead of a mask:

@@ -47,43 +47,19 @@ import matplotlib.pyplot as plt
 import pandas as pd
 
 # No docemb_lib here? Then this kernel is of another environment: Kernel, Change Kernel, or install docemb in it.
-from docemb_lib.thesis.tables import deviations, table_5_7
-from docemb_lib.thesis.values import published
-from docemb_lib.evaluation.scoreboard import last_round, standing
-from docemb_lib.thesis.tables import best_of_chapter_4
-from docemb_lib.thesis.claims import claims_of_run as check_claims
-from docemb_lib.experiments.final import final_evaluation, scores_by_length
-from docemb_lib.thesis.tables import recorded_finals
-from docemb_lib.experiments.models import SBERT_CHUNKS, SBERT_LABELS, UNTRAINED, baseline_models, student_model
-from docemb_lib.widgets.neighbours import neighbourhoods_of
-from docemb_lib.experiments.run import Run
-from docemb_lib.views.runs import centring, final_metrics
-from docemb_lib.figures import rows_axes, use_style
-from docemb_lib.figures.results import plot_by_task, plot_retrieval, plot_retrieval_means, plot_rounds
-from docemb_lib.figures.results import each_task, plot_by_length, plot_differences, plot_task
-from docemb_lib.figures.sweeps import plot_history, plot_runs
-from docemb_lib.widgets import neighbour_browser
+from docemb_lib import begin, figures, thesis, views, widgets
 
-use_style()
+figures.use_style()
 pd.set_option("display.max_colwidth", None)  # the claims are sentences
-run = Run.begin(
-    "06_evaluation",
-    profile=profile, seed=seed, structural_loss=structural_loss, distance=distance, gamma=gamma,
-    temperature=temperature, negatives=negatives,
-    contextual_teacher=contextual_teacher, contextual_loss=contextual_loss,
-    student_projection=student_projection, contextual_projection=contextual_projection,
-    lam=lam, lam_by_length=lam_by_length, max_structural_len=max_structural_len, form=form, documents=documents,
-)  # fmt: skip
-stages = run.stages
+run = begin("06_evaluation", globals())
 run.settings()
 
 # %% [markdown]
 # ## Distil
 
 # %%
-student = stages.trained_student()
-train_history, validation_history = stages.history(student)
-ax = plot_history(train_history, validation_history)
+train_history, validation_history = run.history()  # trains the student, unless it is there already
+ax = figures.plot_history(train_history, validation_history)
 run.save_figure(ax, "training", validation_history)
 
 # %% [markdown]
@@ -95,14 +71,12 @@ run.save_figure(ax, "training", validation_history)
 # the deviation of the mean over head seeds: how much the training of heads matters.
 
 # %%
-models = [student_model(run.label, student), *baseline_models(stages)]
-final = final_evaluation(stages, models, student=run.label)
+final = run.evaluate()
 final.board
 
 # %%
-scores, intervals = final.scores, last_round(final.intervals)
-figure = each_task(plot_task, intervals, height=2.8)
-run.save_figure(figure, "tasks", intervals)
+figure = figures.each_task(figures.plot_task, final.last, height=2.8)
+run.save_figure(figure, "tasks", final.last)
 
 # %% [markdown]
 # **How to read it.** Blue is the distilled student, grey the same network before, orange its structural teacher. Where
@@ -118,11 +92,11 @@ run.save_figure(figure, "tasks", intervals)
 # only when it is; "no difference shown" is not to say that there is none: a few hundred examples show large ones only.
 
 # %%
-figure = each_task(plot_differences, final.comparison, reference=SBERT_CHUNKS, height=2.8)
+figure = figures.each_task(figures.plot_differences, final.comparison, reference="SBERT over chunks", height=2.8)
 run.save_figure(figure, "differences", final.comparison)
 
 # %%
-print(fill(standing(intervals, final.comparison, student=run.label, before=UNTRAINED, teachers=SBERT_LABELS), 110))
+print(fill(final.standing(run.label), 110))
 
 # %%
 columns = ["reference", "task", "difference", "low", "high", "p", "p_holm", "verdict"]
@@ -135,9 +109,10 @@ final.comparison.query("model == @run.label")[columns].round(4)
 # pair the longer document, of retrieval the query.
 
 # %%
-by_length = scores_by_length(stages, models)
-compared = by_length[by_length["model"].isin([run.label, UNTRAINED, *SBERT_LABELS])]
-figure = each_task(plot_by_length, compared, height=3.4)
+by_length = run.stages.scores.by_length(run.models())
+compared = [model.label for model in run.models()[:4]]  # the student after and before training, SBERT in both forms
+compared = by_length[by_length["model"].isin(compared)]
+figure = figures.each_task(figures.plot_by_length, compared, height=3.4)
 run.save_figure(figure, "by-length", by_length)
 
 # %% [markdown]
@@ -152,7 +127,7 @@ run.save_figure(figure, "by-length", by_length)
 # truncated text and over chunks, and of the Paragraph Vectors.
 
 # %%
-neighbour_browser(neighbourhoods_of(run, student, models), by_length)
+widgets.neighbour_browser(widgets.neighbourhoods_of(run), by_length)
 
 # %% [markdown]
 # **How to read it.** What is bold is among the student's neighbours too; a tick marks what belongs to the document in a
@@ -168,7 +143,7 @@ neighbour_browser(neighbourhoods_of(run, student, models), by_length)
 # not.
 
 # %%
-centring(run, student).round(3)
+views.centring(run).round(3)
 
 # %% [markdown]
 # **How to read it.** A larger spread by itself is no gain: it is the order of the cosines that counts. For use where
@@ -182,12 +157,12 @@ centring(run, student).round(3)
 # model's on that task and round, so it changes with the models shown.
 
 # %%
-finals = recorded_finals(run, final)
-accuracy = table_5_7(finals.scores, "accuracy")
+finals = thesis.recorded_finals(run, final)
+accuracy = thesis.table_5_7(finals.scores, "accuracy")
 accuracy.round(3)
 
 # %%
-table_5_7(finals.scores, "map").round(3)
+thesis.table_5_7(finals.scores, "map").round(3)
 
 # %% [markdown]
 # Each score that the thesis has too, of the same model, task and round: how far ours is from it, and whether its number
@@ -195,14 +170,14 @@ table_5_7(finals.scores, "map").round(3)
 # only, ours at all articles.)
 
 # %%
-deviations(finals.scores).round(3)
+thesis.deviations(finals.scores).round(3)
 
 # %% [markdown]
 # For orientation, the table of the thesis for heads trained on 1,000 examples. Beside the embedded default it has other
 # tasks, a student eight times as large, and a thousand times the documents.
 
 # %%
-table_5_7(published("table_5_7"), "accuracy").loc["1k"].round(3)
+thesis.table_5_7(thesis.published("table_5_7"), "accuracy").loc["1k"].round(3)
 
 # %% [markdown]
 # ### Over tasks
@@ -215,7 +190,7 @@ print(fill(finals.left_out, 110))
 
 # %%
 if "5.3" not in finals.not_drawn:
-    ax = plot_rounds(finals.scores, ax=rows_axes(len(accuracy))[0])
+    ax = figures.plot_rounds(finals.scores, ax=figures.rows_axes(len(accuracy))[0])
     run.save_figure(ax, "rounds", finals.scores)
 
 # %%
@@ -223,18 +198,19 @@ if "5.4" not in finals.not_drawn:
     rounds = finals.scores["round"].unique()
     figure, axes = plt.subplots(len(rounds), 1, figsize=(9, 3.4 * len(rounds)), layout="constrained", squeeze=False)
     for name, ax in zip(rounds, axes[:, 0], strict=True):
-        plot_by_task(finals.scores, name=name, ax=ax)
+        figures.plot_by_task(finals.scores, name=name, ax=ax)
     figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower left", ncols=2, fontsize=8)
     run.save_figure(figure, "tasks-by-round", finals.scores)
 
 # %%
 if "5.5" not in finals.not_drawn:
-    ax = plot_retrieval_means(finals.scores, ax=rows_axes(2 * finals.scores["model"].nunique(), each=0.18)[0])
+    (ax,) = figures.rows_axes(2 * finals.scores["model"].nunique(), each=0.18)
+    figures.plot_retrieval_means(finals.scores, ax=ax)
     run.save_figure(ax, "retrieval-means", finals.scores)
 
 # %%
 if "5.6" not in finals.not_drawn:
-    ax = plot_retrieval(finals.scores, ax=rows_axes(finals.scores["model"].nunique())[0])
+    ax = figures.plot_retrieval(finals.scores, ax=figures.rows_axes(finals.scores["model"].nunique())[0])
     run.save_figure(ax, "retrieval", finals.scores)
 
 # %% [markdown]
@@ -248,11 +224,11 @@ if "5.6" not in finals.not_drawn:
 # runs of the grids `weighting-cosine`, `weighting-max-margin` and `structural`.
 
 # %%
-best = best_of_chapter_4(run)
+best = thesis.best_of_chapter_4(run)
 if best.empty:
     print(f"None of the four is recorded: `docemb sweep 05 --grid weighting-cosine --profile {profile}` makes two.")
 else:
-    ax = plot_runs(best, by="model", ax=rows_axes(best["model"].nunique())[0])
+    ax = figures.plot_runs(best, by="model", ax=figures.rows_axes(best["model"].nunique())[0])
     run.save_figure(ax, "best-of-chapter-4", best)
 
 # %% [markdown]
@@ -265,7 +241,7 @@ else:
 # the grid `final`: `docemb sweep 06 --grid final --profile …`.
 
 # %%
-check_claims(run, finals)
+thesis.claims_of_run(run, finals)
 
 # %% [markdown]
 # ## Using the student
@@ -273,9 +249,8 @@ check_claims(run, finals)
 # It is a plain sentence-transformers folder.
 
 # %%
-folder = run.link_student(student, scores)  # which now stand in its model card
+folder = run.link_student(final.scores)  # which now stand in its model card
 print(f'SentenceTransformer("{folder}")')
 
 # %%
-metrics = final_metrics(run, scores, validation_history)
-run.finish(metrics, scores=scores, student=folder, tables=final.tables)
+run.finish(run.metrics(final.scores), scores=final.scores, student=folder, tables=final.tables)

@@ -46,35 +46,11 @@ import matplotlib.pyplot as plt
 import pandas as pd
 
 # No docemb_lib here? Then this kernel is of another environment: Kernel, Change Kernel, or install docemb in it.
-from docemb_lib.thesis.values import published
-from docemb_lib.evaluation.scoreboard import last_round, standing
-from docemb_lib.experiments.final import final_evaluation
-from docemb_lib.experiments.models import (
-    SBERT_LABELS,
-    UNTRAINED,
-    baseline_models,
-    sbert_models,
-    student_model,
-    untrained_model,
-)
-from docemb_lib.views.simde import beside_paper, distances_of_halves, example_halves, gain_over_start, students_beside
-from docemb_lib.views.simde import attention_of_students, few_shot, redundancy_beside_paper, similarity_of_sentences
-from docemb_lib.experiments.run import Run
-from docemb_lib.views.runs import final_metrics
-from docemb_lib.figures import rows_axes, use_style
-from docemb_lib.figures.student import plot_distances
-from docemb_lib.figures.results import plot_attention, plot_few_shot, plot_redundancy, plot_sentence_similarity
-from docemb_lib.figures.results import each_task, plot_differences, plot_task
-from docemb_lib.figures.sweeps import plot_history
+from docemb_lib import begin, figures, thesis, views
 
-use_style()
+figures.use_style()
 pd.set_option("display.max_colwidth", None)  # sentences
-run = Run.begin(
-    "07_simde",
-    profile=profile, seed=seed, pairs=pairs, pair_temperature=pair_temperature, mlm_weight=mlm_weight,
-    beside_teachers=beside_teachers, documents=documents,
-)  # fmt: skip
-stages = run.stages
+run = begin("07_simde", globals())
 run.settings()
 
 # %% [markdown]
@@ -85,7 +61,7 @@ run.settings()
 # alone, so that a training that was killed goes on with the same halves.
 
 # %%
-example_halves(run).style.set_properties(**{"text-align": "left", "white-space": "normal", "width": "50%"})
+views.example_halves(run).style.set_properties(**{"text-align": "left", "white-space": "normal", "width": "50%"})
 
 # %% [markdown]
 # **What to see.** Read the left column, then the right one: few words are in both, and still you would know that they
@@ -97,11 +73,11 @@ example_halves(run).style.set_properties(**{"text-align": "left", "white-space":
 # of sentences by the structural teacher, of one document and of two (Table 5).
 
 # %%
-repeated = redundancy_beside_paper(run)
-sentences = similarity_of_sentences(run, sbert_models(stages)[0])
+repeated = views.redundancy_beside_paper(run)
+sentences = views.similarity_of_sentences(run)
 figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
-plot_redundancy(repeated, ax=left)
-plot_sentence_similarity(sentences, ax=right)
+figures.plot_redundancy(repeated, ax=left)
+figures.plot_sentence_similarity(sentences, ax=right)
 run.save_figure(figure, "redundancy", repeated)
 
 # %% [markdown]
@@ -116,8 +92,9 @@ run.save_figure(figure, "redundancy", repeated)
 
 # %%
 KINDS = {"positive": "to the other half of the document", "negative": "to halves of other documents"}
-before = distances_of_halves(run, [untrained_model(stages)])
-ax = plot_distances(before, distance="cosine", kinds=KINDS, ax=rows_axes(1, each=0.9)[0])
+untrained = run.references[0]
+before = views.distances_of_halves(run, [untrained])
+ax = figures.plot_distances(before, distance="cosine", kinds=KINDS, ax=figures.rows_axes(1, each=0.9)[0])
 
 # %% [markdown]
 # **How to read it.** Where the two clouds overlap, there is something to learn. Where they hardly do, as may be in a
@@ -129,9 +106,8 @@ ax = plot_distances(before, distance="cosine", kinds=KINDS, ax=rows_axes(1, each
 # fixed draw of halves, in batches as large as those of training.
 
 # %%
-student = stages.trained_student()
-train_history, validation_history = stages.history(student)
-ax = plot_history(train_history, validation_history)
+train_history, validation_history = run.history()  # trains the student, unless it is there already
+ax = figures.plot_history(train_history, validation_history)
 run.save_figure(ax, "training", validation_history)
 
 # %%
@@ -143,8 +119,8 @@ validation_history.drop(columns="epoch", errors="ignore").round(4)
 # over cosines pushes documents apart, so it should grow where a distilled student's hardly moves.
 
 # %%
-distances = distances_of_halves(run, [untrained_model(stages), student_model(run.label, student)])
-ax = plot_distances(distances, distance="cosine", kinds=KINDS, ax=rows_axes(2, each=0.9)[0])
+distances = views.distances_of_halves(run, [untrained, run.model])
+ax = figures.plot_distances(distances, distance="cosine", kinds=KINDS, ax=figures.rows_axes(2, each=0.9)[0])
 run.save_figure(ax, "halves", distances)
 
 # %% [markdown]
@@ -158,16 +134,13 @@ run.save_figure(ax, "halves", distances)
 # SBERT on truncated text and over chunks; the Paragraph Vectors; TF-IDF.
 
 # %%
-others = [model for model in baseline_models(stages) if model.label != UNTRAINED]
-students = students_beside(run, student)
-models = [*students, *others]
-final = final_evaluation(stages, models, student=run.label)
+students = views.students_beside(run)
+final = run.evaluate(beside=students)
 final.board
 
 # %%
-scores, intervals = final.scores, last_round(final.intervals)
-figure = each_task(plot_task, intervals, height=3.2)
-run.save_figure(figure, "tasks", intervals)
+figure = figures.each_task(figures.plot_task, final.last, height=3.2)
+run.save_figure(figure, "tasks", final.last)
 
 # %% [markdown]
 # **How to read it.** Students are blue, the encoder before is grey. Bars are 95% intervals over test examples.
@@ -178,14 +151,14 @@ run.save_figure(figure, "tasks", intervals)
 # correction for all its comparisons, and how much the student's score moves with the seed of the heads.
 
 # %%
-gain_over_start(scores, final.comparison, student=run.label).round(4)
+views.gain_over_start(final.scores, final.comparison, student=run.label).round(4)
 
 # %%
-figure = each_task(plot_differences, final.comparison, reference=SBERT_LABELS[-1], height=3.0)
+figure = figures.each_task(figures.plot_differences, final.comparison, reference="SBERT over chunks", height=3.0)
 run.save_figure(figure, "differences", final.comparison)
 
 # %%
-print(fill(standing(intervals, final.comparison, student=run.label, before=UNTRAINED, teachers=SBERT_LABELS), 110))
+print(fill(final.standing(run.label), 110))
 
 # %% [markdown]
 # **How to read it.** A difference beyond `head_seeds` is more than the luck of the heads; that it would be there with
@@ -205,11 +178,10 @@ print(fill(standing(intervals, final.comparison, student=run.label, before=UNTRA
 # such task, or a class has fewer.)
 
 # %%
-compared = [model for model in models if model in students or model.label in SBERT_LABELS]
-few = few_shot(run, compared)
+few = views.few_shot(run, [run.model, *students, *run.references[:3]])  # with the untrained student and both SBERT
 for task in few["task"].unique() if len(few) else ():
     _, ax = plt.subplots()
-    plot_few_shot(few[few["task"] == task], ax=ax).set_title(task)
+    figures.plot_few_shot(few[few["task"] == task], ax=ax).set_title(task)
     run.save_figure(ax, f"few-shot-{task}", few)
 
 # %% [markdown]
@@ -221,9 +193,9 @@ for task in few["task"].unique() if len(few) else ():
 # documents are not English, and for a student that gives no attentions.)
 
 # %%
-attention = attention_of_students(run, {UNTRAINED: stages.untrained_student, run.label: student})
+attention = views.attention_of_students(run)
 if len(attention):
-    ax = plot_attention(attention)
+    ax = figures.plot_attention(attention)
     run.save_figure(ax, "attention", attention)
 
 # %% [markdown]
@@ -237,19 +209,19 @@ if len(attention):
 # tasks: name 20News or its other tasks in `evaluation.tasks` to fill it.
 
 # %%
-beside_paper(scores).round(3)
+views.beside_paper(final.scores).round(3)
 
 # %% [markdown]
 # For orientation, the paper's macro F1 of heads trained on all examples: BERT and Longformer trained on 6.2 million
 # articles of Wikipedia. SimDE is ahead of SimCSE by 3.9% in the mean, of Longformer by 9.4%.
 
 # %%
-paper = published("simde").query("source == 'table 2' and round == 'all' and metric == 'f1_macro'")
+paper = thesis.published("simde").query("source == 'table 2' and round == 'all' and metric == 'f1_macro'")
 paper.pivot_table(index="model", columns="task", values="value", sort=False).round(3)
 
 # %%
-metrics = final_metrics(run, scores, validation_history)
-run.finish(metrics, scores=scores, student=run.link_student(student, scores), tables=final.tables)
+folder = run.link_student(final.scores)
+run.finish(run.metrics(final.scores), scores=final.scores, student=folder, tables=final.tables)
 
 # %% [markdown]
 # **What to try next.** In a terminal, in `notebooks/`: the student that learns from its teachers and from halves at

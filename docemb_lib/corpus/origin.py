@@ -28,7 +28,7 @@ from docemb_lib.corpus.sources import (
 from docemb_lib.errors import InputError
 from docemb_lib.progress import progress
 from docemb_lib.settings import TextSource
-from docemb_lib.workspace import fingerprint_of
+from docemb_lib.workspace import VERSIONS, fingerprint_of
 
 # ---- leave out documents
 
@@ -79,9 +79,6 @@ def word_runs(text: str) -> set[str]:
 
 
 # ---- from a profile's corpus section to documents
-
-
-RECIPE = 1  # raised whenever the same sources would be read or cleaned into other documents
 
 
 def read_documents(settings: TextSource, *, count_tokens: CountTokens | None = None) -> Iterable[Document]:
@@ -159,7 +156,7 @@ def source_fingerprint(settings: TextSource) -> str:
 
     Raises InputError where they are not there.
     """
-    inputs: dict[str, Any] = {"recipe": RECIPE, **settings.model_dump(mode="json", exclude={"path"})}
+    inputs: dict[str, Any] = {"version": VERSIONS["source"], **settings.model_dump(mode="json", exclude={"path"})}
     if settings.source == "installed-docs":
         inputs["versions"] = _package_versions(settings.packages)
     elif settings.source == "local":

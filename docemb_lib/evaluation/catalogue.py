@@ -17,7 +17,7 @@ from docemb_lib.evaluation.readers import own_task, task_files
 from docemb_lib.evaluation.simde import SIMDE_TASKS, simde_task
 from docemb_lib.evaluation.tasks import Retrieval, Task
 from docemb_lib.settings import MTEB, BenchmarkName, Evaluation, OwnTask
-from docemb_lib.workspace import Workspace, write_text
+from docemb_lib.workspace import VERSIONS, Workspace, write_text
 
 if TYPE_CHECKING:
     from docemb_lib.evaluation.tasks import Task
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 
 
 # ---- tasks from outside the corpus
-
-
-RECIPE = 1  # raised whenever the same files would make other tasks
 
 
 class Outline(NamedTuple):
@@ -58,9 +55,9 @@ def task_fingerprint(name: str, settings: Evaluation) -> str | None:
         files = task_files(own)
         if missing := [file for file in files if not file.is_file()]:
             raise InputError(f"evaluation.own_tasks: {name}: {missing[0]} is no file; name the one that holds the data")
-        return f"{RECIPE} {own.model_dump_json()} {files_fingerprint(files)}"
+        return f"{VERSIONS['task']} {own.model_dump_json()} {files_fingerprint(files)}"
     if name.startswith(MTEB):
-        return f"{RECIPE} {mteb_fingerprint(name)}"
+        return f"{VERSIONS['task']} {mteb_fingerprint(name)}"
     if name in SIMDE_TASKS:
         place = _place(name, settings) or str(SIMDE_TASKS[name].hub)
     elif name in get_args(BenchmarkName):
@@ -68,7 +65,7 @@ def task_fingerprint(name: str, settings: Evaluation) -> str | None:
     else:
         return None
     files = sorted(file for file in (Path(place), *Path(place).rglob("*")) if file.is_file())
-    return f"{RECIPE} {place} {files_fingerprint(files)}"
+    return f"{VERSIONS['task']} {place} {files_fingerprint(files)}"
 
 
 def outline_of(name: str, settings: Evaluation) -> Outline | None:

@@ -1,48 +1,60 @@
-"""Train one student without a notebook, alone or in several processes: the `docemb train` command."""
+"""What the commands `docemb train`, `embed` and `evaluate` do."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import yaml
 
+from docemb_lib import pretrained
 from docemb_lib.corpus.sources import local_documents
 from docemb_lib.errors import InputError
-from docemb_lib.experiments.check import check
-from docemb_lib.experiments.runkey import slug_of
-from docemb_lib.experiments.students import Stages
+from docemb_lib.evaluation.catalogue import check_task
+from docemb_lib.experiments import records
+from docemb_lib.experiments.models import Model, scored_model, student_model
+from docemb_lib.experiments.run import Stages
+from docemb_lib.experiments.runkey import RunKey
+from docemb_lib.experiments.scores import REFERENCES, Final, check_benchmarks
+from docemb_lib.experiments.students import student_at
 from docemb_lib.hardware import devices_at_hand
+from docemb_lib.progress import progress
 from docemb_lib.settings.profile import Profile
 from docemb_lib.training.distributed import is_first, together
-from docemb_lib.workspace import Workspace
+from docemb_lib.workspace import Artefact, Workspace
 
-# ---- train one student without a notebook
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
 
+NOTEBOOK = "06_evaluation"  # the notebook whose parameters a student has, and which reuses the student
+ROWS = 10_000  # rows of embeddings written at a time
+TEXTS = 1024  # texts that a stock model sorts by length at a time
 
-NOTEBOOK = "06_evaluation"  # whose parameters a student has, and which finds it trained
+# ---- docemb train
 
 
 class Trained(NamedTuple):
-    folder: str  # as people are told it
+    folder: str  # relative to the workspace
     before: float  # mean validation loss
     after: float
 
 
 def distil(profile: str | Path, parameters: dict[str, Any]) -> Trained | None:
-    """The student of a profile with these parameters, trained if it is not there yet; None in all processes but the
-    first. Raises InputError for values that do not fit, before anything starts."""
-    resolved = Profile.load(profile).for_notebook(NOTEBOOK, **parameters)
-    stages = Stages(resolved, Workspace())
-    check(stages, NOTEBOOK)
+    """Train the student of a profile with these parameters, unless it is there; None in all processes but the first.
+
+    Raises InputError for values that do not fit, before anything starts.
+    """
+    stages = Stages(RunKey.of(NOTEBOOK, Profile.load(profile), **parameters))
+    stages.check()
     with together():
-        student = stages.trained_student()
+        student = stages.students.trained
     if not is_first():
         return None
-    _, validation = stages.history(student)
-    link = stages.workspace.link("students", slug_of(NOTEBOOK, resolved), student.path)
+    _, validation = stages.students.history()
+    link = stages.workspace.link("students", stages.key.slug, student.path)
     losses = validation["loss"]
     return Trained(stages.workspace.shown(link), float(losses.iloc[0]), float(losses.iloc[-1]))
 
@@ -62,10 +74,7 @@ def parse_parameters(given: list[str]) -> dict[str, Any]:
     return parameters
 
 
-# ---- documents in
-
-
-BLOCK = 10_000  # rows of embeddings handled at a time
+# ---- docemb embed
 
 
 def embed_documents(
@@ -108,10 +117,102 @@ def _write_parquet(path: Path, ids: list[str], embeddings: np.ndarray) -> None:
     temporary = path.with_name(f".{path.name}.{os.getpid()}.parquet")
     try:
         with parquet.ParquetWriter(temporary, schema) as writer:
-            for start in range(0, len(ids), BLOCK):
-                rows = np.ascontiguousarray(embeddings[start : start + BLOCK]).reshape(-1)
+            for start in range(0, len(ids), ROWS):
+                rows = np.ascontiguousarray(embeddings[start : start + ROWS]).reshape(-1)
                 column = pa.FixedSizeListArray.from_arrays(pa.array(rows), width)
-                writer.write_table(pa.table([pa.array(ids[start : start + BLOCK]), column], schema=schema))
+                writer.write_table(pa.table([pa.array(ids[start : start + ROWS]), column], schema=schema))
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+# ---- docemb evaluate
+
+
+class Evaluated(NamedTuple):
+    final: Final  # of the model and the baselines beside it
+    standing: str  # the model in words; "" if not all references are beside it
+
+
+def evaluate_model(name: str, profile: str | Path, tasks: Sequence[str] = ()) -> Evaluated:
+    """Score a model on the profile's tasks, or some of them, on their test splits.
+
+    The profile's baselines that a final evaluation has scored already are shown beside it; none is computed.
+    name: a hub id, or a folder, by whose name the model is shown. Raises InputError for an unknown model, profile or
+    task, before any long work.
+    """
+    loaded = Profile.load(profile)
+    chosen = loaded.with_tasks(tasks, source="--task") if tasks else loaded
+    stages = Stages(RunKey(NOTEBOOK, chosen))
+    check_benchmarks(chosen.evaluation, chosen.evaluation.tasks)
+    for task in chosen.evaluation.tasks:
+        check_task(chosen, stages.workspace, task, "test")
+    model = any_model(name)
+    beside = [one for one in recorded_baselines(loaded, stages.workspace) if stages.scores.is_scored(one)]
+    final = stages.scores.evaluate([model, *beside], student=model.label)
+    all_there = {*REFERENCES} <= {baseline.label for baseline in beside}
+    return Evaluated(final, final.standing(model.label) if all_there else "")
+
+
+def any_model(name: str) -> Model:
+    """A student as docemb runs it, any other model as sentence-transformers does. Raises InputError for no model."""
+    from docemb_lib.student import loading
+
+    source = pretrained.resolve(name)
+    if loading.read_json(source, "modules.json") is None and loading.read_json(source, "config.json") is None:
+        raise InputError(f"{name}: no folder or hub id with a modules.json or config.json; give one of a model")
+    label = Path(name).absolute().name if Path(name).is_dir() else name
+    if not _is_student(source):
+        return Model(label, f"sentence-transformers/{pretrained.fingerprint(source)}", lambda: Stock(source))
+    # What the notebooks have scored of a student trained here is found again by its artefact.
+    here = student_at(Path(source))
+    return student_model(label, here or Artefact("student", pretrained.fingerprint(source), Path(source)))
+
+
+def recorded_baselines(profile: Profile, workspace: Workspace) -> list[Model]:
+    """The baselines of the newest comparable final evaluation, without weights: their scores are artefacts."""
+    setting = RunKey(NOTEBOOK, profile).setting
+    found = [
+        r for r in records.all_records(NOTEBOOK, workspace=workspace) if r.status == "done" and r.setting == setting
+    ]
+    if not found:
+        return []
+    rows = records.table_of(workspace, found[-1], "models")
+    others = rows[rows["model"] != found[-1].label]
+    return [scored_model(row["model"], row["fingerprint"]) for row in others.to_dict("records")]
+
+
+class Stock:
+    """A model as sentence-transformers runs it, with all of its modules; loaded when it is first used."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+
+    def embed(self, texts: list[str]) -> np.ndarray:
+        """Float32 (N, D)."""
+        model = self._load()
+        starts = range(0, len(texts), TEXTS)
+        shown = progress(starts, desc="embedding", unit="blocks") if len(starts) > 1 else starts
+        blocks = [model.encode(texts[start : start + TEXTS], show_progress_bar=False) for start in shown]
+        return np.concatenate(blocks).astype(np.float32)
+
+    def _load(self) -> SentenceTransformer:
+        from sentence_transformers import SentenceTransformer
+
+        try:
+            with pretrained.quiet_loading():
+                return SentenceTransformer(self.source, device=devices_at_hand()[0])
+        except (OSError, ValueError, KeyError) as error:
+            raise InputError(f"{self.source}: not loadable with sentence-transformers ({error})") from error
+
+
+def _is_student(source: str) -> bool:
+    """Whether `Student.load` reads it: a Longformer or ModernBERT with the pooling of a student."""
+    from docemb_lib.student import loading
+
+    try:
+        config = loading.load_config(source, subfolder=loading.transformer_subfolder(source))
+        loading.saved_pooling(source)
+    except InputError:
+        return False
+    return config.model_type in loading.LONG

@@ -25,9 +25,9 @@ from filelock import FileLock, Timeout
 
 from docemb_lib.errors import InputError
 from docemb_lib.experiments import records
-from docemb_lib.experiments.run import run_parameters, setting_of
+from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.progress import is_bar
-from docemb_lib.settings.profile import TRAINING, Profile
+from docemb_lib.settings.profile import FINAL, TRAINING, Profile
 from docemb_lib.workspace import Workspace, locked, write_text
 
 KERNEL = "python3"
@@ -64,7 +64,7 @@ class Planned:
     def weight(self) -> float:
         """A rough share of the plan's time: starting a kernel counts as much as training on 150 documents."""
         trains = self.notebook in TRAINING
-        return 1 + (self.profile.parameters.documents / 150 if trains else 0) + 3 * (self.notebook[:2] >= "06")
+        return 1 + (self.profile.parameters.documents / 150 if trains else 0) + 3 * (self.notebook in FINAL)
 
 
 class RunError(RuntimeError):
@@ -136,13 +136,14 @@ def _fail(run: Planned, workspace: Workspace, reason: str, trace: str) -> str:
         run.working.replace(run.failed)
     earlier = records.find(workspace, run.notebook, run.fingerprint)
     if earlier is None or earlier.status != "done":
+        key = RunKey(run.notebook, run.profile)
         record = records.Record(
             notebook=run.notebook,
             label=run.label,
             fingerprint=run.fingerprint,
-            setting=setting_of(run.notebook, run.profile),
+            setting=key.setting,
             profile=run.profile.name,
-            parameters=run_parameters(run.notebook, run.profile),
+            parameters=key.parameters,
             status="failed",
             error=message,
             traceback=trace,

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 from docemb_lib import pretrained
 from docemb_lib.errors import InputError
-from docemb_lib.experiments.students import Stages
+from docemb_lib.experiments.stages import sbert_of
 from docemb_lib.settings import label_of_paragraph_vector, members_of
 from docemb_lib.settings.profile import Profile, find_root, width
 from docemb_lib.settings.profile_file import read_yaml
@@ -129,13 +129,13 @@ class _Scale:
     """From the thesis' widths to a profile's, for which nothing is built."""
 
     def __init__(self, profile: Profile) -> None:
-        self.profile, self.thesis, self.stages = profile, Stages(THESIS), Stages(profile)
+        self.profile = profile
 
     def __call__(self, parameters: Mapping[str, Any], where: str) -> dict[str, Any]:
         THESIS.with_parameters(source=where, **parameters)  # what follows relies on valid values
         scaled = dict(parameters)
         if (teacher := scaled.get("contextual_teacher")) is not None:
-            before, after = self.thesis.contextual_width(teacher), self.stages.contextual_width(teacher)
+            before, after = (one.contextual_teachers.width(teacher) for one in (THESIS, self.profile))
             ends = {THESIS_WIDTH: self.student, before: after}
             for name, factor in (("student_projection", self.by_student), ("contextual_projection", after / before)):
                 if name in scaled:
@@ -165,7 +165,10 @@ class _Scale:
     @property
     def context(self) -> int:
         """The structural teacher's, in tokens."""
-        return self.profile.structural_teacher.max_tokens or self.stages.sbert("truncate").max_tokens
+        return (
+            self.profile.structural_teacher.max_tokens
+            or sbert_of(self.profile.structural_teacher, "truncate").max_tokens
+        )
 
     def _scaled_member(self, member: Mapping[str, Any]) -> str:
         return label_of_paragraph_vector(**{**member, "vector_size": _times(member["vector_size"], self.by_student)})

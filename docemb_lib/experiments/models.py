@@ -1,64 +1,186 @@
-"""The models that are compared: students before and after, their teachers in every form, words alone as the floor."""
+"""Models that are compared: students before and after training, their teachers in every form, and TF-IDF.
+
+Texts are embedded once per model, however many tasks and splits contain them.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 import numpy as np
 
-from docemb_lib.experiments.scores import Model, embed_once
-from docemb_lib.experiments.stages import PV_NAMES, TEACHER_SEED
-from docemb_lib.experiments.students import Stages
+from docemb_lib.evaluation.tasks import Embedder
+from docemb_lib.experiments.runkey import PV_NAMES
+from docemb_lib.experiments.stages import CorpusStage, TeacherStage
+from docemb_lib.experiments.students import StudentStage
 from docemb_lib.hardware import devices_at_hand, fast_bf16
-from docemb_lib.workspace import Artefact, Workspace
+from docemb_lib.settings import ParagraphVectorSettings
+from docemb_lib.settings.profile import Profile
+from docemb_lib.workspace import MANIFEST, VERSIONS, Artefact, Workspace
 
 if TYPE_CHECKING:
     from docemb_lib.evaluation.baselines import TfIdf
     from docemb_lib.student import Student
+    from docemb_lib.teachers.sbert import Long
     from docemb_lib.teachers.store import Teacher
 
 UNTRAINED = "student before distillation"
 SBERT_TRUNCATED, SBERT_CHUNKS = SBERT_LABELS = ("SBERT truncated", "SBERT over chunks")
 TFIDF = "TF-IDF"
-FEW = 200  # training documents that tell a mean embedding well enough to compare models
-RECIPE = 1  # raised whenever TF-IDF would embed otherwise
+FEW = 200  # training documents that estimate a mean embedding well enough to compare models
+KIND = "embeddings"
 
 
-def untrained_model(stages: Stages) -> Model:
-    return _student(UNTRAINED, stages.untrained_student)
+class Model(NamedTuple):
+    """A model that embeds texts; `load` is called only if a text has not been embedded yet."""
+
+    label: str  # in tables and figures
+    fingerprint: str  # equal for two models only if they embed alike
+    load: Callable[[], Embedder]
 
 
-def student_model(label: str, student: Artefact) -> Model:
-    return _student(label, student)
+# ---- embeddings, each computed once
 
 
-def sbert_models(stages: Stages) -> list[Model]:
+def embed_once(workspace: Workspace, model: Model, texts: Sequence[str]) -> np.ndarray:
+    """Float32 (N, D) in the order of `texts`.
+
+    Texts without an embedding are embedded together and published as a further shard of the model's embeddings.
+    """
+    keys = [hashlib.sha256(text.encode()).hexdigest()[:24] for text in texts]
+    known = _shards(workspace, model)
+    missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in known}
+    if missing:
+
+        def build(folder: Path) -> None:
+            vectors = np.asarray(model.load().embed(list(missing.values())), dtype=np.float32)
+            np.save(folder / "embeddings.npy", vectors)
+            content = {"model": model.fingerprint, "label": model.label, "texts": list(missing)}
+            (folder / "shard.json").write_text(json.dumps(content), encoding="utf-8")
+
+        workspace.artefact(_shelf(model), {"model": model.fingerprint, "texts": sorted(missing)}, build)
+        known = _shards(workspace, model)
+    return np.stack([known[key] for key in keys])
+
+
+def _shards(workspace: Workspace, model: Model) -> dict[str, np.ndarray]:
+    """Text key → embedding (D,), of all shards of the model."""
+    found: dict[str, np.ndarray] = {}
+    for manifest in sorted((workspace.outputs / "artefacts" / _shelf(model)).glob(f"*/{MANIFEST}")):
+        folder = manifest.parent
+        if folder.suffix:  # `.partial`: not published yet
+            continue
+        texts = json.loads((folder / "shard.json").read_text(encoding="utf-8"))["texts"]
+        found.update(zip(texts, np.load(folder / "embeddings.npy", mmap_mode="r"), strict=True))
+    return found
+
+
+def _shelf(model: Model) -> str:
+    return f"{KIND}/{hashlib.sha256(model.fingerprint.encode()).hexdigest()[:16]}"
+
+
+# ---- the models
+
+
+def student_model(label: str, artefact: Artefact) -> Model:
+    """A student, which embeds on all GPUs."""
+
+    def load() -> OnAllDevices:
+        from docemb_lib.student import Student
+
+        return OnAllDevices(Student.load(artefact.path))
+
+    precision = "bf16" if fast_bf16(devices_at_hand()[0]) else "float32"
+    return Model(label, f"student/{artefact.fingerprint}/{precision}", load)
+
+
+def scored_model(label: str, fingerprint: str) -> Model:
+    """A model whose scores are artefacts already. It embeds nothing."""
+
+    def load() -> NoReturn:
+        raise RuntimeError(f"{label}: only the scores of this model are known, it cannot embed")
+
+    return Model(label, fingerprint, load)
+
+
+def untrained_model(students: StudentStage) -> Model:
+    """The student before training."""
+    return student_model(UNTRAINED, students.untrained)
+
+
+def sbert_models(teachers: TeacherStage) -> list[Model]:
     """The structural teacher on truncated text, and averaged over chunks of the whole document."""
-    return [_teacher(SBERT_TRUNCATED, stages.sbert("truncate")), _teacher(SBERT_CHUNKS, stages.sbert("chunks"))]
-
-
-def contextual_models(stages: Stages) -> list[Model]:
-    """Every Paragraph Vector of the profile: DM, DBOW and the concatenation, whose members are not asked again; and LSA
-    where fitting it is a matter of seconds."""
-    names = (*PV_NAMES, "LSA") if stages.lsa_takes_seconds else PV_NAMES
-    found = {name: _teacher(name, stages.contextual_teacher(name)) for name in names}
-    members = [
-        _teacher("DM" if settings.dm else "DBOW", stages.paragraph_vector(settings, seed=TEACHER_SEED))
-        for settings in sorted(
-            stages.profile.contextual_teachers.PV, key=lambda settings: not settings.dm
-        )  # as Compound
+    forms: tuple[Long, Long] = ("truncate", "chunks")
+    return [
+        _teacher(label, teachers.sbert(long), teachers.workspace)
+        for label, long in zip(SBERT_LABELS, forms, strict=True)
     ]
-    side_by_side = SideBySide(stages.workspace, members, "PV", stages.contextual_width("PV"))
-    found["PV"] = found["PV"]._replace(load=lambda: side_by_side)
-    return [model._replace(label=f"{name};{stages.contextual_width(name)}d") for name, model in found.items()]
+
+
+def contextual_labels(profile: Profile) -> dict[str, str]:
+    """The contextual teachers by the labels of their models: `DM;100d` → `DM`."""
+    return {f"{name};{profile.contextual_teachers.width(name)}d": name for name in (*PV_NAMES, "LSA")}
+
+
+def contextual_models(teachers: TeacherStage) -> list[Model]:
+    """DM, DBOW, PV, and LSA if fitting it takes seconds."""
+    names = contextual_labels(teachers.profile)
+    return [
+        _teacher(label, teachers.contextual(name), teachers.workspace)
+        for label, name in names.items()
+        if name != "LSA" or teachers.lsa_takes_seconds
+    ]
+
+
+def paragraph_vector_model(teachers: TeacherStage, settings: Sequence[ParagraphVectorSettings], *, seed: int) -> Model:
+    """One Paragraph Vector, or several side by side."""
+    from docemb_lib.teachers import Compound
+
+    fitted = [teachers.paragraph_vector(member, seed=seed) for member in settings]
+    teacher = fitted[0] if len(fitted) == 1 else Compound(fitted)
+    return _teacher(teacher.label, teacher, teachers.workspace)
+
+
+def tfidf_model(corpus: CorpusStage) -> Model:
+    """Words alone, weighed on the train split."""
+
+    def fit() -> TfIdf:
+        from docemb_lib.evaluation.baselines import TfIdf
+
+        return TfIdf().fit(corpus.split("train")["text"][:])
+
+    return Model(TFIDF, f"tfidf/{VERSIONS['tf-idf']}/{corpus.fingerprint}", fit)
+
+
+def centred_model(corpus: CorpusStage, model: Model) -> Model:
+    """The model minus its mean embedding of some training documents, see `Student.centre`."""
+    rows = min(FEW, corpus.profile.parameters.documents)
+    return Model(
+        f"{model.label}, centred",
+        f"centred/{rows}/{corpus.fingerprint}/{model.fingerprint}",
+        lambda: Centred(corpus.workspace, model, corpus.split("train")["text"][:rows]),
+    )
+
+
+class OnAllDevices(NamedTuple):
+    """A student that embeds on every GPU."""
+
+    student: Student
+
+    def embed(self, texts: list[str]) -> np.ndarray:
+        """Float32 (N, D)."""
+        return self.student.embed(texts, devices=devices_at_hand())
 
 
 class SideBySide(NamedTuple):
-    """The embeddings of several models beside each other, each embedded once."""
+    """The embeddings of several models, concatenated."""
 
     workspace: Workspace
     members: list[Model]
-    label: str
     dim: int
 
     def embed(self, texts: list[str]) -> np.ndarray:
@@ -67,7 +189,7 @@ class SideBySide(NamedTuple):
 
 
 class Centred(NamedTuple):
-    """A model whose embeddings lose the mean of its embeddings of some training documents."""
+    """A model minus the mean of its embeddings of some training documents."""
 
     workspace: Workspace
     model: Model
@@ -79,65 +201,12 @@ class Centred(NamedTuple):
         return embed_once(self.workspace, self.model, texts) - mean
 
 
-def centred_model(stages: Stages, model: Model) -> Model:
-    """The model without what its embeddings of training documents have in common, see `Student.centre`."""
-    rows = min(FEW, stages.profile.parameters.documents)
-    return Model(
-        f"{model.label}, centred",
-        f"centred/{rows}/{stages.corpus.fingerprint}/{model.fingerprint}",
-        lambda: Centred(stages.workspace, model, stages.split("train")["text"][:rows]),
-    )
-
-
-def paragraph_vector_model(stages: Stages) -> Model:
-    """The Paragraph Vector that the parameters describe, or the compound, whose members are embedded once."""
+def _teacher(label: str, teacher: Teacher, workspace: Workspace) -> Model:
+    """The teacher as a model. A compound embeds through its members, so that each of them embeds a text once."""
     from docemb_lib.teachers import Compound
 
-    p = stages.profile.parameters
-    teachers = [stages.paragraph_vector(settings, seed=p.seed) for settings in stages.asked_paragraph_vectors()]
-    if len(teachers) == 1:
-        return _teacher(teachers[0].label, teachers[0])
-    compound = Compound(teachers)
-    members = [_teacher(member.label, member) for member in compound.members]
-    side_by_side = SideBySide(stages.workspace, members, compound.label, compound.dim)
-    return _teacher(compound.label, compound)._replace(load=lambda: side_by_side)
-
-
-def tfidf_model(stages: Stages) -> Model:
-    """Words alone, weighed on the train split."""
-
-    def fit() -> TfIdf:
-        from docemb_lib.evaluation.baselines import TfIdf
-
-        return TfIdf().fit(stages.split("train")["text"][:])
-
-    return Model(TFIDF, f"tfidf/{RECIPE}/{stages.corpus.fingerprint}", fit)
-
-
-def baseline_models(stages: Stages) -> list[Model]:
-    """All models that no student's parameters change."""
-    return [untrained_model(stages), *sbert_models(stages), *contextual_models(stages), tfidf_model(stages)]
-
-
-def _student(label: str, artefact: Artefact) -> Model:
-    def load() -> OnAllDevices:
-        from docemb_lib.student import Student
-
-        return OnAllDevices(Student.load(artefact.path))
-
-    precision = "bf16" if fast_bf16(devices_at_hand()[0]) else "float32"
-    return Model(label, f"student/{artefact.fingerprint}/{precision}", load)
-
-
-class OnAllDevices(NamedTuple):
-    """A student that every GPU works for."""
-
-    student: Student
-
-    def embed(self, texts: list[str]) -> np.ndarray:
-        """Float32 (N, D)."""
-        return self.student.embed(texts, devices=devices_at_hand())
-
-
-def _teacher(label: str, teacher: Teacher) -> Model:
-    return Model(label, f"teacher/{teacher.fingerprint}", lambda: teacher)
+    model = Model(label, f"teacher/{teacher.fingerprint}", lambda: teacher)
+    if not isinstance(teacher, Compound):
+        return model
+    members = [_teacher(member.label, member, workspace) for member in teacher.members]
+    return model._replace(load=lambda: SideBySide(workspace, members, teacher.dim))

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 from docemb_lib.errors import InputError
 from docemb_lib.experiments.execution import Planned
 from docemb_lib.experiments.grids import Grid, load_grid
-from docemb_lib.experiments.run import fingerprint_of_run, run_parameters
-from docemb_lib.experiments.runkey import label_of, slug_of
+from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.settings.profile import NOTEBOOKS, Profile, check_names, profile_path
 from docemb_lib.workspace import Workspace
 
@@ -113,27 +112,26 @@ def resolve_grid(
 
 def check_run(run: Planned, workspace: Workspace) -> None:
     """Everything about a run that can be wrong and is cheap to find out. Raises InputError."""
-    from docemb_lib.experiments.check import check
-    from docemb_lib.experiments.students import Stages
+    from docemb_lib.experiments.run import Stages
 
-    check(Stages(run.profile, workspace), run.notebook)
+    Stages(RunKey(run.notebook, run.profile), workspace).check()
 
 
 def _planned(
     notebook: str, parameters: Mapping[str, Any], profile: Profile, name: str, workspace: Workspace
 ) -> Planned:
-    resolved = profile.for_notebook(notebook, **parameters)
+    key = RunKey.of(notebook, profile, **parameters)
     source = workspace.root / "notebooks" / f"{notebook}.ipynb"
     if not source.is_file():
         raise InputError(f"{source}: no such notebook; regenerate it with `jupytext --sync notebooks/*.py`")
     return Planned(
         notebook=notebook,
-        profile=resolved,
-        parameters={"profile": name, **run_parameters(notebook, resolved)},
-        label=label_of(notebook, resolved.parameters, resolved.further_teachers),
-        fingerprint=fingerprint_of_run(notebook, resolved),
+        profile=key.profile,
+        parameters={"profile": name, **key.parameters},
+        label=key.label,
+        fingerprint=key.fingerprint,
         source=source,
-        executed=workspace.outputs / "notebooks" / notebook / f"{slug_of(notebook, resolved)}.ipynb",
+        executed=workspace.outputs / "notebooks" / notebook / f"{key.slug}.ipynb",
     )
 
 

@@ -7,14 +7,12 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from docemb_lib.evaluation.scoreboard import last_round, scoreboard, standing
+from docemb_lib.evaluation.scoreboard import last_round, scoreboard
 from docemb_lib.experiments import records
-from docemb_lib.experiments.models import SBERT_LABELS, UNTRAINED
 from docemb_lib.experiments.plan import Planned
-from docemb_lib.experiments.students import SIMDE
+from docemb_lib.experiments.scores import standing_of
+from docemb_lib.settings.profile import FINAL
 from docemb_lib.workspace import Workspace
-
-FINAL = "06_evaluation"
 
 
 class Report(NamedTuple):
@@ -27,8 +25,8 @@ def report(planned: Sequence[Planned], workspace: Workspace) -> Report:
     """Put together the records of the plan's runs: of the final evaluations or, where there are none, of SimDE's."""
     found = [records.find(workspace, run.notebook, run.fingerprint) for run in planned]
     done = [record for record in found if record and record.status == "done"]
-    of_notebook = {name: [record for record in done if record.notebook == name] for name in (FINAL, SIMDE)}
-    final = of_notebook[FINAL] or of_notebook[SIMDE]
+    of_notebook = [[record for record in done if record.notebook == name] for name in FINAL]
+    final = of_notebook[0] or of_notebook[1]
     paths = [
         ("executed notebooks", workspace.shown(workspace.outputs / "notebooks")),
         ("figures", workspace.shown(workspace.outputs / "figures")),
@@ -37,13 +35,8 @@ def report(planned: Sequence[Planned], workspace: Workspace) -> Report:
     if not final:
         return Report(None, "", paths)
     last = final[-1]
-    sentence = standing(
-        last_round(records.table_of(workspace, last, "intervals")),
-        records.table_of(workspace, last, "comparison"),
-        student=last.label,
-        before=UNTRAINED,
-        teachers=SBERT_LABELS,
-    )
+    intervals, comparison = (records.table_of(workspace, last, name) for name in ("intervals", "comparison"))
+    sentence = standing_of(intervals, comparison, student=last.label)
     comparable = [record for record in final if record.setting == last.setting]  # a line may be of another profile
     return Report(scoreboard(final_scores(comparable, workspace)), sentence, paths)
 

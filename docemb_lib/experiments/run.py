@@ -1,4 +1,4 @@
-"""The first output of a run: its resolved settings, and which artefacts were there already or had to be built."""
+"""One run of a notebook: its stages wired together, the calls that a notebook makes, and its record."""
 
 from __future__ import annotations
 
@@ -6,125 +6,166 @@ import json
 import re
 import time
 from collections import Counter
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from docemb_lib import pretrained
-from docemb_lib.corpus.origin import source_fingerprint
 from docemb_lib.environment import warn_of_other_versions
-from docemb_lib.evaluation.catalogue import task_fingerprint
-from docemb_lib.evaluation.scoreboard import last_round
+from docemb_lib.evaluation.scoreboard import last_round, mean_over_tasks
 from docemb_lib.experiments import records
-from docemb_lib.experiments.check import check
-from docemb_lib.experiments.runkey import label_of, objective_settings, pair_settings, slug_of
-from docemb_lib.experiments.students import SIMDE, SimDEStages, Stages
-from docemb_lib.settings import UNDECISIVE
-from docemb_lib.settings.profile import NOTEBOOKS, TRAINING, Profile, check_names
-from docemb_lib.workspace import Artefact, Workspace, fingerprint_of, installed_versions
+from docemb_lib.experiments.models import (
+    SBERT_CHUNKS,
+    SBERT_TRUNCATED,
+    UNTRAINED,
+    Model,
+    contextual_models,
+    paragraph_vector_model,
+    sbert_models,
+    student_model,
+    tfidf_model,
+    untrained_model,
+)
+from docemb_lib.experiments.runkey import RunKey
+from docemb_lib.experiments.scores import Final, ScoreStage
+from docemb_lib.experiments.stages import CorpusStage, TeacherStage
+from docemb_lib.experiments.students import StudentStage
+from docemb_lib.settings.profile import BESIDE_CONTEXTUAL, FINAL, NOTEBOOKS, Profile, check_names
+from docemb_lib.workspace import Artefact, Workspace
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 
-# ---- the first output of a run
+class Stages:
+    """The stages of one run. Replace an attribute of a stage to replace what it makes.
 
-
-class Overview:
-    """A table that is shown once and renewed in place, in JupyterLab as in the notebook that papermill saves.
-
-    settings: columns value and whatever else there is to say of it, a row per parameter.
+    Example:
+        >>> from docemb_lib import Profile
+        >>> from docemb_lib.experiments import RunKey, Stages
+        >>> stages = Stages(RunKey.of("06_evaluation", Profile.load("tiny"), documents=60))
+        >>> folder = stages.students.trained.path  # builds whatever is missing
     """
 
-    def __init__(self, settings: pd.DataFrame, workspace: Workspace) -> None:
-        self.settings, self.workspace = settings, workspace
-        self._handle: Any = None  # of what is on show
+    def __init__(self, key: RunKey, workspace: Workspace | None = None) -> None:
+        self.key, self.workspace = key, workspace or Workspace()
+        self.corpus = CorpusStage(key.profile, self.workspace)
+        self.teachers = TeacherStage(key.profile, self.workspace, self.corpus)
+        self.students = StudentStage(key, self.workspace, self.corpus, self.teachers)
+        self.scores = ScoreStage(key.profile, self.workspace, self.corpus)
 
-    def artefacts(self) -> dict[str, str]:
-        """The kinds of artefacts that were `reused` and `built` so far, as far as there are any."""
-        said = {}
-        for name, built in (("reused", False), ("built", True)):
-            kinds = Counter(found.kind.split("/")[0] for found, by_us in self.workspace.used.items() if by_us is built)
-            if kinds:
-                said[name] = ", ".join(kind if number == 1 else f"{number} × {kind}" for kind, number in kinds.items())
-        return said
-
-    def renew(self) -> None:
-        """Bring what is on show up to date."""
-        if self._handle is not None:
-            self._handle.update(self._rendered(), raw=True)
-
-    def _rendered(self) -> dict[str, str]:
-        said = self.artefacts()
-        with pd.option_context("display.max_colwidth", None):
-            html, text = self.settings.to_html(), self.settings.to_string()
-        return {
-            "text/html": html + "".join(f"<p><b>{name}</b>: {kinds}</p>" for name, kinds in said.items()),
-            "text/plain": "\n".join([text, *(f"{name}: {kinds}" for name, kinds in said.items())]),
-        }
-
-    def _ipython_display_(self) -> None:
-        from IPython.display import display
-
-        self._handle = display(self._rendered(), raw=True, display_id=True)
-
-
-# ---- a notebook's handle on its one run
-
-
-RECIPE = 1  # raised whenever notebooks record something else for the same parameters
+    def check(self) -> None:
+        """Check everything about the run that is cheap to check, before any long work. Raises InputError."""
+        self.key.check()
+        self.corpus.check(self.key.profile.parameters.documents if self.key.trains else None)
+        self.scores.check()
+        self.teachers.check(self.key.paragraph_vectors)
+        self.students.check()
 
 
 class Run:
-    """One run of one notebook. `Run.begin` checks everything cheap before any long work starts."""
+    """One run of one notebook. A notebook starts it with `begin` and ends it with `finish`."""
 
-    def __init__(self, notebook: str, profile: Profile, workspace: Workspace, own: Mapping[str, Any]) -> None:
-        """own: the parameters that the profile has by itself, by name, as far as they are to be told."""
-        self.notebook, self.profile, self.workspace = notebook, profile, workspace
-        self.stages: Stages = (SimDEStages if notebook == SIMDE else Stages)(profile, workspace)
-        self.label = label_of(notebook, profile.parameters, profile.further_teachers)
-        self.slug = slug_of(notebook, profile)
-        self.fingerprint = fingerprint_of_run(notebook, profile)
-        self.setting = setting_of(notebook, profile)
-        self.parameters = run_parameters(notebook, profile)
-        self.overview = Overview(self._settings(own), workspace)
+    def __init__(self, key: RunKey, workspace: Workspace | None = None, own: Mapping[str, Any] | None = None) -> None:
+        """own: the profile's own parameters, which the settings show where the run has others."""
+        self.key, self.workspace = key, workspace or Workspace()
+        self.stages = Stages(key, self.workspace)
+        self.notebook, self.profile, self.label, self.parameters = key.notebook, key.profile, key.label, key.parameters
+        self.fingerprint = key.fingerprint  # computed now: files may change while the run lasts
+        self.overview = Overview(self._settings(own or {}), self.workspace)
         self.figures: list[str] = []
         self.started = time.perf_counter()
 
-    @classmethod
-    def begin(cls, notebook: str, *, profile: str | Path = "tiny", **parameters: Any) -> Run:
-        """Start a run of `notebook` with its parameters cell's values.
-
-        Raises InputError for values that do not fit, and for parameters that papermill was given (`-p`) but the
-        notebook does not have, on which papermill itself only warns.
-        """
-        warn_of_other_versions()
-        check_names(notebook, [*parameters, *_injected_by_papermill()])
-        loaded = Profile.load(profile)
-        resolved = loaded.for_notebook(notebook, **parameters)
-        run = cls(notebook, resolved, Workspace(), loaded.parameters.model_dump())
-        check(run.stages, notebook)
-        return run
-
     def settings(self) -> Overview:
-        """The resolved configuration; as a cell's last value it shows what is reused and built as the run goes on."""
+        """The settings as the last value of a cell. The output is updated with the artefacts that the run uses."""
         return self.overview
 
-    def _settings(self, own: Mapping[str, Any]) -> pd.DataFrame:
-        """A row per parameter of this notebook, and the profile's own value where the run has another."""
-        rows = [("profile", self.profile.name, "")]
-        for name, value in self.parameters.items():
-            rows.append((name, str(value), "" if own.get(name, value) == value else str(own[name])))
-        table = pd.DataFrame(rows, columns=["", "value", "instead of the profile's"])
-        return table.set_index("").rename_axis(None)
+    # ---- models and scores
+
+    def student(self) -> Artefact:
+        """The run's trained student."""
+        return self.stages.students.trained
+
+    def history(self) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """The student's training history: a row per update, and a row per validation."""
+        return self.stages.students.history()
+
+    @cached_property
+    def model(self) -> Model:
+        """The model that the run makes: a student or, in 02_paragraph_vector, a Paragraph Vector or a compound."""
+        if self.key.trains:
+            return student_model(self.label, self.student())
+        seed = self.profile.parameters.seed
+        return paragraph_vector_model(self.stages.teachers, self.key.paragraph_vectors, seed=seed)
+
+    @cached_property
+    def references(self) -> list[Model]:
+        """The fixed models that the notebook shows beside the run's own."""
+        stages, final = self.stages, self.notebook in FINAL
+        sbert = sbert_models(stages.teachers)
+        found = [untrained_model(stages.students)] if self.key.trains else []
+        found += sbert if final else sbert[:1]
+        if self.notebook in BESIDE_CONTEXTUAL:
+            found += contextual_models(stages.teachers)
+        return found + ([tfidf_model(stages.corpus)] if final or not self.key.trains else [])
+
+    def models(self, beside: Sequence[Model] = ()) -> list[Model]:
+        """The run's own model, the models `beside` it, and the references."""
+        return [self.model, *beside, *self.references]
+
+    def scores(self) -> pd.DataFrame:
+        """Tidy scores of the run's model and the references on the sweep's tasks, on validation splits."""
+        return self.stages.scores.of(self.models(), final=False)
+
+    def evaluate(self, beside: Sequence[Model] = ()) -> Final:
+        """The final evaluation of the run's model, the models `beside` it and the references, on test splits."""
+        return self.stages.scores.evaluate(self.models(beside), student=self.label)
+
+    def metrics(self, scores: pd.DataFrame) -> dict[str, float]:
+        """The numbers that the run records, of the last round of its tidy scores.
+
+        `mean` over tasks and `<task>/<metric>`, means over head seeds; of a student also its validation loss before and
+        after training and its spread; of a final evaluation also the means of the untrained student and of SBERT.
+        """
+        scores = last_round(scores)
+        own = scores[scores["model"] == self.label]
+        by_task = own.groupby(["task", "metric"], as_index=False)["value"].mean()
+        names = by_task["task"] + "/" + by_task["metric"]
+        metrics = {"mean": float(mean_over_tasks(own)["value"].mean())}
+        metrics |= dict(zip(names, by_task["value"], strict=True))
+        if self.key.trains:
+            _, validation = self.history()
+            before, after = validation["loss"].iloc[0], validation["loss"].iloc[-1]
+            metrics |= {"validation_loss_before": before, "validation_loss_after": after}
+            metrics["spread"] = validation["spread"].iloc[-1]
+        if self.notebook in FINAL:
+            means = mean_over_tasks(scores).groupby("model")["value"].mean()
+            others = {"before": UNTRAINED, "sbert_truncated": SBERT_TRUNCATED, "sbert_chunks": SBERT_CHUNKS}
+            metrics |= {f"mean_{name}": float(means[model]) for name, model in others.items()}
+        return metrics
+
+    # ---- other runs
+
+    def comparable(self, notebook: str | None = None) -> list[records.Record]:
+        """The finished runs of `notebook` (None: of this one) in the same setting, newest first, without this run."""
+        key = self.key if notebook is None else RunKey(notebook, self.profile)
+        found = list(records.all_records(key.notebook, workspace=self.workspace))[::-1]
+        return [
+            r for r in found if r.status == "done" and r.setting == key.setting and r.fingerprint != self.fingerprint
+        ]
+
+    def key_of(self, record: records.Record) -> RunKey:
+        """The key of a comparable run."""
+        return RunKey.of(record.notebook, self.profile, **record.parameters)
+
+    # ---- results
 
     def save_figure(self, drawn: Axes | Figure, name: str, data: pd.DataFrame | None = None) -> None:
         """Save a figure as PNG and SVG, and the data it shows as CSV, under `outputs/figures/<notebook>/<run>/`."""
         figure: Any = drawn if hasattr(drawn, "savefig") else drawn.figure
-        folder = self.workspace.outputs / "figures" / self.notebook / self.slug
+        folder = self.workspace.outputs / "figures" / self.notebook / self.key.slug
         folder.mkdir(parents=True, exist_ok=True)
         for suffix in ("png", "svg"):
             temporary = folder / f".{name}.{suffix}"
@@ -135,11 +176,12 @@ class Run:
         self.figures.append(self.workspace.shown(folder / f"{name}.png"))
         self.overview.renew()
 
-    def link_student(self, student: Artefact, scores: pd.DataFrame | None = None) -> str:
-        """Let `outputs/students/<label>` point at the run's student; returns that path as people are told it.
+    def link_student(self, scores: pd.DataFrame | None = None) -> str:
+        """Let `outputs/students/<slug>` point at the run's student. Returns this path relative to the workspace.
 
-        Its rows of `scores` (tidy, see `score_models`) are written into the student's model card.
+        scores: tidy; the student's rows are written into its model card.
         """
+        student = self.student()
         if scores is not None:
             from docemb_lib.student.export import add_scores
 
@@ -150,7 +192,7 @@ class Run:
                 spread = float(values.std()) if values.nunique() > 1 else None  # retrieval trains no heads
                 rows.append((task, metric, float(values.mean()), spread))
             add_scores(student.path, rows)
-        return self.workspace.shown(self.workspace.link("students", self.slug, student.path))
+        return self.workspace.shown(self.workspace.link("students", self.key.slug, student.path))
 
     def finish(
         self,
@@ -162,17 +204,25 @@ class Run:
     ) -> pd.DataFrame:
         """Publish the run's record and return its numbers, a row each.
 
-        scores: tidy rows, see `score_models`; tables: what else is kept, by name.
+        A run that is executed again keeps the seconds of its first record: it reuses what the first execution built.
+
+        Args:
+            metrics: flat and named, see `metrics`.
+            scores: tidy.
+            student: the student's folder relative to the workspace, see `link_student`.
+            tables: further tables to keep, by name.
         """
+        first = records.find(self.workspace, self.notebook, self.fingerprint)
+        done = first is not None and first.status == "done"
         record = records.Record(
             notebook=self.notebook,
             label=self.label,
             fingerprint=self.fingerprint,
-            setting=self.setting,
+            setting=self.key.setting,
             profile=self.profile.name,
             parameters=self.parameters,
             metrics={name: float(value) for name, value in metrics.items()},
-            seconds=round(time.perf_counter() - self.started, 1),
+            seconds=first.seconds if first and done else round(time.perf_counter() - self.started, 1),
             figures=self.figures,
             student=student,
             revision=records.revision(self.workspace.root),
@@ -183,45 +233,76 @@ class Run:
         self.overview.renew()
         return pd.DataFrame({record.label: {**record.metrics, "seconds": record.seconds}}).round(4)
 
+    def _settings(self, own: Mapping[str, Any]) -> pd.DataFrame:
+        """A row per parameter of this notebook, and the profile's own value where the run has another."""
+        rows = [("profile", self.profile.name, "")]
+        for name, value in self.parameters.items():
+            rows.append((name, str(value), "" if own.get(name, value) == value else str(own[name])))
+        table = pd.DataFrame(rows, columns=["", "value", "instead of the profile's"])
+        return table.set_index("").rename_axis(None)
 
-def run_parameters(notebook: str, profile: Profile) -> dict[str, Any]:
-    """The parameters that a run of this notebook has, by name."""
-    return {name: getattr(profile.parameters, name) for name in ("seed", *NOTEBOOKS[notebook])}
 
+def begin(notebook: str, namespace: Mapping[str, Any]) -> Run:
+    """Start the run of a notebook; everything that is cheap to check is checked before any long work.
 
-def fingerprint_of_run(notebook: str, profile: Profile) -> str:
-    """What a run's record is found by: all that its numbers depend on, known without loading anything.
+    Args:
+        notebook: its name.
+        namespace: the notebook's `globals()`: the run takes the notebook's parameters from it, by name, and the
+            profile's values for parameters that it lacks.
 
-    Of a student's parameters only those count that its objective reads.
+    Raises InputError for values that do not fit, and for parameters that papermill was given (`-p`) but the notebook
+    does not have; papermill itself only warns of these.
+
+    Example:
+        >>> run = begin("05_weighting", {"profile": "tiny", "lam": 0.8})
+        >>> train_history, validation_history = run.history()
     """
-    p, parameters = profile.parameters, run_parameters(notebook, profile)
-    if notebook in TRAINING:
-        settings_of = pair_settings if notebook == SIMDE else objective_settings
-        objective = settings_of(p, profile.further_teachers)
-        parameters = {"seed": p.seed, "documents": p.documents, "objective": objective}
-    return fingerprint_of({"notebook": notebook, "parameters": parameters, "setting": setting_of(notebook, profile)})
+    warn_of_other_versions()
+    check_names(notebook, _injected_by_papermill())
+    given = {name: namespace[name] for name in ("seed", *NOTEBOOKS[notebook]) if name in namespace}
+    profile = Profile.load(namespace.get("profile", "tiny"))
+    run = Run(RunKey.of(notebook, profile, **given), own=profile.parameters.model_dump())
+    run.stages.check()
+    return run
 
 
-def setting_of(notebook: str, profile: Profile) -> str:
-    """What stands for everything but a run's parameters: the profile, the texts, the models, the versions.
+class Overview:
+    """A table of settings that is shown once and updated in place, in JupyterLab as in a notebook that papermill saves.
 
-    It is the same in all notebooks but that of SimDE, whose settings count there alone.
+    settings: columns value and whatever else there is to say of it, a row per parameter.
     """
-    evaluation = profile.evaluation
-    further = [teacher.model for teacher in profile.further_teachers if teacher.model]
-    models = (profile.student.model, profile.structural_teacher.model, *further)
-    said_below: Any = {"corpus": True, "contextual_teachers": {"corpus"}}
-    decided_elsewhere: Any = {"plan": True, "parameters": True, "training": UNDECISIVE, **said_below}
-    decided_elsewhere["simde"] = {"training": UNDECISIVE} if notebook == SIMDE else True
-    inputs = {
-        "recipe": RECIPE,
-        "profile": profile.model_dump(mode="json", exclude=decided_elsewhere),
-        "sources": [source_fingerprint(texts) for texts in profile.text_sources],
-        "tasks": [task_fingerprint(name, evaluation) for name in (*evaluation.tasks, *evaluation.sweep_tasks)],
-        "models": [pretrained.fingerprint(pretrained.resolve(name)) for name in models],
-        "versions": {name: v for name, v in installed_versions().items() if name not in {"docemb", "python"}},
-    }
-    return fingerprint_of(inputs)
+
+    def __init__(self, settings: pd.DataFrame, workspace: Workspace) -> None:
+        self.settings, self.workspace = settings, workspace
+        self._handle: Any = None  # of the output that is shown
+
+    def artefacts(self) -> dict[str, str]:
+        """The kinds of artefacts that were `reused` and `built` so far."""
+        found = {}
+        for name, built in (("reused", False), ("built", True)):
+            kinds = Counter(used.kind.split("/")[0] for used, new in self.workspace.used.items() if new is built)
+            if kinds:
+                found[name] = ", ".join(kind if number == 1 else f"{number} × {kind}" for kind, number in kinds.items())
+        return found
+
+    def renew(self) -> None:
+        """Bring the output up to date."""
+        if self._handle is not None:
+            self._handle.update(self._rendered(), raw=True)
+
+    def _rendered(self) -> dict[str, str]:
+        artefacts = self.artefacts()
+        with pd.option_context("display.max_colwidth", None):
+            html, text = self.settings.to_html(), self.settings.to_string()
+        return {
+            "text/html": html + "".join(f"<p><b>{name}</b>: {kinds}</p>" for name, kinds in artefacts.items()),
+            "text/plain": "\n".join([text, *(f"{name}: {kinds}" for name, kinds in artefacts.items())]),
+        }
+
+    def _ipython_display_(self) -> None:
+        from IPython.display import display
+
+        self._handle = display(self._rendered(), raw=True, display_id=True)
 
 
 def _injected_by_papermill() -> list[str]:

@@ -1,166 +1,281 @@
-"""From a profile and its parameters to the training objective, and which of them count."""
+"""RunKey: what a run is. It gives the run's parameters, fingerprint, label and slug, and checks their combination."""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Self
 
-from docemb_lib.settings import SINGLE, FurtherTeacher, Parameters, Training, label_of_paragraph_vector
-from docemb_lib.settings.profile import Profile
-from docemb_lib.workspace import fingerprint_of
+from docemb_lib import pretrained
+from docemb_lib.corpus.origin import source_fingerprint
+from docemb_lib.errors import InputError
+from docemb_lib.evaluation.catalogue import task_fingerprint
+from docemb_lib.settings import (
+    SINGLE,
+    UNDECISIVE,
+    FurtherTeacher,
+    ParagraphVectorSettings,
+    Parameters,
+    Training,
+    label_of_paragraph_vector,
+    members_of,
+)
+from docemb_lib.settings.profile import BESIDE_CONTEXTUAL, NOTEBOOKS, SELF_SUPERVISED, TRAINING, Profile, width
+from docemb_lib.workspace import VERSIONS, fingerprint_of, installed_versions
 
-if TYPE_CHECKING:
-    from torch import nn
-
-    from docemb_lib.losses import Objective, Weighting
-    from docemb_lib.student import Student
-
-
-# ---- from a profile and its parameters to the training objective
+STRUCTURAL = ("structural_loss", "distance", "gamma", "temperature", "negatives")  # parameters of the structural loss
+CONTEXTUAL = ("contextual_teacher", "contextual_loss", "student_projection", "contextual_projection")
+PAIRS = ("pairs", "pair_temperature", "mlm_weight")
+PV_NAMES = ("DM", "DBOW", "PV")  # contextual teachers made of Paragraph Vectors
+PAPER = Parameters()  # the SimDE paper's settings of pairs; a label names only what differs
+LONGEST_SLUG = 200  # characters: file systems allow names of 255, and executed copies add to the slug
 
 
-def make_objective(student: Student, profile: Profile, widths: Mapping[str, int]) -> Objective:
-    """The objective that the profile describes; widths: of each teacher's embeddings, by name.
+@dataclass(frozen=True, eq=False)
+class RunKey:
+    """One run of one notebook.
 
-    Projections are initialised from torch's global generator: seed it first.
+    Args:
+        notebook: its name, a key of `NOTEBOOKS`.
+        profile: the profile with the parameters of this run, see `RunKey.of`.
+
+    Example:
+        >>> from docemb_lib import Profile
+        >>> key = RunKey.of("05_weighting", Profile.load("tiny"), lam=0.8)
+        >>> other = RunKey.of("05_weighting", Profile.load("tiny"), lam=0.2)
+        >>> key.fingerprint == other.fingerprint, key.same_but("lam") == other.same_but("lam")
+        (False, True)
     """
-    from docemb_lib.losses import Objective, Projection, Teaching
 
-    p, training = profile.parameters, profile.training
-    teachers = []
-    if p.structural_loss is not None:
-        teachers.append(Teaching("structural", "structural", _structural(p.structural_loss, p)))
-    if p.contextual_teacher is not None:
-        ours = Projection(p.student_projection, student.dim)
-        theirs = Projection(p.contextual_projection, widths["contextual"])
-        loss = _contextual(p.contextual_loss, ours.out_features, training)
-        teachers.append(Teaching("contextual", "contextual", loss, student_projection=ours, teacher_projection=theirs))
-    for further in profile.further_teachers:
-        name, role = further.name, further.role
-        ours = Projection(further.student_projection, student.dim)
-        theirs = Projection(further.teacher_projection, widths[name])
-        if role == "structural":
-            loss = _structural(further.loss, further)
-        else:
-            loss = _contextual(further.loss, ours.out_features, training)
-        teachers.append(
-            Teaching(name, role, loss, student_projection=ours, teacher_projection=theirs, weight=further.weight)
-        )
-    return Objective(
-        student, teachers, weighting=weighting_of(p), group_size=training.batch_size, negatives=p.negatives
-    )
+    notebook: str
+    profile: Profile
 
+    @classmethod
+    def of(cls, notebook: str, profile: Profile, **parameters: Any) -> Self:
+        """The run of `notebook` with these parameters, and with the profile's values for all others.
 
-def weighting_of(p: Parameters) -> Weighting:
-    """How the parameters weigh the losses of both roles."""
-    from docemb_lib.losses import Weighting
+        Raises InputError for an unknown notebook, an unknown parameter or an invalid value.
+        """
+        return cls(notebook, profile.for_notebook(notebook, **parameters))
 
-    return Weighting(lam=p.lam, max_structural_len=p.max_structural_len, lam_by_length=p.lam_by_length, form=p.form)
+    # ---- what counts
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The notebook's parameters by name."""
+        return {name: getattr(self.profile.parameters, name) for name in ("seed", *NOTEBOOKS[self.notebook])}
+
+    @property
+    def trains(self) -> bool:
+        """Whether the run trains a student."""
+        return self.notebook in TRAINING
+
+    @property
+    def self_supervised(self) -> bool:
+        """Whether the student learns from pairs of texts."""
+        return self.notebook in SELF_SUPERVISED
+
+    @property
+    def taught(self) -> bool:
+        """Whether the student learns from teachers."""
+        return self.trains and (not self.self_supervised or self.profile.parameters.beside_teachers is not None)
+
+    @property
+    def training(self) -> Training:
+        """The profile's settings of the run's training."""
+        return self.profile.simde.training if self.self_supervised else self.profile.training
+
+    @property
+    def roles(self) -> set[str]:
+        """The roles for which the student has a teacher: `structural`, `contextual`."""
+        return roles_of(self.profile.parameters, self.profile.further_teachers)
+
+    @cached_property
+    def counting(self) -> dict[str, Any]:
+        """The parameters that the run's results depend on. Parameters of an unused loss or teacher are left out."""
+        p = self.profile.parameters
+        counting: dict[str, Any] = {"seed": p.seed}
+        if not self.trains:
+            names = ("compound",) if p.compound else SINGLE
+            return counting | ({name: getattr(p, name) for name in names} if NOTEBOOKS[self.notebook] else {})
+        counting["documents"] = p.documents
+        if self.self_supervised:
+            counting |= {name: getattr(p, name) for name in PAIRS}
+            if p.beside_teachers is not None:
+                counting["beside_teachers"] = p.beside_teachers
+        return counting | (objective_settings(p, self.profile.further_teachers) if self.taught else {})
+
+    def same_but(self, *names: str) -> str:
+        """A hashable value, equal for runs whose counting parameters differ in `names` at most.
+
+        The notebook and the setting are not part of it: runs of different notebooks may train the same student, and a
+        run is compared with the thesis' runs, whose profile is another.
+        """
+        return self.only(*(name for name in self.counting if name not in names))
+
+    def only(self, *names: str) -> str:
+        """A hashable value, equal for runs in which these parameters are equal as far as they count."""
+        return json.dumps({name: self.counting[name] for name in names if name in self.counting}, sort_keys=True)
+
+    @cached_property
+    def setting(self) -> str:
+        """Fingerprint of all but the parameters: profile, texts, models, versions. Runs of one setting are comparable.
+
+        It is the same for all notebooks but the self-supervised one, because `simde` counts only there.
+        """
+        profile, evaluation = self.profile, self.profile.evaluation
+        # Corpora and tasks enter by the fingerprints of their files below; the plan and the parameters do not count.
+        excluded: Any = {"plan": True, "parameters": True, "training": UNDECISIVE}
+        excluded |= {"corpus": True, "contextual_teachers": {"corpus"}}
+        excluded["simde"] = {"training": UNDECISIVE} if self.self_supervised else True
+        further = [teacher.model for teacher in profile.further_teachers if teacher.model]
+        models = (profile.student.model, profile.structural_teacher.model, *further)
+        inputs = {
+            "version": VERSIONS["run"],
+            "profile": profile.model_dump(mode="json", exclude=excluded),
+            "sources": [source_fingerprint(texts) for texts in profile.text_sources],
+            "tasks": [task_fingerprint(name, evaluation) for name in (*evaluation.tasks, *evaluation.sweep_tasks)],
+            "models": [pretrained.fingerprint(pretrained.resolve(name)) for name in models],
+            "versions": {name: v for name, v in installed_versions().items() if name not in {"docemb", "python"}},
+        }
+        return fingerprint_of(inputs)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Identifies the run's record: a hash of all that the results depend on, computed without loading models."""
+        return fingerprint_of({"notebook": self.notebook, "parameters": self.counting, "setting": self.setting})
+
+    @property
+    def paragraph_vectors(self) -> list[ParagraphVectorSettings]:
+        """The Paragraph Vectors that the run trains or loads.
+
+        Settings that the parameters of 02_paragraph_vector do not name are those of the profile's DM or DBOW.
+        """
+        p, settings = self.profile.parameters, self.profile.contextual_teachers
+        if self.notebook == "02_paragraph_vector":
+            asked = members_of(p.compound) if p.compound else [{name: getattr(p, name) for name in SINGLE}]
+            return [(settings.DM if one["dm"] else settings.DBOW).model_copy(update=one) for one in asked]
+        names = {str(teacher.teacher) for teacher in self.profile.further_teachers if teacher.teacher and self.trains}
+        names.update(PV_NAMES if self.notebook in BESIDE_CONTEXTUAL else ())
+        return [member for name in sorted(names) for member in settings.members(name)]
+
+    # ---- names for people
+
+    @cached_property
+    def label(self) -> str:
+        """Short and readable, as in the thesis' figures: `max-margin;MSE;γ=1.0`, `cosine;384;λ=0.5`."""
+        p, further = self.profile.parameters, self.profile.further_teachers
+        match self.notebook:
+            case "01_corpus":
+                return "corpus"
+            case "02_paragraph_vector":
+                return p.compound or label_of_paragraph_vector(**{name: getattr(p, name) for name in SINGLE})
+            case "03_structural":
+                return structural_label(p, further)
+            case "04_projections":
+                return f"{structural_label(p, further)};{_contextual_label(p, further)}"
+            case "05_weighting":
+                return _weighting_label(p, further)
+            case "07_simde":
+                return _pairs_label(p, further)
+        return f"student {_student_label(p, further)};{_sizes(p)}"
+
+    @cached_property
+    def slug(self) -> str:
+        """The label as one path component, with the profile, the documents and the seed.
+
+        A slug of more than 200 characters is cut and ends in its hash.
+        """
+        p = self.profile.parameters
+        parts = [self.profile.name, self.label]
+        if self.notebook == "05_weighting" and p.contextual_teacher is not None:
+            parts.append(_contextual_label(p))
+        if self.notebook in {"03_structural", "04_projections", "05_weighting"}:
+            parts.append(f"{p.documents}docs")
+        parts.append(f"seed{p.seed}")
+        text = "-".join(parts).replace("λ", "lam").replace("γ", "gamma").replace("τ", "tau").replace("%", "pct")
+        slug = re.sub(r"[^A-Za-z0-9.=+]+", "-", text).strip("-")
+        digits = fingerprint_of({"slug": slug})[:8]
+        return slug if len(slug) <= LONGEST_SLUG else f"{slug[: LONGEST_SLUG - 9]}-{digits}"
+
+    # ---- combinations
+
+    def check(self) -> None:
+        """Check the combination of parameters and settings. Raises InputError.
+
+        Checks that need the corpus are those of the stages, see `Stages.check`.
+        """
+        if not self.trains:
+            return
+        p, training, simde = self.profile.parameters, self.training, self.profile.simde
+        section = "simde.training" if self.self_supervised else "training"
+        if training.report_to:
+            _check_trackers(training.report_to, section)
+        if p.documents < training.batch_size:
+            raise InputError(
+                f"documents: {p.documents} do not fill one batch; ask for {section}.batch_size "
+                f"{training.batch_size} or more"
+            )
+        dropout = self.profile.student.dropout if simde.dropout is None else simde.dropout
+        if self.self_supervised and p.pairs == "dropout" and dropout == 0:
+            raise InputError("pairs: dropout makes no pairs of a student without dropout; set simde.dropout to 0.1")
+        if self.taught:
+            self._check_widths()
+
+    def _check_widths(self) -> None:
+        """The two projections of each teacher must end equally wide, as far as widths are known without a model."""
+        profile, p = self.profile, self.profile.parameters
+        teachers = []  # name, projections, width of the teacher's embeddings
+        if p.contextual_teacher is not None:
+            known: int | None = profile.contextual_teachers.width(p.contextual_teacher)
+            teachers.append(("contextual", p.student_projection, p.contextual_projection, known))
+        for further in profile.further_teachers:
+            by_name = further.teacher and profile.contextual_teachers.width(further.teacher)
+            known = by_name or width(str(further.model))
+            teachers.append((further.name, further.student_projection, further.teacher_projection, known))
+        student_width = width(profile.student.model)
+        teachers = [teacher for teacher in teachers if teacher[3] is not None]
+        if not teachers or student_width is None:
+            return
+        from docemb_lib.losses.projection import check_widths
+
+        for name, student_spec, teacher_spec, teacher_width in teachers:
+            check_widths(student_spec, student_width, teacher_spec, int(teacher_width or 0), teacher=name)
 
 
 def roles_of(p: Parameters, further: Sequence[FurtherTeacher] = ()) -> set[str]:
-    """The roles that have a teacher, of the parameters' own or of the profile's further ones."""
+    """The roles that have a teacher, among the parameters' own and the profile's further ones."""
     own = {"structural": p.structural_loss, "contextual": p.contextual_teacher}
     return {role for role, named in own.items() if named is not None} | {teacher.role for teacher in further}
 
 
 def objective_settings(p: Parameters, further: Sequence[FurtherTeacher] = ()) -> dict[str, Any]:
-    """The parameters that count: those of a loss that is switched off, or that no loss reads, are left out.
-
-    further: the profile's teachers beside the two that the parameters name.
-    """
+    """The parameters that the training objective depends on."""
     roles = roles_of(p, further)
-    settings: dict[str, Any] = {}
-    if p.structural_loss is not None:
-        settings["structural_loss"] = p.structural_loss
+    names = [] if p.structural_loss is None else ["structural_loss"]
     if p.structural_loss == "max-margin":
-        settings |= {"distance": p.distance, "gamma": p.gamma, "negatives": p.negatives}
+        names += ["distance", "gamma", "negatives"]
     if p.structural_loss == "contrastive":
-        settings |= {"temperature": p.temperature, "negatives": p.negatives}
+        names += ["temperature", "negatives"]
     if "structural" in roles:
-        settings["max_structural_len"] = p.max_structural_len
+        names.append("max_structural_len")
     if p.contextual_teacher is not None:
-        for name in ("contextual_teacher", "contextual_loss", "student_projection", "contextual_projection"):
-            settings[name] = getattr(p, name)
+        names += CONTEXTUAL
     if len(roles) == 2:
-        settings |= {"lam": p.lam, "lam_by_length": p.lam_by_length, "form": p.form}
+        names += ["lam", "lam_by_length", "form"]
+    settings = {name: getattr(p, name) for name in names}
     if further:
         settings["further_teachers"] = [teacher.model_dump(exclude_defaults=True) for teacher in further]
     return settings
 
 
-def pair_settings(p: Parameters, further: Sequence[FurtherTeacher] = ()) -> dict[str, Any]:
-    """The parameters that count where a student learns from pairs: those of its teachers only where it has some."""
-    settings = {name: getattr(p, name) for name in ("pairs", "pair_temperature", "mlm_weight")}
-    if p.beside_teachers is not None:
-        settings |= {"beside_teachers": p.beside_teachers, "objective": objective_settings(p, further)}
-    return settings
-
-
-def _structural(name: str, settings: Parameters | FurtherTeacher) -> nn.Module:
-    from docemb_lib.losses import structural_loss
-
-    return structural_loss(name, distance=settings.distance, gamma=settings.gamma, temperature=settings.temperature)
-
-
-def _contextual(name: str, dim: int, training: Training) -> nn.Module:
-    from docemb_lib.losses import contextual_loss
-
-    return contextual_loss(
-        name, dim, delta=training.delta, beta=training.beta, reduction=training.sdl, ridge=training.ridge
-    )
-
-
-# ---- what runs are called
-
-
-PAPER = Parameters()  # whose pairs are weighed as the SimDE paper does
-LONGEST_SLUG = 200  # characters: file systems take names of 255, and executed copies add to theirs
-
-
-def label_of(notebook: str, p: Parameters, further: Sequence[FurtherTeacher] = ()) -> str:
-    """Short and readable, e.g. `max-margin;MSE;γ=1.0`, `PV;S:768(ReLU)x2048;C:-`, `cosine;384;λ=0.5`.
-
-    further: the profile's teachers beside the two that the parameters name.
-    """
-    number = notebook[:2]
-    if number == "01":
-        return "corpus"
-    if number == "02":
-        return p.compound or label_of_paragraph_vector(**{name: getattr(p, name) for name in SINGLE})
-    if number == "03":
-        return structural_label(p, further)
-    if number == "04":
-        return f"{structural_label(p, further)};{contextual_label(p, further)}"
-    if number == "05":
-        return weighting_label(p, further)
-    if number == "07":
-        return pair_label(p, further)
-    return "student " + ";".join(_final_parts(p, further) + _sizes(p))
-
-
-def slug_of(notebook: str, profile: Profile) -> str:
-    """The label as one path component, with what else tells runs of a notebook apart: profile, documents, seed.
-
-    One of more than 200 characters is cut, and ends in its hash.
-    """
-    p = profile.parameters
-    parts = [profile.name, label_of(notebook, p, profile.further_teachers)]
-    if notebook[:2] == "05" and p.contextual_teacher is not None:
-        parts.append(contextual_label(p))
-    if notebook[:2] in {"03", "04", "05"}:
-        parts.append(f"{p.documents}docs")
-    parts.append(f"seed{p.seed}")
-    text = "-".join(parts).replace("λ", "lam").replace("γ", "gamma").replace("τ", "tau").replace("%", "pct")
-    slug = re.sub(r"[^A-Za-z0-9.=+]+", "-", text).strip("-")
-    digits = fingerprint_of({"slug": slug})[:8]
-    return slug if len(slug) <= LONGEST_SLUG else f"{slug[: LONGEST_SLUG - 9]}-{digits}"
-
-
 def structural_label(p: Parameters, further: Sequence[FurtherTeacher] = ()) -> str:
+    """The structural loss in a label: `cosine`, `max-margin;MSE;γ=1.0`."""
     if p.structural_loss is None:
-        return _named(further, "structural") or "only-contextual"
+        return _names(further, "structural") or "only-contextual"
     bank = f";+{p.negatives} negatives" if p.negatives else ""
     if p.structural_loss == "max-margin":
         return f"max-margin;{'MSE' if p.distance == 'mse' else 'cosine'};γ={p.gamma}{bank}"
@@ -170,14 +285,14 @@ def structural_label(p: Parameters, further: Sequence[FurtherTeacher] = ()) -> s
     return {"mse": "MSE"}.get(p.structural_loss, p.structural_loss)
 
 
-def contextual_label(p: Parameters, further: Sequence[FurtherTeacher] = ()) -> str:
+def _contextual_label(p: Parameters, further: Sequence[FurtherTeacher] = ()) -> str:
     if p.contextual_teacher is None:
-        return _named(further, "contextual") or "only-structural"
+        return _names(further, "contextual") or "only-structural"
     loss = "" if p.contextual_loss == "soft-cca" else f"{p.contextual_loss};"
     return f"{loss}{p.contextual_teacher};S:{p.student_projection};C:{p.contextual_projection}"
 
 
-def weighting_label(p: Parameters, further: Sequence[FurtherTeacher] = ()) -> str:
+def _weighting_label(p: Parameters, further: Sequence[FurtherTeacher]) -> str:
     roles, structural = roles_of(p, further), structural_label(p, further)
     if "contextual" not in roles:
         masked = "" if p.max_structural_len is None else f";{p.max_structural_len}"
@@ -191,25 +306,37 @@ def weighting_label(p: Parameters, further: Sequence[FurtherTeacher] = ()) -> st
     return f"{structural};{p.max_structural_len};λ={p.lam}{by_length}{form}"
 
 
-def pair_label(p: Parameters, further: Sequence[FurtherTeacher] = ()) -> str:
-    """`SimDE;700 docs`, and what differs from the paper's settings: `SimCSE;τ=0.1;mlm=0.0;700 docs`."""
+def _student_label(p: Parameters, further: Sequence[FurtherTeacher]) -> str:
+    contextual = "" if p.contextual_teacher is None else f";{_contextual_label(p)}"
+    return _weighting_label(p, further) + contextual
+
+
+def _pairs_label(p: Parameters, further: Sequence[FurtherTeacher]) -> str:
+    """`SimDE;700 docs`; settings that differ from the paper's are named: `SimCSE;τ=0.1;mlm=0.0;700 docs`."""
     parts = ["SimDE" if p.pairs == "halves" else "SimCSE"]
     if p.pair_temperature != PAPER.pair_temperature:
         parts.append(f"τ={p.pair_temperature}")
     if p.mlm_weight != PAPER.mlm_weight:
         parts.append(f"mlm={p.mlm_weight}")
     if p.beside_teachers is not None:
-        parts += [f"×{p.beside_teachers} beside", *_final_parts(p, further)]
-    return ";".join(parts + _sizes(p))
+        parts += [f"×{p.beside_teachers} beside", _student_label(p, further)]
+    return ";".join([*parts, _sizes(p)])
 
 
-def _final_parts(p: Parameters, further: Sequence[FurtherTeacher]) -> list[str]:
-    return [weighting_label(p, further), *([contextual_label(p)] if p.contextual_teacher else [])]
+def _sizes(p: Parameters) -> str:
+    return f"{p.documents} docs" + (f";seed {p.seed}" if p.seed else "")
 
 
-def _sizes(p: Parameters) -> list[str]:
-    return [f"{p.documents} docs", *([f"seed {p.seed}"] if p.seed else [])]
-
-
-def _named(further: Sequence[FurtherTeacher], role: str) -> str:
+def _names(further: Sequence[FurtherTeacher], role: str) -> str:
     return "+".join(teacher.name for teacher in further if teacher.role == role)
+
+
+def _check_trackers(names: list[str], section: str) -> None:
+    from transformers.integrations import get_available_reporting_integrations
+
+    available = get_available_reporting_integrations()
+    for name in names:
+        if name not in available:
+            raise InputError(
+                f"{section}.report_to: {name} is unknown or not installed; there are {', '.join(available) or 'none'}"
+            )

@@ -1,85 +1,264 @@
-"""Embeddings of task texts, each (model, text) computed once, however many tasks and splits ask for it."""
+"""The score stage: scores of models on the profile's tasks, and the final evaluation with its uncertainty."""
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from docemb_lib.evaluation.catalogue import task_inputs
+from docemb_lib.errors import InputError
+from docemb_lib.evaluation.benchmarks import missing_files
+from docemb_lib.evaluation.catalogue import ProfileTasks, check_task, task_inputs
 from docemb_lib.evaluation.protocols import final_scores, for_validation, round_name, validation_score, validation_texts
-from docemb_lib.evaluation.scoreboard import MAIN_METRICS, score_frame
-from docemb_lib.evaluation.tasks import Embedder, HeadTask, Score
-from docemb_lib.experiments.students import Stages
-from docemb_lib.workspace import MANIFEST, Workspace, write_text
+from docemb_lib.evaluation.scoreboard import (
+    MAIN_METRICS,
+    interval_board,
+    last_round,
+    score_frame,
+    scoreboard,
+    standing,
+)
+from docemb_lib.evaluation.tasks import HeadTask, Score
+from docemb_lib.evaluation.uncertainty import by_length, differences, score_intervals, verdicts
+from docemb_lib.experiments.models import SBERT_CHUNKS, SBERT_LABELS, SBERT_TRUNCATED, UNTRAINED, Model, embed_once
+from docemb_lib.experiments.stages import CorpusStage, fingerprint_of_model, sbert_of
+from docemb_lib.settings import Evaluation
+from docemb_lib.settings.profile import Profile
+from docemb_lib.workspace import Workspace, write_text
 
 if TYPE_CHECKING:
     from docemb_lib.evaluation.tasks import Task
-    from docemb_lib.settings import Evaluation
-
-
-# ---- embeddings of task texts
-
-
-KIND = "embeddings"
-
-
-class Model(NamedTuple):
-    """Anything that embeds texts; `load` is called only if some text has not been embedded yet."""
-
-    label: str  # as in tables
-    fingerprint: str  # equal for two models only if they embed alike
-    load: Callable[[], Embedder]
-
-
-def embed_once(workspace: Workspace, model: Model, texts: Sequence[str]) -> np.ndarray:
-    """Float32 (N, D) in the order of `texts`.
-
-    What is missing is embedded in one go and published as a further shard of the model's embeddings.
-    """
-    keys = [hashlib.sha256(text.encode()).hexdigest()[:24] for text in texts]
-    known = _shards(workspace, model)
-    missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in known}
-    if missing:
-
-        def build(folder: Path) -> None:
-            vectors = np.asarray(model.load().embed(list(missing.values())), dtype=np.float32)
-            np.save(folder / "embeddings.npy", vectors)
-            content = {"model": model.fingerprint, "label": model.label, "texts": list(missing)}
-            (folder / "shard.json").write_text(json.dumps(content), encoding="utf-8")
-
-        workspace.artefact(f"{KIND}/{_shelf(model)}", {"model": model.fingerprint, "texts": sorted(missing)}, build)
-        known = _shards(workspace, model)
-    return np.stack([known[key] for key in keys])
-
-
-def _shards(workspace: Workspace, model: Model) -> dict[str, np.ndarray]:
-    """Text key → embedding (D,), of all shards of the model."""
-    found: dict[str, np.ndarray] = {}
-    for manifest in sorted((workspace.outputs / "artefacts" / KIND / _shelf(model)).glob(f"*/{MANIFEST}")):
-        folder = manifest.parent
-        if folder.suffix:  # being built, or on its way out
-            continue
-        texts = json.loads((folder / "shard.json").read_text(encoding="utf-8"))["texts"]
-        found.update(zip(texts, np.load(folder / "embeddings.npy", mmap_mode="r"), strict=True))
-    return found
-
-
-def _shelf(model: Model) -> str:
-    return hashlib.sha256(model.fingerprint.encode()).hexdigest()[:16]
-
-
-# ---- a task's scores on disk
-
 
 NUMBERS = "scores.json"  # {round: {metric, values, extra}}
 EXAMPLES = "per_example.npz"  # round/metric: float32 (seeds, N)
+LENGTHS = "lengths.npy"
+KEPT = (*MAIN_METRICS, "mrr", "f1_macro")  # metrics of tidy scores, records and model cards; score artefacts have all
+REFERENCES = (SBERT_CHUNKS, SBERT_TRUNCATED, UNTRAINED)  # the first is the common practice
+
+Rounds = dict[str, dict[str, dict[str, Score]]]  # {round: {model: {task: score}}}
+
+
+class ScoreStage:
+    """The tasks of a profile, and the scores of models on them. Each (model, task) is scored once."""
+
+    def __init__(self, profile: Profile, workspace: Workspace, corpus: CorpusStage) -> None:
+        self.profile, self.workspace, self.corpus = profile, workspace, corpus
+
+    @cached_property
+    def tasks(self) -> dict[str, Task]:
+        """The profile's tasks by name, each made when it is first accessed."""
+        return ProfileTasks(self.profile, lambda: self.corpus.split("tasks"))
+
+    def of(self, models: Iterable[Model], *, final: bool) -> pd.DataFrame:
+        """Tidy scores, see `tidy`.
+
+        final: all tasks of the profile on their test splits; otherwise the sweep's tasks on their validation splits,
+        so that no choice between runs depends on a test split.
+        """
+        return tidy(self.by_round(models, final=final))
+
+    def by_round(self, models: Iterable[Model], *, final: bool) -> Rounds:
+        """Scores with each example's answer, by round: the profile's rounds, or the only one of a sweep.
+
+        A retrieval task trains nothing and has the same score in every round.
+        """
+        found: Rounds = {}
+        for model in models:
+            for task, by_round in self._of_model(model, self._names(final), final=final).items():
+                for name, score in by_round.items():
+                    found.setdefault(name, {}).setdefault(model.label, {})[task] = score
+        return found
+
+    def is_scored(self, model: Model) -> bool:
+        """Whether the model has scores on all tasks of the final evaluation."""
+        inputs = (self._inputs(model, name, final=True) for name in self._names(final=True))
+        return all(self.workspace.is_built("scores", one) for one in inputs)
+
+    def of_cosines(self, models: Iterable[Model]) -> pd.DataFrame:
+        """The final evaluation's retrieval and pair tasks, scored by cosines alone on their test splits.
+
+        A row per model, columns `spread` and the tasks; empty if there is no such task. The texts are those that `of`
+        embeds.
+        """
+        from docemb_lib.evaluation.protocols import asks_what_belongs_together, score_cosines, spread
+
+        named = {name: self.tasks[name] for name in self._names(final=True)}
+        tasks = {name: task for name, task in named.items() if asks_what_belongs_together(task)}
+        if not tasks:
+            return pd.DataFrame()
+        texts = list(dict.fromkeys(text for task in tasks.values() for text in task.texts("test")))
+        row_of = {text: row for row, text in enumerate(texts)}
+        rows = {}
+        for model in models:
+            embeddings = embed_once(self.workspace, model, texts)
+            scores = {
+                name: score_cosines(task, embeddings[[row_of[text] for text in task.texts("test")]])
+                for name, task in tasks.items()
+            }
+            rows[model.label] = {"spread": spread(embeddings), **scores}
+        return pd.DataFrame.from_dict(rows, orient="index").rename_axis("model")
+
+    def evaluate(self, models: Sequence[Model], *, student: str) -> Final:
+        """Score the models on all tasks of the profile, with intervals and paired tests.
+
+        student: the label of the model that is compared with every one of the `REFERENCES` among the models; the other
+        models are compared with the first reference.
+        """
+        rounds = self.by_round(models, final=True)
+        intervals = pd.concat(
+            [score_intervals(scores).assign(round=name) for name, scores in rounds.items()], ignore_index=True
+        )
+        return Final(
+            scores=tidy(rounds),
+            intervals=intervals if len(rounds) > 1 else intervals.drop(columns="round"),
+            comparison=_comparison(_last(rounds), student),
+            models=pd.DataFrame([(m.label, m.fingerprint) for m in models], columns=["model", "fingerprint"]),
+        )
+
+    def by_length(self, models: Sequence[Model]) -> pd.DataFrame:
+        """Every model's score on each task in buckets of length, with intervals; of the last round.
+
+        Columns model, task, metric, bucket, examples, value, low, high. A length is that of the example (of a pair the
+        longer document, of retrieval the query), in tokens of the structural teacher.
+        """
+        lengths = {task: self.lengths(task) for task in self._names(final=True)}
+        frames = [
+            by_length(score.per_example[score.metric], lengths[task]).assign(
+                model=model, task=task, metric=score.metric
+            )
+            for model, by_task in _last(self.by_round(models, final=True)).items()
+            for task, score in by_task.items()
+        ]
+        return pd.concat(frames, ignore_index=True)
+
+    def lengths(self, name: str) -> np.ndarray:
+        """Tokens of each test example of a task, counted once: (N,)."""
+        settings = self.profile.structural_teacher
+        inputs = {"tokens": fingerprint_of_model(settings.model), **self._task_inputs(name)}
+
+        def build(folder: Path) -> None:
+            task = self.tasks[name]
+            counted = sbert_of(settings, settings.long).count_tokens(task.texts("test"))
+            np.save(folder / LENGTHS, task.example_lengths(counted, "test"))
+
+        return np.load(self.workspace.artefact("task-lengths", inputs, build).path / LENGTHS)
+
+    def check(self) -> None:
+        """Check that all tasks can be read and have the splits that are scored. Raises InputError."""
+        check_benchmarks(self.profile.evaluation, (*self._names(final=True), *self._names(final=False)))
+        for names, split in ((self._names(final=True), "test"), (self._names(final=False), "validation")):
+            for name in names:
+                check_task(self.profile, self.workspace, name, split)
+
+    def _names(self, final: bool) -> Sequence[str]:
+        return self.profile.evaluation.tasks if final else self.profile.evaluation.sweep_tasks
+
+    def _of_model(self, model: Model, names: Sequence[str], *, final: bool) -> dict[str, dict[str, Score]]:
+        """{task: {round: score}}; the texts of all tasks without a score are embedded together."""
+        inputs = {name: self._inputs(model, name, final=final) for name in names}
+
+        @cache
+        def embedded() -> dict[str, np.ndarray]:
+            missing = [name for name in names if not self.workspace.is_built("scores", inputs[name])]
+            texts = list(dict.fromkeys(text for name in missing for text in self._texts(name, final=final)))
+            return dict(zip(texts, embed_once(self.workspace, model, texts), strict=True))
+
+        found = {}
+        for name in names:
+
+            def build(folder: Path, name: str = name) -> None:
+                embeddings = np.stack([embedded()[text] for text in self._texts(name, final=final)])
+                write_scores(folder, self._score(name, embeddings, final=final))
+
+            found[name] = read_scores(self.workspace.artefact("scores", inputs[name], build).path)
+        return found
+
+    def _task_inputs(self, name: str) -> dict[str, Any]:
+        return task_inputs(self.profile, name, lambda: self.corpus.fingerprint)
+
+    def _inputs(self, model: Model, name: str, *, final: bool) -> dict[str, Any]:
+        protocol = {"rounds"} if final else {"limit", "folds"}
+        settings = self.profile.evaluation.model_dump(include={"head", "seeds", *protocol})
+        return {"model": model.fingerprint, **self._task_inputs(name), **settings}
+
+    def _texts(self, name: str, *, final: bool) -> list[str]:
+        """The texts that scoring needs embedded, each once."""
+        task = self.tasks[name]
+        if isinstance(task, HeadTask) and not final:
+            return validation_texts(for_validation(task, self.profile.evaluation.limit))
+        return task.texts("test" if final else "validation")
+
+    def _score(self, name: str, embeddings: np.ndarray, *, final: bool) -> dict[str, Score]:
+        """{round: score}. embeddings: (N, D), row i of `_texts(...)[i]`."""
+        task, evaluation = self.tasks[name], self.profile.evaluation
+        rounds = {round_name(limit): limit for limit in evaluation.rounds} if final else {round_name(None): None}
+        if not isinstance(task, HeadTask):
+            return dict.fromkeys(rounds, task.score(embeddings, "test" if final else "validation"))
+        if final:
+            return final_scores(task, embeddings, rounds=rounds, head=evaluation.head, seeds=evaluation.seeds)
+        cut = for_validation(task, evaluation.limit)
+        score = validation_score(cut, embeddings, head=evaluation.head, seeds=evaluation.seeds, folds=evaluation.folds)
+        return dict.fromkeys(rounds, score)
+
+
+class Final(NamedTuple):
+    """The final evaluation of several models, as tidy frames."""
+
+    scores: pd.DataFrame  # model, task, metric, seed, value, and round where there are several
+    intervals: pd.DataFrame  # see `score_intervals`, and round
+    comparison: pd.DataFrame  # see `compare`; of the last round
+    models: pd.DataFrame  # model, fingerprint: identify the scores' artefacts
+
+    @property
+    def last(self) -> pd.DataFrame:
+        """The intervals of the round with most training examples."""
+        return last_round(self.intervals)
+
+    @property
+    def tables(self) -> dict[str, pd.DataFrame]:
+        """The tables that a record keeps beside the scores."""
+        return {"intervals": self.intervals, "comparison": self.comparison, "models": self.models}
+
+    @property
+    def board(self) -> pd.DataFrame:
+        """Models × tasks with intervals, best mean first; the last column is the mean's deviation over head seeds."""
+        parts = self.scores.groupby("round", sort=False) if "round" in self.scores else [(None, self.scores)]
+        spread = {name: scoreboard(rows)["std"] for name, rows in parts}
+        of_row = pd.concat(spread) if "round" in self.scores else spread[None]
+        return interval_board(self.intervals).assign(**{"± head seeds": of_row.map("{:.3f}".format)})
+
+    def standing(self, student: str) -> str:
+        """A sentence: the student's mean over tasks beside the untrained student and the structural teacher."""
+        return standing_of(self.intervals, self.comparison, student=student)
+
+
+def standing_of(intervals: pd.DataFrame, comparison: pd.DataFrame, *, student: str) -> str:
+    """A sentence: the student's mean over tasks beside the untrained student and the structural teacher."""
+    return standing(last_round(intervals), comparison, student=student, before=UNTRAINED, teachers=SBERT_LABELS)
+
+
+def check_benchmarks(evaluation: Evaluation, tasks: Sequence[str]) -> None:
+    """Refuse benchmarks among the tasks whose published files are missing; one message names all of them."""
+    places = [(name, place) for name, place in evaluation.benchmarks.items() if name in tasks]
+    needs = [f"{name} needs {', '.join(files)} in {at}" for name, at in places if (files := missing_files(name, at))]
+    if needs:
+        raise InputError(
+            f"evaluation.benchmarks: {'; '.join(needs)}; put the published files there (docs/data.md says where they "
+            "come from), name other folders, or leave these tasks out of evaluation.tasks and evaluation.sweep_tasks"
+        )
+
+
+def tidy(rounds: Rounds) -> pd.DataFrame:
+    """A row per model, task, metric and head seed with its `value`, and `round` where there are several rounds."""
+    frames = [score_frame(scores).assign(round=name) for name, scores in rounds.items()]
+    rows = pd.concat(frames, ignore_index=True)
+    rows = rows[rows["metric"].isin(KEPT)].reset_index(drop=True)
+    return rows if len(rounds) > 1 else rows.drop(columns="round")
 
 
 def write_scores(folder: Path, by_round: Mapping[str, Score]) -> None:
@@ -96,7 +275,7 @@ def write_scores(folder: Path, by_round: Mapping[str, Score]) -> None:
 
 
 def read_scores(folder: Path) -> dict[str, Score]:
-    """{round: score}, as they were written."""
+    """{round: score}, as `write_scores` wrote them."""
     numbers = json.loads((folder / NUMBERS).read_text(encoding="utf-8"))
     with np.load(folder / EXAMPLES) as stored:
         examples = {key: stored[key] for key in stored.files}
@@ -113,126 +292,16 @@ def read_scores(folder: Path) -> dict[str, Score]:
     }
 
 
-# ---- scores of models on the profile's tasks
+def _last(rounds: Rounds) -> dict[str, dict[str, Score]]:
+    """{model: {task: score}} of the round with most training examples."""
+    return list(rounds.values())[-1]
 
 
-RECIPE = 2  # raised whenever tasks would be made or scored otherwise
-SCORES_KIND = "scores"
-TOLD = (*MAIN_METRICS, "mrr", "f1_macro")  # the metrics of tidy scores, records and model cards; artefacts have all
-
-Rounds = dict[str, dict[str, dict[str, Score]]]  # {round: {model: {task: score}}}
-
-
-def score_models(stages: Stages, models: Iterable[Model], *, final: bool) -> pd.DataFrame:
-    """Tidy scores: a row per model, task, metric and head seed, with its `value`; see `tidy`.
-
-    final: all tasks of the profile on their test splits; otherwise the sweep's tasks on their validation splits, so
-    that no choice between runs looks at a test split.
-    """
-    return tidy(scores_by_round(stages, models, final=final))
-
-
-def scores_by_round(stages: Stages, models: Iterable[Model], *, final: bool) -> Rounds:
-    """The same with what every example got, by round: those of the profile, or the only one that runs have.
-
-    A ranking trains nothing and has the same score in every round.
-    """
-    evaluation = stages.profile.evaluation
-    names = evaluation.tasks if final else evaluation.sweep_tasks
-    found: Rounds = {}
-    for model in models:
-        for task, by_round in _scores(stages, model, names, final=final).items():
-            for name, score in by_round.items():
-                found.setdefault(name, {}).setdefault(model.label, {})[task] = score
-    return found
-
-
-def tidy(rounds: Rounds) -> pd.DataFrame:
-    """Columns model, task, metric, seed, value of the metrics that are told, and `round` where there are several."""
-    frames = [score_frame(scores).assign(round=name) for name, scores in rounds.items()]
-    rows = pd.concat(frames, ignore_index=True)
-    rows = rows[rows["metric"].isin(TOLD)].reset_index(drop=True)
-    return rows if len(rounds) > 1 else rows.drop(columns="round")
-
-
-def is_scored(stages: Stages, model: Model) -> bool:
-    """Whether the model has its scores on all tasks of the final evaluation."""
-    names = stages.profile.evaluation.tasks
-    return all(stages.workspace.is_built(SCORES_KIND, _inputs(stages, model, name, final=True)) for name in names)
-
-
-def cosine_scores(stages: Stages, models: Iterable[Model]) -> pd.DataFrame:
-    """What cosines alone make of the final evaluation's retrieval and pair tasks, on their test splits: a row per
-    model, columns spread and `score_cosines` of each task; empty where all tasks are of another kind. The texts are
-    those that `score_models` embeds."""
-    from docemb_lib.evaluation.protocols import asks_what_belongs_together, score_cosines, spread
-
-    named = {name: stages.tasks[name] for name in stages.profile.evaluation.tasks}
-    tasks = {name: task for name, task in named.items() if asks_what_belongs_together(task)}
-    if not tasks:
-        return pd.DataFrame()
-    texts = list(dict.fromkeys(text for task in tasks.values() for text in task.texts("test")))
-    row_of = {text: row for row, text in enumerate(texts)}
-    rows = {}
-    for model in models:
-        embeddings = embed_once(stages.workspace, model, texts)
-        scores = {
-            name: score_cosines(task, embeddings[[row_of[text] for text in task.texts("test")]])
-            for name, task in tasks.items()
-        }
-        rows[model.label] = {"spread": spread(embeddings), **scores}
-    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("model")
-
-
-def _scores(stages: Stages, model: Model, names: Sequence[str], *, final: bool) -> dict[str, dict[str, Score]]:
-    """{task: {round: score}} of one model; the texts of all tasks that are missing are embedded together."""
-    evaluation, workspace = stages.profile.evaluation, stages.workspace
-    inputs = {name: _inputs(stages, model, name, final=final) for name in names}
-
-    @cache
-    def embedded() -> dict[str, np.ndarray]:
-        missing = [name for name in names if not workspace.is_built(SCORES_KIND, inputs[name])]
-        texts = [text for name in missing for text in _texts(stages.tasks[name], evaluation, final=final)]
-        texts = list(dict.fromkeys(texts))
-        return dict(zip(texts, embed_once(workspace, model, texts), strict=True))
-
-    found = {}
-    for name in names:
-
-        def build(folder: Path, name: str = name) -> None:
-            task = stages.tasks[name]
-            embeddings = np.stack([embedded()[text] for text in _texts(task, evaluation, final=final)])
-            write_scores(folder, _score(task, embeddings, evaluation, final=final))
-
-        found[name] = read_scores(workspace.artefact(SCORES_KIND, inputs[name], build).path)
-    return found
-
-
-def _inputs(stages: Stages, model: Model, name: str, *, final: bool) -> dict[str, Any]:
-    evaluation = stages.profile.evaluation
-    protocol = {"rounds"} if final else {"limit", "folds"}
-    return {
-        "recipe": RECIPE,
-        "model": model.fingerprint,
-        **task_inputs(stages.profile, name, lambda: stages.corpus.fingerprint),
-        **evaluation.model_dump(include={"head", "seeds", *protocol}),
-    }
-
-
-def _texts(task: Task, evaluation: Evaluation, *, final: bool) -> list[str]:
-    """What scoring needs embedded, each text once."""
-    if isinstance(task, HeadTask) and not final:
-        return validation_texts(for_validation(task, evaluation.limit))
-    return task.texts("test" if final else "validation")
-
-
-def _score(task: Task, embeddings: np.ndarray, evaluation: Evaluation, *, final: bool) -> dict[str, Score]:
-    """{round: score}. embeddings: (N, D), row i of `_texts(...)[i]`."""
-    rounds = {round_name(limit): limit for limit in evaluation.rounds} if final else {round_name(None): None}
-    if not isinstance(task, HeadTask):
-        return dict.fromkeys(rounds, task.score(embeddings, "test" if final else "validation"))
-    if final:
-        return final_scores(task, embeddings, rounds=rounds, head=evaluation.head, seeds=evaluation.seeds)
-    cut = for_validation(task, evaluation.limit)
-    score = validation_score(cut, embeddings, head=evaluation.head, seeds=evaluation.seeds, folds=evaluation.folds)
-    return dict.fromkeys(rounds, score)
+def _comparison(scores: Mapping[str, Mapping[str, Score]], student: str) -> pd.DataFrame:
+    """p-values are corrected over all tests together; empty where no reference is among the models."""
+    found = []
+    for reference in REFERENCES:
+        compared = scores if reference == REFERENCES[0] else (reference, student)
+        if reference in scores and reference != student and len(compared) > 1:
+            found.append(differences({model: scores[model] for model in compared}, reference))
+    return verdicts(pd.concat(found, ignore_index=True)) if found else pd.DataFrame()

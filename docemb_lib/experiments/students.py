@@ -1,62 +1,152 @@
-"""Stages: from a profile and its parameters to corpus, teachers, students and scores; the one place that composes.
-
-Every stage is an artefact of the workspace: asked for, it is there already or is built now. Heavy libraries are
-imported inside the stage that needs them, so that asking for what is built stays cheap.
-"""
+"""The student stage: from a run's key to its trained student, distilled from teachers or learning from pairs."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from functools import cached_property, partial
+from collections.abc import Callable, Mapping
+from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from docemb_lib import pretrained
-from docemb_lib.errors import InputError
-from docemb_lib.evaluation.catalogue import ProfileTasks
-from docemb_lib.experiments.runkey import label_of, make_objective, objective_settings, pair_settings
-from docemb_lib.experiments.stages import RECIPE, TeacherStages, check_documents
-from docemb_lib.settings import UNDECISIVE, FurtherTeacher
+from docemb_lib.experiments.runkey import RunKey
+from docemb_lib.experiments.stages import CorpusStage, TeacherStage, fingerprint_of_model
+from docemb_lib.settings import UNDECISIVE, FurtherTeacher, Parameters
+from docemb_lib.settings import Student as StudentSettings
 from docemb_lib.settings.profile import Profile
-from docemb_lib.workspace import Artefact, write_text
+from docemb_lib.workspace import MANIFEST, Artefact, Workspace, write_text
 
 if TYPE_CHECKING:
-    from docemb_lib.losses import MaskedLanguageHead
+    from torch import Tensor, nn
+
+    from docemb_lib.experiments.records import Record
+    from docemb_lib.losses import MaskedLanguageHead, Objective, Weighting
     from docemb_lib.student import Student
-    from docemb_lib.teachers.store import Teacher
-    from docemb_lib.training import PairedDocuments, TokenFile, TrainingDocuments
-
-
-# ---- stages
-
+    from docemb_lib.training import History, PairedDocuments, Taught, TokenFile, TrainingDocuments
 
 HISTORY = "history.json"
 TOKENS = "tokens.arrow"
 CENTRED_ON = 1000  # training documents at most whose mean embedding a centred student subtracts
 
 
-class Stages(TeacherStages):
-    """The artefacts of one profile with one set of parameters."""
+class StudentStage:
+    """The student of a run before and after training.
+
+    The run's notebook decides how it learns: from teachers' embeddings, or from pairs of texts of one document, beside
+    teachers if the parameters say so.
+    """
+
+    def __init__(self, key: RunKey, workspace: Workspace, corpus: CorpusStage, teachers: TeacherStage) -> None:
+        self.key, self.workspace, self.corpus, self.teachers = key, workspace, corpus, teachers
+        self.profile = key.profile
 
     @cached_property
-    def tasks(self) -> ProfileTasks:
-        """The profile's tasks by name, made when they are first asked for."""
-        return ProfileTasks(self.profile, lambda: self.split("tasks"))
+    def untrained(self) -> Artefact:
+        """The student before training: the encoder's weights, or some of its layers, as a Longformer."""
+        return self._untrained(self.profile.student)
+
+    @property
+    def width(self) -> int:
+        """D, from the student's configuration."""
+        config = json.loads((self.untrained.path / "config.json").read_text(encoding="utf-8"))
+        return int(config["hidden_size"])
 
     @cached_property
-    def untrained_student(self) -> Artefact:
-        """The student as it starts: the encoder's weights (or some of its layers) as a Longformer."""
+    def trained(self) -> Artefact:
+        """The trained student: a sentence-transformers folder with `history.json` and the modules trained beside it.
+
+        These are the projections of a distilled student (`projections.safetensors`), or the head with which a
+        self-supervised student predicts masked words (`head.safetensors`).
+        """
+        from docemb_lib.training import precision_of
+        from docemb_lib.training.distributed import build_together
+
+        key, training = self.key, self.key.training
+        self.corpus.check_documents([self.profile.parameters.documents])
+        self._check_negatives()
+        teachers = self.teachers.of_student if key.taught else {}
+        packages = ("torch", "transformers", "sentencex") if key.self_supervised else ("torch", "transformers")
+        inputs = {
+            "corpus": self.corpus.fingerprint,
+            "start": self._start.fingerprint,
+            "centre": self.profile.student.centre,
+            "parameters": key.counting,
+            "teachers": {name: teacher.fingerprint for name, teacher in teachers.items()},
+            "simde": self.profile.simde.model_dump(exclude={"training", "dropout"}) if key.self_supervised else None,
+            "training": training.model_dump(exclude={*UNDECISIVE, "precision"}),
+            "precision": precision_of(training.precision),
+            "versions": {name: version(name) for name in packages},
+        }
+        return build_together(self.workspace, "student", inputs, self._train)
+
+    def history(self) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """The training history of the trained student: a row per update, and a row per validation."""
+        history = json.loads((self.trained.path / HISTORY).read_text(encoding="utf-8"))
+        return pd.DataFrame(history["train"]), pd.DataFrame(history["validation"])
+
+    def training_documents(self, student: Student, split: str, rows: int) -> TrainingDocuments:
+        """The first `rows` documents of a split with the embeddings of the student's teachers."""
+        from docemb_lib.training import TrainingDocuments
+
+        data = self.corpus.split(split).select(range(rows))
+        teachers = self.teachers.of_student
+        return TrainingDocuments(
+            self._tokens(student, split, rows),
+            data["n_structural_tokens"][:],
+            teachers={name: self.teachers.embeddings(teacher, split, rows) for name, teacher in teachers.items()},
+            ids=data["id"],
+        )
+
+    def paired_documents(self, student: Student, split: str, rows: int) -> PairedDocuments:
+        """The pairs of the first `rows` documents of a split, of those with two sentences or more."""
+        from docemb_lib.training import PairedDocuments
+
+        p = self.profile.parameters
+        return PairedDocuments(
+            self._sentences(student, split, rows),
+            ids=self.corpus.split(split).select(range(rows))["id"][:],
+            tokenizer=student.tokenizer,
+            max_tokens=self._text_tokens(student),
+            pairs=p.pairs,
+            seed=p.seed,
+        )
+
+    def check(self) -> None:
+        """Check the number of documents and of negatives. Raises InputError."""
+        self._check_negatives()
+
+    def _check_negatives(self) -> None:
+        """Refuse more negatives than documents to draw from, of which a built corpus says how many the mask keeps."""
+        p = self.profile.parameters
+        if not (self.key.taught and p.negatives):
+            return
+        from docemb_lib.training.documents import check_negatives
+
+        kept = p.documents
+        if p.max_structural_len is not None and self.corpus.is_built:
+            lengths = np.asarray(self.corpus.split("train")["n_structural_tokens"][: p.documents])
+            kept = int((lengths <= p.max_structural_len).sum())
+        check_negatives(p.negatives, kept=kept, batch_size=self.profile.training.batch_size)
+
+    # ---- training
+
+    @property
+    def _start(self) -> Artefact:
+        """The untrained student with the dropout of its training, which learning from pairs may change."""
+        dropout = self.profile.simde.dropout if self.key.self_supervised else None
+        if dropout is None:
+            return self.untrained
+        return self._untrained(self.profile.student.model_copy(update={"dropout": dropout}))
+
+    def _untrained(self, settings: StudentSettings) -> Artefact:
         from docemb_lib.student import Student
 
-        settings = self.profile.student
         inputs = {
-            "recipe": RECIPE,
-            "encoder": self._pretrained_fingerprint(settings.model),
+            "encoder": fingerprint_of_model(settings.model),
             "settings": settings.model_dump(exclude={"model", "centre"}),
         }
 
@@ -72,326 +162,96 @@ class Stages(TeacherStages):
 
         return self.workspace.artefact("student-untrained", inputs, build)
 
-    @property
-    def student_width(self) -> int:
-        """D, from the student's configuration."""
-        config = json.loads((self.untrained_student.path / "config.json").read_text(encoding="utf-8"))
-        return int(config["hidden_size"])
-
-    def trained_student(self) -> Artefact:
-        """The student distilled with this profile's parameters: a sentence-transformers folder, `history.json` and
-        the projections it was trained with."""
-        from docemb_lib.training import precision_of
-        from docemb_lib.training.distributed import build_together
-
-        p = self.profile.parameters
-        settings = self.profile.training
-        check_documents([p.documents], available=len(self.split("train")))
-        self.check_negatives()
-        teachers = self.teachers()
-        inputs = {
-            "recipe": RECIPE,
-            "corpus": self.corpus.fingerprint,
-            "start": self.untrained_student.fingerprint,
-            "centre": self.profile.student.centre,
-            "documents": p.documents,
-            "seed": p.seed,
-            "objective": objective_settings(p, self.profile.further_teachers),
-            "teachers": {name: teacher.fingerprint for name, teacher in teachers.items()},
-            "training": settings.model_dump(exclude={*UNDECISIVE, "precision"}),
-            "precision": precision_of(settings.precision),
-            "versions": {name: version(name) for name in ("torch", "transformers")},
-        }
-        return build_together(self.workspace, "student", inputs, lambda folder: self._train(folder, teachers))
-
-    def tokens(self, student: Student, split: str, rows: int) -> TokenFile:
-        """The student's tokens of the first `rows` documents of a split, memory-mapped; written once."""
-        from docemb_lib.training import TokenFile, write_tokens
-
-        settings = self.profile.student
-        inputs = {
-            "recipe": RECIPE,
-            "corpus": self.corpus.fingerprint,
-            "split": split,
-            "rows": rows,
-            "tokenizer": self._pretrained_fingerprint(settings.model),
-            "max_tokens": student.max_tokens,
-        }
-
-        def build(folder: Path) -> None:
-            texts = self.split(split).select(range(rows))["text"]
-            write_tokens(folder / TOKENS, texts, student.encode, total=rows, max_tokens=student.max_tokens)
-
-        return TokenFile(self.workspace.artefact("tokens", inputs, build).path / TOKENS)
-
-    def history(self, student: Artefact) -> tuple[pd.DataFrame, pd.DataFrame]:
-        """What a trained student's training logged: a row per update, and a row per validation."""
-        history = json.loads((student.path / HISTORY).read_text(encoding="utf-8"))
-        return pd.DataFrame(history["train"]), pd.DataFrame(history["validation"])
-
-    def teachers(self) -> dict[str, Teacher]:
-        """The teachers of a student with these parameters, by name: `structural` and `contextual` as far as they are
-        not switched off, then the profile's further ones."""
-        p = self.profile.parameters
-        found: dict[str, Teacher] = {}
-        if p.structural_loss is not None:
-            found["structural"] = self.structural_teacher
-        if p.contextual_teacher is not None:
-            found["contextual"] = self.contextual_teacher(p.contextual_teacher)
-        return found | {further.name: self._further_teacher(further) for further in self.profile.further_teachers}
-
-    def _further_teacher(self, further: FurtherTeacher) -> Teacher:
-        from docemb_lib.teachers import SBERT
-
-        if further.teacher is not None:
-            return self.contextual_teacher(further.teacher)
-        bf16 = self.profile.structural_teacher.bf16
-        return SBERT(str(further.model), max_tokens=further.max_tokens, long=further.long, bf16=bf16)
-
-    def check_negatives(self) -> None:
-        """Refuse more negatives than documents to draw them from; which the mask keeps, a built corpus tells."""
-        p = self.profile.parameters
-        if not p.negatives:
-            return
-        from docemb_lib.training.documents import check_negatives
-
-        kept = p.documents
-        if p.max_structural_len is not None and self.has_corpus:
-            lengths = np.asarray(self.split("train")["n_structural_tokens"][: p.documents])
-            kept = int((lengths <= p.max_structural_len).sum())
-        check_negatives(p.negatives, kept=kept, batch_size=self.profile.training.batch_size)
-
-    def training_documents(
-        self, student: Student, teachers: Mapping[str, Teacher], split: str, rows: int
-    ) -> TrainingDocuments:
-        """The first `rows` documents of a split beside their teachers' embeddings."""
-        from docemb_lib.training import TrainingDocuments
-
-        data = self.split(split).select(range(rows))
-        return TrainingDocuments(
-            self.tokens(student, split, rows),
-            data["n_structural_tokens"][:],
-            teachers={name: self.teacher_embeddings(t, split, rows) for name, t in teachers.items()},
-            ids=data["id"],
-        )
-
-    def _train(self, folder: Path, teachers: Mapping[str, Teacher]) -> None:
-        import torch
+    def _train(self, folder: Path) -> None:
         from safetensors.torch import save_file
 
         from docemb_lib.student import Student
-        from docemb_lib.training import remove_checkpoints, train_objective
+        from docemb_lib.training import remove_checkpoints
         from docemb_lib.training.distributed import is_first
 
-        if (folder / HISTORY).is_file():  # written last: an earlier build was killed after training, while tidying up
+        if (folder / HISTORY).is_file():  # written last: an earlier build was killed while it removed checkpoints
             remove_checkpoints(folder)
             return
-        p = self.profile.parameters
-        student = Student.load(self.untrained_student.path)
-        train = self.training_documents(student, teachers, "train", p.documents)
-        validation = self.training_documents(student, teachers, "validation", len(self.split("validation")))
-        torch.manual_seed(p.seed)
-        widths = {name: embeddings.shape[1] for name, embeddings in train.teachers.items()}
-        objective = make_objective(student, self.profile, widths)
-        title = label_of("06_evaluation", p, self.profile.further_teachers)
-        history = train_objective(
-            objective, train, validation, settings=self.profile.training, seed=p.seed, folder=folder, title=title
-        )
+        student = Student.load(self._start.path)
+        trained = (self._learn_from_pairs if self.key.self_supervised else self._distil)(student, folder)
         if not is_first():
             return
-        self._centre(student)
-        student.save(folder, card=self._card(student, history.validation, documents=p.documents))
+        if self.profile.student.centre:
+            student.centre(self.corpus.split("train")["text"][: min(CENTRED_ON, self.profile.parameters.documents)])
+        student.save(folder, card=self._card(student, trained))
+        if trained.beside is not None:
+            save_file(trained.beside, str(folder / trained.file))
+        write_text(folder / HISTORY, json.dumps(trained.history._asdict(), sort_keys=True) + "\n")
+        remove_checkpoints(folder)
+
+    def _distil(self, student: Student, folder: Path) -> _Trained:
+        """Train on teachers' embeddings."""
+        import torch
+
+        from docemb_lib.training import train_objective
+
+        train, validation = (self.training_documents(student, split, rows) for split, rows in self._sizes)
+        torch.manual_seed(self.profile.parameters.seed)  # before projections draw their weights
+        objective = make_objective(student, self.profile, _widths(train))
+        history = train_objective(
+            objective,
+            train,
+            validation,
+            settings=self.key.training,
+            seed=self.profile.parameters.seed,
+            folder=folder,
+            title=RunKey("06_evaluation", self.profile).label,  # the same student whichever notebook trains it
+        )
         beside = {
             f"{teaching.name}.{name}": tensor.contiguous()
             for teaching in objective.teachings
             for name, tensor in teaching.state_dict().items()
         }
-        save_file(beside, str(folder / "projections.safetensors"))
-        write_text(folder / HISTORY, json.dumps(history._asdict(), sort_keys=True) + "\n")
-        remove_checkpoints(folder)
+        return _Trained(history, self.profile.parameters.documents, "projections.safetensors", beside)
 
-    def _centre(self, student: Student) -> None:
-        """Subtract what its embeddings of training documents have in common, if the profile says so."""
-        if self.profile.student.centre:
-            student.centre(self.split("train")["text"][: min(CENTRED_ON, self.profile.parameters.documents)])
-
-    def _card(
-        self,
-        student: Student,
-        validation: Sequence[dict[str, float]],
-        *,
-        documents: int,
-        taught: bool = True,
-        pairs: Mapping[str, object] | None = None,
-    ) -> str:
-        """taught: whether it had its teachers; pairs: the parameters of learning from pairs, None where it had none."""
-        from docemb_lib.student.export import licence_of, model_card
-
-        p, pairs = self.profile.parameters, pairs or {}
-        objective = objective_settings(p, self.profile.further_teachers) if taught else {}
-        return model_card(
-            profile=self.profile.name,
-            encoder=self.profile.student.model,
-            licence=licence_of(pretrained.resolve(self.profile.student.model)),
-            model_type=student.config.model_type,
-            pooling=student.pooling,
-            centred=student.mean is not None,
-            structural_teacher=self.profile.structural_teacher.model if taught and p.structural_loss else None,
-            contextual_teacher=p.contextual_teacher if taught else None,
-            parameters={**pairs, **objective},
-            pairs=p.pairs if pairs else None,
-            documents=documents,
-            corpus=self.profile.corpus.source,
-            validation_before=validation[0]["loss"],
-            validation_after=validation[-1]["loss"],
-        )
-
-
-# ---- the student
-
-
-SIMDE = "07_simde"
-
-
-def check_dropout(profile: Profile) -> None:
-    """Refuse pairs by dropout where the profile switches dropout off; what a checkpoint has, training tells."""
-    simde, student = profile.simde.dropout, profile.student.dropout
-    if profile.parameters.pairs == "dropout" and (student if simde is None else simde) == 0:
-        raise InputError("pairs: dropout makes no pairs of a student without dropout; set simde.dropout to 0.1")
-
-
-class SimDEStages(Stages):
-    """As `Stages`; its trained student is the one that has learnt from pairs, by the profile's `simde` settings."""
-
-    @property
-    def starting_student(self) -> Artefact:
-        """The untrained student with the dropout that it has while it learns from pairs."""
-        profile, dropout = self.profile, self.profile.simde.dropout
-        if dropout is None:
-            return self.untrained_student
-        student = profile.student.model_copy(update={"dropout": dropout})
-        return Stages(profile.model_copy(update={"student": student}), self.workspace).untrained_student
-
-    def trained_student(self) -> Artefact:
-        """A sentence-transformers folder, `history.json` and the head that the student guessed hidden words with."""
-        from docemb_lib.training import precision_of
-
-        p, settings = self.profile.parameters, self.profile.simde
-        training = settings.training
-        check_documents([p.documents], available=len(self.split("train")))
-        inputs: dict[str, Any] = {
-            "recipe": RECIPE,
-            "corpus": self.corpus.fingerprint,
-            "start": self.starting_student.fingerprint,
-            "centre": self.profile.student.centre,
-            "documents": p.documents,
-            "seed": p.seed,
-            "pairs": pair_settings(p, self.profile.further_teachers),
-            "settings": settings.model_dump(exclude={"training", "dropout"}),
-            "training": training.model_dump(exclude={*UNDECISIVE, "precision"}),
-            "precision": precision_of(training.precision),
-            "versions": {name: version(name) for name in ("torch", "transformers", "sentencex")},
-        }
-        teachers: Mapping[str, Teacher] = {}
-        if p.beside_teachers is not None:
-            self.check_negatives()
-            teachers = self.teachers()
-            inputs["teachers"] = {name: teacher.fingerprint for name, teacher in teachers.items()}
-        build = partial(self._train_on_pairs, teachers=teachers)
-        return self.workspace.artefact("student", inputs, build, resumable=True)
-
-    def sentences(self, student: Student, split: str, rows: int) -> TokenFile:
-        """The student's tokens of the first `rows` documents of a split by sentence, memory-mapped; written once."""
-        from docemb_lib.training import TokenFile, encode_sentences, write_tokens
-
-        inputs = {
-            "recipe": RECIPE,
-            "corpus": self.corpus.fingerprint,
-            "split": split,
-            "rows": rows,
-            "tokenizer": self._pretrained_fingerprint(self.profile.student.model),
-            "max_tokens": self._text_tokens(student),
-            "language": self.profile.simde.language,
-            "sentencex": version("sentencex"),
-        }
-
-        def build(folder: Path) -> None:
-            write_tokens(
-                folder / TOKENS,
-                self.split(split).select(range(rows))["text"],
-                lambda texts: encode_sentences(
-                    student.tokenizer,
-                    texts,
-                    max_tokens=self._text_tokens(student),
-                    language=self.profile.simde.language,
-                ),
-                total=rows,
-                max_tokens=2 * self._text_tokens(student),
-            )
-
-        return TokenFile(self.workspace.artefact("sentences", inputs, build).path / TOKENS)
-
-    def paired_documents(self, student: Student, split: str, rows: int) -> PairedDocuments:
-        """Pairs of the first `rows` documents of a split, as far as they have two sentences."""
-        from docemb_lib.training import PairedDocuments
-
-        p = self.profile.parameters
-        return PairedDocuments(
-            self.sentences(student, split, rows),
-            ids=self.split(split).select(range(rows))["id"][:],
-            tokenizer=student.tokenizer,
-            max_tokens=self._text_tokens(student),
-            pairs=p.pairs,
-            seed=p.seed,
-        )
-
-    def _text_tokens(self, student: Student) -> int:
-        return min(student.max_tokens, self.profile.simde.max_tokens or student.max_tokens)
-
-    def _train_on_pairs(self, folder: Path, *, teachers: Mapping[str, Teacher]) -> None:
+    def _learn_from_pairs(self, student: Student, folder: Path) -> _Trained:
+        """Train on pairs of texts of one document (the SimDE paper, Section 3), beside teachers if there are any."""
         import torch
-        from safetensors.torch import save_file
 
         from docemb_lib.losses import InfoNCE, PairObjective
-        from docemb_lib.student import Student
-        from docemb_lib.training import Taught, remove_checkpoints, train_on_pairs
+        from docemb_lib.training import train_on_pairs
 
-        if (folder / HISTORY).is_file():  # written last: an earlier build was killed after training, while tidying up
-            remove_checkpoints(folder)
-            return
         p, settings = self.profile.parameters, self.profile.simde
-        student = Student.load(self.starting_student.path)
-        sizes = {"train": p.documents, "validation": len(self.split("validation"))}
-        train, validation = (self.paired_documents(student, split, rows) for split, rows in sizes.items())
-        taught = None
-        if teachers:
-            taught = Taught(*(self.training_documents(student, teachers, split, rows) for split, rows in sizes.items()))
-        torch.manual_seed(p.seed)
-        widths = {} if taught is None else {name: rows.shape[1] for name, rows in taught.train.teachers.items()}
+        train, validation = (self.paired_documents(student, split, rows) for split, rows in self._sizes)
+        taught = self._taught(student) if self.key.taught else None
+        torch.manual_seed(p.seed)  # before a head and projections draw their weights
         objective = PairObjective(
             student,
             contrast=InfoNCE(p.pair_temperature, symmetric=settings.symmetric),
             head=self._head(student) if p.mlm_weight else None,
             mlm_weight=p.mlm_weight,
-            distillation=None if taught is None else make_objective(student, self.profile, widths),
+            distillation=None if taught is None else make_objective(student, self.profile, _widths(taught.train)),
             weight=p.beside_teachers or 1.0,
         )
-        title = label_of(SIMDE, p, self.profile.further_teachers)
         history = train_on_pairs(
-            objective, train, validation, taught=taught, settings=settings.training, seed=p.seed, folder=folder,
-            title=title,
-        )  # fmt: skip
-        pairs = {name: value for name, value in pair_settings(p).items() if name != "objective"}
-        self._centre(student)
-        card = self._card(student, history.validation, documents=len(train), taught=bool(teachers), pairs=pairs)
-        student.save(folder, card=card)
-        if objective.head is not None:
-            save_file(objective.head.state_dict(), str(folder / "head.safetensors"))
-        write_text(folder / HISTORY, json.dumps(history._asdict(), sort_keys=True) + "\n")
-        remove_checkpoints(folder)
+            objective,
+            train,
+            validation,
+            taught=taught,
+            settings=settings.training,
+            seed=p.seed,
+            folder=folder,
+            title=self.key.label,
+        )
+        beside = None if objective.head is None else objective.head.state_dict()
+        return _Trained(history, len(train), "head.safetensors", beside)
+
+    @property
+    def _sizes(self) -> list[tuple[str, int]]:
+        return [("train", self.profile.parameters.documents), ("validation", len(self.corpus.split("validation")))]
+
+    def _taught(self, student: Student) -> Taught:
+        from docemb_lib.training import Taught
+
+        return Taught(*(self.training_documents(student, split, rows) for split, rows in self._sizes))
 
     def _head(self, student: Student) -> MaskedLanguageHead:
-        """The one that the encoder was trained with, or a new one where its checkpoint has none."""
+        """The head that the encoder was trained with, or a new one where the encoder's checkpoint has none."""
         from docemb_lib.losses import MaskedLanguageHead
         from docemb_lib.student import loading
 
@@ -404,3 +264,158 @@ class SimDEStages(Stages):
         if weights is not None:
             head.load_state_dict(weights)
         return head
+
+    def _card(self, student: Student, trained: _Trained) -> str:
+        from docemb_lib.student.export import licence_of, model_card
+
+        key, profile, p = self.key, self.profile, self.profile.parameters
+        return model_card(
+            profile=profile.name,
+            encoder=profile.student.model,
+            licence=licence_of(pretrained.resolve(profile.student.model)),
+            model_type=student.config.model_type,
+            pooling=student.pooling,
+            centred=student.mean is not None,
+            structural_teacher=profile.structural_teacher.model if key.taught and p.structural_loss else None,
+            contextual_teacher=p.contextual_teacher if key.taught else None,
+            parameters={name: value for name, value in key.counting.items() if name not in {"seed", "documents"}},
+            pairs=p.pairs if key.self_supervised else None,
+            documents=trained.documents,
+            corpus=profile.corpus.source,
+            validation_before=trained.history.validation[0]["loss"],
+            validation_after=trained.history.validation[-1]["loss"],
+        )
+
+    # ---- token files
+
+    def _tokens(self, student: Student, split: str, rows: int) -> TokenFile:
+        """The student's tokens of the first `rows` documents of a split, memory-mapped."""
+        return self._token_file("tokens", student.encode, split, rows, {"max_tokens": student.max_tokens})
+
+    def _sentences(self, student: Student, split: str, rows: int) -> TokenFile:
+        """The student's tokens of the first `rows` documents of a split by sentence, memory-mapped."""
+        from docemb_lib.training import encode_sentences
+
+        most, language = self._text_tokens(student), self.profile.simde.language
+
+        def encode(texts: list[str]) -> Any:
+            return encode_sentences(student.tokenizer, texts, max_tokens=most, language=language)
+
+        options = {"max_tokens": 2 * most, "language": language, "sentencex": version("sentencex")}
+        return self._token_file("sentences", encode, split, rows, options)
+
+    def _token_file(
+        self, kind: str, encode: Callable[[list[str]], Any], split: str, rows: int, options: dict[str, Any]
+    ) -> TokenFile:
+        from docemb_lib.training import TokenFile, write_tokens
+
+        inputs = {
+            "corpus": self.corpus.fingerprint,
+            "split": split,
+            "rows": rows,
+            "tokenizer": fingerprint_of_model(self.profile.student.model),
+            **options,
+        }
+
+        def build(folder: Path) -> None:
+            texts = self.corpus.texts(split, rows)
+            write_tokens(folder / TOKENS, texts, encode, total=rows, max_tokens=options["max_tokens"])
+
+        return TokenFile(self.workspace.artefact(kind, inputs, build).path / TOKENS)
+
+    def _text_tokens(self, student: Student) -> int:
+        """Tokens of one text of a pair, at most."""
+        return min(student.max_tokens, self.profile.simde.max_tokens or student.max_tokens)
+
+
+class _Trained(NamedTuple):
+    """The result of a training besides the student."""
+
+    history: History
+    documents: int
+    file: str  # name of the file with `beside`
+    beside: dict[str, Tensor] | None  # tensors of the modules trained beside the student
+
+
+def student_at(folder: Path) -> Artefact | None:
+    """The student in this folder, or behind this link; None where no student trained here is there."""
+    folder = folder.resolve()
+    return Artefact("student", folder.name, folder) if (folder / MANIFEST).is_file() else None
+
+
+def recorded_student(workspace: Workspace, record: Record) -> Artefact | None:
+    """The student of a recorded run; None where there was none or it is gone."""
+    return None if record.student is None else student_at(workspace.root / record.student)
+
+
+# ---- the objective
+
+
+def make_objective(student: Student, profile: Profile, widths: Mapping[str, int]) -> Objective:
+    """The training objective of a profile and its parameters.
+
+    Projections draw their initial weights from torch's global generator: seed it first.
+
+    Args:
+        student: the student, whose weights the objective holds.
+        profile: the profile with the run's parameters.
+        widths: the width of each teacher's embeddings, by the teacher's name.
+    """
+    from docemb_lib.losses import Objective, Projection, Teaching
+
+    p, training = profile.parameters, profile.training
+    teachers = []
+    if p.structural_loss is not None:
+        teachers.append(Teaching("structural", "structural", _structural_loss(p.structural_loss, p)))
+    if p.contextual_teacher is not None:
+        student_side = Projection(p.student_projection, student.dim)
+        teacher_side = Projection(p.contextual_projection, widths["contextual"])
+        loss = _contextual_loss(p.contextual_loss, student_side.out_features, profile)
+        teachers.append(
+            Teaching("contextual", "contextual", loss, student_projection=student_side, teacher_projection=teacher_side)
+        )
+    for further in profile.further_teachers:
+        student_side = Projection(further.student_projection, student.dim)
+        teacher_side = Projection(further.teacher_projection, widths[further.name])
+        if further.role == "structural":
+            loss = _structural_loss(further.loss, further)
+        else:
+            loss = _contextual_loss(further.loss, student_side.out_features, profile)
+        teachers.append(
+            Teaching(
+                further.name,
+                further.role,
+                loss,
+                student_projection=student_side,
+                teacher_projection=teacher_side,
+                weight=further.weight,
+            )
+        )
+    weighting, size = weighting_of(p), training.batch_size
+    return Objective(student, teachers, weighting=weighting, group_size=size, negatives=p.negatives)
+
+
+def weighting_of(p: Parameters) -> Weighting:
+    """How the parameters weigh the losses of both roles."""
+    from docemb_lib.losses import Weighting
+
+    return Weighting(lam=p.lam, max_structural_len=p.max_structural_len, lam_by_length=p.lam_by_length, form=p.form)
+
+
+def _structural_loss(name: str, settings: Parameters | FurtherTeacher) -> nn.Module:
+    from docemb_lib.losses import structural_loss
+
+    return structural_loss(name, distance=settings.distance, gamma=settings.gamma, temperature=settings.temperature)
+
+
+def _contextual_loss(name: str, dim: int, profile: Profile) -> nn.Module:
+    from docemb_lib.losses import contextual_loss
+
+    training = profile.training
+    return contextual_loss(
+        name, dim, delta=training.delta, beta=training.beta, reduction=training.sdl, ridge=training.ridge
+    )
+
+
+def _widths(documents: TrainingDocuments) -> dict[str, int]:
+    return {name: embeddings.shape[1] for name, embeddings in documents.teachers.items()}

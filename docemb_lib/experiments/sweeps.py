@@ -50,7 +50,8 @@ from docemb_lib.experiments.execution import (
     record_failure,
 )
 from docemb_lib.experiments.plan import Step, check_run, resolve_sweep
-from docemb_lib.experiments.students import Stages
+from docemb_lib.experiments.run import Stages
+from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.progress import progress
 from docemb_lib.workspace import Workspace
 
@@ -169,11 +170,12 @@ def shown_together(planned: Sequence[Planned], workspace: Workspace) -> list[tup
 def _prepare(missing: Sequence[Planned], workspace: Workspace, watcher: SweepWatcher) -> None:
     """Count the words that Paragraph Vectors will be trained on: only then it is known which would keep none."""
     for run in missing:
-        stages = Stages(run.profile, workspace)
-        for settings in stages.asked_paragraph_vectors():
-            if not stages.has_words(settings.preprocess):
+        key = RunKey(run.notebook, run.profile)
+        teachers = Stages(key, workspace).teachers
+        for settings in key.paragraph_vectors:
+            if not teachers.has_words(settings.preprocess):
                 watcher.prepares(f"the words of the corpus, {settings.preprocess}")
-                stages.words(settings.preprocess)
+                teachers.words(settings.preprocess)
         try:
             check_run(run, workspace)
         except InputError as error:

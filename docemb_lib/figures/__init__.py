@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from importlib import import_module
 from typing import Any
 
 import matplotlib as mpl
@@ -81,3 +82,22 @@ def looks_of(models: Iterable[str]) -> dict[str, tuple[str, LineStyleType]]:
         looks[model] = PALETTE[kind], STYLES[seen[kind] % len(STYLES)]
         seen[kind] += 1
     return looks
+
+
+# Functions that notebooks call → their modules, which are loaded when first asked for.
+_PUBLIC = {
+    **dict.fromkeys(("plot_cumulative", "plot_lengths", "plot_mask", "plot_weights"), "corpus"),
+    **dict.fromkeys(("plot_contextual_loss", "plot_paragraph_vectors", "plot_training", "plot_windows"), "diagrams"),
+    **dict.fromkeys(("plot_descents", "plot_soft_cca"), "losses"),
+    **dict.fromkeys(("each_task", "plot_by_length", "plot_by_task", "plot_differences", "plot_retrieval"), "results"),
+    **dict.fromkeys(("plot_retrieval_means", "plot_rounds", "plot_task"), "results"),
+    **dict.fromkeys(("plot_attention", "plot_few_shot", "plot_redundancy", "plot_sentence_similarity"), "results"),
+    **dict.fromkeys(("MEASURES", "plot_distances", "plot_max_margin", "plot_probe"), "student"),
+    **dict.fromkeys(("plot_history", "plot_runs", "plot_weighting"), "sweeps"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PUBLIC:
+        raise AttributeError(f"module 'docemb_lib.figures' has no attribute {name!r}")
+    return getattr(import_module(f"docemb_lib.figures.{_PUBLIC[name]}"), name)

@@ -47,6 +47,9 @@ NOTEBOOKS: dict[str, tuple[str, ...]] = {  # the parameters that each notebook t
     "07_simde": ("pairs", "pair_temperature", "mlm_weight", "beside_teachers", "documents"),
 }
 TRAINING = tuple(name for name, parameters in NOTEBOOKS.items() if "documents" in parameters)  # train a student
+SELF_SUPERVISED = ("07_simde",)  # of these: the student learns from pairs of texts
+FINAL = ("06_evaluation", "07_simde")  # score the final tasks on their test splits
+BESIDE_CONTEXTUAL = ("04_projections", "05_weighting", *FINAL)  # compare the student with all Paragraph Vectors
 _UNWEIGHTED = {"max_structural_len": None, "lam": None, "lam_by_length": None, "form": "weighted"}
 FIXED: dict[str, dict[str, Any]] = {  # what a notebook is not about is switched off in its runs
     "03_structural": {"contextual_teacher": None, **_UNWEIGHTED},

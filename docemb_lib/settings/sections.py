@@ -145,6 +145,14 @@ class ContextualTeachers(Section):
     )
     lsa_dim: int = Field(300, ge=2)
 
+    def members(self, name: str) -> list[ParagraphVectorSettings]:
+        """The Paragraph Vectors of a contextual teacher: one of DM and DBOW, several of PV, none of LSA."""
+        return {"DM": [self.DM], "DBOW": [self.DBOW], "PV": self.PV}.get(name, [])
+
+    def width(self, name: str) -> int:
+        """The width of a contextual teacher's embeddings, without fitting the teacher."""
+        return self.lsa_dim if name == "LSA" else sum(member.vector_size for member in self.members(name))
+
 
 # Names that a row of a training history has already, or that the first two teachers have.
 TAKEN_NAMES = {"structural", "contextual", "loss", "step", "epoch", "norm", "spread", "cca"}

@@ -12,11 +12,5 @@ from docemb_lib.thesis.tables import best_of_chapter_4, deviations, recorded_fin
 from docemb_lib.thesis.values import published
 
 __all__ = [
-    "best_of_chapter_4",
-    "claims_of_run",
-    "deviations",
-    "published",
-    "recorded_finals",
-    "scores_of_runs",
-    "table_5_7",
-]
+    "best_of_chapter_4", "claims_of_run", "deviations", "published", "recorded_finals", "scores_of_runs", "table_5_7",
+]  # fmt: skip

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from itertools import chain, product
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -21,12 +21,12 @@ from docemb_lib.errors import InputError
 from docemb_lib.evaluation.soundness import published_statistics
 from docemb_lib.evaluation.tasks import HeadTask, Score
 from docemb_lib.evaluation.uncertainty import DECIMALS, bootstrap_over_tasks, holm, paired_p_value, side_by_side
+from docemb_lib.experiments.models import scored_model
 from docemb_lib.experiments.run import Run
-from docemb_lib.experiments.scores import Model, is_scored, scores_by_round
+from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.settings.profile import Profile
 from docemb_lib.thesis.tables import Finals, recorded_finals
 from docemb_lib.thesis.values import FINAL, published, read_published
-from docemb_lib.workspace import Workspace
 
 HOLDS, FAILS, UNDECIDED, UNTESTED = "holds", "does not hold", "undecided", "not tested"
 NO_INTERVAL = " (no interval)"  # added to a verdict that rests on means alone
@@ -62,7 +62,7 @@ class NotTestedError(Exception):
 def recorded_claims(profile: str | Path) -> pd.DataFrame:
     """`claims_of_run` for the recorded final evaluations of a profile. Raises InputError if there is none."""
     loaded = Profile.load(profile)
-    run = Run(FINAL, loaded.for_notebook(FINAL), Workspace(), {})
+    run = Run(RunKey.of(FINAL, loaded))
     finals = recorded_finals(run)
     if finals.scores.empty:
         others = ", ".join(dict.fromkeys(line.profile for line in loaded.plan if line.profile))
@@ -248,9 +248,9 @@ def _recorded_scores(run: Run, finals: Finals) -> Rounds:
     """
     found: dict[str, dict[str, Mapping[str, Score]]] = {}
     for name, label in finals.labels.items():
-        model = Model(label, finals.fingerprints[label], _deleted)
-        if run.stages.has_corpus and is_scored(run.stages, model):
-            by_round: Rounds = scores_by_round(run.stages, [model], final=True)
+        model, stages = scored_model(label, finals.fingerprints[label]), run.stages
+        if stages.corpus.is_built and stages.scores.is_scored(model):
+            by_round: Rounds = stages.scores.by_round([model], final=True)
         else:
             by_round = scores_of_rows(finals.scores[finals.scores["model"] == label])
         for of_round, scores in by_round.items():
@@ -258,22 +258,18 @@ def _recorded_scores(run: Run, finals: Finals) -> Rounds:
     return found
 
 
-def _deleted() -> NoReturn:
-    raise InputError("scores under outputs/ were deleted while claims were checked; run the same command again")
-
-
 def _counts(run: Run, finals: Finals, tasks: list[str], *, masked: bool) -> dict[str, float]:
     """The counts that claims need, as far as they are known. masked: count documents of the run's corpus, too."""
     counts: dict[str, float] = {}
-    if not run.stages.has_corpus:
+    if not run.stages.corpus.is_built:
         return counts
     evaluation = run.profile.evaluation
     smallest, *larger = evaluation.rounds
     if smallest is not None and None in larger and tasks and {*tasks} <= {*evaluation.tasks}:
-        heads = [task for name in tasks if isinstance(task := run.stages.tasks[name], HeadTask)]
+        heads = [task for name in tasks if isinstance(task := run.stages.scores.tasks[name], HeadTask)]
         counts |= _ratios(np.array([len(task.splits["train"].labels) for task in heads]), smallest)
     if masked and finals.masked is not None:
-        lengths = np.asarray(run.stages.split("train")["n_structural_tokens"][: finals.masked["documents"]])
+        lengths = np.asarray(run.stages.corpus.split("train")["n_structural_tokens"][: finals.masked["documents"]])
         kept = int((lengths <= finals.masked["max_structural_len"]).sum())
         counts[MASKED] = len(lengths) / kept if kept else float("inf")
     return counts

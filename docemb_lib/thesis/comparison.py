@@ -1,7 +1,4 @@
-"""The comparable recorded runs of a notebook beside one run: scores, labels, groups and the thesis' values.
-
-Runs are comparable if profile, texts, models and versions are the same; see `setting` of a record.
-"""
+"""A run beside the recorded runs that are comparable with it: scores, labels, groups and the thesis' values."""
 
 from __future__ import annotations
 
@@ -11,11 +8,11 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from docemb_lib.experiments import records
-from docemb_lib.experiments.records import Record
-from docemb_lib.experiments.run import Run, setting_of
-from docemb_lib.experiments.runkey import objective_settings, roles_of, structural_label
-from docemb_lib.settings import Parameters
-from docemb_lib.settings.profile import FIXED, NOTEBOOKS, TRAINING
+from docemb_lib.experiments.run import Run
+from docemb_lib.experiments.runkey import STRUCTURAL as LOSS
+from docemb_lib.experiments.runkey import RunKey
+from docemb_lib.settings import members_of
+from docemb_lib.settings.profile import FIXED, NOTEBOOKS
 from docemb_lib.thesis.values import BASELINE, ThesisValues
 
 STRUCTURAL = "03_structural"
@@ -28,7 +25,8 @@ class Entry(NamedTuple):
 
     label: str  # as shown
     model: str  # the run's own model in `scores`
-    parameters: dict[str, Any]
+    key: RunKey
+    parameters: Mapping[str, Any]
     scores: pd.DataFrame  # tidy: of the run's own model and of its baselines
 
 
@@ -45,20 +43,24 @@ def scores_of_runs(run: Run, scores: pd.DataFrame) -> pd.DataFrame:
         The rows of all runs, then each baseline once, with the columns own (model of a run, not a baseline), group (the
         categories, in order, that the thesis' figure colours), thesis (see `ThesisValues`), sibling (the run differs
         from this one in λ and mask alone), and the notebook's parameters. Equal labels get the parameters that differ.
+
+    Example:
+        >>> run = begin("05_weighting", {"profile": "tiny"})
+        >>> rows = scores_of_runs(run, run.scores())
     """
-    entries = [Entry(run.label, run.label, run.parameters, scores)]
+    entries = [Entry(run.label, run.label, run.key, run.parameters, scores)]
     entries += [
-        Entry(record.label, record.label, record.parameters, records.scores_of(run.workspace, record))
-        for record in comparable(run)
+        Entry(r.label, r.label, run.key_of(r), r.parameters, records.scores_of(run.workspace, r))
+        for r in run.comparable()
     ]
     entries += _structural_only(run, entries)
     thesis = ThesisValues(run.notebook, run.profile)
-    groups = [_group(run, entry.parameters) for entry in entries]
+    groups = [_group(run.notebook, entry.key) for entry in entries]
     columns = [
         {
             "group": group,
-            "thesis": thesis.of_run(entry.parameters),
-            "sibling": is_sibling(run, entry.parameters),
+            "thesis": thesis.of_run(entry.key),
+            "sibling": is_sibling(run, entry.key),
             **{name: entry.parameters.get(name) for name in NOTEBOOKS[run.notebook]},
         }
         for entry, group in zip(entries, groups, strict=True)
@@ -69,9 +71,7 @@ def scores_of_runs(run: Run, scores: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(group=pd.Categorical(rows["group"], categories=order))
 
 
-def beside_baselines(
-    entries: Sequence[Entry], columns: Sequence[Mapping[str, Any]], thesis: ThesisValues
-) -> pd.DataFrame:
+def beside_baselines(entries: Sequence[Entry], columns: Sequence[dict[str, Any]], thesis: ThesisValues) -> pd.DataFrame:
     """The scores of the entries' own models with further `columns` of each entry, then each baseline once."""
     own, baselines = [], []
     for entry, values in zip(entries, columns, strict=True):
@@ -79,17 +79,14 @@ def beside_baselines(
         own.append(entry.scores[is_own].assign(model=entry.label, own=True, **values))
         baselines.append(entry.scores[~is_own])
     once = pd.concat(baselines).drop_duplicates(["model", "task", "metric", "seed"])
-    empty = {**dict.fromkeys(columns[0]), "sibling": False, "group": BASELINE}
-    once = once.assign(own=False, **empty | {"thesis": once["model"].map(thesis.of_baseline)})
+    values = {"sibling": False, "group": BASELINE, "thesis": once["model"].map(thesis.of_baseline)}
+    once = once.assign(own=False, **dict.fromkeys(columns[0]) | values)
     return pd.concat([*own, once], ignore_index=True).astype({"thesis": float})
 
 
-def comparable(run: Run, notebook: str | None = None) -> list[Record]:
-    """Finished runs of `notebook` (None: the run's own) comparable with this run, newest first, without this run."""
-    of_notebook = notebook or run.notebook
-    found, setting = records.all_records(of_notebook, workspace=run.workspace), setting_of(of_notebook, run.profile)
-    same = [r for r in found if r.status == "done" and r.setting == setting and r.fingerprint != run.fingerprint]
-    return same[::-1]
+def is_sibling(run: Run, key: RunKey) -> bool:
+    """Whether this run has teachers of both roles and differs from the other in λ and mask at most."""
+    return len(run.key.roles) == 2 and run.key.trains and key.same_but(*ALONG) == run.key.same_but(*ALONG)
 
 
 def _structural_only(run: Run, entries: Sequence[Entry]) -> list[Entry]:
@@ -97,16 +94,18 @@ def _structural_only(run: Run, entries: Sequence[Entry]) -> list[Entry]:
     further = run.profile.further_teachers
     if "contextual_teacher" not in run.parameters or any(teacher.role == "contextual" for teacher in further):
         return []  # with a further contextual teacher no run is structural-only
-    wanted = {structural_label(_complete(run.notebook, entry.parameters), further) for entry in entries}
-    wanted |= {"cosine"} if "only-contextual" in wanted else set()  # as in Figure 4.7
+    wanted = {entry.key.only(*LOSS) for entry in entries}
+    if any("structural" not in entry.key.roles for entry in entries):  # as in Figure 4.7
+        wanted.add(RunKey.of(STRUCTURAL, run.profile, structural_loss="cosine").only(*LOSS))
+    size = {name: run.parameters[name] for name in ("documents", "seed")}
     shown = {entry.label for entry in entries}
-    return [
-        Entry(label, record.label, {**record.parameters, **FIXED[STRUCTURAL]}, records.scores_of(run.workspace, record))
-        for record in comparable(run, STRUCTURAL)
-        if record.label in wanted
-        and all(record.parameters[name] == run.parameters[name] for name in ("documents", "seed"))
-        and (label := f"only-structural;{record.label}") not in shown
-    ]
+    found = []
+    for record in run.comparable(STRUCTURAL):
+        key, label = run.key_of(record), f"only-structural;{record.label}"
+        if key.only(*LOSS) in wanted and size.items() <= key.counting.items() and label not in shown:
+            parameters = {**record.parameters, **FIXED[STRUCTURAL]}
+            found.append(Entry(label, record.label, key, parameters, records.scores_of(run.workspace, record)))
+    return found
 
 
 def _distinct(entries: Sequence[Entry]) -> list[str]:
@@ -128,22 +127,23 @@ def _distinct(entries: Sequence[Entry]) -> list[str]:
     return labels
 
 
-def _group(run: Run, parameters: dict[str, Any]) -> str:
+def _group(notebook: str, key: RunKey) -> str:
     """The property that the thesis' figure of this notebook colours: kind of model, loss, width or λ."""
-    p = _complete(run.notebook, parameters)
-    match run.notebook[:2]:
-        case "02":
-            single = "DM" if p.dm else "DBOW"
-            return single if p.compound is None else "+".join(m.split(";")[0] for m in p.compound.split("+"))
-        case "03":
-            return " ".join(structural_label(p).split(";")[: 2 if p.structural_loss == "max-margin" else 1])
-        case "04":
-            return NEITHER if p.contextual_teacher is None else str(run.stages.contextual_width(p.contextual_teacher))
-        case _:
-            roles = roles_of(p, run.profile.further_teachers)
-            if len(roles) == 2:
-                return NEITHER if p.lam is None else str(p.lam)
-            return "1.0" if "structural" in roles else "0.0"
+    p = key.profile.parameters
+    match notebook:
+        case "02_paragraph_vector":
+            members = [p.dm] if p.compound is None else [member["dm"] for member in members_of(p.compound)]
+            return "+".join("DM" if dm else "DBOW" for dm in members)
+        case "03_structural":
+            distance = "MSE" if p.distance == "mse" else p.distance
+            names = {"mse": "MSE", "max-margin": f"max-margin {distance}"}
+            return names.get(str(p.structural_loss), str(p.structural_loss))
+        case "04_projections":
+            name = p.contextual_teacher
+            return NEITHER if name is None else str(key.profile.contextual_teachers.width(name))
+    if len(key.roles) == 2:
+        return NEITHER if p.lam is None else str(p.lam)
+    return "1.0" if "structural" in key.roles else "0.0"
 
 
 def _rank(group: str) -> tuple[float, str]:
@@ -152,20 +152,3 @@ def _rank(group: str) -> tuple[float, str]:
         return float(group), group
     except ValueError:
         return -1.0 if group == NEITHER else float("inf"), group
-
-
-def is_sibling(run: Run, parameters: dict[str, Any]) -> bool:
-    """Whether both runs have teachers of both roles and differ in λ and mask alone, of the parameters that count."""
-    further, ours = run.profile.further_teachers, run.profile.parameters
-    if run.notebook not in TRAINING or len(roles_of(ours, further)) < 2:
-        return False
-
-    def beside(p: Parameters) -> dict[str, Any]:
-        objective = objective_settings(p, further)
-        return {"documents": p.documents, "seed": p.seed, **{n: v for n, v in objective.items() if n not in ALONG}}
-
-    return beside(_complete(run.notebook, parameters)) == beside(ours)
-
-
-def _complete(notebook: str, parameters: dict[str, Any]) -> Parameters:
-    return Parameters(**{**parameters, **FIXED.get(notebook, {})})

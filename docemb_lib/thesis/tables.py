@@ -15,10 +15,10 @@ from docemb_lib.evaluation.protocols import round_name
 from docemb_lib.evaluation.scoreboard import MAIN_METRICS, normalised, with_interval
 from docemb_lib.evaluation.uncertainty import OVERALL
 from docemb_lib.experiments import records
-from docemb_lib.experiments.final import Final
 from docemb_lib.experiments.run import Run
-from docemb_lib.settings.profile import FIXED
-from docemb_lib.thesis.comparison import STRUCTURAL, Entry, beside_baselines, comparable
+from docemb_lib.experiments.runkey import RunKey
+from docemb_lib.experiments.scores import Final
+from docemb_lib.thesis.comparison import STRUCTURAL, Entry, beside_baselines
 from docemb_lib.thesis.values import BASELINE, ThesisValues, baseline_name, final_name, published
 
 MEAN, NORMALISED = "mean", "normalised mean"  # the last columns of Table 5.7
@@ -107,29 +107,30 @@ def recorded_finals(run: Run, own: Final | None = None) -> Finals:
     Args:
         own: the evaluation of this run; None: as it is recorded, if it is.
     """
-    found: list[tuple[str, Mapping[str, Any], pd.DataFrame, pd.DataFrame]] = []  # label, parameters, intervals, models
+    found: list[tuple[str, RunKey, pd.DataFrame, pd.DataFrame]] = []  # label, key, intervals, models
     record = records.find(run.workspace, run.notebook, run.fingerprint)
     if own is not None:
-        found.append((run.label, run.parameters, own.intervals, own.models))
+        found.append((run.label, run.key, own.intervals, own.models))
         record = None
-    for other in [*([record] if record is not None and record.status == "done" else []), *comparable(run)]:
+    for other in [*([record] if record is not None and record.status == "done" else []), *run.comparable()]:
         intervals, models = (records.table_of(run.workspace, other, name) for name in ("intervals", "models"))
-        found.append((other.label, other.parameters, intervals, models))
+        found.append((other.label, run.key_of(other), intervals, models))
     if not found:
         return Finals(pd.DataFrame(columns=["round", "model", "task", "metric", "value"]), {}, {}, None)
     only = round_name(run.profile.evaluation.rounds[-1])  # intervals of a single round do not name it
     rows = pd.concat([one if "round" in one else one.assign(round=only) for _, _, one, _ in found])
     rows = rows[rows["metric"].isin([*MAIN_METRICS, "mrr"]) & (rows["task"] != OVERALL)]
     rows = rows.drop_duplicates(["round", "model", "task", "metric"]).reset_index(drop=True)
-    students = {label: parameters for label, parameters, *_ in sorted(found, key=lambda one: -one[1]["documents"])}
-    names = {label: final_name(run.profile, parameters) for label, parameters in students.items()}
-    names |= {model: baseline_name(model) for model in rows["model"].unique() if model not in students}
+    students = {label: key for label, key, *_ in sorted(found, key=lambda one: -one[1].counting["documents"])}
+    names = {label: final_name(key) for label, key in students.items()}
+    names |= {model: baseline_name(model, run.profile) for model in rows["model"].unique() if model not in students}
     known = {model: name for model, name in names.items() if name is not None}
     labels = {name: model for model, name in reversed(known.items())}  # the first model of a name
     fingerprints: dict[str, str] = {}
     for *_, models in reversed(found):  # the first of several evaluations of a model counts
         fingerprints |= dict(zip(models["model"], models["fingerprint"], strict=True))
-    return Finals(beside_thesis(rows, known), labels, fingerprints, students.get(labels.get("cosine-masked", "")))
+    masked = students[labels["cosine-masked"]].parameters if "cosine-masked" in labels else None
+    return Finals(beside_thesis(rows, known), labels, fingerprints, masked)
 
 
 def best_of_chapter_4(run: Run) -> pd.DataFrame:
@@ -143,12 +144,11 @@ def best_of_chapter_4(run: Run) -> pd.DataFrame:
         (record, value)
         for notebook in CHAPTER_4
         for record in records.all_records(notebook, workspace=run.workspace)
-        if record.status == "done"
-        and (value := thesis.of_run({**record.parameters, **FIXED.get(notebook, {})})) is not None
+        if record.status == "done" and (value := thesis.of_run(run.key_of(record))) is not None
     ]
     if not found:
         return pd.DataFrame()
-    newest, _ = max(found, key=lambda one: (one[0].setting == run.setting, one[0].finished))
+    newest, _ = max(found, key=lambda one: (one[0].setting == run.key.setting, one[0].finished))
     found = [one for one in found if one[0].setting == newest.setting]
     found.sort(key=lambda one: (one[0].parameters["documents"], one[0].finished))
     shown = {value: record for record, value in found}  # the last run of each; a student has one value of its own
@@ -156,7 +156,7 @@ def best_of_chapter_4(run: Run) -> pd.DataFrame:
     for record in shown.values():
         label = f"only-structural;{record.label}" if record.notebook == STRUCTURAL else record.label
         scores = records.scores_of(run.workspace, record)
-        entries.append(Entry(label, record.label, record.parameters, scores))
+        entries.append(Entry(label, record.label, run.key_of(record), record.parameters, scores))
     rows = beside_baselines(entries, [{"group": "student", "thesis": value} for value in shown], thesis)
     rows = rows[rows["own"] | rows["thesis"].notna()]
     return rows.assign(group=pd.Categorical(rows["group"], categories=["student", BASELINE]))

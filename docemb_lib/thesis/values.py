@@ -1,14 +1,12 @@
 """Published results of the thesis and of the SimDE paper, and the published value that corresponds to a run.
 
-Each file of `published/` says in its first lines from which tables and figures it was taken.
-The thesis prints no numbers for its figures; their values were read off the graphics, with an error of about 0.0003.
-Normalised accuracy is relative to the models of one figure: do not compare values of different figures.
+The first lines of each file in `published/` name the tables and figures that it was taken from. The thesis prints no
+numbers for its figures; their values were read off the graphics, with an error of about 0.0003. Normalised accuracy is
+relative to the models of one figure: do not compare values of different figures.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from importlib.resources import files
 from typing import Any, NamedTuple
 
@@ -17,17 +15,22 @@ import yaml
 
 from docemb_lib.errors import InputError
 from docemb_lib.experiments.grids import THESIS, grid
-from docemb_lib.experiments.models import SBERT_TRUNCATED, UNTRAINED
-from docemb_lib.experiments.runkey import objective_settings, structural_label
-from docemb_lib.settings import Parameters
-from docemb_lib.settings.profile import FIXED, NOTEBOOKS, Profile
+from docemb_lib.experiments.models import SBERT_TRUNCATED, UNTRAINED, contextual_labels
+from docemb_lib.experiments.runkey import STRUCTURAL, RunKey
+from docemb_lib.settings.profile import NOTEBOOKS, Profile
 
 BASELINE = "baseline"  # `kind` of the rows of a figure that are no run of its grid
-# The rows of Figure 4.4 from top to bottom, by their names in the other figures.
-FIGURE_4_4 = (
-    "Longformer", "MSE", "max-margin;MSE;γ=1.0", "max-margin;MSE;γ=1.5", "max-margin;MSE;γ=0.5", "cosine",
-    "contrastive", "max-margin;cosine;γ=0.5",
-)  # fmt: skip
+MAX_MARGIN = {"structural_loss": "max-margin", "distance": "mse", "gamma": 1.0}
+# The structural losses of Figure 4.4 from top to bottom, below the untrained student.
+FIGURE_4_4: tuple[dict[str, Any], ...] = (
+    {"structural_loss": "mse"},
+    MAX_MARGIN,
+    {**MAX_MARGIN, "gamma": 1.5},
+    {**MAX_MARGIN, "gamma": 0.5},
+    {"structural_loss": "cosine"},
+    {"structural_loss": "contrastive"},
+    {**MAX_MARGIN, "distance": "cosine", "gamma": 0.5},
+)
 NAMES = ("table_5_7", "structural_losses", "paragraph_vectors", "projections", "weighting", "corpora", "simde")
 
 
@@ -49,7 +52,7 @@ def published(name: str) -> pd.DataFrame:
 
 
 def read_published(name: str) -> dict[str, Any]:
-    """Read a file of `docemb_lib/thesis/published`."""
+    """Read a file of `published/`."""
     path = files("docemb_lib.thesis").joinpath("published", f"{name}.yaml")
     data: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
     return data
@@ -62,20 +65,20 @@ class Figure(NamedTuple):
     data: str
     notebook: str
     grids: tuple[str, ...]  # empty: no parameter of the figure depends on a width
-    structural: str | None  # label of the structural loss of all runs of the grid; None: several losses, or none
+    structural: dict[str, Any] | None  # structural loss of all runs of the grids; None: several losses, or none
 
 
 FIGURES = (
     Figure("figure 4.5", "paragraph_vectors", "02_paragraph_vector", ("paragraph-vector",), None),
     Figure("figure 4.3", "structural_losses", "03_structural", (), None),
-    Figure("figure 4.7", "projections", "04_projections", ("projections-contextual",), "only-contextual"),
-    Figure("figure 4.8", "projections", "04_projections", ("projections-cosine",), "cosine"),
-    Figure("figure 4.9", "projections", "04_projections", ("projections-max-margin",), "max-margin;MSE;γ=1.0"),
-    Figure("figure 4.10", "weighting", "05_weighting", ("weighting-cosine",), "cosine"),
-    Figure("figure 4.11", "weighting", "05_weighting", ("weighting-max-margin",), "max-margin;MSE;γ=1.0"),
+    Figure("figure 4.7", "projections", "04_projections", ("projections-contextual",), {"structural_loss": None}),
+    Figure("figure 4.8", "projections", "04_projections", ("projections-cosine",), {"structural_loss": "cosine"}),
+    Figure("figure 4.9", "projections", "04_projections", ("projections-max-margin",), MAX_MARGIN),
+    Figure("figure 4.10", "weighting", "05_weighting", ("weighting-cosine",), {"structural_loss": "cosine"}),
+    Figure("figure 4.11", "weighting", "05_weighting", ("weighting-max-margin",), MAX_MARGIN),
     Figure("figure 4.12", "weighting", "06_evaluation", ("weighting-cosine", "weighting-max-margin"), None),
 )
-MODELS = {"Longformer": UNTRAINED, "SBERT": SBERT_TRUNCATED}
+MODELS_HERE = {UNTRAINED: "Longformer", SBERT_TRUNCATED: "SBERT"}
 FINAL = "06_evaluation"
 STUDENTS = ("cosine-masked", "MSE-contextual", "only-MSE")  # names in Table 5.7 of the runs of the grid `final`
 SWITCHES = ("structural_loss", "contextual_teacher", "lam", "max_structural_len")  # published null: switched off
@@ -84,73 +87,71 @@ SWITCHES = ("structural_loss", "contextual_teacher", "lam", "max_structural_len"
 class ThesisValues:
     """Mean normalised accuracies in the thesis of the runs of a notebook.
 
-    If several figures show a run, the figure of the profile's structural loss decides. The final notebook has the
-    values of Figure 4.12, the four best students of chapter 4.
+    If several figures show a run, the figure with the structural loss of the profile's parameters counts. The final
+    notebook has the values of Figure 4.12, the four best students of chapter 4.
     """
 
     def __init__(self, notebook: str, profile: Profile) -> None:
-        own = structural_label(profile.parameters)
         figures = [figure for figure in FIGURES if figure.notebook == notebook]
-        figures.sort(key=lambda figure: figure.structural not in {None, own})
-        self.notebook, self.profile = notebook, profile
+        figures.sort(key=lambda figure: not _has_loss(figure, profile))
+        self.models = {**MODELS_HERE, **contextual_labels(profile)}
         self.runs: dict[str, float] = {}
         self.baselines: dict[str, float] = {}
         for figure in figures:
-            rows = published(figure.data)
-            rows = rows[rows["source"] == figure.source]
-            places = _scaled(figure, profile)
+            rows = published(figure.data).query("source == @figure.source")
+            scaled = _scaled(figure, profile)
             for _, row in rows[rows["kind"] != BASELINE].iterrows():
-                key = _key(notebook, THESIS, _parameters(row, notebook))
-                for place in (key, places.get(key, key)):
-                    self.runs.setdefault(place, row["value"])
-            if figure.structural in {None, own}:
-                shown = rows[rows["kind"] == BASELINE]
-                self.baselines |= dict(zip(shown["label"], shown["value"], strict=True))
+                cell = _cell(RunKey.of(notebook, THESIS, **_parameters(row, notebook)))
+                for own in (cell, scaled.get(cell, cell)):
+                    self.runs.setdefault(own, row["value"])
+            if _has_loss(figure, profile):
+                baselines = rows[rows["kind"] == BASELINE]
+                names = baselines["label"].replace(contextual_labels(THESIS))
+                self.baselines |= dict(zip(names, baselines["value"], strict=True))
 
-    def of_run(self, parameters: Mapping[str, Any]) -> float | None:
-        """The thesis' value of the run with these notebook parameters; None if the thesis has no such run."""
-        return self.runs.get(_key(self.notebook, self.profile, parameters))
+    def of_run(self, key: RunKey) -> float | None:
+        """The thesis' value of a run; None if the thesis has no such run."""
+        return self.runs.get(_cell(key))
 
     def of_baseline(self, label: str) -> float | None:
-        """The thesis' value of a baseline by its label here, e.g. `SBERT truncated`; Paragraph Vectors of any width."""
-        for name, value in self.baselines.items():
-            if label == MODELS.get(name) or (";" in name and label.startswith(name.split(";")[0] + ";")):
-                return value
-        return None
+        """The thesis' value of a baseline of the profile, of any width; None if the figure lacks it."""
+        return self.baselines.get(self.models.get(label, ""))
 
 
-def final_name(profile: Profile, parameters: Mapping[str, Any]) -> str | None:
-    """The name in Table 5.7 of the final student with these notebook parameters; None if the table has none."""
-    key = _key(FINAL, profile, parameters)
-    for name, thesis, ours in zip(STUDENTS, grid("final", THESIS), grid("final", profile), strict=True):
-        if key in {_key(FINAL, THESIS, thesis), _key(FINAL, profile, ours)}:
+def final_name(key: RunKey) -> str | None:
+    """The name in Table 5.7 of the student of a final run; None if the table lacks it."""
+    for name, thesis, own in zip(STUDENTS, grid("final", THESIS), grid("final", key.profile), strict=True):
+        if _cell(key) in {_cell(RunKey.of(FINAL, THESIS, **thesis)), _cell(RunKey.of(FINAL, key.profile, **own))}:
             return name
     return None
 
 
-def baseline_name(label: str) -> str | None:
-    """The name in Table 5.7 of a baseline: Longformer, SBERT, or DM and PV of any width; None for other models."""
-    for name, own in MODELS.items():
-        if label == own:
-            return name
-    kind, *rest = label.split(";")
-    return kind if rest and kind in {"DM", "PV"} else None
+def baseline_name(label: str, profile: Profile) -> str | None:
+    """The name in Table 5.7 of a baseline of the profile, of any width: Longformer, SBERT, DM or PV."""
+    name = {**MODELS_HERE, **contextual_labels(profile)}.get(label)
+    return name if name in {*MODELS_HERE.values(), "DM", "PV"} else None
 
 
 def _scaled(figure: Figure, profile: Profile) -> dict[str, str]:
-    """{key of a run of the grids in the thesis' widths: key of the same run in the profile's widths}."""
+    """{cell of a run of the figure's grids in the thesis' widths: cell of the same run in the profile's widths}."""
     pairs = [pair for name in figure.grids for pair in zip(grid(name, THESIS), grid(name, profile), strict=True)]
-    return {_key(figure.notebook, THESIS, thesis): _key(figure.notebook, profile, ours) for thesis, ours in pairs}
+    return {
+        _cell(RunKey.of(figure.notebook, THESIS, **thesis)): _cell(RunKey.of(figure.notebook, profile, **own))
+        for thesis, own in pairs
+    }
 
 
-def _key(notebook: str, profile: Profile, parameters: Mapping[str, Any]) -> str:
-    """Equal for runs in which all parameters that count are."""
-    p = Parameters(**{**parameters, **FIXED.get(notebook, {})})
-    if notebook != "02_paragraph_vector":
-        return json.dumps(objective_settings(p, profile.further_teachers), sort_keys=True)
-    if p.compound is not None:
-        return p.compound
-    return json.dumps([p.dm, p.vector_size, p.preprocess, p.min_count])
+def _cell(key: RunKey) -> str:
+    """Equal for runs with the same number in the thesis, which has one seed and one number of documents."""
+    return key.same_but("seed", "documents")
+
+
+def _has_loss(figure: Figure, profile: Profile) -> bool:
+    """Whether the runs of a figure have the structural loss of the profile's parameters."""
+    if figure.structural is None:
+        return True
+    of_figure = RunKey.of(figure.notebook, profile, **figure.structural)
+    return of_figure.only(*STRUCTURAL) == RunKey(figure.notebook, profile).only(*STRUCTURAL)
 
 
 def _parameters(row: pd.Series, notebook: str) -> dict[str, Any]:

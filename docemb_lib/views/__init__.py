@@ -1,21 +1,19 @@
 """Data for the figures and tables of the notebooks, computed from a run, its stages and recorded runs."""
 
-from __future__ import annotations
-
+from docemb_lib.evaluation.soundness import beside_thesis as tasks_beside_thesis
 from docemb_lib.views.runs import (
     centring,
+    corpus_statistics,
     corpus_tables,
     described_tasks,
-    final_metrics,
     in_figure_4_4,
+    neighbours_of_validation,
     opening_words,
-    own_metrics,
     probes_of_teachers,
     projection_layers,
     split_lengths,
-    student_metrics,
+    structural_limit,
     students_of_runs,
-    validation_embeddings,
     weights_by_length,
     widths_of,
 )
@@ -32,8 +30,9 @@ from docemb_lib.views.simde import (
 )
 
 __all__ = [
-    "attention_of_students", "beside_paper", "centring", "corpus_tables", "described_tasks", "distances_of_halves",
-    "example_halves", "few_shot", "final_metrics", "gain_over_start", "in_figure_4_4", "opening_words", "own_metrics",
-    "probes_of_teachers", "projection_layers", "redundancy_beside_paper", "similarity_of_sentences", "split_lengths",
-    "student_metrics", "students_beside", "students_of_runs", "validation_embeddings", "weights_by_length", "widths_of",
+    "attention_of_students", "beside_paper", "centring", "corpus_statistics", "corpus_tables", "described_tasks",
+    "distances_of_halves", "example_halves", "few_shot", "gain_over_start", "in_figure_4_4", "neighbours_of_validation",
+    "opening_words", "probes_of_teachers", "projection_layers", "redundancy_beside_paper", "similarity_of_sentences",
+    "split_lengths", "structural_limit", "students_beside", "students_of_runs", "tasks_beside_thesis",
+    "weights_by_length", "widths_of",
 ]  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
@@ -17,16 +17,13 @@ from docemb_lib.evaluation.scoreboard import MAIN_METRICS, last_round, mean_over
 from docemb_lib.evaluation.simde import attention_by_part, redundancy, redundancy_by_length, sentence_similarity
 from docemb_lib.evaluation.tasks import Classification
 from docemb_lib.evaluation.uncertainty import OVERALL
-from docemb_lib.experiments.models import UNTRAINED, student_model, untrained_model
-from docemb_lib.experiments.report import FINAL
+from docemb_lib.experiments.models import UNTRAINED, Model, embed_once, sbert_models, student_model
 from docemb_lib.experiments.run import Run
-from docemb_lib.experiments.scores import Model, embed_once
-from docemb_lib.experiments.students import SIMDE
-from docemb_lib.thesis.comparison import comparable
+from docemb_lib.experiments.students import recorded_student
+from docemb_lib.settings.profile import FINAL
 from docemb_lib.thesis.values import published
 from docemb_lib.training.pairs import draw_halves, generator_of
 from docemb_lib.views.runs import SHOWN
-from docemb_lib.workspace import MANIFEST, Artefact
 
 FEW = range(6, 13)  # sentences of the example document
 READ = 300  # training documents whose words are counted
@@ -40,7 +37,7 @@ def example_halves(run: Run) -> pd.DataFrame:
     Raises InputError if no document has two sentences.
     """
     rows, language = min(run.profile.parameters.documents, SHOWN), run.profile.simde.language
-    split = run.stages.split("train").select(range(rows))
+    split = run.stages.corpus.split("train").select(range(rows))
     documents = [(row["id"], split_sentences(row["text"], language=language)) for row in split]
     candidates = [one for one in documents if len(one[1]) >= 2]
     if not candidates:
@@ -56,7 +53,7 @@ def distances_of_halves(run: Run, models: list[Model], *, negatives: int = 20) -
 
     Tidy, see `tidy_distances`, with a column model. Documents of one sentence are left out.
     """
-    language, split = run.profile.simde.language, run.stages.split("validation")
+    language, split = run.profile.simde.language, run.stages.corpus.split("validation")
     firsts, seconds = [], []
     for name, text in zip(split["id"][:SHOWN], split["text"][:SHOWN], strict=True):
         sentences = np.array(split_sentences(text, language=language), dtype=object)
@@ -72,15 +69,14 @@ def distances_of_halves(run: Run, models: list[Model], *, negatives: int = 20) -
     return pd.concat(frames, ignore_index=True)
 
 
-def students_beside(run: Run, student: Artefact) -> list[Model]:
-    """This run's student, recorded comparable ones of notebooks 07 and 06, and the untrained student."""
-    models = {run.label: student_model(run.label, student)}
-    for record in (*comparable(run, SIMDE), *comparable(run, FINAL)):
-        folder = run.workspace.root / (record.student or "")
-        if record.student is not None and (folder / MANIFEST).is_file() and record.label not in models:
-            artefact = Artefact("student", folder.resolve().name, folder.resolve())
-            models[record.label] = student_model(record.label, artefact)
-    return [*models.values(), untrained_model(run.stages)]
+def students_beside(run: Run) -> list[Model]:
+    """The students of recorded runs comparable with this one, of notebook 07 and of the final evaluation."""
+    models: dict[str, Model] = {}
+    for record in (*run.comparable(FINAL[1]), *run.comparable(FINAL[0])):
+        student = recorded_student(run.workspace, record)
+        if student is not None and record.label not in {run.label, *models}:
+            models[record.label] = student_model(record.label, student)
+    return list(models.values())
 
 
 def beside_paper(scores: pd.DataFrame) -> pd.DataFrame:
@@ -89,8 +85,7 @@ def beside_paper(scores: pd.DataFrame) -> pd.DataFrame:
     scores: tidy.
     """
     here = last_round(scores)[["model", "task", "metric", "value"]].assign(source="here")
-    paper = published("simde").query("round == 'all'").assign(source="paper")
-    rows = pd.concat([here, paper])
+    rows = pd.concat([here, published("simde").query("round == 'all'").assign(source="paper")])
     common = rows.groupby(["task", "metric"])["source"].transform("nunique") == 2
     return rows[common].pivot_table(index=["source", "model"], columns=["task", "metric"], values="value", sort=False)
 
@@ -122,30 +117,33 @@ def redundancy_beside_paper(run: Run) -> pd.DataFrame:
     paper = published("simde").query("metric == 'redundancy'").rename(columns={"task": "data", "value": "redundancy"})
     frames = [paper]
     if run.profile.simde.language == TAGGED:
-        texts = run.stages.split("train")["text"][: min(READ, run.profile.parameters.documents)]
+        texts = run.stages.corpus.split("train")["text"][: min(READ, run.profile.parameters.documents)]
         here = redundancy_by_length(redundancy(texts)).reset_index()
         frames.insert(0, here.assign(data=f"here: {run.profile.corpus.source}"))
     return pd.concat(frames, ignore_index=True)[["data", "words", "redundancy"]]
 
 
-def similarity_of_sentences(run: Run, model: Model) -> pd.DataFrame:
-    """Cosines of two sentences of one training document and of two documents; see `sentence_similarity`."""
-    texts = run.stages.split("train")["text"][: min(READ, run.profile.parameters.documents)]
-    embed = partial(embed_once, run.workspace, model)
+def similarity_of_sentences(run: Run) -> pd.DataFrame:
+    """SBERT cosines of two sentences of one training document and of two documents; see `sentence_similarity`."""
+    embed = partial(embed_once, run.workspace, sbert_models(run.stages.teachers)[0])
+    texts = run.stages.corpus.split("train")["text"][: min(READ, run.profile.parameters.documents)]
     return sentence_similarity(texts, embed, pairs=READ, language=run.profile.simde.language)
 
 
-def attention_of_students(run: Run, students: Mapping[str, Artefact]) -> pd.DataFrame:
-    """The attention that parts of speech get in the first `ATTENDED` validation documents, per student.
+def attention_of_students(run: Run) -> pd.DataFrame:
+    """The attention that parts of speech get in the first `ATTENDED` validation documents, before and after training.
 
-    Columns model, and see `attention_by_part`. Empty if documents are not English or a student gives no attentions.
+    Columns model, and see `attention_by_part`. Empty if documents are not English or the student gives no attentions.
     """
     from docemb_lib.student import Student
 
-    loaded = {label: Student.load(student.path) for label, student in students.items()}
-    if run.profile.simde.language != TAGGED or any(s.config.model_type != "longformer" for s in loaded.values()):
+    if run.profile.simde.language != TAGGED:
         return pd.DataFrame()
-    texts = run.stages.split("validation")["text"][:ATTENDED]
+    students = {UNTRAINED: run.stages.students.untrained, run.label: run.student()}
+    loaded = {label: Student.load(student.path) for label, student in students.items()}
+    if any(student.config.model_type != "longformer" for student in loaded.values()):
+        return pd.DataFrame()
+    texts = run.stages.corpus.split("validation")["text"][:ATTENDED]
     frames = [attention_by_part(student, texts).assign(model=label) for label, student in loaded.items()]
     return pd.concat(frames, ignore_index=True)
 
@@ -155,9 +153,9 @@ def few_shot(run: Run, models: Sequence[Model], *, per_class: Sequence[int] = (2
 
     Columns task, model, and see `few_shot_scores`. A number that exceeds the smallest class of a task is left out.
     """
-    stages, frames = run.stages, []
+    frames = []
     for name in run.profile.evaluation.tasks:
-        task = stages.tasks[name]
+        task = run.stages.scores.tasks[name]
         if not isinstance(task, Classification):
             continue
         smallest = min(Counter(task.splits["train"].labels).values())

@@ -4,10 +4,20 @@ Each call is the last value of a cell. No logic of their own: numbers come from 
 `figures`. Where nobody can move a control (papermill, nbconvert), the same call gives a plain figure and its numbers.
 """
 
-from docemb_lib.widgets.distances import distance_explorer
+from docemb_lib.widgets.distances import distance_explorer, distances_to_teacher
 from docemb_lib.widgets.monitor import run_monitor
-from docemb_lib.widgets.neighbours import neighbour_browser
-from docemb_lib.widgets.projections import projection_explorer
-from docemb_lib.widgets.weighting import weighting_explorer
+from docemb_lib.widgets.neighbours import neighbour_browser, neighbourhoods_of
+from docemb_lib.widgets.projections import projection_explorer, spaces_of_run
+from docemb_lib.widgets.weighting import weighting_explorer, weighting_points
 
-__all__ = ["distance_explorer", "neighbour_browser", "projection_explorer", "run_monitor", "weighting_explorer"]
+__all__ = [
+    "distance_explorer",
+    "distances_to_teacher",
+    "neighbour_browser",
+    "neighbourhoods_of",
+    "projection_explorer",
+    "run_monitor",
+    "spaces_of_run",
+    "weighting_explorer",
+    "weighting_points",
+]

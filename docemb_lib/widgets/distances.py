@@ -12,9 +12,9 @@ from matplotlib.figure import Figure
 
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation.probes import Distance, Distances, measure_distances, mistaken, separation, tidy_distances
+from docemb_lib.experiments.models import Model
 from docemb_lib.experiments.run import Run
-from docemb_lib.experiments.scores import Model
-from docemb_lib.experiments.students import Stages
+from docemb_lib.experiments.stages import CorpusStage
 from docemb_lib.figures.student import UNITS, plot_distances
 from docemb_lib.views.runs import SHOWN, validation_embeddings
 from docemb_lib.widgets import explorer as html
@@ -45,10 +45,10 @@ class StudentDistances(NamedTuple):
 
 def distances_to_teacher(run: Run, models: Sequence[Model], *, negatives: int = NEGATIVES) -> StudentDistances:
     """Both distances of every model on at most the first `SHOWN` validation documents."""
-    stages = run.stages
-    rows = len(stages.split("validation"))
-    teacher = np.asarray(stages.teacher_embeddings(stages.structural_teacher, "validation", rows)[:SHOWN])
-    embedded = {model.label: validation_embeddings(stages, model) for model in models}
+    corpus, teachers = run.stages.corpus, run.stages.teachers
+    rows = len(corpus.split("validation"))
+    teacher = np.asarray(teachers.embeddings(teachers.structural, "validation", rows)[:SHOWN])
+    embedded = {model.label: validation_embeddings(corpus, model) for model in models}
     measured: dict[Distance, dict[str, Distances]] = {
         distance: {
             label: measure_distances(student, teacher, distance=distance, negatives=negatives)
@@ -56,12 +56,12 @@ def distances_to_teacher(run: Run, models: Sequence[Model], *, negatives: int = 
         }
         for distance in get_args(Distance)
     }
-    return StudentDistances(validation_documents(stages), measured, run.label)
+    return StudentDistances(validation_documents(corpus), measured, run.label)
 
 
-def validation_documents(stages: Stages) -> pd.DataFrame:
+def validation_documents(corpus: CorpusStage) -> pd.DataFrame:
     """The first `SHOWN` validation documents: id, text, source, length (tokens of the structural teacher)."""
-    split = stages.split("validation")
+    split = corpus.split("validation")
     columns = {"id": "id", "text": "text", "source": "source", "length": "n_structural_tokens"}
     return pd.DataFrame({name: split[column][:SHOWN] for name, column in columns.items()})
 

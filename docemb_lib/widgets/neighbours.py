@@ -13,14 +13,11 @@ from matplotlib.figure import Figure
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation.retrieval import unit
 from docemb_lib.evaluation.tasks import Embedder, Ranking, pick
-from docemb_lib.experiments.models import SBERT_LABELS, student_model
-from docemb_lib.experiments.run import Run
-from docemb_lib.experiments.scores import Model, embed_once
-from docemb_lib.experiments.students import Stages
+from docemb_lib.experiments.models import SBERT_LABELS, Model, contextual_labels, embed_once
+from docemb_lib.experiments.run import Run, Stages
 from docemb_lib.figures.results import plot_by_length
 from docemb_lib.widgets import explorer as html
 from docemb_lib.widgets.explorer import Answer, Choice, Control, Explorer, Options, Slider, Words
-from docemb_lib.workspace import Artefact
 
 # ---- the documents of a task in the spaces of several models
 
@@ -92,18 +89,19 @@ class Neighbourhoods:
 
     def __init__(self, stages: Stages, models: Sequence[Model]) -> None:
         self.stages, self.models = stages, {model.label: model for model in models}
-        self.tasks = list(stages.profile.evaluation.tasks)
+        self.tasks = list(stages.key.profile.evaluation.tasks)
+        self._contextual = contextual_labels(stages.key.profile)
         self._pools: dict[str, Pool] = {}
         self._loaded: dict[str, Embedder] = {}
 
     def pool(self, task: str) -> Pool:
         """At most the first `POOL` texts of the task's test split, as they were embedded for its scores."""
         if task not in self._pools:
-            data: Any = pick(task, self.stages.tasks[task].splits, "test")
+            data: Any = pick(task, self.stages.scores.tasks[task].splits, "test")
             texts = list(dict.fromkeys(data.texts))[:POOL]
             row_of = {text: row for row, text in enumerate(texts)}
             spaces = {m.label: embed_once(self.stages.workspace, m, texts) for m in self.models.values()}
-            lengths = np.asarray(self.stages.structural_teacher.count_tokens(texts))
+            lengths = np.asarray(self.stages.teachers.structural.count_tokens(texts))
             self._pools[task] = Pool(texts, lengths, spaces, _relevant(data, row_of))
         return self._pools[task]
 
@@ -115,18 +113,15 @@ class Neighbourhoods:
 
     def _embedder(self, label: str) -> Embedder:
         if label not in self._loaded:
-            stored = label.startswith(PV)  # a compound's model would keep what it embeds
-            self._loaded[label] = self.stages.contextual_teacher(PV) if stored else self.models[label].load()
+            stored = self._contextual.get(label) == PV  # the model of a compound would store what it embeds
+            self._loaded[label] = self.stages.teachers.contextual(PV) if stored else self.models[label].load()
         return self._loaded[label]
 
 
-def neighbourhoods_of(run: Run, student: Artefact, models: Sequence[Model]) -> Neighbourhoods:
-    """The student, the structural teacher in both forms and the Paragraph Vectors side by side.
-
-    models: those that were scored on the profile's tasks.
-    """
-    chosen = [model for model in models if model.label in SBERT_LABELS or model.label.startswith(f"{PV};")]
-    return Neighbourhoods(run.stages, [student_model(run.label, student), *chosen])
+def neighbourhoods_of(run: Run) -> Neighbourhoods:
+    """The student, the structural teacher in both forms and the Paragraph Vectors side by side."""
+    shown = {*SBERT_LABELS, *(label for label, name in contextual_labels(run.profile).items() if name == PV)}
+    return Neighbourhoods(run.stages, [run.model, *(model for model in run.references if model.label in shown)])
 
 
 def _relevant(data: Any, row_of: Mapping[str, int]) -> dict[int, list[int]]:

@@ -11,9 +11,8 @@ from matplotlib.figure import Figure
 from docemb_lib.evaluation.probes import ALL, Plane, principal_plane
 from docemb_lib.evaluation.protocols import for_validation
 from docemb_lib.evaluation.tasks import Classification
-from docemb_lib.experiments.models import UNTRAINED, student_model, untrained_model
+from docemb_lib.experiments.models import UNTRAINED, Model, embed_once, untrained_model
 from docemb_lib.experiments.run import Run
-from docemb_lib.experiments.scores import Model, embed_once
 from docemb_lib.figures.student import plot_plane
 from docemb_lib.views.runs import SHOWN
 from docemb_lib.widgets import explorer as html
@@ -41,7 +40,7 @@ class Spaces(NamedTuple):
     planes: dict[str, dict[str, Plane]]  # by collection and space
 
 
-def spaces_of_run(run: Run, student: Artefact) -> Spaces:
+def spaces_of_run(run: Run) -> Spaces:
     """The validation documents, and those of each classification task among the sweep's tasks, in the spaces of the
     student before and after, of its teachers, and of both projected views of the contextual loss.
 
@@ -49,38 +48,38 @@ def spaces_of_run(run: Run, student: Artefact) -> Spaces:
     the task.
     """
     stages = run.stages
-    collections = {VALIDATION: validation_documents(stages)}
-    for name in stages.profile.evaluation.sweep_tasks:
-        if isinstance(task := stages.tasks[name], Classification):
+    collections = {VALIDATION: validation_documents(stages.corpus)}
+    for name in run.profile.evaluation.sweep_tasks:
+        if isinstance(task := stages.scores.tasks[name], Classification):
             splits = for_validation(task, SHOWN).splits
             data = splits["validation" if "validation" in splits else "train"]
-            columns = {"text": data.texts, "length": stages.structural_teacher.count_tokens(data.texts)}
+            columns = {"text": data.texts, "length": stages.teachers.structural.count_tokens(data.texts)}
             collections[f"task {name}"] = pd.DataFrame({**columns, "label": list(map(str, data.labels))})
     planes = {
-        name: {space: principal_plane(X) for space, X in _spaces(run, student, name, documents).items()}
+        name: {space: principal_plane(X) for space, X in _spaces(run, name, documents).items()}
         for name, documents in collections.items()
     }
     return Spaces({name: documents.drop(columns="text") for name, documents in collections.items()}, planes)
 
 
-def _spaces(run: Run, student: Artefact, collection: str, documents: pd.DataFrame) -> dict[str, np.ndarray]:
+def _spaces(run: Run, collection: str, documents: pd.DataFrame) -> dict[str, np.ndarray]:
     """The embeddings (N, ·) of the documents in each space, by name."""
     stages, texts = run.stages, list(documents["text"])
-    models = {STUDENT: student_model(run.label, student), UNTRAINED: untrained_model(stages)}
-    found = {name: embed_once(stages.workspace, model, texts) for name, model in models.items()}
-    for name, teacher in stages.teachers().items():
+    models = {STUDENT: run.model, UNTRAINED: untrained_model(stages.students)}
+    found = {name: embed_once(run.workspace, model, texts) for name, model in models.items()}
+    for name, teacher in stages.teachers.of_student.items():
         if collection == VALIDATION:  # their embeddings were made for training
-            rows = len(stages.split("validation"))
-            known = np.asarray(stages.teacher_embeddings(teacher, "validation", rows)[: len(texts)])
+            rows = len(stages.corpus.split("validation"))
+            known = np.asarray(stages.teachers.embeddings(teacher, "validation", rows)[: len(texts)])
         else:
-            known = embed_once(stages.workspace, _frozen(name, teacher), texts)
+            known = embed_once(run.workspace, _frozen(name, teacher), texts)
         found[f"{name} teacher"] = known
     if run.profile.parameters.contextual_teacher is None:
         return found
     sides: dict[Side, str] = {"student": STUDENT, "contextual": "contextual teacher"}
     if run.profile.student.centre:  # its projection was trained on embeddings as they are before
         del sides["student"]
-    views = {f"{side} view": project(run, student, side, found[space]) for side, space in sides.items()}
+    views = {f"{side} view": project(run, run.student(), side, found[space]) for side, space in sides.items()}
     return found | views
 
 

@@ -16,15 +16,14 @@ from docemb_lib.errors import InputError
 from docemb_lib.evaluation.scoreboard import MAIN_METRICS, with_interval
 from docemb_lib.evaluation.uncertainty import score_intervals
 from docemb_lib.experiments import records
-from docemb_lib.experiments.models import student_model
+from docemb_lib.experiments.models import Model, student_model
 from docemb_lib.experiments.plan import told
 from docemb_lib.experiments.run import Run
-from docemb_lib.experiments.scores import scores_by_round
+from docemb_lib.experiments.students import recorded_student
 from docemb_lib.figures.sweeps import plot_weighting_points
-from docemb_lib.thesis.comparison import comparable, is_sibling
+from docemb_lib.thesis.comparison import is_sibling
 from docemb_lib.widgets import explorer as html
 from docemb_lib.widgets.explorer import Answer, Check, Choice, Control, Explorer, Slider
-from docemb_lib.workspace import MANIFEST, Artefact
 
 # ---- the recorded runs
 
@@ -40,19 +39,18 @@ class Found(NamedTuple):
     between: tuple[float, float] | None = None  # the recorded λ that were interpolated
 
 
-def weighting_points(run: Run, student: Artefact) -> pd.DataFrame:
+def weighting_points(run: Run) -> pd.DataFrame:
     """The scores of this run and of its recorded siblings on the sweep's tasks, a row per run and task.
 
     Columns lam and max_structural_len (NaN: no weighting, no mask), task, metric, value, low, high: a 95% interval over
     validation examples, NaN where the run's student is no longer there to be asked.
     """
-    frames = [_scored(run, run.parameters, student)]
-    for record in comparable(run):
-        if is_sibling(run, record.parameters):
-            folder = run.workspace.root / (record.student or "")
-            if record.student is not None and (folder / MANIFEST).is_file():
-                artefact = Artefact("student", folder.resolve().name, folder.resolve())
-                frames.append(_scored(run, record.parameters, artefact))
+    frames = [_scored(run, run.parameters, run.model)]
+    for record in run.comparable():
+        if is_sibling(run, run.key_of(record)):
+            student = recorded_student(run.workspace, record)
+            if student is not None:
+                frames.append(_scored(run, record.parameters, student_model(record.label, student)))
             else:
                 own = records.scores_of(run.workspace, record).query("model == @record.label")
                 frames.append(_at(record.parameters, _without_intervals(own)))
@@ -95,9 +93,8 @@ def command_for(run: Run, profile: str | Path, *, lam: float, mask: int | None) 
     return shlex.join(["papermill", f"{run.notebook}.ipynb", out, *given])
 
 
-def _scored(run: Run, parameters: dict[str, Any], student: Artefact) -> pd.DataFrame:
-    model = student_model("run", student)
-    (scores,) = scores_by_round(run.stages, [model], final=False).values()
+def _scored(run: Run, parameters: dict[str, Any], model: Model) -> pd.DataFrame:
+    (scores,) = run.stages.scores.by_round([model], final=False).values()
     found = score_intervals(scores)
     return _at(parameters, found[found["metric"].isin(MAIN_METRICS)])
 
@@ -132,9 +129,7 @@ def weighting_explorer(run: Run, points: pd.DataFrame, *, profile: str | Path) -
 
     points: see `weighting_points`; profile: as the run was told it.
     """
-    from docemb_lib.thesis.comparison import is_sibling
-
-    weighs = is_sibling(run, run.parameters)
+    weighs = is_sibling(run, run.key)
     p = run.profile.parameters
     masks = {int(mask) for mask in points["max_structural_len"].dropna()}
     masks |= {mask for mask in (run.profile.structural_teacher.max_tokens, p.max_structural_len) if mask is not None}
