@@ -5,9 +5,10 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from docemb_lib.experiments.final import Final
 from docemb_lib.experiments.grids import grid
 from docemb_lib.experiments.run import Run
+from docemb_lib.experiments.runkey import RunKey
+from docemb_lib.experiments.scores import Final
 from docemb_lib.settings.profile import Profile
 from docemb_lib.thesis.values import STUDENTS
 from docemb_lib.workspace import Workspace
@@ -24,8 +25,8 @@ def small(workspace_root):
 @pytest.fixture
 def make_run(workspace_root, small):
     def make(notebook="06_evaluation", profile=None, **parameters):
-        profile = small if profile is None else profile
-        return Run(notebook, profile.for_notebook(notebook, **parameters), Workspace(workspace_root), {})
+        key = RunKey.of(notebook, small if profile is None else profile, **parameters)
+        return Run(key, Workspace(workspace_root))
 
     return make
 

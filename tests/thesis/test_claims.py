@@ -13,7 +13,6 @@ from scipy.stats import binomtest
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation.tasks import Classification, Labelled, Score
 from docemb_lib.settings import HubDataset
-from docemb_lib.thesis import claims as module
 from docemb_lib.thesis.claims import (
     FAILS,
     HOLDS,
@@ -200,7 +199,7 @@ def test_claims_are_about_models_and_rounds_that_the_thesis_has():
 
 
 @pytest.fixture
-def three(make_run, recorded, students, monkeypatch):
+def three(make_run, recorded, students):
     """All three students of the thesis; two are recorded. Training documents and tasks are invented."""
     for name in STUDENTS[:0:-1]:
         recorded(LEVELS[name], **students[name])
@@ -209,10 +208,9 @@ def three(make_run, recorded, students, monkeypatch):
     task = Classification("package", {"train": Labelled(["t"] * 20, labels)})
     bigger = replace(task, splits={"train": Labelled(["t"] * 30, labels + labels[:10])})
     run.stages = SimpleNamespace(
-        profile=run.profile, workspace=run.workspace, has_corpus=True, tasks={"package": task, "halves": bigger},
-        split=lambda name: {"n_structural_tokens": [9, 65, 64, 300, 1, 1]},
-    )  # fmt: skip
-    monkeypatch.setattr(module, "is_scored", lambda stages, model: False)
+        corpus=SimpleNamespace(is_built=True, split=lambda name: {"n_structural_tokens": [9, 65, 64, 300, 1, 1]}),
+        scores=SimpleNamespace(tasks={"package": task, "halves": bigger}, is_scored=lambda model: False),
+    )
     return run
 
 
@@ -246,10 +244,10 @@ def test_recorded_claims_are_those_of_the_profiles_final_runs_and_nothing_is_bui
     assert not (workspace_root / "outputs" / "artefacts").exists()
 
 
-def test_a_claim_is_tested_where_per_example_scores_are_known(three, evaluated, monkeypatch):
+def test_a_claim_is_tested_where_per_example_scores_are_known(three, evaluated):
     finals = recorded_finals(three, evaluated(three.label))
 
-    def scores(stages, models, *, final):
+    def by_round(models, *, final):
         assert final
         (model,) = models
         assert model.fingerprint == f"f/{model.label}"
@@ -258,8 +256,7 @@ def test_a_claim_is_tested_where_per_example_scores_are_known(three, evaluated, 
         ranking = Score("map", (level,), {"mrr": level})
         return {"all": {model.label: {"package": score, "halves": score, "find": ranking}}}
 
-    monkeypatch.setattr(module, "is_scored", lambda stages, model: True)
-    monkeypatch.setattr(module, "scores_by_round", scores)
+    three.stages.scores.is_scored, three.stages.scores.by_round = lambda model: True, by_round
     table = claims_of_run(three, finals)
     assert table.loc["c2", "on other tasks"] == FAILS
     assert table.loc["c2", "because"].startswith(

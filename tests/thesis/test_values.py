@@ -8,6 +8,7 @@ import pytest
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation import normalised
 from docemb_lib.experiments.grids import grid
+from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.settings.profile import Profile
 from docemb_lib.thesis.values import FIGURES, NAMES, STUDENTS, ThesisValues, baseline_name, final_name, published
 
@@ -112,6 +113,12 @@ def test_an_unknown_name_is_refused_with_those_there_are():
         published("table_5_8")
 
 
+def value_of(notebook, profile, run, **own):
+    """The value of a run in the notebook of a run with `own` parameters."""
+    values = ThesisValues(notebook, profile.for_notebook(notebook, **own))
+    return values.of_run(RunKey.of(notebook, profile, **run))
+
+
 @pytest.fixture
 def thesis():
     return Profile(name="thesis")
@@ -124,9 +131,10 @@ def test_every_run_of_a_grid_finds_its_own_value(shown, profile, request):
     profile = request.getfixturevalue(profile)
     runs = grid(shown.grids[0], profile)
     values = ThesisValues(shown.notebook, profile.for_notebook(shown.notebook, **runs[0]))
+    found = [values.of_run(RunKey.of(shown.notebook, profile, **run)) for run in runs]
     rows = figure(shown.data, shown.source.removeprefix("figure ")).query("kind != 'baseline'")
     expected = rows[~rows.index.str.startswith("only-")]["value"]
-    assert sorted(values.of_run(run) for run in runs) == sorted(expected)
+    assert sorted(found) == sorted(expected)
 
 
 @pytest.mark.parametrize(
@@ -159,24 +167,22 @@ def test_every_run_of_a_grid_finds_its_own_value(shown, profile, request):
     ],
 )
 def test_a_run_has_the_value_of_its_figure_if_the_thesis_has_the_run(thesis, notebook, parameters, value):
-    assert ThesisValues(notebook, thesis.for_notebook(notebook)).of_run(parameters) == value
+    assert value_of(notebook, thesis, parameters) == value
 
 
 def test_the_structural_student_has_the_value_of_the_figure_of_the_runs_own_loss(thesis):
     only = {"structural_loss": "cosine", "contextual_teacher": None}
     for loss, value in ((None, 0.9296), ("cosine", 0.9333)):
-        profile = thesis.for_notebook("04_projections", structural_loss=loss)
-        assert ThesisValues("04_projections", profile).of_run(only) == value
+        assert value_of("04_projections", thesis, only, structural_loss=loss) == value
 
 
-def test_baselines_have_the_values_of_the_same_figure(thesis):
+def test_baselines_have_the_values_of_the_same_figure(thesis, small):
     profile = thesis.for_notebook("05_weighting", structural_loss="max-margin", distance="mse", gamma=1.0)
     values = ThesisValues("05_weighting", profile)
-    assert values.of_baseline("student before distillation") == 0.8464
-    assert values.of_baseline("SBERT truncated") == 0.9081
-    assert values.of_baseline("DM;8d") == 0.8295
-    for unknown in ("SBERT over chunks", "PV;2048d", "TF-IDF", "LSA;8d"):
-        assert values.of_baseline(unknown) is None
+    known = {"student before distillation": 0.8464, "SBERT truncated": 0.9081, "DM;100d": 0.8295}
+    unknown = ("SBERT over chunks", "PV;2048d", "DM;8d", "TF-IDF", "LSA;8d")
+    assert {label: values.of_baseline(label) for label in (*known, *unknown)} == known | dict.fromkeys(unknown)
+    assert ThesisValues("05_weighting", small.for_notebook("05_weighting")).of_baseline("PV;16d") == 0.9169
     elsewhere = thesis.for_notebook("05_weighting", structural_loss="contrastive")
     assert ThesisValues("05_weighting", elsewhere).of_baseline("SBERT truncated") is None
 
@@ -184,33 +190,38 @@ def test_baselines_have_the_values_of_the_same_figure(thesis):
 def test_a_profile_with_further_teachers_makes_no_run_of_the_thesis(thesis):
     further = {"name": "words", "role": "contextual", "teacher": "LSA", "loss": "soft-cca"}
     more = Profile.model_validate(thesis.model_dump() | {"further_teachers": [further]})
-    assert ThesisValues("03_structural", more.for_notebook("03_structural")).of_run({"structural_loss": "mse"}) is None
+    assert value_of("03_structural", more, {"structural_loss": "mse"}) is None
 
 
 @pytest.mark.parametrize("profile", ["thesis", "small"])
 def test_final_students_have_the_names_of_table_5_7(profile, request):
     profile = request.getfixturevalue(profile)
-    assert [final_name(profile, run) for run in grid("final", profile)] == list(STUDENTS)
+
+    def named(run, **changed):
+        return final_name(RunKey.of("06_evaluation", profile, **{**run, **changed}))
+
     masked, margin, only = grid("final", profile)
-    assert final_name(profile, {**only, "lam": 0.2, "documents": 9}) == "only-MSE"  # λ counts where there are two roles
-    assert final_name(profile, {**masked, "lam": 0.6}) is None
-    assert final_name(profile, {**margin, "max_structural_len": 12}) is None
+    assert [named(run) for run in (masked, margin, only)] == list(STUDENTS)
+    assert named(only, lam=0.2, documents=9) == "only-MSE"  # λ counts where there are two roles
+    assert named(masked, lam=0.6) is None
+    assert named(margin, max_structural_len=12) is None
     assert {*STUDENTS} < {*published("table_5_7")["model"]}
 
 
-def test_baselines_have_the_names_of_table_5_7():
+def test_baselines_have_the_names_of_table_5_7(small):
     names = {"student before distillation": "Longformer", "SBERT truncated": "SBERT", "SBERT over chunks": None,
              "DM;8d": "DM", "DBOW;8d": None, "PV;16d": "PV", "TF-IDF": None}  # fmt: skip
-    assert {label: baseline_name(label) for label in names} == names
+    assert {label: baseline_name(label, small) for label in names} == names
 
 
 def test_the_four_best_students_have_the_values_of_figure_4_12(thesis):
-    values = ThesisValues("06_evaluation", thesis)
     rows = figure("weighting", "4.12")["value"]
     unweighted = COSINE_WEIGHTING | {"max_structural_len": None, "lam": None}
-    assert values.of_run(COSINE_WEIGHTING) == rows["masked-cosine;λ=0.5"]
-    assert values.of_run(unweighted) == rows["cosine;no-weighting"]
-    assert values.of_run(grid("final")[1]) == rows["mm-MSE;λ=0.5"]
-    assert values.of_run(grid("final")[2]) == rows["only-structural;mm-MSE"]
-    assert values.of_run(COSINE_WEIGHTING | {"lam": 0.8}) is None
-    assert values.of_baseline("PV;2048d") == rows["PV;2048d"]
+    runs = {
+        "masked-cosine;λ=0.5": COSINE_WEIGHTING, "cosine;no-weighting": unweighted,
+        "mm-MSE;λ=0.5": grid("final")[1], "only-structural;mm-MSE": grid("final")[2],
+    }  # fmt: skip
+    found = {name: value_of("06_evaluation", thesis, run) for name, run in runs.items()}
+    assert found == rows[list(runs)].to_dict()
+    assert value_of("06_evaluation", thesis, COSINE_WEIGHTING | {"lam": 0.8}) is None
+    assert ThesisValues("06_evaluation", thesis).of_baseline("PV;2048d") == rows["PV;2048d"]
