@@ -18,7 +18,8 @@ from docemb_lib import Profile, Workspace
 from docemb_lib.cli import app
 from docemb_lib.errors import InputError
 from docemb_lib.experiments.plan import check_run, resolve_plan
-from docemb_lib.experiments.students import Stages
+from docemb_lib.experiments.run import Stages
+from docemb_lib.experiments.runkey import RunKey
 
 DOCEMB = [sys.executable, "-m", "docemb_lib.cli"]
 OWN = """
@@ -123,7 +124,7 @@ def assert_corpus_refused(name, *said):
     """As the first notebook finds it, without a kernel."""
     workspace = Workspace()
     with pytest.raises(InputError) as refusal:
-        _ = Stages(Profile.load(name), workspace).corpus
+        _ = Stages(RunKey("01_corpus", Profile.load(name)), workspace).corpus.artefact
     for words in said:
         assert words in str(refusal.value)
     left = [p for p in workspace.root.glob("outputs/artefacts/**/*") if p.is_file() and p.suffix != ".lock"]

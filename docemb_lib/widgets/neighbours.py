@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation.retrieval import unit
 from docemb_lib.evaluation.tasks import Embedder, Ranking, pick
-from docemb_lib.experiments.models import SBERT_LABELS, Model, contextual_labels, embed_once
+from docemb_lib.experiments.models import SBERT_LABELS, Model, SideBySide, contextual_labels, embed_once
 from docemb_lib.experiments.run import Run, Stages
 from docemb_lib.figures.results import plot_by_length
 from docemb_lib.widgets import explorer as html
@@ -90,7 +90,6 @@ class Neighbourhoods:
     def __init__(self, stages: Stages, models: Sequence[Model]) -> None:
         self.stages, self.models = stages, {model.label: model for model in models}
         self.tasks = list(stages.key.profile.evaluation.tasks)
-        self._contextual = contextual_labels(stages.key.profile)
         self._pools: dict[str, Pool] = {}
         self._loaded: dict[str, Embedder] = {}
 
@@ -113,8 +112,9 @@ class Neighbourhoods:
 
     def _embedder(self, label: str) -> Embedder:
         if label not in self._loaded:
-            stored = self._contextual.get(label) == PV  # the model of a compound would store what it embeds
-            self._loaded[label] = self.stages.teachers.contextual(PV) if stored else self.models[label].load()
+            loaded = self.models[label].load()
+            stored = isinstance(loaded, SideBySide)  # it would store what it embeds
+            self._loaded[label] = self.stages.teachers.contextual(PV) if stored else loaded
         return self._loaded[label]
 
 

@@ -110,7 +110,7 @@ def test_the_distance_explorer_shows_the_auc_of_what_is_chosen(notebook):
 
 
 EXPLAINED = """
-spaces = spaces_of_run(run, student)
+spaces = widgets.spaces_of_run(run)
 kind = list(spaces.planes)[0]
 print(*(f"{plane.explained:.3f} {name}" for name, plane in spaces.planes[kind].items()), sep="\\n", end="")
 """
@@ -152,7 +152,7 @@ def test_the_weighting_explorer_shows_recorded_scores_and_how_to_run_what_is_mis
 
 NEAREST = """
 import numpy as np
-pool = neighbourhoods_of(run, student, models).pool({task!r})
+pool = widgets.neighbourhoods_of(run).pool({task!r})
 directions = pool.directions[run.label].astype(float)
 cosines = directions @ directions[{document}]
 cosines[{document}] = -2

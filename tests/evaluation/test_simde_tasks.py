@@ -21,7 +21,7 @@ from docemb_lib import Profile
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation.catalogue import load_task, outline_of, task_fingerprint
 from docemb_lib.evaluation.simde import SIMDE_TASKS, archive_of, simde_task
-from docemb_lib.experiments.check import check_benchmarks
+from docemb_lib.experiments.scores import check_benchmarks
 from docemb_lib.settings import HEADS, ON_HUB, Evaluation, HeadSettings, SimDEName
 
 TOPICS = ("sport", "tech")

@@ -1,15 +1,16 @@
-"""The models that are compared: a compound's embeddings are its members'; a centred one's lose their mean."""
+"""Models that are compared: each text is embedded once, a compound through its members, a centred one minus a mean."""
 
 from __future__ import annotations
 
 from types import SimpleNamespace
 
 import numpy as np
+import pytest
 
 from docemb_lib.experiments import models as models_module
-from docemb_lib.experiments.models import centred_model, contextual_models
-from docemb_lib.experiments.scores import Model
-from docemb_lib.experiments.students import Stages
+from docemb_lib.experiments.models import Model, centred_model, contextual_models, embed_once
+from docemb_lib.experiments.run import Stages
+from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.settings.profile import Profile
 from docemb_lib.workspace import Workspace
 
@@ -30,12 +31,12 @@ def test_the_concatenation_equals_the_compound_teacher_and_asks_no_member_twice(
         "  PV: [{dm: false, vector_size: 3, epochs: 2, dbow_words: false}, {dm: true, vector_size: 4, epochs: 2}]\n",
         encoding="utf-8",
     )
-    stages = Stages(Profile.load("mine"), Workspace(workspace_root))
-    models = contextual_models(stages)
+    stages = Stages(RunKey("06_evaluation", Profile.load("mine")), Workspace(workspace_root))
+    models = contextual_models(stages.teachers)
     assert [model.label for model in models] == ["DM;4d", "DBOW;3d", "PV;7d"]
-    texts = stages.split("validation")["text"][:]
+    texts = stages.corpus.split("validation")["text"][:]
     found = models[2].load().embed(texts)
-    np.testing.assert_array_equal(found, stages.contextual_teacher("PV").embed(texts))
+    np.testing.assert_array_equal(found, stages.teachers.contextual("PV").embed(texts))
     np.testing.assert_array_equal(found[:, :4], models[0].load().embed(texts))
 
 
@@ -49,13 +50,66 @@ def test_a_centred_model_loses_the_mean_of_a_few_training_documents(workspace_ro
             return np.array([[len(text), 1.0] for text in texts])
 
     train = ["a" * length for length in (1, 2, 3, 4, 5, 600)]
-    stages = SimpleNamespace(
-        profile=Profile.load("small"), workspace=Workspace(workspace_root), corpus=SimpleNamespace(fingerprint="c"),
+    corpus = SimpleNamespace(
+        profile=Profile.load("small"), workspace=Workspace(workspace_root), fingerprint="c",
         split={"train": {"text": train}}.__getitem__,
     )  # fmt: skip
     plain = Model("lengths", "f", Lengths)
-    centred = centred_model(stages, plain)
+    centred = centred_model(corpus, plain)
     assert (centred.label, centred.fingerprint) == ("lengths, centred", "centred/5/c/f")
     for _ in range(2):
         np.testing.assert_allclose(centred.load().embed(["bb", "bbbb"]), [[-1, 0], [1, 0]])
     assert sorted(asked) == sorted([*train[:5], "bb", "bbbb"])
+
+
+# ---- embeddings, each computed once
+
+
+class Noted:
+    """Embeds a text as its length and the number of its e's, and remembers what it was asked for."""
+
+    def __init__(self):
+        self.asked = []
+
+    def embed(self, texts):
+        self.asked.append(list(texts))
+        return np.array([[len(text), text.count("e")] for text in texts], dtype="float32")
+
+
+@pytest.fixture
+def embedder():
+    return Noted()
+
+
+@pytest.fixture
+def workspace(tmp_path):
+    return Workspace(tmp_path)
+
+
+def test_only_missing_texts_are_embedded_and_rows_follow_the_question(workspace, embedder):
+    model = Model("m", "fp", lambda: embedder)
+    assert embed_once(workspace, model, ["one", "three", "one"]).tolist() == [[3, 1], [5, 2], [3, 1]]
+    assert embed_once(workspace, model, ["seven", "three"]).tolist() == [[5, 2], [5, 2]]
+    assert embed_once(workspace, model, ["seven", "one"]).tolist() == [[5, 2], [3, 1]]
+    assert embedder.asked == [["one", "three"], ["seven"]]
+
+
+def test_nothing_is_loaded_for_what_is_known(workspace, embedder):
+    embed_once(workspace, Model("m", "fp", lambda: embedder), ["one"])
+    known = Model("renamed", "fp", lambda: pytest.fail("the model was loaded"))
+    assert embed_once(workspace, known, ["one"]).tolist() == [[3, 1]]
+
+
+def test_models_do_not_share_embeddings(workspace, embedder):
+    embed_once(workspace, Model("m", "fp", lambda: embedder), ["one"])
+    embed_once(workspace, Model("m", "another", lambda: embedder), ["one"])
+    assert embedder.asked == [["one"], ["one"]]
+
+
+def test_a_failed_model_leaves_no_shard(workspace, embedder):
+    def fail():
+        raise RuntimeError("no weights")
+
+    with pytest.raises(RuntimeError):
+        embed_once(workspace, Model("m", "fp", fail), ["one"])
+    assert embed_once(workspace, Model("m", "fp", lambda: embedder), ["one"]).tolist() == [[3, 1]]

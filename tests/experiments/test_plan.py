@@ -19,17 +19,17 @@ from jupyter_client.manager import KernelManager
 from docemb_lib.errors import InputError
 from docemb_lib.experiments import execution, plan, records
 from docemb_lib.experiments import sweeps as plan_execution
-from docemb_lib.experiments.check import check_benchmarks
 from docemb_lib.experiments.execution import RunError, UnwantedError, execute_run, is_done, record_failure
 from docemb_lib.experiments.plan import Step, resolve_plan
+from docemb_lib.experiments.scores import check_benchmarks
 from docemb_lib.experiments.sweeps import execute_plan
 from docemb_lib.settings.profile import Profile
 from docemb_lib.workspace import Workspace
 
 SUCCEEDS = """
 from docemb_lib.experiments import records
-from docemb_lib.experiments.run import Run
-run = Run.begin("05_weighting", profile=profile, seed=seed, lam=lam)
+from docemb_lib.experiments.run import begin
+run = begin("05_weighting", globals())
 import sys; print("half-way", file=sys.stderr)
 run.finish({"mean": lam})
 """
@@ -302,7 +302,7 @@ def test_a_run_that_nobody_wants_is_ended_again_where_there_was_no_kernel_yet(wo
 def test_the_notebook_is_told_every_parameter_so_that_both_sides_mean_the_same_run(workspace):
     for run in runs_of(resolve_plan(Profile.load("small"), "small", workspace)):
         again = Profile.load("small").for_notebook(run.notebook, **run.parameters)
-        assert plan.fingerprint_of_run(run.notebook, again) == run.fingerprint
+        assert plan.RunKey(run.notebook, again).fingerprint == run.fingerprint
         assert set(run.parameters) == {"profile", "seed", *plan.NOTEBOOKS[run.notebook]}
 
 

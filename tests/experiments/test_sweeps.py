@@ -24,8 +24,8 @@ SWEEP = [sys.executable, "-m", "docemb_lib.cli", "sweep", "01", "--grid", "param
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "COLUMNS": "200"}
 NOTEBOOK = """
 import os, signal, sys, time
-from docemb_lib.experiments.run import Run
-run = Run.begin("01_corpus", profile=profile, seed=seed)
+from docemb_lib.experiments.run import begin
+run = begin("01_corpus", globals())
 with open(run.workspace.root / "begun.txt", "a") as file:
     file.write(f"{{seed}}\\n")
 print("half-way", file=sys.stderr)

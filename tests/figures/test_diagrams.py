@@ -7,7 +7,7 @@ import pytest
 import torch
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
 
-from docemb_lib.experiments.runkey import weighting_of
+from docemb_lib.experiments.students import weighting_of
 from docemb_lib.figures.diagrams import Box, canvas, draw_arrow, draw_box, plot_contextual_loss, plot_training, write
 from docemb_lib.losses import Projection
 from docemb_lib.settings.profile import Profile

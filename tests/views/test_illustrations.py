@@ -8,13 +8,14 @@ from types import SimpleNamespace
 import pytest
 
 from docemb_lib.experiments.run import Run
+from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.settings.profile import Profile
 from docemb_lib.views.runs import opening_words, widths_of
 from docemb_lib.workspace import Workspace
 
 
 def a_run(root, notebook, **parameters):
-    return Run(notebook, Profile.load("small").for_notebook(notebook, **parameters), Workspace(root), {})
+    return Run(RunKey.of(notebook, Profile.load("small"), **parameters), Workspace(root))
 
 
 @pytest.mark.parametrize(
@@ -24,7 +25,7 @@ def a_run(root, notebook, **parameters):
 def test_widths_are_those_of_the_student_and_of_the_contextual_teacher_there_is(workspace_root, teacher, width):
     run = a_run(workspace_root, "05_weighting", contextual_teacher=teacher)
     (workspace_root / "config.json").write_text(json.dumps({"hidden_size": 32}))
-    run.stages.__dict__["untrained_student"] = SimpleNamespace(path=workspace_root)  # as if built
+    run.stages.students.untrained = SimpleNamespace(path=workspace_root)  # as if built
     assert widths_of(run) == {"student": 32, **width}
 
 
@@ -40,7 +41,7 @@ def test_widths_are_those_of_the_student_and_of_the_contextual_teacher_there_is(
 def test_opening_words_are_read_as_the_model_reads_them(workspace_root, monkeypatch, parameters, words):
     run = a_run(workspace_root, "02_paragraph_vector", **parameters)
     monkeypatch.setattr(
-        run.stages, "split", lambda name: {"train": {"text": ["Nodes of\nGraphs, and edges", "Else"]}}[name]
+        run.stages.corpus, "split", lambda name: {"train": {"text": ["Nodes of\nGraphs, and edges", "Else"]}}[name]
     )
     assert opening_words(run, 3) == words
     assert len(opening_words(run)) == 5

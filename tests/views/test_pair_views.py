@@ -11,15 +11,15 @@ import pytest
 
 from docemb_lib.corpus.sentences import split_sentences
 from docemb_lib.errors import InputError
-from docemb_lib.experiments.models import UNTRAINED
+from docemb_lib.experiments.models import UNTRAINED, Model
 from docemb_lib.experiments.run import Run
-from docemb_lib.experiments.scores import Model
+from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.settings.evaluation import SimDEName
 from docemb_lib.settings.profile import Profile
 from docemb_lib.thesis.values import published
 from docemb_lib.training.pairs import draw_halves, generator_of
 from docemb_lib.views.simde import beside_paper, distances_of_halves, example_halves, gain_over_start, students_beside
-from docemb_lib.workspace import Artefact, Workspace
+from docemb_lib.workspace import Workspace
 
 NAMES = ("alpha", "beta", "gamma")
 
@@ -39,9 +39,9 @@ class Split(list):
 
 
 def a_run(root, sizes, seed=0, notebook="07_simde"):
-    run = Run(notebook, Profile.load("small").for_notebook(notebook, seed=seed, documents=3), Workspace(root), {})
+    run = Run(RunKey.of(notebook, Profile.load("small"), seed=seed, documents=3), Workspace(root))
     documents = Split({"id": name, "text": text_of(name, n)} for name, n in zip(NAMES, sizes, strict=True))
-    run.stages = SimpleNamespace(split=lambda _: documents, untrained_student=Artefact("student", "start", root))
+    run.stages = SimpleNamespace(corpus=SimpleNamespace(split=lambda _: documents))
     return run
 
 
@@ -88,14 +88,13 @@ def test_students_beside_are_the_recorded_ones_of_both_notebooks_as_far_as_they_
     given = [("07_simde", "simcse", {"pairs": "dropout"}), ("06_evaluation", "distilled", {}),
              ("06_evaluation", "deleted", {"seed": 1}), ("05_weighting", "distilled", {})]  # fmt: skip
     for notebook, name, parameters in given:
-        other = Run(notebook, Profile.load("small").for_notebook(notebook, **parameters), workspace, {})
+        other = Run(RunKey.of(notebook, Profile.load("small"), **parameters), workspace)
         other.finish({}, student=workspace.shown(folders[name]))
-    models = students_beside(a_run(workspace_root, [9, 9, 9]), Artefact("student", "own", workspace_root))
+    models = students_beside(a_run(workspace_root, [9, 9, 9]))
     labels = [model.label for model in models]
-    assert labels[:2] == ["SimDE;3 docs", "SimCSE;24 docs"]
-    assert labels[2].startswith("student cosine")
-    assert labels[3:] == [UNTRAINED]
-    assert [model.fingerprint.split("/")[1] for model in models] == ["own", "simcse", "distilled", "start"]
+    assert labels[0] == "SimCSE;24 docs"
+    assert labels[1].startswith("student cosine")
+    assert [model.fingerprint.split("/")[1] for model in models] == ["simcse", "distilled"]
 
 
 def test_scores_stand_beside_the_papers_where_it_has_the_task():

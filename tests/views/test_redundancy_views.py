@@ -9,22 +9,25 @@ import pytest
 
 from docemb_lib.evaluation import Classification
 from docemb_lib.evaluation.tasks import Labelled
+from docemb_lib.experiments.models import Model
 from docemb_lib.experiments.run import Run
-from docemb_lib.experiments.scores import Model
+from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.settings import SimDE
 from docemb_lib.settings.profile import Profile
 from docemb_lib.thesis.values import published
+from docemb_lib.views import simde
 from docemb_lib.views.simde import attention_of_students, few_shot, redundancy_beside_paper, similarity_of_sentences
 from docemb_lib.workspace import Workspace
 
 TEXTS = ["The cat sees the cat. Another cat sees the dog.", "A house stands there. The house has a door, a red one."]
 
 
-def a_run(root, language="en", **stages):
+def a_run(root, language="en", tasks=()):
     profile = Profile.load("small").for_notebook("07_simde", documents=2)
     profile = profile.model_copy(update={"simde": SimDE(language=language, dropout=0.1)})
-    run = Run("07_simde", profile, Workspace(root), {})
-    run.stages = SimpleNamespace(split=lambda _: {"text": TEXTS}, **stages)
+    run = Run(RunKey("07_simde", profile), Workspace(root))
+    corpus, scores = SimpleNamespace(split=lambda _: {"text": TEXTS}), SimpleNamespace(tasks=tasks)
+    run.stages = SimpleNamespace(corpus=corpus, scores=scores, teachers=None)
     return run
 
 
@@ -41,15 +44,16 @@ def test_the_runs_own_texts_stand_before_the_papers(workspace_root):
 def test_texts_in_another_language_have_no_nouns_that_we_know(workspace_root):
     run = a_run(workspace_root, language="de")
     assert not redundancy_beside_paper(run)["data"].str.startswith("here").any()
-    assert attention_of_students(run, {}).empty
+    assert attention_of_students(run).empty
 
 
-def test_sentences_are_compared_by_the_model_that_is_given(workspace_root):
+def test_sentences_are_compared_by_sbert(workspace_root, monkeypatch):
     class Subject:
         def embed(self, texts):
             return np.array([["cat" in t or "dog" in t, "house" in t] for t in texts], dtype=np.float32)
 
-    pairs = similarity_of_sentences(a_run(workspace_root), Model("subject", "subject", Subject))
+    monkeypatch.setattr(simde, "sbert_models", lambda teachers: [Model("subject", "subject", Subject)])
+    pairs = similarity_of_sentences(a_run(workspace_root))
     assert pairs.groupby("kind")["cosine"].mean().to_dict() == pytest.approx({"inside": 1, "across": 0})
 
 

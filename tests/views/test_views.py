@@ -11,21 +11,23 @@ import torch
 from torch import nn
 
 from docemb_lib.evaluation.probes import probe
+from docemb_lib.experiments.models import Model, student_model
 from docemb_lib.experiments.run import Run
-from docemb_lib.experiments.runkey import weighting_of
-from docemb_lib.experiments.scores import Model
+from docemb_lib.experiments.runkey import RunKey
+from docemb_lib.experiments.students import weighting_of
 from docemb_lib.losses import Objective, Teaching
 from docemb_lib.settings import FurtherTeacher
 from docemb_lib.settings.profile import Profile
 from docemb_lib.views import runs as views
-from docemb_lib.views.runs import in_figure_4_4, own_metrics, probes_of_teachers, students_of_runs, weights_by_length
-from docemb_lib.workspace import Artefact, Workspace
+from docemb_lib.views.runs import in_figure_4_4, probes_of_teachers, students_of_runs, weights_by_length
+from docemb_lib.workspace import Workspace
 
 BASELINE = "SBERT truncated"
 
 
-def a_run(root, notebook="05_weighting", **parameters):
-    return Run(notebook, Profile.load("small").for_notebook(notebook, **parameters), Workspace(root), {})
+def a_run(root, notebook="05_weighting", further=(), **parameters):
+    profile = Profile.load("small").model_copy(update={"further_teachers": [FurtherTeacher(**f) for f in further]})
+    return Run(RunKey.of(notebook, profile, **parameters), Workspace(root))
 
 
 def scores_of(label, level):
@@ -38,8 +40,8 @@ def scores_of(label, level):
 
 
 def test_a_run_records_its_own_scores_only(workspace_root):
-    run = a_run(workspace_root)
-    metrics = own_metrics(run, scores_of(run.label, 0.2))
+    run = a_run(workspace_root, "02_paragraph_vector")
+    metrics = run.metrics(scores_of(run.label, 0.2))
     assert metrics == pytest.approx(
         {"mean": 0.225, "package/accuracy": 0.25, "see-also-retrieval/map": 0.2, "see-also-retrieval/mrr": 1.0}
     )
@@ -56,7 +58,7 @@ def test_a_run_records_its_own_scores_only(workspace_root):
 )
 def test_weights_by_length_are_those_of_the_objective(workspace_root, monkeypatch, parameters, kept, masked):
     run = a_run(workspace_root, documents=2, **parameters)
-    monkeypatch.setattr(run.stages, "split", lambda name: {"n_structural_tokens": [65, 64, 9]})
+    monkeypatch.setattr(run.stages.corpus, "split", lambda name: {"n_structural_tokens": [65, 64, 9]})
     rows = weights_by_length(run).to_numpy().tolist()
     assert [row[0] for row in rows] == [64, 65]
     assert rows[0][1:] == pytest.approx(kept)
@@ -87,10 +89,9 @@ TOPICS = {"name": "topics", "role": "contextual", "teacher": "LSA", "loss": "mse
 def test_weights_by_length_are_the_share_that_the_objective_gives_each_loss(
     workspace_root, monkeypatch, further, parameters
 ):
-    run = a_run(workspace_root, documents=4, **parameters)
-    run.profile = run.profile.model_copy(update={"further_teachers": [FurtherTeacher(**f) for f in further]})
+    run = a_run(workspace_root, documents=4, further=further, **parameters)
     lengths = [9, 64, 65, 99]
-    monkeypatch.setattr(run.stages, "split", lambda name: {"n_structural_tokens": lengths})
+    monkeypatch.setattr(run.stages.corpus, "split", lambda name: {"n_structural_tokens": lengths})
     p = run.profile.parameters
     roles = {"structural": p.structural_loss, "contextual": p.contextual_teacher, **{f["role"]: 1 for f in further}}
 
@@ -109,7 +110,7 @@ def a_student(workspace, name):
 
 
 def test_students_stand_in_the_order_of_figure_4_4_and_others_behind(workspace_root, monkeypatch):
-    monkeypatch.setattr(views, "untrained_model", lambda stages: Model(views.UNTRAINED, "0", list))
+    monkeypatch.setattr(views, "untrained_model", lambda students: Model(views.UNTRAINED, "0", list))
     others = [
         {"structural_loss": "cosine"}, {"structural_loss": "max-margin", "gamma": 0.7},
         {"structural_loss": "max-margin", "gamma": 1.5}, {"structural_loss": "mse"},
@@ -122,7 +123,8 @@ def test_students_stand_in_the_order_of_figure_4_4_and_others_behind(workspace_r
     gone = a_run(workspace_root, "03_structural", structural_loss="contrastive")
     gone.finish({}, student="outputs/artefacts/student/gone")
     run = a_run(workspace_root, "03_structural", structural_loss="max-margin", gamma=1.0)
-    models = students_of_runs(run, a_student(run.workspace, "own"))
+    run.model = student_model(run.label, a_student(run.workspace, "own"))
+    models = students_of_runs(run)
     labels = [model.label for model in models]
     assert labels == [
         views.UNTRAINED, "MSE", "max-margin;MSE;γ=1.0", "max-margin;MSE;γ=1.5", "cosine", "max-margin;MSE;γ=0.7",
@@ -154,14 +156,17 @@ def small_world(workspace_root, monkeypatch):
 
     run = a_run(workspace_root, "04_projections", documents=50)
     stages = SimpleNamespace(
-        profile=run.profile, workspace=run.workspace, structural_teacher=SimpleNamespace(max_text_tokens=10),
-        split=lambda name: _Split(splits[name]),
-        teachers=lambda: {"structural": "structural", "contextual": "contextual"},
-        teacher_embeddings=lambda teacher, split, n: tables[teacher][first[split] : first[split] + n],
-    )  # fmt: skip
+        corpus=SimpleNamespace(workspace=run.workspace, split=lambda name: _Split(splits[name])),
+        teachers=SimpleNamespace(
+            structural=SimpleNamespace(max_text_tokens=10),
+            of_student={"structural": "structural", "contextual": "contextual"},
+            embeddings=lambda teacher, split, n: tables[teacher][first[split] : first[split] + n],
+        ),
+        students=None,
+    )
     run.stages = stages
-    monkeypatch.setattr(views, "untrained_model", lambda stages: Model("before", "b", lambda: Table("before")))
-    monkeypatch.setattr(views, "student_model", lambda label, student: Model("after", "a", lambda: Table("after")))
+    monkeypatch.setattr(views, "untrained_model", lambda students: Model("before", "b", lambda: Table("before")))
+    run.model = Model("after", "a", lambda: Table("after"))
     monkeypatch.setattr(views, "PROBED", 30)
     return run, tables, rows
 
@@ -175,7 +180,7 @@ class _Split(dict):
 
 def test_a_probe_is_fitted_on_few_training_documents_and_measured_by_length(small_world):
     run, tables, rows = small_world
-    frame = probes_of_teachers(run, Artefact("student", "x", run.workspace.root))
+    frame = probes_of_teachers(run)
     assert list(frame.columns) == ["model", "teacher", "bucket", "documents", "r2", "overlap"]
     assert frame["model"].unique().tolist() == ["before", "after"]
     assert frame["teacher"].unique().tolist() == ["structural teacher", "contextual teacher"]
@@ -185,6 +190,6 @@ def test_a_probe_is_fitted_on_few_training_documents_and_measured_by_length(smal
         expected = probe((x[:30], t[:30]), (x[60:], t[60:]), {"up to 10 tokens": short, "longer": ~short})
         pd.testing.assert_frame_equal(found[list(expected.columns)].reset_index(drop=True), expected)
     assert sorted(rows.asked) == sorted((m, i) for m in ("before", "after") for i in [*range(30), *range(60, 100)])
-    again = probes_of_teachers(run, Artefact("student", "x", run.workspace.root))
+    again = probes_of_teachers(run)
     pd.testing.assert_frame_equal(again, frame)
     assert len(rows.asked) == 2 * 70  # each embedded once

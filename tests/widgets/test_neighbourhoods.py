@@ -10,7 +10,7 @@ from scipy.spatial.distance import cosine
 
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation.tasks import Ranking, Retrieval
-from docemb_lib.experiments.scores import Model
+from docemb_lib.experiments.models import Model
 from docemb_lib.widgets.neighbours import Neighbourhoods, Pool, in_common
 from docemb_lib.workspace import Workspace
 
@@ -70,9 +70,11 @@ def test_a_task_becomes_a_pool_embedded_once_with_what_belongs_together(workspac
     task = Retrieval("find", {"test": Ranking(texts, [0, 1], [[1, 3], [3]])})
     stages = SimpleNamespace(
         workspace=Workspace(workspace_root),
-        tasks={"find": task},
-        profile=SimpleNamespace(evaluation=SimpleNamespace(tasks=["find"])),
-        structural_teacher=SimpleNamespace(count_tokens=lambda texts: [len(text.split()) for text in texts]),
+        scores=SimpleNamespace(tasks={"find": task}),
+        key=SimpleNamespace(profile=SimpleNamespace(evaluation=SimpleNamespace(tasks=["find"]))),
+        teachers=SimpleNamespace(
+            structural=SimpleNamespace(count_tokens=lambda texts: [len(text.split()) for text in texts])
+        ),
     )
     found = Neighbourhoods(stages, [Model("student", "s", Lengths), Model("SBERT", "t", Lengths)])
     pool = found.pool("find")

@@ -13,7 +13,7 @@ from torch import nn
 
 from docemb_lib.evaluation.probes import principal_plane
 from docemb_lib.evaluation.tasks import Classification, Labelled
-from docemb_lib.experiments.scores import Model
+from docemb_lib.experiments.models import Model
 from docemb_lib.losses import Projection, Teaching
 from docemb_lib.settings import Parameters
 from docemb_lib.widgets import distances as student_distances
@@ -38,8 +38,7 @@ def test_every_collection_is_seen_in_the_spaces_of_student_and_teachers(workspac
 
     for module in (projected_spaces, student_distances):
         monkeypatch.setattr(module, "SHOWN", 6)
-    monkeypatch.setattr(projected_spaces, "student_model", model)
-    monkeypatch.setattr(projected_spaces, "untrained_model", lambda stages: model("before"))
+    monkeypatch.setattr(projected_spaces, "untrained_model", lambda students: model("before"))
     texts = [f"page {row}" for row in range(8)]
     corpus = {"id": texts, "text": texts, "source": ["s"] * 8, "n_structural_tokens": list(range(8))}
     teacher = SimpleNamespace(fingerprint="t", embed=lambda asked: model("structural").load().embed(asked),
@@ -47,15 +46,20 @@ def test_every_collection_is_seen_in_the_spaces_of_student_and_teachers(workspac
     ordered = Labelled([f"task {row}" for row in range(12)], [0] * 8 + [1] * 4)  # by class, as published
     other = Labelled(["z"] * 2, [0, 1])
     stages = SimpleNamespace(
-        workspace=Workspace(workspace_root), structural_teacher=teacher, split=lambda name: Split(corpus),
-        tasks={"sort": Classification("sort", {"test": other, "train": other, split: ordered})},
-        profile=SimpleNamespace(evaluation=SimpleNamespace(sweep_tasks=["sort"])),
-        teachers=lambda: {"structural": teacher},
-        teacher_embeddings=lambda asked, name, rows: model("structural").load().embed(texts[:rows]),
-    )  # fmt: skip
-    profile = SimpleNamespace(parameters=SimpleNamespace(contextual_teacher=None))
-    run = SimpleNamespace(stages=stages, profile=profile, label="run")
-    found = projected_spaces.spaces_of_run(run, None)
+        corpus=SimpleNamespace(split=lambda name: Split(corpus)),
+        teachers=SimpleNamespace(
+            structural=teacher,
+            of_student={"structural": teacher},
+            embeddings=lambda asked, name, rows: model("structural").load().embed(texts[:rows]),
+        ),
+        students=None,
+        scores=SimpleNamespace(tasks={"sort": Classification("sort", {"test": other, "train": other, split: ordered})}),
+    )
+    profile = SimpleNamespace(
+        parameters=SimpleNamespace(contextual_teacher=None), evaluation=SimpleNamespace(sweep_tasks=["sort"])
+    )
+    run = SimpleNamespace(stages=stages, profile=profile, workspace=Workspace(workspace_root), model=model("run"))
+    found = projected_spaces.spaces_of_run(run)
     assert found.documents["validation documents"]["length"].tolist() == list(range(6))
     assert found.documents["task sort"]["label"].tolist() == ["0"] * 4 + ["1"] * 2  # shares as in the split
     for collection, shown in (("validation documents", texts[:6]),

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from docemb_lib.evaluation.probes import measure_distances, tidy_distances
-from docemb_lib.experiments.scores import Model
+from docemb_lib.experiments.models import Model
 from docemb_lib.widgets.distances import distances_to_teacher
 from docemb_lib.workspace import Workspace
 
@@ -27,9 +27,9 @@ def test_students_are_measured_on_the_same_documents_and_negatives(workspace_roo
     texts = [f"text {row}" for row in range(7)]
     split = _Split(id=[f"d{row}" for row in range(7)], text=texts, source=["s"] * 7, n_structural_tokens=list(range(7)))
     stages = SimpleNamespace(
-        workspace=Workspace(workspace_root), structural_teacher=None, split=lambda name: split,
-        teacher_embeddings=lambda teacher_, split_, rows: teacher[:rows],
-    )  # fmt: skip
+        corpus=SimpleNamespace(workspace=Workspace(workspace_root), split=lambda name: split),
+        teachers=SimpleNamespace(structural=None, embeddings=lambda teacher_, split_, rows: teacher[:rows]),
+    )
     run = SimpleNamespace(stages=stages, label="b")
 
     def model(name):

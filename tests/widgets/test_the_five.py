@@ -16,6 +16,7 @@ from docemb_lib.errors import InputError
 from docemb_lib.evaluation.probes import measure_distances, mistaken, principal_plane, separation
 from docemb_lib.experiments.records import Record, save
 from docemb_lib.experiments.run import Run
+from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.settings.profile import Profile
 from docemb_lib.widgets import weighting as weighting_points
 from docemb_lib.widgets.distances import StudentDistances
@@ -134,8 +135,8 @@ def test_the_projection_explorer_offers_the_colours_of_the_documents_and_their_v
 
 
 def test_the_weighting_explorer_tells_recorded_from_guessed_from_missing(workspace_root):
-    profile = Profile.load("small").for_notebook("05_weighting", lam=0.5, max_structural_len=None)
-    run = Run("05_weighting", profile, Workspace(workspace_root), {})
+    profile, workspace = Profile.load("small"), Workspace(workspace_root)
+    run = Run(RunKey.of("05_weighting", profile, lam=0.5, max_structural_len=None), workspace)
     points = pd.DataFrame(
         [(0.2, np.nan, "sort", "accuracy", 0.4, 0.3, 0.5), (0.8, np.nan, "sort", "accuracy", 0.7, 0.6, 0.8)],
         columns=weighting_points.COLUMNS,
@@ -163,10 +164,8 @@ def test_the_weighting_explorer_tells_recorded_from_guessed_from_missing(workspa
     none_yet = widgets.weighting_explorer(run, points.assign(lam=np.nan), profile="small")
     assert "no recorded run has a λ yet" in moved(none_yet)
 
-    alone = Profile.load("small").for_notebook("05_weighting", contextual_teacher=None)
-    alone = widgets.weighting_explorer(
-        Run("05_weighting", alone, Workspace(workspace_root), {}), points, profile="small"
-    )
+    alone = Run(RunKey.of("05_weighting", profile, contextual_teacher=None), workspace)
+    alone = widgets.weighting_explorer(alone, points, profile="small")
     assert "one teacher alone" in moved(alone)
 
 

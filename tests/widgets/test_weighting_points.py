@@ -15,7 +15,9 @@ from docemb_lib.evaluation.scoreboard import score_frame
 from docemb_lib.evaluation.tasks import Score
 from docemb_lib.experiments import records
 from docemb_lib.experiments.commands import parse_parameters
-from docemb_lib.experiments.run import Run, fingerprint_of_run
+from docemb_lib.experiments.models import student_model
+from docemb_lib.experiments.run import Run
+from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.losses import Weighting
 from docemb_lib.settings.profile import Profile
 from docemb_lib.widgets import weighting as weighting_points
@@ -62,9 +64,14 @@ def test_nothing_is_told_beyond_the_runs_or_of_another_mask(points, lam, mask):
 
 
 def a_run(root, **parameters):
-    profile = Profile.load("small").for_notebook("05_weighting", structural_loss="cosine", contextual_teacher="PV",
-                                                 **{"lam": 0.5, "max_structural_len": 64, **parameters})  # fmt: skip
-    return Run("05_weighting", profile, Workspace(root), {})
+    given = {
+        "structural_loss": "cosine",
+        "contextual_teacher": "PV",
+        "lam": 0.5,
+        "max_structural_len": 64,
+        **parameters,
+    }
+    return Run(RunKey.of("05_weighting", Profile.load("small"), **given), Workspace(root))
 
 
 def test_the_command_makes_the_run_that_is_missing(workspace_root):
@@ -80,11 +87,8 @@ def test_the_command_makes_the_run_that_is_missing(workspace_root):
         for name, found in papermill.inspect_notebook(str(workspace_root / "notebooks" / "05_weighting.ipynb")).items()
     } | parameters
     cell.pop("profile", None)
-    made = Profile.load("small").for_notebook("05_weighting", **cell)
-    assert (
-        fingerprint_of_run("05_weighting", made)
-        == a_run(workspace_root, documents=30, lam=0.15, max_structural_len=None).fingerprint
-    )
+    made = RunKey.of("05_weighting", Profile.load("small"), **cell)
+    assert made.fingerprint == a_run(workspace_root, documents=30, lam=0.15, max_structural_len=None).fingerprint
 
 
 def test_a_weight_that_falls_with_the_length_alone_falls_from_one():
@@ -104,11 +108,12 @@ def test_points_are_this_run_and_its_siblings_with_intervals_as_long_as_their_st
     run, workspace = a_run(workspace_root), Workspace(workspace_root)
     answers = np.random.default_rng(0).integers(0, 2, (2, 40)).astype(np.float32)
 
-    def scored(stages, models, *, final):
+    def scored(models, *, final):
         score = Score("accuracy", tuple(answers.mean(axis=1)), per_example={"accuracy": answers})
         return {"all": {model.label: {"package": score} for model in models}}
 
-    monkeypatch.setattr(weighting_points, "scores_by_round", scored)
+    monkeypatch.setattr(run.stages.scores, "by_round", scored)
+    run.model = student_model("run", Artefact("student", "x", workspace_root))
     for lam, kept in ((0.2, True), (0.8, False)):
         other = a_run(workspace_root, lam=lam)
         folder = workspace.outputs / "students" / str(lam)
@@ -122,11 +127,11 @@ def test_points_are_this_run_and_its_siblings_with_intervals_as_long_as_their_st
             }
         )
         record = records.Record(
-            notebook=run.notebook, label=other.label, fingerprint=other.fingerprint, setting=other.setting,
+            notebook=run.notebook, label=other.label, fingerprint=other.fingerprint, setting=other.key.setting,
             profile="small", parameters=other.parameters, student=f"outputs/students/{lam}",
         )  # fmt: skip
         records.save(workspace, record, rows.to_dict("records"))
-    found = weighting_points.weighting_points(run, Artefact("student", "x", workspace_root)).set_index("lam")
+    found = weighting_points.weighting_points(run).set_index("lam")
     assert sorted(found.index) == [0.2, 0.5, 0.8]
     assert found.loc[0.8, "value"] == pytest.approx(0.6)  # the student is gone: what was recorded
     assert np.isnan(found.loc[0.8, "low"])

@@ -10,12 +10,10 @@ import pytest
 from docemb_lib.corpus import parts
 from docemb_lib.errors import InputError
 from docemb_lib.experiments import sweeps
-from docemb_lib.experiments.check import check
 from docemb_lib.experiments.models import contextual_models, paragraph_vector_model
 from docemb_lib.experiments.plan import resolve_sweep
-from docemb_lib.experiments.run import fingerprint_of_run
-from docemb_lib.experiments.runkey import label_of
-from docemb_lib.experiments.students import Stages
+from docemb_lib.experiments.run import Stages
+from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.experiments.sweeps import execute_sweep
 from docemb_lib.settings import members_of
 from docemb_lib.settings.profile import Profile
@@ -47,7 +45,7 @@ def make(workspace_root, monkeypatch):
     (workspace_root / "params" / "mine.yaml").write_text(MINE, encoding="utf-8")
 
     def stages(**parameters):
-        return Stages(Profile.load("mine").for_notebook(NOTEBOOK, **parameters), Workspace(workspace_root))
+        return Stages(RunKey.of(NOTEBOOK, Profile.load("mine"), **parameters), Workspace(workspace_root))
 
     return stages
 
@@ -61,19 +59,25 @@ def trained(monkeypatch):
     return labels
 
 
+def model_of(stages):
+    """The model of notebook 02."""
+    key = stages.key
+    return paragraph_vector_model(stages.teachers, key.paragraph_vectors, seed=key.profile.parameters.seed)
+
+
 def artefacts(stages, kind):
     return [path for path in (stages.workspace.outputs / "artefacts" / kind).iterdir() if path.is_dir()]
 
 
 def test_words_are_written_once_for_each_preprocessing(make):
     stages = make()
-    lowercase = stages.words("lowercase")
+    lowercase = stages.teachers.words("lowercase")
     assert (lowercase.documents, lowercase.vocabulary(1)) == (16, 23 + 1 + 16)
     for given in ({"vector_size": 4}, {"dm": False}):
-        paragraph_vector_model(make(**given))
+        model_of(make(**given))
     assert len(artefacts(stages, "paragraph-vector")) == 2
     assert len(artefacts(stages, "words")) == 1
-    stages.words("none")
+    stages.teachers.words("none")
     assert len(artefacts(stages, "words")) == 2
     assert {json.loads((path / "words.json").read_text())["texts"] for path in artefacts(stages, "words")} == {
         lowercase.texts
@@ -81,49 +85,21 @@ def test_words_are_written_once_for_each_preprocessing(make):
 
 
 def test_members_of_a_compound_are_the_single_models_and_not_trained_again(make, trained):
-    single = paragraph_vector_model(make(dm=False, vector_size=3, preprocess="none"))
+    single = model_of(make(dm=False, vector_size=3, preprocess="none"))
     assert trained == ["DBOW;3;None;2"]
     stages = make(compound="DBOW;3;None;2+DM;4;lowercase;2")
-    compound = paragraph_vector_model(stages)
+    compound = model_of(stages)
     assert trained == ["DBOW;3;None;2", "DM;4;lowercase;2"]
     assert compound.label == "DM;4;lowercase;2+DBOW;3;None;2"
-    texts = stages.split("validation")["text"][:]
+    texts = stages.corpus.split("validation")["text"][:]
     found, dbow = compound.load().embed(texts), single.load().embed(texts)
     assert (found.shape, compound.load().dim) == ((4, 7), 7)
     np.testing.assert_array_equal(found[:, 4:], dbow)
-    other = paragraph_vector_model(make(vector_size=4))
+    other = model_of(make(vector_size=4))
     assert len(trained) == 2
     np.testing.assert_array_equal(found[:, :4], other.load().embed(texts))
-    paragraph_vector_model(make(vector_size=4, seed=1))
+    model_of(make(vector_size=4, seed=1))
     assert trained[2:] == ["DM;4;lowercase;2"]
-
-
-def test_a_run_of_a_compound_does_not_depend_on_the_parameters_of_single_models(make):
-    compound = "DM;4;stem;10%+DBOW;3;None;2"
-    profiles = [
-        make(**given).profile
-        for given in (
-            {"compound": compound},
-            {"compound": " DBOW;3;None;2 + DM;4;stem;10% ", "dm": False, "vector_size": 9},
-            {"compound": compound, "min_count": 7, "preprocess": "none"},
-        )
-    ]
-    assert {label_of(NOTEBOOK, profile.parameters) for profile in profiles} == {compound}
-    assert len({fingerprint_of_run(NOTEBOOK, profile) for profile in profiles}) == 1
-    assert fingerprint_of_run(NOTEBOOK, make().profile) != fingerprint_of_run(NOTEBOOK, profiles[0])
-    assert make(compound=None, vector_size=9).profile.parameters.vector_size == 9
-
-
-@pytest.mark.parametrize(
-    "compound",
-    ["DM;4;stem;2", "DM;4;stem;2+", "DM;4;stem;2+DBOW;3;lemma;2", "DM;4;stem;2+DM;4;stem;2", "DM;4;stem;5%+DM;4;stem;2",
-     "DM;1;stem;2+DBOW;3;stem;2", "PV;4;stem;2+DBOW;3;stem;2", "DM;4;stem;0+DBOW;3;stem;2", ""],
-)  # fmt: skip
-def test_a_compound_of_another_form_is_refused_with_the_form(make, compound):
-    with pytest.raises(
-        InputError, match=r"compound: must be two or more different labels ARCH;.*, e\.g\. DM;1024;stem"
-    ):
-        make(compound=compound)
 
 
 def test_the_members_of_the_thesis_best_compound():
@@ -135,25 +111,25 @@ def test_the_members_of_the_thesis_best_compound():
 
 def test_a_run_that_would_keep_no_word_is_refused_once_the_words_are_counted(make):
     for given in ({"min_count": 5000}, {"compound": "DM;4;lowercase;5000+DBOW;3;lowercase;2"}):
-        check(make(**given), NOTEBOOK)  # nothing is known yet
-    make().words("lowercase")
+        make(**given).check()  # nothing is known yet
+    make().teachers.words("lowercase")
     for given in ({"min_count": 5000}, {"compound": "DM;4;lowercase;5000+DBOW;3;lowercase;2"}):
         with pytest.raises(InputError, match=r"min_count: none of the .* words in 16 training .* 5000 times"):
-            check(make(**given), NOTEBOOK)
-    check(make(min_count=2), NOTEBOOK)
+            make(**given).check()
+    make(min_count=2).check()
     assert not (make().workspace.outputs / "artefacts" / "paragraph-vector").exists()
 
 
 def test_a_student_is_refused_whose_teachers_would_keep_no_word(make, workspace_root):
     path = workspace_root / "params" / "mine.yaml"
     path.write_text(MINE.replace("vector_size: 3,", "vector_size: 3, min_count: 5000,"))
-    students = [Profile.load("mine").for_notebook(name, **STUDENT) for name in ("03_structural", "05_weighting")]
-    for profile in students:
-        check(Stages(profile), "05_weighting")  # nothing is known yet
-    make().words("lowercase")
-    check(Stages(students[0]), "03_structural")  # it has no contextual teacher
+    profile = Profile.load("mine")
+    structural, weighting = (Stages(RunKey.of(name, profile, **STUDENT)) for name in ("03_structural", "05_weighting"))
+    weighting.check()  # nothing is known yet
+    make().teachers.words("lowercase")
+    structural.check()  # it has no contextual teacher
     with pytest.raises(InputError, match=r"min_count: none of the .* words in 16 training .* 5000 times"):
-        check(Stages(students[1]), "05_weighting")
+        weighting.check()
 
 
 class Told(list):
@@ -175,7 +151,7 @@ def test_a_sweep_counts_words_before_its_first_run_and_refuses_a_run_that_would_
 
 
 def test_an_interrupted_training_leaves_its_state_for_the_next_call(make, monkeypatch):
-    undisturbed = paragraph_vector_model(make()).fingerprint
+    undisturbed = model_of(make()).fingerprint
     stages = make(seed=1)
 
     def killed(*_, **__):
@@ -184,30 +160,32 @@ def test_an_interrupted_training_leaves_its_state_for_the_next_call(make, monkey
     with monkeypatch.context() as patch:
         patch.setattr(gensim_training, "remove_states", killed)  # in this process: after training, while tidying up
         with pytest.raises(KeyboardInterrupt):
-            paragraph_vector_model(stages)
+            model_of(stages)
     (partial,) = stages.workspace.outputs.glob("artefacts/paragraph-vector/*.partial")
     assert list(partial.glob("state-*-2"))
     monkeypatch.setattr(ParagraphVector, "_train", lambda *_: pytest.fail("trained again"))
-    assert paragraph_vector_model(make(seed=1)).fingerprint != undisturbed
+    assert model_of(make(seed=1)).fingerprint != undisturbed
     assert not list(stages.workspace.outputs.glob("artefacts/paragraph-vector/*.partial"))
     assert not list(stages.workspace.outputs.glob("artefacts/paragraph-vector/*/*state-*"))
 
 
 def test_lsa_is_compared_where_it_takes_seconds(make, monkeypatch):
     stages = make()
-    assert [model.label for model in contextual_models(stages)][-1] == "LSA;3d"
-    embeddings = stages.teacher_embeddings(stages.contextual_teacher("LSA"), "train", 9)
-    np.testing.assert_allclose(embeddings, stages.contextual_teacher("LSA").embed(stages.split("train")["text"][:9]))
+    assert [model.label for model in contextual_models(stages.teachers)][-1] == "LSA;3d"
+    embeddings = stages.teachers.embeddings(stages.teachers.contextual("LSA"), "train", 9)
+    np.testing.assert_allclose(
+        embeddings, stages.teachers.contextual("LSA").embed(stages.corpus.split("train")["text"][:9])
+    )
     monkeypatch.setattr("docemb_lib.experiments.stages.LSA_BY_THE_WAY", 15)
-    assert [model.label for model in contextual_models(make())][-1].startswith("PV")
+    assert [model.label for model in contextual_models(make().teachers)][-1].startswith("PV")
 
 
 def test_workers_and_a_cap_reach_the_model(make):
-    settings = make().profile.contextual_teachers.DBOW.model_copy(update={"min_count": 1})
+    settings = make().key.profile.contextual_teachers.DBOW.model_copy(update={"min_count": 1})
     capped = settings.model_copy(update={"workers": 2, "max_vocab_size": 20})
-    model = make().paragraph_vector(capped, seed=0)
+    model = make().teachers.paragraph_vector(capped, seed=0)
     assert (model.workers, model.max_vocab_size) == (2, 20)
-    assert model.fitted.vocabulary < make().paragraph_vector(settings, seed=0).fitted.vocabulary == 40
+    assert model.fitted.vocabulary < make().teachers.paragraph_vector(settings, seed=0).fitted.vocabulary == 40
 
 
 def with_a_corpus_of_the_teachers_own(workspace_root, *, more=30):
@@ -225,37 +203,37 @@ def with_a_corpus_of_the_teachers_own(workspace_root, *, more=30):
 def test_teachers_with_a_corpus_of_their_own_never_see_what_the_students_corpus_holds_out(make, workspace_root):
     with_a_corpus_of_the_teachers_own(workspace_root)
     stages = make()
-    words = stages.words("none")
+    words = stages.teachers.words("none")
     lines = set(words.file.read_text(encoding="utf-8").splitlines())
     held_out = {
-        " ".join(text.upper().split()) for name in ("validation", "tasks") for text in stages.split(name)["text"]
+        " ".join(text.upper().split()) for name in ("validation", "tasks") for text in stages.corpus.split(name)["text"]
     }
-    trained_on = {" ".join(text.upper().split()) for text in stages.split("train")["text"]}
+    trained_on = {" ".join(text.upper().split()) for text in stages.corpus.split("train")["text"]}
     assert (len(held_out), len(trained_on), len(lines), words.documents) == (24, 16, 46, 46)
     assert not lines & held_out
     assert trained_on <= lines  # what students learn from, in the other spelling
-    assert len(stages.split("train")) == 16  # theirs stays as it is
+    assert len(stages.corpus.split("train")) == 16  # theirs stays as it is
 
 
 def test_teachers_of_different_corpora_are_never_mixed(make, workspace_root):
     stages = make()
-    one = stages.contextual_teacher("DM")
-    rows = stages.teacher_embeddings(one, "train", 9)
-    before = fingerprint_of_run(NOTEBOOK, stages.profile)
+    one = stages.teachers.contextual("DM")
+    rows = stages.teachers.embeddings(one, "train", 9)
+    before = stages.key.fingerprint
     with_a_corpus_of_the_teachers_own(workspace_root)
     stages = make()
-    other = stages.contextual_teacher("DM")
+    other = stages.teachers.contextual("DM")
     assert other.fingerprint != one.fingerprint
-    assert np.abs(stages.teacher_embeddings(other, "train", 9) - rows).max() > 0
+    assert np.abs(stages.teachers.embeddings(other, "train", 9) - rows).max() > 0
     assert len(artefacts(stages, "corpus")) == 1  # the students'
-    assert fingerprint_of_run(NOTEBOOK, stages.profile) != before
+    assert stages.key.fingerprint != before
     assert (
-        stages.contextual_teacher("LSA").fingerprint
-        != Stages(without_its_own(stages)).contextual_teacher("LSA").fingerprint
+        stages.teachers.contextual("LSA").fingerprint
+        != Stages(RunKey(NOTEBOOK, without_its_own(stages))).teachers.contextual("LSA").fingerprint
     )
     newest = workspace_root / "more" / "0.txt"
     newest.write_text("It has changed, and is read again. " * 9, encoding="utf-8")
-    assert make().contextual_teacher("DM").fingerprint != other.fingerprint
+    assert make().teachers.contextual("DM").fingerprint != other.fingerprint
 
 
 def test_the_teachers_corpus_is_that_of_its_texts_and_of_what_is_held_out_alone(make, workspace_root):
@@ -263,16 +241,16 @@ def test_the_teachers_corpus_is_that_of_its_texts_and_of_what_is_held_out_alone(
     stages = make()
     changed = {  # what is changed in the profile, and whether the teachers read other texts
         "tokens of the structural teacher": (
-            {"structural_teacher": {"model": str(stages.untrained_student.path)}},
+            {"structural_teacher": {"model": str(stages.students.untrained.path)}},
             False,
         ),
         "held out": ({"corpus": {"validation": 5}}, True),
         "their own": ({"contextual_teachers": {"corpus": {"documents": 20}}}, True),
     }
     for what, (given, expected) in changed.items():
-        profile = Profile.model_validate(_laid_over(stages.profile.model_dump(), given))
-        other = Stages(profile, stages.workspace)
-        assert (other.teacher_corpus.fingerprint != stages.teacher_corpus.fingerprint) is expected, what
+        profile = Profile.model_validate(_laid_over(stages.key.profile.model_dump(), given))
+        other = Stages(RunKey(NOTEBOOK, profile), stages.workspace)
+        assert (other.corpus.for_teachers.fingerprint != stages.corpus.for_teachers.fingerprint) is expected, what
         assert other.corpus.fingerprint != stages.corpus.fingerprint or what == "their own"
 
 
@@ -281,15 +259,15 @@ def _laid_over(base, given):
 
 
 def without_its_own(stages):
-    teachers = stages.profile.contextual_teachers.model_copy(update={"corpus": None})
-    return stages.profile.model_copy(update={"contextual_teachers": teachers})
+    teachers = stages.key.profile.contextual_teachers.model_copy(update={"corpus": None})
+    return stages.key.profile.model_copy(update={"contextual_teachers": teachers})
 
 
 def test_a_killed_build_of_the_teachers_corpus_goes_on_and_ends_in_the_same_texts(make, workspace_root, monkeypatch):
     with_a_corpus_of_the_teachers_own(workspace_root)
     monkeypatch.setattr(parts, "SIZE", 8)
     stages = make()
-    stages.corpus  # noqa: B018, not what is killed
+    stages.corpus.artefact  # noqa: B018, not what is killed
     write, written = parts._write, []
 
     def killed_at_the_fourth(file, *given):
@@ -301,16 +279,16 @@ def test_a_killed_build_of_the_teachers_corpus_goes_on_and_ends_in_the_same_text
     with monkeypatch.context() as patch:
         patch.setattr(parts, "_write", killed_at_the_fourth)
         with pytest.raises(KeyboardInterrupt):
-            stages.words("none")
+            stages.teachers.words("none")
     monkeypatch.setattr(parts, "_write", lambda file, *given: (written.append(file.name), write(file, *given)))
-    words = make().words("none")
+    words = make().teachers.words("none")
     assert written == [f"{number:05}.arrow" for number in range(6)]
     assert not list(stages.workspace.outputs.glob("artefacts/teacher-corpus/*.partial"))
     monkeypatch.undo()
     monkeypatch.chdir(workspace_root)
     (workspace_root / "outputs").rename(workspace_root / "earlier")
     monkeypatch.setattr(paragraph_vector, "cpu_count", lambda: 1)
-    assert make().words("none").texts == words.texts
+    assert make().teachers.words("none").texts == words.texts
 
 
 def test_a_teachers_corpus_that_is_not_there_is_refused_before_any_work(make, workspace_root):
@@ -318,5 +296,5 @@ def test_a_teachers_corpus_that_is_not_there_is_refused_before_any_work(make, wo
     path = workspace_root / "params" / "mine.yaml"
     path.write_text(path.read_text().replace("../more", "../moore"), encoding="utf-8")
     with pytest.raises(InputError, match=r"corpus.path: .*/moore does not exist"):
-        check(make(), NOTEBOOK)
+        make().check()
     assert not (workspace_root / "outputs").exists()

@@ -1,24 +1,40 @@
-"""From parameters to the objective: every setting arrives where it counts, and those that do not count are left out."""
+"""The student stage: every setting reaches the objective, and students learn from teachers and from pairs."""
 
 from __future__ import annotations
 
 import json
 import re
+import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from safetensors import safe_open
+from safetensors.torch import load_file
 from torch import nn
 
 from docemb_lib.errors import InputError
-from docemb_lib.experiments.check import check
-from docemb_lib.experiments.runkey import make_objective, objective_settings, weighting_of
-from docemb_lib.experiments.students import Stages
-from docemb_lib.losses import CCA, MSE, Contrastive, Cosine, MaxMargin, ObjectiveOutput, SoftCCA, Weighting
-from docemb_lib.settings import FurtherTeacher, Parameters
+from docemb_lib.experiments.run import Stages
+from docemb_lib.experiments.runkey import RunKey
+from docemb_lib.experiments.students import make_objective, weighting_of
+from docemb_lib.losses import (
+    CCA,
+    MSE,
+    Contrastive,
+    Cosine,
+    MaskedLanguageHead,
+    MaxMargin,
+    ObjectiveOutput,
+    SoftCCA,
+    Weighting,
+)
+from docemb_lib.settings import Parameters, SimDE, Training
 from docemb_lib.settings.profile import Profile
+from docemb_lib.student import Student
+from docemb_lib.workspace import Workspace
 
+DATA = Path(__file__).resolve().parent.parent / "data"
 D, C, B = 4, 3, 6
 LENGTHS = torch.tensor([10, 300, 900, 64, 65, 5000])
 FURTHER = [
@@ -183,34 +199,6 @@ def test_further_teachers_whose_projections_do_not_meet_are_refused_with_both_ch
         make(further=wrong)
 
 
-ALL = {
-    "structural_loss", "max_structural_len", "contextual_teacher", "contextual_loss", "student_projection",
-    "contextual_projection", "lam", "lam_by_length", "form",
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("parameters", "names"),
-    [
-        ({}, ALL),
-        ({"structural_loss": "max-margin"}, ALL | {"distance", "gamma", "negatives"}),
-        ({"structural_loss": "contrastive"}, ALL | {"temperature", "negatives"}),
-        ({"contextual_teacher": None}, {"structural_loss", "max_structural_len"}),
-        ({"structural_loss": None}, {name for name in ALL if "projection" in name or name.startswith("contextual")}),
-    ],
-)
-def test_only_parameters_that_count_are_settings_of_the_objective(parameters, names):
-    assert set(objective_settings(Parameters(**parameters))) == names
-
-
-def test_a_further_teacher_makes_the_other_role_count():
-    far, topics = (FurtherTeacher(**teacher) for teacher in FURTHER)
-    weighed = {"lam", "lam_by_length", "form", "max_structural_len"}
-    assert weighed <= set(objective_settings(Parameters(contextual_teacher=None), [topics]))
-    assert weighed <= set(objective_settings(Parameters(structural_loss=None), [far]))
-    assert objective_settings(Parameters(), [topics])["further_teachers"] == [FURTHER[1]]
-
-
 # ---- on the small profile
 
 
@@ -219,22 +207,13 @@ def small(workspace_root, further: str = "", **parameters) -> Stages:
     (workspace_root / "params" / "more.yaml").write_text(
         path.read_text().replace("name: small", "name: more") + further
     )
-    return Stages(Profile.load("more").for_notebook("06_evaluation", **parameters))
+    return Stages(RunKey.of("06_evaluation", Profile.load("more"), **parameters))
 
 
-@pytest.mark.parametrize(
-    ("further", "parameters", "said"),
-    [
-        ("{name: a, role: structural, model: all-MiniLM-L6-v2, loss: mse, student_projection: '5'}", {}, "student 384 → 5; a 384; let"),
-        ("{name: a, role: contextual, teacher: LSA, loss: mse}", {}, "student 384; a 8; let student_projection ('-') end in 8"),
-        ("{name: a, role: contextual, teacher: PV, loss: mse, student_projection: 5x}", {}, "'' is not a block"),
-        ("", {"structural_loss": "contrastive", "negatives": 19, "documents": 24}, "only 18 of 24 training documents"),
-    ],
-)  # fmt: skip
-def test_what_cannot_fit_is_refused_before_anything_is_built(workspace_root, further, parameters, said):
-    stages = small(workspace_root, f"further_teachers: [{further}]", **parameters)
-    with pytest.raises(InputError, match=re.escape(said)):
-        check(stages, "06_evaluation")
+def test_more_negatives_than_documents_are_refused_before_anything_is_built(workspace_root):
+    stages = small(workspace_root, structural_loss="contrastive", negatives=19, documents=24)
+    with pytest.raises(InputError, match="only 18 of 24 training documents"):
+        stages.check()
     assert not (workspace_root / "outputs").exists()
 
 
@@ -247,11 +226,11 @@ further_teachers:
 """
     options = {"structural_loss": "max-margin", "negatives": 9, "contextual_teacher": None, "max_structural_len": None}
     stages = small(workspace_root, further.replace("WEIGHT", "0.5"), **options)
-    check(stages, "06_evaluation")
-    student = stages.trained_student()
-    assert list(stages.teachers()) == ["structural", "topics", "chunks"]
-    assert stages.teachers()["structural"].fingerprint != stages.teachers()["chunks"].fingerprint
-    for frame in stages.history(student):
+    stages.check()
+    student = stages.students.trained
+    assert list(stages.teachers.of_student) == ["structural", "topics", "chunks"]
+    assert stages.teachers.structural.fingerprint != stages.teachers.of_student["chunks"].fingerprint
+    for frame in stages.students.history():
         assert {"step", "loss", "structural", "topics", "chunks"} <= set(frame.columns)
         assert np.isfinite(frame[["loss", "structural", "topics", "chunks"]].to_numpy()).all()
         structural, contextual = frame["structural"] + frame["chunks"], 0.5 * frame["topics"]
@@ -260,8 +239,75 @@ further_teachers:
         assert saved.get_tensor("topics.student_projection.layers.0.weight").shape == (8, 384)
         assert saved.get_tensor("topics.loss.student_decorrelation.normaliser") > 1
     assert '"name": "topics"' in (student.path / "README.md").read_text(encoding="utf-8")
-    assert stages.trained_student().fingerprint == student.fingerprint  # found again
+    again = small(workspace_root, further.replace("WEIGHT", "0.5"), **options).students.trained
+    assert again.fingerprint == student.fingerprint  # found again
     manifest = json.loads((student.path / "artefact.json").read_text(encoding="utf-8"))
-    assert manifest["inputs"]["objective"]["negatives"] == 9
-    heavier = small(workspace_root, further.replace("WEIGHT", "2.0"), **options).trained_student()
+    assert manifest["inputs"]["parameters"]["negatives"] == 9
+    heavier = small(workspace_root, further.replace("WEIGHT", "2.0"), **options).students.trained
     assert heavier.fingerprint != student.fingerprint
+
+
+# ---- learning from pairs
+
+
+QUICK = Training(batch_size=6, learning_rate=1e-4, log_every=1, save_every=2, precision="fp32")
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    """A workspace whose corpus all tests share."""
+    root = tmp_path_factory.mktemp("simde")
+    shutil.copytree(DATA, root / "params")
+    return root
+
+
+def stages_of(root, settings=None, **parameters):
+    simde = SimDE(training=QUICK, **(settings or {}))
+    profile = Profile.load(root / "params" / "small.yaml").model_copy(update={"simde": simde})
+    return Stages(RunKey.of("07_simde", profile, **parameters), Workspace(root))
+
+
+def test_a_student_learns_from_halves_of_real_documents_and_is_found_again(root):
+    stages = stages_of(root).students
+    artefact = stages.trained
+    train, validation = stages.history()
+    left = len(stages.paired_documents(Student.load(artefact.path), "train", 24))
+    assert 12 <= left <= 24
+    assert train["step"].tolist() == list(range(1, left // 6 + 1))
+    assert {"loss", "contrast", "mlm", "norm", "spread"} <= set(validation.columns)
+    untrained = Student.load(stages.untrained.path)
+    student = Student.load(artefact.path)
+    assert np.abs(student.embed(["A text."]) - untrained.embed(["A text."])).max() > 1e-4
+    head = MaskedLanguageHead(student.dim, student.config.vocab_size)
+    head.load_state_dict(load_file(artefact.path / "head.safetensors"))
+    again = stages_of(root).students.trained
+    assert again.path == artefact.path
+    assert again.fingerprint != stages_of(root, {"symmetric": True}).students.trained.fingerprint
+
+
+def test_it_learns_beside_its_teachers_and_from_dropout(root):
+    both = stages_of(root, beside_teachers=0.5, mlm_weight=0.0).students
+    artefact = both.trained
+    _, validation = both.history()
+    assert {"contrast", "structural", "contextual"} <= set(validation.columns)
+    assert "mlm" not in validation
+    assert not (artefact.path / "head.safetensors").exists()
+    assert "distilled with structure from" in (artefact.path / "README.md").read_text()
+    twice = stages_of(root, {"dropout": 0.1, "max_tokens": 16}, pairs="dropout").students
+    folder = twice.trained.path
+    assert json.loads((folder / "config.json").read_text())["hidden_dropout_prob"] == 0.1
+    assert twice.untrained.fingerprint == both.untrained.fingerprint  # what it is compared with
+    documents = twice.paired_documents(Student.load(folder), "train", 24)
+    assert max(documents.pack(range(len(documents)), epoch=0, budget=10_000).sizes) == 16
+    assert "under another dropout (SimCSE)" in (folder / "README.md").read_text()
+
+
+def test_a_centred_student_lacks_the_mean_of_its_training_documents_and_nothing_else(root):
+    plain = stages_of(root, mlm_weight=0.0)
+    profile = plain.key.profile
+    student = profile.student.model_copy(update={"centre": True})
+    centred = Stages(RunKey("07_simde", profile.model_copy(update={"student": student})), Workspace(root))
+    texts = plain.corpus.split("train")["text"][: profile.parameters.documents]
+    before = Student.load(plain.students.trained.path).embed(texts)
+    after = Student.load(centred.students.trained.path).embed(texts)
+    np.testing.assert_allclose(after, before - before.mean(axis=0), atol=1e-5)

@@ -12,10 +12,10 @@ from sentence_transformers import SentenceTransformer
 
 from docemb_lib import pretrained
 from docemb_lib.errors import InputError
-from docemb_lib.experiments.final import any_model, evaluate_model, recorded_baselines
+from docemb_lib.experiments.commands import any_model, evaluate_model, recorded_baselines
 from docemb_lib.experiments.models import UNTRAINED, untrained_model
-from docemb_lib.experiments.run import Run
-from docemb_lib.experiments.students import Stages
+from docemb_lib.experiments.run import Run, Stages
+from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.settings.profile import Profile
 from docemb_lib.workspace import MANIFEST, Workspace
 
@@ -33,25 +33,25 @@ def test_a_stock_model_is_run_as_sentence_transformers_runs_it():
 
 
 def test_a_student_is_run_by_docemb_and_one_trained_here_is_the_notebooks_own(workspace_root):
-    stages = Stages(Profile.load("small"), Workspace(workspace_root))
-    folder = stages.untrained_student.path
-    assert any_model(str(folder)).fingerprint == untrained_model(stages).fingerprint
+    stages = Stages(RunKey("06_evaluation", Profile.load("small")), Workspace(workspace_root))
+    untrained = untrained_model(stages.students)
+    folder = stages.students.untrained.path
+    assert any_model(str(folder)).fingerprint == untrained.fingerprint
     linked = any_model(str(stages.workspace.link("students", "it", folder)))
-    assert (linked.label, linked.fingerprint) == ("it", untrained_model(stages).fingerprint)
+    assert (linked.label, linked.fingerprint) == ("it", untrained.fingerprint)
     copied = workspace_root / "copy"
     shutil.copytree(folder, copied)
     (copied / MANIFEST).unlink()
     elsewhere = any_model(str(copied))
-    assert elsewhere.fingerprint != untrained_model(stages).fingerprint
-    np.testing.assert_array_equal(elsewhere.load().embed(TEXTS), untrained_model(stages).load().embed(TEXTS))
+    assert elsewhere.fingerprint != untrained.fingerprint
+    np.testing.assert_array_equal(elsewhere.load().embed(TEXTS), untrained.load().embed(TEXTS))
 
 
 @pytest.mark.parametrize("changed", [False, True])
 def test_baselines_are_those_of_the_newest_comparable_evaluation(workspace_root, changed):
     workspace = Workspace(workspace_root)
     for seed in range(2):
-        profile = Profile.load("small").for_notebook("06_evaluation", seed=seed)
-        run = Run("06_evaluation", profile, workspace, {})
+        run = Run(RunKey.of("06_evaluation", Profile.load("small"), seed=seed), workspace)
         rows = [(run.label, "own"), (UNTRAINED, f"before {seed}"), ("TF-IDF", "words")]
         run.finish({}, tables={"models": pd.DataFrame(rows, columns=["model", "fingerprint"])})
     if changed:

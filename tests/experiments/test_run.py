@@ -1,0 +1,88 @@
+"""The run of a notebook: its settings and artefacts in the first output, its parameters, its record."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+from docemb_lib.errors import InputError
+from docemb_lib.experiments import records
+from docemb_lib.experiments import run as module
+from docemb_lib.experiments.run import Run, begin
+from docemb_lib.experiments.runkey import RunKey
+from docemb_lib.settings.profile import Profile
+from docemb_lib.workspace import Workspace
+
+
+def test_the_settings_tell_where_the_run_differs_from_its_profile(workspace_root):
+    table = (
+        begin("05_weighting", {"profile": "small", "lam": 0.25, "documents": "profile", "ax": 1}).settings().settings
+    )
+    assert table.loc["profile", "value"] == "small"
+    assert tuple(table.loc["lam"]) == ("0.25", "0.5")
+    assert tuple(table.loc["documents"]) == ("24", "")
+
+
+def test_artefacts_are_counted_once_as_what_they_were_when_first_asked_for(workspace_root):
+    Workspace(workspace_root).artefact("corpus", {"n": 1}, lambda folder: None)
+    run = begin("01_corpus", {"profile": "small"})
+    assert run.settings().artefacts() == {}
+    for kind, n in (("corpus", 1), ("scores/a", 2), ("scores/b", 3), ("scores/a", 2), ("student", 4)):
+        run.workspace.artefact(kind, {"n": n}, lambda folder: None)
+    assert run.settings().artefacts() == {"reused": "corpus", "built": "2 × scores, student"}
+
+
+def test_a_run_takes_its_notebooks_parameters_from_the_namespace(workspace_root):
+    run = begin("03_structural", {"profile": "small", "gamma": 0.5, "structural_loss": "max-margin", "lam": 7, "x": 1})
+    assert run.parameters["gamma"] == 0.5
+    assert run.key.same_but() == RunKey.of("03_structural", run.profile, **run.parameters).same_but()
+    with pytest.raises(InputError, match="gamma: input should be greater than or equal to 0, got -1"):
+        begin("03_structural", {"profile": "small", "gamma": -1})
+    with pytest.raises(InputError, match="notebook '08_more' is unknown"):
+        begin("08_more", {})
+
+
+def test_parameters_that_papermill_injects_must_be_the_notebooks(workspace_root, monkeypatch):
+    monkeypatch.setattr(module, "_injected_by_papermill", lambda: ["lam", "lamm"])
+    with pytest.raises(InputError, match=r"unknown parameter 'lamm'; did you mean lam\?"):
+        begin("05_weighting", {"profile": "small"})
+
+
+def test_an_identical_run_keeps_the_seconds_of_its_first_record(workspace_root):
+    key = RunKey("01_corpus", Profile.load("small"))
+    for seconds, failed in ((5.0, True), (60.0, False), (2.0, False)):
+        run = Run(key)
+        run.started -= seconds
+        run.finish({"documents": seconds})
+        record = records.find(run.workspace, run.notebook, run.fingerprint)
+        if failed:
+            records.save(run.workspace, replace(record, status="failed"))
+    assert 60 <= record.seconds < 62
+    assert record.metrics == {"documents": 2.0}
+
+
+CELLS = (
+    """
+import sys
+from docemb_lib import begin
+print("one line", file=sys.stderr, flush=True)
+print("and another", file=sys.stderr, flush=True)
+profile = "small"
+run = begin("01_corpus", globals())
+run.settings()
+""",
+    'artefact = run.workspace.artefact("corpus", {"n": 1}, lambda folder: None)',
+    "run.finish({})",
+)
+
+
+@pytest.mark.slow
+def test_the_saved_notebook_has_what_was_built_in_its_first_output(workspace_root):
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in CELLS])
+    NotebookClient(notebook, kernel_name="python3", resources={"metadata": {"path": str(workspace_root)}}).execute()
+    (shown,) = [o for o in notebook.cells[0].outputs if o.output_type == "display_data"]
+    assert shown.data["text/plain"].splitlines()[-1] == "built: corpus"
+    assert shown.data["text/html"].endswith("<p><b>built</b>: corpus</p>")

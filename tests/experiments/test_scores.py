@@ -1,0 +1,351 @@
+"""The score stage: each (model, task) scored once by the right protocol; intervals, comparisons and the report."""
+
+from __future__ import annotations
+
+import logging
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from docemb_lib.errors import InputError
+from docemb_lib.evaluation import Classification, Labelled, LabelledPairs, Pairs, Ranking, Retrieval, Score
+from docemb_lib.evaluation.catalogue import ProfileTasks
+from docemb_lib.evaluation.protocols import (
+    final_scores,
+    for_validation,
+    score_cosines,
+    spread,
+    validation_score,
+    validation_texts,
+)
+from docemb_lib.evaluation.uncertainty import OVERALL, by_length, differences, holm, score_intervals
+from docemb_lib.experiments import scores as module
+from docemb_lib.experiments.models import SBERT_CHUNKS, SBERT_TRUNCATED, UNTRAINED, Model
+from docemb_lib.experiments.report import report
+from docemb_lib.experiments.run import Run
+from docemb_lib.experiments.runkey import RunKey
+from docemb_lib.experiments.scores import REFERENCES, ScoreStage
+from docemb_lib.settings import Evaluation
+from docemb_lib.settings.profile import Profile
+from docemb_lib.workspace import Workspace
+
+TEXTS = [f"text {i}" for i in range(8)]
+TINY_HEAD = {"epochs": 2, "learning_rate": 1e-2, "hidden": 4}
+
+
+class Hashed:
+    """Every text has an embedding of its own, whoever asks, and what was asked for is noted."""
+
+    def __init__(self):
+        self.asked = []
+
+    def embed(self, texts):
+        self.asked.append(list(texts))
+        return embedding_of(texts)
+
+
+def embedding_of(texts):
+    return np.stack([np.random.default_rng(list(text.encode())).normal(size=6) for text in texts]).astype(np.float32)
+
+
+def labelled(split, n, classes=2):
+    return Labelled([f"{split} {i}" for i in range(n)], [f"c{i % classes}" for i in range(n)])
+
+
+def a_world(root, tasks, **evaluation):
+    """A score stage of nothing but these tasks."""
+    names = {"tasks": list(tasks), "sweep_tasks": list(tasks)}
+    settings = Evaluation(**{"head": TINY_HEAD, "seeds": 2, **evaluation}).model_copy(update=names)
+    stage = ScoreStage(SimpleNamespace(evaluation=settings), Workspace(root), SimpleNamespace(fingerprint="corpus"))
+    stage.tasks = dict(tasks)
+    return stage
+
+
+TASKS = {
+    "sort": Classification("sort", {s: labelled(s, n) for s, n in {"train": 40, "validation": 12, "test": 14}.items()}),
+    "folded": Classification("folded", {"train": labelled("folded", 30), "test": labelled("unseen", 8)}),
+    "find": Retrieval("find", {s: Ranking([f"{s} page {i}" for i in range(6)], [0, 1], [[2], [3, 4]])
+                               for s in ("validation", "test")}),
+}  # fmt: skip
+
+
+def test_the_final_evaluation_scores_test_splits_in_every_round_on_texts_embedded_together(tmp_path):
+    stages = a_world(tmp_path, TASKS, rounds=[10, None])
+    model = Hashed()
+    rounds = stages.by_round([Model("m", "1", lambda: model)], final=True)
+    assert list(rounds) == ["10", "all"]
+    head = stages.profile.evaluation.head
+    for name in ("sort", "folded"):
+        vectors = embedding_of(TASKS[name].texts("test"))
+        expected = final_scores(TASKS[name], vectors, rounds={"10": 10, "all": None}, head=head, seeds=2)
+        for size, score in expected.items():
+            assert rounds[size]["m"][name] == score
+            np.testing.assert_array_equal(
+                rounds[size]["m"][name].per_example["accuracy"], score.per_example["accuracy"]
+            )
+    expected = TASKS["find"].score(embedding_of(TASKS["find"].texts("test")), "test")
+    assert rounds["10"]["m"]["find"] == rounds["all"]["m"]["find"] == expected
+    np.testing.assert_array_equal(rounds["all"]["m"]["find"].per_example["mrr"], expected.per_example["mrr"])
+    (asked,) = model.asked
+    assert sorted(asked) == sorted({text for task in TASKS.values() for text in task.texts("test")})
+
+
+def test_runs_are_scored_on_cut_validation_splits_or_by_cross_validation(tmp_path):
+    stages = a_world(tmp_path, TASKS, limit=20, folds=3)
+    model = Hashed()
+    rounds = stages.by_round([Model("m", "1", lambda: model)], final=False)
+    assert list(rounds) == ["all"]
+    head = stages.profile.evaluation.head
+    for name in ("sort", "folded"):
+        cut = for_validation(TASKS[name], 20)
+        vectors = embedding_of(validation_texts(cut))
+        assert rounds["all"]["m"][name] == validation_score(cut, vectors, head=head, seeds=2, folds=3)
+    find = TASKS["find"].score(embedding_of(TASKS["find"].texts("validation")), "validation")
+    assert rounds["all"]["m"]["find"] == find
+    asked = {text for texts in model.asked for text in texts}
+    assert not [text for text in asked if text.startswith(("test", "unseen"))]  # no test split is looked at
+    assert len([text for text in asked if text.startswith("folded")]) == 20
+
+
+def test_what_is_scored_is_not_scored_again_and_a_further_task_costs_its_own_texts_alone(tmp_path):
+    models = [Hashed(), Hashed()]
+    first = a_world(tmp_path, {"sort": TASKS["sort"]})
+    model = Model("m", "1", lambda: models[0])
+    once = first.of([model], final=True)
+    both = a_world(tmp_path, {"sort": TASKS["sort"], "find": TASKS["find"]})
+    assert first.is_scored(model)
+    assert not both.is_scored(model)
+    again = both.of([Model("m", "1", lambda: models[1])], final=True)
+    assert again[again["task"] == "sort"].to_dict("records") == once.to_dict("records")
+    assert models[1].asked == [TASKS["find"].texts("test")]
+    for changed in ({"seeds": 3}, {"rounds": [10]}):
+        assert not a_world(tmp_path, {"sort": TASKS["sort"]}, **changed).is_scored(model)
+    assert a_world(tmp_path, {"sort": TASKS["sort"]}, limit=5, folds=2).is_scored(model)  # of runs
+
+
+def test_tidy_scores_tell_the_main_metrics_and_rounds_where_there_are_some(tmp_path):
+    model = Model("m", "1", Hashed)
+    frame = a_world(tmp_path, TASKS).of([model], final=True)
+    assert list(frame.columns) == ["model", "task", "metric", "seed", "value"]
+    assert frame.groupby("task")["metric"].unique().map(list).to_dict() == {
+        "find": ["map", "mrr"], "folded": ["accuracy", "f1_macro"], "sort": ["accuracy", "f1_macro"],
+    }  # fmt: skip
+    rounds = a_world(tmp_path, TASKS, rounds=[10, None]).of([model], final=True)
+    of_all = rounds[rounds["round"] == "all"].drop(columns="round").reset_index(drop=True)
+    assert of_all.to_dict("records") == frame.to_dict("records")
+    assert rounds.groupby("round").size().to_dict() == {"10": len(frame), "all": len(frame)}
+
+
+def test_a_ranking_without_a_validation_split_is_refused_in_runs(tmp_path):
+    find = Retrieval("find", {"test": TASKS["find"].splits["test"]})
+    with pytest.raises(InputError, match="task 'find' has no split 'validation', only test"):
+        a_world(tmp_path, {"find": find}).of([Model("m", "1", Hashed)], final=False)
+
+
+def test_a_profiles_tasks_are_made_once_and_what_is_odd_is_told_once(workspace_root, caplog):
+    file = workspace_root / "mine.csv"
+    rows = [f"{'a' if i % 2 else 'b'},word {i % 18},{'train' if i < 18 else 'test'}" for i in range(24)]
+    file.write_text("\n".join(["label,text,split", *rows]), encoding="utf-8")
+    (workspace_root / "params" / "odd.yaml").write_text(
+        "corpus: {source: local, path: texts, tasks: 20}\nplan: []\n"
+        "evaluation: {tasks: [mine], sweep_tasks: [mine], "
+        f"own_tasks: [{{name: mine, kind: classification, path: {file}}}]}}\n",
+        encoding="utf-8",
+    )
+    tasks = ProfileTasks(Profile.load("odd"), lambda: pytest.fail("no embedded task is asked for"))
+    with caplog.at_level(logging.WARNING):
+        assert tasks["mine"] is tasks["mine"]
+    assert caplog.messages == ["task mine, split test: 6 of 6 also in train (leakage), the first is 0"]
+
+
+def test_cosines_are_scored_on_what_belongs_together_and_texts_are_embedded_once(workspace_root):
+    pairs = LabelledPairs(TEXTS[:4], TEXTS[4:], [1, 0, 0, 1])
+    both = Labelled(TEXTS, [0, 1] * 4)
+    tasks = {
+        "sort": Classification("sort", {"train": both, "test": both}),
+        "pair": Pairs("pair", {"train": pairs, "test": pairs}),
+        "find": Retrieval("find", {"test": Ranking(TEXTS[:5], [0, 1], [[2], [3, 4]])}),
+    }
+    asked = []
+
+    class Random:
+        def __init__(self, seed):
+            self.rows = np.random.default_rng(seed).standard_normal((8, 3)).astype(np.float32)
+
+        def embed(self, texts):
+            asked.extend(texts)
+            return self.rows[[TEXTS.index(text) for text in texts]]
+
+    models = [Model(f"model {seed}", str(seed), lambda seed=seed: Random(seed)) for seed in (1, 2)]
+    table = a_world(workspace_root, tasks).of_cosines(models)
+    assert list(table.columns) == ["spread", "pair", "find"]
+    assert table.index.tolist() == ["model 1", "model 2"]
+    rows = Random(2).rows
+    assert table.loc["model 2", "pair"] == score_cosines(tasks["pair"], rows)
+    assert table.loc["model 2", "find"] == score_cosines(tasks["find"], rows[:5])
+    assert table.loc["model 2", "spread"] == pytest.approx(spread(rows))
+    assert sorted(asked) == sorted(TEXTS * 2)
+
+
+# ---- the final evaluation
+
+
+SKILL = {"student": 0.8, UNTRAINED: 0.4, SBERT_TRUNCATED: 0.6, SBERT_CHUNKS: 0.79, "TF-IDF": 0.3}
+MODELS = [Model(name, name, lambda: pytest.fail("nothing is embedded")) for name in SKILL]
+
+
+def made(metric, *rows):
+    answers = np.stack(rows).astype(np.float32)
+    return Score(metric, tuple(answers.mean(axis=1).tolist()), per_example={metric: answers})
+
+
+def some_rounds(names=("all",)):
+    rng = np.random.default_rng(0)
+    hard, precision = rng.random(300), rng.random(80)
+    rounds = {}
+    for place, name in enumerate(names[::-1]):
+        rounds[name] = {
+            model: {
+                "sort": made("accuracy", *(hard + 0.2 * rng.normal(size=300) < skill - 0.1 * place for _ in range(3))),
+                "find": made("map", precision ** (1 / skill)),
+            }
+            for model, skill in SKILL.items()
+        }
+    return {name: rounds[name] for name in names}
+
+
+@pytest.fixture
+def rounds(monkeypatch):
+    """Scores that are there already, in as many rounds as asked for."""
+    found = {}
+    monkeypatch.setattr(ScoreStage, "by_round", lambda stage, models, *, final: {
+        name: {model.label: scores[model.fingerprint] for model in models} for name, scores in found.items()
+    })  # fmt: skip
+
+    def use(*names):
+        found.update(some_rounds(names))
+        return found
+
+    return use
+
+
+def evaluated(models, *, student):
+    return ScoreStage(None, None, None).evaluate(models, student=student)
+
+
+def test_the_student_is_compared_with_all_references_and_the_others_with_the_first(rounds):
+    found = rounds("all")["all"]
+    final = evaluated(MODELS, student="student")
+    pairs = {(row.model, row.reference) for row in final.comparison.itertuples()}
+    assert pairs == {(model, SBERT_CHUNKS) for model in SKILL if model != SBERT_CHUNKS} | {
+        ("student", SBERT_TRUNCATED), ("student", UNTRAINED),
+    }  # fmt: skip
+    assert len(final.comparison) == 6 * 3  # two tasks and their mean
+    np.testing.assert_allclose(final.comparison["p_holm"], holm(final.comparison["p"].to_numpy()))
+    own = final.comparison.query("reference == @UNTRAINED").reset_index(drop=True)
+    alone = differences({model: found[model] for model in (UNTRAINED, "student")}, UNTRAINED)
+    pd.testing.assert_frame_equal(own[alone.columns], alone)
+    verdict = final.comparison.set_index(["model", "reference", "task"])["verdict"]
+    assert verdict["student", UNTRAINED, OVERALL] == "better"
+    assert verdict["student", SBERT_CHUNKS, "sort"] == "no difference shown"
+    assert verdict["TF-IDF", SBERT_CHUNKS, "find"] == "worse"
+    pd.testing.assert_frame_equal(final.intervals, score_intervals(found))
+
+
+def test_the_board_has_intervals_and_the_deviation_over_head_seeds(rounds):
+    found = rounds("all")["all"]
+    board = evaluated(MODELS, student="student").board
+    assert list(board.columns) == ["sort", "find", OVERALL, "± head seeds"]
+    assert board.index[0] in {"student", SBERT_CHUNKS}
+    assert board.index[-1] == "TF-IDF"
+    values = np.array(found["student"]["sort"].values)
+    mean = (values + found["student"]["find"].mean) / 2
+    assert board.loc["student", "± head seeds"] == f"{mean.std(ddof=1):.3f}"
+    assert board.loc["student", "sort"].startswith(f"{values.mean():.3f}".lstrip("0") + " [")
+
+
+def test_rounds_stand_in_the_table_and_the_last_one_is_compared(rounds):
+    found = rounds("1k", "all")
+    final = evaluated(MODELS, student="student")
+    assert list(dict.fromkeys(final.board.index.get_level_values("round"))) == ["1k", "all"]
+    assert len(final.board) == 10
+    assert not final.board.isna().to_numpy().any()
+    of_first = final.intervals.query("round == '1k'").drop(columns="round").reset_index(drop=True)
+    pd.testing.assert_frame_equal(of_first, score_intervals(found["1k"]))
+    row = final.comparison.query("model == 'student' and reference == @UNTRAINED and task == 'sort'")
+    expected = found["all"]["student"]["sort"].mean - found["all"][UNTRAINED]["sort"].mean
+    assert row["difference"].item() == pytest.approx(expected)
+
+
+def test_without_references_there_is_nothing_to_compare(rounds):
+    rounds("all")
+    final = evaluated([MODELS[0]], student="student")
+    assert final.comparison.empty
+    assert list(final.board.index) == ["student"]
+
+
+@pytest.mark.parametrize("notebook", ["06_evaluation", "07_simde"])
+def test_a_report_quotes_what_the_run_recorded(rounds, workspace_root, notebook):
+    rounds("1k", "all")
+    run = Run(RunKey(notebook, Profile.load("small")), Workspace(workspace_root))
+    models = [MODELS[0]._replace(label=run.label), *MODELS[1:]]
+    final = evaluated(models, student=run.label)
+    run.finish({}, scores=final.scores, tables=final.tables)
+    outcome = report([SimpleNamespace(notebook=run.notebook, fingerprint=run.fingerprint)], run.workspace)
+    assert outcome.standing.startswith(f"In the mean over 2 tasks, {run.label} (.")
+    assert f"it is better than {SBERT_TRUNCATED} and {UNTRAINED} (." in outcome.standing
+    assert outcome.standing.endswith(f"), not shown to differ from {SBERT_CHUNKS}.")
+    assert set(outcome.board.index) == {model.label for model in models}
+    last = final.scores.query("round == 'all' and task == 'sort' and metric == 'accuracy' and model == 'TF-IDF'")
+    assert outcome.board.loc["TF-IDF", "sort"] == pytest.approx(last["value"].mean())
+
+
+def test_a_report_has_no_models_of_another_profile_on_its_board(rounds, workspace_root):
+    rounds("all")
+    workspace, runs = Workspace(workspace_root), []
+    for profile in (Profile.load("small").with_tasks(["halves"], source="test"), Profile.load("small")):
+        run = Run(RunKey.of("06_evaluation", profile, seed=len(runs)), workspace)
+        final = evaluated([MODELS[0]._replace(label=run.label), *MODELS[1:]], student=run.label)
+        only_its_own = final.scores if runs else final.scores[final.scores["task"] == "find"].assign(value=0.123)
+        run.finish({}, scores=only_its_own, tables=final.tables)
+        runs.append(run)
+    board = report(
+        [SimpleNamespace(notebook=run.notebook, fingerprint=run.fingerprint) for run in runs], workspace
+    ).board
+    assert set(board.index) == {runs[1].label, *SKILL} - {"student"}
+    assert 0.123 not in board["find"].to_numpy()
+
+
+def test_scores_by_length_are_those_of_each_task_with_its_lengths(rounds, monkeypatch):
+    found = rounds("1k", "all")["all"]
+    lengths = {"sort": np.arange(300) * 10, "find": np.arange(80) * 5}
+    monkeypatch.setattr(ScoreStage, "lengths", lambda stage, task: lengths[task])
+    profile = SimpleNamespace(evaluation=SimpleNamespace(tasks=["sort", "find"]))
+    frame = ScoreStage(profile, None, None).by_length(MODELS)
+    assert len(frame) == 5 * 2 * 7
+    own = frame.query("model == 'student' and task == 'find'").reset_index(drop=True)
+    expected = by_length(found["student"]["find"].per_example["map"], lengths["find"])
+    pd.testing.assert_frame_equal(own[expected.columns], expected)
+    assert own["metric"].unique().tolist() == ["map"]
+
+
+def test_lengths_are_counted_once_in_the_structural_teachers_tokens(workspace_root, monkeypatch):
+    counted = []
+
+    def count_tokens(texts):
+        counted.append(list(texts))
+        return [len(text.split()) for text in texts]
+
+    task = Classification("sort", {"train": Labelled(["a", "b b"], [0, 1]), "test": Labelled(["d d d", "a"], [0, 1])})
+    monkeypatch.setattr(module, "sbert_of", lambda settings, long: SimpleNamespace(count_tokens=count_tokens))
+    stage = ScoreStage(Profile.load("small"), Workspace(workspace_root), SimpleNamespace(fingerprint="c"))
+    stage.tasks = {"package": task}
+    for _ in range(2):
+        assert stage.lengths("package").tolist() == [3, 1]
+    assert counted == [task.texts("test")]
+
+
+def test_the_first_reference_is_what_a_user_does_today():
+    assert REFERENCES == (SBERT_CHUNKS, SBERT_TRUNCATED, UNTRAINED)
