@@ -17,9 +17,9 @@
 # %% [markdown]
 # # 01 · The corpus
 #
-# What text do we distil on, and how much of it is too long for the structural teacher? Everything later stands on
-# these documents: both teachers are asked about them, the student is trained on them, and a part that nobody has
-# trained on is held out for the evaluation.
+# Which texts does the student learn from, and how many of them are too long for the structural teacher? All later
+# notebooks use these documents. Both teachers embed them, the student is trained on them, and a part is held out for
+# the evaluation.
 
 # %% tags=["parameters"]
 profile = "tiny"  # which corpus, teachers, student and sizes: a name in params/ or the path of a .yaml file
@@ -38,32 +38,33 @@ run.settings()
 # %% [markdown]
 # ## Splits
 #
-# `train` is what the contextual teachers are fitted on; students see its first documents. `validation` measures the
-# loss while training. `tasks` is held out: no teacher is fitted on it and no student trained on it. Lengths are
-# counted in the student's tokens; the last two columns are the percentages of documents beyond the structural
-# teacher's context and beyond the student's.
+# The contextual teachers are fitted on `train`, and students are trained on its first documents. The loss on
+# `validation` is measured during training. `tasks` is held out: it is used neither to fit a teacher nor to train a
+# student. Lengths are in tokens of the student. The last two columns are the percentages of documents that are longer
+# than the context of the structural teacher and than that of the student.
 
 # %%
 statistics = views.corpus_statistics(run)
 statistics.drop(columns=["over_384", "over_512"]).round(1)
 
 # %% [markdown]
-# The same beside the corpora of the thesis (Tables 4.1 and 5.1). Tokens are the student's; the last two columns are the
-# percentages of documents with more than 384 and 512 tokens of the structural teacher, whichever model that is here.
+# The next table compares this corpus with the corpora of the thesis (Tables 4.1 and 5.1). Lengths are in tokens of the
+# student. The last two columns are the percentages of documents with more than 384 and 512 tokens of the structural
+# teacher of this profile.
 
 # %%
 views.corpus_tables(statistics, run.profile.name).round(1)
 
 # %% [markdown]
-# **How to read it.** The thesis' documents are long: two thirds do not fit into SBERT's 384 tokens, as it keeps news of
-# 1,200 tokens and more only. The closer the last two columns come to its 71 and 66 percent, the more there is that the
-# structural teacher cannot see and a second teacher might tell.
+# **How to read it.** The documents of the thesis are long: two thirds have more than the 384 tokens that SBERT reads,
+# because the thesis keeps only news articles of 1,200 tokens and more. The closer the last two columns are to the 71
+# and 66 percent of the thesis, the more text is hidden from the structural teacher and visible to the contextual one.
 #
 # ## Lengths
 #
-# In the structural teacher's tokens: how long are documents, and where do they come from? Everything to the right of
-# the dashed line the structural teacher sees only in part. That is why there is a second, contextual teacher, and why
-# a *mask* may take the structural loss away from long documents.
+# How long are the documents, and which source do they come from? Lengths are in tokens of the structural teacher. This
+# teacher truncates all documents to the right of the dashed line. For this reason there is a second, contextual
+# teacher, and a *mask* can remove the structural loss of long documents.
 
 # %%
 corpus = run.stages.corpus
@@ -73,13 +74,13 @@ ax = figures.plot_lengths(lengths, limit=views.structural_limit(run))
 run.save_figure(ax, "lengths", lengths)
 
 # %% [markdown]
-# **How to read it.** The bulk of the documents is short, the tail is long and thin; the label says how many lie beyond
-# the dashed line. If that share is small in your own corpus, SBERT alone may do.
+# **How to read it.** The label gives the share of documents beyond the dashed line. If this share is small in your own
+# corpus, SBERT alone may be enough.
 #
 # ## Both splits
 #
-# As Figures 4.1 and 5.1 of the thesis, in the student's tokens: do the documents that the loss is measured on look like
-# those it is lowered on?
+# Do the documents of the validation loss resemble the training documents? The figure corresponds to Figures 4.1 and 5.1
+# of the thesis; lengths are in tokens of the student.
 
 # %%
 documents = views.split_lengths(run)
@@ -91,13 +92,14 @@ for ax, split in zip(axes, ("train", "validation"), strict=True):
 run.save_figure(figure, "splits", documents.groupby(["split", "source"])["tokens"].describe().reset_index())
 
 # %% [markdown]
-# **How to read it.** Both panels should have one shape; a small validation split is only rougher. In the thesis there
-# are two hills: Wikipedia's at 60 tokens, with a thin tail, and on it that of the news, which begins at 1,200.
+# **How to read it.** Both panels should have the same shape; a small validation split gives a rougher one. The figures
+# of the thesis have two peaks: one for Wikipedia at 60 tokens, with a thin tail, and one for news, which starts at
+# 1,200 tokens.
 #
 # ## One document
 #
-# The texts as the models see them. For the embedded corpus, See Also sections and the names of the packages have been
-# taken out, since the evaluation asks for them.
+# The next cell prints the beginning of a document as the models read it. In the embedded corpus, See Also sections and
+# the names of the packages are removed, because the evaluation tasks ask for them.
 
 # %%
 document = corpus.split("train")[0]
@@ -107,7 +109,7 @@ print(document["text"][:800])
 # %% [markdown]
 # ## Held-out documents
 #
-# How many there are per split of the tasks, and how many of them link to another one.
+# The next table shows, for each split of the tasks, the number of documents and of links from one document to another.
 
 # %%
 held_out = corpus.split("tasks").to_pandas()
@@ -118,9 +120,9 @@ held_out.assign(links=held_out["see_also"].str.len()).groupby("split").agg(
 # %% [markdown]
 # ## Tasks of the runs
 #
-# What runs are scored on, as Table 4.2 of the thesis: the examples that are left of each split after it is cut
-# (`evaluation.limit`), the number of classes, and how even they are: mean and deviation of the classes' percentages. A
-# task without a validation split is cross-validated on its train split.
+# Runs are compared on the validation splits of these tasks (Table 4.2 of the thesis). The table shows the examples of
+# each split after it is cut to `evaluation.limit`, the number of classes, and the mean and standard deviation of the
+# percentages of examples per class. A task without a validation split is cross-validated on its train split.
 
 # %%
 tasks = views.described_tasks(run)
@@ -129,21 +131,22 @@ views.tasks_beside_thesis(tasks.statistics, "validation", ["examples", "classes"
 # %% [markdown]
 # ## Tasks of the final evaluation
 #
-# The whole tasks. Table 5.3: classes and their balance.
+# The final evaluation uses all examples. The first table shows the classes and their balance (Table 5.3).
 
 # %%
 views.tasks_beside_thesis(tasks.statistics, "final", ["classes", "class_mean", "class_std"]).round(2)
 
 # %% [markdown]
-# Table 5.4: examples of each split, and percentages of documents (both of a pair) beyond 384 and 512 tokens of the
-# structural teacher.
+# The second table shows the examples of each split and the percentages of documents with more than 384 and 512 tokens
+# of the structural teacher (Table 5.4). Both documents of a pair are counted.
 
 # %%
 sizes = views.tasks_beside_thesis(tasks.statistics, "final", ["examples", "over_384", "over_512"])
 sizes[sizes["examples"].notna()].round(2)
 
 # %% [markdown]
-# Table 5.5: retrieval. How many documents are ranked for how many queries, and how many of them are to be found.
+# The third table describes retrieval tasks: the number of ranked documents, of queries, and of relevant documents per
+# query (Table 5.5).
 
 # %%
 columns = ["documents", "queries", "relevant_mean", "relevant_std", "over_384", "over_512"]
@@ -151,12 +154,14 @@ retrieval = views.tasks_beside_thesis(tasks.statistics, "final", columns)
 retrieval[retrieval["queries"].notna()].round(2)
 
 # %% [markdown]
-# **How to read them.** A task can show what long context is worth only where its texts are long. In the thesis that is
-# so in ARXIV, WINES and GAMES, and in most of PAN; the abstracts of AAN and OC fit into nearly any model.
+# **How to read them.** A task can show the benefit of a long context only if its texts are long. In the thesis this is
+# true of ARXIV, WINES and GAMES and of most of PAN; the abstracts of AAN and OC fit into the context of nearly any
+# model.
 #
 # ## Lengths of the tasks' documents
 #
-# As Figure 5.2 of the thesis: which share of the documents has at most so many of the student's tokens?
+# Which share of a task's documents has at most a given number of tokens? The figure corresponds to Figure 5.2 of the
+# thesis; lengths are in tokens of the student.
 
 # %%
 lengths = tasks.lengths.rename(columns={"task": "data", "n_student_tokens": "tokens"})
@@ -166,8 +171,8 @@ figures.plot_cumulative(lengths, ax=ax)
 run.save_figure(ax, "tasks", lengths[["data", "split", "tokens"]])
 
 # %% [markdown]
-# **How to read it.** The further right a line rises, the longer are the documents. Train and test of one task should
-# lie on each other: where they part, heads are asked about other documents than they learnt from.
+# **How to read it.** The further right a line rises, the longer the documents are. The lines of train and test of one
+# task should coincide. If they differ, heads are tested on documents of other lengths than they were trained on.
 
 # %%
 run.finish(
@@ -181,10 +186,12 @@ run.finish(
 
 # %% [markdown]
 # ## All corpora so far
+#
+# The last table lists the recorded runs of this notebook.
 
 # %%
 records.frame("01_corpus")[["profile", "corpus_documents", "train_documents", "mean_tokens", "beyond_structural_pct"]]
 
 # %% [markdown]
-# **Next.** `02_paragraph_vector` fits the contextual teachers on `train`. To use your own documents, point
-# `params/own.yaml` at them and run `docemb run --profile params/own.yaml`.
+# **Next.** `02_paragraph_vector` fits the contextual teachers on `train`. To use your own documents, enter them in
+# `params/own.yaml` and run `docemb run --profile params/own.yaml`.

@@ -17,12 +17,12 @@
 # %% [markdown]
 # # 02 · Paragraph Vector, the contextual teacher
 #
-# Paragraph Vector learns one vector per document that helps to predict the document's words. **DM** predicts a word
-# from its neighbours and the document's vector; **DBOW** predicts the words from the document's vector alone. It
-# knows nothing of syntax, but it sees the *whole* document, however long: what the structural teacher lacks.
+# Paragraph Vector learns one vector per document that helps to predict the words of the document. **DM** predicts a
+# word from its neighbouring words and the document vector; **DBOW** predicts words from the document vector alone. The
+# model ignores syntax, but it reads the *whole* document, while the structural teacher truncates long documents.
 #
-# This notebook trains one of them and asks how good it is by itself. Takes about a minute on the embedded corpus. With
-# `compound` it puts trained ones **side by side** instead: their vectors are concatenated, nothing is trained again.
+# This notebook trains one such model and evaluates it by itself. It takes about a minute on the embedded corpus. With
+# `compound` it concatenates the vectors of two trained models **side by side** and trains nothing.
 
 # %% tags=["parameters"]
 profile = "tiny"  # which corpus, teachers, student and sizes: a name in params/ or the path of a .yaml file
@@ -44,34 +44,35 @@ run.settings()
 # %% [markdown]
 # ## What it learns from
 #
-# Guessing words. For the words $w_1, w_2, \dots$ of a document with the vector $v$, DM makes
-# $\sum_i \log p(w_i \mid v, w_{i-5}, \dots, w_{i+5})$ large and DBOW $\sum_i \log p(w_i \mid v)$, where $p$ is not
-# measured against all words but against five random ones. Here are both on how the first training document begins;
-# what is guessed has a dashed frame.
+# The training objective is word prediction. For the words $w_1, w_2, \dots$ of a document with the vector $v$, DM
+# maximises $\sum_i \log p(w_i \mid v, w_{i-5}, \dots, w_{i+5})$ and DBOW maximises $\sum_i \log p(w_i \mid v)$.
+# Negative sampling approximates $p$: a word is compared with five random words instead of all words. The figure shows
+# both models on the first words of the first training document. The predicted word has a dashed frame.
 
 # %%
 words = views.opening_words(run)
 ax = figures.plot_paragraph_vectors(words)
 
 # %% [markdown]
-# **How to read it.** In DM the document's vector is one more neighbour, and must add what the other words do not tell.
-# In DBOW it has to do alone, so it becomes a summary of which words occur, whatever their order.
+# **How to read it.** In DM the document vector is one more input next to the neighbouring words, and it adds
+# information that they do not contain. In DBOW the document vector is the only input, so it summarises which words
+# occur, in any order.
 
 # %%
 ax = figures.plot_windows(words, dm=dm)
 
 # %% [markdown]
-# **How to read it.** Each row is one guess of the kind that `dm` names; filled is what it reads. The first column is
-# filled everywhere: whatever the document's words have in common ends up in its vector, however long it is. gensim
-# draws the size of each window anew, from one to five words on each side, and leaves out words rarer than `min_count`;
-# the picture has the largest windows and all words.
+# **How to read it.** Each row is one prediction of the model that `dm` selects; filled cells are its inputs. The first
+# column, the document vector, is an input of all predictions, so it collects what the words of the document have in
+# common, at any length. gensim draws each window size from one to five words on each side and drops words rarer than
+# `min_count`; the figure shows the largest windows and all words.
 #
 # ## Train
 #
-# On `train` (or as much of it as the profile says) with the settings of Table 4.5: window 5, 5 negative samples, no
-# subsampling, 10 epochs unless the profile says otherwise. gensim ignores every word
-# of a document past the 10,000th; longer ones are cut into pieces here. The members of a compound are the
-# models that their own runs would train, taken from there where they are.
+# The model is trained on `train`, or on the part of it that the profile selects, with the settings of Table 4.5: window
+# 5, 5 negative samples, no subsampling, and 10 epochs unless the profile changes them. gensim ignores all words of a
+# document after the 10,000th; docemb splits longer documents. A compound loads its members if their own runs have
+# trained them, and trains them otherwise.
 
 # %%
 print(run.model.label, "·", run.model.load().dim, "dimensions")
@@ -79,8 +80,8 @@ print(run.model.label, "·", run.model.load().dim, "dimensions")
 # %% [markdown]
 # ## What it finds similar
 #
-# The nearest neighbours of three validation documents by the cosine of their inferred vectors. They should be about
-# the same thing; where they are not, the model has seen too little text, or is too large for it.
+# The table shows the nearest neighbours of three validation documents by the cosine of their inferred vectors.
+# Neighbours should have the same topic. If they do not, the corpus is too small, or the model is too large for it.
 
 # %%
 views.neighbours_of_validation(run)
@@ -88,8 +89,8 @@ views.neighbours_of_validation(run)
 # %% [markdown]
 # ## How good it is
 #
-# The profile's sweep tasks, on their validation splits; a head is trained per seed on the frozen embeddings.
-# Beside it: the structural teacher on truncated text, and TF-IDF, which is words alone.
+# Models are scored on the validation splits of the profile's sweep tasks. For each seed a head is trained on frozen
+# embeddings. The references are the structural teacher on truncated text, and TF-IDF, which uses words alone.
 
 # %%
 scores = run.scores()
@@ -98,10 +99,10 @@ scores.groupby(["model", "task", "metric"])["value"].agg(["mean", "std"]).round(
 # %% [markdown]
 # ## All runs so far
 #
-# Every Paragraph Vector recorded for this profile, drawn as Figure 4.5 of the thesis. A score is divided by that of the
-# best model shown on its task; a row's box and points are its tasks, the triangle is their mean, its bar the
-# deviation over head seeds. `docemb sweep 02_paragraph_vector --grid paragraph-vector` fills the figure with the
-# thesis' 45 models.
+# How does this model compare with other settings? The figure shows all Paragraph Vectors recorded for this profile, as
+# Figure 4.5 of the thesis does. A score is divided by the best score of all models shown on the same task. The box and
+# the points of a row are tasks, the triangle is their mean, and its bar is the standard deviation over head seeds.
+# `docemb sweep 02_paragraph_vector --grid paragraph-vector` makes the 45 models of the thesis.
 
 # %%
 runs = thesis.scores_of_runs(run, scores)
@@ -109,20 +110,21 @@ ax = figures.plot_runs(runs, by="kind", ax=figures.rows_axes(runs["model"].nuniq
 run.save_figure(ax, "runs", runs)
 
 # %% [markdown]
-# **How to read it.** The best model is at the bottom; a row whose points lie far apart is good at one task only. A
-# hollow diamond is the thesis' own mean of the same setting, or of the same place in its grid at this profile's
-# widths: over six other tasks, on half a million documents, so compare the order of the runs and not the sizes. In the
-# thesis larger vectors win, DBOW and DM are close, and concatenating the best of both is better than either. On a few
-# thousand documents do not expect the size to matter as much.
+# **How to read it.** The best model is at the bottom. If the points of a row are far apart, the model is good at some
+# tasks only. A hollow diamond is the mean in the thesis of the same settings, or of the same place in the grid at the
+# widths of this profile. The thesis uses six other tasks and half a million documents, so compare the order of runs,
+# not their values. In the thesis larger vectors are better, DBOW and DM are close, and the concatenation of the best
+# two is better than either. Expect a smaller effect of the vector size with a few thousand documents.
 
 # %%
 run.finish(run.metrics(scores), scores=scores)
 
 # %% [markdown]
-# **What to try next.** In a terminal, in `notebooks/`, the other kind:
+# **What to try next.** Train the other kind of model, in a terminal, in `notebooks/`:
 #
 # ```
 # papermill 02_paragraph_vector.ipynb ../outputs/dbow.ipynb -p dm False -p preprocess none
 # ```
 #
-# `-p compound "DM;100;lowercase;2+DBOW;100;None;2"` puts both side by side; `03_structural` turns to the other teacher.
+# `-p compound "DM;100;lowercase;2+DBOW;100;None;2"` concatenates both. `03_structural` distils from the structural
+# teacher.

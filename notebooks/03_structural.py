@@ -17,17 +17,16 @@
 # %% [markdown]
 # # 03 · The structural loss
 #
-# The structural teacher (SBERT) is matched directly: the student's embedding $y$ of a document should be the
-# teacher's $t$. How strictly, and in what sense, is the choice of the loss:
+# The structural loss compares the student's embedding $y$ of a document directly with the embedding $t$ of the
+# structural teacher (SBERT). Four losses define how strictly the two must agree:
 #
-# * **MSE** $\frac1d\sum_k (y_k-t_k)^2$ and **cosine** $1-\cos(y,t)$ look at the document alone;
-# * **max-margin** also pushes $y_i$ away from the other documents' $t_j$:
-#   $D(y_i,t_i)-\gamma\,\frac1{n-1}\sum_{j\ne i}D(y_i,t_j)$ with $D$ one of the two;
+# * **MSE** $\frac1d\sum_k (y_k-t_k)^2$ and **cosine** $1-\cos(y,t)$ depend on the document alone;
+# * **max-margin** also pushes $y_i$ away from the embeddings $t_j$ of other documents:
+#   $D(y_i,t_i)-\gamma\,\frac1{n-1}\sum_{j\ne i}D(y_i,t_j)$ with $D$ one of the first two;
 # * **contrastive** is a softmax over the batch: $-\log\frac{\exp\cos(y_i,t_i)}{\sum_j\exp\cos(y_i,t_j)}$.
 #
-# This notebook distils one student from the structural teacher alone and compares it with those recorded before. Takes
-# about a minute on two cores with the embedded default, if `01_corpus` has run; the thesis profile takes a GPU and
-# hours.
+# This notebook distils one student from the structural teacher alone and compares it with recorded students. It takes
+# about a minute on two cores with the embedded default if `01_corpus` has run. The thesis profile takes hours on a GPU.
 
 # %% tags=["parameters"]
 profile = "tiny"  # which corpus, teachers, student and sizes: a name in params/ or the path of a .yaml file
@@ -50,21 +49,22 @@ run.settings()
 # %% [markdown]
 # ## Who learns from whom
 #
-# The training of this run, drawn from its settings. Only the student is trained; the teacher has embedded all documents
-# beforehand, and what it said is stored beside the corpus.
+# The figure shows the training of this run. Only the student is trained. The teacher has embedded all documents
+# beforehand, and its embeddings are stored.
 
 # %%
 ax = figures.plot_training(run.profile, views.widths_of(run))
 
 # %% [markdown]
-# **How to read it.** The numbers on the arrows are widths. $y$ and $t$ meet in the loss as they are, number by number,
-# so the student must be as wide as this teacher. How much of a document each reads stands in its box.
+# **How to read it.** The numbers on the arrows are widths. The loss compares $y$ and $t$ component by component, so the
+# student must be as wide as this teacher. Each box states how much of a document the model reads.
 #
 # ## What the negatives do
 #
-# A toy in the plane: three teacher embeddings (squares), and the direction in which each loss would move a student's
-# embedding that belongs to the blue one, from wherever it is. With the squared distance and $\gamma=1$ the arrow has
-# the same length everywhere: the loss is affine in $y$ and has no lowest point, so embeddings may grow without end.
+# What does each loss do to a single embedding? The figure is a toy example in the plane, with three teacher embeddings
+# (squares). Arrows show the direction in which a loss moves a student embedding that belongs to the blue square. With
+# squared distance and $\gamma=1$ all arrows have the same length: the loss is affine in $y$ and has no minimum, so the
+# norms of embeddings can grow without bound.
 
 # %%
 ax = figures.plot_max_margin(gamma=run.profile.parameters.gamma)
@@ -72,24 +72,26 @@ ax = figures.plot_max_margin(gamma=run.profile.parameters.gamma)
 # %% [markdown]
 # ## Two clouds
 #
-# The same losses at work: twenty documents of two topics (circles, triangles). The teacher tells the topics apart; the
-# student begins, as untrained ones do, with all documents alike. There is no network here: gradient descent moves the
-# embeddings themselves, and all other documents are negatives. Mind that each picture has its own scale.
+# The same losses now act on twenty documents of two topics (circles and triangles). The teacher separates the topics;
+# the student starts, like an untrained network, with similar embeddings for all documents. There is no network:
+# gradient descent moves the embeddings, and all other documents are negatives. The panels have different scales.
 
 # %%
 axes = figures.plot_descents()
 
 # %% [markdown]
-# **What to see.** MSE ends at the teacher. Cosine ends in its direction, at a length of its own. With $\gamma=0.5$ the
-# goal lies beyond the teacher, twice as far from the other documents' mean as the teacher is. With $\gamma=1$ there is
-# no goal: the gradient $\frac2d\,(\bar t_{-i} - t_i)$, with $\bar t_{-i}$ the others' mean, does not depend on $y_i$,
-# each step is as the one before, the topics part and norms grow without end. With $\gamma=1.5$ even the steps grow: all
-# embeddings run off to one side, which is not the teacher's. The thesis' student collapsed there.
+# **What to see.** MSE ends at the teacher's embeddings. Cosine ends in their direction, with another norm. With
+# $\gamma=0.5$ the minimum lies beyond the teacher, twice as far from the mean of the other documents. With $\gamma=1$
+# there is no minimum: the gradient $\frac2d\,(\bar t_{-i} - t_i)$, where $\bar t_{-i}$ is the mean of the other
+# documents, does not depend on $y_i$, so all steps are equal, the topics separate and norms grow without bound. With
+# $\gamma=1.5$ the steps grow, too: all embeddings move to one side, away from the teacher's. The student of the thesis
+# collapsed with this setting.
 
 # %% [markdown]
 # ## Distil
 #
-# Over the first `documents` training documents in a shuffled order; the profile says how often and how many at a time.
+# The student is trained on the first `documents` training documents in shuffled order. The profile sets the number of
+# epochs and the batch size.
 
 # %%
 train_history, validation_history = run.history()  # trains the student, unless it is there already
@@ -97,8 +99,9 @@ ax = figures.plot_history(train_history, validation_history)
 run.save_figure(ax, "training", validation_history)
 
 # %% [markdown]
-# **How to read it.** The thick line is the loss on validation documents. `norm` and `spread` below watch for collapse:
-# a spread (mean cosine distance of two documents) near 0 means that all documents have become one point.
+# **How to read it.** The thick line is the loss on validation documents. The columns `norm` and `spread` of the next
+# table reveal a collapse: if spread, the mean cosine distance of two documents, is near 0, all documents have nearly
+# the same embedding.
 
 # %%
 validation_history.drop(columns="epoch", errors="ignore").round(4)
@@ -106,28 +109,27 @@ validation_history.drop(columns="epoch", errors="ignore").round(4)
 # %% [markdown]
 # ## Positives and negatives
 #
-# Distances of the students' embeddings to the teacher's embedding of the *same* document (positives) and of *other*
-# documents (negatives), on the validation documents. Each document has 20 others, drawn once and the same for every
-# student. A good student keeps the two apart. Three numbers say how well:
+# A good student is close to the teacher's embedding of the *same* document (positive) and far from the teacher's
+# embeddings of *other* documents (negatives). Both distances are measured on the validation documents. Each document
+# has 20 negatives, drawn once and equal for all students. Three numbers summarise the separation:
 #
-# * **AUC**: the chance that a positive is nearer than a negative; 0.5 is chance, 1 is apart.
-# * **overlap**: 1 minus the largest gap between the two distribution functions, which is what densities that cross once
-#   have in common; 1 is alike, 0 is apart.
-# * **max-margin loss**: positive minus γ times the mean negative, the loss of the equation above, for the γ you choose.
+# * **AUC**: the probability that a positive is nearer than a negative; 0.5 is chance, 1 is perfect separation.
+# * **overlap**: 1 minus the largest difference of the two distribution functions, which is the common area of densities
+#   that cross once; 1 means equal distributions, 0 means separate ones.
+# * **max-margin loss**: positive minus γ times the mean negative, as in the equation above, for the γ of the slider.
 #
-# Move the controls: which student, which distance, how many negatives, how long documents are. `pair` lists the pairs
-# that the student (of all losses: this run's) takes for each other the most, with how much nearer the wrong teacher
-# embedding is; the two documents stand below. Sometimes the student is right: two pages that say nearly the same. (In a
-# notebook that was executed without a person, the first setting stands as a plain figure; run the cell to get the
-# controls.)
+# The controls select students, the distance, the number of negatives and the lengths of documents. `pair` lists the
+# pairs of documents that the selected student confuses most (with all losses selected: the student of this run), and
+# how much nearer the wrong teacher embedding is. Both documents are printed below; sometimes they are near-duplicates.
+# An executed notebook shows the first setting as a static figure. Run the cell to get the controls.
 
 # %%
 distances = widgets.distances_to_teacher(run, views.students_of_runs(run))
 widgets.distance_explorer(distances)
 
 # %% [markdown]
-# Both distances as a plain figure, as Figure 4.4 of the thesis: its eight students as far as they are recorded, and
-# this one. `docemb sweep 03_structural --grid structural` makes those that are missing.
+# The next figure shows both distances without controls, as Figure 4.4 of the thesis does: those of its eight students
+# that are recorded, and the student of this run. `docemb sweep 03_structural --grid structural` makes the missing ones.
 
 # %%
 shown = views.in_figure_4_4(run, distances.tidy())
@@ -137,17 +139,17 @@ figures.plot_distances(shown[shown["distance"] == "mse"], distance="mse", ax=rig
 run.save_figure(left.figure, "distances", shown)
 
 # %% [markdown]
-# **How to read it.** Compare each student with the undistilled one (first row): a structural loss should move the
-# positives to the left and leave the negatives behind. A small distance alone is no success: what counts is the gap,
-# which the AUC measures. Squared differences stand on a logarithmic axis: max-margin lets norms grow. After few
-# documents it may well shrink: the student first learns the one direction that all teacher embeddings share, and a
-# falling loss is not yet a better student.
+# **How to read it.** Compare each student with the untrained student in the first row. A structural loss should move
+# positives to the left and leave negatives in place. A small distance alone is no success: the gap between positives
+# and negatives counts, and AUC measures it. Squared differences have a logarithmic axis because max-margin lets norms
+# grow. After training on few documents the gap may shrink: the student first learns the direction that all teacher
+# embeddings share, so a falling loss does not yet mean a better student.
 #
 # ## All runs so far
 #
-# The sweep tasks on their validation splits, drawn as Figure 4.3 of the thesis. A score is divided by that of the best
-# model shown on its task; a row's box and points are its tasks, the triangle is their mean, its bar the deviation
-# over head seeds.
+# How does this loss compare with other losses? The figure shows scores on the validation splits of the sweep tasks, as
+# Figure 4.3 of the thesis does. A score is divided by the best score of all models shown on the same task. The box and
+# the points of a row are tasks, the triangle is their mean, and its bar is the standard deviation over head seeds.
 
 # %%
 scores = run.scores()
@@ -156,18 +158,19 @@ ax = figures.plot_runs(runs, by="loss", ax=figures.rows_axes(runs["model"].nuniq
 run.save_figure(ax, "runs", runs)
 
 # %% [markdown]
-# **How to read it.** The best model is at the bottom, grey rows are baselines. A hollow diamond is the thesis' own mean
-# of the same loss: other tasks, a student eight times as large, a hundred times the documents, so compare orders only.
-# There max-margin MSE with γ = 1 is the best and collapses at γ = 1.5; plain cosine is close behind.
+# **How to read it.** The best model is at the bottom; grey rows are baselines. A hollow diamond is the mean in the
+# thesis of the same loss. The thesis has other tasks, a larger student and more documents, so compare the order of
+# losses, not their values. In the thesis max-margin MSE with γ = 1 is best and collapses with γ = 1.5; cosine is a
+# close second.
 
 # %%
 run.finish(run.metrics(scores), scores=scores, student=run.link_student())
 
 # %% [markdown]
-# **What to try next.** In a terminal, in `notebooks/`, and then watch `norm` and `spread`:
+# **What to try next.** Provoke a collapse, in a terminal, in `notebooks/`, and look at `norm` and `spread`:
 #
 # ```
 # papermill 03_structural.ipynb ../outputs/gamma.ipynb -p structural_loss max-margin -p gamma 1.5
 # ```
 #
-# `04_projections` brings in the contextual teacher.
+# `04_projections` adds the contextual teacher.

@@ -17,16 +17,17 @@
 # %% [markdown]
 # # 04 · Projections and the contextual loss
 #
-# Paragraph Vector's space has nothing to do with SBERT's, so the student cannot simply *equal* both. Instead both
-# sides pass through small trainable networks, and only what comes out must agree:
+# The embedding spaces of Paragraph Vector and SBERT are unrelated, so one student embedding cannot *equal* both. The
+# contextual loss therefore compares projections: student and teacher pass through small trainable networks, and only
+# the outputs must agree:
 #
 # $$L_C(y, c) = \mathrm{SoftCCA}\big(f_S(y),\, f_C(c)\big)
 #   = \tfrac1n\lVert f_S(y)-f_C(c)\rVert^2 + \delta\,\big(\mathrm{SDL}(f_S(y)) + \mathrm{SDL}(f_C(c))\big)$$
 #
-# The first term makes the projections alike, the second (soft decorrelation) keeps their features from all being the
-# same. After training the projections are thrown away. What shape should they have? `768(ReLU)x1024` is a linear
-# layer to 768 features, a ReLU, and a linear layer to 1024; `-` is nothing at all. Takes about a minute on two cores
-# with the embedded default, if the notebooks before have run.
+# The first term makes the projections similar. The second term, stochastic decorrelation loss (SDL), prevents features
+# from being copies of each other. The projections are discarded after training. Which shape should they have?
+# `768(ReLU)x1024` is a linear layer to 768 features, a ReLU, and a linear layer to 1024 features; `-` is the identity.
+# The notebook takes about a minute on two cores with the embedded default if the notebooks before have run.
 
 # %% tags=["parameters"]
 profile = "tiny"  # which corpus, teachers, student and sizes: a name in params/ or the path of a .yaml file
@@ -55,30 +56,33 @@ run.settings()
 # %% [markdown]
 # ## What SoftCCA finds
 #
-# SDL is the mean absolute correlation between different features of a view, over the batches so far. A toy with a known
-# answer shows what it is for: two views of 300 documents, four and five features wide, have two signals in common, and
-# noise. How strongly, ordinary CCA tells (dotted lines). Two linear projections to two features each are trained with
-# SoftCCA, without decorrelation and with it.
+# What does decorrelation add? SDL is the mean absolute correlation between different features of a view, over the
+# batches so far. The toy example has a known solution: two views of 300 documents, with four and five features, share
+# two signals and contain noise. Dotted lines show the correlations that ordinary CCA finds. Two linear projections to
+# two features each are trained with SoftCCA, without and with decorrelation.
 
 # %%
 axes = figures.plot_soft_cca()
 
 # %% [markdown]
-# **What to see.** Without decorrelation both features find the stronger signal, and are copies of each other (orange at
-# 1). With it one finds the stronger and the other the weaker signal; orange comes back to 0 again and again, and stays
-# near it when the steps are small. In both, the projected views also shrink to less than a third of their size, which
-# brings them nearer without any correlation: a falling contextual loss alone proves nothing.
+# **What to see.** Without decorrelation both features find the stronger signal and are copies of each other (orange at
+# 1). With decorrelation one feature finds the stronger signal and the other finds the weaker one; orange returns to 0
+# repeatedly, and stays near 0 with small steps. In both panels the projected views also shrink to less than a third of
+# their norm, which lowers the distance without any correlation. A falling contextual loss alone is no evidence of
+# learning.
 #
 # ## The two networks of this run
 #
-# The contextual loss as Figure 4.6 of the thesis, with the networks of this run. A bar is a vector, an arrow a layer.
+# The figure shows the contextual loss with the networks of this run, as Figure 4.6 of the thesis does. A bar is a
+# vector, an arrow is a layer.
 
 # %%
 ax = figures.plot_contextual_loss(run.profile, views.widths_of(run))
 
 # %% [markdown]
-# **How to read it.** The two views $z_S = f_S(y)$ and $z_C = f_C(c)$ end equally wide, as the loss compares them number
-# by number; a bar that is shorter than both of its neighbours is a bottleneck. Every layer with its shape and weights:
+# **How to read it.** The two views $z_S = f_S(y)$ and $z_C = f_C(c)$ have equal widths because the loss compares them
+# component by component. A bar that is shorter than both neighbours is a bottleneck. The table lists all layers with
+# their shapes and numbers of weights.
 
 # %%
 views.projection_layers(run)
@@ -86,7 +90,7 @@ views.projection_layers(run)
 # %% [markdown]
 # ## Distil
 #
-# Both losses, plainly added: no λ and no mask here, which are the subject of the next notebook.
+# The loss of this notebook is the plain sum of both losses. `05_weighting` adds λ and the mask.
 
 # %%
 train_history, validation_history = run.history()  # trains the student, unless it is there already
@@ -94,14 +98,15 @@ ax = figures.plot_history(train_history, validation_history)
 run.save_figure(ax, "training", validation_history)
 
 # %% [markdown]
-# **How to read it.** The contextual loss usually falls fast at first, because the *projections* learn quickly; what
-# the student itself gains shows in the scores, and in what can be read off it.
+# **How to read it.** The contextual loss usually falls fast at first, because the *projections* learn quickly. Scores
+# and the next figure show what the student itself learns.
 #
 # ## What the student knows of its teachers
 #
-# The first question that the thesis leaves open. A linear map (ridge regression) from the student's embedding to each
-# teacher's is fitted on at most 300 training documents and judged on the validation documents, for the student before
-# and after distillation: apart for documents that fit into one window of the structural teacher and for longer ones.
+# How much of each teacher does the student's embedding contain? The thesis leaves this question open. A linear map
+# (ridge regression) from the student's embeddings to a teacher's embeddings is fitted on at most 300 training documents
+# and measured on the validation documents, for the student before and after distillation. Documents that fit into the
+# window of the structural teacher and longer documents are also measured separately.
 
 # %%
 probes = views.probes_of_teachers(run)
@@ -116,36 +121,35 @@ figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper left",
 run.save_figure(figure, "probe", probes)
 
 # %% [markdown]
-# **How to read it.** R² = 1 means that all of the teacher's embedding can be read off the student's, 0 that nothing but
-# its mean can, below 0 that the map does not hold for new documents: it has few to be fitted on. The right column asks
-# only who is near whom: the share of a document's ten nearest neighbours that are the same in what was read and in the
-# teacher's space (by chance 10 of all others: 0.17 where there are 60 documents). Distillation taught the student what
-# the blue bar is above the grey one; a teacher whose bars do not move was not learnt, whatever its loss did. Few
-# documents stand behind the shorter bucket.
+# **How to read it.** R² = 1 means that the map predicts the teacher's embeddings exactly, 0 that it predicts only their
+# mean, and below 0 that it does not generalise to new documents. The right column compares neighbourhoods: the share of
+# a document's ten nearest neighbours that are the same in the predicted and in the teacher's space (with 60 documents,
+# chance is 0.17). The difference between the blue and the grey bar is due to distillation. If the bars of a teacher are
+# equal, the student has not learnt from it, even if its loss fell. Bars of a bucket with few documents are uncertain.
 #
 # ## The spaces themselves
 #
-# The same documents in the student's space, before and after, in the teachers', and as the contextual loss sees them:
-# the two *views* that the projections make of student and teacher. Each space is drawn along its own two principal
-# axes, so places in two pictures cannot be compared, but who stands with whom can. Colour by `length`: a space in which
-# length is a direction tells long documents from short ones before it tells what they are about. Choose a task's
-# documents to colour by its labels.
+# Do both views arrange documents alike? The figure shows the same documents in the student's space before and after
+# distillation, in the teachers' spaces, and in the two *views*, the projections that the contextual loss compares. Each
+# space is drawn along its own first two principal axes, so positions in different panels cannot be compared, but
+# neighbourhoods can. Colour by `length`: if length is a direction of a space, the space separates long from short
+# documents more than topics. Choose the documents of a task to colour by its labels.
 
 # %%
 widgets.projection_explorer(widgets.spaces_of_run(run), probes)
 
 # %% [markdown]
-# **How to read it.** Small shares of variance in the plane mean that most of the space is not in the picture. Two
-# views that look alike are what the contextual loss asks for; a view whose points lie on a line has lost its other
-# dimensions.
+# **How to read it.** If the share of variance in the plane is small, most of the space is not visible. The contextual
+# loss rewards two views that look alike. If the points of a view lie on a line, its other dimensions have collapsed.
 #
 # ## All runs so far
 #
-# The sweep tasks on their validation splits, drawn as Figures 4.7 to 4.9 of the thesis: a score is divided by that of
-# the best model shown on its task; a row's box and points are its tasks, the triangle is their mean, its bar the
-# deviation over head seeds. Structural-only students of `03_structural` stand beside them. The grids are
-# `projections-contextual`, `projections-cosine` and `projections-max-margin`, as in
-# `docemb sweep 04_projections --grid projections-cosine`.
+# How do other projections compare? The figure shows scores on the validation splits of the sweep tasks, as Figures 4.7
+# to 4.9 of the thesis do. A score is divided by the best score of all models shown on the same task. The box and the
+# points of a row are tasks, the triangle is their mean, and its bar is the standard deviation over head seeds. Recorded
+# structural-only students of `03_structural` are shown, too. The grids are `projections-contextual`,
+# `projections-cosine` and `projections-max-margin`, for example `docemb sweep 04_projections --grid
+# projections-cosine`.
 
 # %%
 scores = run.scores()
@@ -155,18 +159,19 @@ figures.plot_runs(runs, by="dimensions of the contextual teacher", ax=ax)
 run.save_figure(ax, "runs", runs)
 
 # %% [markdown]
-# **How to read it.** The best model is at the bottom, grey rows are baselines. A hollow diamond is the thesis' own mean
-# of the same place in its grid, relative to the models of *its* figure: compare orders within one structural loss. In
-# the thesis the contextual projection should be small or absent, the student's large, and bottlenecks are bad.
+# **How to read it.** The best model is at the bottom; grey rows are baselines. A hollow diamond is the mean in the
+# thesis of the same place in the grid, relative to the models of *that* figure: compare the order of runs within one
+# structural loss. In the thesis the best contextual projection is small or absent, the best student projection is
+# large, and bottlenecks are harmful.
 
 # %%
 run.finish(run.metrics(scores), scores=scores, student=run.link_student())
 
 # %% [markdown]
-# **What to try next.** In a terminal, in `notebooks/`, the contextual teacher alone:
+# **What to try next.** Distil from the contextual teacher alone, in a terminal, in `notebooks/`:
 #
 # ```
 # papermill 04_projections.ipynb ../outputs/contextual.ipynb -p structural_loss None
 # ```
 #
-# `05_weighting` asks how much each of the two teachers should count.
+# `05_weighting` varies the weights of the two teachers.

@@ -22,9 +22,9 @@
 # $$L = \frac1B\sum_i \lambda_i\,L_S(y_i,t_i) + (1-\lambda_i)\,L_C(y_i,c_i),
 #   \qquad \lambda_i = \lambda\cdot[\mathrm{len}_i \le \texttt{max\_structural\_len}]$$
 #
-# The structural teacher has seen only the beginning of a long document. The *mask* draws the consequence: documents
-# longer than `max_structural_len` learn from the contextual teacher alone. Takes about a minute on two cores with the
-# embedded default, if the notebooks before have run.
+# The structural teacher reads only the beginning of a long document. With the *mask*, documents longer than
+# `max_structural_len` learn from the contextual teacher alone. The notebook takes about a minute on two cores with the
+# embedded default if the notebooks before have run.
 
 # %% tags=["parameters"]
 profile = "tiny"  # which corpus, teachers, student and sizes: a name in params/ or the path of a .yaml file
@@ -55,20 +55,21 @@ run.settings()
 # %% [markdown]
 # ## Who learns from whom
 #
-# The whole method, drawn from the settings of this run.
+# The figure shows the whole method with the settings of this run.
 
 # %%
 ax = figures.plot_training(run.profile, views.widths_of(run))
 
 # %% [markdown]
-# **How to read it.** Two frozen teachers, two losses, one sum. The structural teacher is matched as it is, the
-# contextual one only through the projections $f_S$ and $f_C$. This notebook is about the box on the right: what each of
-# the two losses of a document counts, which $\lambda_i$ says.
+# **How to read it.** There are at most two frozen teachers, each with one loss, and the losses are summed. The
+# structural loss compares embeddings directly, the contextual loss compares the projections $f_S$ and $f_C$. This
+# notebook varies the box on the right: the weights $\lambda_i$ of the two losses of a document.
 #
 # ## What the mask does
 #
-# The weight of the structural loss against a document's length, with this run's settings. The text beneath says how
-# many of the run's training documents it leaves to the contextual teacher alone.
+# For which documents does the structural loss count? The figure shows its weight against the length of a document, with
+# the settings of this run. The text below it gives the share of this run's training documents without a structural
+# loss.
 
 # %%
 weights = views.weights_by_length(run)
@@ -77,19 +78,21 @@ run.save_figure(ax, "weights", weights)
 print(f"{(weights['structural'] == 0).mean():.0%} of the {len(weights)} training documents have no structural loss")
 
 # %% [markdown]
-# Document by document, for twelve of them between the shortest and the longest:
+# The next figure shows the weights of twelve documents, from the shortest to the longest.
 
 # %%
 ax = figures.plot_mask(weights, max_structural_len=run.profile.parameters.max_structural_len)
 
 # %% [markdown]
-# **How to read it.** A row is a document. With λ both weights add up to 1 (unless `form` says otherwise); without it
-# each is 1, so that a document with both losses counts for two. Beneath the dashed line, if there is one, the mask has
-# taken the structural loss away, and with λ the contextual loss takes its place. With `lam_by_length` the share falls
-# gradually instead.
+# **How to read it.** A row is a document. With λ the two weights add up to 1, unless `form` changes this. Without λ
+# both weights are 1, so a document with both losses counts twice. Below the dashed line, if there is one, the mask has
+# removed the structural loss; with λ the contextual loss gets its weight. With `lam_by_length` the structural weight
+# falls gradually.
 
 # %% [markdown]
 # ## Distil
+#
+# The student is trained on the weighted sum of both losses.
 
 # %%
 train_history, validation_history = run.history()  # trains the student, unless it is there already
@@ -97,15 +100,16 @@ ax = figures.plot_history(train_history, validation_history)
 run.save_figure(ax, "training", validation_history)
 
 # %% [markdown]
-# **How to read it.** The sizes of the two parts are not comparable; their trends are. Where a mask is on, the
-# structural part counts the masked documents as zero.
+# **How to read it.** The values of the two losses are not comparable, but their trends are. The structural part counts
+# masked documents as zero.
 #
 # ## All runs so far
 #
-# The sweep tasks on their validation splits, drawn as Figures 4.10 and 4.11 of the thesis: a score is divided by that
-# of the best model shown on its task; a row's box and points are its tasks, the triangle is their mean, its bar the
-# deviation over head seeds. The structural-only student of `03_structural` stands beside them. The grids are
-# `weighting-cosine` and `weighting-max-margin`, as in `docemb sweep 05_weighting --grid weighting-cosine`.
+# How do other weights compare? The figure shows scores on the validation splits of the sweep tasks, as Figures 4.10 and
+# 4.11 of the thesis do. A score is divided by the best score of all models shown on the same task. The box and the
+# points of a row are tasks, the triangle is their mean, and its bar is the standard deviation over head seeds. The
+# recorded structural-only student of `03_structural` is shown, too. The grids are `weighting-cosine` and
+# `weighting-max-margin`, for example `docemb sweep 05_weighting --grid weighting-cosine`.
 
 # %%
 scores = run.scores()
@@ -114,8 +118,8 @@ ax = figures.plot_runs(runs, by="λ", ax=figures.rows_axes(runs["model"].nunique
 run.save_figure(ax, "runs", runs)
 
 # %% [markdown]
-# The runs that differ from this one in λ and mask alone, as the plain mean of their scores against λ. There is a line
-# per mask; a dotted line is the plain sum of both losses.
+# The next figure shows the runs that differ from this one in λ and mask alone: the mean of their scores against λ.
+# There is one line per mask; a dotted line is the plain sum of both losses.
 
 # %%
 siblings = runs[runs["sibling"]]
@@ -123,18 +127,19 @@ ax = figures.plot_weighting(siblings)
 run.save_figure(ax, "lambda", siblings)
 
 # %% [markdown]
-# **How to read it.** Look first at whether the differences are larger than the bars. A hollow diamond is the thesis'
-# own mean of the same place in its grid, with other tasks and models: compare orders within one structural loss. There
-# masking at λ = 0.5 helped the cosine loss a little, and hurt max-margin. With few documents, most of them long, it is
-# to be expected to hurt: the mask takes the strict loss away from every long document and leaves it a projected
-# correlation. Where the structural teacher averages over chunks of the whole document (`long: chunks`), the mask has
-# nothing to hide.
+# **How to read it.** First compare the differences between runs with the bars. A hollow diamond is the mean in the
+# thesis of the same place in the grid, with other tasks and models: compare the order of runs within one structural
+# loss. In the thesis masking at λ = 0.5 is slightly better for the cosine loss and worse for max-margin. With few
+# documents, most of them long, expect masking to be worse: long documents lose the structural loss and keep only a
+# correlation of projections. If the structural teacher averages over chunks of the whole document (`long: chunks`), it
+# truncates nothing, and the mask has no purpose.
 #
 # ## Between the points
 #
-# Move λ and the mask over the same runs, task by task. Bars are 95% intervals over the validation examples, circles are
-# the scores at the line. Where no run is recorded, none is shown, and the command that would make it stands beneath;
-# `interpolate` draws a straight line between the nearest runs instead, which is a guess and says so.
+# Which λ and mask suit a single task? The explorer shows the same runs for each task. Bars are 95% intervals over
+# validation examples; circles are the scores at the selected λ. Without a recorded run at this λ there is no score, and
+# the command that makes the run is printed. `interpolate` draws a straight line between the nearest runs instead, and
+# marks it as interpolated.
 
 # %%
 widgets.weighting_explorer(run, widgets.weighting_points(run), profile=profile)
@@ -145,19 +150,19 @@ run.finish(run.metrics(scores), scores=scores, student=run.link_student())
 # %% [markdown]
 # ## Watching a sweep
 #
-# `docemb sweep 05_weighting --grid weighting-cosine`, typed in a terminal, makes the runs that are missing. Here is how
-# it stands: what is at work and how far, what is done, what has failed and why. All of it is read from disk, so close
-# the tab and come back. `run_monitor("05", "weighting-cosine")` tells of the runs that wait, too, and of the time left.
+# `docemb sweep 05_weighting --grid weighting-cosine`, run in a terminal, makes the missing runs. The monitor shows
+# active runs and their progress, finished runs, and failed runs with the reason. It reads all of this from disk, so the
+# tab can be closed at any time. `run_monitor("05", "weighting-cosine")` also shows waiting runs and the remaining time.
 
 # %%
 widgets.run_monitor("05_weighting")
 
 # %% [markdown]
-# **What to try next.** In a terminal, in `notebooks/`, a weight that falls with the length instead of a mask:
+# **What to try next.** Use a weight that falls with the length instead of a mask, in a terminal, in `notebooks/`:
 #
 # ```
 # papermill 05_weighting.ipynb ../outputs/ramp.ipynb -p lam_by_length linear:256:2048 -p max_structural_len None
 # ```
 #
-# `-p lam None` adds both losses plainly; `06_evaluation` trains a student for longer and compares it with everything
-# else.
+# `-p lam None` takes the plain sum of both losses. `06_evaluation` trains the final student and compares it with all
+# baselines.

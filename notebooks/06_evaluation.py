@@ -17,10 +17,10 @@
 # %% [markdown]
 # # 06 · The final student, measured
 #
-# A student is trained for longer, with settings that were chosen on the validation splits (03 to 05), and then, once,
-# the test splits are opened. Beside it: itself before distillation, its structural teacher in both forms (on truncated
-# text, as the thesis does; and averaged over chunks of the whole document, as people do today), every Paragraph Vector,
-# and TF-IDF as the floor that shows how far words alone go.
+# The final student is trained on more documents, with settings that were chosen on validation splits (notebooks 03 to
+# 05). It is then scored on the test splits, once. The references are the student before distillation, the structural
+# teacher on truncated text (as in the thesis) and averaged over chunks of the whole document (common practice), all
+# Paragraph Vectors, and TF-IDF, a baseline that uses words alone.
 
 # %% tags=["parameters"]
 profile = "tiny"  # which corpus, teachers, student and sizes: a name in params/ or the path of a .yaml file
@@ -56,6 +56,8 @@ run.settings()
 
 # %% [markdown]
 # ## Distil
+#
+# The student is trained with the settings above.
 
 # %%
 train_history, validation_history = run.history()  # trains the student, unless it is there already
@@ -65,10 +67,10 @@ run.save_figure(ax, "training", validation_history)
 # %% [markdown]
 # ## Every model on every task
 #
-# Frozen embeddings. For classification and pairs a small head is trained on the task's train split, several times with
-# different seeds; retrieval ranks by cosine and trains nothing. Behind each score stands its 95% interval: how far it
-# would move with other test documents of the same kind (a bootstrap over test examples, or queries). The last column is
-# the deviation of the mean over head seeds: how much the training of heads matters.
+# How good are the frozen embeddings? For classification and pairs, small heads are trained on the train split of a task
+# with several seeds; retrieval ranks documents by cosine and trains nothing. Each score has a 95% interval, a bootstrap
+# over test examples or queries: it shows how much the score varies between samples of test documents. The last column
+# is the standard deviation of the mean over head seeds.
 
 # %%
 final = run.evaluate()
@@ -79,17 +81,19 @@ figure = figures.each_task(figures.plot_task, final.last, height=2.8)
 run.save_figure(figure, "tasks", final.last)
 
 # %% [markdown]
-# **How to read it.** Blue is the distilled student, grey the same network before, orange its structural teacher. Where
-# TF-IDF (pink) is ahead, the task is about particular words. Bars are 95% intervals. Two of them that overlap do not
-# say that two models are alike: both were scored on the same documents, and what counts is how they differ on each.
+# **How to read it.** Blue is the distilled student, grey the student before distillation, orange the structural
+# teacher, pink TF-IDF. If TF-IDF is best, the task depends on particular words. Bars are 95% intervals. Two overlapping
+# intervals do not show that two models are equal: both models are scored on the same documents, so paired differences
+# are more precise.
 #
 # ## What is better than what
 #
-# Every model against the structural teacher averaged over chunks, which is what one does today without a student. The
-# interval is that of the difference, example by example. A difference counts as shown where a paired test finds it (the
-# two models' answers to each example are swapped at random), after a correction for all the tests made here, those of
-# the student against its truncated teacher and against itself before distillation included. A model is called better
-# only when it is; "no difference shown" is not to say that there is none: a few hundred examples show large ones only.
+# Which differences are significant? Each model is compared with the structural teacher averaged over chunks, the common
+# practice without a student. The interval is that of the paired difference. A difference is significant if a paired
+# permutation test finds it, which swaps the two models' answers to each example at random, with a correction for the
+# number of tests. The tests of the student against the truncated teacher and against itself before distillation are
+# among them. "No difference shown" does not mean that two models are equal: a few hundred examples reveal large
+# differences only.
 
 # %%
 figure = figures.each_task(figures.plot_differences, final.comparison, reference="SBERT over chunks", height=2.8)
@@ -105,8 +109,8 @@ final.comparison.query("model == @run.label")[columns].round(4)
 # %% [markdown]
 # ## Does length matter?
 #
-# Whether a long context helps is the question of it all. Here are the same scores by the length of what is scored: of a
-# pair the longer document, of retrieval the query.
+# Does a long context help? The figure shows the same scores by the length of the scored example: of a pair the longer
+# document, of retrieval the query.
 
 # %%
 by_length = run.stages.scores.by_length(run.models())
@@ -116,45 +120,45 @@ figure = figures.each_task(figures.plot_by_length, compared, height=3.4)
 run.save_figure(figure, "by-length", by_length)
 
 # %% [markdown]
-# **How to read it.** Bands are 95% intervals. The truncated teacher reads the first tokens of a document only; where it
-# falls behind the student to the right, and not to the left, the length of the context is what makes the difference.
-# Documents of other lengths are other documents, too: a line that falls for all models says that they are harder.
+# **How to read it.** Bands are 95% intervals. The truncated teacher reads only the first tokens of a document. If it is
+# worse than the student on long documents but not on short ones, the longer context of the student makes the
+# difference. Documents of different lengths also differ in content: if the lines of all models fall, long documents are
+# harder.
 #
 # ## Who is near whom
 #
-# Numbers of tasks say that a model is better, not at what. Pick a task and one of its documents, or write a text of
-# your own: beside each other stand its nearest neighbours in the space of the student, of the structural teacher on
-# truncated text and over chunks, and of the Paragraph Vectors.
+# Scores show that a model is better, but not where. Select a task and one of its documents, or enter a text. The
+# browser shows its nearest neighbours in the spaces of the student, of the structural teacher on truncated text and
+# over chunks, and of the Paragraph Vectors.
 
 # %%
 widgets.neighbour_browser(widgets.neighbourhoods_of(run), by_length)
 
 # %% [markdown]
-# **How to read it.** What is bold is among the student's neighbours too; a tick marks what belongs to the document in a
-# retrieval task. Look at a long document: where the truncated teacher's neighbours share its beginning alone, and the
-# student's do not, the rest was read.
+# **How to read it.** Bold documents are also among the student's neighbours. A tick marks a relevant document of a
+# retrieval task. Select a long document: if the truncated teacher's neighbours resemble only its beginning and the
+# student's neighbours do not, the student has used the rest of the text.
 #
 # ## Where cosines decide
 #
-# Distilled embeddings share a direction that says nothing of a document, so that all cosines are high. A head learns to
-# look past it; a ranking by cosine cannot. Here the mean embedding of at most 200 training documents is subtracted from
-# the trained student. `spread` is the mean cosine distance of two texts, 0 when all have collapsed to a point;
-# retrieval is MAP, and a task of pairs is the chance that a pair that belongs together is nearer than one that does
-# not.
+# Distilled embeddings share a direction that does not depend on the document, so all cosines are high. A trained head
+# can ignore this direction, a ranking by cosine cannot. The table shows scores with the mean embedding of at most 200
+# training documents subtracted from the trained student. `spread` is the mean cosine distance of two texts and is 0
+# after a collapse. The score of retrieval is MAP. The score of a pair task is the probability that a positive pair is
+# nearer than a negative one.
 
 # %%
 views.centring(run).round(3)
 
 # %% [markdown]
-# **How to read it.** A larger spread by itself is no gain: it is the order of the cosines that counts. For use where
-# cosines decide, `student: {centre: true}` in the profile stores the mean in the student's folder, and
-# sentence-transformers subtracts it too.
+# **How to read it.** A larger spread alone is no improvement: the order of cosines counts. `student: {centre: true}` in
+# the profile stores the mean in the student's folder, and sentence-transformers subtracts it, too.
 #
 # ## All final students, beside the thesis
 #
-# This run and all recorded ones that are comparable with it, as the thesis shows its own in Table 5.7: by accuracy, for
-# each number of examples that the heads learn from, and by MAP. The normalised mean divides each score by the best
-# model's on that task and round, so it changes with the models shown.
+# How do other settings compare? The tables show this run and all recorded comparable ones, as Table 5.7 of the thesis
+# does: accuracy for each number of training examples of the heads, and MAP. The normalised mean divides a score by the
+# best model's score on the same task and round, so it depends on the models shown.
 
 # %%
 finals = thesis.recorded_finals(run, final)
@@ -165,16 +169,16 @@ accuracy.round(3)
 thesis.table_5_7(finals.scores, "map").round(3)
 
 # %% [markdown]
-# Each score that the thesis has too, of the same model, task and round: how far ours is from it, and whether its number
-# lies within our 95% interval. Empty where no task here is one of the thesis'. (Its MAP looks at the first 1,000 hits
-# only, ours at all articles.)
+# The next table compares scores with the thesis, for the same model, round, task and metric: the difference, and
+# whether the thesis' score lies within the 95% interval. It is empty if the profile has no task of the thesis. The
+# thesis computes MAP over the first 1,000 hits, docemb over all articles.
 
 # %%
 thesis.deviations(finals.scores).round(3)
 
 # %% [markdown]
-# For orientation, the table of the thesis for heads trained on 1,000 examples. Beside the embedded default it has other
-# tasks, a student eight times as large, and a thousand times the documents.
+# For orientation, the next table is that of the thesis for heads trained on 1,000 examples. The embedded default has
+# other tasks, a much smaller student and far fewer documents.
 
 # %%
 thesis.table_5_7(thesis.published("table_5_7"), "accuracy").loc["1k"].round(3)
@@ -182,8 +186,8 @@ thesis.table_5_7(thesis.published("table_5_7"), "accuracy").loc["1k"].round(3)
 # %% [markdown]
 # ### Over tasks
 #
-# The figures of chapter 5, for the models, tasks and rounds that are recorded. Hollow marks are the thesis' numbers,
-# where its tasks are among them.
+# The next figures are those of chapter 5, for the recorded models, tasks and rounds. Hollow marks are scores of the
+# thesis, on its own tasks only. Figures that need more tasks or rounds are listed with the reason.
 
 # %%
 print(fill(finals.left_out, 110))
@@ -214,14 +218,15 @@ if "5.6" not in finals.not_drawn:
     run.save_figure(ax, "retrieval", finals.scores)
 
 # %% [markdown]
-# **How to read it.** A box spans the tasks, each of which is a point; the triangle is their mean. A long box with a
-# good mean is a model for some tasks, a short one for all. In retrieval, MRR asks for the first relevant document and
-# MAP for all of them: models that change places between the two find one, or find many.
+# **How to read it.** The points of a box are tasks, the triangle is their mean. A model with a long box and a good mean
+# is good at some tasks; a short box means similar scores on all tasks. In retrieval MRR depends on the first relevant
+# document, MAP on all of them. A model that is better by MRR than by MAP finds one relevant document early and ranks
+# the others low.
 #
 # ### The best of chapter 4
 #
-# Figure 4.12 puts the four best students of 03 to 05 (Table 4.10) beside each other, on the validation splits. They are
-# runs of the grids `weighting-cosine`, `weighting-max-margin` and `structural`.
+# Which setting of notebooks 03 to 05 is best? Figure 4.12 compares four students (Table 4.10) on the validation splits.
+# They are runs of the grids `weighting-cosine`, `weighting-max-margin` and `structural`.
 
 # %%
 best = thesis.best_of_chapter_4(run)
@@ -234,11 +239,11 @@ else:
 # %% [markdown]
 # ### What the thesis claims
 #
-# Each sentence of chapter 5 that can be checked, on the thesis' own table, on its tasks as recorded here, and on this
-# profile's other tasks, which tell something, but do not test it. *Holds* and *does not hold* are said only where
-# paired tests show every difference that a claim is made of, or one the other way round; else it is *undecided*. Of the
-# thesis' own numbers there is no test, and its column says so; counts need none. The three students of the thesis are
-# the grid `final`: `docemb sweep 06 --grid final --profile …`.
+# Do the claims of chapter 5 hold here? Each claim is checked on the thesis' own table, on recorded scores of its tasks,
+# and on the other tasks of this profile, which illustrate a claim but do not test it. A claim *holds* if paired tests
+# confirm all of its differences, it *does not hold* if a test confirms the opposite of one, and it is *undecided*
+# otherwise. The thesis publishes no scores of single examples, so its column has no tests and says so; counts need
+# none. The three students of the thesis are the grid `final`: `docemb sweep 06 --grid final --profile …`.
 
 # %%
 thesis.claims_of_run(run, finals)
@@ -246,7 +251,7 @@ thesis.claims_of_run(run, finals)
 # %% [markdown]
 # ## Using the student
 #
-# It is a plain sentence-transformers folder.
+# The student is a plain sentence-transformers folder.
 
 # %%
 folder = run.link_student(final.scores)  # which now stand in its model card

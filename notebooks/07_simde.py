@@ -15,20 +15,20 @@
 # ---
 
 # %% [markdown]
-# # 07 · SimDE, the rival without a teacher
+# # 07 · SimDE, a student without teachers
 #
-# Distillation needs teachers. SimDE needs none: split a document into sentences, send each to one of two sets by the
-# toss of a coin, and teach the encoder that the two halves $x_i$ and $x_i^+$ belong together and those of other
-# documents do not. With $h$ an embedding, $B$ documents in a batch and the temperature $\tau$:
+# Distillation needs teachers, SimDE does not. It assigns each sentence of a document to one of two sets at random and
+# trains the encoder to match the two halves $x_i$ and $x_i^+$ of a document among the halves of other documents. With
+# $h$ an embedding, $B$ documents in a batch and the temperature $\tau$:
 #
 # $$\ell_i=-\log\frac{\exp(\cos(h_i,h_i^+)/\tau)}{\sum_{j=1}^{B}\exp(\cos(h_i,h_j^+)/\tau)}$$
 #
-# plus `mlm_weight` times the loss of guessing hidden words in the same texts. Its closest relative is SimCSE, where the
-# two texts are the same one under two draws of dropout (`pairs = "dropout"`): there the words of a pair agree to the
-# last one; of two halves only what the document is about.
+# The loss adds `mlm_weight` times the masked language modelling loss on the same texts. SimCSE is closely related: its
+# two texts are the same text with different dropout (`pairs = "dropout"`). The texts of such a pair have all words in
+# common, while two halves have only their topic in common.
 #
-# This notebook trains one student so and compares it with those recorded before, distilled ones included. With the
-# embedded default `docemb run --only 07` makes two runs of it, SimCSE and SimDE.
+# This notebook trains one such student and compares it with recorded ones, including distilled students. With the
+# embedded default `docemb run --only 07` makes two runs, SimCSE and SimDE.
 
 # %% tags=["parameters"]
 profile = "tiny"  # which corpus, teachers, student and sizes: a name in params/ or the path of a .yaml file
@@ -56,21 +56,21 @@ run.settings()
 # %% [markdown]
 # ## One document in two halves
 #
-# A training document, sentence by sentence, each in the half that it goes to in the first epoch. No sentence is in
-# both, their order is kept, and every epoch tosses anew; the toss depends on the seed, the document and the epoch
-# alone, so that a training that was killed goes on with the same halves.
+# What does a pair look like? The table shows a training document, each sentence in the column of its half in the first
+# epoch. The halves share no sentence and keep the order of sentences. Each epoch draws new halves. The draw depends on
+# the seed, the document and the epoch alone, so a resumed training continues with the same halves.
 
 # %%
 views.example_halves(run).style.set_properties(**{"text-align": "left", "white-space": "normal", "width": "50%"})
 
 # %% [markdown]
-# **What to see.** Read the left column, then the right one: few words are in both, and still you would know that they
-# belong together. What tells you is the subject, its terms, its manner. An encoder that is to find the one by the other
-# among the halves of other documents has to find that too.
+# **What to see.** Compare the columns: they have few words in common, but the same topic and terminology. To match a
+# half with the other half of its document, an encoder has to represent this topic.
 #
-# That documents come back to what they said can be counted. On the left, nouns and verbs for each distinct one: 1 is a
-# document that repeats none of them (Table 4 of the paper; lines but the first are its own data). On the right, cosines
-# of sentences by the structural teacher, of one document and of two (Table 5).
+# Repetition in documents can be measured. The left panel of the next figure shows the ratio of nouns and verbs to
+# distinct nouns and verbs: 1 is a document without repetition (Table 4 of the paper; all lines but the first are the
+# paper's data). The right panel shows cosines of sentences by the structural teacher, for two sentences of one document
+# and of two documents (Table 5).
 
 # %%
 repeated = views.redundancy_beside_paper(run)
@@ -81,14 +81,14 @@ figures.plot_sentence_similarity(sentences, ax=right)
 run.save_figure(figure, "redundancy", repeated)
 
 # %% [markdown]
-# **What to see.** The longer a document, the more it says again, here as in the paper: its halves share what it is
-# about. (How exactly depends on the tagger, and the paper does not name its own: compare the slopes.) And two sentences
-# of one document are nearer than two of different ones, but far from alike: the pair is neither trivial nor arbitrary.
+# **What to see.** In the paper longer documents repeat more, so their halves share a topic. The exact values depend on
+# the part-of-speech tagger, which the paper does not name: compare slopes. If two sentences of one document are more
+# similar than sentences of different documents, but not equal, pairs are neither trivial nor arbitrary.
 #
-# ## How well the encoder knows that beforehand
+# ## How well the untrained encoder matches halves
 #
-# Cosine distances from the first half of each validation document to its own second half, and to those of 20 other
-# documents. AUC is the chance that the own half is the nearer one of two.
+# Is there something to learn? The figure shows cosine distances from the first half of each validation document to its
+# second half and to second halves of 20 other documents. AUC is the probability that the document's own half is nearer.
 
 # %%
 KINDS = {"positive": "to the other half of the document", "negative": "to halves of other documents"}
@@ -97,13 +97,13 @@ before = views.distances_of_halves(run, [untrained])
 ax = figures.plot_distances(before, distance="cosine", kinds=KINDS, ax=figures.rows_axes(1, each=0.9)[0])
 
 # %% [markdown]
-# **How to read it.** Where the two clouds overlap, there is something to learn. Where they hardly do, as may be in a
-# corpus of many subjects, a batch of few documents asks little of the student: every other half is an easy negative.
+# **How to read it.** If the two distributions overlap, the encoder can learn to separate them. If they hardly overlap,
+# as in a corpus of many topics, a small batch contains only easy negatives and teaches the encoder little.
 #
 # ## Train
 #
-# On the first `documents` training documents, as far as they have two sentences. The validation loss is that of one
-# fixed draw of halves, in batches as large as those of training.
+# The student is trained on those of the first `documents` training documents that have at least two sentences. The
+# validation loss uses one fixed draw of halves and batches of the same size as training.
 
 # %%
 train_history, validation_history = run.history()  # trains the student, unless it is there already
@@ -114,9 +114,9 @@ run.save_figure(ax, "training", validation_history)
 validation_history.drop(columns="epoch", errors="ignore").round(4)
 
 # %% [markdown]
-# **How to read it.** `contrast` is the loss above, `mlm` that of hidden words. A student that knows nothing has a
-# loss of $\log B$ with $B$ documents in a batch. `spread` is the mean cosine distance of two documents: a softmax
-# over cosines pushes documents apart, so it should grow where a distilled student's hardly moves.
+# **How to read it.** `contrast` is the loss above, `mlm` is the masked language modelling loss. A student at chance has
+# a contrastive loss of $\log B$ with $B$ documents in a batch. `spread` is the mean cosine distance of two documents. A
+# softmax over cosines pushes documents apart, so the spread should grow more than that of a distilled student.
 
 # %%
 distances = views.distances_of_halves(run, [untrained, run.model])
@@ -124,14 +124,14 @@ ax = figures.plot_distances(distances, distance="cosine", kinds=KINDS, ax=figure
 run.save_figure(ax, "halves", distances)
 
 # %% [markdown]
-# **What to see.** This is the very task that SimDE trains, on documents that it has not seen. That it gets better at
-# it says little yet: whether what it has learnt is of use elsewhere, the next table tells.
+# **What to see.** The figure shows the training objective on new documents. An improvement here does not imply better
+# embeddings for other tasks, which the next table shows.
 #
 # ## Every model on every task
 #
-# The test splits, as in `06_evaluation`. Beside this student: the recorded ones of this notebook and the distilled ones
-# of `06_evaluation`; the encoder that all of them started from (it is called *student before distillation* throughout);
-# SBERT on truncated text and over chunks; the Paragraph Vectors; TF-IDF.
+# Is the student useful for other tasks? The models are scored on the test splits, as in `06_evaluation`: this student,
+# recorded students of this notebook and distilled ones of `06_evaluation`, the encoder that all students start from
+# (*student before distillation*), SBERT on truncated text and over chunks, Paragraph Vectors and TF-IDF.
 
 # %%
 students = views.students_beside(run)
@@ -143,12 +143,12 @@ figure = figures.each_task(figures.plot_task, final.last, height=3.2)
 run.save_figure(figure, "tasks", final.last)
 
 # %% [markdown]
-# **How to read it.** Students are blue, the encoder before is grey. Bars are 95% intervals over test examples.
+# **How to read it.** Students are blue, the encoder before training is grey. Bars are 95% intervals over test examples.
 #
 # ## Is it better than the encoder that it started from?
 #
-# Example by example, as in `06_evaluation`: the difference, its 95% interval, what the paired test says after the
-# correction for all its comparisons, and how much the student's score moves with the seed of the heads.
+# The next table compares paired answers, as in `06_evaluation`: the difference, its 95% interval, the verdict of the
+# paired test with a correction for the number of comparisons, and the standard deviation over head seeds.
 
 # %%
 views.gain_over_start(final.scores, final.comparison, student=run.label).round(4)
@@ -161,21 +161,17 @@ run.save_figure(figure, "differences", final.comparison)
 print(fill(final.standing(run.label), 110))
 
 # %% [markdown]
-# **How to read it.** A difference beyond `head_seeds` is more than the luck of the heads; that it would be there with
-# other test documents too is said by *better* alone, and not by an interval that holds 0. The embedded default has the
-# first and not the second in the mean over tasks: 200 documents made the classes easier to tell apart, retrieval
-# somewhat better and pairs on the whole no better, and over a few hundred test examples that is not shown to be a gain
-# throughout.
-# Two things to keep apart: against SimCSE the question is whether halves are the better pairs; against a distilled
-# student, what a teacher is worth. And mind where the student starts: the embedded default from layers of
-# all-MiniLM-L6-v2, which has learnt from a billion pairs of texts already. Halves have less to add to it than to the
-# plain BERT of the paper.
+# **How to read it.** A difference larger than `head_seeds` is not an effect of the heads' random initialisation. Only
+# the verdict *better* shows that it generalises to other test documents; an interval that contains 0 does not. A
+# comparison with SimCSE shows whether halves are better pairs. A comparison with a distilled student shows the benefit
+# of teachers. Consider the initial encoder, too: the embedded default starts from layers of all-MiniLM-L6-v2, which was
+# trained on a billion pairs of texts, so halves can add less than to the plain BERT of the paper.
 #
 # ## A few examples of each class
 #
-# The paper finds the largest gains where a head learns from five or ten examples of a class. The profile's
-# classification tasks with so few, drawn ten times; bands are the deviation over draws. (Empty where the profile has no
-# such task, or a class has fewer.)
+# Does the student help if labels are scarce? The paper finds the largest gains with five or ten training examples per
+# class. The figures show the profile's classification tasks with few examples, drawn ten times. Bands are standard
+# deviations over draws. There is no figure if the profile has no classification task, or if a class has fewer examples.
 
 # %%
 few = views.few_shot(run, [run.model, *students, *run.references[:3]])  # with the untrained student and both SBERT
@@ -187,10 +183,11 @@ for task in few["task"].unique() if len(few) else ():
 # %% [markdown]
 # ## What it attends to
 #
-# How much attention a noun, a verb, an adjective and any other word of a validation document gets in the last layer,
-# beside a word of whatever kind (1). In the paper SimDE turns BERT towards nouns and verbs, which halves have in
-# common; it looks at the first token, here it is the mean over all tokens where the student pools so. (No figure where
-# documents are not English, and for a student that gives no attentions.)
+# Which words does the student use? The figure shows the attention that a noun, verb, adjective or other word of a
+# validation document gets in the last layer, relative to the mean of all words (1). In the paper SimDE moves the
+# attention of BERT towards nouns and verbs, which halves have in common. The paper measures the attention of the first
+# token; docemb takes the mean over all tokens if the student uses mean pooling. There is no figure if documents are not
+# English or if the student returns no attentions.
 
 # %%
 attention = views.attention_of_students(run)
@@ -199,21 +196,21 @@ if len(attention):
     run.save_figure(ax, "attention", attention)
 
 # %% [markdown]
-# **What to see.** Whether the bars of nouns and verbs have grown, and by more than their intervals. In the embedded
-# default nouns gain much in a few updates, and verbs lose: pages of documentation have their names in common, not what
-# is done with them.
+# **What to see.** Compare the bars of nouns and verbs before and after training with their intervals. In a corpus of
+# documentation pages, halves share names more than actions, so nouns may gain attention and verbs may lose it.
 #
 # ## Beside the paper
 #
-# Where a task here is one of the paper's, our scores and its own. Empty where there is none, as with the embedded
-# tasks: name 20News or its other tasks in `evaluation.tasks` to fill it.
+# The next table compares scores with the paper's on common tasks. It is empty if the profile has none of the paper's
+# tasks. Name 20News or another task of the paper in `evaluation.tasks` to fill it.
 
 # %%
 views.beside_paper(final.scores).round(3)
 
 # %% [markdown]
-# For orientation, the paper's macro F1 of heads trained on all examples: BERT and Longformer trained on 6.2 million
-# articles of Wikipedia. SimDE is ahead of SimCSE by 3.9% in the mean, of Longformer by 9.4%.
+# For orientation, the last table shows macro F1 in the paper, of heads trained on all examples. The paper trains BERT
+# and Longformer on 6.2 million Wikipedia articles. On average SimDE is 3.9% better than SimCSE and 9.4% better than
+# Longformer.
 
 # %%
 paper = thesis.published("simde").query("source == 'table 2' and round == 'all' and metric == 'f1_macro'")
@@ -224,8 +221,8 @@ folder = run.link_student(final.scores)
 run.finish(run.metrics(final.scores), scores=final.scores, student=folder, tables=final.tables)
 
 # %% [markdown]
-# **What to try next.** In a terminal, in `notebooks/`: the student that learns from its teachers and from halves at
-# once, which then stands in the table of every later run.
+# **What to try next.** Train a student on teachers and halves at once, in a terminal, in `notebooks/`. All later runs
+# show it in their tables.
 #
 # ```
 # papermill 07_simde.ipynb ../outputs/both.ipynb -p beside_teachers 0.1 -p documents 200

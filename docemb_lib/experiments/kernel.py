@@ -22,6 +22,8 @@ import psutil
 from jupyter_client.asynchronous import AsyncKernelClient
 from jupyter_client.channels import AsyncZMQSocketChannel
 
+from docemb_lib.private import KERNEL_PROCESS
+
 NAME = "python3"
 GRACE = 120.0  # seconds that a kernel has for its checkpoint
 POLL = 1.0  # seconds after which a silent socket is polled again

@@ -1,17 +1,8 @@
-"""The thesis' results as data, to be shown beside our own.
+"""Published results of the thesis and of the SimDE paper, and the published value that corresponds to a run.
 
-| name              | from                           | value                                        |
-|-------------------|--------------------------------|----------------------------------------------|
-| table_5_7         | Table 5.7, Figures 5.5 and 5.6 | accuracy, MAP and MRR of the final models    |
-| structural_losses | Figures 4.2 and 4.3            | mean normalised accuracy over six tasks      |
-| paragraph_vectors | Figure 4.5                     | the same                                     |
-| projections       | Figures 4.7, 4.8 and 4.9       | the same                                     |
-| weighting         | Figures 4.10, 4.11 and 4.12    | the same                                     |
-| corpora           | Tables 4.1 and 5.1             | documents and their lengths, a row per split |
-| simde             | Tables 2 to 5 of SimDE's paper | scores; redundancy and similarity of texts   |
-
-The figures' values were read off the graphics (error about 0.0003): the thesis prints no numbers for them. Normalised
-accuracy is relative to the models of one figure, so values of different figures must not be compared.
+The first lines of each file in `published/` name the tables and figures that it was taken from. The thesis prints no
+numbers for its figures; their values were read off the graphics, with an error of about 0.0003. Normalised accuracy is
+relative to the models of one figure: do not compare values of different figures.
 """
 
 from __future__ import annotations
@@ -28,10 +19,7 @@ from docemb_lib.experiments.plan import THESIS, grid
 from docemb_lib.experiments.runkey import STRUCTURAL, RunKey
 from docemb_lib.settings.profile import NOTEBOOKS, Profile
 
-# ---- The thesis' results as data, to be shown beside our own.
-
-
-BASELINE = "baseline"  # `kind` of a figure's rows that are no run of its grid
+BASELINE = "baseline"  # `kind` of the rows of a figure that are no run of its grid
 MAX_MARGIN = {"structural_loss": "max-margin", "distance": "mse", "gamma": 1.0}
 # The structural losses of Figure 4.4 from top to bottom, below the untrained student.
 FIGURE_4_4: tuple[dict[str, Any], ...] = (
@@ -47,29 +35,37 @@ NAMES = ("table_5_7", "structural_losses", "paragraph_vectors", "projections", "
 
 
 def published(name: str) -> pd.DataFrame:
-    """One published result, tidy: a row per `value` (corpora: per split), with its `source`, a table or figure.
+    """Return one published result as a tidy frame: a row per `value` (corpora: per split), with its `source`.
 
-    Table 5.7 and SimDE have the columns of our scores (model, task, metric, value) and `round`. A figure has the run's
-    `label`, its parameters under the names of our notebooks' (missing: switched off), and its box over the tasks.
+    Table 5.7 and SimDE have the columns of recorded scores (model, task, metric, value) and `round`. A figure has the
+    run's `label`, the notebook parameters (missing: switched off), and the box over tasks.
+
+    Example:
+        >>> table = published("table_5_7")
+        >>> table[table["metric"] == "map"].groupby("model")["value"].mean().idxmax()
+        'only-MSE'
     """
     if name not in NAMES:
         raise InputError(f"published results: {name!r} is not one of {', '.join(NAMES)}")
-    text = files("docemb_lib.thesis").joinpath("published", f"{name}.yaml").read_text(encoding="utf-8")
-    data = yaml.safe_load(text)
+    data = read_published(name)
     return pd.DataFrame(data["rows"], columns=data["columns"])
 
 
-# ---- which run of the thesis a run of ours is
+def read_published(name: str) -> dict[str, Any]:
+    """Read a file of `published/`."""
+    path = files("docemb_lib.thesis").joinpath("published", f"{name}.yaml")
+    data: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return data
 
 
 class Figure(NamedTuple):
     """A figure of the thesis that shows the runs of a grid."""
 
-    source: str  # as in published(data)
+    source: str  # column `source` of published(data)
     data: str
     notebook: str
-    grids: tuple[str, ...]  # none: nothing in it depends on a width
-    structural: dict[str, Any] | None  # the structural loss of all runs of its grids; None: they have several, or none
+    grids: tuple[str, ...]  # empty: no parameter of the figure depends on a width
+    structural: dict[str, Any] | None  # structural loss of all runs of the grids; None: several losses, or none
 
 
 FIGURES = (
@@ -84,43 +80,41 @@ FIGURES = (
 )
 MODELS_HERE = {UNTRAINED: "Longformer", SBERT_TRUNCATED: "SBERT"}
 FINAL = "06_evaluation"
-STUDENTS = ("cosine-masked", "MSE-contextual", "only-MSE")  # Table 5.7's names of the runs of the grid `final`
-SWITCHES = ("structural_loss", "contextual_teacher", "lam", "max_structural_len")  # null there means: switched off
+STUDENTS = ("cosine-masked", "MSE-contextual", "only-MSE")  # names in Table 5.7 of the runs of the grid `final`
+SWITCHES = ("structural_loss", "contextual_teacher", "lam", "max_structural_len")  # published null: switched off
 
 
 class ThesisValues:
-    """Mean normalised accuracies of the thesis' figures for a notebook's runs, those of the profile's own loss first.
+    """Mean normalised accuracies in the thesis of the runs of a notebook.
 
-    Of the final notebook they are those of the four best students of chapter 4 (Figure 4.12).
-    A figure's values are relative to the models it shows: across figures they cannot be compared at all.
+    If several figures show a run, the figure with the structural loss of the profile's parameters counts. The final
+    notebook has the values of Figure 4.12, the four best students of chapter 4.
     """
 
     def __init__(self, notebook: str, profile: Profile) -> None:
         figures = [figure for figure in FIGURES if figure.notebook == notebook]
-        figures.sort(key=lambda figure: not _has_loss(figure, notebook, profile))
-        self.notebook, self.profile = notebook, profile
+        figures.sort(key=lambda figure: not _has_loss(figure, profile))
         self.models = {**MODELS_HERE, **contextual_labels(profile)}
         self.runs: dict[str, float] = {}
         self.baselines: dict[str, float] = {}
         for figure in figures:
-            rows = published(figure.data)
-            rows = rows[rows["source"] == figure.source]
-            places = _scaled(figure, profile)
+            rows = published(figure.data).query("source == @figure.source")
+            scaled = _scaled(figure, profile)
             for _, row in rows[rows["kind"] != BASELINE].iterrows():
-                key = _cell(RunKey.of(notebook, THESIS, **_parameters(row, notebook)))
-                for place in (key, places.get(key, key)):
-                    self.runs.setdefault(place, row["value"])
-            if _has_loss(figure, notebook, profile):
-                shown = rows[rows["kind"] == BASELINE]
-                names = shown["label"].replace(contextual_labels(THESIS))
-                self.baselines |= dict(zip(names, shown["value"], strict=True))
+                cell = _cell(RunKey.of(notebook, THESIS, **_parameters(row, notebook)))
+                for own in (cell, scaled.get(cell, cell)):
+                    self.runs.setdefault(own, row["value"])
+            if _has_loss(figure, profile):
+                baselines = rows[rows["kind"] == BASELINE]
+                names = baselines["label"].replace(contextual_labels(THESIS))
+                self.baselines |= dict(zip(names, baselines["value"], strict=True))
 
     def of_run(self, key: RunKey) -> float | None:
         """The thesis' value of a run; None if the thesis has no such run."""
         return self.runs.get(_cell(key))
 
     def of_baseline(self, label: str) -> float | None:
-        """The thesis' value of a baseline of this profile, whatever its width here."""
+        """The thesis' value of a baseline of the profile, of any width; None if the figure lacks it."""
         return self.baselines.get(self.models.get(label, ""))
 
 
@@ -133,13 +127,13 @@ def final_name(key: RunKey) -> str | None:
 
 
 def baseline_name(label: str, profile: Profile) -> str | None:
-    """The name in Table 5.7 of a baseline of this profile, whatever its width here: Longformer, SBERT, DM or PV."""
+    """The name in Table 5.7 of a baseline of the profile, of any width: Longformer, SBERT, DM or PV."""
     name = {**MODELS_HERE, **contextual_labels(profile)}.get(label)
     return name if name in {*MODELS_HERE.values(), "DM", "PV"} else None
 
 
 def _scaled(figure: Figure, profile: Profile) -> dict[str, str]:
-    """Cells of the grids' runs at the thesis' widths → cells of the same runs at the profile's."""
+    """{cell of a run of the figure's grids in the thesis' widths: cell of the same run in the profile's widths}."""
     pairs = [pair for name in figure.grids for pair in zip(grid(name, THESIS), grid(name, profile), strict=True)]
     return {
         _cell(RunKey.of(figure.notebook, THESIS, **thesis)): _cell(RunKey.of(figure.notebook, profile, **own))
@@ -148,16 +142,17 @@ def _scaled(figure: Figure, profile: Profile) -> dict[str, str]:
 
 
 def _cell(key: RunKey) -> str:
-    """Equal for runs that one number of the thesis stands for: it has one seed and one corpus."""
+    """Equal for runs with the same number in the thesis, which has one seed and one number of documents."""
     return key.same_but("seed", "documents")
 
 
-def _has_loss(figure: Figure, notebook: str, profile: Profile) -> bool:
+def _has_loss(figure: Figure, profile: Profile) -> bool:
     """Whether the runs of a figure have the structural loss of the profile's parameters."""
     if figure.structural is None:
         return True
-    own = RunKey(notebook, profile)
-    return RunKey.of(notebook, profile, **figure.structural).only(*STRUCTURAL) == own.only(*STRUCTURAL)
+    # A contextual teacher makes the run valid if the figure has no structural loss.
+    of_figure = RunKey.of(figure.notebook, THESIS, contextual_teacher="PV", **figure.structural)
+    return of_figure.only(*STRUCTURAL) == RunKey(figure.notebook, profile).only(*STRUCTURAL)
 
 
 def _parameters(row: pd.Series, notebook: str) -> dict[str, Any]:

@@ -1,10 +1,9 @@
-"""What the diagrams show of a run beside its profile: how wide its embeddings are, how one of its documents begins."""
+"""Data for the figures and tables of notebooks 01 to 06: corpus, tasks, students, probes and weights of a run."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -22,47 +21,36 @@ from docemb_lib.experiments.stages import CorpusStage
 from docemb_lib.experiments.students import recorded_student, weighting_of
 from docemb_lib.thesis.values import FIGURE_4_4, published
 
-if TYPE_CHECKING:
-    from docemb_lib.teachers.store import Teacher
+SHOWN = 1000  # validation documents in views, as in Figure 4.4
+PROBED = 300  # training documents that a probe is fitted on
+STATISTICS, LENGTHS = "statistics.parquet", "lengths.parquet"
+CORPUS_COLUMNS = ("documents", "tokens", "mean", "std", "over_384", "over_512")  # of Tables 4.1 and 5.1
 
 
-# ---- what the diagrams show of a run beside its profile
+class DescribedTasks(NamedTuple):
+    """The tasks of a profile."""
+
+    statistics: pd.DataFrame  # see `task_statistics`
+    lengths: pd.DataFrame  # of documents: task, split, n_student_tokens, n_structural_tokens
 
 
 def widths_of(run: Run) -> dict[str, int]:
-    """Dimensions of the embeddings of the `student` and, where there is one, the `contextual` teacher."""
-    teacher, contextual = run.profile.parameters.contextual_teacher, run.profile.contextual_teachers
-    return {
-        "student": run.stages.students.width,
-        **({} if teacher is None else {"contextual": contextual.width(teacher)}),
-    }
+    """Widths of the `student` and, if there is one, of the `contextual` teacher, by these names."""
+    teacher, teachers = run.profile.parameters.contextual_teacher, run.profile.contextual_teachers
+    contextual = {} if teacher is None else {"contextual": teachers.width(teacher)}
+    return {"student": run.stages.students.width, **contextual}
 
 
 def opening_words(run: Run, words: int = 12) -> list[str]:
-    """The first words of the first training document, as the run's Paragraph Vector (its first member) reads them."""
+    """The first words of the first training document, preprocessed as for the run's (first) Paragraph Vector."""
     from docemb_lib.teachers.words import preprocess
 
     settings = run.key.paragraph_vectors[0]
     return preprocess(run.stages.corpus.split("train")["text"][0], settings.preprocess)[:words]
 
 
-# ---- what 01_corpus shows
-
-
-STATISTICS, LENGTHS = "statistics.parquet", "lengths.parquet"
-CORPUS_COLUMNS = ("documents", "tokens", "mean", "std", "over_384", "over_512")  # of Tables 4.1 and 5.1
-
-
-class DescribedTasks(NamedTuple):
-    """The tasks of a profile: `statistics` as `task_statistics` has them, and their documents' `lengths`: task, split,
-    n_student_tokens, n_structural_tokens."""
-
-    statistics: pd.DataFrame
-    lengths: pd.DataFrame
-
-
 def corpus_statistics(run: Run) -> pd.DataFrame:
-    """Documents and their lengths, a row per split of the run's corpus."""
+    """Documents and their lengths, a row per split of the run's corpus; see `docemb_lib.corpus.build`."""
     corpus = run.stages.corpus
     return describe_splits(
         {name: corpus.split(name) for name in ("train", "validation", "tasks")},
@@ -72,31 +60,32 @@ def corpus_statistics(run: Run) -> pd.DataFrame:
 
 
 def structural_limit(run: Run) -> int:
-    """The longest text, in tokens, that the structural teacher reads whole."""
+    """The tokens of the longest text that the structural teacher does not truncate."""
     return run.stages.teachers.sbert("truncate").max_text_tokens
 
 
 def corpus_tables(statistics: pd.DataFrame, name: str) -> pd.DataFrame:
-    """Tables 4.1 and 5.1 with the corpus at hand first: a row per corpus and split.
+    """Tables 4.1 and 5.1 with this corpus first: a row per corpus and split.
 
-    statistics: see `corpus_statistics`; name: what the corpus is called.
+    statistics: see `corpus_statistics`; name: of this corpus.
     """
-    ours = statistics[statistics["split"].isin(["train", "validation"])].assign(corpus=name, of=HERE)
-    both = pd.concat([ours, published("corpora").assign(of=THESIS)])
+    here = statistics[statistics["split"].isin(["train", "validation"])].assign(corpus=name, of=HERE)
+    both = pd.concat([here, published("corpora").assign(of=THESIS)])
     return both.set_index(["of", "corpus", "split"])[list(CORPUS_COLUMNS)]
 
 
-def split_lengths(run: Run, splits: Sequence[str] = ("train", "validation")) -> pd.DataFrame:
-    """The documents of the corpus' splits for Figures 4.1 and 5.1: split, source, tokens (the student's)."""
-    frames = []
-    for split in splits:
-        table = run.stages.corpus.split(split).select_columns(["source", "n_student_tokens"]).to_pandas()
-        frames.append(table.rename(columns={"n_student_tokens": "tokens"}).assign(split=split))
-    return pd.concat(frames, ignore_index=True)
+def split_lengths(run: Run) -> pd.DataFrame:
+    """Lengths of training and validation documents for Figures 4.1 and 5.1: source, tokens (of the student), split."""
+    columns = {"source": "source", "n_student_tokens": "tokens"}
+    frames = [
+        run.stages.corpus.split(split).select_columns(list(columns)).to_pandas().assign(split=split)
+        for split in ("train", "validation")
+    ]
+    return pd.concat(frames, ignore_index=True).rename(columns=columns)
 
 
 def described_tasks(run: Run) -> DescribedTasks:
-    """All tasks of the profile, each counted once: what is counted is an artefact."""
+    """Statistics and lengths of all tasks of the profile. Each task is counted once and kept as an artefact."""
     evaluation = run.profile.evaluation
     names = dict.fromkeys((*evaluation.tasks, *evaluation.sweep_tasks))
     folders = {name: _described(run.stages, name) for name in names}
@@ -131,16 +120,11 @@ def _described(stages: Stages, name: str) -> Path:
     return stages.workspace.artefact("task-statistics", inputs, build).path
 
 
-# ---- what a notebook shows of its run beside its scores
-
-
-SHOWN = 1000  # validation documents that views look at, as Figure 4.4 does
-PROBED = 300  # training documents that a probe is fitted on
-
-
 def students_of_runs(run: Run) -> list[Model]:
-    """The untrained student, this run's, and those of the comparable recorded runs with as many documents and the same
-    seed: those of Figure 4.4 first, in the figure's order."""
+    """The untrained student, this run's, and recorded comparable ones with equal documents and seed.
+
+    Students of Figure 4.4 come first, in the order of the figure.
+    """
     losses = [RunKey.of(run.notebook, run.profile, **loss).only(*STRUCTURAL) for loss in FIGURE_4_4]
     size = {name: run.key.counting[name] for name in ("documents", "seed")}
     found = [(run.key.only(*STRUCTURAL), run.model)]
@@ -153,54 +137,52 @@ def students_of_runs(run: Run) -> list[Model]:
 
 
 def in_figure_4_4(run: Run, distances: pd.DataFrame) -> pd.DataFrame:
-    """Of the tidy distances of `students_of_runs` those of the models that Figure 4.4 shows, and of this run's."""
+    """The rows of `distances` (tidy, with a column model) that belong to Figure 4.4 or to this run's student."""
     shown = [RunKey.of(run.notebook, run.profile, **loss).label for loss in FIGURE_4_4]
     return distances[distances["model"].isin([UNTRAINED, *shown, run.label])]
 
 
 def validation_embeddings(corpus: CorpusStage, model: Model) -> np.ndarray:
-    """The model's embeddings of the first `SHOWN` validation documents: float32 (N, D), each computed once."""
+    """The model's embeddings of the first `SHOWN` validation documents: float32 (N, D). Each is computed once."""
     return embed_once(corpus.workspace, model, corpus.split("validation")["text"][:SHOWN])
 
 
 def neighbours_of_validation(run: Run, *, queries: int = 3, k: int = 3) -> pd.DataFrame:
-    """The nearest neighbours of the first validation documents by the cosine of the run's model, see `neighbours`."""
+    """The k nearest neighbours of the first validation documents by the cosine of the run's model; see `neighbours`."""
     corpus = run.stages.corpus
     rows = validation_embeddings(corpus, run.model)
     return neighbours(rows, corpus.split("validation")["id"][:], queries=range(queries), k=k)
 
 
 def probes_of_teachers(run: Run) -> pd.DataFrame:
-    """What a linear map reads of each of the run's teachers, off its student and off the student as it started.
+    """How well a linear map predicts each teacher's embeddings from the student's, before and after distillation.
 
-    Fitted on at most `PROBED` of the run's training documents, measured on the first `SHOWN` validation documents, all
-    of them and apart by whether a document fits into one window of the structural teacher. Columns model, teacher,
-    bucket, documents, r2, overlap, see `probe`.
+    The map is fitted on at most `PROBED` training documents of the run and measured on the first `SHOWN` validation
+    documents: on all, and separately on those that fit into the structural teacher's window and on longer ones.
+    Columns model, teacher, bucket, documents, r2, overlap; see `probe`.
     """
     corpus, teachers, p = run.stages.corpus, run.stages.teachers, run.profile.parameters
-    train = min(PROBED, p.documents)
+    train, validation = min(PROBED, p.documents), corpus.split("validation")
     texts = corpus.split("train")["text"][:train]
     limit = teachers.structural.max_text_tokens
-    whole = np.asarray(corpus.split("validation")["n_structural_tokens"][:SHOWN]) <= limit
-    buckets = {f"up to {limit} tokens": whole, "longer": ~whole}
+    short = np.asarray(validation["n_structural_tokens"][:SHOWN]) <= limit
+    buckets = {f"up to {limit} tokens": short, "longer": ~short}
     frames = []
     for model in (untrained_model(run.stages.students), run.model):
-        fitted_on = embed_once(run.workspace, model, texts)
-        judged_on = validation_embeddings(corpus, model)
+        embeddings = embed_once(run.workspace, model, texts), validation_embeddings(corpus, model)
         for name, teacher in teachers.of_student.items():
-            known = np.asarray(teachers.embeddings(teacher, "train", p.documents)[:train])
-            truth = _validation_of(run.stages, teacher)
-            found = probe((fitted_on, known), (judged_on, truth), buckets)
+            fitted = np.asarray(teachers.embeddings(teacher, "train", p.documents)[:train])
+            measured = np.asarray(teachers.embeddings(teacher, "validation", len(validation))[:SHOWN])
+            found = probe((embeddings[0], fitted), (embeddings[1], measured), buckets)
             frames.append(found.assign(model=model.label, teacher=f"{name} teacher"))
     return pd.concat(frames, ignore_index=True)[["model", "teacher", "bucket", "documents", "r2", "overlap"]]
 
 
 def centring(run: Run) -> pd.DataFrame:
-    """What subtracting the mean training embedding does to a student where cosines decide; a row per model. A student
-    that is centred by itself (`student.centre`) has one row.
+    """Cosine scores of the student with and without the mean training embedding subtracted, a row per model.
 
-    Columns: spread, the mean cosine distance of two task texts, and each task of the final evaluation that asks what
-    belongs together, see `score_cosines`.
+    Columns: spread (mean cosine distance of two task texts), and each retrieval or pair task of the final evaluation;
+    see `score_cosines`. With `student.centre` in the profile the student is centred already and has one row.
     """
     if run.profile.student.centre:
         both = [run.model._replace(label="student, centred")]
@@ -210,14 +192,8 @@ def centring(run: Run) -> pd.DataFrame:
     return run.stages.scores.of_cosines([untrained_model(run.stages.students), *both])
 
 
-def _validation_of(stages: Stages, teacher: Teacher) -> np.ndarray:
-    """The teacher's embeddings of the same documents, out of the store that training made."""
-    rows = len(stages.corpus.split("validation"))
-    return np.asarray(stages.teachers.embeddings(teacher, "validation", rows)[:SHOWN])
-
-
 def projection_layers(run: Run) -> pd.DataFrame:
-    """The layers of both projections of this run: side, layer, shape (out × in), weights (biases included)."""
+    """The layers of both projections of this run: side, layer, shape (out × in), weights (with biases)."""
     from torch import nn
 
     from docemb_lib.losses import Projection
@@ -225,16 +201,11 @@ def projection_layers(run: Run) -> pd.DataFrame:
     p = run.profile.parameters
     if p.contextual_teacher is None:
         return pd.DataFrame(columns=["side", "layer", "shape", "weights"])
-    widths = widths_of(run)
-    sides = {
-        "student": Projection(p.student_projection, widths["student"]),
-        "contextual": Projection(p.contextual_projection, widths["contextual"]),
-    }
     rows = []
-    for side, projection in sides.items():
+    for side, spec in {"student": p.student_projection, "contextual": p.contextual_projection}.items():
+        projection = Projection(spec, widths_of(run)[side])
         for layer in projection.layers:
-            linear = isinstance(layer, nn.Linear)
-            shape = f"{layer.out_features} × {layer.in_features}" if linear else ""
+            shape = f"{layer.out_features} × {layer.in_features}" if isinstance(layer, nn.Linear) else ""
             rows.append((side, type(layer).__name__, shape, sum(t.numel() for t in layer.parameters())))
         if not len(projection.layers):
             rows.append((side, "identity", f"{projection.out_features}", 0))
@@ -242,7 +213,7 @@ def projection_layers(run: Run) -> pd.DataFrame:
 
 
 def weights_by_length(run: Run) -> pd.DataFrame:
-    """The weights of both losses for each training document of this run: length, structural, contextual; by length."""
+    """The weights of both losses for each training document, by length: length, structural, contextual."""
     import torch
 
     p = run.profile.parameters
@@ -251,6 +222,6 @@ def weights_by_length(run: Run) -> pd.DataFrame:
     structural, contextual = weighting.weights(torch.from_numpy(lengths))
     if "structural" not in roles:
         structural, contextual = torch.zeros_like(structural), torch.ones_like(contextual)
-    elif "contextual" not in roles:  # the plain mean, masked documents counting zero
+    elif "contextual" not in roles:  # a plain mean, in which masked documents count as zero
         structural, contextual = weighting.keep(torch.from_numpy(lengths)).float(), torch.zeros_like(contextual)
     return pd.DataFrame({"length": lengths, "structural": structural.numpy(), "contextual": contextual.numpy()})

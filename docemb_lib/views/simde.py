@@ -1,9 +1,10 @@
-"""What the SimDE notebook shows beside scores: one document in two halves, how well halves find each other, rivals."""
+"""Data for the figures and tables of notebook 07: halves of documents, other students, SimDE's analysis, few-shot."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -24,34 +25,33 @@ from docemb_lib.thesis.values import published
 from docemb_lib.training.pairs import draw_halves, generator_of
 from docemb_lib.views.runs import SHOWN
 
-# ---- what the SimDE notebook shows beside scores
-
-
-FEW = range(6, 13)  # sentences of a document that is shown whole
+FEW = range(6, 13)  # sentences of the example document
+READ = 300  # training documents whose words are counted
+ATTENDED = 20  # validation documents; attentions take stock Longformer a second per document
+TAGGED = "en"  # the language of the part-of-speech tagger
 
 
 def example_halves(run: Run) -> pd.DataFrame:
-    """The first training document of 6 to 12 sentences, of those looked at: a row each, in the column of the half that
-    it goes to in the first epoch.
+    """The first training document of 6 to 12 sentences, each sentence in the column of its half in the first epoch.
 
-    Raises InputError where none of them has two sentences.
+    Raises InputError if no document has two sentences.
     """
     rows, language = min(run.profile.parameters.documents, SHOWN), run.profile.simde.language
     split = run.stages.corpus.split("train").select(range(rows))
     documents = [(row["id"], split_sentences(row["text"], language=language)) for row in split]
-    several = [one for one in documents if len(one[1]) >= 2]
-    if not several:
+    candidates = [one for one in documents if len(one[1]) >= 2]
+    if not candidates:
         raise InputError(f"documents: none of the first {rows} has two sentences, so none has halves")
-    name, sentences = next((one for one in several if len(one[1]) in FEW), several[0])
+    name, sentences = next((one for one in candidates if len(one[1]) in FEW), candidates[0])
     shown = np.array([" ".join(sentence.split()) for sentence in sentences], dtype=object)
     first = _draw(run, name, len(sentences))
     return pd.DataFrame({"first half": np.where(first, shown, ""), "second half": np.where(first, "", shown)})
 
 
 def distances_of_halves(run: Run, models: list[Model], *, negatives: int = 20) -> pd.DataFrame:
-    """Cosine distances from first halves of validation documents to the second ones, their own and others'.
+    """Cosine distances from the first halves of validation documents to their second halves and to those of others.
 
-    Tidy, see `tidy_distances`, and model. Documents of one sentence have no halves and are left out.
+    Tidy, see `tidy_distances`, with a column model. Documents of one sentence are left out.
     """
     language, split = run.profile.simde.language, run.stages.corpus.split("validation")
     firsts, seconds = [], []
@@ -70,7 +70,7 @@ def distances_of_halves(run: Run, models: list[Model], *, negatives: int = 20) -
 
 
 def students_beside(run: Run) -> list[Model]:
-    """The students of the recorded runs comparable with this one, of its notebook and of the final evaluation."""
+    """The students of recorded runs comparable with this one, of notebook 07 and of the final evaluation."""
     models: dict[str, Model] = {}
     for record in (*run.comparable(FINAL[1]), *run.comparable(FINAL[0])):
         student = recorded_student(run.workspace, record)
@@ -80,24 +80,21 @@ def students_beside(run: Run) -> list[Model]:
 
 
 def beside_paper(scores: pd.DataFrame) -> pd.DataFrame:
-    """Our scores beside the paper's, where both have a task: rows (source, model), columns (task, metric).
+    """Scores beside the paper's on common tasks: rows (source, model), columns (task, metric); empty without any.
 
-    scores: tidy. Empty where no task is one of the paper's.
+    scores: tidy.
     """
-    ours = last_round(scores)[["model", "task", "metric", "value"]].assign(source="here")
-    theirs = published("simde").query("round == 'all'").assign(source="paper")
-    together = pd.concat([rows for rows in (ours, theirs) if len(rows)])
-    shared = together.groupby(["task", "metric"])["source"].transform("nunique") == 2
-    return together[shared].pivot_table(
-        index=["source", "model"], columns=["task", "metric"], values="value", sort=False
-    )
+    here = last_round(scores)[["model", "task", "metric", "value"]].assign(source="here")
+    rows = pd.concat([here, published("simde").query("round == 'all'").assign(source="paper")])
+    common = rows.groupby(["task", "metric"])["source"].transform("nunique") == 2
+    return rows[common].pivot_table(index=["source", "model"], columns=["task", "metric"], values="value", sort=False)
 
 
 def gain_over_start(scores: pd.DataFrame, comparison: pd.DataFrame, *, student: str) -> pd.DataFrame:
-    """The student against the encoder that it started from, a row per task and one for the mean over them.
+    """The student against the untrained student, a row per task and one for the mean over tasks.
 
-    Columns difference, its 95% interval and the verdict of the paired test; head_seeds, the deviation of the student's
-    score over head seeds. scores, comparison: of a final evaluation.
+    Columns metric, difference, low and high (95% interval), verdict of the paired test, and head_seeds, the standard
+    deviation of the student's score over head seeds. scores, comparison: of a final evaluation.
     """
     pair = (comparison["model"] == student) & (comparison["reference"] == UNTRAINED)
     means = mean_over_tasks(last_round(scores)).assign(task=OVERALL)
@@ -108,21 +105,15 @@ def gain_over_start(scores: pd.DataFrame, comparison: pd.DataFrame, *, student: 
 
 
 def _draw(run: Run, document: str, n: int) -> np.ndarray:
-    """As training draws in its first epoch: which of n sentences go to the first half, (n,) bool."""
+    """Which of n sentences training puts into the first half in the first epoch: (n,) bool."""
     return draw_halves(n, generator_of(document, seed=run.profile.parameters.seed, epoch=0))
 
 
-# ---- why halves are a pair
-
-
-READ = 300  # training documents whose words are counted
-ATTENDED = 20  # validation documents: with attentions, stock Longformer takes a second each
-TAGGED = "en"  # the language whose parts of speech are known
-
-
 def redundancy_beside_paper(run: Run) -> pd.DataFrame:
-    """Table 4 of the first `READ` training documents, if they are English, and of the paper's data: columns data,
-    words, redundancy."""
+    """Table 4 of the paper, with this run's first `READ` training documents first: data, words, redundancy.
+
+    Documents in another language than English are left out.
+    """
     paper = published("simde").query("metric == 'redundancy'").rename(columns={"task": "data", "value": "redundancy"})
     frames = [paper]
     if run.profile.simde.language == TAGGED:
@@ -133,25 +124,16 @@ def redundancy_beside_paper(run: Run) -> pd.DataFrame:
 
 
 def similarity_of_sentences(run: Run) -> pd.DataFrame:
-    """Cosines, by SBERT, of sentences of the same training documents, of one and of two of them.
-
-    See `sentence_similarity`.
-    """
-    model = sbert_models(run.stages.teachers)[0]
+    """SBERT cosines of two sentences of one training document and of two documents; see `sentence_similarity`."""
+    embed = partial(embed_once, run.workspace, sbert_models(run.stages.teachers)[0])
     texts = run.stages.corpus.split("train")["text"][: min(READ, run.profile.parameters.documents)]
-    return sentence_similarity(
-        texts,
-        lambda sentences: embed_once(run.workspace, model, sentences),
-        pairs=READ,
-        language=run.profile.simde.language,
-    )
+    return sentence_similarity(texts, embed, pairs=READ, language=run.profile.simde.language)
 
 
 def attention_of_students(run: Run) -> pd.DataFrame:
-    """Which words the student attends to, before and after training, in the first `ATTENDED` validation documents.
+    """The attention that parts of speech get in the first `ATTENDED` validation documents, before and after training.
 
-    Columns model, and see `attention_by_part`. Empty where documents are not English, and for students that give no
-    attentions.
+    Columns model, and see `attention_by_part`. Empty if documents are not English or the student gives no attentions.
     """
     from docemb_lib.student import Student
 
@@ -167,10 +149,9 @@ def attention_of_students(run: Run) -> pd.DataFrame:
 
 
 def few_shot(run: Run, models: Sequence[Model], *, per_class: Sequence[int] = (2, 5)) -> pd.DataFrame:
-    """The profile's classification tasks by heads that learn from so few examples of each class, on test splits.
+    """Scores on the profile's classification tasks of heads trained on `per_class` examples of each class.
 
-    Columns task, model, and see `few_shot_scores`; numbers that a task's smallest class has not are left out. Empty
-    where there is no such task, or none with so many examples.
+    Columns task, model, and see `few_shot_scores`. A number that exceeds the smallest class of a task is left out.
     """
     frames = []
     for name in run.profile.evaluation.tasks:

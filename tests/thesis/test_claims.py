@@ -1,121 +1,281 @@
-"""The thesis' claims on recorded final evaluations: not tested on other tasks, but told; with answers where they are."""
+"""Claims: they hold in the thesis' own table, tests decide where per-example scores are known, gaps are named."""
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
+from scipy.stats import binomtest
 
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation.tasks import Classification, Labelled, Score
 from docemb_lib.settings import HubDataset
-from docemb_lib.settings.profile import Profile
-from docemb_lib.thesis.claims import FAILS, HOLDS, MASKED, RATIOS, UNSURE, UNTESTED, on_thesis_corpora, recorded_claims
-from docemb_lib.thesis.claims import claims_of_run as check_claims
+from docemb_lib.thesis.claims import (
+    FAILS,
+    HOLDS,
+    MASKED,
+    NO_INTERVAL,
+    RATIOS,
+    UNDECIDED,
+    UNTESTED,
+    Mean,
+    best_share,
+    check_claims,
+    check_order,
+    claims,
+    claims_of_run,
+    comparisons,
+    normalised_means,
+    on_thesis_corpora,
+    recorded_claims,
+    scores_of_rows,
+    thesis_tasks,
+)
 from docemb_lib.thesis.tables import recorded_finals
+from docemb_lib.thesis.values import STUDENTS, published
 
-sys.path.insert(0, str(Path(__file__).parent))
-from final_runs import a_run, evaluated, of_the_thesis, recorded
+TASKS = {"accuracy": ["sort", "match"], "map": ["find"], "mrr": ["find"]}
+LEVELS = {"Longformer": 0.5, "DM": 0.45, "PV": 0.55, "SBERT": 0.6,
+          "cosine-masked": 0.7, "MSE-contextual": 0.8, "only-MSE": 0.9}  # fmt: skip
+ABSENT = "no scores on aan, arxiv, imdb, oc, pan, s2orc"
 
-NONE = "no scores on aan, arxiv, imdb, oc, pan, s2orc"
-LEVELS = {"only-MSE": 0.9, "MSE-contextual": 0.8, "cosine-masked": 0.7}
+
+def right(examples, right):
+    """An accuracy with the first `right` examples answered correctly."""
+    answers = (np.arange(examples) < right).astype(np.float32)[None]
+    return Score("accuracy", (right / examples,), per_example={"accuracy": answers})
+
+
+def world(levels, *, rounds=("1k", "10k", "all"), examples=400):
+    """Scores in which each model has its level on all tasks, in all rounds."""
+
+    def ranked(level):
+        answers = np.full((1, 60), level, dtype=np.float32)
+        return Score("map", (level,), {"mrr": level}, {"map": answers, "mrr": answers})
+
+    def scores(level):
+        return {**dict.fromkeys(TASKS["accuracy"], right(examples, round(level * examples))), "find": ranked(level)}
+
+    return {name: {model: scores(level) for model, level in levels.items()} for name in rounds}
+
+
+def verdicts(rounds, tasks=TASKS, counts=None):
+    return check_claims(rounds, tasks, counts or {})["verdict"].to_dict()
+
+
+def means_of(**values):
+    return {name: Mean(np.array([value]), None) for name, value in values.items()}
 
 
 @pytest.fixture
-def students(workspace_root):
-    return of_the_thesis()
+def table():
+    return scores_of_rows(published("table_5_7"))
+
+
+def test_every_claim_is_true_of_the_thesis_own_table_which_has_no_intervals(table):
+    names = next(claim for claim in claims() if claim["id"] == "c6")["counts"]
+    found = verdicts(table, thesis_tasks(), dict(zip(names, (17.968, 240.0), strict=True)))
+    assert (found.pop("c5"), found.pop("c6")) == (UNTESTED, HOLDS)
+    assert set(found.values()) == {HOLDS + NO_INTERVAL}
+    because = check_claims(table, thesis_tasks(), {})["because"]
+    assert because["c4"] == "only-MSE: 0.7878"
+    assert because["c1"].startswith("48 of 48 ")  # 3 students, 4 baselines, 2 rounds, raw and normalised
+
+
+def test_a_single_printed_number_can_break_a_claim(table):
+    better = {task: Score("accuracy", (0.9,)) for task in table["1k"]["PV"]}
+    found = verdicts({**table, "1k": {**table["1k"], "PV": better}}, thesis_tasks())
+    assert found["c1"] == FAILS + NO_INTERVAL
+    assert found["c3"] == HOLDS + NO_INTERVAL  # not about PV
+
+
+@pytest.mark.parametrize(
+    ("levels", "examples", "expected"),
+    [
+        ({}, 400, {"c1": HOLDS, "c3": HOLDS, "c2": FAILS}),  # SBERT is behind
+        ({"SBERT": 0.95}, 400, {"c1": FAILS, "c2": HOLDS}),
+        ({"SBERT": 0.6975}, 400, {"c1": UNDECIDED}),  # one example of a task less than cosine-masked
+        ({}, 10, {"c3": UNDECIDED}),
+    ],
+)
+def test_an_order_holds_if_tests_show_all_of_it_and_fails_if_one_shows_the_opposite(levels, examples, expected):
+    found = verdicts(world(LEVELS | levels, examples=examples))
+    assert {claim: found[claim] for claim in expected} == expected
+
+
+def test_the_test_of_one_comparison_is_mcnemars():
+    ahead, behind = np.r_[np.ones(60), np.zeros(40)], np.r_[np.zeros(4), np.ones(48), np.zeros(48)]
+    means = {
+        name: Mean(np.array([answers.mean()]), [answers]) for name, answers in (("ahead", ahead), ("behind", behind))
+    }
+    (found,) = comparisons([["ahead"], ["behind"]], means, "all").itertuples()
+    only_ahead, only_behind = int(((ahead == 1) & (behind == 0)).sum()), int(((ahead == 0) & (behind == 1)).sum())
+    expected = binomtest(only_ahead, only_ahead + only_behind).pvalue
+    assert (found.difference, found.p) == (pytest.approx(0.12), pytest.approx(expected, abs=0.003))
+
+
+def test_comparisons_are_those_of_each_group_with_all_later_groups():
+    found = comparisons([["a"], ["b", "c"], ["d"]], means_of(a=3.0, b=2.0, c=1.0, d=0.5), "all")
+    assert (found["ahead"] + found["behind"]).tolist() == ["ab", "ac", "ad", "bd", "cd"]
+    assert check_order(found).verdict == HOLDS + NO_INTERVAL
+
+
+def test_many_comparisons_are_corrected_for_their_number():
+    """A p-value of .03 is enough for one comparison, but not for ten."""
+    one = comparisons([["a"], ["b"]], means_of(a=2.0, b=1.0), "all").assign(p=0.03)
+    assert check_order(one).verdict == HOLDS
+    assert check_order(pd.concat([one] * 10)).verdict == UNDECIDED
+
+
+def test_normalised_means_divide_each_task_and_its_answers_by_the_best():
+    a, b = np.array([1.0, 0.0]), np.array([1.0, 1.0])
+    means = {"a": Mean(np.array([0.5, 0.8]), [a, b]), "b": Mean(np.array([1.0, 0.4]), None)}
+    found = normalised_means(means)
+    np.testing.assert_allclose(found["a"].values, [0.5, 1.0])
+    np.testing.assert_allclose(found["b"].values, [1.0, 0.5])
+    np.testing.assert_allclose(found["a"].answers, [[1, 0], [1.25, 1.25]])
+    assert found["b"].answers is None
+
+
+def test_the_best_share_is_of_the_best_of_each_task_over_all_rounds():
+    rng = np.random.default_rng(0)
+
+    def mean(level):
+        answers = (rng.random(2000) < level).astype(float)
+        return Mean(np.array([answers.mean()]), [answers])
+
+    claim = {"best_of": ["a", "b"], "round": "1k", "between": [0.7, 0.9]}
+    by_round = {"1k": {"a": mean(0.4), "b": mean(0.5)}, "all": {"a": mean(0.625), "b": mean(0.6)}}
+    found = best_share(claim, by_round)
+    share = by_round["1k"]["b"].values[0] / by_round["all"]["a"].values[0]
+    deviation = by_round["1k"]["b"].answers[0].std() / np.sqrt(2000) / by_round["all"]["a"].values[0]
+    name, *numbers = found.because.translate(str.maketrans("", "", ":[],")).split()
+    assert name == "b"
+    normal = share - 1.96 * deviation, share + 1.96 * deviation
+    assert float(numbers[0]) == pytest.approx(share, abs=5e-5)
+    assert [float(bound) for bound in numbers[1:]] == pytest.approx(normal, abs=0.004)
+    assert found.verdict == HOLDS
+    assert best_share(claim | {"between": [0.2, 0.3]}, by_round).verdict == FAILS
+    assert best_share(claim | {"between": [0.2, share]}, by_round).verdict == UNDECIDED
+    unknown = {name: {m: mean._replace(answers=None) for m, mean in own.items()} for name, own in by_round.items()}
+    assert best_share(claim, unknown).verdict == HOLDS + NO_INTERVAL
+
+
+@pytest.mark.parametrize(
+    ("rounds", "tasks", "because"),
+    [
+        (world(LEVELS, rounds=("all",)), TASKS, {"c1": "no round 1k", "c4": "no round 1k"}),
+        (world({m: v for m, v in LEVELS.items() if m not in {"only-MSE", "DM"}}), TASKS,
+         {"c1": "no run of only-MSE, DM", "c2": "no run of only-MSE, DM", "c7-mrr": "no run of only-MSE, DM"}),
+        (world(LEVELS), {"accuracy": ["sort", "oc", "aan"]}, {"c3": "no scores on aan, oc", "c7-map": "no tasks with map"}),
+        ({"all": {**world(LEVELS)["all"], "PV": {"sort": right(10, 5)}}}, TASKS, {"c2": "no scores of PV on match"}),
+        ({}, TASKS, {"c2": "no scores on match, sort", "c4": "no scores on match, sort"}),
+    ],
+)  # fmt: skip
+def test_a_claim_that_is_not_tested_names_what_is_missing(rounds, tasks, because):
+    found = check_claims(rounds, tasks, {})
+    for claim, reason in because.items():
+        assert found.loc[claim].tolist() == [UNTESTED, reason]
+
+
+@pytest.mark.parametrize(("counts", "verdict"), [({MASKED: 3.26}, HOLDS), ({MASKED: 1.5}, FAILS), ({}, UNTESTED)])
+def test_counts_have_no_interval(counts, verdict):
+    assert list(next(claim for claim in claims() if claim["id"] == "c5")["counts"]) == [MASKED]
+    assert verdicts({}, counts=counts)["c5"] == verdict
+
+
+def test_claims_are_about_models_and_rounds_that_the_thesis_has():
+    table = published("table_5_7")
+    for claim in claims():
+        assert {"id", "says"} < set(claim)
+        named = [model for group in claim.get("order", [claim.get("among", [])]) for model in group]
+        assert len(set(named)) == len(named)
+        assert {*named, *claim.get("best_of", [])} <= set(table["model"])
+        assert {*claim.get("rounds", []), claim.get("round", "all")} <= set(table["round"].dropna())
+    assert len({claim["id"] for claim in claims()}) == len(claims()) == 8
 
 
 @pytest.fixture
-def three(workspace_root, students, monkeypatch):
-    """All three students of the thesis recorded, whose training documents and tasks are made up."""
-    for name in ("only-MSE", "MSE-contextual"):
-        recorded(workspace_root, LEVELS[name], **students[name])
-    run = a_run(workspace_root, documents=4, **students["cosine-masked"])
+def three(make_run, recorded, students):
+    """All three students of the thesis; two are recorded. Training documents and tasks are invented."""
+    for name in STUDENTS[:0:-1]:
+        recorded(LEVELS[name], **students[name])
+    run = make_run(documents=4, **students["cosine-masked"])
     labels = ["x", "y"] * 10
     task = Classification("package", {"train": Labelled(["t"] * 20, labels)})
     bigger = replace(task, splits={"train": Labelled(["t"] * 30, labels + labels[:10])})
-    stages = SimpleNamespace(
+    run.stages = SimpleNamespace(
         corpus=SimpleNamespace(is_built=True, split=lambda name: {"n_structural_tokens": [9, 65, 64, 300, 1, 1]}),
         scores=SimpleNamespace(tasks={"package": task, "halves": bigger}, is_scored=lambda model: False),
     )
-    run.stages = stages
     return run
 
 
-def test_claims_are_not_tested_on_other_tasks_but_told(three):
-    table = check_claims(three, recorded_finals(three, evaluated(three.label, 0.7)))
-    assert list(table.columns) == ["claim", "in the thesis", "on its tasks", "on other tasks", "because"]
-    assert set(table["in the thesis"].drop(["c5"])) == {HOLDS, HOLDS + UNSURE}
-    assert set(table["on its tasks"]) == {UNTESTED}
+def test_claims_are_checked_on_other_tasks_but_not_tested(three, evaluated):
+    table = claims_of_run(three, recorded_finals(three, evaluated(three.label)))
+    assert list(table.columns) == ["claim", "in the thesis", "on thesis tasks", "on other tasks", "because"]
+    assert set(table["in the thesis"].drop(["c5"])) == {HOLDS, HOLDS + NO_INTERVAL}
+    assert set(table["on thesis tasks"]) == {UNTESTED}
     other = table["on other tasks"]
     assert other[["c1", "c4", "c6"]].tolist() == [UNTESTED] * 3
-    assert other["c2"] == FAILS + UNSURE  # SBERT is behind
-    assert other["c7-map"] == FAILS + UNSURE  # only-MSE first, SBERT not second
+    assert other["c2"] == FAILS + NO_INTERVAL  # SBERT is behind
+    assert other["c7-map"] == FAILS + NO_INTERVAL  # only-MSE first, SBERT not second
     assert other["c5"] == FAILS  # 4 documents, 2 of them short enough
     assert table.loc["c5", "because"] == f"not counted: {MASKED}; other tasks: {MASKED}: 2.00"
-    assert table.loc["c1", "because"] == f"{NONE}; other tasks: no round 1k"
+    assert table.loc["c1", "because"] == f"{ABSENT}; other tasks: no round 1k"
 
 
-def test_recorded_claims_are_those_of_the_profiles_final_runs_and_nothing_is_built_for_them(workspace_root, students):
-    with pytest.raises(InputError, match="small: no final evaluation is recorded; `docemb run` with it makes one"):
+def test_recorded_claims_are_those_of_the_profiles_final_runs_and_nothing_is_built(workspace_root, recorded, students):
+    with pytest.raises(InputError, match="small: no final evaluation is recorded; make one with `docemb run`"):
         recorded_claims("small")
     other = workspace_root / "params" / "other.yaml"
     other.write_text("base: small.yaml\nplan: [{notebook: 06_evaluation, profile: small}]", encoding="utf-8")
-    with pytest.raises(
-        InputError, match="other: no final evaluation is recorded; its plan makes some of small; ask for"
-    ):
+    with pytest.raises(InputError, match="other: no final evaluation is recorded; its plan runs under small; name"):
         recorded_claims("other")
-    recorded(workspace_root, **students["only-MSE"])
+    recorded(**students["only-MSE"])
     table = recorded_claims("small")
     assert table.loc["c7-mrr", "on other tasks"] == UNTESTED
     assert table.loc["c7-mrr", "because"].endswith("other tasks: no run of cosine-masked, MSE-contextual")
-    recorded(workspace_root, **students["cosine-masked"])
+    recorded(**students["cosine-masked"])
     assert recorded_claims("small").loc["c5", "because"] == f"not counted: {MASKED}"
     assert not (workspace_root / "outputs" / "artefacts").exists()
 
 
-def test_where_answers_are_known_a_claim_is_tested(three, monkeypatch):
-    final = evaluated(three.label, 0.7)
-    finals = recorded_finals(three, final)
+def test_a_claim_is_tested_where_per_example_scores_are_known(three, evaluated):
+    finals = recorded_finals(three, evaluated(three.label))
 
-    def scores(models, *, final):
+    def by_round(models, *, final):
         assert final
         (model,) = models
         assert model.fingerprint == f"f/{model.label}"
         level = finals.scores[finals.scores["model"] == model.label]["value"].iloc[0]
-        answers = (np.arange(1000) < 1000 * level).astype(np.float32)[None]
-        score = Score("accuracy", (level,), per_example={"accuracy": answers})
-        return {
-            "all": {model.label: {"package": score, "halves": score, "find": Score("map", (level,), {"mrr": level})}}
-        }
+        score = right(1000, 1000 * level)
+        ranking = Score("map", (level,), {"mrr": level})
+        return {"all": {model.label: {"package": score, "halves": score, "find": ranking}}}
 
-    three.stages.scores.is_scored, three.stages.scores.by_round = lambda model: True, scores
-    table = check_claims(three, finals)
+    three.stages.scores.is_scored, three.stages.scores.by_round = lambda model: True, by_round
+    table = claims_of_run(three, finals)
     assert table.loc["c2", "on other tasks"] == FAILS
     assert table.loc["c2", "because"].startswith(
-        f"{NONE}; other tasks: 12 of 15 differences shown, 3 shown the other way round; least: "
+        f"{ABSENT}; other tasks: 12 of 15 differences significant, 3 significant in the opposite direction; least: "
     )
-    assert table.loc["c7-map", "on other tasks"] == FAILS + UNSURE  # of rankings nothing is known here
+    assert table.loc["c7-map", "on other tasks"] == FAILS + NO_INTERVAL  # rankings have no per-example scores here
 
 
-def test_training_examples_are_counted_where_there_are_rounds(three, monkeypatch):
+def test_training_examples_are_counted_where_there_are_rounds(three, evaluated):
     evaluation = three.profile.evaluation.model_copy(update={"rounds": [10, None], "tasks": ["package", "halves"]})
     three.profile = three.profile.model_copy(update={"evaluation": evaluation})
-    final = evaluated(three.label, 0.7, rounds=("10", "all"))
-    table = check_claims(three, recorded_finals(three, final))
+    table = claims_of_run(three, recorded_finals(three, evaluated(three.label, rounds=("10", "all"))))
     assert table.loc["c6", "because"] == f"not counted: {RATIOS[0]}; other tasks: {RATIOS[0]}: 2.00; {RATIOS[1]}: 3.00"
-    assert table.loc["c6", ["on its tasks", "on other tasks"]].tolist() == [UNTESTED, FAILS]
+    assert table.loc["c6", ["on thesis tasks", "on other tasks"]].tolist() == [UNTESTED, FAILS]
 
 
-def test_the_corpora_of_the_thesis_are_known_by_name(workspace_root):
-    profile = Profile.load("small")
-    assert not on_thesis_corpora(profile)
+def test_the_corpora_of_the_thesis_are_known_by_name(small):
+    assert not on_thesis_corpora(small)
     named = [HubDataset(dataset="wikimedia/wikipedia"), HubDataset(dataset="allenai/c4", config="realnewslike")]
     for datasets, expected in ((named, True), (named[:1], False)):
-        corpus = profile.corpus.model_copy(update={"source": "hub", "datasets": datasets})
-        assert on_thesis_corpora(profile.model_copy(update={"corpus": corpus})) is expected
+        corpus = small.corpus.model_copy(update={"source": "hub", "datasets": datasets})
+        assert on_thesis_corpora(small.model_copy(update={"corpus": corpus})) is expected

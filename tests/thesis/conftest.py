@@ -1,0 +1,71 @@
+"""Runs of the small profile, and final evaluations with invented scores, recorded as notebook 06 records them."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+from docemb_lib.experiments.grids import grid
+
+from docemb_lib.experiments.run import Run
+from docemb_lib.experiments.runkey import RunKey
+from docemb_lib.experiments.scores import Final
+from docemb_lib.settings.profile import Profile
+from docemb_lib.thesis.values import STUDENTS
+from docemb_lib.workspace import Workspace
+
+LEVELS = {"student before distillation": 0.5, "SBERT truncated": 0.6, "DM;8d": 0.3, "PV;16d": 0.4, "TF-IDF": 0.35}
+TASKS = {"package": "accuracy", "halves": "accuracy", "find": "map"}
+
+
+@pytest.fixture
+def small(workspace_root):
+    return Profile.load("small")
+
+
+@pytest.fixture
+def make_run(workspace_root, small):
+    def make(notebook="06_evaluation", profile=None, **parameters):
+        key = RunKey.of(notebook, small if profile is None else profile, **parameters)
+        return Run(key, Workspace(workspace_root))
+
+    return make
+
+
+@pytest.fixture
+def evaluated():
+    """A final evaluation in which the student has `level` on all tasks, and each baseline its own level."""
+
+    def evaluate(label, level=0.7, tasks=TASKS, rounds=("all",)):
+        rows = [
+            (name, model, task, metric, 100, value, value - 0.1, value + 0.1)
+            for name in rounds
+            for model, value in {label: level, **LEVELS}.items()
+            for task, own in tasks.items()
+            for metric in ((own, "mrr", "ndcg") if own == "map" else (own,))
+        ]
+        frame = pd.DataFrame(rows, columns=["round", "model", "task", "metric", "examples", "value", "low", "high"])
+        means = frame[frame["metric"] != "mrr"].assign(task="mean over tasks", metric="mean").drop_duplicates("model")
+        intervals = pd.concat([frame, means])
+        intervals = intervals if len(rounds) > 1 else intervals.drop(columns="round")
+        models = pd.DataFrame({"model": [label, *LEVELS], "fingerprint": [f"f/{m}" for m in (label, *LEVELS)]})
+        return Final(pd.DataFrame(), intervals, pd.DataFrame(), models)
+
+    return evaluate
+
+
+@pytest.fixture
+def recorded(make_run, evaluated):
+    """Record a final evaluation."""
+
+    def record(level=0.7, **parameters):
+        run = make_run(**parameters)
+        run.finish({}, tables=evaluated(run.label, level).tables)
+        return run
+
+    return record
+
+
+@pytest.fixture
+def students(small):
+    """The parameters of the thesis' final students in the widths of the small profile."""
+    return dict(zip(STUDENTS, grid("final", small), strict=True))

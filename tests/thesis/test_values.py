@@ -1,0 +1,227 @@
+"""Published results are complete and consistent, and each run finds the value of the thesis' run that it repeats."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+from docemb_lib.experiments.grids import grid
+
+from docemb_lib.errors import InputError
+from docemb_lib.evaluation import normalised
+from docemb_lib.experiments.runkey import RunKey
+from docemb_lib.settings.profile import Profile
+from docemb_lib.thesis.values import FIGURES, NAMES, STUDENTS, ThesisValues, baseline_name, final_name, published
+
+LARGE = "768(ReLU)x4096(ReLU)x2048"
+COSINE_WEIGHTING = {
+    "structural_loss": "cosine", "contextual_teacher": "PV", "student_projection": LARGE, "contextual_projection": "-",
+    "lam": 0.5, "max_structural_len": 384,
+}  # fmt: skip
+
+
+def figure(name, number):
+    return published(name).query(f"source == 'figure {number}'").set_index("label")
+
+
+def test_normalised_means_of_table_5_7_over_all_rounds_are_those_of_figure_5_3():
+    table = published("table_5_7").query("source == 'table 5.7a'")
+    runs = table.assign(model=table["model"] + ";" + table["round"])
+    means = normalised(runs, over_rounds=True).groupby("model")["normalised"].mean()
+    assert len(means) == 7 * 3
+    expected = {"only-MSE;1k": 0.7878, "SBERT;all": 0.9691, "Longformer;10k": 0.7884}
+    assert means[list(expected)].to_dict() == pytest.approx(expected, abs=5e-5)
+
+
+def test_every_student_beats_every_baseline_with_few_examples_and_only_sbert_is_ahead_with_all():
+    means = published("table_5_7").query("metric == 'accuracy'").groupby(["round", "model"])["value"].mean()
+    students, baselines = list(STUDENTS), ["Longformer", "DM", "PV", "SBERT"]
+    for examples in ("1k", "10k"):
+        assert means[examples][students].min() > means[examples][baselines].max()
+    ahead = means["all"][baselines] > means["all"][students].min()
+    assert ahead[ahead].index.tolist() == ["SBERT"]
+
+
+def test_retrieval_has_map_and_mrr_of_seven_models_on_two_tasks():
+    table = published("table_5_7").query("metric != 'accuracy'")
+    assert table.groupby(["metric", "task"]).size().to_dict() == {
+        (metric, task): 7 for metric in ("map", "mrr") for task in ("games", "wines")
+    }
+    best = table.groupby(["metric", "model"])["value"].mean().groupby("metric").idxmax()
+    assert best.to_dict() == {"map": ("map", "only-MSE"), "mrr": ("mrr", "cosine-masked")}
+
+
+@pytest.mark.parametrize(
+    ("name", "number", "students", "best"),
+    [
+        ("structural_losses", "4.2", 2, "cosine"),
+        ("structural_losses", "4.3", 11, "max-margin;MSE;γ=1.0"),
+        ("projections", "4.7", 16 + 1, "only-structural;cosine"),
+        ("projections", "4.8", 12 + 1, "2048d;S:768(ReLU)x4096(ReLU)x2048;C:-"),
+        ("projections", "4.9", 14 + 1, "only-structural;mm-MSE"),
+        ("weighting", "4.10", 9 + 1, "384;λ=0.5"),
+        ("weighting", "4.11", 9 + 1, "only-structural;mm-MSE"),
+        ("weighting", "4.12", 4, "only-structural;mm-MSE"),
+    ],
+)
+def test_each_figure_has_its_runs_and_its_winner(name, number, students, best):
+    rows = figure(name, number)
+    assert (rows["kind"] == "student").sum() == students
+    assert rows["value"].idxmax() == best
+
+
+def test_the_45_paragraph_vectors_are_a_full_grid_and_nine_compounds():
+    frame = published("paragraph_vectors")
+    single = frame[frame["kind"] != "DM+DBOW"]
+    assert (len(single), len(frame)) == (36, 45)
+    assert not single.duplicated(["dm", "vector_size", "min_count", "preprocess"]).any()
+    assert frame.loc[frame["value"].idxmax(), "label"] == "DM;1024;stem;2+DBOW;1024;None;2"
+
+
+def test_a_label_says_what_its_parameters_say():
+    for number in ("4.10", "4.11"):
+        rows = figure("weighting", number)
+        for label, row in rows[rows["lam"].notna()].iterrows():
+            limit = "None" if pd.isna(row["max_structural_len"]) else f"{row['max_structural_len']:.0f}"
+            assert label == f"{limit};λ={row['lam']:g}"
+    dims = {"DM": 100, "DBOW": 1024, "PV": 2048}
+    for _, row in published("projections").dropna(subset="contextual_teacher").iterrows():
+        teacher = f"{dims[row['contextual_teacher']]}d"
+        assert row["label"] == f"{teacher};S:{row['student_projection']};C:{row['contextual_projection']}"
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in {"table_5_7", "corpora", "simde"}])
+def test_every_box_is_in_order(name):
+    frame = published(name)
+    boxes = frame.dropna(subset="median")
+    assert len(boxes) >= len(frame) - 4  # Figure 4.2 shows whiskers only
+    for lower, upper in [("low", "q3"), ("q1", "median"), ("median", "q3"), ("q1", "high"), ("low", "high")]:
+        assert (boxes[lower] <= boxes[upper]).all(), f"{lower} above {upper}"
+    assert frame["value"].between(0.5, 1.0).all()
+
+
+def test_the_corpora_have_as_many_tokens_as_their_documents_and_means_say():
+    corpora = published("corpora")
+    assert corpora.groupby("source")["corpus"].unique().map(list).to_dict() == {
+        "table 4.1": ["VAL-500K"], "table 5.1": ["TRAIN-1M"],
+    }  # fmt: skip
+    assert (corpora["documents"] * corpora["mean"]).tolist() == pytest.approx(corpora["tokens"].tolist(), rel=0.005)
+    assert (corpora["over_384"] > corpora["over_512"]).all()
+
+
+def test_an_unknown_name_is_refused_with_those_there_are():
+    with pytest.raises(InputError, match=r"'table_5_8' is not one of table_5_7, "):
+        published("table_5_8")
+
+
+def value_of(notebook, profile, run, **own):
+    """The value of a run in the notebook of a run with `own` parameters."""
+    values = ThesisValues(notebook, profile.for_notebook(notebook, **own))
+    return values.of_run(RunKey.of(notebook, profile, **run))
+
+
+@pytest.fixture
+def thesis():
+    return Profile(name="thesis")
+
+
+@pytest.mark.parametrize("shown", [f for f in FIGURES if len(f.grids) == 1], ids=lambda f: f.source)
+@pytest.mark.parametrize("profile", ["thesis", "small"])
+def test_every_run_of_a_grid_finds_its_own_value(shown, profile, request):
+    """At any widths: every row of the thesis' figure is found, by one run of the grid."""
+    profile = request.getfixturevalue(profile)
+    runs = grid(shown.grids[0], profile)
+    values = ThesisValues(shown.notebook, profile.for_notebook(shown.notebook, **runs[0]))
+    found = [values.of_run(RunKey.of(shown.notebook, profile, **run)) for run in runs]
+    rows = figure(shown.data, shown.source.removeprefix("figure ")).query("kind != 'baseline'")
+    expected = rows[~rows.index.str.startswith("only-")]["value"]
+    assert sorted(found) == sorted(expected)
+
+
+@pytest.mark.parametrize(
+    ("notebook", "parameters", "value"),
+    [
+        ("02_paragraph_vector", {"dm": True, "vector_size": 100, "min_count": "10%", "preprocess": "none"}, 0.8622),
+        ("02_paragraph_vector", {"compound": "DM;1024;stem;2+DBOW;1024;None;2"}, 0.9704),
+        ("02_paragraph_vector", {"compound": "DBOW;1024;None;2+DM;1024;stem;2"}, 0.9704),  # DM stands first anyway
+        ("03_structural", {"structural_loss": "mse"}, 0.7973),
+        ("03_structural", {"structural_loss": "mse", "gamma": 0.3, "distance": "cosine"}, 0.7973),  # which it ignores
+        ("03_structural", {"structural_loss": "max-margin", "distance": "cosine", "gamma": 0.5}, 0.9254),
+        ("03_structural", {"structural_loss": "contrastive"}, 0.9199),
+        ("05_weighting", COSINE_WEIGHTING, 0.9407),
+        ("05_weighting", COSINE_WEIGHTING | {"max_structural_len": None, "lam": 0.8}, 0.9222),
+        ("05_weighting", COSINE_WEIGHTING | {"max_structural_len": None, "lam": None}, 0.9387),
+        ("05_weighting", {"structural_loss": "cosine", "contextual_teacher": None, "max_structural_len": None}, 0.9326),
+        # Runs that the thesis does not have.
+        ("02_paragraph_vector", {"vector_size": 101}, None),
+        ("02_paragraph_vector", {"compound": "DM;768;stem;2+DBOW;768;None;2"}, None),
+        ("03_structural", {"structural_loss": "max-margin", "gamma": 0.7}, None),
+        ("03_structural", {"structural_loss": "contrastive", "temperature": 0.1}, None),
+        ("03_structural", {"structural_loss": "max-margin", "gamma": 1.0, "negatives": 20}, None),
+        ("05_weighting", COSINE_WEIGHTING | {"lam": 0.6}, None),
+        ("05_weighting", COSINE_WEIGHTING | {"max_structural_len": 512}, None),
+        ("05_weighting", COSINE_WEIGHTING | {"contextual_loss": "cca"}, None),
+        ("05_weighting", COSINE_WEIGHTING | {"form": "contextual_full"}, None),
+        ("05_weighting", COSINE_WEIGHTING | {"lam_by_length": "linear:384:4096"}, None),
+        ("05_weighting", COSINE_WEIGHTING | {"student_projection": "768(ReLU)x2048"}, None),
+        ("05_weighting", {"structural_loss": "cosine", "contextual_teacher": None, "max_structural_len": 384}, None),
+    ],
+)
+def test_a_run_has_the_value_of_its_figure_if_the_thesis_has_the_run(thesis, notebook, parameters, value):
+    assert value_of(notebook, thesis, parameters) == value
+
+
+def test_the_structural_student_has_the_value_of_the_figure_of_the_runs_own_loss(thesis):
+    only = {"structural_loss": "cosine", "contextual_teacher": None}
+    for loss, value in ((None, 0.9296), ("cosine", 0.9333)):
+        assert value_of("04_projections", thesis, only, structural_loss=loss) == value
+
+
+def test_baselines_have_the_values_of_the_same_figure(thesis, small):
+    profile = thesis.for_notebook("05_weighting", structural_loss="max-margin", distance="mse", gamma=1.0)
+    values = ThesisValues("05_weighting", profile)
+    known = {"student before distillation": 0.8464, "SBERT truncated": 0.9081, "DM;100d": 0.8295}
+    unknown = ("SBERT over chunks", "PV;2048d", "DM;8d", "TF-IDF", "LSA;8d")
+    assert {label: values.of_baseline(label) for label in (*known, *unknown)} == known | dict.fromkeys(unknown)
+    assert ThesisValues("05_weighting", small.for_notebook("05_weighting")).of_baseline("PV;16d") == 0.9169
+    elsewhere = thesis.for_notebook("05_weighting", structural_loss="contrastive")
+    assert ThesisValues("05_weighting", elsewhere).of_baseline("SBERT truncated") is None
+
+
+def test_a_profile_with_further_teachers_makes_no_run_of_the_thesis(thesis):
+    further = {"name": "words", "role": "contextual", "teacher": "LSA", "loss": "soft-cca"}
+    more = Profile.model_validate(thesis.model_dump() | {"further_teachers": [further]})
+    assert value_of("03_structural", more, {"structural_loss": "mse"}) is None
+
+
+@pytest.mark.parametrize("profile", ["thesis", "small"])
+def test_final_students_have_the_names_of_table_5_7(profile, request):
+    profile = request.getfixturevalue(profile)
+
+    def named(run, **changed):
+        return final_name(RunKey.of("06_evaluation", profile, **{**run, **changed}))
+
+    masked, margin, only = grid("final", profile)
+    assert [named(run) for run in (masked, margin, only)] == list(STUDENTS)
+    assert named(only, lam=0.2, documents=9) == "only-MSE"  # λ counts where there are two roles
+    assert named(masked, lam=0.6) is None
+    assert named(margin, max_structural_len=12) is None
+    assert {*STUDENTS} < {*published("table_5_7")["model"]}
+
+
+def test_baselines_have_the_names_of_table_5_7(small):
+    names = {"student before distillation": "Longformer", "SBERT truncated": "SBERT", "SBERT over chunks": None,
+             "DM;8d": "DM", "DBOW;8d": None, "PV;16d": "PV", "TF-IDF": None}  # fmt: skip
+    assert {label: baseline_name(label, small) for label in names} == names
+
+
+def test_the_four_best_students_have_the_values_of_figure_4_12(thesis):
+    rows = figure("weighting", "4.12")["value"]
+    unweighted = COSINE_WEIGHTING | {"max_structural_len": None, "lam": None}
+    runs = {
+        "masked-cosine;λ=0.5": COSINE_WEIGHTING, "cosine;no-weighting": unweighted,
+        "mm-MSE;λ=0.5": grid("final")[1], "only-structural;mm-MSE": grid("final")[2],
+    }  # fmt: skip
+    found = {name: value_of("06_evaluation", thesis, run) for name, run in runs.items()}
+    assert found == rows[list(runs)].to_dict()
+    assert value_of("06_evaluation", thesis, COSINE_WEIGHTING | {"lam": 0.8}) is None
+    assert ThesisValues("06_evaluation", thesis).of_baseline("PV;2048d") == rows["PV;2048d"]

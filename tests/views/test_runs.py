@@ -1,0 +1,254 @@
+"""Data that notebooks 01 to 06 show of a run: corpus, tasks, widths, weights, students, probes."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from datasets import Dataset
+from torch import nn
+
+from docemb_lib.evaluation import Classification, Labelled
+from docemb_lib.evaluation.probes import probe
+from docemb_lib.experiments.models import UNTRAINED, Model, student_model
+from docemb_lib.experiments.students import weighting_of
+from docemb_lib.losses import Objective, Teaching
+from docemb_lib.settings.profile import Profile
+from docemb_lib.views import runs as views
+from docemb_lib.views.runs import (
+    corpus_tables,
+    described_tasks,
+    in_figure_4_4,
+    opening_words,
+    probes_of_teachers,
+    split_lengths,
+    students_of_runs,
+    weights_by_length,
+    widths_of,
+)
+
+TEXTS = ["one two", "one two three", "a", "b c"]
+FAR = {"name": "far", "role": "structural", "model": "all-MiniLM-L6-v2", "loss": "mse"}
+TOPICS = {"name": "topics", "role": "contextual", "teacher": "LSA", "loss": "mse", "student_projection": "8"}
+
+
+@pytest.fixture
+def described(make_run):
+    """A run of 01_corpus with invented documents and one task. The structural teacher counts letters."""
+    evaluation = Profile.load("small").evaluation.model_copy(update={"tasks": ["package"], "sweep_tasks": ["package"]})
+    run = make_run("01_corpus", changes={"evaluation": evaluation})
+    splits = {
+        "train": Dataset.from_dict({"source": ["x", "y"], "n_student_tokens": [3, 5], "text": ["", ""]}),
+        "validation": Dataset.from_dict({"source": ["x"], "n_student_tokens": [7], "text": [""]}),
+    }
+    counter = SimpleNamespace(count_tokens=lambda texts: [200 * len(text) for text in texts])
+    task = Classification("package", {"train": Labelled(TEXTS, list("aabb")), "test": Labelled(TEXTS[:2], ["a", "b"])})
+    run.stages = SimpleNamespace(
+        key=run.key,
+        workspace=run.workspace,
+        corpus=SimpleNamespace(fingerprint="corpus", split=splits.__getitem__),
+        teachers=SimpleNamespace(sbert=lambda long: counter),
+        scores=SimpleNamespace(tasks={"package": task}),
+    )
+    return run
+
+
+def test_lengths_of_the_splits_are_the_students_tokens(described):
+    rows = split_lengths(described).to_dict("list")
+    assert rows == {"source": ["x", "y", "x"], "tokens": [3, 5, 7], "split": ["train", "train", "validation"]}
+
+
+def test_the_corpus_at_hand_stands_before_those_of_the_thesis():
+    here = pd.DataFrame(
+        [(split, 10, 100, 10.0, 2.0, 30.0, 20.0) for split in ("train", "validation", "tasks")],
+        columns=["split", "documents", "tokens", "mean", "std", "over_384", "over_512"],
+    )
+    table = corpus_tables(here, "tiny")
+    assert list(table.index) == [
+        ("here", "tiny", "train"), ("here", "tiny", "validation"), ("thesis", "VAL-500K", "train"),
+        ("thesis", "VAL-500K", "validation"), ("thesis", "TRAIN-1M", "train"), ("thesis", "TRAIN-1M", "validation"),
+    ]  # fmt: skip
+    assert table.loc[("here", "tiny", "train")].tolist() == [10, 100, 10, 2, 30, 20]
+    assert table.loc[("thesis", "TRAIN-1M", "train"), "documents"] == 1_000_000
+
+
+def test_tasks_are_described_once_and_read_afterwards(described, monkeypatch):
+    monkeypatch.setattr("docemb_lib.student.count_tokens", lambda model, texts: [len(text.split()) for text in texts])
+    found = described_tasks(described)
+    assert found.lengths.query("split == 'train'")["n_student_tokens"].tolist() == [2, 3, 1, 2]
+    assert set(found.lengths["task"]) == {"package"}
+    value = found.statistics.query("protocol == 'final'").set_index(["split", "statistic"])["value"]
+    assert value["train", "examples"] == 4
+    assert value["train", "over_512"] == 75  # 200 tokens a letter: all but "a"
+    described.stages.scores.tasks = {}  # a second count would fail
+    monkeypatch.setattr(views, "task_lengths", None)
+    pd.testing.assert_frame_equal(described_tasks(described).statistics, found.statistics)
+
+
+@pytest.mark.parametrize(("teacher", "width"), [("PV", 16), ("DM", 8), ("LSA", 8), (None, None)])
+def test_widths_are_those_of_the_student_and_of_the_contextual_teacher_there_is(
+    make_run, workspace_root, teacher, width
+):
+    run = make_run("05_weighting", contextual_teacher=teacher)
+    (workspace_root / "config.json").write_text(json.dumps({"hidden_size": 32}))
+    run.stages.students.untrained = SimpleNamespace(path=workspace_root)  # as if built
+    assert widths_of(run) == {"student": 32, **({"contextual": width} if width else {})}
+
+
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [
+        ({"preprocess": "none"}, ["Nodes", "of", "Graphs,"]),
+        ({"preprocess": "lowercase"}, ["nodes", "of", "graphs,"]),
+        ({"preprocess": "stem"}, ["node", "of", "graphs,"]),
+        ({"compound": "DBOW;8;None;2+DM;8;lowercase;2"}, ["nodes", "of", "graphs,"]),  # DM comes first
+    ],
+)
+def test_opening_words_are_preprocessed_as_for_the_model(make_run, parameters, words):
+    run = make_run("02_paragraph_vector", **parameters)
+    run.stages.corpus.split = {"train": {"text": ["Nodes of\nGraphs, and edges", "Else"]}}.__getitem__
+    assert opening_words(run, 3) == words
+    assert len(opening_words(run)) == 5
+
+
+@pytest.mark.parametrize(
+    ("parameters", "kept", "masked"),
+    [
+        ({"lam": 0.3}, (0.3, 0.7), (0.0, 1.0)),
+        ({"lam": None}, (1.0, 1.0), (0.0, 1.0)),
+        ({"structural_loss": None}, (0.0, 1.0), (0.0, 1.0)),
+        ({"contextual_teacher": None}, (1.0, 0.0), (0.0, 0.0)),
+    ],
+)
+def test_weights_by_length_are_those_of_the_objective(make_run, parameters, kept, masked):
+    run = make_run("05_weighting", documents=2, **parameters)
+    run.stages.corpus.split = lambda name: {"n_structural_tokens": [65, 64, 9]}
+    np.testing.assert_allclose(weights_by_length(run).to_numpy(), [(64, *kept), (65, *masked)], rtol=1e-6)
+
+
+class Given(nn.Module):
+    """A loss of this value for every document that the mask keeps."""
+
+    def __init__(self, value):
+        super().__init__()
+        self.value = value
+
+    def forward(self, student, teacher, mask=None):
+        return self.value * (torch.ones(len(student)) if mask is None else mask.float())
+
+
+@pytest.mark.parametrize("further", [[], [FAR], [TOPICS], [FAR, TOPICS]], ids=lambda f: "+".join(t["name"] for t in f))
+@pytest.mark.parametrize(
+    "parameters",
+    [{"lam": 0.3}, {"lam": None}, {"structural_loss": None, "lam": 0.3}, {"contextual_teacher": None, "lam": 0.3},
+     {"contextual_teacher": None, "lam": 0.8, "lam_by_length": "linear:9:100", "form": "contextual_full"}],
+)  # fmt: skip
+def test_weights_by_length_are_the_share_that_the_objective_gives_each_loss(make_run, further, parameters):
+    run = make_run("05_weighting", further, documents=4, **parameters)
+    lengths = [9, 64, 65, 99]
+    run.stages.corpus.split = lambda name: {"n_structural_tokens": lengths}
+    p = run.profile.parameters
+    roles = {"structural": p.structural_loss, "contextual": p.contextual_teacher, **{f["role"]: 1 for f in further}}
+
+    def loss(length, **of):
+        teachings = [Teaching(role, role, Given(of[role])) for role, named in roles.items() if named is not None]
+        objective = Objective(nn.Identity(), teachings, weighting=weighting_of(p))
+        teachers = {role: torch.zeros(1, 2) for role in roles}
+        return float(objective(torch.zeros(1, 2), teachers=teachers, n_structural_tokens=torch.tensor([length])).loss)
+
+    expected = [(n, loss(n, structural=1.0, contextual=0.0), loss(n, structural=0.0, contextual=1.0)) for n in lengths]
+    np.testing.assert_allclose(weights_by_length(run).to_numpy(), expected, atol=1e-6)
+
+
+def test_students_stand_in_the_order_of_figure_4_4_and_others_behind(make_run, workspace_root, monkeypatch):
+    def student(name):
+        return run.workspace.artefact("student", {"name": name}, lambda folder: (folder / "weights").write_text(name))
+
+    monkeypatch.setattr(views, "untrained_model", lambda students: Model(UNTRAINED, "0", list))
+    run = make_run("03_structural", structural_loss="max-margin", gamma=1.0)
+    run.model = student_model(run.label, student("own"))
+    others = [
+        {"structural_loss": "cosine"}, {"structural_loss": "max-margin", "gamma": 0.7},
+        {"structural_loss": "max-margin", "gamma": 1.5}, {"structural_loss": "mse"},
+        {"structural_loss": "mse", "documents": 30}, {"structural_loss": "mse", "seed": 1},
+    ]  # fmt: skip
+    for number, parameters in enumerate(others):
+        folder = student(str(number)).path.relative_to(workspace_root)
+        make_run("03_structural", **parameters).finish({}, student=str(folder))
+    deleted = "outputs/artefacts/student/deleted"
+    make_run("03_structural", structural_loss="contrastive").finish({}, student=deleted)
+    models = students_of_runs(run)
+    labels = [model.label for model in models]
+    assert labels == [
+        UNTRAINED, "MSE", "max-margin;MSE;γ=1.0", "max-margin;MSE;γ=1.5", "cosine", "max-margin;MSE;γ=0.7",
+    ]  # fmt: skip
+    assert len({model.fingerprint for model in models}) == len(models)
+    assert in_figure_4_4(run, pd.DataFrame({"model": labels}))["model"].tolist() == labels[:-1]
+
+
+class Split(dict):
+    """Columns, and the number of their rows as length."""
+
+    def __len__(self):
+        return len(self["text"])
+
+
+def test_a_probe_is_fitted_on_few_training_documents_and_measured_by_length(make_run, monkeypatch):
+    """Texts are numbers: every model and teacher is a table of embeddings."""
+    rng = np.random.default_rng(0)
+    tables = {name: rng.standard_normal((100, 6)) for name in ("before", "after", "structural", "contextual")}
+    tokens = [9, 10, 11, 500] * 10
+    splits = {
+        "train": Split(text=[str(i) for i in range(60)]),
+        "validation": Split(text=[str(i) for i in range(60, 100)], n_structural_tokens=tokens),
+    }
+    first = {"train": 0, "validation": 60}
+    embedded = []
+
+    def model(name):
+        def embed(texts):
+            embedded.extend((name, int(text)) for text in texts)
+            return tables[name][[int(text) for text in texts]]
+
+        return Model(name, name, lambda: SimpleNamespace(embed=embed))
+
+    run = make_run("04_projections", documents=50)
+    run.model = model("after")
+    run.stages = SimpleNamespace(
+        corpus=SimpleNamespace(workspace=run.workspace, split=splits.__getitem__),
+        teachers=SimpleNamespace(
+            structural=SimpleNamespace(max_text_tokens=10),
+            of_student={"structural": "structural", "contextual": "contextual"},
+            embeddings=lambda teacher, split, n: tables[teacher][first[split] : first[split] + n],
+        ),
+        students=None,
+    )
+    monkeypatch.setattr(views, "untrained_model", lambda students: model("before"))
+    monkeypatch.setattr(views, "PROBED", 30)
+    frame = probes_of_teachers(run)
+    assert list(frame.columns) == ["model", "teacher", "bucket", "documents", "r2", "overlap"]
+    assert frame["model"].unique().tolist() == ["before", "after"]
+    assert frame["teacher"].unique().tolist() == ["structural teacher", "contextual teacher"]
+    short = np.array(tokens) <= 10
+    for (name, teacher), found in frame.groupby(["model", "teacher"]):
+        x, t = tables[name], tables[teacher.split()[0]]
+        expected = probe((x[:30], t[:30]), (x[60:], t[60:]), {"up to 10 tokens": short, "longer": ~short})
+        pd.testing.assert_frame_equal(found[list(expected.columns)].reset_index(drop=True), expected)
+    assert sorted(embedded) == sorted((m, i) for m in ("before", "after") for i in [*range(30), *range(60, 100)])
+    pd.testing.assert_frame_equal(probes_of_teachers(run), frame)
+    assert len(embedded) == 2 * 70  # each embedded once
+
+
+def test_a_run_records_the_scores_of_its_own_model_only(make_run):
+    run = make_run("02_paragraph_vector")
+    rows = [(run.label, "package", "accuracy", seed, 0.2 + seed / 10) for seed in range(2)]
+    rows += [(run.label, "find", "map", 0, 0.2), (run.label, "find", "mrr", 0, 1.0)]
+    rows += [("SBERT truncated", "package", "accuracy", 0, 0.5), ("SBERT truncated", "find", "map", 0, 0.5)]
+    scores = pd.DataFrame(rows, columns=["model", "task", "metric", "seed", "value"])
+    assert run.metrics(scores) == pytest.approx(
+        {"mean": 0.225, "package/accuracy": 0.25, "find/map": 0.2, "find/mrr": 1}
+    )
