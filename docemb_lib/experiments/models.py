@@ -13,7 +13,7 @@ from docemb_lib.hardware import devices_at_hand, fast_bf16
 from docemb_lib.workspace import Artefact, Workspace
 
 if TYPE_CHECKING:
-    from docemb_lib.evaluation.baselines import TfIdf
+    from docemb_lib.evaluation.retrieval import TfIdf
     from docemb_lib.student import Student
     from docemb_lib.teachers.store import Teacher
 
@@ -107,7 +107,7 @@ def tfidf_model(stages: Stages) -> Model:
     """Words alone, weighed on the train split."""
 
     def fit() -> TfIdf:
-        from docemb_lib.evaluation.baselines import TfIdf
+        from docemb_lib.evaluation.retrieval import TfIdf
 
         return TfIdf().fit(stages.split("train")["text"][:])
 

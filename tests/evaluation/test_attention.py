@@ -12,7 +12,7 @@ from transformers import AutoModel, AutoTokenizer, LongformerConfig, LongformerM
 
 from docemb_lib.corpus.sentences import tag_words
 from docemb_lib.errors import InputError
-from docemb_lib.evaluation.simde import attention_by_part, attention_of_words, token_attention
+from docemb_lib.evaluation.probes import attention_by_part, attention_of_words, token_attention
 from docemb_lib.pretrained import resolve
 from docemb_lib.student import Student
 

@@ -11,7 +11,7 @@ import pytest
 
 from docemb_lib.corpus.sentences import tag_words
 from docemb_lib.errors import InputError
-from docemb_lib.evaluation.simde import ALL, BINS, redundancy, redundancy_by_length, sentence_similarity
+from docemb_lib.evaluation.probes import ALL_LENGTHS, BINS, redundancy, redundancy_by_length, sentence_similarity
 
 SHIPS = "The ships left the harbour. Two ships stayed in the old harbour. The harbour closed."
 
@@ -37,7 +37,7 @@ def test_lengths_are_divided_as_in_table_4():
     words = [1, 50, 51, 100, 101, 200, 201, 300, 301, 10_000]
     documents = pd.DataFrame({"words": [*words, 7], "redundancy": [*np.arange(1.0, 11.0), np.nan]})
     table = redundancy_by_length(documents)
-    assert table.index.tolist() == [*BINS, ALL]
+    assert table.index.tolist() == [*BINS, ALL_LENGTHS]
     assert table["redundancy"].tolist() == [1.5, 3.5, 5.5, 7.5, 9.5, 5.5]
     assert table["documents"].tolist() == [2, 2, 2, 2, 2, 10]
 
@@ -45,7 +45,7 @@ def test_lengths_are_divided_as_in_table_4():
 def test_the_table_equals_a_slow_loop_over_real_documents():
     texts = [str(module.__doc__) * times for module in (logging, re, np, pd) for times in (1, 3)]
     table = redundancy_by_length(redundancy(texts))
-    sums = {name: [] for name in [*BINS, ALL]}
+    sums = {name: [] for name in [*BINS, ALL_LENGTHS]}
     for text in texts:
         length, seen, count = len(text.split()), [], 0
         for word in tag_words(text):
@@ -55,7 +55,7 @@ def test_the_table_equals_a_slow_loop_over_real_documents():
                     seen.append(word.text.lower())
         name = "0-50" if length <= 50 else "51-100" if length <= 100 else "101-200" if length <= 200 else "201-300"
         sums["over 300" if length > 300 else name].append(count / len(seen))
-        sums[ALL].append(count / len(seen))
+        sums[ALL_LENGTHS].append(count / len(seen))
     for name, values in sums.items():
         assert table.loc[name, "documents"] == len(values)
         np.testing.assert_allclose(table.loc[name, "redundancy"], np.mean(values) if values else np.nan)
