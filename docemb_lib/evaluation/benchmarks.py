@@ -66,18 +66,9 @@ BENCHMARKS: Mapping[str, Benchmark] = {
 def benchmark_task(name: str, source: str | None = None) -> Task:
     """A published task by name.
 
-    A warning is logged where sizes differ from the published ones, for blank texts of the thesis' tasks, and for rows
-    of the SimDE paper's tasks that are left out because they have no class or no text.
-
-    Args:
-        name: a name of BENCHMARKS.
-        source: a folder with the published files, or the id of a data set on a hub; None: the task's own on the hub.
-
-    Raises:
-        InputError: naming file and row.
-
-    Example:
-        >>> task = benchmark_task("20news", "data/20news-bydate")  # doctest: +SKIP
+    source: a folder with the published files, or the id of a data set on a hub; None: the task's own on the hub. Logs a
+    warning where sizes differ from the published ones, for blank texts of the thesis' tasks, and for rows of the SimDE
+    paper's tasks that are left out because they have no class or no text. Raises InputError, naming file and row.
     """
     if name not in BENCHMARKS:
         raise InputError(f"benchmark task {name!r} is not one of {', '.join(BENCHMARKS)}")
@@ -106,8 +97,9 @@ def benchmark_task(name: str, source: str | None = None) -> Task:
             blank="skip" if of_paper else "keep",
             split_field="split" if of_paper else None,
         )
-        if name == "arxiv-abstracts":
-            splits = {s: [e._replace(label=archive_of(e.label)) for e in found] for s, found in splits.items()}
+        if name == "arxiv-abstracts":  # the archive of the first category, math of `math.CO cs.DM`: 38 classes
+            for split, found in splits.items():
+                splits[split] = [one._replace(label=one.label.split()[0].split(".")[0]) for one in found]
         if NO_SPLIT in splits:
             if not of_paper:
                 raise InputError(f"{source}: names no splits; copy the hub's folder there")
@@ -115,11 +107,6 @@ def benchmark_task(name: str, source: str | None = None) -> Task:
         task = head_task(name, splits)
     _compare_sizes(task, benchmark)
     return task
-
-
-def archive_of(categories: str) -> str:
-    """The archive of the first category, math of `math.CO cs.DM`: with the closed ones, the 38 classes of Table 1."""
-    return categories.split()[0].split(".")[0]
 
 
 def _pair_rows(file: Path) -> Iterator[Row]:
@@ -156,7 +143,7 @@ def _files(source: str, benchmark: Benchmark) -> list[Path]:
 
 
 def _find(folder: Path, name: str) -> Path | None:
-    return next((file for file in (folder / name, folder / _packed(name)) if file.is_file()), None)
+    return next((folder / one for one in (name, _packed(name)) if (folder / one).is_file()), None)
 
 
 def _packed(name: str) -> str:

@@ -39,14 +39,7 @@ class Page(NamedTuple):
 def embedded_tasks(
     rows: Iterable[Mapping[str, Any]], names: Sequence[str], *, seed: int, limit: int = LIMIT
 ) -> list[Task]:
-    """The named tasks.
-
-    Args:
-        rows: the pages.
-        names: names of BUILDERS.
-        seed: seed for choosing and pairing pages.
-        limit: number of pages embedded at most to score one split of one task.
-    """
+    """The named tasks. rows: the pages; seed: for choosing and pairing pages; limit: see LIMIT."""
     if unknown := [name for name in names if name not in BUILDERS]:
         raise InputError(f"tasks: {unknown[0]!r} is not one of {', '.join(BUILDERS)}")
     pages = list(rows)

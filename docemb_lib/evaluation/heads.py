@@ -99,12 +99,7 @@ def train_heads(
 ) -> Heads:
     """K heads on all rows, one per seed, in float32.
 
-    Args:
-        features: (N, D).
-        labels: (N,) class numbers below `classes`.
-        classes: number of classes.
-        settings: how heads are trained; None: the thesis' settings.
-        seeds: seed of each head.
+    features: (N, D); labels: (N,) class numbers below `classes`; settings: None is the thesis' settings.
     """
     rows = np.arange(len(features))
     jobs = [HeadJob(rows, seed, settings or HeadSettings()) for seed in seeds]

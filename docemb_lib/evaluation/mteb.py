@@ -160,23 +160,19 @@ def _ranking(data: Mapping[str, Any], name: str, *, same_ids: bool) -> Ranking:
 class StudentEncoder:
     """A student as a model of mteb's runner; mteb's prompts are ignored, because students take none.
 
-    Args:
-        model_name: folder or hub id of a student.
-        revision: the name under which mteb keeps results; None: a fingerprint of the student's files.
-        device: None: a GPU where there is one.
-
-    Example:
-        >>> import mteb
-        >>> mteb.evaluate(StudentEncoder("outputs/students/tiny"), mteb.get_tasks(["ArguAna"]))  # doctest: +SKIP
+    model_name: folder or hub id of a student; revision: the name under which mteb keeps results, None: a fingerprint of
+    the student's files; device: None: a GPU where there is one.
     """
 
     def __init__(self, model_name: str | Path, revision: str | None = None, *, device: str | None = None) -> None:
         from mteb.models.model_meta import ModelMeta, ScoringFunction
+        from mteb.similarity_functions import cos_sim, pairwise_cos_sim
 
         from docemb_lib.student import Student
 
         source = pretrained.resolve(str(model_name))
         self.model = Student.load(source).to(device or devices_at_hand()[0])
+        self.similarity, self.similarity_pairwise = cos_sim, pairwise_cos_sim
         folder = Path(source)
         self.mteb_model_meta = ModelMeta.create_empty(
             {
@@ -192,15 +188,3 @@ class StudentEncoder:
     def encode(self, inputs: Any, **kwargs: Any) -> np.ndarray:
         """inputs: batches of mteb, mappings whose `text` is a list of texts. Returns float32 (N, D), in their order."""
         return np.asarray(self.model.embed([text for batch in inputs for text in batch["text"]]))
-
-    def similarity(self, first: Any, second: Any) -> Any:
-        """Cosines of all pairs. first: (N, D); second: (M, D). Returns (N, M)."""
-        from mteb.similarity_functions import cos_sim
-
-        return cos_sim(first, second)
-
-    def similarity_pairwise(self, first: Any, second: Any) -> Any:
-        """Cosines row by row. first, second: (N, D). Returns (N,)."""
-        from mteb.similarity_functions import pairwise_cos_sim
-
-        return pairwise_cos_sim(first, second)

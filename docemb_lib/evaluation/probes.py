@@ -107,15 +107,11 @@ def probe(
 ) -> pd.DataFrame:
     """How much of a teacher a linear map reads from a student: columns bucket, documents, r2, overlap.
 
-    Args:
-        train: student (N, D) and teacher (N, d) embeddings of the documents to fit on.
-        validation: the same of the documents to measure on.
-        buckets: masks (N,) over the validation documents; the first row of the result is ALL.
-        k: neighbours compared; at most a fifth of the other documents, since most would be common by chance.
-
-    Returns:
-        r2 is variance-weighted over the dimensions of the teacher, against the mean of the bucket, NaN below two
-        documents; overlap is the mean `neighbour_overlap`, with neighbours from all validation documents.
+    train, validation: student (N, D) and teacher (N, d) embeddings of the documents to fit on and to measure on;
+    buckets: masks (N,) over the validation documents, the first row of the result is ALL. r2: variance-weighted over
+    the dimensions of the teacher, against the mean of the bucket, NaN below two documents. overlap: the mean
+    `neighbour_overlap` for k neighbours from all validation documents, or a fifth of them where that is fewer, since
+    most would be common by chance.
     """
     from sklearn.metrics import r2_score
 
@@ -276,17 +272,8 @@ def sentence_similarity(
     """Cosines of sentence pairs: columns kind, "inside" (of one document) or "across" (of two documents), and cosine.
 
     Documents are drawn evenly, then a sentence of each, so that a long document counts as much as a short one.
-    Sentences of fewer than SHORTEST words and documents of fewer than two different sentences are ignored.
-
-    Args:
-        texts: documents.
-        embed: from N sentences to (N, D).
-        pairs: pairs of each kind.
-        seed: seed of the draw.
-        language: language of the documents, for splitting sentences.
-
-    Raises:
-        InputError: for fewer than two documents of two sentences.
+    Sentences of fewer than SHORTEST words and documents of fewer than two different sentences are ignored; InputError
+    for fewer than two documents. embed: from N sentences to (N, D); pairs: number of each kind.
     """
     documents = []
     for text in texts:

@@ -86,24 +86,13 @@ def validation_texts(task: HeadTask) -> list[str]:
 
 
 def validation_score(
-    task: HeadTask,
-    embeddings: np.ndarray,
-    *,
-    head: HeadSettings | None = None,
-    seeds: int = SEEDS,
-    folds: int = FOLDS,
+    task: HeadTask, embeddings: np.ndarray, *, head: HeadSettings | None = None, seeds: int = SEEDS, folds: int = FOLDS
 ) -> Score:
     """The score on the validation split, or by stratified, unshuffled cross-validation on train where there is none.
 
-    A value of a cross-validation is the mean over folds for one seed; every example is scored once per seed, by the
-    head that was not trained on it.
-
-    Args:
-        task: a task that `for_validation` has cut.
-        embeddings: (N, D), row i belongs to `validation_texts(task)[i]`.
-        head: how heads are trained; None: the thesis' settings.
-        seeds: heads per fold.
-        folds: number of folds.
+    task: cut by `for_validation`; embeddings: (N, D), row i belongs to `validation_texts(task)[i]`. A value of a
+    cross-validation is the mean over folds for one seed; every example is scored once per seed, by the head that was
+    not trained on it.
     """
     from sklearn.model_selection import StratifiedKFold
 
@@ -119,13 +108,10 @@ def validation_score(
     split = list(StratifiedKFold(folds).split(train.features, train.labels))
     jobs = [HeadJob(seen, seed, head) for seen, _ in split for seed in range(seeds)]
     by_fold = _predict(train, train, jobs).reshape(folds, seeds, len(train.labels))
-    scores = [
-        score_predictions(task.metric, predictions[:, unseen], train.labels[unseen])
-        for predictions, (_, unseen) in zip(by_fold, split, strict=True)
-    ]
-    correct = np.empty((seeds, len(train.labels)), dtype=np.float32)
-    for score, (_, unseen) in zip(scores, split, strict=True):
-        correct[:, unseen] = score.per_example[task.metric]
+    scores, correct = [], np.empty((seeds, len(train.labels)), dtype=np.float32)
+    for predictions, (_, unseen) in zip(by_fold, split, strict=True):
+        scores.append(score_predictions(task.metric, predictions[:, unseen], train.labels[unseen]))
+        correct[:, unseen] = scores[-1].per_example[task.metric]
     return Score(
         task.metric,
         tuple(np.mean([score.values for score in scores], axis=0).tolist()),
@@ -152,12 +138,8 @@ def final_scores(
 ) -> dict[str, Score]:
     """One score per round, on the whole test split.
 
-    Args:
-        task: the whole task.
-        embeddings: (N, D), row i belongs to `task.texts("test")[i]`.
-        rounds: number of train examples by name; None, or more than there are: all.
-        head: how heads are trained; None: the thesis' settings.
-        seeds: heads per round.
+    embeddings: (N, D), row i belongs to `task.texts("test")[i]`; rounds: number of train examples by name, all for None
+    and for more than there are.
     """
     head = head or HeadSettings()
     train, test = task.head_inputs(embeddings, ("train", "test"), head)
@@ -185,13 +167,8 @@ def few_shot_scores(
 ) -> pd.DataFrame:
     """Columns per_class, draw, metric (accuracy, f1_macro) and value: one head per number and draw of examples.
 
-    Args:
-        task: the whole task.
-        embeddings: (N, D), row i belongs to `task.texts(split)[i]`.
-        per_class: numbers of train examples of each class.
-        draws: draws of the examples, each with a head.
-        head: how heads are trained; None: `HEADS["few-shot"]`.
-        split: the split to score on, whole.
+    embeddings: (N, D), row i belongs to `task.texts(split)[i]`; per_class: numbers of train examples of each class;
+    head: None is `HEADS["few-shot"]`.
     """
     head = head or HEADS["few-shot"]
     train, scored = task.head_inputs(embeddings, ("train", split), head)

@@ -157,18 +157,15 @@ def read_examples(
     blank: Literal["keep", "skip", "refuse"],
     split_field: str | None = None,
 ) -> dict[str, list[Example]]:
-    """The examples of each split. A label becomes a string, so that all file formats agree.
+    """The examples of each split; a label becomes a string, so that all file formats agree. Raises InputError.
 
     Args:
         rows: a split and a row each, see `source_rows`.
         texts: for each text of an example the names that its field may have.
         label: the names that the field of the label may have.
         where: the name of the source in messages.
-        blank: keep blank texts; skip rows without a text or a label and log their number; or refuse them.
+        blank: keep blank texts; skip rows without a text or a label and log their number; or refuse blank texts.
         split_field: the field that names the split of a row, where a row has it.
-
-    Raises:
-        InputError: naming file and row, for missing fields, for values of a wrong type and for no example at all.
     """
     splits: dict[str, list[Example]] = {}
     without_split, skipped = "", 0

@@ -55,11 +55,7 @@ def neighbours(embeddings: np.ndarray, ids: Sequence[str], *, queries: Sequence[
 
 
 def relevant_ranks(
-    embeddings: np.ndarray,
-    queries: Sequence[int],
-    relevant: Sequence[Sequence[int]],
-    *,
-    candidates: int | None = None,
+    embeddings: np.ndarray, queries: Sequence[int], relevant: Sequence[Sequence[int]], *, candidates: int | None = None
 ) -> list[np.ndarray]:
     """For each query the ranks of its relevant rows among all other documents: from 1, ascending.
 
@@ -134,16 +130,11 @@ def score_retrieval(
     top_k: int | None = None,
     candidates: int | None = None,
 ) -> RetrievalScores:
-    """All metrics of every query.
+    """All metrics of every query; arguments as in `relevant_ranks`.
 
-    Args:
-        embeddings: (N, D).
-        queries: Q rows.
-        relevant: for each query the rows to retrieve, without the query.
-        top_k: None: the whole ranking. A number: only the first `top_k` hits count, as in the author's code. Relevant
-            documents beyond them are removed from the denominator too, a query without a hit has AP 0 and RR 1 / top_k,
-            and NDCG is divided by the best value that top_k hits allow.
-        candidates: only the first `candidates` rows can be retrieved; None: all.
+    top_k: None ranks everything. With a number only the first `top_k` hits count, as in the author's code: relevant
+    documents beyond them are removed from the denominator too, a query without a hit has AP 0 and RR 1 / top_k, and
+    NDCG is divided by the best value that top_k hits allow.
     """
     pool = len(embeddings) if candidates is None else candidates
     cut = pool if top_k is None else top_k

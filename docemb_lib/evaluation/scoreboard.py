@@ -77,11 +77,9 @@ def scoreboard(scores: pd.DataFrame) -> pd.DataFrame:
 def normalised(scores: pd.DataFrame, *, over_rounds: bool = False) -> pd.DataFrame:
     """`scores` with a column `normalised`: value / best mean of any model shown on that task and metric.
 
-    The result is relative to the models in the frame: never store it, and compare it only within one figure or table.
-
-    Args:
-        scores: columns model, task, metric, value and perhaps round, any number of rows each (seeds).
-        over_rounds: divide by the best of all rounds (Figure 5.3) instead of the same round (Table 5.7).
+    scores: columns model, task, metric, value and perhaps round, with any number of rows each (seeds); over_rounds:
+    divide by the best of all rounds (Figure 5.3) instead of the same round (Table 5.7). The result is relative to the
+    models in the frame: never store it, and compare it only within one figure or table.
     """
     rounds = ["round"] if "round" in scores else []
     of_task = ["task", "metric", *([] if over_rounds else rounds)]
@@ -120,15 +118,8 @@ def standing(
 ) -> str:
     """One sentence that compares the student with itself before training and with each form of its teacher.
 
-    Means over tasks are compared. "Better" and "worse" are the verdicts of paired tests, corrected for all rows of the
-    comparison.
-
-    Args:
-        intervals: see `score_intervals`.
-        comparison: see `verdicts`, the student against each of the others.
-        student: label of the student.
-        before: label of the student before training.
-        teachers: labels of the forms of the teacher.
+    Means over tasks are compared; "better" and "worse" are the verdicts of paired tests. intervals: see
+    `score_intervals`; comparison: see `verdicts`, the student against each of the others.
     """
     tasks = intervals.loc[intervals["task"] != OVERALL, "task"].nunique()
     scores = _over_tasks(intervals).set_index("model")

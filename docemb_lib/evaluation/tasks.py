@@ -70,19 +70,12 @@ class LabelledPairs(Examples):
 
 @dataclass(frozen=True)
 class Ranking:
-    """A pool of documents, some of which are queries.
-
-    Args:
-        texts: N documents.
-        queries: rows of the documents that are queries.
-        relevant: for each query the rows of the documents to retrieve.
-        candidates: only the first `candidates` documents can be retrieved; None: all. Queries may follow them.
-    """
+    """A pool of documents, some of which are queries."""
 
     texts: Sequence[str]
-    queries: Sequence[int]
-    relevant: Sequence[Sequence[int]]
-    candidates: int | None = None
+    queries: Sequence[int]  # rows of texts
+    relevant: Sequence[Sequence[int]]  # for each query the rows to retrieve
+    candidates: int | None = None  # only the first so many texts can be retrieved, and queries may follow; None: all
 
     def check(self, where: str) -> None:
         N, pool = len(self.texts), len(self.texts) if self.candidates is None else self.candidates
@@ -174,17 +167,13 @@ class Embedder(Protocol):
 class Score:
     """The score of a model on a task.
 
-    Args:
-        metric: name of the metric.
-        values: one value per seed; a single value where nothing is trained.
-        extra: further metrics by name.
-        per_example: for each metric that is a mean over test examples (accuracy, map, mrr) the values of the examples
-            or queries, float32 (seeds, N) or (1, Q). Intervals and tests need them; equality ignores them.
+    `per_example` holds what intervals and tests need: for each metric that is a mean over test examples (accuracy, map,
+    mrr) the values of the examples or queries, float32 (seeds, N) or (1, Q). Equality ignores it.
     """
 
     metric: str
-    values: tuple[float, ...]
-    extra: Mapping[str, float] = field(default_factory=dict)
+    values: tuple[float, ...]  # one per seed; a single value where nothing is trained
+    extra: Mapping[str, float] = field(default_factory=dict)  # further metrics
     per_example: Mapping[str, np.ndarray] = field(default_factory=dict, compare=False, repr=False)
 
     @property
@@ -241,11 +230,7 @@ class HeadTask:
     ) -> Score:
         """The accuracy of one head per seed 0, 1, ..., seeds - 1.
 
-        Args:
-            embeddings: (N, D), row i belongs to `texts(split)[i]`.
-            split: the split to score on.
-            head: how heads are trained; None: the thesis' settings.
-            seeds: number of heads.
+        embeddings: (N, D), row i belongs to `texts(split)[i]`; head: None is the thesis' settings.
         """
         head = head or HeadSettings()
         train, scored = self.head_inputs(embeddings, ("train", split), head)
@@ -305,11 +290,6 @@ class Pairs(HeadTask):
 class Retrieval:
     """Rank the documents of a pool by their cosine with a query; nothing is trained.
 
-    Args:
-        name: name of the task.
-        splits: a ranking for each split.
-        top_k: length at which the ranking is cut; None: no cut. The code of the thesis' author cuts at 1000.
-
     Example:
         >>> task = Retrieval("similar", {"test": Ranking(["a", "b", "c"], queries=[0], relevant=[[2]])})
         >>> task.score(np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.1]])).mean
@@ -318,7 +298,7 @@ class Retrieval:
 
     name: str
     splits: Mapping[str, Ranking]
-    top_k: int | None = None
+    top_k: int | None = None  # length at which rankings are cut, 1000 in the author's code; None: no cut
     metric: ClassVar[str] = "map"
 
     def __post_init__(self) -> None:
@@ -364,12 +344,7 @@ def evaluate(
 ) -> Score:
     """Embed the texts of a task and score the embeddings; log a warning for each of the problems of the data.
 
-    Args:
-        model: anything with `embed(texts)`.
-        task: the task.
-        split: the split to score on.
-        head: how heads are trained; None: the thesis' settings.
-        seeds: number of heads.
+    head: how heads are trained, None: the thesis' settings; seeds: number of heads.
 
     Example:
         >>> from docemb_lib.evaluation import TfIdf

@@ -47,14 +47,8 @@ def bootstrap_over_tasks(
 ) -> Intervals:
     """BCa bootstrap intervals (Efron, 1987) of M unweighted means over K tasks.
 
-    The examples of each task are resampled separately (Davison and Hinkley, 1997, 5.3). Where all examples are equal,
-    the interval is a point.
-
-    Args:
-        examples: K arrays (M, N_k), the results of M models on the same N_k examples.
-        level: confidence level.
-        resamples: number of resamples B.
-        seed: seed of the first task; task k uses seed + k.
+    examples: K arrays (M, N_k), the results of M models on the same N_k examples; each task is resampled separately
+    (Davison and Hinkley, 1997, 5.3). Where all examples are equal, the interval is a point.
     """
     tasks = [np.asarray(X, dtype=np.float64) for X in examples]
     mean = np.mean([X.mean(axis=1) for X in tasks], axis=0).round(DECIMALS)
@@ -203,22 +197,19 @@ def all_results(scores: Scores, *, extra: bool = True) -> Iterator[Results]:
         by_model = {model: scores[model][task] for model in models}
         first = by_model[models[0]]
         for metric in dict.fromkeys([first.metric, *(first.per_example if extra else ())]):
-            examples = _results_of(task, metric, by_model)
-            main += [examples] if metric == first.metric else []
-            yield Results(task, metric, models, [examples])
+            if absent := [model for model, score in by_model.items() if metric not in score.per_example]:
+                raise InputError(
+                    f"scores: {absent[0]!r} on {task!r} has no {metric} of single examples; score it again"
+                )
+            results = [score.per_example[metric].mean(axis=0, dtype=np.float64) for score in by_model.values()]
+            if len(sizes := {len(own) for own in results}) > 1:
+                raise InputError(
+                    f"scores: {task!r} was scored on {sorted(sizes)} examples; score all models on the same ones"
+                )
+            yield Results(task, metric, models, [np.stack(results)])
+            main += [np.stack(results)] if metric == first.metric else []
     if len(main) > 1:
         yield Results(OVERALL, "mean", models, main)
-
-
-def _results_of(task: str, metric: str, by_model: Mapping[str, Score]) -> np.ndarray:
-    """The mean over seeds of each model on each example: (M, N)."""
-    for model, score in by_model.items():
-        if metric not in score.per_example:
-            raise InputError(f"scores: {model!r} on {task!r} has no {metric} of single examples; score it again")
-    results = [score.per_example[metric].mean(axis=0, dtype=np.float64) for score in by_model.values()]
-    if len(sizes := {len(own) for own in results}) > 1:
-        raise InputError(f"scores: {task!r} was scored on {sorted(sizes)} examples; score all models on the same ones")
-    return np.stack(results)
 
 
 def by_length(
@@ -226,14 +217,8 @@ def by_length(
 ) -> pd.DataFrame:
     """A score by document length: columns bucket, examples, value, low, high (a 95% interval).
 
-    Args:
-        per_example: (seeds, N), as in `Score.per_example`.
-        lengths: (N,), see `example_lengths` of a task.
-        edges: ascending, the last length of each bucket but the final open one.
-        seed: seed of the resampling.
-
-    Returns:
-        A row per bucket. A bucket without examples has the value NaN, one with a single example the interval NaN.
+    per_example: (seeds, N), as in `Score`; lengths: (N,), see `example_lengths` of a task; edges: ascending, the last
+    length of each bucket but the final open one. The value is NaN without examples, the interval below two.
     """
     results = np.asarray(per_example).mean(axis=0, dtype=np.float64)  # (N,)
     lengths = np.asarray(lengths)
