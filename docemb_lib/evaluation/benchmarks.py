@@ -111,12 +111,15 @@ def benchmark_task(name: str, source: str | None = None) -> Task:
 
 def _pair_rows(file: Path) -> Iterator[Row]:
     """Rows of 0 or 1, the first text and the second, quoted with `"`."""
+    row = None
     for row in read_csv(file, columns=PAIR_COLUMNS):
         label, *texts = (str(row.fields[column]) for column in PAIR_COLUMNS)
         if label.strip() not in ("0", "1"):
             raise InputError(f"{row.where}: the label is {label!r:.40}, expected 0 or 1; look for a shifted column")
         values = (label, *(text.replace(SEPARATOR, " ") for text in texts))
         yield row._replace(fields=dict(zip(PAIR_COLUMNS, values, strict=True)))
+    if row is None:
+        raise InputError(f"{file}: holds no pair; download it again")
 
 
 def _files(source: str, benchmark: Benchmark) -> list[Path]:

@@ -1,15 +1,59 @@
-"""Ranking by cosine against plain loops and scikit-learn, and the cut of the author's code."""
+"""Ranking by cosine and its metrics against plain loops and scikit-learn; TF-IDF against its definition."""
+
+from __future__ import annotations
 
 import tracemalloc
 from pathlib import Path
 
+import networkx
 import numpy as np
 import pytest
 from sklearn.metrics import average_precision_score, ndcg_score
 from sklearn.metrics.pairwise import cosine_similarity
 
-from docemb_lib.evaluation import retrieval
-from docemb_lib.evaluation.retrieval import rank_documents, relevant_ranks, score_retrieval
+from docemb_lib.errors import InputError
+from docemb_lib.evaluation import TfIdf, retrieval
+from docemb_lib.evaluation.retrieval import (
+    average_precision,
+    mean_percentile_rank,
+    ndcg,
+    rank_documents,
+    relevant_ranks,
+    score_retrieval,
+)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_average_precision_is_that_of_scikit_learn(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    hit = rng.random(40) < 0.2
+    hit[rng.integers(40)] = True
+    ranks = np.flatnonzero(hit) + 1
+    expected = average_precision_score(hit, -np.arange(40))
+    assert average_precision(ranks, relevant=len(ranks)) == pytest.approx(expected, abs=1e-12)
+
+
+def test_a_relevant_document_that_was_not_found_counts_as_zero() -> None:
+    assert average_precision([1, 4], relevant=4) == pytest.approx((1 / 1 + 2 / 4) / 4)
+
+
+@pytest.mark.parametrize("k", [None, 5, 12])
+@pytest.mark.parametrize("seed", range(3))
+def test_ndcg_is_that_of_scikit_learn(seed: int, k: int | None) -> None:
+    rng = np.random.default_rng(seed)
+    hit = rng.random(40) < 0.2
+    hit[rng.integers(40)] = True
+    ranks = np.flatnonzero(hit) + 1
+    cut = 40 if k is None else k
+    expected = ndcg_score([hit.astype(int)], [-np.arange(40.0)], k=k, ignore_ties=True)
+    assert ndcg(ranks[ranks <= cut], ideal=min(len(ranks), cut)) == pytest.approx(expected, abs=1e-12)
+
+
+def test_percentile_ranks_run_from_0_for_the_first_to_1_for_the_last_and_are_half_at_chance() -> None:
+    assert mean_percentile_rank([1], candidates=50) == 0
+    assert mean_percentile_rank([50], candidates=50) == 1
+    assert mean_percentile_rank([1, 2, 3, 4, 5], candidates=5) == 0.5
+    assert mean_percentile_rank([1], candidates=1) == 0
 
 
 def random_case(seed: int, documents: int = 60, queries: int = 12) -> tuple[np.ndarray, list[int], list[list[int]]]:
@@ -176,3 +220,44 @@ def test_memory_does_not_grow_with_the_documents(tmp_path: Path, monkeypatch: py
         tracemalloc.stop()
     assert peaks[2] < 1.05 * peaks[1]
     assert peaks[2] < 500 * retrieval.BLOCK * 8 * 3  # a few blocks of similarities
+
+
+@pytest.fixture(scope="module")
+def texts() -> list[str]:
+    folder = Path(networkx.__file__).parent / "algorithms"
+    return [path.read_text(encoding="utf-8")[:3000] for path in sorted(folder.glob("*.py"))[:30]]
+
+
+def test_embeddings_are_term_counts_times_smoothed_idf_at_norm_one() -> None:
+    corpus = ["graph node graph", "node edge", "path of graph"]
+    model = TfIdf().fit(corpus)
+    words = ["edge", "graph", "node", "of", "path"]
+    documents = [text.split() for text in corpus]
+    idf = [np.log((1 + 3) / (1 + sum(word in document for document in documents))) + 1 for word in words]
+    expected = np.array([[document.count(word) for word in words] for document in documents]) * idf
+    np.testing.assert_allclose(
+        model.embed(corpus), expected / np.linalg.norm(expected, axis=1, keepdims=True), rtol=1e-6
+    )
+
+
+def test_rows_are_float32_of_norm_one_and_as_wide_as_asked(texts: list[str]) -> None:
+    model = TfIdf(max_features=50).fit(texts)
+    embeddings = model.embed(texts)
+    assert embeddings.dtype == np.float32
+    assert embeddings.shape == (30, 50) == (30, model.dim)
+    np.testing.assert_allclose(np.linalg.norm(embeddings, axis=1), 1.0, rtol=1e-5)
+    assert not model.embed(["zzzz"]).any()
+
+
+def test_the_fingerprint_follows_what_was_fitted(texts: list[str]) -> None:
+    model = TfIdf(max_features=50).fit(texts)
+    assert model.fingerprint == TfIdf(max_features=50).fit(list(reversed(texts))).fingerprint
+    assert model.fingerprint != TfIdf(max_features=51).fit(texts).fingerprint
+    assert model.fingerprint != TfIdf(max_features=50).fit(texts[:-1]).fingerprint
+
+
+def test_a_corpus_without_words_and_a_model_without_a_corpus_are_refused() -> None:
+    with pytest.raises(InputError, match="2 texts hold no word"):
+        TfIdf().fit(["", "?"])
+    with pytest.raises(InputError, match="not been fitted"):
+        TfIdf().embed(["a"])
