@@ -19,6 +19,7 @@ from scipy.special import ndtr, ndtri
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation.tasks import Score
 
+LEVEL = 0.95  # confidence level of intervals and tests
 RESAMPLES = 2000  # of the examples, for an interval
 PERMUTATIONS = 9999  # of the results of two models, so that the smallest p-value is 1e-4
 CELLS = 4_000_000  # examples drawn at a time; bounds the memory
@@ -43,7 +44,7 @@ class Intervals(NamedTuple):
 
 
 def bootstrap_over_tasks(
-    examples: Sequence[np.ndarray], *, level: float = 0.95, resamples: int = RESAMPLES, seed: int = 0
+    examples: Sequence[np.ndarray], *, level: float = LEVEL, resamples: int = RESAMPLES, seed: int = 0
 ) -> Intervals:
     """BCa bootstrap intervals (Efron, 1987) of M unweighted means over K tasks.
 
@@ -118,29 +119,21 @@ def holm(p_values: np.ndarray) -> np.ndarray:
 # ---- Intervals and tests of scores
 
 
-def score_intervals(scores: Scores, *, level: float = 0.95, resamples: int = RESAMPLES, seed: int = 0) -> pd.DataFrame:
+def score_intervals(scores: Scores) -> pd.DataFrame:
     """Every score with its interval: columns model, task, metric, examples, value, low, high.
 
     Last, where there are several tasks, the mean of their own metrics: task OVERALL, metric "mean".
     """
     rows: list[tuple[object, ...]] = []
     for results in all_results(scores):
-        found = bootstrap_over_tasks(results.examples, level=level, resamples=resamples, seed=seed)
+        found = bootstrap_over_tasks(results.examples)
         count = sum(X.shape[1] for X in results.examples)
         for model, row in zip(results.models, np.transpose(found), strict=True):
             rows.append((model, results.task, results.metric, count, *row))
     return pd.DataFrame(rows, columns=["model", "task", "metric", "examples", "value", "low", "high"])
 
 
-def differences(
-    scores: Scores,
-    reference: str,
-    *,
-    level: float = 0.95,
-    resamples: int = RESAMPLES,
-    permutations: int = PERMUTATIONS,
-    seed: int = 0,
-) -> pd.DataFrame:
+def differences(scores: Scores, reference: str) -> pd.DataFrame:
     """Every other model against `reference`, on the own metric of each task and in the mean over tasks (OVERALL).
 
     Columns: task, metric, model, reference, difference (model minus reference), low and high (its interval), p. Raises
@@ -154,22 +147,22 @@ def differences(
     for task, metric, models, examples in all_results(scores, extra=False):
         place = models.index(reference)
         ahead = [np.delete(X, place, axis=0) - X[place] for X in examples]
-        found = bootstrap_over_tasks(ahead, level=level, resamples=resamples, seed=seed)
-        p_values = [paired_p_value(d, permutations=permutations, seed=seed) for d in side_by_side(ahead)]
+        found = bootstrap_over_tasks(ahead)
+        p_values = [paired_p_value(d) for d in side_by_side(ahead)]
         others = [model for model in models if model != reference]
         for model, row, p in zip(others, np.transpose(found), p_values, strict=True):
             rows.append((task, metric, model, reference, *row, p))
     return pd.DataFrame(rows, columns=["task", "metric", "model", "reference", "difference", "low", "high", "p"])
 
 
-def verdicts(found: pd.DataFrame, *, level: float = 0.95) -> pd.DataFrame:
+def verdicts(found: pd.DataFrame) -> pd.DataFrame:
     """All `differences` of one comparison, with p_holm (corrected for their number) and verdict.
 
-    The verdict is better or worse where p_holm < 1 - level, else "no difference shown", which does not show equality.
+    The verdict is better or worse where p_holm < 1 - LEVEL, else "no difference shown", which does not show equality.
     """
     corrected = holm(found["p"].to_numpy())
     better, worse, unclear = VERDICTS
-    verdict = np.where(corrected < 1 - level, np.where(found["difference"] > 0, better, worse), unclear)
+    verdict = np.where(corrected < 1 - LEVEL, np.where(found["difference"] > 0, better, worse), unclear)
     return found.assign(p_holm=corrected, verdict=verdict)
 
 

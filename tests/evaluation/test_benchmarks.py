@@ -100,19 +100,21 @@ def test_a_broken_pair_file_is_named_with_its_row(tmp_path: Path, content: bytes
         benchmark_task("aan", str(tmp_path))
 
 
-def test_a_missing_file_and_a_missing_folder_are_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"holds neither train_cite\.csv nor train_cite\.csv\.gz; put the published"):
-        benchmark_task("aan", str(tmp_path))
-    with pytest.raises(InputError, match="benchmark task aan: stands on no hub; name the folder or file"):
-        benchmark_task("aan")
-    with pytest.raises(InputError, match=r"nowhere: no such folder; name the one that holds train_cite\.csv, dev_cite"):
-        benchmark_task("aan", str(tmp_path / "nowhere"))
-    with pytest.raises(
-        InputError, match="holds no folder; name a data file, or put each class into a folder of its name"
-    ):
-        benchmark_task("imdb", str(tmp_path))
-    with pytest.raises(InputError, match="'immdb' is not one of arxiv, imdb"):
-        benchmark_task("immdb")
+@pytest.mark.parametrize(
+    ("name", "source", "message"),
+    [
+        ("aan", "", r"holds neither train_cite\.csv nor train_cite\.csv\.gz; put the published"),
+        ("aan", None, "benchmark task aan: stands on no hub; name the folder or file that holds its data"),
+        ("aan", "nowhere", r"nowhere: no such folder; name the one that holds train_cite\.csv, dev_cite"),
+        ("imdb", "", "holds no folder; name a data file, or put each class into a folder of its name"),
+        ("immdb", None, "'immdb' is not one of arxiv, imdb"),
+        ("nyt", None, "nyt: stands on no hub; name the folder or file that holds its data"),
+        ("nyt", "gone", "gone: no such file or folder; name the one that holds the published data"),
+    ],
+)
+def test_missing_data_is_named(tmp_path: Path, name: str, source: str | None, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        benchmark_task(name, None if source is None else str(tmp_path / source))
 
 
 def write_parquet(file: Path, texts: list[str], labels: list[int]) -> None:
@@ -216,6 +218,7 @@ def test_the_shipped_sizes_are_those_of_table_5_4_and_5_5() -> None:
 
 TOPICS = ("sport", "tech")
 ARTICLES = [(f"{topic} article {n}", topic) for n in range(10) for topic in TOPICS]
+NUMBERED = [{"text": text, "label": TOPICS.index(topic), "label_text": topic} for text, topic in ARTICLES]
 
 
 def folders(place: Path) -> Path:
@@ -227,8 +230,7 @@ def folders(place: Path) -> Path:
 
 
 def table(place: Path) -> Path:
-    with (place / "bbc-text.csv").open("w", newline="") as stream:
-        csv.writer(stream).writerows([("category", "text"), *((topic, text) for text, topic in ARTICLES)])
+    (place / "bbc-text.csv").write_text("category,text\n" + "".join(f"{topic},{text}\n" for text, topic in ARTICLES))
     return place / "bbc-text.csv"
 
 
@@ -239,7 +241,7 @@ def lines(place: Path) -> Path:
 
 def parquet_file(place: Path) -> Path:
     parquet.write_table(
-        pa.Table.from_pylist([{"text": text, "label": topic} for text, topic in ARTICLES]), place / "b.parquet"
+        pa.table(dict(zip(("text", "label"), zip(*ARTICLES, strict=True), strict=True))), place / "b.parquet"
     )
     return place
 
@@ -273,18 +275,19 @@ def test_all_layouts_hold_the_same_documents_and_splits_are_drawn(
 
 
 def test_files_and_rows_name_splits_as_a_copy_of_the_hubs_folder_does(tmp_path: Path) -> None:
-    rows = [{"text": text, "label": TOPICS.index(topic), "label_text": topic} for text, topic in ARTICLES]
-    write_lines(tmp_path / "train.jsonl", rows[:15])
-    write_lines(tmp_path / "test.jsonl", rows[15:])
+    write_lines(tmp_path / "train.jsonl", NUMBERED[:15])
+    write_lines(tmp_path / "test.jsonl", NUMBERED[15:])
     table(tmp_path)  # all of it again, as on the hub
     task = benchmark_task("bbcnews", str(tmp_path))
     assert {split: list(zip(data.texts, data.labels, strict=True)) for split, data in task.splits.items()} == {
         "train": ARTICLES[:15],
         "test": ARTICLES[15:],
     }
-    write_lines(tmp_path / "one.jsonl", [row | {"split": "train" if n < 15 else "test"} for n, row in enumerate(rows)])
+    write_lines(
+        tmp_path / "one.jsonl", [row | {"split": "train" if n < 15 else "test"} for n, row in enumerate(NUMBERED)]
+    )
     assert benchmark_task("bbcnews", str(tmp_path / "one.jsonl")) == task
-    write_lines(tmp_path / "one.jsonl", [row | {"split": "dev"} if n % 2 else row for n, row in enumerate(rows)])
+    write_lines(tmp_path / "one.jsonl", [row | {"split": "dev"} if n % 2 else row for n, row in enumerate(NUMBERED)])
     with pytest.raises(
         InputError, match=r"one\.jsonl, line 1: names no split, but other rows do; name it in all of them or in none"
     ):
@@ -293,11 +296,10 @@ def test_files_and_rows_name_splits_as_a_copy_of_the_hubs_folder_does(tmp_path: 
 
 def test_a_hubs_data_set_is_read_by_its_names_of_classes(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
-    rows = [{"text": text, "label": TOPICS.index(topic), "label_text": topic} for text, topic in ARTICLES]
 
     def load(name: str, config: str | None) -> Mapping[str, list[dict[str, Any]]]:
         asked.append((name, config))
-        return {"train": rows[:15], "test": rows[15:]}
+        return {"train": NUMBERED[:15], "test": NUMBERED[15:]}
 
     monkeypatch.setattr(datasets, "load_dataset", load)
     for source in (None, "someone/news"):
@@ -347,17 +349,20 @@ def test_lines_that_do_not_belong_together_are_refused(tmp_path: Path, change: d
         benchmark_task("nyt", str(tmp_path))
 
 
-def test_what_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="gone: no such file or folder; name the one that holds the published data"):
-        benchmark_task("nyt", str(tmp_path / "gone"))
-    with pytest.raises(InputError, match="nyt: stands on no hub; name the folder or file that holds its data"):
-        benchmark_task("nyt")
-    write_lines(tmp_path / "a.jsonl", [{"body": "x", "label": "y"}])
-    with pytest.raises(InputError, match=r"a\.jsonl, line 1: no field 'abstract', found \['body', 'label'\]"):
-        benchmark_task("arxiv-abstracts", str(tmp_path / "a.jsonl"))
-    (tmp_path / "a.jsonl").write_text("")
-    with pytest.raises(InputError, match="task fakenews: holds no example; add one with the fields content, type"):
-        benchmark_task("fakenews", str(tmp_path / "a.jsonl"))
+@pytest.mark.parametrize(
+    ("name", "rows", "message"),
+    [
+        ("arxiv-abstracts", [{"body": "x", "label": "y"}], r"a\.jsonl, line 1: no field 'abstract', found \['body', 'label'\]"),
+        ("fakenews", [], "task fakenews: holds no example; add one with the fields content, type"),
+        ("imdb", [{"text": "x", "label": "y"}], r"a\.jsonl: names no splits; copy the hub's folder there"),
+    ],
+)  # fmt: skip
+def test_rows_without_the_fields_of_the_task_are_refused(
+    tmp_path: Path, name: str, rows: list[dict[str, Any]], message: str
+) -> None:
+    write_lines(tmp_path / "a.jsonl", rows)
+    with pytest.raises(InputError, match=message):
+        benchmark_task(name, str(tmp_path / "a.jsonl"))
 
 
 def test_every_name_of_a_profile_is_a_task_and_the_sizes_are_table_1s() -> None:
@@ -451,21 +456,21 @@ def test_a_bad_article_is_named_with_its_row(tmp_path: Path, row: list[str], mes
         read_articles(file)
 
 
-def test_files_that_are_something_else_are_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("lists", "message"),
+    [([], "holds list"), ({"a": 3}, "'a' has int, expected titles"), ({"a": [3]}, "no string"), ({"a": {3, "x"}}, "no string"), ({3: ["a"]}, "a title is int")],
+)  # fmt: skip
+def test_lists_of_another_kind_are_refused(tmp_path: Path, lists: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        read_relevance(write_relevance(tmp_path, lists))
+
+
+def test_files_of_another_kind_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("a,b,c\n1,2,3\n")
     with pytest.raises(InputError, match="has 3 columns, expected two"):
         read_articles(tmp_path / "a.csv")
     with pytest.raises(InputError, match="holds no article"):
         read_articles(wiki_file(tmp_path / "b.csv", []))
-    for lists, message in [
-        ([], "holds list"),
-        ({"a": 3}, "'a' has int, expected titles"),
-        ({"a": [3]}, "no string"),
-        ({"a": {3, "x"}}, "no string"),
-        ({3: ["a"]}, "a title is int"),
-    ]:
-        with pytest.raises(InputError, match=message):
-            read_relevance(write_relevance(tmp_path, lists))
     (tmp_path / "gt.json").write_text('{"a":\n oops}')
     with pytest.raises(InputError, match=r"gt\.json: not JSON \(.*in line 2\)"):
         read_relevance(tmp_path / "gt.json")

@@ -221,13 +221,6 @@ def test_word_counts_join_halves_and_tell_nothing_of_links_between_unrelated_tex
     assert retrieval.mean < 0.15
 
 
-def test_an_unknown_task_is_refused_with_those_there_are() -> None:
-    with pytest.raises(
-        InputError, match="'see-also' is not one of package, see-also-pairs, halves, see-also-retrieval"
-    ):
-        embedded_tasks(pool(), ["halves", "see-also"], seed=0)
-
-
 @pytest.mark.parametrize(
     ("name", "message"),
     [

@@ -12,16 +12,8 @@ from sklearn.metrics import accuracy_score, f1_score
 from sklearn.model_selection import StratifiedKFold
 
 from docemb_lib.errors import InputError
-from docemb_lib.evaluation import (
-    Classification,
-    HeadSettings,
-    Labelled,
-    LabelledPairs,
-    Pairs,
-    Ranking,
-    Retrieval,
-    train_heads,
-)
+from docemb_lib.evaluation import Classification, HeadSettings, Labelled, LabelledPairs, Pairs, Ranking, Retrieval
+from docemb_lib.evaluation.heads import train_heads
 from docemb_lib.evaluation.protocols import (
     ROUNDS,
     asks_what_belongs_together,

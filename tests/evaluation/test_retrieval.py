@@ -64,46 +64,53 @@ def random_case(seed: int, documents: int = 60, queries: int = 12) -> tuple[np.n
     return embeddings, rows, relevant
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_map_and_mrr_are_those_of_scikit_learn_and_of_a_plain_loop(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def plain_scores(
+    similarities: np.ndarray, query: int, wanted: list[int], top_k: int | None, candidates: int
+) -> list[float]:
+    """The metrics of one query in the order of RetrievalScores, by loops and scikit-learn."""
+    others = [row for row in range(candidates) if row != query]
+    ranked = sorted(others, key=lambda row: -similarities[query, row])
+    seen = ranked[:top_k]
+    truth = [int(row in wanted) for row in others]
+    hits, precisions = 0, []
+    for rank, row in enumerate(seen, start=1):
+        if row in wanted:
+            hits += 1
+            precisions.append(hits / rank)
+    precision = sum(precisions) / hits if hits else 0.0
+    if top_k is None:
+        assert precision == pytest.approx(average_precision_score(truth, similarities[query, others]))
+    return [
+        precision,
+        1 / next((rank for rank, row in enumerate(seen, start=1) if row in wanted), top_k or 0),
+        ndcg_score([truth], [similarities[query, others]], k=top_k, ignore_ties=True),
+        float(any(row in wanted for row in seen[:10])),
+        float(any(row in wanted for row in seen[:100])),
+        np.mean([ranked.index(row) / (len(others) - 1) for row in wanted]),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("seed", "top_k", "candidates"),
+    [(0, None, 60), (1, None, 60), (2, None, 60), (3, None, 60), (7, 3, 60), (7, 10, 60), (5, 15, 60), (5, 2, 60), (11, None, 54)],
+)  # fmt: skip
+def test_all_metrics_are_those_of_plain_loops_and_scikit_learn(
+    seed: int, top_k: int | None, candidates: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(retrieval, "BLOCK", 5)
     embeddings, queries, relevant = random_case(seed)
-    similarities = cosine_similarity(embeddings)
-    precisions, reciprocals = [], []
-    for query, wanted in zip(queries, relevant, strict=True):
-        others = [row for row in range(len(embeddings)) if row != query]
-        truth = [row in wanted for row in others]
-        precisions.append(average_precision_score(truth, similarities[query, others]))
-        ranked = sorted(others, key=lambda row, query=query: -similarities[query, row])
-        reciprocals.append(1 / (1 + min(ranked.index(row) for row in wanted)))
-    scores = score_retrieval(embeddings, queries, relevant)
-    np.testing.assert_allclose(scores.average_precision, precisions, atol=1e-12)
-    np.testing.assert_allclose(scores.reciprocal_rank, reciprocals, atol=1e-12)
-    assert scores.map == pytest.approx(np.mean(precisions))
-    assert scores.mrr == pytest.approx(np.mean(reciprocals))
-
-
-@pytest.mark.parametrize("top_k", [3, 10])
-def test_a_cut_takes_what_lies_beyond_it_out_of_the_denominator_as_well(top_k: int) -> None:
-    embeddings, queries, relevant = random_case(7)
+    if candidates < 60:
+        queries = [*queries[:6], *range(54, 60)]  # some in the pool, some behind it
+        relevant = [sorted({row % 54 for row in rows} - {query}) for query, rows in zip(queries, relevant, strict=True)]
     similarities = cosine_similarity(embeddings.astype(np.float64))
-    expected_precision, expected_reciprocal = [], []
-    for query, wanted in zip(queries, relevant, strict=True):
-        ranked = sorted(
-            (row for row in range(60) if row != query), key=lambda row, query=query: -similarities[query, row]
-        )
-        hits, precisions = 0, []
-        for rank, row in enumerate(ranked[:top_k], start=1):
-            if row in wanted:
-                hits += 1
-                precisions.append(hits / rank)
-        first = [rank for rank, row in enumerate(ranked[:top_k], start=1) if row in wanted]
-        expected_precision.append(sum(precisions) / hits if hits else 0.0)
-        expected_reciprocal.append(1 / (first[0] if first else top_k))
-    scores = score_retrieval(embeddings, queries, relevant, top_k=top_k)
-    np.testing.assert_allclose(scores.average_precision, expected_precision)
-    np.testing.assert_allclose(scores.reciprocal_rank, expected_reciprocal)
-    assert 0.0 in expected_precision  # the case of a query without any hit is among them
+    cases = zip(queries, relevant, strict=True)
+    expected = np.array([plain_scores(similarities, q, wanted, top_k, candidates) for q, wanted in cases])
+    scores = score_retrieval(embeddings, queries, relevant, top_k=top_k, candidates=candidates)
+    np.testing.assert_allclose(np.transpose(scores), expected, atol=1e-12)
+    assert scores.map == pytest.approx(expected[:, 0].mean())
+    assert scores.mrr == pytest.approx(expected[:, 1].mean())
+    assert top_k != 3 or 0.0 in expected[:, 0]  # a query without any hit is among them
+    assert top_k != 2 or max(map(len, relevant)) > 2  # more than the cut can find
 
 
 def test_equal_cosines_are_ordered_by_row_and_the_query_is_no_hit() -> None:
@@ -157,24 +164,6 @@ def test_all_documents_alike_are_ranked_by_row_around_the_query(monkeypatch: pyt
     assert ranks.tolist() == [1, 6, 9]
 
 
-@pytest.mark.parametrize("top_k", [None, 15, 2])
-def test_further_metrics_are_those_of_scikit_learn_and_of_counting(top_k: int | None) -> None:
-    embeddings, queries, relevant = random_case(5)
-    similarities = cosine_similarity(embeddings.astype(np.float64))
-    scores = score_retrieval(embeddings, queries, relevant, top_k=top_k)
-    for q, (query, wanted) in enumerate(zip(queries, relevant, strict=True)):
-        others = [row for row in range(60) if row != query]
-        truth = [int(row in wanted) for row in others]
-        expected = ndcg_score([truth], [similarities[query, others]], k=top_k, ignore_ties=True)
-        assert scores.ndcg[q] == pytest.approx(expected, abs=1e-12)
-        ranked = sorted(others, key=lambda row, query=query: -similarities[query, row])
-        assert scores.hit_rate_10[q] == any(row in wanted for row in ranked[:top_k][:10])
-        assert scores.hit_rate_100[q] == (top_k is None or any(row in wanted for row in ranked[:top_k]))
-        assert scores.mean_percentile_rank[q] == pytest.approx(np.mean([ranked.index(row) / 58 for row in wanted]))
-    assert 0 < scores.hit_rate_10.mean() < 1
-    assert max(map(len, relevant)) > 2  # more than a cut of 2 can find
-
-
 def test_a_pool_of_two_has_one_candidate() -> None:
     scores = score_retrieval(np.eye(2), [0, 1], [[1], [0]])
     assert (scores.map, scores.mrr, scores.ndcg.tolist(), scores.mean_percentile_rank.tolist()) == (
@@ -191,21 +180,6 @@ def test_a_cut_ranking_is_ideal_if_it_holds_nothing_but_relevant_documents() -> 
     assert score_retrieval(near, [0], [[2, 3, 4]], top_k=2).ndcg[0] == pytest.approx(
         (1 / np.log2(3)) / (1 + 1 / np.log2(3))
     )
-
-
-def test_only_candidates_are_hits_and_queries_may_be_none_of_them() -> None:
-    embeddings, queries, relevant = random_case(11)
-    queries = [*queries[:6], *range(54, 60)]  # some of the pool, some behind it
-    relevant = [sorted({row % 54 for row in rows} - {query}) for query, rows in zip(queries, relevant, strict=True)]
-    scores = score_retrieval(embeddings, queries, relevant, candidates=54)
-    similarities = cosine_similarity(embeddings.astype(np.float64))
-    for q, (query, wanted) in enumerate(zip(queries, relevant, strict=True)):
-        others = [row for row in range(54) if row != query]
-        truth = [row in wanted for row in others]
-        assert scores.average_precision[q] == pytest.approx(average_precision_score(truth, similarities[query, others]))
-        ranked = sorted(others, key=lambda row, query=query: -similarities[query, row])
-        places = [ranked.index(row) / (len(others) - 1) for row in wanted]
-        assert scores.mean_percentile_rank[q] == pytest.approx(np.mean(places))
 
 
 def test_memory_does_not_grow_with_the_documents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
