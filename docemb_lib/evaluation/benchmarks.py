@@ -198,9 +198,6 @@ def _compare_sizes(task: Task, benchmark: Benchmark) -> None:
             logger.warning("task %s, split %s: %d texts are blank", task.name, split, blank)
 
 
-# ---- Wikipedia articles and lists of similar ones
-
-
 def read_similar_articles(articles: Path, relevance: Path) -> Ranking:
     """All articles as the pool, those with a list as queries.
 
@@ -273,7 +270,7 @@ def _read_json(file: Path) -> Any:
         raise InputError(f"{file}: nested too deeply for a mapping of titles; look at the file") from None
 
 
-# ---- Pickles of plain data: unpickling may call any function, so this reader admits the types in ADMITTED only
+# Unpickling may call any function, so the reader below admits the types in ADMITTED only.
 
 # Built-in types only: a pickle may set attributes of any object it builds, which built-in types refuse.
 ADMITTED: dict[tuple[str, str], type] = {

@@ -33,8 +33,6 @@ SHORTEST = 3  # words of a compared sentence; shorter ones are headings, dates a
 Distance = Literal["cosine", "mse"]
 Item = TypeVar("Item")
 
-# ---- The plane of a space
-
 
 class Plane(NamedTuple):
     """A projection to two dimensions."""
@@ -57,9 +55,6 @@ def principal_plane(embeddings: np.ndarray) -> Plane:
     with np.errstate(invalid="ignore"):  # no variance at all
         points = pca.fit_transform(np.asarray(embeddings, dtype=np.float64))
     return Plane(points, float(pca.explained_variance_ratio_.sum()))
-
-
-# ---- A linear probe from student to teacher
 
 
 class Ridge(NamedTuple):
@@ -124,9 +119,6 @@ def probe(
         r2 = r2_score(teacher[chosen], predicted[chosen], multioutput="variance_weighted") if n > 1 else np.nan
         rows.append((name, n, r2, shared[chosen].mean() if n else np.nan))
     return pd.DataFrame(rows, columns=["bucket", "documents", "r2", "overlap"])
-
-
-# ---- Distances of student embeddings to teacher embeddings
 
 
 class Distances(NamedTuple):
@@ -228,9 +220,6 @@ def tidy_distances(distances: Distances) -> pd.DataFrame:
     )
 
 
-# ---- Redundancy of documents and similarity of sentences (SimDE paper)
-
-
 def redundancy(texts: Sequence[str]) -> pd.DataFrame:
     """Columns words (split at white space), content (nouns and verbs), distinct and redundancy, a row per text.
 
@@ -300,9 +289,6 @@ def sentence_similarity(
     row_of = {sentence: row for row, sentence in enumerate(unique)}
     first, second = (embeddings[[row_of[pair[side]] for pair in drawn]] for side in (0, 1))
     return pd.DataFrame({"kind": ["inside", "across"] * pairs, "cosine": (first * second).sum(axis=1)})
-
-
-# ---- Attention by part of speech (SimDE paper)
 
 
 def attention_by_part(student: Student, texts: Sequence[str]) -> pd.DataFrame:

@@ -71,9 +71,6 @@ def downsample(labels: Sequence[Hashable], limit: int) -> np.ndarray:
     return np.array([row for label in classes for row in rows[label]])
 
 
-# ---- Validation
-
-
 def for_validation(task: AnyHeadTask, limit: int = LIMIT) -> AnyHeadTask:
     """The task with train and validation splits cut to `limit` examples, without a test split."""
     kept = {split: data for split, data in task.splits.items() if split != "test"}
@@ -125,9 +122,6 @@ def _predict(train: HeadInputs, scored: HeadInputs, jobs: Sequence[HeadJob]) -> 
     return train_jobs(train.features, train.labels, jobs, classes=train.classes).predict(scored.features)
 
 
-# ---- Final evaluation
-
-
 def final_scores(
     task: HeadTask,
     embeddings: np.ndarray,
@@ -151,9 +145,6 @@ def final_scores(
     predictions = _predict(train, test, jobs).reshape(len(numbers), seeds, len(test.labels))
     by_number = dict(zip(numbers, predictions, strict=True))
     return {name: score_predictions(task.metric, by_number[n], test.labels) for name, n in number_of.items()}
-
-
-# ---- Heads on a few examples of each class
 
 
 def few_shot_scores(
@@ -194,9 +185,6 @@ def draw_per_class(labels: np.ndarray, number: int, *, draw: int) -> np.ndarray:
     rng = np.random.default_rng(draw)
     kept = [rng.permutation(np.flatnonzero(labels == label))[:number] for label in range(len(sizes))]
     return np.sort(np.concatenate(kept))
-
-
-# ---- Cosines without a head
 
 
 def spread(embeddings: np.ndarray) -> float:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
-from typing import Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 
@@ -29,8 +29,6 @@ NO_SPLIT = ""  # the split of rows for which no split is named
 LINES = ("dataset.txt", "labels.txt", "classes.txt")  # documents; numbers of their classes; names of the classes
 CONVERTED = "refs/convert/parquet"  # branch on a hub with the files of data sets whose main branch is a script
 LINK = ("source", "target")  # columns of a relevance file
-
-# ---- Rows of a source, each with its split
 
 
 def source_rows(source: str, *, config: str | None = None) -> Iterator[tuple[str, Row]]:
@@ -138,9 +136,6 @@ def _subfolders(folder: Path) -> list[Path]:
     return sorted(one for one in folder.iterdir() if one.is_dir() and not one.name.startswith("."))
 
 
-# ---- From rows to examples
-
-
 class Example(NamedTuple):
     """One or two texts and their class."""
 
@@ -242,19 +237,15 @@ def draw_splits(examples: Sequence[Example], *, share: float, seed: int, where: 
 def head_task(name: str, splits: Mapping[str, Sequence[Example]]) -> Classification | Pairs:
     """Pairs where examples have two texts, else a classification."""
 
-    def columns(examples: Sequence[Example]) -> tuple[list[list[str]], list[str]]:
-        texts = [list(column) for column in zip(*(example.texts for example in examples), strict=True)]
-        return texts, [example.label for example in examples]
+    def data(kind: Callable[..., Any]) -> dict[str, Any]:
+        found = {split: splits[split] for split in SPLITS if split in splits}
+        return {
+            split: kind(*map(list, zip(*(one.texts for one in some), strict=True)), [one.label for one in some])
+            for split, some in found.items()
+        }
 
-    data = {split: columns(splits[split]) for split in SPLITS if split in splits}
-    if any(len(texts) == 2 for texts, _ in data.values()):
-        return Pairs(
-            name, {split: LabelledPairs(texts[0], texts[1], labels) for split, (texts, labels) in data.items()}
-        )
-    return Classification(name, {split: Labelled(texts[0], labels) for split, (texts, labels) in data.items()})
-
-
-# ---- Tasks of a user's own files
+    pairs = any(len(some[0].texts) == 2 for some in splits.values())
+    return Pairs(name, data(LabelledPairs)) if pairs else Classification(name, data(Labelled))
 
 
 def own_task(settings: OwnTask) -> Task:
@@ -265,18 +256,16 @@ def own_task(settings: OwnTask) -> Task:
 
     def read(place: Path, split: str | None = None) -> dict[str, list[Example]]:
         """All examples of a file or of a folder of classes, those of a named split under that name."""
-        names = [(field,) for field in fields], (settings.label_field,)
+        texts, label = [[field] for field in fields], [settings.label_field]
         if place.is_dir():
             if settings.kind == "pairs":
                 raise InputError(f"{place}: a folder of classes is no task of pairs; name a data file")
-            rows, names = class_folder_rows(place), ([("text",)], ("label",))
+            rows, texts, label = class_folder_rows(place), [["text"]], ["label"]
         else:
             rows = ((NO_SPLIT, row) for row in read_rows(place))
         rows = rows if split is None else ((split, row) for _, row in rows)
-        split_field = settings.split_field if split is None else None
-        return read_examples(
-            rows, texts=names[0], label=names[1], where=str(place), blank="refuse", split_field=split_field
-        )
+        field = settings.split_field if split is None else None
+        return read_examples(rows, texts=texts, label=label, where=str(place), blank="refuse", split_field=field)
 
     if isinstance(settings.path, dict):
         return head_task(settings.name, {split: read(place, split)[split] for split, place in settings.path.items()})

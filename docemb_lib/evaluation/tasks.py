@@ -116,8 +116,6 @@ def check_splits(name: str, splits: Mapping[str, Examples | Ranking]) -> None:
         data.check(f"task {name!r}, split {split!r}")
 
 
-# ---- From texts to rows of embeddings
-
 Lookup = Callable[[Sequence[str]], np.ndarray]  # N texts -> (N, D)
 
 
@@ -150,9 +148,6 @@ def rows_by_text(name: str, embeddings: np.ndarray, texts: list[str]) -> Lookup:
         return embeddings if list(wanted) == texts else embeddings[[row[text] for text in wanted]]
 
     return lookup
-
-
-# ---- Tasks
 
 
 class Embedder(Protocol):

@@ -40,9 +40,6 @@ class Intervals(NamedTuple):
     high: np.ndarray
 
 
-# ---- Intervals and tests of arrays
-
-
 def bootstrap_over_tasks(
     examples: Sequence[np.ndarray], *, level: float = LEVEL, resamples: int = RESAMPLES, seed: int = 0
 ) -> Intervals:
@@ -114,9 +111,6 @@ def holm(p_values: np.ndarray) -> np.ndarray:
     corrected = np.empty(len(p))
     corrected[order] = np.minimum(1, np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)))
     return corrected
-
-
-# ---- Intervals and tests of scores
 
 
 def score_intervals(scores: Scores) -> pd.DataFrame:
