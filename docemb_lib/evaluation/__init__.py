@@ -1,19 +1,14 @@
-"""How good are embeddings? Tasks with their data and metric, heads and rankings that score them, tables that compare.
+"""Evaluation of frozen embeddings: tasks with data and metric, heads and rankings that score them, tables that compare.
 
-Models come in as anything with `embed(texts)`, frozen; scores go out as tidy frames. Also here: the four embedded
-tasks, the thesis' eight and one's own from files, the TF-IDF floor, the thesis' own numbers and protocols, and how sure
-a score is.
+A model is anything with `embed(texts)`. Tasks come from the embedded corpus, published benchmarks, mteb and a user's
+own files; scores come with intervals and paired tests.
 """
 
-from docemb_lib.evaluation.baselines import TfIdf
 from docemb_lib.evaluation.benchmarks import benchmark_task
-from docemb_lib.evaluation.catalogue import load_task, task_fingerprint
-from docemb_lib.evaluation.embedded import embedded_tasks
-from docemb_lib.evaluation.heads import pair_features, train_heads
-from docemb_lib.evaluation.protocols import final_scores, for_validation, validation_score, validation_texts
-from docemb_lib.evaluation.readers import own_task
-from docemb_lib.evaluation.scoreboard import interval_board, normalised, score_frame, scoreboard, standing
-from docemb_lib.evaluation.soundness import problems, task_statistics
+from docemb_lib.evaluation.catalogue import load_task
+from docemb_lib.evaluation.protocols import few_shot_scores
+from docemb_lib.evaluation.retrieval import TfIdf
+from docemb_lib.evaluation.scoreboard import normalised
 from docemb_lib.evaluation.tasks import (
     Classification,
     Labelled,
@@ -25,7 +20,6 @@ from docemb_lib.evaluation.tasks import (
     Task,
     evaluate,
 )
-from docemb_lib.evaluation.uncertainty import by_length, compare, score_intervals
 from docemb_lib.settings import HeadSettings
 
 __all__ = [
@@ -40,25 +34,8 @@ __all__ = [
     "Task",
     "TfIdf",
     "benchmark_task",
-    "by_length",
-    "compare",
-    "embedded_tasks",
     "evaluate",
-    "final_scores",
-    "for_validation",
-    "interval_board",
+    "few_shot_scores",
     "load_task",
     "normalised",
-    "own_task",
-    "pair_features",
-    "problems",
-    "score_frame",
-    "score_intervals",
-    "scoreboard",
-    "standing",
-    "task_fingerprint",
-    "task_statistics",
-    "train_heads",
-    "validation_score",
-    "validation_texts",
 ]

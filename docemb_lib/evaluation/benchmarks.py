@@ -1,7 +1,8 @@
-"""Read a pickle that holds plain data and nothing else.
+"""Published tasks: the thesis' eight and the five classification tasks of the SimDE paper (Table 1).
 
-A pickle is a program: loading one from elsewhere may run whatever its author wished. This reader knows no function and
-no class but Python's own containers and numbers, so that such a program stops at the first it asks for.
+`BENCHMARKS` says where the data of each task come from and which fields hold texts and labels; `benchmark_task` reads
+them. The SimDE paper names no splits: where the files name none, a fifth of each class is drawn for test and as much
+for validation. Its document matching is the task `aan`.
 """
 
 from __future__ import annotations
@@ -13,98 +14,216 @@ import json
 import logging
 import pickle
 import pickletools
-import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
-from docemb_lib.corpus.rows import Row, file_format, read_csv, read_rows, read_text, without_surrogates
+from docemb_lib.corpus.rows import Row, read_csv, read_text, without_surrogates
 from docemb_lib.errors import InputError
-from docemb_lib.evaluation.readers import Example, labelled, labelled_pairs, read_example
-from docemb_lib.evaluation.tasks import SPLITS, Classification, Labelled, LabelledPairs, Pairs, Ranking, Retrieval, Task
-
-# ---- Read a pickle that holds plain data and nothing else.
-
-
-# Built-in types only: a pickle may also set attributes of whatever it is given, which those refuse.
-ADMITTED: dict[tuple[str, str], type] = {
-    **{("builtins", kind.__name__): kind for kind in (dict, list, tuple, set, frozenset, str, int, float, bool)},
-    ("collections", "defaultdict"): collections.defaultdict,
-    ("collections", "OrderedDict"): dict,
-    ("collections", "Counter"): dict,
-}
-# Tuples are made without asking for a class. Python takes their hash by a recursion in C without a limit, so a tower
-# of them, as a key, would end the process; this many are no danger, however they are stacked.
-MOST_TUPLES = 10_000
-OLD_NAMES = {"__builtin__": "builtins"}  # of Python 2, in pickles of protocol 2 and below
-
-
-class PlainUnpickler(pickle.Unpickler):
-    """An unpickler that admits the containers and numbers in ADMITTED only."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        """Whatever a pickle wants to call or build goes through here."""
-        try:
-            return ADMITTED[OLD_NAMES.get(module, module), name]
-        except KeyError:
-            raise pickle.UnpicklingError(f"it asks for {module}.{name}") from None
-
-
-def read_plain_pickle(file: Path) -> Any:
-    """The data of a pickle of dicts, lists, tuples, sets, strings and numbers; InputError for any other file."""
-    try:
-        data = file.read_bytes()
-        if sum(opcode.name.startswith("TUPLE") for opcode, _, _ in pickletools.genops(data)) > MOST_TUPLES:
-            raise pickle.UnpicklingError(f"it holds more than {MOST_TUPLES:,} tuples")
-        return PlainUnpickler(io.BytesIO(data)).load()
-    except OSError as error:
-        raise InputError(f"{file}: cannot be read ({error.strerror}); look for the file and its permissions") from error
-    except Exception as error:  # a broken pickle may raise anything
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise InputError(
-            f"{file}: refused, is no whole pickle of plain containers ({reason}); write the mapping as JSON instead"
-        ) from error
-
-
-# ---- wikipedia articles and the lists of similar ones
-
+from docemb_lib.evaluation.readers import NO_SPLIT, draw_splits, head_task, make_ranking, read_examples, source_rows
+from docemb_lib.evaluation.tasks import SPLITS, Labelled, LabelledPairs, Ranking, Retrieval, Task
 
 logger = logging.getLogger(__name__)
 
+SHARE = 0.2  # of each class drawn for test, and as much for validation
+PAIR_COLUMNS = ("label", "text_0", "text_1")  # of the pair files, which have no line of names
+SEPARATOR = "\x01"  # stands between the sentences of the pair files
+LISTS = "gt"  # the lists of similar articles, a pickle, or `gt.json`
 
-def read_ranking(articles: Path, relevance: Path) -> Ranking:
+
+class Benchmark(NamedTuple):
+    """The source of a published task. Tasks without `files` are read from any layout of `source_rows`."""
+
+    hub: str | None = None  # id of the data set on a hub
+    config: str | None = None  # its configuration, or the subfolder of a copy
+    text: tuple[str, ...] = ("text",)  # names of the field in the different layouts
+    label: tuple[str, ...] = ("label",)
+    files: tuple[str, ...] = ()  # pairs: train, validation, test; similar articles: articles, lists
+    size: int | None = None  # documents in Table 1 of the SimDE paper; None: a task of the thesis
+
+
+BENCHMARKS: Mapping[str, Benchmark] = {
+    "arxiv": Benchmark("ccdv/arxiv-classification", "no_ref"),
+    "imdb": Benchmark("stanfordnlp/imdb", "plain_text"),
+    "aan": Benchmark(files=("train_cite.csv", "dev_cite.csv", "test_cite.csv")),
+    "oc": Benchmark(files=("train_ai2_ab.csv", "dev_ai2_ab.csv", "test_ai2_ab.csv")),
+    "s2orc": Benchmark(files=("train_ai2_gorc.csv", "dev_ai2_gorc.csv", "test_ai2_gorc.csv")),
+    "pan": Benchmark(files=("pla_train.csv", "pla_dev.csv", "pla_test.csv")),
+    "wines": Benchmark(files=("wines.txt", LISTS)),
+    "games": Benchmark(files=("video_games.txt", LISTS)),
+    "fakenews": Benchmark(text=("content", "text"), label=("type", "label"), size=8_558_957),
+    "20news": Benchmark("SetFit/20_newsgroups", label=("label_text", "label"), size=18_846),
+    "arxiv-abstracts": Benchmark(text=("abstract", "text"), label=("categories", "label"), size=2_162_833),
+    "nyt": Benchmark(size=13_081),
+    "bbcnews": Benchmark("SetFit/bbc-news", label=("label_text", "category", "label"), size=2_225),
+}
+
+
+def benchmark_task(name: str, source: str | None = None) -> Task:
+    """A published task by name.
+
+    source: a folder with the published files, or the id of a data set on a hub; None: the task's own on the hub. Logs a
+    warning where sizes differ from the published ones, for blank texts of the thesis' tasks, and for rows of the SimDE
+    paper's tasks that are left out because they have no class or no text. Raises InputError, naming file and row.
+    """
+    if name not in BENCHMARKS:
+        raise InputError(f"benchmark task {name!r} is not one of {', '.join(BENCHMARKS)}")
+    benchmark = BENCHMARKS[name]
+    source = source or benchmark.hub
+    if source is None:
+        raise InputError(f"benchmark task {name}: stands on no hub; name the folder or file that holds its data")
+    of_paper = benchmark.size is not None
+    task: Task
+    if len(benchmark.files) == 2:
+        articles, lists = _files(source, benchmark)
+        task = Retrieval(name, {"test": read_similar_articles(articles, lists)})
+    else:
+        rows: Iterable[tuple[str, Row]] = source_rows(source, config=benchmark.config)
+        texts: Sequence[Sequence[str]] = [benchmark.text]
+        label: Sequence[str] = benchmark.label
+        if benchmark.files:
+            by_split = zip(SPLITS, _files(source, benchmark), strict=True)
+            rows = ((split, row) for split, file in by_split for row in _pair_rows(file))
+            texts, label = [(column,) for column in PAIR_COLUMNS[1:]], PAIR_COLUMNS[:1]
+        splits = read_examples(
+            rows,
+            texts=texts,
+            label=label,
+            where=f"task {name}",
+            blank="skip" if of_paper else "keep",
+            split_field="split" if of_paper else None,
+        )
+        if name == "arxiv-abstracts":  # the archive of the first category, math of `math.CO cs.DM`: 38 classes
+            for split, found in splits.items():
+                splits[split] = [one._replace(label=one.label.split()[0].split(".")[0]) for one in found]
+        if NO_SPLIT in splits:
+            if not of_paper:
+                raise InputError(f"{source}: names no splits; copy the hub's folder there")
+            splits = draw_splits(splits[NO_SPLIT], share=SHARE, seed=0, where=source)
+        task = head_task(name, splits)
+    _compare_sizes(task, benchmark)
+    return task
+
+
+def _pair_rows(file: Path) -> Iterator[Row]:
+    """Rows of 0 or 1, the first text and the second, quoted with `"`."""
+    row = None
+    for row in read_csv(file, columns=PAIR_COLUMNS):
+        label, *texts = (str(row.fields[column]) for column in PAIR_COLUMNS)
+        if label.strip() not in ("0", "1"):
+            raise InputError(f"{row.where}: the label is {label!r:.40}, expected 0 or 1; look for a shifted column")
+        values = (label, *(text.replace(SEPARATOR, " ") for text in texts))
+        yield row._replace(fields=dict(zip(PAIR_COLUMNS, values, strict=True)))
+    if row is None:
+        raise InputError(f"{file}: holds no pair; download it again")
+
+
+def _files(source: str, benchmark: Benchmark) -> list[Path]:
+    """The files of a benchmark in a folder, or in a copy of a data set of a hub."""
+    folder = Path(source)
+    if not folder.is_dir():
+        if folder.is_absolute() or source.startswith("."):
+            raise InputError(f"{source}: no such folder; name the one that holds {', '.join(benchmark.files)}")
+        from huggingface_hub import snapshot_download
+
+        try:
+            patterns = [f"{name}*" for name in benchmark.files]
+            folder = Path(snapshot_download(source, repo_type="dataset", allow_patterns=patterns))
+        except (ValueError, OSError) as error:
+            reason = " ".join(str(error).split())
+            raise InputError(f"{source}: no such folder, and not found on the hub: {reason}") from error
+    found = []
+    for name in benchmark.files:
+        if (file := _find(folder, name)) is None:
+            names = f"neither {name} nor {_packed(name)}"
+            raise InputError(f"{folder}: holds {names}; put the published file there under this name")
+        found.append(file)
+    return found
+
+
+def _find(folder: Path, name: str) -> Path | None:
+    return next((folder / one for one in (name, _packed(name)) if (folder / one).is_file()), None)
+
+
+def _packed(name: str) -> str:
+    return f"{name}.json" if name == LISTS else f"{name}.gz"
+
+
+def missing_files(name: str, source: str) -> list[str]:
+    """The files of a benchmark that a folder lacks; none for the id of a data set on a hub."""
+    folder = Path(source)
+    if not folder.is_absolute() and not folder.is_dir():
+        return []
+    if wanted := BENCHMARKS[name].files:
+        return [file for file in wanted if _find(folder, file) is None]
+    return [] if folder.exists() else ["its published file or folder"]
+
+
+@cache
+def published_tasks() -> dict[str, Any]:
+    """The statistics of the thesis' tasks, as `columns` and `rows`."""
+    text = files("docemb_lib.thesis").joinpath("published", "tasks.yaml").read_text(encoding="utf-8")
+    return yaml.safe_load(text)
+
+
+def published_size(name: str, split: str) -> int | None:
+    """Examples of a split, or documents of a retrieval task; None where the thesis gives no number."""
+    for protocol, task, of, statistic, value in published_tasks()["rows"]:
+        if (protocol, task, of) == ("final", name, split) and statistic in {"examples", "documents"}:
+            return value
+    return None
+
+
+def _compare_sizes(task: Task, benchmark: Benchmark) -> None:
+    """Warn where sizes differ from the published ones, and of blank texts of the thesis' tasks."""
+    sizes = {
+        s: len(data.labels if isinstance(data, Labelled | LabelledPairs) else data.texts)
+        for s, data in task.splits.items()
+    }
+    if benchmark.size is not None:
+        if (size := sum(sizes.values())) != benchmark.size:
+            message = "task %s: %d documents, the paper has %d; scores do not compare"
+            logger.warning(message, task.name, size, benchmark.size)
+        return
+    for split, data in task.splits.items():
+        expected = published_size(task.name, split)
+        if expected not in (None, sizes[split]):
+            message = "task %s, split %s: %d examples, the thesis has %d; scores do not compare"
+            logger.warning(message, task.name, split, sizes[split], expected)
+        if blank := sum(not text.strip() for text in data.texts):
+            logger.warning("task %s, split %s: %d texts are blank", task.name, split, blank)
+
+
+def read_similar_articles(articles: Path, relevance: Path) -> Ranking:
     """All articles as the pool, those with a list as queries.
 
-    Titles without an article, and a list's own title, are left out, and so are lists that this leaves empty; both are
-    counted in the log. Raises InputError, naming file and row.
+    Titles without an article, the title of the list itself, and lists without a remaining title are left out; their
+    numbers are logged. Raises InputError, naming file and row.
     """
-    texts = read_articles(articles)
-    row = {title: number for number, title in enumerate(texts)}
-    queries: list[int] = []
-    relevant: list[list[int]] = []
-    lists = read_relevance(relevance)
-    missing = 0
-    for title, targets in lists.items():
-        found = [row[target] for target in targets if target in row and target != title]
-        missing += len(targets) - len(found)
-        if title in row and found:
-            queries.append(row[title])
-            relevant.append(found)
-    if left := len(lists) - len(queries):
-        logger.warning("%s: %d of %d lists are left out: no article, or none to be found", relevance, left, len(lists))
+    texts, lists = read_articles(articles), read_relevance(relevance)
+    links = {title: [t for t in targets if t in texts and t != title] for title, targets in lists.items()}
+    missing = sum(map(len, lists.values())) - sum(map(len, links.values()))
+    links = {title: targets for title, targets in links.items() if title in texts and targets}
+    if left_out := len(lists) - len(links):
+        logger.warning(
+            "%s: %d of %d lists are left out: no article, or no relevant one", relevance, left_out, len(lists)
+        )
     if missing:
-        logger.warning("%s: %d titles to be found are left out: they have no article", relevance, missing)
-    if not queries:
-        raise InputError(f"{relevance}: no list belongs to the articles of {articles}; both must be one task's")
-    return Ranking(list(texts.values()), queries, relevant)
+        logger.warning("%s: %d relevant titles are left out: they have no article", relevance, missing)
+    if not links:
+        raise InputError(f"{relevance}: no list belongs to the articles of {articles}; both must be of one task")
+    return make_ranking(texts, links)
 
 
 def read_articles(file: Path) -> dict[str, str]:
-    """Text of each article by its title, in their order: the title, then every section that is not empty."""
+    """Text of each article by its title, in file order: the title, then every section that is not empty.
+
+    The second column is a Python literal: `"[('Taste', 'Sour.'), ('History', '')]"` gives `"Taste Sour."`.
+    """
     texts: dict[str, str] = {}
     for row in read_csv(file):
         values = list(row.fields.values())
@@ -113,25 +232,19 @@ def read_articles(file: Path) -> dict[str, str]:
         title = without_surrogates(values[0])
         if title in texts:
             raise InputError(f"{row.where}: the title {title!r} stands in an earlier row too; rename or delete one")
-        texts[title] = without_surrogates(" ".join([title, *_sections(values[1], where=row.where)]))
+        try:
+            sections = [f"{name} {text}" for name, text in ast.literal_eval(values[1]) if text.strip()]
+        except (ValueError, TypeError, AttributeError, SyntaxError, MemoryError, RecursionError) as error:
+            message = f"the sections must be a Python list of (title, text), found {values[1][:40]!r}"
+            raise InputError(f"{row.where}: {message}; mend the row") from error
+        texts[title] = without_surrogates(" ".join([title, *sections]))
     if not texts:
         raise InputError(f"{file}: holds no article below its line of names; download it again")
     return texts
 
 
-def _sections(literal: str, *, where: str) -> list[str]:
-    """`"[('Taste', 'Sour.'), ('History', '')]"` → `["Taste Sour."]`."""
-    try:
-        sections = ast.literal_eval(literal)
-        return [f"{title} {text}" for title, text in sections if text.strip()]
-    except (ValueError, TypeError, AttributeError, SyntaxError, MemoryError, RecursionError) as error:
-        raise InputError(
-            f"{where}: the sections must be a Python list of (title, text), found {literal[:40]!r}; mend the row"
-        ) from error
-
-
 def read_relevance(file: Path) -> dict[str, list[str]]:
-    """The titles to be found for each title, each once; the inner values of a mapping (votes) are not looked at."""
+    """For each title the titles to retrieve, each once; values of an inner mapping (votes) are ignored."""
     data = _read_json(file) if file.suffix == ".json" else read_plain_pickle(file)
     if not isinstance(data, Mapping) or not data:
         raise InputError(f"{file}: holds {type(data).__name__}, expected a mapping of titles; look at the file")
@@ -157,162 +270,42 @@ def _read_json(file: Path) -> Any:
         raise InputError(f"{file}: nested too deeply for a mapping of titles; look at the file") from None
 
 
-# ---- the eight tasks of the thesis
+# Unpickling may call any function, so the reader below admits the types in ADMITTED only.
+
+# Built-in types only: a pickle may set attributes of any object it builds, which built-in types refuse.
+ADMITTED: dict[tuple[str, str], type] = {
+    **{("builtins", kind.__name__): kind for kind in (dict, list, tuple, set, frozenset, str, int, float, bool)},
+    ("collections", "defaultdict"): collections.defaultdict,
+    ("collections", "OrderedDict"): dict,
+    ("collections", "Counter"): dict,
+}
+# Tuples need no class. Python hashes nested tuples by unlimited recursion in C, so a deep tower of tuples as a key
+# crashes the process; up to this number, no nesting is deep enough.
+MOST_TUPLES = 10_000
+OLD_NAMES = {"__builtin__": "builtins"}  # of Python 2, in pickles of protocol 2 and below
 
 
-PAIR_COLUMNS = ("label", "text_0", "text_1")
-PAIR_LABELS = ("0", "1")
-SEPARATOR = "\x01"  # stands between the sentences of the pair files
-CONVERTED = "refs/convert/parquet"  # where a hub keeps as files what the data set's own main branch makes by a script
+class PlainUnpickler(pickle.Unpickler):
+    """An unpickler that admits the types in ADMITTED only."""
 
-
-def benchmark_task(name: str, source: str | None = None) -> Task:
-    """A benchmark task by name.
-
-    source: a folder with its files, or the id of a data set on a hub; None: its own on the hub, for arxiv and imdb.
-    A warning is logged where its sizes are not the thesis'. Raises InputError, naming file and row.
-    """
-    settings = published_tasks()["sources"].get(name)
-    if settings is None:
-        raise InputError(f"benchmark task {name!r} is not one of {', '.join(published_tasks()['sources'])}")
-    source = source or settings.get("hub")
-    if source is None:
-        raise InputError(f"benchmark task {name}: stands on no hub; name the folder that holds its files")
-    task: Task
-    if "files" in settings:
-        folder = _folder(source, settings["files"].values())
-        task = Pairs(name, {split: read_pairs(_find(folder, file)) for split, file in settings["files"].items()})
-    elif "articles" in settings:
-        folder = _folder(source, [settings["articles"], settings["relevance"]])
-        articles, relevance = _find(folder, settings["articles"]), _find(folder, settings["relevance"], packed=".json")
-        task = Retrieval(name, {"test": read_ranking(articles, relevance)})
-    else:
-        folder = Path(source)
-        rows = _local_splits(folder, settings) if folder.is_dir() else hub_splits(source, settings["config"])
-        task = Classification(name, {split: _documents(found, settings) for split, found in rows.items()})
-    _compare_sizes(task)
-    return task
-
-
-def read_pairs(file: Path) -> LabelledPairs:
-    """A file of labelled pairs: no line of names; 0 or 1, the first text and the second, quoted with `"`."""
-    return labelled_pairs(_pair(row) for row in read_csv(file, columns=PAIR_COLUMNS))
-
-
-@cache
-def published_tasks() -> dict[str, Any]:
-    """The shipped data of the benchmark tasks: `sources`, and the thesis' statistics as `columns` and `rows`."""
-    text = files("docemb_lib.thesis").joinpath("published", "tasks.yaml").read_text(encoding="utf-8")
-    return yaml.safe_load(text)
-
-
-def published_size(name: str, split: str) -> int | None:
-    """Examples of a split, documents of a retrieval task; None where the thesis does not say."""
-    sizes = {
-        (task, split): value
-        for protocol, task, split, statistic, value in published_tasks()["rows"]
-        if protocol == "final" and statistic in {"examples", "documents"}
-    }
-    return sizes.get((name, split))
-
-
-def _documents(rows: Iterable[Row], settings: Mapping[str, Any]) -> Labelled:
-    text_fields, label_field = [settings["text_field"]], settings["label_field"]
-    return labelled(read_example(row, text_fields=text_fields, label_field=label_field) for row in rows)
-
-
-def _pair(row: Row) -> Example:
-    example = read_example(row, text_fields=PAIR_COLUMNS[1:], label_field=PAIR_COLUMNS[0])
-    if example.label not in PAIR_LABELS:
-        raise InputError(f"{row.where}: the label is {example.label!r:.40}, expected 0 or 1; look for a shifted column")
-    first, second = (text.replace(SEPARATOR, " ") for text in example.texts)
-    return example._replace(texts=(first, second))
-
-
-def _local_splits(folder: Path, settings: Mapping[str, Any]) -> dict[str, Iterable[Row]]:
-    """The rows of each split of a copy of a hub's data set: `train-00000-of-00001.parquet`, `test/0000.parquet`, …"""
-    if (folder / settings["config"]).is_dir():
-        folder /= settings["config"]
-    found: dict[str, list[Path]] = {}
-    for file in sorted(folder.rglob("*")):
-        match = re.search(rf"(?:^|/)({'|'.join(SPLITS)})(?![a-z])", file.relative_to(folder).as_posix())
-        if match and file.is_file() and file_format(file):
-            found.setdefault(match[1], []).append(file)
-    if "train" not in found or "test" not in found:
-        raise InputError(f"{folder}: holds no data files of the splits train and test; copy the hub's folder there")
-    return {split: (row for file in found[split] for row in read_rows(file)) for split in SPLITS if split in found}
-
-
-def hub_splits(dataset: str, config: str | None) -> dict[str, Iterable[Row]]:
-    """The rows of each split of a hub's data set."""
-    from datasets import load_dataset
-    from datasets.exceptions import DatasetsError
-
-    try:
+    def find_class(self, module: str, name: str) -> Any:
+        """Called for everything that a pickle calls or constructs."""
         try:
-            splits = load_dataset(dataset, config)
-        except RuntimeError:  # its main branch is a script, which `datasets` runs no more
-            splits = load_dataset(dataset, config, revision=CONVERTED)
-    except (ValueError, OSError, DatasetsError) as error:
-        reason = " ".join(str(error).split())
-        raise InputError(f"dataset {dataset!r}: {reason}; or name a folder in evaluation.benchmarks") from error
-    return {split: _hub_rows(splits[split], f"{dataset} [{split}]") for split in SPLITS if split in splits}
+            return ADMITTED[OLD_NAMES.get(module, module), name]
+        except KeyError:
+            raise pickle.UnpicklingError(f"it asks for {module}.{name}") from None
 
 
-def _hub_rows(rows: Iterable[Mapping[str, Any]], where: str) -> Iterator[Row]:
-    for number, fields in enumerate(rows, start=1):
-        yield Row(f"{where}, row {number}", number, fields)
-
-
-def _folder(source: str, wanted: Iterable[str]) -> Path:
-    """The folder itself, or a copy of the wanted files of a hub's data set."""
-    if Path(source).is_dir():
-        return Path(source)
-    if Path(source).is_absolute() or source.startswith("."):
-        raise InputError(f"{source}: no such folder; name the one that holds {', '.join(wanted)}")
-    from huggingface_hub import snapshot_download
-
+def read_plain_pickle(file: Path) -> Any:
+    """The data of a pickle of dicts, lists, tuples, sets, strings and numbers; InputError for any other file."""
     try:
-        return Path(snapshot_download(source, repo_type="dataset", allow_patterns=[f"{name}*" for name in wanted]))
-    except (ValueError, OSError) as error:
-        reason = " ".join(str(error).split())
-        raise InputError(f"{source}: no such folder, and not found on the hub: {reason}") from error
-
-
-def missing_files(name: str, source: str) -> list[str]:
-    """What a folder lacks of a task's files: all of them where there is no such folder; nothing for a data set's id."""
-    settings, folder = published_tasks()["sources"].get(name), Path(source)
-    if not folder.is_absolute() and not folder.is_dir():
-        return []
-    if settings is None:  # a task that comes in several layouts
-        return [] if folder.exists() else ["its published file or folder"]
-    if "hub" in settings:
-        return [] if folder.is_dir() else ["a copy of the hub's folder"]
-    packed = dict.fromkeys(settings.get("files", {}).values(), ".gz")
-    if "articles" in settings:
-        packed = {settings["articles"]: ".gz", settings["relevance"]: ".json"}
-    return [
-        file
-        for file, ending in packed.items()
-        if not (folder / file).is_file() and not (folder / f"{file}{ending}").is_file()
-    ]
-
-
-def _find(folder: Path, name: str, *, packed: str = ".gz") -> Path:
-    """`folder/name`, or the same file with another ending behind it."""
-    for file in (folder / name, folder / f"{name}{packed}"):
-        if file.is_file():
-            return file
-    raise InputError(f"{folder}: holds neither {name} nor {name}{packed}; put the published file there under this name")
-
-
-def _compare_sizes(task: Task) -> None:
-    """Warn where a split has another size than the thesis', and of blank texts."""
-    for split, data in task.splits.items():
-        size = len(data.labels) if isinstance(data, Labelled | LabelledPairs) else len(data.texts)
-        expected = published_size(task.name, split)
-        if expected not in (None, size):
-            where = f"task {task.name}, split {split}"
-            logger.warning("%s: %d examples, the thesis has %d; scores do not compare", where, size, expected)
-        if blank := sum(not text.strip() for text in data.texts):
-            logger.warning("task %s, split %s: %d texts are blank", task.name, split, blank)
+        data = file.read_bytes()
+        if sum(opcode.name.startswith("TUPLE") for opcode, _, _ in pickletools.genops(data)) > MOST_TUPLES:
+            raise pickle.UnpicklingError(f"it holds more than {MOST_TUPLES:,} tuples")
+        return PlainUnpickler(io.BytesIO(data)).load()
+    except OSError as error:
+        raise InputError(f"{file}: cannot be read ({error.strerror}); look for the file and its permissions") from error
+    except Exception as error:  # a broken pickle may raise anything
+        reason = " ".join(str(error).split()) or type(error).__name__
+        message = f"refused, is no whole pickle of plain containers ({reason})"
+        raise InputError(f"{file}: {message}; write the mapping as JSON instead") from error

@@ -1,14 +1,14 @@
 """Four tasks from pages that were kept out of the distillation corpus; they need no download.
 
-| task               | question                                   | stands in for   |
-|--------------------|--------------------------------------------|-----------------|
-| package            | which package is this page from?           | ARXIV           |
-| see-also-pairs     | does page A list page B in its See Also?   | AAN, OC, S2ORC  |
-| halves             | are these two halves of one page?          | PAN             |
-| see-also-retrieval | page -> the pages that it lists            | WINES, GAMES    |
+| task               | question                                      | replaces        |
+|--------------------|-----------------------------------------------|-----------------|
+| package            | which package is this page from?              | ARXIV           |
+| see-also-pairs     | does page A list page B in its See Also?      | AAN, OC, S2ORC  |
+| halves             | are these two halves of one page?             | PAN             |
+| see-also-retrieval | page -> the pages that it lists               | WINES, GAMES    |
 
-The pages come as rows with the columns id, text, source (the package), split and see_also (ids in the same split).
-`halves` needs no labels: it works on any corpus.
+The pages are rows with the columns id, text, source (the package), split and see_also (ids in the same split).
+`halves` needs no labels and works on any corpus.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ import numpy as np
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation.tasks import SPLITS, Classification, Labelled, LabelledPairs, Pairs, Ranking, Retrieval, Task
 
-LIMIT = 400  # pages that scoring one split of one task may need embedded, at most
-TRAIN_SHARE = 0.6  # of them for training a head, the rest for the split that is scored
-LINKS_PER_PAGE = 2  # of a page's See-Also list in the pairs task: no page weighs more than a few others
-LEAST_PAIRS = 4  # two of each kind
+LIMIT = 400  # pages embedded at most to score one split of one task
+TRAIN_SHARE = 0.6  # of them in train, the rest in the split that is scored
+LINKS_PER_PAGE = 2  # of a See-Also list in the pairs task, so that pages weigh alike
+LEAST_PAIRS = 4  # two of each class
 MEND = "raise the number of task pages in the profile, or leave the task out"
 
 
@@ -39,91 +39,82 @@ class Page(NamedTuple):
 def embedded_tasks(
     rows: Iterable[Mapping[str, Any]], names: Sequence[str], *, seed: int, limit: int = LIMIT
 ) -> list[Task]:
-    """The named tasks. rows: the pages; seed: which pages are taken and paired; limit: see LIMIT."""
-    if unknown := [name for name in names if name not in BUILDERS]:
-        raise InputError(f"tasks: {unknown[0]!r} is not one of {', '.join(BUILDERS)}")
+    """The named tasks. rows: the pages; seed: for choosing and pairing pages; limit: see LIMIT."""
     pages = list(rows)
-    return [BUILDERS[name](pages, seed=seed, limit=limit) for name in names]
+    return [_build(name, read_pages(pages, name), seed, limit) for name in names]
 
 
-def package_task(rows: Iterable[Mapping[str, Any]], *, seed: int, limit: int = LIMIT) -> Classification:
-    """Which package is this page from? As many pages of each as there are, up to an equal share of `limit`."""
+def _build(name: str, pages: Mapping[str, Sequence[Page]], seed: int, limit: int) -> Task:
+    kind, build = BUILDERS[name]
+    train = round(limit * TRAIN_SHARE)
     splits = {}
-    for split, pages in read_pages(rows, "package").items():
-        taken = spread_over_sources(shuffled(pages, seed, split), budget(split, limit))
-        splits[split] = Labelled([page.text for page in taken], [page.source for page in taken])
-    return Classification("package", splits)
+    for split, own in pages.items():
+        by_id = sorted(own, key=lambda page: page.id)  # so that the order of the rows does not matter
+        order = np.random.default_rng([seed, SPLITS.index(split)]).permutation(len(by_id))
+        shuffled, rng = [by_id[i] for i in order], np.random.default_rng([seed, SPLITS.index(split)])
+        size = limit if kind is Retrieval else train if split == "train" else limit - train
+        splits[split] = build(shuffled, size, rng, f"task {name!r}, split {split!r}: {len(own)} pages")
+    return kind(name, splits)
 
 
-def see_also_pairs_task(rows: Iterable[Mapping[str, Any]], *, seed: int, limit: int = LIMIT) -> Pairs:
-    """Does page A list page B? As many pairs that are linked as pairs that are not.
+def _packages(pages: Sequence[Page], limit: int, rng: np.random.Generator, where: str) -> Labelled:
+    """As many pages of each package as there are, up to an equal share of `limit`."""
+    taken = spread_over_sources(pages, limit)
+    return Labelled([page.text for page in taken], [page.source for page in taken])
 
-    The pages cited by the positive pairs are dealt out again within their package to make the negative ones. So each
-    page stands in equally many pairs of both kinds, on either side, and neither it nor the package tells the answer.
+
+def _see_also_pairs(pages: Sequence[Page], limit: int, rng: np.random.Generator, where: str) -> LabelledPairs:
+    """As many linked pairs as unlinked ones.
+
+    The unlinked pairs permute the cited pages of the linked pairs within each package. Every page therefore stands in
+    equally many pairs of both classes, on either side, and neither page nor package predicts the class.
     """
-    splits = {}
-    for split, pages in read_pages(rows, "see-also-pairs").items():
-        rng, by_id = shuffler(seed, split), {page.id: page for page in pages}
-        taken: set[str] = set()
-        links: list[tuple[Page, Page]] = []
-        for page in shuffled(pages, seed, split):
-            # some of the list, not its head: many lists begin with the same page, and its links leave few strangers
-            for target in [by_id[other] for other in rng.permutation(page.see_also)[:LINKS_PER_PAGE]]:
-                if len(taken | {page.id, target.id}) <= budget(split, limit) and (target, page) not in links:
-                    taken |= {page.id, target.id}
-                    links.append((page, target))
-        where = f"task 'see-also-pairs', split {split!r}: {len(pages)} pages"
-        splits[split] = paired(links, linked, rng, where=where)
-    return Pairs("see-also-pairs", splits)
+    by_id = {page.id: page for page in pages}
+    taken: set[str] = set()
+    links: list[tuple[Page, Page]] = []
+    for page in pages:
+        # a random part of the list: many lists begin with the same page, whose links leave few unlinked pairs
+        for target in [by_id[other] for other in rng.permutation(page.see_also)[:LINKS_PER_PAGE]]:
+            if len(taken | {page.id, target.id}) <= limit and (target, page) not in links:
+                taken |= {page.id, target.id}
+                links.append((page, target))
+    return _balanced_pairs(
+        links, lambda a, b: a.id == b.id or b.id in a.see_also or a.id in b.see_also, rng, where=where
+    )
 
 
-def halves_task(rows: Iterable[Mapping[str, Any]], *, seed: int, limit: int = LIMIT) -> Pairs:
-    """Are these two halves of one page? Each first half comes with its own second half and with another page's."""
-    splits = {}
-    for split, pages in read_pages(rows, "halves").items():
-        halves: list[tuple[Page, Page]] = []
-        for page in shuffled(pages, seed, split):
-            first, second = cut_in_half(page.text)
-            if first and second and len(halves) < budget(split, limit):
-                halves.append((page._replace(text=first), page._replace(text=second)))
-        pages_of = Counter(first.source for first, _ in halves)
-        splits[split] = paired(
-            # a page that is alone in its source finds its stranger among others that are
-            [pair if pages_of[pair[0].source] > 1 else without_source(pair) for pair in halves],
-            lambda first, second: first.id == second.id,
-            shuffler(seed, split),
-            where=f"task 'halves', split {split!r}: {len(pages)} pages",
-        )
-    return Pairs("halves", splits)
+def _halves(pages: Sequence[Page], limit: int, rng: np.random.Generator, where: str) -> LabelledPairs:
+    """Each first half with the second half of the same page, and with that of another page."""
+    cut = [(page, *cut_in_half(page.text)) for page in pages]
+    halves = [(page._replace(text=a), page._replace(text=b)) for page, a, b in cut if a and b][:limit]
+    size = Counter(first.source for first, _ in halves)
+    # a page that is alone in its source is paired with other such pages
+    halves = [(a, b) if size[a.source] > 1 else (a._replace(source=""), b._replace(source="")) for a, b in halves]
+    return _balanced_pairs(halves, lambda a, b: a.id == b.id, rng, where=where)
 
 
-def see_also_retrieval_task(rows: Iterable[Mapping[str, Any]], *, seed: int, limit: int = LIMIT) -> Retrieval:
-    """Page -> the pages it lists, among all pages of the split; a pool beyond `limit` is cut, linked pages last."""
-    splits = {}
-    for split, pages in read_pages(rows, "see-also-retrieval").items():
-        cited = {other for page in pages for other in page.see_also}
-        pool = sorted(shuffled(pages, seed, split), key=lambda page: not page.see_also and page.id not in cited)[:limit]
-        row = {page.id: i for i, page in enumerate(pool)}
-        relevant = {row[page.id]: [row[other] for other in page.see_also if other in row] for page in pool}
-        queries = [query for query, rows_to_find in relevant.items() if rows_to_find]
-        if not queries:
-            raise InputError(
-                f"task 'see-also-retrieval', split {split!r}: none of {len(pages)} pages lists another of them; {MEND}"
-            )
-        splits[split] = Ranking([page.text for page in pool], queries, [relevant[query] for query in queries])
-    return Retrieval("see-also-retrieval", splits)
+def _see_also_ranking(pages: Sequence[Page], limit: int, rng: np.random.Generator, where: str) -> Ranking:
+    """The listed pages among all pages of the split; of more than `limit` pages, unlinked ones are dropped first."""
+    cited = {other for page in pages for other in page.see_also}
+    pool = sorted(pages, key=lambda page: not page.see_also and page.id not in cited)[:limit]
+    row = {page.id: i for i, page in enumerate(pool)}
+    relevant = {row[page.id]: [row[other] for other in page.see_also if other in row] for page in pool}
+    queries = [query for query, wanted in relevant.items() if wanted]
+    if not queries:
+        raise InputError(f"{where}, none of which lists another; {MEND}")
+    return Ranking([page.text for page in pool], queries, [relevant[query] for query in queries])
 
 
-BUILDERS: dict[str, Callable[..., Task]] = {
-    "package": package_task,
-    "see-also-pairs": see_also_pairs_task,
-    "halves": halves_task,
-    "see-also-retrieval": see_also_retrieval_task,
+BUILDERS: Mapping[str, tuple[Any, Callable[[Sequence[Page], int, np.random.Generator, str], Any]]] = {
+    "package": (Classification, _packages),
+    "see-also-pairs": (Pairs, _see_also_pairs),
+    "halves": (Pairs, _halves),
+    "see-also-retrieval": (Retrieval, _see_also_ranking),
 }
 
 
 def read_pages(rows: Iterable[Mapping[str, Any]], task: str) -> dict[str, list[Page]]:
-    """The pages of each split. All three splits have some, and no text or id is in two of them."""
+    """The pages of each split. Raises InputError for an empty split and for an id or text in two of them."""
     splits: dict[str, list[Page]] = {split: [] for split in SPLITS}
     seen: dict[str, str] = {}
     for row in rows:
@@ -141,31 +132,14 @@ def read_pages(rows: Iterable[Mapping[str, Any]], task: str) -> dict[str, list[P
             raise InputError(f"task {task!r}, split {split!r}: no pages ({counts}); {MEND}")
         ids = {page.id for page in pages}
         for page in pages:
-            if outside := set(page.see_also) - ids | ({page.id} & set(page.see_also)):
-                raise InputError(
-                    f"task {task!r}: page {page.id!r} lists {min(outside)!r}, which is itself or not in {split!r}"
-                )
+            if outside := set(page.see_also) - (ids - {page.id}):
+                message = f"lists {min(outside)!r}, which is itself or not in {split!r}"
+                raise InputError(f"task {task!r}: page {page.id!r} {message}")
     return splits
 
 
-def budget(split: str, limit: int) -> int:
-    """Pages of a split that a task with a head may use."""
-    train = round(limit * TRAIN_SHARE)
-    return train if split == "train" else limit - train
-
-
-def shuffler(seed: int, split: str) -> np.random.Generator:
-    return np.random.default_rng([seed, SPLITS.index(split)])
-
-
-def shuffled(pages: Sequence[Page], seed: int, split: str) -> list[Page]:
-    """In an order that depends on the seed, not on the order of the rows."""
-    by_id = sorted(pages, key=lambda page: page.id)
-    return [by_id[i] for i in shuffler(seed, split).permutation(len(by_id))]
-
-
 def spread_over_sources(pages: Sequence[Page], count: int) -> list[Page]:
-    """At most `count` pages, the first of every source, then the second of every source, and so on."""
+    """At most `count` pages: the first of every source, then the second of every source, and so on."""
     earlier: Counter[str] = Counter()
     turn = []
     for page in pages:
@@ -174,18 +148,8 @@ def spread_over_sources(pages: Sequence[Page], count: int) -> list[Page]:
     return [pages[i] for i in np.argsort(turn, kind="stable")[:count]]
 
 
-def linked(a: Page, b: Page) -> bool:
-    """Whether either page lists the other, or they are one."""
-    return a.id == b.id or b.id in a.see_also or a.id in b.see_also
-
-
-def without_source(pair: tuple[Page, Page]) -> tuple[Page, Page]:
-    first, second = pair
-    return first._replace(source=""), second._replace(source="")
-
-
 def cut_in_half(text: str) -> tuple[str, str]:
-    """Two halves, cut at the white space nearest to the middle; the second is empty where there is none to cut at."""
+    """Two halves, cut at the white space nearest to the middle; without white space the second is empty."""
     text = text.strip()
     middle = len(text) // 2
     gaps = [i for i, character in enumerate(text) if character.isspace()]
@@ -193,19 +157,19 @@ def cut_in_half(text: str) -> tuple[str, str]:
     return text[:cut].rstrip(), text[cut:].lstrip()
 
 
-def paired(
+def _balanced_pairs(
     positives: Sequence[tuple[Page, Page]],
     related: Callable[[Page, Page], bool],
     rng: np.random.Generator,
     *,
     where: str,
 ) -> LabelledPairs:
-    """Each positive pair (label 1) and, behind it, its first page with a stranger (label 0).
+    """Each positive pair (label 1), followed by its first page with an unrelated one (label 0).
 
-    A positive for which no stranger is left is dropped, so the labels are balanced.
+    A positive pair without an unrelated page is dropped, so that the classes are balanced.
     """
-    strangers = draw_strangers([a for a, _ in positives], [b for _, b in positives], related, rng)
-    kept = [(a, b, other) for (a, b), other in zip(positives, strangers, strict=True) if other is not None]
+    unrelated = _draw_unrelated([a for a, _ in positives], [b for _, b in positives], related, rng)
+    kept = [(a, b, other) for (a, b), other in zip(positives, unrelated, strict=True) if other is not None]
     if 2 * len(kept) < LEAST_PAIRS:
         raise InputError(f"{where} give {2 * len(kept)} pairs, at least {LEAST_PAIRS} are needed; {MEND}")
     return LabelledPairs(
@@ -215,18 +179,18 @@ def paired(
     )
 
 
-def draw_strangers(
+def _draw_unrelated(
     first: Sequence[Page], second: Sequence[Page], related: Callable[[Page, Page], bool], rng: np.random.Generator
 ) -> list[Page | None]:
-    """For each page of `first` one of `second` of the same source that it is not related to, each used once.
+    """For each page of `first` an unrelated page of `second` from the same source.
 
-    A matching, so that being among the strangers says nothing of a page. Where it is impossible, a page is used twice;
-    where the whole source has no stranger, None.
+    A matching, so that every page of `second` is used once and being used does not predict the class. Where there is no
+    perfect matching, a page is used twice; where the whole source has no unrelated page, the result is None.
     """
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import maximum_bipartite_matching
 
-    strangers: list[Page | None] = [None] * len(first)
+    drawn: list[Page | None] = [None] * len(first)
     by_source = defaultdict(list)
     for i, page in enumerate(first):
         by_source[page.source].append(i)
@@ -239,5 +203,5 @@ def draw_strangers(
         for i, options, choice in zip(rows, allowed, matched, strict=True):
             if choice < 0 and options.any():
                 choice = rng.choice(np.flatnonzero(options))
-            strangers[i] = second[columns[choice]] if choice >= 0 else None
-    return strangers
+            drawn[i] = second[columns[choice]] if choice >= 0 else None
+    return drawn

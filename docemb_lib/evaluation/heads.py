@@ -1,6 +1,10 @@
-"""The classification head on frozen embeddings: what it is, what it sees and what it answers (Tables 4.3 and 5.6).
+"""Classification heads on frozen embeddings (Tables 4.3 and 5.6), many of them trained as one stack.
 
-A head is Linear(D, hidden), ReLU, Dropout, Linear(hidden, classes). K of them are kept as one: see `head_training`.
+A head is Linear(D, hidden), ReLU, Dropout, Linear(hidden, classes), trained by AdamW with cosine decay. K heads with
+equally many steps (seeds, folds, rounds) are kept as stacked weights (K, ., .), so that each step of all heads is a few
+batched matrix products; the gradients are written out, because autograd costs more than the products.
+
+B: rows of a batch; C: classes; D: features; H: hidden width; K: heads; N: rows.
 """
 
 from __future__ import annotations
@@ -21,11 +25,9 @@ from docemb_lib.settings import HeadSettings, PairFeatures
 if TYPE_CHECKING:
     from torch import Generator, Tensor
 
-
-# ---- the classification head on frozen embeddings
-
-
 BLOCK = 4096  # rows whose hidden layers of all heads are held at a time
+CHUNK = 16  # batches whose dropout masks are drawn together
+TOGETHER = 10  # heads in one stack: larger stacks are hardly faster, and smaller ones use more cores
 
 
 class Heads(NamedTuple):
@@ -37,26 +39,26 @@ class Heads(NamedTuple):
     b2: Tensor
 
     def predict(self, features: np.ndarray) -> np.ndarray:
-        """The class number each head gives each row. features: (N, D). Returns (K, N)."""
+        """The class number that each head predicts for each row. features: (N, D). Returns (K, N)."""
         import torch
 
         K, D, H = self.W1.shape
-        side_by_side = self.W1.permute(1, 0, 2).reshape(D, K * H)  # all heads read the same rows: one product
-        answers = np.empty((K, len(features)), dtype=np.int64)
+        side_by_side = self.W1.permute(1, 0, 2).reshape(D, K * H)  # one product, since all heads read the same rows
+        predictions = np.empty((K, len(features)), dtype=np.int64)
         with torch.inference_mode():
             for start in range(0, len(features), BLOCK):
                 X = torch.tensor(np.asarray(features[start : start + BLOCK], dtype=np.float32))
                 hidden = (X @ side_by_side).view(-1, K, H).transpose(0, 1)
                 logits = torch.relu(hidden + self.b1) @ self.W2 + self.b2  # (K, BLOCK, C)
-                answers[:, start : start + BLOCK] = logits.argmax(dim=2).numpy()
-        return answers
+                predictions[:, start : start + BLOCK] = logits.argmax(dim=2).numpy()
+        return predictions
 
 
 def pair_features(first: np.ndarray, second: np.ndarray, how: PairFeatures = "concat") -> np.ndarray:
-    """What a head sees of a pair. first, second: (N, D). Returns (N, 2 D).
+    """The input of a head for pairs. first, second: (N, D). Returns (N, 2 D).
 
-    concat: [e0; e1], as in the thesis. It leaves it to the head to find out that two embeddings are to be compared,
-    which takes some thousands of pairs. interaction: [|e0 - e1|; e0 * e1] is the comparison, and a few hundred do.
+    concat: [e0; e1], as in the thesis; a head needs some thousands of pairs to learn the comparison of e0 and e1.
+    interaction: [|e0 - e1|; e0 * e1], which is a comparison; a few hundred pairs suffice.
     """
     if how == "concat":
         return np.concatenate([first, second], axis=1)
@@ -64,7 +66,7 @@ def pair_features(first: np.ndarray, second: np.ndarray, how: PairFeatures = "co
 
 
 def initial_head(features: int, classes: int, *, hidden: int, generator: Generator) -> Heads:
-    """One head (K = 1) as torch's Linear layers begin: weights and biases uniform in +-1 / sqrt(inputs)."""
+    """One head (K = 1), initialised like torch's Linear layers: uniform in +-1 / sqrt(inputs)."""
     import torch
 
     def uniform(inputs: int, *shape: int) -> Tensor:
@@ -79,18 +81,11 @@ def initial_head(features: int, classes: int, *, hidden: int, generator: Generat
     )
 
 
-# ---- Many heads trained as one.
-
-
-CHUNK = 16  # batches whose dropout masks are drawn together
-TOGETHER = 10  # heads in one stack: more gain hardly anything, and fewer leave work for another core
-
-
 class HeadJob(NamedTuple):
     """One head to train."""
 
     rows: np.ndarray  # (n,) of the features, in any order
-    seed: int  # of its initial weights, the order of its batches and its dropout masks
+    seed: int  # of the initial weights, the order of the rows and the dropout masks
     settings: HeadSettings
 
 
@@ -102,20 +97,20 @@ def train_heads(
     settings: HeadSettings | None = None,
     seeds: Sequence[int],
 ) -> Heads:
-    """K heads on all rows, one per seed.
+    """K heads on all rows, one per seed, in float32.
 
-    features: (N, D); labels: (N,) class numbers below `classes`; settings: None is the thesis'. Computed in float32.
+    features: (N, D); labels: (N,) class numbers below `classes`; settings: None is the thesis' settings.
     """
-    everything = np.arange(len(features))
-    jobs = [HeadJob(everything, seed, settings or HeadSettings()) for seed in seeds]
+    rows = np.arange(len(features))
+    jobs = [HeadJob(rows, seed, settings or HeadSettings()) for seed in seeds]
     return train_jobs(features, labels, jobs, classes=classes)
 
 
 def train_jobs(features: np.ndarray, labels: np.ndarray, jobs: Sequence[HeadJob], *, classes: int) -> Heads:
-    """K heads, one per job, in their order; jobs with equally many steps train together, on as many cores as torch has.
+    """K heads, one per job and in their order; jobs with equally many steps train together, on all cores of torch.
 
     features: (N, D); labels: (N,) class numbers below `classes`. Raises InputError for no job, for a job without rows
-    and for jobs of several hidden widths, which no stack can hold.
+    and for jobs of several hidden widths.
     """
     import torch
 
@@ -131,11 +126,15 @@ def train_jobs(features: np.ndarray, labels: np.ndarray, jobs: Sequence[HeadJob]
     for number, job in enumerate(jobs):
         steps = math.ceil(len(job.rows) / job.settings.batch_size)
         stacks[steps, job.settings.batch_size, job.settings.epochs].append(number)
-    # the same parts whatever the cores, so that the bits of the result do not depend on them
-    parts = [part for stack in stacks.values() for part in dealt_out(stack)]
+    # the parts do not depend on the number of cores, so that the results do not depend on it either
+    parts: list[list[int]] = []
+    for stack in stacks.values():
+        number = math.ceil(len(stack) / TOGETHER)
+        bounds = [len(stack) * part // number for part in range(number + 1)]
+        parts += [stack[start:end] for start, end in pairwise(bounds)]
 
     def train_part(members: list[int]) -> dict[int, Heads]:
-        with torch.no_grad():  # of this thread
+        with torch.no_grad():  # grad mode is a property of the thread
             stack = train_stack(X, y, [jobs[number] for number in members], classes=classes)
         return {number: Heads(*(w[k : k + 1] for w in stack)) for k, number in enumerate(members)}
 
@@ -147,19 +146,12 @@ def train_jobs(features: np.ndarray, labels: np.ndarray, jobs: Sequence[HeadJob]
     return Heads(*map(torch.cat, zip(*(trained[number] for number in range(len(jobs))), strict=True)))
 
 
-def dealt_out(members: Sequence[int]) -> list[list[int]]:
-    """The members in as few parts of about equal size as hold at most TOGETHER each."""
-    parts = math.ceil(len(members) / TOGETHER)
-    bounds = [len(members) * part // parts for part in range(parts + 1)]
-    return [list(members[start:end]) for start, end in pairwise(bounds)]
-
-
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Every operation of torch on the calling thread.
+    """Run every operation of torch on the calling thread.
 
-    A step's operations are so short that several threads of one mostly wait for each other; where other work keeps a
-    core busy, five times as long as one thread takes for all.
+    The operations of a step are so short that several threads mostly wait for each other: up to five times as long as
+    one thread takes, where other work keeps a core busy.
     """
     import torch
 
@@ -183,7 +175,7 @@ def train_stack(X: Tensor, y: Tensor, jobs: Sequence[HeadJob], *, classes: int) 
     update = Update(heads, settings)
     smoothing, max_norm = (per_head(settings, name) for name in ("label_smoothing", "max_grad_norm"))
     steps = settings[0].epochs * math.ceil(len(jobs[0].rows) / settings[0].batch_size)
-    # the two large tensors of a step, in the same memory every time: to get it from the system would take longer
+    # the two large tensors of a step are allocated once: allocation in every step would take longer than the products
     seen, gradient = X.new_empty(len(jobs) * settings[0].batch_size, D), torch.empty_like(heads.W1)
     for step, (rows, keep, weight) in enumerate(batches(jobs, generators)):
         x = torch.index_select(X, 0, rows.flatten(), out=seen[: rows.numel()]).view(*rows.shape, D)  # (K, B, D)
@@ -205,19 +197,19 @@ def backward(
 ) -> Heads:
     """The gradient of the sum over heads and rows of weight * cross-entropy with label smoothing.
 
-    x: (K, B, D); y: (K, B); keep: (K, B, H), what dropout multiplies the hidden layer by, None: nothing; weight:
-    (K, B, 1); smoothing: (K, 1, 1); out: where to put the gradient of W1. Gradients have the shapes of the weights.
+    x: (K, B, D); y: (K, B); keep: (K, B, H), the dropout mask divided by its mean, None: no dropout; weight: (K, B, 1);
+    smoothing: (K, 1, 1); out: memory for the gradient of W1. Gradients have the shapes of the weights.
     """
     import torch
 
     hidden = torch.baddbmm(heads.b1, x, heads.W1).relu_()  # (K, B, H)
     if keep is not None:
         hidden.mul_(keep)
-    logits = torch.baddbmm(heads.b2.mT, heads.W2.mT, hidden.mT)  # (K, C, B): a softmax over few neighbours is slow
-    # softmax minus the smoothed target, which is smoothing / C everywhere and 1 - smoothing more at the truth
+    logits = torch.baddbmm(heads.b2.mT, heads.W2.mT, hidden.mT)  # (K, C, B): a softmax over a short last axis is slow
+    # gradient at the logits: softmax minus the smoothed target, smoothing / C plus 1 - smoothing at the label
     error = torch.softmax(logits, dim=1).sub_(smoothing / logits.shape[1])
     error.scatter_add_(1, y[:, None], (smoothing - 1).expand(len(y), 1, y.shape[1])).mul_(weight.mT)
-    inner = torch.bmm(error.mT, heads.W2.mT).mul_(hidden.sign())  # (K, B, H)
+    inner = torch.bmm(error.mT, heads.W2.mT).mul_(hidden.sign())  # (K, B, H); the sign is the derivative of the ReLU
     if keep is not None:
         inner.mul_(keep)
     return Heads(
@@ -229,16 +221,16 @@ def backward(
 
 
 def batches(jobs: Sequence[HeadJob], generators: Sequence[Generator]) -> Iterator[tuple[Tensor, Tensor | None, Tensor]]:
-    """For each step rows (K, B), what dropout multiplies by (K, B, H) or None, and the weight of each row (K, B, 1).
+    """For each step rows (K, B), dropout masks divided by their mean (K, B, H) or None, and row weights (K, B, 1).
 
-    The last batch of an epoch is short, and shorter for some heads than for others: those repeat a row with weight 0.
+    The last batch of an epoch is short. Heads for which it is shorter than for others repeat row 0 with weight 0.
     """
     import torch
 
     settings = [job.settings for job in jobs]
     K, B, H = len(jobs), settings[0].batch_size, settings[0].hidden
     rows_of = [torch.tensor(job.rows) for job in jobs]
-    dice = [np.random.default_rng(job.seed) for job in jobs]  # of dropout: several times as fast as torch's
+    dropout_rngs = [np.random.default_rng(job.seed) for job in jobs]  # several times as fast as torch's
     sizes = torch.tensor([len(rows) for rows in rows_of])
     shortest, longest = int(sizes.min()), int(sizes.max())
     kept = 1 - per_head(settings, "dropout")
@@ -251,7 +243,7 @@ def batches(jobs: Sequence[HeadJob], generators: Sequence[Generator]) -> Iterato
             drawn = min(CHUNK * B, longest - chunk)
             keep = torch.zeros(K, drawn, H) if (kept < 1).any() else None
             if keep is not None:
-                for masks, rows, rng in zip(keep.numpy(), rows_of, dice, strict=True):
+                for masks, rows, rng in zip(keep.numpy(), rows_of, dropout_rngs, strict=True):
                     own = masks[: max(0, len(rows) - chunk)]
                     rng.random(own.shape, dtype=np.float32, out=own)
                 keep.lt_(kept).div_(kept)
@@ -265,12 +257,15 @@ def batches(jobs: Sequence[HeadJob], generators: Sequence[Generator]) -> Iterato
 
 
 class Update:
-    """torch's fused AdamW on a stack, neighbours with the same learning rate and decay at once; no decay of biases."""
+    """torch's fused AdamW on a stack: one call for adjacent heads with equal settings; biases do not decay."""
 
     def __init__(self, heads: Heads, settings: Sequence[HeadSettings]) -> None:
         import torch
 
-        self.state = (heads, *(Heads(*map(torch.zeros_like, heads)) for _ in range(2)))  # weights and both moments
+        self.state = (
+            heads,
+            *(Heads(*map(torch.zeros_like, heads)) for _ in range(2)),
+        )  # weights, first and second moments
         self.groups = []
         rates = [(s.learning_rate, s.weight_decay) for s in settings]
         for (rate, decay), group in groupby(range(len(rates)), key=rates.__getitem__):
@@ -318,7 +313,7 @@ def clip_each_head(gradients: Sequence[Tensor], *, max_norm: Tensor) -> None:
 
 
 def per_head(settings: Sequence[HeadSettings], name: str) -> Tensor:
-    """A number of each head's settings: (K, 1, 1)."""
+    """One field of the settings of each head: (K, 1, 1)."""
     import torch
 
     return torch.tensor([getattr(s, name) for s in settings], dtype=torch.float32)[:, None, None]

@@ -1,34 +1,53 @@
-"""Documents in a plane: the two directions in which a space spreads them the most."""
+"""Measurements without a task: the plane of a space, what a student keeps of a teacher, and the SimDE paper's analyses.
+
+Embeddings: `principal_plane`, a linear `probe`, and distances to the embeddings of a teacher. Documents and models, as
+in the SimDE paper: `redundancy` (Table 4), `sentence_similarity`, and `attention_by_part` of speech.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Literal, NamedTuple, Self
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Literal, NamedTuple, Self, TypeVar
 
 import numpy as np
 import pandas as pd
-from sklearn.decomposition import PCA
-from sklearn.linear_model import RidgeCV
-from sklearn.metrics import r2_score
 
+from docemb_lib.corpus.sentences import PARTS, Word, split_sentences, tag_words
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation.retrieval import rank_documents
+from docemb_lib.progress import progress
 
-# ---- documents in a plane
+if TYPE_CHECKING:
+    from sklearn.linear_model import RidgeCV
+    from torch import Tensor
+
+    from docemb_lib.student import Student
+
+ALPHAS = np.logspace(-6, 6, 25)  # ridge penalties, for student embeddings of mean variance 1
+ALL = "all"  # the bucket of all documents
+EDGES = (0, 50, 100, 200, 300)  # words between which Table 4 divides documents
+BINS = ("0-50", "51-100", "101-200", "201-300", "over 300")
+ALL_LENGTHS = "All"  # the last row of Table 4
+SHORTEST = 3  # words of a compared sentence; shorter ones are headings, dates and signatures
+
+Distance = Literal["cosine", "mse"]
+Item = TypeVar("Item")
 
 
 class Plane(NamedTuple):
-    """What is left of a space in two dimensions."""
+    """A projection to two dimensions."""
 
     points: np.ndarray  # (N, 2)
     explained: float  # share of the variance that both axes hold; NaN where all documents are one point
 
 
 def principal_plane(embeddings: np.ndarray) -> Plane:
-    """The first two principal components of (N, D) embeddings, each axis pointing to where its largest weight is.
+    """The first two principal components of (N, D) embeddings.
 
-    Raises InputError below three documents, or for a space of one dimension.
+    The largest weight of each axis is positive. Raises InputError below three documents, or for one dimension.
     """
+    from sklearn.decomposition import PCA
+
     n, d = embeddings.shape
     if n < 3 or d < 2:
         raise InputError(f"principal axes of {n} documents in {d} dimensions: 3 and 2 or more are needed")
@@ -38,41 +57,36 @@ def principal_plane(embeddings: np.ndarray) -> Plane:
     return Plane(points, float(pca.explained_variance_ratio_.sum()))
 
 
-# ---- a linear probe
-
-
-ALPHAS = np.logspace(-6, 6, 25)  # penalties tried, for student embeddings of total variance D
-ALL = "all"
-
-
 class Ridge(NamedTuple):
     """A fitted map from student embeddings to teacher embeddings."""
 
     model: RidgeCV
-    scale: float  # what student embeddings are divided by first
+    scale: float  # divisor of the student embeddings
 
     def predict(self, student: np.ndarray) -> np.ndarray:
-        """Teacher embeddings (N, d) as read off student embeddings (N, D)."""
+        """Predicted teacher embeddings (N, d) of student embeddings (N, D)."""
         return self.model.predict(np.asarray(student, dtype=np.float64) / self.scale)
 
 
 def fit_ridge(student: np.ndarray, teacher: np.ndarray) -> Ridge:
-    """Least squares with an intercept and the penalty of `ALPHAS` that leaving out one document at a time likes best.
+    """Ridge regression with an intercept; leave-one-out cross-validation chooses the penalty from ALPHAS.
 
-    student: (N, D); teacher: (N, d), row i of both is document i. One number scales all student dimensions to variance
-    1 in the mean, so that the penalties mean the same for embeddings of any norm. Raises InputError below 3 documents.
+    student: (N, D); teacher: (N, d); row i of both is document i. One factor scales all student dimensions to a mean
+    variance of 1, so that a penalty means the same for embeddings of any norm. Raises InputError below 3 documents.
     """
+    from sklearn.linear_model import RidgeCV
+
     if len(student) != len(teacher) or len(student) < 3:
         raise InputError(f"probe: {len(student)} student and {len(teacher)} teacher embeddings; give 3 or more of both")
     X = np.asarray(student, dtype=np.float64)
-    scale = float(np.sqrt(X.var(axis=0).mean())) or 1.0  # a collapsed student is left as it is
+    scale = float(np.sqrt(X.var(axis=0).mean())) or 1.0  # a collapsed student is not scaled
     return Ridge(RidgeCV(alphas=ALPHAS).fit(X / scale, np.asarray(teacher, dtype=np.float64)), scale)
 
 
 def neighbour_overlap(predicted: np.ndarray, teacher: np.ndarray, *, k: int) -> np.ndarray:
-    """For each document the share of its k nearest others by cosine that both spaces have in common: (N,).
+    """For each document the share of the k nearest others by cosine that both spaces have in common: (N,).
 
-    predicted, teacher: (N, d) each, of any widths. Two unrelated spaces share k / (N - 1) in the mean.
+    predicted, teacher: (N, d) each, of any widths. Two unrelated spaces share k / (N - 1) on average.
     """
     everyone = range(len(predicted))
     both = zip(rank_documents(predicted, everyone), rank_documents(teacher, everyone), strict=True)
@@ -86,13 +100,16 @@ def probe(
     *,
     k: int = 10,
 ) -> pd.DataFrame:
-    """Fit on `train`, measure on `validation`: columns bucket, documents, r2, overlap; the first row is "all".
+    """How much of a teacher a linear map reads from a student: columns bucket, documents, r2, overlap.
 
-    train, validation: student (N, D) and teacher (N, d) embeddings of the same documents; buckets: masks (N,) over the
-    validation documents. r2: variance-weighted over the teacher's dimensions, against the bucket's own mean; NaN below
-    two documents. overlap: see `neighbour_overlap`, the neighbours being any validation documents; fewer than k of them
-    where k would be more than a fifth of all, because most would be common by chance.
+    train, validation: student (N, D) and teacher (N, d) embeddings of the documents to fit on and to measure on;
+    buckets: masks (N,) over the validation documents, the first row of the result is ALL. r2: variance-weighted over
+    the dimensions of the teacher, against the mean of the bucket, NaN below two documents. overlap: the mean
+    `neighbour_overlap` for k neighbours from all validation documents, or a fifth of them where that is fewer, since
+    most would be common by chance.
     """
+    from sklearn.metrics import r2_score
+
     student, teacher = (np.asarray(side, dtype=np.float64) for side in validation)
     predicted = fit_ridge(*train).predict(student)
     shared = neighbour_overlap(predicted, teacher, k=max(1, min(k, (len(teacher) - 1) // 5)))
@@ -104,38 +121,32 @@ def probe(
     return pd.DataFrame(rows, columns=["bucket", "documents", "r2", "overlap"])
 
 
-# ---- distances of student embeddings to teacher embeddings
-
-
-Distance = Literal["cosine", "mse"]
-
-
 class Distances(NamedTuple):
-    """How far student embeddings of N documents are from teacher embeddings: their own, and K others'."""
+    """Distances of N student embeddings to the teacher embeddings of the same document and of K others."""
 
     documents: np.ndarray  # (N,) rows of the embeddings
     positive: np.ndarray  # (N,) to the teacher embedding of the same document
     others: np.ndarray  # (N, K) rows of other documents, in the order in which they were drawn
-    negative: np.ndarray  # (N, K) to their teacher embeddings
+    negative: np.ndarray  # (N, K) to the teacher embeddings of `others`
 
     def part(self, chosen: np.ndarray, negatives: int) -> Self:
-        """Those of some documents, mask (N,), to the first `negatives` of the others."""
+        """The documents of a mask (N,), with the first `negatives` others."""
         documents, positive, others, negative = self
         return type(self)(documents[chosen], positive[chosen], others[chosen, :negatives], negative[chosen, :negatives])
 
 
 class Separation(NamedTuple):
-    """How well positives and negatives are told apart, in numbers."""
+    """How well positive and negative distances are separated."""
 
-    auc: float  # share of all (positive, negative) couples in which the positive is nearer, ties counting half
-    overlap: float  # 1 minus Kolmogorov and Smirnov's distance: what densities that cross once have in common
+    auc: float  # probability that a positive distance is below a negative one, ties counting half
+    overlap: float  # 1 minus the Kolmogorov-Smirnov distance: the common area of densities that cross once
     loss: float  # mean max-margin loss, positive - gamma * mean negative (Eq. 4.1)
 
 
 def measure_distances(
     student: np.ndarray, teacher: np.ndarray, *, distance: Distance, negatives: int = 20, seed: int = 0
 ) -> Distances:
-    """Every document's distance to its own teacher embedding and to those of `negatives` others, drawn with `seed`.
+    """The distance of each document to its own teacher embedding and to those of `negatives` others drawn with `seed`.
 
     student, teacher: (N, D), row i of both is document i. distance: "mse" is the squared L2 distance over D.
     """
@@ -146,16 +157,25 @@ def measure_distances(
         raise InputError(f"distances to other documents need two documents or more, got {n}")
     shifts = np.random.default_rng(seed).permuted(np.tile(np.arange(1, n), (n, 1)), axis=1)[:, :negatives]
     own = np.arange(n)
-    others = (own[:, None] + shifts) % n  # never the document itself
+    others = (own[:, None] + shifts) % n  # a shift from 1 to n - 1 never gives the document itself
     negative = [_distance(student, teacher[column], distance) for column in others.T]
     return Distances(own, _distance(student, teacher, distance), others, np.stack(negative, axis=1))
 
 
+def _distance(a: np.ndarray, b: np.ndarray, distance: Distance) -> np.ndarray:
+    """Row by row. a, b: (N, D). Returns (N,)."""
+    if distance == "mse":
+        return np.square(a - b).mean(axis=1)
+    norms = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
+    return 1 - (a * b).sum(axis=1) / np.maximum(norms, 1e-16)
+
+
 def separation(distances: Distances, *, gamma: float = 1.0) -> Separation:
-    """AUC and overlap of positives and negatives, and their max-margin loss. Needs one document and one negative."""
+    """AUC, overlap and max-margin loss. Raises InputError without a document or a negative."""
     positive, negative = np.sort(distances.positive), np.sort(distances.negative, axis=None)
     if not len(positive) or not len(negative):
         raise InputError("distances: no documents are chosen; widen the range of lengths")
+    # for each negative, twice the number of positives below it, ties counting once: Mann and Whitney's U
     nearer = np.searchsorted(positive, negative, side="left") + np.searchsorted(positive, negative, side="right")
     values = np.concatenate([positive, negative])
     shares = [np.searchsorted(side, values, side="right") / len(side) for side in (positive, negative)]
@@ -168,14 +188,13 @@ def separation(distances: Distances, *, gamma: float = 1.0) -> Separation:
 
 
 def mistaken(distances: Distances, *, k: int = 10) -> pd.DataFrame:
-    """The k pairs of documents that the student takes for each other the most.
+    """The k pairs of documents that the student confuses most, largest `ahead` first.
 
-    Columns document, other (rows), own, to_other (distances) and ahead: how much nearer the student's embedding of the
-    document is to the other's teacher embedding than to its own; most first, below 0 where it is not.
+    Columns document, other (rows), own, to_other (distances) and ahead, which is own - to_other: positive where the
+    student's embedding is nearer to the teacher embedding of the other document.
     """
     ahead = distances.positive[:, None] - distances.negative  # (N, K)
-    most = np.argsort(-ahead, axis=None, kind="stable")[:k]
-    rows, columns = np.unravel_index(most, ahead.shape)
+    rows, columns = np.unravel_index(np.argsort(-ahead, axis=None, kind="stable")[:k], ahead.shape)
     return pd.DataFrame(
         {
             "document": distances.documents[rows],
@@ -201,9 +220,156 @@ def tidy_distances(distances: Distances) -> pd.DataFrame:
     )
 
 
-def _distance(a: np.ndarray, b: np.ndarray, distance: Distance) -> np.ndarray:
-    """Row by row. a, b: (N, D). Returns (N,)."""
-    if distance == "mse":
-        return np.square(a - b).mean(axis=1)
-    norms = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
-    return 1 - (a * b).sum(axis=1) / np.maximum(norms, 1e-16)
+def redundancy(texts: Sequence[str]) -> pd.DataFrame:
+    """Columns words (split at white space), content (nouns and verbs), distinct and redundancy, a row per text.
+
+    redundancy is content / distinct: 1 where no noun or verb is repeated, NaN without any. Word forms are compared
+    without case, which the paper leaves open. English.
+    """
+    rows = []
+    for text in progress(texts, desc="nouns and verbs", unit="documents"):
+        content = [word.text.lower() for word in tag_words(text) if word.part in {"noun", "verb"}]
+        rows.append((len(text.split()), len(content), len(set(content))))
+    documents = pd.DataFrame(rows, columns=["words", "content", "distinct"])
+    return documents.assign(redundancy=documents["content"] / documents["distinct"])
+
+
+def redundancy_by_length(documents: pd.DataFrame) -> pd.DataFrame:
+    """A row of Table 4: mean redundancy and number of documents by length in words, index BINS and ALL_LENGTHS.
+
+    documents: as `redundancy` gives them; those without a noun or verb are ignored.
+    """
+    counted = documents.dropna(subset="redundancy")
+    if counted.empty:
+        raise InputError(f"redundancy: none of the {len(documents)} documents has a noun or a verb; is it English?")
+    length = pd.cut(counted["words"], [*EDGES, np.inf], labels=list(BINS))
+    table = counted.groupby(length, observed=False)["redundancy"].agg(["mean", "size"])
+    table = table.set_axis(["redundancy", "documents"], axis="columns")
+    table.index = pd.Index(table.index.astype(str), name="words")
+    table.loc[ALL_LENGTHS] = [counted["redundancy"].mean(), len(counted)]
+    return table.astype({"documents": int})
+
+
+def sentence_similarity(
+    texts: Sequence[str],
+    embed: Callable[[list[str]], np.ndarray],
+    *,
+    pairs: int = 1000,
+    seed: int = 0,
+    language: str = "en",
+) -> pd.DataFrame:
+    """Cosines of sentence pairs: columns kind, "inside" (of one document) or "across" (of two documents), and cosine.
+
+    Documents are drawn evenly, then a sentence of each, so that a long document counts as much as a short one.
+    Sentences of fewer than SHORTEST words and documents of fewer than two different sentences are ignored; InputError
+    for fewer than two documents. embed: from N sentences to (N, D); pairs: number of each kind.
+    """
+    documents = []
+    for text in texts:
+        found = [" ".join(sentence.split()) for sentence in split_sentences(text, language=language)]
+        documents.append(list(dict.fromkeys(sentence for sentence in found if len(sentence.split()) >= SHORTEST)))
+    documents = [sentences for sentences in documents if len(sentences) > 1]
+    if len(documents) < 2:
+        counts = f"{len(documents)} of {len(texts)} documents have two sentences or more"
+        raise InputError(f"sentence_similarity: {counts}, expected two")
+    rng = np.random.default_rng(seed)
+
+    def draw_two(items: Sequence[Item]) -> tuple[Item, Item]:
+        one, other = rng.choice(len(items), size=2, replace=False)
+        return items[one], items[other]
+
+    drawn: list[tuple[str, str]] = []
+    for _ in range(pairs):
+        drawn.append(draw_two(documents[rng.integers(len(documents))]))
+        one, other = draw_two(documents)
+        drawn.append((one[rng.integers(len(one))], other[rng.integers(len(other))]))
+    unique = list(dict.fromkeys(sentence for pair in drawn for sentence in pair))
+    embeddings = np.asarray(embed(unique), dtype=np.float64)
+    embeddings /= np.linalg.norm(embeddings, axis=1, keepdims=True)
+    row_of = {sentence: row for row, sentence in enumerate(unique)}
+    first, second = (embeddings[[row_of[pair[side]] for pair in drawn]] for side in (0, 1))
+    return pd.DataFrame({"kind": ["inside", "across"] * pairs, "cosine": (first * second).sum(axis=1)})
+
+
+def attention_by_part(student: Student, texts: Sequence[str]) -> pd.DataFrame:
+    """Columns document, part (of speech), words, attention and relative: a row per document and part.
+
+    attention: the mean attention that one such word receives in the last layer, over heads, from the pooled tokens: the
+    first one, as in the paper, or the mean over all. relative: divided by the mean over all words of the document, so
+    that 1 is average whatever the length. English; text beyond the limit of the student is ignored. Raises InputError
+    for a student that gives no attentions, and where no text has a word.
+    """
+    rows = []
+    for number, text in enumerate(progress(texts, desc="attention", unit="documents")):
+        weights, offsets = token_attention(student, text)
+        words = tag_words(text[: offsets.max()])
+        by_word = attention_of_words(weights, offsets, words)
+        read = ~np.isnan(by_word)
+        parts = np.array([word.part for word in words], dtype=object)
+        for part in PARTS:
+            own = by_word[read & (parts == part)]
+            if len(own):
+                rows.append((number, part, len(own), own.mean(), own.mean() / by_word[read].mean()))
+    if not rows:
+        raise InputError(f"attention: none of the {len(texts)} texts has a word; give documents")
+    return pd.DataFrame(rows, columns=["document", "part", "words", "attention", "relative"])
+
+
+def attention_of_words(weights: np.ndarray, offsets: np.ndarray, words: Sequence[Word]) -> np.ndarray:
+    """The sum over the tokens of each word, NaN for a word without a token: (W,).
+
+    weights: (T,); offsets: (T, 2), the characters of each token. A token belongs to the word that holds its last
+    character, since the first may be the space before.
+    """
+    found = np.full(len(words), np.nan)
+    starts = np.array([word.start for word in words], dtype=np.int64)
+    for weight, (start, end) in zip(weights, offsets, strict=True):
+        place = int(np.searchsorted(starts, end - 1, side="right")) - 1
+        if end > start and place >= 0 and end <= words[place].end:
+            found[place] = weight + (0.0 if np.isnan(found[place]) else found[place])
+    return found
+
+
+def token_attention(student: Student, text: str) -> tuple[np.ndarray, np.ndarray]:
+    """The attention that each token receives in the last layer, (T,), and its characters in the text, (T, 2).
+
+    Special tokens, at the ends, have the characters (0, 0). All weights sum to 1.
+    """
+    import torch
+
+    if student.config.model_type != "longformer":
+        raise InputError(f"attention: a {student.config.model_type} gives none; take a student with BERT's layers")
+    encoding = student.tokenizer(text, truncation=True, max_length=student.max_tokens, return_offsets_mapping=True)
+    ids, offsets = encoding["input_ids"], np.array(encoding["offset_mapping"])
+    T, window = len(ids), max(student.config.attention_window)
+    padding = -T % window  # the stock model would pad too, with a warning
+    input_ids = torch.tensor([ids + [student.config.pad_token_id] * padding], device=student.device)
+    is_text = (torch.arange(T + padding, device=student.device) < T)[None].long()
+    is_global = torch.zeros_like(is_text)
+    is_global[0, 0] = student.pooling == "cls"
+    training = student.training
+    student.eval()
+    with torch.inference_mode():
+        output = student.model(
+            input_ids, attention_mask=is_text, global_attention_mask=is_global, output_attentions=True
+        )
+    student.train(training)
+    if student.pooling == "cls":
+        received = output.global_attentions[-1][0, :, :T, 0].mean(0)
+    else:
+        pooled = 1 if student.pooling == "first" else T
+        received = _received(output.attentions[-1][0, :, :pooled].mean(0), T)
+    return received.double().cpu().numpy(), offsets
+
+
+def _received(local: Tensor, T: int) -> Tensor:
+    """The mean attention that T tokens receive from Q queries: (T,).
+
+    local: (Q, window + 1), the weights of a query on the tokens around it; the middle column is the query itself.
+    """
+    Q, width = local.shape
+    half = width // 2
+    around = local.new_zeros(half + T + half)
+    for query, weights in enumerate(local):
+        around[query : query + width] += weights
+    return around[half : half + T] / Q

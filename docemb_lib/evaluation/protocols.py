@@ -1,9 +1,8 @@
-"""How the thesis evaluates on tasks with a head: which examples heads learn from and are scored on.
+"""How models are scored on a task: the thesis' two protocols, few-shot heads, and cosines without a head.
 
-Validation (chapter 4): train and validation splits cut to 10,000 examples; a task without a validation split is
+Validation (chapter 4): train and validation splits are cut to 10,000 examples; a task without a validation split is
 cross-validated on its cut train split. Final evaluation (chapter 5): rounds with heads on 1,000, 10,000 and all train
-examples, always on the whole test split. Heads of all folds, rounds and seeds train in as few goes as there are
-different numbers of steps.
+examples, always scored on the whole test split. The heads of all folds, rounds and seeds train together.
 """
 
 from __future__ import annotations
@@ -15,46 +14,46 @@ from typing import TypeGuard, TypeVar
 
 import numpy as np
 import pandas as pd
-from sklearn.metrics import roc_auc_score
 
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation.heads import HeadJob, train_jobs
-from docemb_lib.evaluation.retrieval import accuracy, f1_macro, unit
+from docemb_lib.evaluation.retrieval import unit
 from docemb_lib.evaluation.tasks import (
     SEEDS,
+    HeadInputs,
     HeadTask,
     Pairs,
     Retrieval,
     Score,
     Task,
+    f1_macro,
     pick,
     rows_by_text,
-    score_answers,
+    score_predictions,
 )
 from docemb_lib.settings import HEADS, HeadSettings
 
-# ---- how the thesis evaluates on tasks with a head
-
-
 LIMIT = 10_000  # examples of each split in validation
 FOLDS = 5
-ROUNDS: Mapping[str, int | None] = {"1k": 1000, "10k": 10_000, "all": None}  # train examples; None: all there are
+ROUNDS: Mapping[str, int | None] = {"1k": 1000, "10k": 10_000, "all": None}  # train examples; None: all
+DRAWS = 10  # of examples for few-shot heads
+PAIR_LABELS = ["0", "1"]  # the labels of pairs for which 1 is known to mean "related"
 
 AnyHeadTask = TypeVar("AnyHeadTask", bound=HeadTask)
 
 
 def round_name(limit: int | None) -> str:
-    """What a round is called that trains heads on so many examples: 1k, 10k, all."""
+    """The name of a round by its number of train examples: 1k, 10k, all."""
     if limit is None:
         return "all"
     return f"{limit // 1000}k" if limit % 1000 == 0 else str(limit)
 
 
 def downsample(labels: Sequence[Hashable], limit: int) -> np.ndarray:
-    """The rows of `limit` examples with the shares of the classes kept, grouped by class; all rows if that is no cut.
+    """The rows of `limit` examples with the class shares kept, grouped by class; all rows where there are no more.
 
-    Of each class the first floor(share * limit); the smallest class that has examples left gets one more until they
-    are `limit`. Classes of a size, and groups, are in the order of their names.
+    Of each class the first floor(share * limit). Then the smallest cut class that has examples left gets one more,
+    until there are `limit`. Classes of equal size, and groups, follow the order of the class names.
     """
     if limit < 1:
         raise InputError(f"downsample: limit must be at least 1, got {limit}")
@@ -73,36 +72,31 @@ def downsample(labels: Sequence[Hashable], limit: int) -> np.ndarray:
 
 
 def for_validation(task: AnyHeadTask, limit: int = LIMIT) -> AnyHeadTask:
-    """The task with its train and validation splits cut to `limit` examples, and no test split."""
+    """The task with train and validation splits cut to `limit` examples, without a test split."""
     kept = {split: data for split, data in task.splits.items() if split != "test"}
     return replace(task, splits={split: data.take(downsample(data.labels, limit)) for split, data in kept.items()})
 
 
 def validation_texts(task: HeadTask) -> list[str]:
-    """What `validation_score` needs embedded of a task."""
+    """The texts that `validation_score` needs embedded."""
     return task.texts("validation" if "validation" in task.splits else "train")
 
 
 def validation_score(
-    task: HeadTask,
-    embeddings: np.ndarray,
-    *,
-    head: HeadSettings | None = None,
-    seeds: int = SEEDS,
-    folds: int = FOLDS,
+    task: HeadTask, embeddings: np.ndarray, *, head: HeadSettings | None = None, seeds: int = SEEDS, folds: int = FOLDS
 ) -> Score:
-    """On the validation split; by stratified, unshuffled cross-validation of the train split where there is none.
+    """The score on the validation split, or by stratified, unshuffled cross-validation on train where there is none.
 
-    task: already cut, see `for_validation`; embeddings: (N, D), row i of `validation_texts(task)[i]`. The values of a
-    cross-validation are means over folds, one per seed; every example is scored once per seed, by the heads that have
-    not seen it.
+    task: cut by `for_validation`; embeddings: (N, D), row i belongs to `validation_texts(task)[i]`. A value of a
+    cross-validation is the mean over folds for one seed; every example is scored once per seed, by the head that was
+    not trained on it.
     """
     from sklearn.model_selection import StratifiedKFold
 
     if "validation" in task.splits:
         return task.score(embeddings, "validation", head=head, seeds=seeds)
     head = head or HeadSettings()
-    (train,) = task.examples(embeddings, ("train",), head)
+    (train,) = task.head_inputs(embeddings, ("train",), head)
     smallest = int(np.bincount(train.labels).min())
     if not 2 <= folds <= smallest:
         raise InputError(
@@ -110,21 +104,22 @@ def validation_score(
         )
     split = list(StratifiedKFold(folds).split(train.features, train.labels))
     jobs = [HeadJob(seen, seed, head) for seen, _ in split for seed in range(seeds)]
-    answers = train_jobs(train.features, train.labels, jobs, classes=train.classes).predict(train.features)
-    by_fold = answers.reshape(folds, seeds, len(train.labels))
-    scores = [
-        score_answers(task.metric, own[:, unseen], train.labels[unseen])
-        for own, (_, unseen) in zip(by_fold, split, strict=True)
-    ]
-    right = np.empty((seeds, len(train.labels)), dtype=np.float32)
-    for score, (_, unseen) in zip(scores, split, strict=True):
-        right[:, unseen] = score.per_example[task.metric]
+    by_fold = _predict(train, train, jobs).reshape(folds, seeds, len(train.labels))
+    scores, correct = [], np.empty((seeds, len(train.labels)), dtype=np.float32)
+    for predictions, (_, unseen) in zip(by_fold, split, strict=True):
+        scores.append(score_predictions(task.metric, predictions[:, unseen], train.labels[unseen]))
+        correct[:, unseen] = scores[-1].per_example[task.metric]
     return Score(
         task.metric,
         tuple(np.mean([score.values for score in scores], axis=0).tolist()),
         extra={name: float(np.mean([score.extra[name] for score in scores])) for name in scores[0].extra},
-        per_example={task.metric: right},
+        per_example={task.metric: correct},
     )
+
+
+def _predict(train: HeadInputs, scored: HeadInputs, jobs: Sequence[HeadJob]) -> np.ndarray:
+    """The class numbers that one head per job predicts: (K, N)."""
+    return train_jobs(train.features, train.labels, jobs, classes=train.classes).predict(scored.features)
 
 
 def final_scores(
@@ -137,25 +132,19 @@ def final_scores(
 ) -> dict[str, Score]:
     """One score per round, on the whole test split.
 
-    embeddings: (N, D), row i of `task.texts("test")[i]`, the same for all rounds. A round that asks for more examples
-    than the train split has is that of all.
+    embeddings: (N, D), row i belongs to `task.texts("test")[i]`; rounds: number of train examples by name, all for None
+    and for more than there are.
     """
     head = head or HeadSettings()
-    train, test = task.examples(embeddings, ("train", "test"), head)
+    train, test = task.head_inputs(embeddings, ("train", "test"), head)
     whole = len(train.labels)
     number_of = {name: whole if limit is None else min(limit, whole) for name, limit in rounds.items()}
     numbers = list(dict.fromkeys(number_of.values()))  # rounds of all examples share their heads
     labels = task.splits["train"].labels
     jobs = [HeadJob(downsample(labels, n), seed, head) for n in numbers for seed in range(seeds)]
-    answers = train_jobs(train.features, train.labels, jobs, classes=train.classes).predict(test.features)
-    by_number = dict(zip(numbers, answers.reshape(len(numbers), seeds, len(test.labels)), strict=True))
-    return {name: score_answers(task.metric, by_number[n], test.labels) for name, n in number_of.items()}
-
-
-# ---- heads
-
-
-DRAWS = 10
+    predictions = _predict(train, test, jobs).reshape(len(numbers), seeds, len(test.labels))
+    by_number = dict(zip(numbers, predictions, strict=True))
+    return {name: score_predictions(task.metric, by_number[n], test.labels) for name, n in number_of.items()}
 
 
 def few_shot_scores(
@@ -167,26 +156,26 @@ def few_shot_scores(
     head: HeadSettings | None = None,
     split: str = "test",
 ) -> pd.DataFrame:
-    """A row per number of examples, draw and metric (accuracy, f1_macro): columns per_class, draw, metric, value.
+    """Columns per_class, draw, metric (accuracy, f1_macro) and value: one head per number and draw of examples.
 
-    Each draw has its own examples of the train split and its own head, and is scored on the whole of `split`; heads of
-    equally many steps train together. embeddings: (N, D), row i of `task.texts(split)[i]`; head: None is that of HEADS.
+    embeddings: (N, D), row i belongs to `task.texts(split)[i]`; per_class: numbers of train examples of each class;
+    head: None is `HEADS["few-shot"]`.
     """
     head = head or HEADS["few-shot"]
-    train, scored = task.examples(embeddings, ("train", split), head)
-    numbers = list(per_class)
-    rows = [draw_per_class(train.labels, number, draw=draw) for number in numbers for draw in range(draws)]
-    jobs = [HeadJob(own, draw, head) for own, draw in zip(rows, list(range(draws)) * len(numbers), strict=True)]
-    answers = train_jobs(train.features, train.labels, jobs, classes=train.classes).predict(scored.features)
-    found = {"accuracy": accuracy(answers, scored.labels), "f1_macro": f1_macro(answers, scored.labels)}
-    frame = pd.DataFrame({"per_class": np.repeat(numbers, draws), "draw": list(range(draws)) * len(numbers), **found})
+    train, scored = task.head_inputs(embeddings, ("train", split), head)
+    runs = [(number, draw) for number in per_class for draw in range(draws)]
+    jobs = [HeadJob(draw_per_class(train.labels, number, draw=draw), draw, head) for number, draw in runs]
+    predictions = _predict(train, scored, jobs)
+    frame = pd.DataFrame(runs, columns=["per_class", "draw"]).assign(
+        accuracy=(predictions == scored.labels).mean(axis=1), f1_macro=f1_macro(predictions, scored.labels)
+    )
     return frame.melt(["per_class", "draw"], var_name="metric", value_name="value")
 
 
 def draw_per_class(labels: np.ndarray, number: int, *, draw: int) -> np.ndarray:
     """The rows of `number` examples of each class, ascending. A larger number keeps the examples of a smaller one.
 
-    labels: (N,) class numbers. Raises InputError where a class has fewer.
+    labels: (N,) class numbers; draw: the seed. Raises InputError where a class has fewer examples.
     """
     sizes = np.bincount(labels)
     if not 1 <= number <= sizes.min():
@@ -198,34 +187,33 @@ def draw_per_class(labels: np.ndarray, number: int, *, draw: int) -> np.ndarray:
     return np.sort(np.concatenate(kept))
 
 
-# ---- what the cosines of embeddings say
-
-
-APART_TOGETHER = ["0", "1"]  # the labels of pairs of which it is known which of the two says "belong together"
-
-
 def spread(embeddings: np.ndarray) -> float:
-    """Mean cosine distance of two different documents, 0 when all are one point. embeddings: (N, D), N from 2."""
+    """Mean cosine distance of two different documents, 0 where all are one point. embeddings: (N, D), N from 2.
+
+    The sum of the cosines of all pairs is the squared norm of the sum of the unit vectors, minus the N of the diagonal.
+    """
     n, directions = len(embeddings), unit(embeddings)
     return 1 - (np.square(directions.sum(axis=0)).sum() - n) / (n * (n - 1))
 
 
 def asks_what_belongs_together(task: Task) -> TypeGuard[Pairs | Retrieval]:
-    """Whether cosines answer the task: retrieval, and pairs with the labels 0 (apart) and 1 (together)."""
+    """Whether cosines can solve the task: retrieval, and pairs with the labels 0 (unrelated) and 1 (related)."""
     if isinstance(task, Pairs):
-        return sorted({str(label) for data in task.splits.values() for label in data.labels}) == APART_TOGETHER
+        return sorted({str(label) for data in task.splits.values() for label in data.labels}) == PAIR_LABELS
     return isinstance(task, Retrieval)
 
 
 def score_cosines(task: Pairs | Retrieval, embeddings: np.ndarray, split: str = "test") -> float:
-    """How well cosines alone solve a task that `asks_what_belongs_together`.
+    """The score of cosines alone on a task for which `asks_what_belongs_together` holds.
 
-    embeddings: (N, D), row i of `task.texts(split)[i]`. Retrieval: its MAP. Pairs: the area under the ROC curve of
-    the pairs' cosines, the chance that a pair of label 1 is nearer than one of label 0.
+    embeddings: (N, D), row i belongs to `task.texts(split)[i]`. Retrieval: MAP. Pairs: the area under the ROC curve of
+    the cosines, which is the probability that a related pair is nearer than an unrelated one.
     """
+    from sklearn.metrics import roc_auc_score
+
     if isinstance(task, Retrieval):
         return task.score(embeddings, split).mean
     pairs = pick(task.name, task.splits, split)
     lookup = rows_by_text(task.name, embeddings, task.texts(split))
     cosines = (unit(lookup(pairs.first)) * unit(lookup(pairs.second))).sum(axis=1)
-    return float(roc_auc_score([str(label) == APART_TOGETHER[1] for label in pairs.labels], cosines))
+    return float(roc_auc_score([str(label) == PAIR_LABELS[1] for label in pairs.labels], cosines))

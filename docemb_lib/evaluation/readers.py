@@ -1,21 +1,139 @@
-"""Labelled examples from the rows of a data file: the texts and the class of each, checked where they stand."""
+"""Tasks from data files: one adapter from files, folders and data sets of a hub to splits of labelled examples.
+
+`source_rows` turns every layout into rows with a split, `read_examples` checks the fields of each row, and
+`draw_splits` divides examples whose splits are not named. Every error names the file and the row. `own_task` reads the
+tasks of a user's own files.
+"""
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import zip_longest
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 
-from docemb_lib.corpus.rows import Row, file_format, read_csv, read_rows, text_of
+from docemb_lib.corpus.rows import Row, file_format, read_csv, read_rows, read_text, text_of
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation.tasks import SPLITS, Classification, Labelled, LabelledPairs, Pairs, Ranking, Retrieval, Task
 from docemb_lib.settings import OwnTask
 
-# ---- labelled examples from the rows of a data file
+logger = logging.getLogger(__name__)
+
+VALIDATION = ("dev", "val", "valid")  # other names of the validation split
+SPLIT = re.compile(rf"(?<![a-z])(train|validation|test|{'|'.join(VALIDATION)})(?![a-z])")
+NO_SPLIT = ""  # the split of rows for which no split is named
+LINES = ("dataset.txt", "labels.txt", "classes.txt")  # documents; numbers of their classes; names of the classes
+CONVERTED = "refs/convert/parquet"  # branch on a hub with the files of data sets whose main branch is a script
+LINK = ("source", "target")  # columns of a relevance file
+
+
+def source_rows(source: str, *, config: str | None = None) -> Iterator[tuple[str, Row]]:
+    """The split and the fields of every row of a data set; NO_SPLIT where no split is named.
+
+    source: a data file; a folder of data files, of classes or with LINES; or the id of a data set on a hub. Folders of
+    classes and LINES give the fields text and label. config: the subfolder, or the configuration on the hub.
+    """
+    place = Path(source)
+    if place.is_file():
+        yield from ((NO_SPLIT, row) for row in read_rows(place))
+    elif (place / LINES[0]).is_file():
+        yield from ((NO_SPLIT, row) for row in _parallel_lines(place))
+    elif place.is_dir():
+        folder = place / config if config and (place / config).is_dir() else place
+        splits = {
+            file: split_in(file.relative_to(folder).as_posix()) for file in visible_files(folder) if file_format(file)
+        }
+        named = {file: split for file, split in splits.items() if split}  # a further file may hold all splits again
+        for file, split in (named or splits).items():
+            yield from ((split, row) for row in read_rows(file))
+        if not splits:
+            yield from class_folder_rows(folder)
+    elif place.is_absolute() or source.startswith("."):
+        raise InputError(f"{source}: no such file or folder; name the one that holds the published data")
+    else:
+        yield from _hub_rows(source, config)
+
+
+def _hub_rows(dataset: str, config: str | None) -> Iterator[tuple[str, Row]]:
+    from datasets import load_dataset
+    from datasets.exceptions import DatasetsError
+
+    try:
+        try:
+            splits = load_dataset(dataset, config)
+        except RuntimeError:  # the main branch is a script, which `datasets` no longer runs
+            splits = load_dataset(dataset, config, revision=CONVERTED)
+    except (ValueError, OSError, DatasetsError) as error:
+        reason = " ".join(str(error).split())
+        raise InputError(f"dataset {dataset!r}: {reason}; or name a folder in evaluation.benchmarks") from error
+    for split in (name for name in SPLITS if name in splits):
+        for number, fields in enumerate(splits[split], start=1):
+            yield split, Row(f"{dataset} [{split}], row {number}", number, fields)
+
+
+def _parallel_lines(folder: Path) -> Iterator[Row]:
+    """A row per line of the files LINES."""
+    documents, labels, classes = (read_text(folder / name).removesuffix("\n").split("\n") for name in LINES)
+    for number, (text, label) in enumerate(zip_longest(documents, labels), start=1):
+        where = f"{folder}, line {number}"
+        if text is None or label is None:
+            counts = f"{LINES[0]} has {len(documents)} lines, {LINES[1]} {len(labels)}"
+            raise InputError(f"{where}: {counts}; make them equal")
+        if not label.strip().isdecimal() or int(label) >= len(classes):
+            expected = f"the number of a class from 0 to {len(classes) - 1}"
+            raise InputError(f"{where}: the label is {label!r}, expected {expected}")
+        yield Row(where, number, {"text": _not_blank(text, where=where), "label": classes[int(label)]})
+
+
+def class_folder_rows(folder: Path) -> Iterator[tuple[str, Row]]:
+    """A row per file of a folder of classes, or of a folder of such folders that name splits.
+
+    Every visible file below a class is a document, whatever its ending; a class is named as its folder. Texts are
+    UTF-8, or else Latin-1 as in older data sets; the number of the latter is logged.
+    """
+    folders = _subfolders(folder)
+    splits = {split_in(one.name): one for one in folders}
+    if not folders or NO_SPLIT in splits or len(splits) < len(folders):
+        splits = {NO_SPLIT: folder}
+    for split, place in splits.items():
+        classes, latin = _subfolders(place), 0
+        if not classes:
+            raise InputError(f"{place}: holds no folder; name a data file, or put each class into a folder of its name")
+        for one in classes:
+            if not (files := visible_files(one)):
+                raise InputError(f"{one}: a class without a document; add some, or delete the folder")
+            for number, file in enumerate(files, start=1):
+                try:
+                    data = file.read_bytes()
+                except OSError as error:
+                    raise InputError(f"{file}: cannot be read ({error.strerror}); mend its permissions") from error
+                try:
+                    text = data.decode("utf-8-sig")
+                except UnicodeDecodeError:
+                    text, latin = data.decode("latin-1"), latin + 1
+                yield split, Row(str(file), number, {"text": _not_blank(text, where=str(file)), "label": one.name})
+        if latin:
+            logger.info("%s: %d files are not UTF-8 and were read as Latin-1", place, latin)
+
+
+def split_in(name: str) -> str:
+    """The split in the name of a file or folder, such as `20news-bydate-train` or `dev.csv`; or NO_SPLIT."""
+    match = SPLIT.search(name.lower())
+    return NO_SPLIT if match is None else "validation" if match[1] in VALIDATION else match[1]
+
+
+def visible_files(folder: Path) -> list[Path]:
+    """Every file below a folder, sorted, without hidden files and files in hidden folders."""
+    files = (file for file in folder.rglob("*") if file.is_file())
+    return sorted(file for file in files if not any(part.startswith(".") for part in file.relative_to(folder).parts))
+
+
+def _subfolders(folder: Path) -> list[Path]:
+    return sorted(one for one in folder.iterdir() if one.is_dir() and not one.name.startswith("."))
 
 
 class Example(NamedTuple):
@@ -25,155 +143,76 @@ class Example(NamedTuple):
     label: str
 
 
-def read_example(row: Row, *, text_fields: Sequence[str], label_field: str) -> Example:
-    """The example in a row; its label becomes a string, so that all file formats agree. Raises InputError."""
-    texts = tuple(text_of(row.fields, field, where=row.where) for field in text_fields)
-    return Example(texts, label_of(row.fields, label_field, where=row.where))
+def read_examples(
+    rows: Iterable[tuple[str, Row]],
+    *,
+    texts: Sequence[Sequence[str]],
+    label: Sequence[str],
+    where: str,
+    blank: Literal["keep", "skip", "refuse"],
+    split_field: str | None = None,
+) -> dict[str, list[Example]]:
+    """The examples of each split; a label becomes a string, so that all file formats agree. Raises InputError.
 
-
-def refuse_blank(example: Example, *, where: str) -> Example:
-    """The example, if each of its texts has a character that shows."""
-    if not all(text.strip() for text in example.texts):
-        raise InputError(f"{where}: a text is blank; write it or delete the row")
-    return example
-
-
-def label_of(fields: Any, field: str, *, where: str) -> str:
-    """The class in `field`: a whole number, a truth value or a string that is not blank."""
-    if field not in fields:
-        raise InputError(f"{where}: no field {field!r}, found {sorted(fields)}; name the one that holds the label")
-    label = fields[field]
-    if not isinstance(label, str | int) or not str(label).strip():
-        raise InputError(f"{where}: field {field!r} must be a string or an integer, found {label!r}; write the class")
-    return str(label).strip()
-
-
-def labelled(examples: Iterable[Example]) -> Labelled:
-    """The examples of a classification split."""
-    taken = list(examples)
-    return Labelled([example.texts[0] for example in taken], [example.label for example in taken])
-
-
-def labelled_pairs(examples: Iterable[Example]) -> LabelledPairs:
-    """The examples of a split of pairs."""
-    taken = list(examples)
-    first, second = ([example.texts[side] for example in taken] for side in (0, 1))
-    return LabelledPairs(first, second, [example.label for example in taken])
-
-
-# ---- labelled documents as folders of text
-
-
-logger = logging.getLogger(__name__)
-
-VALIDATION = ("dev", "val", "valid")  # other names of that split
-SPLIT = re.compile(rf"(?<![a-z])(train|validation|test|{'|'.join(VALIDATION)})(?![a-z])")
-NO_SPLIT = ""  # stands for a split where none is named
-
-
-def split_in(name: str) -> str:
-    """The split that is part of a file's or folder's name, `20news-bydate-train`, `dev.csv`; or NO_SPLIT."""
-    match = SPLIT.search(name.lower())
-    if match is None:
-        return NO_SPLIT
-    return "validation" if match[1] in VALIDATION else match[1]
-
-
-def read_class_folders(folder: Path) -> dict[str, list[Example]]:
-    """The examples of each split, under NO_SPLIT where there are no folders of splits; a class is named as its folder.
-
-    Every file below a class is a document, whatever its ending, hidden ones excepted; files beside the folders are
-    none. Texts are UTF-8, or else Latin-1, as those of older data sets: how many is logged.
-    Raises InputError for a folder without classes, a class without files and a blank document.
+    Args:
+        rows: a split and a row each, see `source_rows`.
+        texts: for each text of an example the names that its field may have.
+        label: the names that the field of the label may have.
+        where: the name of the source in messages.
+        blank: keep blank texts; skip rows without a text or a label and log their number; or refuse blank texts.
+        split_field: the field that names the split of a row, where a row has it.
     """
-    found = _folders(folder)
-    splits = {split_in(one.name): one for one in found}
-    if found and NO_SPLIT not in splits and len(splits) == len(found):
-        return {split: list(_examples(one)) for split, one in splits.items()}
-    return {NO_SPLIT: list(_examples(folder))}
-
-
-def text_files(folder: Path) -> list[Path]:
-    """Every file below a folder, in order, but for hidden ones and those in hidden folders."""
-    found = [file for file in folder.rglob("*") if file.is_file()]
-    return sorted(file for file in found if not any(map(_is_hidden, file.relative_to(folder).parts)))
-
-
-def _examples(folder: Path) -> Iterator[Example]:
-    classes = _folders(folder)
-    if not classes:
-        raise InputError(f"{folder}: holds no folder; name a data file, or put each class into a folder of its name")
-    latin = 0
-    for one in classes:
-        files = text_files(one)
-        if not files:
-            raise InputError(f"{one}: a class without a document; add some, or delete the folder")
-        for file in files:
-            try:
-                data = file.read_bytes()
-            except OSError as error:
-                raise InputError(f"{file}: cannot be read ({error.strerror}); mend its permissions") from error
-            try:
-                text = data.decode("utf-8-sig")
-            except UnicodeDecodeError:
-                text, latin = data.decode("latin-1"), latin + 1
-            yield refuse_blank(Example((text,), one.name), where=str(file))
-    if latin:
-        logger.info("%s: %d files are no UTF-8 and were read as Latin-1", folder, latin)
-
-
-def _folders(folder: Path) -> list[Path]:
-    return sorted(one for one in folder.iterdir() if one.is_dir() and not _is_hidden(one.name))
-
-
-def _is_hidden(name: str) -> bool:
-    return name.startswith(".")
-
-
-# ---- tasks from one's own data files
-
-
-LINK = ("source", "target")  # columns of a relevance file
-
-
-def own_task(settings: OwnTask) -> Task:
-    """The task. Raises InputError, naming file and row, for whatever cannot be read."""
-    if settings.kind == "retrieval":
-        return Retrieval(settings.name, _rankings(settings))
-    splits = read_splits(settings)
-    if settings.kind == "pairs":
-        return Pairs(settings.name, {split: labelled_pairs(examples) for split, examples in splits.items()})
-    return Classification(settings.name, {split: labelled(examples) for split, examples in splits.items()})
-
-
-def task_files(settings: OwnTask) -> list[Path]:
-    """Every file that the task is made of; a path that is neither a file nor a folder stands for itself."""
-    given = [settings.path, settings.relevance]
-    places = [one for place in given if place for one in (place.values() if isinstance(place, dict) else [place])]
-    return [file for place in places for file in (text_files(place) if place.is_dir() else [place])]
-
-
-def read_splits(settings: OwnTask) -> dict[str, list[Example]]:
-    """The examples of each split: of its own file or folder, by the rows' split field, or drawn (`draw_splits`)."""
-    if isinstance(settings.path, dict):
-        return {split: _examples_of(place, settings) for split, place in settings.path.items()}
-    if settings.path.is_dir():
-        found = _class_folders(settings.path, settings)
-        return _drawn(found[NO_SPLIT], settings) if NO_SPLIT in found else found
-    rows = list(_own_examples(settings.path, settings))
-    if not any(settings.split_field in row.fields for row, _ in rows):
-        return _drawn([example for _, example in rows], settings)
     splits: dict[str, list[Example]] = {}
-    for row, example in rows:
-        splits.setdefault(split_of(row, settings.split_field), []).append(example)
+    without_split, skipped = "", 0
+    for split, row in rows:
+        *text_fields, label_field = (
+            next((name for name in names if name in row.fields), names[0]) for names in (*texts, label)
+        )
+        values = [row.fields[name] for name in (*text_fields, label_field) if name in row.fields]
+        if blank == "skip" and any(value is None or (isinstance(value, str) and not value.strip()) for value in values):
+            skipped += 1
+            continue
+        found = tuple(text_of(row.fields, field, where=row.where) for field in text_fields)
+        if label_field not in row.fields:
+            names = sorted(row.fields)
+            raise InputError(f"{row.where}: no field {label_field!r}, found {names}; name the one that holds the label")
+        value = row.fields[label_field]
+        if not isinstance(value, str | int) or not str(value).strip():
+            message = f"field {label_field!r} must be a string or an integer, found {value!r}"
+            raise InputError(f"{row.where}: {message}; write the class")
+        if blank == "refuse":
+            for text in found:
+                _not_blank(text, where=row.where)
+        if split_field is not None and split_field in row.fields:
+            split = row.fields[split_field]
+            split = "validation" if split in VALIDATION else split
+            if split not in SPLITS:
+                expected = ", ".join(SPLITS)
+                raise InputError(
+                    f"{row.where}: field {split_field!r} is {split!r}, expected {expected}; name the split"
+                )
+        without_split = without_split or (row.where if split == NO_SPLIT else "")
+        splits.setdefault(split, []).append(Example(found, str(value).strip()))
+    if skipped:
+        logger.warning("%s: %d rows without a class or a text are left out", where, skipped)
+    if not splits:
+        fields = ", ".join(names[0] for names in (*texts, label))
+        raise InputError(f"{where}: holds no example; add one with the fields {fields}")
+    if without_split and len(splits) > 1:
+        raise InputError(f"{without_split}: names no split, but other rows do; name it in all of them or in none")
     return splits
 
 
-def draw_splits(examples: Sequence[Example], *, share: float, seed: int, where: str) -> dict[str, list[Example]]:
-    """`share` of each class for test, as many for validation, the rest for train; examples keep their order.
+def _not_blank(text: str, *, where: str) -> str:
+    if not text.strip():
+        raise InputError(f"{where}: a text is blank; write it or delete the row")
+    return text
 
-    An example whose texts stand in the file twice goes where the first of them goes. where: what an InputError calls
-    the file or data set.
+
+def draw_splits(examples: Sequence[Example], *, share: float, seed: int, where: str) -> dict[str, list[Example]]:
+    """Draw `share` of each class for test, as many for validation, the rest for train; the order of examples is kept.
+
+    Examples with equal texts go to the same split, with the class of the first. where: the source in messages.
     """
     rng = np.random.default_rng(seed)
     group = {texts: number for number, texts in enumerate(dict.fromkeys(example.texts for example in examples))}
@@ -195,99 +234,97 @@ def draw_splits(examples: Sequence[Example], *, share: float, seed: int, where: 
     return splits
 
 
-def _drawn(examples: Sequence[Example], settings: OwnTask) -> dict[str, list[Example]]:
-    return draw_splits(examples, share=settings.share, seed=settings.seed, where=str(settings.path))
+def head_task(name: str, splits: Mapping[str, Sequence[Example]]) -> Classification | Pairs:
+    """Pairs where examples have two texts, else a classification."""
 
-
-def _examples_of(place: Path, settings: OwnTask) -> list[Example]:
-    """All of a file, or of a folder of classes."""
-    if place.is_dir():
-        return [example for examples in _class_folders(place, settings).values() for example in examples]
-    return [example for _, example in _own_examples(place, settings)]
-
-
-def _class_folders(folder: Path, settings: OwnTask) -> dict[str, list[Example]]:
-    if settings.kind != "classification":
-        raise InputError(f"{folder}: a folder of classes is no task of {settings.kind}; name a data file")
-    return read_class_folders(folder)
-
-
-def _own_examples(file: Path, settings: OwnTask) -> Iterator[tuple[Row, Example]]:
-    fields = [settings.text_field, settings.second_field] if settings.kind == "pairs" else [settings.text_field]
-    empty = True
-    for row in read_rows(file):
-        empty = False
-        example = read_example(row, text_fields=fields, label_field=settings.label_field)
-        yield row, refuse_blank(example, where=row.where)
-    if empty:
-        raise InputError(f"{file}: holds no example; add one with the fields {', '.join(fields)}")
-
-
-def split_of(row: Row, field: str) -> str:
-    """The split that a row names in `field`. Raises InputError for none."""
-    split = row.fields.get(field)
-    split = "validation" if split in VALIDATION else split
-    if split not in SPLITS:
-        raise InputError(f"{row.where}: field {field!r} is {split!r}, expected {', '.join(SPLITS)}; name the split")
-    return split
-
-
-def _rankings(settings: OwnTask) -> dict[str, Ranking]:
-    """The whole pool in every split, each with its own queries: those of its file, or a drawn part of all."""
-    assert isinstance(settings.path, Path)  # the profile's own check
-    texts = _pool(settings.path, settings)
-    if isinstance(settings.relevance, dict):
-        links: dict[str, dict[str, list[str]]] = {
-            split: _links(file, texts) for split, file in settings.relevance.items()
+    def data(kind: Callable[..., Any]) -> dict[str, Any]:
+        found = {split: splits[split] for split in SPLITS if split in splits}
+        return {
+            split: kind(*map(list, zip(*(one.texts for one in some), strict=True)), [one.label for one in some])
+            for split, some in found.items()
         }
-    else:
-        assert settings.relevance is not None  # the profile's own check
-        links = _draw_queries(_links(settings.relevance, texts), share=settings.share, seed=settings.seed)
-    pool = list(texts.values())
-    row = {id: number for number, id in enumerate(texts)}
-    return {
-        split: Ranking(pool, [row[id] for id in found], [[row[id] for id in targets] for targets in found.values()])
-        for split, found in links.items()
-    }
+
+    pairs = any(len(some[0].texts) == 2 for some in splits.values())
+    return Pairs(name, data(LabelledPairs)) if pairs else Classification(name, data(Labelled))
 
 
-def _pool(file: Path, settings: OwnTask) -> dict[str, str]:
+def own_task(settings: OwnTask) -> Task:
+    """The task. Raises InputError, naming file and row, for data that cannot be read."""
+    if settings.kind == "retrieval":
+        return Retrieval(settings.name, _own_rankings(settings))
+    fields = [settings.text_field, settings.second_field] if settings.kind == "pairs" else [settings.text_field]
+
+    def read(place: Path, split: str | None = None) -> dict[str, list[Example]]:
+        """All examples of a file or of a folder of classes, those of a named split under that name."""
+        texts, label = [[field] for field in fields], [settings.label_field]
+        if place.is_dir():
+            if settings.kind == "pairs":
+                raise InputError(f"{place}: a folder of classes is no task of pairs; name a data file")
+            rows, texts, label = class_folder_rows(place), [["text"]], ["label"]
+        else:
+            rows = ((NO_SPLIT, row) for row in read_rows(place))
+        rows = rows if split is None else ((split, row) for _, row in rows)
+        field = settings.split_field if split is None else None
+        return read_examples(rows, texts=texts, label=label, where=str(place), blank="refuse", split_field=field)
+
+    if isinstance(settings.path, dict):
+        return head_task(settings.name, {split: read(place, split)[split] for split, place in settings.path.items()})
+    splits = read(settings.path)
+    if NO_SPLIT in splits:
+        where = str(settings.path)
+        splits = draw_splits(splits[NO_SPLIT], share=settings.share, seed=settings.seed, where=where)
+    return head_task(settings.name, splits)
+
+
+def task_files(settings: OwnTask) -> list[Path]:
+    """Every file of the task; a path that is neither a file nor a folder stands for itself."""
+    given = [settings.path, settings.relevance]
+    places = [one for place in given if place for one in (place.values() if isinstance(place, dict) else [place])]
+    return [file for place in places for file in (visible_files(place) if place.is_dir() else [place])]
+
+
+def _own_rankings(settings: OwnTask) -> dict[str, Ranking]:
+    """The whole pool in every split, with the queries of the relevance file of the split, or with drawn queries."""
     texts: dict[str, str] = {}
-    for where, _, fields in read_rows(file):
+    for where, _, fields in read_rows(cast(Path, settings.path)):
         id = fields.get(settings.id_field)
         if not isinstance(id, str | int):
             raise InputError(f"{where}: field {settings.id_field!r} must be a string or an integer, found {id!r}")
         if str(id) in texts:
             raise InputError(f"{where}: an earlier row has the id {str(id)!r} too; rename one")
-        text = text_of(fields, settings.text_field, where=where)
-        texts[str(id)] = refuse_blank(Example((text,), ""), where=where).texts[0]
-    return texts
+        texts[str(id)] = _not_blank(text_of(fields, settings.text_field, where=where), where=where)
+    if isinstance(settings.relevance, dict):
+        return {split: make_ranking(texts, _own_links(file, texts)) for split, file in settings.relevance.items()}
+    links = _own_links(cast(Path, settings.relevance), texts)
+    held = round(settings.share * len(links))  # for validation; the rest for test, since nothing is trained
+    drawn = set(np.random.default_rng(settings.seed).permutation(sorted(links))[:held].tolist())
+    validation = {source: targets for source, targets in links.items() if source in drawn}
+    test = {source: targets for source, targets in links.items() if source not in drawn}
+    return {split: make_ranking(texts, some) for split, some in (("validation", validation), ("test", test)) if some}
 
 
-def _links(file: Path, texts: dict[str, str]) -> dict[str, list[str]]:
-    """The ids to be found for each id, each once. CSV and TSV may do without a line of names."""
-    tabular = {".csv": ",", ".tsv": "\t"}.get(file_format(file) or "")
-    rows = read_csv(file, columns=LINK, delimiter=tabular) if tabular else read_rows(file)
+def _own_links(file: Path, texts: Mapping[str, str]) -> dict[str, list[str]]:
+    """For each id the ids to retrieve, each once. CSV and TSV may start with a line of column names."""
+    delimiter = {".csv": ",", ".tsv": "\t"}.get(file_format(file) or "")
+    rows = read_csv(file, columns=LINK, delimiter=delimiter) if delimiter else read_rows(file)
     links: dict[str, dict[str, None]] = {}
     for where, number, fields in rows:
         source, target = (str(fields.get(column)) for column in LINK)
-        if tabular and number == 1 and (source, target) == LINK:
+        if delimiter and number == 1 and (source, target) == LINK:
             continue
         for id in (source, target):
             if id not in texts:
                 raise InputError(f"{where}: {id!r} is the id of no document; mend it, or delete the row")
         if source == target:
-            raise InputError(f"{where}: {source!r} is to be found for itself; delete the row")
+            raise InputError(f"{where}: {source!r} is relevant for itself; delete the row")
         links.setdefault(source, {})[target] = None
     if not links:
         raise InputError(f"{file}: holds no pair of ids; write one a row, source and target")
     return {source: list(targets) for source, targets in links.items()}
 
 
-def _draw_queries(links: dict[str, list[str]], *, share: float, seed: int) -> dict[str, dict[str, list[str]]]:
-    """`share` of the queries for validation, the rest for test: nothing is trained."""
-    held = round(share * len(links))
-    drawn = set(np.random.default_rng(seed).permutation(sorted(links))[:held].tolist())
-    validation = {source: targets for source, targets in links.items() if source in drawn}
-    test = {source: targets for source, targets in links.items() if source not in drawn}
-    return {"validation": validation, "test": test} if validation else {"test": test}
+def make_ranking(texts: Mapping[str, str], links: Mapping[str, Sequence[str]]) -> Ranking:
+    """The ranking of texts by id, with the ids to retrieve for the id of each query."""
+    row = {id: number for number, id in enumerate(texts)}
+    relevant = [[row[id] for id in targets] for targets in links.values()]
+    return Ranking(list(texts.values()), [row[id] for id in links], relevant)

@@ -1,8 +1,8 @@
-"""Scores side by side: a tidy frame of them, tables, normalised accuracy, and where the student stands in words.
+"""Scores of several models side by side: the tidy frame, tables, normalised scores, and a sentence on the student.
 
-The tidy frame has one row per model, task, metric and seed: the columns `model, task, metric, seed, value`. Only raw
-scores are stored; what is relative to the models shown (spread, rank, normalised accuracy) is made from it on demand.
-A final evaluation in several rounds has their names in a column `round`, the one with most examples last.
+The tidy frame has the columns `model, task, metric, seed, value`, and `round` for a final evaluation in several rounds,
+the one with most examples last. Only raw scores are stored; what depends on the models shown (spread, rank, normalised
+scores) is computed on demand.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from docemb_lib.errors import InputError
 from docemb_lib.evaluation.tasks import Score
 from docemb_lib.evaluation.uncertainty import OVERALL, VERDICTS
 
-MAIN_METRICS = ("accuracy", "map")  # one per task; further ones (mrr) stay out of means and tables
+MAIN_METRICS = ("accuracy", "map")  # one per task; means and tables leave out further metrics
 NO_BREAK = "\u00a0"
 
 
 def score_frame(scores: Mapping[str, Mapping[str, Score]]) -> pd.DataFrame:
-    """The tidy frame of {model: {task: score}}; further metrics become rows of their own, with seed 0."""
+    """The tidy frame of {model: {task: score}}; extra metrics get rows with seed 0."""
     rows = [
         (model, task, metric, seed, value)
         for model, by_task in scores.items()
@@ -33,31 +33,29 @@ def score_frame(scores: Mapping[str, Mapping[str, Score]]) -> pd.DataFrame:
 
 
 def last_round(rows: pd.DataFrame) -> pd.DataFrame:
-    """Of any frame with rounds the rows of the last one, without that column; a frame without rounds as it is."""
+    """The rows of the last round, without the column `round`; a frame without rounds is returned unchanged."""
     return rows[rows["round"] == rows["round"].iloc[-1]].drop(columns="round") if "round" in rows else rows
 
 
 def mean_over_tasks(scores: pd.DataFrame) -> pd.DataFrame:
-    """The unweighted mean over tasks, once per seed. scores: tidy. Returns columns model, seed, value.
+    """The unweighted mean over tasks for each seed: columns model, seed, value. scores: tidy.
 
-    A task that trains nothing has one value, which counts for every seed.
+    A task that trains nothing has a single value, which counts for every seed.
     """
     main = scores[scores["metric"].isin(MAIN_METRICS)]
-    if main.duplicated(["model", "task", "seed"]).any():
-        twice = main[main.duplicated(["model", "task", "seed"])].iloc[0]
-        raise InputError(f"scores: {twice['model']!r} has two scores on {twice['task']!r} for one seed; keep one run")
+    if (double := main.duplicated(["model", "task", "seed"])).any():
+        row = main[double].iloc[0]
+        raise InputError(f"scores: {row['model']!r} has two scores on {row['task']!r} for one seed; keep one run")
     for model, rows in main.groupby("model"):
         if missing := set(main["task"]) - set(rows["task"]):
             raise InputError(f"scores: {model!r} has none on {min(missing)!r}; a mean over tasks needs all of them")
     table = main.pivot(index=["model", "task"], columns="seed", values="value")
-    values = table.count(axis=1)
-    if not values.isin([1, table.shape[1]]).all():
-        model, task = values.index[~values.isin([1, table.shape[1]])][0]
-        raise InputError(
-            f"scores: {model!r} on {task!r} has {values[model, task]} seeds where others have {table.shape[1]}; "
-            "score all tasks with equally many"
-        )
-    # bfill and ffill spread a single value over all seeds and change nothing where each seed has its own
+    seeds = table.count(axis=1)
+    if (other := ~seeds.isin([1, table.shape[1]])).any():
+        model, task = seeds.index[other][0]
+        found = f"{model!r} on {task!r} has {seeds[model, task]} seeds where others have {table.shape[1]}"
+        raise InputError(f"scores: {found}; score all tasks with equally many")
+    # bfill and ffill copy a single value to all seeds and change nothing where each seed has a value
     per_seed = table.bfill(axis=1).ffill(axis=1).groupby("model").mean()
     return per_seed.reset_index().melt(id_vars="model", var_name="seed", value_name="value")
 
@@ -65,23 +63,23 @@ def mean_over_tasks(scores: pd.DataFrame) -> pd.DataFrame:
 def scoreboard(scores: pd.DataFrame) -> pd.DataFrame:
     """Models x tasks, best mean first. scores: tidy.
 
-    Task columns are means over seeds; `mean` is the unweighted mean over tasks, `std` its sample deviation over seeds
-    (the mean over tasks is taken for each seed first), 0 for one seed.
+    Task columns are means over seeds; `mean` is the unweighted mean over tasks, and `std` the sample deviation over
+    seeds of the mean over tasks, 0 for one seed.
     """
     main = scores[scores["metric"].isin(MAIN_METRICS)]
     table = main.pivot_table(index="model", columns="task", values="value", sort=False)
-    overall = mean_over_tasks(scores).groupby("model")["value"]
-    table["mean"] = overall.mean()
-    table["std"] = overall.std().fillna(0.0)
+    by_model = mean_over_tasks(scores).groupby("model")["value"]
+    table["mean"] = by_model.mean()
+    table["std"] = by_model.std().fillna(0.0)
     return table.rename_axis(columns=None).sort_values("mean", ascending=False, kind="stable")
 
 
 def normalised(scores: pd.DataFrame, *, over_rounds: bool = False) -> pd.DataFrame:
     """`scores` with a column `normalised`: value / best mean of any model shown on that task and metric.
 
-    scores: columns model, task, metric, value, any number of rows each (seeds), and `round` where there are several:
-    then the best of the same round divides (Table 5.7), or the best of all rounds if `over_rounds` (Figure 5.3).
-    Relative to the models in the frame: never store it, and compare it only within one figure or table.
+    scores: columns model, task, metric, value and perhaps round, with any number of rows each (seeds); over_rounds:
+    divide by the best of all rounds (Figure 5.3) instead of the same round (Table 5.7). The result is relative to the
+    models in the frame: never store it, and compare it only within one figure or table.
     """
     rounds = ["round"] if "round" in scores else []
     of_task = ["task", "metric", *([] if over_rounds else rounds)]
@@ -92,12 +90,10 @@ def normalised(scores: pd.DataFrame, *, over_rounds: bool = False) -> pd.DataFra
 
 
 def interval_board(intervals: pd.DataFrame) -> pd.DataFrame:
-    """Models x tasks as text, best mean first in each round: `.792 [.77, .81]`, a score and its interval.
+    """Models x tasks as text, a score and its interval as in `.792 [.77, .81]`, best mean first in each round.
 
-    The space within an interval does not break: a narrow column of a notebook has it on a line of its own.
-
-    intervals: see `score_intervals`, with a `round` where there are several. The mean over tasks is the last column; a
-    single task is its own.
+    The last column is the mean over tasks, or the single task. The space inside an interval does not break, so that a
+    narrow column wraps before the interval. intervals: see `score_intervals`, with a `round` where there are several.
     """
     shown = intervals[intervals["metric"].isin([*MAIN_METRICS, "mean"])]
     index = ["round", "model"] if "round" in shown else ["model"]
@@ -120,36 +116,34 @@ def with_interval(value: float, low: float, high: float) -> str:
 def standing(
     intervals: pd.DataFrame, comparison: pd.DataFrame, *, student: str, before: str, teachers: Sequence[str]
 ) -> str:
-    """One sentence: the student against itself before training and against each form of its teacher.
+    """One sentence that compares the student with itself before training and with each form of its teacher.
 
-    intervals: see `score_intervals`; comparison: see `compare`, the student against each of the others. Means over
-    tasks are compared. "Better" and "worse" are the verdicts of paired tests, corrected for all rows of the comparison.
+    Means over tasks are compared; "better" and "worse" are the verdicts of paired tests. intervals: see
+    `score_intervals`; comparison: see `verdicts`, the student against each of the others.
     """
     tasks = intervals.loc[intervals["task"] != OVERALL, "task"].nunique()
-    scores = overall(intervals).set_index("model")
+    scores = _over_tasks(intervals).set_index("model")
     if absent := [model for model in (student, before, *teachers) if model not in scores.index]:
         raise InputError(f"standing: no scores of {absent[0]!r}, only of {', '.join(sorted(scores.index))}")
-    mine = overall(comparison).query("model == @student").set_index("reference")["verdict"]
+    verdict_on = _over_tasks(comparison).query("model == @student").set_index("reference")["verdict"]
     better, worse, _ = VERDICTS
 
     def number(model: str) -> str:
         return with_interval(*scores.loc[model, ["value", "low", "high"]])
 
-    places: dict[str, list[str]] = {}
+    groups: dict[str, list[str]] = {}
     for other in (*teachers, before):
-        verdict = {better: "better than", worse: "worse than"}.get(mine[other], "not shown to differ from")
-        places.setdefault(verdict, []).append(f"{other} ({number(other)})" if other == before else other)
-    shares = [
-        f"{scores['value'][student] / scores['value'][other]:.0%} of {other} ({number(other)})" for other in teachers
-    ]
-    found = [f"{verdict} {', '.join([*o[:-2], ' and '.join(o[-2:])])}" for verdict, o in places.items()]
-    return (
-        f"In the mean over {tasks} {'task' if tasks == 1 else 'tasks'}, {student} ({number(student)}) reaches "
-        f"{' and '.join(shares)}; it is {', '.join(found)}."
-    )
+        verdict = {better: "better than", worse: "worse than"}.get(verdict_on[other], "not shown to differ from")
+        groups.setdefault(verdict, []).append(f"{other} ({number(other)})" if other == before else other)
+    verdicts = [f"{verdict} {', '.join([*names[:-2], ' and '.join(names[-2:])])}" for verdict, names in groups.items()]
+    value = scores["value"]
+    shares = " and ".join(f"{value[student] / value[other]:.0%} of {other} ({number(other)})" for other in teachers)
+    over = f"{tasks} {'task' if tasks == 1 else 'tasks'}"
+    reaches = f"{student} ({number(student)}) reaches {shares}"
+    return f"In the mean over {over}, {reaches}; it is {', '.join(verdicts)}."
 
 
-def overall(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows of intervals or a comparison that are over all tasks; of a single task its own metric's."""
+def _over_tasks(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows of the mean over tasks; for a single task the rows of the main metric."""
     means = rows[rows["task"] == OVERALL]
     return rows[rows["metric"].isin(MAIN_METRICS)] if means.empty else means

@@ -1,50 +1,63 @@
-"""What the splits of a task hold: labelled documents, labelled pairs or a ranking; each checked when a task is made."""
+"""Evaluation tasks: labelled documents, labelled pairs or rankings in splits, and the score of embeddings on them.
+
+A task holds data, splits and a metric. Classification and pairs train heads on frozen embeddings; retrieval ranks by
+cosine. A task checks when it is constructed that its data can be scored; `soundness.problems` reports data that can be
+scored but is suspicious, such as test documents that also stand in train.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar, NamedTuple, Protocol, TypeVar
+from dataclasses import dataclass, field, fields, replace
+from typing import ClassVar, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation.heads import pair_features, train_heads
-from docemb_lib.evaluation.retrieval import accuracy, f1_macro, score_retrieval
+from docemb_lib.evaluation.retrieval import score_retrieval
 from docemb_lib.settings import HeadSettings
 
-# ---- what the splits of a task hold
-
-
 SPLITS = ("train", "validation", "test")
+SEEDS = 5  # heads per task; the spread of a score is taken over them
+BLOCK = 8192  # rows of embeddings checked together, so that a memory-mapped array is never loaded whole
+
+
+class Examples:
+    """Base of the labelled splits: columns of equal length, of which the last one holds the labels."""
+
+    labels: Sequence[Hashable]
+
+    def columns(self) -> dict[str, Sequence[Hashable]]:
+        return {column.name: getattr(self, column.name) for column in fields(self)}  # type: ignore[arg-type]
+
+    @property
+    def documents(self) -> tuple[Sequence[str], ...]:
+        """The texts of each example, one column per text."""
+        return tuple(self.columns().values())[:-1]  # type: ignore[return-value]
+
+    def take(self, rows: Sequence[int] | np.ndarray) -> Self:
+        """The examples at `rows`, in that order."""
+        return replace(self, **{name: [column[row] for row in rows] for name, column in self.columns().items()})  # type: ignore[type-var]
+
+    def check(self, where: str) -> None:
+        sizes = {name: len(column) for name, column in self.columns().items()}
+        if len(set(sizes.values())) > 1 or not len(self.labels):
+            counts = ", ".join(f"{size} {name}" for name, size in sizes.items())
+            raise InputError(f"{where}: {counts}; expected equally many and at least one")
 
 
 @dataclass(frozen=True)
-class Labelled:
-    """Documents and the class of each; a class is an int or a str."""
+class Labelled(Examples):
+    """Documents and their classes; a class is an int or a str."""
 
     texts: Sequence[str]
     labels: Sequence[Hashable]
 
-    @property
-    def documents(self) -> tuple[Sequence[str]]:
-        """The texts of each example, as columns."""
-        return (self.texts,)
-
-    def take(self, rows: Sequence[int] | np.ndarray) -> Labelled:
-        return Labelled([self.texts[row] for row in rows], [self.labels[row] for row in rows])
-
-    def check(self, where: str) -> None:
-        if not len(self.texts) == len(self.labels) > 0:
-            raise InputError(
-                f"{where}: {len(self.texts)} texts and {len(self.labels)} labels, "
-                "expected equally many and at least one"
-            )
-
 
 @dataclass(frozen=True)
-class LabelledPairs:
-    """Pairs of documents, in their order, and the class of each pair."""
+class LabelledPairs(Examples):
+    """Ordered pairs of documents and the class of each pair."""
 
     first: Sequence[str]
     second: Sequence[str]
@@ -54,55 +67,35 @@ class LabelledPairs:
     def texts(self) -> list[str]:
         return [*self.first, *self.second]
 
-    @property
-    def documents(self) -> tuple[Sequence[str], Sequence[str]]:
-        """The texts of each example, as columns."""
-        return (self.first, self.second)
-
-    def take(self, rows: Sequence[int] | np.ndarray) -> LabelledPairs:
-        first, second = ([column[row] for row in rows] for column in self.documents)
-        return LabelledPairs(first, second, [self.labels[row] for row in rows])
-
-    def check(self, where: str) -> None:
-        if not len(self.first) == len(self.second) == len(self.labels) > 0:
-            raise InputError(
-                f"{where}: {len(self.first)} first texts, {len(self.second)} second texts and "
-                f"{len(self.labels)} labels, expected equally many and at least one"
-            )
-
 
 @dataclass(frozen=True)
 class Ranking:
-    """A pool of documents, some of which are queries; `relevant` has the rows to be found for each query.
-
-    candidates: None: any text may be found. A number: only the first so many; those after them are queries that stand
-    in no pool.
-    """
+    """A pool of documents, some of which are queries."""
 
     texts: Sequence[str]
-    queries: Sequence[int]
-    relevant: Sequence[Sequence[int]]
-    candidates: int | None = None
+    queries: Sequence[int]  # rows of texts
+    relevant: Sequence[Sequence[int]]  # for each query the rows to retrieve
+    candidates: int | None = None  # only the first so many texts can be retrieved, and queries may follow; None: all
 
     def check(self, where: str) -> None:
+        N, pool = len(self.texts), len(self.texts) if self.candidates is None else self.candidates
         if not len(self.queries) == len(self.relevant) > 0:
             raise InputError(
-                f"{where}: {len(self.queries)} queries and {len(self.relevant)} lists of relevant rows, "
-                "expected equally many and at least one"
+                f"{where}: {len(self.queries)} queries and {len(self.relevant)} lists of relevant rows; expected "
+                "equally many and at least one"
             )
-        pool = len(self.texts) if self.candidates is None else self.candidates
-        if not 1 <= pool <= len(self.texts):
-            raise InputError(f"{where}: {pool} of {len(self.texts)} texts may be found, expected from 1 to all")
+        if not 1 <= pool <= N:
+            raise InputError(f"{where}: {pool} candidates among {N} texts; expected 1 to {N}")
         for query, rows in zip(self.queries, self.relevant, strict=True):
             if not len(rows) or len(set(rows)) < len(rows) or query in rows:
                 raise InputError(
-                    f"{where}: query {query} has the relevant rows {list(rows)}, expected at least one, each once, "
-                    "and never the query itself"
+                    f"{where}: query {query} has the relevant rows {list(rows)}; expected at least one, each once, "
+                    "without the query"
                 )
-            if not 0 <= query < len(self.texts) or not all(0 <= row < pool for row in rows):
+            if not 0 <= query < N or not all(0 <= row < pool for row in rows):
                 raise InputError(
-                    f"{where}: query {query} with relevant rows {list(rows)} points outside the {len(self.texts)} "
-                    f"texts, or the {pool} of them that may be found"
+                    f"{where}: query {query} with relevant rows {list(rows)} is out of range for {N} texts and "
+                    f"{pool} candidates"
                 )
 
 
@@ -110,40 +103,20 @@ Data = TypeVar("Data")
 
 
 def pick(name: str, splits: Mapping[str, Data], split: str) -> Data:
-    """The data of a split; an error that lists the others where there is none."""
+    """The data of a split. Raises InputError with the available splits."""
     if split not in splits:
         raise InputError(f"task {name!r} has no split {split!r}, only {', '.join(splits)}")
     return splits[split]
 
 
-def check_splits(name: str, splits: Mapping[str, Labelled | LabelledPairs | Ranking]) -> None:
-    """Only known splits, and each of them sound."""
+def check_splits(name: str, splits: Mapping[str, Examples | Ranking]) -> None:
     if not splits or set(splits) - set(SPLITS):
         raise InputError(f"task {name!r}: splits must be some of {', '.join(SPLITS)}, got {list(splits)}")
     for split, data in splits.items():
         data.check(f"task {name!r}, split {split!r}")
 
 
-def check_classes(name: str, splits: Mapping[str, Labelled | LabelledPairs]) -> None:
-    """A head knows the classes of the train split only, so every other split must do with those."""
-    if "train" not in splits:
-        raise InputError(f"task {name!r} has no split 'train' to train heads on, only {', '.join(splits)}")
-    known = set(splits["train"].labels)
-    if len(known) < 2:
-        raise InputError(f"task {name!r}, split 'train': all labels are {known.pop()!r}, expected two classes or more")
-    for split, data in splits.items():
-        if unknown := [label for label in data.labels if label not in known]:
-            raise InputError(
-                f"task {name!r}, split {split!r}: {len(unknown)} of {len(data.labels)} labels are none of the "
-                f"{len(known)} classes of 'train', the first is {unknown[0]!r}; leave them out, or add some to train"
-            )
-
-
-# ---- from texts to rows of embeddings
-
-
-Lookup = Callable[[Sequence[str]], np.ndarray]  # from N texts to their embeddings, (N, D)
-BLOCK = 8192  # rows looked at together
+Lookup = Callable[[Sequence[str]], np.ndarray]  # N texts -> (N, D)
 
 
 def unique(*parts: Sequence[str]) -> list[str]:
@@ -152,21 +125,22 @@ def unique(*parts: Sequence[str]) -> list[str]:
 
 
 def rows_by_text(name: str, embeddings: np.ndarray, texts: list[str]) -> Lookup:
-    """The look-up of embeddings, (N, D), which must be finite and as many as the texts.
+    """A function from texts to their embeddings. embeddings: (N, D), row i belongs to `texts[i]`.
 
-    All texts in their order are looked up without a copy: a large pool may stay memory-mapped.
+    All texts in their order are returned without a copy, so that a large pool may stay memory-mapped. Raises
+    InputError for another number of rows and for values that are not finite.
     """
     if embeddings.ndim != 2 or len(embeddings) != len(texts):
         raise InputError(
-            f"task {name!r}: embeddings of shape {embeddings.shape} for {len(texts)} texts, "
-            "expected one row per text, in the order of task.texts(split)"
+            f"task {name!r}: embeddings of shape {embeddings.shape} for {len(texts)} texts; expected one row per text, "
+            "in the order of task.texts(split)"
         )
     blocks = range(0, len(texts), BLOCK)
     finite = np.concatenate([np.isfinite(embeddings[start : start + BLOCK]).all(axis=1) for start in blocks])
     if not finite.all():
         raise InputError(
-            f"task {name!r}: {np.count_nonzero(~finite)} of {len(texts)} embeddings are not finite, "
-            f"the first is row {int(np.argmin(finite))}; look for a diverged model"
+            f"task {name!r}: {np.count_nonzero(~finite)} of {len(texts)} embeddings are not finite, the first is row "
+            f"{int(np.argmin(finite))}; check whether the model has diverged"
         )
     row = {text: i for i, text in enumerate(texts)}
 
@@ -176,31 +150,25 @@ def rows_by_text(name: str, embeddings: np.ndarray, texts: list[str]) -> Lookup:
     return lookup
 
 
-# ---- tasks
-
-
-SEEDS = 5  # heads per task: how far a score moves with the seed alone
-
-
 class Embedder(Protocol):
-    """What a model must be able to do to be evaluated."""
+    """A model that can be evaluated."""
 
     def embed(self, texts: list[str]) -> np.ndarray:
-        """texts: N. Returns (N, D), in their order."""
+        """texts: N. Returns (N, D), in the same order."""
         ...
 
 
 @dataclass(frozen=True)
 class Score:
-    """A task's score: its metric once per seed (one value where nothing is trained), and further metrics by name.
+    """The score of a model on a task.
 
-    `per_example` has what intervals and tests need: for each metric that is a mean over test examples (accuracy; map,
-    mrr) what every example or query got, float32 (seeds, N) or (1, Q). Two scores are equal whatever it holds.
+    `per_example` holds what intervals and tests need: for each metric that is a mean over test examples (accuracy, map,
+    mrr) the values of the examples or queries, float32 (seeds, N) or (1, Q). Equality ignores it.
     """
 
     metric: str
-    values: tuple[float, ...]
-    extra: Mapping[str, float] = field(default_factory=dict)
+    values: tuple[float, ...]  # one per seed; a single value where nothing is trained
+    extra: Mapping[str, float] = field(default_factory=dict)  # further metrics
     per_example: Mapping[str, np.ndarray] = field(default_factory=dict, compare=False, repr=False)
 
     @property
@@ -213,8 +181,8 @@ class Score:
         return float(np.std(self.values, ddof=1)) if len(self.values) > 1 else 0.0
 
 
-class Examples(NamedTuple):
-    """What heads see of a split. features: (N, D); labels: (N,) class numbers."""
+class HeadInputs(NamedTuple):
+    """The input of heads for one split. features: (N, D); labels: (N,) class numbers."""
 
     features: np.ndarray
     labels: np.ndarray
@@ -223,83 +191,109 @@ class Examples(NamedTuple):
 
 @dataclass(frozen=True)
 class HeadTask:
-    """What `Classification` and `Pairs` share: heads trained on the train split, judged by accuracy on another."""
+    """Base of `Classification` and `Pairs`: heads are trained on the train split and scored by accuracy on another."""
 
     name: str
     splits: Mapping[str, Labelled | LabelledPairs]
     metric: ClassVar[str] = "accuracy"
 
     def __post_init__(self) -> None:
+        """Check the splits; a head can only predict the classes of train, so other splits may have no further ones."""
         check_splits(self.name, self.splits)
-        check_classes(self.name, self.splits)
+        if "train" not in self.splits:
+            raise InputError(
+                f"task {self.name!r} has no split 'train' to train heads on, only {', '.join(self.splits)}"
+            )
+        known = set(self.splits["train"].labels)
+        if len(known) < 2:
+            raise InputError(
+                f"task {self.name!r}, split 'train': all labels are {known.pop()!r}; expected two classes or more"
+            )
+        for split, data in self.splits.items():
+            if unknown := [label for label in data.labels if label not in known]:
+                raise InputError(
+                    f"task {self.name!r}, split {split!r}: {len(unknown)} of {len(data.labels)} labels are none of the "
+                    f"{len(known)} classes of 'train', the first is {unknown[0]!r}; leave them out, or add to train"
+                )
 
     def texts(self, split: str = "test") -> list[str]:
-        """Every text that scoring on `split` needs, once: those of train and of the split."""
+        """The texts of train and of `split`, each once: what must be embedded to score on `split`."""
         return unique(self.splits["train"].texts, pick(self.name, self.splits, split).texts)
 
     def score(
         self, embeddings: np.ndarray, split: str = "test", *, head: HeadSettings | None = None, seeds: int = SEEDS
     ) -> Score:
-        """One accuracy for each of the seeds 0, 1, ..., `seeds` - 1.
+        """The accuracy of one head per seed 0, 1, ..., seeds - 1.
 
-        embeddings: (N, D), row i of `texts(split)[i]`; head: None is the thesis'.
+        embeddings: (N, D), row i belongs to `texts(split)[i]`; head: None is the thesis' settings.
         """
         head = head or HeadSettings()
-        train, scored = self.examples(embeddings, ("train", split), head)
+        train, scored = self.head_inputs(embeddings, ("train", split), head)
         heads = train_heads(train.features, train.labels, classes=train.classes, settings=head, seeds=range(seeds))
-        return score_answers(self.metric, heads.predict(scored.features), scored.labels)
+        return score_predictions(self.metric, heads.predict(scored.features), scored.labels)
 
-    def examples(self, embeddings: np.ndarray, splits: tuple[str, ...], head: HeadSettings) -> list[Examples]:
-        """What heads see of each of the splits: of train, and of one that is scored.
+    def head_inputs(self, embeddings: np.ndarray, splits: tuple[str, ...], head: HeadSettings) -> list[HeadInputs]:
+        """The inputs of heads for each of the splits: train, and the split that is scored.
 
-        embeddings: (N, D), row i of `texts(splits[-1])[i]`. Classes are numbered in the order of their names.
+        embeddings: (N, D), row i belongs to `texts(splits[-1])[i]`. Class numbers follow the order of the names.
         """
         lookup = rows_by_text(self.name, embeddings, self.texts(splits[-1]))
         number = {label: i for i, label in enumerate(sorted(set(self.splits["train"].labels), key=str))}
-        found = []
+        inputs = []
         for split in splits:
             data = pick(self.name, self.splits, split)
+            views = [lookup(column) for column in data.documents]
+            features = pair_features(views[0], views[1], head.pair_features) if len(views) == 2 else views[0]
             labels = np.array([number[label] for label in data.labels])
-            found.append(Examples(self.features(data, lookup, head), labels, len(number)))
-        return found
+            inputs.append(HeadInputs(features, labels, len(number)))
+        return inputs
 
     def example_lengths(self, lengths: Sequence[int] | np.ndarray, split: str = "test") -> np.ndarray:
-        """The length of each example of a split, of a pair that of the longer document: (N,).
-
-        lengths: of `texts(split)`, in whatever unit.
-        """
+        """The length of each example, for a pair that of the longer document: (N,). lengths: of `texts(split)`."""
         length_of = dict(zip(self.texts(split), lengths, strict=True))
         columns = pick(self.name, self.splits, split).documents
         return np.max([[length_of[text] for text in column] for column in columns], axis=0)
 
-    def features(self, data: Labelled | LabelledPairs, lookup: Lookup, head: HeadSettings) -> np.ndarray:
-        """What the head sees of each example: (N, D) of documents, (N, 2 D) of pairs."""
-        if isinstance(data, LabelledPairs):
-            return pair_features(lookup(data.first), lookup(data.second), head.pair_features)
-        return lookup(data.texts)
-
 
 @dataclass(frozen=True)
 class Classification(HeadTask):
-    """What class is a document of?"""
+    """Predict the class of a document.
+
+    Example:
+        >>> task = Classification("tone", {"train": Labelled(["good", "bad"], ["+", "-"])})
+        >>> task.texts("train")
+        ['good', 'bad']
+    """
 
     splits: Mapping[str, Labelled]
 
 
 @dataclass(frozen=True)
 class Pairs(HeadTask):
-    """What holds between two documents? They are embedded separately and meet in the head."""
+    """Predict the relation of two documents, which are embedded separately and combined in the head.
+
+    Example:
+        >>> pairs = LabelledPairs(["a", "b"], ["c", "d"], [0, 1])
+        >>> Pairs("cites", {"train": pairs}).texts("train")
+        ['a', 'b', 'c', 'd']
+    """
 
     splits: Mapping[str, LabelledPairs]
 
 
 @dataclass(frozen=True)
 class Retrieval:
-    """Which documents belong to this one? Ranking by cosine; nothing is trained."""
+    """Rank the documents of a pool by their cosine with a query; nothing is trained.
+
+    Example:
+        >>> task = Retrieval("similar", {"test": Ranking(["a", "b", "c"], queries=[0], relevant=[[2]])})
+        >>> task.score(np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.1]])).mean
+        1.0
+    """
 
     name: str
     splits: Mapping[str, Ranking]
-    top_k: int | None = None  # None: the whole ranking counts; 1000 is the cut of the author's code
+    top_k: int | None = None  # length at which rankings are cut, 1000 in the author's code; None: no cut
     metric: ClassVar[str] = "map"
 
     def __post_init__(self) -> None:
@@ -314,17 +308,15 @@ class Retrieval:
     def score(
         self, embeddings: np.ndarray, split: str = "test", *, head: HeadSettings | None = None, seeds: int = SEEDS
     ) -> Score:
-        """One value of MAP, and further metrics as extras. embeddings: (N, D), row i of `texts(split)[i]`.
+        """MAP, and further metrics as extras. embeddings: (N, D), row i belongs to `texts(split)[i]`.
 
-        `head` and `seeds` are taken so that all tasks are called alike; a ranking has no use for them.
+        `head` and `seeds` are ignored; all tasks share one signature.
         """
         ranking = pick(self.name, self.splits, split)
-        pool = rows_by_text(self.name, embeddings, self.texts(split))(ranking.texts)
-        scores = score_retrieval(
-            pool, ranking.queries, ranking.relevant, top_k=self.top_k, candidates=ranking.candidates
-        )
-        extra = {name: float(getattr(scores, name).mean()) for name in scores._fields[2:]}
+        X = rows_by_text(self.name, embeddings, self.texts(split))(ranking.texts)
+        scores = score_retrieval(X, ranking.queries, ranking.relevant, top_k=self.top_k, candidates=ranking.candidates)
         per_query = {"map": scores.average_precision, "mrr": scores.reciprocal_rank}
+        extra = {name: float(getattr(scores, name).mean()) for name in scores._fields[2:]}
         return Score(
             self.metric,
             (scores.map,),
@@ -333,7 +325,7 @@ class Retrieval:
         )
 
     def example_lengths(self, lengths: Sequence[int] | np.ndarray, split: str = "test") -> np.ndarray:
-        """The length of each query of a split: (Q,). lengths: of `texts(split)`, in whatever unit."""
+        """The length of each query: (Q,). lengths: of `texts(split)`."""
         length_of = dict(zip(self.texts(split), lengths, strict=True))
         ranking = pick(self.name, self.splits, split)
         return np.array([length_of[ranking.texts[query]] for query in ranking.queries])
@@ -345,18 +337,38 @@ Task = Classification | Pairs | Retrieval
 def evaluate(
     model: Embedder, task: Task, *, split: str = "test", head: HeadSettings | None = None, seeds: int = SEEDS
 ) -> Score:
-    """Embed what `task` needs and score it. head: None is the thesis'. Warns of what is odd about the task's data."""
-    from docemb_lib.evaluation.soundness import warn_of_problems  # which imports this module
+    """Embed the texts of a task and score the embeddings; log a warning for each of the problems of the data.
+
+    head: how heads are trained, None: the thesis' settings; seeds: number of heads.
+
+    Example:
+        >>> from docemb_lib.evaluation import TfIdf
+        >>> train, test = Labelled(["so good", "so bad"], ["+", "-"]), Labelled(["good", "bad"], ["+", "-"])
+        >>> evaluate(TfIdf().fit(["good", "bad"]), Classification("tone", {"train": train, "test": test})).metric
+        'accuracy'
+    """
+    from docemb_lib.evaluation.soundness import warn_of_problems  # imports this module
 
     warn_of_problems(task)
     return task.score(np.asarray(model.embed(task.texts(split))), split, head=head, seeds=seeds)
 
 
-def score_answers(metric: str, answers: np.ndarray, labels: np.ndarray) -> Score:
-    """The score of S heads: accuracy, and macro-F1 as an extra. answers: (S, N), labels: (N,), both class numbers."""
+def score_predictions(metric: str, predictions: np.ndarray, labels: np.ndarray) -> Score:
+    """The score of S heads: accuracy, with macro-F1 as an extra. predictions: (S, N), labels: (N,), class numbers."""
+    correct = predictions == labels
     return Score(
         metric,
-        tuple(accuracy(answers, labels).tolist()),
-        extra={"f1_macro": float(f1_macro(answers, labels).mean())},
-        per_example={metric: (answers == labels).astype(np.float32)},
+        tuple(correct.mean(axis=1).tolist()),
+        extra={"f1_macro": float(f1_macro(predictions, labels).mean())},
+        per_example={metric: correct.astype(np.float32)},
     )
+
+
+def f1_macro(predictions: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """The unweighted mean over classes of the F1 of S heads. predictions: (S, N), labels: (N,). Returns (S,).
+
+    A class that occurs in neither labels nor predictions is ignored; a class without a correct prediction counts 0.
+    """
+    from sklearn.metrics import f1_score
+
+    return np.array([f1_score(labels, row, average="macro", zero_division=0.0) for row in predictions])

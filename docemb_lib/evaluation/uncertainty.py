@@ -1,9 +1,9 @@
-"""How sure is a score, and is one model better than another? Both from the same test examples, answered one by one.
+"""Confidence intervals of scores and paired tests between models, from the results on single test examples.
 
-A score is a mean over test examples or queries, each of them already a mean over the head's seeds. What is uncertain is
-which examples there happened to be: intervals come from resampling them, tests from swapping two models' answers.
-Every model is resampled alike, so differences are paired. In the mean over tasks each task's examples are resampled by
-themselves, and count the more, the fewer they are.
+A score is a mean over test examples or queries, each of them already a mean over the seeds of the head. Intervals
+resample the examples; tests swap the results of two models on each example. All models are resampled alike, so
+differences are paired. For a mean over tasks, the examples of each task are resampled separately and weigh the more,
+the fewer they are.
 """
 
 from __future__ import annotations
@@ -19,16 +19,17 @@ from scipy.special import ndtr, ndtri
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation.tasks import Score
 
-# ---- how sure is a score
-
-
+LEVEL = 0.95  # confidence level of intervals and tests
 RESAMPLES = 2000  # of the examples, for an interval
-PERMUTATIONS = 9999  # of two models' answers, for a p-value, which so is 1e-4 at the least
-CELLS = 4_000_000  # examples drawn at a time: bounds the memory
-DECIMALS = 12  # means that differ later than that are equal: sums in another order
+PERMUTATIONS = 9999  # of the results of two models, so that the smallest p-value is 1e-4
+CELLS = 4_000_000  # examples drawn at a time; bounds the memory
+DECIMALS = 12  # means are rounded to these, since sums in another order differ in the last bits
+EDGES = (256, 384, 512, 1024, 2048, 4096)  # tokens; SBERT teachers read 256 to 512, the student 4,096
 
-OVERALL = "mean over tasks"  # as a task of the frames, where there are several
+OVERALL = "mean over tasks"  # the name in the column `task` for the mean over several tasks
 VERDICTS = ("better", "worse", "no difference shown")
+
+Scores = Mapping[str, Mapping[str, Score]]  # {model: {task: score}}
 
 
 class Intervals(NamedTuple):
@@ -39,36 +40,22 @@ class Intervals(NamedTuple):
     high: np.ndarray
 
 
-class Answers(NamedTuple):
-    """What M models got on the examples of one task, or of each of K tasks that a mean is taken over."""
-
-    task: str
-    metric: str
-    models: list[str]
-    examples: list[np.ndarray]  # K arrays (M, N_k), means over seeds
-
-
-def bootstrap(examples: np.ndarray, *, level: float = 0.95, resamples: int = RESAMPLES, seed: int = 0) -> Intervals:
-    """BCa bootstrap intervals of the means of M scores over the same N examples (Efron, 1987).
-
-    examples: (M, N). Where all examples are equal, the interval is a point: resampling cannot see what never happened.
-    """
-    return bootstrap_over_tasks([examples], level=level, resamples=resamples, seed=seed)
-
-
 def bootstrap_over_tasks(
-    examples: Sequence[np.ndarray], *, level: float = 0.95, resamples: int = RESAMPLES, seed: int = 0
+    examples: Sequence[np.ndarray], *, level: float = LEVEL, resamples: int = RESAMPLES, seed: int = 0
 ) -> Intervals:
-    """The same of M unweighted means over K tasks, whose examples are drawn apart (Davison and Hinkley, 1997, 5.3).
+    """BCa bootstrap intervals (Efron, 1987) of M unweighted means over K tasks.
 
-    examples: K arrays (M, N_k).
+    examples: K arrays (M, N_k), the results of M models on the same N_k examples; each task is resampled separately
+    (Davison and Hinkley, 1997, 5.3). Where all examples are equal, the interval is a point.
     """
     tasks = [np.asarray(X, dtype=np.float64) for X in examples]
     mean = np.mean([X.mean(axis=1) for X in tasks], axis=0).round(DECIMALS)
     drawn = np.mean([resampled_means(X, resamples=resamples, seed=seed + k) for k, X in enumerate(tasks)], axis=0)
     drawn = drawn.round(DECIMALS)  # (B, M)
+    # bias correction z0: the quantile of the mean among the resampled means, of which ties count half
     below = ((drawn < mean).mean(axis=0) + (drawn <= mean).mean(axis=0)) / 2
     bias = ndtri(below.clip(0.5 / resamples, 1 - 0.5 / resamples))
+    # acceleration a: the skewness of the empirical influence values, which for a mean are the deviations from it
     influence = side_by_side([X - X.mean(axis=1, keepdims=True) for X in tasks])
     spread = (influence**2).sum(axis=1) ** 1.5
     acceleration = np.divide((influence**3).sum(axis=1), 6 * spread, out=np.zeros(len(mean)), where=spread > 1e-12)
@@ -87,7 +74,7 @@ def side_by_side(examples: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def resampled_means(examples: np.ndarray, *, resamples: int, seed: int) -> np.ndarray:
-    """Means over N examples drawn with replacement, the same ones for every row. examples: (M, N). Returns (B, M)."""
+    """Means over N examples drawn with replacement, the same for every row. examples: (M, N). Returns (B, M)."""
     rng = np.random.default_rng(seed)
     N = examples.shape[1]
     means = []
@@ -100,13 +87,14 @@ def resampled_means(examples: np.ndarray, *, resamples: int, seed: int) -> np.nd
 
 
 def paired_p_value(differences: np.ndarray, *, permutations: int = PERMUTATIONS, seed: int = 0) -> float:
-    """Two-sided p-value of "both models answer alike", by swapping their answers to each example at random.
+    """Two-sided p-value of equal models: their results on each example are swapped at random.
 
-    differences: (N,), of the two models' answers. With one head each and right or wrong answers this is McNemar's exact
-    test, but for the draw of the permutations. The observed answers count as one of them.
+    For right or wrong answers of one head each this is McNemar's exact test, up to the draw of the permutations. The
+    observed results count as one permutation. differences: (N,), of the results of the two models.
     """
     d = np.round(np.asarray(differences, dtype=np.float64), 9)
-    sizes, counts = np.unique(np.abs(d[d != 0]), return_counts=True)  # examples that differ alike are swapped together
+    # c examples with the same |d| change sign independently: their sum is |d| * (2 * Binomial(c, 1/2) - c)
+    sizes, counts = np.unique(np.abs(d[d != 0]), return_counts=True)
     rng = np.random.default_rng(seed)
     observed, extreme = abs(d.sum()), 0
     for start in range(0, permutations, at_once := max(1, CELLS // max(1, len(sizes)))):
@@ -117,7 +105,7 @@ def paired_p_value(differences: np.ndarray, *, permutations: int = PERMUTATIONS,
 
 
 def holm(p_values: np.ndarray) -> np.ndarray:
-    """p-values corrected for their number (Holm, 1979): at a level of 5%, any of them is wrong in 5% of all studies."""
+    """p-values corrected for their number (Holm, 1979), which bounds the probability of any false rejection."""
     p = np.asarray(p_values, dtype=np.float64)
     order = np.argsort(p, kind="stable")
     corrected = np.empty(len(p))
@@ -125,46 +113,22 @@ def holm(p_values: np.ndarray) -> np.ndarray:
     return corrected
 
 
-def score_intervals(
-    scores: Mapping[str, Mapping[str, Score]], *, level: float = 0.95, resamples: int = RESAMPLES, seed: int = 0
-) -> pd.DataFrame:
-    """Every score of {model: {task: score}} with its interval: model, task, metric, examples, value, low, high.
+def score_intervals(scores: Scores) -> pd.DataFrame:
+    """Every score with its interval: columns model, task, metric, examples, value, low, high.
 
     Last, where there are several tasks, the mean of their own metrics: task OVERALL, metric "mean".
     """
     rows: list[tuple[object, ...]] = []
-    for answers in all_answers(scores):
-        found = bootstrap_over_tasks(answers.examples, level=level, resamples=resamples, seed=seed)
-        count = sum(X.shape[1] for X in answers.examples)
-        for model, row in zip(answers.models, np.transpose(found), strict=True):
-            rows.append((model, answers.task, answers.metric, count, *row))
+    for results in all_results(scores):
+        found = bootstrap_over_tasks(results.examples)
+        count = sum(X.shape[1] for X in results.examples)
+        for model, row in zip(results.models, np.transpose(found), strict=True):
+            rows.append((model, results.task, results.metric, count, *row))
     return pd.DataFrame(rows, columns=["model", "task", "metric", "examples", "value", "low", "high"])
 
 
-def compare(
-    scores: Mapping[str, Mapping[str, Score]],
-    reference: str,
-    *,
-    level: float = 0.95,
-    resamples: int = RESAMPLES,
-    permutations: int = PERMUTATIONS,
-    seed: int = 0,
-) -> pd.DataFrame:
-    """Every model of {model: {task: score}} against one of them: `differences` with `verdicts`."""
-    found = differences(scores, reference, level=level, resamples=resamples, permutations=permutations, seed=seed)
-    return verdicts(found, level=level)
-
-
-def differences(
-    scores: Mapping[str, Mapping[str, Score]],
-    reference: str,
-    *,
-    level: float = 0.95,
-    resamples: int = RESAMPLES,
-    permutations: int = PERMUTATIONS,
-    seed: int = 0,
-) -> pd.DataFrame:
-    """Every model of {model: {task: score}} against one of them, on each task's own metric and in their mean (OVERALL).
+def differences(scores: Scores, reference: str) -> pd.DataFrame:
+    """Every other model against `reference`, on the own metric of each task and in the mean over tasks (OVERALL).
 
     Columns: task, metric, model, reference, difference (model minus reference), low and high (its interval), p. Raises
     InputError where models were not scored on the same examples.
@@ -174,97 +138,86 @@ def differences(
             f"compare: {reference!r} and another model are needed, there are scores of {', '.join(scores)}"
         )
     rows: list[tuple[object, ...]] = []
-    for task, metric, models, examples in all_answers(scores, further=False):
+    for task, metric, models, examples in all_results(scores, extra=False):
         place = models.index(reference)
         ahead = [np.delete(X, place, axis=0) - X[place] for X in examples]
-        found = bootstrap_over_tasks(ahead, level=level, resamples=resamples, seed=seed)
-        p_values = [paired_p_value(d, permutations=permutations, seed=seed) for d in side_by_side(ahead)]
+        found = bootstrap_over_tasks(ahead)
+        p_values = [paired_p_value(d) for d in side_by_side(ahead)]
         others = [model for model in models if model != reference]
         for model, row, p in zip(others, np.transpose(found), p_values, strict=True):
             rows.append((task, metric, model, reference, *row, p))
     return pd.DataFrame(rows, columns=["task", "metric", "model", "reference", "difference", "low", "high", "p"])
 
 
-def verdicts(found: pd.DataFrame, *, level: float = 0.95) -> pd.DataFrame:
-    """All `differences` that are looked at together, with p_holm (corrected for their number) and verdict: better or
-    worse where p_holm < 1 - level, else "no difference shown", which is not to say that there is none."""
+def verdicts(found: pd.DataFrame) -> pd.DataFrame:
+    """All `differences` of one comparison, with p_holm (corrected for their number) and verdict.
+
+    The verdict is better or worse where p_holm < 1 - LEVEL, else "no difference shown", which does not show equality.
+    """
     corrected = holm(found["p"].to_numpy())
     better, worse, unclear = VERDICTS
-    verdict = np.where(corrected < 1 - level, np.where(found["difference"] > 0, better, worse), unclear)
+    verdict = np.where(corrected < 1 - LEVEL, np.where(found["difference"] > 0, better, worse), unclear)
     return found.assign(p_holm=corrected, verdict=verdict)
 
 
-def all_answers(scores: Mapping[str, Mapping[str, Score]], *, further: bool = True) -> Iterator[Answers]:
-    """The answers to each task by its own metric, with `further` ones by others too, then all tasks' together.
+class Results(NamedTuple):
+    """The results of M models on the examples of one task, or of each of K tasks that a mean is taken over."""
+
+    task: str
+    metric: str
+    models: list[str]
+    examples: list[np.ndarray]  # K arrays (M, N_k), means over seeds
+
+
+def all_results(scores: Scores, *, extra: bool = True) -> Iterator[Results]:
+    """The results on each task by its own metric, with `extra` by further ones too, then on all tasks together.
 
     Raises InputError where models have other tasks or other numbers of examples than the first.
     """
-    own = []
-    for task, by_model in by_task(scores).items():
-        first = next(iter(by_model.values()))
-        for metric in dict.fromkeys([first.metric, *(first.per_example if further else ())]):
-            answers = Answers(task, metric, list(by_model), [answers_of(task, metric, by_model)])
-            own += [answers] if metric == first.metric else []
-            yield answers
-    if len(own) > 1:
-        yield Answers(OVERALL, "mean", own[0].models, [examples for answers in own for examples in answers.examples])
-
-
-def by_task(scores: Mapping[str, Mapping[str, Score]]) -> dict[str, dict[str, Score]]:
-    """{task: {model: score}}. Raises InputError for a model without a score on a task of the first."""
     tasks = list(next(iter(scores.values()), {}))
-    for model, own in scores.items():
-        if set(own) != set(tasks):
-            raise InputError(
-                f"scores: {model!r} has scores on {', '.join(own)}, others on {', '.join(tasks)}; "
-                "score all models on the same tasks"
-            )
-    return {task: {model: own[task] for model, own in scores.items()} for task in tasks}
-
-
-def answers_of(task: str, metric: str, by_model: Mapping[str, Score]) -> np.ndarray:
-    """What each model got on each example, mean over seeds: (M, N)."""
-    for model, score in by_model.items():
-        if metric not in score.per_example:
-            raise InputError(f"scores: {model!r} on {task!r} has no {metric} of single examples; score it again")
-    answers = [score.per_example[metric].mean(axis=0, dtype=np.float64) for score in by_model.values()]
-    if len(sizes := {len(own) for own in answers}) > 1:
-        raise InputError(f"scores: {task!r} was scored on {sorted(sizes)} examples; score all models on the same ones")
-    return np.stack(answers)
-
-
-# ---- does a model do as well on long documents? Scores
-
-
-EDGES = (256, 384, 512, 1024, 2048, 4096)  # tokens; SBERT teachers read 256 to 512, the student 4,096
+    for model, by_task in scores.items():
+        if set(by_task) != set(tasks):
+            found = f"{model!r} has scores on {', '.join(by_task)}, others on {', '.join(tasks)}"
+            raise InputError(f"scores: {found}; score all models on the same tasks")
+    models, main = list(scores), []
+    for task in tasks:
+        by_model = {model: scores[model][task] for model in models}
+        first = by_model[models[0]]
+        for metric in dict.fromkeys([first.metric, *(first.per_example if extra else ())]):
+            if absent := [model for model, score in by_model.items() if metric not in score.per_example]:
+                raise InputError(
+                    f"scores: {absent[0]!r} on {task!r} has no {metric} of single examples; score it again"
+                )
+            results = [score.per_example[metric].mean(axis=0, dtype=np.float64) for score in by_model.values()]
+            if len(sizes := {len(own) for own in results}) > 1:
+                raise InputError(
+                    f"scores: {task!r} was scored on {sorted(sizes)} examples; score all models on the same ones"
+                )
+            yield Results(task, metric, models, [np.stack(results)])
+            main += [np.stack(results)] if metric == first.metric else []
+    if len(main) > 1:
+        yield Results(OVERALL, "mean", models, main)
 
 
 def by_length(
     per_example: np.ndarray, lengths: Sequence[int] | np.ndarray, edges: Sequence[int] = EDGES, *, seed: int = 0
 ) -> pd.DataFrame:
-    """Tidy rows by length: bucket, examples, value, low, high (a 95% interval, see `bootstrap`).
+    """A score by document length: columns bucket, examples, value, low, high (a 95% interval).
 
-    per_example: (seeds, N), as a score has it; lengths: (N,), see `example_lengths` of a task; edges: ascending, the
-    last length of each bucket but the one beyond. A bucket without examples has no value, one with a single example no
-    interval: both NaN.
+    per_example: (seeds, N), as in `Score`; lengths: (N,), see `example_lengths` of a task; edges: ascending, the last
+    length of each bucket but the final open one. The value is NaN without examples, the interval below two.
     """
-    answers = np.asarray(per_example).mean(axis=0, dtype=np.float64)  # (N,)
+    results = np.asarray(per_example).mean(axis=0, dtype=np.float64)  # (N,)
     lengths = np.asarray(lengths)
-    if len(lengths) != len(answers):
-        raise InputError(f"by_length: {len(lengths)} lengths for {len(answers)} examples, expected one each")
+    if len(lengths) != len(results):
+        raise InputError(f"by_length: {len(lengths)} lengths for {len(results)} examples, expected one each")
     if not len(edges) or list(edges) != sorted(set(edges)):
         raise InputError(f"by_length: edges must be ascending and at least one, got {list(edges)}")
+    names = [f"≤ {edges[0]}", *(f"{low + 1}-{high}" for low, high in pairwise(edges)), f"> {edges[-1]}"]
     bucket_of = np.searchsorted(edges, lengths, side="left")
     rows = []
-    for number, name in enumerate(bucket_names(edges)):
-        own = answers[bucket_of == number]
-        found = bootstrap(own[None], seed=seed) if len(own) > 1 else None
-        low, high = (float(found.low[0]), float(found.high[0])) if found else (np.nan, np.nan)
-        rows.append((name, len(own), own.mean() if len(own) else np.nan, low, high))
+    for number, name in enumerate(names):
+        own = results[bucket_of == number]
+        interval = np.ravel(bootstrap_over_tasks([own[None]], seed=seed)[1:]) if len(own) > 1 else (np.nan, np.nan)
+        rows.append((name, len(own), own.mean() if len(own) else np.nan, *interval))
     return pd.DataFrame(rows, columns=["bucket", "examples", "value", "low", "high"])
-
-
-def bucket_names(edges: Sequence[int]) -> list[str]:
-    """How buckets are called: up to the first edge, between two, beyond the last."""
-    between = [f"{low + 1}-{high}" for low, high in pairwise(edges)]
-    return [f"≤ {edges[0]}", *between, f"> {edges[-1]}"]

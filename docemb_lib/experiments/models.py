@@ -23,7 +23,7 @@ from docemb_lib.settings.profile import Profile
 from docemb_lib.workspace import MANIFEST, VERSIONS, Artefact, Workspace
 
 if TYPE_CHECKING:
-    from docemb_lib.evaluation.baselines import TfIdf
+    from docemb_lib.evaluation.retrieval import TfIdf
     from docemb_lib.student import Student
     from docemb_lib.teachers.sbert import Long
     from docemb_lib.teachers.store import Teacher
@@ -149,7 +149,7 @@ def tfidf_model(corpus: CorpusStage) -> Model:
     """Words alone, weighed on the train split."""
 
     def fit() -> TfIdf:
-        from docemb_lib.evaluation.baselines import TfIdf
+        from docemb_lib.evaluation.retrieval import TfIdf
 
         return TfIdf().fit(corpus.split("train")["text"][:])
 

@@ -14,8 +14,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
+from docemb_lib.evaluation.probes import ALL_LENGTHS
 from docemb_lib.evaluation.scoreboard import normalised
-from docemb_lib.evaluation.simde import ALL
 from docemb_lib.evaluation.uncertainty import OVERALL, VERDICTS
 from docemb_lib.figures import PALETTE, SERIES, kind_of, looks_of
 
@@ -280,7 +280,7 @@ def plot_redundancy(rows: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     bins = list(dict.fromkeys(rows["words"]))
     for number, (name, own) in enumerate(rows.dropna(subset="redundancy").groupby("data", sort=False)):
         colour = SERIES[number % len(SERIES)]
-        for part, marker in ((own[own["words"] != ALL], "o-"), (own[own["words"] == ALL], "D")):
+        for part, marker in ((own[own["words"] != ALL_LENGTHS], "o-"), (own[own["words"] == ALL_LENGTHS], "D")):
             at = [bins.index(one) for one in part["words"]]
             ax.plot(at, part["redundancy"], marker, color=colour, label=str(name) if marker == "o-" else None)
     ax.set_xticks(range(len(bins)), bins)

@@ -11,10 +11,16 @@ import pandas as pd
 
 from docemb_lib.corpus.sentences import split_sentences
 from docemb_lib.errors import InputError
-from docemb_lib.evaluation.probes import measure_distances, tidy_distances
+from docemb_lib.evaluation.probes import (
+    attention_by_part,
+    measure_distances,
+    redundancy,
+    redundancy_by_length,
+    sentence_similarity,
+    tidy_distances,
+)
 from docemb_lib.evaluation.protocols import few_shot_scores
 from docemb_lib.evaluation.scoreboard import MAIN_METRICS, last_round, mean_over_tasks
-from docemb_lib.evaluation.simde import attention_by_part, redundancy, redundancy_by_length, sentence_similarity
 from docemb_lib.evaluation.tasks import Classification
 from docemb_lib.evaluation.uncertainty import OVERALL
 from docemb_lib.experiments.models import UNTRAINED, Model, embed_once, sbert_models, student_model

@@ -1,20 +1,30 @@
-"""Downsampling by hand and against a slow loop, folds against heads trained one by one, rounds on one test split."""
+"""Protocols against heads trained one by one and slow loops; cosines against scipy and plain counting."""
+
+from __future__ import annotations
 
 import math
 from fractions import Fraction
 
 import numpy as np
 import pytest
+from scipy.spatial.distance import cosine, pdist
+from sklearn.metrics import accuracy_score, f1_score
 from sklearn.model_selection import StratifiedKFold
 
 from docemb_lib.errors import InputError
-from docemb_lib.evaluation import Classification, HeadSettings, Labelled, LabelledPairs, Pairs, train_heads
+from docemb_lib.evaluation import Classification, HeadSettings, Labelled, LabelledPairs, Pairs, Ranking, Retrieval
+from docemb_lib.evaluation.heads import train_heads
 from docemb_lib.evaluation.protocols import (
     ROUNDS,
+    asks_what_belongs_together,
     downsample,
+    draw_per_class,
+    few_shot_scores,
     final_scores,
     for_validation,
     round_name,
+    score_cosines,
+    spread,
     validation_score,
     validation_texts,
 )
@@ -135,3 +145,126 @@ def test_the_rounds_of_the_thesis() -> None:
     assert ROUNDS == {"1k": 1000, "10k": 10_000, "all": None}
     assert {round_name(limit): limit for limit in ROUNDS.values()} == ROUNDS
     assert round_name(1500) == "1500"
+
+
+FEW_SHOT = HeadSettings(learning_rate=1e-2, batch_size=8, epochs=3)
+
+
+@pytest.fixture(scope="module")
+def task() -> Classification:
+    rng = np.random.default_rng(0)
+    labels = {"train": rng.choice(list("abc"), 90, p=[0.6, 0.3, 0.1]), "test": rng.choice(list("abc"), 50)}
+    return Classification(
+        "few", {s: Labelled([f"{s} {n}" for n in range(len(y))], y.tolist()) for s, y in labels.items()}
+    )
+
+
+@pytest.fixture(scope="module")
+def embeddings(task: Classification) -> np.ndarray:
+    """A noisy direction per class."""
+    rng = np.random.default_rng(1)
+    labels = [*task.splits["train"].labels, *task.splits["test"].labels]
+    return (np.eye(3, 12)[["abc".index(str(one)) for one in labels]] + 0.6 * rng.normal(size=(len(labels), 12))).astype(
+        np.float32
+    )
+
+
+def test_scores_are_those_of_heads_trained_one_by_one(task, embeddings):
+    scores = few_shot_scores(task, embeddings, per_class=(2, 5), draws=3, head=FEW_SHOT)
+    assert len(scores) == 2 * 3 * 2
+    X, X_test = embeddings[:90], embeddings[90:]
+    y, y_test = (np.array(["abc".index(str(one)) for one in task.splits[s].labels]) for s in ("train", "test"))
+    for number in (2, 5):
+        for draw in range(3):
+            rows = draw_per_class(y, number, draw=draw)
+            (answers,) = train_heads(X[rows], y[rows], classes=3, settings=FEW_SHOT, seeds=[draw]).predict(X_test)
+            own = scores[(scores["per_class"] == number) & (scores["draw"] == draw)].set_index("metric")["value"]
+            assert own["accuracy"] == pytest.approx(accuracy_score(y_test, answers))
+            assert own["f1_macro"] == pytest.approx(f1_score(y_test, answers, average="macro"))
+    assert scores["value"].nunique() > 4  # draws differ
+
+
+def test_more_examples_tell_more(task, embeddings):
+    head = HeadSettings(learning_rate=1e-2, batch_size=8, epochs=30)
+    means = (
+        few_shot_scores(task, embeddings, per_class=(1, 7), head=head).groupby(["per_class", "metric"])["value"].mean()
+    )
+    assert means[7, "accuracy"] > means[1, "accuracy"] + 0.05
+    assert means[7, "accuracy"] > 0.6
+
+
+def test_a_draw_has_so_many_of_each_class_and_keeps_those_of_a_smaller_one():
+    labels = np.array([0, 1, 2] * 10 + [0] * 50)
+    drawn = {number: draw_per_class(labels, number, draw=4) for number in (1, 4, 10)}
+    for number, rows in drawn.items():
+        assert np.bincount(labels[rows]).tolist() == [number] * 3
+        assert len(set(rows.tolist())) == len(rows)
+    assert set(drawn[1]) < set(drawn[4]) < set(drawn[10])
+    assert not np.array_equal(drawn[4], draw_per_class(labels, 4, draw=5))
+
+
+def test_every_example_is_drawn_equally_often():
+    labels = np.array([0] * 5 + [1] * 10)
+    counts = np.zeros(15)
+    for draw in range(2000):
+        counts[draw_per_class(labels, 2, draw=draw)] += 1
+    np.testing.assert_allclose(counts[:5], 2000 * 2 / 5, rtol=0.1)
+    np.testing.assert_allclose(counts[5:], 2000 * 2 / 10, rtol=0.15)
+
+
+@pytest.mark.parametrize("number", [0, 4])
+def test_more_than_the_smallest_class_has_is_refused(number):
+    with pytest.raises(InputError, match=f"few-shot: {number} examples of each class, expected 1 to 3"):
+        draw_per_class(np.array([0, 0, 0, 1, 1, 1, 1]), number, draw=0)
+
+
+TEXTS = [f"text {i}" for i in range(8)]
+PAIRS = LabelledPairs(TEXTS[:4], TEXTS[4:], [1, 0, 1, 0])
+
+
+def test_spread_is_the_mean_cosine_distance_of_all_couples():
+    X = np.random.default_rng(0).standard_normal((30, 5)) + 1
+    assert spread(X) == pytest.approx(pdist(X, "cosine").mean())
+    assert spread(np.ones((4, 3))) == pytest.approx(0)
+    assert spread(np.array([[1.0, 0.0], [-2.0, 0.0]])) == pytest.approx(2)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_pairs_are_judged_by_how_often_one_that_belongs_together_is_nearer(seed):
+    task = Pairs("pairs", {"train": PAIRS, "test": PAIRS})
+    rows = dict(zip(TEXTS, np.random.default_rng(seed).standard_normal((8, 3)), strict=True))
+    embeddings = np.array([rows[text] for text in task.texts("test")])
+    distances = [cosine(rows[a], rows[b]) for a, b in zip(PAIRS.first, PAIRS.second, strict=True)]
+    expected = np.mean([distances[i] < distances[j] for i in (0, 2) for j in (1, 3)])
+    assert score_cosines(task, embeddings) == pytest.approx(expected)
+
+
+def test_retrieval_keeps_its_own_metric():
+    task = Retrieval("ranking", {"test": Ranking(TEXTS[:3], [0], [[2]])})
+    assert score_cosines(task, np.array([[1.0, 0], [1.0, 0.2], [1.0, 0.5]])) == 0.5
+
+
+def test_without_a_common_offset_the_same_embeddings_are_further_apart():
+    X = np.random.default_rng(0).standard_normal((50, 4))
+    assert spread(X + 10) < 0.1 < 0.9 < spread(X)
+
+
+@pytest.mark.parametrize(
+    ("labels", "answered"),
+    [([1, 0, 1, 0], True), (["1", "0", "1", "0"], True), (["match", "nonmatch"] * 2, False), ([0, 1, 2, 0], False)],
+)
+def test_only_labels_of_which_it_is_known_what_they_say_are_answered_by_cosines(labels, answered):
+    pairs = LabelledPairs(TEXTS[:4], TEXTS[4:], labels)
+    assert asks_what_belongs_together(Pairs("pairs", {"train": pairs, "test": pairs})) is answered
+
+
+def test_pairs_with_labels_from_a_file_are_judged_alike():
+    as_read = LabelledPairs(PAIRS.first, PAIRS.second, ["1", "0", "1", "0"])
+    embeddings = np.random.default_rng(0).standard_normal((8, 3))
+    assert score_cosines(Pairs("p", {"train": as_read, "test": as_read}), embeddings) == score_cosines(
+        Pairs("p", {"train": PAIRS, "test": PAIRS}), embeddings
+    )
+
+
+def test_classes_are_no_question_for_cosines():
+    assert not asks_what_belongs_together(Classification("c", {"train": Labelled(TEXTS[:2], [0, 1])}))

@@ -1,15 +1,59 @@
-"""Ranking by cosine against plain loops and scikit-learn, and the cut of the author's code."""
+"""Ranking by cosine and its metrics against plain loops and scikit-learn; TF-IDF against its definition."""
+
+from __future__ import annotations
 
 import tracemalloc
 from pathlib import Path
 
+import networkx
 import numpy as np
 import pytest
 from sklearn.metrics import average_precision_score, ndcg_score
 from sklearn.metrics.pairwise import cosine_similarity
 
-from docemb_lib.evaluation import retrieval
-from docemb_lib.evaluation.retrieval import rank_documents, relevant_ranks, score_retrieval
+from docemb_lib.errors import InputError
+from docemb_lib.evaluation import TfIdf, retrieval
+from docemb_lib.evaluation.retrieval import (
+    average_precision,
+    mean_percentile_rank,
+    ndcg,
+    rank_documents,
+    relevant_ranks,
+    score_retrieval,
+)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_average_precision_is_that_of_scikit_learn(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    hit = rng.random(40) < 0.2
+    hit[rng.integers(40)] = True
+    ranks = np.flatnonzero(hit) + 1
+    expected = average_precision_score(hit, -np.arange(40))
+    assert average_precision(ranks, relevant=len(ranks)) == pytest.approx(expected, abs=1e-12)
+
+
+def test_a_relevant_document_that_was_not_found_counts_as_zero() -> None:
+    assert average_precision([1, 4], relevant=4) == pytest.approx((1 / 1 + 2 / 4) / 4)
+
+
+@pytest.mark.parametrize("k", [None, 5, 12])
+@pytest.mark.parametrize("seed", range(3))
+def test_ndcg_is_that_of_scikit_learn(seed: int, k: int | None) -> None:
+    rng = np.random.default_rng(seed)
+    hit = rng.random(40) < 0.2
+    hit[rng.integers(40)] = True
+    ranks = np.flatnonzero(hit) + 1
+    cut = 40 if k is None else k
+    expected = ndcg_score([hit.astype(int)], [-np.arange(40.0)], k=k, ignore_ties=True)
+    assert ndcg(ranks[ranks <= cut], ideal=min(len(ranks), cut)) == pytest.approx(expected, abs=1e-12)
+
+
+def test_percentile_ranks_run_from_0_for_the_first_to_1_for_the_last_and_are_half_at_chance() -> None:
+    assert mean_percentile_rank([1], candidates=50) == 0
+    assert mean_percentile_rank([50], candidates=50) == 1
+    assert mean_percentile_rank([1, 2, 3, 4, 5], candidates=5) == 0.5
+    assert mean_percentile_rank([1], candidates=1) == 0
 
 
 def random_case(seed: int, documents: int = 60, queries: int = 12) -> tuple[np.ndarray, list[int], list[list[int]]]:
@@ -20,46 +64,53 @@ def random_case(seed: int, documents: int = 60, queries: int = 12) -> tuple[np.n
     return embeddings, rows, relevant
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_map_and_mrr_are_those_of_scikit_learn_and_of_a_plain_loop(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def plain_scores(
+    similarities: np.ndarray, query: int, wanted: list[int], top_k: int | None, candidates: int
+) -> list[float]:
+    """The metrics of one query in the order of RetrievalScores, by loops and scikit-learn."""
+    others = [row for row in range(candidates) if row != query]
+    ranked = sorted(others, key=lambda row: -similarities[query, row])
+    seen = ranked[:top_k]
+    truth = [int(row in wanted) for row in others]
+    hits, precisions = 0, []
+    for rank, row in enumerate(seen, start=1):
+        if row in wanted:
+            hits += 1
+            precisions.append(hits / rank)
+    precision = sum(precisions) / hits if hits else 0.0
+    if top_k is None:
+        assert precision == pytest.approx(average_precision_score(truth, similarities[query, others]))
+    return [
+        precision,
+        1 / next((rank for rank, row in enumerate(seen, start=1) if row in wanted), top_k or 0),
+        ndcg_score([truth], [similarities[query, others]], k=top_k, ignore_ties=True),
+        float(any(row in wanted for row in seen[:10])),
+        float(any(row in wanted for row in seen[:100])),
+        np.mean([ranked.index(row) / (len(others) - 1) for row in wanted]),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("seed", "top_k", "candidates"),
+    [(0, None, 60), (1, None, 60), (2, None, 60), (3, None, 60), (7, 3, 60), (7, 10, 60), (5, 15, 60), (5, 2, 60), (11, None, 54)],
+)  # fmt: skip
+def test_all_metrics_are_those_of_plain_loops_and_scikit_learn(
+    seed: int, top_k: int | None, candidates: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(retrieval, "BLOCK", 5)
     embeddings, queries, relevant = random_case(seed)
-    similarities = cosine_similarity(embeddings)
-    precisions, reciprocals = [], []
-    for query, wanted in zip(queries, relevant, strict=True):
-        others = [row for row in range(len(embeddings)) if row != query]
-        truth = [row in wanted for row in others]
-        precisions.append(average_precision_score(truth, similarities[query, others]))
-        ranked = sorted(others, key=lambda row, query=query: -similarities[query, row])
-        reciprocals.append(1 / (1 + min(ranked.index(row) for row in wanted)))
-    scores = score_retrieval(embeddings, queries, relevant)
-    np.testing.assert_allclose(scores.average_precision, precisions, atol=1e-12)
-    np.testing.assert_allclose(scores.reciprocal_rank, reciprocals, atol=1e-12)
-    assert scores.map == pytest.approx(np.mean(precisions))
-    assert scores.mrr == pytest.approx(np.mean(reciprocals))
-
-
-@pytest.mark.parametrize("top_k", [3, 10])
-def test_a_cut_takes_what_lies_beyond_it_out_of_the_denominator_as_well(top_k: int) -> None:
-    embeddings, queries, relevant = random_case(7)
+    if candidates < 60:
+        queries = [*queries[:6], *range(54, 60)]  # some in the pool, some behind it
+        relevant = [sorted({row % 54 for row in rows} - {query}) for query, rows in zip(queries, relevant, strict=True)]
     similarities = cosine_similarity(embeddings.astype(np.float64))
-    expected_precision, expected_reciprocal = [], []
-    for query, wanted in zip(queries, relevant, strict=True):
-        ranked = sorted(
-            (row for row in range(60) if row != query), key=lambda row, query=query: -similarities[query, row]
-        )
-        hits, precisions = 0, []
-        for rank, row in enumerate(ranked[:top_k], start=1):
-            if row in wanted:
-                hits += 1
-                precisions.append(hits / rank)
-        first = [rank for rank, row in enumerate(ranked[:top_k], start=1) if row in wanted]
-        expected_precision.append(sum(precisions) / hits if hits else 0.0)
-        expected_reciprocal.append(1 / (first[0] if first else top_k))
-    scores = score_retrieval(embeddings, queries, relevant, top_k=top_k)
-    np.testing.assert_allclose(scores.average_precision, expected_precision)
-    np.testing.assert_allclose(scores.reciprocal_rank, expected_reciprocal)
-    assert 0.0 in expected_precision  # the case of a query without any hit is among them
+    cases = zip(queries, relevant, strict=True)
+    expected = np.array([plain_scores(similarities, q, wanted, top_k, candidates) for q, wanted in cases])
+    scores = score_retrieval(embeddings, queries, relevant, top_k=top_k, candidates=candidates)
+    np.testing.assert_allclose(np.transpose(scores), expected, atol=1e-12)
+    assert scores.map == pytest.approx(expected[:, 0].mean())
+    assert scores.mrr == pytest.approx(expected[:, 1].mean())
+    assert top_k != 3 or 0.0 in expected[:, 0]  # a query without any hit is among them
+    assert top_k != 2 or max(map(len, relevant)) > 2  # more than the cut can find
 
 
 def test_equal_cosines_are_ordered_by_row_and_the_query_is_no_hit() -> None:
@@ -113,24 +164,6 @@ def test_all_documents_alike_are_ranked_by_row_around_the_query(monkeypatch: pyt
     assert ranks.tolist() == [1, 6, 9]
 
 
-@pytest.mark.parametrize("top_k", [None, 15, 2])
-def test_further_metrics_are_those_of_scikit_learn_and_of_counting(top_k: int | None) -> None:
-    embeddings, queries, relevant = random_case(5)
-    similarities = cosine_similarity(embeddings.astype(np.float64))
-    scores = score_retrieval(embeddings, queries, relevant, top_k=top_k)
-    for q, (query, wanted) in enumerate(zip(queries, relevant, strict=True)):
-        others = [row for row in range(60) if row != query]
-        truth = [int(row in wanted) for row in others]
-        expected = ndcg_score([truth], [similarities[query, others]], k=top_k, ignore_ties=True)
-        assert scores.ndcg[q] == pytest.approx(expected, abs=1e-12)
-        ranked = sorted(others, key=lambda row, query=query: -similarities[query, row])
-        assert scores.hit_rate_10[q] == any(row in wanted for row in ranked[:top_k][:10])
-        assert scores.hit_rate_100[q] == (top_k is None or any(row in wanted for row in ranked[:top_k]))
-        assert scores.mean_percentile_rank[q] == pytest.approx(np.mean([ranked.index(row) / 58 for row in wanted]))
-    assert 0 < scores.hit_rate_10.mean() < 1
-    assert max(map(len, relevant)) > 2  # more than a cut of 2 can find
-
-
 def test_a_pool_of_two_has_one_candidate() -> None:
     scores = score_retrieval(np.eye(2), [0, 1], [[1], [0]])
     assert (scores.map, scores.mrr, scores.ndcg.tolist(), scores.mean_percentile_rank.tolist()) == (
@@ -149,21 +182,6 @@ def test_a_cut_ranking_is_ideal_if_it_holds_nothing_but_relevant_documents() -> 
     )
 
 
-def test_only_candidates_are_hits_and_queries_may_be_none_of_them() -> None:
-    embeddings, queries, relevant = random_case(11)
-    queries = [*queries[:6], *range(54, 60)]  # some of the pool, some behind it
-    relevant = [sorted({row % 54 for row in rows} - {query}) for query, rows in zip(queries, relevant, strict=True)]
-    scores = score_retrieval(embeddings, queries, relevant, candidates=54)
-    similarities = cosine_similarity(embeddings.astype(np.float64))
-    for q, (query, wanted) in enumerate(zip(queries, relevant, strict=True)):
-        others = [row for row in range(54) if row != query]
-        truth = [row in wanted for row in others]
-        assert scores.average_precision[q] == pytest.approx(average_precision_score(truth, similarities[query, others]))
-        ranked = sorted(others, key=lambda row, query=query: -similarities[query, row])
-        places = [ranked.index(row) / (len(others) - 1) for row in wanted]
-        assert scores.mean_percentile_rank[q] == pytest.approx(np.mean(places))
-
-
 def test_memory_does_not_grow_with_the_documents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retrieval, "DOCUMENTS", 500)
     np.save(tmp_path / "X.npy", np.random.default_rng(0).normal(size=(20_000, 16)).astype(np.float32))
@@ -176,3 +194,44 @@ def test_memory_does_not_grow_with_the_documents(tmp_path: Path, monkeypatch: py
         tracemalloc.stop()
     assert peaks[2] < 1.05 * peaks[1]
     assert peaks[2] < 500 * retrieval.BLOCK * 8 * 3  # a few blocks of similarities
+
+
+@pytest.fixture(scope="module")
+def texts() -> list[str]:
+    folder = Path(networkx.__file__).parent / "algorithms"
+    return [path.read_text(encoding="utf-8")[:3000] for path in sorted(folder.glob("*.py"))[:30]]
+
+
+def test_embeddings_are_term_counts_times_smoothed_idf_at_norm_one() -> None:
+    corpus = ["graph node graph", "node edge", "path of graph"]
+    model = TfIdf().fit(corpus)
+    words = ["edge", "graph", "node", "of", "path"]
+    documents = [text.split() for text in corpus]
+    idf = [np.log((1 + 3) / (1 + sum(word in document for document in documents))) + 1 for word in words]
+    expected = np.array([[document.count(word) for word in words] for document in documents]) * idf
+    np.testing.assert_allclose(
+        model.embed(corpus), expected / np.linalg.norm(expected, axis=1, keepdims=True), rtol=1e-6
+    )
+
+
+def test_rows_are_float32_of_norm_one_and_as_wide_as_asked(texts: list[str]) -> None:
+    model = TfIdf(max_features=50).fit(texts)
+    embeddings = model.embed(texts)
+    assert embeddings.dtype == np.float32
+    assert embeddings.shape == (30, 50) == (30, model.dim)
+    np.testing.assert_allclose(np.linalg.norm(embeddings, axis=1), 1.0, rtol=1e-5)
+    assert not model.embed(["zzzz"]).any()
+
+
+def test_the_fingerprint_follows_what_was_fitted(texts: list[str]) -> None:
+    model = TfIdf(max_features=50).fit(texts)
+    assert model.fingerprint == TfIdf(max_features=50).fit(list(reversed(texts))).fingerprint
+    assert model.fingerprint != TfIdf(max_features=51).fit(texts).fingerprint
+    assert model.fingerprint != TfIdf(max_features=50).fit(texts[:-1]).fingerprint
+
+
+def test_a_corpus_without_words_and_a_model_without_a_corpus_are_refused() -> None:
+    with pytest.raises(InputError, match="2 texts hold no word"):
+        TfIdf().fit(["", "?"])
+    with pytest.raises(InputError, match="not been fitted"):
+        TfIdf().embed(["a"])

@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 
 from docemb_lib.errors import InputError
-from docemb_lib.evaluation import Score, interval_board, normalised, score_frame, scoreboard, standing
-from docemb_lib.evaluation.scoreboard import last_round
+from docemb_lib.evaluation import Score
+from docemb_lib.evaluation.scoreboard import interval_board, last_round, normalised, score_frame, scoreboard, standing
 from docemb_lib.evaluation.uncertainty import OVERALL
 
 

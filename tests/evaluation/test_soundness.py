@@ -1,8 +1,12 @@
-"""What is told of a task's data, and that it is told once it is evaluated."""
+"""Problems of a task's data, and its statistics by hand and beside the numbers of the thesis."""
+
+from __future__ import annotations
 
 import logging
+import statistics
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from docemb_lib.evaluation import (
@@ -15,12 +19,12 @@ from docemb_lib.evaluation import (
     Retrieval,
     evaluate,
 )
-from docemb_lib.evaluation.soundness import problems
+from docemb_lib.evaluation.soundness import beside_thesis, problems, published_statistics, task_lengths, task_statistics
 
 COLUMNS = ["split", "problem", "count", "of", "first"]
 
 
-def found(task: Classification | Pairs | Retrieval) -> list[tuple[object, ...]]:
+def problems_of(task: Classification | Pairs | Retrieval) -> list[tuple[object, ...]]:
     return list(problems(task)[COLUMNS].itertuples(index=False, name=None))
 
 
@@ -28,7 +32,7 @@ def test_leaks_contradictions_empty_texts_and_missing_classes_are_counted() -> N
     train = Labelled(["a", "b", "c", "a", " "], ["x", "y", "z", "y", "x"])
     test = Labelled(["d", "a", "b", "", "b"], ["x", "x", "x", "y", "y"])
     task = Classification("t", {"train": train, "test": test, "validation": Labelled(["e"], ["z"])})
-    assert found(task) == [
+    assert problems_of(task) == [
         ("train", "without text", 1, 5, 4),
         ("test", "without text", 1, 5, 3),
         ("test", "also in train (leakage)", 3, 5, 1),
@@ -42,16 +46,18 @@ def test_a_pair_leaks_only_as_a_pair_in_its_order() -> None:
     train = LabelledPairs(["a", "b"], ["u", "v"], [0, 1])
     test = LabelledPairs(["a", "u", "b", "a"], ["v", "a", "v", ""], [0, 1, 1, 0])
     task = Pairs("p", {"train": train, "test": test})
-    assert found(task) == [("test", "without text", 1, 4, 3), ("test", "also in train (leakage)", 1, 4, 2)]
+    assert problems_of(task) == [("test", "without text", 1, 4, 3), ("test", "also in train (leakage)", 1, 4, 2)]
 
 
 def test_of_retrieval_empty_documents_are_told() -> None:
-    assert found(Retrieval("r", {"test": Ranking(["a", "\n", "c"], [0], [[2]])})) == [("test", "without text", 1, 3, 1)]
+    assert problems_of(Retrieval("r", {"test": Ranking(["a", "\n", "c"], [0], [[2]])})) == [
+        ("test", "without text", 1, 3, 1)
+    ]
 
 
 def test_a_sound_task_has_no_problem() -> None:
     task = Classification("t", {"train": Labelled(["a", "b"], [0, 1]), "test": Labelled(["c", "d"], [1, 0])})
-    assert found(task) == []
+    assert problems_of(task) == []
 
 
 class Constant:
@@ -64,3 +70,92 @@ def test_evaluating_a_task_warns(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         evaluate(Constant(), task, head=HeadSettings(epochs=1), seeds=1)
     assert caplog.messages == ["task t, split test: 1 of 2 also in train (leakage), the first is 1"]
+
+
+def words(texts: list[str]) -> list[int]:
+    return [len(text.split()) for text in texts]
+
+
+def long(n: int, word: str = "w") -> str:
+    return f"{word} " * n
+
+
+TASKS = {
+    "arxiv": Classification(
+        "arxiv",
+        {
+            "train": Labelled([long(384), long(385), long(513), long(9)], ["a", "a", "a", "b"]),
+            "test": Labelled([long(1, "x"), long(2, "x"), long(3, "x")], ["a", "b", "b"]),
+        },
+    ),
+    "mine": Pairs("mine", {"train": LabelledPairs([long(600), long(600)], [long(3), long(4)], [0, 1])}),
+    "wines": Retrieval(
+        "wines", {"test": Ranking([long(n, "y") for n in (400, 500, 600, 700)], [0, 1], [[1], [0, 2, 3]])}
+    ),
+}
+
+
+def found(limit: int = 10_000) -> pd.DataFrame:
+    counters = {"n_structural_tokens": words}
+    return pd.concat([task_statistics(task, task_lengths(task, counters), limit=limit) for task in TASKS.values()])
+
+
+def test_every_statistic_is_what_one_counts_by_hand() -> None:
+    value = found().query("protocol == 'final'").set_index(["task", "split", "statistic"])["value"].sort_index()
+    assert value["arxiv", "train"].to_dict() == {
+        "examples": 4, "classes": 2, "class_mean": 50, "class_std": 25, "over_384": 50, "over_512": 25,
+    }  # fmt: skip
+    assert value["arxiv", "test", "class_std"] == pytest.approx(statistics.pstdev([100 / 3, 200 / 3]))
+    assert value["mine", "train"].to_dict() == {
+        "examples": 2, "classes": 2, "class_mean": 50, "class_std": 0, "over_384": 50, "over_512": 50,
+    }  # fmt: skip
+    assert value["wines", "test"].to_dict() == {
+        "documents": 4, "queries": 2, "relevant_mean": 2, "relevant_std": 1, "over_384": 100, "over_512": 50,
+    }  # fmt: skip
+
+
+def test_validation_has_what_is_left_of_tasks_with_heads_and_no_test_split() -> None:
+    cut = found(limit=2).query("protocol == 'validation'")
+    assert set(cut["task"]) == {"arxiv", "mine"}
+    assert set(cut["split"]) == {"train"}
+    value = cut.set_index(["task", "statistic"])["value"]
+    assert value["arxiv"].to_dict() == {"examples": 2, "classes": 2, "class_mean": 50, "class_std": 0}
+
+
+def test_lengths_have_a_row_for_both_documents_of_a_pair_and_each_text_is_counted_once() -> None:
+    asked: list[str] = []
+
+    def counting(texts: list[str]) -> list[int]:
+        asked.extend(texts)
+        return words(texts)
+
+    lengths = task_lengths(TASKS["mine"], {"n_structural_tokens": counting, "letters": lambda texts: [1] * len(texts)})
+    assert lengths["n_structural_tokens"].tolist() == [600, 600, 3, 4]
+    assert list(lengths.columns) == ["split", "n_structural_tokens", "letters"]
+    assert asked == [long(600), long(3), long(4)]
+
+
+def test_ours_stand_before_the_thesis_and_a_task_of_both_has_its_rows_together() -> None:
+    table = beside_thesis(found(), "final", ["examples", "over_512"])
+    assert list(table.index[:6]) == [
+        ("arxiv", "train", "here"), ("arxiv", "train", "thesis"), ("arxiv", "validation", "thesis"),
+        ("arxiv", "test", "here"), ("arxiv", "test", "thesis"), ("mine", "train", "here"),
+    ]  # fmt: skip
+    assert table.loc[("arxiv", "train", "here")].tolist() == [4, 25]
+    assert table.loc[("arxiv", "train", "thesis")].tolist() == [28_388, 100]
+    assert table.loc[("wines", "test", "thesis"), "over_512"] == 90.43
+    assert table["examples"].dtype == "Int64"
+    cut = beside_thesis(found(), "validation", ["examples", "classes"])
+    assert cut.loc[("arxiv", "train", "thesis")].tolist() == [10_000, 11]
+    assert "wines" not in cut.index.get_level_values("task")
+
+
+def test_the_published_tables_are_whole_and_their_shares_add_up() -> None:
+    final, cut = published_statistics("final"), published_statistics("validation")
+    assert set(final["task"]) == {"arxiv", "imdb", "aan", "oc", "pan", "s2orc", "wines", "games"}
+    assert set(cut["task"]) == {"arxiv", "imdb", "aan", "oc", "pan", "s2orc"}
+    table = cut.pivot(index=["task", "split"], columns="statistic", values="thesis")
+    assert (table["class_mean"] * table["classes"]).tolist() == pytest.approx(
+        [100] * 11, abs=0.02
+    )  # printed: two digits
+    assert table["examples"].max() == 10_000

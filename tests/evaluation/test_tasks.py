@@ -1,10 +1,14 @@
-"""Tasks: what they ask to be embedded, how they score it, and what they refuse."""
+"""Tasks: the splits they refuse, the texts they need embedded, and how they score."""
+
+from __future__ import annotations
 
 from collections.abc import Callable
 
 import numpy as np
 import pytest
+from sklearn.metrics import accuracy_score
 
+from docemb_lib.errors import InputError
 from docemb_lib.evaluation import (
     Classification,
     HeadSettings,
@@ -15,7 +19,98 @@ from docemb_lib.evaluation import (
     Retrieval,
     Score,
     evaluate,
+    tasks,
 )
+from docemb_lib.evaluation.tasks import f1_macro, rows_by_text, score_predictions, unique
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: Labelled(["a"], [0, 1]), r"task 't', split 'train': 1 texts, 2 labels; expected equally many"),
+        (lambda: Labelled([], []), r"task 't', split 'train': 0 texts, 0 labels"),
+        (lambda: Labelled(["a", "b"], [1, 1]), r"task 't', split 'train': all labels are 1"),
+    ],
+)
+def test_unsound_documents_are_refused_with_task_split_and_numbers(build: Callable[[], Labelled], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Classification("t", {"train": build()})
+
+
+def test_unsound_pairs_are_refused_with_task_split_and_numbers() -> None:
+    good = LabelledPairs(["a", "b"], ["c", "d"], [0, 1])
+    with pytest.raises(InputError, match=r"task 't', split 'test': 2 first, 1 second, 2 labels; expected equally many"):
+        Pairs("t", {"train": good, "test": LabelledPairs(["a", "b"], ["c"], [0, 1])})
+
+
+def test_a_class_that_train_does_not_have_is_refused() -> None:
+    train, test = Labelled(["a", "b"], ["x", "y"]), Labelled(["c", "d", "e"], ["x", "z", "z"])
+    with pytest.raises(InputError, match=r"task 't', split 'test': 2 of 3 labels are none of the 2 classes .* 'z'"):
+        Classification("t", {"train": train, "test": test})
+
+
+def test_a_missing_or_unknown_split_is_refused() -> None:
+    data = Labelled(["a", "b"], [0, 1])
+    with pytest.raises(InputError, match="no split 'train' to train heads on, only test"):
+        Classification("t", {"test": data})
+    with pytest.raises(InputError, match=r"some of train, validation, test, got \['train', 'dev'\]"):
+        Classification("t", {"train": data, "dev": data})
+    with pytest.raises(InputError, match="task 't' has no split 'test', only train"):
+        Classification("t", {"train": data}).texts("test")
+
+
+@pytest.mark.parametrize("rows", [[], [0], [1, 1], [3], [-1]])
+def test_a_query_needs_other_rows_of_the_pool_each_once(rows: list[int]) -> None:
+    with pytest.raises(InputError, match=r"task 'r', split 'test': query 0 .*rows \["):
+        Retrieval("r", {"test": Ranking(["a", "b", "c"], [0], [rows])})
+
+
+def test_only_candidates_are_relevant_and_queries_may_stand_behind_them() -> None:
+    data = Ranking(["a", "b", "a question"], [2], [[1]], candidates=2)
+    assert Retrieval("r", {"test": data}).splits["test"] == data
+    with pytest.raises(InputError, match="is out of range for 3 texts and 1 candidates"):
+        Retrieval("r", {"test": Ranking(["a", "b", "c"], [2], [[1]], candidates=1)})
+    for candidates in (0, 4):
+        with pytest.raises(InputError, match=f"{candidates} candidates among 3 texts; expected 1 to 3"):
+            Retrieval("r", {"test": Ranking(["a", "b", "c"], [2], [[1]], candidates=candidates)})
+
+
+def test_queries_and_their_lists_must_be_equally_many_and_the_cut_positive() -> None:
+    with pytest.raises(InputError, match="1 queries and 2 lists"):
+        Retrieval("r", {"test": Ranking(["a", "b"], [0], [[1], [0]])})
+    with pytest.raises(InputError, match="top_k must be at least 1 or None, got 0"):
+        Retrieval("r", {"test": Ranking(["a", "b"], [0], [[1]])}, top_k=0)
+
+
+TEXTS = [f"text {n}" for n in range(16)]
+
+
+def test_each_text_stands_once_where_it_came_first() -> None:
+    assert unique(["b", "a", "b"], ["c", "a"]) == ["b", "a", "c"]
+
+
+def test_rows_are_found_by_text_in_any_order_and_number() -> None:
+    embeddings = np.arange(32.0).reshape(16, 2)
+    find = rows_by_text("t", embeddings, TEXTS)
+    np.testing.assert_array_equal(find(["text 3", "text 0", "text 3"]), [[6, 7], [0, 1], [6, 7]])
+
+
+def test_all_texts_in_their_order_are_looked_up_without_a_copy() -> None:
+    embeddings = np.zeros((16, 2))
+    assert np.shares_memory(rows_by_text("t", embeddings, TEXTS)(tuple(TEXTS)), embeddings)
+    assert not np.shares_memory(rows_by_text("t", embeddings, TEXTS)(TEXTS[::-1]), embeddings)
+
+
+@pytest.mark.parametrize("block", [4, 8192])
+def test_embeddings_of_a_wrong_shape_or_not_finite_are_refused(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks, "BLOCK", block)
+    with pytest.raises(InputError, match=r"task 't': embeddings of shape \(15, 3\) for 16 texts"):
+        rows_by_text("t", np.zeros((15, 3)), TEXTS)
+    diverged = np.zeros((16, 3))
+    diverged[5:7, 1] = np.nan
+    with pytest.raises(InputError, match=r"2 of 16 embeddings are not finite, the first is row 5"):
+        rows_by_text("t", diverged, TEXTS)
+
 
 QUICK = HeadSettings(learning_rate=1e-2, epochs=20)
 
@@ -168,3 +263,29 @@ def test_examples_are_as_long_as_their_document_their_longer_document_or_their_q
     assert retrieval.example_lengths([7, 8, 9]).tolist() == [9, 7]
     with pytest.raises(ValueError, match="shorter"):
         retrieval.example_lengths([7, 8])
+
+
+def test_accuracy_is_counted_for_each_head() -> None:
+    rng = np.random.default_rng(0)
+    predictions, labels = rng.integers(3, size=(4, 50)), rng.integers(3, size=50)
+    score = score_predictions("accuracy", predictions, labels)
+    np.testing.assert_allclose(score.values, [accuracy_score(labels, row) for row in predictions])
+
+
+def test_macro_f1_is_the_mean_over_classes_of_what_a_table_of_counts_gives() -> None:
+    rng = np.random.default_rng(0)
+    predictions, labels = rng.integers(3, size=(4, 50)), rng.integers(3, size=50)
+    expected = []
+    for row in predictions:
+        of_classes = []
+        for c in range(3):
+            both, either = ((row == c) & (labels == c)).sum(), (row == c).sum() + (labels == c).sum()
+            of_classes.append(2 * both / either)
+        expected.append(np.mean(of_classes))
+    np.testing.assert_allclose(f1_macro(predictions, labels), expected)
+
+
+def test_macro_f1_leaves_out_a_class_that_nobody_names_and_counts_one_that_is_never_right() -> None:
+    labels = np.array([0, 0, 2, 2])
+    assert f1_macro(np.array([[0, 0, 2, 2]]), labels)[0] == 1.0  # class 1 is nowhere
+    assert f1_macro(np.array([[0, 0, 0, 0]]), labels)[0] == pytest.approx((2 / 3 + 0) / 2)

@@ -1,5 +1,7 @@
 """Intervals, tests and corrections against scipy, by hand, and on simulated models."""
 
+from __future__ import annotations
+
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,9 +13,9 @@ from docemb_lib.errors import InputError
 from docemb_lib.evaluation import Score, uncertainty
 from docemb_lib.evaluation.uncertainty import (
     OVERALL,
-    bootstrap,
+    Scores,
     bootstrap_over_tasks,
-    compare,
+    by_length,
     differences,
     holm,
     paired_p_value,
@@ -28,7 +30,7 @@ from docemb_lib.evaluation.uncertainty import (
 def test_intervals_are_scipys_bca_of_the_same_resamples(level: float) -> None:
     rng = np.random.default_rng(0)
     examples = np.stack([rng.random(60) < 0.9, rng.beta(0.5, 2, size=60), rng.exponential(size=60)]).astype(float)
-    found = bootstrap(examples, level=level)
+    found = bootstrap_over_tasks([examples], level=level)
     drawn = resampled_means(examples, resamples=uncertainty.RESAMPLES, seed=0)
     for m, row in enumerate(examples):
         expected = stats.bootstrap(
@@ -63,13 +65,13 @@ def test_intervals_cover_the_true_mean_about_as_often_as_they_say(distribution: 
     else:
         samples = 1 / rng.geometric(0.3, size=(400, 150))
         truth = sum(0.3 * 0.7 ** (k - 1) / k for k in range(1, 200))
-    found = bootstrap(samples, resamples=1000)
+    found = bootstrap_over_tasks([samples], resamples=1000)
     covered = ((found.low <= truth) & (truth <= found.high)).mean()
     assert 0.91 <= covered <= 0.98
 
 
 def test_an_interval_of_equal_examples_is_a_point_and_one_example_less_makes_it_wider() -> None:
-    found = bootstrap(np.stack([np.ones(40), np.arange(40) > 0, np.zeros(40)]))
+    found = bootstrap_over_tasks([np.stack([np.ones(40), np.arange(40) > 0, np.zeros(40)])])
     assert (found.low[0], found.high[0]) == (1, 1)
     assert (found.low[2], found.high[2]) == (0, 0)
     assert found.low[1] < 39 / 40 <= found.high[1] <= 1
@@ -84,7 +86,7 @@ def test_a_mean_over_tasks_draws_each_task_by_itself() -> None:
     deviation = np.std(means)
     assert deviation == pytest.approx(np.sqrt(tasks[0].var() / 40 + tasks[1].var() / 200) / 2, rel=0.05)
     assert found.high[0] - found.low[0] == pytest.approx(2 * 1.96 * deviation, rel=0.06)
-    together = bootstrap(side_by_side(tasks))  # as if the shares of the tasks were a matter of chance
+    together = bootstrap_over_tasks([side_by_side(tasks)])  # as if the shares of the tasks were a matter of chance
     assert together.mean[0] == pytest.approx(found.mean[0])
     assert together.high[0] - together.low[0] > 1.5 * (found.high[0] - found.low[0])
 
@@ -150,6 +152,10 @@ def test_holms_correction_is_the_one_by_hand() -> None:
     np.testing.assert_allclose(holm(np.array([0.5, 0.01, 0.03, 0.02])), [0.5, 0.04, 0.06, 0.06])
     np.testing.assert_allclose(holm(np.array([0.02, 0.021])), [0.04, 0.04])  # never below an earlier one
     np.testing.assert_allclose(holm(np.array([0.6, 0.7, 0.9])), [1, 1, 1])
+
+
+def compare(scores: Scores, reference: str) -> pd.DataFrame:
+    return verdicts(differences(scores, reference))
 
 
 def made(metric: str, *rows: np.ndarray) -> Score:
@@ -246,3 +252,29 @@ def test_what_cannot_be_compared_is_refused() -> None:
     bare = {"pairs": Score("accuracy", (0.5,)), "find": scores["base"]["find"]}
     with pytest.raises(InputError, match="'bare' on 'pairs' has no accuracy of single examples"):
         score_intervals(scores | {"bare": bare})
+
+
+def test_examples_fall_into_buckets_up_to_and_with_their_edge() -> None:
+    right = np.array([[1, 1, 0, 0, 1, 0], [1, 0, 0, 1, 1, 0]], dtype=np.float32)
+    frame = by_length(right, [100, 256, 257, 300, 9000, 384], edges=(256, 384, 512))
+    assert frame["bucket"].tolist() == ["≤ 256", "257-384", "385-512", "> 512"]
+    assert frame["examples"].tolist() == [2, 3, 0, 1]
+    np.testing.assert_allclose(frame["value"], [0.75, 1 / 6, np.nan, 1.0])
+    assert frame["low"].isna().tolist() == frame["high"].isna().tolist() == [False, False, True, True]
+
+
+def test_intervals_are_those_of_the_bucket_alone() -> None:
+    rng = np.random.default_rng(0)
+    precision, lengths = rng.random((1, 90)), rng.integers(1, 1000, size=90)
+    frame = by_length(precision, lengths, edges=(500,))
+    for row, chosen in zip(frame.itertuples(), (lengths <= 500, lengths > 500), strict=True):
+        alone = bootstrap_over_tasks([precision[:, chosen]])
+        assert (row.examples, row.low, row.high) == (chosen.sum(), alone.low[0], alone.high[0])
+        assert row.value == pytest.approx(precision[0, chosen].mean())
+
+
+def test_lengths_must_be_as_many_as_examples_and_edges_ascend() -> None:
+    with pytest.raises(InputError, match="3 lengths for 2 examples"):
+        by_length(np.ones((1, 2)), [1, 2, 3])
+    with pytest.raises(InputError, match=r"edges must be ascending and at least one, got \[5, 5\]"):
+        by_length(np.ones((1, 2)), [1, 2], edges=(5, 5))

@@ -6,13 +6,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from docemb_lib.evaluation.simde import ALL, BINS
+from docemb_lib.evaluation.probes import ALL_LENGTHS, BINS
 from docemb_lib.figures import PALETTE, looks_of
 from docemb_lib.figures.results import plot_attention, plot_few_shot, plot_redundancy, plot_sentence_similarity
 
 
 def test_redundancy_has_a_line_per_data_set_and_skips_empty_bins():
-    words = [*BINS, ALL]
+    words = [*BINS, ALL_LENGTHS]
     rows = pd.DataFrame(
         {"data": ["a"] * 6 + ["b"] * 6, "words": words * 2, "redundancy": [1, 2, np.nan, 4, 5, 6.0, *range(6)]}
     )

@@ -1,0 +1,558 @@
+"""Published tasks from small files in exactly their published formats, and the safe reader of pickles."""
+
+from __future__ import annotations
+
+import collections
+import csv
+import decimal
+import gzip
+import io
+import json
+import logging
+import os
+import pickle
+from collections import Counter
+from collections.abc import Callable, Mapping
+from itertools import chain
+from pathlib import Path
+from typing import Any, get_args
+
+import datasets
+import huggingface_hub
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from docemb_lib.errors import InputError
+from docemb_lib.evaluation import Classification, Pairs, Retrieval
+from docemb_lib.evaluation.benchmarks import (
+    BENCHMARKS,
+    benchmark_task,
+    published_size,
+    published_tasks,
+    read_articles,
+    read_plain_pickle,
+    read_relevance,
+    read_similar_articles,
+)
+from docemb_lib.evaluation.tasks import SPLITS, Labelled
+from docemb_lib.settings import ON_HUB, BenchmarkName, SimDEName
+
+# ---- The tasks of the thesis
+
+PAIR_FILES = {
+    "aan": ("train_cite.csv", "dev_cite.csv", "test_cite.csv"),
+    "oc": ("train_ai2_ab.csv", "dev_ai2_ab.csv", "test_ai2_ab.csv"),
+    "pan": ("pla_train.csv", "pla_dev.csv", "pla_test.csv"),
+    "s2orc": ("train_ai2_gorc.csv", "dev_ai2_gorc.csv", "test_ai2_gorc.csv"),
+}
+PAIRS = [("1", 'A "first"\x01sentence,\nand more.', "Other\x01text."), ("0", "Plain", "")]
+
+
+def pair_file(rows: list[tuple[str, ...]] = PAIRS) -> bytes:
+    stream = io.StringIO()
+    csv.writer(stream, quoting=csv.QUOTE_ALL).writerows(rows)
+    return stream.getvalue().encode()
+
+
+def pair_folder(folder: Path, name: str, *, packed: bool = False) -> Path:
+    for file in PAIR_FILES[name]:
+        path = folder / (f"{file}.gz" if packed else file)
+        path.write_bytes(gzip.compress(pair_file()) if packed else pair_file())
+    return folder
+
+
+@pytest.mark.parametrize("name", PAIR_FILES)
+@pytest.mark.parametrize("packed", [False, True])
+def test_pairs_come_from_their_three_files_cleaned(tmp_path: Path, name: str, packed: bool) -> None:
+    task = benchmark_task(name, str(pair_folder(tmp_path, name, packed=packed)))
+    assert isinstance(task, Pairs)
+    assert list(task.splits) == list(SPLITS)
+    for split in task.splits.values():
+        assert split.first == ['A "first" sentence,\nand more.', "Plain"]
+        assert split.second == ["Other text.", ""]
+        assert split.labels == ["1", "0"]
+
+
+def test_other_sizes_than_the_thesis_and_blank_texts_are_warned_of(tmp_path: Path, caplog: Any) -> None:
+    with caplog.at_level(logging.WARNING):
+        benchmark_task("pan", str(pair_folder(tmp_path, "pan")))
+    for split, size in (("train", 17968), ("validation", 2908), ("test", 2906)):
+        assert f"task pan, split {split}: 2 examples, the thesis has {size}; scores do not compare" in caplog.text
+        assert f"task pan, split {split}: 1 texts are blank" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (pair_file([("1", "a", "b"), ("2", "a", "b")]), r"dev_cite\.csv, row 2: the label is '2', expected 0 or 1"),
+        (pair_file([("a", "1", "b")]), r"row 1: the label is 'a', expected 0 or 1; look for a shifted column"),
+        (pair_file([("1", "a")]), r"row 1 \(up to line 1\): 2 values, expected 3 \(label, text_0, text_1\)"),
+        (b'"1","a","b"\n"0","un"quoted","b"\n', r"dev_cite\.csv, row 2: broken quoting up to line 2"),
+        (pair_file()[:-30], r"dev_cite\.csv, row 1: broken quoting .*unexpected end of data"),
+        (b"", r"dev_cite\.csv: holds no pair; download it again"),
+    ],
+)
+def test_a_broken_pair_file_is_named_with_its_row(tmp_path: Path, content: bytes, message: str) -> None:
+    pair_folder(tmp_path, "aan")
+    (tmp_path / "dev_cite.csv").write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        benchmark_task("aan", str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "message"),
+    [
+        ("aan", "", r"holds neither train_cite\.csv nor train_cite\.csv\.gz; put the published"),
+        ("aan", None, "benchmark task aan: stands on no hub; name the folder or file that holds its data"),
+        ("aan", "nowhere", r"nowhere: no such folder; name the one that holds train_cite\.csv, dev_cite"),
+        ("imdb", "", "holds no folder; name a data file, or put each class into a folder of its name"),
+        ("immdb", None, "'immdb' is not one of arxiv, imdb"),
+        ("nyt", None, "nyt: stands on no hub; name the folder or file that holds its data"),
+        ("nyt", "gone", "gone: no such file or folder; name the one that holds the published data"),
+    ],
+)
+def test_missing_data_is_named(tmp_path: Path, name: str, source: str | None, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        benchmark_task(name, None if source is None else str(tmp_path / source))
+
+
+def write_parquet(file: Path, texts: list[str], labels: list[int]) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    parquet.write_table(pa.table({"text": texts, "label": labels}), file)
+
+
+LAYOUTS = {
+    "arxiv": ["no_ref/{split}-00000-of-00002.parquet", "no_ref/{split}-00001-of-00002.parquet"],
+    "imdb": ["plain_text/{split}/0000.parquet", "plain_text/{split}/0001.parquet"],
+}
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_a_copy_of_a_hubs_data_set_is_read_in_either_layout(tmp_path: Path, name: str) -> None:
+    for split in ("train", "test", "unsupervised"):
+        for part, layout in enumerate(LAYOUTS[name]):
+            texts = [f"{split} {part} {n}" for n in range(2)]
+            write_parquet(tmp_path / layout.format(split=split), texts, [0, 1])
+    write_parquet(tmp_path / "default" / "train-00000-of-00001.parquet", ["another config"], [7])
+    task = benchmark_task(name, str(tmp_path))
+    assert isinstance(task, Classification)
+    assert task.splits == {
+        split: Labelled([f"{split} {part} {n}" for part in (0, 1) for n in (0, 1)], ["0", "1"] * 2)
+        for split in ("train", "test")
+    }
+
+
+def test_a_label_that_train_does_not_have_and_a_wrong_column_are_refused(tmp_path: Path) -> None:
+    write_parquet(tmp_path / "train.parquet", ["a", "b"], [0, 1])
+    write_parquet(tmp_path / "test.parquet", ["a", "b"], [0, 2])
+    with pytest.raises(InputError, match=r"split 'test': 1 of 2 labels are none of the 2 classes of 'train'"):
+        benchmark_task("imdb", str(tmp_path))
+    parquet.write_table(pa.table({"review": ["a"], "label": [0]}), tmp_path / "test.parquet")
+    with pytest.raises(InputError, match=r"test\.parquet, row 1: no field 'text', found \['label', 'review'\]"):
+        benchmark_task("imdb", str(tmp_path))
+
+
+def test_a_hub_is_asked_for_the_published_configuration_and_then_for_the_converted_files(monkeypatch: Any) -> None:
+    asked = []
+
+    def load_dataset(name: str, config: str, revision: str | None = None) -> Any:
+        asked.append((name, config, revision))
+        if revision is None:
+            raise RuntimeError("Dataset scripts are no longer supported, but found arxiv-classification.py")
+        return {split: [{"text": split, "label": n} for n in range(11)] for split in (*SPLITS, "other")}
+
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    task = benchmark_task("arxiv")
+    assert asked == [
+        ("ccdv/arxiv-classification", "no_ref", None),
+        ("ccdv/arxiv-classification", "no_ref", "refs/convert/parquet"),
+    ]
+    assert {split: len(data.labels) for split, data in task.splits.items()} == dict.fromkeys(SPLITS, 11)
+
+
+def test_a_hub_that_cannot_be_reached_is_said_in_one_line(monkeypatch: Any) -> None:
+    def load_dataset(*_: Any, **__: Any) -> Any:
+        raise ConnectionError("Couldn't reach\nthe hub")
+
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    with pytest.raises(InputError, match=r"imdb': Couldn't reach the hub; or name a folder in evaluation\.benchmarks"):
+        benchmark_task("imdb")
+
+
+def test_files_that_stand_on_a_hub_are_copied_from_there(tmp_path: Path, monkeypatch: Any) -> None:
+    asked = []
+
+    def snapshot_download(source: str, *, repo_type: str, allow_patterns: list[str]) -> str:
+        asked.append((source, repo_type, allow_patterns))
+        return str(pair_folder(tmp_path, "pan", packed=True))
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot_download)
+    assert len(benchmark_task("pan", "someone/cda").splits["train"].texts) == 4
+    assert asked == [("someone/cda", "dataset", ["pla_train.csv*", "pla_dev.csv*", "pla_test.csv*"])]
+
+
+@pytest.mark.parametrize(("name", "articles"), [("wines", "wines.txt"), ("games", "video_games.txt")])
+def test_similar_articles_are_a_retrieval_task_over_all_of_them(tmp_path: Path, name: str, articles: str) -> None:
+    (tmp_path / articles).write_text("Title,Sections\nA,\"[('s', 't')]\"\nB,[]\nC,[]\n")
+    (tmp_path / "gt").write_bytes(pickle.dumps({"B": {"A": 1, "C": 1}}))
+    task = benchmark_task(name, str(tmp_path))
+    assert isinstance(task, Retrieval)
+    assert (task.texts(), task.splits["test"].queries, task.splits["test"].relevant) == (
+        ["A s t", "B", "C"],
+        [1],
+        [[0, 2]],
+    )
+
+
+def test_the_shipped_sizes_are_those_of_table_5_4_and_5_5() -> None:
+    assert published_size("s2orc", "train") == 152_000
+    assert published_size("arxiv", "test") == 2_500
+    assert published_size("games", "test") == 21_228
+    assert published_size("aan", "validation") is None
+    known = {(protocol, task, split, statistic) for protocol, task, split, statistic, _ in published_tasks()["rows"]}
+    assert len(known) == len(published_tasks()["rows"])
+
+
+# ---- The tasks of the SimDE paper
+
+TOPICS = ("sport", "tech")
+ARTICLES = [(f"{topic} article {n}", topic) for n in range(10) for topic in TOPICS]
+NUMBERED = [{"text": text, "label": TOPICS.index(topic), "label_text": topic} for text, topic in ARTICLES]
+
+
+def folders(place: Path) -> Path:
+    for n, (text, topic) in enumerate(ARTICLES):
+        (place / "bbc" / topic).mkdir(parents=True, exist_ok=True)
+        (place / "bbc" / topic / f"{n:03}.txt").write_text(text)
+    (place / "bbc" / "README.TXT").write_text("read me")
+    return place / "bbc"
+
+
+def table(place: Path) -> Path:
+    (place / "bbc-text.csv").write_text("category,text\n" + "".join(f"{topic},{text}\n" for text, topic in ARTICLES))
+    return place / "bbc-text.csv"
+
+
+def lines(place: Path) -> Path:
+    write_lines(place / "bbc.jsonl", [{"text": text, "label": topic} for text, topic in ARTICLES])
+    return place / "bbc.jsonl"
+
+
+def parquet_file(place: Path) -> Path:
+    parquet.write_table(
+        pa.table(dict(zip(("text", "label"), zip(*ARTICLES, strict=True), strict=True))), place / "b.parquet"
+    )
+    return place
+
+
+def parallel(place: Path) -> Path:
+    (place / "dataset.txt").write_text("".join(f"{text}\n" for text, _ in ARTICLES), encoding="utf-8")
+    (place / "labels.txt").write_text("".join(f"{TOPICS.index(topic)}\n" for _, topic in ARTICLES))
+    (place / "classes.txt").write_text("\n".join(TOPICS))
+    return place
+
+
+def write_lines(file: Path, rows: list[dict[str, Any]]) -> None:
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+
+@pytest.mark.parametrize("layout", [folders, table, lines, parquet_file, parallel])
+def test_all_layouts_hold_the_same_documents_and_splits_are_drawn(
+    tmp_path: Path, layout: Callable[[Path], Path], caplog: Any
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        task = benchmark_task("bbcnews", str(layout(tmp_path)))
+    found = [pair for data in task.splits.values() for pair in zip(data.texts, data.labels, strict=True)]
+    assert sorted(found) == sorted(ARTICLES)
+    counts = {split: Counter(data.labels) for split, data in task.splits.items()}
+    assert counts == {
+        "train": {"sport": 6, "tech": 6},
+        "validation": {"sport": 2, "tech": 2},
+        "test": {"sport": 2, "tech": 2},
+    }
+    assert "task bbcnews: 20 documents, the paper has 2225; scores do not compare" in caplog.text
+
+
+def test_files_and_rows_name_splits_as_a_copy_of_the_hubs_folder_does(tmp_path: Path) -> None:
+    write_lines(tmp_path / "train.jsonl", NUMBERED[:15])
+    write_lines(tmp_path / "test.jsonl", NUMBERED[15:])
+    table(tmp_path)  # all of it again, as on the hub
+    task = benchmark_task("bbcnews", str(tmp_path))
+    assert {split: list(zip(data.texts, data.labels, strict=True)) for split, data in task.splits.items()} == {
+        "train": ARTICLES[:15],
+        "test": ARTICLES[15:],
+    }
+    write_lines(
+        tmp_path / "one.jsonl", [row | {"split": "train" if n < 15 else "test"} for n, row in enumerate(NUMBERED)]
+    )
+    assert benchmark_task("bbcnews", str(tmp_path / "one.jsonl")) == task
+    write_lines(tmp_path / "one.jsonl", [row | {"split": "dev"} if n % 2 else row for n, row in enumerate(NUMBERED)])
+    with pytest.raises(
+        InputError, match=r"one\.jsonl, line 1: names no split, but other rows do; name it in all of them or in none"
+    ):
+        benchmark_task("bbcnews", str(tmp_path / "one.jsonl"))
+
+
+def test_a_hubs_data_set_is_read_by_its_names_of_classes(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+
+    def load(name: str, config: str | None) -> Mapping[str, list[dict[str, Any]]]:
+        asked.append((name, config))
+        return {"train": NUMBERED[:15], "test": NUMBERED[15:]}
+
+    monkeypatch.setattr(datasets, "load_dataset", load)
+    for source in (None, "someone/news"):
+        task = benchmark_task("20news", source)
+        assert [list(data.labels) for data in task.splits.values()] == [
+            [topic for _, topic in ARTICLES[:15]], [topic for _, topic in ARTICLES[15:]],
+        ]  # fmt: skip
+    assert asked == [("SetFit/20_newsgroups", None), ("someone/news", None)]
+
+
+def test_arxivs_class_is_the_archive_of_the_first_category(tmp_path: Path) -> None:
+    kinds = ["math.CO cs.DM", "hep-ph", "cs.CL", "astro-ph.GA physics.space-ph"]
+    rows = [{"id": str(n), "title": "t", "abstract": f"  About {n}.\n", "categories": kinds[n % 4]} for n in range(24)]
+    write_lines(tmp_path / "arxiv-metadata-oai-snapshot.json", rows)
+    task = benchmark_task("arxiv-abstracts", str(tmp_path))
+    assert set(task.splits["train"].labels) == {"math", "hep-ph", "cs", "astro-ph"}
+    assert "  About 0.\n" in chain.from_iterable(data.texts for data in task.splits.values())
+
+
+def test_fake_news_without_a_class_or_a_text_are_left_out_and_counted(tmp_path: Path, caplog: Any) -> None:
+    with (tmp_path / "news.csv").open("w", newline="") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(["", "id", "domain", "type", "url", "content", "title"])
+        for n in range(12):
+            writer.writerow([n, n, "a.com", ("fake", "bias")[n % 2], "u", f"Text, {n}\nof two lines.", "t"])
+        writer.writerows([[12, 12, "a.com", "", "u", "no class", "t"], [13, 13, "a.com", "fake", "u", " ", "t"]])
+    with caplog.at_level(logging.WARNING):
+        task = benchmark_task("fakenews", str(tmp_path / "news.csv"))
+    assert sum(len(data.labels) for data in task.splits.values()) == 12
+    assert "task fakenews: 2 rows without a class or a text are left out" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"labels.txt": "0\n"}, r"line 2: dataset\.txt has 20 lines, labels\.txt 1; make them equal"),
+        ({"labels.txt": "0\n" * 19 + "2\n"}, "line 20: the label is '2', expected the number of a class from 0 to 1"),
+        ({"labels.txt": "0\n" * 19 + "-1\n"}, "line 20: the label is '-1'"),
+        ({"dataset.txt": "a\n" * 4 + "\n" + "a\n" * 15}, "line 5: a text is blank"),
+    ],
+)
+def test_lines_that_do_not_belong_together_are_refused(tmp_path: Path, change: dict[str, str], message: str) -> None:
+    parallel(tmp_path)
+    for name, text in change.items():
+        (tmp_path / name).write_text(text)
+    with pytest.raises(InputError, match=message):
+        benchmark_task("nyt", str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "message"),
+    [
+        ("arxiv-abstracts", [{"body": "x", "label": "y"}], r"a\.jsonl, line 1: no field 'abstract', found \['body', 'label'\]"),
+        ("fakenews", [], "task fakenews: holds no example; add one with the fields content, type"),
+        ("imdb", [{"text": "x", "label": "y"}], r"a\.jsonl: names no splits; copy the hub's folder there"),
+    ],
+)  # fmt: skip
+def test_rows_without_the_fields_of_the_task_are_refused(
+    tmp_path: Path, name: str, rows: list[dict[str, Any]], message: str
+) -> None:
+    write_lines(tmp_path / "a.jsonl", rows)
+    with pytest.raises(InputError, match=message):
+        benchmark_task(name, str(tmp_path / "a.jsonl"))
+
+
+def test_every_name_of_a_profile_is_a_task_and_the_sizes_are_table_1s() -> None:
+    assert set(BENCHMARKS) == {*get_args(BenchmarkName), *get_args(SimDEName)}
+    assert [BENCHMARKS[name].size for name in get_args(SimDEName)] == [8558957, 18846, 2162833, 13081, 2225]
+    assert all(BENCHMARKS[name].size is None for name in get_args(BenchmarkName))
+    assert {name for name, task in BENCHMARKS.items() if task.hub} == set(ON_HUB)
+
+
+# ---- Similar articles
+
+WIKI = [
+    ("Merlot", [("", "A dark blue grape."), ("Taste", ""), ("Regions", 'Grown in "France",\nand elsewhere.')]),
+    ("Malbec", [("", "Purple.")]),
+    ("Moët & Chandon", []),
+    ("Game \ud83d", [("Plot", "It \udc00 ends.")]),
+]
+
+
+def wiki_file(file: Path, articles: list[tuple[str, Any]] = WIKI) -> Path:
+    with file.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(["Title", "Sections"])
+        writer.writerows((title.encode("utf-8", "replace").decode(), repr(sections)) for title, sections in articles)
+    return file
+
+
+def write_relevance(folder: Path, lists: Any, *, as_json: bool = False) -> Path:
+    file = folder / ("gt.json" if as_json else "gt")
+    file.write_bytes(json.dumps(lists).encode() if as_json else pickle.dumps(lists))
+    return file
+
+
+def test_the_text_of_an_article_is_its_title_and_every_section_that_is_not_empty(tmp_path: Path) -> None:
+    assert read_articles(wiki_file(tmp_path / "wines.txt")) == {
+        "Merlot": 'Merlot  A dark blue grape. Regions Grown in "France",\nand elsewhere.',
+        "Malbec": "Malbec  Purple.",
+        "Moët & Chandon": "Moët & Chandon",
+        "Game ?": "Game ? Plot It \ufffd ends.",  # the surrogate inside the literal is an escape there
+    }
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_titles_without_an_article_are_left_out_and_counted(tmp_path: Path, as_json: bool, caplog: Any) -> None:
+    lists: dict[str, Any] = {
+        "Malbec": {"Merlot": 1, "Malbec": 1, "Nowhere": 1},
+        "Unwritten": {"Merlot": 1},
+        "Merlot": {"Unknown": 1},
+        "Moët & Chandon": {"Malbec": 3, "Merlot": 1},
+    }
+    if not as_json:
+        lists = collections.defaultdict(collections.Counter, {k: collections.Counter(v) for k, v in lists.items()})
+    with caplog.at_level(logging.WARNING):
+        ranking = read_similar_articles(
+            wiki_file(tmp_path / "a.csv"), write_relevance(tmp_path, lists, as_json=as_json)
+        )
+    assert [text.split()[0] for text in ranking.texts] == ["Merlot", "Malbec", "Moët", "Game"]
+    assert ranking.queries == [1, 2]
+    assert ranking.relevant == [[0], [1, 0]]
+    assert "2 of 4 lists are left out" in caplog.text
+    assert "3 relevant titles are left out" in caplog.text
+
+
+def test_lists_may_be_any_plain_container_and_name_a_title_twice(tmp_path: Path) -> None:
+    lists = {"a": ["x", "y", "x"], "b": ("x",), "c": {"y", "x"}, "d": frozenset({"x"})}
+    assert read_relevance(write_relevance(tmp_path, lists)) == {
+        "a": ["x", "y"],
+        "b": ["x"],
+        "c": ["x", "y"],
+        "d": ["x"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        (["Merlot", "[('Taste', 'x')"], r"a\.csv, row 2: the sections must be a Python list of \(title, text\)"),
+        (["Merlot", "__import__('os').getcwd()"], "row 2: the sections must be"),
+        (["Merlot", "[('one', 'two', 'three')]"], "row 2: the sections must be"),
+        (["Merlot", "[('one', 2)]"], "row 2: the sections must be"),
+        (["Merlot", "7"], "row 2: the sections must be"),
+        (["Malbec", "[]"], r"row 2: the title 'Malbec' stands in an earlier row too"),
+        (["Malbec"], r"row 2 \(up to line 3\): 1 values, expected 2"),
+    ],
+)
+def test_a_bad_article_is_named_with_its_row(tmp_path: Path, row: list[str], message: str) -> None:
+    file = wiki_file(tmp_path / "a.csv", [WIKI[1]])
+    with file.open("a", newline="") as stream:
+        csv.writer(stream).writerow(row)
+    with pytest.raises(InputError, match=message):
+        read_articles(file)
+
+
+@pytest.mark.parametrize(
+    ("lists", "message"),
+    [([], "holds list"), ({"a": 3}, "'a' has int, expected titles"), ({"a": [3]}, "no string"), ({"a": {3, "x"}}, "no string"), ({3: ["a"]}, "a title is int")],
+)  # fmt: skip
+def test_lists_of_another_kind_are_refused(tmp_path: Path, lists: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        read_relevance(write_relevance(tmp_path, lists))
+
+
+def test_files_of_another_kind_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("a,b,c\n1,2,3\n")
+    with pytest.raises(InputError, match="has 3 columns, expected two"):
+        read_articles(tmp_path / "a.csv")
+    with pytest.raises(InputError, match="holds no article"):
+        read_articles(wiki_file(tmp_path / "b.csv", []))
+    (tmp_path / "gt.json").write_text('{"a":\n oops}')
+    with pytest.raises(InputError, match=r"gt\.json: not JSON \(.*in line 2\)"):
+        read_relevance(tmp_path / "gt.json")
+    with pytest.raises(InputError, match="no list belongs to the articles"):
+        read_similar_articles(wiki_file(tmp_path / "c.csv"), write_relevance(tmp_path, {"Other": ["Merlot"]}))
+
+
+# ---- Pickles from elsewhere
+
+
+def dumped(tmp_path: Path, value: Any, protocol: int = pickle.DEFAULT_PROTOCOL) -> Path:
+    file = tmp_path / "gt"
+    file.write_bytes(pickle.dumps(value, protocol))
+    return file
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_plain_data_comes_through_in_every_protocol(tmp_path: Path, protocol: int) -> None:
+    votes: Any = collections.defaultdict(collections.Counter, {"Merlot": collections.Counter({"Malbec": 2})})
+    votes["Cava"] = {"titles": ["Prosecco"], "set": {1}, "frozen": frozenset("a"), "pair": (1.5, None, True)}
+    votes["ordered"] = collections.OrderedDict(a=1)
+    assert read_plain_pickle(dumped(tmp_path, votes, protocol)) == votes
+
+
+class Hostile:
+    """What unpickling it calls."""
+
+    def __init__(self, function: Any, *arguments: Any) -> None:
+        self.call = function, arguments
+
+    def __reduce__(self) -> Any:
+        return self.call
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_a_hostile_pickle_is_refused_before_it_does_anything(tmp_path: Path, protocol: int) -> None:
+    touched = tmp_path / "touched"
+    file = dumped(tmp_path, {"Merlot": [Hostile(open, str(touched), "w")]}, protocol)
+    pickle.loads(file.read_bytes())  # it is one: the stock reader runs it
+    assert touched.exists()
+    touched.unlink()
+    with pytest.raises(InputError, match=r"gt: refused.*it asks for \w+\.open\); write the mapping as JSON") as caught:
+        read_plain_pickle(file)
+    assert not touched.exists()
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "value", [Hostile(os.system, "true"), Hostile(eval, "1"), Hostile(getattr, 1, "real"), decimal.Decimal(1), Path("x"), len]
+)  # fmt: skip
+def test_other_functions_and_classes_are_refused(tmp_path: Path, value: Any) -> None:
+    with pytest.raises(InputError, match="it asks for"):
+        read_plain_pickle(dumped(tmp_path, value))
+
+
+def test_a_pickle_cannot_change_the_classes_that_it_may_use(tmp_path: Path) -> None:
+    file = tmp_path / "gt"
+    file.write_bytes(b"ccollections\nCounter\n(N(S'most_common'\nI1\ndtb.")  # setattr(Counter, "most_common", 1)
+    with pytest.raises(InputError, match="refused"):
+        read_plain_pickle(file)
+    assert collections.Counter("aab").most_common(1) == [("a", 2)]
+
+
+@pytest.mark.parametrize("content", [b"", b"\x80\x04", b"no pickle at all", pickle.dumps({"a": "b" * 99})[:-30]])
+def test_what_is_no_whole_pickle_is_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "gt").write_bytes(content)
+    with pytest.raises(InputError, match=r"gt: refused, is no whole pickle of plain containers"):
+        read_plain_pickle(tmp_path / "gt")
+    with pytest.raises(InputError, match="cannot be read"):
+        read_plain_pickle(tmp_path / "missing")
+
+
+def test_a_tower_of_tuples_as_a_key_is_refused_where_the_stock_reader_ends_the_process(tmp_path: Path) -> None:
+    tower = b"\x80\x02}(" + b")" + b"\x85" * 300_000 + b"K\x01u."  # {((((…),),),): 1}
+    (tmp_path / "gt").write_bytes(tower)
+    with pytest.raises(InputError, match="it holds more than 10,000 tuples"):
+        read_plain_pickle(tmp_path / "gt")
+
+
+@pytest.mark.parametrize("depth", [2_000, 9_999])
+def test_tuples_below_the_limit_do_no_harm_however_they_are_stacked(tmp_path: Path, depth: int) -> None:
+    (tmp_path / "gt").write_bytes(b"\x80\x02}(" + b")" + b"\x85" * (depth - 1) + b"K\x01u.")
+    assert list(read_plain_pickle(tmp_path / "gt").values()) == [1]
+    with pytest.raises(InputError, match="a title is tuple"):
+        read_relevance(tmp_path / "gt")

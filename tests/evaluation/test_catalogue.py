@@ -1,0 +1,304 @@
+"""Tasks by the names that a profile gives them; bad data is one line before any work, and nothing half-written."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import pickle
+import re
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import yaml
+from docemb_lib.experiments.check import check_benchmarks
+from pyarrow import parquet
+from typer.testing import CliRunner
+
+from docemb_lib import Profile, Workspace
+from docemb_lib.cli import app
+from docemb_lib.errors import InputError
+from docemb_lib.evaluation import Classification, Pairs, catalogue
+from docemb_lib.evaluation.catalogue import check_task, load_task, outline_of, task_fingerprint
+from docemb_lib.settings import HEADS, Evaluation, HeadSettings
+
+TASK = {"name": "mine", "kind": "classification", "path": "data/mine.jsonl"}
+
+
+@pytest.fixture
+def data_folder(tmp_path: Path) -> Path:
+    """A profile's folder with an own task and one of the benchmarks beside it."""
+    (tmp_path / "data").mkdir()
+    records = [{"text": f"text {n}", "label": n % 2} for n in range(20)]
+    (tmp_path / "data" / "mine.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    for part in ("train", "dev", "test"):
+        (tmp_path / "data" / f"{part}_cite.csv").write_text('"1","a","b"\n"0","c","d"\n')
+    return tmp_path
+
+
+def profile(data_folder: Path, **evaluation: Any) -> Profile:
+    settings = {"tasks": ["mine", "aan", "halves"], "own_tasks": [TASK], "benchmarks": {"aan": "data"}, **evaluation}
+    file = data_folder / "my.yaml"
+    file.write_text(yaml.safe_dump({"corpus": {"tasks": 90}, "evaluation": settings}))
+    return Profile.load(file)
+
+
+def test_tasks_are_found_by_name_with_paths_relative_to_the_profile(data_folder: Path, monkeypatch: Any) -> None:
+    settings = profile(data_folder).evaluation
+    monkeypatch.chdir("/")
+    mine, aan = load_task("mine", settings), load_task("aan", settings)
+    assert isinstance(mine, Classification)
+    assert isinstance(aan, Pairs)
+    assert (mine.name, aan.name) == ("mine", "aan")
+    assert load_task("halves", settings) is None
+
+
+def test_a_files_change_and_a_settings_change_show_in_the_fingerprint(data_folder: Path) -> None:
+    settings = profile(data_folder).evaluation
+    prints = {name: task_fingerprint(name, settings) for name in ("mine", "aan", "halves")}
+    assert prints["halves"] is None
+    assert prints == {name: task_fingerprint(name, profile(data_folder).evaluation) for name in prints}
+    assert task_fingerprint("mine", profile(data_folder, own_tasks=[{**TASK, "seed": 1}]).evaluation) != prints["mine"]
+    for file in ("mine.jsonl", "dev_cite.csv"):
+        os.utime(data_folder / "data" / file, ns=(1, 1))
+    assert task_fingerprint("mine", settings) != prints["mine"]
+    assert task_fingerprint("aan", settings) != prints["aan"]
+    (data_folder / "data" / "mine.jsonl").unlink()
+    with pytest.raises(
+        InputError, match=r"own_tasks: mine: .*mine\.jsonl is no file; name the one that holds the data"
+    ):
+        task_fingerprint("mine", settings)
+
+
+@pytest.mark.parametrize(
+    ("evaluation", "message"),
+    [
+        ({"tasks": ["mine", "yours"]}, "there is no task 'yours'; known are package, .*, games, .*, mine and mteb:NAME; define it in own_tasks"),
+        ({"sweep_tasks": ["yours"]}, "there is no task 'yours'"),
+        ({"own_tasks": [TASK, TASK]}, "there is a task 'mine' already; choose another name"),
+        ({"own_tasks": [TASK, {**TASK, "name": "imdb"}]}, "there is a task 'imdb' already"),
+        ({"own_tasks": [TASK, {**TASK, "name": "mteb:mine"}]}, "there is a task 'mteb:mine' already; choose another name"),
+        ({"tasks": ["pan"]}, "benchmarks: pan stands on no hub; name the folder that holds its files"),
+        ({"benchmarks": {"ann": "data"}}, "evaluation.benchmarks.ann"),
+        ({"own_tasks": [{**TASK, "kind": "ranking"}]}, "evaluation.own_tasks.0.kind"),
+        ({"own_tasks": [{**TASK, "kind": "retrieval"}]}, "relevance, a file of pairs of ids, belongs to every retrieval"),
+        ({"own_tasks": [{**TASK, "relevance": "x.tsv"}]}, "relevance, a file of pairs of ids"),
+        ({"own_tasks": [{**TASK, "kind": "retrieval", "relevance": "x.tsv", "path": {"test": "x"}}]}, "one file of documents"),
+        ({"own_tasks": [{**TASK, "path": {"training": "x"}}]}, "evaluation.own_tasks.0.path"),
+        ({"own_tasks": [{**TASK, "share": 0.5}]}, "evaluation.own_tasks.0.share: input should be less than 0.5"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_in_a_profile_is_said_in_one_line(
+    data_folder: Path, evaluation: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InputError, match=message) as caught:
+        profile(data_folder, **evaluation)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_hubs_name_stays_a_name(data_folder: Path) -> None:
+    settings = profile(data_folder, benchmarks={"aan": "data", "imdb": "someone/imdb"}).evaluation
+    assert settings.benchmarks == {"aan": str(data_folder / "data"), "imdb": "someone/imdb"}
+    assert "someone/imdb" in (task_fingerprint("imdb", settings) or "")
+    assert "ccdv/arxiv-classification" in (task_fingerprint("arxiv", settings) or "")
+
+
+def test_a_profile_names_them_by_path(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    articles = [(f"{topic} article {n}", topic) for n in range(10) for topic in ("sport", "tech")]
+    for n, (text, topic) in enumerate(articles):
+        (tmp_path / "data" / "bbc" / topic).mkdir(parents=True, exist_ok=True)
+        (tmp_path / "data" / "bbc" / topic / f"{n:03}.txt").write_text(text)
+    rows = "".join(f"{topic},{text}\n" for text, topic in articles)
+    (tmp_path / "data" / "bbc-text.csv").write_text(f"category,text\n{rows}")
+    file = tmp_path / "my.yaml"
+
+    def evaluation(**benchmarks: str) -> Evaluation:
+        content = {"tasks": ["halves", *benchmarks], "benchmarks": benchmarks, "head": "simde"}
+        file.write_text(yaml.safe_dump({"corpus": {"tasks": 90}, "evaluation": content}))
+        return Profile.load(file).evaluation
+
+    for place in ("data/bbc", "data/bbc-text.csv"):
+        settings = evaluation(bbcnews=place)
+        assert settings.benchmarks == {"bbcnews": str(tmp_path / place)}
+        check_benchmarks(settings, settings.tasks)
+        task = load_task("bbcnews", settings)
+        assert task is not None
+        assert sorted(task.texts("test"))[0].startswith("sport article")
+        assert outline_of("bbcnews", settings) == (["train", "validation", "test"], 6, False)
+        before = task_fingerprint("bbcnews", settings)
+        for part in [tmp_path / place, *(tmp_path / place).rglob("*")]:
+            if part.is_file():
+                part.write_bytes(part.read_bytes() + b"\n")
+        assert task_fingerprint("bbcnews", settings) != before
+    settings = evaluation(**{"arxiv-abstracts": "./gone.json", "nyt": "./data"})
+    assert settings.benchmarks["arxiv-abstracts"] == str(tmp_path / "gone.json")  # a path, not a hub's name
+    with pytest.raises(InputError, match=r"arxiv-abstracts needs its published file or folder in .*gone\.json"):
+        check_benchmarks(settings, settings.tasks)
+    with pytest.raises(ValueError, match="benchmarks: fakenews stands on no hub"):
+        Evaluation(tasks=["fakenews"])
+    assert (task_fingerprint("20news", Evaluation(tasks=["20news"])) or "").count("SetFit/20_newsgroups") == 1
+
+
+def test_a_head_may_be_named() -> None:
+    assert Evaluation(head="simde").head == HeadSettings(learning_rate=3e-4, batch_size=8)  # type: ignore[arg-type]
+    assert Evaluation(head="thesis").head == Evaluation().head == HEADS["thesis"]  # type: ignore[arg-type]
+    few = HEADS["few-shot"]
+    assert few.model_copy(update={"epochs": 10}) == HEADS["simde"]
+    unstated = set(HeadSettings.model_fields) - {"learning_rate", "batch_size"}
+    assert HEADS["simde"].model_dump(include=unstated) == HeadSettings().model_dump(include=unstated)
+    with pytest.raises(ValueError, match="there is no head 'mlp'; write thesis or simde or few-shot, or a mapping"):
+        Evaluation(head="mlp")  # type: ignore[arg-type]
+
+
+MARK = Path("ran")
+
+
+def examples(n: int, labels: str = "xy", start: int = 0) -> list[dict[str, Any]]:
+    return [
+        {"text": f"about {labels[i % len(labels)]}, {start + i}", "label": labels[i % len(labels)]} for i in range(n)
+    ]
+
+
+DOCUMENTS = [{"id": f"d{n}", "text": f"text {n}"} for n in range(4)]
+
+
+class Folder:
+    """The profile `mine` in a workspace, and the data beside it."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def write(self, files: dict[str, Any]) -> None:
+        """Files beside the profile: text, bytes, rows of JSON lines, or a function that writes the file."""
+        for name, content in files.items():
+            file = self.root / "params" / name
+            if callable(content):
+                content(file)
+                continue
+            if isinstance(content, list):
+                content = "".join(json.dumps(row) + "\n" for row in content)
+            file.write_bytes(content if isinstance(content, bytes) else content.encode())
+
+    def profile(self, own: dict[str, Any] | None = None, *, task: str = "mine", **evaluation: Any) -> str:
+        profile = yaml.safe_load((self.root / "params" / "small.yaml").read_text(encoding="utf-8"))
+        own_tasks = [{"name": "mine", "kind": "classification", **own}] if own else []
+        settings = {"tasks": [task], "sweep_tasks": ["package"], "own_tasks": own_tasks, **evaluation}
+        profile["evaluation"].update(settings)
+        file = self.root / "params" / "mine.yaml"
+        file.write_text(yaml.safe_dump({**profile, "name": "mine"}), encoding="utf-8")
+        return str(file)
+
+
+@pytest.fixture
+def folder(workspace_root: Path) -> Folder:
+    return Folder(workspace_root)
+
+
+class Program:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Path.touch, (MARK,))
+
+
+LINES = "".join(json.dumps(row) + "\n" for row in examples(400)).encode()
+PACKED = gzip.compress(LINES)
+
+
+def truncated_parquet(file: Path) -> None:
+    parquet.write_table(pa.Table.from_pylist(examples(400)), file)
+    file.write_bytes(file.read_bytes()[:-100])
+
+
+BAD: list[tuple[dict[str, Any], dict[str, Any], str]] = [
+    ({"a.csv": "body,label\nhello,1\n"}, {"own": {"path": "a.csv"}}, r"params/a\.csv, row 1: no field 'text', found \['body', 'label'\]; name the one that holds the text"),
+    ({"a.jsonl": examples(8), "b.jsonl": examples(6, "xyz")}, {"own": {"path": {"train": "a.jsonl", "test": "b.jsonl"}}}, r"task 'mine', split 'test': 2 of 6 labels are none of the 2 classes of 'train', the first is 'z'; leave"),
+    ({"a.jsonl": [*examples(20), {"text": " \n", "label": "x"}]}, {"own": {"path": "a.jsonl"}}, r"a\.jsonl, line 21: a text is blank; write it or delete the row"),
+    ({"a.jsonl": DOCUMENTS, "r.tsv": "d0\td1\nd2\td9\n"}, {"own": {"kind": "retrieval", "path": "a.jsonl", "relevance": "r.tsv"}}, r"r\.tsv, row 2: 'd9' is the id of no document; mend it, or delete the row"),
+    ({"a.jsonl.gz": PACKED[: len(PACKED) // 2]}, {"own": {"path": "a.jsonl.gz"}}, r"a\.jsonl\.gz: is not a whole gzip file \(.*\); compress it again"),
+    ({"a.parquet": truncated_parquet}, {"own": {"path": "a.parquet"}}, r"a\.parquet: is not a whole parquet file \(.*\); write it again"),
+    ({"a.jsonl": b"".join(LINES.splitlines(keepends=True)[:20])[:-9]}, {"own": {"path": "a.jsonl"}}, r"a\.jsonl, line 20: not JSON \(.*\); write one object a line"),
+    ({"a.csv": 'text,label\n"said ""so""",x\n"said "so" too",y\n'}, {"own": {"path": "a.csv"}}, r"a\.csv, row 2: broken quoting up to line 3 \(.*\); mend it"),
+    ({"wines.txt": "Title,Sections\nA,\"[('x', 'y')]\"\n", "gt": pickle.dumps({"A": Program()})}, {"task": "wines", "benchmarks": {"wines": "."}}, r"gt: refused, is no whole pickle of plain containers \(it asks for .*\); write the mapping as JSON"),
+    ({}, {"task": "imdb"}, r"dataset 'stanfordnlp/imdb': .*Hub.*; or name a folder in evaluation\.benchmarks"),  # no network
+    ({"a.jsonl": examples(8), "b.jsonl": examples(6)}, {"own": {"path": {"train": "a.jsonl", "validation": "b.jsonl"}}}, r"task mine: has no split test, only train, validation; add it, or leave the task out"),
+    ({}, {"own": {"path": "."}}, r"params: holds no folder; name a data file, or put each class into a folder of its name"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("files", "settings", "message"), BAD)
+def test_bad_data_is_one_line_and_leaves_nothing(folder, files, settings, message):
+    folder.write(files)
+    done = CliRunner().invoke(app, ["evaluate", "all-MiniLM-L6-v2", "--profile", folder.profile(**settings)])
+    assert done.exit_code == 2
+    lines = done.stderr.strip().splitlines()
+    assert len(lines) == 1
+    assert re.search(message, lines[0]), lines[0]
+    built = [path for path in (folder.root / "outputs").rglob("*") if path.is_file() and path.suffix != ".lock"]
+    assert {path.relative_to(folder.root / "outputs" / "artefacts").parts[0] for path in built} <= {"task"}
+    assert not list((folder.root / "outputs").rglob("*.partial"))
+    assert not MARK.exists()
+
+
+RANKING = {"kind": "retrieval", "path": "a.jsonl", "relevance": {"test": "r.tsv"}}
+FEW = {"path": {"train": "a.jsonl", "test": "b.jsonl"}}
+
+
+@pytest.mark.parametrize(
+    ("own", "folds", "message"),
+    [
+        (RANKING, 2, "task mine: has no split validation, only test; add it, or leave the task out"),
+        (FEW, 5, "task mine: has no split validation, and 4 examples of its smallest class in train, cut to evaluation.limit 10000, too few for evaluation.folds 5; add examples, or lower folds"),
+    ],
+)  # fmt: skip
+def test_a_plan_is_refused_whose_runs_could_not_be_scored(folder, own, folds, message):
+    folder.write(
+        {"a.jsonl": DOCUMENTS if own is RANKING else examples(8), "r.tsv": "d0\td1\n", "b.jsonl": examples(6, start=50)}
+    )
+    done = CliRunner().invoke(app, ["run", "--profile", folder.profile(own, sweep_tasks=["mine"], folds=folds)])
+    assert (done.exit_code, done.stderr.strip()) == (2, f"Error: {message}")
+
+
+def test_a_class_that_runs_cut_below_the_folds_is_refused_before_they_start(folder):
+    folder.write({"a.jsonl": [*examples(90, labels="x"), *examples(10, labels="y")], "b.jsonl": examples(6)})
+    whole, cut = (Profile.load(folder.profile(FEW, sweep_tasks=["mine"], folds=5, limit=n)) for n in (100, 40))
+    check_task(whole, Workspace(), "mine", "validation")
+    with pytest.raises(
+        InputError, match=r"4 examples of its smallest class in train, cut to evaluation\.limit 40, too"
+    ):
+        check_task(cut, Workspace(), "mine", "validation")
+
+
+def test_cross_validation_is_used_where_there_are_enough_examples(folder):
+    folder.write({"a.jsonl": examples(8), "b.jsonl": examples(6, start=50)})
+    check_task(Profile.load(folder.profile(FEW, sweep_tasks=["mine"], folds=4)), Workspace(), "mine", "validation")
+    folder.write({"a.jsonl": DOCUMENTS, "r.tsv": "d0\td1\n"})
+    with pytest.raises(InputError, match="has no split nonsense"):
+        check_task(Profile.load(folder.profile(RANKING)), Workspace(), "mine", "nonsense")
+
+
+def test_files_are_read_once_until_they_change(folder, monkeypatch):
+    folder.write({"a.jsonl": examples(30)})
+    loaded = Profile.load(folder.profile({"path": "a.jsonl"}))
+    read = []
+    monkeypatch.setattr(catalogue, "outline_of", lambda *given: read.append(given[0]) or outline_of(*given))
+    for _ in range(2):
+        check_task(loaded, Workspace(), "mine", "test")
+    assert read == ["mine"]
+    folder.write({"a.jsonl": [*examples(30), {"text": "", "label": "x"}]})
+    for _ in range(2):  # a failure is not remembered
+        with pytest.raises(InputError, match="line 31: a text is blank"):
+            check_task(loaded, Workspace(), "mine", "test")
+    assert len(read) == 3
+
+
+def test_a_data_set_of_a_hub_is_not_fetched_for_a_check(folder):
+    check_task(Profile.load(folder.profile(task="imdb")), Workspace(), "imdb", "test")
+
+
+def test_rows_of_train_among_the_tests_are_reported_as_leakage(folder, caplog):
+    rows = examples(20)
+    folder.write({"a.jsonl": rows, "b.jsonl": [*examples(6, start=50), *rows[:3]]})
+    assert catalogue.ProfileTasks(Profile.load(folder.profile(FEW)), list)["mine"].name == "mine"
+    assert caplog.messages == ["task mine, split test: 3 of 9 also in train (leakage), the first is 6"]

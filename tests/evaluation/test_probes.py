@@ -1,0 +1,508 @@
+"""Planes, probes, distances, redundancy and attention against numpy, scikit-learn, scipy and slow loops."""
+
+from __future__ import annotations
+
+import logging
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from scipy.spatial.distance import cdist, cosine
+from scipy.stats import ks_2samp
+from sklearn.metrics import roc_auc_score
+from transformers import AutoModel, AutoTokenizer, LongformerConfig, LongformerModel, ModernBertConfig, ModernBertModel
+
+from docemb_lib.corpus.sentences import tag_words
+from docemb_lib.errors import InputError
+from docemb_lib.evaluation.probes import (
+    ALL_LENGTHS,
+    BINS,
+    attention_by_part,
+    attention_of_words,
+    fit_ridge,
+    measure_distances,
+    mistaken,
+    neighbour_overlap,
+    principal_plane,
+    probe,
+    redundancy,
+    redundancy_by_length,
+    sentence_similarity,
+    separation,
+    tidy_distances,
+    token_attention,
+)
+from docemb_lib.losses import MaxMargin
+from docemb_lib.pretrained import resolve
+from docemb_lib.student import Student
+
+
+def test_the_plane_is_spanned_by_the_leading_singular_vectors():
+    X = np.random.default_rng(0).standard_normal((20, 6)) * [5, 4, 1, 1, 1, 1] + 3
+    centred = X - X.mean(axis=0)
+    U, s, _ = np.linalg.svd(centred, full_matrices=False)
+    plane = principal_plane(X)
+    np.testing.assert_allclose(np.abs(plane.points), np.abs(U[:, :2] * s[:2]), atol=1e-9)
+    assert plane.explained == pytest.approx((s[:2] ** 2).sum() / (s**2).sum())
+
+
+def test_a_collapsed_space_has_no_variance_to_explain():
+    plane = principal_plane(np.ones((5, 4)))
+    assert np.isnan(plane.explained)
+    np.testing.assert_allclose(plane.points, 0, atol=1e-12)
+
+
+@pytest.mark.parametrize("shape", [(2, 5), (5, 1)])
+def test_too_little_for_a_plane_is_refused(shape):
+    with pytest.raises(InputError, match="3 and 2 or more"):
+        principal_plane(np.ones(shape))
+
+
+def spaces(*, seed=0, n=120, wide=8, to=5, noise=0.0):
+    """Student embeddings (n, wide), and teacher embeddings that are a linear map of them, an offset and noise."""
+    rng = np.random.default_rng(seed)
+    student = rng.standard_normal((n, wide)) * 3 + 1
+    teacher = student @ rng.standard_normal((wide, to)) + rng.standard_normal(to)
+    return student, teacher + noise * rng.standard_normal(teacher.shape)
+
+
+def halves(student, teacher):
+    n = len(student) // 2
+    return (student[:n], teacher[:n]), (student[n:], teacher[n:])
+
+
+def test_a_teacher_that_is_a_linear_map_of_the_student_is_read_whole():
+    row = probe(*halves(*spaces()), {}).iloc[0]
+    assert (row["bucket"], row["documents"]) == ("all", 60)
+    assert row["r2"] == pytest.approx(1, abs=1e-9)
+    assert row["overlap"] == 1
+
+
+def test_nothing_is_read_from_noise():
+    rng = np.random.default_rng(0)
+    student, teacher = rng.standard_normal((400, 6)), rng.standard_normal((400, 4))
+    row = probe(*halves(student, teacher), {}, k=10).iloc[0]
+    assert row["r2"] <= 0
+    assert row["overlap"] == pytest.approx(10 / 199, abs=0.03)  # chance
+
+
+def test_a_collapsed_student_knows_the_mean_alone():
+    _, teacher = spaces()
+    train, validation = halves(np.ones((120, 8)), teacher)
+    row = probe(train, validation, {}).iloc[0]
+    residual = ((validation[1] - train[1].mean(0)) ** 2).sum()
+    assert row["r2"] == pytest.approx(1 - residual / ((validation[1] - validation[1].mean(0)) ** 2).sum())
+
+
+def test_the_ridge_is_that_of_the_normal_equations_at_the_penalty_it_chose():
+    student, teacher = spaces(noise=4.0)
+    ridge = fit_ridge(student, teacher)
+    X = student / np.sqrt(student.var(axis=0).mean())
+    centred, target = X - X.mean(0), teacher - teacher.mean(0)
+    weights = np.linalg.solve(centred.T @ centred + ridge.model.alpha_ * np.eye(8), centred.T @ target)
+    np.testing.assert_allclose(ridge.predict(student), centred @ weights + teacher.mean(0), atol=1e-8)
+
+
+def test_the_penalty_is_the_one_that_leaving_out_one_document_at_a_time_likes_best():
+    student, teacher = spaces(n=15, noise=4.0)
+    ridge = fit_ridge(student, teacher)
+    X = student / np.sqrt(student.var(axis=0).mean())
+
+    def error(alpha):
+        total = 0.0
+        for left_out in range(15):
+            kept = np.arange(15) != left_out
+            mean_x, mean_y = X[kept].mean(0), teacher[kept].mean(0)
+            centred = X[kept] - mean_x
+            weights = np.linalg.solve(centred.T @ centred + alpha * np.eye(8), centred.T @ (teacher[kept] - mean_y))
+            total += (((X[left_out] - mean_x) @ weights + mean_y - teacher[left_out]) ** 2).sum()
+        return total
+
+    alphas = ridge.model.alphas
+    assert ridge.model.alpha_ == min(alphas, key=error)
+    assert alphas.min() < ridge.model.alpha_ < alphas.max()
+
+
+def test_the_norm_of_the_student_changes_nothing():
+    student, teacher = spaces(noise=4.0)
+    small, large = (probe(*halves(scale * student, teacher), {}).iloc[0] for scale in (1e-3, 1e3))
+    assert small["r2"] == pytest.approx(large["r2"])
+    assert small["overlap"] == large["overlap"]
+
+
+def test_overlap_is_the_share_of_common_neighbours():
+    # On the half circle; in `moved`, document 2 has gone over to 4.
+    def on_circle(*degrees):
+        return np.array([[np.cos(np.radians(d)), np.sin(np.radians(d))] for d in degrees])
+
+    here, moved = on_circle(0, 10, 25, 60, 90), on_circle(0, 10, 95, 60, 90)
+    # nearest two of each: here {1,2} {0,2} {1,0} {4,2} {3,2}; moved {1,3} {0,3} {4,3} {4,2} {2,3}
+    assert neighbour_overlap(here, moved, k=2).tolist() == [0.5, 0.5, 0.0, 1.0, 1.0]
+
+
+def test_overlap_equals_a_plain_loop():
+    rng = np.random.default_rng(1)
+    a, b = rng.standard_normal((30, 4)), rng.standard_normal((30, 7))
+    expected = []
+    for i in range(30):
+        nearest = [
+            set(sorted((j for j in range(30) if j != i), key=lambda j, row=row: row[j])[:5])
+            for row in (cdist(a, a, "cosine")[i], cdist(b, b, "cosine")[i])
+        ]
+        expected.append(len(nearest[0] & nearest[1]) / 5)
+    assert neighbour_overlap(a, b, k=5).tolist() == expected
+
+
+def test_buckets_are_judged_by_themselves_among_all_documents():
+    student, teacher = spaces(noise=6.0)
+    train, validation = halves(student, teacher)
+    short = np.arange(60) % 3 == 0
+    frame = probe(
+        train, validation, {"short": short, "long": ~short, "one": np.arange(60) == 7, "none": short & ~short}
+    )
+    assert frame["bucket"].tolist() == ["all", "short", "long", "one", "none"]
+    assert frame["documents"].tolist() == [60, 20, 40, 1, 0]
+    predicted = fit_ridge(*train).predict(validation[0])
+    truth = validation[1][short]
+    r2 = 1 - ((truth - predicted[short]) ** 2).sum() / ((truth - truth.mean(0)) ** 2).sum()
+    assert frame["r2"][1] == pytest.approx(r2)
+    assert frame["overlap"][1] == pytest.approx(neighbour_overlap(predicted, validation[1], k=10)[short].mean())
+    assert frame["overlap"][0] == pytest.approx((20 * frame["overlap"][1] + 40 * frame["overlap"][2]) / 60)
+    assert np.isnan(frame["r2"][3])
+    assert np.isnan(frame["overlap"][4])
+
+
+def test_among_few_documents_fewer_neighbours_count():
+    student, teacher = spaces(n=24, noise=6.0)
+    train, validation = halves(student, teacher)
+    predicted = fit_ridge(*train).predict(validation[0])
+    overlap = probe(train, validation, {})["overlap"][0]
+    assert overlap == neighbour_overlap(predicted, validation[1], k=2).mean()  # a fifth of 11 others
+
+
+def test_what_does_not_belong_together_is_refused():
+    with pytest.raises(InputError, match="4 student and 5 teacher embeddings"):
+        fit_ridge(np.ones((4, 2)), np.ones((5, 2)))
+    with pytest.raises(InputError, match="give 3 or more"):
+        fit_ridge(np.ones((2, 2)), np.ones((2, 2)))
+
+
+def noisy(n=12, d=5, noise=1.0):
+    rng = np.random.default_rng(0)
+    teacher = rng.standard_normal((n, d))
+    return teacher + noise * rng.standard_normal((n, d)), teacher
+
+
+@pytest.mark.parametrize("distance", ["cosine", "mse"])
+def test_every_distance_is_that_of_the_pair_it_names(distance):
+    student, teacher = noisy()
+    frame = tidy_distances(measure_distances(student, teacher, distance=distance, negatives=4, seed=1))
+    assert len(frame) == 12 + 12 * 4
+    for row in frame.itertuples():
+        a, b = student[row.document], teacher[row.other]
+        assert row.value == pytest.approx(cosine(a, b) if distance == "cosine" else ((a - b) ** 2).mean())
+        assert (row.kind == "positive") == (row.document == row.other)
+    assert frame["auc"].nunique() == 1
+    assert frame["auc"][0] == pytest.approx(roc_auc_score(frame["kind"] == "negative", frame["value"]))
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("ties", [False, True])
+def test_auc_and_overlap_are_those_of_scikit_learn_and_scipy(seed, ties):
+    rng = np.random.default_rng(seed)
+    found = measure_distances(*noisy(), distance="mse", negatives=7, seed=seed)
+    if ties:
+        found = found._replace(positive=rng.integers(0, 4, 12) / 1.0, negative=rng.integers(1, 5, (12, 7)) / 1.0)
+    told = separation(found)
+    labels = np.repeat([0, 1], [12, 84])
+    assert told.auc == pytest.approx(roc_auc_score(labels, np.concatenate([found.positive, found.negative.ravel()])))
+    assert told.overlap == pytest.approx(1 - ks_2samp(found.positive, found.negative.ravel()).statistic)
+
+
+@pytest.mark.parametrize("distance", ["cosine", "mse"])
+@pytest.mark.parametrize("gamma", [0.0, 0.4, 1.5])
+def test_with_all_others_as_negatives_the_loss_is_max_margin(distance, gamma):
+    student, teacher = noisy()
+    found = measure_distances(student, teacher, distance=distance, negatives=11)
+    loss = MaxMargin(distance=distance, gamma=gamma)(torch.from_numpy(student), torch.from_numpy(teacher))
+    assert separation(found, gamma=gamma).loss == pytest.approx(loss.mean().item())
+
+
+def test_a_part_has_the_chosen_documents_and_their_first_negatives():
+    found = measure_distances(*noisy(), distance="mse", negatives=6)
+    chosen = np.arange(12) % 3 == 0
+    part = found.part(chosen, 2)
+    assert part.documents.tolist() == [0, 3, 6, 9]
+    for place, document in enumerate([0, 3, 6, 9]):
+        assert part.positive[place] == found.positive[document]
+        assert part.others[place].tolist() == found.others[document, :2].tolist()
+        assert part.negative[place].tolist() == found.negative[document, :2].tolist()
+    with pytest.raises(InputError, match="no documents are chosen"):
+        separation(found.part(np.zeros(12, dtype=bool), 2))
+
+
+def test_the_most_mistaken_pairs_are_those_of_a_loop_over_all():
+    student, teacher = noisy(noise=3.0)
+    found = measure_distances(student, teacher, distance="mse", negatives=6).part(np.arange(12) > 2, 4)
+    pairs = []
+    for place, document in enumerate(found.documents):
+        own = ((student[document] - teacher[document]) ** 2).mean()
+        for other in found.others[place]:
+            pairs.append((own - ((student[document] - teacher[other]) ** 2).mean(), document, other))
+    expected = sorted(pairs, reverse=True)[:5]
+    told = mistaken(found, k=5)
+    assert told[["document", "other"]].to_numpy().tolist() == [[document, other] for _, document, other in expected]
+    np.testing.assert_allclose(told["ahead"], [ahead for ahead, _, _ in expected])
+    np.testing.assert_allclose(told["own"] - told["to_other"], told["ahead"])
+
+
+def test_negatives_are_distinct_others_and_all_of_them_where_fewer_exist():
+    found = measure_distances(np.eye(4), np.eye(4), distance="cosine", negatives=20)
+    assert [sorted(row) for row in found.others.tolist()] == [[1, 2, 3], [0, 2, 3], [0, 1, 3], [0, 1, 2]]
+
+
+def test_a_perfect_student_is_told_apart_and_a_collapsed_one_is_at_chance():
+    teacher = np.random.default_rng(0).standard_normal((30, 6))
+    perfect = separation(measure_distances(teacher, teacher, distance="mse"))
+    assert (perfect.auc, perfect.overlap) == (1, 0)
+    constant = separation(measure_distances(np.ones((30, 6)), np.ones((30, 6)), distance="cosine"))
+    assert (constant.auc, constant.overlap) == (0.5, 1)
+
+
+def test_what_does_not_fit_is_refused():
+    with pytest.raises(InputError, match="expected equal"):
+        measure_distances(np.ones((3, 2)), np.ones((3, 4)), distance="mse")
+    with pytest.raises(InputError, match="two documents or more"):
+        measure_distances(np.ones((1, 2)), np.ones((1, 2)), distance="mse")
+
+
+SHIPS = "The ships left the harbour. Two ships stayed in the old harbour. The harbour closed."
+
+
+def test_redundancy_is_nouns_and_verbs_for_each_distinct_one():
+    found = redundancy([SHIPS, "He is very old.", "", "And 3 of 4!"])
+    # ships left harbour ships stayed harbour harbour closed: eight, and five of them differ
+    assert found["content"].tolist() == [8, 1, 0, 0]
+    assert found["distinct"].tolist() == [5, 1, 0, 0]
+    assert found["words"].tolist() == [15, 4, 0, 4]
+    assert found["redundancy"].tolist()[:2] == [8 / 5, 1.0]
+    assert found["redundancy"].isna().tolist() == [False, False, True, True]
+
+
+def test_capitals_make_no_other_word_and_a_text_twice_is_twice_as_redundant():
+    (one,) = redundancy(["Ships sail. ships Sail."])["redundancy"]
+    assert one == 2
+    once, twice = redundancy([str(logging.__doc__), f"{logging.__doc__} " * 2])["redundancy"]
+    assert twice == pytest.approx(2 * once, rel=0.02)
+
+
+def test_lengths_are_divided_as_in_table_4():
+    words = [1, 50, 51, 100, 101, 200, 201, 300, 301, 10_000]
+    documents = pd.DataFrame({"words": [*words, 7], "redundancy": [*np.arange(1.0, 11.0), np.nan]})
+    table = redundancy_by_length(documents)
+    assert table.index.tolist() == [*BINS, ALL_LENGTHS]
+    assert table["redundancy"].tolist() == [1.5, 3.5, 5.5, 7.5, 9.5, 5.5]
+    assert table["documents"].tolist() == [2, 2, 2, 2, 2, 10]
+
+
+def test_the_table_equals_a_slow_loop_over_real_documents():
+    texts = [str(module.__doc__) * times for module in (logging, re, np, pd) for times in (1, 3)]
+    table = redundancy_by_length(redundancy(texts))
+    sums = {name: [] for name in [*BINS, ALL_LENGTHS]}
+    for text in texts:
+        length, seen, count = len(text.split()), [], 0
+        for word in tag_words(text):
+            if word.part == "noun" or word.part == "verb":
+                count += 1
+                if word.text.lower() not in seen:
+                    seen.append(word.text.lower())
+        name = "0-50" if length <= 50 else "51-100" if length <= 100 else "101-200" if length <= 200 else "201-300"
+        sums["over 300" if length > 300 else name].append(count / len(seen))
+        sums[ALL_LENGTHS].append(count / len(seen))
+    for name, values in sums.items():
+        assert table.loc[name, "documents"] == len(values)
+        np.testing.assert_allclose(table.loc[name, "redundancy"], np.mean(values) if values else np.nan)
+
+
+def test_documents_without_a_word_to_count_are_refused():
+    with pytest.raises(InputError, match="none of the 2 documents has a noun or a verb; is it English"):
+        redundancy_by_length(redundancy(["1 2", ""]))
+
+
+# Two sentences a document and a document a topic, but for one of a single sentence and one of the same sentence twice.
+DOCUMENTS = [f"The {topic} is here now. We like the {topic} there." for topic in ("cat", "ship", "tree")]
+ODD = ["Only one sentence here.", "Twice the same sentence. Twice the same sentence.", "", "No. Yes. Oh."]
+
+
+def by_topic(sentences: list[str]) -> np.ndarray:
+    """Sentences of a topic are the same up to their length, those of two topics at right angles."""
+    rows = np.zeros((len(sentences), 3))
+    for row, sentence in zip(rows, sentences, strict=True):
+        for column, topic in enumerate(("cat", "ship", "tree")):
+            row[column] = (topic in sentence) * len(sentence)
+    assert (rows.sum(axis=1) > 0).all(), "a sentence of a document that has no two"
+    assert len(set(sentences)) == len(sentences), "embedded once each"
+    return rows
+
+
+def test_sentences_are_of_one_document_inside_and_of_two_across():
+    pairs = sentence_similarity([*DOCUMENTS, *ODD], by_topic, pairs=50)
+    assert pairs["kind"].value_counts().to_dict() == {"inside": 50, "across": 50}
+    np.testing.assert_allclose(pairs.loc[pairs["kind"] == "inside", "cosine"], 1)
+    np.testing.assert_allclose(pairs.loc[pairs["kind"] == "across", "cosine"], 0)
+
+
+def test_the_means_are_those_over_all_couples_of_sentences():
+    rng = np.random.default_rng(0)
+    documents = [f"This is {n} apples. That is {n} pears. Here is {n} plums." for n in range(4)]
+    vectors: dict[str, np.ndarray] = {}
+
+    def embed(sentences: list[str]) -> np.ndarray:
+        return np.array([vectors.setdefault(sentence, rng.normal(size=4)) for sentence in sentences])
+
+    means = sentence_similarity(documents, embed, pairs=4000).groupby("kind")["cosine"].mean()
+    units = {sentence: vector / np.linalg.norm(vector) for sentence, vector in vectors.items()}
+    couples = [(a, b) for a in units for b in units if a != b]
+    for kind, same in (("inside", True), ("across", False)):
+        all_of_them = [units[a] @ units[b] for a, b in couples if (a.split()[2] == b.split()[2]) == same]
+        assert means[kind] == pytest.approx(np.mean(all_of_them), abs=0.03)
+
+
+def test_pairs_are_drawn_by_the_seed():
+    one, again, other = (
+        sentence_similarity(DOCUMENTS, lambda s: np.array([[len(x), 9.0] for x in s]), pairs=9, seed=k)
+        for k in (0, 0, 1)
+    )
+    pd.testing.assert_frame_equal(one, again)
+    assert not one.equals(other)
+
+
+def test_fewer_than_two_documents_of_two_sentences_are_refused():
+    with pytest.raises(InputError, match="1 of 5 documents have two sentences or more, expected two"):
+        sentence_similarity([DOCUMENTS[0], *ODD], by_topic)
+
+
+TEXT = "The old ships had left the harbour's unfathomable depths early, and nobody watched the rocky coast (12 km)."
+WINDOWS = [8, 16]
+
+
+@pytest.fixture(scope="module")
+def minilm() -> str:
+    return resolve("all-MiniLM-L6-v2")
+
+
+@pytest.fixture(scope="module", params=["first", "cls", "mean"])
+def student(request, minilm) -> Student:
+    """Random, with windows much shorter than the text and attention far from uniform."""
+    torch.manual_seed(0)
+    config = LongformerConfig(
+        vocab_size=30522, hidden_size=16, num_attention_heads=2, num_hidden_layers=2, intermediate_size=32,
+        attention_window=WINDOWS, max_position_embeddings=201, pad_token_id=0, initializer_range=0.5,
+    )  # fmt: skip
+    tokenizer = AutoTokenizer.from_pretrained(minilm, model_max_length=200)
+    return Student(LongformerModel(config, add_pooling_layer=False), tokenizer, pooling=request.param).eval()
+
+
+@pytest.mark.parametrize("pooling", ["first", "mean"])
+def test_with_a_window_over_all_of_it_the_weights_are_berts(minilm, pooling):
+    student = Student.from_encoder(minilm, layers=None, max_tokens=128, attention_window=256, pooling=pooling)
+    bert = AutoModel.from_pretrained(minilm, attn_implementation="eager").eval()
+    inputs = AutoTokenizer.from_pretrained(minilm)(TEXT, return_tensors="pt")
+    with torch.inference_mode():
+        last = bert(**inputs, output_attentions=True).attentions[-1][0].mean(0)  # (T, T)
+    expected = last[0] if pooling == "first" else last.mean(0)
+    weights, _ = token_attention(student, TEXT)
+    np.testing.assert_allclose(weights, expected.numpy(), atol=1e-5)
+    assert weights.std() > 0.005
+
+
+def test_windows_and_global_attention_are_those_of_the_last_layer(student):
+    text = TEXT * 2
+    weights, offsets = token_attention(student, text)
+    T = len(weights)
+    assert T > 50  # several windows
+    np.testing.assert_allclose(weights.sum(), 1, atol=1e-5)
+    ids = student.tokenizer(text)["input_ids"]
+    padded = torch.tensor([ids + [0] * (-T % max(WINDOWS))])
+    is_global = torch.zeros_like(padded)
+    is_global[0, 0] = student.pooling == "cls"
+    mask = (torch.arange(padded.shape[1]) < T)[None].long()
+    with torch.inference_mode():
+        hidden = student.model(
+            padded, attention_mask=mask, global_attention_mask=is_global, output_hidden_states=True
+        ).hidden_states[-2][0, :T]  # fmt: skip
+        layer = student.model.encoder.layer[-1].attention.self
+        names = ("query_global", "key_global") if student.pooling == "cls" else ("query", "key")
+        Q, K = (getattr(layer, name)(hidden).view(T, 2, 8) for name in names)
+    expected = np.zeros(T)
+    queries = range(T) if student.pooling == "mean" else [0]
+    for i in queries:
+        seen = [j for j in range(T) if student.pooling == "cls" or abs(i - j) <= WINDOWS[-1] // 2]
+        for head in range(2):
+            logits = np.array([float(Q[i, head] @ K[j, head]) / np.sqrt(8) for j in seen])
+            shares = np.exp(logits - logits.max())
+            expected[seen] += shares / shares.sum() / 2 / len(queries)
+    np.testing.assert_allclose(weights, expected, atol=1e-5)
+    assert [text[a:b] for a, b in offsets if b > a][:3] == ["The", "old", "ships"]
+
+
+def test_a_word_gets_what_its_tokens_get():
+    words = tag_words("New harbours, 12 (all).")
+    offsets = np.array([[0, 0], [0, 3], [3, 10], [10, 12], [12, 13], [14, 16], [17, 18], [18, 21], [21, 22], [0, 0]])
+    weights = np.arange(1.0, 11.0)
+    assert [word.text for word in words] == ["New", "harbours", "all"]
+    assert attention_of_words(weights, offsets, words).tolist() == [2, 3 + 4, 8]
+    cut = attention_of_words(weights[:3], offsets[:3], words)
+    np.testing.assert_array_equal(cut, [2, 3, np.nan])
+
+
+def test_parts_are_means_over_their_words_as_in_a_slow_loop(student):
+    texts = [TEXT, str(logging.__doc__), "12 !", "The ship."]
+    found = attention_by_part(student, texts)
+    assert found["document"].unique().tolist() == [0, 1, 3]
+    for number in (0, 1, 3):
+        weights, offsets = token_attention(student, texts[number])
+        by_part: dict[str, list[float]] = {}
+        for word in tag_words(texts[number]):
+            own = [w for w, (a, b) in zip(weights, offsets, strict=True) if word.start < b <= word.end]
+            if own:
+                by_part.setdefault(word.part, []).append(sum(own))
+        every = np.mean([one for own in by_part.values() for one in own])
+        rows = found[found["document"] == number].set_index("part")
+        assert set(rows.index) == set(by_part)
+        for part, own in by_part.items():
+            assert rows.loc[part, "words"] == len(own)
+            assert rows.loc[part, "attention"] == pytest.approx(np.mean(own))
+            assert rows.loc[part, "relative"] == pytest.approx(np.mean(own) / every)
+
+
+def test_what_the_student_does_not_read_does_not_count(student):
+    long = f"{TEXT} " * 30
+    found = attention_by_part(student, [long])
+    assert 0 < found["words"].sum() < 200 < len(tag_words(long))
+
+
+def test_the_student_stays_in_training_mode_and_nothing_is_dropped(student):
+    before = attention_by_part(student, [TEXT])
+    student.train()
+    try:
+        pd.testing.assert_frame_equal(attention_by_part(student, [TEXT]), before)
+        assert student.training
+    finally:
+        student.eval()
+
+
+def test_texts_without_words_are_refused(student):
+    with pytest.raises(InputError, match="none of the 2 texts has a word"):
+        attention_by_part(student, ["", "1 2"])
+
+
+def test_a_student_without_attentions_is_refused(minilm):
+    config = ModernBertConfig(
+        vocab_size=30522, hidden_size=16, num_attention_heads=2, num_hidden_layers=1, intermediate_size=24, pad_token_id=0
+    )  # fmt: skip
+    student = Student(ModernBertModel(config), AutoTokenizer.from_pretrained(minilm))
+    with pytest.raises(InputError, match="attention: a modernbert gives none; take a student with BERT's layers"):
+        attention_by_part(student, [TEXT])

@@ -1,0 +1,277 @@
+"""Tasks from files in every layout, with splits named or drawn; each error names file and row."""
+
+from __future__ import annotations
+
+import csv
+import json
+import logging
+from collections import Counter
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from docemb_lib.errors import InputError
+from docemb_lib.evaluation import Classification, Pairs, Retrieval, TfIdf, evaluate
+from docemb_lib.evaluation.readers import NO_SPLIT, class_folder_rows, own_task, split_in, task_files, visible_files
+from docemb_lib.evaluation.tasks import SPLITS
+from docemb_lib.settings import OwnTask
+
+Records = list[dict[str, Any]]
+
+
+def write(file: Path, records: Records) -> Path:
+    if file.suffix == ".parquet":
+        parquet.write_table(pa.Table.from_pylist(records), file)
+    elif file.suffix == ".jsonl":
+        file.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+    else:
+        with file.open("w", encoding="utf-8", newline="") as stream:
+            writer = csv.DictWriter(stream, list(records[0]))
+            writer.writeheader()
+            writer.writerows(records)
+    return file
+
+
+def write_folder(folder: Path, files: dict[str, str | bytes]) -> Path:
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(text if isinstance(text, bytes) else text.encode())
+    return folder
+
+
+def reviews(**sizes: int) -> Records:
+    """`sizes` examples of each class, the classes mixed."""
+    sizes = sizes or {"good": 40, "bad": 20}
+    records = [{"text": f"{label} thing {n}", "label": label} for label, size in sizes.items() for n in range(size)]
+    return [records[i] for i in np.random.default_rng(0).permutation(len(records))]
+
+
+def task(kind: str, path: Any, **fields: Any) -> Any:
+    return own_task(OwnTask(name="mine", kind=kind, path=path, **fields))
+
+
+# ---- Classification and pairs
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "csv", "parquet"])
+def test_a_split_field_puts_each_row_in_its_split(tmp_path: Path, ending: str) -> None:
+    names = ["train", "dev", "test", "train"]
+    records = [{**record, "split": names[n % 4]} for n, record in enumerate(reviews())]
+    made = task("classification", write(tmp_path / f"a.{ending}", records))
+    assert isinstance(made, Classification)
+    for split, name in zip(SPLITS, ("train", "dev", "test"), strict=True):
+        expected = [record for record in records if record["split"] == name]
+        assert list(made.splits[split].texts) == [record["text"] for record in expected]
+        assert list(made.splits[split].labels) == [record["label"] for record in expected]
+
+
+def test_labels_of_all_formats_agree(tmp_path: Path) -> None:
+    records = [{"text": f"text {n}", "label": n % 2} for n in range(4)]
+    files = {"train": write(tmp_path / "a.jsonl", records), "test": write(tmp_path / "b.csv", records)}
+    made = task("classification", files)
+    assert list(made.splits) == ["train", "test"]
+    assert made.splits["train"].labels == made.splits["test"].labels == ["0", "1", "0", "1"]
+
+
+def test_without_splits_a_share_of_each_class_is_drawn_by_the_seed(tmp_path: Path) -> None:
+    records = reviews()
+    file = write(tmp_path / "a.csv", records)
+    made = task("classification", file)
+    counts = {split: dict(Counter(data.labels)) for split, data in made.splits.items()}
+    held = {"good": 8, "bad": 4}
+    assert counts == {"train": {"good": 24, "bad": 12}, "validation": held, "test": held}
+    place = {record["text"]: n for n, record in enumerate(records)}
+    places = [[place[text] for text in made.splits[split].texts] for split in SPLITS]
+    assert sorted(chain.from_iterable(places)) == list(range(60))
+    assert all(found == sorted(found) for found in places)  # in the order of the file
+    assert task("classification", file) == made
+    assert task("classification", file, seed=1) != made
+    assert len(task("classification", file, share=0.1).splits["test"].labels) == 6
+
+
+def test_a_text_that_stands_in_the_file_twice_is_in_one_split_only(tmp_path: Path) -> None:
+    records = [record for record in reviews() for _ in range(3)]
+    made = task("classification", write(tmp_path / "a.csv", records))
+    texts = [set(data.texts) for data in made.splits.values()]
+    assert sum(map(len, texts)) == len(set.union(*texts)) == 60
+    assert sum(len(data.labels) for data in made.splits.values()) == 180
+
+
+def test_pairs_have_two_texts_in_their_order(tmp_path: Path) -> None:
+    records = [{"a": f"one {n}", "b": f"two {n}", "same": n % 2 == 0} for n in range(20)]
+    made = task("pairs", write(tmp_path / "a.jsonl", records), text_field="a", second_field="b", label_field="same")
+    assert isinstance(made, Pairs)
+    for data in made.splits.values():
+        for first, second, label in zip(data.first, data.second, data.labels, strict=True):
+            number = int(first.removeprefix("one "))
+            assert (second, label) == (f"two {number}", str(number % 2 == 0))
+
+
+@pytest.mark.parametrize(
+    ("records", "message"),
+    [
+        ([{"text": "a"}], r"a\.jsonl, line 1: no field 'label', found \['text'\]; name the one that holds the label"),
+        ([{"text": "a", "label": 1.5}], "line 1: field 'label' must be a string or an integer, found 1.5"),
+        ([{"text": "a", "label": None}], "line 1: field 'label' must be a string or an integer, found None"),
+        ([{"text": "a", "label": " "}], "line 1: field 'label' must be"),
+        ([{"text": "a", "label": "x"}, {"text": "", "label": "y"}], "line 2: a text is blank; write it or delete the row"),
+        ([{"body": "a", "label": "x"}], r"line 1: no field 'text', found \['body', 'label'\]"),
+        ([{"text": "a", "label": "x", "split": "held"}], "line 1: field 'split' is 'held', expected train, validation, test"),
+        ([{"text": "a", "label": "x", "split": "test"}, {"text": "b", "label": "x"}], r"a\.jsonl, line 2: names no split, but other rows do"),
+        ([], r"a\.jsonl: holds no example; add one with the fields text"),
+        (reviews(good=9, bad=2), r"a\.jsonl: class 'bad': 2 examples are too few to draw train, validation and test"),
+        (reviews(good=9), "all labels are 'good'; expected two classes or more"),
+        ([{**record, "split": "test"} for record in reviews()], "no split 'train' to train heads on"),
+    ],
+)  # fmt: skip
+def test_an_error_in_a_file_is_named_with_its_row(tmp_path: Path, records: Records, message: str) -> None:
+    with pytest.raises(InputError, match=message) as caught:
+        task("classification", write(tmp_path / "a.jsonl", records))
+    assert "\n" not in str(caught.value)
+
+
+# ---- Folders of classes
+
+
+@pytest.fixture
+def newsgroups(tmp_path: Path) -> Path:
+    """As 20news-bydate comes: numbers for names, Latin-1."""
+    files = {
+        "20news-bydate-train/sci.med/58043": "Subject: pulse\n\nA café is no hospital.".encode("latin-1"),
+        "20news-bydate-train/sci.med/58044": "second",
+        "20news-bydate-train/alt.atheism/49960": "third",
+        "20news-bydate-test/sci.med/59000": "fourth",
+        "20news-bydate-test/alt.atheism/.DS_Store": b"\x00",
+        "20news-bydate-test/alt.atheism/53000": "fifth",
+    }
+    return write_folder(tmp_path / "20news", files)
+
+
+def folder_examples(folder: Path) -> list[tuple[str, str, str]]:
+    return [(split, row.fields["text"], row.fields["label"]) for split, row in class_folder_rows(folder)]
+
+
+def test_folders_of_splits_name_them(newsgroups: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
+        found = folder_examples(newsgroups)
+    assert found == [
+        ("test", "fifth", "alt.atheism"),
+        ("test", "fourth", "sci.med"),
+        ("train", "third", "alt.atheism"),
+        ("train", "Subject: pulse\n\nA café is no hospital.", "sci.med"),
+        ("train", "second", "sci.med"),
+    ]
+    assert "20news-bydate-train: 1 files are not UTF-8 and were read as Latin-1" in caplog.text
+    assert [file.name for file in visible_files(newsgroups)] == ["53000", "59000", "49960", "58043", "58044"]
+
+
+def test_without_them_no_split_is_named_and_files_beside_the_folders_are_ignored(tmp_path: Path) -> None:
+    files = {"README.TXT": "read me", "sport/001.txt": "\ufeffball", "sport/more/2.md": "goal", ".git/x/1": "no"}
+    write_folder(tmp_path, {**files, "tech/001.txt": "chip", "test cricket/1": "bat"})  # a class named like a split
+    assert folder_examples(tmp_path) == [
+        (NO_SPLIT, text, label) for text, label in
+        (("ball", "sport"), ("goal", "sport"), ("chip", "tech"), ("bat", "test cricket"))
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "split"),
+    [
+        ("train", "train"), ("20news-bydate-test", "test"), ("Dev", "validation"), ("val.csv", "validation"),
+        ("validation-00000-of-00001.parquet", "validation"), ("data/test/0000.parquet", "test"),
+        ("bbc-text.csv", NO_SPLIT), ("latest.csv", NO_SPLIT), ("training.csv", NO_SPLIT), ("devices", NO_SPLIT),
+    ],
+)  # fmt: skip
+def test_names_of_splits(name: str, split: str) -> None:
+    assert split_in(name) == split
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({"a.txt": "x"}, "holds no folder; name a data file, or put each class into a folder of its name"),
+        ({"one/a.txt": "x", "two/.hidden": "x"}, "two: a class without a document; add some, or delete the folder"),
+        ({"one/a.txt": " \n"}, r"a\.txt: a text is blank"),
+    ],
+)
+def test_a_folder_without_classes_is_refused(tmp_path: Path, files: dict[str, str | bytes], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        folder_examples(write_folder(tmp_path, files))
+
+
+def test_an_own_task_may_be_folders(tmp_path: Path, newsgroups: Path) -> None:
+    made = task("classification", newsgroups)
+    assert isinstance(made, Classification)
+    assert {split: list(data.labels) for split, data in made.splits.items()} == {
+        "train": ["alt.atheism", "sci.med", "sci.med"],
+        "test": ["alt.atheism", "sci.med"],
+    }
+    named = {"train": newsgroups / "20news-bydate-train", "test": newsgroups / "20news-bydate-test"}
+    settings = OwnTask(name="mine", kind="classification", path=named)
+    assert own_task(settings) == made
+    assert len(task_files(settings)) == 5
+    files: dict[str, str | bytes] = {f"{c}/{n:03}.txt": f"{c} {n}" for c in ("sport", "tech") for n in range(20)}
+    drawn = task("classification", write_folder(tmp_path / "bbc", files), share=0.1)
+    assert {s: len(data.labels) for s, data in drawn.splits.items()} == {"train": 32, "validation": 4, "test": 4}
+    with pytest.raises(InputError, match="a folder of classes is no task of pairs; name a data file"):
+        task("pairs", newsgroups)
+
+
+# ---- Retrieval
+
+
+@pytest.fixture
+def pool(tmp_path: Path) -> Path:
+    """Documents d0 to d19; d0 and d1, d2 and d3, … are about the same."""
+    records = [{"id": f"d{n}", "text": f"topic{n // 2} " * 5 + f"and number {n}"} for n in range(20)]
+    return write(tmp_path / "corpus.jsonl", records)
+
+
+def test_retrieval_ranks_a_corpus_by_a_file_of_links(tmp_path: Path, pool: Path) -> None:
+    links = [(f"d{n}", f"d{n ^ 1}") for n in range(20)]
+    file = tmp_path / "relevance.tsv"
+    file.write_text("".join(f"{source}\t{target}\n" for source, target in [*links, links[0]]), encoding="utf-8")
+    made = task("retrieval", pool, relevance=file)
+    assert isinstance(made, Retrieval)
+    assert {split: len(data.queries) for split, data in made.splits.items()} == {"validation": 4, "test": 16}
+    queries = [query for data in made.splits.values() for query in data.queries]
+    assert sorted(queries) == list(range(20))
+    for data in made.splits.values():
+        assert len(data.texts) == 20
+        assert list(data.relevant) == [[query ^ 1] for query in data.queries]
+    assert evaluate(TfIdf().fit(made.texts()), made).mean == pytest.approx(1)
+    assert task("retrieval", pool, relevance=file, seed=1) != made
+
+
+def test_links_may_have_a_line_of_names_another_format_or_a_file_per_split(tmp_path: Path, pool: Path) -> None:
+    links = [{"source": "d1", "target": "d2"}, {"source": "d1", "target": "d0"}, {"source": "d5", "target": "d4"}]
+    made = task("retrieval", pool, relevance={"test": write(tmp_path / "a.csv", links)})
+    assert (made.splits["test"].queries, made.splits["test"].relevant) == ([1, 5], [[2, 0], [4]])
+    for name in ("a.jsonl", "a.parquet"):
+        assert task("retrieval", pool, relevance={"test": write(tmp_path / name, links)}) == made
+
+
+@pytest.mark.parametrize(
+    ("lines", "records", "message"),
+    [
+        ("d1\td2\nd1\td99\n", None, r"r\.tsv, row 2: 'd99' is the id of no document; mend it, or delete the row"),
+        ("d99\td2\n", None, "row 1: 'd99' is the id of no document"),
+        ("d1\td1\n", None, "row 1: 'd1' is relevant for itself; delete the row"),
+        ("d1 d2\n", None, r"row 1 \(up to line 1\): 1 values, expected 2 \(source, target\)"),
+        ("", None, "holds no pair of ids"),
+        ("a\tb\n", [{"id": "a", "text": "x"}, {"id": "a", "text": "y"}], "line 2: an earlier row has the id 'a' too; rename one"),
+        ("a\tb\n", [{"text": "x"}], "line 1: field 'id' must be a string or an integer, found None"),
+        ("a\tb\n", [{"id": 1, "text": " "}], "line 1: a text is blank"),
+    ],
+)  # fmt: skip
+def test_unsound_links_and_documents_are_refused(
+    tmp_path: Path, pool: Path, lines: str, records: Records | None, message: str
+) -> None:
+    (tmp_path / "r.tsv").write_text(lines)
+    with pytest.raises(InputError, match=message):
+        task("retrieval", write(pool, records) if records else pool, relevance=tmp_path / "r.tsv")
