@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import yaml
-from docemb_lib.experiments.check import check_benchmarks
+from docemb_lib.experiments.scores import check_benchmarks
 from pyarrow import parquet
 from typer.testing import CliRunner
 

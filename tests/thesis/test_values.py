@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 import pytest
-from docemb_lib.experiments.grids import grid
+from docemb_lib.experiments.plan import grid
 
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation import normalised

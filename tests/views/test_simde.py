@@ -8,7 +8,7 @@ from typing import get_args
 import numpy as np
 import pandas as pd
 import pytest
-from docemb_lib.settings.evaluation import SimDEName
+from docemb_lib.settings import SimDEName
 
 from docemb_lib.corpus.sentences import split_sentences
 from docemb_lib.errors import InputError
