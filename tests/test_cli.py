@@ -265,7 +265,7 @@ def test_evaluate_checks_its_arguments_before_anything_is_built(workspace_root, 
     ("arguments", "said"),
     [
         (["--size", "huge"], ["size: got 'huge'", "small or base"]),
-        (["--out", "file"], ["out: file is a file, give a folder"]),
+        (["--out", "file"], ["--out file: is a file; give a folder"]),
     ],
 )
 def test_a_wrong_benchmark_is_refused_before_anything_is_measured(tmp_path, monkeypatch, arguments, said):
@@ -292,7 +292,8 @@ def test_an_interrupted_run_says_so_and_exits_with_130(workspace_root, own, how)
         text=True,
     )
     assert process.stdout is not None
-    assert "[1/1]" in process.stdout.readline()
+    assert process.stdout.readline() == "1 runs, 0 of them already there\n"
+    assert "begins" in process.stdout.readline()
     process.send_signal(how)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130

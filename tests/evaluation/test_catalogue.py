@@ -13,7 +13,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import yaml
-from docemb_lib.experiments.scores import check_benchmarks
 from pyarrow import parquet
 from typer.testing import CliRunner
 
@@ -22,6 +21,7 @@ from docemb_lib.cli import app
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation import Classification, Pairs, catalogue
 from docemb_lib.evaluation.catalogue import check_task, load_task, outline_of, task_fingerprint
+from docemb_lib.experiments.scores import check_benchmarks
 from docemb_lib.settings import HEADS, Evaluation, HeadSettings
 
 TASK = {"name": "mine", "kind": "classification", "path": "data/mine.jsonl"}

@@ -33,7 +33,7 @@ def test_weights_by_length_fall_linearly_between_the_two_lengths():
         ("max_structural_len", 0, "greater than or equal to 1"),
         ("lam_by_length", "null", "write None"),
         ("lam_by_length", "linear:4096:384", "FIRST < LAST"),
-        ("lam_by_length", "cosine:1:2", "e.g. linear:384:4096"),
+        ("lam_by_length", "cosine:1:2", "as in linear:384:4096"),
         ("lam_by_length", 384, "valid string"),
         ("form", "half", "'weighted', 'half_means_sum' or 'contextual_full'"),
     ],

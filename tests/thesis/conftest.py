@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pandas as pd
 import pytest
-from docemb_lib.experiments.plan import grid
 
+from docemb_lib.experiments.plan import grid
 from docemb_lib.experiments.run import Run
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.experiments.scores import Final

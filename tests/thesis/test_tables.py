@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from docemb_lib.experiments.plan import grid
 
+from docemb_lib.experiments.plan import grid
 from docemb_lib.settings.profile import Profile
 from docemb_lib.thesis.tables import (
     MEAN,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pandas as pd
 import pytest
-from docemb_lib.experiments.plan import grid
 
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation import normalised
+from docemb_lib.experiments.plan import grid
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.settings.profile import Profile
 from docemb_lib.thesis.values import FIGURES, NAMES, STUDENTS, ThesisValues, baseline_name, final_name, published

@@ -8,14 +8,13 @@ from typing import get_args
 import numpy as np
 import pandas as pd
 import pytest
-from docemb_lib.settings import SimDEName
 
 from docemb_lib.corpus.sentences import split_sentences
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation import Classification
 from docemb_lib.evaluation.tasks import Labelled
 from docemb_lib.experiments.models import UNTRAINED, Model
-from docemb_lib.settings import SimDE
+from docemb_lib.settings import SimDE, SimDEName
 from docemb_lib.thesis.values import published
 from docemb_lib.training.pairs import draw_halves, generator_of
 from docemb_lib.views import simde
