@@ -26,6 +26,7 @@ from docemb_lib.errors import InputError
 from docemb_lib.experiments.grids import THESIS, grid
 from docemb_lib.experiments.models import SBERT_TRUNCATED, UNTRAINED, contextual_labels
 from docemb_lib.experiments.runkey import STRUCTURAL, RunKey
+from docemb_lib.settings import Parameters
 from docemb_lib.settings.profile import NOTEBOOKS, Profile
 
 # ---- The thesis' results as data, to be shown beside our own.
@@ -107,7 +108,7 @@ class ThesisValues:
             rows = rows[rows["source"] == figure.source]
             places = _scaled(figure, profile)
             for _, row in rows[rows["kind"] != BASELINE].iterrows():
-                key = _cell(RunKey.of(notebook, THESIS, **_parameters(row, notebook)))
+                key = _cell_of(notebook, THESIS, _parameters(row, notebook))
                 for place in (key, places.get(key, key)):
                     self.runs.setdefault(place, row["value"])
             if _has_loss(figure, notebook, profile):
@@ -127,7 +128,7 @@ class ThesisValues:
 def final_name(key: RunKey) -> str | None:
     """The name in Table 5.7 of the student of a final run; None if the table lacks it."""
     for name, thesis, own in zip(STUDENTS, grid("final", THESIS), grid("final", key.profile), strict=True):
-        if _cell(key) in {_cell(RunKey.of(FINAL, THESIS, **thesis)), _cell(RunKey.of(FINAL, key.profile, **own))}:
+        if _cell(key) in {_cell_of(FINAL, THESIS, thesis), _cell_of(FINAL, key.profile, own)}:
             return name
     return None
 
@@ -141,10 +142,8 @@ def baseline_name(label: str, profile: Profile) -> str | None:
 def _scaled(figure: Figure, profile: Profile) -> dict[str, str]:
     """Cells of the grids' runs at the thesis' widths → cells of the same runs at the profile's."""
     pairs = [pair for name in figure.grids for pair in zip(grid(name, THESIS), grid(name, profile), strict=True)]
-    return {
-        _cell(RunKey.of(figure.notebook, THESIS, **thesis)): _cell(RunKey.of(figure.notebook, profile, **own))
-        for thesis, own in pairs
-    }
+    notebook = figure.notebook
+    return {_cell_of(notebook, THESIS, thesis): _cell_of(notebook, profile, own) for thesis, own in pairs}
 
 
 def _cell(key: RunKey) -> str:
@@ -152,12 +151,21 @@ def _cell(key: RunKey) -> str:
     return key.same_but("seed", "documents")
 
 
+def _cell_of(notebook: str, profile: Profile, parameters: dict[str, Any]) -> str:
+    """The cell of a run of the profile with these parameters, and the defaults for all others."""
+    return _cell(RunKey.of(notebook, profile.model_copy(update={"parameters": Parameters()}), **parameters))
+
+
 def _has_loss(figure: Figure, notebook: str, profile: Profile) -> bool:
     """Whether the runs of a figure have the structural loss of the profile's parameters."""
     if figure.structural is None:
         return True
-    own = RunKey(notebook, profile)
-    return RunKey.of(notebook, profile, **figure.structural).only(*STRUCTURAL) == own.only(*STRUCTURAL)
+    return loss_of(**figure.structural) == RunKey(notebook, profile).only(*STRUCTURAL)
+
+
+def loss_of(**parameters: Any) -> str:
+    """A structural loss, comparable with `RunKey.only(*STRUCTURAL)`."""
+    return RunKey.of(FINAL, THESIS, **parameters).only(*STRUCTURAL)
 
 
 def _parameters(row: pd.Series, notebook: str) -> dict[str, Any]:

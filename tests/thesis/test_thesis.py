@@ -150,3 +150,11 @@ def test_the_four_best_students_have_the_values_of_figure_4_12(thesis):
     assert value(grid("final")[2]) == rows["only-structural;mm-MSE"]
     assert value(COSINE_WEIGHTING | {"lam": 0.8}) is None
     assert values.of_baseline("PV;2048d") == rows["PV;2048d"]
+
+
+def test_the_values_of_a_run_whose_loss_takes_options_that_other_losses_refuse(small):
+    parameters = {"structural_loss": "max-margin", "negatives": 3}
+    for notebook in ("04_projections", "05_weighting", "06_evaluation"):
+        key = RunKey.of(notebook, small, **parameters)
+        assert ThesisValues(notebook, key.profile).of_run(key) is None
+    assert final_name(RunKey.of("06_evaluation", small, **parameters)) is None
