@@ -13,7 +13,7 @@ from docemb_lib.experiments.runkey import STRUCTURAL as LOSS
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.settings import members_of
 from docemb_lib.settings.profile import FIXED, NOTEBOOKS
-from docemb_lib.thesis.values import BASELINE, ThesisValues
+from docemb_lib.thesis.values import BASELINE, ThesisValues, loss_of
 
 STRUCTURAL = "03_structural"
 NEITHER = "–"  # the group of runs without the property that defines groups
@@ -96,7 +96,7 @@ def _structural_only(run: Run, entries: Sequence[Entry]) -> list[Entry]:
         return []  # with a further contextual teacher no run is structural-only
     wanted = {entry.key.only(*LOSS) for entry in entries}
     if any("structural" not in entry.key.roles for entry in entries):  # as in Figure 4.7
-        wanted.add(RunKey.of(STRUCTURAL, run.profile, structural_loss="cosine").only(*LOSS))
+        wanted.add(loss_of(structural_loss="cosine"))
     size = {name: run.parameters[name] for name in ("documents", "seed")}
     shown = {entry.label for entry in entries}
     found = []

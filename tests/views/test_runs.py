@@ -249,4 +249,6 @@ def test_a_run_records_the_scores_of_its_own_model_only(make_run):
     rows += [(run.label, "find", "map", 0, 0.2), (run.label, "find", "mrr", 0, 1.0)]
     rows += [("SBERT truncated", "package", "accuracy", 0, 0.5), ("SBERT truncated", "find", "map", 0, 0.5)]
     scores = pd.DataFrame(rows, columns=["model", "task", "metric", "seed", "value"])
-    assert run.metrics(scores) == pytest.approx({"mean": 0.225, "package/accuracy": 0.25, "find/map": 0.2, "find/mrr": 1})
+    assert run.metrics(scores) == pytest.approx(
+        {"mean": 0.225, "package/accuracy": 0.25, "find/map": 0.2, "find/mrr": 1}
+    )
