@@ -40,11 +40,6 @@ def published(name: str) -> pd.DataFrame:
 
     Table 5.7 and SimDE have the columns of recorded scores (model, task, metric, value) and `round`. A figure has the
     run's `label`, the notebook parameters (missing: switched off), and the box over tasks.
-
-    Example:
-        >>> table = published("table_5_7")
-        >>> table[table["metric"] == "map"].groupby("model")["value"].mean().idxmax()
-        'only-MSE'
     """
     if name not in NAMES:
         raise InputError(f"published results: {name!r} is not one of {', '.join(NAMES)}")
