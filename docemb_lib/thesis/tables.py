@@ -55,7 +55,7 @@ def beside_thesis(scores: pd.DataFrame, names: Mapping[str, str]) -> pd.DataFram
 
 
 def deviations(scores: pd.DataFrame) -> pd.DataFrame:
-    """A row per score that the thesis has, too: both values, their difference, and whether the interval covers it.
+    """A row per score that the thesis has, too: the difference, and whether the thesis' value is in the interval.
 
     scores: see `beside_thesis`, with low and high, the bounds of the 95% interval.
     """
