@@ -101,7 +101,7 @@ run.save_figure(ax, "training", validation_history)
 # **How to read it.** The contextual loss usually falls fast at first, because the *projections* learn quickly. Scores
 # and the next figure show what the student itself learns.
 #
-# ## What the student knows of its teachers
+# ## What the student has learnt from its teachers
 #
 # How much of each teacher does the student's embedding contain? The thesis leaves this question open. A linear map
 # (ridge regression) from the student's embeddings to a teacher's embeddings is fitted on at most 300 training documents

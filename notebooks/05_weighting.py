@@ -61,9 +61,9 @@ run.settings()
 ax = figures.plot_training(run.profile, views.widths_of(run))
 
 # %% [markdown]
-# **How to read it.** There are at most two frozen teachers, each with one loss, and the losses are summed. The
-# structural loss compares embeddings directly, the contextual loss compares the projections $f_S$ and $f_C$. This
-# notebook varies the box on the right: the weights $\lambda_i$ of the two losses of a document.
+# **How to read it.** Each frozen teacher has one loss, and the weighted losses are summed. The structural loss compares
+# embeddings directly, the contextual loss compares the projections $f_S$ and $f_C$. This notebook varies the box on the
+# right: the weights of the losses of a document, which $\lambda_i$ sets.
 #
 # ## What the mask does
 #

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import yaml
@@ -15,7 +15,7 @@ from docemb_lib.corpus.sources import local_documents
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation.catalogue import check_task
 from docemb_lib.experiments import records
-from docemb_lib.experiments.models import Model, scored_model, student_model
+from docemb_lib.experiments.models import Embeds, Model, scored_model, student_model
 from docemb_lib.experiments.run import Stages
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.experiments.scores import REFERENCES, Final, check_benchmarks
@@ -25,9 +25,6 @@ from docemb_lib.progress import progress
 from docemb_lib.settings.profile import Profile
 from docemb_lib.training.distributed import is_first, together
 from docemb_lib.workspace import Artefact, Workspace
-
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
 
 NOTEBOOK = "06_evaluation"  # the notebook whose parameters a student has, and which reuses the student
 ROWS = 10_000  # rows of embeddings written at a time
@@ -163,10 +160,10 @@ def any_model(name: str) -> Model:
         raise InputError(f"{name}: no folder or hub id with a modules.json or config.json; give one of a model")
     label = Path(name).absolute().name if Path(name).is_dir() else name
     if not _is_student(source):
-        return Model(label, f"sentence-transformers/{pretrained.fingerprint(source)}", lambda: Stock(source))
+        return Model(label, f"sentence-transformers/{pretrained.fingerprint(source)}", lambda: _stock(source))
     # What the notebooks have scored of a student trained here is found again by its artefact.
-    here = student_at(Path(source))
-    return student_model(label, here or Artefact("student", pretrained.fingerprint(source), Path(source)))
+    here = student_at(Path(source)) or Artefact("student", pretrained.fingerprint(source), Path(source))
+    return student_model(label, here)
 
 
 def recorded_baselines(profile: Profile, workspace: Workspace) -> list[Model]:
@@ -182,28 +179,23 @@ def recorded_baselines(profile: Profile, workspace: Workspace) -> list[Model]:
     return [scored_model(row["model"], row["fingerprint"]) for row in others.to_dict("records")]
 
 
-class Stock:
-    """A model as sentence-transformers runs it, with all of its modules; loaded when it is first used."""
+def _stock(source: str) -> Embeds:
+    """A model as sentence-transformers runs it, with all of its modules."""
+    from sentence_transformers import SentenceTransformer
 
-    def __init__(self, source: str) -> None:
-        self.source = source
+    try:
+        with pretrained.quiet_loading():
+            model = SentenceTransformer(source, device=devices_at_hand()[0])
+    except (OSError, ValueError, KeyError) as error:
+        raise InputError(f"{source}: not loadable with sentence-transformers ({error})") from error
 
-    def embed(self, texts: list[str]) -> np.ndarray:
-        """Float32 (N, D)."""
-        model = self._load()
+    def embed(texts: list[str]) -> np.ndarray:
         starts = range(0, len(texts), TEXTS)
         shown = progress(starts, desc="embedding", unit="blocks") if len(starts) > 1 else starts
         blocks = [model.encode(texts[start : start + TEXTS], show_progress_bar=False) for start in shown]
         return np.concatenate(blocks).astype(np.float32)
 
-    def _load(self) -> SentenceTransformer:
-        from sentence_transformers import SentenceTransformer
-
-        try:
-            with pretrained.quiet_loading():
-                return SentenceTransformer(self.source, device=devices_at_hand()[0])
-        except (OSError, ValueError, KeyError) as error:
-            raise InputError(f"{self.source}: not loadable with sentence-transformers ({error})") from error
+    return Embeds(embed)
 
 
 def _is_student(source: str) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
@@ -24,7 +25,6 @@ from docemb_lib.workspace import MANIFEST, VERSIONS, Artefact, Workspace
 
 if TYPE_CHECKING:
     from docemb_lib.evaluation.retrieval import TfIdf
-    from docemb_lib.student import Student
     from docemb_lib.teachers.sbert import Long
     from docemb_lib.teachers.store import Teacher
 
@@ -87,24 +87,24 @@ def _shelf(model: Model) -> str:
 
 
 def student_model(label: str, artefact: Artefact) -> Model:
-    """A student, which embeds on all GPUs."""
+    """A student. It embeds on all GPUs."""
 
-    def load() -> OnAllDevices:
+    def load() -> Embeds:
         from docemb_lib.student import Student
 
-        return OnAllDevices(Student.load(artefact.path))
+        return Embeds(partial(Student.load(artefact.path).embed, devices=devices_at_hand()))
 
     precision = "bf16" if fast_bf16(devices_at_hand()[0]) else "float32"
     return Model(label, f"student/{artefact.fingerprint}/{precision}", load)
 
 
 def scored_model(label: str, fingerprint: str) -> Model:
-    """A model whose scores are artefacts already. It embeds nothing."""
+    """A model whose scores are artefacts already. Its embeddings are not available."""
+    return Model(label, fingerprint, lambda: Embeds(_unavailable))
 
-    def load() -> NoReturn:
-        raise RuntimeError(f"{label}: only the scores of this model are known, it cannot embed")
 
-    return Model(label, fingerprint, load)
+def _unavailable(texts: list[str]) -> NoReturn:
+    raise RuntimeError("only the scores of a recorded model are available; it cannot embed")
 
 
 def untrained_model(students: StudentStage) -> Model:
@@ -159,21 +159,22 @@ def tfidf_model(corpus: CorpusStage) -> Model:
 def centred_model(corpus: CorpusStage, model: Model) -> Model:
     """The model minus its mean embedding of some training documents, see `Student.centre`."""
     rows = min(FEW, corpus.profile.parameters.documents)
+
+    def embed(texts: list[str]) -> np.ndarray:
+        mean = embed_once(corpus.workspace, model, corpus.split("train")["text"][:rows]).mean(axis=0)
+        return embed_once(corpus.workspace, model, texts) - mean
+
     return Model(
         f"{model.label}, centred",
         f"centred/{rows}/{corpus.fingerprint}/{model.fingerprint}",
-        lambda: Centred(corpus.workspace, model, corpus.split("train")["text"][:rows]),
+        lambda: Embeds(embed),
     )
 
 
-class OnAllDevices(NamedTuple):
-    """A student that embeds on every GPU."""
+class Embeds(NamedTuple):
+    """A function from texts to embeddings as an embedder."""
 
-    student: Student
-
-    def embed(self, texts: list[str]) -> np.ndarray:
-        """Float32 (N, D)."""
-        return self.student.embed(texts, devices=devices_at_hand())
+    embed: Callable[[list[str]], np.ndarray]
 
 
 class SideBySide(NamedTuple):
@@ -186,19 +187,6 @@ class SideBySide(NamedTuple):
     def embed(self, texts: list[str]) -> np.ndarray:
         """Float32 (N, sum of the members' widths)."""
         return np.concatenate([embed_once(self.workspace, member, texts) for member in self.members], axis=1)
-
-
-class Centred(NamedTuple):
-    """A model minus the mean of its embeddings of some training documents."""
-
-    workspace: Workspace
-    model: Model
-    training: list[str]
-
-    def embed(self, texts: list[str]) -> np.ndarray:
-        """Float32 (N, D)."""
-        mean = embed_once(self.workspace, self.model, self.training).mean(axis=0)
-        return embed_once(self.workspace, self.model, texts) - mean
 
 
 def _teacher(label: str, teacher: Teacher, workspace: Workspace) -> Model:

@@ -75,7 +75,7 @@ class Run:
         self.stages = Stages(key, self.workspace)
         self.notebook, self.profile, self.label, self.parameters = key.notebook, key.profile, key.label, key.parameters
         self.fingerprint = key.fingerprint  # computed now: files may change while the run lasts
-        self.overview = Overview(self._settings(own or {}), self.workspace)
+        self.overview = Overview(self, own or {})
         self.figures: list[str] = []
         self.started = time.perf_counter()
 
@@ -234,14 +234,6 @@ class Run:
         self.overview.renew()
         return pd.DataFrame({record.label: {**record.metrics, "seconds": record.seconds}}).round(4)
 
-    def _settings(self, own: Mapping[str, Any]) -> pd.DataFrame:
-        """A row per parameter of this notebook, and the profile's own value where the run has another."""
-        rows = [("profile", self.profile.name, "")]
-        for name, value in self.parameters.items():
-            rows.append((name, str(value), "" if own.get(name, value) == value else str(own[name])))
-        table = pd.DataFrame(rows, columns=["", "value", "instead of the profile's"])
-        return table.set_index("").rename_axis(None)
-
 
 def begin(notebook: str, namespace: Mapping[str, Any]) -> Run:
     """Start the run of a notebook; everything that is cheap to check is checked before any long work.
@@ -268,20 +260,24 @@ def begin(notebook: str, namespace: Mapping[str, Any]) -> Run:
 
 
 class Overview:
-    """A table of settings that is shown once and updated in place, in JupyterLab as in a notebook that papermill saves.
+    """The settings of a run and the artefacts it uses, as one output that is updated in place.
 
-    settings: columns value and whatever else there is to say of it, a row per parameter.
+    JupyterLab updates it, and so does papermill in the notebook that it saves.
     """
 
-    def __init__(self, settings: pd.DataFrame, workspace: Workspace) -> None:
-        self.settings, self.workspace = settings, workspace
+    def __init__(self, run: Run, own: Mapping[str, Any]) -> None:
+        rows = [("profile", run.profile.name, "")]
+        for name, value in run.parameters.items():
+            rows.append((name, str(value), "" if own.get(name, value) == value else str(own[name])))
+        table = pd.DataFrame(rows, columns=["", "value", "instead of the profile's"])
+        self.settings, self.used = table.set_index("").rename_axis(None), run.workspace.used
         self._handle: Any = None  # of the output that is shown
 
     def artefacts(self) -> dict[str, str]:
         """The kinds of artefacts that were `reused` and `built` so far."""
         found = {}
         for name, built in (("reused", False), ("built", True)):
-            kinds = Counter(used.kind.split("/")[0] for used, new in self.workspace.used.items() if new is built)
+            kinds = Counter(artefact.kind.split("/")[0] for artefact, new in self.used.items() if new is built)
             if kinds:
                 found[name] = ", ".join(kind if number == 1 else f"{number} × {kind}" for kind, number in kinds.items())
         return found
@@ -292,13 +288,11 @@ class Overview:
             self._handle.update(self._rendered(), raw=True)
 
     def _rendered(self) -> dict[str, str]:
-        artefacts = self.artefacts()
+        artefacts = self.artefacts().items()
         with pd.option_context("display.max_colwidth", None):
             html, text = self.settings.to_html(), self.settings.to_string()
-        return {
-            "text/html": html + "".join(f"<p><b>{name}</b>: {kinds}</p>" for name, kinds in artefacts.items()),
-            "text/plain": "\n".join([text, *(f"{name}: {kinds}" for name, kinds in artefacts.items())]),
-        }
+        html += "".join(f"<p><b>{name}</b>: {kinds}</p>" for name, kinds in artefacts)
+        return {"text/html": html, "text/plain": "\n".join([text, *(f"{name}: {kinds}" for name, kinds in artefacts)])}
 
     def _ipython_display_(self) -> None:
         from IPython.display import display

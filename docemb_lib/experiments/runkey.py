@@ -211,13 +211,12 @@ class RunKey:
         if not self.trains:
             return
         p, training, simde = self.profile.parameters, self.training, self.profile.simde
-        section = "simde.training" if self.self_supervised else "training"
+        section, size = "simde.training" if self.self_supervised else "training", training.batch_size
         if training.report_to:
             _check_trackers(training.report_to, section)
-        if p.documents < training.batch_size:
+        if p.documents < size:
             raise InputError(
-                f"documents: {p.documents} do not fill one batch; ask for {section}.batch_size "
-                f"{training.batch_size} or more"
+                f"documents: {p.documents} do not fill one batch; ask for {section}.batch_size {size} or more"
             )
         dropout = self.profile.student.dropout if simde.dropout is None else simde.dropout
         if self.self_supervised and p.pairs == "dropout" and dropout == 0:
@@ -227,23 +226,20 @@ class RunKey:
 
     def _check_widths(self) -> None:
         """The two projections of each teacher must end equally wide, as far as widths are known without a model."""
-        profile, p = self.profile, self.profile.parameters
-        teachers = []  # name, projections, width of the teacher's embeddings
-        if p.contextual_teacher is not None:
-            known: int | None = profile.contextual_teachers.width(p.contextual_teacher)
-            teachers.append(("contextual", p.student_projection, p.contextual_projection, known))
-        for further in profile.further_teachers:
-            by_name = further.teacher and profile.contextual_teachers.width(further.teacher)
-            known = by_name or width(str(further.model))
-            teachers.append((further.name, further.student_projection, further.teacher_projection, known))
-        student_width = width(profile.student.model)
-        teachers = [teacher for teacher in teachers if teacher[3] is not None]
-        if not teachers or student_width is None:
-            return
-        from docemb_lib.losses.projection import check_widths
+        p, further, contextual = (
+            self.profile.parameters,
+            self.profile.further_teachers,
+            self.profile.contextual_teachers,
+        )
+        own = ("contextual", p.contextual_teacher, None, p.student_projection, p.contextual_projection)
+        teachers = [own, *((t.name, t.teacher, t.model, t.student_projection, t.teacher_projection) for t in further)]
+        student_width = width(self.profile.student.model)
+        for name, teacher, model, student_spec, teacher_spec in teachers:
+            teacher_width = contextual.width(teacher) if teacher else width(model) if model else None
+            if student_width is not None and teacher_width is not None:
+                from docemb_lib.losses.projection import check_widths
 
-        for name, student_spec, teacher_spec, teacher_width in teachers:
-            check_widths(student_spec, student_width, teacher_spec, int(teacher_width or 0), teacher=name)
+                check_widths(student_spec, student_width, teacher_spec, teacher_width, teacher=name)
 
 
 def roles_of(p: Parameters, further: Sequence[FurtherTeacher] = ()) -> set[str]:

@@ -8,10 +8,9 @@ so that asking for what is built stays cheap.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Collection, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property, partial
 from importlib.metadata import version
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +26,7 @@ from docemb_lib.workspace import Artefact, Workspace
 if TYPE_CHECKING:
     from datasets import Dataset, DatasetDict
 
+    from docemb_lib.corpus.sources import Document
     from docemb_lib.teachers import SBERT, ParagraphVector, Words
     from docemb_lib.teachers.sbert import Long
     from docemb_lib.teachers.store import Teacher
@@ -107,6 +107,11 @@ class CorpusStage:
         """Refuse runs of more documents than the train split has."""
         _check_documents(asked, len(self.split("train")))
 
+    @property
+    def _own_corpus(self) -> TextSource:
+        """The texts of the contextual teachers, which may be the students'."""
+        return self.profile.contextual_teachers.corpus or self.profile.corpus
+
     @cached_property
     def _inputs(self) -> dict[str, Any]:
         return {
@@ -118,20 +123,18 @@ class CorpusStage:
     @cached_property
     def _teacher_inputs(self) -> dict[str, Any]:
         # Of the students' corpus only the held-out documents matter, not the token counts.
-        own = self.profile.contextual_teachers.corpus or self.profile.corpus
         return {
-            "source": source_fingerprint(own),
+            "source": source_fingerprint(self._own_corpus),
             "student": fingerprint_of_model(self.profile.student.model),
             "held out by": source_fingerprint(self.profile.corpus),
         }
 
     def _write(self, folder: Path) -> None:
         profile, settings = self.profile, self.profile.corpus
-        counters = {
-            "n_student_tokens": self._count_student,
-            "n_structural_tokens": sbert_of(profile.structural_teacher, "truncate").count_tokens,
-        }
-        dataset = self._build(settings, folder, counters, validation=settings.validation, tasks=settings.tasks)
+        count_structural = sbert_of(profile.structural_teacher, "truncate").count_tokens
+        counters = {"n_student_tokens": self._count_student, "n_structural_tokens": count_structural}
+        sizes = {"validation": settings.validation, "tasks": settings.tasks}
+        dataset = self._build(settings, self._read(settings), folder, counters, sizes)
         # A plan that asks for too many documents fails now, not at its last run.
         trained = [line for line in profile.plan if not line.profile and (line.grid or line.notebook in TRAINING)]
         planned = [line.parameters.get("documents", "profile") for line in trained]
@@ -144,35 +147,31 @@ class CorpusStage:
 
         from docemb_lib.corpus.build import digest
 
-        # Compare as the students' corpus does: a held-out document must not return as a copy.
-        words = _copy_words(self.profile.corpus)
-        held_out = {digest(text, words) for text in chain(*(self.texts(split) for split in HELD_OUT))}
-        settings = self.profile.contextual_teachers.corpus or self.profile.corpus
-        dataset = self._build(settings, folder, {}, held_out=held_out, held_out_words=words)
+        settings = self._own_corpus
+        words = _copy_words(
+            self.profile.corpus
+        )  # as the students' corpus compares: a held-out document has no copy here
+        held_out = {digest(text, words) for split in HELD_OUT for text in self.texts(split)}
+        documents = (d for d in self._read(settings) if digest(d.text, words) not in held_out)
+        dataset = self._build(settings, documents, folder, {}, {"validation": 0, "tasks": 0})
         _save(DatasetDict(train=dataset["train"]), folder)
+
+    def _read(self, settings: TextSource) -> Iterable[Document]:
+        return read_documents(settings, count_tokens=self._count_student)
 
     def _build(
         self,
         settings: TextSource,
+        documents: Iterable[Document],
         folder: Path,
         counters: dict[str, Any],
-        *,
-        validation: int = 0,
-        tasks: int = 0,
-        held_out: Collection[bytes] = (),
-        held_out_words: int | None = None,
+        sizes: dict[str, int],
     ) -> DatasetDict:
-        from docemb_lib.corpus.build import build_corpus, digest
+        from docemb_lib.corpus.build import build_corpus
 
-        documents = read_documents(settings, count_tokens=self._count_student)
+        copy_words, parts = _copy_words(settings), folder / PARTS
         return build_corpus(
-            (d for d in documents if not held_out or digest(d.text, held_out_words) not in held_out),
-            counters=counters,
-            validation=validation,
-            tasks=tasks,
-            seed=settings.seed,
-            copy_words=_copy_words(settings),
-            folder=folder / PARTS,
+            documents, counters=counters, seed=settings.seed, copy_words=copy_words, folder=parts, **sizes
         )
 
     @cached_property

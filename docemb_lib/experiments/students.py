@@ -21,12 +21,12 @@ from docemb_lib.settings.profile import Profile
 from docemb_lib.workspace import MANIFEST, Artefact, Workspace, write_text
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import Tensor
 
     from docemb_lib.experiments.records import Record
     from docemb_lib.losses import MaskedLanguageHead, Objective, Weighting
     from docemb_lib.student import Student
-    from docemb_lib.training import History, PairedDocuments, Taught, TokenFile, TrainingDocuments
+    from docemb_lib.training import History, PairedDocuments, TokenFile, TrainingDocuments
 
 HISTORY = "history.json"
 TOKENS = "tokens.arrow"
@@ -67,7 +67,7 @@ class StudentStage:
 
         key, training = self.key, self.key.training
         self.corpus.check_documents([self.profile.parameters.documents])
-        self._check_negatives()
+        self.check()
         teachers = self.teachers.of_student if key.taught else {}
         packages = ("torch", "transformers", "sentencex") if key.self_supervised else ("torch", "transformers")
         inputs = {
@@ -95,7 +95,7 @@ class StudentStage:
         data = self.corpus.split(split).select(range(rows))
         teachers = self.teachers.of_student
         return TrainingDocuments(
-            self._tokens(student, split, rows),
+            self._token_file("tokens", student.encode, split, rows, {"max_tokens": student.max_tokens}),
             data["n_structural_tokens"][:],
             teachers={name: self.teachers.embeddings(teacher, split, rows) for name, teacher in teachers.items()},
             ids=data["id"],
@@ -116,10 +116,6 @@ class StudentStage:
         )
 
     def check(self) -> None:
-        """Check the number of documents and of negatives. Raises InputError."""
-        self._check_negatives()
-
-    def _check_negatives(self) -> None:
         """Refuse more negatives than documents to draw from, of which a built corpus says how many the mask keeps."""
         p = self.profile.parameters
         if not (self.key.taught and p.negatives):
@@ -132,8 +128,6 @@ class StudentStage:
             kept = int((lengths <= p.max_structural_len).sum())
         check_negatives(p.negatives, kept=kept, batch_size=self.profile.training.batch_size)
 
-    # ---- training
-
     @property
     def _start(self) -> Artefact:
         """The untrained student with the dropout of its training, which learning from pairs may change."""
@@ -145,20 +139,11 @@ class StudentStage:
     def _untrained(self, settings: StudentSettings) -> Artefact:
         from docemb_lib.student import Student
 
-        inputs = {
-            "encoder": fingerprint_of_model(settings.model),
-            "settings": settings.model_dump(exclude={"model", "centre"}),
-        }
+        options = settings.model_dump(exclude={"model", "centre"})
+        inputs = {"encoder": fingerprint_of_model(settings.model), "settings": options}
 
         def build(folder: Path) -> None:
-            Student.from_encoder(
-                pretrained.resolve(settings.model),
-                layers=settings.layers,
-                max_tokens=settings.max_tokens,
-                attention_window=settings.attention_window,
-                pooling=settings.pooling,
-                dropout=settings.dropout,
-            ).save(folder)
+            Student.from_encoder(pretrained.resolve(settings.model), **options).save(folder)
 
         return self.workspace.artefact("student-untrained", inputs, build)
 
@@ -190,35 +175,31 @@ class StudentStage:
 
         from docemb_lib.training import train_objective
 
+        p, title = self.profile.parameters, RunKey("06_evaluation", self.profile).label  # whichever notebook trains it
         train, validation = (self.training_documents(student, split, rows) for split, rows in self._sizes)
-        torch.manual_seed(self.profile.parameters.seed)  # before projections draw their weights
+        torch.manual_seed(p.seed)  # before projections draw their weights
         objective = make_objective(student, self.profile, _widths(train))
-        history = train_objective(
-            objective,
-            train,
-            validation,
-            settings=self.key.training,
-            seed=self.profile.parameters.seed,
-            folder=folder,
-            title=RunKey("06_evaluation", self.profile).label,  # the same student whichever notebook trains it
-        )
+        options: Any = {"settings": self.key.training, "seed": p.seed, "folder": folder, "title": title}
+        history = train_objective(objective, train, validation, **options)
         beside = {
             f"{teaching.name}.{name}": tensor.contiguous()
             for teaching in objective.teachings
             for name, tensor in teaching.state_dict().items()
         }
-        return _Trained(history, self.profile.parameters.documents, "projections.safetensors", beside)
+        return _Trained(history, p.documents, "projections.safetensors", beside)
 
     def _learn_from_pairs(self, student: Student, folder: Path) -> _Trained:
         """Train on pairs of texts of one document (the SimDE paper, Section 3), beside teachers if there are any."""
         import torch
 
         from docemb_lib.losses import InfoNCE, PairObjective
-        from docemb_lib.training import train_on_pairs
+        from docemb_lib.training import Taught, train_on_pairs
 
         p, settings = self.profile.parameters, self.profile.simde
         train, validation = (self.paired_documents(student, split, rows) for split, rows in self._sizes)
-        taught = self._taught(student) if self.key.taught else None
+        taught = None
+        if self.key.taught:
+            taught = Taught(*(self.training_documents(student, split, rows) for split, rows in self._sizes))
         torch.manual_seed(p.seed)  # before a head and projections draw their weights
         objective = PairObjective(
             student,
@@ -228,27 +209,14 @@ class StudentStage:
             distillation=None if taught is None else make_objective(student, self.profile, _widths(taught.train)),
             weight=p.beside_teachers or 1.0,
         )
-        history = train_on_pairs(
-            objective,
-            train,
-            validation,
-            taught=taught,
-            settings=settings.training,
-            seed=p.seed,
-            folder=folder,
-            title=self.key.label,
-        )
+        options: Any = {"settings": self.key.training, "seed": p.seed, "folder": folder, "title": self.key.label}
+        history = train_on_pairs(objective, train, validation, taught=taught, **options)
         beside = None if objective.head is None else objective.head.state_dict()
         return _Trained(history, len(train), "head.safetensors", beside)
 
     @property
     def _sizes(self) -> list[tuple[str, int]]:
         return [("train", self.profile.parameters.documents), ("validation", len(self.corpus.split("validation")))]
-
-    def _taught(self, student: Student) -> Taught:
-        from docemb_lib.training import Taught
-
-        return Taught(*(self.training_documents(student, split, rows) for split, rows in self._sizes))
 
     def _head(self, student: Student) -> MaskedLanguageHead:
         """The head that the encoder was trained with, or a new one where the encoder's checkpoint has none."""
@@ -284,14 +252,8 @@ class StudentStage:
             validation_after=trained.history.validation[-1]["loss"],
         )
 
-    # ---- token files
-
-    def _tokens(self, student: Student, split: str, rows: int) -> TokenFile:
-        """The student's tokens of the first `rows` documents of a split, memory-mapped."""
-        return self._token_file("tokens", student.encode, split, rows, {"max_tokens": student.max_tokens})
-
     def _sentences(self, student: Student, split: str, rows: int) -> TokenFile:
-        """The student's tokens of the first `rows` documents of a split by sentence, memory-mapped."""
+        """The student's tokens of documents, by sentence."""
         from docemb_lib.training import encode_sentences
 
         most, language = self._text_tokens(student), self.profile.simde.language
@@ -305,6 +267,7 @@ class StudentStage:
     def _token_file(
         self, kind: str, encode: Callable[[list[str]], Any], split: str, rows: int, options: dict[str, Any]
     ) -> TokenFile:
+        """The student's tokens of the first `rows` documents of a split, written once and memory-mapped."""
         from docemb_lib.training import TokenFile, write_tokens
 
         inputs = {
@@ -359,38 +322,33 @@ def make_objective(student: Student, profile: Profile, widths: Mapping[str, int]
         profile: the profile with the run's parameters.
         widths: the width of each teacher's embeddings, by the teacher's name.
     """
-    from docemb_lib.losses import Objective, Projection, Teaching
+    from docemb_lib.losses import Objective, Projection, Teaching, contextual_loss, structural_loss
 
     p, training = profile.parameters, profile.training
-    teachers = []
+    # name, role, loss, options of a structural loss, projections of student and teacher, weight
+    teachers: list[tuple[str, Any, str, Parameters | FurtherTeacher, str, str, float]] = []
     if p.structural_loss is not None:
-        teachers.append(Teaching("structural", "structural", _structural_loss(p.structural_loss, p)))
+        teachers.append(("structural", "structural", p.structural_loss, p, "-", "-", 1.0))
     if p.contextual_teacher is not None:
-        student_side = Projection(p.student_projection, student.dim)
-        teacher_side = Projection(p.contextual_projection, widths["contextual"])
-        loss = _contextual_loss(p.contextual_loss, student_side.out_features, profile)
-        teachers.append(
-            Teaching("contextual", "contextual", loss, student_projection=student_side, teacher_projection=teacher_side)
-        )
+        projections = (p.student_projection, p.contextual_projection)
+        teachers.append(("contextual", "contextual", p.contextual_loss, p, *projections, 1.0))
     for further in profile.further_teachers:
-        student_side = Projection(further.student_projection, student.dim)
-        teacher_side = Projection(further.teacher_projection, widths[further.name])
-        if further.role == "structural":
-            loss = _structural_loss(further.loss, further)
+        projections = (further.student_projection, further.teacher_projection)
+        teachers.append((further.name, further.role, further.loss, further, *projections, further.weight))
+    teachings = []
+    for name, role, kind, options, student_spec, teacher_spec, weight in teachers:
+        sides = (Projection(student_spec, student.dim), Projection(teacher_spec, widths[name]))
+        if role == "structural":
+            distance, gamma, temperature = options.distance, options.gamma, options.temperature
+            loss = structural_loss(kind, distance=distance, gamma=gamma, temperature=temperature)
         else:
-            loss = _contextual_loss(further.loss, student_side.out_features, profile)
-        teachers.append(
-            Teaching(
-                further.name,
-                further.role,
-                loss,
-                student_projection=student_side,
-                teacher_projection=teacher_side,
-                weight=further.weight,
-            )
+            settings = {"delta": training.delta, "beta": training.beta, "ridge": training.ridge}
+            loss = contextual_loss(kind, sides[0].out_features, reduction=training.sdl, **settings)
+        teachings.append(
+            Teaching(name, role, loss, student_projection=sides[0], teacher_projection=sides[1], weight=weight)
         )
     weighting, size = weighting_of(p), training.batch_size
-    return Objective(student, teachers, weighting=weighting, group_size=size, negatives=p.negatives)
+    return Objective(student, teachings, weighting=weighting, group_size=size, negatives=p.negatives)
 
 
 def weighting_of(p: Parameters) -> Weighting:
@@ -398,21 +356,6 @@ def weighting_of(p: Parameters) -> Weighting:
     from docemb_lib.losses import Weighting
 
     return Weighting(lam=p.lam, max_structural_len=p.max_structural_len, lam_by_length=p.lam_by_length, form=p.form)
-
-
-def _structural_loss(name: str, settings: Parameters | FurtherTeacher) -> nn.Module:
-    from docemb_lib.losses import structural_loss
-
-    return structural_loss(name, distance=settings.distance, gamma=settings.gamma, temperature=settings.temperature)
-
-
-def _contextual_loss(name: str, dim: int, profile: Profile) -> nn.Module:
-    from docemb_lib.losses import contextual_loss
-
-    training = profile.training
-    return contextual_loss(
-        name, dim, delta=training.delta, beta=training.beta, reduction=training.sdl, ridge=training.ridge
-    )
 
 
 def _widths(documents: TrainingDocuments) -> dict[str, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -13,7 +13,7 @@ from docemb_lib.experiments.runkey import STRUCTURAL as LOSS
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.settings import members_of
 from docemb_lib.settings.profile import FIXED, NOTEBOOKS
-from docemb_lib.thesis.values import BASELINE, ThesisValues
+from docemb_lib.thesis.values import BASELINE, ThesisValues, loss_of
 
 STRUCTURAL = "03_structural"
 NEITHER = "–"  # the group of runs without the property that defines groups
@@ -26,8 +26,11 @@ class Entry(NamedTuple):
     label: str  # as shown
     model: str  # the run's own model in `scores`
     key: RunKey
-    parameters: Mapping[str, Any]
-    scores: pd.DataFrame  # tidy: of the run's own model and of its baselines
+    scores: pd.DataFrame  # tidy: of the run's own model and of the baselines
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        return {**self.key.parameters, **FIXED.get(self.key.notebook, {})}
 
 
 def scores_of_runs(run: Run, scores: pd.DataFrame) -> pd.DataFrame:
@@ -43,16 +46,9 @@ def scores_of_runs(run: Run, scores: pd.DataFrame) -> pd.DataFrame:
         The rows of all runs, then each baseline once, with the columns own (model of a run, not a baseline), group (the
         categories, in order, that the thesis' figure colours), thesis (see `ThesisValues`), sibling (the run differs
         from this one in λ and mask alone), and the notebook's parameters. Equal labels get the parameters that differ.
-
-    Example:
-        >>> run = begin("05_weighting", {"profile": "tiny"})
-        >>> rows = scores_of_runs(run, run.scores())
     """
-    entries = [Entry(run.label, run.label, run.key, run.parameters, scores)]
-    entries += [
-        Entry(r.label, r.label, run.key_of(r), r.parameters, records.scores_of(run.workspace, r))
-        for r in run.comparable()
-    ]
+    entries = [Entry(run.label, run.label, run.key, scores)]
+    entries += [Entry(r.label, r.label, run.key_of(r), records.scores_of(run.workspace, r)) for r in run.comparable()]
     entries += _structural_only(run, entries)
     thesis = ThesisValues(run.notebook, run.profile)
     groups = [_group(run.notebook, entry.key) for entry in entries]
@@ -96,15 +92,14 @@ def _structural_only(run: Run, entries: Sequence[Entry]) -> list[Entry]:
         return []  # with a further contextual teacher no run is structural-only
     wanted = {entry.key.only(*LOSS) for entry in entries}
     if any("structural" not in entry.key.roles for entry in entries):  # as in Figure 4.7
-        wanted.add(RunKey.of(STRUCTURAL, run.profile, structural_loss="cosine").only(*LOSS))
+        wanted.add(loss_of(structural_loss="cosine"))
     size = {name: run.parameters[name] for name in ("documents", "seed")}
     shown = {entry.label for entry in entries}
     found = []
     for record in run.comparable(STRUCTURAL):
         key, label = run.key_of(record), f"only-structural;{record.label}"
         if key.only(*LOSS) in wanted and size.items() <= key.counting.items() and label not in shown:
-            parameters = {**record.parameters, **FIXED[STRUCTURAL]}
-            found.append(Entry(label, record.label, key, parameters, records.scores_of(run.workspace, record)))
+            found.append(Entry(label, record.label, key, records.scores_of(run.workspace, record)))
     return found
 
 

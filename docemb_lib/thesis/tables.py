@@ -55,7 +55,7 @@ def beside_thesis(scores: pd.DataFrame, names: Mapping[str, str]) -> pd.DataFram
 
 
 def deviations(scores: pd.DataFrame) -> pd.DataFrame:
-    """A row per score that the thesis has, too: both values, their difference, and whether ours contains the thesis'.
+    """A row per score that the thesis has, too: the difference, and whether the thesis' value is in the interval.
 
     scores: see `beside_thesis`, with low and high, the bounds of the 95% interval.
     """
@@ -156,7 +156,7 @@ def best_of_chapter_4(run: Run) -> pd.DataFrame:
     for record in shown.values():
         label = f"only-structural;{record.label}" if record.notebook == STRUCTURAL else record.label
         scores = records.scores_of(run.workspace, record)
-        entries.append(Entry(label, record.label, run.key_of(record), record.parameters, scores))
+        entries.append(Entry(label, record.label, run.key_of(record), scores))
     rows = beside_baselines(entries, [{"group": "student", "thesis": value} for value in shown], thesis)
     rows = rows[rows["own"] | rows["thesis"].notna()]
     return rows.assign(group=pd.Categorical(rows["group"], categories=["student", BASELINE]))

@@ -17,6 +17,7 @@ from docemb_lib.errors import InputError
 from docemb_lib.experiments.models import SBERT_TRUNCATED, UNTRAINED, contextual_labels
 from docemb_lib.experiments.plan import THESIS, grid
 from docemb_lib.experiments.runkey import STRUCTURAL, RunKey
+from docemb_lib.settings import Parameters
 from docemb_lib.settings.profile import NOTEBOOKS, Profile
 
 BASELINE = "baseline"  # `kind` of the rows of a figure that are no run of its grid
@@ -39,11 +40,6 @@ def published(name: str) -> pd.DataFrame:
 
     Table 5.7 and SimDE have the columns of recorded scores (model, task, metric, value) and `round`. A figure has the
     run's `label`, the notebook parameters (missing: switched off), and the box over tasks.
-
-    Example:
-        >>> table = published("table_5_7")
-        >>> table[table["metric"] == "map"].groupby("model")["value"].mean().idxmax()
-        'only-MSE'
     """
     if name not in NAMES:
         raise InputError(f"published results: {name!r} is not one of {', '.join(NAMES)}")
@@ -101,7 +97,7 @@ class ThesisValues:
             rows = published(figure.data).query("source == @figure.source")
             scaled = _scaled(figure, profile)
             for _, row in rows[rows["kind"] != BASELINE].iterrows():
-                cell = _cell(RunKey.of(notebook, THESIS, **_parameters(row, notebook)))
+                cell = _cell_of(notebook, THESIS, _parameters(row, notebook))
                 for own in (cell, scaled.get(cell, cell)):
                     self.runs.setdefault(own, row["value"])
             if _has_loss(figure, profile):
@@ -121,7 +117,7 @@ class ThesisValues:
 def final_name(key: RunKey) -> str | None:
     """The name in Table 5.7 of the student of a final run; None if the table lacks it."""
     for name, thesis, own in zip(STUDENTS, grid("final", THESIS), grid("final", key.profile), strict=True):
-        if _cell(key) in {_cell(RunKey.of(FINAL, THESIS, **thesis)), _cell(RunKey.of(FINAL, key.profile, **own))}:
+        if _cell(key) in {_cell_of(FINAL, THESIS, thesis), _cell_of(FINAL, key.profile, own)}:
             return name
     return None
 
@@ -135,10 +131,8 @@ def baseline_name(label: str, profile: Profile) -> str | None:
 def _scaled(figure: Figure, profile: Profile) -> dict[str, str]:
     """{cell of a run of the figure's grids in the thesis' widths: cell of the same run in the profile's widths}."""
     pairs = [pair for name in figure.grids for pair in zip(grid(name, THESIS), grid(name, profile), strict=True)]
-    return {
-        _cell(RunKey.of(figure.notebook, THESIS, **thesis)): _cell(RunKey.of(figure.notebook, profile, **own))
-        for thesis, own in pairs
-    }
+    notebook = figure.notebook
+    return {_cell_of(notebook, THESIS, thesis): _cell_of(notebook, profile, own) for thesis, own in pairs}
 
 
 def _cell(key: RunKey) -> str:
@@ -146,13 +140,20 @@ def _cell(key: RunKey) -> str:
     return key.same_but("seed", "documents")
 
 
+def _cell_of(notebook: str, profile: Profile, parameters: dict[str, Any]) -> str:
+    """The cell of a run of the profile with these parameters and the defaults for all others."""
+    return _cell(RunKey.of(notebook, profile.model_copy(update={"parameters": Parameters()}), **parameters))
+
+
 def _has_loss(figure: Figure, profile: Profile) -> bool:
     """Whether the runs of a figure have the structural loss of the profile's parameters."""
-    if figure.structural is None:
-        return True
-    # A contextual teacher makes the run valid if the figure has no structural loss.
-    of_figure = RunKey.of(figure.notebook, THESIS, contextual_teacher="PV", **figure.structural)
-    return of_figure.only(*STRUCTURAL) == RunKey(figure.notebook, profile).only(*STRUCTURAL)
+    own = RunKey(figure.notebook, profile).only(*STRUCTURAL)
+    return figure.structural is None or loss_of(**figure.structural) == own
+
+
+def loss_of(**parameters: Any) -> str:
+    """A structural loss, comparable with `RunKey.only(*STRUCTURAL)`."""
+    return RunKey.of(FINAL, THESIS, **parameters).only(*STRUCTURAL)
 
 
 def _parameters(row: pd.Series, notebook: str) -> dict[str, Any]:

@@ -14,12 +14,13 @@ from docemb_lib.evaluation.catalogue import task_inputs
 from docemb_lib.evaluation.probes import probe
 from docemb_lib.evaluation.retrieval import neighbours
 from docemb_lib.evaluation.soundness import HERE, THESIS, task_lengths, task_statistics
+from docemb_lib.experiments.grids import THESIS as THESIS_PROFILE
 from docemb_lib.experiments.models import UNTRAINED, Model, centred_model, embed_once, student_model, untrained_model
 from docemb_lib.experiments.run import Run, Stages
 from docemb_lib.experiments.runkey import STRUCTURAL, RunKey
 from docemb_lib.experiments.stages import CorpusStage
 from docemb_lib.experiments.students import recorded_student, weighting_of
-from docemb_lib.thesis.values import FIGURE_4_4, published
+from docemb_lib.thesis.values import FIGURE_4_4, loss_of, published
 
 SHOWN = 1000  # validation documents in views, as in Figure 4.4
 PROBED = 300  # training documents that a probe is fitted on
@@ -125,7 +126,7 @@ def students_of_runs(run: Run) -> list[Model]:
 
     Students of Figure 4.4 come first, in the order of the figure.
     """
-    losses = [RunKey.of(run.notebook, run.profile, **loss).only(*STRUCTURAL) for loss in FIGURE_4_4]
+    losses = [loss_of(**loss) for loss in FIGURE_4_4]
     size = {name: run.key.counting[name] for name in ("documents", "seed")}
     found = [(run.key.only(*STRUCTURAL), run.model)]
     for record in run.comparable():
@@ -138,7 +139,7 @@ def students_of_runs(run: Run) -> list[Model]:
 
 def in_figure_4_4(run: Run, distances: pd.DataFrame) -> pd.DataFrame:
     """The rows of `distances` (tidy, with a column model) that belong to Figure 4.4 or to this run's student."""
-    shown = [RunKey.of(run.notebook, run.profile, **loss).label for loss in FIGURE_4_4]
+    shown = [RunKey.of(run.notebook, THESIS_PROFILE, **loss).label for loss in FIGURE_4_4]
     return distances[distances["model"].isin([UNTRAINED, *shown, run.label])]
 
 

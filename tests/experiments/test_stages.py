@@ -30,6 +30,7 @@ student: {model: all-MiniLM-L6-v2}
 contextual_teachers:
   DM: {dm: true, vector_size: 4, epochs: 2}
   DBOW: {dm: false, vector_size: 3, epochs: 2, dbow_words: false}
+  PV: [{dm: false, vector_size: 3, epochs: 2, dbow_words: false}, {dm: true, vector_size: 4, epochs: 2}]
   lsa_dim: 3
 """
 
@@ -79,9 +80,8 @@ def test_words_are_written_once_for_each_preprocessing(make):
     assert len(artefacts(stages, "words")) == 1
     stages.teachers.words("none")
     assert len(artefacts(stages, "words")) == 2
-    assert {json.loads((path / "words.json").read_text())["texts"] for path in artefacts(stages, "words")} == {
-        lowercase.texts
-    }
+    texts = {json.loads((path / "words.json").read_text())["texts"] for path in artefacts(stages, "words")}
+    assert texts == {lowercase.texts}
 
 
 def test_members_of_a_compound_are_the_single_models_and_not_trained_again(make, trained):
@@ -102,6 +102,17 @@ def test_members_of_a_compound_are_the_single_models_and_not_trained_again(make,
     assert trained[2:] == ["DM;4;lowercase;2"]
 
 
+def test_pv_is_the_compound_teacher_and_asks_no_member_twice(make, trained):
+    stages = make()
+    models = contextual_models(stages.teachers)
+    assert [model.label for model in models] == ["DM;4d", "DBOW;3d", "PV;7d", "LSA;3d"]
+    assert len(trained) == 2
+    texts = stages.corpus.split("validation")["text"][:]
+    found = models[2].load().embed(texts)
+    np.testing.assert_array_equal(found, stages.teachers.contextual("PV").embed(texts))
+    np.testing.assert_array_equal(found[:, :4], models[0].load().embed(texts))
+
+
 def test_the_members_of_the_thesis_best_compound():
     assert members_of("DBOW;1024;None;10%+DM;768;stem;2") == [
         {"dm": True, "vector_size": 768, "preprocess": "stem", "min_count": 2},
@@ -110,10 +121,11 @@ def test_the_members_of_the_thesis_best_compound():
 
 
 def test_a_run_that_would_keep_no_word_is_refused_once_the_words_are_counted(make):
-    for given in ({"min_count": 5000}, {"compound": "DM;4;lowercase;5000+DBOW;3;lowercase;2"}):
+    runs = ({"min_count": 5000}, {"compound": "DM;4;lowercase;5000+DBOW;3;lowercase;2"})
+    for given in runs:
         make(**given).check()  # nothing is known yet
     make().teachers.words("lowercase")
-    for given in ({"min_count": 5000}, {"compound": "DM;4;lowercase;5000+DBOW;3;lowercase;2"}):
+    for given in runs:
         with pytest.raises(InputError, match=r"min_count: none of the .* words in 16 training .* 5000 times"):
             make(**given).check()
     make(min_count=2).check()
@@ -174,11 +186,8 @@ def test_an_interrupted_training_leaves_its_state_for_the_next_call(make, monkey
 
 def test_lsa_is_compared_where_it_takes_seconds(make, monkeypatch):
     stages = make()
-    assert [model.label for model in contextual_models(stages.teachers)][-1] == "LSA;3d"
-    embeddings = stages.teachers.embeddings(stages.teachers.contextual("LSA"), "train", 9)
-    np.testing.assert_allclose(
-        embeddings, stages.teachers.contextual("LSA").embed(stages.corpus.split("train")["text"][:9])
-    )
+    lsa, texts = stages.teachers.contextual("LSA"), stages.corpus.split("train")["text"][:9]
+    np.testing.assert_allclose(stages.teachers.embeddings(lsa, "train", 9), lsa.embed(texts))
     monkeypatch.setattr("docemb_lib.experiments.stages.LSA_BY_THE_WAY", 15)
     assert [model.label for model in contextual_models(make().teachers)][-1].startswith("PV")
 
@@ -243,10 +252,7 @@ def test_the_teachers_corpus_is_that_of_its_texts_and_of_what_is_held_out_alone(
     with_a_corpus_of_the_teachers_own(workspace_root)
     stages = make()
     changed = {  # what is changed in the profile, and whether the teachers read other texts
-        "tokens of the structural teacher": (
-            {"structural_teacher": {"model": str(stages.students.untrained.path)}},
-            False,
-        ),
+        "token counts": ({"structural_teacher": {"model": str(stages.students.untrained.path)}}, False),
         "held out": ({"corpus": {"validation": 5}}, True),
         "their own": ({"contextual_teachers": {"corpus": {"documents": 20}}}, True),
     }

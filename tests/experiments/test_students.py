@@ -18,17 +18,7 @@ from docemb_lib.errors import InputError
 from docemb_lib.experiments.run import Stages
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.experiments.students import make_objective, weighting_of
-from docemb_lib.losses import (
-    CCA,
-    MSE,
-    Contrastive,
-    Cosine,
-    MaskedLanguageHead,
-    MaxMargin,
-    ObjectiveOutput,
-    SoftCCA,
-    Weighting,
-)
+from docemb_lib.losses import CCA, MSE, Contrastive, Cosine, MaskedLanguageHead, MaxMargin, SoftCCA, Weighting
 from docemb_lib.settings import Parameters, SimDE, Training
 from docemb_lib.settings.profile import Profile
 from docemb_lib.student import Student
@@ -52,23 +42,15 @@ class Embeddings(nn.Linear):
         super().__init__(D, D)
 
 
-def profile(further=(), training=(), **parameters) -> Profile:
-    projections = {"student_projection": "5(ReLU)x3", "contextual_projection": "-"}
-    return Profile(
-        name="made up",
-        parameters={**projections, **parameters},
-        training=dict(training),
-        further_teachers=further,
-    )
-
-
-def make(**options):
+def make(further=(), training=(), **parameters):
     torch.manual_seed(0)
     widths = {"structural": D, "contextual": C, "far": 7, "topics": 2}
-    return make_objective(Embeddings(), profile(**options), widths).double()
+    parameters = {"student_projection": "5(ReLU)x3", "contextual_projection": "-", **parameters}
+    profile = Profile(name="made up", parameters=parameters, training=dict(training), further_teachers=further)
+    return make_objective(Embeddings(), profile, widths).double()
 
 
-def loss_of(objective) -> ObjectiveOutput:
+def loss_of(objective):
     rng = np.random.default_rng(0)
     teachers = {
         name: torch.from_numpy(rng.standard_normal((B, width)))
@@ -86,28 +68,17 @@ def loss_of(objective) -> ObjectiveOutput:
         ({"structural_loss": "max-margin", "distance": "cosine", "gamma": 0.7}, MaxMargin, {"distance": "cosine", "gamma": 0.7}),
         ({"structural_loss": "contrastive"}, Contrastive, {"temperature": None}),
         ({"structural_loss": "contrastive", "temperature": 0.05}, Contrastive, {"temperature": 0.05}),
+        ({"contextual_loss": "soft-cca"}, SoftCCA, {"dim": 3, "delta": 0.3}),
+        ({"contextual_loss": "cca"}, CCA, {"ridge": 0.1, "components": None}),
+        ({"contextual_loss": "mse"}, MSE, {}),
     ],
 )  # fmt: skip
-def test_the_structural_loss_has_its_own_parameters(parameters, kind, settings):
-    structural, contextual = make(**parameters).teachings
-    assert (structural.name, structural.role, type(structural.loss)) == ("structural", "structural", kind)
-    assert {name: getattr(structural.loss, name) for name in settings} == settings
-    assert (contextual.name, contextual.role) == ("contextual", "contextual")
-
-
-@pytest.mark.parametrize(
-    ("name", "kind", "settings"),
-    [
-        ("soft-cca", SoftCCA, {"dim": 3, "delta": 0.3}),
-        ("cca", CCA, {"ridge": 0.1, "components": None}),
-        ("mse", MSE, {}),
-    ],
-)
-def test_the_contextual_loss_has_the_settings_of_training(name, kind, settings):
-    objective = make(contextual_loss=name, training={"delta": 0.3, "ridge": 0.1, "beta": 0.5, "batch_size": 5})
-    loss = objective.teachings[1].loss
+def test_losses_have_their_own_parameters_and_the_settings_of_training(parameters, kind, settings):
+    objective = make(**parameters, training={"delta": 0.3, "ridge": 0.1, "beta": 0.5, "batch_size": 5})
+    assert [(t.name, t.role) for t in objective.teachings] == [(role, role) for role in ("structural", "contextual")]
+    loss = objective.teachings["contextual_loss" in parameters].loss
     assert type(loss) is kind
-    assert {field: getattr(loss, field) for field in settings} == settings
+    assert {name: getattr(loss, name) for name in settings} == settings
     assert objective.group_size == 5
     if kind is SoftCCA:
         assert (loss.student_decorrelation.beta, loss.student_decorrelation.reduction) == (0.5, "mean")
@@ -120,13 +91,9 @@ def test_both_forms_of_the_decorrelation_are_one_loss():
     torch.testing.assert_close(values[0].loss, values[1].loss, rtol=1e-13, atol=0)
 
 
-@pytest.mark.parametrize("name", ["structural", "contextual"])
-def test_a_teacher_that_is_switched_off_is_not_in_the_objective(name):
-    off = {"structural": {"structural_loss": None}, "contextual": {"contextual_teacher": None}}[name]
-    objective = make(**off)
-    assert [teaching.name for teaching in objective.teachings] == [
-        {"structural": "contextual", "contextual": "structural"}[name]
-    ]
+@pytest.mark.parametrize(("off", "left"), [("structural_loss", "contextual"), ("contextual_teacher", "structural")])
+def test_a_teacher_that_is_switched_off_is_not_in_the_objective(off, left):
+    assert [teaching.name for teaching in make(**{off: None}).teachings] == [left]
 
 
 FORMS = {  # what a document adds: s and c its losses, k = 1 where it is at most 64 tokens long

@@ -225,3 +225,10 @@ def test_the_four_best_students_have_the_values_of_figure_4_12(thesis):
     assert found == rows[list(runs)].to_dict()
     assert value_of("06_evaluation", thesis, COSINE_WEIGHTING | {"lam": 0.8}) is None
     assert ThesisValues("06_evaluation", thesis).of_baseline("PV;2048d") == rows["PV;2048d"]
+
+
+def test_a_run_whose_loss_takes_options_that_other_losses_refuse_has_no_value(small):
+    parameters = {"structural_loss": "max-margin", "negatives": 3}
+    for notebook in ("04_projections", "05_weighting", "06_evaluation"):
+        assert value_of(notebook, small, parameters, **parameters) is None
+    assert final_name(RunKey.of("06_evaluation", small, **parameters)) is None
