@@ -3,11 +3,13 @@
 import copy
 import re
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor, nn
 
+from docemb_lib import losses
 from docemb_lib.errors import InputError
 from docemb_lib.losses import (
     CCA,
@@ -372,3 +374,10 @@ def test_a_checkpoint_holds_the_projections_and_statistics_of_every_teacher():
             assert state[f"{statistics}.normaliser"].item() == pytest.approx(1.95)
     layers = {f"teachings.3.student_projection.layers.{layer}.weight" for layer in (0, 2)}
     assert layers | {"student.weight", "teachings.3.teacher_projection.layers.0.bias"} <= set(state)
+
+
+def test_losses_do_not_import_torch_distributed():
+    """Which process holds which group is decided in training."""
+    modules = list(Path(losses.__file__).parent.glob("*.py"))
+    assert len(modules) > 5
+    assert not [module.name for module in modules if "torch.distributed" in module.read_text()]
