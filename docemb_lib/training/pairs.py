@@ -53,8 +53,6 @@ def encode_sentences(
 
     max_tokens: of one half, special tokens included. A sentence without tokens is left out.
     """
-    if not texts:
-        return EncodedSentences([], 0)
     encodings = tokenizer(list(texts), add_special_tokens=False, truncation=False, verbose=False).encodings
     room = 2 * (max_tokens - len(tokenizer("")["input_ids"]))
     sequences = []
@@ -113,8 +111,9 @@ class Part(NamedTuple):
     labels: Tensor  # (T,), see `mask_tokens`
 
     def to(self, device: torch.device) -> Part:
-        labels = self.labels.to(device, non_blocking=True)
-        return Part(self.places, self.texts.to(device), self.masked.to(device), labels)
+        return Part(
+            self.places, self.texts.to(device), self.masked.to(device), self.labels.to(device, non_blocking=True)
+        )
 
 
 class PairBatch(NamedTuple):
@@ -128,6 +127,10 @@ class PairBatch(NamedTuple):
     def order(self) -> Tensor:
         """Indices that put the texts of all parts, one part after the other, into their order, (2B,)."""
         return torch.tensor([place for part in self.parts for place in part.places]).argsort()
+
+    @property
+    def sizes(self) -> list[int]:
+        return [size for part in self.parts for size in part.texts.sizes]
 
 
 class PairedDocuments:
@@ -317,7 +320,7 @@ class PairTrainer(UpdateTrainer):
         parts = {name: torch.stack([o.parts[name] for o in outputs]).mean() for name in outputs[0].parts}
         losses = [output.loss / len(outputs) for output in outputs]
         rows = [batch.rows for batch in batches]
-        sizes = [size for batch in batches for part in batch.parts for size in part.texts.sizes]
+        sizes = [size for batch in batches for size in batch.sizes]
         sizes *= 2 if self.model.mlm_weight else 1  # MLM reads each text a second time
         for micro in micro_batches:
             output, loss = self.learn(self.model.distillation, micro, scale=micro.share)

@@ -232,10 +232,12 @@ def test_negatives_are_for_structural_teachers_that_compare_with_others():
     assert {key for key, takes in taking.items() if takes} == {("structural", MaxMargin), ("structural", Contrastive)}
 
 
-def test_projections_that_lead_nowhere_are_refused_by_the_first_batch():
+def test_projections_that_lead_nowhere_are_refused():
+    ends = {"student_projection": Projection("6", 8), "teacher_projection": Projection("7", 5)}
+    with pytest.raises(InputError, match=r"student 8 → 6; words 5 → 7; .* or teacher_projection"):
+        Teaching("words", "contextual", MSE(), **ends)
     batch, known = torch.ones(3, W), {"words": torch.ones(3, 5)}
     for student_spec, width, teacher_spec, loss, message in (
-        ("6", 8, "7", MSE(), "6 wide and teacher embeddings 7"),
         ("6", 8, "6", SoftCCA(7), "views of width 7, got a student's of 6"),
         ("6", 9, "6", MSE(), "'6' was made for a view of width 9, got 8"),
     ):
