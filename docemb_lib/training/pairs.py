@@ -263,8 +263,7 @@ def train_on_pairs(
 ) -> History:
     """Train `objective` in place on pairs of `train`, and on `taught` if it has a distillation part.
 
-    As `train_objective`, but in one process. Also raises InputError for several processes, and for pairs by dropout of
-    a student without dropout.
+    As `train_objective`. Also raises InputError for several processes, and for pairs by dropout without dropout.
     """
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise InputError("SimDE trains in one process; start it without torchrun or accelerate")
@@ -377,8 +376,7 @@ def validate_pairs(
 ) -> dict[str, float]:
     """Means over `documents` of loss, `contrast`, `mlm`; `norm` and `spread` are of the pairs' first texts.
 
-    The pairs are those of epoch 0, so that the loss stays one function of the student. Batches as in `validate`. The
-    loss is that of the pairs, without `weight`.
+    Pairs are of epoch 0, which keeps the loss one function of the student. Batches as in `validate`; no `weight`.
     """
     device = next(objective.parameters()).device
     was_training = objective.training
