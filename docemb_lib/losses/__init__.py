@@ -8,7 +8,7 @@ from docemb_lib.losses.contextual import CCA, SDL, SoftCCA, contextual_loss
 from docemb_lib.losses.objective import Objective, ObjectiveOutput, Teaching, group_sizes
 from docemb_lib.losses.pairs import InfoNCE, MaskedLanguageHead, PairObjective
 from docemb_lib.losses.projection import Projection, check_widths
-from docemb_lib.losses.structural import MSE, Contrastive, Cosine, MaxMargin, structural_loss
+from docemb_lib.losses.structural import MSE, Contrastive, Cosine, MaxMargin, StructuralLoss, structural_loss
 from docemb_lib.losses.weighting import Weighting
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "PairObjective",
     "Projection",
     "SoftCCA",
+    "StructuralLoss",
     "Teaching",
     "Weighting",
     "check_widths",

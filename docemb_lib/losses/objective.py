@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from docemb_lib.errors import InputError
 from docemb_lib.losses.contextual import full_precision
+from docemb_lib.losses.projection import Projection, check_widths
 from docemb_lib.losses.weighting import Weighting
 
 Role = Literal["structural", "contextual"]
@@ -43,6 +44,9 @@ class Teaching(nn.Module):
             raise InputError(f"teacher {name}: role must be one of {', '.join(get_args(Role))}, got {role!r}")
         if not 0 < weight < float("inf"):
             raise InputError(f"teacher {name}: weight must be a number above 0, got {weight}")
+        f, g = student_projection, teacher_projection
+        if isinstance(f, Projection) and isinstance(g, Projection):
+            check_widths(f.spec, f.in_features, g.spec, g.in_features, teacher=name)
         self.name, self.role, self.weight = name, role, float(weight)
         self.loss = loss
         self.student_projection = student_projection or nn.Identity()

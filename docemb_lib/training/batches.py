@@ -18,6 +18,7 @@ from torch.utils.data import Sampler
 
 from docemb_lib.losses import group_sizes
 from docemb_lib.losses.objective import GroupRunner, in_order
+from docemb_lib.settings import Training
 from docemb_lib.student.packing import PackedBatch
 from docemb_lib.training.distributed import GroupExchange
 from docemb_lib.training.documents import Bank, Targets, TrainingDocuments
@@ -31,21 +32,12 @@ class Updates(Sampler[list[int]]):
     Whole batches only: documents that do not fill one are left out of the epoch. The last update may hold fewer.
     """
 
-    def __init__(
-        self,
-        lengths: np.ndarray,
-        *,
-        batch_size: int,
-        accumulation: int,
-        order: str,
-        seed: int,
-        epoch: Callable[[], int] = int,
-    ):
-        """lengths: tokens of each document; epoch: the current one, asked for when an iteration begins."""
+    def __init__(self, lengths: np.ndarray, settings: Training, *, seed: int, epoch: Callable[[], int] = int):
+        """lengths: tokens of each document; epoch: returns the current one, called when an iteration begins."""
         self.lengths = lengths
-        self.used = len(lengths) // batch_size * batch_size  # documents of an epoch
-        self.size = batch_size * accumulation
-        self.order, self.seed, self.current_epoch, self.epoch = order, seed, epoch, 0
+        self.used = len(lengths) // settings.batch_size * settings.batch_size  # documents of an epoch
+        self.size = settings.batch_size * settings.accumulation
+        self.order, self.seed, self.current_epoch, self.epoch = settings.order, seed, epoch, 0
 
     def __len__(self) -> int:
         return math.ceil(self.used / self.size)

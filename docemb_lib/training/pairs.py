@@ -53,8 +53,6 @@ def encode_sentences(
 
     max_tokens: of one half, special tokens included. A sentence without tokens is left out.
     """
-    if not texts:
-        return EncodedSentences([], 0)
     encodings = tokenizer(list(texts), add_special_tokens=False, truncation=False, verbose=False).encodings
     room = 2 * (max_tokens - len(tokenizer("")["input_ids"]))
     sequences = []
@@ -113,8 +111,9 @@ class Part(NamedTuple):
     labels: Tensor  # (T,), see `mask_tokens`
 
     def to(self, device: torch.device) -> Part:
-        labels = self.labels.to(device, non_blocking=True)
-        return Part(self.places, self.texts.to(device), self.masked.to(device), labels)
+        return Part(
+            self.places, self.texts.to(device), self.masked.to(device), self.labels.to(device, non_blocking=True)
+        )
 
 
 class PairBatch(NamedTuple):
@@ -128,6 +127,10 @@ class PairBatch(NamedTuple):
     def order(self) -> Tensor:
         """Indices that put the texts of all parts, one part after the other, into their order, (2B,)."""
         return torch.tensor([place for part in self.parts for place in part.places]).argsort()
+
+    @property
+    def sizes(self) -> list[int]:
+        return [size for part in self.parts for size in part.texts.sizes]
 
 
 class PairedDocuments:
@@ -260,8 +263,7 @@ def train_on_pairs(
 ) -> History:
     """Train `objective` in place on pairs of `train`, and on `taught` if it has a distillation part.
 
-    As `train_objective`, but in one process. Also raises InputError for several processes, and for pairs by dropout of
-    a student without dropout.
+    As `train_objective`. Also raises InputError for several processes, and for pairs by dropout without dropout.
     """
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise InputError("SimDE trains in one process; start it without torchrun or accelerate")
@@ -317,7 +319,7 @@ class PairTrainer(UpdateTrainer):
         parts = {name: torch.stack([o.parts[name] for o in outputs]).mean() for name in outputs[0].parts}
         losses = [output.loss / len(outputs) for output in outputs]
         rows = [batch.rows for batch in batches]
-        sizes = [size for batch in batches for part in batch.parts for size in part.texts.sizes]
+        sizes = [size for batch in batches for size in batch.sizes]
         sizes *= 2 if self.model.mlm_weight else 1  # MLM reads each text a second time
         for micro in micro_batches:
             output, loss = self.learn(self.model.distillation, micro, scale=micro.share)
@@ -374,8 +376,7 @@ def validate_pairs(
 ) -> dict[str, float]:
     """Means over `documents` of loss, `contrast`, `mlm`; `norm` and `spread` are of the pairs' first texts.
 
-    The pairs are those of epoch 0, so that the loss stays one function of the student. Batches as in `validate`. The
-    loss is that of the pairs, without `weight`.
+    Pairs are of epoch 0, which keeps the loss one function of the student. Batches as in `validate`; no `weight`.
     """
     device = next(objective.parameters()).device
     was_training = objective.training

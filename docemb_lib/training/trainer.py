@@ -53,14 +53,8 @@ class UpdateTrainer(Trainer):
 
     def get_train_dataloader(self) -> DataLoader:
         """Every process iterates over the same updates and packs only its own documents."""
-        updates = Updates(
-            self.train_dataset.lengths,
-            batch_size=self.settings.batch_size,
-            accumulation=self.settings.accumulation,
-            order=self.settings.order,
-            seed=self.args.seed,
-            epoch=lambda: int(self.state.epoch or 0),  # also after a resume
-        )
+        lengths, seed = self.train_dataset.lengths, self.args.seed
+        updates = Updates(lengths, self.settings, seed=seed, epoch=lambda: int(self.state.epoch or 0))
         return DataLoader(
             range(len(self.train_dataset)),  # type: ignore[arg-type]  # rows, which `collate` turns into documents
             batch_sampler=updates,

@@ -3,11 +3,13 @@
 import copy
 import re
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor, nn
 
+from docemb_lib import losses
 from docemb_lib.errors import InputError
 from docemb_lib.losses import (
     CCA,
@@ -230,10 +232,12 @@ def test_negatives_are_for_structural_teachers_that_compare_with_others():
     assert {key for key, takes in taking.items() if takes} == {("structural", MaxMargin), ("structural", Contrastive)}
 
 
-def test_projections_that_lead_nowhere_are_refused_by_the_first_batch():
+def test_projections_that_lead_nowhere_are_refused():
+    ends = {"student_projection": Projection("6", 8), "teacher_projection": Projection("7", 5)}
+    with pytest.raises(InputError, match=r"student 8 → 6; words 5 → 7; .* or teacher_projection"):
+        Teaching("words", "contextual", MSE(), **ends)
     batch, known = torch.ones(3, W), {"words": torch.ones(3, 5)}
     for student_spec, width, teacher_spec, loss, message in (
-        ("6", 8, "7", MSE(), "6 wide and teacher embeddings 7"),
         ("6", 8, "6", SoftCCA(7), "views of width 7, got a student's of 6"),
         ("6", 9, "6", MSE(), "'6' was made for a view of width 9, got 8"),
     ):
@@ -372,3 +376,10 @@ def test_a_checkpoint_holds_the_projections_and_statistics_of_every_teacher():
             assert state[f"{statistics}.normaliser"].item() == pytest.approx(1.95)
     layers = {f"teachings.3.student_projection.layers.{layer}.weight" for layer in (0, 2)}
     assert layers | {"student.weight", "teachings.3.teacher_projection.layers.0.bias"} <= set(state)
+
+
+def test_losses_do_not_import_torch_distributed():
+    """Which process holds which group is decided in training."""
+    modules = list(Path(losses.__file__).parent.glob("*.py"))
+    assert len(modules) > 5
+    assert not [module.name for module in modules if "torch.distributed" in module.read_text()]

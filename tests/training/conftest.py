@@ -118,13 +118,11 @@ def plain_loop():
                 (free if name.endswith("bias") or "norm" in name.lower() else decayed).append(parameter)
         groups = [{"params": decayed, "weight_decay": settings.weight_decay}, {"params": free, "weight_decay": 0.0}]
         optimizer = torch.optim.AdamW(groups, lr=settings.learning_rate)
-        size, accumulation = settings.batch_size, settings.accumulation
-        updates = settings.epochs * math.ceil(len(lengths) // size / accumulation)
+        size = settings.batch_size
+        updates = settings.epochs * math.ceil(len(lengths) // size / settings.accumulation)
         schedule = get_cosine_schedule_with_warmup(optimizer, math.ceil(0.1 * updates), updates)
         for epoch in range(settings.epochs):
-            for update in Updates(
-                lengths, batch_size=size, accumulation=accumulation, order="shuffled", seed=5, epoch=lambda e=epoch: e
-            ):
+            for update in Updates(lengths, settings, seed=5, epoch=lambda e=epoch: e):
                 batches = [update[start : start + size] for start in range(0, len(update), size)]
                 for rows in batches:
                     model.train()

@@ -9,13 +9,15 @@ import numpy as np
 import pytest
 import torch
 
+from docemb_lib.settings import Training
 from docemb_lib.training.batches import Collate, Updates, deal, length_consistent, rounds
 from docemb_lib.training.documents import TrainingDocuments
 
 
 def updates(n=50, *, order="shuffled", seed=0, epoch=0, accumulation=2):
     lengths = np.random.default_rng(9).integers(1, 5000, n)
-    sampler = Updates(lengths, batch_size=4, accumulation=accumulation, order=order, seed=seed, epoch=lambda: epoch)
+    settings = Training(batch_size=4, accumulation=accumulation, order=order)
+    sampler = Updates(lengths, settings, seed=seed, epoch=lambda: epoch)
     assert len(sampler) == len(list(sampler))
     return list(sampler)
 
@@ -83,14 +85,14 @@ def test_batches_beyond_the_budget_leave_no_process_idle():
 
 
 def test_batches_are_dealt_by_tokens():
-    assert deal([10, 9, 2, 8], 2) == (0, 1, 0, 1)  # 12 and 17 tokens: the longest first, to whoever has least
+    assert deal([10, 9, 2, 8], 2) == (0, 1, 0, 1)  # 12 and 17 tokens: the longest first, to the process that has least
     assert deal([5], 3) == (0,)
 
 
 def test_a_process_without_a_batch_runs_one_that_does_not_count():
     rows = TrainingDocuments([[1] * n for n in (9, 8, 7, 2, 6, 6)], [1] * 6, teachers={})
     parts = [Collate(rows, batch_size=2, budget=20, rank=rank, processes=2)(range(6)) for rank in range(2)]
-    assert [[micro.rows for micro in mine] for mine in parts] == [[[0, 1], [4, 5]], [[2, 3], [4, 5]]]
-    assert [[micro.share for micro in mine] for mine in parts] == [[1 / 3, 1 / 3], [1 / 3, 0.0]]
+    assert [[micro.rows for micro in part] for part in parts] == [[[0, 1], [4, 5]], [[2, 3], [4, 5]]]
+    assert [[micro.share for micro in part] for part in parts] == [[1 / 3, 1 / 3], [1 / 3, 0.0]]
     assert [micro.run_groups.owners for micro in parts[1]] == [(0, 1), (0,)]
     assert [(micro.documents, micro.tokens) for micro in parts[0]] == [(4, 26), (2, 12)]

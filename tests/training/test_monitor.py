@@ -26,10 +26,10 @@ def test_canonical_correlation_is_scikit_learns_over_principal_components():
     shared = rng.standard_normal((80, 3))
     X1 = shared @ rng.standard_normal((3, 20)) + 0.5 * rng.standard_normal((80, 20))
     X2 = shared @ rng.standard_normal((3, 12)) + 0.5 * rng.standard_normal((80, 12))
-    ours = canonical_correlation(torch.from_numpy(X1), torch.from_numpy(X2), components=5)
+    found = canonical_correlation(torch.from_numpy(X1), torch.from_numpy(X2), components=5)
     leading = [PCA(5).fit_transform(X) for X in (X1, X2)]
     a, b = cross_decomposition.CCA(5, max_iter=10_000, tol=1e-12).fit_transform(*leading)
-    assert ours == pytest.approx(np.mean([np.corrcoef(a[:, k], b[:, k])[0, 1] for k in range(5)]), abs=1e-4)
+    assert found == pytest.approx(np.mean([np.corrcoef(a[:, k], b[:, k])[0, 1] for k in range(5)]), abs=1e-4)
 
 
 def test_one_view_rotated_correlates_perfectly_and_few_documents_not_at_all():
