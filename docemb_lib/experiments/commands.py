@@ -23,7 +23,6 @@ from docemb_lib.experiments.students import student_at
 from docemb_lib.hardware import devices_at_hand
 from docemb_lib.progress import progress
 from docemb_lib.settings.profile import Profile
-from docemb_lib.training.distributed import is_first, together
 from docemb_lib.workspace import Artefact, Workspace
 
 NOTEBOOK = "06_evaluation"  # the notebook whose parameters a student has, and which reuses the student
@@ -44,6 +43,8 @@ def distil(profile: str | Path, parameters: dict[str, Any]) -> Trained | None:
 
     Raises InputError for values that do not fit, before anything starts.
     """
+    from docemb_lib.training.distributed import is_first, together
+
     stages = Stages(RunKey.of(NOTEBOOK, Profile.load(profile), **parameters))
     stages.check()
     with together():

@@ -60,13 +60,12 @@ class CorpusStage:
         return self.workspace.is_built("corpus", self._inputs)
 
     @cached_property
-    def splits(self) -> DatasetDict:
-        """Memory-mapped, with columns id, text, source, n_words, n_student_tokens, n_structural_tokens."""
+    def _splits(self) -> DatasetDict:
         return _load(self.artefact)
 
     def split(self, name: str) -> Dataset:
-        """One of `splits`."""
-        return self.splits[name]
+        """A split, memory-mapped: id, text, source, n_words, n_student_tokens, n_structural_tokens."""
+        return self._splits[name]
 
     def texts(self, split: str, rows: int | None = None) -> Sequence[str]:
         """The texts of the first `rows` documents of a split (None: of all), read when they are accessed."""
@@ -82,9 +81,8 @@ class CorpusStage:
 
     @property
     def is_built_for_teachers(self) -> bool:
-        if not self.is_built or self.profile.contextual_teachers.corpus is None:
-            return self.is_built
-        return self.workspace.is_built("teacher-corpus", self._teacher_inputs)
+        shared = self.profile.contextual_teachers.corpus is None
+        return self.is_built and (shared or self.workspace.is_built("teacher-corpus", self._teacher_inputs))
 
     @cached_property
     def teacher_texts(self) -> Sequence[str]:
@@ -101,11 +99,17 @@ class CorpusStage:
         pretrained.resolve(self.profile.student.model)
         pretrained.resolve(self.profile.structural_teacher.model)
         if documents is not None and self.is_built:
-            self.check_documents([documents])
+            self.check_documents(documents, available=len(self.split("train")))
 
-    def check_documents(self, asked: Sequence[int]) -> None:
+    @staticmethod
+    def check_documents(*asked: int, available: int) -> None:
         """Refuse runs of more documents than the train split has."""
-        _check_documents(asked, len(self.split("train")))
+        most = max(asked, default=0)
+        if most > available:
+            raise InputError(
+                f"documents: {most} asked for, the corpus leaves {available} for training besides those of "
+                "corpus.validation and corpus.tasks; ask for fewer, or add documents"
+            )
 
     @property
     def _own_corpus(self) -> TextSource:
@@ -139,7 +143,7 @@ class CorpusStage:
         trained = [line for line in profile.plan if not line.profile and (line.grid or line.notebook in TRAINING)]
         planned = [line.parameters.get("documents", "profile") for line in trained]
         asked = [profile.parameters.documents if n == "profile" else n for n in planned]
-        _check_documents(asked, len(dataset["train"]))
+        self.check_documents(*asked, available=len(dataset["train"]))
         _save(dataset, folder)
 
     def _write_for_teachers(self, folder: Path) -> None:
@@ -327,26 +331,14 @@ def fingerprint_of_model(name: str) -> str:
     return pretrained.fingerprint(pretrained.resolve(name))
 
 
-def _check_documents(asked: Sequence[int], available: int) -> None:
-    most = max(asked, default=0)
-    if most > available:
-        raise InputError(
-            f"documents: {most} asked for, the corpus leaves {available} for training besides those of "
-            "corpus.validation and corpus.tasks; ask for fewer, or add documents"
-        )
-
-
 def _copy_words(settings: TextSource) -> int | None:
     return DOCS_COPY_WORDS if settings.source == "installed-docs" else None
 
 
 def _load(corpus: Artefact) -> DatasetDict:
-    from datasets import DatasetDict, load_from_disk
+    from datasets import DatasetDict
 
-    loaded = load_from_disk(str(corpus.path / DATASET))
-    if not isinstance(loaded, DatasetDict):
-        raise InputError(f"{corpus.path / DATASET}: no corpus with splits; remove the folder {corpus.path}")
-    return loaded
+    return DatasetDict.load_from_disk(str(corpus.path / DATASET))
 
 
 def _texts(documents: Dataset, rows: int | None) -> Sequence[str]:

@@ -66,7 +66,8 @@ class StudentStage:
         from docemb_lib.training.distributed import build_together
 
         key, training = self.key, self.key.training
-        self.corpus.check_documents([self.profile.parameters.documents])
+        documents = self.profile.parameters.documents
+        self.corpus.check_documents(documents, available=len(self.corpus.split("train")))
         self.check()
         teachers = self.teachers.of_student if key.taught else {}
         packages = ("torch", "transformers", "sentencex") if key.self_supervised else ("torch", "transformers")

@@ -27,6 +27,7 @@ MINE = """
 corpus: {source: local, path: ../texts, validation: 4, tasks: 20}
 structural_teacher: {model: all-MiniLM-L6-v2, max_tokens: 64}
 student: {model: all-MiniLM-L6-v2}
+parameters: {student_projection: "7"}  # as wide as PV
 contextual_teachers:
   DM: {dm: true, vector_size: 4, epochs: 2}
   DBOW: {dm: false, vector_size: 3, epochs: 2, dbow_words: false}
