@@ -67,7 +67,7 @@ def test_an_environment_that_meets_the_requirements_gives_no_warning(caplog):
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "unmet"),
     [
         ("numpy>=1000", [f"numpy {version('numpy')}, not >=1000"]),
         (f"torch=={version('torch').partition('+')[0]}", []),  # a build for one kind of hardware is that version too
@@ -76,8 +76,8 @@ def test_an_environment_that_meets_the_requirements_gives_no_warning(caplog):
         ('no-such-package>=1; extra == "cluster"', []),
     ],
 )
-def test_a_requirement_is_unmet_where_another_version_or_none_is_installed(line, said):
-    assert doctor.unmet_requirements([line]) == said
+def test_a_requirement_is_unmet_where_another_version_or_none_is_installed(line, unmet):
+    assert doctor.unmet_requirements([line]) == unmet
 
 
 @pytest.fixture

@@ -13,16 +13,15 @@ import shutil
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from functools import partial
-from itertools import islice, starmap
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
 
-from docemb_lib.corpus.documents import CountTokens, Document, Key, Ledger
+from docemb_lib.corpus.sources import CountTokens, Document
 from docemb_lib.errors import InputError
 from docemb_lib.progress import progress
 
@@ -74,27 +73,13 @@ def build_corpus(
     """
     try:
         write_parts(folder, documents, counters, copy_words=copy_words)
-        with Ledger(folder / "keys.sqlite", seed=seed) as ledger:
-            ledger.add(read_keys(folder))
-            if (id := ledger.repeated_id()) is not None:
-                raise InputError(f"corpus: two documents have the id {id!r}; rename one of them")
-            given = len(ledger)
-            if copies := ledger.drop_copies():
-                logger.warning("%d of %d documents repeat an earlier one and are left out", copies, given)
-            if len(ledger) < (needed := validation + tasks + 1):
-                raise InputError(
-                    f"corpus: {len(ledger)} distinct documents, but validation={validation} and tasks={tasks} leave "
-                    f"one for training only from {needed}; lower corpus.validation or corpus.tasks, or add documents"
-                )
-            keys = (key for _, key in ledger.ordered())
-            candidates = keys if ledger.linked() else islice(keys, tasks)  # without links the first ones are taken
-            return _splits(folder, ledger, hold_out(list(candidates), size=tasks), validation=validation)
+        return _splits(folder, validation=validation, tasks=tasks, seed=seed)
     except InputError:
         shutil.rmtree(folder, ignore_errors=True)
         raise
 
 
-def hold_out(documents: Sequence[Document | Key], *, size: int) -> dict[str, Partition]:
+def hold_out(documents: Sequence[Document], *, size: int) -> dict[str, Partition]:
     """Partition of each held-out document, by id; `size` of `documents`, taken in the order given.
 
     Citation tasks need both ends of a link in one partition. First, pages with links and their targets fill part of
@@ -104,7 +89,7 @@ def hold_out(documents: Sequence[Document | Key], *, size: int) -> dict[str, Par
     validation, test = round(VALIDATION * size), round(TEST * size)
     room: dict[Partition, int] = {"train": size - validation - test, "validation": validation, "test": test}
     held = _hold_linked(documents, {name: int(LINKED * places) for name, places in room.items()})
-    waiting: dict[str, deque[Document | Key]] = defaultdict(deque)
+    waiting: dict[str, deque[Document]] = defaultdict(deque)
     for document in documents:
         if document.id not in held:
             waiting[document.source if held else ""].append(document)
@@ -118,7 +103,7 @@ def hold_out(documents: Sequence[Document | Key], *, size: int) -> dict[str, Par
     return held
 
 
-def _hold_linked(documents: Sequence[Document | Key], room: dict[Partition, int]) -> dict[str, Partition]:
+def _hold_linked(documents: Sequence[Document], room: dict[Partition, int]) -> dict[str, Partition]:
     """Pages with at least MIN_LINKS targets in their partition, as long as a page and its targets fit into `room`."""
     known = {document.id for document in documents}
     held: dict[str, Partition] = {}
@@ -165,23 +150,12 @@ def part_files(folder: Path) -> list[Path]:
     return sorted(folder.glob("*.arrow"))
 
 
-def read_keys(folder: Path) -> Iterator[Key]:
-    """A key per document, in order; texts are not read."""
-    import pyarrow as pa
-
-    for file in part_files(folder):
-        with pa.memory_map(str(file)) as mapped, pa.ipc.open_stream(mapped) as stream:
-            for batch in stream:
-                columns = (batch.column(name).to_pylist() for name in Key._fields)
-                yield from starmap(Key, zip(*columns, strict=True))
-
-
 def open_parts(folder: Path) -> Dataset:
-    """All parts as one data set, memory-mapped: id, text, source, n_words and the columns of the counters."""
+    """All parts as one data set, memory-mapped."""
     from datasets import Dataset, concatenate_datasets
 
-    parts = concatenate_datasets([Dataset.from_file(str(file)) for file in part_files(folder)])
-    return parts.remove_columns(["digest", "see_also"])
+    parts = [Dataset.from_file(str(file)) for file in part_files(folder)]
+    return concatenate_datasets(parts) if parts else Dataset.from_dict({})
 
 
 def digest(text: str, words: int | None) -> bytes:
@@ -215,44 +189,57 @@ def corpus_statistics(corpus: Mapping[str, Dataset], *, limit: int, student_limi
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("split").reset_index()
 
 
-def _splits(folder: Path, ledger: Ledger, held: Mapping[str, Partition], *, validation: int) -> DatasetDict:
-    """The splits as rows of the parts. The rows of train may be millions and are mapped from a file."""
-    import pyarrow as pa
+def _splits(folder: Path, *, validation: int, tasks: int, seed: int) -> DatasetDict:
     from datasets import Dataset, DatasetDict, Features, Value
-    from datasets.table import MemoryMappedTable
 
     everything = open_parts(folder)
-    validation_rows: list[int] = []
-    task_keys: dict[int, Key] = {}  # by row
-    file, schema = folder / "train.indices", pa.schema([("indices", pa.uint64())])
+    rows = distinct_rows(everything, seed=seed) if everything else np.empty(0, np.int64)
+    if len(rows) < (needed := validation + tasks + 1):
+        raise InputError(
+            f"corpus: {len(rows)} distinct documents, but validation={validation} and tasks={tasks} leave one for "
+            f"training only from {needed}; lower corpus.validation or corpus.tasks, or add documents"
+        )
+    linked = tasks and any(len(chunk.flatten()) for chunk in everything.data.column("see_also").iterchunks())
+    chosen = everything.select(rows if linked else rows[:tasks])  # without links the first documents are held out
+    columns = (chosen[name][:] for name in ("id", "source", "see_also"))
+    candidates = [Document(id, "", source, tuple(cited)) for id, source, cited in zip(*columns, strict=True)]
+    held = hold_out(candidates, size=tasks)
+    keys = {row: key for row, key in zip(rows.tolist(), candidates, strict=False) if key.id in held}
 
-    def train_rows() -> Iterator[int]:
-        for row, key in ledger.ordered():
-            if key.id in held:
-                task_keys[row] = key
-            elif len(validation_rows) < validation:
-                validation_rows.append(row)
-            else:
-                yield row
-
-    rest = train_rows()
-    with _whole_stream(file, schema) as stream:
-        while rows := list(islice(rest, PART)):
-            stream.write_batch(pa.record_batch([pa.array(rows, pa.uint64())], schema))
-    corpus = DatasetDict(
-        train=Dataset(everything.data, info=everything.info, indices_table=MemoryMappedTable.from_file(str(file))),
-        validation=everything.select(validation_rows),
-    )
+    everything = everything.remove_columns(["digest", "see_also"])
+    rest = rows[~np.isin(rows, list(keys))]
+    corpus = DatasetDict(train=everything.select(rest[validation:]), validation=everything.select(rest[:validation]))
     if held:
-        tasks = everything.select(list(task_keys))
-        columns: dict[str, Any] = tasks.to_dict()
-        columns["split"] = [held[key.id] for key in task_keys.values()]
-        columns["see_also"] = [
-            [id for id in key.see_also if held.get(id) == held[key.id]] for key in task_keys.values()
-        ]
-        types = {**tasks.features, "split": Value("string"), "see_also": [Value("string")]}
-        corpus["tasks"] = Dataset.from_dict(columns, features=Features(types))
+        fields: dict[str, Any] = everything.select(list(keys)).to_dict()
+        fields["split"] = [held[key.id] for key in keys.values()]
+        fields["see_also"] = [[id for id in key.see_also if held.get(id) == held[key.id]] for key in keys.values()]
+        types = {**everything.features, "split": Value("string"), "see_also": [Value("string")]}
+        corpus["tasks"] = Dataset.from_dict(fields, features=Features(types))
     return corpus
+
+
+def distinct_rows(documents: Dataset, *, seed: int) -> np.ndarray:
+    """The rows of the documents, ordered by a hash of seed and id; of each group of copies the row of the first id.
+
+    Takes about 50 bytes of memory a document. Raises InputError if two documents have one id.
+    """
+    table, n = documents.data, len(documents)
+    ids = (id.as_py() for id in table.column("id"))
+    places = np.fromiter((hashlib.sha256(f"{seed}:{id}".encode()).digest()[:16] for id in ids), "S16", n)
+    order = places.argsort()
+    if (repeated := places[order][1:] == places[order][:-1]).any():
+        id = min(table.column("id").take(order[1:][repeated]).to_pylist())
+        raise InputError(f"corpus: two documents have the id {id!r}; rename one of them")
+
+    digests = np.fromiter((digest.as_py() for digest in table.column("digest")), "S16", n)
+    # Documents whose digests agree in the first half: all copies, and hardly any others.
+    suspect = pd.Series(digests.view(np.uint64)[::2]).duplicated(keep=False)
+    copies = pd.DataFrame({"row": np.flatnonzero(suspect)})
+    copies["digest"], copies["id"] = digests[copies.row], table.column("id").take(copies.row.to_numpy()).to_pylist()
+    dropped = copies.sort_values("id").pipe(lambda frame: frame.row[frame.digest.duplicated()])
+    if len(dropped):
+        logger.warning("%d of %d documents repeat an earlier one and are left out", len(dropped), n)
+    return order[~np.isin(order, dropped)]
 
 
 def _batches(documents: Iterator[Document]) -> Iterator[list[Document]]:
@@ -323,19 +310,10 @@ def _write(file: Path, first: pa.RecordBatch, following: Iterator[pa.RecordBatch
     while rows < PART and (batch := next(following, None)) is not None:
         batches.append(batch)
         rows += len(batch)
-    with _whole_stream(file, first.schema) as stream:
-        stream.write_table(pa.Table.from_batches(batches).combine_chunks())
-
-
-@contextmanager
-def _whole_stream(file: Path, schema: pa.Schema) -> Iterator[Any]:
-    """A stream of Arrow batches into a file that appears when it is whole; if writing fails, nothing of it stays."""
-    import pyarrow as pa
-
     temporary = file.with_name(f"{file.name}.partial")
     try:
-        with pa.OSFile(str(temporary), "wb") as out, pa.ipc.new_stream(out, schema) as stream:
-            yield stream
+        with pa.OSFile(str(temporary), "wb") as out, pa.ipc.new_stream(out, first.schema) as stream:
+            stream.write_table(pa.Table.from_batches(batches).combine_chunks())
         os.replace(temporary, file)
     except BaseException:
         temporary.unlink(missing_ok=True)

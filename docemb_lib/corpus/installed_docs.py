@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from joblib import Parallel, delayed
 
-from docemb_lib.corpus.documents import Document
+from docemb_lib.corpus.sources import Document
 from docemb_lib.errors import InputError
 from docemb_lib.progress import progress
 

@@ -9,15 +9,15 @@ from __future__ import annotations
 import glob
 import hashlib
 import logging
+import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from heapq import nsmallest
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from docemb_lib.corpus.documents import CountTokens, Document, Seen, kth_smallest
 from docemb_lib.corpus.rows import file_format, read_rows, read_text, text_of
 from docemb_lib.errors import InputError
 from docemb_lib.progress import progress
@@ -28,9 +28,21 @@ logger = logging.getLogger(__name__)
 
 SHUFFLE_BUFFER = 10_000  # rows that a shuffled stream holds in memory
 BATCH = 256  # texts given to a counter at once
+CACHE = 8 * 1024  # kB of memory for a set of names
 BUILDERS = {".jsonl": "json", ".json": "json", ".csv": "csv", ".tsv": "csv", ".parquet": "parquet"}  # of `datasets`
 SHINGLE = 5  # words: unrelated texts share hardly any runs of this length
 PERMUTATIONS = 128  # length of a signature; the standard error of the similarity is about 1 / sqrt(PERMUTATIONS)
+
+CountTokens = Callable[[list[str]], list[int]]  # texts -> tokens of each
+
+
+class Document(NamedTuple):
+    """One text of a corpus."""
+
+    id: str
+    text: str
+    source: str  # where it comes from; the class of the package task
+    see_also: tuple[str, ...] = ()  # ids of the documents it refers to
 
 
 def read_documents(settings: TextSource, *, count_tokens: CountTokens | None = None) -> Iterable[Document]:
@@ -108,9 +120,6 @@ def _sampled(read: Callable[[], Iterable[Document]], settings: TextSource) -> It
     def draw(id: str) -> bytes:
         return hashlib.sha256(f"{settings.seed}\0{id}".encode()).digest()
 
-    if settings.near_duplicates is None:
-        last = kth_smallest((draw(document.id) for document in read()), settings.documents)
-        return (document for document in read() if last is None or draw(document.id) <= last)
     ids = (document.id for document in _without_near_duplicates(read(), settings))
     chosen = set(nsmallest(settings.documents, ids, key=draw))
     return (document for document in read() if document.id in chosen)
@@ -254,6 +263,23 @@ def _data_file(file: Path, text_field: str, id_field: str, *, alone: bool) -> It
 def _stem(path: Path) -> str:
     """`wikimedia/wikipedia` → wikipedia, `/data/realnews.jsonl.gz` → realnews."""
     return path.name.removesuffix(".gz").removesuffix(file_format(path) or "")
+
+
+class Seen:
+    """A set of names, each with the file and row where it was found first; on disk, because names may be millions."""
+
+    def __init__(self) -> None:
+        self.database = sqlite3.connect("", isolation_level=None)  # a temporary file
+        for setting in ("journal_mode = OFF", "synchronous = OFF", f"cache_size = -{CACHE}"):
+            self.database.execute(f"PRAGMA {setting}")
+        self.database.execute("BEGIN")  # never committed: pages are written only when the cache is full
+        self.database.execute("CREATE TABLE seen (name PRIMARY KEY, file, number) WITHOUT ROWID")
+
+    def add(self, name: str, file: str = "", number: int = 0) -> tuple[str, int] | None:
+        """Add a name. Returns None if it is new, otherwise its first place."""
+        if self.database.execute("INSERT OR IGNORE INTO seen VALUES (?, ?, ?)", (name, file, number)).rowcount:
+            return None
+        return self.database.execute("SELECT file, number FROM seen WHERE name = ?", (name,)).fetchone()
 
 
 def hub_documents(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import itertools
 import logging
+import random
 import shutil
 import statistics
 import threading
@@ -19,7 +21,7 @@ from datasets import Dataset, DatasetDict, load_from_disk
 
 from docemb_lib.corpus import Document, build_corpus
 from docemb_lib.corpus import build as module
-from docemb_lib.corpus.build import corpus_statistics, hold_out, open_parts, part_files, read_keys, write_parts
+from docemb_lib.corpus.build import corpus_statistics, distinct_rows, hold_out, open_parts, part_files, write_parts
 from docemb_lib.errors import InputError
 
 
@@ -126,6 +128,18 @@ def test_a_document_that_begins_as_an_earlier_one_is_left_out_and_counted(kept, 
     assert "1 of 5 documents" in caplog.text
 
 
+def test_the_first_id_of_every_digest_stays_in_the_order_of_a_hash_of_seed_and_id():
+    rng = random.Random(0)
+    ids = [f"é{n:04}" for n in range(200)]
+    rng.shuffle(ids)
+    digests = [(n % 133).to_bytes(12, "big") + bytes(4) for n in range(200)]  # every third text occurs twice
+    first = {}
+    for row in sorted(range(200), key=ids.__getitem__):
+        first.setdefault(digests[row], row)
+    expected = sorted(first.values(), key=lambda row: hashlib.sha256(f"7:{ids[row]}".encode()).digest())
+    assert distinct_rows(Dataset.from_dict({"id": ids, "digest": digests}), seed=7).tolist() == expected
+
+
 def test_documents_that_share_only_their_beginning_are_kept_unless_asked(kept):
     header = "the same licence stands at the head of every file " * 10
     rows = [Document(str(n), f"{header} text {n}", "x") for n in range(3)]
@@ -133,8 +147,10 @@ def test_documents_that_share_only_their_beginning_are_kept_unless_asked(kept):
 
 
 def test_documents_that_make_no_corpus_are_refused_and_leave_nothing_behind(build, kept, tmp_path):
-    with pytest.raises(InputError, match="two documents have the id 'k'; rename one"):
-        kept([Document("k", "one", "x"), Document("k", "two", "x")])
+    with pytest.raises(InputError, match="two documents have the id 'b'; rename one"):  # the first one in order
+        kept([Document(id, f"text {n}", "x") for n, id in enumerate("bzazb")])
+    with pytest.raises(InputError, match="0 distinct documents"):
+        kept([])
     with pytest.raises(InputError, match=r"50 distinct documents, but validation=10 and tasks=40 .* from 51; lower"):
         build(documents(50))
     assert list(tmp_path.iterdir()) == []
@@ -151,7 +167,7 @@ def test_a_corpus_is_mapped_from_its_parts_and_the_same_whatever_their_size(buil
     corpus = build(iter(documents()), folder=folder)
     assert len(part_files(folder)) == 5
     files = {file["filename"] for name in ("train", "validation") for file in corpus[name].cache_files}
-    assert files == set(map(str, [*part_files(folder), folder / "train.indices"]))  # mapped, not read
+    assert files == set(map(str, part_files(folder)))  # mapped, not read
     corpus.save_to_disk(str(tmp_path / "corpus"))
     shutil.rmtree(folder)
     assert rows_of(load_from_disk(str(tmp_path / "corpus"))) == expected
@@ -215,12 +231,9 @@ def test_parts_have_the_documents_in_order_whichever_batch_is_ready_first(tmp_pa
     given = documents(number)
     write_parts(tmp_path, iter(given), {"n": slow_at_first}, copy_words=None)
     assert len(part_files(tmp_path)) == -(-number // 20)
-    assert [(key.id, tuple(key.see_also)) for key in read_keys(tmp_path)] == [(d.id, d.see_also) for d in given]
-    if number:
-        rows = open_parts(tmp_path).to_list()
-        assert [(row["id"], row["n"], row["n_words"]) for row in rows] == [
-            (f"{n:03}", 2 * (n + 1), 2 * (n + 1)) for n in range(number)
-        ]
+    assert [(row["id"], tuple(row["see_also"]), row["n"], row["n_words"]) for row in open_parts(tmp_path)] == [
+        (document.id, document.see_also, 2 * (n + 1), 2 * (n + 1)) for n, document in enumerate(given)
+    ]
 
 
 def test_several_batches_are_measured_at_once_and_only_a_few_are_read_ahead(tmp_path, tiny_parts):

@@ -106,7 +106,7 @@ def test_nine_of_ten_words_have_the_part_that_a_person_gives_them():
     assert content / words > 0.96  # nouns and verbs together
 
 
-def test_words_stand_in_the_text_where_it_is_said():
+def test_the_place_of_a_word_is_that_in_the_text():
     text = "It doesn't matter: the U.S. and state-of-the-art 3.14 …\n\n  «Größe» isn’t 🙂 they’re here."
     found = tag_words(text)
     assert [text[word.start : word.end] for word in found] == [word.text for word in found]

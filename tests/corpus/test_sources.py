@@ -125,6 +125,16 @@ def test_what_is_no_document_is_refused_with_its_place_and_the_mend(tmp_path, na
     assert str(path) in str(caught.value)
 
 
+def test_a_name_that_was_seen_gives_its_first_place_even_when_the_cache_is_full(monkeypatch):
+    monkeypatch.setattr(sources, "CACHE", 32)  # kB
+    seen = sources.Seen()
+    assert seen.add("a", "file", 3) is None
+    assert all(seen.add(f"name {n}") is None for n in range(5000))
+    assert seen.add("a", "other", 5) == ("file", 3)
+    assert seen.add("name 77") == ("", 0)
+    assert seen.add("A") is None  # case counts
+
+
 # Data sets
 
 

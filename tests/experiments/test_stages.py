@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from docemb_lib.corpus import build as parts
+from docemb_lib.corpus import build
 from docemb_lib.errors import InputError
 from docemb_lib.experiments import sweeps
 from docemb_lib.experiments.execution import Reporter
@@ -275,10 +275,10 @@ def without_its_own(stages):
 
 def test_a_killed_build_of_the_teachers_corpus_goes_on_and_ends_in_the_same_texts(make, workspace_root, monkeypatch):
     with_a_corpus_of_the_teachers_own(workspace_root)
-    monkeypatch.setattr(parts, "PART", 8)
+    monkeypatch.setattr(build, "PART", 8)
     stages = make()
     stages.corpus.artefact  # noqa: B018, not what is killed
-    write, written = parts._write, []
+    write, written = build._write, []
 
     def killed_at_the_fourth(file, *given):
         if len(written) == 3:
@@ -287,10 +287,10 @@ def test_a_killed_build_of_the_teachers_corpus_goes_on_and_ends_in_the_same_text
         write(file, *given)
 
     with monkeypatch.context() as patch:
-        patch.setattr(parts, "_write", killed_at_the_fourth)
+        patch.setattr(build, "_write", killed_at_the_fourth)
         with pytest.raises(KeyboardInterrupt):
             stages.teachers.words("none")
-    monkeypatch.setattr(parts, "_write", lambda file, *given: (written.append(file.name), write(file, *given)))
+    monkeypatch.setattr(build, "_write", lambda file, *given: (written.append(file.name), write(file, *given)))
     words = make().teachers.words("none")
     assert written == [f"{number:05}.arrow" for number in range(6)]
     assert not list(stages.workspace.outputs.glob("artefacts/teacher-corpus/*.partial"))
