@@ -330,16 +330,12 @@ def attempt(run: Planned, workspace: Workspace, topic: str, expected: cluster.Ex
             worker.log_event(topic, {"run": run.fingerprint, "line": line})
 
     def unwanted() -> bool:
-        task = worker.state.tasks.get(key)
-        return (
-            worker.status not in (WorkerStatus.running, WorkerStatus.paused)
-            or task is None
-            or task.state != "executing"
-        )
+        task, status = worker.state.tasks.get(key), worker.status
+        wanted = task is not None and task.state == "executing"
+        return not wanted or status not in (WorkerStatus.running, WorkerStatus.paused)
 
-    if expected is not None and (
-        problem := cluster.unfit(expected, worker)
-    ):  # a worker may have joined after the first check
+    # A worker may have joined after the first check.
+    if expected is not None and (problem := cluster.unfit(expected, worker)):
         raise InputError(f"worker {worker.address} {problem}")
     try:
         built = execute_run(run, workspace, report=report, wait=False, unwanted=unwanted)
