@@ -27,6 +27,8 @@ from docemb_lib.progress import is_bar
 from docemb_lib.settings.profile import FINAL, Profile
 from docemb_lib.workspace import Workspace, locked, write_text
 
+Status = Literal["built", "reused", "failed", "later"]  # how a run, or an attempt at it, has ended
+
 
 @dataclass(frozen=True, eq=False)
 class Planned:
@@ -98,9 +100,7 @@ class Reporter:
     def step(self, run: Planned, line: str) -> None:
         """The last line of the notebook's output."""
 
-    def end(
-        self, run: Planned, status: Literal["built", "reused", "failed", "later"], seconds: float, error: str = ""
-    ) -> None:
+    def end(self, run: Planned, status: Status, seconds: float, error: str = "") -> None:
         """A run has ended. later: it is tried again, since another process executes it or its worker has stopped."""
 
     def close(self) -> None:

@@ -1,8 +1,8 @@
 """Sweeps and plans: many runs executed, those of a grid side by side, and the comparison of a grid at its end.
 
-Each run of a sweep is a papermill run in a Dask worker process of its own: its notebook in a kernel, below the worker's
-task thread. A further process in between could receive signals, but its start would take longer than the half second
-that a run may cost beyond its notebook. Therefore a thread polls whether the run is still wanted. What can be killed:
+Each run of a sweep is a papermill run in a Dask worker process of its own. The worker executes it in its task thread,
+because a further process would take longer to start than the half second that a run may cost beyond its notebook. A
+second thread polls whether the run is still wanted. What follows when a process is killed:
 
 - a kernel: its run has failed; the next sweep tries it again;
 - a worker: its kernel ends within two seconds, and Dask gives the run to another worker, at most three times on this
@@ -10,9 +10,9 @@ that a run may cost beyond its notebook. Therefore a thread polls whether the ru
 - the scheduler, or this process: its workers end; workers of another cluster end their kernels with a checkpoint;
 - Ctrl-C here: kernels may write a checkpoint, then all processes end.
 
-The same command continues in each case, since finished runs and artefacts are recognised. No run waits for another one.
-When all runs of a grid have ended, the notebook of the first finished run is executed once more as a page of its own:
-all that it trains and scores exists, so it only draws, now beside all other runs.
+The same command continues, since finished runs and artefacts are recognised. No run waits for another one. When all
+runs of a grid have ended, the notebook of the first finished run is executed once more as a page of its own: all that
+it trains and scores exists, so it only draws, now beside all other runs.
 """
 
 from __future__ import annotations
@@ -25,23 +25,16 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
 from docemb_lib.errors import InputError
-from docemb_lib.experiments import records
-from docemb_lib.experiments.cluster import (
-    Expected,
-    dashboard_of,
-    default_workers,
-    local_workers,
-    unfit,
-    workers_of,
-)
+from docemb_lib.experiments import cluster, records
 from docemb_lib.experiments.execution import (
     Planned,
     Reporter,
     RunError,
+    Status,
     UnwantedError,
     execute_run,
     is_done,
@@ -66,9 +59,9 @@ class ClusterError(RuntimeError):
 
 
 class Outcome(NamedTuple):
-    """How an attempt at a run ended; the status as of `Reporter.end`."""
+    """How an attempt at a run ended."""
 
-    status: Literal["built", "reused", "failed", "later"]
+    status: Status
     error: str = ""  # of a failed run, one line
 
 
@@ -123,7 +116,7 @@ def execute_sweep(
         raise InputError(f"workers: got {workers}; write 1 or more, and leave it out where there is a scheduler")
     missing = [run for run in planned if not is_done(run, workspace)]
     if missing and scheduler is None:
-        workers = workers or default_workers(len(missing))
+        workers = workers or cluster.default_workers(len(missing))
     where = f"workers of {scheduler}" if workers is None else "1 worker" if workers == 1 else f"{workers} workers"
     try:
         reporter.begin(planned, missing, where if missing else "")
@@ -207,9 +200,14 @@ def _execute_grid(
     if missing:
         if missing[0].notebook == "02_paragraph_vector":
             _count_words(missing, workspace, reporter)
-        count = workers or default_workers(len(missing))
-        with local_workers(count) if scheduler is None else workers_of(scheduler, workspace) as (client, expected):
-            if (link := dashboard_of(client)) is not None:
+        count = workers or cluster.default_workers(len(missing))
+        with (
+            cluster.local_workers(count) if scheduler is None else cluster.workers_of(scheduler, workspace) as (
+                client,
+                expected,
+            )
+        ):
+            if (link := cluster.dashboard_of(client)) is not None:
                 reporter.prepare(f"workers; dashboard at {link}")
             try:
                 failures = _distribute(client, missing, workspace, reporter, expected)
@@ -260,7 +258,7 @@ def _distribute(
     missing: Sequence[Planned],
     workspace: Workspace,
     reporter: Reporter,
-    expected: Expected | None,
+    expected: cluster.Expected | None,
 ) -> dict[Planned, str]:
     """Give each worker a run, and the next one when it has ended. Returns the errors of the failed runs.
 
@@ -316,9 +314,10 @@ def _distribute(
     return failures
 
 
-def attempt(run: Planned, workspace: Workspace, topic: str, expected: Expected | None) -> Outcome:
+def attempt(run: Planned, workspace: Workspace, topic: str, expected: cluster.Expected | None) -> Outcome:
     """A task: one run, in the task thread of a worker."""
-    from distributed import Status, get_worker
+    from distributed import Status as WorkerStatus
+    from distributed import get_worker
     from filelock import Timeout
 
     worker = get_worker()
@@ -331,10 +330,12 @@ def attempt(run: Planned, workspace: Workspace, topic: str, expected: Expected |
             worker.log_event(topic, {"run": run.fingerprint, "line": line})
 
     def unwanted() -> bool:
-        task = worker.state.tasks.get(key)
-        return worker.status not in (Status.running, Status.paused) or task is None or task.state != "executing"
+        task, status = worker.state.tasks.get(key), worker.status
+        wanted = task is not None and task.state == "executing"
+        return not wanted or status not in (WorkerStatus.running, WorkerStatus.paused)
 
-    if expected is not None and (problem := unfit(expected, worker)):  # a worker may have joined after the first check
+    # A worker may have joined after the first check.
+    if expected is not None and (problem := cluster.unfit(expected, worker)):
         raise InputError(f"worker {worker.address} {problem}")
     try:
         built = execute_run(run, workspace, report=report, wait=False, unwanted=unwanted)
@@ -376,7 +377,5 @@ class _ProgressBar(Reporter):
         self.bar: Any = progress(desc=f"sweep of {runs[0].notebook}", total=len(runs), unit="runs")
         self.bar.update(len(runs) - len(missing))
 
-    def end(
-        self, run: Planned, status: Literal["built", "reused", "failed", "later"], seconds: float, error: str = ""
-    ) -> None:
+    def end(self, run: Planned, status: Status, seconds: float, error: str = "") -> None:
         self.bar.update(status != "later")

@@ -12,7 +12,7 @@ import pytest
 from filelock import FileLock, Timeout
 
 from docemb_lib.errors import InputError
-from docemb_lib.experiments import kernel, records, sweeps
+from docemb_lib.experiments import cluster, kernel, records, sweeps
 from docemb_lib.experiments.execution import (
     Reporter,
     RunError,
@@ -36,7 +36,6 @@ run.finish({"mean": lam})
 FAILS = "raise RuntimeError('no luck')"
 SLEEPS = "open('ready', 'w').close(); import time; time.sleep(60)"  # notebooks run in notebooks/
 ONE = "[{notebook: 05_weighting, lam: 0.5}]"
-TWO = "[{notebook: 05_weighting, lam: 0.5}, {notebook: 05_weighting, lam: 0.8}]"
 NAME = r"05_weighting \(cosine;64;λ=0\.5\)"
 
 
@@ -99,22 +98,6 @@ def a_run(steps):
     return lambda text="": steps(text)[0].runs[0]
 
 
-def test_a_plan_is_executed_once_and_recognised_afterwards(steps, workspace, monkeypatch):
-    plan, reporter = steps(SUCCEEDS, TWO), Recorder()
-    assert execute_plan(plan, workspace, reporter) == []
-    assert reporter.of("2 of", "start ", "built", "closed") == [
-        "2 of 2", "start planned 0.5", "built planned 0.5", "start planned 0.8", "built planned 0.8", "closed",
-    ]  # fmt: skip
-    assert "half-way" in reporter.lines
-    assert records.frame("05_weighting", workspace=workspace)["mean"].tolist() == [0.5, 0.8]
-    assert all(is_done(run, workspace) for step in plan for run in step.runs)
-
-    monkeypatch.setitem(sys.modules, "papermill", None)  # a second time nothing is executed
-    again = Recorder()
-    execute_plan(steps("", TWO), workspace, again)
-    assert again.of("0 of", "reused") == ["0 of 2", "reused planned 0.5", "reused planned 0.8"]
-
-
 def test_an_edited_notebook_or_a_lost_copy_is_executed_again(a_run, workspace):
     run = a_run(f"{SUCCEEDS}\nif lam == 0.5: open('05_weighting.ipynb', 'a').write(' ')")  # edits itself
     assert execute_run(run, workspace)
@@ -140,9 +123,8 @@ def test_an_edited_notebook_or_a_lost_copy_is_executed_again(a_run, workspace):
 )  # fmt: skip
 def test_a_failure_is_recorded_with_its_error_and_its_notebook(a_run, workspace, text, error, said, kept):
     run = a_run(text)
-    with pytest.raises(
-        error, match=rf"^{NAME}: {said}.* \(see .*failed\.ipynb\)$" if error is RunError else f"^{said}$"
-    ):
+    message = rf"^{NAME}: {said}.* \(see .*failed\.ipynb\)$" if error is RunError else f"^{said}$"
+    with pytest.raises(error, match=message):
         execute_run(run, workspace)
     (row,) = records.frame(workspace=workspace, failed=True).to_dict("records")
     assert row["status"] == "failed"
@@ -151,6 +133,14 @@ def test_a_failure_is_recorded_with_its_error_and_its_notebook(a_run, workspace,
     assert kept in run.failed.read_text()
     assert not run.working.exists()
     assert not is_done(run, workspace)
+
+
+def test_an_execution_that_breaks_outside_the_notebook_is_a_recorded_failure(a_run, workspace):
+    run = a_run(SUCCEEDS)
+    run.source.write_text("{}")
+    with pytest.raises(RunError, match=f"^{NAME}: "):
+        execute_run(run, workspace)
+    assert records.frame(workspace=workspace, failed=True)["status"].tolist() == ["failed"]
 
 
 def test_a_failed_run_is_tried_again_and_once_done_keeps_its_record(a_run, workspace):
@@ -163,14 +153,6 @@ def test_a_failed_run_is_tried_again_and_once_done_keeps_its_record(a_run, works
     with pytest.raises(RunError):
         execute_run(a_run(FAILS), workspace)
     assert records.frame(workspace=workspace, failed=True)["mean"].tolist() == [0.5]
-
-
-def test_an_execution_that_breaks_outside_the_notebook_is_a_recorded_failure(a_run, workspace):
-    run = a_run(SUCCEEDS)
-    run.source.write_text("{}")
-    with pytest.raises(RunError, match=f"^{NAME}: "):
-        execute_run(run, workspace)
-    assert records.frame(workspace=workspace, failed=True)["status"].tolist() == ["failed"]
 
 
 def test_all_runs_are_checked_before_the_first_kernel_starts(steps, workspace, monkeypatch):
@@ -233,7 +215,7 @@ def test_an_unwanted_run_in_a_thread_is_ended_and_counts_as_no_failure(a_run, wo
 def test_the_runs_of_a_grid_are_a_sweep_with_a_page_in_which_a_failing_run_stops_no_other(
     steps, workspace, monkeypatch
 ):
-    monkeypatch.setattr(sweeps, "default_workers", lambda runs: 1)
+    monkeypatch.setattr(cluster, "default_workers", lambda runs: 1)
     (workspace.root / "params" / "grids").mkdir()
     grid = workspace.root / "params" / "grids" / "lams.yaml"
     grid.write_text("{notebook: 05_weighting, axes: {lam: [0.5, 0.8]}}", encoding="utf-8")
@@ -249,7 +231,9 @@ def test_the_runs_of_a_grid_are_a_sweep_with_a_page_in_which_a_failing_run_stops
     assert reporter.of("built", "failed", "the comparison", "closed") == [
         "built planned 0.3", "built other 0.5", "failed other 0.8", "the comparison of all finished runs", "built planned 0.4", "closed",
     ]  # fmt: skip
-    assert sorted(records.frame(workspace=workspace)["lam"]) == [0.3, 0.4, 0.5]
+    assert sorted(records.frame(workspace=workspace)["mean"]) == [0.3, 0.4, 0.5]
+    assert reporter.lines[0] == "4 of 4"
+    assert reporter.lines.index("start planned 0.3") < reporter.lines.index("half-way")
 
     (workspace.root / "notebooks" / "mended").touch()
     reporter = Recorder()
@@ -263,4 +247,8 @@ def test_the_runs_of_a_grid_are_a_sweep_with_a_page_in_which_a_failing_run_stops
     ]
 
     monkeypatch.setitem(sys.modules, "papermill", None)  # a third time nothing is executed
-    assert execute_plan(steps("", three), workspace, Reporter()) == []
+    reporter = Recorder()
+    assert execute_plan(steps("", three), workspace, reporter) == []
+    assert reporter.of("0 of", "built", "reused", "the", "closed") == [
+        "0 of 4", "reused planned 0.3", "reused planned 0.4", "closed",
+    ]  # fmt: skip

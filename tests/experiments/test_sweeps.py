@@ -164,7 +164,9 @@ def test_equal_runs_on_as_many_workers_take_one_wave_and_then_the_comparison_is_
     assert code == 0, stderr
     assert is_complete(workspace, seeds=4)
     assert sorted(begun(workspace)) == [0, 1, 2, 3]  # the page reuses the artefact
-    assert stdout.startswith("4 runs of 01_corpus; 4 workers\nbegins  small-corpus-seed")
+    first, second = stdout.splitlines()[:2]
+    assert (first[:6], first[-9:], second[:6]) == ("4 runs", "4 workers", "begins")
+    assert "small-corpus-seed" in second
     assert "[4/4] done in " in stdout
     assert "outputs/records/01_corpus" in stdout
     assert stdout.splitlines()[-3:] == [
