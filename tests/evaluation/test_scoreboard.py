@@ -90,7 +90,7 @@ FOUND = intervals(
 )  # fmt: skip
 
 
-def test_standing_says_in_words_where_the_student_is_and_what_the_tests_say() -> None:
+def test_standing_gives_scores_and_verdicts_in_one_sentence() -> None:
     found = comparison({"SBERT": "no difference shown", "chunks": "worse", "untrained": "better"})
     assert standing(FOUND, found, student="student", before="untrained", teachers=["SBERT", "chunks"]) == (
         "In the mean over 2 tasks, student (.650 [.60, .70]) reaches 100% of SBERT (.650 [.61, .69]) and "
@@ -98,16 +98,16 @@ def test_standing_says_in_words_where_the_student_is_and_what_the_tests_say() ->
         "better than untrained (.400 [.35, .45])."
     )
     worse = comparison({"SBERT": "worse", "chunks": "worse", "untrained": "worse"})
-    said = standing(FOUND, worse, student="student", before="untrained", teachers=["SBERT", "chunks"])
-    assert said.endswith("; it is worse than SBERT, chunks and untrained (.400 [.35, .45]).")
+    sentence = standing(FOUND, worse, student="student", before="untrained", teachers=["SBERT", "chunks"])
+    assert sentence.endswith("; it is worse than SBERT, chunks and untrained (.400 [.35, .45]).")
 
 
 def test_standing_on_a_single_task_is_that_of_its_own_metric() -> None:
     rows = [(model, "t", metric, value, value, value) for model, value in (("student", 0.7), ("SBERT", 0.5), ("untrained", 0.5))
             for metric in ("accuracy", "f1_macro")]  # fmt: skip
     found = comparison({"SBERT": "better", "untrained": "no difference shown"}, task="t", metric="accuracy")
-    said = standing(intervals(*rows), found, student="student", before="untrained", teachers=["SBERT"])
-    assert said == (
+    sentence = standing(intervals(*rows), found, student="student", before="untrained", teachers=["SBERT"])
+    assert sentence == (
         "In the mean over 1 task, student (.700 [.70, .70]) reaches 140% of SBERT (.500 [.50, .50]); it is better "
         "than SBERT, not shown to differ from untrained (.500 [.50, .50])."
     )

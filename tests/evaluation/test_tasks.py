@@ -191,7 +191,7 @@ def same_or_not(n: int, start: int) -> LabelledPairs:
     return LabelledPairs(first, second, [int(a[0] == b[0]) for a, b in zip(first, second, strict=True)])
 
 
-def test_pairs_are_told_apart_by_the_comparison_of_their_embeddings() -> None:
+def test_pairs_are_separated_by_the_comparison_of_their_embeddings() -> None:
     task = Pairs("same", {"train": same_or_not(80, 0), "test": same_or_not(80, 1000)})
     head = HeadSettings(learning_rate=1e-2, epochs=20, pair_features="interaction")
     assert evaluate(ByText(one_hot), task, head=head, seeds=3).values == (1.0, 1.0, 1.0)
@@ -239,7 +239,7 @@ def test_the_cut_of_a_retrieval_task_reaches_the_score() -> None:
     assert evaluate(ByText(one_hot), Retrieval("r", data, top_k=2)).mean == 1.0
 
 
-def test_a_score_knows_what_each_example_got() -> None:
+def test_a_score_holds_the_result_of_each_example() -> None:
     score = evaluate(ByText(noise), kinds_task(20), seeds=3)
     right = score.per_example["accuracy"]
     assert (right.shape, right.dtype) == ((3, 80), np.float32)
