@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 from collections.abc import Callable
 
 import numpy as np
@@ -289,3 +290,7 @@ def test_macro_f1_leaves_out_a_class_that_nobody_names_and_counts_one_that_is_ne
     labels = np.array([0, 0, 2, 2])
     assert f1_macro(np.array([[0, 0, 2, 2]]), labels)[0] == 1.0  # class 1 is nowhere
     assert f1_macro(np.array([[0, 0, 0, 0]]), labels)[0] == pytest.approx((2 / 3 + 0) / 2)
+
+
+def test_the_examples_in_the_documentation_of_tasks_run() -> None:
+    assert doctest.testmod(tasks) == (0, 9)
