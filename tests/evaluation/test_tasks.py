@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,22 +27,17 @@ from docemb_lib.evaluation.tasks import f1_macro, rows_by_text, score_prediction
 
 
 @pytest.mark.parametrize(
-    ("build", "message"),
+    ("kind", "data", "message"),
     [
-        (lambda: Labelled(["a"], [0, 1]), r"task 't', split 'train': 1 texts, 2 labels; expected equally many"),
-        (lambda: Labelled([], []), r"task 't', split 'train': 0 texts, 0 labels"),
-        (lambda: Labelled(["a", "b"], [1, 1]), r"task 't', split 'train': all labels are 1"),
+        (Classification, Labelled(["a"], [0, 1]), r"task 't', split 'train': 1 texts, 2 labels; expected equally many"),
+        (Classification, Labelled([], []), r"task 't', split 'train': 0 texts, 0 labels"),
+        (Classification, Labelled(["a", "b"], [1, 1]), r"task 't', split 'train': all labels are 1"),
+        (Pairs, LabelledPairs(["a", "b"], ["c"], [0, 1]), r"task 't', split 'train': 2 first, 1 second, 2 labels"),
     ],
 )
-def test_unsound_documents_are_refused_with_task_split_and_numbers(build: Callable[[], Labelled], message: str) -> None:
+def test_unsound_examples_are_refused_with_task_split_and_numbers(kind: Any, data: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        Classification("t", {"train": build()})
-
-
-def test_unsound_pairs_are_refused_with_task_split_and_numbers() -> None:
-    good = LabelledPairs(["a", "b"], ["c", "d"], [0, 1])
-    with pytest.raises(InputError, match=r"task 't', split 'test': 2 first, 1 second, 2 labels; expected equally many"):
-        Pairs("t", {"train": good, "test": LabelledPairs(["a", "b"], ["c"], [0, 1])})
+        kind("t", {"train": data})
 
 
 def test_a_class_that_train_does_not_have_is_refused() -> None:
