@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import ClassVar, NamedTuple, Protocol, Self, TypeVar
+from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -23,26 +23,25 @@ SEEDS = 5  # heads per task; the spread of a score is taken over them
 BLOCK = 8192  # rows of embeddings checked together, so that a memory-mapped array is never loaded whole
 
 
+@dataclass(frozen=True)
 class Examples:
     """Base of the labelled splits: columns of equal length, of which the last one holds the labels."""
 
-    labels: Sequence[Hashable]
-
-    def columns(self) -> dict[str, Sequence[Hashable]]:
-        return {column.name: getattr(self, column.name) for column in fields(self)}  # type: ignore[arg-type]
+    def columns(self) -> dict[str, Sequence[Any]]:
+        return {column.name: getattr(self, column.name) for column in fields(self)}
 
     @property
     def documents(self) -> tuple[Sequence[str], ...]:
         """The texts of each example, one column per text."""
-        return tuple(self.columns().values())[:-1]  # type: ignore[return-value]
+        return tuple(self.columns().values())[:-1]
 
     def take(self, rows: Sequence[int] | np.ndarray) -> Self:
         """The examples at `rows`, in that order."""
-        return replace(self, **{name: [column[row] for row in rows] for name, column in self.columns().items()})  # type: ignore[type-var]
+        return replace(self, **{name: [column[row] for row in rows] for name, column in self.columns().items()})
 
     def check(self, where: str) -> None:
         sizes = {name: len(column) for name, column in self.columns().items()}
-        if len(set(sizes.values())) > 1 or not len(self.labels):
+        if len({*sizes.values()}) > 1 or 0 in sizes.values():
             counts = ", ".join(f"{size} {name}" for name, size in sizes.items())
             raise InputError(f"{where}: {counts}; expected equally many and at least one")
 

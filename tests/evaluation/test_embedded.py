@@ -221,37 +221,26 @@ def test_word_counts_join_halves_and_tell_nothing_of_links_between_unrelated_tex
     assert retrieval.mean < 0.15
 
 
+SMALL = pool((6, 6, 6))
+ALONE = [{**row, "see_also": []} for row in SMALL]
+
+
 @pytest.mark.parametrize(
-    ("name", "message"),
+    ("name", "rows", "message"),
     [
-        ("package", r"task 'package', split 'test': no pages \(6 train, 3 validation, 0 test\)"),
-        ("see-also-pairs", r"task 'see-also-pairs', split 'test': no pages"),
+        ("package", pool((6, 3, 0)), r"task 'package', split 'test': no pages \(6 train, 3 validation, 0 test\)"),
+        ("see-also-pairs", pool((6, 3, 0)), "task 'see-also-pairs', split 'test': no pages"),
+        ("halves", pool((6, 1, 6)), "task 'halves', split 'validation': 1 pages give 0 pairs, at least 4"),
+        ("see-also-pairs", ALONE, "task 'see-also-pairs', split 'train': 6 pages give 0 pairs, at least 4"),
+        ("see-also-retrieval", ALONE, "task 'see-also-retrieval', split 'train': 6 pages, none of which lists another"),
+        ("package", [*SMALL, {**SMALL[0], "split": "test", "text": "other"}], "'id train.0' is in 'train' and again in 'test'"),
+        ("package", [*SMALL, {**SMALL[0], "split": "test", "id": "other"}], "'text .* is in 'train' and again in 'test'"),
+        ("package", [{**SMALL[0], "see_also": ["test.1"]}, *SMALL[1:]], "page 'train.0' lists 'test.1', which is itself or not in 'train'"),
+        ("package", [{**SMALL[0], "split": "dev"}, *SMALL[1:]], "page 'train.0' has the split 'dev', not one of train, validation, test"),
     ],
-)
-def test_a_split_without_pages_is_refused_with_the_counts(name: str, message: str) -> None:
+)  # fmt: skip
+def test_too_few_pages_and_pages_that_break_the_partition_are_refused(
+    name: str, rows: list[dict[str, Any]], message: str
+) -> None:
     with pytest.raises(InputError, match=message):
-        built(name, pool((6, 3, 0)))
-
-
-def test_too_few_pages_for_a_task_are_refused_with_the_counts() -> None:
-    with pytest.raises(InputError, match=r"task 'halves', split 'validation': 1 pages give 0 pairs, at least 4"):
-        built("halves", pool((6, 1, 6)))
-    alone = [{**row, "see_also": []} for row in pool((6, 6, 6))]
-    with pytest.raises(InputError, match=r"task 'see-also-pairs', split 'train': 6 pages give 0 pairs, at least 4"):
-        built("see-also-pairs", alone)
-    with pytest.raises(
-        InputError, match=r"task 'see-also-retrieval', split 'train': 6 pages, none of which lists another"
-    ):
-        built("see-also-retrieval", alone)
-
-
-def test_pages_that_break_the_partition_are_refused() -> None:
-    rows = pool((6, 6, 6))
-    with pytest.raises(InputError, match=r"'id train.0' is in 'train' and again in 'test'"):
-        built("package", [*rows, {**rows[0], "split": "test", "text": "other"}])
-    with pytest.raises(InputError, match=r"'text .* is in 'train' and again in 'test'"):
-        built("package", [*rows, {**rows[0], "split": "test", "id": "other"}])
-    with pytest.raises(InputError, match=r"page 'train.0' lists 'test.1', which is itself or not in 'train'"):
-        built("package", [{**rows[0], "see_also": ["test.1"]}, *rows[1:]])
-    with pytest.raises(InputError, match=r"page 'train.0' has the split 'dev', not one of train, validation, test"):
-        built("package", [{**rows[0], "split": "dev"}, *rows[1:]])
+        built(name, rows)

@@ -33,16 +33,8 @@ def blobs(n: int, classes: int, dim: int, seed: int, spread: float = 1.0) -> tup
 
 def test_the_defaults_are_those_of_the_thesis() -> None:
     assert HeadSettings() == HeadSettings(
-        hidden=50,
-        dropout=0.5,
-        epochs=10,
-        batch_size=32,
-        learning_rate=1e-4,
-        weight_decay=0.1,
-        label_smoothing=0.1,
-        max_grad_norm=1.0,
-        pair_features="concat",
-    )
+        hidden=50, dropout=0.5, epochs=10, batch_size=32, learning_rate=1e-4, weight_decay=0.1, label_smoothing=0.1, max_grad_norm=1.0, pair_features="concat",
+    )  # fmt: skip
 
 
 def test_heads_trained_together_are_those_trained_alone() -> None:
@@ -142,7 +134,7 @@ def test_predictions_do_not_depend_on_blocks(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_head_is_what_torch_modules_and_optimisers_make_of_it(max_grad_norm: float) -> None:
     features, labels = blobs(75, 3, 12, seed=1)
     settings = HeadSettings(dropout=0.0, epochs=5, learning_rate=3e-3, max_grad_norm=max_grad_norm)
-    ours = train_heads(features, labels, classes=3, settings=settings, seeds=[7])
+    stacked = train_heads(features, labels, classes=3, settings=settings, seeds=[7])
 
     generator = torch.Generator().manual_seed(7)
     start = initial_head(12, 3, hidden=50, generator=generator)
@@ -171,12 +163,12 @@ def test_a_head_is_what_torch_modules_and_optimisers_make_of_it(max_grad_norm: f
             optimizer.step()
             step += 1
     assert clipped > 0  # the clipping is part of what is compared
-    torch.testing.assert_close(ours.W1[0].T, net[0].weight.data, atol=2e-6, rtol=0)
-    torch.testing.assert_close(ours.b1[0, 0], net[0].bias.data, atol=2e-6, rtol=0)
-    torch.testing.assert_close(ours.W2[0].T, net[2].weight.data, atol=2e-6, rtol=0)
-    torch.testing.assert_close(ours.b2[0, 0], net[2].bias.data, atol=2e-6, rtol=0)
+    torch.testing.assert_close(stacked.W1[0].T, net[0].weight.data, atol=2e-6, rtol=0)
+    torch.testing.assert_close(stacked.b1[0, 0], net[0].bias.data, atol=2e-6, rtol=0)
+    torch.testing.assert_close(stacked.W2[0].T, net[2].weight.data, atol=2e-6, rtol=0)
+    torch.testing.assert_close(stacked.b2[0, 0], net[2].bias.data, atol=2e-6, rtol=0)
     unseen, _ = blobs(40, 3, 12, seed=2, spread=4.0)
-    np.testing.assert_array_equal(ours.predict(unseen)[0], net(torch.tensor(unseen)).argmax(dim=1).numpy())
+    np.testing.assert_array_equal(stacked.predict(unseen)[0], net(torch.tensor(unseen)).argmax(dim=1).numpy())
 
 
 def test_the_initial_weights_fill_the_range_of_a_linear_layer() -> None:
@@ -272,25 +264,19 @@ def test_few_pairs_teach_a_head_on_the_comparison_but_none_on_the_concatenation(
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("hidden", 0),
-        ("epochs", 0),
-        ("batch_size", 0),
-        ("dropout", 1.0),
-        ("label_smoothing", -0.1),
-        ("learning_rate", 0.0),
-        ("learning_rate", math.nan),
-        ("max_grad_norm", 0.0),
-        ("weight_decay", -1.0),
-        ("pair_features", "sum"),
+        ("hidden", 0), ("epochs", 0), ("batch_size", 0), ("dropout", 1.0), ("label_smoothing", -0.1), ("learning_rate", 0.0),
+        ("learning_rate", math.nan), ("max_grad_norm", 0.0), ("weight_decay", -1.0), ("pair_features", "sum"),
     ],
-)
+)  # fmt: skip
 def test_a_setting_out_of_range_is_refused_with_its_name_and_value(field: str, value: object) -> None:
     with pytest.raises(ValidationError, match=rf"(?s){field}.*{value}"):
         HeadSettings(**{field: value})  # type: ignore[arg-type]
 
 
-def test_heads_need_rows_and_one_hidden_width() -> None:
+def test_heads_need_a_seed_rows_and_one_hidden_width() -> None:
     features, labels = blobs(10, 2, 3, seed=0)
+    with pytest.raises(InputError, match="no seed"):
+        train_heads(features, labels, classes=2, seeds=[])
     with pytest.raises(InputError, match="has no rows"):
         train_jobs(features, labels, [HeadJob(np.arange(0), 0, HeadSettings())], classes=2)
     jobs = [HeadJob(np.arange(10), 0, HeadSettings(hidden=hidden)) for hidden in (50, 20)]
@@ -312,8 +298,3 @@ def test_one_thread_trains_and_leaves_the_number_of_threads_as_it_was(monkeypatc
         assert (seen, torch.get_num_threads()) == ([1], 2)
     finally:
         torch.set_num_threads(before)
-
-
-def test_heads_need_a_seed() -> None:
-    with pytest.raises(InputError, match="no seed"):
-        train_heads(np.zeros((2, 2)), np.array([0, 1]), classes=2, seeds=[])

@@ -82,17 +82,17 @@ def test_rankings_score_as_in_mtebs_own_runner(mteb_samples, queries_are_documen
     from mteb.models import ModelMeta
     from mteb.models.abs_encoder import AbsEncoder
 
-    class Theirs(AbsEncoder):
+    class NoiseInMteb(AbsEncoder):
         mteb_model_meta = ModelMeta.create_empty()
 
         def encode(self, inputs: Any, **kwargs: Any) -> np.ndarray:
             return Noise().embed([text for batch in inputs for text in batch["text"]])
 
     name = mteb_samples.retrieval(queries_are_documents=queries_are_documents)
-    (found,) = mteb.evaluate(Theirs(), find_task(name), cache=None, show_progress_bar=False).task_results
-    for ours, theirs in (("test", "test"), ("validation", "dev")):
-        score = evaluate(Noise(), mteb_task(name), split=ours)
-        expected = found.scores[theirs][0]
+    (found,) = mteb.evaluate(NoiseInMteb(), find_task(name), cache=None, show_progress_bar=False).task_results
+    for here, in_mteb in (("test", "test"), ("validation", "dev")):
+        score = evaluate(Noise(), mteb_task(name), split=here)
+        expected = found.scores[in_mteb][0]
         assert score.mean == pytest.approx(expected["map_at_1000"], abs=1e-5)
         assert score.extra["mrr"] == pytest.approx(expected["mrr_at_1000"], abs=1e-5)
         assert 0 < score.mean < 1
@@ -174,12 +174,12 @@ def test_scores_are_those_of_the_stock_model(mteb_samples, folder, kind):
 
     task = find_task(getattr(mteb_samples, kind)())
     student = StudentEncoder(folder)
-    (ours,) = mteb.evaluate(student, task, cache=None, show_progress_bar=False).task_results
+    (here,) = mteb.evaluate(student, task, cache=None, show_progress_bar=False).task_results
     stock = SentenceTransformer(str(folder), device="cpu")
-    (theirs,) = mteb.evaluate(stock, task, cache=None, show_progress_bar=False).task_results
-    for split, scores in theirs.scores.items():
+    (in_mteb,) = mteb.evaluate(stock, task, cache=None, show_progress_bar=False).task_results
+    for split, scores in in_mteb.scores.items():
         expected = {name: value for name, value in scores[0].items() if isinstance(value, float)}
-        found = {name: ours.scores[split][0][name] for name in expected}
+        found = {name: here.scores[split][0][name] for name in expected}
         assert len(expected) > 4
         assert found == pytest.approx(expected, abs=1e-4, nan_ok=True)
 

@@ -12,15 +12,16 @@ from docemb_lib.evaluation.uncertainty import OVERALL
 
 def scores() -> pd.DataFrame:
     """Means over tasks per seed: student .6 .7 .65, untrained .4 .4 .4, SBERT .64 .66 .65, chunks .8 .8 .8."""
+    values = {
+        "untrained": ((0.5, 0.5, 0.5), 0.3, 0.9),
+        "student": ((0.7, 0.9, 0.8), 0.5, 0.6),
+        "SBERT": ((0.88, 0.92, 0.9), 0.4, 0.5),
+        "chunks": ((1.0, 1.0, 1.0), 0.6, 0.7),
+    }
     return score_frame(
         {
-            "untrained": {
-                "package": Score("accuracy", (0.5, 0.5, 0.5)),
-                "see-also": Score("map", (0.3,), {"mrr": 0.9}),
-            },
-            "student": {"package": Score("accuracy", (0.7, 0.9, 0.8)), "see-also": Score("map", (0.5,), {"mrr": 0.6})},
-            "SBERT": {"package": Score("accuracy", (0.88, 0.92, 0.9)), "see-also": Score("map", (0.4,), {"mrr": 0.5})},
-            "chunks": {"package": Score("accuracy", (1.0, 1.0, 1.0)), "see-also": Score("map", (0.6,), {"mrr": 0.7})},
+            model: {"package": Score("accuracy", accuracy), "see-also": Score("map", (mean,), {"mrr": mrr})}
+            for model, (accuracy, mean, mrr) in values.items()
         }
     )
 
@@ -90,7 +91,7 @@ FOUND = intervals(
 )  # fmt: skip
 
 
-def test_standing_says_in_words_where_the_student_is_and_what_the_tests_say() -> None:
+def test_standing_gives_scores_and_verdicts_in_one_sentence() -> None:
     found = comparison({"SBERT": "no difference shown", "chunks": "worse", "untrained": "better"})
     assert standing(FOUND, found, student="student", before="untrained", teachers=["SBERT", "chunks"]) == (
         "In the mean over 2 tasks, student (.650 [.60, .70]) reaches 100% of SBERT (.650 [.61, .69]) and "
@@ -98,16 +99,16 @@ def test_standing_says_in_words_where_the_student_is_and_what_the_tests_say() ->
         "better than untrained (.400 [.35, .45])."
     )
     worse = comparison({"SBERT": "worse", "chunks": "worse", "untrained": "worse"})
-    said = standing(FOUND, worse, student="student", before="untrained", teachers=["SBERT", "chunks"])
-    assert said.endswith("; it is worse than SBERT, chunks and untrained (.400 [.35, .45]).")
+    sentence = standing(FOUND, worse, student="student", before="untrained", teachers=["SBERT", "chunks"])
+    assert sentence.endswith("; it is worse than SBERT, chunks and untrained (.400 [.35, .45]).")
 
 
 def test_standing_on_a_single_task_is_that_of_its_own_metric() -> None:
     rows = [(model, "t", metric, value, value, value) for model, value in (("student", 0.7), ("SBERT", 0.5), ("untrained", 0.5))
             for metric in ("accuracy", "f1_macro")]  # fmt: skip
     found = comparison({"SBERT": "better", "untrained": "no difference shown"}, task="t", metric="accuracy")
-    said = standing(intervals(*rows), found, student="student", before="untrained", teachers=["SBERT"])
-    assert said == (
+    sentence = standing(intervals(*rows), found, student="student", before="untrained", teachers=["SBERT"])
+    assert sentence == (
         "In the mean over 1 task, student (.700 [.70, .70]) reaches 140% of SBERT (.500 [.50, .50]); it is better "
         "than SBERT, not shown to differ from untrained (.500 [.50, .50])."
     )

@@ -49,7 +49,7 @@ def test_a_pair_leaks_only_as_a_pair_in_its_order() -> None:
     assert problems_of(task) == [("test", "without text", 1, 4, 3), ("test", "also in train (leakage)", 1, 4, 2)]
 
 
-def test_of_retrieval_empty_documents_are_told() -> None:
+def test_of_retrieval_empty_documents_are_reported() -> None:
     assert problems_of(Retrieval("r", {"test": Ranking(["a", "\n", "c"], [0], [[2]])})) == [
         ("test", "without text", 1, 3, 1)
     ]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import doctest
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,22 +27,17 @@ from docemb_lib.evaluation.tasks import f1_macro, rows_by_text, score_prediction
 
 
 @pytest.mark.parametrize(
-    ("build", "message"),
+    ("kind", "data", "message"),
     [
-        (lambda: Labelled(["a"], [0, 1]), r"task 't', split 'train': 1 texts, 2 labels; expected equally many"),
-        (lambda: Labelled([], []), r"task 't', split 'train': 0 texts, 0 labels"),
-        (lambda: Labelled(["a", "b"], [1, 1]), r"task 't', split 'train': all labels are 1"),
+        (Classification, Labelled(["a"], [0, 1]), r"task 't', split 'train': 1 texts, 2 labels; expected equally many"),
+        (Classification, Labelled([], []), r"task 't', split 'train': 0 texts, 0 labels"),
+        (Classification, Labelled(["a", "b"], [1, 1]), r"task 't', split 'train': all labels are 1"),
+        (Pairs, LabelledPairs(["a", "b"], ["c"], [0, 1]), r"task 't', split 'train': 2 first, 1 second, 2 labels"),
     ],
 )
-def test_unsound_documents_are_refused_with_task_split_and_numbers(build: Callable[[], Labelled], message: str) -> None:
+def test_unsound_examples_are_refused_with_task_split_and_numbers(kind: Any, data: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        Classification("t", {"train": build()})
-
-
-def test_unsound_pairs_are_refused_with_task_split_and_numbers() -> None:
-    good = LabelledPairs(["a", "b"], ["c", "d"], [0, 1])
-    with pytest.raises(InputError, match=r"task 't', split 'test': 2 first, 1 second, 2 labels; expected equally many"):
-        Pairs("t", {"train": good, "test": LabelledPairs(["a", "b"], ["c"], [0, 1])})
+        kind("t", {"train": data})
 
 
 def test_a_class_that_train_does_not_have_is_refused() -> None:
@@ -191,7 +188,7 @@ def same_or_not(n: int, start: int) -> LabelledPairs:
     return LabelledPairs(first, second, [int(a[0] == b[0]) for a, b in zip(first, second, strict=True)])
 
 
-def test_pairs_are_told_apart_by_the_comparison_of_their_embeddings() -> None:
+def test_pairs_are_separated_by_the_comparison_of_their_embeddings() -> None:
     task = Pairs("same", {"train": same_or_not(80, 0), "test": same_or_not(80, 1000)})
     head = HeadSettings(learning_rate=1e-2, epochs=20, pair_features="interaction")
     assert evaluate(ByText(one_hot), task, head=head, seeds=3).values == (1.0, 1.0, 1.0)
@@ -239,7 +236,7 @@ def test_the_cut_of_a_retrieval_task_reaches_the_score() -> None:
     assert evaluate(ByText(one_hot), Retrieval("r", data, top_k=2)).mean == 1.0
 
 
-def test_a_score_knows_what_each_example_got() -> None:
+def test_a_score_holds_the_result_of_each_example() -> None:
     score = evaluate(ByText(noise), kinds_task(20), seeds=3)
     right = score.per_example["accuracy"]
     assert (right.shape, right.dtype) == ((3, 80), np.float32)
@@ -289,3 +286,7 @@ def test_macro_f1_leaves_out_a_class_that_nobody_names_and_counts_one_that_is_ne
     labels = np.array([0, 0, 2, 2])
     assert f1_macro(np.array([[0, 0, 2, 2]]), labels)[0] == 1.0  # class 1 is nowhere
     assert f1_macro(np.array([[0, 0, 0, 0]]), labels)[0] == pytest.approx((2 / 3 + 0) / 2)
+
+
+def test_the_examples_in_the_documentation_of_tasks_run() -> None:
+    assert doctest.testmod(tasks) == (0, 9)
