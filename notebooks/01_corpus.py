@@ -35,7 +35,7 @@ from docemb_lib.evaluation.soundness import beside_thesis
 from docemb_lib.views.runs import corpus_tables, described_tasks, split_lengths
 from docemb_lib.experiments.run import Run
 from docemb_lib.figures import use_style
-from docemb_lib.figures.corpus import plot_cumulative, plot_lengths
+from docemb_lib.figures import plot_cumulative, plot_lengths
 
 use_style()
 run = Run.begin("01_corpus", profile=profile, seed=seed)

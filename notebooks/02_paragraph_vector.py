@@ -43,8 +43,8 @@ from docemb_lib.experiments.run import Run
 from docemb_lib.experiments.scores import score_models
 from docemb_lib.views.runs import own_metrics, validation_embeddings
 from docemb_lib.figures import rows_axes, use_style
-from docemb_lib.figures.diagrams import plot_paragraph_vectors, plot_windows
-from docemb_lib.figures.sweeps import plot_runs
+from docemb_lib.figures import plot_paragraph_vectors, plot_windows
+from docemb_lib.figures import plot_runs
 
 use_style()
 run = Run.begin(

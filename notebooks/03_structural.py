@@ -49,11 +49,11 @@ from docemb_lib.experiments.scores import score_models
 from docemb_lib.widgets.distances import distances_to_teacher
 from docemb_lib.views.runs import in_figure_4_4, student_metrics, students_of_runs
 from docemb_lib.figures import rows_axes, use_style
-from docemb_lib.figures.losses import plot_descents
-from docemb_lib.figures.diagrams import plot_training
-from docemb_lib.figures.student import plot_distances
-from docemb_lib.figures.student import plot_max_margin
-from docemb_lib.figures.sweeps import plot_history, plot_runs
+from docemb_lib.figures import plot_descents
+from docemb_lib.figures import plot_training
+from docemb_lib.figures import plot_distances
+from docemb_lib.figures import plot_max_margin
+from docemb_lib.figures import plot_history, plot_runs
 from docemb_lib.widgets import distance_explorer
 
 use_style()
@@ -76,8 +76,8 @@ run.settings()
 ax = plot_training(run.profile, widths_of(run))
 
 # %% [markdown]
-# **How to read it.** The numbers on the arrows are widths. $y$ and $t$ meet in the loss as they are, number by number,
-# so the student must be as wide as this teacher. How much of a document each reads stands in its box.
+# **How to read it.** The loss compares the embeddings $y$ and $t$ number by number, without a projection,
+# so the student must be as wide as this teacher. Each box says how much of a document a model reads.
 #
 # ## What the negatives do
 #

@@ -54,10 +54,10 @@ from docemb_lib.experiments.run import Run
 from docemb_lib.experiments.scores import score_models
 from docemb_lib.views.runs import probes_of_teachers, projection_layers, student_metrics
 from docemb_lib.figures import rows_axes, use_style
-from docemb_lib.figures.losses import plot_soft_cca
-from docemb_lib.figures.diagrams import plot_contextual_loss
-from docemb_lib.figures.student import MEASURES, plot_probe
-from docemb_lib.figures.sweeps import plot_history, plot_runs
+from docemb_lib.figures import plot_soft_cca
+from docemb_lib.figures import plot_contextual_loss
+from docemb_lib.figures import MEASURES, plot_probe
+from docemb_lib.figures import plot_history, plot_runs
 from docemb_lib.widgets import projection_explorer
 
 use_style()
@@ -90,14 +90,14 @@ axes = plot_soft_cca()
 #
 # ## The two networks of this run
 #
-# The contextual loss as Figure 4.6 of the thesis, with the networks of this run. A bar is a vector, an arrow a layer.
+# The contextual loss as Figure 4.6 of the thesis, with the networks of this run. A solid box is a layer.
 
 # %%
 ax = plot_contextual_loss(run.profile, widths_of(run))
 
 # %% [markdown]
 # **How to read it.** The two views $z_S = f_S(y)$ and $z_C = f_C(c)$ end equally wide, as the loss compares them number
-# by number; a bar that is shorter than both of its neighbours is a bottleneck. Every layer with its shape and weights:
+# by number; a layer narrower than both of its neighbours is a bottleneck. Every layer with its shape and weights:
 
 # %%
 projection_layers(run)

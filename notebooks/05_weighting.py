@@ -54,10 +54,10 @@ from docemb_lib.experiments.scores import score_models
 from docemb_lib.views.runs import student_metrics, weights_by_length
 from docemb_lib.widgets.weighting import weighting_points
 from docemb_lib.figures import rows_axes, use_style
-from docemb_lib.figures.corpus import plot_weights
-from docemb_lib.figures.diagrams import plot_training
-from docemb_lib.figures.corpus import plot_mask
-from docemb_lib.figures.sweeps import plot_history, plot_runs, plot_weighting
+from docemb_lib.figures import plot_weights
+from docemb_lib.figures import plot_training
+from docemb_lib.figures import plot_mask
+from docemb_lib.figures import plot_history, plot_runs, plot_weighting
 from docemb_lib.widgets import run_monitor, weighting_explorer
 
 use_style()

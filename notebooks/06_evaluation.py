@@ -59,9 +59,9 @@ from docemb_lib.widgets.neighbours import neighbourhoods_of
 from docemb_lib.experiments.run import Run
 from docemb_lib.views.runs import centring, final_metrics
 from docemb_lib.figures import rows_axes, use_style
-from docemb_lib.figures.results import plot_by_task, plot_retrieval, plot_retrieval_means, plot_rounds
-from docemb_lib.figures.results import each_task, plot_by_length, plot_differences, plot_task
-from docemb_lib.figures.sweeps import plot_history, plot_runs
+from docemb_lib.figures import plot_by_task, plot_retrieval, plot_retrieval_means, plot_rounds
+from docemb_lib.figures import each_task, plot_by_length, plot_differences, plot_task
+from docemb_lib.figures import plot_history, plot_runs
 from docemb_lib.widgets import neighbour_browser
 
 use_style()

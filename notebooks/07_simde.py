@@ -62,10 +62,10 @@ from docemb_lib.views.simde import attention_of_students, few_shot, redundancy_b
 from docemb_lib.experiments.run import Run
 from docemb_lib.views.runs import final_metrics
 from docemb_lib.figures import rows_axes, use_style
-from docemb_lib.figures.student import plot_distances
-from docemb_lib.figures.results import plot_attention, plot_few_shot, plot_redundancy, plot_sentence_similarity
-from docemb_lib.figures.results import each_task, plot_differences, plot_task
-from docemb_lib.figures.sweeps import plot_history
+from docemb_lib.figures import plot_distances
+from docemb_lib.figures import plot_attention, plot_few_shot, plot_redundancy, plot_sentence_similarity
+from docemb_lib.figures import each_task, plot_differences, plot_task
+from docemb_lib.figures import plot_history
 
 use_style()
 pd.set_option("display.max_colwidth", None)  # sentences

@@ -15,7 +15,7 @@ from docemb_lib.evaluation.probes import Distance, Distances, measure_distances,
 from docemb_lib.experiments.run import Run
 from docemb_lib.experiments.scores import Model
 from docemb_lib.experiments.students import Stages
-from docemb_lib.figures.student import UNITS, plot_distances
+from docemb_lib.figures.embeddings import UNITS, plot_distances
 from docemb_lib.views.runs import SHOWN, validation_embeddings
 from docemb_lib.widgets import explorer as html
 from docemb_lib.widgets.explorer import Answer, Choice, Control, Explorer, Options, Range, Slider

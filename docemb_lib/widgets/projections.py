@@ -14,7 +14,7 @@ from docemb_lib.evaluation.tasks import Classification
 from docemb_lib.experiments.models import UNTRAINED, student_model, untrained_model
 from docemb_lib.experiments.run import Run
 from docemb_lib.experiments.scores import Model, embed_once
-from docemb_lib.figures.student import plot_plane
+from docemb_lib.figures.embeddings import plot_plane
 from docemb_lib.views.runs import SHOWN
 from docemb_lib.widgets import explorer as html
 from docemb_lib.widgets.distances import validation_documents

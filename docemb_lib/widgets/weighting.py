@@ -20,7 +20,7 @@ from docemb_lib.experiments.models import student_model
 from docemb_lib.experiments.plan import told
 from docemb_lib.experiments.run import Run
 from docemb_lib.experiments.scores import scores_by_round
-from docemb_lib.figures.sweeps import plot_weighting_points
+from docemb_lib.figures.results import plot_weighting_points
 from docemb_lib.thesis.comparison import comparable, is_sibling
 from docemb_lib.widgets import explorer as html
 from docemb_lib.widgets.explorer import Answer, Check, Choice, Control, Explorer, Slider

@@ -95,7 +95,7 @@ def test_the_distance_explorer_shows_the_auc_of_what_is_chosen(notebook):
     auc = "tr[data-model='cosine'] .docemb-auc"
     notebook.choose("loss", "cosine")
     notebook.choose(
-        "distance", notebook.kernel("from docemb_lib.figures.student import UNITS; print(UNITS['mse'], end='')")
+        "distance", notebook.kernel("from docemb_lib.figures import UNITS; print(UNITS['mse'], end='')")
     )
     most = int(notebook.kernel("print(distances.measured['mse']['cosine'].negative.shape[1])"))
     notebook.shows(auc, notebook.kernel(SEPARATION.format(shortest=0, negatives=most)))
