@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
@@ -45,8 +45,9 @@ def draw_graph(boxes: Mapping[str, Box], arrows: Iterable[str], *, note: str = "
         texts[name] = ax.text(column, row, text, size=8, ha="center", va="center", bbox=frame)
     for source, target in (arrow.split(" > ") for arrow in arrows):
         if source in texts and target in texts:  # from the right edge of one to the left edge of the other
-            ends: dict[str, Any] = {"xycoords": texts[target], "xytext": (1, 0.5), "textcoords": texts[source]}
-            ax.annotate("", (0, 0.5), **ends, arrowprops={"arrowstyle": "-|>", "shrinkA": 5, "shrinkB": 5})
+            start, end = texts[source], texts[target]
+            clip = {"arrowstyle": "-|>", "patchA": start.get_bbox_patch(), "patchB": end.get_bbox_patch()}
+            ax.annotate("", (0, 0.5), xycoords=end, xytext=(1, 0.5), textcoords=start, arrowprops=clip)
     columns, rows = [box.column for box in boxes.values()], [box.row for box in boxes.values()]
     ax.set(xlim=(min(columns) - 0.5, max(columns) + 0.55), ylim=(min(rows) - 0.75, max(rows) + 0.5))
     ax.text(0.01, 0.02, note, transform=ax.transAxes, size=8, va="bottom")

@@ -94,9 +94,7 @@ print(f"{{roc_auc_score(np.r_[0 * near, 0 * far + 1], np.r_[near, far]):.3f}}", 
 def test_the_distance_explorer_shows_the_auc_of_what_is_chosen(notebook):
     auc = "tr[data-model='cosine'] .docemb-auc"
     notebook.choose("loss", "cosine")
-    notebook.choose(
-        "distance", notebook.kernel("from docemb_lib.figures import UNITS; print(UNITS['mse'], end='')")
-    )
+    notebook.choose("distance", notebook.kernel("from docemb_lib.figures import UNITS; print(UNITS['mse'], end='')"))
     most = int(notebook.kernel("print(distances.measured['mse']['cosine'].negative.shape[1])"))
     notebook.shows(auc, notebook.kernel(SEPARATION.format(shortest=0, negatives=most)))
     notebook.press("negatives", "Home")

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from docemb_lib.errors import InputError
 from docemb_lib.widgets import explorer as module
-from docemb_lib.widgets.explorer import Answer, Check, Choice, Explorer, Range, Slider, Words
+from docemb_lib.widgets.explorer import Answer, Explorer, checkbox, choice, interval, slider, text_field
 
 
 @pytest.fixture(autouse=True)
@@ -31,7 +31,7 @@ def figure():
 
 
 def an_explorer(answer=lambda number, one, pair: Answer(f"<b>{number}/{one}/{pair}</b>", figure(), "a <line>")):
-    controls = {"number": Slider(0, 9, 1, 4), "one": Choice([("a", "A"), ("b", "B")]), "pair": Choice([])}
+    controls = {"number": slider(0, 9, 1, 4), "one": choice([("a", "A"), ("b", "B")]), "pair": choice([])}
     return Explorer(
         controls, answer, choices=lambda number, one, pair: {"pair": [(f"{one}{n}", n) for n in range(number)]}
     )
@@ -39,7 +39,7 @@ def an_explorer(answer=lambda number, one, pair: Answer(f"<b>{number}/{one}/{pai
 
 def test_every_control_has_its_description_and_first_value():
     explorer = Explorer(
-        {"λ": Slider(0.0, 1.0, 0.05, 0.5), "tokens": Range(3, 90), "yes": Check(), "find": Words(), "mask": Choice([("64", 64), ("no", None)], 1, slider=True)},
+        {"λ": slider(0.0, 1.0, 0.05, 0.5), "tokens": interval(3, 90), "yes": checkbox(), "find": text_field(), "mask": choice([("64", 64), ("no", None)], 1, slider=True)},
         lambda *values: Answer(str(values)),
     )  # fmt: skip
     explorer.live()
