@@ -55,19 +55,12 @@ def plot_history(train: pd.DataFrame, validation: pd.DataFrame, *, ax: Axes | No
     return ax
 
 
-# ---- box plots over tasks
-
-
 def plot_runs(runs: pd.DataFrame, *, by: str, ax: Axes | None = None) -> Axes:
     """Normalised scores over tasks, a row per model, lowest mean on top (thesis, Figures 4.2 to 4.11).
 
-    A score is divided by the score of the best model shown on its task. The bar of the triangle is the deviation of the
-    mean over head seeds.
-
-    Args:
-        runs: tidy scores (model, task, metric, seed, value) with `group`, a category that gives the colour ("baseline"
-            is grey), and `thesis`, the mean of the same run in the thesis (hollow diamond) or NaN.
-        by: what the groups differ in; title of the legend.
+    Each score is divided by the best score shown on its task. The triangle is the mean with the deviation over head
+    seeds. runs: tidy scores (model, task, metric, seed, value) with `group`, a category that gives the colour
+    ("baseline": grey), and `thesis`, the mean in the thesis (hollow diamond) or NaN. by: title of the legend.
     """
     scores = normalised(runs[runs["metric"].isin(MAIN_METRICS)])
     scores["value"] = scores["normalised"]
@@ -135,9 +128,6 @@ def _draw_boxes(
     return ax
 
 
-# ---- along λ
-
-
 def plot_weighting(runs: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     """Mean over tasks against λ, one line per mask; dotted lines are runs without weighting.
 
@@ -190,9 +180,6 @@ def plot_weighting_points(
     ax.grid(axis="y", visible=True)
     ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=8)
     return ax
-
-
-# ---- one task of a final evaluation
 
 
 def plot_task(intervals: pd.DataFrame, *, task: str, ax: Axes | None = None) -> Axes:
@@ -286,9 +273,6 @@ def _draw_bands(rows: pd.DataFrame, ax: Axes) -> None:
         ax.plot(own["x"], own["value"], style, marker="o", markersize=4, color=color, label=model)
         ax.fill_between(own["x"], own["low"], own["high"], color=color, alpha=0.12, linewidth=0)
     ax.legend(fontsize=8, handlelength=3)
-
-
-# ---- all tasks of several final evaluations
 
 
 def plot_by_task(scores: pd.DataFrame, *, name: str, ax: Axes | None = None) -> Axes:

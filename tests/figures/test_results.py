@@ -9,21 +9,8 @@ import pytest
 from matplotlib.collections import PathCollection
 from matplotlib.container import ErrorbarContainer
 
+from docemb_lib import figures
 from docemb_lib.figures import PALETTE
-from docemb_lib.figures.results import (
-    plot_by_length,
-    plot_by_task,
-    plot_differences,
-    plot_few_shot,
-    plot_history,
-    plot_retrieval,
-    plot_retrieval_means,
-    plot_rounds,
-    plot_runs,
-    plot_task,
-    plot_weighting,
-    plot_weighting_points,
-)
 from docemb_lib.thesis.values import published
 
 
@@ -65,7 +52,7 @@ def tidy(scores, **columns):
 def test_history_shows_the_parts_of_the_training_loss_in_colours_of_their_own(ax, names_of, columns, parts):
     train = pd.DataFrame({"step": [1, 2], **columns})
     beside = {"spread": 0.5, "norm": 9.0, "epoch": 0.0, "contextual": columns.get("contextual", 0.0)}
-    plot_history(train, train.assign(**beside), ax=ax)
+    figures.plot_history(train, train.assign(**beside), ax=ax)
     assert names_of(ax.get_legend()) == parts
     validation = [line for line in ax.lines if line.get_marker() == "o"]
     assert [line.get_ydata()[0] for line in validation] == [columns[part] for part in parts]
@@ -91,7 +78,7 @@ def runs():
 
 
 def test_runs_stand_in_the_order_of_their_normalised_means_the_lowest_on_top(ax, names_of, runs):
-    assert plot_runs(runs, by="kind", ax=ax) is ax
+    assert figures.plot_runs(runs, by="kind", ax=ax) is ax
     assert names_of(ax.get_yticklabels()) == ["DBOW", "DM", "SBERT"]
     assert ax.yaxis_inverted()
     np.testing.assert_allclose(marks(ax, "^"), [[0.65, 0], [0.75, 1], [0.9, 2]])
@@ -100,7 +87,7 @@ def test_runs_stand_in_the_order_of_their_normalised_means_the_lowest_on_top(ax,
 
 
 def test_a_box_spans_the_tasks_each_of_which_is_a_point(ax, runs):
-    plot_runs(runs, by="kind", ax=ax)
+    figures.plot_runs(runs, by="kind", ax=ax)
     clouds = [collection.get_offsets() for collection in ax.collections if isinstance(collection, PathCollection)]
     points = {(round(float(x), 6), round(float(y))) for offsets in clouds for x, y in offsets}
     assert points == {(0.4, 0), (0.9, 0), (0.5, 1), (1.0, 1), (1.0, 2), (0.8, 2)}
@@ -109,7 +96,7 @@ def test_a_box_spans_the_tasks_each_of_which_is_a_point(ax, runs):
 
 
 def test_the_thesis_value_is_a_hollow_diamond_and_groups_have_colours_of_their_own(ax, names_of, colour_of, runs):
-    plot_runs(runs, by="kind", ax=ax)
+    figures.plot_runs(runs, by="kind", ax=ax)
     points = marks(ax, "D")
     assert points[~np.isnan(points[:, 0])].tolist() == [[0.93, 1]]
     assert {line.get_markerfacecolor() for line in ax.lines if line.get_marker() == "D"} == {"none"}
@@ -119,14 +106,14 @@ def test_the_thesis_value_is_a_hollow_diamond_and_groups_have_colours_of_their_o
     assert colours[-1] == PALETTE["untrained"]  # of the baseline
     assert len(set(colours)) == 3
     ax.clear()
-    plot_runs(runs.assign(thesis=np.nan), by="kind", ax=ax)
+    figures.plot_runs(runs.assign(thesis=np.nan), by="kind", ax=ax)
     assert "thesis" not in str(names_of(ax.get_legend()))
 
 
 def test_more_groups_than_colours_still_differ(ax):
     models = [f"λ={number}" for number in range(12)]
     group, thesis = pd.Series(models, models), pd.Series(np.nan, models)
-    plot_runs(tidy({m: {"sort": [0.5]} for m in models}, group=group, thesis=thesis), by="λ", ax=ax)
+    figures.plot_runs(tidy({m: {"sort": [0.5]} for m in models}, group=group, thesis=thesis), by="λ", ax=ax)
     assert len({patch.get_facecolor() for patch in ax.get_legend().get_patches()}) == 12
 
 
@@ -140,7 +127,7 @@ def test_lambda_has_a_line_per_mask_and_dots_without_weighting(ax, names_of):
               "c": {"sort": [0.3] * 2, "find": [0.3] * 2}, "d": {"sort": [0.5] * 2, "find": [0.3] * 2},
               "e": {"sort": [0.9] * 2, "find": [0.9] * 2}}  # fmt: skip
     by_length = pd.Series({"e": "linear:256:2048"})  # weighted by length alone: neither a point nor a line
-    plot_weighting(tidy(scores, lam=lam, lam_by_length=by_length, max_structural_len=longest), ax=ax)
+    figures.plot_weighting(tidy(scores, lam=lam, lam_by_length=by_length, max_structural_len=longest), ax=ax)
     assert set(names_of(ax.get_legend())) == {"no mask", "mask 256"}
     assert [line.get_ydata()[0] for line in ax.lines if line.get_linestyle() == ":"] == pytest.approx([0.4])
     lines = [line for line in ax.lines if line.get_linestyle() == "-" and len(line.get_xdata()) == 2]
@@ -151,7 +138,7 @@ def test_lambda_has_a_line_per_mask_and_dots_without_weighting(ax, names_of):
 def test_no_weighted_run_is_no_error(ax, rows):
     nothing = pd.Series({"a": None})
     frame = tidy({"a": {"sort": [0.4]}}, lam=nothing, lam_by_length=nothing, max_structural_len=nothing)
-    plot_weighting(frame[:rows], ax=ax)
+    figures.plot_weighting(frame[:rows], ax=ax)
     assert ax.get_xlim() == (-0.03, 1.03)
 
 
@@ -161,13 +148,13 @@ def test_only_runs_with_the_mask_are_joined_and_the_plain_sum_is_dotted(ax):
         columns=["lam", "max_structural_len", "value"],
     ).assign(task="sort", metric="accuracy", low=0.1, high=0.95)
     found = points.iloc[:1].assign(value=0.4)
-    plot_weighting_points(points, lam=0.5, mask=64, found=found, ax=ax)
+    figures.plot_weighting_points(points, lam=0.5, mask=64, found=found, ax=ax)
     joined, dotted, here, _ = ax.lines
     assert joined.get_xydata().tolist() == [[0.2, 0.3], [0.8, 0.5]]
     assert (dotted.get_linestyle(), dotted.get_ydata()[0]) == (":", 0.4)
     assert here.get_xydata().tolist() == [[0.5, 0.4]]
     ax.clear()
-    plot_weighting_points(points, lam=0.5, mask=None, found=found, ax=ax)
+    figures.plot_weighting_points(points, lam=0.5, mask=None, found=found, ax=ax)
     assert ax.lines[0].get_xydata().tolist() == [[0.5, 0.9]]
 
 
@@ -178,7 +165,7 @@ def test_a_task_has_a_bar_per_model_in_its_colour_with_its_interval(ax, colour_o
     rows = [("TF-IDF", "accuracy", 0.5, 0.4, 0.55), ("SBERT truncated", "accuracy", 0.8, 0.7, 0.9),
             ("DM;100d", "accuracy", 0.05, 0.04, 0.06), ("TF-IDF", "f1_macro", 0.1, 0.1, 0.1)]  # fmt: skip
     intervals = pd.DataFrame(rows, columns=["model", "metric", "value", "low", "high"]).assign(task="halves")
-    plot_task(intervals, task="halves", ax=ax)
+    figures.plot_task(intervals, task="halves", ax=ax)
     assert [bar.get_width() for bar in ax.patches] == pytest.approx([0.5, 0.8, 0.05])
     assert [(text.get_text(), text.get_color(), text.xy[0]) for text in ax.texts] == [
         ("0.500", "white", 0), ("0.800", "white", 0), ("0.050", "black", 0.06),
@@ -191,7 +178,10 @@ def test_differences_are_filled_where_the_test_shows_them(ax, names_of):
     rows = [("student", "SBERT", -0.1, -0.2, -0.05, "worse"), ("TF-IDF", "SBERT", 0.02, -0.1, 0.1, "no difference shown"),
             ("student", "other", 9, 9, 9, "better")]  # fmt: skip
     comparison = pd.DataFrame(rows, columns=["model", "reference", "difference", "low", "high", "verdict"])
-    assert plot_differences(comparison.assign(task="find", metric="map"), task="find", reference="SBERT", ax=ax) is ax
+    assert (
+        figures.plot_differences(comparison.assign(task="find", metric="map"), task="find", reference="SBERT", ax=ax)
+        is ax
+    )
     assert names_of(ax.get_yticklabels()) == ["student", "TF-IDF"]
     points = [line for line in ax.lines if line.get_marker() == "o"]
     assert [line.get_xdata()[0] for line in points] == [-0.1, 0.02]
@@ -207,7 +197,7 @@ def test_length_has_a_line_and_a_band_per_model_and_leaves_out_buckets_of_few_ex
             for model, level in (("SBERT truncated", 0.1), ("SBERT over chunks", 0.2))
             for bucket, n in (("≤ 256", 40), ("257-384", 10), ("385-512", 9), ("> 512", 0))]  # fmt: skip
     by_length = pd.DataFrame(rows, columns=["model", "bucket", "examples", "value", "low", "high"])
-    plot_by_length(by_length.assign(task="sort", metric="accuracy"), task="sort", ax=ax)
+    figures.plot_by_length(by_length.assign(task="sort", metric="accuracy"), task="sort", ax=ax)
     assert [line.get_ydata().tolist() for line in ax.lines] == [[0.5, 0.2], pytest.approx([0.6, 0.3])]
     assert len({line.get_linestyle() for line in ax.lines}) == 2  # two models of one kind, so of one colour
     assert len({line.get_color() for line in ax.lines}) == 1
@@ -225,7 +215,7 @@ def test_few_shot_is_the_mean_over_draws_of_one_metric(ax):
         for draw in (0, 1)
         for metric in ("accuracy", "f1_macro")
     ]
-    plot_few_shot(pd.DataFrame(rows, columns=["model", "per_class", "draw", "metric", "value"]), ax=ax)
+    figures.plot_few_shot(pd.DataFrame(rows, columns=["model", "per_class", "draw", "metric", "value"]), ax=ax)
     band, deviation = ax.collections[0].get_paths()[0].vertices[:, 1], 0.1 / np.sqrt(2)  # of two draws .1 apart
     np.testing.assert_allclose([band.min(), band.max()], [0.3 - deviation, 0.35 + deviation])
     assert [line.get_xdata().tolist() for line in ax.lines] == [[5, 10]] * 2
@@ -250,7 +240,7 @@ def table_5_7():
 
 def test_rounds_are_those_of_figure_5_3(ax, names_of, table_5_7):
     """Orders and means as read off the thesis' figure."""
-    assert plot_rounds(table_5_7, ax=ax) is ax
+    assert figures.plot_rounds(table_5_7, ax=ax) is ax
     rows = names_of(ax.get_yticklabels())
     assert rows[:3] == ["DM;1k", "Longformer;1k", "SBERT;1k"]
     assert rows[7:10] == ["DM;10k", "Longformer;10k", "PV;10k"]
@@ -266,7 +256,7 @@ def test_rounds_are_those_of_figure_5_3(ax, names_of, table_5_7):
 def test_one_round_is_not_named_and_the_thesis_has_no_mark_on_other_tasks(ax, names_of, table_5_7):
     rows = table_5_7.query("round == 'all'")
     rows = pd.concat([rows, rows[rows["task"] == "oc"].assign(task="package", thesis=np.nan)])
-    plot_rounds(rows, ax=ax)
+    figures.plot_rounds(rows, ax=ax)
     assert "PV" in names_of(ax.get_yticklabels())
     assert np.isnan(marks(ax, "D")[:, 0]).all()
     assert "thesis" not in names_of(ax.get_legend())
@@ -275,7 +265,7 @@ def test_one_round_is_not_named_and_the_thesis_has_no_mark_on_other_tasks(ax, na
 def test_bars_by_task_are_scores_with_intervals_and_the_thesis_number_on_each(ax, names_of, table_5_7):
     missing = (table_5_7["task"] == "pan") & (table_5_7["model"] == "DM")
     rows = table_5_7.assign(thesis=table_5_7["thesis"].mask(missing))
-    plot_by_task(rows, name="10k", ax=ax)
+    figures.plot_by_task(rows, name="10k", ax=ax)
     tasks = names_of(ax.get_xticklabels())
     assert tasks == ["aan", "arxiv", "imdb", "oc", "pan", "s2orc"]
     heights = {(tasks[round(bar.get_x() + bar.get_width() / 2)], round(bar.get_height(), 6)) for bar in ax.patches}
@@ -290,7 +280,7 @@ def test_bars_by_task_are_scores_with_intervals_and_the_thesis_number_on_each(ax
 
 
 def test_retrieval_means_span_the_tasks(ax, names_of, table_5_7):
-    plot_retrieval_means(table_5_7, ax=ax)
+    figures.plot_retrieval_means(table_5_7, ax=ax)
     assert names_of(ax.get_yticklabels()) == ["MAP", "MRR"]
     by_map, by_mrr = (
         [bar.get_width() for bar in ax.patches if round(bar.get_y() + bar.get_height() / 2) == k] for k in (0, 1)
@@ -304,7 +294,7 @@ def test_retrieval_means_span_the_tasks(ax, names_of, table_5_7):
 
 def test_retrieval_points_are_in_the_order_of_mean_map_with_the_thesis_hollow(ax, names_of, table_5_7):
     rows = table_5_7.assign(thesis=table_5_7["thesis"].mask(table_5_7["metric"] == "mrr"))
-    plot_retrieval(rows, ax=ax)
+    figures.plot_retrieval(rows, ax=ax)
     models = names_of(ax.get_yticklabels())
     assert models == ["DM", "Longformer", "PV", "cosine-masked", "MSE-contextual", "SBERT", "only-MSE"]
     filled = [line for line in ax.lines if line.get_markerfacecolor() != "none"]
@@ -317,8 +307,8 @@ def test_retrieval_points_are_in_the_order_of_mean_map_with_the_thesis_hollow(ax
 
 def test_a_model_has_one_colour_in_both_figures_of_a_frame(names_of, table_5_7):
     _, (left, right) = plt.subplots(1, 2)
-    plot_by_task(table_5_7, name="1k", ax=left)
-    plot_retrieval_means(table_5_7, ax=right)
+    figures.plot_by_task(table_5_7, name="1k", ax=left)
+    figures.plot_retrieval_means(table_5_7, ax=right)
     bars, names = left.get_legend_handles_labels()
     colours = {name: bar[0].get_facecolor() for name, bar in zip(names, bars, strict=True) if name != "thesis"}
     legend = right.get_legend()

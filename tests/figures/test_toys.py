@@ -15,13 +15,7 @@ from docemb_lib.figures.toys import (
     STEPS,
     TEACHERS,
     TOPIC,
-    canonical_correlations,
     descend,
-    inputs_of_predictions,
-    plot_descents,
-    plot_max_margin,
-    plot_soft_cca,
-    plot_windows,
     train_projections,
     two_topics,
     two_views,
@@ -41,16 +35,16 @@ def test_dm_reads_the_neighbours_of_a_word_and_both_read_the_document(words, win
         [True, *(dm and word != row and row - window <= word <= row + window for word in range(words))]
         for row in range(words)
     ]
-    np.testing.assert_array_equal(inputs_of_predictions(words, dm=dm, window=window), expected)
+    np.testing.assert_array_equal(toys.inputs_of_predictions(words, dm=dm, window=window), expected)
 
 
 @pytest.mark.parametrize("dm", [True, False])
 def test_windows_fill_the_inputs_and_outline_the_predicted_word(ax, names_of, dm):
     words = ["Return", "the", "shortest", "path", "between", "the", r"$\nonsense{$", "$x_i$"]  # no formulas
-    plot_windows(words, dm=dm, window=2, ax=ax)
+    toys.plot_windows(words, dm=dm, window=2, ax=ax)
     (cells,) = ax.collections
     filled = ~np.ma.getmaskarray(cells.get_array()).reshape(len(words), -1)
-    np.testing.assert_array_equal(filled, inputs_of_predictions(len(words), dm=dm, window=2))
+    np.testing.assert_array_equal(filled, toys.inputs_of_predictions(len(words), dm=dm, window=2))
     assert [(round(p.get_y() - 0.05), round(p.get_x() - 0.05)) for p in ax.patches] == [
         (row, row + 1) for row in range(len(words))
     ]
@@ -64,7 +58,7 @@ def test_windows_fill_the_inputs_and_outline_the_predicted_word(ax, names_of, dm
 
 @pytest.mark.parametrize("gamma", [0.5, 1.0, 1.5])
 def test_the_arrows_of_max_margin_are_the_steps_of_the_loss(ax, gamma):
-    plot_max_margin(gamma=gamma, ax=ax)
+    toys.plot_max_margin(gamma=gamma, ax=ax)
     mse, drawn = ax.collections[:2]
     teachers = torch.from_numpy(TEACHERS)
     for place, arrow in zip(drawn.get_offsets(), np.c_[drawn.U, drawn.V], strict=True):
@@ -151,7 +145,7 @@ def test_the_student_begins_with_similar_documents():
 
 
 def test_the_figure_shows_these_paths(paths, names_of):
-    *planes, last = plot_descents()
+    *planes, last = toys.plot_descents()
     assert [ax.get_title().split(" (")[0] for ax in planes] == list(LOSSES)
     assert "steps × 10" in planes[1].get_title()
     for ax, path in zip(planes, paths.values(), strict=True):
@@ -179,7 +173,7 @@ def traces():
 
 
 def test_canonical_correlations_are_those_of_scikit_learn(known):
-    found = canonical_correlations(*two_views())
+    found = toys.canonical_correlations(*two_views())
     assert len(found) == 4
     assert found[:2] == pytest.approx(known, abs=1e-4)
     assert found[2] < 0.3  # noise
@@ -210,9 +204,9 @@ def test_training_is_repeatable_and_leaves_the_global_generator_alone(traces):
 
 
 def test_the_figure_shows_both_trainings(traces, names_of):
-    for ax, (delta, trace) in zip(plot_soft_cca(), traces.items(), strict=True):
+    for ax, (delta, trace) in zip(toys.plot_soft_cca(), traces.items(), strict=True):
         drawn = [line.get_ydata() for line in ax.lines[:3]]
         np.testing.assert_allclose(np.transpose(drawn), trace[["feature 1", "feature 2", "within"]])
         assert len(trace) == STEPS + 1
         assert f"δ = {delta:g}" in ax.get_title()
-        assert names_of(ax.texts) == [f"{value:.2f}" for value in canonical_correlations(*two_views())[:2]]
+        assert names_of(ax.texts) == [f"{value:.2f}" for value in toys.canonical_correlations(*two_views())[:2]]
