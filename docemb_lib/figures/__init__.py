@@ -5,7 +5,7 @@ Every plot function can be imported from here. Its module is loaded at the first
 Example:
     >>> from docemb_lib import figures
     >>> figures.use_style()
-    >>> ax = figures.plot_runs(runs, by="loss", ax=figures.rows_axes(runs["model"].nunique())[0])
+    >>> ax = figures.plot_max_margin(gamma=1.0)
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ def plot_windows(words: Sequence[str], *, dm: bool, window: int = 5, ax: Axes | 
 
 # ---- structural losses in the plane
 
-TEACHERS = np.array([[1.0, 0.6], [-0.8, 0.9], [0.1, -1.0]])  # embeddings of three documents, the student's own first
+TEACHERS = np.array([[1.0, 0.6], [-0.8, 0.9], [0.1, -1.0]])  # of three documents; the first is the student's
 TOPIC = 10  # documents of each of two topics
 DESCENT_STEPS, DESCENT_RATE = 40, 0.1
 FASTER = 10  # factor of the rate for cosine, whose gradient falls with the norm of the embedding

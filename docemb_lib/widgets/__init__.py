@@ -4,7 +4,7 @@ Executed without a person (papermill, nbconvert), a call shows its figure and nu
 
 Example:
     >>> from docemb_lib import widgets
-    >>> widgets.run_monitor("05")
+    >>> monitor = widgets.run_monitor("05")
 """
 
 from docemb_lib.widgets.distances import distance_explorer

@@ -41,7 +41,7 @@ def notes(ax):
 
 def assert_legible(ax):
     """No text or box overlaps another, all are inside the figure, and arrows cross no text and no box."""
-    ax.figure.canvas.draw()
+    ax.figure.draw_without_rendering()
     shown = {text: (text.get_bbox_patch() or text).get_window_extent() for text in ax.texts if text.get_text()}
     assert boxes(ax)
     whole = ax.figure.bbox

@@ -1,4 +1,4 @@
-"""Controls move the answer; where nobody can move them, the answer stands alone."""
+"""Controls change the answer; without a person, the answer is shown alone; all text is escaped."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_a_figure_that_did_not_change_is_not_drawn_again(monkeypatch):
     assert len(drawn) == 3
 
 
-def test_without_a_person_there_is_a_plain_figure_and_no_widget():
+def test_without_a_person_there_is_a_figure_and_no_widget():
     with capture_output() as captured:
         an_explorer()._ipython_display_()
     kinds = [set(output.data) for output in captured.outputs]

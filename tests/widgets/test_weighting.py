@@ -1,4 +1,4 @@
-"""What is known at a λ and a mask: recorded, interpolated where asked, else the command that makes the run."""
+"""Scores at a λ and a mask: recorded, interpolated, or the command that makes the run."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_recorded_run_has_its_scores_and_intervals(points):
     pd.testing.assert_frame_equal(by_slider.scores, found.scores)
 
 
-def test_between_runs_nothing_is_known_unless_it_is_asked_for(points):
+def test_scores_between_runs_are_interpolated_only_on_request(points):
     assert scores_at(points, lam=0.5, mask=None).status == "no run"
     assert scores_at(points, lam=0.5, mask=None).scores.empty
     found = scores_at(points, lam=0.4, mask=None, interpolate=True)
@@ -98,9 +98,7 @@ def test_a_weight_that_falls_with_the_length_alone_falls_from_one():
         assert kept[0].item() == pytest.approx(1.0 if np.isnan(lam) else lam)
 
 
-def test_points_are_this_run_and_its_siblings_with_intervals_as_long_as_their_students_are_there(
-    workspace_root, monkeypatch
-):
+def test_points_are_this_run_and_its_siblings_with_intervals_if_the_student_exists(workspace_root, monkeypatch):
     run, workspace = a_run(workspace_root), Workspace(workspace_root)
     answers = np.random.default_rng(0).integers(0, 2, (2, 40)).astype(np.float32)
 
@@ -135,7 +133,7 @@ def test_points_are_this_run_and_its_siblings_with_intervals_as_long_as_their_st
         assert found.loc[lam, "low"] < found.loc[lam, "value"] < found.loc[lam, "high"]
 
 
-def test_the_weighting_explorer_tells_recorded_from_guessed_from_missing(workspace_root, numbers, moved):
+def test_the_explorer_distinguishes_recorded_interpolated_and_missing_runs(workspace_root, numbers, moved):
     profile = Profile.load("small").for_notebook("05_weighting", lam=0.5, max_structural_len=None)
     run = Run("05_weighting", profile, Workspace(workspace_root), {})
     points = pd.DataFrame(
