@@ -49,7 +49,8 @@ def draw_graph(boxes: Mapping[str, Box], arrows: Iterable[str], *, note: str = "
             clip = {"arrowstyle": "-|>", "patchA": start.get_bbox_patch(), "patchB": end.get_bbox_patch()}
             ax.annotate("", (0, 0.5), xycoords=end, xytext=(1, 0.5), textcoords=start, arrowprops=clip)
     columns, rows = [box.column for box in boxes.values()], [box.row for box in boxes.values()]
-    ax.set(xlim=(min(columns) - 0.5, max(columns) + 0.55), ylim=(min(rows) - 0.75, max(rows) + 0.5))
+    right = max(columns) + max(0.55, 0.13 * (max(columns) - min(columns)))  # room for half of a wide box
+    ax.set(xlim=(min(columns) - 0.5, right), ylim=(min(rows) - 0.75, max(rows) + 0.5))
     ax.text(0.01, 0.02, note, transform=ax.transAxes, size=8, va="bottom")
     return ax
 
