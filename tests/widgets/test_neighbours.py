@@ -124,7 +124,7 @@ def test_the_neighbour_browser_shows_neighbours_of_a_document_and_of_a_text(monk
     assert "the first 4 of 6 documents are listed" in moved(explorer, neighbours=4)
     assert len(moved(explorer, find="page") and explorer.widgets["document"].options) == 4
     assert [value for _, value in moved(explorer, find="PAGE 5") and explorer.widgets["document"].options] == [5]
-    assert "no document of find holds" in moved(explorer, find="<nowhere>")
+    assert "no document of find contains" in moved(explorer, find="<nowhere>")
     text = moved(explorer, **{"your text": "my <b>own</b> words"})
     assert rows(text, "student")[0] == 3
     assert "<b>own" not in text

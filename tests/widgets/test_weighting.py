@@ -165,4 +165,4 @@ def test_the_explorer_distinguishes_recorded_interpolated_and_missing_runs(works
 
     alone = Profile.load("small").for_notebook("05_weighting", contextual_teacher=None)
     alone = weighting_explorer(Run("05_weighting", alone, Workspace(workspace_root), {}), points, profile="small")
-    assert "one teacher alone" in moved(alone)
+    assert "a single teacher" in moved(alone)
