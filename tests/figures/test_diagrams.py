@@ -79,11 +79,11 @@ def test_every_objective_is_drawn_legibly(profile, parameters):
 
 @pytest.mark.parametrize(
     ("wrong", "message"),
-    [({}, None), ({"place": 0.2}, "lies on"), ({"end": -3.0}, "an arrow crosses"), ({"text": "x" * 300}, "leaves the figure")],
+    [({}, None), ({"place": 0.2}, "lies on"), ({"row": 0.0}, "an arrow crosses"), ({"text": "x" * 300}, "leaves the figure")],
 )  # fmt: skip
 def test_what_is_illegible_is_found(wrong, message):
-    case = {"place": 1.0, "end": 3.0, "text": "box"} | wrong
-    drawn = {"a": Box(0, 0, case["text"]), "b": Box(case["place"], 0.0, "between"), "c": Box(case["end"], 1.0, "end")}
+    case = {"place": 1.0, "row": 1.0, "text": "box"} | wrong
+    drawn = {"a": Box(0, 0, case["text"]), "b": Box(case["place"], 0.0, "between"), "c": Box(3.0, case["row"], "end")}
     ax = draw_graph(drawn, ["a > c"])
     if message is None:
         assert_legible(ax)
