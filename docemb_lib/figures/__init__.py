@@ -1,18 +1,38 @@
-"""Figures: tidy frame in, Axes out. One palette and one look for all of them, `use_style()` at a notebook's start."""
+"""Figures: a tidy frame in, Axes out. One palette and one style for all; call `use_style()` first in a notebook.
+
+Every plot function can be imported from here. Its module is loaded at the first use, because some import torch.
+
+Example:
+    >>> from docemb_lib import figures
+    >>> figures.use_style()
+    >>> ax = figures.plot_max_margin(gamma=1.0)
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import Any
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
+import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.typing import LineStyleType
 
-# Okabe and Ito's colours, told apart with every common colour blindness; one per kind of model, everywhere.
+_PLOTS = {
+    "corpus": "plot_lengths plot_cumulative plot_weights plot_mask plot_redundancy plot_sentence_similarity",
+    "diagrams": "plot_paragraph_vectors plot_training plot_contextual_loss",
+    "embeddings": "plot_distances plot_plane plot_probe plot_attention MEASURES UNITS",
+    "results": "plot_history plot_runs plot_weighting plot_weighting_points plot_task plot_differences plot_by_length "
+    "plot_few_shot plot_rounds plot_by_task plot_retrieval_means plot_retrieval",
+    "toys": "plot_windows plot_max_margin plot_descents plot_soft_cca",
+}
+_MODULE_OF = {name: module for module, names in _PLOTS.items() for name in names.split()}
+
+# The colours of Okabe and Ito, distinguishable with every common colour blindness; one per kind of model.
 PALETTE = {
     "student": "#0072B2",
     "untrained": "#999999",
@@ -22,7 +42,7 @@ PALETTE = {
     "positive": "#0072B2",
     "negative": "#E69F00",
 }
-STYLES: tuple[LineStyleType, ...] = ("-", "--", ":", "-.")  # of what shares a colour
+STYLES: tuple[LineStyleType, ...] = ("-", "--", ":", "-.")  # for lines of the same colour
 SERIES = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999")
 RC: dict[Any, Any] = {
     "figure.dpi": 110,
@@ -41,29 +61,38 @@ RC: dict[Any, Any] = {
 }
 
 
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'docemb_lib.figures' has no attribute {name!r}")
+    return getattr(import_module(f"docemb_lib.figures.{_MODULE_OF[name]}"), name)
+
+
 def use_style() -> None:
-    """Set the look of all figures drawn from now on."""
+    """Set the style of all figures drawn from now on."""
     mpl.rcParams.update(RC)
 
 
 def rows_axes(rows: int, *, columns: int = 1, each: float = 0.3) -> list[Axes]:
-    """Axes beside each other that share their y axis, as high as so many rows of `each` inch need.
-
-    One alone keeps its width whatever its labels need: saving and showing make the figure wider instead.
-    """
+    """Axes side by side that share the y axis, high enough for `rows` rows of `each` inches."""
     size = ((1 if columns == 1 else 1.4) * RC["figure.figsize"][0], 1.1 + each * rows)
+    # A single panel keeps its width: saving with bbox_inches="tight" widens the figure for long labels.
     layout: Any = None if columns == 1 else "constrained"
     _, axes = plt.subplots(1, columns, figsize=size, sharey=True, squeeze=False, layout=layout)
     return list(axes[0])
 
 
-def plain(text: str) -> str:
-    """A text as it stands: matplotlib takes what is between two dollar signs for a formula, or fails on it."""
-    return text.replace("$", r"\$")
+def each_task(plot: Callable[..., Axes], scores: pd.DataFrame, *, height: float, **options: Any) -> Figure:
+    """Draw `plot(scores, task=…, ax=…, **options)` for each task of `scores`, in rows of `height` inches."""
+    tasks = list(scores["task"].unique())
+    size = (RC["figure.figsize"][0], height * len(tasks))
+    figure, axes = plt.subplots(len(tasks), 1, figsize=size, layout="constrained", squeeze=False)
+    for task, ax in zip(tasks, axes[:, 0], strict=True):
+        plot(scores, task=task, ax=ax, **options)
+    return figure
 
 
 def kind_of(model: str) -> str:
-    """Which colour a model has: a key of PALETTE."""
+    """The kind of a model, a key of `PALETTE`, from its label."""
     if model.startswith("SBERT"):
         return "structural"
     if model.startswith(("DM;", "DBOW;", "PV;", "LSA")) and "S:" not in model:
@@ -74,7 +103,7 @@ def kind_of(model: str) -> str:
 
 
 def looks_of(models: Iterable[str]) -> dict[str, tuple[str, LineStyleType]]:
-    """Colour and line style of each model: the colour is that of its kind, the style tells models of one kind apart."""
+    """Colour and line style of each model: the colour shows its kind, the style separates models of one kind."""
     looks: dict[str, tuple[str, LineStyleType]] = {}
     seen: Counter[str] = Counter()
     for model in dict.fromkeys(models):
@@ -84,20 +113,18 @@ def looks_of(models: Iterable[str]) -> dict[str, tuple[str, LineStyleType]]:
     return looks
 
 
-# Functions that notebooks call → their modules, which are loaded when first asked for.
-_PUBLIC = {
-    **dict.fromkeys(("plot_cumulative", "plot_lengths", "plot_mask", "plot_weights"), "corpus"),
-    **dict.fromkeys(("plot_contextual_loss", "plot_paragraph_vectors", "plot_training", "plot_windows"), "diagrams"),
-    **dict.fromkeys(("plot_descents", "plot_soft_cca"), "losses"),
-    **dict.fromkeys(("each_task", "plot_by_length", "plot_by_task", "plot_differences", "plot_retrieval"), "results"),
-    **dict.fromkeys(("plot_retrieval_means", "plot_rounds", "plot_task"), "results"),
-    **dict.fromkeys(("plot_attention", "plot_few_shot", "plot_redundancy", "plot_sentence_similarity"), "results"),
-    **dict.fromkeys(("MEASURES", "plot_distances", "plot_max_margin", "plot_probe"), "student"),
-    **dict.fromkeys(("plot_history", "plot_runs", "plot_weighting"), "sweeps"),
-}
+def short(text: str, longest: int = 24) -> str:
+    """The text cut to `longest` characters, with `$` escaped: matplotlib reads text between two `$` as a formula."""
+    return (text if len(text) <= longest else f"{text[: longest - 1]}…").replace("$", r"\$")
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _PUBLIC:
-        raise AttributeError(f"module 'docemb_lib.figures' has no attribute {name!r}")
-    return getattr(import_module(f"docemb_lib.figures.{_PUBLIC[name]}"), name)
+def label(ax: Axes, text: str, place: tuple[Any, Any], offset: tuple[float, float] = (0, 0), **options: Any) -> None:
+    """Write a small text `offset` points from a place."""
+    look: dict[str, Any] = {"fontsize": 8, "va": "center", **options}
+    ax.annotate(text, place, xytext=offset, textcoords="offset points", **look)
+
+
+def value_grid(ax: Axes) -> None:
+    """Horizontal grid lines only, for figures whose values are on the y axis."""
+    ax.grid(axis="x", visible=False)
+    ax.grid(axis="y", visible=True)

@@ -1,7 +1,10 @@
-"""Explorers: controls over what was computed before, for people in a notebook.
+"""Explorers for notebooks: controls over computed results; each call is the last value of a cell.
 
-Each call is the last value of a cell. No logic of their own: numbers come from the rooms above, pictures from
-`figures`. Where nobody can move a control (papermill, nbconvert), the same call gives a plain figure and its numbers.
+Executed without a person (papermill, nbconvert), a call shows its figure and numbers for the first setting.
+
+Example:
+    >>> from docemb_lib import widgets
+    >>> monitor = widgets.run_monitor("05")
 """
 
 from docemb_lib.widgets.distances import distance_explorer, distances_to_teacher

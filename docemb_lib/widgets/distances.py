@@ -1,10 +1,10 @@
-"""The distances of several students to their structural teacher on the validation documents, measured once."""
+"""The distance explorer: distances of several students to the structural teacher, and pairs that a student mistakes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import NamedTuple, get_args
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 import pandas as pd
@@ -15,26 +15,25 @@ from docemb_lib.evaluation.probes import Distance, Distances, measure_distances,
 from docemb_lib.experiments.models import Model
 from docemb_lib.experiments.run import Run
 from docemb_lib.experiments.stages import CorpusStage
-from docemb_lib.figures.student import UNITS, plot_distances
+from docemb_lib.figures.embeddings import UNITS, plot_distances
 from docemb_lib.views.runs import SHOWN, validation_embeddings
 from docemb_lib.widgets import explorer as html
-from docemb_lib.widgets.explorer import Answer, Choice, Control, Explorer, Options, Range, Slider
+from docemb_lib.widgets.explorer import Answer, Explorer, Options, choice, interval, slider
 
-# ---- the distances of several students to their structural teacher on the validation documents
-
-
-NEGATIVES = 20  # of a document, the same in every student and both distances
+NEGATIVES = 20  # per document, equal for all students and both distances
+ALL = "all losses"
+MISTAKEN = 10  # pairs in the list
 
 
 class StudentDistances(NamedTuple):
-    """What the distance explorer moves in."""
+    """Distances to the structural teacher on the validation documents."""
 
-    documents: pd.DataFrame  # id, text, source, length (tokens of the structural teacher); a row per document
-    measured: dict[Distance, dict[str, Distances]]  # by student, in the order in which they are shown
-    own: str  # the student of the run at hand
+    documents: pd.DataFrame  # id, text, source, length (structural tokens); a row per document
+    measured: dict[Distance, dict[str, Distances]]  # by student, in the order of display
+    own: str  # the student of this run
 
     def tidy(self) -> pd.DataFrame:
-        """All students' distances as a frame: distance, model, and the columns of `tidy_distances`."""
+        """One frame of all students: columns distance, model, and those of `tidy_distances`."""
         frames = [
             tidy_distances(found).assign(distance=distance, model=model)
             for distance, by_model in self.measured.items()
@@ -66,16 +65,12 @@ def validation_documents(corpus: CorpusStage) -> pd.DataFrame:
     return pd.DataFrame({name: split[column][:SHOWN] for name, column in columns.items()})
 
 
-# ---- distance explorer
-
-
-ALL = "all losses"
-MISTAKEN = 10  # pairs in the list
-
-
 def distance_explorer(distances: StudentDistances) -> Explorer:
-    """Choose students by their loss, a distance, γ, how many negatives, and how long documents are; below stand the
-    pairs that the student (of `all losses` this run's) mistakes the most, and the texts of the one that is picked."""
+    """Explore distances by loss, distance, γ, number of negatives and document length.
+
+    Below the figure: the pairs that the student mistakes most (of `all losses`: the student of this run), and both
+    texts of the chosen pair.
+    """
     documents = distances.documents
     lengths = documents["length"].to_numpy()
     models = list(distances.measured["cosine"])
@@ -88,7 +83,7 @@ def distance_explorer(distances: StudentDistances) -> Explorer:
         measured = distances.measured[distance]
         return {model: measured[model].part(chosen, negatives) for model in (models if loss == ALL else [loss])}
 
-    @lru_cache(maxsize=1)  # γ and the pair leave it as it is
+    @lru_cache(maxsize=1)  # γ and the pair do not change the figure
     def drawn(loss: str, distance: Distance, negatives: int, tokens: tuple[int, int]) -> Figure:
         return _figure(parts(loss, distance, negatives, tokens), distance)
 
@@ -100,52 +95,38 @@ def distance_explorer(distances: StudentDistances) -> Explorer:
         offered = []
         for number, row in enumerate(found.to_dict("records"), 1):
             pair = (int(row["document"]), int(row["other"]))
-            one, other = (documents["id"][place] for place in pair)
+            one, other = documents["id"][pair[0]], documents["id"][pair[1]]
             offered.append((f"{number}. {one} → {other} ({row['ahead']:+.3f})", pair))
         return {"pair": offered}
 
     def answer(
-        loss: str,
-        distance: Distance,
-        gamma: float,
-        negatives: int,
-        tokens: tuple[int, int],
-        pair: tuple[int, int] | None,
+        loss: str, distance: Distance, gamma: float, negatives: int, tokens: tuple[int, int], pair: Any
     ) -> Answer:
         shown = parts(loss, distance, negatives, tokens)
         count = len(next(iter(shown.values())).positive)
         rows = []
         for model, found in shown.items():
             auc, overlap, mean = separation(found, gamma=gamma)
-            rows.append(
-                html.row(
-                    [
-                        html.cell("model", model),
-                        html.cell("auc", f"{auc:.3f}"),
-                        html.cell("overlap", f"{overlap:.3f}"),
-                        html.cell("loss", f"{mean:.4g}"),
-                    ],
-                    model=model,
-                )
-            )
+            cells = {"model": model, "auc": f"{auc:.3f}", "overlap": f"{overlap:.3f}", "loss": f"{mean:.4g}"}
+            rows.append(html.row(cells, model=model))
         heads = ["student", "AUC", "overlap", f"max-margin loss, γ = {gamma:g}"]
-        said = (
+        summary = (
             f"<p>{html.number('documents', count)} documents of {html.number('tokens', f'{tokens[0]} to {tokens[1]}')} "
             f"tokens, {negatives} negatives each</p>"
         )
         return Answer(
-            html.table("separation", heads, rows) + said + _documents(documents, pair),
+            html.table("separation", heads, rows) + summary + _documents(documents, pair),
             drawn(loss, distance, negatives, tokens),
-            f"{UNITS[distance]} to the own teacher embedding and to others', a row for each of {', '.join(shown)}",
+            f"{UNITS[distance]} to the own and to other teacher embeddings, one row each for {', '.join(shown)}",
         )
 
-    controls: dict[str, Control] = {
-        "loss": Choice([(model, model) for model in (ALL, *models)]),
-        "distance": Choice([(name, key) for key, name in UNITS.items()]),
-        "γ": Slider(0.0, 2.0, 0.1, 1.0),
-        "negatives": Slider(1, most, 1, most),
-        "tokens": Range(int(lengths.min()), int(lengths.max())),
-        "pair": Choice([]),
+    controls = {
+        "loss": choice([(model, model) for model in (ALL, *models)]),
+        "distance": choice([(name, key) for key, name in UNITS.items()]),
+        "γ": slider(0.0, 2.0, 0.1, 1.0),
+        "negatives": slider(1, most, 1, most),
+        "tokens": interval(int(lengths.min()), int(lengths.max())),
+        "pair": choice([]),
     }
     return Explorer(controls, answer, choices=choices)
 
@@ -153,7 +134,7 @@ def distance_explorer(distances: StudentDistances) -> Explorer:
 def _figure(shown: dict[str, Distances], distance: Distance) -> Figure:
     frames = [tidy_distances(found).assign(model=model) for model, found in shown.items()]
     width, height = 8.5, 1.2 + 0.75 * len(shown)
-    figure = Figure(figsize=(width, height))  # with margins of its own: a layout engine would draw all texts twice
+    figure = Figure(figsize=(width, height))  # fixed margins: a layout engine would draw all texts twice
     labels = 0.3 + 0.085 * max(map(len, shown))
     axes = figure.add_axes((labels / width, 0.55 / height, 1 - (labels + 0.9) / width, 1 - 1.2 / height))
     plot_distances(pd.concat(frames, ignore_index=True), distance=distance, ax=axes)
@@ -163,9 +144,9 @@ def _figure(shown: dict[str, Distances], distance: Distance) -> Figure:
 def _documents(documents: pd.DataFrame, pair: tuple[int, int] | None) -> str:
     if pair is None:
         return ""
-    titles = ("the document", "whose teacher embedding is nearer, or nearest to being so")
-    pieces = [
+    titles = ("the document", "the document with the nearer (or nearest) teacher embedding")
+    texts = (
         html.document(f"{title}: {documents['id'][row]}, {documents['length'][row]} tokens", documents["text"][row])
         for title, row in zip(titles, pair, strict=True)
-    ]
-    return html.side_by_side(pieces)
+    )
+    return f'<div style="display: flex; flex-wrap: wrap; gap: 8px;">{"".join(texts)}</div>'

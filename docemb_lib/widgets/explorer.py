@@ -1,13 +1,16 @@
-"""Pieces of HTML for explorers. Whatever comes from a document, a model or a file is escaped here."""
+"""Explorers: controls whose values a function answers with HTML and a figure.
+
+Live in a notebook that a person runs, one plain answer where the notebook is executed without a person (papermill,
+nbconvert). All text from documents, models and files is escaped here.
+"""
 
 from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from matplotlib.figure import Figure
 
@@ -16,9 +19,7 @@ from docemb_lib.errors import InputError
 if TYPE_CHECKING:
     from ipywidgets import Widget
 
-
-# ---- pieces of HTML for explorers
-
+# ---- HTML
 
 LONGEST = 4000  # characters of a document that are shown
 CELL = "padding: 1px 10px 1px 0; text-align: left; vertical-align: top;"
@@ -29,12 +30,12 @@ BOX = (
 
 
 def message(text: str) -> str:
-    """One line instead of an answer."""
+    """A line instead of an answer."""
     return f'<p class="docemb-message">{escape(text)}</p>'
 
 
 def picture(png: bytes, alt: str) -> str:
-    """An image, with its description for those who do not see it."""
+    """An image with a description for screen readers."""
     data = base64.b64encode(png).decode("ascii")
     return (
         f'<img class="docemb-figure" style="max-width: 100%;" alt="{escape(alt)}" src="data:image/png;base64,{data}">'
@@ -42,17 +43,12 @@ def picture(png: bytes, alt: str) -> str:
 
 
 def number(name: str, value: object, tag: str = "b") -> str:
-    """A number that can be found again: `<b class="docemb-auc">0.912</b>`."""
+    """A value with a class: `<b class="docemb-auc">0.912</b>`."""
     return f'<{tag} class="docemb-{escape(name)}">{escape(str(value))}</{tag}>'
 
 
-def cell(name: str, value: object) -> str:
-    """The same in a table."""
-    return f'<td class="docemb-{escape(name)}" style="{CELL}">{escape(str(value))}</td>'
-
-
 def table(name: str, heads: Sequence[str], rows: Iterable[str]) -> str:
-    """rows: ready `<tr>`s."""
+    """A table of rows made by `row`."""
     head = "".join(f'<th style="{CELL}">{escape(text)}</th>' for text in heads)
     return (
         f'<div style="overflow-x: auto;"><table class="docemb-{name}" style="border-collapse: collapse; '
@@ -60,14 +56,17 @@ def table(name: str, heads: Sequence[str], rows: Iterable[str]) -> str:
     )
 
 
-def row(cells: Iterable[str], **data: object) -> str:
-    """A row; `data` says what it is about: `<tr data-model="cosine">`."""
-    said = "".join(f' data-{name}="{escape(str(value))}"' for name, value in data.items())
-    return f"<tr{said}>{''.join(cells)}</tr>"
+def row(cells: Mapping[str, object], **data: object) -> str:
+    """A table row of values by class; `data` becomes attributes: `<tr data-model="cosine">`."""
+    attributes = "".join(f' data-{name}="{escape(str(value))}"' for name, value in data.items())
+    values = (
+        f'<td class="docemb-{escape(name)}" style="{CELL}">{escape(str(value))}</td>' for name, value in cells.items()
+    )
+    return f"<tr{attributes}>{''.join(values)}</tr>"
 
 
 def document(title: str, text: str) -> str:
-    """A document as text, cut after `LONGEST` characters, and said so."""
+    """A document as text; after `LONGEST` characters only the number of further characters is shown."""
     cut = "" if len(text) <= LONGEST else f"\n… ({len(text) - LONGEST} more characters)"
     return (
         f'<div style="{BOX}"><b>{escape(title)}</b>'
@@ -76,131 +75,75 @@ def document(title: str, text: str) -> str:
     )
 
 
-def side_by_side(pieces: Iterable[str]) -> str:
-    """Beside each other, or below where there is no room."""
-    return f'<div style="display: flex; flex-wrap: wrap; gap: 8px;">{"".join(pieces)}</div>'
+# ---- controls
+
+Options = Sequence[tuple[str, Any]]  # label and value of each
 
 
-# ---- what a control is
+class Control(NamedTuple):
+    """A control: class of ipywidgets, first value, keyword arguments."""
 
-
-WIDE = {"description_width": "80px"}
-Options = Sequence[tuple[str, Any]]  # what is shown, and its value
-
-
-class Control(Protocol):
-    """`value` is the one it begins with."""
-
-    @property
-    def value(self) -> Any: ...
-
-    def widget(self, description: str) -> Widget: ...
-
-
-class Choice(NamedTuple):
-    """One of several, at first that in `place`; `slider` lays them out on a line."""
-
-    options: Options
-    place: int = 0
-    slider: bool = False
-
-    @property
-    def value(self) -> Any:
-        return self.options[self.place][1] if self.options else None
+    kind: str
+    value: Any
+    arguments: dict[str, Any]
 
     def widget(self, description: str) -> Widget:
         import ipywidgets
 
-        kind = ipywidgets.SelectionSlider if self.slider else ipywidgets.Dropdown
-        index = self.place if self.options else None  # a value of None would count as none given
-        return kind(options=list(self.options), index=index, description=description, style=WIDE)
-
-
-class Slider(NamedTuple):
-    """A number; whole ones where `step` is whole."""
-
-    low: float
-    high: float
-    step: float
-    value: float
-
-    def widget(self, description: str) -> Widget:
-        import ipywidgets
-
-        kind = ipywidgets.IntSlider if isinstance(self.step, int) else ipywidgets.FloatSlider
-        low, high, step, value = self
-        return kind(min=low, max=high, step=step, value=value, description=description, style=WIDE)
-
-
-class Range(NamedTuple):
-    """Two whole numbers, at first the ends."""
-
-    low: int
-    high: int
-
-    @property
-    def value(self) -> tuple[int, int]:
-        return (self.low, self.high)
-
-    def widget(self, description: str) -> Widget:
-        import ipywidgets
-
-        return ipywidgets.IntRangeSlider(
-            min=self.low, max=self.high, value=self.value, description=description, style=WIDE
+        return getattr(ipywidgets, self.kind)(
+            **self.arguments, description=description, style={"description_width": "80px"}
         )
 
 
-class Check(NamedTuple):
-    """Yes or no."""
-
-    value: bool = False
-
-    def widget(self, description: str) -> Widget:
-        import ipywidgets
-
-        return ipywidgets.Checkbox(value=self.value, description=description, style=WIDE)
+def choice(options: Options, place: int = 0, *, slider: bool = False) -> Control:
+    """One of several options, first that at `place`; a drop-down list, or a slider."""
+    # index instead of value: ipywidgets takes a value of None for no value
+    arguments = {"options": list(options), "index": place if options else None}
+    value = options[place][1] if options else None
+    return Control("SelectionSlider" if slider else "Dropdown", value, arguments)
 
 
-class Words(NamedTuple):
-    """A text; it counts once it is entered, by leaving the field or, on a single line, by the return key."""
-
-    lines: int = 1
-    value: str = ""
-    placeholder: str = ""
-
-    def widget(self, description: str) -> Widget:
-        import ipywidgets
-
-        kind = ipywidgets.Text if self.lines == 1 else ipywidgets.Textarea
-        return kind(
-            value=self.value,
-            description=description,
-            placeholder=self.placeholder,
-            continuous_update=False,
-            style=WIDE,
-            layout={"width": "min(600px, 95%)"},
-        )
+def slider(low: float, high: float, step: float, value: float) -> Control:
+    """A number, an integer if `step` is one."""
+    arguments = {"min": low, "max": high, "step": step, "value": value}
+    return Control("IntSlider" if isinstance(step, int) else "FloatSlider", value, arguments)
 
 
-# ---- controls and the answer to them
+def interval(low: int, high: int) -> Control:
+    """Two integers, first the ends."""
+    return Control("IntRangeSlider", (low, high), {"min": low, "max": high, "value": (low, high)})
 
 
-DPI = 90  # of pictures: large enough to read, small enough for the state that a saved notebook keeps
+def checkbox() -> Control:
+    return Control("Checkbox", False, {"value": False})
+
+
+def text_field(placeholder: str = "", *, lines: int = 1) -> Control:
+    """A text, which counts when the field is left or, with one line, at the return key."""
+    field = {"placeholder": placeholder, "continuous_update": False, "layout": {"width": "min(600px, 95%)"}}
+    return Control("Text" if lines == 1 else "Textarea", "", field)
+
+
+# ---- explorers
+
+DPI = 90  # of figures: legible, and small in a saved notebook
 
 
 class Answer(NamedTuple):
-    """What is shown for one setting of the controls."""
+    """The output for one setting of the controls."""
 
     html: str  # numbers and texts, escaped
     figure: Figure | None = None
-    alt: str = ""  # the figure in words
+    alt: str = ""  # description of the figure
 
 
 class Explorer:
-    """The last value of a cell.
+    """Controls and the answer to their values; the last value of a notebook cell.
 
-    controls: by description, in order. answer: takes their values in that order. choices: from the same values to new
-    options of some controls, asked before each answer.
+    Args:
+        controls: by description, in order.
+        answer: takes the values of the controls in that order.
+        choices: takes the same values and returns new options of some controls; called before each answer.
     """
 
     def __init__(
@@ -212,12 +155,12 @@ class Explorer:
     ) -> None:
         self._controls, self._answer, self._choices = dict(controls), answer, choices
         self.settings = {name: control.value for name, control in controls.items()}
-        self.widgets: dict[str, Any] = {}  # by description, once it is live
+        self.widgets: dict[str, Any] = {}  # by description, once live
         self._drawn: Figure | None = None
-        self._silent = False
+        self._updating = False  # options change without a new answer
 
     def answer(self, **settings: Any) -> Answer:
-        """What is shown with these settings, the others as they are."""
+        """The answer to these settings; the other controls keep their values."""
         return self._answer(*{**self.settings, **settings}.values())
 
     def live(self) -> Any:
@@ -227,47 +170,48 @@ class Explorer:
         self.widgets = {name: control.widget(name) for name, control in self._controls.items()}
         self._picture, self._text = ipywidgets.HTML(), ipywidgets.HTML()
         for widget in self.widgets.values():
-            widget.observe(self._moved, names="value")
-        row = ipywidgets.Box(list(self.widgets.values()), layout={"flex_flow": "row wrap"})
-        self.box = ipywidgets.VBox([row, self._picture, self._text])
+            widget.observe(self._on_change, names="value")
+        controls = ipywidgets.Box(list(self.widgets.values()), layout={"flex_flow": "row wrap"})
+        self.box = ipywidgets.VBox([controls, self._picture, self._text])
         self.refresh()
         return self.box
 
     def refresh(self) -> None:
-        """Answer to the controls as they stand."""
+        """Answer the current values of the controls."""
         self.settings = {name: widget.value for name, widget in self.widgets.items()}
         answer = self._current(self._offer)
         self._text.value = answer.html
-        if answer.figure is None or answer.figure is not self._drawn:  # drawing is what takes time
+        if answer.figure is None or answer.figure is not self._drawn:  # rendering takes most of the time
             self._picture.value = "" if answer.figure is None else picture(png_of(answer.figure), answer.alt)
         self._drawn = answer.figure
 
     def close(self) -> None:
-        """Take the widgets out of the front end, and of the state that it saves."""
+        """Remove the widgets from the front end and from the state that it saves."""
         if self.widgets:
             for widget in (*self.widgets.values(), *self.box.children, self.box):
-                for part in (getattr(widget, "style", widget), widget.layout, widget):  # each has a state of its own
+                for part in (getattr(widget, "style", widget), widget.layout, widget):  # separate models
                     part.close()
 
     def _current(self, offer: Callable[[Mapping[str, Options]], None]) -> Answer:
-        """The answer to the settings, after `offer` was told the choices there are; a line where there is none."""
+        """The answer to the settings after `offer` has set the new options; an error becomes one line."""
         try:
             if self._choices is not None:
                 offer(self._choices(*self.settings.values()))
             return self.answer()
-        except (InputError, OSError) as error:  # what was on disk may be gone
+        except (InputError, OSError) as error:  # files may have been deleted
             return Answer(message(str(error)))
+
+    def _on_change(self, _: Any) -> None:
+        if not self._updating:
+            self.refresh()
 
     def _take_first(self, choices: Mapping[str, Options]) -> None:
         self.settings |= {name: options[0][1] if options else None for name, options in choices.items()}
 
-    def _moved(self, _: Any) -> None:
-        if not self._silent:
-            self.refresh()
-
     def _offer(self, choices: Mapping[str, Options]) -> None:
-        """New options; a choice that is still among them stays."""
-        with self._silently():
+        """Set new options of live controls; a value that is still offered is kept."""
+        self._updating = True
+        try:
             for name, options in choices.items():
                 widget, before = self.widgets[name], self.widgets[name].value
                 if list(widget.options) != list(options):
@@ -275,14 +219,8 @@ class Explorer:
                     widget.options = list(options)
                     widget.value = before if before in values else next(iter(values), None)
                 self.settings[name] = widget.value
-
-    @contextmanager
-    def _silently(self) -> Iterator[None]:
-        self._silent = True
-        try:
-            yield
         finally:
-            self._silent = False
+            self._updating = False
 
     def _ipython_display_(self) -> None:
         from IPython.display import HTML, Image, display
@@ -305,7 +243,7 @@ def png_of(figure: Figure) -> bytes:
 
 
 def live_cell() -> tuple[str, int] | None:
-    """The cell that a person runs, and when: front ends name it in their request, papermill and nbconvert do not."""
+    """Id and execution count of the cell that a person runs; None under papermill and nbconvert, which send no id."""
     from IPython import get_ipython
 
     shell = get_ipython()
@@ -314,15 +252,15 @@ def live_cell() -> tuple[str, int] | None:
     return None if cell is None else (str(cell), int(shell.execution_count))
 
 
-_shown: dict[str, tuple[int, list[Explorer]]] = {}  # by cell: what it showed when it was last run
+_shown: dict[str, tuple[int, list[Explorer]]] = {}  # by cell: execution count and explorers of its last run
 
 
 def _replace(cell: tuple[str, int], explorer: Explorer) -> None:
-    """Close what the cell showed when it was run before: the front end would keep it, and save it."""
+    """Close the explorers of earlier runs of the cell: the front end would keep and save them."""
     name, run = cell
-    last, open_ = _shown.get(name, (run, []))
+    last, shown = _shown.get(name, (run, []))
     if last != run:
-        for earlier in open_:
+        for earlier in shown:
             earlier.close()
-        open_ = []
-    _shown[name] = (run, [*open_, explorer])
+        shown = []
+    _shown[name] = (run, [*shown, explorer])

@@ -1,4 +1,4 @@
-"""The documents of a task in the spaces of several models: who is whose neighbour, in each of them."""
+"""The neighbour browser: nearest documents of a task in the embedding spaces of several models."""
 
 from __future__ import annotations
 
@@ -17,13 +17,12 @@ from docemb_lib.experiments.models import SBERT_LABELS, Model, SideBySide, conte
 from docemb_lib.experiments.run import Run, Stages
 from docemb_lib.figures.results import plot_by_length
 from docemb_lib.widgets import explorer as html
-from docemb_lib.widgets.explorer import Answer, Choice, Control, Explorer, Options, Slider, Words
+from docemb_lib.widgets.explorer import Answer, Explorer, Options, choice, slider, text_field
 
-# ---- the documents of a task in the spaces of several models
-
-
-POOL = 2000  # texts of a task at most
+POOL = 2000  # most texts of a task
 PV = "PV"
+SNIPPET = 90  # characters shown of a neighbour
+LISTED = 50  # documents in the list
 
 
 class Neighbours(NamedTuple):
@@ -34,10 +33,13 @@ class Neighbours(NamedTuple):
 
 
 class Pool:
-    """Documents to look among, and what every model makes of them.
+    """Documents and their embeddings by several models.
 
-    texts: N; lengths: (N,) tokens of the structural teacher; spaces: (N, ·) embeddings by model, the student's first;
-    relevant: rows that belong to a row, of a retrieval task.
+    Args:
+        texts: of N documents.
+        lengths: (N,), tokens of the structural teacher.
+        spaces: embeddings (N, ·) by model, those of the student first.
+        relevant: relevant rows by row, of a retrieval task.
     """
 
     def __init__(
@@ -56,21 +58,21 @@ class Pool:
         return [text.lower() for text in self.texts]
 
     def find(self, words: str) -> list[int]:
-        """The rows whose text holds these words, in whatever case; all rows where nothing is asked."""
+        """The rows whose text contains `words`, in any case; all rows for an empty text."""
         wanted = words.lower()
         return [row for row, text in enumerate(self.lowered) if wanted in text]
 
     def neighbours(self, row: int, k: int) -> dict[str, Neighbours]:
-        """Of a document of the pool, by model; never itself."""
+        """Neighbours of a document of the pool by model, without the document itself."""
         return {model: _nearest(X, X[row], k, without=row) for model, X in self.directions.items()}
 
     def neighbours_of(self, embeddings: Mapping[str, np.ndarray], k: int) -> dict[str, Neighbours]:
-        """Of any text, by its embedding (·,) in each model."""
+        """Neighbours of any text by model, from the embeddings (·,) of the text."""
         return {model: _nearest(self.directions[model], unit(y[None])[0], k) for model, y in embeddings.items()}
 
 
 def _nearest(directions: np.ndarray, query: np.ndarray, k: int, *, without: int | None = None) -> Neighbours:
-    """The k nearest rows of (N, D) unit vectors by cosine, equal ones by row."""
+    """The k nearest rows of (N, D) unit vectors by cosine; ties in row order."""
     cosines = (directions @ query.astype(np.float32)).astype(np.float64)
     if without is not None:
         cosines[without] = -np.inf
@@ -79,13 +81,13 @@ def _nearest(directions: np.ndarray, query: np.ndarray, k: int, *, without: int 
 
 
 def in_common(found: Mapping[str, Neighbours]) -> dict[str, int]:
-    """How many neighbours each model shares with the first one."""
+    """Number of neighbours that each model shares with the first model."""
     first = next(iter(found.values())).rows
     return {model: len(np.intersect1d(first, own.rows)) for model, own in found.items()}
 
 
 class Neighbourhoods:
-    """The tasks of a profile as pools, each made when it is first asked for; and the models to embed further texts."""
+    """The tasks of a profile as pools, each built at the first use, and the models, which embed further texts."""
 
     def __init__(self, stages: Stages, models: Sequence[Model]) -> None:
         self.stages, self.models = stages, {model.label: model for model in models}
@@ -94,7 +96,7 @@ class Neighbourhoods:
         self._loaded: dict[str, Embedder] = {}
 
     def pool(self, task: str) -> Pool:
-        """At most the first `POOL` texts of the task's test split, as they were embedded for its scores."""
+        """The first `POOL` texts of the test split, with the embeddings that were scored."""
         if task not in self._pools:
             data: Any = pick(task, self.stages.scores.tasks[task].splits, "test")
             texts = list(dict.fromkeys(data.texts))[:POOL]
@@ -105,7 +107,7 @@ class Neighbourhoods:
         return self._pools[task]
 
     def embed(self, text: str) -> dict[str, np.ndarray]:
-        """The embedding (·,) of any text by every model. Models are loaded once; nothing is stored."""
+        """The embedding (·,) of a text by each model. Models are loaded once; embeddings are not stored."""
         if not text.strip():
             raise InputError("your text: it is blank; write some words")
         return {label: self._embedder(label).embed([text])[0] for label in self.models}
@@ -136,22 +138,13 @@ def _relevant(data: Any, row_of: Mapping[str, int]) -> dict[int, list[int]]:
     }
 
 
-# ---- neighbour browser
-
-
-SNIPPET = 90  # characters of a neighbour
-LISTED = 50  # documents to choose from at a time
-
-
 def neighbour_browser(neighbourhoods: Neighbourhoods, by_length: pd.DataFrame) -> Explorer:
-    """Pick a task and one of its documents (`find` keeps those with some words), or write a text of your own; beneath
-    stand its neighbours by cosine, their lengths, and how many each model shares with the student.
+    """Choose a document of a task (`find` filters by words) or write a text, and compare the neighbours by model.
 
-    by_length: see `scores_by_length`; drawn for the task. A text of your own loads the models first, which takes
-    seconds.
+    The first text that is written loads the models, which takes seconds. by_length: scores by length of the task, see
+    `scores_by_length`; drawn below.
     """
-
-    asked = cache(neighbourhoods.embed)
+    embed = cache(neighbourhoods.embed)
     drawn = cache(lambda task: _by_length(by_length, task, list(neighbourhoods.models)))
 
     def choices(task: str, find: str, document: int | None, neighbours: int, own: str) -> dict[str, Options]:
@@ -161,17 +154,15 @@ def neighbour_browser(neighbourhoods: Neighbourhoods, by_length: pd.DataFrame) -
     def answer(task: str, find: str, document: int | None, neighbours: int, own: str) -> Answer:
         pool = neighbourhoods.pool(task)
         if own.strip():
-            found, relevant = pool.neighbours_of(asked(own), neighbours), []
+            found, relevant = pool.neighbours_of(embed(own), neighbours), []
             query = html.document("your text", own)
         elif document is None:
-            return Answer(html.message(f"no document of {task} holds “{find}”; write other words"))
+            return Answer(html.message(f"no document of {task} contains “{find}”; search for other words"))
         else:
             found, relevant = pool.neighbours(document, neighbours), list(pool.relevant.get(document, []))
             query = html.document(f"document {document}, {pool.lengths[document]} tokens", pool.texts[document])
-            if (found_in := len(pool.find(find))) > LISTED:
-                query = (
-                    f"<p>the first {LISTED} of {found_in} documents are listed; find others by their words</p>" + query
-                )
+            if (matches := len(pool.find(find))) > LISTED:
+                query = f"<p>the first {LISTED} of {matches} documents are listed; find others by words</p>{query}"
         return Answer(
             query + _beside_each_other(pool, found, relevant) + _common(in_common(found), neighbours),
             drawn(task),
@@ -179,18 +170,18 @@ def neighbour_browser(neighbourhoods: Neighbourhoods, by_length: pd.DataFrame) -
         )
 
     tasks = [(name, name) for name in neighbourhoods.tasks]
-    controls: dict[str, Control] = {
-        "task": Choice(tasks),
-        "find": Words(placeholder="words that a document holds, then the return key"),
-        "document": Choice([]),
-        "neighbours": Slider(1, 10, 1, 5),
-        "your text": Words(lines=3, placeholder="or a text of your own; empty: the document above"),
+    controls = {
+        "task": choice(tasks),
+        "find": text_field("words of a document, then the return key"),
+        "document": choice([]),
+        "neighbours": slider(1, 10, 1, 5),
+        "your text": text_field("any text; empty: the document above", lines=3),
     }
     return Explorer(controls, answer, choices=choices)
 
 
 def _beside_each_other(pool: Pool, found: dict[str, Neighbours], relevant: list[int]) -> str:
-    """A column per model, a line per rank; what the student has too is bold, what belongs to the query has a tick."""
+    """A column per model, a row per rank; neighbours of the student are bold, relevant documents have a tick."""
     first = set(next(iter(found.values())).rows.tolist())
     rows = []
     for rank, places in enumerate(zip(*(own.rows.tolist() for own in found.values()), strict=True)):
@@ -203,17 +194,17 @@ def _beside_each_other(pool: Pool, found: dict[str, Neighbours], relevant: list[
                 f'style="{html.CELL} max-width: 260px; font-weight: {weight};">{own.cosines[rank]:.3f}{tick} · '
                 f"{pool.lengths[row]} tokens<br>{html.escape(_snippet(pool.texts[row], SNIPPET))}</td>"
             )
-        rows.append(html.row(cells))
-    note = "bold: among the student's; ✓: belongs to the document; each with its cosine and its length"
+        rows.append(f"<tr>{''.join(cells)}</tr>")
+    note = "bold: neighbour in the student's space too; ✓: relevant to the document; cosine and length of each"
     return html.table("neighbours", list(found), rows) + f"<p>{note}</p>"
 
 
 def _common(common: dict[str, int], neighbours: int) -> str:
-    said = [
+    counts = [
         f'{html.escape(model)}: <b class="docemb-common" data-model="{html.escape(model)}">{count}</b>'
         for model, count in common.items()
     ]
-    return f"<p>of {neighbours} neighbours shared with the student: {', '.join(said[1:])}</p>"
+    return f"<p>of {neighbours} neighbours shared with the student: {', '.join(counts[1:])}</p>"
 
 
 def _by_length(by_length: pd.DataFrame, task: str, models: list[str]) -> Figure | None:

@@ -1,4 +1,4 @@
-"""Every space that a student's training knows: its own, its teachers', and what the projections make of them."""
+"""The projection explorer: documents in the spaces of a student, of the teachers, and of both projected views."""
 
 from __future__ import annotations
 
@@ -13,28 +13,26 @@ from docemb_lib.evaluation.protocols import for_validation
 from docemb_lib.evaluation.tasks import Classification
 from docemb_lib.experiments.models import UNTRAINED, Model, embed_once, untrained_model
 from docemb_lib.experiments.run import Run
-from docemb_lib.figures.student import plot_plane
+from docemb_lib.figures.embeddings import plot_plane
 from docemb_lib.views.runs import SHOWN
 from docemb_lib.widgets import explorer as html
 from docemb_lib.widgets.distances import validation_documents
-from docemb_lib.widgets.explorer import Answer, Choice, Control, Explorer, Options
+from docemb_lib.widgets.explorer import Answer, Explorer, Options, choice
 from docemb_lib.workspace import Artefact
 
 if TYPE_CHECKING:
     from docemb_lib.teachers.store import Teacher
 
 
-# ---- every space
-
-
 Side = Literal["student", "contextual"]
 VALIDATION = "validation documents"
 STUDENT = "student"
 PROJECTIONS = "projections.safetensors"
+COLOURS = ("source", "label", "length")
 
 
 class Spaces(NamedTuple):
-    """Documents seen in several spaces, each by its two principal axes."""
+    """Documents in several spaces, each reduced to two principal axes."""
 
     documents: dict[str, pd.DataFrame]  # by collection: length, and source or label
     planes: dict[str, dict[str, Plane]]  # by collection and space
@@ -44,8 +42,8 @@ def spaces_of_run(run: Run) -> Spaces:
     """The validation documents, and those of each classification task among the sweep's tasks, in the spaces of the
     student before and after, of its teachers, and of both projected views of the contextual loss.
 
-    At most `SHOWN` documents of each, of a task those that runs are scored on, cut as for scoring; a label is that of
-    the task.
+    The spaces: the student before and after, the teachers, and both projected views of the contextual loss. At most
+    `SHOWN` documents of each collection; those of a task are the ones that runs are scored on, with labels.
     """
     stages = run.stages
     collections = {VALIDATION: validation_documents(stages.corpus)}
@@ -77,17 +75,14 @@ def _spaces(run: Run, collection: str, documents: pd.DataFrame) -> dict[str, np.
     if run.profile.parameters.contextual_teacher is None:
         return found
     sides: dict[Side, str] = {"student": STUDENT, "contextual": "contextual teacher"}
-    if run.profile.student.centre:  # its projection was trained on embeddings as they are before
+    if run.profile.student.centre:  # the projection was trained on embeddings that are not centred
         del sides["student"]
     views = {f"{side} view": project(run, run.student(), side, found[space]) for side, space in sides.items()}
     return found | views
 
 
 def project(run: Run, student: Artefact, side: Side, embeddings: np.ndarray) -> np.ndarray:
-    """Embeddings (N, D) as the contextual loss saw them, (N, P): through the projection trained with the student.
-
-    side: of the student, or of its contextual teacher.
-    """
+    """Embeddings (N, D) of one side of the contextual loss through the projection trained with the student: (N, P)."""
     import torch
     from safetensors.torch import load_file
 
@@ -106,15 +101,11 @@ def _frozen(label: str, teacher: Teacher) -> Model:
     return Model(label, f"teacher/{teacher.fingerprint}", lambda: teacher)
 
 
-# ---- projection explorer
-
-
-COLOURS = {"source": "source", "label": "label", "length": "length"}
-
-
 def projection_explorer(spaces: Spaces, probes: pd.DataFrame) -> Explorer:
-    """Choose documents, two spaces beside each other and what points are coloured by; beneath stands how much of each
-    teacher a linear map reads off the student. probes: see `probes_of_teachers`."""
+    """Compare documents in two spaces, coloured by a column; below, how well a linear probe predicts each teacher.
+
+    probes: see `probes_of_teachers`.
+    """
     names = {name: list(planes) for name, planes in spaces.planes.items()}
     first = next(iter(names))
 
@@ -126,12 +117,12 @@ def projection_explorer(spaces: Spaces, probes: pd.DataFrame) -> Explorer:
         planes, frame = spaces.planes[documents], spaces.documents[documents]
         figure = Figure(figsize=(9, 4), layout="constrained")
         for name, ax in zip((space, beside), figure.subplots(1, 2), strict=True):
-            last = ax is figure.axes[1]  # both have the same colours
+            last = ax is figure.axes[1]  # one legend: both panels have the same colours
             points = frame.assign(first=planes[name].points[:, 0], second=planes[name].points[:, 1])
             plot_plane(points, colour=colour, explained=planes[name].explained, legend=last, ax=ax)
             ax.set_title(name)
         rows = [
-            html.row([html.cell("space", name), html.cell("explained", f"{planes[name].explained:.3f}")], space=name)
+            html.row({"space": name, "explained": f"{planes[name].explained:.3f}"}, space=name)
             for name in dict.fromkeys((space, beside))
         ]
         return Answer(
@@ -140,28 +131,21 @@ def projection_explorer(spaces: Spaces, probes: pd.DataFrame) -> Explorer:
             f"{documents} along the two principal axes of {space} and of {beside}, coloured by {colour}",
         )
 
-    controls: dict[str, Control] = {
-        "documents": Choice([(name, name) for name in names]),
-        "space": Choice([(name, name) for name in names[first]]),
-        "beside": Choice([(name, name) for name in names[first]], len(names[first]) - 1),
-        "colour": Choice([(name, name) for name in COLOURS if name in spaces.documents[first].columns]),
+    controls = {
+        "documents": choice([(name, name) for name in names]),
+        "space": choice([(name, name) for name in names[first]]),
+        "beside": choice([(name, name) for name in names[first]], len(names[first]) - 1),
+        "colour": choice([(name, name) for name in COLOURS if name in spaces.documents[first].columns]),
     }
     return Explorer(controls, answer, choices=choices)
 
 
 def _readable(probes: pd.DataFrame) -> str:
-    """What is read of each teacher, over all validation documents."""
-    rows = [
-        html.row(
-            [
-                html.cell("teacher", probe["teacher"]),
-                html.cell("model", probe["model"]),
-                html.cell("r2", f"{probe['r2']:.3f}"),
-                html.cell("common", f"{probe['overlap']:.3f}"),
-            ],
-            teacher=probe["teacher"],
-            model=probe["model"],
-        )
-        for probe in probes[probes["bucket"] == ALL].to_dict("records")
-    ]
-    return html.table("readable", ["readable of the", "from", "R²", "common neighbours"], rows)
+    """The probes over all validation documents as a table."""
+    rows = []
+    for teacher, model, r2, overlap in probes.loc[
+        probes["bucket"] == ALL, ["teacher", "model", "r2", "overlap"]
+    ].itertuples(index=False):
+        cells = {"teacher": teacher, "model": model, "r2": f"{r2:.3f}", "common": f"{overlap:.3f}"}
+        rows.append(html.row(cells, teacher=teacher, model=model))
+    return html.table("readable", ["probe of the", "from", "R²", "common neighbours"], rows)

@@ -1,4 +1,4 @@
-"""The recorded runs that differ from one in λ and mask alone, as points: what is known, and what is not."""
+"""The weighting explorer: scores of the recorded runs that differ from one run in λ and mask alone."""
 
 from __future__ import annotations
 
@@ -20,30 +20,27 @@ from docemb_lib.experiments.models import Model, student_model
 from docemb_lib.experiments.plan import profile_argument
 from docemb_lib.experiments.run import Run
 from docemb_lib.experiments.students import recorded_student
-from docemb_lib.figures.sweeps import plot_weighting_points
+from docemb_lib.figures.results import plot_weighting_points
 from docemb_lib.thesis.comparison import is_sibling
 from docemb_lib.widgets import explorer as html
-from docemb_lib.widgets.explorer import Answer, Check, Choice, Control, Explorer, Slider
-
-# ---- the recorded runs
-
+from docemb_lib.widgets.explorer import Answer, Explorer, checkbox, choice, slider
 
 COLUMNS = ["lam", "max_structural_len", "task", "metric", "value", "low", "high"]
 
 
 class Found(NamedTuple):
-    """What is known of one λ and mask."""
+    """The scores at one λ and mask."""
 
     status: Literal["recorded", "interpolated", "no run"]
-    scores: pd.DataFrame  # task, metric, value, low, high; an interpolated one has no interval, what is unknown no rows
-    between: tuple[float, float] | None = None  # the recorded λ that were interpolated
+    scores: pd.DataFrame  # task, metric, value, low, high; interpolated: no interval; no run: no rows
+    between: tuple[float, float] | None = None  # the recorded λ of an interpolation
 
 
 def weighting_points(run: Run) -> pd.DataFrame:
-    """The scores of this run and of its recorded siblings on the sweep's tasks, a row per run and task.
+    """The scores of this run and of the recorded runs that differ in λ and mask alone, a row per run and task.
 
-    Columns lam and max_structural_len (NaN: no weighting, no mask), task, metric, value, low, high: a 95% interval over
-    validation examples, NaN where the run's student is no longer there to be asked.
+    Columns lam and max_structural_len (NaN: no weighting, no mask), task, metric, value, low, high. The interval is a
+    95% interval over validation examples; NaN if the student of the run was deleted.
     """
     frames = [_scored(run, run.parameters, run.model)]
     for record in run.comparable():
@@ -58,8 +55,10 @@ def weighting_points(run: Run) -> pd.DataFrame:
 
 
 def scores_at(points: pd.DataFrame, *, lam: float, mask: float | None, interpolate: bool = False) -> Found:
-    """The scores at a λ and mask: those of a run, or, if wished, on the straight line between the nearest recorded λ
-    below and above with the same mask. points: see `weighting_points`."""
+    """The scores at a λ and mask, of a run or interpolated between the nearest recorded λ with the same mask.
+
+    points: see `weighting_points`; interpolate: whether linear interpolation is allowed.
+    """
     masked = points["max_structural_len"].isna() if mask is None else points["max_structural_len"] == mask
     line = points[masked & points["lam"].notna()]
     columns = ["task", "metric", "value", "low", "high"]
@@ -76,11 +75,11 @@ def scores_at(points: pd.DataFrame, *, lam: float, mask: float | None, interpola
 
 
 def command_for(run: Run, profile: str | Path, *, lam: float, mask: int | None) -> str:
-    """What makes the run with this λ and mask, and all else as in this one, typed in `notebooks/`.
+    """The shell command, for `notebooks/`, that makes the run with this λ and mask and otherwise equal parameters.
 
-    profile: as the run was told it.
+    profile: name or path as given to the run.
     """
-    lam = round(lam, 6)  # a slider's steps add up to 0.15000000000000002
+    lam = round(lam, 6)  # steps of a slider add up to 0.15000000000000002
     wanted = {"profile": profile_argument(profile), **run.parameters, "lam": lam, "max_structural_len": mask}
     defaults = _defaults(run)
     given = [
@@ -108,12 +107,12 @@ def _without_intervals(scores: pd.DataFrame) -> pd.DataFrame:
 def _at(parameters: dict[str, Any], scores: pd.DataFrame) -> pd.DataFrame:
     lam, mask = parameters["lam"], parameters["max_structural_len"]
     if lam is None and parameters["lam_by_length"] is not None:
-        lam = 1.0  # which then falls, see `Weighting`
+        lam = 1.0  # the weight of the shortest documents, see `Weighting`
     return scores.assign(lam=lam, max_structural_len=mask).astype(dict.fromkeys(COLUMNS[:2], float))[COLUMNS]
 
 
 def _defaults(run: Run) -> dict[str, Any]:
-    """The parameters of the notebook as its own cell has them, by name; loading papermill to ask takes a second."""
+    """The parameters cell of the notebook as values by name; importing papermill would take a second."""
     notebook = run.workspace.root / "notebooks" / f"{run.notebook}.ipynb"
     cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
     (own,) = ("".join(cell["source"]) for cell in cells if "parameters" in cell["metadata"].get("tags", ()))
@@ -121,13 +120,10 @@ def _defaults(run: Run) -> dict[str, Any]:
     return {ast.unparse(node.targets[0]): ast.literal_eval(node.value) for node in given}
 
 
-# ---- weighting explorer
-
-
 def weighting_explorer(run: Run, points: pd.DataFrame, *, profile: str | Path) -> Explorer:
-    """Move λ and the mask over the recorded runs that differ from this one in them alone.
+    """Explore scores by λ and mask; a point without a run shows the command that makes it.
 
-    points: see `weighting_points`; profile: as the run was told it.
+    points: see `weighting_points`; profile: name or path as given to the run.
     """
     weighs = is_sibling(run, run.key)
     p = run.profile.parameters
@@ -137,26 +133,28 @@ def weighting_explorer(run: Run, points: pd.DataFrame, *, profile: str | Path) -
 
     def answer(lam: float, mask: int | None, interpolate: bool) -> Answer:
         if not weighs:
-            raise InputError("this run has one teacher alone, so λ weighs nothing; give it a teacher of either kind")
+            raise InputError(
+                "this run has a single teacher, so λ has no effect; choose a structural loss and a contextual teacher"
+            )
         if points["lam"].notna().sum() == 0:
             command = command_for(run, profile, lam=lam, mask=mask)
             raise InputError(f"no recorded run has a λ yet; in notebooks/, run {command}")
         found = scores_at(points, lam=lam, mask=mask, interpolate=interpolate)
-        said = f"<p>{_status(found)}</p>"
+        text = f"<p>{_status(found)}</p>"
         if found.status != "recorded":
             command = command_for(run, profile, lam=lam, mask=mask)
-            said += f"<p>To run it, in <code>notebooks/</code>: {html.number('command', command, 'code')}</p>"
+            text += f"<p>To run it, in <code>notebooks/</code>: {html.number('command', command, 'code')}</p>"
         figure = Figure(figsize=(8, 3.6), layout="constrained")
         plot_weighting_points(points, lam=lam, mask=mask, found=found.scores, ax=figure.subplots())
-        return Answer(said + _scores(found), figure, f"scores by λ with mask {mask}, a line for each task")
+        return Answer(text + _scores(found), figure, f"scores by λ with mask {mask}, a line for each task")
 
     values = [value for _, value in options]
     recorded = points[points["lam"].notna()]
     lam, mask = (0.5, None) if recorded.empty else recorded[["lam", "max_structural_len"]].iloc[0]
-    controls: dict[str, Control] = {
-        "λ": Slider(0.0, 1.0, 0.05, float(lam)),
-        "mask": Choice(options, values.index(None if pd.isna(mask) else int(mask)), slider=True),
-        "interpolate": Check(),
+    controls = {
+        "λ": slider(0.0, 1.0, 0.05, float(lam)),
+        "mask": choice(options, values.index(None if pd.isna(mask) else int(mask)), slider=True),
+        "interpolate": checkbox(),
     }
     return Explorer(controls, answer)
 
@@ -166,7 +164,7 @@ def _status(found: Found) -> str:
     if found.between is None:
         return status
     low, high = found.between
-    return f"{status}: on the straight line between the runs with λ = {low:g} and {high:g}, no run of its own"
+    return f"{status} linearly between the runs with λ = {low:g} and {high:g}"
 
 
 def _scores(found: Found) -> str:
@@ -174,15 +172,11 @@ def _scores(found: Found) -> str:
     for score in found.scores.to_dict("records"):
         known = not pd.isna(score["low"])
         interval = with_interval(score["value"], score["low"], score["high"]).split(" ", 1)[1] if known else ""
-        rows.append(
-            html.row(
-                [
-                    html.cell("task", score["task"]),
-                    html.cell("metric", score["metric"]),
-                    html.cell("score", f"{score['value']:.3f}"),
-                    html.cell("interval", interval),
-                ],
-                task=score["task"],
-            )
-        )
+        cells = {
+            "task": score["task"],
+            "metric": score["metric"],
+            "score": f"{score['value']:.3f}",
+            "interval": interval,
+        }
+        rows.append(html.row(cells, task=score["task"]))
     return html.table("scores", ["task", "metric", "score", "95% interval"], rows) if rows else ""

@@ -1,4 +1,4 @@
-"""JupyterLab and a Chromium, once for all tests of a module; each notebook is opened and run once, in order."""
+"""JupyterLab and Chromium, started once per module; each notebook is opened and run once, in order."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from conftest import TEXTS, make_workspace
-from lab import FLAGS, HOW_TO_GET_ONE, Lab, OpenNotebook, chromium, running_lab
+from lab import FLAGS, NO_BROWSER, Lab, OpenNotebook, chromium, running_lab
 
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory) -> Iterator[Lab]:
     """JupyterLab in a workspace of its own, whose `tiny`, the notebooks' default, is the test profile."""
     if chromium() is None:
-        pytest.skip(HOW_TO_GET_ONE)
+        pytest.skip(NO_BROWSER)
     home = tmp_path_factory.mktemp("jupyterlab")
     root = make_workspace(home / "workspace")
     shutil.copy(TEXTS / "small.yaml", root / "params" / "tiny.yaml")
@@ -31,7 +31,7 @@ def lab(tmp_path_factory) -> Iterator[Lab]:
 
 @pytest.fixture(scope="module")
 def browser(lab, tmp_path_factory) -> Iterator[Any]:
-    """A browser that knows nothing yet. It ends with the module: while it lives, no test can run an event loop."""
+    """A browser with an empty profile, closed after the module: while it is open, no test can run an event loop."""
     playwright = pytest.importorskip("playwright.sync_api", reason='no playwright: `pip install -e ".[dev]"`')
     with playwright.sync_playwright() as driver:
         options = {"headless": True, "args": list(FLAGS), "viewport": {"width": 1280, "height": 900}}
@@ -41,7 +41,7 @@ def browser(lab, tmp_path_factory) -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def notebook(request, lab, browser) -> Iterator[OpenNotebook]:
-    """The notebook of that name, with all its cells run; its kernel ends with the last test that asks for it."""
+    """The notebook with this name after running all cells; the kernel ends after the last test that uses the fixture."""
     page = browser.new_page()
     opened = OpenNotebook(page, lab, f"notebooks/{request.param}.ipynb")
     opened.run_all()
@@ -53,5 +53,5 @@ def notebook(request, lab, browser) -> Iterator[OpenNotebook]:
 
 @pytest.fixture(scope="session")
 def screenshots(tmp_path_factory) -> Path:
-    """Where pictures of the pages are left, for people to look at: DOCEMB_SCREENSHOTS, or a temporary folder."""
+    """Folder for screenshots of the pages: DOCEMB_SCREENSHOTS, or a temporary folder."""
     return Path(os.environ.get("DOCEMB_SCREENSHOTS") or tmp_path_factory.mktemp("screenshots"))

@@ -1,4 +1,4 @@
-"""JupyterLab on a free port of this machine, and one notebook in it as people see it."""
+"""A JupyterLab server on a free port, and one notebook opened in a browser."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from pathlib import Path
 from typing import Any
 
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-HOW_TO_GET_ONE = "no browser: `apt-get install chromium` (Debian, Ubuntu), or any Chromium on the PATH"
+NO_BROWSER = "no browser: `apt-get install chromium` (Debian, Ubuntu), or any Chromium on the PATH"
 FLAGS = (
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync",
 )  # fmt: skip
-SHOWN = ".jp-NotebookPanel:not(.lm-mod-hidden)"  # the notebook in front
+SHOWN = ".jp-NotebookPanel:not(.lm-mod-hidden)"  # the visible notebook
 MINUTE = 60_000.0  # milliseconds
-SETTINGS: dict[str, dict[str, Any]] = {  # of JupyterLab: no questions, and every cell drawn, on the screen or not
+SETTINGS: dict[str, dict[str, Any]] = {  # of JupyterLab: no dialogs; all cells are rendered
     "@jupyterlab/notebook-extension/tracker": {"windowingMode": "none", "scrollPastEnd": False},
     "@jupyterlab/apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
 }
@@ -37,7 +37,7 @@ def chromium() -> str | None:
 
 
 class Lab:
-    """A running JupyterLab; `url` leads to it, with the token that it asks for."""
+    """A running JupyterLab server; `url` adds the token."""
 
     def __init__(self, root: Path, port: int) -> None:
         self.root, self.port, self.token = root, port, secrets.token_hex(16)
@@ -46,7 +46,7 @@ class Lab:
         return f"http://127.0.0.1:{self.port}/{path}{'&' if '?' in path else '?'}token={self.token}"
 
     def api(self, path: str, method: str = "GET", body: Any = None) -> Any:
-        """The server's answer to a call of its REST API."""
+        """The response of the REST API."""
         headers = {"Authorization": f"token {self.token}", "Content-Type": "application/json"}
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self.url(f"api/{path}"), data=data, headers=headers, method=method)
@@ -56,7 +56,7 @@ class Lab:
 
 @contextmanager
 def running_lab(root: Path, home: Path) -> Iterator[Lab]:
-    """JupyterLab in the workspace `root`, with settings and runtime files of its own in `home`."""
+    """JupyterLab in the workspace `root`, with separate settings and runtime files in `home`."""
     for name, values in SETTINGS.items():
         file = home / "user-settings" / f"{name}.jupyterlab-settings"
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -66,7 +66,7 @@ def running_lab(root: Path, home: Path) -> Iterator[Lab]:
         lab = Lab(root, free.getsockname()[1])
     folders = {"JUPYTER_CONFIG_DIR": "config", "JUPYTER_DATA_DIR": "data", "JUPYTER_RUNTIME_DIR": "runtime"}
     environment = os.environ | {name: str(home / folder) for name, folder in folders.items()}
-    environment.pop("MPLBACKEND", None)  # in a notebook figures are drawn in the notebook
+    environment.pop("MPLBACKEND", None)  # notebooks use the inline backend
     command = [
         sys.executable, "-m", "jupyterlab", "--no-browser", "--ip=127.0.0.1", f"--port={lab.port}", "--allow-root",
         "--ServerApp.port_retries=0", f"--IdentityProvider.token={lab.token}", f"--ServerApp.root_dir={root}",
@@ -111,32 +111,32 @@ class OpenNotebook:
         )  # fmt: skip
 
     def command(self, name: str, **arguments: Any) -> None:
-        """A command of JupyterLab's menus, to its end."""
+        """Run a JupyterLab command to the end."""
         self.page.evaluate("([name, options]) => window.jupyterapp.commands.execute(name, options)", [name, arguments])
 
     def run_all(self, *, timeout: float = 5 * MINUTE) -> None:
-        """Run all cells, and wait for the last one."""
+        """Run all cells and wait for the last one."""
         self.page.set_default_timeout(timeout)
         self.command("notebook:run-all-cells")
 
     def kernel(self, code: str) -> str:
-        """What the code prints in the notebook's kernel."""
+        """Run code in the kernel of the notebook and return the printed text."""
         printed: str = self.page.evaluate(
             """async code => {
                 const kernel = window.jupyterapp.shell.currentWidget.sessionContext.session.kernel;
                 const future = kernel.requestExecute({code, store_history: false});
-                const said = [];
-                future.onIOPub = ({content}) => said.push(content.text ?? "");
+                const printed = [];
+                future.onIOPub = ({content}) => printed.push(content.text ?? "");
                 const {content} = await future.done;
                 if (content.status !== "ok") throw new Error(`${content.ename}: ${content.evalue}`);
-                return said.join("");
+                return printed.join("");
             }""",
             code,
         )
         return printed
 
     def content(self) -> dict[str, Any]:
-        """The notebook as it stands in the page, outputs and all."""
+        """The notebook shown in the page, with outputs."""
         shown = "() => JSON.stringify(window.jupyterapp.shell.currentWidget.content.model.toJSON())"
         content: dict[str, Any] = json.loads(self.page.evaluate(shown))
         return content
@@ -146,25 +146,25 @@ class OpenNotebook:
         self.page.wait_for_function("name => document.body.dataset.jpThemeName === name", arg=name)
 
     def control(self, description: str) -> Any:
-        """The control with that label."""
+        """The control with this label."""
         return self.page.locator(f'{SHOWN} .widget-inline-hbox:has(> label:text-is("{description}"))')
 
     def choose(self, description: str, label: str) -> None:
-        """An option of a drop-down list."""
+        """Choose an option of a drop-down list."""
         self.control(description).locator("select").select_option(label=label)
 
     def press(self, description: str, key: str, *, handle: int = 0) -> None:
-        """A key on a slider's handle."""
+        """Press a key on the handle of a slider."""
         self.control(description).locator(".noUi-handle").nth(handle).press(key)
 
     def shows(self, selector: str, text: str) -> None:
-        """Wait until the first such element says just that."""
+        """Wait until the first matching element has this text."""
         from playwright.sync_api import expect
 
         expect(self.page.locator(f"{SHOWN} {selector}").first).to_have_text(text, timeout=10_000)
 
     def too_wide(self) -> list[str]:
-        """The beginnings of outputs that have to be scrolled sideways, or reach beyond the page."""
+        """Outputs wider than the page, by their first characters."""
         found: list[str] = self.page.evaluate(
             """shown => [...document.querySelectorAll(`${shown} .jp-OutputArea-output`)]
                 .filter(one => one.scrollWidth > one.clientWidth + 1)
@@ -174,9 +174,9 @@ class OpenNotebook:
         return found
 
     def screenshot(self, file: Path) -> None:
-        """The whole notebook in one picture, however long it is."""
+        """Save the whole notebook as one picture."""
         size = self.page.viewport_size
-        for _ in range(2):  # a page that has room for all of it, and for what that makes higher
+        for _ in range(2):  # the second pass includes cells that grew in the first
             height = self.page.evaluate(f"() => document.querySelector('{SHOWN} .jp-WindowedPanel-inner').scrollHeight")
             self.page.set_viewport_size({"width": size["width"], "height": min(16_000, height + 120)})
             self.page.wait_for_timeout(200)

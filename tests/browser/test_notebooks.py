@@ -1,4 +1,4 @@
-"""Every notebook in JupyterLab, as people meet it: opened, run from top to bottom, read in light and in dark, saved."""
+"""Every notebook in JupyterLab: opened, run from top to bottom, shown in light and dark themes, saved."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_saving_keeps_the_pair_in_step_and_its_outputs_out_of_git(notebook, lab)
     script, before = committed.with_suffix(".py"), nbformat.read(committed, as_version=4)
     halves = committed.read_bytes(), script.read_bytes()
     notebook.command("docmanager:save")
-    assert (committed.read_bytes(), script.read_bytes()) == halves  # a run leaves nothing to commit
+    assert (committed.read_bytes(), script.read_bytes()) == halves  # a run changes no committed file
 
     notebook.command("notebook:insert-cell-below")
     notebook.page.locator(".jp-Cell.jp-mod-active .cm-content").click()
@@ -60,11 +60,11 @@ def test_saving_keeps_the_pair_in_step_and_its_outputs_out_of_git(notebook, lab)
     assert "\ndocuments_seen = 42" in script.read_text(encoding="utf-8")
     apart = nbformat.read(lab.root / "outputs" / "notebooks" / "01_corpus" / "as-last-saved.ipynb", as_version=4)
     assert [cell for cell in apart.cells if cell.get("outputs")]
-    assert [cell for cell in notebook.content()["cells"] if cell.get("outputs")]  # the page keeps them
+    assert [cell for cell in notebook.content()["cells"] if cell.get("outputs")]  # the page keeps the outputs
 
 
 @pytest.mark.parametrize("notebook", ["01_corpus"], indirect=True)
-def test_an_executed_notebook_becomes_a_page_to_send_round(notebook, browser, screenshots, tmp_path):
+def test_an_executed_notebook_converts_to_a_page(notebook, browser, screenshots, tmp_path):
     (tmp_path / "run.ipynb").write_text(json.dumps(notebook.content()), encoding="utf-8")
     command = [sys.executable, "-m", "nbconvert", "--to", "html", "run.ipynb"]
     subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
@@ -78,7 +78,7 @@ def test_an_executed_notebook_becomes_a_page_to_send_round(notebook, browser, sc
     page.close()
 
 
-# ---- the explorers: a control is moved, and what is then shown is computed another way in the notebook's kernel
+# ---- explorers: tests move a control and compare the output with an independent computation in the kernel
 
 SEPARATION = """
 import numpy as np
@@ -94,9 +94,7 @@ print(f"{{roc_auc_score(np.r_[0 * near, 0 * far + 1], np.r_[near, far]):.3f}}", 
 def test_the_distance_explorer_shows_the_auc_of_what_is_chosen(notebook):
     auc = "tr[data-model='cosine'] .docemb-auc"
     notebook.choose("loss", "cosine")
-    notebook.choose(
-        "distance", notebook.kernel("from docemb_lib.figures.student import UNITS; print(UNITS['mse'], end='')")
-    )
+    notebook.choose("distance", notebook.kernel("from docemb_lib.figures import UNITS; print(UNITS['mse'], end='')"))
     most = int(notebook.kernel("print(distances.measured['mse']['cosine'].negative.shape[1])"))
     notebook.shows(auc, notebook.kernel(SEPARATION.format(shortest=0, negatives=most)))
     notebook.press("negatives", "Home")

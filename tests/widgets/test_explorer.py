@@ -1,8 +1,9 @@
-"""Controls move the answer; where nobody can move them, the answer stands alone."""
+"""Controls change the answer; without a person, the answer is shown alone; all text is escaped."""
 
 from __future__ import annotations
 
 import json
+from html.parser import HTMLParser
 from types import SimpleNamespace
 
 import ipywidgets
@@ -12,8 +13,8 @@ from IPython.utils.capture import capture_output
 from matplotlib.figure import Figure
 
 from docemb_lib.errors import InputError
-from docemb_lib.widgets import explorer as module
-from docemb_lib.widgets.explorer import Answer, Check, Choice, Explorer, Range, Slider, Words
+from docemb_lib.widgets import explorer as html
+from docemb_lib.widgets.explorer import Answer, Explorer, checkbox, choice, interval, slider, text_field
 
 
 @pytest.fixture(autouse=True)
@@ -21,7 +22,6 @@ def shell():
     InteractiveShell.instance()
     yield
     InteractiveShell.clear_instance()
-    ipywidgets.Widget.close_all()
 
 
 def figure():
@@ -31,7 +31,7 @@ def figure():
 
 
 def an_explorer(answer=lambda number, one, pair: Answer(f"<b>{number}/{one}/{pair}</b>", figure(), "a <line>")):
-    controls = {"number": Slider(0, 9, 1, 4), "one": Choice([("a", "A"), ("b", "B")]), "pair": Choice([])}
+    controls = {"number": slider(0, 9, 1, 4), "one": choice([("a", "A"), ("b", "B")]), "pair": choice([])}
     return Explorer(
         controls, answer, choices=lambda number, one, pair: {"pair": [(f"{one}{n}", n) for n in range(number)]}
     )
@@ -39,7 +39,7 @@ def an_explorer(answer=lambda number, one, pair: Answer(f"<b>{number}/{one}/{pai
 
 def test_every_control_has_its_description_and_first_value():
     explorer = Explorer(
-        {"λ": Slider(0.0, 1.0, 0.05, 0.5), "tokens": Range(3, 90), "yes": Check(), "find": Words(), "mask": Choice([("64", 64), ("no", None)], 1, slider=True)},
+        {"λ": slider(0.0, 1.0, 0.05, 0.5), "tokens": interval(3, 90), "yes": checkbox(), "find": text_field(), "mask": choice([("64", 64), ("no", None)], 1, slider=True)},
         lambda *values: Answer(str(values)),
     )  # fmt: skip
     explorer.live()
@@ -67,7 +67,7 @@ def test_moving_a_control_changes_text_picture_and_what_others_offer():
 
 
 @pytest.mark.parametrize("error", [InputError("no runs yet; run <this>"), FileNotFoundError("outputs/x is gone")])
-def test_what_cannot_be_answered_is_said_in_a_line_and_the_controls_go_on(error):
+def test_an_error_becomes_a_line_and_the_controls_go_on(error):
     def answer(number, one, pair):
         if number == 5:
             raise error
@@ -85,7 +85,7 @@ def test_what_cannot_be_answered_is_said_in_a_line_and_the_controls_go_on(error)
 
 def test_a_figure_that_did_not_change_is_not_drawn_again(monkeypatch):
     drawn, same = [], figure()
-    monkeypatch.setattr(module, "png_of", lambda figure: drawn.append(figure) or b"")
+    monkeypatch.setattr(html, "png_of", lambda figure: drawn.append(figure) or b"")
     explorer = an_explorer(lambda number, one, pair: Answer(str(number), same if number != 5 else figure()))
     explorer.live()
     for number in (3, 2, 5, 1):
@@ -93,7 +93,7 @@ def test_a_figure_that_did_not_change_is_not_drawn_again(monkeypatch):
     assert len(drawn) == 3
 
 
-def test_without_a_person_there_is_a_plain_figure_and_no_widget():
+def test_without_a_person_there_is_a_figure_and_no_widget():
     with capture_output() as captured:
         an_explorer()._ipython_display_()
     kinds = [set(output.data) for output in captured.outputs]
@@ -107,16 +107,16 @@ def test_without_a_person_there_is_a_plain_figure_and_no_widget():
 @pytest.mark.parametrize(
     ("metadata", "expected"), [({"cellId": "abc"}, ("abc", 7)), ({}, None)], ids=["JupyterLab", "papermill"]
 )
-def test_a_person_is_told_from_papermill_by_the_request(monkeypatch, metadata, expected):
+def test_a_person_and_papermill_differ_in_the_request(monkeypatch, metadata, expected):
     shell = SimpleNamespace(get_parent=lambda: {"metadata": metadata}, execution_count=7)
     monkeypatch.setattr("IPython.get_ipython", lambda: shell)
-    assert module.live_cell() == expected
+    assert html.live_cell() == expected
 
 
 def test_a_cell_that_is_run_again_leaves_no_widgets_of_the_first_time(monkeypatch):
     sizes = []
     for run in range(3):
-        monkeypatch.setattr(module, "live_cell", lambda run=run: ("cell", run))
+        monkeypatch.setattr(html, "live_cell", lambda run=run: ("cell", run))
         with capture_output() as captured:
             an_explorer()._ipython_display_()
         assert "application/vnd.jupyter.widget-view+json" in captured.outputs[0].data
@@ -131,3 +131,49 @@ def test_the_state_that_a_notebook_saves_stays_small():
         explorer.widgets["number"].value = number
     state = ipywidgets.Widget.get_manager_state()
     assert len(json.dumps(state)) < 100_000
+
+
+# ---- HTML
+
+HOSTILE = [
+    "<script>alert(1)</script>", '<img src=x onerror="alert(1)">', '"><b onload=x>', "</pre></div><iframe>", "a & b",
+]  # fmt: skip
+
+
+class Parsed(HTMLParser):
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.attributes, self.values, self.text = [], [], [], ""
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        self.attributes += [name for name, _ in attributes]
+        self.values += [value for _, value in attributes]
+
+    def handle_data(self, data):
+        self.text += data
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+@pytest.mark.parametrize(
+    "piece",
+    [
+        lambda t: html.document(t, t), html.message, lambda t: html.number("auc", t),
+        lambda t: html.number(t, 1), lambda t: html.table("runs", [], [html.row({t: 1})]),
+        lambda t: html.table("runs", [t], [html.row({"a": t}, model=t)]), lambda t: html.picture(b"", t),
+    ],
+    ids=["document", "message", "number", "name", "column", "table", "picture"],
+)  # fmt: skip
+def test_what_looks_like_html_shows_as_text(piece, text):
+    made = Parsed(piece(text))
+    assert not {"script", "iframe"} & set(made.tags)
+    assert made.tags == Parsed(piece("harmless")).tags
+    assert not [name for name in made.attributes if name.startswith("on")]
+    assert text in made.text or any(text in value for value in made.values)
+
+
+def test_a_long_document_is_cut_and_says_so():
+    shown = Parsed(html.document("t", "x" * (html.LONGEST + 7))).text
+    assert shown.count("x") == html.LONGEST
+    assert "7 more characters" in shown

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.spatial.distance import cosine
 
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation.tasks import Ranking, Retrieval
 from docemb_lib.experiments.models import Model
+from docemb_lib.widgets import neighbour_browser, neighbours
 from docemb_lib.widgets.neighbours import Neighbourhoods, Pool, in_common
 from docemb_lib.workspace import Workspace
 
@@ -88,3 +91,44 @@ def test_a_task_becomes_a_pool_embedded_once_with_what_belongs_together(workspac
     assert {model: y.tolist() for model, y in own.items()} == {"student": [15, 1], "SBERT": [15, 1]}
     with pytest.raises(InputError, match="it is blank"):
         found.embed(" \n")
+
+
+def test_the_neighbour_browser_shows_neighbours_of_a_document_and_of_a_text(monkeypatch, numbers, moved, hostile):
+    rng = np.random.default_rng(0)
+    spaces = {"student": rng.standard_normal((6, 4)), "SBERT over chunks": rng.standard_normal((6, 3))}
+    pool = Pool([f"page {n} {hostile}" for n in range(6)], np.arange(6), spaces, {2: [4]})
+    asked = []
+    neighbourhoods = SimpleNamespace(
+        tasks=["find"], models=spaces, pool=lambda task: pool,
+        embed=lambda text: asked.append(text) or {model: X[3] for model, X in spaces.items()},
+    )  # fmt: skip
+    by_length = pd.DataFrame(
+        [("student", "find", "map", "≤ 256", 20, 0.5, 0.4, 0.6)],
+        columns=["model", "task", "metric", "bucket", "examples", "value", "low", "high"],
+    )
+    explorer = neighbour_browser(neighbourhoods, by_length)
+
+    def rows(text, model):
+        return [int(row) for row in re.findall(rf'data-model="{model}" data-row="(\d+)"', text)]
+
+    text = moved(explorer, document=2, neighbours=3)
+    found = pool.neighbours(2, 3)
+    for model, own in found.items():
+        assert rows(text, model) == own.rows.tolist()
+    common = len(set(found["student"].rows) & set(found["SBERT over chunks"].rows))
+    assert numbers(text, "common") == [str(common)]
+    assert ("✓ ·" in text) == any(4 in own.rows for own in found.values())
+    assert "<script" not in text
+    assert explorer._picture.value.startswith("<img")
+
+    assert "documents are listed" not in text
+    monkeypatch.setattr(neighbours, "LISTED", 4)
+    assert "the first 4 of 6 documents are listed" in moved(explorer, neighbours=4)
+    assert len(moved(explorer, find="page") and explorer.widgets["document"].options) == 4
+    assert [value for _, value in moved(explorer, find="PAGE 5") and explorer.widgets["document"].options] == [5]
+    assert "no document of find contains" in moved(explorer, find="<nowhere>")
+    text = moved(explorer, **{"your text": "my <b>own</b> words"})
+    assert rows(text, "student")[0] == 3
+    assert "<b>own" not in text
+    moved(explorer, neighbours=2)
+    assert asked == ["my <b>own</b> words"]  # embedded once

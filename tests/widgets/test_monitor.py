@@ -1,16 +1,20 @@
-"""How runs and trainings stand, from files as papermill, records and trainings leave them."""
+"""The state of runs and trainings, from files as papermill, records and trainings write them, and the monitor."""
 
 from __future__ import annotations
 
+import asyncio
 import json
+import shutil
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from docemb_lib.errors import InputError
 from docemb_lib.experiments import records
 from docemb_lib.training.trainer import Log
-from docemb_lib.widgets import monitor as watching
+from docemb_lib.widgets import monitor, run_monitor
 from docemb_lib.widgets.monitor import runs_on_disk, sweep_on_disk, time_left, trainings_on_disk
 from docemb_lib.workspace import Workspace, locked
 
@@ -33,7 +37,7 @@ def workspace(workspace_root):
 
 
 @pytest.fixture
-def at_work(workspace):
+def running_notebook(workspace):
     """A notebook at its second of three cells."""
     executed = workspace.outputs / "notebooks" / NOTEBOOK / "small-cosine-lam=0.5-seed0.ipynb"
     executed.parent.mkdir(parents=True)
@@ -44,21 +48,21 @@ def at_work(workspace):
     return executed
 
 
-def test_nothing_is_there_before_the_first_run(workspace):
+def test_there_is_nothing_before_the_first_run(workspace):
     assert runs_on_disk(workspace).empty
     assert trainings_on_disk(workspace).empty
 
 
-def test_a_run_at_work_is_told_from_one_that_was_interrupted(workspace, at_work):
-    with locked(at_work):
+def test_a_running_run_differs_from_an_interrupted_one_by_its_lock(workspace, running_notebook):
+    with locked(running_notebook):
         (running,) = runs_on_disk(workspace).to_dict("records")
-    assert (running["run"], running["notebook"], running["state"]) == (at_work.stem, NOTEBOOK, "running")
+    assert (running["run"], running["notebook"], running["state"]) == (running_notebook.stem, NOTEBOOK, "running")
     assert running["at"] == "cell 2 of 3: training: 20%"
     assert runs_on_disk(workspace)["state"].tolist() == ["interrupted"]
     assert runs_on_disk(workspace, "03_structural").empty
 
 
-def test_recorded_runs_follow_newest_first_with_their_score_or_error(workspace, at_work):
+def test_recorded_runs_follow_newest_first_with_their_score_or_error(workspace, running_notebook):
     records.save(workspace, record("a", metrics={"mean": 0.25}, seconds=9.0, finished="2024-01-01T00:00:00"))
     records.save(workspace, record("b", status="failed", error="out of memory", finished="2024-01-02T00:00:00"))
     rows = runs_on_disk(workspace).to_dict("records")
@@ -67,25 +71,25 @@ def test_recorded_runs_follow_newest_first_with_their_score_or_error(workspace, 
     assert (rows[2]["mean"], rows[2]["seconds"]) == (0.25, 9.0)
 
 
-def test_a_notebook_that_is_just_being_written_or_was_deleted_breaks_nothing(workspace, at_work):
-    working = next(at_work.parent.glob(".*.running.ipynb"))
+def test_a_notebook_that_is_just_being_written_or_was_deleted_breaks_nothing(workspace, running_notebook):
+    working = next(running_notebook.parent.glob(".*.running.ipynb"))
     working.write_text(working.read_text()[:40])
     assert runs_on_disk(workspace)["at"].tolist() == [""]
     working.unlink()
     assert runs_on_disk(workspace).empty
 
 
-def test_a_sweep_has_its_runs_in_order_and_the_time_that_is_left(workspace, at_work, monkeypatch):
+def test_a_sweep_has_its_runs_in_order_and_the_time_that_is_left(workspace, running_notebook, monkeypatch):
     def planned(fingerprint, executed):
         return SimpleNamespace(notebook=NOTEBOOK, label=f"run {fingerprint}", fingerprint=fingerprint, executed=executed,
                                working=executed.with_name(f".{executed.stem}.running.ipynb"))  # fmt: skip
 
-    elsewhere = at_work.with_name("other.ipynb")
-    plan = [planned("w", elsewhere), planned("r", at_work), planned("d", elsewhere), planned("f", elsewhere)]
+    elsewhere = running_notebook.with_name("other.ipynb")
+    plan = [planned("w", elsewhere), planned("r", running_notebook), planned("d", elsewhere), planned("f", elsewhere)]
     records.save(workspace, record("d", seconds=30.0))
     records.save(workspace, record("f", status="failed", error="no"))
-    monkeypatch.setattr(watching, "is_done", lambda run, workspace: run.fingerprint == "d")
-    with locked(at_work):
+    monkeypatch.setattr(monitor, "is_done", lambda run, workspace: run.fingerprint == "d")
+    with locked(running_notebook):
         runs = sweep_on_disk(plan, workspace)
     assert runs["state"].tolist() == ["waiting", "running", "done", "failed"]
     assert time_left(runs) == pytest.approx(30.0 * 2 / 1)
@@ -117,7 +121,7 @@ def training(workspace):
     return folder / "log.jsonl"
 
 
-def test_a_training_tells_where_it_stands(workspace, training):
+def test_a_training_reports_its_progress(workspace, training):
     lines = [json.loads(line) for line in training.read_text().splitlines()]
     assert [line.get("step") for line in lines] == [None, 2, 2, 3, 4, 4]
     for line, at in zip(lines[2:], (100.0, 103.0, 110.0, 112.0), strict=True):
@@ -140,3 +144,67 @@ def test_a_training_that_has_only_begun_has_no_time_left_yet(workspace, training
     (row,) = trainings_on_disk(workspace).to_dict("records")
     assert row["update"] == 0
     assert np.isnan(row["eta"])
+
+
+def test_the_monitor_says_what_to_run_and_shows_what_has(workspace, numbers, moved, hostile):
+    async def watch():
+        shown = run_monitor("05_weighting")
+        assert "nothing has run yet; docemb run" in moved(shown)
+        folder = records.save(workspace, replace(record("a"), label=hostile, status="failed", error="out of <memory>"))
+        shown.refresh()
+        text = shown._text.value
+        assert (numbers(text, "failed"), numbers(text, "state")) == (["1"], ["failed"])
+        assert "<script" not in text
+        assert "out of &lt;memory&gt;" in text
+        shutil.rmtree(folder)
+        shown.refresh()
+        assert "nothing has run yet" in shown._text.value
+        shown.close()
+        await asyncio.sleep(0)
+
+    asyncio.run(watch())
+
+
+def test_the_monitor_refreshes_by_itself_until_it_is_closed(workspace, monkeypatch):
+    async def watch():
+        shown = run_monitor()
+        shown.live()
+        looks = []
+        monkeypatch.setattr(shown, "refresh", lambda: looks.append(1))
+        shown.settings["every"] = 0.01
+        shown._watch.cancel()
+        shown._watch = asyncio.get_running_loop().create_task(shown._watch_disk())
+        while len(looks) < 2:
+            await asyncio.sleep(0.01)
+        task = shown._watch
+        shown.close()
+        await asyncio.gather(task, return_exceptions=True)
+        assert task.cancelled()
+
+    asyncio.run(asyncio.wait_for(watch(), 20))
+
+
+def test_the_monitor_finds_notebooks_by_number(workspace, numbers):
+    records.save(workspace, record("a"))
+    text = run_monitor("05").answer().html
+    assert numbers(text, "done") == ["1"]
+    assert "recorded runs:" not in text
+    assert "nothing has run yet" in run_monitor("03").answer().html
+    with pytest.raises(InputError, match="notebook '5' is unknown"):
+        run_monitor("5")
+
+
+def test_the_monitor_counts_all_runs_and_lists_the_last(workspace, monkeypatch, numbers):
+    monkeypatch.setattr(monitor, "LAST", 2)
+    for number in range(3):
+        records.save(workspace, record(str(number), finished=f"2024-01-0{number + 1}T00:00:00"))
+    text = run_monitor().answer().html
+    assert numbers(text, "done") == ["3"]
+    assert numbers(text, "run") == ["run 2", "run 1"]
+    assert "the last 2 of 3 recorded runs" in text
+
+
+def test_the_monitor_of_a_grid_has_all_of_its_runs(workspace, numbers):
+    text = run_monitor("05", [{"lam": 0.2}, {"lam": 0.7}], profile="small").answer().html
+    assert numbers(text, "waiting") == ["2"]
+    assert numbers(text, "left") == ["not known yet"]

@@ -1,4 +1,4 @@
-"""What is known at a λ and a mask: recorded, interpolated where asked, else the command that makes the run."""
+"""Scores at a λ and a mask: recorded, interpolated, or the command that makes the run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from docemb_lib.experiments.run import Run
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.losses import Weighting
 from docemb_lib.settings.profile import Profile
-from docemb_lib.widgets import weighting as weighting_points
+from docemb_lib.widgets import weighting, weighting_explorer
 from docemb_lib.widgets.weighting import command_for, scores_at
 from docemb_lib.workspace import MANIFEST, Artefact, Workspace
 
@@ -34,7 +34,7 @@ def points():
         ]
         for task, value in zip(("sort", "find"), values, strict=True)
     ]  # fmt: skip
-    return pd.DataFrame(rows, columns=weighting_points.COLUMNS)
+    return pd.DataFrame(rows, columns=weighting.COLUMNS)
 
 
 def test_a_recorded_run_has_its_scores_and_intervals(points):
@@ -46,7 +46,7 @@ def test_a_recorded_run_has_its_scores_and_intervals(points):
     pd.testing.assert_frame_equal(by_slider.scores, found.scores)
 
 
-def test_between_runs_nothing_is_known_unless_it_is_asked_for(points):
+def test_scores_between_runs_are_interpolated_only_on_request(points):
     assert scores_at(points, lam=0.5, mask=None).status == "no run"
     assert scores_at(points, lam=0.5, mask=None).scores.empty
     found = scores_at(points, lam=0.4, mask=None, interpolate=True)
@@ -58,7 +58,7 @@ def test_between_runs_nothing_is_known_unless_it_is_asked_for(points):
 
 
 @pytest.mark.parametrize(("lam", "mask"), [(0.1, None), (0.9, None), (0.4, 64), (0.4, 128)])
-def test_nothing_is_told_beyond_the_runs_or_of_another_mask(points, lam, mask):
+def test_nothing_is_known_beyond_the_runs_or_of_another_mask(points, lam, mask):
     found = scores_at(points, lam=lam, mask=mask, interpolate=True)
     assert (found.status, len(found.scores)) == ("no run", 0)
 
@@ -93,18 +93,16 @@ def test_the_command_makes_the_run_that_is_missing(workspace_root):
 
 def test_a_weight_that_falls_with_the_length_alone_falls_from_one():
     scores = score_frame({"run": {"package": Score("accuracy", (0.5,))}})
-    scores = weighting_points._without_intervals(scores)
+    scores = weighting._without_intervals(scores)
     ramp = {"lam": None, "lam_by_length": "linear:64:128", "max_structural_len": None}
     for parameters, lam in ((ramp, 1.0), (ramp | {"lam": 0.3}, 0.3), (ramp | {"lam_by_length": None}, np.nan)):
-        (told,) = weighting_points._at(parameters, scores).to_dict("records")
-        np.testing.assert_equal((told["lam"], told["max_structural_len"]), (lam, np.nan))
+        (row,) = weighting._at(parameters, scores).to_dict("records")
+        np.testing.assert_equal((row["lam"], row["max_structural_len"]), (lam, np.nan))
         kept = Weighting(parameters["lam"], None, parameters["lam_by_length"]).weights(torch.tensor([64]))
         assert kept[0].item() == pytest.approx(1.0 if np.isnan(lam) else lam)
 
 
-def test_points_are_this_run_and_its_siblings_with_intervals_as_long_as_their_students_are_there(
-    workspace_root, monkeypatch
-):
+def test_points_are_this_run_and_its_siblings_with_intervals_if_the_student_exists(workspace_root, monkeypatch):
     run, workspace = a_run(workspace_root), Workspace(workspace_root)
     answers = np.random.default_rng(0).integers(0, 2, (2, 40)).astype(np.float32)
 
@@ -131,10 +129,45 @@ def test_points_are_this_run_and_its_siblings_with_intervals_as_long_as_their_st
             profile="small", parameters=other.parameters, student=f"outputs/students/{lam}",
         )  # fmt: skip
         records.save(workspace, record, rows.to_dict("records"))
-    found = weighting_points.weighting_points(run).set_index("lam")
+    found = weighting.weighting_points(run).set_index("lam")
     assert sorted(found.index) == [0.2, 0.5, 0.8]
     assert found.loc[0.8, "value"] == pytest.approx(0.6)  # the student is gone: what was recorded
     assert np.isnan(found.loc[0.8, "low"])
     for lam in (0.2, 0.5):
         assert found.loc[lam, "value"] == pytest.approx(answers.mean(), abs=1e-6)
         assert found.loc[lam, "low"] < found.loc[lam, "value"] < found.loc[lam, "high"]
+
+
+def test_the_explorer_distinguishes_recorded_interpolated_and_missing_runs(workspace_root, numbers, moved):
+    profile, workspace = Profile.load("small"), Workspace(workspace_root)
+    run = Run(RunKey.of("05_weighting", profile, lam=0.5, max_structural_len=None), workspace)
+    points = pd.DataFrame(
+        [(0.2, np.nan, "sort", "accuracy", 0.4, 0.3, 0.5), (0.8, np.nan, "sort", "accuracy", 0.7, 0.6, 0.8)],
+        columns=weighting.COLUMNS,
+    )
+    explorer = weighting_explorer(run, points, profile="small")
+    text = moved(explorer)
+    assert (numbers(text, "status"), numbers(text, "score"), numbers(text, "interval")) == (
+        ["recorded"],
+        ["0.400"],
+        ["[.30, .50]"],
+    )
+    assert "command" not in text
+    text = moved(explorer, λ=0.4)
+    assert (numbers(text, "status"), numbers(text, "score")) == (["no run"], [])
+    assert "-p lam 0.4 " in "".join(numbers(text, "command")) + " "
+    text = moved(explorer, interpolate=True)
+    assert (numbers(text, "status"), numbers(text, "score"), numbers(text, "interval")) == (
+        ["interpolated"],
+        ["0.500"],
+        [""],
+    )
+    assert "λ = 0.2 and 0.8" in text
+    assert numbers(moved(explorer, mask=64), "status") == ["no run"]
+
+    none_yet = weighting_explorer(run, points.assign(lam=np.nan), profile="small")
+    assert "no recorded run has a λ yet" in moved(none_yet)
+
+    alone = Run(RunKey.of("05_weighting", profile, contextual_teacher=None), workspace)
+    alone = weighting_explorer(alone, points, profile="small")
+    assert "a single teacher" in moved(alone)

@@ -1,0 +1,317 @@
+"""Figures of scores, on hand-made numbers and on those of the thesis: values are read back from the artists."""
+
+from __future__ import annotations
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.collections import PathCollection
+from matplotlib.container import ErrorbarContainer
+
+from docemb_lib import figures
+from docemb_lib.figures import PALETTE
+from docemb_lib.thesis.values import published
+
+
+def marks(ax, marker):
+    """Where marks of this kind are, as (x, y)."""
+    points = [line.get_xydata() for line in ax.lines if line.get_marker() == marker]
+    return np.concatenate(points) if points else np.empty((0, 2))
+
+
+def spans(ax):
+    """The error bars, each as its two ends (2, 2)."""
+    bars = [container for container in ax.containers if isinstance(container, ErrorbarContainer)]
+    return [segment for container in bars for segment in container[2][0].get_segments()]
+
+
+def tidy(scores, **columns):
+    """Scores {model: {task: values over seeds}} as rows, with the given columns by model."""
+    rows = [
+        {"model": model, "task": task, "metric": "map" if task == "find" else "accuracy", "seed": seed, "value": value}
+        for model, tasks in scores.items()
+        for task, values in tasks.items()
+        for seed, value in enumerate(values)
+    ]
+    frame = pd.DataFrame(rows)
+    return frame.assign(**{name: frame["model"].map(by_model) for name, by_model in columns.items()})
+
+
+# ---- training
+
+
+@pytest.mark.parametrize(
+    ("columns", "parts"),
+    [
+        ({"loss": 3.0, "structural": 1.0}, ["loss", "structural"]),
+        ({"loss": 3.0, "structural": 3.0}, ["loss"]),  # a loss of one part
+        ({"contextual": 1.0, "a": 2.0, "loss": 3.0, "structural": 4.0}, ["loss", "structural", "contextual", "a"]),
+    ],
+)
+def test_history_shows_the_parts_of_the_training_loss_in_colours_of_their_own(ax, names_of, columns, parts):
+    train = pd.DataFrame({"step": [1, 2], **columns})
+    beside = {"spread": 0.5, "norm": 9.0, "epoch": 0.0, "contextual": columns.get("contextual", 0.0)}
+    figures.plot_history(train, train.assign(**beside), ax=ax)
+    assert names_of(ax.get_legend()) == parts
+    validation = [line for line in ax.lines if line.get_marker() == "o"]
+    assert [line.get_ydata()[0] for line in validation] == [columns[part] for part in parts]
+    assert len({line.get_color() for line in validation}) == len(parts)
+
+
+# ---- runs over tasks
+
+
+@pytest.fixture
+def runs():
+    """Normalised by the best: DM .5 and 1, SBERT 1 and .8, DBOW .9 ± .1 and .4; hand-made so that halves are exact."""
+    scores = {
+        "DM": {"sort": [0.4, 0.4], "find": [0.5]},
+        "SBERT": {"sort": [0.8, 0.8], "find": [0.4]},
+        "DBOW": {"sort": [0.64, 0.8], "find": [0.2]},
+    }
+    group = pd.Series({"DM": "DM", "SBERT": "baseline", "DBOW": "DBOW"})
+    frame = tidy(scores, group=group, thesis=pd.Series({"DM": 0.93, "SBERT": np.nan, "DBOW": np.nan}))
+    frame["group"] = pd.Categorical(frame["group"], categories=["DM", "DBOW", "unused", "baseline"])
+    further = frame.iloc[:1].assign(metric="mrr", value=99.0)  # not a main metric
+    return pd.concat([frame, further], ignore_index=True)
+
+
+def test_runs_stand_in_the_order_of_their_normalised_means_the_lowest_on_top(ax, names_of, runs):
+    assert figures.plot_runs(runs, by="kind", ax=ax) is ax
+    assert names_of(ax.get_yticklabels()) == ["DBOW", "DM", "SBERT"]
+    assert ax.yaxis_inverted()
+    np.testing.assert_allclose(marks(ax, "^"), [[0.65, 0], [0.75, 1], [0.9, 2]])
+    widths = [np.ptp(segment[:, 0]) for segment in spans(ax)]
+    np.testing.assert_allclose(widths, [2 * np.std([0.6, 0.7], ddof=1), 0, 0], atol=1e-12)
+
+
+def test_a_box_spans_the_tasks_each_of_which_is_a_point(ax, runs):
+    figures.plot_runs(runs, by="kind", ax=ax)
+    clouds = [collection.get_offsets() for collection in ax.collections if isinstance(collection, PathCollection)]
+    points = {(round(float(x), 6), round(float(y))) for offsets in clouds for x, y in offsets}
+    assert points == {(0.4, 0), (0.9, 0), (0.5, 1), (1.0, 1), (1.0, 2), (0.8, 2)}
+    boxes = sorted(patch.get_path().get_extents().intervalx.tolist() for patch in ax.patches)
+    np.testing.assert_allclose(boxes, sorted([[0.525, 0.775], [0.625, 0.875], [0.85, 0.95]]))
+
+
+def test_the_thesis_value_is_a_hollow_diamond_and_groups_have_colours_of_their_own(ax, names_of, colour_of, runs):
+    figures.plot_runs(runs, by="kind", ax=ax)
+    points = marks(ax, "D")
+    assert points[~np.isnan(points[:, 0])].tolist() == [[0.93, 1]]
+    assert {line.get_markerfacecolor() for line in ax.lines if line.get_marker() == "D"} == {"none"}
+    names = names_of(ax.get_legend())
+    assert names == ["DM", "DBOW", "baseline", "mean over tasks", "thesis, on other tasks with other models"]
+    colours = [colour_of(patch) for patch in ax.get_legend().get_patches()]
+    assert colours[-1] == PALETTE["untrained"]  # of the baseline
+    assert len(set(colours)) == 3
+    ax.clear()
+    figures.plot_runs(runs.assign(thesis=np.nan), by="kind", ax=ax)
+    assert "thesis" not in str(names_of(ax.get_legend()))
+
+
+def test_more_groups_than_colours_still_differ(ax):
+    models = [f"λ={number}" for number in range(12)]
+    group, thesis = pd.Series(models, models), pd.Series(np.nan, models)
+    figures.plot_runs(tidy({m: {"sort": [0.5]} for m in models}, group=group, thesis=thesis), by="λ", ax=ax)
+    assert len({patch.get_facecolor() for patch in ax.get_legend().get_patches()}) == 12
+
+
+# ---- along λ
+
+
+def test_lambda_has_a_line_per_mask_and_dots_without_weighting(ax, names_of):
+    lam = pd.Series({"a": 0.2, "b": 0.5, "c": 0.5, "d": np.nan, "e": np.nan})
+    longest = pd.Series({"a": np.nan, "b": np.nan, "c": 256, "d": np.nan, "e": np.nan})
+    scores = {"a": {"sort": [0.0] * 2, "find": [0.2] * 2}, "b": {"sort": [0.2, 0.4], "find": [0.2] * 2},
+              "c": {"sort": [0.3] * 2, "find": [0.3] * 2}, "d": {"sort": [0.5] * 2, "find": [0.3] * 2},
+              "e": {"sort": [0.9] * 2, "find": [0.9] * 2}}  # fmt: skip
+    by_length = pd.Series({"e": "linear:256:2048"})  # weighted by length alone: neither a point nor a line
+    figures.plot_weighting(tidy(scores, lam=lam, lam_by_length=by_length, max_structural_len=longest), ax=ax)
+    assert set(names_of(ax.get_legend())) == {"no mask", "mask 256"}
+    assert [line.get_ydata()[0] for line in ax.lines if line.get_linestyle() == ":"] == pytest.approx([0.4])
+    lines = [line for line in ax.lines if line.get_linestyle() == "-" and len(line.get_xdata()) == 2]
+    assert [[0.2, pytest.approx(0.1)], [0.5, pytest.approx(0.25)]] in [line.get_xydata().tolist() for line in lines]
+
+
+@pytest.mark.parametrize("rows", [0, 1])
+def test_no_weighted_run_is_no_error(ax, rows):
+    nothing = pd.Series({"a": None})
+    frame = tidy({"a": {"sort": [0.4]}}, lam=nothing, lam_by_length=nothing, max_structural_len=nothing)
+    figures.plot_weighting(frame[:rows], ax=ax)
+    assert ax.get_xlim() == (-0.03, 1.03)
+
+
+def test_only_runs_with_the_mask_are_joined_and_the_plain_sum_is_dotted(ax):
+    points = pd.DataFrame(
+        [(0.2, 64, 0.3), (0.8, 64, 0.5), (0.5, np.nan, 0.9), (np.nan, np.nan, 0.4)],
+        columns=["lam", "max_structural_len", "value"],
+    ).assign(task="sort", metric="accuracy", low=0.1, high=0.95)
+    found = points.iloc[:1].assign(value=0.4)
+    figures.plot_weighting_points(points, lam=0.5, mask=64, found=found, ax=ax)
+    joined, dotted, here, _ = ax.lines
+    assert joined.get_xydata().tolist() == [[0.2, 0.3], [0.8, 0.5]]
+    assert (dotted.get_linestyle(), dotted.get_ydata()[0]) == (":", 0.4)
+    assert here.get_xydata().tolist() == [[0.5, 0.4]]
+    ax.clear()
+    figures.plot_weighting_points(points, lam=0.5, mask=None, found=found, ax=ax)
+    assert ax.lines[0].get_xydata().tolist() == [[0.5, 0.9]]
+
+
+# ---- one task
+
+
+def test_a_task_has_a_bar_per_model_in_its_colour_with_its_interval(ax, colour_of):
+    rows = [("TF-IDF", "accuracy", 0.5, 0.4, 0.55), ("SBERT truncated", "accuracy", 0.8, 0.7, 0.9),
+            ("DM;100d", "accuracy", 0.05, 0.04, 0.06), ("TF-IDF", "f1_macro", 0.1, 0.1, 0.1)]  # fmt: skip
+    intervals = pd.DataFrame(rows, columns=["model", "metric", "value", "low", "high"]).assign(task="halves")
+    figures.plot_task(intervals, task="halves", ax=ax)
+    assert [bar.get_width() for bar in ax.patches] == pytest.approx([0.5, 0.8, 0.05])
+    assert [(text.get_text(), text.get_color(), text.xy[0]) for text in ax.texts] == [
+        ("0.500", "white", 0), ("0.800", "white", 0), ("0.050", "black", 0.06),
+    ]  # fmt: skip
+    assert colour_of(ax.patches[1]) == PALETTE["structural"]
+    np.testing.assert_allclose([span[:, 0] for span in spans(ax)], [[0.4, 0.55], [0.7, 0.9], [0.04, 0.06]])
+
+
+def test_differences_are_filled_where_the_test_shows_them(ax, names_of):
+    rows = [("student", "SBERT", -0.1, -0.2, -0.05, "worse"), ("TF-IDF", "SBERT", 0.02, -0.1, 0.1, "no difference shown"),
+            ("student", "other", 9, 9, 9, "better")]  # fmt: skip
+    comparison = pd.DataFrame(rows, columns=["model", "reference", "difference", "low", "high", "verdict"])
+    assert (
+        figures.plot_differences(comparison.assign(task="find", metric="map"), task="find", reference="SBERT", ax=ax)
+        is ax
+    )
+    assert names_of(ax.get_yticklabels()) == ["student", "TF-IDF"]
+    points = [line for line in ax.lines if line.get_marker() == "o"]
+    assert [line.get_xdata()[0] for line in points] == [-0.1, 0.02]
+    assert [line.get_markerfacecolor() for line in points] == [PALETTE["student"], "white"]
+    intervals = [list(line.get_xdata()) for line in ax.lines if line not in points and np.ptp(line.get_xdata()) > 0]
+    assert intervals == [[-0.2, -0.05], [-0.1, 0.1]]
+    assert ax.get_xlabel().startswith("MAP, minus that of SBERT")
+    assert ax.yaxis_inverted()
+
+
+def test_length_has_a_line_and_a_band_per_model_and_leaves_out_buckets_of_few_examples(ax, names_of):
+    rows = [(model, bucket, n, level + n / 100, level, level + 0.5)
+            for model, level in (("SBERT truncated", 0.1), ("SBERT over chunks", 0.2))
+            for bucket, n in (("≤ 256", 40), ("257-384", 10), ("385-512", 9), ("> 512", 0))]  # fmt: skip
+    by_length = pd.DataFrame(rows, columns=["model", "bucket", "examples", "value", "low", "high"])
+    figures.plot_by_length(by_length.assign(task="sort", metric="accuracy"), task="sort", ax=ax)
+    assert [line.get_ydata().tolist() for line in ax.lines] == [[0.5, 0.2], pytest.approx([0.6, 0.3])]
+    assert len({line.get_linestyle() for line in ax.lines}) == 2  # two models of one kind, so of one colour
+    assert len({line.get_color() for line in ax.lines}) == 1
+    bands = [band.get_paths()[0].get_extents() for band in ax.collections]
+    assert [(band.y0, band.y1) for band in bands] == [(0.1, 0.6), (0.2, 0.7)]
+    assert names_of(ax.get_xticklabels()) == ["≤ 256\n(40)", "257-384\n(10)"]
+    assert ax.get_xlabel().endswith("left out, fewer than 10 examples: 385-512 (9)")
+
+
+def test_few_shot_is_the_mean_over_draws_of_one_metric(ax):
+    rows = [
+        (model, number, draw, metric, value + draw / 10 + number / 100 + (metric == "accuracy"))
+        for model, value in (("one", 0.2), ("two", 0.5))
+        for number in (5, 10)
+        for draw in (0, 1)
+        for metric in ("accuracy", "f1_macro")
+    ]
+    figures.plot_few_shot(pd.DataFrame(rows, columns=["model", "per_class", "draw", "metric", "value"]), ax=ax)
+    band, deviation = ax.collections[0].get_paths()[0].vertices[:, 1], 0.1 / np.sqrt(2)  # of two draws .1 apart
+    np.testing.assert_allclose([band.min(), band.max()], [0.3 - deviation, 0.35 + deviation])
+    assert [line.get_xdata().tolist() for line in ax.lines] == [[5, 10]] * 2
+    np.testing.assert_allclose([line.get_ydata() for line in ax.lines], [[0.3, 0.35], [0.6, 0.65]])
+    assert ax.get_ylabel() == "macro-F1"
+    assert list(ax.get_xticks()) == [5, 10]
+
+
+# ---- all tasks: Figures 5.3 to 5.6 on the thesis' own numbers
+
+
+@pytest.fixture(scope="module")
+def table_5_7():
+    """Table 5.7 as if docemb had measured it: the published numbers as values and as thesis."""
+    table = published("table_5_7")
+    rounds = [
+        table[table["round"].isin([name]) | table["round"].isna()].assign(round=name) for name in ("1k", "10k", "all")
+    ]
+    rows = pd.concat(rounds, ignore_index=True)
+    return rows.assign(low=rows["value"] - 0.01, high=rows["value"] + 0.02, thesis=rows["value"])
+
+
+def test_rounds_are_those_of_figure_5_3(ax, names_of, table_5_7):
+    """Orders and means as read off the thesis' figure."""
+    assert figures.plot_rounds(table_5_7, ax=ax) is ax
+    rows = names_of(ax.get_yticklabels())
+    assert rows[:3] == ["DM;1k", "Longformer;1k", "SBERT;1k"]
+    assert rows[7:10] == ["DM;10k", "Longformer;10k", "PV;10k"]
+    assert rows[-3:] == ["MSE-contextual;all", "only-MSE;all", "SBERT;all"]
+    means = dict(zip(rows, marks(ax, "^")[:, 0], strict=True))
+    for row, value in {"DM;1k": 0.6115, "only-MSE;1k": 0.7878, "only-MSE;10k": 0.9067, "SBERT;all": 0.969}.items():
+        assert means[row] == pytest.approx(value, abs=4e-4)
+    np.testing.assert_allclose(marks(ax, "D"), marks(ax, "^"))
+    assert ax.yaxis_inverted()
+    assert names_of(ax.get_legend()) == ["1k", "10k", "all", "mean over tasks", "thesis"]
+
+
+def test_one_round_is_not_named_and_the_thesis_has_no_mark_on_other_tasks(ax, names_of, table_5_7):
+    rows = table_5_7.query("round == 'all'")
+    rows = pd.concat([rows, rows[rows["task"] == "oc"].assign(task="package", thesis=np.nan)])
+    figures.plot_rounds(rows, ax=ax)
+    assert "PV" in names_of(ax.get_yticklabels())
+    assert np.isnan(marks(ax, "D")[:, 0]).all()
+    assert "thesis" not in names_of(ax.get_legend())
+
+
+def test_bars_by_task_are_scores_with_intervals_and_the_thesis_number_on_each(ax, names_of, table_5_7):
+    missing = (table_5_7["task"] == "pan") & (table_5_7["model"] == "DM")
+    rows = table_5_7.assign(thesis=table_5_7["thesis"].mask(missing))
+    figures.plot_by_task(rows, name="10k", ax=ax)
+    tasks = names_of(ax.get_xticklabels())
+    assert tasks == ["aan", "arxiv", "imdb", "oc", "pan", "s2orc"]
+    heights = {(tasks[round(bar.get_x() + bar.get_width() / 2)], round(bar.get_height(), 6)) for bar in ax.patches}
+    expected = rows.query("round == '10k' and metric == 'accuracy'")
+    assert heights == {(row.task, row.value) for row in expected.itertuples()}
+    diamonds = marks(ax, "D")
+    assert int(np.isnan(diamonds[:, 1]).sum()) == 1
+    centres = {round(bar.get_x() + bar.get_width() / 2, 6): bar.get_height() for bar in ax.patches}
+    assert all(np.isnan(y) or y == pytest.approx(centres[round(x, 6)]) for x, y in diamonds)
+    assert ax.get_legend_handles_labels()[1][-1] == "only-MSE"
+    assert [np.ptp(span[:, 1]) for span in spans(ax)] == pytest.approx([0.03] * len(spans(ax)))
+
+
+def test_retrieval_means_span_the_tasks(ax, names_of, table_5_7):
+    figures.plot_retrieval_means(table_5_7, ax=ax)
+    assert names_of(ax.get_yticklabels()) == ["MAP", "MRR"]
+    by_map, by_mrr = (
+        [bar.get_width() for bar in ax.patches if round(bar.get_y() + bar.get_height() / 2) == k] for k in (0, 1)
+    )
+    assert by_map[6] == pytest.approx((0.198 + 0.145) / 2)  # only-MSE has the best MAP, so it stands last
+    assert max(by_mrr) == pytest.approx((0.4284 + 0.4051) / 2)  # MRR of cosine-masked
+    best = max((span for span in spans(ax) if round(span[0, 1]) == 0), key=lambda span: span[0, 1])
+    assert best[:, 0].tolist() == pytest.approx([0.145, 0.198])
+    np.testing.assert_allclose(sorted(marks(ax, "D")[:, 0]), sorted(by_map + by_mrr))
+
+
+def test_retrieval_points_are_in_the_order_of_mean_map_with_the_thesis_hollow(ax, names_of, table_5_7):
+    rows = table_5_7.assign(thesis=table_5_7["thesis"].mask(table_5_7["metric"] == "mrr"))
+    figures.plot_retrieval(rows, ax=ax)
+    models = names_of(ax.get_yticklabels())
+    assert models == ["DM", "Longformer", "PV", "cosine-masked", "MSE-contextual", "SBERT", "only-MSE"]
+    filled = [line for line in ax.lines if line.get_markerfacecolor() != "none"]
+    found = {(round(x, 4), models[round(y)]) for line in filled for x, y in line.get_xydata()}
+    expected = rows[rows["metric"].isin(["map", "mrr"])]
+    assert found == {(row.value, row.model) for row in expected.itertuples()}
+    hollow = np.concatenate([line.get_xdata() for line in ax.lines if line.get_markerfacecolor() == "none"])
+    assert np.isfinite(hollow).sum() == 14  # MAP of seven models on two tasks
+
+
+def test_a_model_has_one_colour_in_both_figures_of_a_frame(names_of, table_5_7):
+    _, (left, right) = plt.subplots(1, 2)
+    figures.plot_by_task(table_5_7, name="1k", ax=left)
+    figures.plot_retrieval_means(table_5_7, ax=right)
+    bars, names = left.get_legend_handles_labels()
+    colours = {name: bar[0].get_facecolor() for name, bar in zip(names, bars, strict=True) if name != "thesis"}
+    legend = right.get_legend()
+    faces = [patch.get_facecolor() for patch in legend.get_patches()]
+    assert colours == dict(zip(names_of(legend), faces, strict=False))
+    assert len(set(colours.values())) == 7

@@ -1,0 +1,55 @@
+"""Explorers as a person moves them, and what they then show."""
+
+from __future__ import annotations
+
+import re
+
+import ipywidgets
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def close_widgets():
+    yield
+    ipywidgets.Widget.close_all()
+
+
+@pytest.fixture
+def numbers():
+    """The contents of all elements of a class, in order."""
+    return lambda html, name: re.findall(rf'class="docemb-{name}"[^>]*>([^<]*)<', html)
+
+
+@pytest.fixture
+def moved():
+    """The text after moving live controls one after the other."""
+
+    def move(explorer, **settings):
+        if not explorer.widgets:
+            explorer.live()
+        for name, value in settings.items():
+            explorer.widgets[name].value = value
+        return explorer._text.value
+
+    return move
+
+
+@pytest.fixture
+def hostile():
+    return '<script>alert(1)</script><img src=x onerror="alert(1)">'
+
+
+class Split(dict):
+    """A corpus split as a dictionary of columns."""
+
+    def __len__(self):
+        return len(self["text"])
+
+
+@pytest.fixture
+def split_of():
+    """A corpus split of these texts."""
+    return lambda texts: Split(
+        id=[f"d{row}" for row in range(len(texts))], text=texts, source=["s"] * len(texts),
+        n_structural_tokens=list(range(len(texts))),
+    )  # fmt: skip
