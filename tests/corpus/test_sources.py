@@ -59,7 +59,7 @@ def test_a_jsonl_file_gives_a_document_a_line_and_numbers_those_without_id(tmp_p
     expected = [Document("x", "one\u2028line", "my"), Document("3", "two", "my"), Document("7", "three", "my")]
     assert local_documents(file) == expected
     packed = tmp_path / "my.jsonl.gz"
-    packed.write_bytes(gzip.compress(file.read_bytes()))
+    packed.write_bytes(gzip.compress(file.read_bytes(), mtime=0))
     assert local_documents(packed) == expected
 
 
@@ -88,7 +88,7 @@ def test_several_files_and_patterns_make_one_corpus_with_unique_ids(tmp_path):
         local_documents([tmp_path / "a.jsonl", tmp_path / "*.jsonl"])
 
 
-BROKEN = gzip.compress(b'{"text": "a"}\n' * 99)[:-12]
+BROKEN = gzip.compress(b'{"text": "a"}\n' * 99, mtime=0)[:-12]
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ def test_a_dataset_may_be_data_files(tmp_path, ending):
     else:
         lines = [json.dumps({"text": text}) for text in texts] if "jsonl" in ending else ["text", *texts]
         content = ("\n".join(lines) + "\n").encode()
-        file.write_bytes(gzip.compress(content) if ending.endswith("gz") else content)
+        file.write_bytes(gzip.compress(content, mtime=0) if ending.endswith("gz") else content)
     drawn = hub_documents(file, limit=6)
     assert sorted(document.text for document in drawn) == texts
     assert {document.source for document in drawn} == {"news"}
@@ -249,7 +249,7 @@ def published(tmp_path):
             for n in numbers
         ]
         body = "".join(json.dumps(line) + "\n" for line in lines).encode()
-        (c4 / f"{name}.json.gz").write_bytes(gzip.compress(body))
+        (c4 / f"{name}.json.gz").write_bytes(gzip.compress(body, mtime=0))
     return tmp_path
 
 
