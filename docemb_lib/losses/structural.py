@@ -9,6 +9,7 @@ embeddings of K documents outside the batch.
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Literal
 
 import torch
@@ -167,8 +168,9 @@ class Contrastive(StructuralLoss):
 def structural_loss(
     name: str, *, distance: Distance = "mse", gamma: float = 1.0, temperature: float | None = None
 ) -> nn.Module:
-    """The loss that the parameter `structural_loss` names. Raises InputError for an unknown name.
+    """The loss that the parameter `structural_loss` names: a loss of this module, or a class by `module:Class`.
 
+    Raises InputError for an unknown name, and for a class that cannot be imported or is no `StructuralLoss`.
     distance, gamma: of max-margin; temperature: of contrastive.
     """
     makers: dict[str, Callable[[], nn.Module]] = {
@@ -177,9 +179,22 @@ def structural_loss(
         "max-margin": lambda: MaxMargin(distance, gamma),
         "contrastive": lambda: Contrastive(temperature),
     }
+    if ":" in name:
+        return _imported(name)
     if name not in makers:
         raise InputError(f"structural_loss must be one of {', '.join(makers)} or None, got {name!r}")
     return makers[name]()
+
+
+def _imported(path: str) -> nn.Module:
+    module, _, attribute = path.partition(":")
+    try:
+        found = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise InputError(f"structural_loss: {path} cannot be imported ({error}); is its folder in PYTHONPATH?") from None
+    if not (isinstance(found, type) and issubclass(found, StructuralLoss)):
+        raise InputError(f"structural_loss: {path} is no subclass of docemb_lib.losses.StructuralLoss")
+    return found()
 
 
 def _unit(vectors: Tensor) -> Tensor:

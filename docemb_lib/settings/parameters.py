@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from docemb_lib.settings.sections import ContextualName, MinCount, NoNull, ProjectionSpec, Section
+from docemb_lib.settings.sections import ContextualName, MinCount, NoNull, ProjectionSpec, Section, StructuralLoss
 
 SINGLE = ("dm", "vector_size", "min_count", "preprocess")  # the parameters of one Paragraph Vector
 _LABEL = re.compile(r"(DM|DBOW);([2-9]|[1-9]\d+);(stem|lowercase|None);([1-9]\d*|10%)")
@@ -24,7 +24,7 @@ class Parameters(Section):
     preprocess: Literal["none", "lowercase", "stem"] = "lowercase"
     compound: Annotated[str | None, NoNull] = None  # labels of trained models, joined by +
     # 03-06: the objective of the student
-    structural_loss: Annotated[Literal["mse", "cosine", "max-margin", "contrastive"] | None, NoNull] = "cosine"
+    structural_loss: Annotated[StructuralLoss | None, NoNull] = "cosine"  # or module:Class, see docs/extending.md
     distance: Literal["mse", "cosine"] = "mse"  # of max-margin
     gamma: float = Field(1.0, ge=0)  # of max-margin: weight of the negatives
     temperature: Annotated[float | None, NoNull] = Field(None, gt=0)  # of contrastive; None: none

@@ -5,6 +5,7 @@ A comment beside a field gives the unit or the reason of its value.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
@@ -16,6 +17,7 @@ LINKED_TASKS = ("package", "see-also-pairs", "see-also-retrieval")  # need links
 BenchmarkName = Literal["arxiv", "imdb", "aan", "oc", "s2orc", "pan", "wines", "games"]
 SimDEName = Literal["fakenews", "20news", "arxiv-abstracts", "nyt", "bbcnews"]
 ON_HUB = ("arxiv", "imdb", "20news", "bbcnews")  # the authors publish the others as files
+STRUCTURAL_LOSSES = ("mse", "cosine", "max-margin", "contrastive")
 MTEB = "mteb:"  # prefix of the tasks of that benchmark, which needs the extra `mteb`
 SplitName = Literal["train", "validation", "test"]
 PairFeatures = Literal["concat", "interaction"]
@@ -36,6 +38,12 @@ def _min_count(value: Any) -> Any:
     raise ValueError("must be an integer from 1, or '10%'")
 
 
+def _loss_name(value: Any) -> Any:
+    if value is None or value in STRUCTURAL_LOSSES or re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", str(value)):
+        return value
+    raise ValueError(f"must be one of {', '.join(STRUCTURAL_LOSSES)}, or the import path of a loss, module:Class")
+
+
 def _as_text(value: Any) -> Any:
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
@@ -48,6 +56,7 @@ def _head_of_that_name(value: Any) -> Any:
 
 NoNull = BeforeValidator(_no_null)  # for fields that None switches off
 ProjectionSpec = Annotated[str, BeforeValidator(_as_text)]  # papermill and YAML read a single width as a number
+StructuralLoss = Annotated[str, BeforeValidator(_loss_name)]
 MinCount = Annotated[int | str, BeforeValidator(_min_count)]
 
 

@@ -5,10 +5,12 @@ import math
 import numpy as np
 import pytest
 import torch
+from pydantic import ValidationError
 from torch import Tensor
 
 from docemb_lib.errors import InputError
 from docemb_lib.losses import MSE, Contrastive, Cosine, MaxMargin, structural_loss
+from docemb_lib.settings import Parameters
 
 CONTRASTING = [
     *(MaxMargin(distance, gamma) for distance in ("mse", "cosine") for gamma in (0.0, 0.1, 0.5, 1.0, 1.5)),
@@ -179,7 +181,7 @@ def test_the_notebook_names_give_the_losses_they_name():
     assert (type(margin), margin.distance, margin.gamma) == (MaxMargin, "cosine", 0.5)
 
 
-@pytest.mark.parametrize("name", ["null", "max_margin", "MSE", "", None])
+@pytest.mark.parametrize("name", ["null", "max_margin", "MSE", ""])
 def test_other_names_are_refused(name):
     with pytest.raises(InputError, match="must be one of mse, cosine, max-margin, contrastive or None"):
         structural_loss(name)
@@ -193,3 +195,26 @@ def test_other_names_are_refused(name):
 def test_arguments_without_meaning_are_refused_by_name(loss, wrong):
     with pytest.raises(InputError, match=next(iter(wrong))):
         loss(**wrong)
+
+
+def test_a_loss_of_ones_own_is_named_by_its_import_path(tmp_path, monkeypatch):
+    (tmp_path / "my_losses.py").write_text(
+        "from docemb_lib.losses import StructuralLoss\n"
+        "class Dot(StructuralLoss):\n"
+        "    def document_losses(self, student, teacher, keep, negatives=None):\n"
+        "        return -(student * teacher).sum(dim=1)\n"
+        "plain = 1\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    name = Parameters(structural_loss="my_losses:Dot").structural_loss
+    student, teacher = torch.ones(3, 2), torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+    losses = structural_loss(name)(student, teacher, torch.tensor([1.0, 0.0, 1.0]))
+    assert losses.tolist() == [-3.0, 0.0, -11.0]  # the base class applies the mask
+    for wrong, message in (("nowhere:Dot", "cannot be imported"), ("my_losses:Dott", "cannot be imported"),
+                           ("my_losses:plain", "no subclass"), ("torch:nn", "no subclass")):  # fmt: skip
+        with pytest.raises(InputError, match=f"structural_loss: {wrong} .*{message}"):
+            structural_loss(wrong)
+    with pytest.raises(
+        ValidationError, match=r"must be one of mse, cosine, max-margin, contrastive, or the import path"
+    ):
+        Parameters(structural_loss="huber")
