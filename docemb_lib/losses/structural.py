@@ -191,7 +191,7 @@ def _imported(path: str) -> nn.Module:
     try:
         found = getattr(import_module(module), attribute)
     except (ImportError, AttributeError) as error:
-        raise InputError(f"structural_loss: {path} cannot be imported ({error}); is its folder in PYTHONPATH?") from None
+        raise InputError(f"structural_loss: {path} cannot be imported ({error}); check PYTHONPATH") from None
     if not (isinstance(found, type) and issubclass(found, StructuralLoss)):
         raise InputError(f"structural_loss: {path} is no subclass of docemb_lib.losses.StructuralLoss")
     return found()
