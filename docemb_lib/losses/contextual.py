@@ -77,11 +77,10 @@ class SoftCCA(nn.Module):
 
     loss_i = 1/P * sum_k (z1_ik - z2_ik)^2 + delta * (SDL(z1) + SDL(z2))
 
-    CCA maximises the correlation of the views under the constraint that each view's features are uncorrelated. The
-    first term replaces the correlation by a distance, the second the hard constraint by a penalty. `delta = 0.03`
-    belongs to `reduction="mean"`; the thesis' formula sums over the P^2 - P off-diagonal cells, which is the same loss
-    with `reduction="sum"` and `delta / (P^2 - P)`. The views enter the distance as they are, not batch-normalised.
-    Where the teacher's view is not projected, SDL(z2) has no gradient and only shifts the value.
+    Of CCA, the first term replaces the correlation by a distance, the second the constraint that the features of a view
+    are uncorrelated by a penalty. `delta = 0.03` belongs to `reduction="mean"`; the thesis' formula sums over the
+    P^2 - P off-diagonal cells, which is the same loss with `reduction="sum"` and `delta / (P^2 - P)`. The views enter
+    the distance as they are. Where the teacher's view is not projected, SDL(z2) only shifts the value.
 
     Example:
         >>> z = torch.tensor([[1.0, 2.0], [1.0, -2.0], [-1.0, 2.0], [-1.0, -2.0]])  # uncorrelated features
@@ -175,13 +174,7 @@ def _whitening(X: Tensor, ridge: float) -> Tensor:
 
 
 def contextual_loss(
-    name: str,
-    dim: int,
-    *,
-    delta: float = 0.03,
-    beta: float = 0.95,
-    reduction: Reduction = "mean",
-    ridge: float = 1e-3,
+    name: str, dim: int, *, delta: float = 0.03, beta: float = 0.95, reduction: Reduction = "mean", ridge: float = 1e-3
 ) -> nn.Module:
     """The loss that the parameter `contextual_loss` names, for views of width `dim`. Raises InputError for others.
 
@@ -189,10 +182,7 @@ def contextual_loss(
     form: the sum takes delta / (P^2 - P), which gives the same loss but for rounding. ridge: of cca.
     """
     if name == "soft-cca":
-        cells = max(dim * dim - dim, 1) if reduction == "sum" else 1
-        return SoftCCA(dim, delta / cells, beta, reduction)
-    if name == "mse":
-        return MSE()
-    if name == "cca":
-        return CCA(ridge=ridge)
-    raise InputError(f"contextual_loss must be one of soft-cca, mse, cca, got {name!r}")
+        return SoftCCA(dim, delta / (max(dim * dim - dim, 1) if reduction == "sum" else 1), beta, reduction)
+    if name not in ("mse", "cca"):
+        raise InputError(f"contextual_loss must be one of soft-cca, mse, cca, got {name!r}")
+    return MSE() if name == "mse" else CCA(ridge=ridge)

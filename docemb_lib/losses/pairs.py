@@ -40,9 +40,7 @@ class InfoNCE(nn.Module):
         logits = F.normalize(first, dim=1) @ F.normalize(second, dim=1).T / self.temperature  # (B, B)
         partners = torch.arange(B, device=first.device)  # the positives stand on the diagonal
         losses = F.cross_entropy(logits, partners, reduction="none")
-        if self.symmetric:
-            losses = (losses + F.cross_entropy(logits.T, partners, reduction="none")) / 2
-        return losses
+        return (losses + F.cross_entropy(logits.T, partners, reduction="none")) / 2 if self.symmetric else losses
 
     def extra_repr(self) -> str:
         return f"temperature={self.temperature}, symmetric={self.symmetric}"
@@ -85,15 +83,9 @@ class PairObjective(nn.Module):
     """
 
     def __init__(
-        self,
-        student: nn.Module,
-        *,
-        contrast: InfoNCE,
-        head: MaskedLanguageHead | None = None,
-        mlm_weight: float = 0.1,
-        distillation: Objective | None = None,
-        weight: float = 1.0,
-    ) -> None:
+        self, student: nn.Module, *, contrast: InfoNCE, head: MaskedLanguageHead | None = None,
+        mlm_weight: float = 0.1, distillation: Objective | None = None, weight: float = 1.0,
+    ) -> None:  # fmt: skip
         super().__init__()
         if distillation is None:
             self.own_student = student

@@ -57,9 +57,9 @@ def length_consistent(
 ) -> np.ndarray:
     """Rows in `order` rearranged so that every `size` of them mirror the lengths of the `buffer` they came from.
 
-    lengths: tokens of each row. The buffer is kept full and split by length into buckets. Each `size` rows take from
-    the buckets in proportion to their fill, oldest first; seats that rounding leaves over are drawn at random. The rows
-    are then shuffled among themselves. (Specification of the author's sampler.)
+    lengths: tokens of each row. The buffer is split by length into buckets. Each `size` rows take from the buckets in
+    proportion to their fill, oldest first; seats that rounding leaves over are drawn at random. The rows are then
+    shuffled among themselves. (Specification of the author's sampler.)
     """
     buckets: list[list[int]] = [[] for _ in range(LONGEST // STEP + 1)]
     taken = np.zeros(len(buckets), dtype=int)  # rows at the head of each bucket that have been used
@@ -80,9 +80,7 @@ def length_consistent(
         if rest:
             share = np.where(quota < fill, exact - quota, 0)
             quota[rng.choice(len(quota), size=rest, replace=False, p=share / share.sum())] += 1
-        drawn = []
-        for bucket, first, count in zip(buckets, taken, quota, strict=True):
-            drawn += bucket[first : first + count]
+        drawn = [row for bucket, i, n in zip(buckets, taken, quota, strict=True) for row in bucket[i : i + n]]
         taken += quota
         held -= seats
         arranged += rng.permutation(drawn).tolist()
@@ -90,7 +88,7 @@ def length_consistent(
 
 
 class MicroBatch(NamedTuple):
-    """The part of a round that one process runs in one packed forward pass."""
+    """What one process runs of a round, in one packed forward pass."""
 
     batch: PackedBatch
     targets: Targets
@@ -123,17 +121,10 @@ class Collate:
             own = [batches[i] for i, owner in zip(plan, owners, strict=True) if owner == self.rank]
             packed = own or [batches[min(plan, key=lambda i: tokens[i])]]  # the shortest, uncounted
             batch, targets = self.documents.pack(packed, self.bank)
-            micro_batches.append(
-                MicroBatch(
-                    batch,
-                    targets,
-                    rows=[row for batch in packed for row in batch],
-                    share=sum(map(len, own)) / len(rows),
-                    run_groups=GroupExchange(owners, self.rank) if self.processes > 1 else in_order,
-                    documents=sum(len(batches[i]) for i in plan),
-                    tokens=sum(tokens[i] for i in plan),
-                )
-            )
+            run_groups = GroupExchange(owners, self.rank) if self.processes > 1 else in_order
+            documents, n_tokens = sum(len(batches[i]) for i in plan), sum(tokens[i] for i in plan)
+            share, flat = sum(map(len, own)) / len(rows), [row for batch in packed for row in batch]
+            micro_batches.append(MicroBatch(batch, targets, flat, share, run_groups, documents, n_tokens))
         return micro_batches
 
 

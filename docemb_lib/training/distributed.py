@@ -54,12 +54,10 @@ def from_first(compute: Callable[[], Result]) -> Result:
     """The result of `compute` in the first process, sent to all; an InputError of it is raised in all."""
     if not dist.is_initialized():
         return compute()
-    found: list[Any] = [None]
-    if is_first():
-        try:
-            found = [compute()]
-        except InputError as error:
-            found = [error]
+    try:
+        found: list[Any] = [compute() if is_first() else None]
+    except InputError as error:
+        found = [error]
     dist.broadcast_object_list(found)
     if isinstance(found[0], InputError):
         raise found[0]
@@ -69,10 +67,9 @@ def from_first(compute: Callable[[], Result]) -> Result:
 def build_together(
     workspace: Workspace, kind: str, inputs: Mapping[str, Any], build: Callable[[Path], None]
 ) -> Artefact:
-    """The resumable artefact made from `inputs`, built by all processes at once.
+    """The resumable artefact made from `inputs`, built by all processes at once in one folder of a shared file system.
 
-    All processes run `build` in the same folder of a shared file system. The first one publishes it, and should be the
-    only one that writes results.
+    The first process publishes it, and should be the only one that writes results.
     """
     if not dist.is_initialized():
         return workspace.artefact(kind, inputs, build, resumable=True)
@@ -87,13 +84,11 @@ def build_together(
             dist.barrier()  # all processes have finished in the folder before it is renamed
 
         workspace.artefact(kind, inputs, announce_and_build, resumable=True)
-        if folder[0] is None:
-            dist.broadcast_object_list(folder)
-    else:
+    if not is_first() or folder[0] is None:
         dist.broadcast_object_list(folder)
-        if folder[0] is not None:
-            build(Path(folder[0]))
-            dist.barrier()
+    if not is_first() and folder[0] is not None:
+        build(Path(folder[0]))
+        dist.barrier()
     dist.barrier()  # published
     return workspace.artefact(kind, inputs, build, resumable=True)
 

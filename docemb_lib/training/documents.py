@@ -7,7 +7,7 @@ import json
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -24,14 +24,7 @@ from docemb_lib.student.packing import PackedBatch, pack
 logger = logging.getLogger(__name__)
 SCHEMA = pa.schema([("input_ids", pa.large_list(pa.int32()))])
 ROWS_CHECKED = 65_536  # of teacher embeddings at a time
-
-
-class Tokens(Protocol):
-    """Token ids of documents by row: a `TokenFile`, or a list of lists."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, row: int) -> Sequence[int] | np.ndarray: ...
+Tokens = Any  # token ids of documents by row: a `TokenFile`, or a list of lists
 
 
 def write_tokens(
@@ -43,21 +36,18 @@ def write_tokens(
         file records both numbers.
     """
     truncated = 0
-    bar: tqdm[None]
-    with (
-        pa.OSFile(str(path), "wb") as sink,
-        pa.ipc.new_file(sink, SCHEMA) as writer,
-        progress(desc="tokenising", total=total, unit="documents") as bar,
-    ):
+    bar: tqdm[None] = progress(desc="tokenising", total=total, unit="documents")
+
+    def batch(sequences: Any) -> Any:
+        return pa.record_batch([pa.array(sequences, SCHEMA.field(0).type)], schema=SCHEMA)
+
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, SCHEMA) as writer, bar:
         for chunk in chunks(texts):
             encoded = encode(chunk)
             truncated += encoded.truncated
-            writer.write_batch(pa.record_batch([pa.array(encoded.sequences, SCHEMA.field(0).type)], schema=SCHEMA))
+            writer.write_batch(batch(encoded.sequences))
             bar.update(len(chunk))
-        writer.write_batch(
-            pa.record_batch([pa.array([], SCHEMA.field(0).type)], schema=SCHEMA),
-            custom_metadata={"truncated": str(truncated), "max_tokens": str(max_tokens)},
-        )
+        writer.write_batch(batch([]), custom_metadata={"truncated": str(truncated), "max_tokens": str(max_tokens)})
 
 
 class TokenFile:
@@ -90,11 +80,11 @@ class Targets(NamedTuple):
     negatives: dict[str, Tensor]  # by name: (G, K, T), of further documents for each of the pass' batches
 
     def to(self, device: torch.device) -> Targets:
-        teachers, negatives = (
-            {name: tensor.to(device, non_blocking=True) for name, tensor in tensors.items()}
-            for tensors in (self.teachers, self.negatives)
-        )
-        return Targets(teachers, self.n_structural_tokens.to(device, non_blocking=True), negatives)
+        def moved(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+            return {name: tensor.to(device, non_blocking=True) for name, tensor in tensors.items()}
+
+        lengths = self.n_structural_tokens.to(device, non_blocking=True)
+        return Targets(moved(self.teachers), lengths, moved(self.negatives))
 
 
 class TrainingDocuments:
@@ -106,13 +96,9 @@ class TrainingDocuments:
     """
 
     def __init__(
-        self,
-        tokens: Tokens,
-        n_structural_tokens: Sequence[int] | np.ndarray,
-        *,
-        teachers: Mapping[str, np.ndarray],
-        ids: Sequence[str] | None = None,
-    ) -> None:
+        self, tokens: Tokens, n_structural_tokens: Sequence[int] | np.ndarray, *,
+        teachers: Mapping[str, np.ndarray], ids: Sequence[str] | None = None,
+    ) -> None:  # fmt: skip
         N = len(tokens)
         if len(n_structural_tokens) != N:
             raise ValueError(f"{len(n_structural_tokens)} lengths for {N} documents")
@@ -123,7 +109,13 @@ class TrainingDocuments:
         for name, rows in self.teachers.items():
             if len(rows) < N:
                 raise ValueError(f"{name} embeddings hold {len(rows)} rows for {N} documents")
-            self._check_finite(name, rows)
+            for start in range(0, N, ROWS_CHECKED):
+                finite = np.isfinite(rows[start : min(start + ROWS_CHECKED, N)]).all(axis=1)
+                if not finite.all():
+                    first = self.ids[start + int(finite.argmin())]
+                    raise InputError(
+                        f"{name} teacher: the embedding of document {first} is not finite; embed the corpus again"
+                    )
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -139,22 +131,13 @@ class TrainingDocuments:
         return pack([self.tokens[row] for row in rows]), targets
 
     def digest(self) -> str:
-        """Hash of the documents' names, lengths and some of their teachers' numbers, which identifies a run."""
+        """Hash of the documents' names, lengths and some of their teachers' numbers."""
         digest = hashlib.sha256(json.dumps(list(self.ids)).encode())
         digest.update(np.asarray(self.n_structural_tokens, dtype=np.int64).tobytes())
         for name, rows in sorted(self.teachers.items()):
             digest.update(name.encode())
             digest.update(np.asarray(rows[: min(8, len(self))], dtype=np.float32).tobytes())
         return digest.hexdigest()
-
-    def _check_finite(self, name: str, rows: np.ndarray) -> None:
-        for start in range(0, len(self), ROWS_CHECKED):
-            finite = np.isfinite(rows[start : min(start + ROWS_CHECKED, len(self))]).all(axis=1)
-            if not finite.all():
-                first = self.ids[start + int(finite.argmin())]
-                raise InputError(
-                    f"{name} teacher: the embedding of document {first} is not finite; embed the corpus again"
-                )
 
 
 class Bank:
@@ -176,10 +159,8 @@ class Bank:
     def draw(self, batches: Sequence[Sequence[int]], *, of: TrainingDocuments) -> dict[str, Tensor]:
         """Embeddings of `size` documents for each of G batches of the documents `of`, by teacher: (G, size, T)."""
         drawn = np.concatenate([self._draw(batch, own=batch if of is self.documents else ()) for batch in batches])
-        return {
-            name: _tensor(self.documents.teachers[name], drawn).unflatten(0, (len(batches), self.size))
-            for name in self.names
-        }
+        tensors = {name: _tensor(self.documents.teachers[name], drawn) for name in self.names}
+        return {name: tensor.unflatten(0, (len(batches), self.size)) for name, tensor in tensors.items()}
 
     def _draw(self, batch: Sequence[int], *, own: Sequence[int]) -> np.ndarray:
         rng = np.random.default_rng((self.seed, *batch))
@@ -198,5 +179,4 @@ def check_negatives(size: int, *, kept: int, batch_size: int) -> None:
 
 
 def _tensor(embeddings: np.ndarray, rows: Sequence[int] | np.ndarray) -> Tensor:
-    """(N, T), float32."""
     return torch.from_numpy(np.asarray(embeddings[rows], dtype=np.float32))

@@ -82,11 +82,8 @@ class Monitor:
         if self.views is not None:
             row["cca"] = canonical_correlation(*self.views)
         computed = all_reduced(self.means.sums.new_tensor(self.computed)).item()
-        row |= {
-            "documents_per_second": self.documents / seconds,
-            "tokens_per_second": self.tokens / seconds,
-            "share_of_peak": computed / seconds / self.peak,
-        }
+        row |= {"documents_per_second": self.documents / seconds, "tokens_per_second": self.tokens / seconds}
+        row["share_of_peak"] = computed / seconds / self.peak
         self.means.sums.zero_()
         self.means.directions.zero_()
         self.start_clock()
@@ -119,29 +116,19 @@ def canonical_correlation(student: Tensor, teacher: Tensor, *, components: int =
     k = min(components, len(student) // 2, student.shape[1], teacher.shape[1])
     if len(student) < 4:
         return float("nan")
-    leading = [_principal(view.double(), k) for view in (student, teacher)]
+    leading = []
+    for view in (student.double(), teacher.double()):
+        U, s, _ = torch.linalg.svd(view - view.mean(dim=0), full_matrices=False)
+        kept = s[:k] > 1e-9 * s[0].clamp(min=1e-30)
+        leading.append(U[:, :k] * kept * (len(view) - 1) ** 0.5)  # of variance 1: scale makes no difference to CCA
     return -CCA(ridge=0.0)(*leading)[0].item() / k
-
-
-def _principal(view: Tensor, k: int) -> Tensor:
-    """The k leading principal components of (N, P), each scaled to variance 1, which CCA ignores."""
-    U, s, _ = torch.linalg.svd(view - view.mean(dim=0), full_matrices=False)
-    kept = s[:k] > 1e-9 * s[0].clamp(min=1e-30)
-    return U[:, :k] * kept * (len(view) - 1) ** 0.5
 
 
 @torch.no_grad()
 def validate(
-    objective: Objective,
-    documents: TrainingDocuments,
-    *,
-    batch_size: int,
-    bank: Bank | None = None,
-    dtype: torch.dtype | None = None,
-    budget: int = 8192,
-    rank: int = 0,
-    processes: int = 1,
-) -> dict[str, float]:
+    objective: Objective, documents: TrainingDocuments, *, batch_size: int, bank: Bank | None = None,
+    dtype: torch.dtype | None = None, budget: int = 8192, rank: int = 0, processes: int = 1,
+) -> dict[str, float]:  # fmt: skip
     """Mean loss over `documents`, the part of each teacher by name, `norm` and `spread`.
 
     `norm` and `spread` are signs of collapse: the mean length of the student's embeddings, and the mean cosine distance

@@ -111,9 +111,8 @@ class Part(NamedTuple):
     labels: Tensor  # (T,), see `mask_tokens`
 
     def to(self, device: torch.device) -> Part:
-        return Part(
-            self.places, self.texts.to(device), self.masked.to(device), self.labels.to(device, non_blocking=True)
-        )
+        labels = self.labels.to(device, non_blocking=True)
+        return Part(self.places, self.texts.to(device), self.masked.to(device), labels)
 
 
 class PairBatch(NamedTuple):
@@ -142,17 +141,11 @@ class PairedDocuments:
     """
 
     def __init__(
-        self,
-        sentences: Tokens,
-        *,
-        ids: Sequence[str],
-        tokenizer: Any,
-        max_tokens: int,
-        pairs: Literal["halves", "dropout"] = "halves",
-        seed: int = 0,
-    ) -> None:
-        counts = [np.count_nonzero(np.asarray(sentences[row]) == END) for row in range(len(sentences))]
-        self.n_sentences = np.array(counts)
+        self, sentences: Tokens, *, ids: Sequence[str], tokenizer: Any, max_tokens: int,
+        pairs: Literal["halves", "dropout"] = "halves", seed: int = 0,
+    ) -> None:  # fmt: skip
+        rows = range(len(sentences))
+        self.n_sentences = np.array([np.count_nonzero(np.asarray(sentences[row]) == END) for row in rows])
         self.rows = np.flatnonzero(self.n_sentences >= 2)  # of `sentences`, by row of this object
         self.skipped = len(sentences) - len(self.rows)
         if len(self.rows) < 2:
@@ -176,7 +169,7 @@ class PairedDocuments:
         return len(self.rows)
 
     def digest(self) -> str:
-        """Hash of the documents' names and lengths and of the kind of pairs, which identifies a run."""
+        """Hash of the documents' names and lengths and of the kind of pairs."""
         digest = hashlib.sha256(json.dumps([self.pairs, self.seed, self.ids]).encode())
         digest.update(self.lengths.astype(np.int64).tobytes())
         return digest.hexdigest()
@@ -195,29 +188,22 @@ class PairedDocuments:
         """Ids with special tokens, masked ids and labels of both texts of a pair, (3, T) each."""
         rng = generator_of(self.ids[row], seed=self.seed, epoch=epoch)
         sentences = sentences_of(self.sentences[int(self.rows[row])])
-        halves = [sentences, sentences]
+        sides = [np.ones(len(sentences), dtype=bool)] * 2
         if self.pairs == "halves":
             in_first = draw_halves(len(sentences), rng)
-            halves = [
-                [s for s, chosen in zip(sentences, side, strict=True) if chosen] for side in (in_first, ~in_first)
-            ]
+            sides = [in_first, ~in_first]
         texts = []
-        for half in halves:
-            ids = np.concatenate(half)[: self._room]
+        for side in sides:
+            ids = np.concatenate([s for s, chosen in zip(sentences, side, strict=True) if chosen])[: self._room]
             masked, labels = mask_tokens(ids, rng, mask_id=self._mask_id, vocabulary=self._vocabulary)
             texts.append(np.concatenate([self._before, [ids, masked, labels], self._after], axis=1))
         return texts
 
 
 def accumulate_gradients(
-    embed: Callable[[PackedBatch], Tensor],
-    parts: Sequence[PackedBatch],
-    places: Sequence[Sequence[int]],
-    losses_of: Callable[[Tensor], Tensor],
-    *,
-    share: float,
-    backward: Callable[[Tensor], None],
-) -> tuple[Tensor, Tensor]:
+    embed: Callable[[PackedBatch], Tensor], parts: Sequence[PackedBatch], places: Sequence[Sequence[int]],
+    losses_of: Callable[[Tensor], Tensor], *, share: float, backward: Callable[[Tensor], None],
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Accumulate the gradients of `share` times the mean of `losses_of` the embeddings of all n texts, part by part.
 
     1. Embed each part under checkpointing, which keeps no activations. 2. Take the gradient g of the loss with regard
@@ -251,16 +237,9 @@ class Taught(NamedTuple):
 
 
 def train_on_pairs(
-    objective: PairObjective,
-    train: PairedDocuments,
-    validation: PairedDocuments,
-    *,
-    taught: Taught | None = None,
-    settings: Training,
-    seed: int,
-    folder: Path,
-    title: str = "student",
-) -> History:
+    objective: PairObjective, train: PairedDocuments, validation: PairedDocuments, *, taught: Taught | None = None,
+    settings: Training, seed: int, folder: Path, title: str = "student",
+) -> History:  # fmt: skip
     """Train `objective` in place on pairs of `train`, and on `taught` if it has a distillation part.
 
     As `train_objective`. Also raises InputError for several processes, and for pairs by dropout without dropout.
@@ -270,16 +249,9 @@ def train_on_pairs(
     if train.pairs == "dropout" and not has_dropout(objective.student):
         raise InputError("pairs: dropout makes no pairs of a student without dropout; set simde.dropout to 0.1")
     return run(
-        PairTrainer,
-        objective,
-        (train, validation, *(taught or ())),
-        settings=settings,
-        seed=seed,
-        folder=folder,
-        title=title,
-        pass_documents=1 if taught is None else settings.batch_size,
-        taught=taught,
-    )
+        PairTrainer, objective, (train, validation, *(taught or ())), settings=settings, seed=seed, folder=folder,
+        title=title, pass_documents=1 if taught is None else settings.batch_size, taught=taught,
+    )  # fmt: skip
 
 
 def has_dropout(student: Any) -> bool:
@@ -344,13 +316,9 @@ class PairTrainer(UpdateTrainer):
                 return model.embed(texts)
 
         contrast, embeddings = accumulate_gradients(
-            embed,
-            [part.texts for part in parts],
-            [part.places for part in parts],
-            model.contrast_losses,
-            share=weight,
-            backward=self.accelerator.backward,
-        )
+            embed, [part.texts for part in parts], [part.places for part in parts], model.contrast_losses,
+            share=weight, backward=self.accelerator.backward,
+        )  # fmt: skip
         losses = {"contrast": contrast.mean()}
         if model.mlm_weight:
             losses["mlm"] = contrast.new_zeros(())
@@ -381,9 +349,8 @@ def validate_pairs(
     device = next(objective.parameters()).device
     was_training = objective.training
     objective.eval()
-    means = Means(
-        ["contrast", "mlm"] if objective.mlm_weight else ["contrast"], dim=objective.student.dim, device=device
-    )
+    names = ["contrast", "mlm"] if objective.mlm_weight else ["contrast"]
+    means = Means(names, dim=objective.student.dim, device=device)
     for rows in consecutive_batches(len(documents), batch_size):
         batch = documents.pack(rows, epoch=0, budget=budget)
         embedded, mlm = [], torch.zeros((), device=device)
@@ -394,7 +361,7 @@ def validate_pairs(
                     mlm = mlm + objective.masked_loss(part.masked, part.labels) / max(batch.n_labels, 1)
         embeddings = torch.cat(embedded)[batch.order.to(device)]
         losses = [objective.contrast_losses(embeddings).mean(), mlm]
-        means.add(losses if objective.mlm_weight else losses[:1], embeddings[: len(rows)])
+        means.add(losses[: len(names)], embeddings[: len(rows)])
     objective.train(was_training)
     values = means.values()
     return {"loss": values["contrast"] + objective.mlm_weight * values.get("mlm", 0.0), **values}

@@ -27,7 +27,6 @@ from docemb_lib.training.batches import Collate, MicroBatch, Updates
 from docemb_lib.training.checkpoints import LOG
 from docemb_lib.training.distributed import all_reduced
 from docemb_lib.training.documents import Bank
-from docemb_lib.training.memory import AUTOCAST, precision_of
 from docemb_lib.training.monitor import Monitor, validate
 
 
@@ -39,10 +38,13 @@ class UpdateTrainer(Trainer):
 
     control: TrainerControl
 
-    def __init__(self, *, settings: Training, budget: int, monitor: Monitor, **kwargs: Any) -> None:
-        """budget: tokens in a pass."""
+    def __init__(
+        self, *, settings: Training, budget: int, dtype: torch.dtype | None, monitor: Monitor, **kwargs: Any
+    ) -> None:
+        """budget: tokens in a pass; dtype: of autocast, None without."""
         super().__init__(**kwargs)
         self.settings, self.budget, self.monitor = settings, budget, monitor
+        self.validation_options = {"batch_size": settings.batch_size, "dtype": dtype, "budget": budget}
 
     def collate(self, updates: Updates) -> Callable[[list[int]], Any]:
         """A function from the rows of an update to the inputs of `training_step`."""
@@ -53,8 +55,8 @@ class UpdateTrainer(Trainer):
 
     def get_train_dataloader(self) -> DataLoader:
         """Every process iterates over the same updates and packs only its own documents."""
-        lengths, seed = self.train_dataset.lengths, self.args.seed
-        updates = Updates(lengths, self.settings, seed=seed, epoch=lambda: int(self.state.epoch or 0))
+        lengths, epoch = self.train_dataset.lengths, lambda: int(self.state.epoch or 0)
+        updates = Updates(lengths, self.settings, seed=self.args.seed, epoch=epoch)
         return DataLoader(
             range(len(self.train_dataset)),  # type: ignore[arg-type]  # rows, which `collate` turns into documents
             batch_sampler=updates,
@@ -124,11 +126,6 @@ class UpdateTrainer(Trainer):
         """Of forward and backward pass over documents of `sizes` tokens."""
         return 3 * forward_flops(self.model.student.config, sizes)
 
-    @property
-    def validation_options(self) -> dict[str, Any]:
-        dtype = AUTOCAST[precision_of(self.settings.precision, self.args.device)]
-        return {"batch_size": self.settings.batch_size, "dtype": dtype, "budget": self.budget}
-
 
 class DistillationTrainer(UpdateTrainer):
     """Trains an `Objective`: every process runs its own batches of each round."""
@@ -136,31 +133,23 @@ class DistillationTrainer(UpdateTrainer):
     def __init__(self, *, bank: Bank | None = None, **kwargs: Any) -> None:
         """bank: of negatives, for an objective that takes them."""
         super().__init__(**kwargs)
-        self.bank = bank
+        self.bank, self.ranks = bank, {"rank": self.args.process_index, "processes": self.args.world_size}
 
     def collate(self, updates: Updates) -> Collate:
-        return Collate(
-            self.train_dataset,
-            batch_size=self.settings.batch_size,
-            budget=self.budget,
-            bank=self.bank,
-            rank=self.args.process_index,
-            processes=self.args.world_size,
-        )
+        return Collate(self.train_dataset, self.settings.batch_size, self.budget, self.bank, **self.ranks)
 
     def training_step(self, model: Any, inputs: list[MicroBatch], num_items_in_batch: Any = None) -> Tensor:
-        """Accumulate the gradients of one update.
+        """Accumulate the gradients of one update. Returns the sum of this process' weighted losses.
 
         A document's loss weighs 1 / (documents of the update). DDP averages gradients over processes, hence the factor
-        `processes`. Returns the sum of this process' weighted losses.
+        `world_size`.
         """
         model.train()
-        processes = self.args.world_size
         losses = []
         for number, micro in enumerate(inputs, 1):
             # Processes exchange gradients once, in the last backward pass of the update.
             with self.accelerator.no_sync(model) if number < len(inputs) else contextlib.nullcontext():
-                output, loss = self.learn(model, micro, scale=micro.share * processes)
+                output, loss = self.learn(model, micro, scale=micro.share * self.args.world_size)
             losses.append(loss)
             flops, counted = self.flops(micro.batch.sizes), output if micro.share else None
             self.monitor.add(counted, documents=micro.documents, tokens=micro.tokens, flops=flops)
@@ -169,16 +158,16 @@ class DistillationTrainer(UpdateTrainer):
         return each.sum()
 
     def validation_means(self) -> dict[str, float]:
-        ranks = {"rank": self.args.process_index, "processes": self.args.world_size}
-        return validate(self.model, self.eval_dataset, bank=self.bank, **ranks, **self.validation_options)
+        return validate(self.model, self.eval_dataset, bank=self.bank, **self.ranks, **self.validation_options)
 
 
 class Bar(TrainerCallback):
     """A progress bar over the updates with the last loss. The last update is always logged and validated."""
 
+    bar: Any = None
+
     def __init__(self, updates: int) -> None:
         self.updates = updates
-        self.bar: Any = None
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         if state.is_world_process_zero:
@@ -216,8 +205,7 @@ class Log(TrainerCallback):
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         if state.is_world_process_zero:
             self.file.parent.mkdir(parents=True, exist_ok=True)
-            first = {"step": state.global_step, "at": time.time()}
-            lines = [self.head, *state.log_history, first]
+            lines = [self.head, *state.log_history, {"step": state.global_step, "at": time.time()}]
             self.file.write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
 
     def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
@@ -230,8 +218,7 @@ class Stop(TrainerCallback):
     """On SIGTERM, which clusters send before the time is up: a checkpoint after the current update, then the signal's
     usual effect. All processes stop after the same update."""
 
-    def __init__(self) -> None:
-        self.requested = False
+    requested = False
 
     @contextmanager
     def listening(self) -> Iterator[None]:

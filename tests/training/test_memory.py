@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from docemb_lib.errors import InputError
-from docemb_lib.training import memory, precision_of
+from docemb_lib.training import precision_of, run as memory
 
 
 @pytest.fixture
