@@ -4,8 +4,6 @@ SoftCCA and CCA compute statistics over the batch. Contextual losses take no mas
 teacher's short context, and the contextual teacher reads whole documents.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 import torch

@@ -1,7 +1,5 @@
 """The training objective: the student, the loss and projections of each teacher, and the weighted sum of the losses."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, cast, get_args

@@ -4,8 +4,6 @@ Grammar: `block ("x" block)*`, or `-` for the identity. A block is `768` or `768
 768 features, then the activation if one is written. `768(ReLU)x4096(ReLU)x2048` is the largest of the thesis.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

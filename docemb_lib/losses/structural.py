@@ -6,8 +6,6 @@ document. Max-margin and contrastive compare with other documents. They also tak
 embeddings of K documents outside the batch.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 import torch

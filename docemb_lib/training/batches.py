@@ -5,12 +5,10 @@ whole batches as the processes can hold at a time, assigned by tokens so that th
 number of processes nor their memory changes which documents a loss compares, or the order in which statistics see them.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 import torch
@@ -32,7 +30,7 @@ class Updates(Sampler[list[int]]):
     Whole batches only: documents that do not fill one are left out of the epoch. The last update may hold fewer.
     """
 
-    def __init__(self, lengths: np.ndarray, settings: Training, *, seed: int, epoch: Callable[[], int] = int):
+    def __init__(self, lengths: np.ndarray, settings: Training, *, seed: int, epoch: Callable[[], int]):
         """lengths: tokens of each document; epoch: returns the current one, called when an iteration begins."""
         self.lengths = lengths
         self.used = len(lengths) // settings.batch_size * settings.batch_size  # documents of an epoch
@@ -98,7 +96,7 @@ class MicroBatch(NamedTuple):
     documents: int  # of all processes in this round
     tokens: int  # likewise
 
-    def to(self, device: torch.device) -> MicroBatch:
+    def to(self, device: torch.device) -> Self:
         return self._replace(batch=self.batch.to(device), targets=self.targets.to(device))
 
 
@@ -131,8 +129,8 @@ class Collate:
 def rounds(tokens: Sequence[int], *, budget: int, processes: int) -> Iterator[tuple[range, tuple[int, ...]]]:
     """Cut an update into rounds: the batches of each, in order, and the process of each batch. tokens: of each batch.
 
-    A round ends before any process has more than `budget` tokens. A longer batch runs all the same; the other processes
-    may then have as many tokens, instead of waiting.
+    A round ends before any process has more than `budget` tokens. A longer batch runs all the same, and the other
+    processes may then have as many tokens.
     """
     start, owners = 0, deal(tokens[:1], processes)
     for end in range(2, len(tokens) + 1):

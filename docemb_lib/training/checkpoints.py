@@ -4,8 +4,6 @@ The Trainer writes checkpoints in place. A marker, written after everything else
 folder without a marker, or with files of other sizes, was interrupted while it was written; the one before is taken.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import logging

@@ -3,8 +3,6 @@
 In one process every function here returns at once and `GroupExchange` is not used.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -108,9 +106,8 @@ class GroupExchange:
     def __call__(self, loss: nn.Module, groups: list[tuple[Tensor, ...]]) -> Tensor:
         """The losses of this process' groups, (B,). groups: their two views, (b, P) each.
 
-        A process that owns no group runs one all the same, with a share of zero in the update. The loss must not see
-        this uncounted group, which would advance the statistics; it only keeps this rank's graph connected, as DDP
-        requires.
+        A process that owns no group runs one all the same, with a share of zero, which keeps its graph connected, as
+        DDP requires. The loss must not see this uncounted group, which would advance the statistics.
         """
         if not any(True for _ in loss.buffers()):  # no statistics: groups are independent
             return in_order(loss, groups)
@@ -133,5 +130,5 @@ class GroupExchange:
             sent[: len(views)] = views
         received = [torch.empty_like(sent) for _ in ranks]
         dist.all_gather(received, sent)
-        queues = [iter(from_rank) for from_rank in received]
+        queues = list(map(iter, received))
         return [next(queues[owner]) for owner in self.owners]

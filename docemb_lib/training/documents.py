@@ -1,13 +1,11 @@
 """Training documents: token ids in a memory-mapped Arrow file, teacher embeddings by row, and a bank of negatives."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
@@ -32,8 +30,7 @@ def write_tokens(
 ) -> None:
     """Tokenise `texts` into the Arrow file `path`, a chunk at a time.
 
-    encode: from texts to `sequences`, the token ids cut at `max_tokens`, and `truncated`, the number of texts cut. The
-        file records both numbers.
+    encode: from texts to `sequences`, token ids, and `truncated`, the number of texts cut at `max_tokens`.
     """
     truncated = 0
     bar: tqdm[None] = progress(desc="tokenising", total=total, unit="documents")
@@ -79,12 +76,13 @@ class Targets(NamedTuple):
     n_structural_tokens: Tensor  # (B,)
     negatives: dict[str, Tensor]  # by name: (G, K, T), of further documents for each of the pass' batches
 
-    def to(self, device: torch.device) -> Targets:
-        def moved(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-            return {name: tensor.to(device, non_blocking=True) for name, tensor in tensors.items()}
+    def to(self, device: torch.device) -> Self:
+        def moved(given: Any) -> Any:
+            if isinstance(given, dict):
+                return {name: moved(tensor) for name, tensor in given.items()}
+            return given.to(device, non_blocking=True)
 
-        lengths = self.n_structural_tokens.to(device, non_blocking=True)
-        return Targets(moved(self.teachers), lengths, moved(self.negatives))
+        return type(self)(*map(moved, self))
 
 
 class TrainingDocuments:
@@ -120,7 +118,7 @@ class TrainingDocuments:
     def __len__(self) -> int:
         return len(self.tokens)
 
-    def pack(self, batches: Sequence[Sequence[int]], bank: Bank | None = None) -> tuple[PackedBatch, Targets]:
+    def pack(self, batches: Sequence[Sequence[int]], bank: "Bank | None" = None) -> tuple[PackedBatch, Targets]:
         """The documents of several batches end to end, with the targets of each."""
         rows = [row for batch in batches for row in batch]
         targets = Targets(

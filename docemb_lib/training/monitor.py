@@ -1,7 +1,5 @@
 """Monitoring of a training: means of losses, speed, signs of collapse, and the validation loss of an objective."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from pathlib import Path

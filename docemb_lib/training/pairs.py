@@ -5,15 +5,13 @@ InfoNCE compares every text of a batch with all others, so a batch must not be c
 cache (Gao et al., 2021) gives the same gradients part by part, see `accumulate_gradients`.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -30,7 +28,7 @@ from docemb_lib.training.batches import Collate, MicroBatch, Updates, consecutiv
 from docemb_lib.training.documents import Tokens, TrainingDocuments
 from docemb_lib.training.monitor import Means, validate
 from docemb_lib.training.run import History, run
-from docemb_lib.training.trainer import UpdateTrainer
+from docemb_lib.training.trainer import DistillationTrainer
 
 logger = logging.getLogger(__name__)
 
@@ -40,9 +38,7 @@ MASKED, REPLACED = 0.8, 0.1  # of these: shown as the mask token, shown as a ran
 
 
 class EncodedSentences(NamedTuple):
-    """Token ids of each text without special tokens, every sentence closed by `END`."""
-
-    sequences: list[np.ndarray]
+    sequences: list[np.ndarray]  # token ids of each text without special tokens, every sentence closed by `END`
     truncated: int  # texts longer than two halves, each cut at the encoder's limit
 
 
@@ -110,9 +106,9 @@ class Part(NamedTuple):
     masked: PackedBatch
     labels: Tensor  # (T,), see `mask_tokens`
 
-    def to(self, device: torch.device) -> Part:
+    def to(self, device: torch.device) -> Self:
         labels = self.labels.to(device, non_blocking=True)
-        return Part(self.places, self.texts.to(device), self.masked.to(device), labels)
+        return self._replace(texts=self.texts.to(device), masked=self.masked.to(device), labels=labels)
 
 
 class PairBatch(NamedTuple):
@@ -126,10 +122,6 @@ class PairBatch(NamedTuple):
     def order(self) -> Tensor:
         """Indices that put the texts of all parts, one part after the other, into their order, (2B,)."""
         return torch.tensor([place for part in self.parts for place in part.places]).argsort()
-
-    @property
-    def sizes(self) -> list[int]:
-        return [size for part in self.parts for size in part.texts.sizes]
 
 
 class PairedDocuments:
@@ -147,14 +139,14 @@ class PairedDocuments:
         rows = range(len(sentences))
         self.n_sentences = np.array([np.count_nonzero(np.asarray(sentences[row]) == END) for row in rows])
         self.rows = np.flatnonzero(self.n_sentences >= 2)  # of `sentences`, by row of this object
-        self.skipped = len(sentences) - len(self.rows)
+        skipped = len(sentences) - len(self.rows)
         if len(self.rows) < 2:
             raise InputError(
-                f"documents: {self.skipped} of {len(sentences)} have fewer than two sentences, so there are not two to "
+                f"documents: {skipped} of {len(sentences)} have fewer than two sentences, so there are not two to "
                 "learn from; give documents of several sentences"
             )
-        if self.skipped:
-            logger.warning("%d of %d documents left out: of fewer than two sentences", self.skipped, len(sentences))
+        if skipped:
+            logger.warning("%d of %d documents left out: of fewer than two sentences", skipped, len(sentences))
         if tokenizer.mask_token_id is None:
             raise InputError("tokenizer: has no mask token; a masked language model needs one")
         self.sentences, self.pairs, self.seed = sentences, pairs, seed
@@ -219,19 +211,17 @@ def accumulate_gradients(
         embeddings = embed(parts[0])[order]
         losses = losses_of(embeddings)
         backward(losses.mean() * share)
-        return losses.detach(), embeddings.detach()
-    embedded = [checkpoint(embed, part, use_reentrant=False) for part in parts]
-    embeddings = torch.cat(embedded).detach()[order].requires_grad_()
-    losses = losses_of(embeddings)
-    (gradient,) = torch.autograd.grad(losses.mean() * share, embeddings)
-    for part, own in zip(embedded, places, strict=True):
-        backward((part * gradient[own]).sum())
+    else:
+        embedded = [checkpoint(embed, part, use_reentrant=False) for part in parts]
+        embeddings = torch.cat(embedded).detach()[order].requires_grad_()
+        losses = losses_of(embeddings)
+        (gradient,) = torch.autograd.grad(losses.mean() * share, embeddings)
+        for part, own in zip(embedded, places, strict=True):
+            backward((part * gradient[own]).sum())
     return losses.detach(), embeddings.detach()
 
 
-class Taught(NamedTuple):
-    """Documents with teacher embeddings, for distillation beside the pairs; rows as in the files of the pairs."""
-
+class Taught(NamedTuple):  # documents with teacher embeddings, for distillation beside the pairs; the same rows
     train: TrainingDocuments
     validation: TrainingDocuments
 
@@ -260,12 +250,11 @@ def has_dropout(student: Any) -> bool:
     return any("dropout" in name and isinstance(value, int | float) and value > 0 for name, value in options)
 
 
-class PairTrainer(UpdateTrainer):
+class PairTrainer(DistillationTrainer):
     """Trains a `PairObjective`, in one process."""
 
     model: PairObjective
     train_dataset: PairedDocuments
-    eval_dataset: PairedDocuments
 
     def __init__(self, *, taught: Taught | None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -274,7 +263,7 @@ class PairTrainer(UpdateTrainer):
     def collate(self, updates: Updates) -> Callable[[list[int]], tuple[list[PairBatch], list[MicroBatch]]]:
         """An update is its batches of pairs, and the same documents with their teachers."""
         size, documents = self.settings.batch_size, self.train_dataset
-        teach = None if self.taught is None else Collate(self.taught.train, batch_size=size, budget=self.budget)
+        teach = None if self.taught is None else Collate(self.taught.train, size, self.budget)
 
         def update(rows: list[int]) -> tuple[list[PairBatch], list[MicroBatch]]:
             batches = [rows[start : start + size] for start in range(0, len(rows), size)]
@@ -291,7 +280,7 @@ class PairTrainer(UpdateTrainer):
         parts = {name: torch.stack([o.parts[name] for o in outputs]).mean() for name in outputs[0].parts}
         losses = [output.loss / len(outputs) for output in outputs]
         rows = [batch.rows for batch in batches]
-        sizes = [size for batch in batches for size in batch.sizes]
+        sizes = [size for batch in batches for part in batch.parts for size in part.texts.sizes]
         sizes *= 2 if self.model.mlm_weight else 1  # MLM reads each text a second time
         for micro in micro_batches:
             output, loss = self.learn(self.model.distillation, micro, scale=micro.share)

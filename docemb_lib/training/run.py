@@ -1,8 +1,6 @@
 """A training run: the Trainer's arguments, resuming, distillation by `train_objective`, and what fits the device:
 precision, and how many tokens a forward and backward pass may hold."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import math
@@ -25,7 +23,7 @@ from docemb_lib.training.checkpoints import CHECKPOINTS, Checkpoints, find_check
 from docemb_lib.training.distributed import all_reduced
 from docemb_lib.training.documents import Bank, TrainingDocuments
 from docemb_lib.training.monitor import Monitor
-from docemb_lib.training.trainer import Bar, DistillationTrainer, Log, Stop, UpdateTrainer
+from docemb_lib.training.trainer import Bar, DistillationTrainer, Log, Stop
 from docemb_lib.workspace import fingerprint_of
 
 logger = logging.getLogger(__name__)
@@ -73,7 +71,7 @@ def train_objective(
 
 
 def run(
-    trainer_class: type[UpdateTrainer], model: Objective | PairObjective, documents: Sequence[Any], *,
+    trainer_class: type[DistillationTrainer], model: Objective | PairObjective, documents: Sequence[Any], *,
     settings: Training, seed: int, folder: Path, title: str, pass_documents: int, **options: Any,
 ) -> History:  # fmt: skip
     """Train `model` in place by a trainer of this class; see `train_objective`.
@@ -87,10 +85,9 @@ def run(
             f"documents: {len(train)} training documents do not fill one batch; at least training.batch_size = "
             f"{settings.batch_size} are needed"
         )
-    precision = precision_of(settings.precision, training_device())
+    precision = precision_of(settings.precision)
     dtype = AUTOCAST[precision]
-    updates = count_updates(len(train), settings)
-    checkpoints = folder / CHECKPOINTS
+    updates, checkpoints = count_updates(len(train), settings), folder / CHECKPOINTS
     args = training_arguments(settings, precision, seed=seed, updates=updates, folder=checkpoints)
     if settings.accumulation < args.world_size:
         raise InputError(
@@ -99,13 +96,10 @@ def run(
         )
     configuration = {
         "settings": settings.model_dump(exclude={*NOT_IN_FINGERPRINT, "precision"}),
-        "precision": precision,
-        "seed": seed,
-        "objective": repr(model),
+        "precision": precision, "seed": seed, "objective": repr(model), "torch": torch.__version__,
         "weights": {name: list(tensor.shape) for name, tensor in model.state_dict().items()},
-        "torch": torch.__version__,
         "documents": [each.digest() for each in documents],
-    }
+    }  # fmt: skip
     identity = {"configuration": fingerprint_of(configuration), "processes": args.world_size}
     last = find_checkpoint(checkpoints, **identity)
     args.eval_on_start = last is None  # a resumed run has that row already
@@ -136,8 +130,7 @@ def run(
 
 def count_updates(documents: int, settings: Training) -> int:
     """Optimiser updates of a run: whole batches only, `accumulation` of them an update, the rest in a last one."""
-    batches = documents // settings.batch_size
-    return settings.epochs * math.ceil(batches / settings.accumulation)
+    return settings.epochs * math.ceil(documents // settings.batch_size / settings.accumulation)
 
 
 def training_arguments(
@@ -201,7 +194,7 @@ def training_device() -> torch.device:
 def precision_of(asked: Precision | None, device: torch.device | None = None) -> Precision:
     """The precision of training on `device`: as asked, or bf16 where the hardware is fast at it, then fp16 (with
     a gradient scaler) on GPUs, then fp32. Raises InputError for fp16 on a CPU and for bf16 on a GPU without it."""
-    device = training_device() if device is None else device
+    device = device or training_device()
     if asked == "fp16" and device.type == "cpu":
         raise InputError("training.precision: fp16 needs a GPU; write bf16, fp32, or null for the best at hand")
     if asked == "bf16" and device.type == "cuda" and not fast_bf16(device):

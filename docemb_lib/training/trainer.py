@@ -1,7 +1,5 @@
 """`transformers.Trainer` for packed documents: how updates are computed, ordered, validated, logged and stopped."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math
@@ -30,28 +28,30 @@ from docemb_lib.training.documents import Bank
 from docemb_lib.training.monitor import Monitor, validate
 
 
-class UpdateTrainer(Trainer):
-    """A batch of the Trainer is one update, run as several passes where memory asks for it.
+class DistillationTrainer(Trainer):
+    """Trains an `Objective`. A batch of the Trainer is one update, run as several passes where memory asks for it.
 
-    Subclasses define the content of an update (`collate`), its gradients (`training_step`) and `validation_means`.
+    Every process runs its own batches of each round. A subclass changes the content of an update (`collate`), its
+    gradients (`training_step`) and `validation_means`.
     """
 
     control: TrainerControl
 
     def __init__(
-        self, *, settings: Training, budget: int, dtype: torch.dtype | None, monitor: Monitor, **kwargs: Any
+        self, *, settings: Training, budget: int, dtype: Any, monitor: Monitor, bank: Bank | None = None, **kwargs: Any
     ) -> None:
-        """budget: tokens in a pass; dtype: of autocast, None without."""
+        """budget: tokens in a pass; dtype: of autocast, None without; bank: of the objective's negatives, if any."""
         super().__init__(**kwargs)
-        self.settings, self.budget, self.monitor = settings, budget, monitor
+        self.settings, self.budget, self.monitor, self.bank = settings, budget, monitor, bank
         self.validation_options = {"batch_size": settings.batch_size, "dtype": dtype, "budget": budget}
+        self.ranks = {"rank": self.args.process_index, "processes": self.args.world_size}
 
     def collate(self, updates: Updates) -> Callable[[list[int]], Any]:
         """A function from the rows of an update to the inputs of `training_step`."""
-        raise NotImplementedError
+        return Collate(self.train_dataset, self.settings.batch_size, self.budget, self.bank, **self.ranks)
 
     def validation_means(self) -> dict[str, float]:
-        raise NotImplementedError
+        return validate(self.model, self.eval_dataset, bank=self.bank, **self.ranks, **self.validation_options)
 
     def get_train_dataloader(self) -> DataLoader:
         """Every process iterates over the same updates and packs only its own documents."""
@@ -126,18 +126,6 @@ class UpdateTrainer(Trainer):
         """Of forward and backward pass over documents of `sizes` tokens."""
         return 3 * forward_flops(self.model.student.config, sizes)
 
-
-class DistillationTrainer(UpdateTrainer):
-    """Trains an `Objective`: every process runs its own batches of each round."""
-
-    def __init__(self, *, bank: Bank | None = None, **kwargs: Any) -> None:
-        """bank: of negatives, for an objective that takes them."""
-        super().__init__(**kwargs)
-        self.bank, self.ranks = bank, {"rank": self.args.process_index, "processes": self.args.world_size}
-
-    def collate(self, updates: Updates) -> Collate:
-        return Collate(self.train_dataset, self.settings.batch_size, self.budget, self.bank, **self.ranks)
-
     def training_step(self, model: Any, inputs: list[MicroBatch], num_items_in_batch: Any = None) -> Tensor:
         """Accumulate the gradients of one update. Returns the sum of this process' weighted losses.
 
@@ -156,9 +144,6 @@ class DistillationTrainer(UpdateTrainer):
         each = torch.stack(losses)
         self.check_finite([micro.rows for micro in inputs], each)
         return each.sum()
-
-    def validation_means(self) -> dict[str, float]:
-        return validate(self.model, self.eval_dataset, bank=self.bank, **self.ranks, **self.validation_options)
 
 
 class Bar(TrainerCallback):
@@ -181,9 +166,7 @@ class Bar(TrainerCallback):
         if state.global_step == state.max_steps:
             control.should_evaluate = control.should_log = True
 
-    def on_log(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, logs: Any = None, **_: Any
-    ) -> None:
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
         if self.bar is not None and "learning_rate" in logs:
             self.bar.set_description_str(f"training the student (loss {logs['loss']:.4f})", refresh=False)
 
@@ -225,16 +208,13 @@ class Stop(TrainerCallback):
         if threading.current_thread() is not threading.main_thread():  # only the main thread may set signal handlers
             yield
             return
-        earlier = signal.signal(signal.SIGTERM, self._request)
+        earlier = signal.signal(signal.SIGTERM, lambda *_: setattr(self, "requested", True))
         try:
             yield
         finally:
             signal.signal(signal.SIGTERM, earlier)
         if self.requested:
             signal.raise_signal(signal.SIGTERM)
-
-    def _request(self, *_: Any) -> None:
-        self.requested = True
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         self.requested = bool(all_reduced(torch.tensor(int(self.requested), device=args.device), dist.ReduceOp.MAX))

@@ -1,7 +1,5 @@
 """InfoNCE against a plain loop, and the head of masked-language modelling against those of transformers."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

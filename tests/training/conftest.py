@@ -1,7 +1,5 @@
 """Two small trainings, `distil.py` and `on_pairs.py`, as modules and as programs; and a plain loop to compare with."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import math

@@ -3,8 +3,6 @@
 SETTINGS is JSON. The program prints the number of each update when it is done.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

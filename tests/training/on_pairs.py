@@ -1,7 +1,5 @@
 """A small training on pairs, also as a program to be killed: see `distil.py`."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from types import SimpleNamespace

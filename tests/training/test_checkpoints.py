@@ -1,7 +1,5 @@
 """Runs that are killed or stopped and resumed end in the same bits; what is no checkpoint of a run is refused."""
 
-from __future__ import annotations
-
 import json
 import logging
 import random

@@ -1,7 +1,5 @@
 """Token files, documents with their targets, and the bank of negatives, whose draws depend on the batch alone."""
 
-from __future__ import annotations
-
 import itertools
 import logging
 from types import SimpleNamespace

@@ -1,12 +1,11 @@
 """Memory of a token, counted by hand, and the budget that follows from the free memory; precision of a device."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 
 from docemb_lib.errors import InputError
-from docemb_lib.training import precision_of, run as memory
+from docemb_lib.training import precision_of
+from docemb_lib.training import run as memory
 
 
 @pytest.fixture

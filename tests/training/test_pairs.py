@@ -1,7 +1,5 @@
 """Pairs of texts, masked tokens, the gradient cache and training on pairs, each against a loop or one pass."""
 
-from __future__ import annotations
-
 import logging
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A training run: its number of updates, its history, and what is refused before anything is trained."""
 
-from __future__ import annotations
-
 import logging
 
 import pytest
