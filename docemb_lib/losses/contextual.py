@@ -58,8 +58,7 @@ class SDL(nn.Module):
             Zb = self.normalise(full_precision(view))
             # Phi_t = beta * Phi_{t-1} + Sigma in one product; Phi_{t-1} is a buffer, a constant to autograd.
             covariance = torch.addmm(self.covariance, Zb.T, Zb, beta=self.beta, alpha=1 / (B - 1))
-            # b_t is the sum of the weights in Phi_t: without it, Phi would grow towards 1 / (1 - beta) covariances.
-            normaliser = self.beta * self.normaliser + 1
+            normaliser = self.beta * self.normaliser + 1  # b_t, the sum of the weights in Phi_t
             if self.training:
                 self.covariance.copy_(covariance.detach())
                 self.normaliser.copy_(normaliser)
@@ -163,8 +162,7 @@ class CCA(nn.Module):
 def _whitening(X: Tensor, ridge: float) -> Tensor:
     """W (P, R) such that W^T (X^T X / (B - 1) + ridge I) W = I, R <= min(B, P); X: (B, P), centred.
 
-    W is S^{-1/2} restricted to the row space of X. It comes from the singular values of X: where B < P this is a
-    smaller decomposition than that of S, and forming X^T X would halve the number of correct digits.
+    W is S^{-1/2} restricted to the row space of X, from the singular values of X: forming X^T X would halve the digits.
     """
     _, s, Vh = torch.linalg.svd(X, full_matrices=False)
     variances = s.square() / (len(X) - 1) + ridge

@@ -149,7 +149,6 @@ class Objective(nn.Module):
 
     @property
     def parts(self) -> list[str]:
-        """The names of the parts of the loss."""
         return [teaching.name for teaching in self.teachings]
 
     def forward(

@@ -61,10 +61,7 @@ class MaskedLanguageHead(nn.Module):
         return F.linear(self.norm(F.gelu(self.dense(hidden))), words, self.bias)
 
     def loss(self, hidden: Tensor, labels: Tensor, words: Tensor) -> Tensor:
-        """Sum of the cross-entropies over the labelled tokens, (); scores are computed for these tokens alone.
-
-        hidden: (T, D), labels: (T,), `NO_LABEL` for all other tokens.
-        """
+        """Sum of the cross-entropies over the labelled tokens, (). hidden: (T, D), labels: (T,)."""
         labelled = labels != NO_LABEL
         scores = full_precision(self(hidden[labelled], words))  # (M, V)
         return F.cross_entropy(scores, labels[labelled], reduction="sum")
@@ -96,7 +93,6 @@ class PairObjective(nn.Module):
 
     @property
     def parts(self) -> list[str]:
-        """The names of the parts of the loss."""
         own = ["contrast", "mlm"] if self.mlm_weight else ["contrast"]
         return own if self.distillation is None else own + self.distillation.parts
 

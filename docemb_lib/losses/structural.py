@@ -1,9 +1,8 @@
 """Structural losses: a student's embedding against its sentence-encoder teacher's, in one space (thesis, section 4.4).
 
-Every loss maps student (B, D), teacher (B, D) and a mask (B,) with 1 = kept to one number per document, (B,).
-`StructuralLoss.forward` applies the mask, for all losses: a masked document has loss zero and is a negative of no other
-document. Max-margin and contrastive compare with other documents. They also take `negatives`, (K, D): the teacher's
-embeddings of K documents outside the batch.
+Every loss maps student (B, D), teacher (B, D) and a mask (B,) with 1 = kept to one number per document, (B,). A masked
+document has loss zero and is a negative of no other document. Max-margin and contrastive compare with other documents.
+They also take `negatives`, (K, D): the teacher's embeddings of K documents outside the batch.
 """
 
 from typing import Literal

@@ -1,8 +1,8 @@
 """Training batches: the documents of an update, their order, and the process and forward pass of each.
 
-An update is `batch_size * accumulation` documents, whatever the number of processes. It is cut into rounds: as many
-whole batches as the processes can hold at a time, assigned by tokens so that the processes finish together. Neither the
-number of processes nor their memory changes which documents a loss compares, or the order in which statistics see them.
+An update is `batch_size * accumulation` documents. It is cut into rounds: as many whole batches as the processes can
+hold at a time, assigned by tokens so that the processes finish together. Neither their number nor their memory changes
+which documents a loss compares, or the order in which statistics see them.
 """
 
 import math

@@ -1,7 +1,7 @@
 """Checkpoints that a run can resume from bit-exactly: complete ones, of the same configuration and number of processes.
 
-The Trainer writes checkpoints in place. A marker, written after everything else, lists the files of a checkpoint. A
-folder without a marker, or with files of other sizes, was interrupted while it was written; the one before is taken.
+The Trainer writes in place. A marker, written last, lists the files of a checkpoint: a folder without it, or with files
+of other sizes, was interrupted while it was written, and the one before is taken.
 """
 
 import contextlib

@@ -1,7 +1,4 @@
-"""Several processes of one command (torchrun, `accelerate launch`): their group, what they build and compute together.
-
-In one process every function here returns at once and `GroupExchange` is not used.
-"""
+"""Several processes of one command (torchrun, `accelerate launch`): what they build and compute together."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping

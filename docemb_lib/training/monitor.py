@@ -19,13 +19,11 @@ WINDOW = 10 * COMPONENTS  # documents that they are computed over (as the author
 
 
 class Means:
-    """Means over documents of losses and of the norm of embeddings, and the spread of embeddings.
+    """Means over documents of named losses and of the norm of (B, `dim`) embeddings, and the spread of embeddings.
 
-    The sums stay on the device, so that training does not wait for it until `values` is called.
-    """
+    The sums stay on the device, so that training does not wait for it until `values` is called."""
 
     def __init__(self, names: Sequence[str], *, dim: int, device: torch.device) -> None:
-        """names: of the losses; dim: D."""
         self.names = (*names, "norm")
         self.sums = torch.zeros(1 + len(self.names), dtype=torch.float64, device=device)  # documents, then by name
         self.directions = torch.zeros(dim, dtype=torch.float64, device=device)  # sum of the embeddings' unit vectors
@@ -108,8 +106,7 @@ def spread(directions: Tensor, n: int) -> float:
 def canonical_correlation(student: Tensor, teacher: Tensor, *, components: int = COMPONENTS) -> float:
     """Mean of the largest canonical correlations of two views, (N, P) and (N, Q), over their principal components.
 
-    As many principal components of each view as correlations, at most N / 2: with more, any two views of N documents
-    correlate perfectly. NaN below 4 documents.
+    At most N / 2 components: with more, any two views of N documents correlate perfectly. NaN below 4 documents.
     """
     k = min(components, len(student) // 2, student.shape[1], teacher.shape[1])
     if len(student) < 4:

@@ -1,8 +1,8 @@
 """Training on pairs of texts without a teacher (SimDE): pairs of halves, masked tokens, and the gradient cache.
 
 A document gives a pair: two random halves of its sentences (SimDE), or the whole document twice under dropout (SimCSE).
-InfoNCE compares every text of a batch with all others, so a batch must not be cut where memory is short. The gradient
-cache (Gao et al., 2021) gives the same gradients part by part, see `accumulate_gradients`.
+InfoNCE compares every text of a batch with all others, so a batch is not cut where memory is short: the gradient cache
+(Gao et al., 2021) gives the same gradients part by part, see `accumulate_gradients`.
 """
 
 import hashlib

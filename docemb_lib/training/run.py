@@ -40,10 +40,8 @@ class History(NamedTuple):
     """What a training run logged; every row is flat and has the update as `step`.
 
     train, means since the row before: loss, and its parts by name; grad_norm and learning_rate of the update itself;
-    norm, spread (see `validate`) and, with a contextual teacher, cca (mean canonical correlation of the two views'
-    leading components over the last 100 documents); documents_per_second, tokens_per_second, share_of_peak (of measured
-    matrix products).
-    validation: loss, its parts, norm, spread.
+    norm, spread (see `validate`) and, with a contextual teacher, cca (see `canonical_correlation`; over the last 100
+    documents); documents_per_second, tokens_per_second, share_of_peak. validation: loss, its parts, norm, spread.
     """
 
     train: list[dict[str, float]]
@@ -58,7 +56,6 @@ def train_objective(
 
     The objective ends on the device it was trained on. The checkpoints stay: call `remove_checkpoints` once the result
     is saved. title: of the training, for progress displays.
-
     Raises InputError for fewer documents than one batch, more negatives than there are documents for, fewer batches in
     an update than processes, and a checkpoint of another run; FloatingPointError for a loss (naming its documents) or a
     gradient that is not finite.

@@ -127,16 +127,13 @@ class DistillationTrainer(Trainer):
         return 3 * forward_flops(self.model.student.config, sizes)
 
     def training_step(self, model: Any, inputs: list[MicroBatch], num_items_in_batch: Any = None) -> Tensor:
-        """Accumulate the gradients of one update. Returns the sum of this process' weighted losses.
-
-        A document's loss weighs 1 / (documents of the update). DDP averages gradients over processes, hence the factor
-        `world_size`.
-        """
+        """Accumulate the gradients of one update. Returns the sum of this process' weighted losses."""
         model.train()
         losses = []
         for number, micro in enumerate(inputs, 1):
             # Processes exchange gradients once, in the last backward pass of the update.
             with self.accelerator.no_sync(model) if number < len(inputs) else contextlib.nullcontext():
+                # A document weighs 1 / (documents of the update); DDP averages over processes, hence `world_size`.
                 output, loss = self.learn(model, micro, scale=micro.share * self.args.world_size)
             losses.append(loss)
             flops, counted = self.flops(micro.batch.sizes), output if micro.share else None
@@ -178,8 +175,7 @@ class Bar(TrainerCallback):
 class Log(TrainerCallback):
     """Writes the history while it grows, a line per row, to a file beside the checkpoints, for those who watch.
 
-    The first line has the title and the number of updates; `at` is the time of a row of this process. A resumed
-    training begins the file anew with the rows of its checkpoint.
+    The first line has the title and the number of updates. A resumed training begins anew with its checkpoint's rows.
     """
 
     def __init__(self, folder: Path, title: str, updates: int) -> None:

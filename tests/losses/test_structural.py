@@ -1,5 +1,7 @@
 """Structural losses against loops over documents written from the formulas."""
 
+import doctest
+import importlib
 import math
 
 import numpy as np
@@ -193,3 +195,10 @@ def test_other_names_are_refused(name):
 def test_arguments_without_meaning_are_refused_by_name(loss, wrong):
     with pytest.raises(InputError, match=next(iter(wrong))):
         loss(**wrong)
+
+
+@pytest.mark.parametrize("module", ["contextual", "projection", "structural"])
+def test_the_examples_in_docstrings_run(module):
+    found = doctest.testmod(importlib.import_module(f"docemb_lib.losses.{module}"), extraglobs={"torch": torch})
+    assert found.attempted > 0
+    assert found.failed == 0
