@@ -30,7 +30,6 @@ class SDL(nn.Module):
 
     Gradients flow through the current batch's Sigma only, so with weight 1 / b_t, which falls to 1 - beta.
     Evaluation stores nothing: the value is that of the step that would follow, with the running means and variances.
-    All statistics are buffers, so a checkpoint holds them.
     """
 
     covariance: Tensor  # Phi, (P, P)

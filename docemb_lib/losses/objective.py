@@ -128,7 +128,6 @@ class Objective(nn.Module):
     its own: negatives, covariances and running statistics are those of small batches while the student runs once.
     A last group of one document joins the group before. Each document weighs the same, so equal groups give the
     loss and the gradient of a loop over the groups with accumulation.
-
     With `negatives`, losses that compare with other documents compare each group with that many more. The student may
     run under autocast; the losses are computed in float32 or better. `weighting=None` is the plain sum of both roles.
     """

@@ -90,8 +90,7 @@ class TrainingDocuments:
 
     n_structural_tokens: lengths in tokens of the structural teacher; teachers: embeddings by teacher, (N', T) with
     N' >= N, row i is document i; ids: names of documents in errors, None: their row. Raises InputError for embeddings
-    that are not finite, ValueError for fewer rows than documents.
-    """
+    that are not finite, ValueError for fewer rows than documents."""
 
     def __init__(
         self, tokens: Tokens, n_structural_tokens: Sequence[int] | np.ndarray, *,
@@ -141,9 +140,8 @@ class TrainingDocuments:
 class Bank:
     """Negatives for each batch: teacher embeddings of training documents that the mask keeps, outside the batch.
 
-    The student does not read these documents. A draw depends on the seed and on the batch's rows alone, not on epoch,
-    pass, process or earlier draws. So a resumed run draws the same, and a batch of validation documents has the same
-    negatives in every validation, which keeps the validation loss one function of the student.
+    A draw depends on the seed and on the batch's rows alone, not on epoch, pass, process or earlier draws. So a resumed
+    run draws the same, and a batch of validation documents has the same negatives in every validation.
     """
 
     def __init__(self, documents: TrainingDocuments, objective: Objective, *, batch_size: int, seed: int) -> None:

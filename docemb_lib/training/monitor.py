@@ -54,9 +54,7 @@ class Monitor:
         self.start_clock()
 
     def start_clock(self) -> None:
-        self.started = time.perf_counter()
-        self.tokens = self.documents = 0
-        self.computed = 0.0
+        self.started, self.tokens, self.documents, self.computed = time.perf_counter(), 0, 0, 0.0
 
     def add(self, output: ObjectiveOutput | None, *, documents: int, tokens: int, flops: float) -> None:
         """documents, tokens: of all processes; output, flops: of this process, None if its pass is uncounted."""

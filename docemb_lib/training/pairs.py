@@ -31,7 +31,6 @@ from docemb_lib.training.run import History, run
 from docemb_lib.training.trainer import DistillationTrainer
 
 logger = logging.getLogger(__name__)
-
 END = -1  # stands after each sentence among token ids
 SHARE = 0.15  # of tokens to predict (Devlin et al., 2019, Section 3.1); the SimDE paper gives no rate
 MASKED, REPLACED = 0.8, 0.1  # of these: shown as the mask token, shown as a random token; the rest is unchanged
@@ -89,8 +88,7 @@ def mask_tokens(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Choose tokens of `ids`, (T,), none of them special, and mask most of the chosen. vocabulary: number of ids.
 
-    Returns the masked ids and the labels, (T,) both; a label is the token where it is chosen, else `NO_LABEL`.
-    """
+    Returns the masked ids and the labels, (T,) both; a label is the token where it is chosen, else `NO_LABEL`."""
     chosen = rng.random(len(ids)) < SHARE
     action = rng.random(len(ids))
     random_ids = rng.integers(vocabulary, size=len(ids))
@@ -168,8 +166,8 @@ class PairedDocuments:
 
     def pack(self, rows: Sequence[int], *, epoch: int, budget: int) -> PairBatch:
         """The pairs of a batch in this epoch. budget: tokens in a pass; a longer text has a pass of its own."""
-        drawn = [self._draw(row, epoch) for row in rows]
-        texts = [text for half in zip(*drawn, strict=True) for text in half]  # first texts, then second ones
+        first, second = zip(*(self._draw(row, epoch) for row in rows), strict=True)
+        texts = [*first, *second]
         parts = []
         for places in token_batches([text.shape[1] for text in texts], budget):
             ids, masked, labels = zip(*(texts[place] for place in places), strict=True)
@@ -331,10 +329,9 @@ class PairTrainer(DistillationTrainer):
 def validate_pairs(
     objective: PairObjective, documents: PairedDocuments, *, batch_size: int, dtype: torch.dtype | None, budget: int
 ) -> dict[str, float]:
-    """Means over `documents` of loss, `contrast`, `mlm`; `norm` and `spread` are of the pairs' first texts.
+    """Means over `documents` of loss (no `weight`), `contrast`, `mlm`; `norm` and `spread` are of the first texts.
 
-    Pairs are of epoch 0, which keeps the loss one function of the student. Batches as in `validate`; no `weight`.
-    """
+    Pairs are of epoch 0, which keeps the loss one function of the student. Batches as in `validate`."""
     device = next(objective.parameters()).device
     was_training = objective.training
     objective.eval()

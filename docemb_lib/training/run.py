@@ -27,7 +27,6 @@ from docemb_lib.training.trainer import Bar, DistillationTrainer, Log, Stop
 from docemb_lib.workspace import fingerprint_of
 
 logger = logging.getLogger(__name__)
-
 Precision = Literal["bf16", "fp16", "fp32"]
 AUTOCAST: dict[str, torch.dtype | None] = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": None}
 VALIDATIONS = 3  # before the first update, after the last, and at even steps between
@@ -207,8 +206,7 @@ def needs_checkpointing(student: Student, *, batch_size: int, dtype: torch.dtype
 def batch_tokens_for(student: Student, *, dtype: torch.dtype | None, processes: int) -> int:
     """Tokens of a training pass that half of the free memory holds: a power of two, at least one longest document.
 
-    dtype: of autocast, None without; processes: of this machine, which share its memory.
-    """
+    dtype: of autocast, None without; processes: of this machine, which share its memory."""
     fitting = int(_room(student.device, processes) / activation_bytes(student, dtype=dtype))
     rounded = 1 << max(fitting.bit_length() - 1, 0)
     return max(min(rounded, LARGEST.get(student.device.type, LARGEST["cuda"])), student.max_tokens)
