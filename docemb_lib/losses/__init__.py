@@ -1,35 +1,17 @@
 """Losses between the embeddings of a student and of its teachers, on tensors only.
 
 `structural` (with the mask), `contextual` (SoftCCA, CCA) and `pairs` (without teachers) hold the losses, `projection`
-the networks before them, `weighting` λ and the mask of long documents, `objective` the module that a trainer optimises.
+the networks before them, `objective` the weights λ, the mask of long documents and the module that a trainer optimises.
 """
 
 from docemb_lib.losses.contextual import CCA, SDL, SoftCCA, contextual_loss
-from docemb_lib.losses.objective import Objective, ObjectiveOutput, Teaching, group_sizes
+from docemb_lib.losses.objective import Objective, ObjectiveOutput, Teaching, Weighting, group_sizes
 from docemb_lib.losses.pairs import InfoNCE, MaskedLanguageHead, PairObjective
 from docemb_lib.losses.projection import Projection, check_widths
 from docemb_lib.losses.structural import MSE, Contrastive, Cosine, MaxMargin, StructuralLoss, structural_loss
-from docemb_lib.losses.weighting import Weighting
 
 __all__ = [
-    "CCA",
-    "MSE",
-    "SDL",
-    "Contrastive",
-    "Cosine",
-    "InfoNCE",
-    "MaskedLanguageHead",
-    "MaxMargin",
-    "Objective",
-    "ObjectiveOutput",
-    "PairObjective",
-    "Projection",
-    "SoftCCA",
-    "StructuralLoss",
-    "Teaching",
-    "Weighting",
-    "check_widths",
-    "contextual_loss",
-    "group_sizes",
-    "structural_loss",
-]
+    "CCA", "MSE", "SDL", "Contrastive", "Cosine", "InfoNCE", "MaskedLanguageHead", "MaxMargin", "Objective",
+    "ObjectiveOutput", "PairObjective", "Projection", "SoftCCA", "StructuralLoss", "Teaching", "Weighting",
+    "check_widths", "contextual_loss", "group_sizes", "structural_loss",
+]  # fmt: skip

@@ -4,8 +4,6 @@ SoftCCA and CCA compute statistics over the batch. Contextual losses take no mas
 teacher's short context, and the contextual teacher reads whole documents.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 import torch
@@ -32,7 +30,6 @@ class SDL(nn.Module):
 
     Gradients flow through the current batch's Sigma only, so with weight 1 / b_t, which falls to 1 - beta.
     Evaluation stores nothing: the value is that of the step that would follow, with the running means and variances.
-    All statistics are buffers, so a checkpoint holds them.
     """
 
     covariance: Tensor  # Phi, (P, P)
@@ -60,8 +57,7 @@ class SDL(nn.Module):
             Zb = self.normalise(full_precision(view))
             # Phi_t = beta * Phi_{t-1} + Sigma in one product; Phi_{t-1} is a buffer, a constant to autograd.
             covariance = torch.addmm(self.covariance, Zb.T, Zb, beta=self.beta, alpha=1 / (B - 1))
-            # b_t is the sum of the weights in Phi_t: without it, Phi would grow towards 1 / (1 - beta) covariances.
-            normaliser = self.beta * self.normaliser + 1
+            normaliser = self.beta * self.normaliser + 1  # b_t, the sum of the weights in Phi_t
             if self.training:
                 self.covariance.copy_(covariance.detach())
                 self.normaliser.copy_(normaliser)
@@ -77,11 +73,10 @@ class SoftCCA(nn.Module):
 
     loss_i = 1/P * sum_k (z1_ik - z2_ik)^2 + delta * (SDL(z1) + SDL(z2))
 
-    CCA maximises the correlation of the views under the constraint that each view's features are uncorrelated. The
-    first term replaces the correlation by a distance, the second the hard constraint by a penalty. `delta = 0.03`
-    belongs to `reduction="mean"`; the thesis' formula sums over the P^2 - P off-diagonal cells, which is the same loss
-    with `reduction="sum"` and `delta / (P^2 - P)`. The views enter the distance as they are, not batch-normalised.
-    Where the teacher's view is not projected, SDL(z2) has no gradient and only shifts the value.
+    Of CCA, the first term replaces the correlation by a distance, the second the constraint that the features of a view
+    are uncorrelated by a penalty. `delta = 0.03` belongs to `reduction="mean"`; the thesis' formula sums over the
+    P^2 - P off-diagonal cells, which is the same loss with `reduction="sum"` and `delta / (P^2 - P)`. The views enter
+    the distance as they are. Where the teacher's view is not projected, SDL(z2) only shifts the value.
 
     Example:
         >>> z = torch.tensor([[1.0, 2.0], [1.0, -2.0], [-1.0, 2.0], [-1.0, -2.0]])  # uncorrelated features
@@ -166,8 +161,7 @@ class CCA(nn.Module):
 def _whitening(X: Tensor, ridge: float) -> Tensor:
     """W (P, R) such that W^T (X^T X / (B - 1) + ridge I) W = I, R <= min(B, P); X: (B, P), centred.
 
-    W is S^{-1/2} restricted to the row space of X. It comes from the singular values of X: where B < P this is a
-    smaller decomposition than that of S, and forming X^T X would halve the number of correct digits.
+    W is S^{-1/2} restricted to the row space of X, from the singular values of X: forming X^T X would halve the digits.
     """
     _, s, Vh = torch.linalg.svd(X, full_matrices=False)
     variances = s.square() / (len(X) - 1) + ridge
@@ -175,13 +169,7 @@ def _whitening(X: Tensor, ridge: float) -> Tensor:
 
 
 def contextual_loss(
-    name: str,
-    dim: int,
-    *,
-    delta: float = 0.03,
-    beta: float = 0.95,
-    reduction: Reduction = "mean",
-    ridge: float = 1e-3,
+    name: str, dim: int, *, delta: float = 0.03, beta: float = 0.95, reduction: Reduction = "mean", ridge: float = 1e-3
 ) -> nn.Module:
     """The loss that the parameter `contextual_loss` names, for views of width `dim`. Raises InputError for others.
 
@@ -189,10 +177,7 @@ def contextual_loss(
     form: the sum takes delta / (P^2 - P), which gives the same loss but for rounding. ridge: of cca.
     """
     if name == "soft-cca":
-        cells = max(dim * dim - dim, 1) if reduction == "sum" else 1
-        return SoftCCA(dim, delta / cells, beta, reduction)
-    if name == "mse":
-        return MSE()
-    if name == "cca":
-        return CCA(ridge=ridge)
-    raise InputError(f"contextual_loss must be one of soft-cca, mse, cca, got {name!r}")
+        return SoftCCA(dim, delta / (max(dim * dim - dim, 1) if reduction == "sum" else 1), beta, reduction)
+    if name not in ("mse", "cca"):
+        raise InputError(f"contextual_loss must be one of soft-cca, mse, cca, got {name!r}")
+    return MSE() if name == "mse" else CCA(ridge=ridge)

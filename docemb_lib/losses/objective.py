@@ -1,8 +1,7 @@
 """The training objective: the student, the loss and projections of each teacher, and the weighted sum of the losses."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, cast, get_args
 
 import torch
@@ -11,34 +10,71 @@ from torch import Tensor, nn
 from docemb_lib.errors import InputError
 from docemb_lib.losses.contextual import full_precision
 from docemb_lib.losses.projection import Projection, check_widths
-from docemb_lib.losses.weighting import Weighting
 
 Role = Literal["structural", "contextual"]
 # Applies a contextual loss to the groups of a batch, the two views of each, (b, P). Returns the losses, (B,).
 GroupRunner = Callable[[nn.Module, list[tuple[Tensor, ...]]], Tensor]
 
 
+@dataclass(frozen=True)
+class Weighting:
+    """Weights of the structural loss S and the contextual loss C of each document, and the mask of long documents.
+
+    keep_i = 1 if len_i <= max_structural_len else 0, lam_i = lam * keep_i, and by `form`
+
+    - `weighted`, the thesis' Listing 4.1:                           lam_i * S_i + (1 - lam_i) * C_i
+    - `half_means_sum`, the author's code: the same, but at lam 0.5  keep_i * S_i + C_i
+    - `contextual_full`, earlier drafts:                             lam_i * S_i + C_i
+
+    Without lam it is the plain sum keep_i * S_i + C_i. `lam_by_length="linear:384:4096"` multiplies lam (1 where lam
+    is None) by a factor that is 1 up to the first length and falls linearly to 0 at the second. Lengths are counted
+    in the structural teacher's tokens without special tokens. `settings.Parameters` validates the values.
+    """
+
+    lam: float | None = None  # weight of the structural loss, in [0, 1]; None: no weighting
+    max_structural_len: int | None = None  # tokens; longer documents have no structural loss; None: no mask
+    lam_by_length: str | None = None  # "linear:FIRST:LAST" or None
+    form: Literal["weighted", "half_means_sum", "contextual_full"] = "weighted"
+
+    @property
+    def needs_lengths(self) -> bool:
+        return self.max_structural_len is not None or self.lam_by_length is not None
+
+    def keep(self, lengths: Tensor) -> Tensor:
+        """The mask: True for documents with a structural loss. lengths: (B,), tokens. Returns (B,), bool."""
+        if self.max_structural_len is None:
+            return torch.ones_like(lengths, dtype=torch.bool)
+        return lengths <= self.max_structural_len
+
+    def weights(self, lengths: Tensor, *, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor]:
+        """Factors of S_i and of C_i. lengths: (B,), tokens. Returns two tensors (B,) of `dtype`."""
+        structural = self.keep(lengths).to(dtype)
+        unweighted = self.lam is None or (self.form == "half_means_sum" and self.lam == 0.5)
+        if unweighted and self.lam_by_length is None:
+            return structural, torch.ones_like(structural)
+        if self.lam is not None:
+            structural = structural * self.lam
+        if self.lam_by_length is not None:
+            first, last = map(int, self.lam_by_length.split(":")[1:])
+            structural = structural * ((last - lengths.to(dtype)) / (last - first)).clamp(0, 1)
+        # 1 - lam_i with lam_i after the mask: a masked document has the whole contextual loss.
+        return structural, torch.ones_like(structural) if self.form == "contextual_full" else 1 - structural
+
+
 class Teaching(nn.Module):
-    """One teacher of an objective.
+    """One teacher of an objective: a loss from embeddings or views, (B, P) both, to (B,).
 
     name: key of the teacher's embeddings and of the teacher's part of the loss.
     role: a `structural` loss is called with the mask and weighted by lam_i; a `contextual` one is called without and
         weighted by 1 - lam_i (see `Weighting`).
-    loss: from embeddings or views, (B, P) both, to (B,).
     student_projection, teacher_projection: from the embeddings of either to views; None: identity.
     weight: of this loss among those of its role.
     """
 
     def __init__(
-        self,
-        name: str,
-        role: Role,
-        loss: nn.Module,
-        *,
-        student_projection: nn.Module | None = None,
-        teacher_projection: nn.Module | None = None,
-        weight: float = 1.0,
-    ) -> None:
+        self, name: str, role: Role, loss: nn.Module, *, student_projection: nn.Module | None = None,
+        teacher_projection: nn.Module | None = None, weight: float = 1.0,
+    ) -> None:  # fmt: skip
         super().__init__()
         if role not in get_args(Role):
             raise InputError(f"teacher {name}: role must be one of {', '.join(get_args(Role))}, got {role!r}")
@@ -47,10 +83,8 @@ class Teaching(nn.Module):
         f, g = student_projection, teacher_projection
         if isinstance(f, Projection) and isinstance(g, Projection):
             check_widths(f.spec, f.in_features, g.spec, g.in_features, teacher=name)
-        self.name, self.role, self.weight = name, role, float(weight)
-        self.loss = loss
-        self.student_projection = student_projection or nn.Identity()
-        self.teacher_projection = teacher_projection or nn.Identity()
+        self.name, self.role, self.weight, self.loss = name, role, float(weight), loss
+        self.student_projection, self.teacher_projection = f or nn.Identity(), g or nn.Identity()
 
     @property
     def takes_negatives(self) -> bool:
@@ -94,7 +128,6 @@ class Objective(nn.Module):
     its own: negatives, covariances and running statistics are those of small batches while the student runs once.
     A last group of one document joins the group before. Each document weighs the same, so equal groups give the
     loss and the gradient of a loop over the groups with accumulation.
-
     With `negatives`, losses that compare with other documents compare each group with that many more. The student may
     run under autocast; the losses are computed in float32 or better. `weighting=None` is the plain sum of both roles.
     """
@@ -103,38 +136,24 @@ class Objective(nn.Module):
     teachings: Sequence[Teaching]  # a ModuleList
 
     def __init__(
-        self,
-        student: nn.Module,
-        teachers: Sequence[Teaching],
-        *,
-        weighting: Weighting | None = None,
-        group_size: int | None = None,
-        negatives: int = 0,
-    ) -> None:
+        self, student: nn.Module, teachers: Sequence[Teaching], *, weighting: Weighting | None = None,
+        group_size: int | None = None, negatives: int = 0,
+    ) -> None:  # fmt: skip
         super().__init__()
         names = [teaching.name for teaching in teachers]
         if len(set(names)) < len(names) or not names:
             raise InputError(f"teachers: one or more with different names, got {', '.join(names) or 'none'}")
-        self.student = student
-        self.teachings = cast(Sequence[Teaching], nn.ModuleList(teachers))
-        self.weighting = weighting or Weighting()
-        self.group_size = group_size
-        self.negatives = negatives
+        self.student, self.teachings = student, cast(Sequence[Teaching], nn.ModuleList(teachers))
+        self.weighting, self.group_size, self.negatives = weighting or Weighting(), group_size, negatives
 
     @property
     def parts(self) -> list[str]:
-        """The names of the parts of the loss."""
         return [teaching.name for teaching in self.teachings]
 
     def forward(
-        self,
-        batch: Any,
-        *,
-        teachers: Mapping[str, Tensor],
-        n_structural_tokens: Tensor | None = None,
-        negatives: Mapping[str, Tensor] | None = None,
-        run_groups: GroupRunner = in_order,
-    ) -> ObjectiveOutput:
+        self, batch: Any, *, teachers: Mapping[str, Tensor], n_structural_tokens: Tensor | None = None,
+        negatives: Mapping[str, Tensor] | None = None, run_groups: GroupRunner = in_order,
+    ) -> ObjectiveOutput:  # fmt: skip
         """The loss of a batch. Raises InputError for embeddings or lengths that are missing or do not fit.
 
         batch: B documents as the student takes them; teachers: embeddings by teacher, (B, T) each; n_structural_tokens:
@@ -153,15 +172,15 @@ class Objective(nn.Module):
             for teaching in self.teachings:
                 views = teaching.views(embeddings, _teacher_embeddings(teaching.name, teachers, embeddings))
                 arguments: list[Sequence[Tensor]] = [view.split(sizes) for view in views]  # of the loss, by group
+                run = in_order if teaching.role == "structural" else run_groups
                 if teaching.role == "structural":
                     arguments.append(keep)
                     if self.negatives and teaching.takes_negatives:
                         bank = _bank(teaching.name, negatives, groups=len(sizes), size=self.negatives)
                         arguments.append(teaching.teacher_projection(bank.to(embeddings)).unbind())  # (K, P) each
-                    each = in_order(teaching.loss, list(zip(*arguments, strict=True)))
                 else:
-                    each = run_groups(teaching.loss, list(zip(*arguments, strict=True)))
                     contextual_views = contextual_views or (views[0].detach(), views[1].detach())
+                each = run(teaching.loss, list(zip(*arguments, strict=True)))
                 losses.setdefault(teaching.role, []).append(teaching.weight * each)
                 parts[teaching.name] = each.detach().mean()
             summed = {role: torch.stack(own).sum(dim=0) for role, own in losses.items()}
@@ -172,20 +191,20 @@ class Objective(nn.Module):
                 (total,) = summed.values()
         return ObjectiveOutput(total.mean(), parts, embeddings.detach(), contextual_views)
 
-    def _lengths(self, n_structural_tokens: Tensor | None, embeddings: Tensor) -> Tensor:
-        if n_structural_tokens is None:
+    def _lengths(self, given: Tensor | None, embeddings: Tensor) -> Tensor:
+        if given is None:
             if self.weighting.needs_lengths and any(teaching.role == "structural" for teaching in self.teachings):
                 raise InputError(
                     "max_structural_len and lam_by_length weigh documents by their length: "
                     "pass n_structural_tokens, or set both to None"
                 )
             return torch.zeros(len(embeddings), device=embeddings.device)
-        if n_structural_tokens.shape != embeddings.shape[:1]:
+        if given.shape != embeddings.shape[:1]:
             raise InputError(
                 f"n_structural_tokens must hold one length per document: "
-                f"expected {len(embeddings)}, got {tuple(n_structural_tokens.shape)}"
+                f"expected {len(embeddings)}, got {tuple(given.shape)}"
             )
-        return n_structural_tokens.to(embeddings.device)
+        return given.to(embeddings.device)
 
     def extra_repr(self) -> str:
         return f"{self.weighting}, group_size={self.group_size}, negatives={self.negatives}"
@@ -196,12 +215,9 @@ def group_sizes(n: int, group_size: int | None) -> list[int]:
     if group_size is None or n <= group_size:
         return [n]
     full, rest = divmod(n, group_size)
-    sizes = [group_size] * full
     if rest == 1:  # a lone document has no negatives and no covariance
-        sizes[-1] += 1
-    elif rest:
-        sizes.append(rest)
-    return sizes
+        return [group_size] * (full - 1) + [group_size + 1]
+    return [group_size] * full + [rest] * (rest > 0)
 
 
 def _teacher_embeddings(name: str, given: Mapping[str, Tensor], embeddings: Tensor) -> Tensor:

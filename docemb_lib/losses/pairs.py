@@ -1,7 +1,5 @@
 """Learning from pairs of texts without a teacher: InfoNCE, masked-language modelling, their sum (SimDE, Section 3)."""
 
-from __future__ import annotations
-
 from typing import Any, cast
 
 import torch
@@ -20,8 +18,8 @@ class InfoNCE(nn.Module):
 
     loss_i = -log( exp(cos(h_i, h+_i) / temperature) / sum_j exp(cos(h_i, h+_j) / temperature) )
 
-    The paper leaves open which texts of the other pairs are negatives: here the second ones. `symmetric` takes the mean
-    of this and of finding the first text by its second.
+    The negatives, which the paper leaves open, are the second texts of the other pairs. `symmetric` takes the mean of
+    this and of finding the first text by its second.
     """
 
     def __init__(self, temperature: float = 0.05, *, symmetric: bool = False) -> None:
@@ -40,9 +38,7 @@ class InfoNCE(nn.Module):
         logits = F.normalize(first, dim=1) @ F.normalize(second, dim=1).T / self.temperature  # (B, B)
         partners = torch.arange(B, device=first.device)  # the positives stand on the diagonal
         losses = F.cross_entropy(logits, partners, reduction="none")
-        if self.symmetric:
-            losses = (losses + F.cross_entropy(logits.T, partners, reduction="none")) / 2
-        return losses
+        return (losses + F.cross_entropy(logits.T, partners, reduction="none")) / 2 if self.symmetric else losses
 
     def extra_repr(self) -> str:
         return f"temperature={self.temperature}, symmetric={self.symmetric}"
@@ -51,8 +47,7 @@ class InfoNCE(nn.Module):
 class MaskedLanguageHead(nn.Module):
     """Hidden states to scores of all V words: a layer, GELU, LayerNorm, then the product with the word embeddings.
 
-    The word embeddings belong to the encoder and are an argument of each call: a head that held them would store them
-    twice, and safetensors refuses shared tensors.
+    These belong to the encoder and are an argument: held here they would be stored twice, which safetensors refuses.
     """
 
     def __init__(self, dim: int, vocabulary: int, *, norm_eps: float = 1e-12) -> None:
@@ -66,34 +61,24 @@ class MaskedLanguageHead(nn.Module):
         return F.linear(self.norm(F.gelu(self.dense(hidden))), words, self.bias)
 
     def loss(self, hidden: Tensor, labels: Tensor, words: Tensor) -> Tensor:
-        """Sum of the cross-entropies over the labelled tokens, (); scores are computed for these tokens alone.
-
-        hidden: (T, D), labels: (T,), `NO_LABEL` for all other tokens.
-        """
+        """Sum of the cross-entropies over the labelled tokens, (). hidden: (T, D), labels: (T,)."""
         labelled = labels != NO_LABEL
-        scores = self(hidden[labelled], words)  # (M, V)
-        return F.cross_entropy(full_precision(scores), labels[labelled], reduction="sum")
+        scores = full_precision(self(hidden[labelled], words))  # (M, V)
+        return F.cross_entropy(scores, labels[labelled], reduction="sum")
 
 
 class PairObjective(nn.Module):
     """L = mean over i of InfoNCE_i + mlm_weight * MLM, and with `distillation`: L_distillation + weight * L.
 
-    MLM is the mean cross-entropy over the masked tokens of all texts of the batch. The student reads each text twice:
-    as it is for the embedding, and masked for MLM. A checkpoint of this module is complete; the student is held once,
-    by `distillation` if there is one. Without a head there is no MLM. Raises InputError for a distillation of another
-    student.
+    MLM is the mean cross-entropy over the masked tokens of all texts of the batch; without a head there is none. The
+    student reads each text twice: as it is, and masked for MLM. A checkpoint of this module is complete; the student is
+    held once, by `distillation` if there is one. Raises InputError for a distillation of another student.
     """
 
     def __init__(
-        self,
-        student: nn.Module,
-        *,
-        contrast: InfoNCE,
-        head: MaskedLanguageHead | None = None,
-        mlm_weight: float = 0.1,
-        distillation: Objective | None = None,
-        weight: float = 1.0,
-    ) -> None:
+        self, student: nn.Module, *, contrast: InfoNCE, head: MaskedLanguageHead | None = None,
+        mlm_weight: float = 0.1, distillation: Objective | None = None, weight: float = 1.0,
+    ) -> None:  # fmt: skip
         super().__init__()
         if distillation is None:
             self.own_student = student
@@ -108,7 +93,6 @@ class PairObjective(nn.Module):
 
     @property
     def parts(self) -> list[str]:
-        """The names of the parts of the loss."""
         own = ["contrast", "mlm"] if self.mlm_weight else ["contrast"]
         return own if self.distillation is None else own + self.distillation.parts
 

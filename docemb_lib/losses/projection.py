@@ -4,10 +4,8 @@ Grammar: `block ("x" block)*`, or `-` for the identity. A block is `768` or `768
 768 features, then the activation if one is written. `768(ReLU)x4096(ReLU)x2048` is the largest of the thesis.
 """
 
-from __future__ import annotations
-
 import re
-from typing import NamedTuple
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -18,19 +16,7 @@ IDENTITY = "-"
 _EXAMPLE = "768(ReLU)x4096(ReLU)x2048"
 _BETWEEN_BLOCKS = re.compile(r"[x×](?![^(]*\))")  # an x outside parentheses: softmax has one inside
 _BLOCK = re.compile(r"\s*([0-9]+)\s*(?:\(\s*(\w+)\s*\))?\s*")
-_ACTIVATIONS: dict[str, type[nn.Module] | None] = {
-    "relu": nn.ReLU,
-    "linear": None,
-    "sigmoid": nn.Sigmoid,
-    "softmax": nn.Softmax,
-}
-
-
-class Block(NamedTuple):
-    """One linear layer and its activation."""
-
-    width: int  # features
-    activation: str  # a key of _ACTIVATIONS
+_ACTIVATIONS: dict[str, Any] = {"relu": nn.ReLU, "linear": None, "sigmoid": nn.Sigmoid, "softmax": nn.Softmax}
 
 
 class Projection(nn.Module):
@@ -50,10 +36,10 @@ class Projection(nn.Module):
         self.widths = projection_widths(spec, in_features)
         self.in_features, self.out_features = self.widths[0], self.widths[-1]
         self.layers = nn.Sequential()
-        for width_in, block in zip(self.widths, parse_projection(spec), strict=False):
-            self.layers.append(nn.Linear(width_in, block.width))
-            if activation := _ACTIVATIONS[block.activation]:
-                self.layers.append(activation(dim=-1) if activation is nn.Softmax else activation())
+        for width_in, (width, name) in zip(self.widths, parse_projection(spec), strict=False):
+            self.layers.append(nn.Linear(width_in, width))
+            if activation := _ACTIVATIONS[name]:
+                self.layers.append(activation(dim=-1) if name == "softmax" else activation())
 
     def forward(self, view: Tensor) -> Tensor:
         """view: (B, in_features). Returns (B, out_features)."""
@@ -67,8 +53,9 @@ class Projection(nn.Module):
         return f"{self.spec!r}, {_chain(self.widths)}"
 
 
-def parse_projection(spec: str) -> tuple[Block, ...]:
-    """The blocks of a projection string; none for the identity. Raises InputError naming the block that is wrong."""
+def parse_projection(spec: str) -> tuple[tuple[int, str], ...]:
+    """Width and activation of each block of a projection string, none for the identity. Raises InputError naming the
+    block that is wrong."""
     if not isinstance(spec, str) or not spec.strip():
         raise InputError(f"projection {spec!r} is empty: write '{IDENTITY}' for none or blocks such as {_EXAMPLE!r}")
     if spec.strip() == IDENTITY:
@@ -84,7 +71,7 @@ def parse_projection(spec: str) -> tuple[Block, ...]:
         elif activation not in _ACTIVATIONS:
             problem = f"has the unknown activation {match[2]!r}; write one of {', '.join(_ACTIVATIONS)}"
         else:
-            blocks.append(Block(int(match[1]), activation))
+            blocks.append((int(match[1]), activation))
             continue
         raise InputError(f"projection {spec!r}: {text!r} {problem}, as in {_EXAMPLE!r}")
     return tuple(blocks)
@@ -92,7 +79,7 @@ def parse_projection(spec: str) -> tuple[Block, ...]:
 
 def projection_widths(spec: str, in_features: int) -> tuple[int, ...]:
     """The number of features before, between and after the layers of `spec`: (768, 1024, 2048) for `1024x2048`."""
-    return (in_features, *(block.width for block in parse_projection(spec)))
+    return (in_features, *(width for width, _ in parse_projection(spec)))
 
 
 def check_widths(

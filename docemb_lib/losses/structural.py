@@ -1,14 +1,10 @@
 """Structural losses: a student's embedding against its sentence-encoder teacher's, in one space (thesis, section 4.4).
 
-Every loss maps student (B, D), teacher (B, D) and a mask (B,) with 1 = kept to one number per document, (B,).
-`StructuralLoss.forward` applies the mask, for all losses: a masked document has loss zero and is a negative of no other
-document. Max-margin and contrastive compare with other documents. They also take `negatives`, (K, D): the teacher's
-embeddings of K documents outside the batch.
+Every loss maps student (B, D), teacher (B, D) and a mask (B,) with 1 = kept to one number per document, (B,). A masked
+document has loss zero and is a negative of no other document. Max-margin and contrastive compare with other documents.
+They also take `negatives`, (K, D): the teacher's embeddings of K documents outside the batch.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from importlib import import_module
 from typing import Literal
 
@@ -35,16 +31,6 @@ class StructuralLoss(nn.Module):
 
         Returns (B,), zero where masked. Raises InputError for shapes that do not fit.
         """
-        self._check_shapes(student, teacher, mask, negatives)
-        keep = student.new_ones(len(student)) if mask is None else mask.to(student)
-        # The only place that applies the mask: to the losses here, and through `keep` to the choice of negatives.
-        return keep * self.document_losses(student, teacher, keep, negatives)
-
-    def document_losses(self, student: Tensor, teacher: Tensor, keep: Tensor, negatives: Tensor | None) -> Tensor:
-        """(B,); any finite value where `keep`, (B,), is 0."""
-        raise NotImplementedError
-
-    def _check_shapes(self, student: Tensor, teacher: Tensor, mask: Tensor | None, negatives: Tensor | None) -> None:
         B, D = student.shape
         if len(teacher) != B:
             raise InputError(f"student and teacher must hold the same documents, got {B} and {len(teacher)}")
@@ -55,15 +41,20 @@ class StructuralLoss(nn.Module):
             )
         if mask is not None and mask.shape != (B,):
             raise InputError(f"mask must hold one number per document: expected {B}, got {tuple(mask.shape)}")
-        if negatives is None:
-            return
-        if not self.takes_negatives:
+        if negatives is not None and not self.takes_negatives:
             raise InputError(f"negatives: {type(self).__name__} compares with no other documents; set negatives to 0")
-        if negatives.ndim != 2 or not len(negatives) or negatives.shape[1] != D:
+        if negatives is not None and (negatives.ndim != 2 or not len(negatives) or negatives.shape[1] != D):
             raise InputError(
                 f"negatives must hold one document or more, as wide as the teacher: expected (K, {D}), "
                 f"got {tuple(negatives.shape)}"
             )
+        keep = student.new_ones(B) if mask is None else mask.to(student)
+        # The only place that applies the mask: to the losses here, and through `keep` to the choice of negatives.
+        return keep * self.document_losses(student, teacher, keep, negatives)
+
+    def document_losses(self, student: Tensor, teacher: Tensor, keep: Tensor, negatives: Tensor | None) -> Tensor:
+        """(B,); any finite value where `keep`, (B,), is 0."""
+        raise NotImplementedError
 
 
 class MSE(StructuralLoss):
@@ -173,17 +164,15 @@ def structural_loss(
     Raises InputError for an unknown name, and for a class that cannot be imported or is no `StructuralLoss`.
     distance, gamma: of max-margin; temperature: of contrastive.
     """
-    makers: dict[str, Callable[[], nn.Module]] = {
-        "mse": MSE,
-        "cosine": Cosine,
-        "max-margin": lambda: MaxMargin(distance, gamma),
-        "contrastive": lambda: Contrastive(temperature),
-    }
     if ":" in name:
         return _imported(name)
-    if name not in makers:
-        raise InputError(f"structural_loss must be one of {', '.join(makers)} or None, got {name!r}")
-    return makers[name]()
+    if name == "max-margin":
+        return MaxMargin(distance, gamma)
+    if name == "contrastive":
+        return Contrastive(temperature)
+    if name not in ("mse", "cosine"):
+        raise InputError(f"structural_loss must be one of mse, cosine, max-margin, contrastive or None, got {name!r}")
+    return MSE() if name == "mse" else Cosine()
 
 
 def _imported(path: str) -> nn.Module:

@@ -6,22 +6,11 @@
 
 from docemb_lib.training.checkpoints import remove_checkpoints
 from docemb_lib.training.documents import TokenFile, TrainingDocuments, write_tokens
-from docemb_lib.training.memory import precision_of
 from docemb_lib.training.monitor import validate
 from docemb_lib.training.pairs import PairedDocuments, Taught, encode_sentences, train_on_pairs
-from docemb_lib.training.run import History, train_objective
+from docemb_lib.training.run import History, precision_of, train_objective
 
 __all__ = [
-    "History",
-    "PairedDocuments",
-    "Taught",
-    "TokenFile",
-    "TrainingDocuments",
-    "encode_sentences",
-    "precision_of",
-    "remove_checkpoints",
-    "train_objective",
-    "train_on_pairs",
-    "validate",
-    "write_tokens",
-]
+    "History", "PairedDocuments", "Taught", "TokenFile", "TrainingDocuments", "encode_sentences", "precision_of",
+    "remove_checkpoints", "train_objective", "train_on_pairs", "validate", "write_tokens",
+]  # fmt: skip

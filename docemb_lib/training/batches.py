@@ -1,16 +1,14 @@
 """Training batches: the documents of an update, their order, and the process and forward pass of each.
 
-An update is `batch_size * accumulation` documents, whatever the number of processes. It is cut into rounds: as many
-whole batches as the processes can hold at a time, assigned by tokens so that the processes finish together. Neither the
-number of processes nor their memory changes which documents a loss compares, or the order in which statistics see them.
+An update is `batch_size * accumulation` documents. It is cut into rounds: as many whole batches as the processes can
+hold at a time, assigned by tokens so that the processes finish together. Neither their number nor their memory changes
+which documents a loss compares, or the order in which statistics see them.
 """
-
-from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 import torch
@@ -32,7 +30,7 @@ class Updates(Sampler[list[int]]):
     Whole batches only: documents that do not fill one are left out of the epoch. The last update may hold fewer.
     """
 
-    def __init__(self, lengths: np.ndarray, settings: Training, *, seed: int, epoch: Callable[[], int] = int):
+    def __init__(self, lengths: np.ndarray, settings: Training, *, seed: int, epoch: Callable[[], int]):
         """lengths: tokens of each document; epoch: returns the current one, called when an iteration begins."""
         self.lengths = lengths
         self.used = len(lengths) // settings.batch_size * settings.batch_size  # documents of an epoch
@@ -57,9 +55,9 @@ def length_consistent(
 ) -> np.ndarray:
     """Rows in `order` rearranged so that every `size` of them mirror the lengths of the `buffer` they came from.
 
-    lengths: tokens of each row. The buffer is kept full and split by length into buckets. Each `size` rows take from
-    the buckets in proportion to their fill, oldest first; seats that rounding leaves over are drawn at random. The rows
-    are then shuffled among themselves. (Specification of the author's sampler.)
+    lengths: tokens of each row. The buffer is split by length into buckets. Each `size` rows take from the buckets in
+    proportion to their fill, oldest first; seats that rounding leaves over are drawn at random. The rows are then
+    shuffled among themselves. (Specification of the author's sampler.)
     """
     buckets: list[list[int]] = [[] for _ in range(LONGEST // STEP + 1)]
     taken = np.zeros(len(buckets), dtype=int)  # rows at the head of each bucket that have been used
@@ -80,9 +78,7 @@ def length_consistent(
         if rest:
             share = np.where(quota < fill, exact - quota, 0)
             quota[rng.choice(len(quota), size=rest, replace=False, p=share / share.sum())] += 1
-        drawn = []
-        for bucket, first, count in zip(buckets, taken, quota, strict=True):
-            drawn += bucket[first : first + count]
+        drawn = [row for bucket, i, n in zip(buckets, taken, quota, strict=True) for row in bucket[i : i + n]]
         taken += quota
         held -= seats
         arranged += rng.permutation(drawn).tolist()
@@ -90,7 +86,7 @@ def length_consistent(
 
 
 class MicroBatch(NamedTuple):
-    """The part of a round that one process runs in one packed forward pass."""
+    """What one process runs of a round, in one packed forward pass."""
 
     batch: PackedBatch
     targets: Targets
@@ -100,7 +96,7 @@ class MicroBatch(NamedTuple):
     documents: int  # of all processes in this round
     tokens: int  # likewise
 
-    def to(self, device: torch.device) -> MicroBatch:
+    def to(self, device: torch.device) -> Self:
         return self._replace(batch=self.batch.to(device), targets=self.targets.to(device))
 
 
@@ -123,25 +119,18 @@ class Collate:
             own = [batches[i] for i, owner in zip(plan, owners, strict=True) if owner == self.rank]
             packed = own or [batches[min(plan, key=lambda i: tokens[i])]]  # the shortest, uncounted
             batch, targets = self.documents.pack(packed, self.bank)
-            micro_batches.append(
-                MicroBatch(
-                    batch,
-                    targets,
-                    rows=[row for batch in packed for row in batch],
-                    share=sum(map(len, own)) / len(rows),
-                    run_groups=GroupExchange(owners, self.rank) if self.processes > 1 else in_order,
-                    documents=sum(len(batches[i]) for i in plan),
-                    tokens=sum(tokens[i] for i in plan),
-                )
-            )
+            run_groups = GroupExchange(owners, self.rank) if self.processes > 1 else in_order
+            documents, n_tokens = sum(len(batches[i]) for i in plan), sum(tokens[i] for i in plan)
+            share, flat = sum(map(len, own)) / len(rows), [row for batch in packed for row in batch]
+            micro_batches.append(MicroBatch(batch, targets, flat, share, run_groups, documents, n_tokens))
         return micro_batches
 
 
 def rounds(tokens: Sequence[int], *, budget: int, processes: int) -> Iterator[tuple[range, tuple[int, ...]]]:
     """Cut an update into rounds: the batches of each, in order, and the process of each batch. tokens: of each batch.
 
-    A round ends before any process has more than `budget` tokens. A longer batch runs all the same; the other processes
-    may then have as many tokens, instead of waiting.
+    A round ends before any process has more than `budget` tokens. A longer batch runs all the same, and the other
+    processes may then have as many tokens.
     """
     start, owners = 0, deal(tokens[:1], processes)
     for end in range(2, len(tokens) + 1):

@@ -1,10 +1,8 @@
 """Checkpoints that a run can resume from bit-exactly: complete ones, of the same configuration and number of processes.
 
-The Trainer writes checkpoints in place. A marker, written after everything else, lists the files of a checkpoint. A
-folder without a marker, or with files of other sizes, was interrupted while it was written; the one before is taken.
+The Trainer writes in place. A marker, written last, lists the files of a checkpoint: a folder without it, or with files
+of other sizes, was interrupted while it was written, and the one before is taken.
 """
-
-from __future__ import annotations
 
 import contextlib
 import json
@@ -28,13 +26,6 @@ MARKER = "whole.json"
 LOG = "log.jsonl"  # beside the checkpoints, see `trainer.Log`
 
 
-class Identity(NamedTuple):
-    """What a checkpoint must share with the run that resumes from it."""
-
-    configuration: str  # fingerprint of settings, objective and documents
-    processes: int
-
-
 class Checkpoint(NamedTuple):
     path: Path
     batch_tokens: int  # tokens of a pass; another number would round differently
@@ -43,8 +34,9 @@ class Checkpoint(NamedTuple):
 class Checkpoints(TrainerCallback):
     """Completes the Trainer's checkpoints with the monitor's state and the marker, and restores that state."""
 
-    def __init__(self, identity: Identity, batch_tokens: int, monitor: Monitor, *, resumed: Checkpoint | None) -> None:
-        self.identity, self.batch_tokens, self.monitor, self.resumed = identity, batch_tokens, monitor, resumed
+    def __init__(self, marker: dict[str, Any], monitor: Monitor, *, resumed: Checkpoint | None) -> None:
+        """marker: the arguments of `find_checkpoint` and the `batch_tokens`."""
+        self.marker, self.monitor, self.resumed = marker, monitor, resumed
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         if self.resumed is not None:
@@ -59,31 +51,30 @@ class Checkpoints(TrainerCallback):
             dist.barrier()  # every process has written its part
         if state.is_world_process_zero:
             files = {path.name: path.stat().st_size for path in sorted(checkpoint.iterdir()) if path.name != MARKER}
-            content = {**self.identity._asdict(), "batch_tokens": self.batch_tokens, "files": files}
-            write_text(checkpoint / MARKER, json.dumps(content, indent=1))
+            write_text(checkpoint / MARKER, json.dumps({**self.marker, "files": files}, indent=1))
 
 
-def find_checkpoint(folder: Path, identity: Identity) -> Checkpoint | None:
+def find_checkpoint(folder: Path, configuration: str, processes: int) -> Checkpoint | None:
     """The newest complete checkpoint in `folder`, the same one in all processes; None where there is none.
 
-    The first process looks, since a shared file system may show others an older state. It removes interrupted
-    checkpoints: the Trainer would count them among those that it keeps, and delete a complete one instead.
-
-    Raises InputError for a checkpoint of another configuration or number of processes.
+    configuration: fingerprint of settings, objective and documents. The first process looks, since a shared file system
+    may show others an older state. It removes interrupted checkpoints: the Trainer would count them among those that it
+    keeps, and delete a complete one instead. Raises InputError for another configuration or number of processes.
     """
 
     def find() -> Checkpoint | None:
         found = [path for path in folder.glob("checkpoint-*") if path.name.removeprefix("checkpoint-").isdigit()]
         markers = {path: _read_marker(path) for path in found}
-        newest = max((path for path in found if markers[path]), key=_step, default=None)
+        complete = [path for path in found if markers[path]]
+        newest = max(complete, key=lambda path: int(path.name.removeprefix("checkpoint-")), default=None)
         marker = (newest and markers[newest]) or {}
-        if newest and marker["configuration"] != identity.configuration:
+        if newest and marker["configuration"] != configuration:
             raise InputError(
                 f"{newest}: from a run with other settings, documents or versions; remove {folder} to start anew"
             )
-        if newest and marker["processes"] != identity.processes:
+        if newest and marker["processes"] != processes:
             raise InputError(
-                f"{newest}: from a run of {marker['processes']} processes, this one has {identity.processes}; "
+                f"{newest}: from a run of {marker['processes']} processes, this one has {processes}; "
                 f"start as many, or remove {folder} to start anew"
             )
         for path in found:
@@ -104,18 +95,11 @@ def remove_checkpoints(folder: Path) -> None:
         (folder / CHECKPOINTS).rmdir()
 
 
-def _step(checkpoint: Path) -> int:
-    return int(checkpoint.name.removeprefix("checkpoint-"))
-
-
 def _read_marker(checkpoint: Path) -> dict[str, Any] | None:
     """The content of the marker; None where it is missing or a listed file has another size."""
     try:
         marker: dict[str, Any] = json.loads((checkpoint / MARKER).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    for name, size in marker["files"].items():
-        file = checkpoint / name
-        if not file.is_file() or file.stat().st_size != size:
-            return None
-    return marker
+    files = [(checkpoint / name, size) for name, size in marker["files"].items()]
+    return marker if all(file.is_file() and file.stat().st_size == size for file, size in files) else None

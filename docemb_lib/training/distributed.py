@@ -1,9 +1,4 @@
-"""Several processes of one command (torchrun, `accelerate launch`): their group, what they build and compute together.
-
-In one process every function here returns at once and `GroupExchange` is not used.
-"""
-
-from __future__ import annotations
+"""Several processes of one command (torchrun, `accelerate launch`): what they build and compute together."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -54,12 +49,10 @@ def from_first(compute: Callable[[], Result]) -> Result:
     """The result of `compute` in the first process, sent to all; an InputError of it is raised in all."""
     if not dist.is_initialized():
         return compute()
-    found: list[Any] = [None]
-    if is_first():
-        try:
-            found = [compute()]
-        except InputError as error:
-            found = [error]
+    try:
+        found: list[Any] = [compute() if is_first() else None]
+    except InputError as error:
+        found = [error]
     dist.broadcast_object_list(found)
     if isinstance(found[0], InputError):
         raise found[0]
@@ -69,10 +62,9 @@ def from_first(compute: Callable[[], Result]) -> Result:
 def build_together(
     workspace: Workspace, kind: str, inputs: Mapping[str, Any], build: Callable[[Path], None]
 ) -> Artefact:
-    """The resumable artefact made from `inputs`, built by all processes at once.
+    """The resumable artefact made from `inputs`, built by all processes at once in one folder of a shared file system.
 
-    All processes run `build` in the same folder of a shared file system. The first one publishes it, and should be the
-    only one that writes results.
+    The first process publishes it, and should be the only one that writes results.
     """
     if not dist.is_initialized():
         return workspace.artefact(kind, inputs, build, resumable=True)
@@ -87,13 +79,11 @@ def build_together(
             dist.barrier()  # all processes have finished in the folder before it is renamed
 
         workspace.artefact(kind, inputs, announce_and_build, resumable=True)
-        if folder[0] is None:
-            dist.broadcast_object_list(folder)
-    else:
+    if not is_first() or folder[0] is None:
         dist.broadcast_object_list(folder)
-        if folder[0] is not None:
-            build(Path(folder[0]))
-            dist.barrier()
+    if not is_first() and folder[0] is not None:
+        build(Path(folder[0]))
+        dist.barrier()
     dist.barrier()  # published
     return workspace.artefact(kind, inputs, build, resumable=True)
 
@@ -113,9 +103,8 @@ class GroupExchange:
     def __call__(self, loss: nn.Module, groups: list[tuple[Tensor, ...]]) -> Tensor:
         """The losses of this process' groups, (B,). groups: their two views, (b, P) each.
 
-        A process that owns no group runs one all the same, with a share of zero in the update. The loss must not see
-        this uncounted group, which would advance the statistics; it only keeps this rank's graph connected, as DDP
-        requires.
+        A process that owns no group runs one all the same, with a share of zero, which keeps its graph connected, as
+        DDP requires. The loss must not see this uncounted group, which would advance the statistics.
         """
         if not any(True for _ in loss.buffers()):  # no statistics: groups are independent
             return in_order(loss, groups)
@@ -138,5 +127,5 @@ class GroupExchange:
             sent[: len(views)] = views
         received = [torch.empty_like(sent) for _ in ranks]
         dist.all_gather(received, sent)
-        queues = [iter(from_rank) for from_rank in received]
+        queues = list(map(iter, received))
         return [next(queues[owner]) for owner in self.owners]

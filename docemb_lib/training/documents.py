@@ -1,13 +1,11 @@
 """Training documents: token ids in a memory-mapped Arrow file, teacher embeddings by row, and a bank of negatives."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
@@ -24,14 +22,7 @@ from docemb_lib.student.packing import PackedBatch, pack
 logger = logging.getLogger(__name__)
 SCHEMA = pa.schema([("input_ids", pa.large_list(pa.int32()))])
 ROWS_CHECKED = 65_536  # of teacher embeddings at a time
-
-
-class Tokens(Protocol):
-    """Token ids of documents by row: a `TokenFile`, or a list of lists."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, row: int) -> Sequence[int] | np.ndarray: ...
+Tokens = Any  # token ids of documents by row: a `TokenFile`, or a list of lists
 
 
 def write_tokens(
@@ -39,25 +30,21 @@ def write_tokens(
 ) -> None:
     """Tokenise `texts` into the Arrow file `path`, a chunk at a time.
 
-    encode: from texts to `sequences`, the token ids cut at `max_tokens`, and `truncated`, the number of texts cut. The
-        file records both numbers.
+    encode: from texts to `sequences`, token ids, and `truncated`, the number of texts cut at `max_tokens`.
     """
     truncated = 0
-    bar: tqdm[None]
-    with (
-        pa.OSFile(str(path), "wb") as sink,
-        pa.ipc.new_file(sink, SCHEMA) as writer,
-        progress(desc="tokenising", total=total, unit="documents") as bar,
-    ):
+    bar: tqdm[None] = progress(desc="tokenising", total=total, unit="documents")
+
+    def batch(sequences: Any) -> Any:
+        return pa.record_batch([pa.array(sequences, SCHEMA.field(0).type)], schema=SCHEMA)
+
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, SCHEMA) as writer, bar:
         for chunk in chunks(texts):
             encoded = encode(chunk)
             truncated += encoded.truncated
-            writer.write_batch(pa.record_batch([pa.array(encoded.sequences, SCHEMA.field(0).type)], schema=SCHEMA))
+            writer.write_batch(batch(encoded.sequences))
             bar.update(len(chunk))
-        writer.write_batch(
-            pa.record_batch([pa.array([], SCHEMA.field(0).type)], schema=SCHEMA),
-            custom_metadata={"truncated": str(truncated), "max_tokens": str(max_tokens)},
-        )
+        writer.write_batch(batch([]), custom_metadata={"truncated": str(truncated), "max_tokens": str(max_tokens)})
 
 
 class TokenFile:
@@ -89,12 +76,13 @@ class Targets(NamedTuple):
     n_structural_tokens: Tensor  # (B,)
     negatives: dict[str, Tensor]  # by name: (G, K, T), of further documents for each of the pass' batches
 
-    def to(self, device: torch.device) -> Targets:
-        teachers, negatives = (
-            {name: tensor.to(device, non_blocking=True) for name, tensor in tensors.items()}
-            for tensors in (self.teachers, self.negatives)
-        )
-        return Targets(teachers, self.n_structural_tokens.to(device, non_blocking=True), negatives)
+    def to(self, device: torch.device) -> Self:
+        def moved(given: Any) -> Any:
+            if isinstance(given, dict):
+                return {name: moved(tensor) for name, tensor in given.items()}
+            return given.to(device, non_blocking=True)
+
+        return type(self)(*map(moved, self))
 
 
 class TrainingDocuments:
@@ -102,17 +90,12 @@ class TrainingDocuments:
 
     n_structural_tokens: lengths in tokens of the structural teacher; teachers: embeddings by teacher, (N', T) with
     N' >= N, row i is document i; ids: names of documents in errors, None: their row. Raises InputError for embeddings
-    that are not finite, ValueError for fewer rows than documents.
-    """
+    that are not finite, ValueError for fewer rows than documents."""
 
     def __init__(
-        self,
-        tokens: Tokens,
-        n_structural_tokens: Sequence[int] | np.ndarray,
-        *,
-        teachers: Mapping[str, np.ndarray],
-        ids: Sequence[str] | None = None,
-    ) -> None:
+        self, tokens: Tokens, n_structural_tokens: Sequence[int] | np.ndarray, *,
+        teachers: Mapping[str, np.ndarray], ids: Sequence[str] | None = None,
+    ) -> None:  # fmt: skip
         N = len(tokens)
         if len(n_structural_tokens) != N:
             raise ValueError(f"{len(n_structural_tokens)} lengths for {N} documents")
@@ -123,12 +106,18 @@ class TrainingDocuments:
         for name, rows in self.teachers.items():
             if len(rows) < N:
                 raise ValueError(f"{name} embeddings hold {len(rows)} rows for {N} documents")
-            self._check_finite(name, rows)
+            for start in range(0, N, ROWS_CHECKED):
+                finite = np.isfinite(rows[start : min(start + ROWS_CHECKED, N)]).all(axis=1)
+                if not finite.all():
+                    first = self.ids[start + int(finite.argmin())]
+                    raise InputError(
+                        f"{name} teacher: the embedding of document {first} is not finite; embed the corpus again"
+                    )
 
     def __len__(self) -> int:
         return len(self.tokens)
 
-    def pack(self, batches: Sequence[Sequence[int]], bank: Bank | None = None) -> tuple[PackedBatch, Targets]:
+    def pack(self, batches: Sequence[Sequence[int]], bank: "Bank | None" = None) -> tuple[PackedBatch, Targets]:
         """The documents of several batches end to end, with the targets of each."""
         rows = [row for batch in batches for row in batch]
         targets = Targets(
@@ -139,7 +128,7 @@ class TrainingDocuments:
         return pack([self.tokens[row] for row in rows]), targets
 
     def digest(self) -> str:
-        """Hash of the documents' names, lengths and some of their teachers' numbers, which identifies a run."""
+        """Hash of the documents' names, lengths and some of their teachers' numbers."""
         digest = hashlib.sha256(json.dumps(list(self.ids)).encode())
         digest.update(np.asarray(self.n_structural_tokens, dtype=np.int64).tobytes())
         for name, rows in sorted(self.teachers.items()):
@@ -147,22 +136,12 @@ class TrainingDocuments:
             digest.update(np.asarray(rows[: min(8, len(self))], dtype=np.float32).tobytes())
         return digest.hexdigest()
 
-    def _check_finite(self, name: str, rows: np.ndarray) -> None:
-        for start in range(0, len(self), ROWS_CHECKED):
-            finite = np.isfinite(rows[start : min(start + ROWS_CHECKED, len(self))]).all(axis=1)
-            if not finite.all():
-                first = self.ids[start + int(finite.argmin())]
-                raise InputError(
-                    f"{name} teacher: the embedding of document {first} is not finite; embed the corpus again"
-                )
-
 
 class Bank:
     """Negatives for each batch: teacher embeddings of training documents that the mask keeps, outside the batch.
 
-    The student does not read these documents. A draw depends on the seed and on the batch's rows alone, not on epoch,
-    pass, process or earlier draws. So a resumed run draws the same, and a batch of validation documents has the same
-    negatives in every validation, which keeps the validation loss one function of the student.
+    A draw depends on the seed and on the batch's rows alone, not on epoch, pass, process or earlier draws. So a resumed
+    run draws the same, and a batch of validation documents has the same negatives in every validation.
     """
 
     def __init__(self, documents: TrainingDocuments, objective: Objective, *, batch_size: int, seed: int) -> None:
@@ -176,10 +155,8 @@ class Bank:
     def draw(self, batches: Sequence[Sequence[int]], *, of: TrainingDocuments) -> dict[str, Tensor]:
         """Embeddings of `size` documents for each of G batches of the documents `of`, by teacher: (G, size, T)."""
         drawn = np.concatenate([self._draw(batch, own=batch if of is self.documents else ()) for batch in batches])
-        return {
-            name: _tensor(self.documents.teachers[name], drawn).unflatten(0, (len(batches), self.size))
-            for name in self.names
-        }
+        tensors = {name: _tensor(self.documents.teachers[name], drawn) for name in self.names}
+        return {name: tensor.unflatten(0, (len(batches), self.size)) for name, tensor in tensors.items()}
 
     def _draw(self, batch: Sequence[int], *, own: Sequence[int]) -> np.ndarray:
         rng = np.random.default_rng((self.seed, *batch))
@@ -198,5 +175,4 @@ def check_negatives(size: int, *, kept: int, batch_size: int) -> None:
 
 
 def _tensor(embeddings: np.ndarray, rows: Sequence[int] | np.ndarray) -> Tensor:
-    """(N, T), float32."""
     return torch.from_numpy(np.asarray(embeddings[rows], dtype=np.float32))

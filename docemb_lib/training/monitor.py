@@ -1,7 +1,5 @@
 """Monitoring of a training: means of losses, speed, signs of collapse, and the validation loss of an objective."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,13 +19,11 @@ WINDOW = 10 * COMPONENTS  # documents that they are computed over (as the author
 
 
 class Means:
-    """Means over documents of losses and of the norm of embeddings, and the spread of embeddings.
+    """Means over documents of named losses and of the norm of (B, `dim`) embeddings, and the spread of embeddings.
 
-    The sums stay on the device, so that training does not wait for it until `values` is called.
-    """
+    The sums stay on the device, so that training does not wait for it until `values` is called."""
 
     def __init__(self, names: Sequence[str], *, dim: int, device: torch.device) -> None:
-        """names: of the losses; dim: D."""
         self.names = (*names, "norm")
         self.sums = torch.zeros(1 + len(self.names), dtype=torch.float64, device=device)  # documents, then by name
         self.directions = torch.zeros(dim, dtype=torch.float64, device=device)  # sum of the embeddings' unit vectors
@@ -58,9 +54,7 @@ class Monitor:
         self.start_clock()
 
     def start_clock(self) -> None:
-        self.started = time.perf_counter()
-        self.tokens = self.documents = 0
-        self.computed = 0.0
+        self.started, self.tokens, self.documents, self.computed = time.perf_counter(), 0, 0, 0.0
 
     def add(self, output: ObjectiveOutput | None, *, documents: int, tokens: int, flops: float) -> None:
         """documents, tokens: of all processes; output, flops: of this process, None if its pass is uncounted."""
@@ -82,11 +76,8 @@ class Monitor:
         if self.views is not None:
             row["cca"] = canonical_correlation(*self.views)
         computed = all_reduced(self.means.sums.new_tensor(self.computed)).item()
-        row |= {
-            "documents_per_second": self.documents / seconds,
-            "tokens_per_second": self.tokens / seconds,
-            "share_of_peak": computed / seconds / self.peak,
-        }
+        row |= {"documents_per_second": self.documents / seconds, "tokens_per_second": self.tokens / seconds}
+        row["share_of_peak"] = computed / seconds / self.peak
         self.means.sums.zero_()
         self.means.directions.zero_()
         self.start_clock()
@@ -113,35 +104,24 @@ def spread(directions: Tensor, n: int) -> float:
 def canonical_correlation(student: Tensor, teacher: Tensor, *, components: int = COMPONENTS) -> float:
     """Mean of the largest canonical correlations of two views, (N, P) and (N, Q), over their principal components.
 
-    As many principal components of each view as correlations, at most N / 2: with more, any two views of N documents
-    correlate perfectly. NaN below 4 documents.
+    At most N / 2 components: with more, any two views of N documents correlate perfectly. NaN below 4 documents.
     """
     k = min(components, len(student) // 2, student.shape[1], teacher.shape[1])
     if len(student) < 4:
         return float("nan")
-    leading = [_principal(view.double(), k) for view in (student, teacher)]
+    leading = []
+    for view in (student.double(), teacher.double()):
+        U, s, _ = torch.linalg.svd(view - view.mean(dim=0), full_matrices=False)
+        kept = s[:k] > 1e-9 * s[0].clamp(min=1e-30)
+        leading.append(U[:, :k] * kept * (len(view) - 1) ** 0.5)  # of variance 1: scale makes no difference to CCA
     return -CCA(ridge=0.0)(*leading)[0].item() / k
-
-
-def _principal(view: Tensor, k: int) -> Tensor:
-    """The k leading principal components of (N, P), each scaled to variance 1, which CCA ignores."""
-    U, s, _ = torch.linalg.svd(view - view.mean(dim=0), full_matrices=False)
-    kept = s[:k] > 1e-9 * s[0].clamp(min=1e-30)
-    return U[:, :k] * kept * (len(view) - 1) ** 0.5
 
 
 @torch.no_grad()
 def validate(
-    objective: Objective,
-    documents: TrainingDocuments,
-    *,
-    batch_size: int,
-    bank: Bank | None = None,
-    dtype: torch.dtype | None = None,
-    budget: int = 8192,
-    rank: int = 0,
-    processes: int = 1,
-) -> dict[str, float]:
+    objective: Objective, documents: TrainingDocuments, *, batch_size: int, bank: Bank | None = None,
+    dtype: torch.dtype | None = None, budget: int = 8192, rank: int = 0, processes: int = 1,
+) -> dict[str, float]:  # fmt: skip
     """Mean loss over `documents`, the part of each teacher by name, `norm` and `spread`.
 
     `norm` and `spread` are signs of collapse: the mean length of the student's embeddings, and the mean cosine distance

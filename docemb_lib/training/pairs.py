@@ -1,11 +1,9 @@
 """Training on pairs of texts without a teacher (SimDE): pairs of halves, masked tokens, and the gradient cache.
 
 A document gives a pair: two random halves of its sentences (SimDE), or the whole document twice under dropout (SimCSE).
-InfoNCE compares every text of a batch with all others, so a batch must not be cut where memory is short. The gradient
-cache (Gao et al., 2021) gives the same gradients part by part, see `accumulate_gradients`.
+InfoNCE compares every text of a batch with all others, so a batch is not cut where memory is short: the gradient cache
+(Gao et al., 2021) gives the same gradients part by part, see `accumulate_gradients`.
 """
-
-from __future__ import annotations
 
 import hashlib
 import json
@@ -13,7 +11,7 @@ import logging
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -30,19 +28,16 @@ from docemb_lib.training.batches import Collate, MicroBatch, Updates, consecutiv
 from docemb_lib.training.documents import Tokens, TrainingDocuments
 from docemb_lib.training.monitor import Means, validate
 from docemb_lib.training.run import History, run
-from docemb_lib.training.trainer import UpdateTrainer
+from docemb_lib.training.trainer import DistillationTrainer
 
 logger = logging.getLogger(__name__)
-
 END = -1  # stands after each sentence among token ids
 SHARE = 0.15  # of tokens to predict (Devlin et al., 2019, Section 3.1); the SimDE paper gives no rate
 MASKED, REPLACED = 0.8, 0.1  # of these: shown as the mask token, shown as a random token; the rest is unchanged
 
 
 class EncodedSentences(NamedTuple):
-    """Token ids of each text without special tokens, every sentence closed by `END`."""
-
-    sequences: list[np.ndarray]
+    sequences: list[np.ndarray]  # token ids of each text without special tokens, every sentence closed by `END`
     truncated: int  # texts longer than two halves, each cut at the encoder's limit
 
 
@@ -93,8 +88,7 @@ def mask_tokens(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Choose tokens of `ids`, (T,), none of them special, and mask most of the chosen. vocabulary: number of ids.
 
-    Returns the masked ids and the labels, (T,) both; a label is the token where it is chosen, else `NO_LABEL`.
-    """
+    Returns the masked ids and the labels, (T,) both; a label is the token where it is chosen, else `NO_LABEL`."""
     chosen = rng.random(len(ids)) < SHARE
     action = rng.random(len(ids))
     random_ids = rng.integers(vocabulary, size=len(ids))
@@ -110,10 +104,9 @@ class Part(NamedTuple):
     masked: PackedBatch
     labels: Tensor  # (T,), see `mask_tokens`
 
-    def to(self, device: torch.device) -> Part:
-        return Part(
-            self.places, self.texts.to(device), self.masked.to(device), self.labels.to(device, non_blocking=True)
-        )
+    def to(self, device: torch.device) -> Self:
+        labels = self.labels.to(device, non_blocking=True)
+        return self._replace(texts=self.texts.to(device), masked=self.masked.to(device), labels=labels)
 
 
 class PairBatch(NamedTuple):
@@ -128,10 +121,6 @@ class PairBatch(NamedTuple):
         """Indices that put the texts of all parts, one part after the other, into their order, (2B,)."""
         return torch.tensor([place for part in self.parts for place in part.places]).argsort()
 
-    @property
-    def sizes(self) -> list[int]:
-        return [size for part in self.parts for size in part.texts.sizes]
-
 
 class PairedDocuments:
     """Pairs of the documents of two sentences and more; logs how many documents are left out.
@@ -142,26 +131,20 @@ class PairedDocuments:
     """
 
     def __init__(
-        self,
-        sentences: Tokens,
-        *,
-        ids: Sequence[str],
-        tokenizer: Any,
-        max_tokens: int,
-        pairs: Literal["halves", "dropout"] = "halves",
-        seed: int = 0,
-    ) -> None:
-        counts = [np.count_nonzero(np.asarray(sentences[row]) == END) for row in range(len(sentences))]
-        self.n_sentences = np.array(counts)
+        self, sentences: Tokens, *, ids: Sequence[str], tokenizer: Any, max_tokens: int,
+        pairs: Literal["halves", "dropout"] = "halves", seed: int = 0,
+    ) -> None:  # fmt: skip
+        rows = range(len(sentences))
+        self.n_sentences = np.array([np.count_nonzero(np.asarray(sentences[row]) == END) for row in rows])
         self.rows = np.flatnonzero(self.n_sentences >= 2)  # of `sentences`, by row of this object
-        self.skipped = len(sentences) - len(self.rows)
+        skipped = len(sentences) - len(self.rows)
         if len(self.rows) < 2:
             raise InputError(
-                f"documents: {self.skipped} of {len(sentences)} have fewer than two sentences, so there are not two to "
+                f"documents: {skipped} of {len(sentences)} have fewer than two sentences, so there are not two to "
                 "learn from; give documents of several sentences"
             )
-        if self.skipped:
-            logger.warning("%d of %d documents left out: of fewer than two sentences", self.skipped, len(sentences))
+        if skipped:
+            logger.warning("%d of %d documents left out: of fewer than two sentences", skipped, len(sentences))
         if tokenizer.mask_token_id is None:
             raise InputError("tokenizer: has no mask token; a masked language model needs one")
         self.sentences, self.pairs, self.seed = sentences, pairs, seed
@@ -176,15 +159,15 @@ class PairedDocuments:
         return len(self.rows)
 
     def digest(self) -> str:
-        """Hash of the documents' names and lengths and of the kind of pairs, which identifies a run."""
+        """Hash of the documents' names and lengths and of the kind of pairs."""
         digest = hashlib.sha256(json.dumps([self.pairs, self.seed, self.ids]).encode())
         digest.update(self.lengths.astype(np.int64).tobytes())
         return digest.hexdigest()
 
     def pack(self, rows: Sequence[int], *, epoch: int, budget: int) -> PairBatch:
         """The pairs of a batch in this epoch. budget: tokens in a pass; a longer text has a pass of its own."""
-        drawn = [self._draw(row, epoch) for row in rows]
-        texts = [text for half in zip(*drawn, strict=True) for text in half]  # first texts, then second ones
+        first, second = zip(*(self._draw(row, epoch) for row in rows), strict=True)
+        texts = [*first, *second]
         parts = []
         for places in token_batches([text.shape[1] for text in texts], budget):
             ids, masked, labels = zip(*(texts[place] for place in places), strict=True)
@@ -195,29 +178,22 @@ class PairedDocuments:
         """Ids with special tokens, masked ids and labels of both texts of a pair, (3, T) each."""
         rng = generator_of(self.ids[row], seed=self.seed, epoch=epoch)
         sentences = sentences_of(self.sentences[int(self.rows[row])])
-        halves = [sentences, sentences]
+        sides = [np.ones(len(sentences), dtype=bool)] * 2
         if self.pairs == "halves":
             in_first = draw_halves(len(sentences), rng)
-            halves = [
-                [s for s, chosen in zip(sentences, side, strict=True) if chosen] for side in (in_first, ~in_first)
-            ]
+            sides = [in_first, ~in_first]
         texts = []
-        for half in halves:
-            ids = np.concatenate(half)[: self._room]
+        for side in sides:
+            ids = np.concatenate([s for s, chosen in zip(sentences, side, strict=True) if chosen])[: self._room]
             masked, labels = mask_tokens(ids, rng, mask_id=self._mask_id, vocabulary=self._vocabulary)
             texts.append(np.concatenate([self._before, [ids, masked, labels], self._after], axis=1))
         return texts
 
 
 def accumulate_gradients(
-    embed: Callable[[PackedBatch], Tensor],
-    parts: Sequence[PackedBatch],
-    places: Sequence[Sequence[int]],
-    losses_of: Callable[[Tensor], Tensor],
-    *,
-    share: float,
-    backward: Callable[[Tensor], None],
-) -> tuple[Tensor, Tensor]:
+    embed: Callable[[PackedBatch], Tensor], parts: Sequence[PackedBatch], places: Sequence[Sequence[int]],
+    losses_of: Callable[[Tensor], Tensor], *, share: float, backward: Callable[[Tensor], None],
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Accumulate the gradients of `share` times the mean of `losses_of` the embeddings of all n texts, part by part.
 
     1. Embed each part under checkpointing, which keeps no activations. 2. Take the gradient g of the loss with regard
@@ -233,34 +209,25 @@ def accumulate_gradients(
         embeddings = embed(parts[0])[order]
         losses = losses_of(embeddings)
         backward(losses.mean() * share)
-        return losses.detach(), embeddings.detach()
-    embedded = [checkpoint(embed, part, use_reentrant=False) for part in parts]
-    embeddings = torch.cat(embedded).detach()[order].requires_grad_()
-    losses = losses_of(embeddings)
-    (gradient,) = torch.autograd.grad(losses.mean() * share, embeddings)
-    for part, own in zip(embedded, places, strict=True):
-        backward((part * gradient[own]).sum())
+    else:
+        embedded = [checkpoint(embed, part, use_reentrant=False) for part in parts]
+        embeddings = torch.cat(embedded).detach()[order].requires_grad_()
+        losses = losses_of(embeddings)
+        (gradient,) = torch.autograd.grad(losses.mean() * share, embeddings)
+        for part, own in zip(embedded, places, strict=True):
+            backward((part * gradient[own]).sum())
     return losses.detach(), embeddings.detach()
 
 
-class Taught(NamedTuple):
-    """Documents with teacher embeddings, for distillation beside the pairs; rows as in the files of the pairs."""
-
+class Taught(NamedTuple):  # documents with teacher embeddings, for distillation beside the pairs; the same rows
     train: TrainingDocuments
     validation: TrainingDocuments
 
 
 def train_on_pairs(
-    objective: PairObjective,
-    train: PairedDocuments,
-    validation: PairedDocuments,
-    *,
-    taught: Taught | None = None,
-    settings: Training,
-    seed: int,
-    folder: Path,
-    title: str = "student",
-) -> History:
+    objective: PairObjective, train: PairedDocuments, validation: PairedDocuments, *, taught: Taught | None = None,
+    settings: Training, seed: int, folder: Path, title: str = "student",
+) -> History:  # fmt: skip
     """Train `objective` in place on pairs of `train`, and on `taught` if it has a distillation part.
 
     As `train_objective`. Also raises InputError for several processes, and for pairs by dropout without dropout.
@@ -270,16 +237,9 @@ def train_on_pairs(
     if train.pairs == "dropout" and not has_dropout(objective.student):
         raise InputError("pairs: dropout makes no pairs of a student without dropout; set simde.dropout to 0.1")
     return run(
-        PairTrainer,
-        objective,
-        (train, validation, *(taught or ())),
-        settings=settings,
-        seed=seed,
-        folder=folder,
-        title=title,
-        pass_documents=1 if taught is None else settings.batch_size,
-        taught=taught,
-    )
+        PairTrainer, objective, (train, validation, *(taught or ())), settings=settings, seed=seed, folder=folder,
+        title=title, pass_documents=1 if taught is None else settings.batch_size, taught=taught,
+    )  # fmt: skip
 
 
 def has_dropout(student: Any) -> bool:
@@ -288,12 +248,11 @@ def has_dropout(student: Any) -> bool:
     return any("dropout" in name and isinstance(value, int | float) and value > 0 for name, value in options)
 
 
-class PairTrainer(UpdateTrainer):
+class PairTrainer(DistillationTrainer):
     """Trains a `PairObjective`, in one process."""
 
     model: PairObjective
     train_dataset: PairedDocuments
-    eval_dataset: PairedDocuments
 
     def __init__(self, *, taught: Taught | None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -302,7 +261,7 @@ class PairTrainer(UpdateTrainer):
     def collate(self, updates: Updates) -> Callable[[list[int]], tuple[list[PairBatch], list[MicroBatch]]]:
         """An update is its batches of pairs, and the same documents with their teachers."""
         size, documents = self.settings.batch_size, self.train_dataset
-        teach = None if self.taught is None else Collate(self.taught.train, batch_size=size, budget=self.budget)
+        teach = None if self.taught is None else Collate(self.taught.train, size, self.budget)
 
         def update(rows: list[int]) -> tuple[list[PairBatch], list[MicroBatch]]:
             batches = [rows[start : start + size] for start in range(0, len(rows), size)]
@@ -319,7 +278,7 @@ class PairTrainer(UpdateTrainer):
         parts = {name: torch.stack([o.parts[name] for o in outputs]).mean() for name in outputs[0].parts}
         losses = [output.loss / len(outputs) for output in outputs]
         rows = [batch.rows for batch in batches]
-        sizes = [size for batch in batches for size in batch.sizes]
+        sizes = [size for batch in batches for part in batch.parts for size in part.texts.sizes]
         sizes *= 2 if self.model.mlm_weight else 1  # MLM reads each text a second time
         for micro in micro_batches:
             output, loss = self.learn(self.model.distillation, micro, scale=micro.share)
@@ -344,13 +303,9 @@ class PairTrainer(UpdateTrainer):
                 return model.embed(texts)
 
         contrast, embeddings = accumulate_gradients(
-            embed,
-            [part.texts for part in parts],
-            [part.places for part in parts],
-            model.contrast_losses,
-            share=weight,
-            backward=self.accelerator.backward,
-        )
+            embed, [part.texts for part in parts], [part.places for part in parts], model.contrast_losses,
+            share=weight, backward=self.accelerator.backward,
+        )  # fmt: skip
         losses = {"contrast": contrast.mean()}
         if model.mlm_weight:
             losses["mlm"] = contrast.new_zeros(())
@@ -374,16 +329,14 @@ class PairTrainer(UpdateTrainer):
 def validate_pairs(
     objective: PairObjective, documents: PairedDocuments, *, batch_size: int, dtype: torch.dtype | None, budget: int
 ) -> dict[str, float]:
-    """Means over `documents` of loss, `contrast`, `mlm`; `norm` and `spread` are of the pairs' first texts.
+    """Means over `documents` of loss (no `weight`), `contrast`, `mlm`; `norm` and `spread` are of the first texts.
 
-    Pairs are of epoch 0, which keeps the loss one function of the student. Batches as in `validate`; no `weight`.
-    """
+    Pairs are of epoch 0, which keeps the loss one function of the student. Batches as in `validate`."""
     device = next(objective.parameters()).device
     was_training = objective.training
     objective.eval()
-    means = Means(
-        ["contrast", "mlm"] if objective.mlm_weight else ["contrast"], dim=objective.student.dim, device=device
-    )
+    names = ["contrast", "mlm"] if objective.mlm_weight else ["contrast"]
+    means = Means(names, dim=objective.student.dim, device=device)
     for rows in consecutive_batches(len(documents), batch_size):
         batch = documents.pack(rows, epoch=0, budget=budget)
         embedded, mlm = [], torch.zeros((), device=device)
@@ -394,7 +347,7 @@ def validate_pairs(
                     mlm = mlm + objective.masked_loss(part.masked, part.labels) / max(batch.n_labels, 1)
         embeddings = torch.cat(embedded)[batch.order.to(device)]
         losses = [objective.contrast_losses(embeddings).mean(), mlm]
-        means.add(losses if objective.mlm_weight else losses[:1], embeddings[: len(rows)])
+        means.add(losses[: len(names)], embeddings[: len(rows)])
     objective.train(was_training)
     values = means.values()
     return {"loss": values["contrast"] + objective.mlm_weight * values.get("mlm", 0.0), **values}

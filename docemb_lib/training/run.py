@@ -1,6 +1,5 @@
-"""A training run: the Trainer's arguments, what fits the device, resuming, and distillation by `train_objective`."""
-
-from __future__ import annotations
+"""A training run: the Trainer's arguments, resuming, distillation by `train_objective`, and what fits the device:
+precision, and how many tokens a forward and backward pass may hold."""
 
 import contextlib
 import logging
@@ -8,47 +7,40 @@ import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 import torch.distributed as dist
 from transformers import PrinterCallback, TrainingArguments
 
 from docemb_lib.errors import InputError
-from docemb_lib.hardware import matmul_peak
+from docemb_lib.hardware import devices_at_hand, fast_bf16, free_memory, matmul_peak
 from docemb_lib.losses import Objective, PairObjective
 from docemb_lib.private import use_one_gpu
 from docemb_lib.settings import NOT_IN_FINGERPRINT, Training
-from docemb_lib.student import Student
-from docemb_lib.training.checkpoints import CHECKPOINTS, Checkpoints, Identity, find_checkpoint
+from docemb_lib.student import Student, pack
+from docemb_lib.training.checkpoints import CHECKPOINTS, Checkpoints, find_checkpoint
 from docemb_lib.training.distributed import all_reduced
 from docemb_lib.training.documents import Bank, TrainingDocuments
-from docemb_lib.training.memory import (
-    AUTOCAST,
-    Precision,
-    activation_bytes,
-    batch_tokens_for,
-    needs_checkpointing,
-    precision_of,
-    training_device,
-)
 from docemb_lib.training.monitor import Monitor
-from docemb_lib.training.trainer import Bar, DistillationTrainer, Log, Stop, UpdateTrainer
+from docemb_lib.training.trainer import Bar, DistillationTrainer, Log, Stop
 from docemb_lib.workspace import fingerprint_of
 
 logger = logging.getLogger(__name__)
-
+Precision = Literal["bf16", "fp16", "fp32"]
+AUTOCAST: dict[str, torch.dtype | None] = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": None}
 VALIDATIONS = 3  # before the first update, after the last, and at even steps between
+PROBE = (32, 160)  # tokens of the documents that measure the memory of a token
+SHARE = 0.5  # of the free memory; gradients, a layer's working set and fragments need the rest
+LARGEST = {"cpu": 2**14, "cuda": 2**17}  # tokens of a pass; more is no faster
 
 
 class History(NamedTuple):
     """What a training run logged; every row is flat and has the update as `step`.
 
     train, means since the row before: loss, and its parts by name; grad_norm and learning_rate of the update itself;
-    norm, spread (see `validate`) and, with a contextual teacher, cca (mean canonical correlation of the two views'
-    leading components over the last 100 documents); documents_per_second, tokens_per_second, share_of_peak (of measured
-    matrix products).
-    validation: loss, its parts, norm, spread.
+    norm, spread (see `validate`) and, with a contextual teacher, cca (see `canonical_correlation`; over the last 100
+    documents); documents_per_second, tokens_per_second, share_of_peak. validation: loss, its parts, norm, spread.
     """
 
     train: list[dict[str, float]]
@@ -56,50 +48,28 @@ class History(NamedTuple):
 
 
 def train_objective(
-    objective: Objective,
-    train: TrainingDocuments,
-    validation: TrainingDocuments,
-    *,
-    settings: Training,
-    seed: int,
-    folder: Path,
-    title: str = "student",
-) -> History:
+    objective: Objective, train: TrainingDocuments, validation: TrainingDocuments, *,
+    settings: Training, seed: int, folder: Path, title: str = "student",
+) -> History:  # fmt: skip
     """Train `objective` in place on `train`, resuming from the last complete checkpoint in `folder/checkpoints`.
 
     The objective ends on the device it was trained on. The checkpoints stay: call `remove_checkpoints` once the result
     is saved. title: of the training, for progress displays.
-
     Raises InputError for fewer documents than one batch, more negatives than there are documents for, fewer batches in
     an update than processes, and a checkpoint of another run; FloatingPointError for a loss (naming its documents) or a
     gradient that is not finite.
     """
     bank = Bank(train, objective, batch_size=settings.batch_size, seed=seed) if objective.negatives else None
     return run(
-        DistillationTrainer,
-        objective,
-        (train, validation),
-        settings=settings,
-        seed=seed,
-        folder=folder,
-        title=title,
-        pass_documents=settings.batch_size,
-        bank=bank,
-    )
+        DistillationTrainer, objective, (train, validation), settings=settings, seed=seed, folder=folder, title=title,
+        pass_documents=settings.batch_size, bank=bank,
+    )  # fmt: skip
 
 
 def run(
-    trainer_class: type[UpdateTrainer],
-    model: Objective | PairObjective,
-    documents: Sequence[Any],
-    *,
-    settings: Training,
-    seed: int,
-    folder: Path,
-    title: str,
-    pass_documents: int,
-    **options: Any,
-) -> History:
+    trainer_class: type[DistillationTrainer], model: Objective | PairObjective, documents: Sequence[Any], *,
+    settings: Training, seed: int, folder: Path, title: str, pass_documents: int, **options: Any,
+) -> History:  # fmt: skip
     """Train `model` in place by a trainer of this class; see `train_objective`.
 
     documents: for training, for validation, and any others whose digest identifies the run; pass_documents: number of
@@ -111,10 +81,9 @@ def run(
             f"documents: {len(train)} training documents do not fill one batch; at least training.batch_size = "
             f"{settings.batch_size} are needed"
         )
-    precision = precision_of(settings.precision, training_device())
+    precision = precision_of(settings.precision)
     dtype = AUTOCAST[precision]
-    updates = count_updates(len(train), settings)
-    checkpoints = folder / CHECKPOINTS
+    updates, checkpoints = count_updates(len(train), settings), folder / CHECKPOINTS
     args = training_arguments(settings, precision, seed=seed, updates=updates, folder=checkpoints)
     if settings.accumulation < args.world_size:
         raise InputError(
@@ -123,15 +92,12 @@ def run(
         )
     configuration = {
         "settings": settings.model_dump(exclude={*NOT_IN_FINGERPRINT, "precision"}),
-        "precision": precision,
-        "seed": seed,
-        "objective": repr(model),
+        "precision": precision, "seed": seed, "objective": repr(model), "torch": torch.__version__,
         "weights": {name: list(tensor.shape) for name, tensor in model.state_dict().items()},
-        "torch": torch.__version__,
         "documents": [each.digest() for each in documents],
-    }
-    identity = Identity(fingerprint_of(configuration), args.world_size)
-    last = find_checkpoint(checkpoints, identity)
+    }  # fmt: skip
+    identity = {"configuration": fingerprint_of(configuration), "processes": args.world_size}
+    last = find_checkpoint(checkpoints, **identity)
     args.eval_on_start = last is None  # a resumed run has that row already
     student: Student = model.student
     model.to(args.device)
@@ -145,64 +111,46 @@ def run(
     monitor = Monitor(model.parts, dim=student.dim, device=args.device, peak=peak)
     stop, bar = Stop(), Bar(updates)
     with stop.listening(), contextlib.closing(bar):
-        callbacks = [bar, Log(checkpoints, title, updates), Checkpoints(identity, budget, monitor, resumed=last), stop]
+        saved = Checkpoints({**identity, "batch_tokens": budget}, monitor, resumed=last)
         trainer = trainer_class(
             model=model, args=args, train_dataset=train, eval_dataset=validation, settings=settings, budget=budget,
-            monitor=monitor, callbacks=callbacks, **options,
+            dtype=dtype, monitor=monitor, callbacks=[bar, Log(checkpoints, title, updates), saved, stop], **options,
         )  # fmt: skip
         trainer.remove_callback(PrinterCallback)
         torch.manual_seed(seed + args.process_index)  # the Trainer seeds all processes alike: the same dropout in each
         trainer.train(resume_from_checkpoint=None if last is None else str(last.path))
     rows = trainer.state.log_history
-    return History(
-        train=[row for row in rows if "learning_rate" in row],
-        validation=[
-            {name.removeprefix("eval_"): value for name, value in row.items()} for row in rows if "eval_loss" in row
-        ],
-    )
+    validations = [{k.removeprefix("eval_"): value for k, value in row.items()} for row in rows if "eval_loss" in row]
+    return History([row for row in rows if "learning_rate" in row], validations)
 
 
 def count_updates(documents: int, settings: Training) -> int:
     """Optimiser updates of a run: whole batches only, `accumulation` of them an update, the rest in a last one."""
-    batches = documents // settings.batch_size
-    return settings.epochs * math.ceil(batches / settings.accumulation)
+    return settings.epochs * math.ceil(documents // settings.batch_size / settings.accumulation)
 
 
 def training_arguments(
     settings: Training, precision: Precision, *, seed: int, updates: int, folder: Path
 ) -> TrainingArguments:
     """The Trainer's own settings, for a run of `updates` whose checkpoints go to `folder`."""
+    # The Trainer warns that it sorts checkpoints by number, as intended here, in the middle of the progress bar.
     logging.getLogger("transformers.trainer_utils").addFilter(_is_not_mtime_warning)
     on_cpu = training_device().type == "cpu"
     args = TrainingArguments(
-        output_dir=str(folder),
-        seed=seed,
-        num_train_epochs=settings.epochs,
-        per_device_train_batch_size=settings.batch_size,
-        learning_rate=settings.learning_rate,
-        lr_scheduler_type="cosine",
-        warmup_steps=settings.warmup,
-        weight_decay=settings.weight_decay,
-        max_grad_norm=settings.max_grad_norm,
-        bf16=precision == "bf16",
-        fp16=precision == "fp16",
-        use_cpu=on_cpu,
+        output_dir=str(folder), seed=seed, num_train_epochs=settings.epochs,
+        per_device_train_batch_size=settings.batch_size, learning_rate=settings.learning_rate,
+        lr_scheduler_type="cosine", warmup_steps=settings.warmup, weight_decay=settings.weight_decay,
+        max_grad_norm=settings.max_grad_norm, bf16=precision == "bf16", fp16=precision == "fp16", use_cpu=on_cpu,
         ddp_backend="gloo" if on_cpu and "LOCAL_RANK" in os.environ else None,  # set by torchrun and accelerate
-        ddp_find_unused_parameters=False,
-        ddp_broadcast_buffers=False,  # every process computes the same statistics
-        remove_unused_columns=False,
-        logging_steps=settings.log_every,
-        logging_first_step=True,
+        ddp_find_unused_parameters=False, ddp_broadcast_buffers=False,  # every process computes the same statistics
+        remove_unused_columns=False, disable_tqdm=True,
+        logging_steps=settings.log_every, logging_first_step=True,
         logging_nan_inf_filter=False,  # a loss that is not finite stops the run
-        eval_strategy="steps",
-        eval_steps=max(1, math.ceil(updates / (VALIDATIONS - 1))),
-        save_strategy="steps",
-        save_steps=settings.save_every,
+        eval_strategy="steps", eval_steps=max(1, math.ceil(updates / (VALIDATIONS - 1))),
+        save_strategy="steps", save_steps=settings.save_every,
         save_total_limit=2,  # the older one is complete while the newer is being written
-        report_to=settings.report_to or "none",
-        run_name=folder.parent.name,
-        disable_tqdm=True,
-    )
+        report_to=settings.report_to or "none", run_name=folder.parent.name,
+    )  # fmt: skip
     use_one_gpu(args)  # several GPUs are for several processes, never for nn.DataParallel in one
     return args
 
@@ -212,13 +160,12 @@ def set_up(
 ) -> None:
     """Choose attention, checkpointing and compilation; results are the same but for rounding and `varlen`'s dropout."""
     student.attention, student.compiled, student.checkpointing = settings.attention, False, False
-    checkpointing, compiled = settings.checkpointing, settings.compile
+    checkpointing = settings.checkpointing
     if checkpointing is None:
         checkpointing = needs_checkpointing(student, batch_size=pass_documents, dtype=dtype, processes=processes)
     student.checkpointing = checkpointing
-    student.compiled = (
-        compiles(student, dtype) if compiled is None and student.device.type == "cuda" else bool(compiled)
-    )
+    detect = settings.compile is None and student.device.type == "cuda"
+    student.compiled = compiles(student, dtype) if detect else bool(settings.compile)
 
 
 def compiles(student: Student, dtype: torch.dtype | None) -> bool:
@@ -233,5 +180,65 @@ def compiles(student: Student, dtype: torch.dtype | None) -> bool:
 
 
 def _is_not_mtime_warning(record: logging.LogRecord) -> bool:
-    """The Trainer warns that it sorts checkpoints by number, as intended here, in the middle of the progress bar."""
     return "mtime may not be reliable" not in record.getMessage()
+
+
+def training_device() -> torch.device:
+    return torch.device(devices_at_hand()[0])
+
+
+def precision_of(asked: Precision | None, device: torch.device | None = None) -> Precision:
+    """The precision of training on `device`: as asked, or bf16 where the hardware is fast at it, then fp16 (with
+    a gradient scaler) on GPUs, then fp32. Raises InputError for fp16 on a CPU and for bf16 on a GPU without it."""
+    device = device or training_device()
+    if asked == "fp16" and device.type == "cpu":
+        raise InputError("training.precision: fp16 needs a GPU; write bf16, fp32, or null for the best at hand")
+    if asked == "bf16" and device.type == "cuda" and not fast_bf16(device):
+        raise InputError("training.precision: this GPU has no bf16; write fp16, fp32, or null for the best at hand")
+    return asked or ("bf16" if fast_bf16(device) else "fp32" if device.type == "cpu" else "fp16")
+
+
+def needs_checkpointing(student: Student, *, batch_size: int, dtype: torch.dtype | None, processes: int) -> bool:
+    """Whether a batch of the longest documents only fits with checkpointing. dtype, processes: as below."""
+    return batch_size * student.max_tokens * activation_bytes(student, dtype=dtype) > _room(student.device, processes)
+
+
+def batch_tokens_for(student: Student, *, dtype: torch.dtype | None, processes: int) -> int:
+    """Tokens of a training pass that half of the free memory holds: a power of two, at least one longest document.
+
+    dtype: of autocast, None without; processes: of this machine, which share its memory."""
+    fitting = int(_room(student.device, processes) / activation_bytes(student, dtype=dtype))
+    rounded = 1 << max(fitting.bit_length() - 1, 0)
+    return max(min(rounded, LARGEST.get(student.device.type, LARGEST["cuda"])), student.max_tokens)
+
+
+def activation_bytes(student: Student, *, dtype: torch.dtype | None) -> float:
+    """Bytes per token that a forward pass saves for the backward pass: the difference of two passes' lengths."""
+    few, many = (min(size, student.max_tokens) for size in PROBE)
+    return max(_saved(student, [many, few], dtype) - _saved(student, [few, few], dtype), 1) / max(many - few, 1)
+
+
+def _room(device: torch.device, processes: int) -> float:
+    """Bytes for activations; a GPU belongs to one process."""
+    return SHARE * free_memory(device) / (processes if device.type == "cpu" else 1)
+
+
+def _saved(student: Student, sizes: list[int], dtype: torch.dtype | None) -> int:
+    """Bytes saved for the backward pass over documents of `sizes` tokens, each storage counted once."""
+    batch = pack([[0] * size for size in sizes]).to(student.device)
+    saved: dict[int, torch.Tensor] = {}  # by address; the reference prevents that an address is reused
+
+    def save(tensor: torch.Tensor) -> torch.Tensor:
+        saved[tensor.untyped_storage().data_ptr()] = tensor
+        return tensor
+
+    was_training = student.training
+    student.train()
+    with (
+        torch.random.fork_rng([student.device] if student.device.type == "cuda" else []),  # dropout draws
+        torch.autocast(student.device.type, dtype=dtype, enabled=dtype is not None),
+        torch.autograd.graph.saved_tensors_hooks(save, lambda tensor: tensor),
+    ):
+        student(batch)
+    student.train(was_training)
+    return sum(tensor.untyped_storage().nbytes() for tensor in saved.values())

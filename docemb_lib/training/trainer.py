@@ -1,7 +1,5 @@
 """`transformers.Trainer` for packed documents: how updates are computed, ordered, validated, logged and stopped."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math
@@ -27,34 +25,38 @@ from docemb_lib.training.batches import Collate, MicroBatch, Updates
 from docemb_lib.training.checkpoints import LOG
 from docemb_lib.training.distributed import all_reduced
 from docemb_lib.training.documents import Bank
-from docemb_lib.training.memory import AUTOCAST, precision_of
 from docemb_lib.training.monitor import Monitor, validate
 
 
-class UpdateTrainer(Trainer):
-    """A batch of the Trainer is one update, run as several passes where memory asks for it.
+class DistillationTrainer(Trainer):
+    """Trains an `Objective`. A batch of the Trainer is one update, run as several passes where memory asks for it.
 
-    Subclasses define the content of an update (`collate`), its gradients (`training_step`) and `validation_means`.
+    Every process runs its own batches of each round. A subclass changes the content of an update (`collate`), its
+    gradients (`training_step`) and `validation_means`.
     """
 
     control: TrainerControl
 
-    def __init__(self, *, settings: Training, budget: int, monitor: Monitor, **kwargs: Any) -> None:
-        """budget: tokens in a pass."""
+    def __init__(
+        self, *, settings: Training, budget: int, dtype: Any, monitor: Monitor, bank: Bank | None = None, **kwargs: Any
+    ) -> None:
+        """budget: tokens in a pass; dtype: of autocast, None without; bank: of the objective's negatives, if any."""
         super().__init__(**kwargs)
-        self.settings, self.budget, self.monitor = settings, budget, monitor
+        self.settings, self.budget, self.monitor, self.bank = settings, budget, monitor, bank
+        self.validation_options = {"batch_size": settings.batch_size, "dtype": dtype, "budget": budget}
+        self.ranks = {"rank": self.args.process_index, "processes": self.args.world_size}
 
     def collate(self, updates: Updates) -> Callable[[list[int]], Any]:
         """A function from the rows of an update to the inputs of `training_step`."""
-        raise NotImplementedError
+        return Collate(self.train_dataset, self.settings.batch_size, self.budget, self.bank, **self.ranks)
 
     def validation_means(self) -> dict[str, float]:
-        raise NotImplementedError
+        return validate(self.model, self.eval_dataset, bank=self.bank, **self.ranks, **self.validation_options)
 
     def get_train_dataloader(self) -> DataLoader:
         """Every process iterates over the same updates and packs only its own documents."""
-        lengths, seed = self.train_dataset.lengths, self.args.seed
-        updates = Updates(lengths, self.settings, seed=seed, epoch=lambda: int(self.state.epoch or 0))
+        lengths, epoch = self.train_dataset.lengths, lambda: int(self.state.epoch or 0)
+        updates = Updates(lengths, self.settings, seed=self.args.seed, epoch=epoch)
         return DataLoader(
             range(len(self.train_dataset)),  # type: ignore[arg-type]  # rows, which `collate` turns into documents
             batch_sampler=updates,
@@ -124,43 +126,15 @@ class UpdateTrainer(Trainer):
         """Of forward and backward pass over documents of `sizes` tokens."""
         return 3 * forward_flops(self.model.student.config, sizes)
 
-    @property
-    def validation_options(self) -> dict[str, Any]:
-        dtype = AUTOCAST[precision_of(self.settings.precision, self.args.device)]
-        return {"batch_size": self.settings.batch_size, "dtype": dtype, "budget": self.budget}
-
-
-class DistillationTrainer(UpdateTrainer):
-    """Trains an `Objective`: every process runs its own batches of each round."""
-
-    def __init__(self, *, bank: Bank | None = None, **kwargs: Any) -> None:
-        """bank: of negatives, for an objective that takes them."""
-        super().__init__(**kwargs)
-        self.bank = bank
-
-    def collate(self, updates: Updates) -> Collate:
-        return Collate(
-            self.train_dataset,
-            batch_size=self.settings.batch_size,
-            budget=self.budget,
-            bank=self.bank,
-            rank=self.args.process_index,
-            processes=self.args.world_size,
-        )
-
     def training_step(self, model: Any, inputs: list[MicroBatch], num_items_in_batch: Any = None) -> Tensor:
-        """Accumulate the gradients of one update.
-
-        A document's loss weighs 1 / (documents of the update). DDP averages gradients over processes, hence the factor
-        `processes`. Returns the sum of this process' weighted losses.
-        """
+        """Accumulate the gradients of one update. Returns the sum of this process' weighted losses."""
         model.train()
-        processes = self.args.world_size
         losses = []
         for number, micro in enumerate(inputs, 1):
             # Processes exchange gradients once, in the last backward pass of the update.
             with self.accelerator.no_sync(model) if number < len(inputs) else contextlib.nullcontext():
-                output, loss = self.learn(model, micro, scale=micro.share * processes)
+                # A document weighs 1 / (documents of the update); DDP averages over processes, hence `world_size`.
+                output, loss = self.learn(model, micro, scale=micro.share * self.args.world_size)
             losses.append(loss)
             flops, counted = self.flops(micro.batch.sizes), output if micro.share else None
             self.monitor.add(counted, documents=micro.documents, tokens=micro.tokens, flops=flops)
@@ -168,17 +142,14 @@ class DistillationTrainer(UpdateTrainer):
         self.check_finite([micro.rows for micro in inputs], each)
         return each.sum()
 
-    def validation_means(self) -> dict[str, float]:
-        ranks = {"rank": self.args.process_index, "processes": self.args.world_size}
-        return validate(self.model, self.eval_dataset, bank=self.bank, **ranks, **self.validation_options)
-
 
 class Bar(TrainerCallback):
     """A progress bar over the updates with the last loss. The last update is always logged and validated."""
 
+    bar: Any = None
+
     def __init__(self, updates: int) -> None:
         self.updates = updates
-        self.bar: Any = None
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         if state.is_world_process_zero:
@@ -192,9 +163,7 @@ class Bar(TrainerCallback):
         if state.global_step == state.max_steps:
             control.should_evaluate = control.should_log = True
 
-    def on_log(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, logs: Any = None, **_: Any
-    ) -> None:
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
         if self.bar is not None and "learning_rate" in logs:
             self.bar.set_description_str(f"training the student (loss {logs['loss']:.4f})", refresh=False)
 
@@ -206,8 +175,7 @@ class Bar(TrainerCallback):
 class Log(TrainerCallback):
     """Writes the history while it grows, a line per row, to a file beside the checkpoints, for those who watch.
 
-    The first line has the title and the number of updates; `at` is the time of a row of this process. A resumed
-    training begins the file anew with the rows of its checkpoint.
+    The first line has the title and the number of updates. A resumed training begins anew with its checkpoint's rows.
     """
 
     def __init__(self, folder: Path, title: str, updates: int) -> None:
@@ -216,8 +184,7 @@ class Log(TrainerCallback):
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         if state.is_world_process_zero:
             self.file.parent.mkdir(parents=True, exist_ok=True)
-            first = {"step": state.global_step, "at": time.time()}
-            lines = [self.head, *state.log_history, first]
+            lines = [self.head, *state.log_history, {"step": state.global_step, "at": time.time()}]
             self.file.write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
 
     def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
@@ -230,24 +197,20 @@ class Stop(TrainerCallback):
     """On SIGTERM, which clusters send before the time is up: a checkpoint after the current update, then the signal's
     usual effect. All processes stop after the same update."""
 
-    def __init__(self) -> None:
-        self.requested = False
+    requested = False
 
     @contextmanager
     def listening(self) -> Iterator[None]:
         if threading.current_thread() is not threading.main_thread():  # only the main thread may set signal handlers
             yield
             return
-        earlier = signal.signal(signal.SIGTERM, self._request)
+        earlier = signal.signal(signal.SIGTERM, lambda *_: setattr(self, "requested", True))
         try:
             yield
         finally:
             signal.signal(signal.SIGTERM, earlier)
         if self.requested:
             signal.raise_signal(signal.SIGTERM)
-
-    def _request(self, *_: Any) -> None:
-        self.requested = True
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         self.requested = bool(all_reduced(torch.tensor(int(self.requested), device=args.device), dist.ReduceOp.MAX))

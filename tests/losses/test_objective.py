@@ -1,28 +1,21 @@
 """The objective against loops over documents and groups: weights, masks, groups, and who gets a gradient."""
 
 import copy
+import dataclasses
 import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
+from pydantic import ValidationError
 from torch import Tensor, nn
 
 from docemb_lib import losses
 from docemb_lib.errors import InputError
-from docemb_lib.losses import (
-    CCA,
-    MSE,
-    Contrastive,
-    Cosine,
-    MaxMargin,
-    Objective,
-    Projection,
-    SoftCCA,
-    Teaching,
-    Weighting,
-)
+from docemb_lib.losses import CCA, MSE, Contrastive, Cosine, MaxMargin, Objective, Projection, SoftCCA, Teaching
+from docemb_lib.losses.objective import Weighting
+from docemb_lib.settings import Parameters
 
 W, D, C, P = 3, 8, 5, 6  # widths: words, student (and structural), contextual, projected
 LENGTHS = torch.tensor([10, 384, 385, 4000, 500, 20, 384])
@@ -57,8 +50,9 @@ def call(module: Objective, B: int = 7, seed: int = 0, lengths: Tensor | None = 
     return module(batch, teachers={"structural": t, "contextual": c}, n_structural_tokens=lengths)
 
 
-def gradients(module: nn.Module) -> dict[str, Tensor]:
-    return {name: p.grad.clone() for name, p in module.named_parameters() if p.grad is not None}
+def gradients(module: nn.Module, first: str = "teachings.0.") -> dict[str, Tensor]:
+    grads = {name: p.grad for name, p in module.named_parameters() if p.grad is not None}
+    return {name.replace(first, "teachings.0."): grad.clone() for name, grad in grads.items()}
 
 
 def document_losses(module: Objective, B: int = 7) -> tuple[list[float], list[float]]:
@@ -81,13 +75,10 @@ FORMULAS = {  # what a document adds, written out; k = 1 where it is at most 384
     "half of no weighting": (Weighting(0.5), lambda S, C, k: (S + C) / 2),
     "author's code at a half": (Weighting(0.5, form="half_means_sum"), lambda S, C, k: S + C),
     "author's code at a half, masked": (Weighting(0.5, 384, form="half_means_sum"), lambda S, C, k: k * S + C),
-    "author's code elsewhere": (
-        Weighting(0.8, 384, form="half_means_sum"),
-        lambda S, C, k: 0.8 * k * S + (1 - 0.8 * k) * C,
-    ),
+    "author's code elsewhere": (Weighting(0.8, 384, form="half_means_sum"), lambda S, C, k: 0.8 * k * S + (1 - 0.8 * k) * C),
     "drafts": (Weighting(0.3, form="contextual_full"), lambda S, C, k: 0.3 * S + C),
     "drafts, masked": (Weighting(0.3, 384, form="contextual_full"), lambda S, C, k: 0.3 * k * S + C),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", FORMULAS)
@@ -111,8 +102,7 @@ def test_with_all_documents_masked_the_loss_is_the_mean_contextual_loss(structur
     expected.loss.backward()
     assert output.parts["structural"].item() == 0
     assert output.loss.item() == pytest.approx(expected.loss.item(), rel=1e-12)
-    renamed = {name.replace("teachings.1.", "teachings.0."): g for name, g in gradients(module).items()}
-    torch.testing.assert_close(renamed, gradients(alone))
+    torch.testing.assert_close(gradients(module, first="teachings.1."), gradients(alone))
 
 
 def test_at_lam_one_the_contextual_side_gets_no_gradient_and_at_zero_the_structural_one_gives_none():
@@ -122,8 +112,7 @@ def test_at_lam_one_the_contextual_side_gets_no_gradient_and_at_zero_the_structu
         call(module).loss.backward()
     assert all(g.abs().max() == 0 for name, g in gradients(one).items() if "projection" in name)
     torch.testing.assert_close(one.student.weight.grad, alone.student.weight.grad)
-    renamed = {name.replace("teachings.1.", "teachings.0."): g for name, g in gradients(zero).items()}
-    torch.testing.assert_close(renamed, gradients(contextual))
+    torch.testing.assert_close(gradients(zero, first="teachings.1."), gradients(contextual))
     assert alone.student.weight.grad.abs().max() > 0
 
 
@@ -172,12 +161,10 @@ def test_a_last_lone_document_joins_the_group_before_it_and_every_document_weigh
     one_by_one = copy.deepcopy(module)
     one_by_one.group_size = None
     batch, t, c = data(B)
-    parts = [
-        one_by_one(x, teachers={"structural": y, "contextual": z}).loss.item() * len(x)
-        for x, y, z in zip(batch.split(sizes), t.split(sizes), c.split(sizes), strict=True)
-    ]
-    whole = module(batch, teachers={"structural": t, "contextual": c}).loss.item()
-    assert whole == pytest.approx(sum(parts) / B, rel=1e-12)
+    whole = module(batch, teachers={"structural": t, "contextual": c}).loss.item() * B
+    for x, y, z in zip(batch.split(sizes), t.split(sizes), c.split(sizes), strict=True):
+        whole -= one_by_one(x, teachers={"structural": y, "contextual": z}).loss.item() * len(x)
+    assert whole == pytest.approx(0, abs=1e-11)
 
 
 def test_gradients_of_the_whole_agree_with_finite_differences():
@@ -255,15 +242,12 @@ MISFITS = [  # what replaces an argument of a call that works; the message
     ({"n_structural_tokens": LENGTHS[:6]}, "expected 7, got (6,)"),
     ({"teachers": {"structural": data(7)[1]}}, "teachers: the contextual loss compares with the contextual teacher's"),
     ({"teachers": {"contextual": data(7)[2]}}, "teachers: the structural loss compares with the structural teacher's"),
-    (
-        {"teachers": {"structural": data(7)[1], "contextual": data(6)[2]}},
-        "contextual holds 6 embeddings for a batch of 7",
-    ),
+    ({"teachers": {"structural": data(7)[1], "contextual": data(6)[2]}}, "contextual holds 6 embeddings for a batch of 7"),
     ({"teachers": {"structural": data(7)[1][:, :4], "contextual": data(7)[2]}}, "8 wide and teacher embeddings 4"),
     ({"negatives": None}, "as (1, 2, width), got None"),
     ({"negatives": {"structural": normal(2, 2, D, seed=9)}}, "as (1, 2, width), got (2, 2, 8)"),
     ({"negatives": {"structural": normal(1, 3, D, seed=9)}}, "as (1, 2, width), got (1, 3, 8)"),
-]
+]  # fmt: skip
 
 
 def test_missing_or_misfitting_tensors_are_named():
@@ -376,6 +360,35 @@ def test_a_checkpoint_holds_the_projections_and_statistics_of_every_teacher():
             assert state[f"{statistics}.normaliser"].item() == pytest.approx(1.95)
     layers = {f"teachings.3.student_projection.layers.{layer}.weight" for layer in (0, 2)}
     assert layers | {"student.weight", "teachings.3.teacher_projection.layers.0.bias"} <= set(state)
+
+
+def test_weights_by_length_fall_linearly_between_the_two_lengths():
+    lengths = torch.tensor([1, 384, 1384, 2384, 3384, 4384, 9000])
+    falling = torch.tensor([1, 1, 0.75, 0.5, 0.25, 0, 0])
+    for lam, factor in ((0.8, 0.8), (None, 1.0)):
+        structural, contextual = Weighting(lam, lam_by_length="linear:384:4384").weights(lengths)
+        torch.testing.assert_close(structural, factor * falling)
+        torch.testing.assert_close(contextual, 1 - factor * falling)
+    structural, contextual = Weighting(0.8, 2000, "linear:384:4384", form="contextual_full").weights(lengths)
+    torch.testing.assert_close(structural, 0.8 * falling * (lengths <= 2000))
+    assert contextual.tolist() == [1] * 7
+
+
+MEANINGLESS = [  # parameter, value, message
+    ("lam", 1.2, r"must lie in \[0, 1\] or be None"), ("lam", float("nan"), "finite number"), ("lam", "null", "write None"),
+    ("lam", True, "must be a number"), ("max_structural_len", "None", "write None"),
+    ("max_structural_len", 0, "greater than or equal to 1"), ("lam_by_length", "null", "write None"),
+    ("lam_by_length", "linear:4096:384", "FIRST < LAST"), ("lam_by_length", "cosine:1:2", "as in linear:384:4096"),
+    ("lam_by_length", 384, "valid string"), ("form", "half", "'weighted', 'half_means_sum' or 'contextual_full'"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "value", "message"), MEANINGLESS)
+def test_a_weighting_without_meaning_is_refused_by_the_settings_and_one_is_frozen(name, value, message):
+    with pytest.raises(ValidationError, match=message):
+        Parameters(**{name: value})
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        Weighting().lam = 0.5
 
 
 def test_losses_do_not_import_torch_distributed():

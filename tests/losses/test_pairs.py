@@ -1,19 +1,10 @@
 """InfoNCE against a plain loop, and the head of masked-language modelling against those of transformers."""
 
-from __future__ import annotations
-
 import math
 
 import pytest
 import torch
-from transformers import (
-    BertConfig,
-    BertForMaskedLM,
-    LongformerConfig,
-    LongformerForMaskedLM,
-    RobertaConfig,
-    RobertaForMaskedLM,
-)
+import transformers
 
 from docemb_lib.errors import InputError
 from docemb_lib.losses import InfoNCE, MaskedLanguageHead
@@ -59,10 +50,10 @@ def test_indistinguishable_texts_cost_the_logarithm_of_the_batch_and_a_perfect_m
     torch.testing.assert_close(InfoNCE()(apart, 3 * apart), torch.full((8,), 7 * math.exp(-20)), atol=1e-6, rtol=0)
 
 
-@pytest.mark.parametrize("temperature", [0, -1, float("inf"), float("nan")])
-def test_temperatures_that_make_no_sense_are_refused(temperature):
-    with pytest.raises(InputError, match="temperature must be a number above 0"):
-        InfoNCE(temperature)
+def test_temperatures_that_make_no_sense_are_refused():
+    for temperature in (0, -1, float("inf"), float("nan")):
+        with pytest.raises(InputError, match="temperature must be a number above 0"):
+            InfoNCE(temperature)
 
 
 @pytest.mark.parametrize(("sizes", "message"), [((1, 1), "one pair has no negatives"), ((3, 2), "must hold pairs")])
@@ -72,17 +63,14 @@ def test_texts_that_make_no_batch_of_pairs_are_refused(sizes, message):
 
 
 SIZES = {"vocab_size": 50, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
-MODELS = [
-    (BertForMaskedLM, BertConfig(**SIZES)),
-    (RobertaForMaskedLM, RobertaConfig(**SIZES)),
-    (LongformerForMaskedLM, LongformerConfig(**SIZES, attention_window=[8], max_position_embeddings=40)),
-]
+LONG = {"attention_window": [8], "max_position_embeddings": 40}
 
 
-@pytest.mark.parametrize(("model_class", "config"), MODELS, ids=lambda x: getattr(x, "model_type", ""))
-def test_it_scores_words_and_adds_losses_as_transformers_does(model_class, config):
+@pytest.mark.parametrize(("kind", "more"), [("Bert", {}), ("Roberta", {}), ("Longformer", LONG)])
+def test_it_scores_words_and_adds_losses_as_transformers_does(kind, more):
     torch.manual_seed(0)
-    model = model_class(config).eval()
+    config = getattr(transformers, f"{kind}Config")(**SIZES, **more)
+    model = getattr(transformers, f"{kind}ForMaskedLM")(config).eval()
     reference = model.cls.predictions if hasattr(model, "cls") else model.lm_head
     transform = getattr(reference, "transform", reference)
     norm = getattr(transform, "LayerNorm", None) or transform.layer_norm

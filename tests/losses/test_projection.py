@@ -1,5 +1,6 @@
 """The projection grammar: what each string builds, and how one that builds nothing is refused."""
 
+import re
 from itertools import pairwise
 
 import pytest
@@ -50,30 +51,19 @@ def test_the_identity_changes_nothing_and_has_nothing_to_train():
     assert list(projection.parameters()) == []
 
 
-@pytest.mark.parametrize(
-    ("spec", "message"),
-    [
-        ("768(RelU", r"'768\(RelU' is not a block"),
-        ("0x5", "'0' has no features"),
-        ("x768", "'' is not a block"),
-        ("768x", "'' is not a block"),
-        ("768xx768", "'' is not a block"),
-        ("", "is empty"),
-        ("  ", "is empty"),
-        (None, "projection None is empty: write '-'"),
-        ("768(foo)", "unknown activation 'foo'; write one of relu, linear, sigmoid, softmax"),
-        ("768()", r"'768\(\)' is not a block"),
-        ("-768", "'-768' is not a block"),
-        ("7.5", "'7.5' is not a block"),
-        ("-x768", "'-' is not a block"),
-        ("(ReLU)x768", r"'\(ReLU\)' is not a block"),
-        ("768,1024", "'768,1024' is not a block"),
-        ("768(ReLU)(ReLU)", "is not a block"),
-        ("null", "'null' is not a block"),
-    ],
-)
+NOT_BLOCKS = {  # spec: what is no block of it
+    "768(RelU": "768(RelU", "x768": "", "768x": "", "768xx768": "", "768()": "768()", "-768": "-768", "7.5": "7.5", "-x768": "-",
+    "(ReLU)x768": "(ReLU)", "768,1024": "768,1024", "768(ReLU)(ReLU)": "768(ReLU)(ReLU)", "null": "null",
+}  # fmt: skip
+MALFORMED = [(spec, f"{block!r} is not a block") for spec, block in NOT_BLOCKS.items()] + [
+    ("0x5", "'0' has no features"), ("", "is empty"), ("  ", "is empty"), (None, "projection None is empty: write '-'"),
+    ("768(foo)", "unknown activation 'foo'; write one of relu, linear, sigmoid, softmax"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("spec", "message"), MALFORMED)
 def test_a_malformed_string_is_refused_naming_it_and_the_block(spec, message):
-    with pytest.raises(InputError, match=message) as caught:
+    with pytest.raises(InputError, match=re.escape(message)) as caught:
         Projection(spec, 768)
     assert repr(spec) in str(caught.value)
     assert "768(ReLU)x4096(ReLU)x2048" in str(caught.value)
@@ -83,11 +73,6 @@ def test_a_malformed_string_is_refused_naming_it_and_the_block(spec, message):
 def test_a_view_of_another_width_is_refused():
     with pytest.raises(InputError, match="'8' was made for a view of width 3, got 4"):
         Projection("8", 3)(torch.zeros(2, 4))
-
-
-def test_widths_that_meet_are_returned():
-    assert check_widths("768(ReLU)x4096(ReLU)x2048", 768, "-", 2048) == 2048
-    assert check_widths("-", 768, "100(ReLU)x768", 100) == 768
 
 
 def test_widths_that_end_apart_are_refused_with_both_chains():
@@ -101,30 +86,30 @@ def test_widths_that_end_apart_are_refused_with_both_chains():
 
 TABLES = {  # Tables 4.6, 4.7 and 4.8: width of the contextual teacher, student projections, contextual projections
     "4.6": [
-        (100, ["768(ReLU)x1024(ReLU)x768", "768"], ["100(ReLU)x768", "768"]),
-        (1024, ["768(ReLU)x1024", "1024"], ["768x1024", "1024", "-"]),
-        (2048, ["1024(ReLU)x2048", "2048"], ["1024x2048", "2048", "-"]),
+        (100, "768(ReLU)x1024(ReLU)x768 768", "100(ReLU)x768 768"), (1024, "768(ReLU)x1024 1024", "768x1024 1024 -"),
+        (2048, "1024(ReLU)x2048 2048", "1024x2048 2048 -"),
     ],
     "4.7": [
-        (100, ["768(ReLU)x1024(ReLU)x768"], ["100(ReLU)x768", "768"]),
-        (1024, ["768(ReLU)x1024"], ["1024", "-"]),
-        (2048, ["1024(ReLU)x2048"], ["2048", "-"]),
-        (1024, ["768(ReLU)x4096(ReLU)x1024"], ["768(ReLU)x1024", "1024", "-"]),
-        (2048, ["768(ReLU)x4096(ReLU)x2048"], ["2048(ReLU)x2048", "2048", "-"]),
+        (100, "768(ReLU)x1024(ReLU)x768", "100(ReLU)x768 768"), (1024, "768(ReLU)x1024", "1024 -"),
+        (2048, "1024(ReLU)x2048", "2048 -"), (1024, "768(ReLU)x4096(ReLU)x1024", "768(ReLU)x1024 1024 -"),
+        (2048, "768(ReLU)x4096(ReLU)x2048", "2048(ReLU)x2048 2048 -"),
     ],
     "4.8": [
-        (100, ["768(ReLU)x1024(ReLU)x768", "768"], ["100(ReLU)x768", "768"]),
-        (1024, ["768(ReLU)x1024"], ["768x1024", "1024", "-"]),
-        (2048, ["1024(ReLU)x2048"], ["1024x2048", "2048", "-"]),
-        (1024, ["768(ReLU)x4096(ReLU)x1024"], ["1024(ReLU)x1024", "768(ReLU)x1024"]),
-        (2048, ["768(ReLU)x4096(ReLU)x2048"], ["2048(ReLU)x2048", "-"]),
+        (100, "768(ReLU)x1024(ReLU)x768 768", "100(ReLU)x768 768"), (1024, "768(ReLU)x1024", "768x1024 1024 -"),
+        (2048, "1024(ReLU)x2048", "1024x2048 2048 -"), (1024, "768(ReLU)x4096(ReLU)x1024", "1024(ReLU)x1024 768(ReLU)x1024"),
+        (2048, "768(ReLU)x4096(ReLU)x2048", "2048(ReLU)x2048 -"),
     ],
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("table", "runs"), [("4.6", 16), ("4.7", 12), ("4.8", 14)])
 def test_every_pair_of_a_table_of_the_thesis_meets_in_its_layers(table, runs):
-    pairs = [(dim, s, c) for dim, students, contextuals in TABLES[table] for s in students for c in contextuals]
+    pairs = [
+        (dim, s, c)
+        for dim, students, contextuals in TABLES[table]
+        for s in students.split()
+        for c in contextuals.split()
+    ]
     assert len(pairs) == runs
     for dim, student, contextual in pairs:
         assert check_widths(student, 768, contextual, dim) == max(768, dim)

@@ -1,5 +1,7 @@
 """Structural losses against loops over documents written from the formulas."""
 
+import doctest
+import importlib
 import math
 
 import numpy as np
@@ -218,3 +220,10 @@ def test_a_loss_of_ones_own_is_named_by_its_import_path(tmp_path, monkeypatch):
         ValidationError, match=r"must be one of mse, cosine, max-margin, contrastive, or the import path"
     ):
         Parameters(structural_loss="huber")
+
+
+@pytest.mark.parametrize("module", ["contextual", "projection", "structural"])
+def test_the_examples_in_docstrings_run(module):
+    found = doctest.testmod(importlib.import_module(f"docemb_lib.losses.{module}"), extraglobs={"torch": torch})
+    assert found.attempted > 0
+    assert found.failed == 0

@@ -1,7 +1,5 @@
 """Two small trainings, `distil.py` and `on_pairs.py`, as modules and as programs; and a plain loop to compare with."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import math
@@ -79,6 +77,10 @@ def interrupt():
 def assert_same_run():
     """Two trainings ended in the same bits: weights, and histories but for times."""
 
+    def untimed(history) -> list[dict]:
+        timed = ("second", "runtime", "share_of_peak")
+        return [{k: row[k] for k in row if not any(t in k for t in timed)} for part in history for row in part]
+
     def check(expected, found) -> None:
         states = [model.state_dict() for model, _ in (expected, found)]
         assert states[0].keys() == states[1].keys()
@@ -86,11 +88,6 @@ def assert_same_run():
         assert untimed(expected[1]) == untimed(found[1])
 
     return check
-
-
-def untimed(history) -> list[dict]:
-    timed = ("second", "runtime", "share_of_peak")
-    return [{k: row[k] for k in row if not any(t in k for t in timed)} for part in history for row in part]
 
 
 @pytest.fixture(scope="session")

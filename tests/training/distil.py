@@ -3,8 +3,6 @@
 SETTINGS is JSON. The program prints the number of each update when it is done.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys
@@ -47,10 +45,8 @@ def make_objective(dropout: float = 0.1, *, more: bool = False) -> Objective:
     student = make_student(dropout)
 
     def projections(student_spec: str, name: str, teacher_spec: str) -> dict[str, Any]:
-        return {
-            "student_projection": Projection(student_spec, DIM),
-            "teacher_projection": Projection(teacher_spec, WIDTHS[name]),
-        }
+        ends = Projection(student_spec, DIM), Projection(teacher_spec, WIDTHS[name])
+        return dict(zip(("student_projection", "teacher_projection"), ends, strict=True))
 
     teachers = [
         Teaching("structural", "structural", Cosine()),

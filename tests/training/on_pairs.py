@@ -1,7 +1,5 @@
 """A small training on pairs, also as a program to be killed: see `distil.py`."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -41,15 +39,12 @@ class Tokenizer(SimpleNamespace):
 def make_objective(dropout: float = 0.1, *, taught: bool = False, mlm: bool = True) -> PairObjective:
     torch.manual_seed(3)
     student = make_student(dropout)
-    return PairObjective(
-        student,
-        contrast=InfoNCE(0.05),
-        head=MaskedLanguageHead(DIM, WORDS) if mlm else None,
-        distillation=Objective(student, [Teaching("structural", "structural", Cosine())], group_size=4)
-        if taught
-        else None,
-        weight=0.5 if taught else 1.0,
-    )
+    head = MaskedLanguageHead(DIM, WORDS) if mlm else None
+    options: dict[str, Any] = {}
+    if taught:
+        teachers = [Teaching("structural", "structural", Cosine())]
+        options = {"distillation": Objective(student, teachers, group_size=4), "weight": 0.5}
+    return PairObjective(student, contrast=InfoNCE(0.05), head=head, **options)
 
 
 def make_documents(n: int, seed: int, *, pairs: Any = "halves") -> tuple[PairedDocuments, TrainingDocuments]:
@@ -72,19 +67,11 @@ def train(
     **changes: Any,
 ) -> tuple[PairObjective, History]:  # fmt: skip
     objective = make_objective(dropout, taught=taught, mlm=mlm)
-    (documents, with_teachers), (validation, validation_with_teachers) = (
-        make_documents(size, seed, pairs=pairs) for size, seed in ((n, 1), (10, 2))
+    documents, teachers = zip(
+        *(make_documents(size, seed, pairs=pairs) for size, seed in ((n, 1), (10, 2))), strict=True
     )
-    history = train_on_pairs(
-        objective,
-        documents,
-        validation,
-        taught=Taught(with_teachers, validation_with_teachers) if taught else None,
-        settings=SETTINGS.model_copy(update=changes),
-        seed=5,
-        folder=folder,
-    )
-    return objective, history
+    settings, known = SETTINGS.model_copy(update=changes), Taught(*teachers) if taught else None
+    return objective, train_on_pairs(objective, *documents, taught=known, settings=settings, seed=5, folder=folder)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,6 @@
 """Batches: orders depend on seed and epoch alone, and neither memory nor processes change which documents a loss
 compares."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

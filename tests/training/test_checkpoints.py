@@ -1,7 +1,5 @@
 """Runs that are killed or stopped and resumed end in the same bits; what is no checkpoint of a run is refused."""
 
-from __future__ import annotations
-
 import json
 import logging
 import random
@@ -16,16 +14,13 @@ from docemb_lib.training.checkpoints import MARKER
 UPDATES = 12  # 50 documents in 12 batches of 4, two a step, two epochs; of 45 with two sentences, 11 batches
 
 
-@pytest.mark.parametrize(
-    ("name", "seed", "settings"),
-    [
-        ("distil", 0, {}),
-        ("distil", 1, {"more": True}),
-        ("on_pairs", 0, {}),
-        ("on_pairs", 1, {"taught": True}),
-        ("on_pairs", 2, {"pairs": "dropout", "mlm": False}),
-    ],
-)
+RUNS = [
+    ("distil", 0, {}), ("distil", 1, {"more": True}), ("on_pairs", 0, {}), ("on_pairs", 1, {"taught": True}),
+    ("on_pairs", 2, {"pairs": "dropout", "mlm": False}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "seed", "settings"), RUNS)
 def test_a_run_killed_anywhere_and_resumed_ends_in_the_same_bits(
     tmp_path, request, interrupt, steps, logged, assert_same_run, name, seed, settings
 ):

@@ -1,7 +1,5 @@
 """Several processes and several passes give the gradients, statistics and weights of one process and one pass."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Token files, documents with their targets, and the bank of negatives, whose draws depend on the batch alone."""
 
-from __future__ import annotations
-
 import itertools
 import logging
 from types import SimpleNamespace
@@ -39,10 +37,7 @@ def test_rows_come_back_as_they_were_tokenised(tmp_path, caplog):
     assert f"{tokens.truncated} of {len(texts)} documents cut at 5 tokens" in caplog.text
     with pytest.raises(IndexError):
         tokens[len(texts)]
-
-
-def test_a_torn_file_is_refused(tmp_path):
-    path = tmp_path / "tokens.arrow"
+    path = tmp_path / "torn.arrow"
     write_tokens(path, ["abc"] * 10, encode, total=10, max_tokens=5)
     path.write_bytes(path.read_bytes()[:-40])
     with pytest.raises(InputError, match="not a whole file of tokens"):
@@ -131,12 +126,9 @@ def test_every_other_document_is_as_likely(documents):
     assert counts[:7].sum() == pytest.approx(840 * 8 * 3 / 56, rel=0.2)  # three of the seven are others
 
 
-def test_as_many_as_there_are_can_be_drawn(documents):
+def test_as_many_as_there_are_can_be_drawn_and_no_more(documents):
     (rows,) = drawn(make_bank(documents, size=36), [[1, 2, 4, 5]], documents)  # 40 are kept
     assert rows == [row for row in range(N) if row % 3 and row not in {1, 2, 4, 5}]
-
-
-def test_more_than_there_are_beside_a_batch_are_refused(documents):
     with pytest.raises(InputError, match="negatives: 37 asked for, but beside a batch of 4 only 36 of 40 training"):
         make_bank(documents, size=37)
     with pytest.raises(InputError, match="only 0 of 3"):

@@ -1,7 +1,5 @@
 """Spread and validation against loops, canonical correlation against scikit-learn and closed forms."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The trainer against a plain loop; rows of the history; a loss or a gradient that is not finite."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
