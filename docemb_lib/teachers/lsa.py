@@ -36,7 +36,6 @@ class LSA:
 
     @property
     def label(self) -> str:
-        """As in `LSA;100`."""
         return f"LSA;{self.dim}"
 
     @property
@@ -58,9 +57,8 @@ class LSA:
         try:
             X = vectorizer.fit_transform(texts)  # (N, words)
         except ValueError as error:  # raised for an empty vocabulary
-            raise InputError(
-                f"{self.label}: no word occurs in {self.min_documents} documents; use a smaller min_documents"
-            ) from error
+            problem = f"no word occurs in {self.min_documents} documents"
+            raise InputError(f"{self.label}: {problem}; use a smaller min_documents") from error
         if X.shape[1] < self.dim:
             raise InputError(f"{self.label}: the corpus has only {X.shape[1]} words; use a smaller dim")
         svd = TruncatedSVD(self.dim, random_state=self.seed).fit(X)

@@ -44,15 +44,9 @@ class SBERT:
     """
 
     def __init__(
-        self,
-        model: str = "all-MiniLM-L6-v2",
-        *,
-        max_tokens: int | None = None,
-        long: Long = "truncate",
-        batch_tokens: int = 2048,
-        bf16: bool | None = False,
-        device: str | None = None,
-    ) -> None:
+        self, model: str = "all-MiniLM-L6-v2", *, max_tokens: int | None = None, long: Long = "truncate",
+        batch_tokens: int = 2048, bf16: bool | None = False, device: str | None = None,
+    ) -> None:  # fmt: skip
         if long not in get_args(Long):
             raise InputError(f"long: got {long!r}, use one of {', '.join(get_args(Long))}")
         self.model, self.long, self.batch_tokens, self.device = model, long, batch_tokens, device
@@ -62,13 +56,11 @@ class SBERT:
     @property
     def fingerprint(self) -> str:
         """Identifies the model's files and all options that change an embedding; the model is not loaded."""
-        tokens = self._wanted_tokens or "own"
-        precision = ":bf16" if self.bf16 else ""
-        return f"sbert:{pretrained.fingerprint(pretrained.resolve(self.model))}:{tokens}:{self.long}{precision}"
+        options = f"{self._wanted_tokens or 'own'}:{self.long}{':bf16' if self.bf16 else ''}"
+        return f"sbert:{pretrained.fingerprint(pretrained.resolve(self.model))}:{options}"
 
     @property
     def dim(self) -> int:
-        """Width of an embedding."""
         return int(self._encoder.get_embedding_dimension())
 
     @cached_property

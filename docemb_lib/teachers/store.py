@@ -55,17 +55,14 @@ class Compound:
         first, *others = members
         for other in others:
             if other.fitted.texts != first.fitted.texts:
-                raise InputError(
-                    f"Compound: {first.label} was trained on texts {first.fitted.texts}, {other.label} on "
-                    f"{other.fitted.texts}; train both on the same corpus"
-                )
+                ours = f"Compound: {first.label} was trained on texts {first.fitted.texts}"
+                raise InputError(f"{ours}, {other.label} on {other.fitted.texts}; train both on the same corpus")
         self.members = sorted(members, key=lambda member: not member.dm)
         self.label = "+".join(member.label for member in self.members)
         self.dim = sum(member.dim for member in self.members)
 
     @property
     def fingerprint(self) -> str:
-        """The fingerprints of the members, joined with `+`."""
         return "+".join(member.fingerprint for member in self.members)
 
     def embed(self, texts: Sequence[str], *, jobs: int | None = None) -> np.ndarray:
@@ -74,15 +71,9 @@ class Compound:
 
 
 def write_embeddings(
-    folder: Path | str,
-    texts: Sequence[str],
-    embed: Callable[[Sequence[str]], np.ndarray],
-    dim: int,
-    *,
-    corpus: str,
-    teacher: str,
-    block: int = 256,
-) -> None:
+    folder: Path | str, texts: Sequence[str], embed: Callable[[Sequence[str]], np.ndarray], dim: int, *, corpus: str,
+    teacher: str, block: int = 256,
+) -> None:  # fmt: skip
     """Embed `texts` into the store `folder`, `block` documents at a time; a finished store is kept as it is.
 
     After an interruption the same call continues at the first block that was not on disk and writes the same bytes as
@@ -135,10 +126,8 @@ def open_embeddings(folder: Path | str, *, corpus: str, teacher: str) -> np.ndar
     shape = (origin["rows"], origin["dim"])
     array: np.ndarray = np.load(folder / ARRAY, mmap_mode="r")
     if array.shape != shape or array.dtype != np.float32:
-        raise InputError(
-            f"{folder / ARRAY}: holds {array.dtype} {array.shape}, {STORE} says float32 {shape}; "
-            "delete the folder and embed again"
-        )
+        problem = f"holds {array.dtype} {array.shape}, {STORE} says float32 {shape}"
+        raise InputError(f"{folder / ARRAY}: {problem}; delete the folder and embed again")
     return array
 
 
@@ -147,9 +136,8 @@ def _check(folder: Path, file: str, **expected: object) -> dict[str, Any]:
     found: dict[str, Any] = json.loads((folder / file).read_text())
     for field, value in expected.items():
         if found[field] != value:
-            raise InputError(
-                f"{folder}: embeddings of {field} {found[field]}, wanted {field} {value}; use another folder"
-            )
+            problem = f"embeddings of {field} {found[field]}, wanted {field} {value}"
+            raise InputError(f"{folder}: {problem}; use another folder")
     return found
 
 

@@ -70,7 +70,6 @@ class Words:
 
     @classmethod
     def open(cls, folder: Path | str) -> Words:
-        """The words in `folder`."""
         summary = Path(folder) / SUMMARY
         if not summary.is_file():
             raise InputError(f"{summary}: no such file; name a folder written by write_words")
@@ -78,7 +77,6 @@ class Words:
 
     @property
     def file(self) -> Path:
-        """The corpus file."""
         return self.folder / LINES
 
     def occurrences(self, min_count: int | str) -> int:
@@ -92,10 +90,9 @@ class Words:
         kept = len(counts) - int(np.searchsorted(counts, least))
         if not kept:
             wanted = f"{least} times" + (f' ("{min_count}")' if isinstance(min_count, str) else "")
-            raise InputError(
-                f"min_count: none of the {self.words} words in {self.documents} training documents occurs {wanted}, "
-                f"the most frequent one {counts[-1]}; use a smaller min_count or more documents"
-            )
+            problem = f"none of the {self.words} words in {self.documents} training documents occurs {wanted}"
+            mend = "use a smaller min_count or more documents"
+            raise InputError(f"min_count: {problem}, the most frequent one {counts[-1]}; {mend}")
         return kept
 
 
@@ -106,16 +103,14 @@ def write_words(folder: Path | str, texts: Iterable[str], how: Preprocessing) ->
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    counts: Counter[str] = Counter()
-    digest = hashlib.sha256()
+    counts, digest = Counter[str](), hashlib.sha256()
     documents = lines = long_documents = 0
     # gensim reads strict UTF-8, so half a surrogate pair becomes a question mark. Words contain no white space, so
     # gensim splits a line into the same words again.
     with (folder / LINES).open("w", encoding="utf-8", errors="replace", newline="\n") as file:
         for text in progress(texts, desc=f"Words ({how})", unit="documents"):
             raw = text.encode(errors="surrogatepass")
-            digest.update(len(raw).to_bytes(8))
-            digest.update(raw)
+            digest.update(len(raw).to_bytes(8) + raw)
             words = preprocess(text, how)
             counts.update(words)
             parts = pieces(words) if words else []
@@ -149,13 +144,27 @@ def training_memory(*, vocabulary: int, types: int, lines: int, vector_size: int
     different words, are estimates. `total` is the larger peak: the dictionary is freed before the arrays are allocated.
     """
     vector = 4 * vector_size  # float32
-    parts = {
-        "words": vocabulary * (2 * vector + WORD_ARRAYS),
-        "documents": lines * vector,
-        "strings": vocabulary * KEPT_WORD + lines * LINE,
-        "counting": types * COUNTED_WORD,
-    }
+    parts = {"words": vocabulary * (2 * vector + WORD_ARRAYS), "documents": lines * vector}
+    parts |= {"strings": vocabulary * KEPT_WORD + lines * LINE, "counting": types * COUNTED_WORD}
     return parts | {"total": parts["strings"] + max(parts["words"] + parts["documents"], parts["counting"])}
+
+
+def check_memory(
+    words: Words, label: str, *, min_count: int | str, max_vocab_size: int | None, vector_size: int, free: int
+) -> str:
+    """The memory that training takes, as text. Raises InputError if less is free."""
+    most = max_vocab_size or words.types
+    size = {"vocabulary": min(words.vocabulary(min_count), most), "lines": words.lines, "vector_size": vector_size}
+    warn_of_shared_rows(**size, label=label)
+    memory = training_memory(**size, types=min(words.types, most))
+    total = memory.pop("total")
+    parts = ", ".join(f"{name} {_in_bytes(part)}" for name, part in memory.items())
+    needed = f"{label}: training takes about {_in_bytes(total)} of memory ({parts})"
+    if total > free:
+        mend = "use a larger min_count, a smaller vector_size, a max_vocab_size, or fewer documents"
+        raise InputError(f"{needed}, {_in_bytes(free)} are free; {mend}")
+    logger.info(needed)
+    return _in_bytes(total)
 
 
 def warn_of_shared_rows(*, vocabulary: int, lines: int, vector_size: int, label: str) -> None:
@@ -173,6 +182,5 @@ def warn_of_shared_rows(*, vocabulary: int, lines: int, vector_size: int, label:
             )  # fmt: skip
 
 
-def in_bytes(size: float) -> str:
-    """A number of bytes in MiB or GiB."""
+def _in_bytes(size: float) -> str:
     return f"{size / 2**30:.2f} GiB" if size >= 2**29 else f"{size / 2**20:.1f} MiB"

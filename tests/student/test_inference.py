@@ -6,13 +6,13 @@ import pytest
 from tqdm import tqdm
 
 from docemb_lib.errors import InputError
-from docemb_lib.student import inference
-from docemb_lib.student.inference import embed_chunks, growing_npy, one_ahead
+from docemb_lib.student import packing
+from docemb_lib.student.packing import embed_chunks, growing_npy, one_ahead
 
 
 @pytest.fixture
 def small_chunks(monkeypatch):
-    monkeypatch.setattr(inference, "CHUNK", 4)
+    monkeypatch.setattr(packing, "CHUNK", 4)
 
 
 @pytest.fixture
