@@ -123,9 +123,7 @@ def test_a_trained_folder_is_not_trained_again_but_for_another_model(pages, tmp_
         (2**30, 100_000, r"about 1\.\d\d GiB of memory \(words [\d.]+ GiB, documents [\d.]+ MiB, strings .* 1\.00 GiB are free"),
     ],
 )  # fmt: skip
-def test_what_does_not_fit_into_memory_is_refused_before_training(
-    pages, tmp_path, monkeypatch, free, vector_size, message
-):
+def test_what_does_not_fit_into_memory_is_refused_at_once(pages, tmp_path, monkeypatch, free, vector_size, message):
     words = write_words(tmp_path / "words", pages, "lowercase")
     asked = []
     monkeypatch.setattr(paragraph_vector, "free_memory", lambda device: (asked.append(device), free)[1])
@@ -242,7 +240,6 @@ def documents(pages) -> list[list[str]]:
 def test_training_is_gensims_own_in_one_call(tmp_path, documents, options):
     """Up to the rounding of the rates of single epochs; another schedule differs far more."""
     ours = train(tmp_path, documents, **options)
-    # For DM gensim's reader of files does not shrink the windows, see the next test.
     file = {} if options["dm"] else {"corpus_file": str(tmp_path / "words.txt")}
     peer = Doc2Vec(**file, **(OPTIONS | options)) if file else in_one_call(documents, **options)
     assert ours.wv.index_to_key == peer.wv.index_to_key
@@ -250,13 +247,9 @@ def test_training_is_gensims_own_in_one_call(tmp_path, documents, options):
     np.testing.assert_allclose(ours.syn1neg, peer.syn1neg, atol=1e-3)
     assert (ours.alpha, ours.min_alpha, ours.epochs) == (peer.alpha, peer.min_alpha, peer.epochs) == (0.025, 0.0001, 4)
 
-    other = in_one_call(documents, **options, alpha=0.02)
-    assert np.abs(ours.syn1neg - other.syn1neg).max() > 0.03
-
-
-def test_windows_of_dm_shrink_at_random_which_gensims_reader_of_files_leaves_out(tmp_path, documents):
-    ours = train(tmp_path, documents).syn1neg
-    assert np.abs(ours - in_one_call(documents, shrink_windows=False).syn1neg).max() > 0.03
+    # The windows of DM shrink at random, which gensim's reader of files leaves out.
+    for other in ({"alpha": 0.02}, {"shrink_windows": False})[: 1 + options["dm"]]:
+        assert np.abs(ours.syn1neg - in_one_call(documents, **options, **other).syn1neg).max() > 0.03
 
 
 def test_several_threads_share_one_schedule_of_learning_rates(tmp_path, documents, monkeypatch):
@@ -287,9 +280,7 @@ def test_words_past_ten_thousand_are_trained(tmp_path):
 
 @pytest.mark.parametrize("options", KINDS)
 @pytest.mark.parametrize("after", [1, 3])
-def test_an_interrupted_training_goes_on_where_it_was_and_ends_in_the_same_bits(
-    tmp_path, documents, monkeypatch, options, after
-):
+def test_an_interrupted_training_goes_on_and_ends_in_the_same_bits(tmp_path, documents, monkeypatch, options, after):
     unbroken = train(tmp_path / "unbroken", documents, **options)
     epochs = []
     original = Doc2Vec.train
@@ -307,9 +298,8 @@ def test_an_interrupted_training_goes_on_where_it_was_and_ends_in_the_same_bits(
     monkeypatch.setattr(Doc2Vec, "train", lambda self, **given: (epochs.append(None), original(self, **given)))
     resumed = train(tmp_path / "broken", documents, **options)
     assert len(epochs) == 4
-    np.testing.assert_array_equal(resumed.wv.vectors, unbroken.wv.vectors)
-    np.testing.assert_array_equal(resumed.syn1neg, unbroken.syn1neg)
-    np.testing.assert_array_equal(resumed.cum_table, unbroken.cum_table)
+    for ours, theirs in zip(*((m.wv.vectors, m.syn1neg, m.cum_table) for m in (resumed, unbroken)), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
 
 
 def test_one_state_is_kept_and_that_of_another_training_is_not_continued(tmp_path, documents):
