@@ -103,11 +103,7 @@ def _write_json(path: Path, content: object) -> None:
 
 
 def saved_pooling(path_or_id: str) -> Pooling:
-    """The pooling of a saved student; "mean" for a plain transformers model.
-
-    Raises InputError for a sentence-transformers model other than a transformer, the mean of its tokens or the first of
-    them, with global attention ("cls") or without ("first"), and optionally centring (see `saved_mean`).
-    """
+    """The pooling of a saved student; "mean" for a plain transformers model. Raises InputError for others."""
     modules = read_modules(path_or_id)
     if not modules:
         return "mean"
@@ -129,10 +125,7 @@ def saved_pooling(path_or_id: str) -> Pooling:
 
 
 def saved_mean(path_or_id: str) -> Tensor | None:
-    """The mean embedding that a saved student subtracts, (D,), or None: minus the bias of an identity Dense module.
-
-    Raises InputError for any other Dense module.
-    """
+    """The mean embedding that a saved student subtracts, (D,), or None: minus the bias of an identity Dense module."""
     folder = dict(read_modules(path_or_id)).get("Dense")
     if folder is None:
         return None
@@ -151,7 +144,7 @@ def saved_mean(path_or_id: str) -> Tensor | None:
 
 
 def saved_max_tokens(path_or_id: str, *, positions: int) -> int:
-    """The token limit of a saved model, at most its `positions`. Raises InputError for a setting beyond them."""
+    """The token limit of a saved model, at most its `positions`."""
     subfolder = transformer_subfolder(path_or_id)
     limit = (read_json(path_or_id, SETTINGS, subfolder=subfolder) or {}).get("max_seq_length")
     if limit is None:  # sentence-transformers leaves it to the tokenizer, whose limit may be 10^30

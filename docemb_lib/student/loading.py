@@ -49,7 +49,7 @@ SLICE = 256  # texts tokenised at a time: a tokenizer's output takes a hundred b
 
 
 def load_long(path_or_id: str) -> Any:
-    """A saved Longformer or ModernBERT. Raises InputError for any other model."""
+    """A saved Longformer or ModernBERT."""
     config = load_config(path_or_id)
     if config.model_type not in LONG:
         short = config.model_type in SHORT
@@ -112,7 +112,6 @@ def positions(config: Any) -> int:
 
 
 def load_config(path_or_id: str) -> Any:
-    """A model's configuration. Raises InputError where there is none that transformers supports."""
     with one_line(path_or_id, "its config.json cannot be used"):
         folder = transformer_subfolder(path_or_id)
         return AutoConfig.from_pretrained(path_or_id, subfolder=folder, trust_remote_code=False)
@@ -130,12 +129,10 @@ def load_weights(path_or_id: str, config: Any) -> Any:
         name, found, expected = min(info["mismatched_keys"])
         problem = f"{name} is {list(found)} in its weights and {list(expected)} by its config.json"
         raise InputError(f"{path_or_id}: {problem}; give files that belong together")
-    unexpected = sorted(name for name in info["unexpected_keys"] if not BESIDE.match(name))
-    if unexpected:
-        raise InputError(
-            f"{path_or_id}: its weights hold {unexpected[0]}, which the model of its config.json does not have "
-            f"({config.model_type}, {config.num_hidden_layers} layers); give files that belong together"
-        )
+    if unexpected := [name for name in info["unexpected_keys"] if not BESIDE.match(name)]:
+        found = f"its weights hold {min(unexpected)}, which the model of its config.json does not have"
+        size = f"({config.model_type}, {config.num_hidden_layers} layers)"
+        raise InputError(f"{path_or_id}: {found} {size}; give files that belong together")
     return model
 
 

@@ -49,7 +49,7 @@ class PackedBatch(NamedTuple):
 
 
 def pack(sequences: Sequence[Sequence[int] | np.ndarray]) -> PackedBatch:
-    """The token ids of B documents as one batch. Raises InputError for no document or one without tokens."""
+    """The token ids of B documents as one batch."""
     if not sequences:
         raise InputError("sequences: got no document to pack, give at least one")
     sizes = tuple(len(sequence) for sequence in sequences)
@@ -62,7 +62,7 @@ def pack(sequences: Sequence[Sequence[int] | np.ndarray]) -> PackedBatch:
 def token_batches(lengths: Sequence[int], budget: int) -> list[list[int]]:
     """Indices of `lengths` in batches of at most `budget` tokens, longest documents first, ties in their order.
 
-    A document longer than the budget is a batch of its own. Raises InputError for a budget below 1.
+    A document longer than the budget is a batch of its own.
     """
     if budget < 1:
         raise InputError(f"budget: got {budget} tokens a batch, give at least 1")

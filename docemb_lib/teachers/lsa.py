@@ -41,10 +41,8 @@ class LSA:
     @property
     def fingerprint(self) -> str:
         """Identifies the vocabulary and the weights."""
-        digest = hashlib.sha256(json.dumps(self._words).encode())
-        digest.update(self._idf.data)
-        digest.update(self._components.data)
-        return f"lsa:{self.dim}:{digest.hexdigest()[:16]}"
+        content = json.dumps(self._words).encode() + self._idf.tobytes() + self._components.tobytes()
+        return f"lsa:{self.dim}:{hashlib.sha256(content).hexdigest()[:16]}"
 
     def fit(self, texts: Sequence[str]) -> Self:
         """Learn vocabulary, weights and directions. Raises InputError if `texts` has fewer than `dim` directions."""
@@ -66,7 +64,7 @@ class LSA:
         return self
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
-        """Float32 (N, dim). Raises InputError before `fit` or `load`."""
+        """Float32 (N, dim)."""
         embeddings: np.ndarray = self._fitted().transform(texts) @ self._components.T
         return embeddings
 
@@ -84,7 +82,6 @@ class LSA:
 
     @classmethod
     def load(cls, folder: Path | str) -> Self:
-        """The model saved in `folder`."""
         from safetensors.numpy import load_file
 
         folder = Path(folder)

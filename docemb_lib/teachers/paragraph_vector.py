@@ -170,7 +170,7 @@ class ParagraphVector:
         return embeddings
 
     def stop(self) -> None:
-        """End the inference processes, which otherwise end after an idle minute; the next `embed` starts new ones."""
+        """End the inference processes, which otherwise end after an idle minute."""
         if self._model is not None:
             self._model[2].stop()
 
@@ -234,8 +234,7 @@ class ParagraphVector:
 
 # Training and inference with gensim, run in worker processes.
 def train(corpus_file: Path, folder: Path, key: str, options: dict[str, Any]) -> tuple[int, str]:
-    """Train a Doc2Vec on the lines of a corpus file and save it to `folder`. Returns the number of kept words and the
-    fingerprint of the vocabulary and the weights.
+    """Train a Doc2Vec on a file's lines and save it to `folder`. Returns the number of kept words and a fingerprint.
 
     After each epoch the whole state replaces the one before in `folder`; training continues from a state with the same
     `key`. The learning rate falls along the line of a single call of gensim's `train`, up to rounding.
@@ -333,5 +332,4 @@ def _infer_piece(model: Doc2Vec, words: list[str]) -> np.ndarray:
         return np.zeros(model.vector_size, dtype=np.float32)
     content = " ".join(words).encode(errors="surrogatepass")
     model.random.seed(int.from_bytes(hashlib.sha256(content).digest()[:4]))
-    vector: np.ndarray = model.infer_vector(words)
-    return vector
+    return np.asarray(model.infer_vector(words))

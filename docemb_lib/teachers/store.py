@@ -36,18 +36,13 @@ class Teacher(Protocol):
     @property
     def fingerprint(self) -> str:
         """Equal for two teachers only if their embeddings are."""
-        ...
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         """Float32 (N, dim); a row depends on its own text alone."""
-        ...
 
 
 class Compound:
-    """Trained Paragraph Vectors whose embeddings are concatenated, DM before DBOW in any order of `members`.
-
-    Raises InputError for members trained on different texts; their preprocessing may differ.
-    """
+    """Paragraph Vectors trained on the same texts, whose embeddings are concatenated, DM before DBOW."""
 
     def __init__(self, members: Sequence[ParagraphVector]) -> None:
         if len(members) < 2:
@@ -66,7 +61,6 @@ class Compound:
         return "+".join(member.fingerprint for member in self.members)
 
     def embed(self, texts: Sequence[str], *, jobs: int | None = None) -> np.ndarray:
-        """Float32 (N, dim): the embeddings of all members side by side."""
         return np.concatenate([member.embed(texts, jobs=jobs) for member in self.members], axis=1)
 
 
@@ -115,10 +109,7 @@ def write_embeddings(
 
 
 def open_embeddings(folder: Path | str, *, corpus: str, teacher: str) -> np.ndarray:
-    """The embeddings of a store, float32 (N, dim), memory-mapped and read-only.
-
-    Raises InputError for a store that is unfinished or belongs to another corpus or teacher.
-    """
+    """Float32 (N, dim), memory-mapped and read-only. Raises InputError for an unfinished store or one of others."""
     folder = Path(folder)
     if not (folder / STORE).exists():
         raise InputError(f"{folder}: no finished embeddings here (no {STORE}); write them first, or continue writing")
@@ -132,7 +123,7 @@ def open_embeddings(folder: Path | str, *, corpus: str, teacher: str) -> np.ndar
 
 
 def _check(folder: Path, file: str, **expected: object) -> dict[str, Any]:
-    """The content of a JSON file of the store. Raises InputError where a field differs from the expected value."""
+    """The content of a JSON file of the store, if its fields are the expected ones."""
     found: dict[str, Any] = json.loads((folder / file).read_text())
     for field, value in expected.items():
         if found[field] != value:

@@ -25,10 +25,7 @@ LINES, COUNTS, SUMMARY = "words.txt", "counts.npy", "words.json"
 
 
 def preprocess(text: str, how: Preprocessing) -> list[str]:
-    """Split at white space; `lowercase` lower-cases first; `stem` also reduces each word to its Porter stem.
-
-    Punctuation stays attached to its word.
-    """
+    """Split at white space; `lowercase` lower-cases first; `stem` also reduces each word to its Porter stem."""
     if how not in get_args(Preprocessing):
         raise InputError(f"preprocess: got {how!r}, use one of {', '.join(get_args(Preprocessing))}")
     if how == "none":
@@ -55,8 +52,7 @@ class Words:
     """The words of a corpus, in a folder written by `write_words`.
 
     Each line of `file` is one training document: words separated by blanks. A text of more than `MAX_WORDS` words takes
-    several lines, each with a document vector of its own; the grouping is not recorded, because document vectors are
-    discarded after training and inference averages over the same pieces. A text without words has no line.
+    several lines, each with a document vector of its own (all are discarded after training), a text without words none.
     """
 
     folder: Path
@@ -140,8 +136,8 @@ ADDRESSABLE = 2**32  # numbers of one array: gensim computes row * width in 32-b
 def training_memory(*, vocabulary: int, types: int, lines: int, vector_size: int) -> dict[str, int]:
     """Bytes at the peak of a training with `vocabulary` words kept out of `types`, and `lines` documents.
 
-    `words` and `documents`, the arrays, are exact; `strings` of the vocabulary and `counting`, the dictionary of all
-    different words, are estimates. `total` is the larger peak: the dictionary is freed before the arrays are allocated.
+    `words` and `documents`, the arrays, are exact; `strings` of the vocabulary and `counting` of all words estimates.
+    `total` is the larger peak: what counting takes is freed before the arrays are allocated.
     """
     vector = 4 * vector_size  # float32
     parts = {"words": vocabulary * (2 * vector + WORD_ARRAYS), "documents": lines * vector}

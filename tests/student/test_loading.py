@@ -116,14 +116,10 @@ def test_a_longformer_passes_through_unchanged(make_student, tmp_path):
     assert fewer.config.attention_window == [16]
 
 
-def test_the_tokenizer_has_no_truncation_and_padding(minilm):
+def test_the_tokenizer_has_no_truncation_and_padding_and_counts_without_special_tokens(minilm, texts):
     student = Student.from_encoder(minilm, layers=[0], max_tokens=300)
-    lengths = [len(ids) for ids in student.encode(["word", "word " * 200]).sequences]
-    assert lengths == [3, 202]
+    assert [len(ids) for ids in student.encode(["word", "word " * 200]).sequences] == [3, 202]
     assert student.tokenizer.model_max_length == student.max_tokens == 300
-
-
-def test_counted_tokens_are_neither_special_nor_cut(minilm, texts):
     tokenizer = hf.AutoTokenizer.from_pretrained(minilm, model_max_length=10**6)
     expected = [len(tokenizer.encode(text, add_special_tokens=False)) for text in texts]
     assert count_tokens(minilm, texts) == expected
