@@ -229,10 +229,9 @@ def licence_of(path_or_id: str) -> str | None:
     try:
         file = find_file(path_or_id, README)
         matter = FRONT_MATTER.match(file.read_text(encoding="utf-8")) if file is not None else None
-        front = yaml.safe_load(matter[1]) if matter else None
-    except (InputError, yaml.YAMLError):
+        licence = yaml.safe_load(matter[1]).get("license") if matter else None
+    except (InputError, yaml.YAMLError, AttributeError):  # AttributeError: the front matter is no mapping
         return None
-    licence = front.get("license") if isinstance(front, dict) else None
     return licence if isinstance(licence, str) else None
 
 
@@ -243,10 +242,9 @@ def _card(student: Student, title: str, paragraphs: list[str], licence: str | No
         "pipeline_tag": "sentence-similarity",
         "tags": ["sentence-transformers", "sentence-similarity", "feature-extraction", model_type, "docemb"],
     } | ({} if licence is None else {"license": licence})
-    made_with = (
-        f"Made with docemb {__version__}, torch {torch.__version__}, transformers "
-        f"{transformers.__version__}, sentence-transformers {version('sentence-transformers')}."
-    )
+    packages = {"docemb": __version__, "torch": torch.__version__, "transformers": transformers.__version__}
+    packages["sentence-transformers"] = version("sentence-transformers")
+    made_with = f"Made with {', '.join(map(' '.join, packages.items()))}."
     embedding = POOLING_SENTENCE[student.pooling] + ("" if student.mean is None else f" {CENTRED}")
     body = "\n\n".join([f"# {title}", *paragraphs, USAGE, embedding, made_with])
     return f"---\n{yaml.safe_dump(front, sort_keys=False)}---\n\n{body}\n"

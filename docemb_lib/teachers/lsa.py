@@ -65,8 +65,7 @@ class LSA:
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         """Float32 (N, dim)."""
-        embeddings: np.ndarray = self._fitted().transform(texts) @ self._components.T
-        return embeddings
+        return np.asarray(self._fitted().transform(texts) @ self._components.T)
 
     def save(self, folder: Path | str) -> None:
         """Write a description, the vocabulary and the weights to `folder`, without pickles."""

@@ -83,12 +83,9 @@ def write_embeddings(
     if (folder / STORE).exists():
         _check(folder, STORE, corpus=corpus, teacher=teacher)
         return
-    interrupted = (folder / MARKER).exists()
-    done: int = _check(folder, MARKER, **origin)["done"] if interrupted else 0
-    if done == 0:
-        array = np.lib.format.open_memmap(folder / ARRAY, "w+", np.float32, (n, dim))
-    else:
-        array = np.lib.format.open_memmap(folder / ARRAY, "r+")
+    done: int = _check(folder, MARKER, **origin)["done"] if (folder / MARKER).exists() else 0
+    array = np.lib.format.open_memmap(folder / ARRAY, "r+" if done else "w+", np.float32, (n, dim))
+    if done:
         logger.info("%s: continuing after %d of %d documents", folder, done, n)
     bar: tqdm[None]
     with progress(desc="Embedding", total=n, unit="documents") as bar:

@@ -38,8 +38,7 @@ def preprocess(text: str, how: Preprocessing) -> list[str]:
 def _stem(word: str) -> str:
     from nltk.stem.porter import PorterStemmer  # importing nltk takes a second
 
-    stem: str = PorterStemmer().stem(word)
-    return stem
+    return str(PorterStemmer().stem(word))
 
 
 def pieces(words: list[str]) -> list[list[str]]:
