@@ -180,17 +180,11 @@ def test_the_log_names_the_dropout_that_flash_attention_lacks(make_student, monk
     assert "attention dropout 0.125 is left out" in caplog.text
 
 
-@pytest.mark.parametrize(
-    ("sizes", "step", "expected"),
-    [
-        ([5, 100, 70, 90, 60], 1, [[1, 3], [2, 4], [0]]),  # 75 of 100; 52.5 of 70
-        ([5, 100, 70, 90, 60], 128, [[1, 3, 2, 4, 0]]),  # all become 128
-        ([300, 120, 200, 257], 128, [[0, 3], [2], [1]]),  # 384, 384, 256, 128
-        ([7, 7, 7], 64, [[0, 1, 2]]),
-    ],
-)
-def test_documents_are_padded_beside_others_of_similar_length(sizes, step, expected):
-    assert padded_batches(sizes, step) == expected
+def test_documents_are_padded_beside_others_of_similar_length():
+    assert padded_batches([5, 100, 70, 90, 60], 1) == [[1, 3], [2, 4], [0]]  # 75 of 100; 52.5 of 70
+    assert padded_batches([5, 100, 70, 90, 60], 128) == [[1, 3, 2, 4, 0]]  # all become 128
+    assert padded_batches([300, 120, 200, 257], 128) == [[0, 3], [2], [1]]  # 384, 384, 256, 128
+    assert padded_batches([7, 7, 7], 64) == [[0, 1, 2]]
 
 
 FEW = [1, 2, 5, 6, 40, 17]
@@ -227,14 +221,11 @@ SIZES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("config", "options"),
-    [
-        (BertConfig(**SIZES), {"add_pooling_layer": False}),
-        (ModernBertConfig(**SIZES, cls_token_id=1, sep_token_id=2, global_attn_every_n_layers=1), {}),
-    ],
-    ids=["BERT", "ModernBERT"],
-)
+MODERN = ModernBertConfig(**SIZES, cls_token_id=1, sep_token_id=2, global_attn_every_n_layers=1)
+ENCODERS = [(BertConfig(**SIZES), {"add_pooling_layer": False}), (MODERN, {})]
+
+
+@pytest.mark.parametrize(("config", "options"), ENCODERS, ids=["BERT", "ModernBERT"])
 def test_another_encoder_with_full_attention_counts_as_torch_does(config, options):
     config._attn_implementation = "eager"
     model = AutoModel.from_config(config, **options).eval()

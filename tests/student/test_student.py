@@ -50,14 +50,14 @@ def test_bfloat16_embeddings_point_the_same_way(make_kind, converted, texts, kin
     assert np.abs(full - half).max() > 0  # the precisions differ
 
 
-@pytest.mark.parametrize(
-    ("text", "out", "message"),
-    [
-        ("one text", None, "one string"),
-        (["a"], "e.bin", "ends in .npy"),
-        (["a", None], "e.npy", r"texts\[1\]: got None"),
-    ],
-)
+BAD = [
+    ("one text", None, "one string"),
+    (["a"], "e.bin", "ends in .npy"),
+    (["a", None], "e.npy", r"texts\[1\]: got None"),
+]
+
+
+@pytest.mark.parametrize(("text", "out", "message"), BAD)
 def test_bad_input_of_embed_is_refused_and_leaves_no_file(make_student, tmp_path, text, out, message):
     student = make_student(windows=[8]).train()
     with pytest.raises(InputError, match=message):

@@ -43,11 +43,10 @@ def test_the_vocabulary_is_known_before_training(corpus, tmp_path, min_count):
     assert (model.corpus_count, model.corpus_total_words) == (words.lines, words.words)
 
 
-@pytest.mark.parametrize(("documents", "resolved"), [(100, 2), (310, 3), (500_000, 5000)])
-def test_ten_percent_is_one_percent_of_the_documents_and_two_at_least(tmp_path, documents, resolved):
-    words = Words(tmp_path, "none", documents, documents, 7, 3, 0, "")
-    assert words.occurrences("10%") == resolved
-    assert words.occurrences(4) == 4
+def test_ten_percent_is_one_percent_of_the_documents_and_two_at_least(tmp_path):
+    for documents, resolved in ((100, 2), (310, 3), (500_000, 5000)):
+        words = Words(tmp_path, "none", documents, documents, 7, 3, 0, "")
+        assert (words.occurrences("10%"), words.occurrences(4)) == (resolved, 4)
 
 
 def test_the_fingerprint_is_of_the_raw_texts(corpus, tmp_path):
