@@ -127,7 +127,7 @@ def _machine() -> Iterator[Finding]:
 def _gpus() -> Iterator[Finding]:
     import torch
 
-    from docemb_lib.student.attention import choose_backend
+    from docemb_lib.student.longformer import choose_backend
 
     devices = [torch.device("cuda", number) for number in range(torch.cuda.device_count())]
     for device in devices:

@@ -1,7 +1,4 @@
-"""The student: a long encoder over packed documents, most often a Longformer converted from a short encoder.
-
-A student is saved as a plain sentence-transformers folder.
-"""
+"""The student: a long encoder over packed documents, saved as a plain sentence-transformers folder."""
 
 from docemb_lib.student.loading import count_tokens
 from docemb_lib.student.packing import PackedBatch, pack, token_batches

@@ -38,16 +38,15 @@ if TYPE_CHECKING:
 Pooling = Literal["mean", "first", "cls"]
 POOLING, CENTRING = "1_Pooling", "2_Dense"
 SETTINGS, WEIGHTS, README = "sentence_bert_config.json", "model.safetensors", "README.md"
-GLOBAL_TASK = "sequence-classification"  # marks a folder whose first tokens have global attention
 GLOBAL_ATTENTION = {
-    "transformer_task": GLOBAL_TASK,
+    "transformer_task": "sequence-classification",  # marks a folder whose first tokens have global attention
     "modality_config": {"text": {"method": "forward", "method_output_name": ["hidden_states", -1]}},
     "module_output_name": "token_embeddings",
 }
 
 
-def write_folder(student: Student, folder: Path, card: str) -> None:
-    """Write model, tokenizer and card into `folder`; other files there are kept."""
+def write_folder(student: Student, folder: Path, card: str | None) -> None:
+    """Write model, tokenizer and card (None: a plain one) into `folder`; other files there are kept."""
     folder.mkdir(parents=True, exist_ok=True)
     model, tokenizer, pooling, mean = student.model, student.tokenizer, student.pooling, student.mean
     weights = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
@@ -56,12 +55,13 @@ def write_folder(student: Student, folder: Path, card: str) -> None:
     D = config.hidden_size
     # Stock classes have a pooler or a classifier, unused here. Zeros in the file keep loading from warning of missing
     # weights and from drawing random ones.
+    unused = {"pooler.dense": D} if config.model_type == "longformer" else {}  # rows of D weights, and a bias
     if pooling == "cls":
         config.architectures, config.num_labels = ["LongformerForSequenceClassification"], 1
-        weights = {f"longformer.{name}": tensor for name, tensor in weights.items()} | _zeros("classifier.dense", D, D)
-        weights |= _zeros("classifier.out_proj", 1, D)
-    elif config.model_type == "longformer":
-        weights |= _zeros("pooler.dense", D, D)
+        weights = {f"longformer.{name}": tensor for name, tensor in weights.items()}
+        unused = {"classifier.dense": D, "classifier.out_proj": 1}
+    for layer, rows in unused.items():
+        weights |= {f"{layer}.weight": torch.zeros(rows, D), f"{layer}.bias": torch.zeros(rows)}
     _write_weights(folder, weights)
     config.save_pretrained(folder)
     remove_limits(tokenizer)
@@ -71,34 +71,25 @@ def write_folder(student: Student, folder: Path, card: str) -> None:
         {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
         for i, (kind, path) in enumerate(paths.items())
     ]
-    versions = {
-        "sentence_transformers": version("sentence-transformers"),
-        "transformers": transformers.__version__,
-        "pytorch": torch.__version__,
-    }
+    versions = {"sentence_transformers": version("sentence-transformers"), "transformers": transformers.__version__}
+    versions["pytorch"] = torch.__version__
     general = {"model_type": "SentenceTransformer", "__version__": versions, "prompts": {}}
     limits = {"max_seq_length": student.max_tokens, "do_lower_case": False}
     _write_json(folder / "modules.json", modules)
     _write_json(folder / SETTINGS, limits | (GLOBAL_ATTENTION if pooling == "cls" else {}))
     _write_json(folder / "config_sentence_transformers.json", general | {"similarity_fn_name": "cosine"})
-    modes = {
-        "word_embedding_dimension": D,
-        "pooling_mode_cls_token": pooling != "mean",
-        "pooling_mode_mean_tokens": pooling == "mean",
-        "pooling_mode_max_tokens": False,
-        "pooling_mode_mean_sqrt_len_tokens": False,
-    }
+    modes = {"word_embedding_dimension": D, "pooling_mode_cls_token": pooling != "mean"}
+    modes["pooling_mode_mean_tokens"] = pooling == "mean"
+    modes |= {"pooling_mode_max_tokens": False, "pooling_mode_mean_sqrt_len_tokens": False}
     _write_json(folder / POOLING / "config.json", modes)
     if mean is not None:  # a stock module that computes Ix - mean
         linear = {"in_features": D, "out_features": D, "bias": True}
         activation = {"activation_function": f"{torch.nn.Identity.__module__}.{torch.nn.Identity.__name__}"}
         _write_json(folder / CENTRING / "config.json", linear | activation)
         _write_weights(folder / CENTRING, {"linear.weight": torch.eye(D), "linear.bias": -mean.detach().float().cpu()})
+    if card is None:
+        card = _card(student, "A docemb student", [f"{D} dimensions, up to {student.max_tokens} tokens."])
     (folder / README).write_text(card, encoding="utf-8")
-
-
-def _zeros(layer: str, rows: int, columns: int) -> dict[str, Tensor]:
-    return {f"{layer}.weight": torch.zeros(rows, columns), f"{layer}.bias": torch.zeros(rows)}
 
 
 def _write_weights(folder: Path, weights: dict[str, Tensor]) -> None:
@@ -112,40 +103,29 @@ def _write_json(path: Path, content: object) -> None:
 
 
 def saved_pooling(path_or_id: str) -> Pooling:
-    """The pooling of a saved student; "mean" for a plain transformers model.
-
-    Raises InputError for a sentence-transformers model other than a transformer, the mean of its tokens or the first of
-    them, with global attention ("cls") or without ("first"), and optionally centring (see `saved_mean`).
-    """
+    """The pooling of a saved student; "mean" for a plain transformers model. Raises InputError for others."""
     modules = read_modules(path_or_id)
     if not modules:
         return "mean"
-    kinds = [kind for kind, _ in modules]
-    if kinds not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Dense"]):
-        raise InputError(
-            f"{path_or_id}: modules {', '.join(kinds)}; a student is a Transformer, a Pooling and, centred, a Dense"
-        )
-    (_, transformer), (_, pooling), *_ = modules
-    config = read_json(path_or_id, "config.json", subfolder=pooling) or {}
+    kinds, folders = zip(*modules, strict=True)
+    if kinds not in (("Transformer", "Pooling"), ("Transformer", "Pooling", "Dense")):
+        is_one = "a student is a Transformer, a Pooling and, centred, a Dense"
+        raise InputError(f"{path_or_id}: modules {', '.join(kinds)}; {is_one}")
+    config = read_json(path_or_id, "config.json", subfolder=folders[1]) or {}
     flags = {name.removeprefix("pooling_mode_") for name, on in config.items() if on is True and "_mode_" in name}
     mode = config.get("pooling_mode") or "+".join(flags).replace("_tokens", "").replace("_token", "") or "mean"
-    settings = read_json(path_or_id, SETTINGS, subfolder=transformer) or {}
-    is_global = settings.get("transformer_task") == GLOBAL_TASK
+    settings = read_json(path_or_id, SETTINGS, subfolder=folders[0]) or {}
+    is_global = settings.get("transformer_task") == GLOBAL_ATTENTION["transformer_task"]
     if mode == "mean" and not is_global:
         return "mean"
     if mode == "cls":
         return "cls" if is_global else "first"
-    raise InputError(
-        f"{path_or_id}: pooling is {mode} {'with' if is_global else 'without'} global attention; a student's is mean "
-        "without it, or cls with or without it"
-    )
+    found = f"pooling is {mode} {'with' if is_global else 'without'} global attention"
+    raise InputError(f"{path_or_id}: {found}; a student's is mean without it, or cls with or without it")
 
 
 def saved_mean(path_or_id: str) -> Tensor | None:
-    """The mean embedding that a saved student subtracts, (D,), or None: minus the bias of an identity Dense module.
-
-    Raises InputError for any other Dense module.
-    """
+    """The mean embedding that a saved student subtracts, (D,), or None: minus the bias of an identity Dense module."""
     folder = dict(read_modules(path_or_id)).get("Dense")
     if folder is None:
         return None
@@ -164,21 +144,18 @@ def saved_mean(path_or_id: str) -> Tensor | None:
 
 
 def saved_max_tokens(path_or_id: str, *, positions: int) -> int:
-    """The token limit of a saved model, at most its `positions`. Raises InputError for a setting beyond them."""
+    """The token limit of a saved model, at most its `positions`."""
     subfolder = transformer_subfolder(path_or_id)
     limit = (read_json(path_or_id, SETTINGS, subfolder=subfolder) or {}).get("max_seq_length")
     if limit is None:  # sentence-transformers leaves it to the tokenizer, whose limit may be 10^30
         tokenizer = read_json(path_or_id, "tokenizer_config.json", subfolder=subfolder) or {}
         return int(min(positions, tokenizer.get("model_max_length") or positions))
     if limit > positions:
-        raise InputError(
-            f"{path_or_id}: {SETTINGS}: max_seq_length {limit}, but the model has positions for {positions}; "
-            "write at most that"
-        )
+        problem = f"max_seq_length {limit}, but the model has positions for {positions}"
+        raise InputError(f"{path_or_id}: {SETTINGS}: {problem}; write at most that")
     return int(limit)
 
 
-TAGS = ["sentence-transformers", "sentence-similarity", "feature-extraction"]
 POOLING_SENTENCE = {
     "mean": "An embedding is the mean over all tokens, not normalised.",
     "first": "An embedding is the hidden state of the first token, not normalised.",
@@ -201,26 +178,11 @@ FRONT_MATTER = re.compile(r"\A---\n(.*?)\n---\n", re.DOTALL)
 Score = tuple[str, str, float, float | None]  # task, metric, value, spread (None: of one measurement)
 
 
-def plain_card(student: Student) -> str:
-    """A model card without the origin of the student."""
-    return _card(student, "A docemb student", [f"{student.dim} dimensions, up to {student.max_tokens} tokens."])
-
-
 def model_card(
-    student: Student,
-    *,
-    profile: str,
-    encoder: str,
-    structural_teacher: str | None,
-    contextual_teacher: str | None,
-    parameters: Mapping[str, object],
-    documents: int,
-    corpus: str,
-    validation_before: float,
-    validation_after: float,
-    pairs: str | None = None,
-    licence: str | None = None,
-) -> str:
+    student: Student, *, profile: str, encoder: str, structural_teacher: str | None, contextual_teacher: str | None,
+    parameters: Mapping[str, object], documents: int, corpus: str, validation_before: float, validation_after: float,
+    pairs: str | None = None, licence: str | None = None,
+) -> str:  # fmt: skip
     """The origin of a trained student, as a README with front matter.
 
     parameters: the objective's, named as in the profile; validation_before, validation_after: mean validation loss;
@@ -253,11 +215,10 @@ def add_scores(folder: str | Path, rows: Sequence[Score]) -> None:
     file = Path(folder) / README
     if not file.is_file():
         raise InputError(f"{file}: missing; give the folder of a saved student")
-    lines = [
-        f"| {task} | {metric} | {value:.4f}{'' if spread is None else f' ± {spread:.4f}'} |"
-        for task, metric, value, spread in rows
-    ]
-    table = "\n".join([SCORES, "", "## Scores", "", "| task | metric | score |", "|---|---|---|", *lines, "", END])
+    lines = [SCORES, "", "## Scores", "", "| task | metric | score |", "|---|---|---|"]
+    for task, metric, value, spread in rows:
+        lines.append(f"| {task} | {metric} | {value:.4f}{'' if spread is None else f' ± {spread:.4f}'} |")
+    table = "\n".join([*lines, "", END])
     card = file.read_text(encoding="utf-8")
     earlier = re.compile(rf"{re.escape(SCORES)}.*?{re.escape(END)}", re.DOTALL)
     write_text(file, earlier.sub(lambda _: table, card) if earlier.search(card) else f"{card.rstrip()}\n\n{table}\n")
@@ -268,23 +229,22 @@ def licence_of(path_or_id: str) -> str | None:
     try:
         file = find_file(path_or_id, README)
         matter = FRONT_MATTER.match(file.read_text(encoding="utf-8")) if file is not None else None
-        front = yaml.safe_load(matter[1]) if matter else None
-    except (InputError, yaml.YAMLError):
+        licence = yaml.safe_load(matter[1]).get("license") if matter else None
+    except (InputError, yaml.YAMLError, AttributeError):  # AttributeError: the front matter is no mapping
         return None
-    licence = front.get("license") if isinstance(front, dict) else None
     return licence if isinstance(licence, str) else None
 
 
 def _card(student: Student, title: str, paragraphs: list[str], licence: str | None = None) -> str:
+    model_type = student.config.model_type
     front: dict[str, Any] = {
         "library_name": "sentence-transformers",
         "pipeline_tag": "sentence-similarity",
-        "tags": [*TAGS, student.config.model_type, "docemb"],
+        "tags": ["sentence-transformers", "sentence-similarity", "feature-extraction", model_type, "docemb"],
     } | ({} if licence is None else {"license": licence})
-    made_with = (
-        f"Made with docemb {__version__}, torch {torch.__version__}, transformers "
-        f"{transformers.__version__}, sentence-transformers {version('sentence-transformers')}."
-    )
+    packages = {"docemb": __version__, "torch": torch.__version__, "transformers": transformers.__version__}
+    packages["sentence-transformers"] = version("sentence-transformers")
+    made_with = f"Made with {', '.join(map(' '.join, packages.items()))}."
     embedding = POOLING_SENTENCE[student.pooling] + ("" if student.mean is None else f" {CENTRED}")
     body = "\n\n".join([f"# {title}", *paragraphs, USAGE, embedding, made_with])
     return f"---\n{yaml.safe_dump(front, sort_keys=False)}---\n\n{body}\n"

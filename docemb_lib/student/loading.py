@@ -19,14 +19,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import (
-    AutoConfig,
-    AutoModel,
-    AutoModelForMaskedLM,
-    AutoTokenizer,
-    LongformerConfig,
-    LongformerModel,
-)
+from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, AutoTokenizer, LongformerConfig, LongformerModel
 from transformers.utils import cached_file
 
 from docemb_lib.errors import InputError
@@ -36,9 +29,8 @@ SHORT = ("bert", "roberta", "xlm-roberta", "camembert")  # convert to a Longform
 LONG = ("longformer", "modernbert")  # are students as they are
 RELATIVE = ("mpnet", "deberta", "deberta-v2", "t5", "mt5")  # learn biases per distance, shared by all layers
 SHARED_FIELDS = [
-    "vocab_size", "hidden_size", "num_attention_heads", "intermediate_size", "hidden_act", "hidden_dropout_prob",
-    "attention_probs_dropout_prob", "type_vocab_size", "initializer_range", "layer_norm_eps", "pad_token_id",
-    "bos_token_id", "eos_token_id",
+    "vocab_size", "hidden_size", "num_attention_heads", "intermediate_size", "hidden_act", "type_vocab_size",
+    "initializer_range", "layer_norm_eps", "pad_token_id", "bos_token_id", "eos_token_id",
 ]  # fmt: skip
 DROPOUTS = {
     "longformer": ("hidden_dropout_prob", "attention_probs_dropout_prob"),
@@ -46,12 +38,10 @@ DROPOUTS = {
 }
 DEFAULT_WINDOW = 512  # both directions together, as in longformer-base-4096
 POSITIONS = "embeddings.position_embeddings.weight"
-# Heads and buffers beside the encoder of a checkpoint: poolers, masked language models, classifiers.
-BESIDE = re.compile(
+BESIDE = re.compile(  # heads and buffers beside the encoder of a checkpoint
     r"(\w+\.)?(pooler|lm_head|cls|classifier|qa_outputs|head)\.|decoder\.(weight|bias)$|.*\b(position|token_type)_ids$"
 )
-# The masked-language heads of BERT, of RoBERTa and Longformer, and of ModernBERT, without the word embeddings.
-HEAD = re.compile(
+HEAD = re.compile(  # the masked-language heads of BERT, RoBERTa and Longformer, ModernBERT, without word embeddings
     r"(?:cls\.predictions\.(?:transform\.)?|lm_head\.|head\.|decoder\.(?=bias))"
     r"(?:(?P<layer>dense|LayerNorm|layer_norm|norm)\.)?(?P<kind>weight|bias)"
 )
@@ -59,28 +49,22 @@ SLICE = 256  # texts tokenised at a time: a tokenizer's output takes a hundred b
 
 
 def load_long(path_or_id: str) -> Any:
-    """A saved Longformer or ModernBERT. Raises InputError for any other model."""
+    """A saved Longformer or ModernBERT."""
     config = load_config(path_or_id)
-    if config.model_type in SHORT:
-        raise InputError(f"{path_or_id}: a model of type {config.model_type}; convert it with Student.from_encoder")
     if config.model_type not in LONG:
-        raise InputError(f"{path_or_id}: a model of type {config.model_type}; a student is one of {', '.join(LONG)}")
+        short = config.model_type in SHORT
+        mend = "convert it with Student.from_encoder" if short else f"a student is one of {', '.join(LONG)}"
+        raise InputError(f"{path_or_id}: a model of type {config.model_type}; {mend}")
     return load_weights(path_or_id, config)
 
 
 def convert(
-    path_or_id: str,
-    *,
-    layers: Sequence[int] | None = None,
-    max_tokens: int,
-    attention_window: int | None = None,
-    dropout: float | None = None,
+    path_or_id: str, layers: Sequence[int] | None, max_tokens: int, attention_window: int | None, dropout: float | None
 ) -> Any:
     """A Longformer with the weights of a BERT- or RoBERTa-like encoder or of a Longformer; a ModernBERT as it is.
 
-    The arguments are those of `Student.from_encoder`. Learnt positions are repeated or cut; missing projections for
-    global attention are copies of the local ones. Raises InputError for encoders without absolute positions and values
-    out of range.
+    The arguments and errors are those of `Student.from_encoder`. Learnt positions are repeated or cut; missing
+    projections for global attention are copies of the local ones.
     """
     if max_tokens < 8:
         raise InputError(f"max_tokens: got {max_tokens}, give at least 8")
@@ -103,7 +87,7 @@ def convert(
         raise InputError(f"layers: got {keep}, {path_or_id} has layers 0 to {config.num_hidden_layers - 1}")
     windows: Any = attention_window or getattr(config, "attention_window", DEFAULT_WINDOW)
     target = LongformerConfig(
-        **{field: getattr(config, field) for field in SHARED_FIELDS},
+        **{field: getattr(config, field) for field in (*SHARED_FIELDS, *DROPOUTS["longformer"])},
         num_hidden_layers=len(keep),
         sep_token_id=getattr(config, "sep_token_id", None),
         max_position_embeddings=max_tokens + config.pad_token_id + 1,
@@ -128,16 +112,13 @@ def positions(config: Any) -> int:
 
 
 def load_config(path_or_id: str) -> Any:
-    """A model's configuration. Raises InputError where there is none that transformers supports."""
     with one_line(path_or_id, "its config.json cannot be used"):
-        return AutoConfig.from_pretrained(
-            path_or_id, subfolder=transformer_subfolder(path_or_id), trust_remote_code=False
-        )
+        folder = transformer_subfolder(path_or_id)
+        return AutoConfig.from_pretrained(path_or_id, subfolder=folder, trust_remote_code=False)
 
 
 def load_weights(path_or_id: str, config: Any) -> Any:
-    """The encoder of a checkpoint, without pooler or head, in float32. Raises InputError for weights that do not match
-    the configuration: missing ones, other sizes, other layers."""
+    """The encoder of a checkpoint, without pooler or head, in float32. Raises InputError for weights of another one."""
     pooler = {} if config.model_type == "modernbert" else {"add_pooling_layer": False}
     problem = "cannot be loaded as a model with safetensors weights"
     # Sizes are checked below, instead of by transformers with a report of many lines.
@@ -146,22 +127,17 @@ def load_weights(path_or_id: str, config: Any) -> Any:
         raise InputError(f"{path_or_id}: its weights lack {min(info['missing_keys'])}; give a complete checkpoint")
     if info["mismatched_keys"]:
         name, found, expected = min(info["mismatched_keys"])
-        raise InputError(
-            f"{path_or_id}: {name} is {list(found)} in its weights and {list(expected)} by its config.json; "
-            "give files that belong together"
-        )
-    unexpected = sorted(name for name in info["unexpected_keys"] if not BESIDE.match(name))
-    if unexpected:
-        raise InputError(
-            f"{path_or_id}: its weights hold {unexpected[0]}, which the model of its config.json does not have "
-            f"({config.model_type}, {config.num_hidden_layers} layers); give files that belong together"
-        )
+        problem = f"{name} is {list(found)} in its weights and {list(expected)} by its config.json"
+        raise InputError(f"{path_or_id}: {problem}; give files that belong together")
+    if unexpected := [name for name in info["unexpected_keys"] if not BESIDE.match(name)]:
+        found = f"its weights hold {min(unexpected)}, which the model of its config.json does not have"
+        size = f"({config.model_type}, {config.num_hidden_layers} layers)"
+        raise InputError(f"{path_or_id}: {found} {size}; give files that belong together")
     return model
 
 
 def load_masked_head(path_or_id: str) -> dict[str, Tensor] | None:
-    """The masked-language head of a checkpoint: `dense` and `norm`, each with weight and bias, and the `bias` of the
-    words. None where it has none, as for sentence encoders."""
+    """The masked-language head: weight and bias of `dense` and `norm`, and the words' `bias`; None: there is none."""
     model, info = _load(AutoModelForMaskedLM, path_or_id, "cannot be loaded as a masked language model")
     weights: dict[str, Tensor] = {}
     for full_name, tensor in model.state_dict().items():
@@ -169,26 +145,20 @@ def load_masked_head(path_or_id: str) -> dict[str, Tensor] | None:
             continue
         if full_name in info["missing_keys"]:
             return None
-        layer = name["layer"] and ("dense." if name["layer"] == "dense" else "norm.")
-        weights[(layer or "") + name["kind"]] = tensor
+        layer = "" if not name["layer"] else "dense." if name["layer"] == "dense" else "norm."
+        weights[layer + name["kind"]] = tensor
     if "dense.bias" not in weights:  # the dense layer and the norm of a ModernBERT have no bias
         weights |= {f"{layer}.bias": torch.zeros(len(weights[f"{layer}.weight"])) for layer in ("dense", "norm")}
     return weights
 
 
 def load_tokenizer(path_or_id: str, *, max_tokens: int, rows: int | None = None) -> Any:
-    """The encoder's tokenizer for `max_tokens`, special ones included, without truncation or padding of its own.
-
-    A tokenizer's file may contain both, MiniLM's 128 each. rows: of the model's word embeddings. Raises InputError
-    where there is no fast tokenizer and for one with more tokens than rows.
+    """The encoder's fast tokenizer for `max_tokens`, special ones included, without truncation or padding of its own,
+    which MiniLM's file contains. rows: of the model's word embeddings, which InputError says if they are too few.
     """
     with one_line(path_or_id, "its tokenizer cannot be used"):
-        tokenizer = AutoTokenizer.from_pretrained(
-            path_or_id,
-            subfolder=transformer_subfolder(path_or_id),
-            model_max_length=max_tokens,
-            trust_remote_code=False,
-        )
+        options = {"subfolder": transformer_subfolder(path_or_id), "model_max_length": max_tokens}
+        tokenizer = AutoTokenizer.from_pretrained(path_or_id, trust_remote_code=False, **options)
     if not tokenizer.is_fast:
         raise InputError(f"{path_or_id}: has no fast tokenizer (tokenizer.json); save it with one")
     vocabulary = tokenizer.get_vocab()
@@ -196,10 +166,8 @@ def load_tokenizer(path_or_id: str, *, max_tokens: int, rows: int | None = None)
         raise InputError(f"{path_or_id}: no tokenizer; put its tokenizer.json, or vocab and merges, beside the weights")
     size = max(vocabulary.values()) + 1
     if rows is not None and size > rows:
-        raise InputError(
-            f"{path_or_id}: its tokenizer has {size} tokens, its model embeddings for {rows}; "
-            "give the tokenizer that belongs to the model"
-        )
+        problem = f"its tokenizer has {size} tokens, its model embeddings for {rows}"
+        raise InputError(f"{path_or_id}: {problem}; give the tokenizer that belongs to the model")
     remove_limits(tokenizer)
     for field in ("max_length", "stride", "truncation_strategy", "pad_to_multiple_of"):
         tokenizer.init_kwargs.pop(field, None)
@@ -213,7 +181,7 @@ def remove_limits(tokenizer: Any) -> None:
 
 
 def count_tokens(path_or_id: str, texts: Sequence[str]) -> list[int]:
-    """Number of tokens of each text for the tokenizer of an encoder, without special tokens and truncation."""
+    """Number of an encoder's tokens of each text, without special tokens and truncation."""
     tokenizer = _counting_tokenizer(path_or_id)
     slices = (list(texts[start : start + SLICE]) for start in range(0, len(texts), SLICE))
     return [len(ids) for part in slices for ids in tokenizer.encode_batch_fast(part, add_special_tokens=False)]
@@ -226,18 +194,15 @@ def _counting_tokenizer(path_or_id: str) -> Any:
 
 def read_modules(path_or_id: str) -> list[tuple[str, str]]:
     """Class name and folder of each module of a sentence-transformers model; empty for a plain model."""
-    modules = read_json(path_or_id, "modules.json") or []
-    # Releases of sentence-transformers differ in the package of a class.
+    modules = read_json(path_or_id, "modules.json") or []  # releases differ in the package of a class
     return [(str(module["type"]).rpartition(".")[2], module["path"]) for module in modules]
 
 
 def read_json(path_or_id: str, name: str, *, subfolder: str = "") -> Any:
     """The content of a JSON file as `find_file` finds it; None where there is none."""
     file = find_file(path_or_id, name, subfolder=subfolder)
-    if file is None:
-        return None
     try:
-        return json.loads(file.read_text(encoding="utf-8"))
+        return None if file is None else json.loads(file.read_text(encoding="utf-8"))
     except ValueError as error:
         raise InputError(f"{file}: not valid JSON ({error}); restore the file") from error
 
@@ -254,7 +219,7 @@ def find_file(path_or_id: str, name: str, *, subfolder: str = "") -> Path | None
 
 @contextmanager
 def one_line(path_or_id: str, problem: str) -> Iterator[None]:
-    """Raise any exception as InputError of one line: transformers, safetensors and tokenizers share no error class."""
+    """Raise any exception as InputError of one line: the libraries share no error class."""
     try:
         yield
     except Exception as error:
@@ -276,14 +241,13 @@ def _load(auto: Any, path_or_id: str, problem: str, **options: Any) -> tuple[Any
 
     reporter = logging.getLogger("transformers.modeling_utils")
     reporter.addFilter(no_report)
+    options |= {"dtype": torch.float32, "use_safetensors": True, "trust_remote_code": False}
     try:
         with quiet_loading(), one_line(path_or_id, problem):
-            options |= {"subfolder": transformer_subfolder(path_or_id), "dtype": torch.float32}
-            options |= {"use_safetensors": True, "trust_remote_code": False, "output_loading_info": True}
-            model, info = auto.from_pretrained(path_or_id, **options)
+            folder = transformer_subfolder(path_or_id)
+            return auto.from_pretrained(path_or_id, subfolder=folder, output_loading_info=True, **options)
     finally:
         reporter.removeFilter(no_report)
-    return model, info
 
 
 def _check_convertible(path_or_id: str, config: Any) -> None:
@@ -315,7 +279,5 @@ def _tile_positions(source: Tensor, config: Any, max_tokens: int) -> Tensor:
     """
     unused = config.pad_token_id + 1
     if config.model_type == "bert":
-        before, learnt = source.new_zeros(unused, source.shape[1]), source
-    else:
-        before, learnt = source[:unused], source[unused:]
-    return torch.cat([before, learnt[torch.arange(max_tokens) % len(learnt)]])
+        source = torch.cat([source.new_zeros(unused, source.shape[1]), source])
+    return source[torch.cat([torch.arange(unused), unused + torch.arange(max_tokens) % (len(source) - unused)])]

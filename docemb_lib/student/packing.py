@@ -1,15 +1,33 @@
-"""Documents concatenated to a batch without padding, and the choice of documents for one batch."""
+"""Documents concatenated to batches without padding, and the embedding of any number of them in constant memory."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+import copy
+import os
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from docemb_lib.errors import InputError
+from docemb_lib.hardware import fast_bf16
+
+if TYPE_CHECKING:
+    from docemb_lib.student.student import Student
+
+CHUNK = 512  # documents tokenised, sorted and embedded at a time; bounds the memory for an iterable
+CPU_BATCH_TOKENS = 2**13  # more than a CPU needs for full speed; activations of a base model: some hundred MB
+GPU_BATCH_TOKENS = 2**16  # a GPU then computes longer than launching its kernels takes; activations: some GB
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+_Running = list[tuple[list[int], Future[np.ndarray]]]  # batches of one chunk: rows of the chunk, their embeddings
 
 
 class PackedBatch(NamedTuple):
@@ -26,18 +44,17 @@ class PackedBatch(NamedTuple):
         return torch.repeat_interleave(rows, self.lengths, output_size=len(self.input_ids))
 
     def to(self, device: torch.device | str) -> PackedBatch:
-        input_ids, lengths = (tensor.to(device, non_blocking=True) for tensor in (self.input_ids, self.lengths))
+        input_ids, lengths = (tensor.to(device, non_blocking=True) for tensor in self[:2])
         return PackedBatch(input_ids, lengths, self.sizes)
 
 
 def pack(sequences: Sequence[Sequence[int] | np.ndarray]) -> PackedBatch:
-    """The token ids of B documents as one batch. Raises InputError for no document or one without tokens."""
+    """The token ids of B documents as one batch."""
     if not sequences:
         raise InputError("sequences: got no document to pack, give at least one")
-    for index, sequence in enumerate(sequences):
-        if not len(sequence):
-            raise InputError(f"sequences[{index}]: got no tokens; an empty text still has its special tokens")
     sizes = tuple(len(sequence) for sequence in sequences)
+    if 0 in sizes:
+        raise InputError(f"sequences[{sizes.index(0)}]: got no tokens; an empty text still has its special tokens")
     input_ids = np.concatenate([np.asarray(sequence, dtype=np.int64) for sequence in sequences])
     return PackedBatch(torch.from_numpy(input_ids), torch.tensor(sizes), sizes)
 
@@ -45,7 +62,7 @@ def pack(sequences: Sequence[Sequence[int] | np.ndarray]) -> PackedBatch:
 def token_batches(lengths: Sequence[int], budget: int) -> list[list[int]]:
     """Indices of `lengths` in batches of at most `budget` tokens, longest documents first, ties in their order.
 
-    A document longer than the budget is a batch of its own. Raises InputError for a budget below 1.
+    A document longer than the budget is a batch of its own.
     """
     if budget < 1:
         raise InputError(f"budget: got {budget} tokens a batch, give at least 1")
@@ -58,3 +75,127 @@ def token_batches(lengths: Sequence[int], budget: int) -> list[list[int]]:
         batches[-1].append(index)
         room -= lengths[index]
     return batches
+
+
+def chunks(texts: Iterable[str]) -> Iterator[list[str]]:
+    """Lists of `CHUNK` texts, the last one shorter."""
+    remaining = iter(texts)
+    while chunk := list(islice(remaining, CHUNK)):
+        yield chunk
+
+
+def one_ahead(function: Callable[[Item], Result], items: Iterable[Item]) -> Generator[Result, None, None]:
+    """`function` of each item in order; a thread computes the next result while the caller uses the last one.
+
+    The items are taken in the caller's thread: a database cursor must not leave the thread that made it.
+    """
+    with ThreadPoolExecutor(1) as thread:
+        pending: deque[Future[Result]] = deque()
+        for item in items:
+            pending.append(thread.submit(function, item))
+            if len(pending) == 2:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
+
+
+def embed_chunks(
+    student: Student, tokenised: Iterable[Sequence[Sequence[int]]], devices: Sequence[str | torch.device] | None,
+    batch_tokens: int | None, bf16: bool | None, report: Callable[[int], object],
+) -> Generator[np.ndarray, None, None]:  # fmt: skip
+    """Float32 (n, D) for each chunk of n documents' token ids, in order.
+
+    One thread per device takes batches, of the following chunks too, so that no device waits at the end of a chunk.
+    report: called with the number of documents of each finished batch.
+    """
+    with _replicas(student, devices) as replicas:
+        if batch_tokens is None:
+            on_cpu = any(replica.device.type == "cpu" for replica in replicas)
+            batch_tokens = CPU_BATCH_TOKENS if on_cpu else GPU_BATCH_TOKENS
+        idle: deque[Student] = deque(replicas)  # as many as threads, so that each thread finds one
+
+        def embed(batch: PackedBatch) -> np.ndarray:
+            replica = idle.popleft()
+            try:
+                device = replica.device
+                enabled = fast_bf16(device) if bf16 is None else bf16
+                # Inference mode and autocast hold for the calling thread alone.
+                with torch.inference_mode(), torch.autocast(device.type, dtype=torch.bfloat16, enabled=enabled):
+                    return replica(batch.to(device)).float().cpu().numpy()
+            finally:
+                idle.append(replica)
+
+        def collect(batches: _Running) -> np.ndarray:
+            embeddings = np.empty((sum(len(rows) for rows, _ in batches), student.dim), dtype=np.float32)
+            for rows, future in batches:
+                embeddings[rows] = future.result()
+                report(len(rows))
+            return embeddings
+
+        threads = ThreadPoolExecutor(len(replicas))
+        try:
+            pending: deque[_Running] = deque()
+            for documents in tokenised:
+                plan = token_batches([len(ids) for ids in documents], batch_tokens)
+                # Packed in this thread, so that a device finds its next batch ready.
+                packed = [(rows, pack([documents[row] for row in rows])) for rows in plan]
+                pending.append([(rows, threads.submit(embed, batch)) for rows, batch in packed])
+                if len(pending) > len(replicas):
+                    yield collect(pending.popleft())
+            while pending:
+                yield collect(pending.popleft())
+        finally:
+            threads.shutdown(cancel_futures=True)  # after an error or an interrupt, drop the batches not yet started
+
+
+@contextmanager
+def _replicas(student: Student, devices: Sequence[str | torch.device] | None) -> Iterator[list[Student]]:
+    """The student in eval mode on each of `devices`, itself where possible, else as a copy; None: on its own device."""
+    if devices is not None and (isinstance(devices, str) or not devices):
+        raise InputError(f"devices: got {devices!r}, give a list of devices such as ['cuda:0', 'cuda:1'], or None")
+    was_training = student.training
+    student.eval()
+    try:
+        replicas: list[Student] = []
+        for device in [student.device] if devices is None else devices:
+            try:
+                own = student not in replicas and torch.device(device) == student.device
+                replicas.append(student if own else copy.deepcopy(student).to(device))
+            except (RuntimeError, AssertionError) as error:  # unknown, absent, too small; without CUDA torch asserts
+                raise InputError(f"devices: {device} cannot be used: {str(error).splitlines()[0]}") from error
+        yield replicas
+    finally:
+        student.train(was_training)
+
+
+@contextmanager
+def growing_npy(path: Path, width: int) -> Iterator[Callable[[np.ndarray], None]]:
+    """A function that appends rows (n, width) to a float32 array in the file `path`, which appears when the block ends.
+
+    Until then the rows are in a hidden file beside it, which an error or an interrupt removes. Raises InputError for a
+    suffix other than .npy.
+    """
+    if path.suffix != ".npy":
+        raise InputError(f"out: got {path}, give a file that ends in .npy")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.stem}.{os.getpid()}.npy")
+    n = 0
+    try:
+        with partial.open("wb") as file:
+
+            def write_header() -> None:  # numpy reserves room for a first axis of any length
+                header = {"descr": "<f4", "fortran_order": False, "shape": (n, width)}
+                np.lib.format.write_array_header_1_0(file, header)
+
+            def append(rows: np.ndarray) -> None:
+                nonlocal n
+                file.write(np.ascontiguousarray(rows, dtype="<f4").data)
+                n += len(rows)
+
+            write_header()
+            yield append
+            file.seek(0)
+            write_header()
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)

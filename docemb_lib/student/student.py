@@ -16,10 +16,9 @@ from docemb_lib.errors import InputError
 from docemb_lib.pretrained import resolve
 from docemb_lib.progress import progress
 from docemb_lib.student import export, loading, longformer
-from docemb_lib.student.attention import Backend
 from docemb_lib.student.export import Pooling
-from docemb_lib.student.inference import chunks, embed_chunks, growing_npy, one_ahead
-from docemb_lib.student.packing import PackedBatch
+from docemb_lib.student.longformer import Backend
+from docemb_lib.student.packing import PackedBatch, chunks, embed_chunks, growing_npy, one_ahead
 
 logger = logging.getLogger(__name__)
 
@@ -74,37 +73,24 @@ class Student(nn.Module):
         # Options of the packed forward:
         self.attention: Backend | None = None  # None: the faster one for device and dtype
         self.compiled = False  # torch.compile between the attentions: for GPUs, takes a minute to prepare
-        if self.packed:
-            for name, parameter in model.named_parameters():
-                if "_global." in name:
-                    parameter.requires_grad_(False)
+        for name, parameter in model.named_parameters():
+            if self.packed and "_global." in name:
+                parameter.requires_grad_(False)
 
     @classmethod
     def from_encoder(
-        cls,
-        path_or_id: str | Path,
-        *,
-        pooling: Pooling = "mean",
-        layers: Sequence[int] | None = None,
-        max_tokens: int = 4096,
-        attention_window: int | None = None,
-        dropout: float | None = None,
-    ) -> Student:
+        cls, path_or_id: str | Path, *, pooling: Pooling = "mean", layers: Sequence[int] | None = None,
+        max_tokens: int = 4096, attention_window: int | None = None, dropout: float | None = None,
+    ) -> Student:  # fmt: skip
         """A student from a short BERT- or RoBERTa-like encoder, a Longformer, or a ModernBERT (see `loading.convert`);
         in eval mode, on the CPU. Raises InputError for other architectures and values out of range.
 
-        Args:
-            path_or_id: folder or hub id.
-            pooling: see the class.
-            layers: the layers to keep, in this order; None: all.
-            max_tokens: positions, special tokens included.
-            attention_window: both directions together; None: the Longformer's own or 512.
-            dropout: of hidden states and attention; None: the encoder's.
+        path_or_id: folder or hub id; layers: those to keep, in this order (None: all); max_tokens: positions, special
+        tokens included; attention_window: both directions together (None: the Longformer's own or 512); dropout: of
+        hidden states and attention (None: the encoder's).
         """
         source = resolve(str(path_or_id))
-        model = loading.convert(
-            source, layers=layers, max_tokens=max_tokens, attention_window=attention_window, dropout=dropout
-        )
+        model = loading.convert(source, layers, max_tokens, attention_window, dropout)
         return cls._with_tokenizer(model, source, max_tokens, pooling)
 
     @classmethod
@@ -129,7 +115,7 @@ class Student(nn.Module):
 
     def save(self, folder: str | Path, *, card: str | None = None) -> None:
         """Write a sentence-transformers folder; `card` is its README with front matter, None a plain one."""
-        export.write_folder(self, Path(folder), export.plain_card(self) if card is None else card)
+        export.write_folder(self, Path(folder), card)
 
     def centre(self, texts: Iterable[str], *, bf16: bool | None = None) -> None:
         """Subtract the mean embedding of `texts` from every embedding from now on; it is saved with the student.
@@ -149,12 +135,11 @@ class Student(nn.Module):
 
     @property
     def dim(self) -> int:
-        """Width of an embedding."""
         return int(self.config.hidden_size)
 
     @property
     def max_tokens(self) -> int:
-        """Largest number of tokens of a document, special tokens included."""
+        """Of a document, special tokens included."""
         return int(self.tokenizer.model_max_length)
 
     @property
@@ -173,41 +158,26 @@ class Student(nn.Module):
         if (longest := max(batch.sizes)) > self.max_tokens:
             raise InputError(f"batch: a document of {longest} tokens, the student reads {self.max_tokens}; cut it")
         if self.packed:
-            return longformer.hidden_states(
-                self.model, batch, attention=self.attention, checkpointing=self.checkpointing, compiled=self.compiled
-            )
-        return longformer.stock_hidden_states(
-            self.model, batch, global_first_token=self.pooling == "cls", checkpointing=self.checkpointing
-        )
+            return longformer.hidden_states(self.model, batch, self.attention, self.checkpointing, self.compiled)
+        return longformer.stock_hidden_states(self.model, batch, self.pooling == "cls", self.checkpointing)
 
     def encode(self, texts: Sequence[str], *, first: int = 0) -> Encoded:
-        """Token ids of each text, cut at `max_tokens`. Raises InputError for a text that is no string, with its index
-        counted from `first`."""
+        """Token ids of each text, cut at `max_tokens`. A text that is no string raises InputError; `first` counts."""
         for index, text in enumerate(texts, first):
             if not isinstance(text, str):
                 raise InputError(f"texts[{index}]: got {type(text).__name__}, give a string")
         if not texts:
             return Encoded([], 0)
         tokens = self.tokenizer(
-            list(texts),
-            truncation=True,
-            max_length=self.max_tokens,
-            return_attention_mask=False,
-            return_token_type_ids=False,
-            verbose=False,
-        )
+            list(texts), truncation=True, max_length=self.max_tokens, return_attention_mask=False,
+            return_token_type_ids=False, verbose=False,
+        )  # fmt: skip
         return Encoded(tokens["input_ids"], sum(bool(encoding.overflowing) for encoding in tokens.encodings))
 
     def embed(
-        self,
-        texts: Iterable[str],
-        *,
-        out: str | Path | None = None,
-        batch_tokens: int | None = None,
-        bf16: bool | None = None,
-        devices: Sequence[str | torch.device] | None = None,
-        desc: str = "embedding",
-    ) -> np.ndarray:
+        self, texts: Iterable[str], *, out: str | Path | None = None, batch_tokens: int | None = None,
+        bf16: bool | None = None, devices: Sequence[str | torch.device] | None = None, desc: str = "embedding",
+    ) -> np.ndarray:  # fmt: skip
         """Embeddings of N documents, without dropout or gradients; logs the number of documents that were cut.
 
         Args:
@@ -218,8 +188,7 @@ class Student(nn.Module):
             devices: share the work, each with a copy of the student; None: the student's own.
             desc: label of the progress bar.
 
-        Returns:
-            Float32 (N, D) in the order of `texts`; with `out`, its read-only memory map.
+        Returns float32 (N, D) in the order of `texts`; with `out`, its read-only memory map.
         """
         if isinstance(texts, str):
             raise InputError("texts: got one string, give a list of documents")
@@ -239,9 +208,7 @@ class Student(nn.Module):
                 return encoded.sequences
 
             tokenised = stack.enter_context(closing(one_ahead(encode, chunks(texts))))
-            embeddings = embed_chunks(
-                self, tokenised, devices=devices, batch_tokens=batch_tokens, bf16=bf16, report=bar.update
-            )
+            embeddings = embed_chunks(self, tokenised, devices, batch_tokens, bf16, bar.update)
             for rows in stack.enter_context(closing(embeddings)):
                 append(rows)
         if truncated:

@@ -11,14 +11,6 @@ from docemb_lib.teachers.store import Compound, Teacher, open_embeddings, write_
 from docemb_lib.teachers.words import Words, preprocess, write_words
 
 __all__ = [
-    "LSA",
-    "SBERT",
-    "Compound",
-    "ParagraphVector",
-    "Teacher",
-    "Words",
-    "open_embeddings",
-    "preprocess",
-    "write_embeddings",
-    "write_words",
-]
+    "LSA", "SBERT", "Compound", "ParagraphVector", "Teacher", "Words", "open_embeddings", "preprocess",
+    "write_embeddings", "write_words",
+]  # fmt: skip

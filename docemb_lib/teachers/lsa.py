@@ -36,16 +36,13 @@ class LSA:
 
     @property
     def label(self) -> str:
-        """As in `LSA;100`."""
         return f"LSA;{self.dim}"
 
     @property
     def fingerprint(self) -> str:
         """Identifies the vocabulary and the weights."""
-        digest = hashlib.sha256(json.dumps(self._words).encode())
-        digest.update(self._idf.data)
-        digest.update(self._components.data)
-        return f"lsa:{self.dim}:{digest.hexdigest()[:16]}"
+        content = json.dumps(self._words).encode() + self._idf.tobytes() + self._components.tobytes()
+        return f"lsa:{self.dim}:{hashlib.sha256(content).hexdigest()[:16]}"
 
     def fit(self, texts: Sequence[str]) -> Self:
         """Learn vocabulary, weights and directions. Raises InputError if `texts` has fewer than `dim` directions."""
@@ -58,9 +55,8 @@ class LSA:
         try:
             X = vectorizer.fit_transform(texts)  # (N, words)
         except ValueError as error:  # raised for an empty vocabulary
-            raise InputError(
-                f"{self.label}: no word occurs in {self.min_documents} documents; use a smaller min_documents"
-            ) from error
+            problem = f"no word occurs in {self.min_documents} documents"
+            raise InputError(f"{self.label}: {problem}; use a smaller min_documents") from error
         if X.shape[1] < self.dim:
             raise InputError(f"{self.label}: the corpus has only {X.shape[1]} words; use a smaller dim")
         svd = TruncatedSVD(self.dim, random_state=self.seed).fit(X)
@@ -68,9 +64,8 @@ class LSA:
         return self
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
-        """Float32 (N, dim). Raises InputError before `fit` or `load`."""
-        embeddings: np.ndarray = self._fitted().transform(texts) @ self._components.T
-        return embeddings
+        """Float32 (N, dim)."""
+        return np.asarray(self._fitted().transform(texts) @ self._components.T)
 
     def save(self, folder: Path | str) -> None:
         """Write a description, the vocabulary and the weights to `folder`, without pickles."""
@@ -86,7 +81,6 @@ class LSA:
 
     @classmethod
     def load(cls, folder: Path | str) -> Self:
-        """The model saved in `folder`."""
         from safetensors.numpy import load_file
 
         folder = Path(folder)

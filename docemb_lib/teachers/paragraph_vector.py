@@ -16,6 +16,7 @@ import tempfile
 import weakref
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -28,16 +29,7 @@ from docemb_lib.hardware import free_memory
 from docemb_lib.progress import progress
 from docemb_lib.settings import SINGLE, label_of_paragraph_vector
 from docemb_lib.teachers.store import BAR_FROM
-from docemb_lib.teachers.words import (
-    Preprocessing,
-    Words,
-    in_bytes,
-    pieces,
-    preprocess,
-    training_memory,
-    warn_of_shared_rows,
-    write_words,
-)
+from docemb_lib.teachers.words import Preprocessing, Words, check_memory, pieces, preprocess, write_words
 from docemb_lib.teachers.worker_pool import WorkerPool, end_if_orphaned
 
 if TYPE_CHECKING:
@@ -93,13 +85,10 @@ class ParagraphVector:
         for name in ("vector_size", "epochs", "workers"):
             if (value := getattr(self, name)) < 1:
                 raise InputError(f"{name}: got {value}, use 1 or more")
-        self._fitted: Fitted | None = None
-        self._folder = Path()
-        self._pool: WorkerPool[tuple[np.ndarray, int]] | None = None
+        self._model: tuple[Fitted, Path, WorkerPool[tuple[np.ndarray, int]]] | None = None  # its files, inference
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """The constructor's arguments."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @property
@@ -109,19 +98,18 @@ class ParagraphVector:
 
     @property
     def dim(self) -> int:
-        """Width of an embedding."""
         return self.vector_size
 
     @property
     def fitted(self) -> Fitted:
         """Facts about the training. Raises InputError before it."""
-        if self._fitted is None:
-            raise self._untrained
-        return self._fitted
+        return self._trained[0]
 
     @property
-    def _untrained(self) -> InputError:
-        return InputError(f"{self.label}: not trained; call fit(texts) or ParagraphVector.load(folder) first")
+    def _trained(self) -> tuple[Fitted, Path, WorkerPool[tuple[np.ndarray, int]]]:
+        if self._model is None:
+            raise InputError(f"{self.label}: not trained; call fit(texts) or ParagraphVector.load(folder) first")
+        return self._model
 
     @property
     def fingerprint(self) -> str:
@@ -165,15 +153,13 @@ class ParagraphVector:
         A text without any word of the vocabulary becomes the zero vector, because inference would leave it at its
         random start. A text of more than 10,000 words is the mean of its pieces, weighted by their words.
         """
-        if self._pool is None:
-            raise self._untrained
+        _, _, pool = self._trained
         jobs = jobs or cpu_count()
-        size = min(BLOCK, max(1, len(texts) // (TASKS * jobs)))
+        n_long, size = 0, min(BLOCK, max(1, len(texts) // (TASKS * jobs)))
         starts = range(0, len(texts), size)
         embeddings = np.zeros((len(texts), self.dim), dtype=np.float32)
         blocks = ((list(texts[start : start + size]), self.preprocess) for start in starts)
-        n_long = 0
-        results: Iterable[tuple[int, tuple[np.ndarray, int]]] = self._pool.map(blocks, jobs=jobs)
+        results: Iterable[tuple[int, tuple[np.ndarray, int]]] = pool.map(blocks, jobs=jobs)
         if len(texts) >= BAR_FROM:
             results = progress(results, desc=f"Embedding {self.label}", total=len(starts), unit="blocks")
         for block, (rows, n) in results:
@@ -184,15 +170,15 @@ class ParagraphVector:
         return embeddings
 
     def stop(self) -> None:
-        """End the inference processes, which otherwise end after an idle minute; the next `embed` starts new ones."""
-        if self._pool is not None:
-            self._pool.stop()
+        """End the inference processes, which otherwise end after an idle minute."""
+        if self._model is not None:
+            self._model[2].stop()
 
     def save(self, folder: Path | str) -> None:
         """Copy the trained model into `folder`: gensim's own files, which contain pickles, and a description."""
-        fitted, folder = self.fitted, Path(folder)
+        (fitted, own, _), folder = self._trained, Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        for file in self._folder.glob(f"{MODEL_FILE}*"):
+        for file in own.glob(f"{MODEL_FILE}*"):
             shutil.copy2(file, folder)
         self._describe(folder, fitted)
 
@@ -216,42 +202,23 @@ class ParagraphVector:
         return Fitted(**content["fitted"]) if same else None
 
     def _train(self, words: Words, folder: Path) -> Fitted:
-        memory = self._check_memory(words)
+        limits = {name: getattr(self, name) for name in ("min_count", "max_vocab_size", "vector_size")}
+        memory = check_memory(words, self.label, **limits, free=free_memory("cpu"))
         folder.mkdir(parents=True, exist_ok=True)
         (folder / DESCRIPTION).unlink(missing_ok=True)  # describes another model, whose files are overwritten now
         key = hashlib.sha256(json.dumps([self.parameters, words.texts]).encode()).hexdigest()[:16]
         pool = WorkerPool(train)
+        options = self.gensim_options(words)
         bar: tqdm[None]
         with progress(desc=f"Training {self.label} ({memory})", total=self.epochs, unit="epochs") as bar:
             vocabulary, weights = pool.run(
-                words.file,
-                folder,
-                key,
-                self.gensim_options(words),
-                meanwhile=lambda: bar.update(epochs_done(folder, key) - bar.n),
+                words.file, folder, key, options, meanwhile=lambda: bar.update(epochs_done(folder, key) - bar.n)
             )
         pool.stop()
-        min_count = words.occurrences(self.min_count)
-        fitted = Fitted(words.documents, words.long_documents, words.texts, min_count, vocabulary, weights)
+        least = words.occurrences(self.min_count)
+        fitted = Fitted(words.documents, words.long_documents, words.texts, least, vocabulary, weights)
         self._describe(folder, fitted)
         return fitted
-
-    def _check_memory(self, words: Words) -> str:
-        """The memory that training takes, as text. Raises InputError if less is free."""
-        most = self.max_vocab_size or words.types
-        size = {"vocabulary": min(words.vocabulary(self.min_count), most), "lines": words.lines}
-        warn_of_shared_rows(**size, vector_size=self.vector_size, label=self.label)
-        memory = training_memory(**size, types=min(words.types, most), vector_size=self.vector_size)
-        total, free = memory.pop("total"), free_memory("cpu")
-        parts = ", ".join(f"{name} {in_bytes(part)}" for name, part in memory.items())
-        needed = f"{self.label}: training takes about {in_bytes(total)} of memory ({parts})"
-        if total > free:
-            raise InputError(
-                f"{needed}, {in_bytes(free)} are free; use a larger min_count, a smaller vector_size, a "
-                "max_vocab_size, or fewer documents"
-            )
-        logger.info(needed)
-        return in_bytes(total)
 
     def _describe(self, folder: Path, fitted: Fitted) -> None:
         """Write the description, after all other files: it marks the folder as complete."""
@@ -262,16 +229,12 @@ class ParagraphVector:
     def _set(self, folder: Path, fitted: Fitted) -> None:
         """Infer with the model in `folder` from now on."""
         self.stop()
-        self._pool = WorkerPool(infer, prepare=load_model, prepare_args=(folder / MODEL_FILE,))
-        self._folder, self._fitted = folder, fitted
+        self._model = fitted, folder, WorkerPool(infer, prepare=partial(load_model, folder / MODEL_FILE))
 
 
 # Training and inference with gensim, run in worker processes.
-
-
 def train(corpus_file: Path, folder: Path, key: str, options: dict[str, Any]) -> tuple[int, str]:
-    """Train a Doc2Vec on the lines of a corpus file and save it to `folder`. Returns the number of kept words and the
-    fingerprint of the vocabulary and the weights.
+    """Train a Doc2Vec on a file's lines and save it to `folder`. Returns the number of kept words and a fingerprint.
 
     After each epoch the whole state replaces the one before in `folder`; training continues from a state with the same
     `key`. The learning rate falls along the line of a single call of gensim's `train`, up to rounding.
@@ -289,9 +252,8 @@ def train(corpus_file: Path, folder: Path, key: str, options: dict[str, Any]) ->
         model = Doc2Vec(**options)
         model.build_vocab(corpus_file=str(corpus_file))
         if not len(model.wv):  # Words.vocabulary has found frequent words, so the cap has dropped them
-            raise InputError(
-                f"max_vocab_size: {model.max_vocab_size} leaves no word that occurs {model.min_count} times"
-            )
+            cap, least = model.max_vocab_size, model.min_count
+            raise InputError(f"max_vocab_size: {cap} leaves no word that occurs {least} times")
     # gensim's reader of corpus files does not shrink the windows of DM at random, so DM reads an iterable. With a file,
     # each thread compares the number of its own documents with `total_examples` to find its learning rate.
     name, source, examples = "corpus_file", str(corpus_file), -(-model.corpus_count // model.workers)
@@ -301,13 +263,9 @@ def train(corpus_file: Path, folder: Path, key: str, options: dict[str, Any]) ->
     rates = np.linspace(first, last, epochs + 1)
     for epoch in range(done, epochs):
         model.train(
-            **{name: source},
-            total_examples=examples,
-            total_words=model.corpus_total_words,
-            epochs=1,
-            start_alpha=rates[epoch],
-            end_alpha=rates[epoch + 1],
-        )
+            **{name: source}, total_examples=examples, total_words=model.corpus_total_words, epochs=1,
+            start_alpha=rates[epoch], end_alpha=rates[epoch + 1],
+        )  # fmt: skip
         model.alpha, model.min_alpha, model.epochs = first, last, epochs  # restored for inference
         end_if_orphaned()  # without its parent this process must not write: another may train in the same folder
         _save_state(model, folder / f"state-{key}-{epoch + 1}")
@@ -335,11 +293,11 @@ def remove_states(folder: Path, *, but: Path | None = None) -> None:
 
 def _save_state(model: Doc2Vec, state: Path) -> None:
     """Save the whole model, document vectors and random state included, under its name by one rename."""
-    partial = state.with_name(f".{state.name}.{os.getpid()}")
-    partial.mkdir()
-    model.save(str(partial / MODEL_FILE), sep_limit=SEPARATE)
+    unfinished = state.with_name(f".{state.name}.{os.getpid()}")
+    unfinished.mkdir()
+    model.save(str(unfinished / MODEL_FILE), sep_limit=SEPARATE)
     shutil.rmtree(state, ignore_errors=True)  # of a killed process that lived a moment longer
-    partial.rename(state)
+    unfinished.rename(state)
     remove_states(state.parent, but=state)
 
 
@@ -374,5 +332,4 @@ def _infer_piece(model: Doc2Vec, words: list[str]) -> np.ndarray:
         return np.zeros(model.vector_size, dtype=np.float32)
     content = " ".join(words).encode(errors="surrogatepass")
     model.random.seed(int.from_bytes(hashlib.sha256(content).digest()[:4]))
-    vector: np.ndarray = model.infer_vector(words)
-    return vector
+    return np.asarray(model.infer_vector(words))

@@ -30,10 +30,9 @@ class SBERT:
 
     Args:
         model: folder, hub id, or `all-MiniLM-L6-v2`, which is installed with its package. Loaded at first use.
-        max_tokens: context, special tokens included; None is the model's own (256 for MiniLM, 384 for MPNet). A context
-            that the model does not have raises InputError at first use.
-        long: a document beyond the context is truncated, or cut into consecutive chunks of that size, whose embeddings
-            are averaged with their tokens as weights (special ones included, as in the pooling itself).
+        max_tokens: context, special tokens included; None is the model's own (256 for MiniLM, 384 for MPNet).
+        long: a document beyond the context is truncated, or cut into chunks of that size, whose embeddings are averaged
+            with their tokens as weights (special ones included, as in the pooling itself).
         batch_tokens: tokens per forward pass, padding included.
         bf16: compute in bfloat16 (cosine to float32 above 0.9999); None: where the processor is fast at it.
         device: None is the one that sentence-transformers chooses.
@@ -44,15 +43,9 @@ class SBERT:
     """
 
     def __init__(
-        self,
-        model: str = "all-MiniLM-L6-v2",
-        *,
-        max_tokens: int | None = None,
-        long: Long = "truncate",
-        batch_tokens: int = 2048,
-        bf16: bool | None = False,
-        device: str | None = None,
-    ) -> None:
+        self, model: str = "all-MiniLM-L6-v2", *, max_tokens: int | None = None, long: Long = "truncate",
+        batch_tokens: int = 2048, bf16: bool | None = False, device: str | None = None,
+    ) -> None:  # fmt: skip
         if long not in get_args(Long):
             raise InputError(f"long: got {long!r}, use one of {', '.join(get_args(Long))}")
         self.model, self.long, self.batch_tokens, self.device = model, long, batch_tokens, device
@@ -62,13 +55,11 @@ class SBERT:
     @property
     def fingerprint(self) -> str:
         """Identifies the model's files and all options that change an embedding; the model is not loaded."""
-        tokens = self._wanted_tokens or "own"
-        precision = ":bf16" if self.bf16 else ""
-        return f"sbert:{pretrained.fingerprint(pretrained.resolve(self.model))}:{tokens}:{self.long}{precision}"
+        options = f"{self._wanted_tokens or 'own'}:{self.long}{':bf16' if self.bf16 else ''}"
+        return f"sbert:{pretrained.fingerprint(pretrained.resolve(self.model))}:{options}"
 
     @property
     def dim(self) -> int:
-        """Width of an embedding."""
         return int(self._encoder.get_embedding_dimension())
 
     @cached_property
@@ -86,7 +77,7 @@ class SBERT:
 
     @property
     def max_text_tokens(self) -> int:
-        """`max_tokens` without the special tokens; comparable with `count_tokens`."""
+        """`max_tokens` without the special tokens, as `count_tokens` counts."""
         return self.max_tokens - sum(map(len, self._affixes))
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
@@ -102,8 +93,7 @@ class SBERT:
         n_long = 0
         for owner, ids in enumerate(self._tokenize(texts)):
             n_long += len(ids) > room
-            starts = range(0, max(len(ids), 1), room) if self.long == "chunks" else [0]
-            for start in starts:
+            for start in range(0, max(len(ids), 1), room) if self.long == "chunks" else [0]:
                 sequences.append([*prefix, *ids[start : start + room], *suffix])
                 owners.append(owner)
         if n_long:
@@ -125,12 +115,9 @@ class SBERT:
         pad = self._encoder.tokenizer.pad_token_id
         batches: Iterable[list[int]] = _batches([len(ids) for ids in sequences], self.batch_tokens)
         for batch in progress(batches, desc="SBERT", unit="batches") if show_bar else batches:
-            T = len(sequences[batch[0]])
-            ids = torch.full((len(batch), T), pad)
-            mask = torch.zeros_like(ids)
-            for row, index in enumerate(batch):
-                ids[row, : len(sequences[index])] = torch.tensor(sequences[index])
-                mask[row, : len(sequences[index])] = 1
+            parts = [torch.tensor(sequences[index]) for index in batch]
+            ids = torch.nn.utils.rnn.pad_sequence(parts, batch_first=True, padding_value=pad)
+            mask = torch.nn.utils.rnn.pad_sequence([torch.ones_like(part) for part in parts], batch_first=True)
             device = self._encoder.device
             with torch.inference_mode(), torch.autocast(device.type, torch.bfloat16, enabled=self.bf16):
                 out = self._encoder({"input_ids": ids.to(device), "attention_mask": mask.to(device)})

@@ -36,18 +36,13 @@ class Teacher(Protocol):
     @property
     def fingerprint(self) -> str:
         """Equal for two teachers only if their embeddings are."""
-        ...
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         """Float32 (N, dim); a row depends on its own text alone."""
-        ...
 
 
 class Compound:
-    """Trained Paragraph Vectors whose embeddings are concatenated, DM before DBOW in any order of `members`.
-
-    Raises InputError for members trained on different texts; their preprocessing may differ.
-    """
+    """Paragraph Vectors trained on the same texts, whose embeddings are concatenated, DM before DBOW."""
 
     def __init__(self, members: Sequence[ParagraphVector]) -> None:
         if len(members) < 2:
@@ -55,34 +50,24 @@ class Compound:
         first, *others = members
         for other in others:
             if other.fitted.texts != first.fitted.texts:
-                raise InputError(
-                    f"Compound: {first.label} was trained on texts {first.fitted.texts}, {other.label} on "
-                    f"{other.fitted.texts}; train both on the same corpus"
-                )
+                ours = f"Compound: {first.label} was trained on texts {first.fitted.texts}"
+                raise InputError(f"{ours}, {other.label} on {other.fitted.texts}; train both on the same corpus")
         self.members = sorted(members, key=lambda member: not member.dm)
         self.label = "+".join(member.label for member in self.members)
         self.dim = sum(member.dim for member in self.members)
 
     @property
     def fingerprint(self) -> str:
-        """The fingerprints of the members, joined with `+`."""
         return "+".join(member.fingerprint for member in self.members)
 
     def embed(self, texts: Sequence[str], *, jobs: int | None = None) -> np.ndarray:
-        """Float32 (N, dim): the embeddings of all members side by side."""
         return np.concatenate([member.embed(texts, jobs=jobs) for member in self.members], axis=1)
 
 
 def write_embeddings(
-    folder: Path | str,
-    texts: Sequence[str],
-    embed: Callable[[Sequence[str]], np.ndarray],
-    dim: int,
-    *,
-    corpus: str,
-    teacher: str,
-    block: int = 256,
-) -> None:
+    folder: Path | str, texts: Sequence[str], embed: Callable[[Sequence[str]], np.ndarray], dim: int, *, corpus: str,
+    teacher: str, block: int = 256,
+) -> None:  # fmt: skip
     """Embed `texts` into the store `folder`, `block` documents at a time; a finished store is kept as it is.
 
     After an interruption the same call continues at the first block that was not on disk and writes the same bytes as
@@ -98,12 +83,9 @@ def write_embeddings(
     if (folder / STORE).exists():
         _check(folder, STORE, corpus=corpus, teacher=teacher)
         return
-    interrupted = (folder / MARKER).exists()
-    done: int = _check(folder, MARKER, **origin)["done"] if interrupted else 0
-    if done == 0:
-        array = np.lib.format.open_memmap(folder / ARRAY, "w+", np.float32, (n, dim))
-    else:
-        array = np.lib.format.open_memmap(folder / ARRAY, "r+")
+    done: int = _check(folder, MARKER, **origin)["done"] if (folder / MARKER).exists() else 0
+    array = np.lib.format.open_memmap(folder / ARRAY, "r+" if done else "w+", np.float32, (n, dim))
+    if done:
         logger.info("%s: continuing after %d of %d documents", folder, done, n)
     bar: tqdm[None]
     with progress(desc="Embedding", total=n, unit="documents") as bar:
@@ -124,10 +106,7 @@ def write_embeddings(
 
 
 def open_embeddings(folder: Path | str, *, corpus: str, teacher: str) -> np.ndarray:
-    """The embeddings of a store, float32 (N, dim), memory-mapped and read-only.
-
-    Raises InputError for a store that is unfinished or belongs to another corpus or teacher.
-    """
+    """Float32 (N, dim), memory-mapped and read-only. Raises InputError for an unfinished store or one of others."""
     folder = Path(folder)
     if not (folder / STORE).exists():
         raise InputError(f"{folder}: no finished embeddings here (no {STORE}); write them first, or continue writing")
@@ -135,21 +114,18 @@ def open_embeddings(folder: Path | str, *, corpus: str, teacher: str) -> np.ndar
     shape = (origin["rows"], origin["dim"])
     array: np.ndarray = np.load(folder / ARRAY, mmap_mode="r")
     if array.shape != shape or array.dtype != np.float32:
-        raise InputError(
-            f"{folder / ARRAY}: holds {array.dtype} {array.shape}, {STORE} says float32 {shape}; "
-            "delete the folder and embed again"
-        )
+        problem = f"holds {array.dtype} {array.shape}, {STORE} says float32 {shape}"
+        raise InputError(f"{folder / ARRAY}: {problem}; delete the folder and embed again")
     return array
 
 
 def _check(folder: Path, file: str, **expected: object) -> dict[str, Any]:
-    """The content of a JSON file of the store. Raises InputError where a field differs from the expected value."""
+    """The content of a JSON file of the store, if its fields are the expected ones."""
     found: dict[str, Any] = json.loads((folder / file).read_text())
     for field, value in expected.items():
         if found[field] != value:
-            raise InputError(
-                f"{folder}: embeddings of {field} {found[field]}, wanted {field} {value}; use another folder"
-            )
+            problem = f"embeddings of {field} {found[field]}, wanted {field} {value}"
+            raise InputError(f"{folder}: {problem}; use another folder")
     return found
 
 

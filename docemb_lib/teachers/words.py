@@ -25,10 +25,7 @@ LINES, COUNTS, SUMMARY = "words.txt", "counts.npy", "words.json"
 
 
 def preprocess(text: str, how: Preprocessing) -> list[str]:
-    """Split at white space; `lowercase` lower-cases first; `stem` also reduces each word to its Porter stem.
-
-    Punctuation stays attached to its word.
-    """
+    """Split at white space; `lowercase` lower-cases first; `stem` also reduces each word to its Porter stem."""
     if how not in get_args(Preprocessing):
         raise InputError(f"preprocess: got {how!r}, use one of {', '.join(get_args(Preprocessing))}")
     if how == "none":
@@ -41,8 +38,7 @@ def preprocess(text: str, how: Preprocessing) -> list[str]:
 def _stem(word: str) -> str:
     from nltk.stem.porter import PorterStemmer  # importing nltk takes a second
 
-    stem: str = PorterStemmer().stem(word)
-    return stem
+    return str(PorterStemmer().stem(word))
 
 
 def pieces(words: list[str]) -> list[list[str]]:
@@ -55,8 +51,7 @@ class Words:
     """The words of a corpus, in a folder written by `write_words`.
 
     Each line of `file` is one training document: words separated by blanks. A text of more than `MAX_WORDS` words takes
-    several lines, each with a document vector of its own; the grouping is not recorded, because document vectors are
-    discarded after training and inference averages over the same pieces. A text without words has no line.
+    several lines, each with a document vector of its own (all are discarded after training), a text without words none.
     """
 
     folder: Path
@@ -70,7 +65,6 @@ class Words:
 
     @classmethod
     def open(cls, folder: Path | str) -> Words:
-        """The words in `folder`."""
         summary = Path(folder) / SUMMARY
         if not summary.is_file():
             raise InputError(f"{summary}: no such file; name a folder written by write_words")
@@ -78,7 +72,6 @@ class Words:
 
     @property
     def file(self) -> Path:
-        """The corpus file."""
         return self.folder / LINES
 
     def occurrences(self, min_count: int | str) -> int:
@@ -92,10 +85,9 @@ class Words:
         kept = len(counts) - int(np.searchsorted(counts, least))
         if not kept:
             wanted = f"{least} times" + (f' ("{min_count}")' if isinstance(min_count, str) else "")
-            raise InputError(
-                f"min_count: none of the {self.words} words in {self.documents} training documents occurs {wanted}, "
-                f"the most frequent one {counts[-1]}; use a smaller min_count or more documents"
-            )
+            problem = f"none of the {self.words} words in {self.documents} training documents occurs {wanted}"
+            mend = "use a smaller min_count or more documents"
+            raise InputError(f"min_count: {problem}, the most frequent one {counts[-1]}; {mend}")
         return kept
 
 
@@ -106,16 +98,14 @@ def write_words(folder: Path | str, texts: Iterable[str], how: Preprocessing) ->
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    counts: Counter[str] = Counter()
-    digest = hashlib.sha256()
+    counts, digest = Counter[str](), hashlib.sha256()
     documents = lines = long_documents = 0
     # gensim reads strict UTF-8, so half a surrogate pair becomes a question mark. Words contain no white space, so
     # gensim splits a line into the same words again.
     with (folder / LINES).open("w", encoding="utf-8", errors="replace", newline="\n") as file:
         for text in progress(texts, desc=f"Words ({how})", unit="documents"):
             raw = text.encode(errors="surrogatepass")
-            digest.update(len(raw).to_bytes(8))
-            digest.update(raw)
+            digest.update(len(raw).to_bytes(8) + raw)
             words = preprocess(text, how)
             counts.update(words)
             parts = pieces(words) if words else []
@@ -145,17 +135,31 @@ ADDRESSABLE = 2**32  # numbers of one array: gensim computes row * width in 32-b
 def training_memory(*, vocabulary: int, types: int, lines: int, vector_size: int) -> dict[str, int]:
     """Bytes at the peak of a training with `vocabulary` words kept out of `types`, and `lines` documents.
 
-    `words` and `documents`, the arrays, are exact; `strings` of the vocabulary and `counting`, the dictionary of all
-    different words, are estimates. `total` is the larger peak: the dictionary is freed before the arrays are allocated.
+    `words` and `documents`, the arrays, are exact; `strings` of the vocabulary and `counting` of all words estimates.
+    `total` is the larger peak: what counting takes is freed before the arrays are allocated.
     """
     vector = 4 * vector_size  # float32
-    parts = {
-        "words": vocabulary * (2 * vector + WORD_ARRAYS),
-        "documents": lines * vector,
-        "strings": vocabulary * KEPT_WORD + lines * LINE,
-        "counting": types * COUNTED_WORD,
-    }
+    parts = {"words": vocabulary * (2 * vector + WORD_ARRAYS), "documents": lines * vector}
+    parts |= {"strings": vocabulary * KEPT_WORD + lines * LINE, "counting": types * COUNTED_WORD}
     return parts | {"total": parts["strings"] + max(parts["words"] + parts["documents"], parts["counting"])}
+
+
+def check_memory(
+    words: Words, label: str, *, min_count: int | str, max_vocab_size: int | None, vector_size: int, free: int
+) -> str:
+    """The memory that training takes, as text. Raises InputError if less is free."""
+    most = max_vocab_size or words.types
+    size = {"vocabulary": min(words.vocabulary(min_count), most), "lines": words.lines, "vector_size": vector_size}
+    warn_of_shared_rows(**size, label=label)
+    memory = training_memory(**size, types=min(words.types, most))
+    total = memory.pop("total")
+    parts = ", ".join(f"{name} {_in_bytes(part)}" for name, part in memory.items())
+    needed = f"{label}: training takes about {_in_bytes(total)} of memory ({parts})"
+    if total > free:
+        mend = "use a larger min_count, a smaller vector_size, a max_vocab_size, or fewer documents"
+        raise InputError(f"{needed}, {_in_bytes(free)} are free; {mend}")
+    logger.info(needed)
+    return _in_bytes(total)
 
 
 def warn_of_shared_rows(*, vocabulary: int, lines: int, vector_size: int, label: str) -> None:
@@ -173,6 +177,5 @@ def warn_of_shared_rows(*, vocabulary: int, lines: int, vector_size: int, label:
             )  # fmt: skip
 
 
-def in_bytes(size: float) -> str:
-    """A number of bytes in MiB or GiB."""
+def _in_bytes(size: float) -> str:
     return f"{size / 2**30:.2f} GiB" if size >= 2**29 else f"{size / 2**20:.1f} MiB"

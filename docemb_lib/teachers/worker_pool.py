@@ -1,9 +1,8 @@
 """Worker processes with a fixed hash seed, for work whose result depends on Python's `hash`.
 
-gensim derives the start of an inference from the hash of the text. Only PYTHONHASHSEED makes that hash the same in
-every process, and a running process (a Jupyter kernel) cannot change its own. The workers are loky's, which accept an
-environment and need no `if __name__ == "__main__"` in the calling script. A worker ends within a second after its
-parent, even if the parent was killed.
+gensim starts an inference from the hash of the text, which PYTHONHASHSEED alone makes the same in every process, and a
+running process (a Jupyter kernel) cannot change its own. The workers are loky's, which accept an environment and need
+no `if __name__ == "__main__"`. A worker ends within a second after its parent, even if that was killed.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
-from joblib import cpu_count
 from joblib.externals.loky import ProcessPoolExecutor
 
 # One BLAS thread each: the processes are the parallelism.
@@ -30,23 +28,20 @@ _parent: int | None = None  # process id of this worker's parent; None outside o
 class WorkerPool(Generic[Result]):
     """Processes that run one function, started at the first task, ended by `stop` or with this object.
 
-    function: importable by name. prepare, prepare_args: a call that each process makes first.
+    function: importable by name. prepare: called by each process first, a `partial` of such a function.
     """
 
-    def __init__(
-        self, function: Callable[..., Result], *, prepare: Callable[..., None] | None = None, prepare_args: tuple = ()
-    ) -> None:
-        self._function, self._prepare, self._prepare_args = function, prepare, prepare_args
+    def __init__(self, function: Callable[..., Result], prepare: Callable[[], object] | None = None) -> None:
+        self._function, self._prepare = function, prepare
         self._executor: ProcessPoolExecutor | None = None
         self._size = 0
 
-    def map(self, arguments: Iterable[tuple[Any, ...]], *, jobs: int | None) -> Iterator[tuple[int, Result]]:
-        """Run the function on each tuple of arguments, `jobs` at a time (None: one per core).
+    def map(self, arguments: Iterable[tuple[Any, ...]], *, jobs: int) -> Iterator[tuple[int, Result]]:
+        """Run the function on each tuple of arguments, `jobs` at a time.
 
         Yields (position in `arguments`, result) in the order of completion. At most one tuple per process is read
         ahead, so that no process idles. Any exception, and an interrupt, ends all processes.
         """
-        jobs = jobs or cpu_count()
         pending: dict[Future[Result], int] = {}
         with self._stopped_on_error():
             for position, args in enumerate(arguments):
@@ -75,13 +70,8 @@ class WorkerPool(Generic[Result]):
         if self._executor is None or self._size != jobs:
             self.stop()
             self._size = jobs
-            self._executor = ProcessPoolExecutor(
-                jobs,
-                timeout=IDLE_SECONDS,
-                initializer=_start_worker,
-                initargs=(os.getpid(), self._prepare, self._prepare_args),
-                env=ENVIRONMENT,
-            )
+            start = {"initializer": _start_worker, "initargs": (os.getpid(), self._prepare)}
+            self._executor = ProcessPoolExecutor(jobs, timeout=IDLE_SECONDS, env=ENVIRONMENT, **start)
         future: Future[Result] = self._executor.submit(self._function, *args)
         return future
 
@@ -106,12 +96,12 @@ def _pop_finished(pending: dict[Future[Result], int]) -> Iterator[tuple[int, Res
         yield pending.pop(future), future.result()
 
 
-def _start_worker(parent: int, prepare: Callable[..., None] | None, prepare_args: tuple) -> None:
+def _start_worker(parent: int, prepare: Callable[[], object] | None) -> None:
     global _parent
     _parent = parent
     threading.Thread(target=_watch_parent, daemon=True).start()  # a single task may last hours
     if prepare is not None:
-        prepare(*prepare_args)
+        prepare()
 
 
 def _watch_parent() -> None:

@@ -16,8 +16,7 @@ from tqdm import tqdm
 from docemb_lib.errors import InputError
 from docemb_lib.losses import Objective
 from docemb_lib.progress import progress
-from docemb_lib.student.inference import chunks
-from docemb_lib.student.packing import PackedBatch, pack
+from docemb_lib.student.packing import PackedBatch, chunks, pack
 
 logger = logging.getLogger(__name__)
 SCHEMA = pa.schema([("input_ids", pa.large_list(pa.int32()))])

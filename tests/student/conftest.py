@@ -24,30 +24,17 @@ def minilm() -> str:
 @pytest.fixture(scope="session")
 def make_student(minilm: str) -> Callable[..., Student]:
     def make(
-        *,
-        windows: list[int],
-        head_dim: int = 8,
-        heads: int = 2,
-        max_tokens: int = 600,
-        dropout: float = 0.0,
-        seed: int = 0,
-        pooling: Pooling = "mean",
-    ) -> Student:
+        *, windows: list[int], head_dim: int = 8, heads: int = 2, max_tokens: int = 600, dropout: float = 0.0,
+        seed: int = 0, pooling: Pooling = "mean",
+    ) -> Student:  # fmt: skip
         tokenizer = AutoTokenizer.from_pretrained(minilm, model_max_length=max_tokens)
         torch.manual_seed(seed)
         config = LongformerConfig(
-            vocab_size=tokenizer.vocab_size,
-            hidden_size=head_dim * heads,
-            num_attention_heads=heads,
-            num_hidden_layers=len(windows),
-            intermediate_size=32,
-            attention_window=windows,
-            max_position_embeddings=max_tokens + 1,
-            pad_token_id=0,
-            hidden_dropout_prob=dropout,
-            attention_probs_dropout_prob=dropout,
+            vocab_size=tokenizer.vocab_size, hidden_size=head_dim * heads, num_attention_heads=heads,
+            num_hidden_layers=len(windows), intermediate_size=32, attention_window=windows, pad_token_id=0,
+            max_position_embeddings=max_tokens + 1, hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout,
             initializer_range=0.3,  # attention far from uniform, so that a wrong mask shows
-        )
+        )  # fmt: skip
         return Student(LongformerModel(config, add_pooling_layer=False), tokenizer, pooling=pooling).eval()
 
     return make

@@ -108,14 +108,6 @@ def test_versions_are_recorded_as_sentence_transformers_does(folder, tmp_path):
     assert [ours[field] for field in ("__version__", "model_type")] == [stock["__version__"], stock["model_type"]]
 
 
-def test_a_call_with_truncation_is_not_saved_with_the_tokenizer(make_student, tmp_path):
-    student = make_student(windows=[8], max_tokens=12)
-    student.encode(["word " * 50])
-    student.save(tmp_path)
-    saved = json.loads((tmp_path / "tokenizer.json").read_text())
-    assert saved["truncation"] is saved["padding"] is None
-
-
 def test_a_plain_longformer_folder_loads_with_the_limit_of_its_positions(make_student, tmp_path):
     student = make_student(windows=[8], max_tokens=30)
     student.model.save_pretrained(tmp_path)
@@ -123,6 +115,10 @@ def test_a_plain_longformer_folder_loads_with_the_limit_of_its_positions(make_st
     loaded = Student.load(str(tmp_path))
     assert loaded.max_tokens == 30
     np.testing.assert_array_equal(loaded.embed(["a b c"], bf16=False), student.embed(["a b c"], bf16=False))
+    student.encode(["word " * 50])
+    student.save(tmp_path)
+    saved = json.loads((tmp_path / "tokenizer.json").read_text())
+    assert saved["truncation"] is saved["padding"] is None  # a call with truncation leaves none in the file
 
 
 @pytest.mark.parametrize(
@@ -207,11 +203,9 @@ def front_and_body(folder):
 
 
 def a_card(student, parameters, **options):
-    common = {"profile": "tiny", "encoder": "e", "documents": 150, "corpus": "installed-docs"}
-    common |= {"structural_teacher": None, "contextual_teacher": None}
-    return model_card(
-        student, parameters=parameters, validation_before=1.5, validation_after=0.25, **(common | options)
-    )
+    common = {"profile": "tiny", "encoder": "e", "documents": 150, "corpus": "installed-docs", "validation_before": 1.5}
+    common |= {"structural_teacher": None, "contextual_teacher": None, "validation_after": 0.25}
+    return model_card(student, parameters=parameters, **(common | options))
 
 
 def test_the_card_has_front_matter_and_says_where_a_student_comes_from(make_student, tmp_path):
@@ -251,7 +245,7 @@ def test_a_plain_card_says_what_an_embedding_is(make_kind, tmp_path, kind, sente
     assert ("global attention" in body, "modernbert" in matter["tags"]) == (kind == "global", kind == "modernbert")
 
 
-def test_scores_are_written_into_a_card_and_replaced(make_student, tmp_path):
+def test_scores_are_written_into_a_card_and_replaced(make_student, tmp_path, monkeypatch):
     make_student(windows=[8]).save(tmp_path)
     card = tmp_path / "README.md"
     before = card.read_text()
@@ -271,19 +265,12 @@ def test_scores_are_written_into_a_card_and_replaced(make_student, tmp_path):
     assert twice.count("## Scores") == 1
     assert twice.endswith("## Notes\n\nKept.\n")
     assert not list(tmp_path.glob(".README*"))
-
-
-def test_scores_need_a_card_and_are_written_in_one_step(make_student, tmp_path, monkeypatch):
-    scores = [("halves", "accuracy", 0.8, None)]
+    monkeypatch.setattr("os.replace", Mock(side_effect=KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):  # written in one step
+        add_scores(tmp_path, first)
+    assert card.read_text() == twice
     with pytest.raises(InputError, match=r"README\.md: missing"):
-        add_scores(tmp_path, scores)
-    make_student(windows=[8]).save(tmp_path)
-    before = (tmp_path / "README.md").read_text()
-    interrupt = Mock(side_effect=KeyboardInterrupt)
-    monkeypatch.setattr("os.replace", interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        add_scores(tmp_path, scores)
-    assert (tmp_path / "README.md").read_text() == before
+        add_scores(tmp_path / "absent", first)
 
 
 def test_the_licence_is_the_one_of_the_encoders_own_card(minilm, tmp_path):

@@ -7,28 +7,10 @@ import shutil
 import numpy as np
 import pytest
 import torch
+import transformers as hf
 from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 from tokenizers import ByteLevelBPETokenizer, Tokenizer, models, pre_tokenizers, processors
-from transformers import (
-    AutoModel,
-    AutoTokenizer,
-    BertConfig,
-    BertForMaskedLM,
-    BertModel,
-    DebertaV2Config,
-    DistilBertConfig,
-    GPT2Config,
-    LongformerConfig,
-    LongformerForMaskedLM,
-    ModernBertConfig,
-    ModernBertForMaskedLM,
-    MPNetConfig,
-    PreTrainedTokenizerFast,
-    RobertaConfig,
-    RobertaForMaskedLM,
-    RobertaModel,
-)
 
 from docemb_lib.errors import InputError
 from docemb_lib.losses import MaskedLanguageHead
@@ -47,12 +29,12 @@ def roberta_folder(tmp_path_factory):
     backend.pre_tokenizer = pre_tokenizers.Whitespace()
     backend.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0))
     special = {"bos_token": "<s>", "eos_token": "</s>", "sep_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>"}
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, **special)
+    tokenizer = hf.PreTrainedTokenizerFast(tokenizer_object=backend, **special)
     sizes = TINY | {"num_hidden_layers": 3, "vocab_size": len(vocabulary), "max_position_embeddings": 22}
-    config = RobertaConfig(**sizes, type_vocab_size=1, initializer_range=0.3)
+    config = hf.RobertaConfig(**sizes, type_vocab_size=1, initializer_range=0.3)
     torch.manual_seed(0)
     folder = tmp_path_factory.mktemp("roberta")
-    RobertaModel(config).save_pretrained(folder)
+    hf.RobertaModel(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
 
@@ -67,7 +49,7 @@ def roberta_folder(tmp_path_factory):
 def test_a_converted_encoder_is_the_original_on_short_texts(encoder, options, documents, least, texts, request):
     source = request.getfixturevalue(encoder)
     student = Student.from_encoder(source, **options)
-    original = AutoModel.from_pretrained(source).eval()
+    original = hf.AutoModel.from_pretrained(source).eval()
     ids = [ids for ids in student.encode(documents or texts).sequences if len(ids) <= 256]
     short = [document for document in ids if student.tokenizer.pad_token_id not in document]
     assert len(short) >= least
@@ -81,7 +63,7 @@ def test_a_window_over_all_positions_makes_minilm_itself_with_its_cls(minilm, te
     """A short encoder is trained as it is, but packed: embeddings and gradients are equal at every length."""
     options = {"layers": [0, 1], "max_tokens": 512, "attention_window": 1024}
     student = Student.from_encoder(minilm, pooling="first", **options)
-    original = BertModel.from_pretrained(minilm, add_pooling_layer=False).eval()
+    original = hf.BertModel.from_pretrained(minilm, add_pooling_layer=False).eval()
     original.encoder.layer = original.encoder.layer[:2]
     documents = [ids for ids in student.encode(texts).sequences if 0 not in ids]
     assert max(map(len, documents)) == 512
@@ -99,18 +81,18 @@ def test_positions_repeat_after_the_rows_that_no_token_has(roberta_folder, minil
     def table(model):
         return model.embeddings.position_embeddings.weight
 
-    learnt = table(RobertaModel.from_pretrained(roberta_folder))
+    learnt = table(hf.RobertaModel.from_pretrained(roberta_folder))
     tiled = table(Student.from_encoder(roberta_folder, max_tokens=50).model)
     assert tiled.shape == (52, 16)
     torch.testing.assert_close(tiled[2:], torch.cat([learnt[2:], learnt[2:], learnt[2:12]]))
-    learnt = table(BertModel.from_pretrained(minilm))
+    learnt = table(hf.BertModel.from_pretrained(minilm))
     tiled = table(Student.from_encoder(minilm, layers=[0], max_tokens=600).model)
     torch.testing.assert_close(tiled[1:], torch.cat([learnt, learnt[:88]]))
 
 
 def test_the_given_layers_are_kept_in_their_order_and_globals_are_copies(minilm):
     student = Student.from_encoder(minilm, layers=[0, 4], max_tokens=512, attention_window=64, dropout=0.0)
-    original = BertModel.from_pretrained(minilm)
+    original = hf.BertModel.from_pretrained(minilm)
     assert student.config.num_hidden_layers == 2
     assert student.config.attention_window == [64, 64]
     assert student.config.hidden_dropout_prob == student.config.attention_probs_dropout_prob == 0.0
@@ -134,26 +116,22 @@ def test_a_longformer_passes_through_unchanged(make_student, tmp_path):
     assert fewer.config.attention_window == [16]
 
 
-def test_the_tokenizer_has_no_truncation_and_padding(minilm):
+def test_the_tokenizer_has_no_truncation_and_padding_and_counts_without_special_tokens(minilm, texts):
     student = Student.from_encoder(minilm, layers=[0], max_tokens=300)
-    lengths = [len(ids) for ids in student.encode(["word", "word " * 200]).sequences]
-    assert lengths == [3, 202]
+    assert [len(ids) for ids in student.encode(["word", "word " * 200]).sequences] == [3, 202]
     assert student.tokenizer.model_max_length == student.max_tokens == 300
-
-
-def test_counted_tokens_are_neither_special_nor_cut(minilm, texts):
-    tokenizer = AutoTokenizer.from_pretrained(minilm, model_max_length=10**6)
+    tokenizer = hf.AutoTokenizer.from_pretrained(minilm, model_max_length=10**6)
     expected = [len(tokenizer.encode(text, add_special_tokens=False)) for text in texts]
     assert count_tokens(minilm, texts) == expected
     assert max(expected) > 1024
 
 
 def test_nothing_in_a_converted_model_is_random(minilm):
-    torch.manual_seed(1)
-    first = Student.from_encoder(minilm, layers=[0], max_tokens=64)
-    torch.manual_seed(2)
-    second = Student.from_encoder(minilm, layers=[0], max_tokens=64)
-    torch.testing.assert_close(first.state_dict(), second.state_dict(), atol=0, rtol=0)
+    states = []
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        states.append(Student.from_encoder(minilm, layers=[0], max_tokens=64).state_dict())
+    torch.testing.assert_close(*states, atol=0, rtol=0)
 
 
 def test_a_modernbert_stays_as_it_is(modernbert_folder):
@@ -161,7 +139,7 @@ def test_a_modernbert_stays_as_it_is(modernbert_folder):
     config = student.config
     assert (student.dim, student.max_tokens, student.pooling, config.max_position_embeddings) == (16, 200, "mean", 600)
     assert config.embedding_dropout == config.mlp_dropout == config.attention_dropout == 0.25
-    original = AutoModel.from_pretrained(modernbert_folder)
+    original = hf.AutoModel.from_pretrained(modernbert_folder)
     torch.testing.assert_close(student.model.state_dict(), original.state_dict(), atol=0, rtol=0)
 
 
@@ -190,7 +168,7 @@ def test_values_out_of_range_are_refused(encoder, arguments, message, request):
 
 
 def test_relative_positions_are_refused(roberta_folder, tmp_path):
-    config = RobertaConfig.from_pretrained(roberta_folder)
+    config = hf.RobertaConfig.from_pretrained(roberta_folder)
     config.position_embedding_type = "relative_key"
     config.save_pretrained(tmp_path)
     with pytest.raises(InputError, match="relative_key position embeddings, which do not tile"):
@@ -202,7 +180,7 @@ def sound_bert(minilm, tmp_path_factory):
     """A random BERT as published: with pooler and language model head beside the encoder, and MiniLM's tokenizer."""
     folder = tmp_path_factory.mktemp("bert")
     torch.manual_seed(0)
-    BertForMaskedLM(BertConfig(vocab_size=30522, max_position_embeddings=40, **TINY)).save_pretrained(folder)
+    hf.BertForMaskedLM(hf.BertConfig(vocab_size=30522, max_position_embeddings=40, **TINY)).save_pretrained(folder)
     weights = load_file(folder / "model.safetensors")
     weights |= {"bert.pooler.dense.weight": torch.zeros(16, 16), "bert.embeddings.position_ids": torch.arange(40)[None]}
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
@@ -290,10 +268,10 @@ def test_a_damaged_checkpoint_is_refused_in_one_line(sound_bert, tmp_path, damag
 @pytest.mark.parametrize(
     ("config", "match"),
     [
-        (MPNetConfig(), "type mpnet has relative position biases.*use one of type bert"),
-        (DebertaV2Config(), "type deberta-v2 has relative position biases"),
-        (GPT2Config(), "type gpt2 does not convert.*use one of type bert, .*, modernbert"),
-        (DistilBertConfig(), "distilbert .* bert, roberta, xlm-roberta, camembert, longformer"),
+        (hf.MPNetConfig(), "type mpnet has relative position biases.*use one of type bert"),
+        (hf.DebertaV2Config(), "type deberta-v2 has relative position biases"),
+        (hf.GPT2Config(), "type gpt2 does not convert.*use one of type bert, .*, modernbert"),
+        (hf.DistilBertConfig(), "distilbert .* bert, roberta, xlm-roberta, camembert, longformer"),
     ],
 )
 def test_wrong_architectures_are_refused_with_those_that_work(tmp_path, config, match):
@@ -319,13 +297,10 @@ def published(tmp_path_factory, texts):
     }  # fmt: skip
     (folder / "config.json").write_text(json.dumps(config))
     torch.manual_seed(0)
-    model = LongformerForMaskedLM(LongformerConfig.from_pretrained(folder)).eval()
+    model = hf.LongformerForMaskedLM(hf.LongformerConfig.from_pretrained(folder)).eval()
     weights = {name: tensor.clone() for name, tensor in model.state_dict().items() if "decoder" not in name}
-    weights |= {
-        "longformer.embeddings.position_ids": torch.arange(4098)[None],
-        "longformer.pooler.dense.weight": torch.zeros(16, 16),
-        "longformer.pooler.dense.bias": torch.zeros(16),
-    }
+    weights |= {"longformer.embeddings.position_ids": torch.arange(4098)[None]}
+    weights |= {"longformer.pooler.dense.weight": torch.zeros(16, 16), "longformer.pooler.dense.bias": torch.zeros(16)}
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     assert {file.name for file in folder.iterdir()} == {"config.json", "merges.txt", "model.safetensors", "vocab.json"}
     return folder, model.longformer, bpe
@@ -333,7 +308,8 @@ def published(tmp_path_factory, texts):
 
 def test_a_longformer_as_published_is_taken_whole(published, texts, tmp_path):
     folder, stock, bpe = published
-    student = Student.from_encoder(folder)
+    loaded, student = Student.load(folder), Student.from_encoder(folder)
+    assert (loaded.max_tokens, loaded.pooling) == (4096, "mean")
     assert (student.max_tokens, student.config.attention_window) == (4096, [8, 16])
     for name, weight in stock.state_dict().items():
         assert torch.equal(student.model.state_dict()[name], weight), name
@@ -352,20 +328,15 @@ def test_a_longformer_as_published_is_taken_whole(published, texts, tmp_path):
     np.testing.assert_allclose(encoded, student.embed(some, bf16=False), atol=1e-5)
 
 
-def test_a_longformer_as_published_is_loaded_with_its_own_limit(published):
-    student = Student.load(published[0])
-    assert (student.max_tokens, student.pooling) == (4096, "mean")
-
-
 SIZES = {
     "vocab_size": 50, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16,
     "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "initializer_range": 0.5,
 }  # fmt: skip
 MODELS = [
-    (BertForMaskedLM, BertConfig(**SIZES)),
-    (RobertaForMaskedLM, RobertaConfig(**SIZES)),
-    (LongformerForMaskedLM, LongformerConfig(**SIZES, attention_window=[8], max_position_embeddings=40)),
-    (ModernBertForMaskedLM, ModernBertConfig(**SIZES, cls_token_id=1, sep_token_id=2)),
+    (hf.BertForMaskedLM, hf.BertConfig(**SIZES)),
+    (hf.RobertaForMaskedLM, hf.RobertaConfig(**SIZES)),
+    (hf.LongformerForMaskedLM, hf.LongformerConfig(**SIZES, attention_window=[8], max_position_embeddings=40)),
+    (hf.ModernBertForMaskedLM, hf.ModernBertConfig(**SIZES, cls_token_id=1, sep_token_id=2)),
 ]
 
 
@@ -387,7 +358,7 @@ def test_a_checkpoints_head_scores_words_as_its_model_does(model_class, config, 
 
 
 def test_an_encoder_alone_has_no_head_and_logs_no_warning(minilm, tmp_path, transformers_log):
-    BertModel(BertConfig(**SIZES)).save_pretrained(tmp_path)
+    hf.BertModel(hf.BertConfig(**SIZES)).save_pretrained(tmp_path)
     assert load_masked_head(str(tmp_path)) is None
     assert load_masked_head(minilm) is None
     assert transformers_log == []

@@ -19,10 +19,8 @@ WITH_PADDING = [[101, 0, 2000, 0, 0, 3000, 102], [0, 5000]]  # texts that contai
 def stock_hidden(student, document):
     """Last hidden states of the stock model on one document alone, (T, D)."""
     ids = torch.tensor([document])
-    options = {}
-    if student.pooling == "cls":
-        options["global_attention_mask"] = torch.zeros_like(ids)
-        options["global_attention_mask"][0, 0] = 1
+    is_first = torch.tensor([[1] + [0] * (len(document) - 1)])
+    options = {"global_attention_mask": is_first} if student.pooling == "cls" else {}
     return student.model(ids, attention_mask=torch.ones_like(ids), **options).last_hidden_state[0]
 
 
@@ -46,13 +44,11 @@ def gradients_of(student, documents):
     return {name: p.grad.clone() for name, p in student.named_parameters() if p.grad is not None}
 
 
-@pytest.mark.parametrize(
-    ("windows", "head_dim"),
-    [([4, 4], 8), ([6, 6], 32), ([16, 16], 64), ([64, 64], 8), ([128, 128], 32), ([64, 4, 16], 8)],
-)
-def test_packed_hidden_states_around_the_window_equal_the_stock_models(
-    make_student, windows, head_dim, random_documents
-):
+WINDOWS = [([4, 4], 8), ([6, 6], 32), ([16, 16], 64), ([64, 64], 8), ([128, 128], 32), ([64, 4, 16], 8)]
+
+
+@pytest.mark.parametrize(("windows", "head_dim"), WINDOWS)
+def test_packed_hidden_states_around_the_window_are_the_stock_ones(make_student, windows, head_dim, random_documents):
     w = windows[0] // 2
     lengths = {1, 2, w - 1, w, w + 1, 2 * w - 1, 2 * w, 2 * w + 1, 4 * w, 4 * w + 3, 131}
     student = make_student(windows=windows, head_dim=head_dim).double()  # the stock softmax is float32
@@ -184,17 +180,11 @@ def test_the_log_names_the_dropout_that_flash_attention_lacks(make_student, monk
     assert "attention dropout 0.125 is left out" in caplog.text
 
 
-@pytest.mark.parametrize(
-    ("sizes", "step", "expected"),
-    [
-        ([5, 100, 70, 90, 60], 1, [[1, 3], [2, 4], [0]]),  # 75 of 100; 52.5 of 70
-        ([5, 100, 70, 90, 60], 128, [[1, 3, 2, 4, 0]]),  # all become 128
-        ([300, 120, 200, 257], 128, [[0, 3], [2], [1]]),  # 384, 384, 256, 128
-        ([7, 7, 7], 64, [[0, 1, 2]]),
-    ],
-)
-def test_documents_are_padded_beside_others_of_similar_length(sizes, step, expected):
-    assert padded_batches(sizes, step) == expected
+def test_documents_are_padded_beside_others_of_similar_length():
+    assert padded_batches([5, 100, 70, 90, 60], 1) == [[1, 3], [2, 4], [0]]  # 75 of 100; 52.5 of 70
+    assert padded_batches([5, 100, 70, 90, 60], 128) == [[1, 3, 2, 4, 0]]  # all become 128
+    assert padded_batches([300, 120, 200, 257], 128) == [[0, 3], [2], [1]]  # 384, 384, 256, 128
+    assert padded_batches([7, 7, 7], 64) == [[0, 1, 2]]
 
 
 FEW = [1, 2, 5, 6, 40, 17]
@@ -206,13 +196,13 @@ def counted(forward):
     return {str(operator): flops for operator, flops in counter.get_flop_counts()["Global"].items()}
 
 
-def pairs_by_loop(lengths, window):
-    return sum(abs(i - j) <= window for length in lengths for i in range(length) for j in range(length))
+def pairs_by_loop(window):
+    return sum(abs(i - j) <= window for length in FEW for i in range(length) for j in range(length))
 
 
 @pytest.mark.parametrize("window", [1, 2, 4, 5, 39, 40, 100])
 def test_pairs_are_those_that_a_loop_over_tokens_finds(window):
-    assert sum(visible_pairs(length, window) for length in FEW) == pairs_by_loop(FEW, window)
+    assert sum(visible_pairs(length, window) for length in FEW) == pairs_by_loop(window)
 
 
 def test_a_longformer_counts_its_products_and_its_visible_keys_layer_by_layer(make_student):
@@ -221,7 +211,7 @@ def test_a_longformer_counts_its_products_and_its_visible_keys_layer_by_layer(ma
     linear = counted(lambda: student(batch))["aten.addmm"]
     for windows, one_sided in (([4, 20], [2, 10]), (6, [3, 3])):  # one number stands for all layers
         student.config.attention_window = windows
-        pairs = sum(pairs_by_loop(FEW, window) for window in one_sided)
+        pairs = sum(pairs_by_loop(window) for window in one_sided)
         assert forward_flops(student.config, FEW) == linear + 2 * 2 * student.dim * pairs
 
 
@@ -231,14 +221,11 @@ SIZES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("config", "options"),
-    [
-        (BertConfig(**SIZES), {"add_pooling_layer": False}),
-        (ModernBertConfig(**SIZES, cls_token_id=1, sep_token_id=2, global_attn_every_n_layers=1), {}),
-    ],
-    ids=["BERT", "ModernBERT"],
-)
+MODERN = ModernBertConfig(**SIZES, cls_token_id=1, sep_token_id=2, global_attn_every_n_layers=1)
+ENCODERS = [(BertConfig(**SIZES), {"add_pooling_layer": False}), (MODERN, {})]
+
+
+@pytest.mark.parametrize(("config", "options"), ENCODERS, ids=["BERT", "ModernBERT"])
 def test_another_encoder_with_full_attention_counts_as_torch_does(config, options):
     config._attn_implementation = "eager"
     model = AutoModel.from_config(config, **options).eval()

@@ -1,7 +1,13 @@
+import threading
+from io import StringIO
+
+import numpy as np
 import pytest
+from tqdm import tqdm
 
 from docemb_lib.errors import InputError
-from docemb_lib.student.packing import pack, token_batches
+from docemb_lib.student import packing
+from docemb_lib.student.packing import embed_chunks, growing_npy, one_ahead, pack, token_batches
 
 
 def test_packing_lays_documents_end_to_end():
@@ -9,33 +15,196 @@ def test_packing_lays_documents_end_to_end():
     assert batch.input_ids.tolist() == [7, 8, 9, 5, 4, 4]
     assert batch.document.tolist() == [0, 0, 0, 1, 2, 2]
     assert batch.lengths.tolist() == list(batch.sizes) == [3, 1, 2]
-
-
-def test_a_packed_batch_moves_as_a_whole():
-    moved = pack([[1, 2]]).to("meta")
+    moved = batch.to("meta")
     assert {tensor.device.type for tensor in (moved.input_ids, moved.lengths, moved.document)} == {"meta"}
-    assert moved.sizes == (2,)
+    assert moved.sizes == batch.sizes
 
 
-@pytest.mark.parametrize(("sequences", "message"), [([], "no document"), ([[1], []], r"sequences\[1\]")])
-def test_nothing_to_pack_is_refused(sequences, message):
-    with pytest.raises(InputError, match=message):
-        pack(sequences)
+def test_nothing_to_pack_and_no_room_are_refused():
+    for sequences, message in (([], "no document"), ([[1], []], r"sequences\[1\]")):
+        with pytest.raises(InputError, match=message):
+            pack(sequences)
+    with pytest.raises(InputError, match="budget"):
+        token_batches([1], 0)
+
+
+def test_batches_hold_the_longest_documents_first_within_the_budget():
+    assert token_batches([], 10) == []
+    assert token_batches([3, 9, 3, 5], 10) == [[1], [3, 0], [2]]
+    assert token_batches([5, 5, 5, 5], 10) == [[0, 1], [2, 3]]
+    assert token_batches([2, 30, 1], 10) == [[1], [0, 2]]  # longer than the budget: alone
+
+
+@pytest.fixture
+def small_chunks(monkeypatch):
+    monkeypatch.setattr(packing, "CHUNK", 4)
+
+
+@pytest.fixture
+def documents():
+    """Texts of different lengths, some of them empty."""
+    return [" ".join(["words", "of", "many", "lengths"] * (7 * index % 23)) for index in range(32)]
+
+
+def test_one_result_is_computed_ahead_in_a_thread():
+    taken = []
+
+    def items():
+        for item in range(6):
+            taken.append((item, threading.get_ident()))
+            yield item
+
+    results = []
+    for result in one_ahead(lambda item: (item * 10, threading.get_ident()), items()):
+        results.append(result)
+        assert len(taken) <= len(results) + 1
+    assert [value for value, _ in results] == [0, 10, 20, 30, 40, 50]
+    assert {thread for _, thread in taken} == {threading.get_ident()}
+    assert threading.get_ident() not in {thread for _, thread in results}
+
+
+def test_chunks_are_read_one_ahead(make_student, small_chunks):
+    student = make_student(windows=[8])
+    taken = []
+
+    def tokenised():
+        for chunk in range(10):
+            taken.append(chunk)
+            yield [[101, 2000 + chunk, 102]] * 4
+
+    found = []
+    for rows in embed_chunks(student, tokenised(), devices=None, batch_tokens=None, bf16=False, report=lambda n: None):
+        found.append(rows)
+        assert len(taken) <= len(found) + 1
+    assert [rows.shape for rows in found] == [(4, 16)] * 10
+
+
+@pytest.mark.parametrize("kind", ["packed", "global", "modernbert"])
+def test_a_generator_of_unknown_length_becomes_a_file(make_kind, documents, small_chunks, tmp_path, kind):
+    student = make_kind(kind)
+    expected = np.concatenate([student.embed([text], bf16=False) for text in documents])
+    result = student.embed((text for text in documents), out=tmp_path / "deep" / "e.npy", bf16=False)
+    assert isinstance(result, np.memmap)
+    assert not result.flags.writeable
+    np.testing.assert_allclose(result, expected, atol=1e-5)
+    np.testing.assert_array_equal(result, student.embed(documents, bf16=False))
+    assert [file.name for file in (tmp_path / "deep").iterdir()] == ["e.npy"]
+
+
+def test_the_bar_has_a_total_for_sized_input_alone(make_student, monkeypatch):
+    bars = []
+    bar = lambda **options: bars.append(tqdm(**options, file=StringIO())) or bars[-1]  # noqa: E731
+    monkeypatch.setattr("docemb_lib.student.student.progress", bar)
+    student = make_student(windows=[8])
+    student.embed(["a", "b c"])
+    student.embed(text for text in ["a", "b c", "d"])
+    assert [(bar.total, bar.n) for bar in bars] == [(2, 2), (None, 3)]
+
+
+def test_no_documents_have_no_rows(make_student, tmp_path):
+    student = make_student(windows=[8])
+    for texts in ([], iter([])):
+        assert student.embed(texts).shape == (0, 16)
+        assert student.embed(texts, out=tmp_path / "none.npy", devices=["cpu", "cpu"]).shape == (0, 16)
+        assert np.load(tmp_path / "none.npy").dtype == np.float32
+
+
+def test_truncation_and_indices_count_over_all_chunks(make_student, small_chunks, caplog):
+    student = make_student(windows=[8], max_tokens=12)
+    student.embed(["word", "word " * 30] * 5)
+    assert [record.getMessage() for record in caplog.records] == ["5 of 10 documents cut at 12 tokens"]
+    with pytest.raises(InputError, match=r"texts\[9\]: got int"):
+        student.embed(["word"] * 9 + [5])
+
+
+def test_two_devices_share_the_work_and_change_no_bit(make_student, documents, small_chunks, tmp_path):
+    student = make_student(windows=[8])
+    calls = []
+    hook = student.register_forward_pre_hook(lambda module, arguments: calls.append(1))
+    expected = student.embed(documents, bf16=False, batch_tokens=64)
+    hook.remove()
+    assert len(calls) % 2 == 0  # else the last batch would wait at the barrier for ever
+    meeting = threading.Barrier(2)  # each batch waits for a second one in another thread
+    seen = set()
+
+    def meet(module, arguments):
+        seen.add((id(module), threading.get_ident()))
+        meeting.wait(timeout=60)
+
+    hook = student.register_forward_pre_hook(meet)
+    found = student.embed(documents, bf16=False, batch_tokens=64, devices=["cpu", "cpu"], out=tmp_path / "e.npy")
+    hook.remove()
+    np.testing.assert_array_equal(found, expected)
+    assert len({module for module, _ in seen}) == len({thread for _, thread in seen}) == 2
+
+
+@pytest.mark.parametrize("devices", [None, ["cpu", "cpu"]])
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_an_error_in_a_forward_pass_or_in_the_input_leaves_nothing(
+    make_student, documents, small_chunks, tmp_path, devices, error
+):
+    student = make_student(windows=[8]).train()
+    passes = []
+
+    def fail(module, arguments):
+        passes.append(1)
+        if len(passes) == 5 and error is RuntimeError:
+            raise error
+
+    def texts():
+        yield from documents
+        raise error
+
+    before = threading.active_count()
+    hook = student.register_forward_pre_hook(fail)
+    with pytest.raises(error):
+        student.embed(texts(), out=tmp_path / "e.npy", devices=devices)
+    hook.remove()
+    assert list(tmp_path.iterdir()) == []
+    assert threading.active_count() == before
+    assert student.training
+
+
+def test_a_batch_on_a_cpu_holds_at_most_8192_tokens(make_student):
+    student = make_student(windows=[8])
+    sizes = []
+    hook = student.register_forward_pre_hook(lambda module, arguments: sizes.append(sum(arguments[0].sizes)))
+    student.embed(["word " * 500] * 40)
+    hook.remove()
+    assert sum(sizes) == 40 * 502
+    assert max(sizes) == 16 * 502  # one more would not fit into 8192
 
 
 @pytest.mark.parametrize(
-    ("lengths", "budget", "expected"),
-    [
-        ([], 10, []),
-        ([3, 9, 3, 5], 10, [[1], [3, 0], [2]]),
-        ([5, 5, 5, 5], 10, [[0, 1], [2, 3]]),
-        ([2, 30, 1], 10, [[1], [0, 2]]),  # longer than the budget: alone
-    ],
+    ("devices", "message"),
+    [("cpu", "devices: got 'cpu', give a list"), ([], "devices: got \\[\\]"), (["gpu"], "devices: gpu cannot be used")],
 )
-def test_batches_hold_the_longest_documents_first_within_the_budget(lengths, budget, expected):
-    assert token_batches(lengths, budget) == expected
+def test_devices_that_are_not_there_are_refused(make_student, devices, message):
+    with pytest.raises(InputError, match=message) as failure:
+        make_student(windows=[8]).embed(["a"], devices=devices)
+    assert "\n" not in str(failure.value)
 
 
-def test_a_budget_of_nothing_is_refused():
-    with pytest.raises(InputError, match="budget"):
-        token_batches([1], 0)
+@pytest.mark.parametrize("sizes", [[], [0], [1], [3, 0, 9], [5000, 5000, 1]])
+def test_rows_appended_piece_by_piece_are_one_array(tmp_path, sizes):
+    pieces = [np.random.default_rng(size).normal(size=(size, 7)).astype(np.float32) for size in sizes]
+    with growing_npy(tmp_path / "deep" / "e.npy", 7) as append:
+        for piece in pieces:
+            append(piece)
+        assert not (tmp_path / "deep" / "e.npy").exists()
+    found = np.load(tmp_path / "deep" / "e.npy")
+    np.testing.assert_array_equal(found, np.concatenate([np.empty((0, 7), np.float32), *pieces]))
+    assert found.dtype == np.float32
+    assert [file.name for file in (tmp_path / "deep").iterdir()] == ["e.npy"]
+
+
+def test_rows_are_converted_and_an_interrupt_keeps_the_earlier_file_and_nothing_else(tmp_path):
+    rows = np.arange(12.0).reshape(3, 4)
+    with growing_npy(tmp_path / "e.npy", 3) as append:
+        append(rows.T)  # of another layout and dtype
+    np.testing.assert_array_equal(np.load(tmp_path / "e.npy"), rows.T.astype(np.float32))
+    with pytest.raises(KeyboardInterrupt), growing_npy(tmp_path / "e.npy", 3) as append:  # noqa: PT012
+        append(np.zeros((2, 3)))
+        raise KeyboardInterrupt
+    assert [file.name for file in tmp_path.iterdir()] == ["e.npy"]
+    np.testing.assert_array_equal(np.load(tmp_path / "e.npy"), rows.T.astype(np.float32))

@@ -123,9 +123,7 @@ def test_a_trained_folder_is_not_trained_again_but_for_another_model(pages, tmp_
         (2**30, 100_000, r"about 1\.\d\d GiB of memory \(words [\d.]+ GiB, documents [\d.]+ MiB, strings .* 1\.00 GiB are free"),
     ],
 )  # fmt: skip
-def test_what_does_not_fit_into_memory_is_refused_before_training(
-    pages, tmp_path, monkeypatch, free, vector_size, message
-):
+def test_what_does_not_fit_into_memory_is_refused_at_once(pages, tmp_path, monkeypatch, free, vector_size, message):
     words = write_words(tmp_path / "words", pages, "lowercase")
     asked = []
     monkeypatch.setattr(paragraph_vector, "free_memory", lambda device: (asked.append(device), free)[1])
@@ -135,34 +133,24 @@ def test_what_does_not_fit_into_memory_is_refused_before_training(
     assert not (tmp_path / "model").exists()
 
 
-def test_frequent_words_are_never_dropped_and_the_thesis_settings_reach_gensim(dm, tmp_path):
+def test_a_saved_model_is_the_same_model_with_the_thesis_settings(dm, pages, tmp_path):
     dm.save(tmp_path)
+    loaded = ParagraphVector.load(tmp_path)
+    np.testing.assert_array_equal(loaded.embed(pages[:3], jobs=1), dm.embed(pages[:3]))
+    assert loaded.parameters == dm.parameters
+    assert (loaded.fingerprint, loaded.label, loaded.dim) == (dm.fingerprint, "DM;12;lowercase;2", 12)
     model = Doc2Vec.load(str(tmp_path / "doc2vec.model"))
     assert (model.sample, model.window, model.negative, model.hs, model.epochs) == (0, 5, 5, 0, 3)
     assert (model.alpha, model.min_alpha) == (0.025, 0.0001)
     assert (model.wv.expandos["sample_int"] == 2**32 - 1).all()  # kept with probability one
 
 
-def test_a_text_without_known_words_is_the_zero_vector(dm):
-    assert not dm.embed(["", " \n", "qwxz qwxy"]).any()
+def test_case_matters_only_where_it_is_kept_and_the_example_runs(dm, in_process):
+    assert not dm.embed(["", " \n", "qwxz qwxy"]).any()  # no known word: the zero vector
     assert dm.embed(["the qwxz"]).any()
-
-
-def test_case_matters_only_where_it_is_kept(dm, in_process):
     np.testing.assert_array_equal(*dm.embed(["THE ARRAY of Values", "the array of values"]))
     kept = ParagraphVector(dm=True, vector_size=4, epochs=1, preprocess="none").fit(["The array", "the array"] * 2)
     assert kept.fitted.vocabulary == 3
-
-
-def test_a_saved_model_is_the_same_model(dm, pages, tmp_path):
-    dm.save(tmp_path / "model")
-    loaded = ParagraphVector.load(tmp_path / "model")
-    np.testing.assert_array_equal(loaded.embed(pages[:3], jobs=1), dm.embed(pages[:3]))
-    assert loaded.parameters == dm.parameters
-    assert (loaded.fingerprint, loaded.label, loaded.dim) == (dm.fingerprint, "DM;12;lowercase;2", 12)
-
-
-def test_the_example_runs(in_process):
     assert doctest.testmod(paragraph_vector) == (0, 2)
 
 
@@ -199,14 +187,12 @@ def test_a_compound_is_dm_then_dbow_in_any_order_of_members(dm, pages, in_proces
 def test_members_of_a_compound_are_several_trained_on_the_same_texts(dm, pages, in_process):
     other = ParagraphVector(dm=False, vector_size=5, epochs=1).fit(pages[:-1])
     both = f"DM;12;lowercase;2 was trained on texts {dm.fitted.texts}, DBOW;5;lower.*{other.fitted.texts}"
-    untrained = ParagraphVector(dm=False)
-    for members, message in (
-        ([dm, other], both),
-        ([dm], "got 1 members, give two or more"),
-        ([dm, untrained], "DBOW;100;lowercase;2: not trained"),
-    ):
-        with pytest.raises(InputError, match=message):
-            Compound(members)
+    with pytest.raises(InputError, match=both):
+        Compound([dm, other])
+    with pytest.raises(InputError, match="got 1 members, give two or more"):
+        Compound([dm])
+    with pytest.raises(InputError, match="DBOW;100;lowercase;2: not trained"):
+        Compound([dm, ParagraphVector(dm=False)])
 
 
 OPTIONS = {"dm": True, "vector_size": 8, "min_count": 1, "sample": 0, "epochs": 4, "seed": 0, "workers": 1}
@@ -242,7 +228,6 @@ def documents(pages) -> list[list[str]]:
 def test_training_is_gensims_own_in_one_call(tmp_path, documents, options):
     """Up to the rounding of the rates of single epochs; another schedule differs far more."""
     ours = train(tmp_path, documents, **options)
-    # For DM gensim's reader of files does not shrink the windows, see the next test.
     file = {} if options["dm"] else {"corpus_file": str(tmp_path / "words.txt")}
     peer = Doc2Vec(**file, **(OPTIONS | options)) if file else in_one_call(documents, **options)
     assert ours.wv.index_to_key == peer.wv.index_to_key
@@ -250,13 +235,9 @@ def test_training_is_gensims_own_in_one_call(tmp_path, documents, options):
     np.testing.assert_allclose(ours.syn1neg, peer.syn1neg, atol=1e-3)
     assert (ours.alpha, ours.min_alpha, ours.epochs) == (peer.alpha, peer.min_alpha, peer.epochs) == (0.025, 0.0001, 4)
 
-    other = in_one_call(documents, **options, alpha=0.02)
-    assert np.abs(ours.syn1neg - other.syn1neg).max() > 0.03
-
-
-def test_windows_of_dm_shrink_at_random_which_gensims_reader_of_files_leaves_out(tmp_path, documents):
-    ours = train(tmp_path, documents).syn1neg
-    assert np.abs(ours - in_one_call(documents, shrink_windows=False).syn1neg).max() > 0.03
+    # The windows of DM shrink at random, which gensim's reader of files leaves out.
+    for other in ({"alpha": 0.02}, {"shrink_windows": False})[: 1 + options["dm"]]:
+        assert np.abs(ours.syn1neg - in_one_call(documents, **options, **other).syn1neg).max() > 0.03
 
 
 def test_several_threads_share_one_schedule_of_learning_rates(tmp_path, documents, monkeypatch):
@@ -287,9 +268,7 @@ def test_words_past_ten_thousand_are_trained(tmp_path):
 
 @pytest.mark.parametrize("options", KINDS)
 @pytest.mark.parametrize("after", [1, 3])
-def test_an_interrupted_training_goes_on_where_it_was_and_ends_in_the_same_bits(
-    tmp_path, documents, monkeypatch, options, after
-):
+def test_an_interrupted_training_goes_on_and_ends_in_the_same_bits(tmp_path, documents, monkeypatch, options, after):
     unbroken = train(tmp_path / "unbroken", documents, **options)
     epochs = []
     original = Doc2Vec.train
@@ -307,9 +286,8 @@ def test_an_interrupted_training_goes_on_where_it_was_and_ends_in_the_same_bits(
     monkeypatch.setattr(Doc2Vec, "train", lambda self, **given: (epochs.append(None), original(self, **given)))
     resumed = train(tmp_path / "broken", documents, **options)
     assert len(epochs) == 4
-    np.testing.assert_array_equal(resumed.wv.vectors, unbroken.wv.vectors)
-    np.testing.assert_array_equal(resumed.syn1neg, unbroken.syn1neg)
-    np.testing.assert_array_equal(resumed.cum_table, unbroken.cum_table)
+    for ours, theirs in zip(*((m.wv.vectors, m.syn1neg, m.cum_table) for m in (resumed, unbroken)), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
 
 
 def test_one_state_is_kept_and_that_of_another_training_is_not_continued(tmp_path, documents):
@@ -352,14 +330,11 @@ def test_a_process_killed_between_epochs_loses_one_epoch_and_nothing_else(pages,
     assert not list((tmp_path / "model").glob("*state*"))
 
 
-def test_a_cap_that_leaves_no_word_is_refused(tmp_path):
+def test_a_cap_is_gensims_own_and_refused_where_it_leaves_no_word(tmp_path, documents):
     words = [[f"w{i}"] for i in range(400)] + [["often"]] * 3
     with pytest.raises(InputError, match="max_vocab_size: 20 leaves no word that occurs 50 times"):
         train(tmp_path, words, max_vocab_size=20, min_count=50)
     assert os.listdir(tmp_path) == ["words.txt"]
-
-
-def test_a_cap_is_gensims_own(tmp_path, documents):
     ours = train(tmp_path, documents, max_vocab_size=100, min_count=2)
     assert ours.wv.index_to_key == in_one_call(documents, max_vocab_size=100, min_count=2).wv.index_to_key
     assert len(ours.wv) < len(train(tmp_path / "all", documents, min_count=2).wv)

@@ -72,11 +72,8 @@ def test_neither_order_nor_batches_matter(sbert, texts):
     assert sbert.embed([]).shape == (0, 384)
 
 
-def test_the_example_runs():
+def test_the_example_runs_and_batches_go_from_long_to_short_and_keep_to_their_size_with_padding():
     assert doctest.testmod(sbert_module) == (0, 1)
-
-
-def test_batches_go_from_long_to_short_and_keep_to_their_size_with_padding():
     assert sbert_module._batches([3, 9, 4, 4, 20], 12) == [[4], [1], [2, 3, 0]]
 
 
@@ -92,17 +89,15 @@ def test_truncated_documents_are_counted_in_the_log(sbert, caplog):
     assert "1 of 2 documents truncated to 256 tokens" in caplog.text
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"max_tokens": 2}, "takes 3 to 512"),
-        ({"max_tokens": 513}, "takes 3 to 512"),
+def test_bad_contexts_and_treatments_of_long_documents_are_refused():
+    limits = "takes 3 to 512"
+    for options, message in (
+        ({"max_tokens": 2}, limits),
+        ({"max_tokens": 513}, limits),
         ({"long": "cut"}, "truncate, chunks"),
-    ],
-)
-def test_bad_contexts_and_treatments_of_long_documents_are_refused(options, message):
-    with pytest.raises(InputError, match=message):
-        SBERT(**options).embed(["text"])
+    ):
+        with pytest.raises(InputError, match=message):
+            SBERT(**options).embed(["text"])
 
 
 def test_the_fingerprint_distinguishes_contexts_and_treatments():

@@ -32,6 +32,7 @@ def test_row_i_is_the_embedding_of_text_i(tmp_path):
     assert teacher.seen == [5, 5, 5, 5, 3]
     assert isinstance(stored, np.memmap)
     assert not stored.flags.writeable
+    assert json.loads((tmp_path / "store.json").read_text()) == {"rows": 23, "dim": 2, **ORIGIN}
 
 
 @pytest.mark.parametrize("fails_at", [0, 1, 4])
@@ -49,11 +50,6 @@ def test_an_interrupted_run_continues_and_ends_with_the_same_bytes(tmp_path, fai
     assert len(list((tmp_path / "broken").iterdir())) == 2
 
 
-def test_a_finished_store_is_not_written_again(tmp_path):
-    write_embeddings(tmp_path, TEXTS, Checksums(), 2, **ORIGIN)
-    write_embeddings(tmp_path, TEXTS, Checksums(fails_at=0), 2, **ORIGIN)
-
-
 @pytest.mark.parametrize("field", ["corpus", "teacher"])
 def test_a_store_of_something_else_is_refused_with_both_fingerprints(tmp_path, field):
     other = ORIGIN | {field: "other"}
@@ -68,16 +64,12 @@ def test_a_store_of_something_else_is_refused_with_both_fingerprints(tmp_path, f
             write_embeddings(tmp_path / folder, TEXTS, Checksums(), 2, **other)
 
 
-def test_a_store_with_rows_missing_is_refused(tmp_path):
+def test_a_finished_store_is_not_written_again_but_refused_with_rows_missing(tmp_path):
     write_embeddings(tmp_path, TEXTS, Checksums(), 2, **ORIGIN)
+    write_embeddings(tmp_path, TEXTS, Checksums(fails_at=0), 2, **ORIGIN)
     np.save(tmp_path / "embeddings.npy", np.zeros((22, 2), dtype=np.float32))
     with pytest.raises(InputError, match=r"float32 \(22, 2\), store.json says float32 \(23, 2\)"):
         open_embeddings(tmp_path, **ORIGIN)
-
-
-def test_the_store_names_its_corpus_and_teacher(tmp_path):
-    write_embeddings(tmp_path, TEXTS, Checksums(), 2, **ORIGIN)
-    assert json.loads((tmp_path / "store.json").read_text()) == {"rows": 23, "dim": 2, **ORIGIN}
 
 
 def test_embeddings_that_are_wide_or_not_finite_are_not_stored(tmp_path):

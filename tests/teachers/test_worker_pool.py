@@ -38,10 +38,7 @@ def test_an_interrupt_ends_the_worker(tmp_path):
 
     pool = WorkerPool(exec)
     with pytest.raises(KeyboardInterrupt):
-        pool.run(
-            f"import os, time; open({str(started)!r}, 'w').write(str(os.getpid())); time.sleep(600)",
-            meanwhile=interrupt,
-        )
+        pool.run(f"import os, time; open({str(started)!r}, 'w').write(str(os.getpid())); time.sleep(600)", meanwhile=interrupt)  # fmt: skip
     with pytest.raises(ProcessLookupError):
         os.kill(int(started.read_text()), 0)
 

@@ -11,7 +11,7 @@ from torch import nn
 
 from docemb_lib.errors import InputError
 from docemb_lib.losses import Contrastive, Cosine, MaxMargin, Objective, Projection, Teaching, Weighting
-from docemb_lib.student.inference import CHUNK
+from docemb_lib.student.packing import CHUNK
 from docemb_lib.training import TrainingDocuments
 from docemb_lib.training.batches import Collate
 from docemb_lib.training.documents import Bank, TokenFile, check_negatives, write_tokens
