@@ -60,9 +60,8 @@ def pair_features(first: np.ndarray, second: np.ndarray, how: PairFeatures = "co
     concat: [e0; e1], as in the thesis; a head needs some thousands of pairs to learn the comparison of e0 and e1.
     interaction: [|e0 - e1|; e0 * e1], which is a comparison; a few hundred pairs suffice.
     """
-    if how == "concat":
-        return np.concatenate([first, second], axis=1)
-    return np.concatenate([np.abs(first - second), first * second], axis=1)
+    parts = [first, second] if how == "concat" else [np.abs(first - second), first * second]
+    return np.concatenate(parts, axis=1)
 
 
 def initial_head(features: int, classes: int, *, hidden: int, generator: Generator) -> Heads:
@@ -73,17 +72,11 @@ def initial_head(features: int, classes: int, *, hidden: int, generator: Generat
         bound = 1 / math.sqrt(inputs)
         return torch.empty(1, *shape).uniform_(-bound, bound, generator=generator)
 
-    return Heads(
-        W1=uniform(features, features, hidden),
-        b1=uniform(features, 1, hidden),
-        W2=uniform(hidden, hidden, classes),
-        b2=uniform(hidden, 1, classes),
-    )
+    first = uniform(features, features, hidden), uniform(features, 1, hidden)
+    return Heads(*first, uniform(hidden, hidden, classes), uniform(hidden, 1, classes))
 
 
 class HeadJob(NamedTuple):
-    """One head to train."""
-
     rows: np.ndarray  # (n,) of the features, in any order
     seed: int  # of the initial weights, the order of the rows and the dropout masks
     settings: HeadSettings
@@ -97,17 +90,13 @@ def train_heads(
     settings: HeadSettings | None = None,
     seeds: Sequence[int],
 ) -> Heads:
-    """K heads on all rows, one per seed, in float32.
-
-    features: (N, D); labels: (N,) class numbers below `classes`; settings: None is the thesis' settings.
-    """
-    rows = np.arange(len(features))
-    jobs = [HeadJob(rows, seed, settings or HeadSettings()) for seed in seeds]
+    """K heads on all rows, one per seed; see `train_jobs`. settings: None is the thesis' settings."""
+    jobs = [HeadJob(np.arange(len(features)), seed, settings or HeadSettings()) for seed in seeds]
     return train_jobs(features, labels, jobs, classes=classes)
 
 
 def train_jobs(features: np.ndarray, labels: np.ndarray, jobs: Sequence[HeadJob], *, classes: int) -> Heads:
-    """K heads, one per job and in their order; jobs with equally many steps train together, on all cores of torch.
+    """K heads in float32, one per job and in their order; those with equally many steps train together, on all cores.
 
     features: (N, D); labels: (N,) class numbers below `classes`. Raises InputError for no job, for a job without rows
     and for jobs of several hidden widths.
@@ -150,8 +139,7 @@ def train_jobs(features: np.ndarray, labels: np.ndarray, jobs: Sequence[HeadJob]
 def one_thread() -> Iterator[None]:
     """Run every operation of torch on the calling thread.
 
-    The operations of a step are so short that several threads mostly wait for each other: up to five times as long as
-    one thread takes, where other work keeps a core busy.
+    The operations of a step are so short that several threads mostly wait for each other.
     """
     import torch
 
@@ -212,12 +200,8 @@ def backward(
     inner = torch.bmm(error.mT, heads.W2.mT).mul_(hidden.sign())  # (K, B, H); the sign is the derivative of the ReLU
     if keep is not None:
         inner.mul_(keep)
-    return Heads(
-        W1=torch.bmm(x.mT, inner, out=out),
-        b1=inner.sum(1, keepdim=True),
-        W2=torch.bmm(hidden.mT, error.mT),
-        b2=error.sum(2)[:, None],
-    )
+    first = torch.bmm(x.mT, inner, out=out), inner.sum(1, keepdim=True)
+    return Heads(*first, torch.bmm(hidden.mT, error.mT), error.sum(2)[:, None])
 
 
 def batches(jobs: Sequence[HeadJob], generators: Sequence[Generator]) -> Iterator[tuple[Tensor, Tensor | None, Tensor]]:
@@ -262,10 +246,7 @@ class Update:
     def __init__(self, heads: Heads, settings: Sequence[HeadSettings]) -> None:
         import torch
 
-        self.state = (
-            heads,
-            *(Heads(*map(torch.zeros_like, heads)) for _ in range(2)),
-        )  # weights, first and second moments
+        self.state = heads, *(Heads(*map(torch.zeros_like, heads)) for _ in range(2))  # weights, two moments
         self.groups = []
         rates = [(s.learning_rate, s.weight_decay) for s in settings]
         for (rate, decay), group in groupby(range(len(rates)), key=rates.__getitem__):
@@ -275,34 +256,21 @@ class Update:
                 self.groups.append((kind, slice(members[0], members[-1] + 1), rate, own, steps))
 
     def __call__(self, gradients: Heads, *, factor: float) -> None:
-        """One step, in place, at `factor` times each learning rate."""
         from torch.optim.adamw import adamw
 
         weights, means, squares = self.state
         for kind, members, rate, decay, steps in self.groups:
-            adamw(
-                params=[tensor[members] for tensor in weights[kind]],
-                grads=[tensor[members] for tensor in gradients[kind]],
-                exp_avgs=[tensor[members] for tensor in means[kind]],
-                exp_avg_sqs=[tensor[members] for tensor in squares[kind]],
-                max_exp_avg_sqs=[],
-                state_steps=steps,
-                fused=True,
-                amsgrad=False,
-                beta1=0.9,
-                beta2=0.999,
-                lr=rate * factor,
-                weight_decay=decay,
-                eps=1e-8,
-                maximize=False,
+            params, grads, exp_avgs, exp_avg_sqs = (
+                [tensor[members] for tensor in stack[kind]] for stack in (weights, gradients, means, squares)
             )
+            adamw(
+                params, grads, exp_avgs, exp_avg_sqs, [], steps, fused=True, amsgrad=False, beta1=0.9, beta2=0.999,
+                lr=rate * factor, weight_decay=decay, eps=1e-8, maximize=False,
+            )  # fmt: skip
 
 
 def clip_each_head(gradients: Sequence[Tensor], *, max_norm: Tensor) -> None:
-    """Scale, in place, the gradients of every head whose norm over all its weights exceeds its max_norm.
-
-    gradients: (K, ., .) each; max_norm: (K, 1, 1).
-    """
+    """Scale, in place, the gradients (K, ., .) of heads whose norm over all weights exceeds max_norm, (K, 1, 1)."""
     import torch
 
     parts = torch.stack([torch.linalg.vector_norm(gradient, dim=(1, 2)) for gradient in gradients])  # (weights, K)

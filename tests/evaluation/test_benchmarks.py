@@ -28,7 +28,6 @@ from docemb_lib.evaluation import Classification, Pairs, Retrieval
 from docemb_lib.evaluation.benchmarks import (
     BENCHMARKS,
     benchmark_task,
-    published_size,
     published_tasks,
     read_articles,
     read_plain_pickle,
@@ -206,12 +205,12 @@ def test_similar_articles_are_a_retrieval_task_over_all_of_them(tmp_path: Path, 
 
 
 def test_the_shipped_sizes_are_those_of_table_5_4_and_5_5() -> None:
-    assert published_size("s2orc", "train") == 152_000
-    assert published_size("arxiv", "test") == 2_500
-    assert published_size("games", "test") == 21_228
-    assert published_size("aan", "validation") is None
-    known = {(protocol, task, split, statistic) for protocol, task, split, statistic, _ in published_tasks()["rows"]}
-    assert len(known) == len(published_tasks()["rows"])
+    size = published_tasks().query("protocol == 'final'").set_index(["task", "split", "statistic"])["value"]
+    assert size["s2orc", "train", "examples"] == 152_000
+    assert size["arxiv", "test", "examples"] == 2_500
+    assert size["games", "test", "documents"] == 21_228
+    assert ("aan", "validation", "examples") not in size
+    assert not published_tasks().duplicated(["protocol", "task", "split", "statistic"]).any()
 
 
 # ---- The tasks of the SimDE paper

@@ -8,10 +8,10 @@ import pytest
 
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation import Classification, Pairs, Retrieval, Task, TfIdf, evaluate
-from docemb_lib.evaluation.embedded import cut_in_half, embedded_tasks, spread_over_sources
+from docemb_lib.evaluation.catalogue import BUILDERS, cut_in_half, embedded_task, spread_over_sources
 from docemb_lib.evaluation.tasks import SPLITS
 
-NAMES = ["package", "see-also-pairs", "halves", "see-also-retrieval"]
+NAMES = [*BUILDERS]
 SOURCES = ["scipy", "torch", "sympy"]
 WORDS = [f"{a}{b}" for a in "bdfgklmnprst" for b in ("ando", "eli", "irus", "opal", "um")]
 
@@ -41,13 +41,12 @@ def pool(sizes: tuple[int, int, int] = (90, 60, 60), sources: list[str] = SOURCE
 
 
 def built(name: str, rows: list[dict[str, Any]] | None = None, **options: Any) -> Task:
-    return embedded_tasks(pool() if rows is None else rows, [name], **{"seed": 0, **options})[0]
+    return embedded_task(pool() if rows is None else rows, name, **{"seed": 0, **options})
 
 
-def test_the_tasks_come_in_the_order_asked_for_and_of_their_kinds() -> None:
-    tasks = embedded_tasks(iter(pool()), NAMES, seed=0)
-    assert [task.name for task in tasks] == NAMES
-    assert [type(task) for task in tasks] == [Classification, Pairs, Pairs, Retrieval]
+def test_the_tasks_are_of_their_kinds() -> None:
+    kinds = {"package": Classification, "see-also-pairs": Pairs, "halves": Pairs, "see-also-retrieval": Retrieval}
+    assert {task.name: type(task) for task in map(built, NAMES)} == kinds
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -19,7 +19,8 @@ from docemb_lib.evaluation import (
     Retrieval,
     evaluate,
 )
-from docemb_lib.evaluation.soundness import beside_thesis, problems, published_statistics, task_lengths, task_statistics
+from docemb_lib.evaluation.benchmarks import beside_thesis, published_tasks, task_lengths, task_statistics
+from docemb_lib.evaluation.tasks import problems
 
 COLUMNS = ["split", "problem", "count", "of", "first"]
 
@@ -151,11 +152,10 @@ def test_ours_stand_before_the_thesis_and_a_task_of_both_has_its_rows_together()
 
 
 def test_the_published_tables_are_whole_and_their_shares_add_up() -> None:
-    final, cut = published_statistics("final"), published_statistics("validation")
+    final, cut = (published_tasks().query(f"protocol == '{name}'") for name in ("final", "validation"))
     assert set(final["task"]) == {"arxiv", "imdb", "aan", "oc", "pan", "s2orc", "wines", "games"}
     assert set(cut["task"]) == {"arxiv", "imdb", "aan", "oc", "pan", "s2orc"}
-    table = cut.pivot(index=["task", "split"], columns="statistic", values="thesis")
-    assert (table["class_mean"] * table["classes"]).tolist() == pytest.approx(
-        [100] * 11, abs=0.02
-    )  # printed: two digits
+    table = cut.pivot(index=["task", "split"], columns="statistic", values="value")
+    shares = (table["class_mean"] * table["classes"]).tolist()
+    assert shares == pytest.approx([100] * 11, abs=0.02)  # printed: two digits
     assert table["examples"].max() == 10_000
