@@ -47,7 +47,6 @@ from docemb_lib.workspace import VERSIONS, Workspace, write_text
 if TYPE_CHECKING:
     from docemb_lib.settings.profile import Profile
 
-OUTLINE = "outline.json"
 LIMIT = 400  # pages embedded at most to score one split of one embedded task
 TRAIN_SHARE = 0.6  # of them in train, the rest in the split that is scored
 LINKS_PER_PAGE = 2  # of a See-Also list in the pairs task, so that pages weigh alike
@@ -138,11 +137,11 @@ def check_task(profile: Profile, workspace: Workspace, name: str, split: str) ->
         return
 
     def build(folder: Path) -> None:
-        write_text(folder / OUTLINE, json.dumps(outline_of(name, profile.evaluation)))
+        write_text(folder / "outline.json", json.dumps(outline_of(name, profile.evaluation)))
 
     folds, limit = profile.evaluation.folds, profile.evaluation.limit
     artefact = workspace.artefact("task", {"task": name, "files": files, "limit": limit}, build)
-    found = json.loads((artefact.path / OUTLINE).read_text(encoding="utf-8"))
+    found = json.loads((artefact.path / "outline.json").read_text(encoding="utf-8"))
     if found is None or split in (outline := Outline(*found)).splits:
         return
     if split == "test" or outline.ranks:
@@ -191,10 +190,9 @@ def _packages(pages: Sequence[Page], limit: int, rng: np.random.Generator, where
 
 
 def _see_also_pairs(pages: Sequence[Page], limit: int, rng: np.random.Generator, where: str) -> LabelledPairs:
-    """As many linked pairs as unlinked ones.
+    """As many linked pairs as unlinked ones, which permute the cited pages of the linked ones within each package.
 
-    The unlinked pairs permute the cited pages of the linked pairs within each package. Every page therefore stands in
-    equally many pairs of both classes, on either side, and neither page nor package predicts the class.
+    So every page is in equally many pairs of both classes, on either side; page and package do not predict the class.
     """
     by_id = {page.id: page for page in pages}
     taken: set[str] = set()
@@ -285,10 +283,7 @@ def cut_in_half(text: str) -> tuple[str, str]:
 def _balanced_pairs(
     positives: Sequence[tuple[Page, Page]], related: Callable[[Page, Page], bool], rng: np.random.Generator, where: str
 ) -> LabelledPairs:
-    """Each positive pair (label 1), followed by its first page with an unrelated one (label 0).
-
-    A positive pair without an unrelated page is dropped, so that the classes are balanced.
-    """
+    """Each positive pair (label 1), then its first page with an unrelated one (label 0); without one, neither."""
     unrelated = _draw_unrelated([a for a, _ in positives], [b for _, b in positives], related, rng)
     kept = [(a, b, other) for (a, b), other in zip(positives, unrelated, strict=True) if other is not None]
     if 2 * len(kept) < LEAST_PAIRS:

@@ -98,8 +98,7 @@ def train_heads(
 def train_jobs(features: np.ndarray, labels: np.ndarray, jobs: Sequence[HeadJob], *, classes: int) -> Heads:
     """K heads in float32, one per job and in their order; those with equally many steps train together, on all cores.
 
-    features: (N, D); labels: (N,) class numbers below `classes`. Raises InputError for no job, for a job without rows
-    and for jobs of several hidden widths.
+    features: (N, D); labels: (N,) class numbers below `classes`.
     """
     import torch
 
@@ -122,17 +121,15 @@ def train_jobs(features: np.ndarray, labels: np.ndarray, jobs: Sequence[HeadJob]
         bounds = [len(stack) * part // number for part in range(number + 1)]
         parts += [stack[start:end] for start, end in pairwise(bounds)]
 
-    def train_part(members: list[int]) -> dict[int, Heads]:
+    def train_part(members: list[int]) -> Heads:
         with torch.no_grad():  # grad mode is a property of the thread
-            stack = train_stack(X, y, [jobs[number] for number in members], classes=classes)
-        return {number: Heads(*(w[k : k + 1] for w in stack)) for k, number in enumerate(members)}
+            return train_stack(X, y, [jobs[number] for number in members], classes=classes)
 
-    trained: dict[int, Heads] = {}
     cores = torch.get_num_threads()
     with one_thread(), ThreadPoolExecutor(cores, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-        for part in pool.map(train_part, parts):
-            trained |= part
-    return Heads(*map(torch.cat, zip(*(trained[number] for number in range(len(jobs))), strict=True)))
+        trained = Heads(*map(torch.cat, zip(*pool.map(train_part, parts), strict=True)))
+    places = torch.argsort(torch.tensor([number for part in parts for number in part]))
+    return Heads(*(weights[places] for weights in trained))
 
 
 @contextmanager
@@ -155,10 +152,9 @@ def train_stack(X: Tensor, y: Tensor, jobs: Sequence[HeadJob], *, classes: int) 
     """Heads of equal batch size, epochs and steps. X: (N, D); y: (N,)."""
     import torch
 
-    settings = [job.settings for job in jobs]
-    H, D = settings[0].hidden, X.shape[1]
+    settings, D = [job.settings for job in jobs], X.shape[1]
     generators = [torch.Generator().manual_seed(job.seed) for job in jobs]
-    initial = [initial_head(D, classes, hidden=H, generator=generator) for generator in generators]
+    initial = [initial_head(D, classes, hidden=settings[0].hidden, generator=generator) for generator in generators]
     heads = Heads(*map(torch.cat, zip(*initial, strict=True)))
     update = Update(heads, settings)
     smoothing, max_norm = (per_head(settings, name) for name in ("label_smoothing", "max_grad_norm"))

@@ -140,8 +140,7 @@ def few_shot_scores(
 ) -> pd.DataFrame:
     """Columns per_class, draw, metric (accuracy, f1_macro) and value: one head per number and draw of examples.
 
-    embeddings: (N, D), row i belongs to `task.texts(split)[i]`; per_class: numbers of train examples of each class;
-    head: None is `HEADS["few-shot"]`.
+    embeddings: (N, D), row i belongs to `task.texts(split)[i]`; head: None is `HEADS["few-shot"]`.
     """
     head = head or HEADS["few-shot"]
     train, scored = task.head_inputs(embeddings, ("train", split), head)
@@ -187,8 +186,8 @@ def asks_what_belongs_together(task: Task) -> TypeGuard[Pairs | Retrieval]:
 def score_cosines(task: Pairs | Retrieval, embeddings: np.ndarray, split: str = "test") -> float:
     """The score of cosines alone on a task for which `asks_what_belongs_together` holds.
 
-    embeddings: (N, D), row i belongs to `task.texts(split)[i]`. Retrieval: MAP. Pairs: the area under the ROC curve of
-    the cosines, which is the probability that a related pair is nearer than an unrelated one.
+    embeddings: (N, D), row i belongs to `task.texts(split)[i]`. Retrieval: MAP. Pairs: the area under the ROC curve,
+    the probability that a related pair is nearer than an unrelated one.
     """
     from sklearn.metrics import roc_auc_score
 

@@ -74,7 +74,6 @@ def _hub_rows(dataset: str, config: str | None) -> Iterator[tuple[str, Row]]:
 
 
 def _parallel_lines(folder: Path) -> Iterator[Row]:
-    """A row per line of the files LINES."""
     documents, labels, classes = (read_text(folder / name).removesuffix("\n").split("\n") for name in LINES)
     for number, (text, label) in enumerate(zip_longest(documents, labels), start=1):
         where = f"{folder}, line {number}"

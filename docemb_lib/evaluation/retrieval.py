@@ -1,8 +1,4 @@
-"""Ranking by cosine: neighbours, ranks of relevant documents, metrics of a query, and TF-IDF as a baseline.
-
-The metrics take the ranks of one query's relevant documents among all other documents: 1-based, ascending (thesis,
-Sections 4.3 and 5.2).
-"""
+"""Ranking by cosine: neighbours, ranks of relevant documents, MAP and MRR (thesis, Sections 4.3 and 5.2); TF-IDF."""
 
 from __future__ import annotations
 
@@ -108,10 +104,7 @@ def score_retrieval(
 
 
 class TfIdf:
-    """TF-IDF of the most frequent words of a corpus, the baseline of every table: `fit`, then `embed`.
-
-    Fit it on the texts the student is distilled on, never on the texts of a task.
-    """
+    """TF-IDF of a corpus' most frequent words, the baseline of every table; never fit it on the texts of a task."""
 
     def __init__(self, max_features: int = 4096) -> None:
         self.max_features = max_features
@@ -136,7 +129,6 @@ class TfIdf:
 
     @property
     def fingerprint(self) -> str:
-        """Hash of the words, their columns and their weights, which determine the embeddings."""
         fitted = self._fitted()
         words = json.dumps(sorted((word, int(column)) for word, column in fitted.vocabulary_.items()))
         return hashlib.sha256(words.encode() + fitted.idf_.astype(np.float32).tobytes()).hexdigest()

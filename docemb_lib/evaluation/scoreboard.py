@@ -63,14 +63,12 @@ def mean_over_tasks(scores: pd.DataFrame) -> pd.DataFrame:
 def scoreboard(scores: pd.DataFrame) -> pd.DataFrame:
     """Models x tasks, best mean first. scores: tidy.
 
-    Task columns are means over seeds; `mean` is the unweighted mean over tasks, and `std` the sample deviation over
-    seeds of the mean over tasks, 0 for one seed.
+    Task columns are means over seeds; `mean` is that over tasks, `std` its sample deviation over seeds, 0 for one seed.
     """
     main = scores[scores["metric"].isin(MAIN_METRICS)]
     table = main.pivot_table(index="model", columns="task", values="value", sort=False)
     by_model = mean_over_tasks(scores).groupby("model")["value"]
-    table["mean"] = by_model.mean()
-    table["std"] = by_model.std().fillna(0.0)
+    table = table.assign(mean=by_model.mean(), std=by_model.std().fillna(0.0))
     return table.rename_axis(columns=None).sort_values("mean", ascending=False, kind="stable")
 
 

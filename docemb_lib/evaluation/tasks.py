@@ -371,10 +371,7 @@ def score_predictions(metric: str, predictions: np.ndarray, labels: np.ndarray) 
 
 
 def f1_macro(predictions: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """The unweighted mean over classes of the F1 of S heads. predictions: (S, N), labels: (N,). Returns (S,).
-
-    A class that occurs in neither labels nor predictions is ignored; a class without a correct prediction counts 0.
-    """
+    """The unweighted mean over classes, but absent ones, of the F1 of S heads: (S,). predictions: (S, N); labels: (N,)"""
     from sklearn.metrics import f1_score
 
     return np.array([f1_score(labels, row, average="macro", zero_division=0.0) for row in predictions])

@@ -33,9 +33,7 @@ Scores = Mapping[str, Mapping[str, Score]]  # {model: {task: score}}
 
 
 class Intervals(NamedTuple):
-    """Means of M scores and the bounds of their confidence intervals, (M,) each."""
-
-    mean: np.ndarray
+    mean: np.ndarray  # (M,), of M scores; low, high: the bounds of their confidence intervals
     low: np.ndarray
     high: np.ndarray
 
@@ -129,8 +127,7 @@ def score_intervals(scores: Scores) -> pd.DataFrame:
 def differences(scores: Scores, reference: str) -> pd.DataFrame:
     """Every other model against `reference`, on the own metric of each task and in the mean over tasks (OVERALL).
 
-    Columns: task, metric, model, reference, difference (model minus reference), low and high (its interval), p. Raises
-    InputError where models were not scored on the same examples.
+    Columns: task, metric, model, reference, difference (model minus reference), low and high (its interval), p.
     """
     if reference not in scores or len(scores) < 2:
         there = f"there are scores of {', '.join(scores)}"
@@ -152,8 +149,7 @@ def verdicts(found: pd.DataFrame) -> pd.DataFrame:
 
     The verdict is better or worse where p_holm < 1 - LEVEL, else "no difference shown", which does not show equality.
     """
-    corrected = holm(found["p"].to_numpy())
-    better, worse, unclear = VERDICTS
+    corrected, (better, worse, unclear) = holm(found["p"].to_numpy()), VERDICTS
     verdict = np.where(corrected < 1 - LEVEL, np.where(found["difference"] > 0, better, worse), unclear)
     return found.assign(p_holm=corrected, verdict=verdict)
 

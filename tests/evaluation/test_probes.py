@@ -108,33 +108,25 @@ def test_a_collapsed_student_predicts_the_mean():
     assert row["r2"] == pytest.approx(1 - residual / ((validation[1] - validation[1].mean(0)) ** 2).sum())
 
 
-def test_the_ridge_is_that_of_the_normal_equations_at_the_penalty_it_chose():
-    student, teacher = spaces(noise=4.0)
-    ridge = fit_ridge(student, teacher)
-    X = student / np.sqrt(student.var(axis=0).mean())
-    centred, target = X - X.mean(0), teacher - teacher.mean(0)
-    weights = np.linalg.solve(centred.T @ centred + ridge[-1].alpha_ * np.eye(8), centred.T @ target)
-    np.testing.assert_allclose(ridge.predict(student), centred @ weights + teacher.mean(0), atol=1e-8)
-
-
-def test_the_penalty_is_the_one_that_leaving_out_one_document_at_a_time_likes_best():
+def test_the_ridge_is_that_of_the_normal_equations_at_the_penalty_that_leaving_out_one_document_likes_best():
     student, teacher = spaces(n=15, noise=4.0)
     ridge = fit_ridge(student, teacher)
     X = student / np.sqrt(student.var(axis=0).mean())
 
-    def error(alpha):
-        total = 0.0
-        for left_out in range(15):
-            kept = np.arange(15) != left_out
-            mean_x, mean_y = X[kept].mean(0), teacher[kept].mean(0)
-            centred = X[kept] - mean_x
-            weights = np.linalg.solve(centred.T @ centred + alpha * np.eye(8), centred.T @ (teacher[kept] - mean_y))
-            total += (((X[left_out] - mean_x) @ weights + mean_y - teacher[left_out]) ** 2).sum()
-        return total
+    def predict(alpha, kept, unseen):
+        mean_x, mean_y = X[kept].mean(0), teacher[kept].mean(0)
+        centred = X[kept] - mean_x
+        weights = np.linalg.solve(centred.T @ centred + alpha * np.eye(8), centred.T @ (teacher[kept] - mean_y))
+        return (X[unseen] - mean_x) @ weights + mean_y
 
-    alphas = ridge[-1].alphas
-    assert ridge[-1].alpha_ == min(alphas, key=error)
-    assert alphas.min() < ridge[-1].alpha_ < alphas.max()
+    def error(alpha):
+        return sum(((predict(alpha, np.arange(15) != n, n) - teacher[n]) ** 2).sum() for n in range(15))
+
+    alphas, chosen = ridge[-1].alphas, ridge[-1].alpha_
+    assert chosen == min(alphas, key=error)
+    assert alphas.min() < chosen < alphas.max()
+    everyone = np.arange(15)
+    np.testing.assert_allclose(ridge.predict(student), predict(chosen, everyone, everyone), atol=1e-8)
 
 
 def test_the_norm_of_the_student_changes_nothing():
@@ -156,24 +148,17 @@ def test_overlap_is_the_share_of_common_neighbours():
 
 def test_overlap_equals_a_plain_loop():
     rng = np.random.default_rng(1)
-    a, b = rng.standard_normal((30, 4)), rng.standard_normal((30, 7))
-    expected = []
-    for i in range(30):
-        nearest = [
-            set(sorted((j for j in range(30) if j != i), key=lambda j, row=row: row[j])[:5])
-            for row in (cdist(a, a, "cosine")[i], cdist(b, b, "cosine")[i])
-        ]
-        expected.append(len(nearest[0] & nearest[1]) / 5)
-    assert neighbour_overlap(a, b, k=5).tolist() == expected
+    sides = rng.standard_normal((30, 4)), rng.standard_normal((30, 7))
+    near = [np.argsort(cdist(X, X, "cosine") + 9 * np.eye(30), axis=1)[:, :5] for X in sides]
+    expected = [len({*a} & {*b}) / 5 for a, b in zip(*near, strict=True)]
+    assert neighbour_overlap(*sides, k=5).tolist() == expected
 
 
 def test_buckets_are_judged_by_themselves_among_all_documents():
-    student, teacher = spaces(noise=6.0)
-    train, validation = halves(student, teacher)
+    train, validation = halves(*spaces(noise=6.0))
     short = np.arange(60) % 3 == 0
-    frame = probe(
-        train, validation, {"short": short, "long": ~short, "one": np.arange(60) == 7, "none": short & ~short}
-    )
+    buckets = {"short": short, "long": ~short, "one": np.arange(60) == 7, "none": short & ~short}
+    frame = probe(train, validation, buckets)
     assert frame["bucket"].tolist() == ["all", "short", "long", "one", "none"]
     assert frame["documents"].tolist() == [60, 20, 40, 1, 0]
     predicted = fit_ridge(*train).predict(validation[0])
@@ -187,8 +172,7 @@ def test_buckets_are_judged_by_themselves_among_all_documents():
 
 
 def test_among_few_documents_fewer_neighbours_count():
-    student, teacher = spaces(n=24, noise=6.0)
-    train, validation = halves(student, teacher)
+    train, validation = halves(*spaces(n=24, noise=6.0))
     predicted = fit_ridge(*train).predict(validation[0])
     overlap = probe(train, validation, {})["overlap"][0]
     assert overlap == neighbour_overlap(predicted, validation[1], k=2).mean()  # a fifth of 11 others
@@ -238,12 +222,10 @@ def test_with_all_others_as_negatives_the_loss_is_max_margin(distance, gamma):
 def test_a_part_has_the_chosen_documents_and_their_first_negatives():
     found = measure_distances(*noisy(), distance="mse", negatives=6)
     chosen = np.arange(12) % 3 == 0
-    part = found.part(chosen, 2)
-    assert part.documents.tolist() == [0, 3, 6, 9]
-    for place, document in enumerate([0, 3, 6, 9]):
-        assert part.positive[place] == found.positive[document]
-        assert part.others[place].tolist() == found.others[document, :2].tolist()
-        assert part.negative[place].tolist() == found.negative[document, :2].tolist()
+    part, own = found.part(chosen, 2), [0, 3, 6, 9]
+    expected = own, found.positive[own], found.others[own, :2], found.negative[own, :2]
+    for values, wanted in zip(part, expected, strict=True):
+        np.testing.assert_array_equal(values, wanted)
     with pytest.raises(InputError, match="no documents are chosen"):
         separation(found.part(np.zeros(12, dtype=bool), 2))
 
@@ -251,11 +233,10 @@ def test_a_part_has_the_chosen_documents_and_their_first_negatives():
 def test_the_most_mistaken_pairs_are_those_of_a_loop_over_all():
     student, teacher = noisy(noise=3.0)
     found = measure_distances(student, teacher, distance="mse", negatives=6).part(np.arange(12) > 2, 4)
-    pairs = []
-    for place, document in enumerate(found.documents):
-        own = ((student[document] - teacher[document]) ** 2).mean()
-        for other in found.others[place]:
-            pairs.append((own - ((student[document] - teacher[other]) ** 2).mean(), document, other))
+    D = cdist(student, teacher, "sqeuclidean") / 5
+    pairs = [
+        (D[n, n] - D[n, other], n, other) for n, row in zip(found.documents, found.others, strict=True) for other in row
+    ]
     expected = sorted(pairs, reverse=True)[:5]
     result = mistaken(found, k=5)
     assert result[["document", "other"]].to_numpy().tolist() == [[document, other] for _, document, other in expected]
@@ -310,15 +291,10 @@ def test_the_table_equals_a_slow_loop_over_real_documents():
     table = redundancy_by_length(redundancy(texts))
     sums = {name: [] for name in [*BINS, ALL_LENGTHS]}
     for text in texts:
-        length, seen, count = len(text.split()), [], 0
-        for word in tag_words(text):
-            if word.part == "noun" or word.part == "verb":
-                count += 1
-                if word.text.lower() not in seen:
-                    seen.append(word.text.lower())
-        name = "0-50" if length <= 50 else "51-100" if length <= 100 else "101-200" if length <= 200 else "201-300"
-        sums["over 300" if length > 300 else name].append(count / len(seen))
-        sums[ALL_LENGTHS].append(count / len(seen))
+        length, seen = len(text.split()), [w.text.lower() for w in tag_words(text) if w.part in ("noun", "verb")]
+        place = sum(length > edge for edge in (50, 100, 200, 300))
+        for name in (BINS[place], ALL_LENGTHS):
+            sums[name].append(len(seen) / len({*seen}))
     for name, values in sums.items():
         assert table.loc[name, "documents"] == len(values)
         np.testing.assert_allclose(table.loc[name, "redundancy"], np.mean(values) if values else np.nan)
@@ -331,10 +307,9 @@ ODD = ["Only one sentence here.", "Twice the same sentence. Twice the same sente
 
 def by_topic(sentences: list[str]) -> np.ndarray:
     """Sentences of a topic are the same up to their length, those of two topics at right angles."""
-    rows = np.zeros((len(sentences), 3))
-    for row, sentence in zip(rows, sentences, strict=True):
-        for column, topic in enumerate(("cat", "ship", "tree")):
-            row[column] = (topic in sentence) * len(sentence)
+    rows = np.array(
+        [[(topic in sentence) * len(sentence) for topic in ("cat", "ship", "tree")] for sentence in sentences], float
+    )
     assert (rows.sum(axis=1) > 0).all(), "a sentence of a document that has no two"
     assert len(set(sentences)) == len(sentences), "embedded once each"
     return rows
@@ -364,10 +339,10 @@ def test_the_means_are_those_over_all_couples_of_sentences():
 
 
 def test_pairs_are_drawn_by_the_seed():
-    one, again, other = (
-        sentence_similarity(DOCUMENTS, lambda s: np.array([[len(x), 9.0] for x in s]), pairs=9, seed=k)
-        for k in (0, 0, 1)
-    )
+    def embed(sentences):
+        return np.array([[len(sentence), 9.0] for sentence in sentences])
+
+    one, again, other = (sentence_similarity(DOCUMENTS, embed, pairs=9, seed=k) for k in (0, 0, 1))
     pd.testing.assert_frame_equal(one, again)
     assert not one.equals(other)
 
@@ -417,10 +392,9 @@ def test_windows_and_global_attention_are_those_of_the_last_layer(student):
     is_global = torch.zeros_like(padded)
     is_global[0, 0] = student.pooling == "cls"
     mask = (torch.arange(padded.shape[1]) < T)[None].long()
+    masks = {"attention_mask": mask, "global_attention_mask": is_global}
     with torch.inference_mode():
-        hidden = student.model(
-            padded, attention_mask=mask, global_attention_mask=is_global, output_hidden_states=True
-        ).hidden_states[-2][0, :T]  # fmt: skip
+        hidden = student.model(padded, **masks, output_hidden_states=True).hidden_states[-2][0, :T]
         layer = student.model.encoder.layer[-1].attention.self
         names = ("query_global", "key_global") if student.pooling == "cls" else ("query", "key")
         Q, K = (getattr(layer, name)(hidden).view(T, 2, 8) for name in names)
@@ -474,9 +448,8 @@ def test_what_the_student_does_not_read_does_not_count(student):
 
 def test_the_student_stays_in_training_mode_and_nothing_is_dropped(student):
     before = attention_by_part(student, [TEXT])
-    student.train()
     try:
-        pd.testing.assert_frame_equal(attention_by_part(student, [TEXT]), before)
+        pd.testing.assert_frame_equal(attention_by_part(student.train(), [TEXT]), before)
         assert student.training
     finally:
         student.eval()

@@ -14,7 +14,7 @@ from sklearn.model_selection import StratifiedKFold
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation import Classification, HeadSettings, Labelled, LabelledPairs, Pairs, Ranking, Retrieval
 from docemb_lib.evaluation.heads import train_heads
-from docemb_lib.evaluation.protocols import (
+from docemb_lib.evaluation.protocols import (  # fmt: skip
     ROUNDS,
     asks_what_belongs_together,
     downsample,
@@ -87,9 +87,8 @@ def test_validation_cuts_train_and_validation_and_drops_test() -> None:
     task, embedding = task_and_embeddings({"train": 90, "validation": 50, "test": 40})
     cut = for_validation(task, 60)
     assert {split: len(data.texts) for split, data in cut.splits.items()} == {"train": 60, "validation": 50}
-    assert list(cut.splits["train"].texts) == [
-        task.splits["train"].texts[i] for i in downsample(task.splits["train"].labels, 60)
-    ]
+    train = task.splits["train"]
+    assert cut.splits["train"] == train.take(downsample(train.labels, 60))
     assert validation_texts(cut) == [*cut.splits["train"].texts, *cut.splits["validation"].texts]
     vectors = embedded(validation_texts(cut), embedding)
     assert validation_score(cut, vectors, head=QUICK, seeds=2) == cut.score(vectors, "validation", head=QUICK, seeds=2)
@@ -127,9 +126,8 @@ def test_folds_that_a_class_cannot_fill_are_refused() -> None:
 def test_a_round_is_a_task_with_less_to_learn_from_and_the_same_test_split() -> None:
     task, embedding = task_and_embeddings({"train": 150, "test": 70})
     vectors = embedded(task.texts("test"), embedding)
-    scores = final_scores(
-        task, vectors, rounds={"few": 20, "more": 90, "all": None, "too many": 10**6}, head=QUICK, seeds=2
-    )
+    rounds = {"few": 20, "more": 90, "all": None, "too many": 10**6}
+    scores = final_scores(task, vectors, rounds=rounds, head=QUICK, seeds=2)
     assert list(scores) == ["few", "more", "all", "too many"]
     for name, limit in (("few", 20), ("more", 90), ("all", 150)):
         train = task.splits["train"].take(downsample(task.splits["train"].labels, limit))
@@ -154,9 +152,8 @@ FEW_SHOT = HeadSettings(learning_rate=1e-2, batch_size=8, epochs=3)
 def task() -> Classification:
     rng = np.random.default_rng(0)
     labels = {"train": rng.choice(list("abc"), 90, p=[0.6, 0.3, 0.1]), "test": rng.choice(list("abc"), 50)}
-    return Classification(
-        "few", {s: Labelled([f"{s} {n}" for n in range(len(y))], y.tolist()) for s, y in labels.items()}
-    )
+    splits = {s: Labelled([f"{s} {n}" for n in range(len(y))], y.tolist()) for s, y in labels.items()}
+    return Classification("few", splits)
 
 
 @pytest.fixture(scope="module")
@@ -164,9 +161,8 @@ def embeddings(task: Classification) -> np.ndarray:
     """A noisy direction per class."""
     rng = np.random.default_rng(1)
     labels = [*task.splits["train"].labels, *task.splits["test"].labels]
-    return (np.eye(3, 12)[["abc".index(str(one)) for one in labels]] + 0.6 * rng.normal(size=(len(labels), 12))).astype(
-        np.float32
-    )
+    directions = np.eye(3, 12)[["abc".index(str(one)) for one in labels]]
+    return (directions + 0.6 * rng.normal(size=directions.shape)).astype(np.float32)
 
 
 def test_scores_are_those_of_heads_trained_one_by_one(task, embeddings):
@@ -186,9 +182,8 @@ def test_scores_are_those_of_heads_trained_one_by_one(task, embeddings):
 
 def test_more_examples_tell_more(task, embeddings):
     head = HeadSettings(learning_rate=1e-2, batch_size=8, epochs=30)
-    means = (
-        few_shot_scores(task, embeddings, per_class=(1, 7), head=head).groupby(["per_class", "metric"])["value"].mean()
-    )
+    scores = few_shot_scores(task, embeddings, per_class=(1, 7), head=head)
+    means = scores.groupby(["per_class", "metric"])["value"].mean()
     assert means[7, "accuracy"] > means[1, "accuracy"] + 0.05
     assert means[7, "accuracy"] > 0.6
 
@@ -259,11 +254,10 @@ def test_only_labels_of_which_it_is_known_what_they_say_are_answered_by_cosines(
 
 
 def test_pairs_with_labels_from_a_file_are_judged_alike():
-    as_read = LabelledPairs(PAIRS.first, PAIRS.second, ["1", "0", "1", "0"])
     embeddings = np.random.default_rng(0).standard_normal((8, 3))
-    assert score_cosines(Pairs("p", {"train": as_read, "test": as_read}), embeddings) == score_cosines(
-        Pairs("p", {"train": PAIRS, "test": PAIRS}), embeddings
-    )
+    as_read = LabelledPairs(PAIRS.first, PAIRS.second, ["1", "0", "1", "0"])
+    one, other = (score_cosines(Pairs("p", {"train": data, "test": data}), embeddings) for data in (PAIRS, as_read))
+    assert one == other
 
 
 def test_classes_are_no_question_for_cosines():

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from docemb_lib.evaluation import (
+from docemb_lib.evaluation import (  # fmt: skip
     Classification,
     HeadSettings,
     Labelled,
@@ -51,9 +51,8 @@ def test_a_pair_leaks_only_as_a_pair_in_its_order() -> None:
 
 
 def test_of_retrieval_empty_documents_are_reported() -> None:
-    assert problems_of(Retrieval("r", {"test": Ranking(["a", "\n", "c"], [0], [[2]])})) == [
-        ("test", "without text", 1, 3, 1)
-    ]
+    task = Retrieval("r", {"test": Ranking(["a", "\n", "c"], [0], [[2]])})
+    assert problems_of(task) == [("test", "without text", 1, 3, 1)]
 
 
 def test_a_sound_task_has_no_problem() -> None:
@@ -81,18 +80,13 @@ def long(n: int, word: str = "w") -> str:
     return f"{word} " * n
 
 
+TRAIN = Labelled([long(384), long(385), long(513), long(9)], ["a", "a", "a", "b"])
+TEST = Labelled([long(1, "x"), long(2, "x"), long(3, "x")], ["a", "b", "b"])
+POOL = Ranking([long(n, "y") for n in (400, 500, 600, 700)], [0, 1], [[1], [0, 2, 3]])
 TASKS = {
-    "arxiv": Classification(
-        "arxiv",
-        {
-            "train": Labelled([long(384), long(385), long(513), long(9)], ["a", "a", "a", "b"]),
-            "test": Labelled([long(1, "x"), long(2, "x"), long(3, "x")], ["a", "b", "b"]),
-        },
-    ),
+    "arxiv": Classification("arxiv", {"train": TRAIN, "test": TEST}),
     "mine": Pairs("mine", {"train": LabelledPairs([long(600), long(600)], [long(3), long(4)], [0, 1])}),
-    "wines": Retrieval(
-        "wines", {"test": Ranking([long(n, "y") for n in (400, 500, 600, 700)], [0, 1], [[1], [0, 2, 3]])}
-    ),
+    "wines": Retrieval("wines", {"test": POOL}),
 }
 
 

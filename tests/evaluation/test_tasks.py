@@ -11,7 +11,7 @@ import pytest
 from sklearn.metrics import accuracy_score
 
 from docemb_lib.errors import InputError
-from docemb_lib.evaluation import (
+from docemb_lib.evaluation import (  # fmt: skip
     Classification,
     HeadSettings,
     Labelled,
@@ -154,9 +154,8 @@ def test_only_train_and_the_scored_split_are_embedded_and_each_text_once() -> No
     model = ByText(one_hot)
     evaluate(model, task, split="validation", head=QUICK, seeds=1)
     assert model.asked == [*task.splits["train"].texts, *task.splits["validation"].texts]
-    pairs = Pairs(
-        "p", {"train": LabelledPairs(["a", "b"], ["b", "c"], [0, 1]), "test": LabelledPairs(["c"], ["d"], [1])}
-    )
+    train, test = LabelledPairs(["a", "b"], ["b", "c"], [0, 1]), LabelledPairs(["c"], ["d"], [1])
+    pairs = Pairs("p", {"train": train, "test": test})
     assert pairs.texts("test") == ["a", "b", "c", "d"]
     assert pairs.texts("train") == ["a", "b", "c"]
 
@@ -258,14 +257,13 @@ def test_accuracy_is_counted_for_each_head() -> None:
 def test_macro_f1_is_the_mean_over_classes_of_what_a_table_of_counts_gives() -> None:
     rng = np.random.default_rng(0)
     predictions, labels = rng.integers(3, size=(4, 50)), rng.integers(3, size=50)
-    expected = []
-    for row in predictions:
-        of_classes = []
-        for c in range(3):
-            both, either = ((row == c) & (labels == c)).sum(), (row == c).sum() + (labels == c).sum()
-            of_classes.append(2 * both / either)
-        expected.append(np.mean(of_classes))
-    np.testing.assert_allclose(f1_macro(predictions, labels), expected)
+
+    def f1(row: np.ndarray, c: int) -> float:
+        return 2 * ((row == c) & (labels == c)).sum() / ((row == c).sum() + (labels == c).sum())
+
+    np.testing.assert_allclose(
+        f1_macro(predictions, labels), [np.mean([f1(row, c) for c in range(3)]) for row in predictions]
+    )
 
 
 def test_macro_f1_leaves_out_a_class_that_nobody_names_and_counts_one_that_is_never_right() -> None:
