@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -95,7 +95,8 @@ def benchmark_task(name: str, source: str | None = None) -> Task:
             by_split = zip(SPLITS, _files(source, benchmark), strict=True)
             rows = ((split, row) for split, file in by_split for row in _pair_rows(file))
             texts, label = [(column,) for column in PAIR_COLUMNS[1:]], PAIR_COLUMNS[:1]
-        blank, field = ("skip", "split") if of_paper else ("keep", None)
+        blank: Literal["skip", "keep"] = "skip" if of_paper else "keep"
+        field = "split" if of_paper else None
         splits = read_examples(rows, texts=texts, label=label, where=f"task {name}", blank=blank, split_field=field)
         if name == "arxiv-abstracts":  # the archive of the first category, math of `math.CO cs.DM`: 38 classes
             for split, found in splits.items():

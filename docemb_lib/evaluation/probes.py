@@ -203,7 +203,8 @@ def redundancy_by_length(documents: pd.DataFrame) -> pd.DataFrame:
     if counted.empty:
         raise InputError(f"redundancy: none of the {len(documents)} documents has a noun or a verb; is it English?")
     length = pd.cut(counted["words"], list(EDGES), labels=list(BINS))
-    table = counted.groupby(length, observed=False)["redundancy"].agg(redundancy="mean", documents="size")
+    table = counted.groupby(length, observed=False)["redundancy"].agg(["mean", "size"])
+    table = table.set_axis(["redundancy", "documents"], axis="columns")
     table.index = pd.Index(table.index.astype(str), name="words")
     table.loc[ALL_LENGTHS] = [counted["redundancy"].mean(), len(counted)]
     return table.astype({"documents": int})

@@ -225,7 +225,7 @@ class HeadTask:
         for split in splits:
             data = pick(self.name, self.splits, split)
             views = [lookup(column) for column in data.documents]
-            features = pair_features(*views, head.pair_features) if len(views) == 2 else views[0]
+            features = pair_features(views[0], views[1], head.pair_features) if len(views) == 2 else views[0]
             inputs.append(HeadInputs(features, np.array([number[label] for label in data.labels]), len(number)))
         return inputs
 
@@ -371,7 +371,7 @@ def score_predictions(metric: str, predictions: np.ndarray, labels: np.ndarray) 
 
 
 def f1_macro(predictions: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """The unweighted mean over classes, but absent ones, of the F1 of S heads: (S,). predictions: (S, N); labels: (N,)"""
+    """The mean over classes, but absent ones, of the F1 of S heads: (S,). predictions: (S, N); labels: (N,)."""
     from sklearn.metrics import f1_score
 
     return np.array([f1_score(labels, row, average="macro", zero_division=0.0) for row in predictions])

@@ -24,16 +24,7 @@ import pytest
 from pyarrow import parquet
 
 from docemb_lib.errors import InputError
-from docemb_lib.evaluation import Classification, Pairs, Retrieval
-from docemb_lib.evaluation.benchmarks import (  # fmt: skip
-    BENCHMARKS,
-    benchmark_task,
-    published_tasks,
-    read_articles,
-    read_plain_pickle,
-    read_relevance,
-    read_similar_articles,
-)
+from docemb_lib.evaluation import Classification, Pairs, Retrieval, benchmark_task, benchmarks
 from docemb_lib.evaluation.tasks import SPLITS, Labelled
 from docemb_lib.settings import ON_HUB, BenchmarkName, SimDEName
 
@@ -192,12 +183,12 @@ def test_similar_articles_are_a_retrieval_task_over_all_of_them(tmp_path: Path, 
 
 
 def test_the_shipped_sizes_are_those_of_table_5_4_and_5_5() -> None:
-    size = published_tasks().query("protocol == 'final'").set_index(["task", "split", "statistic"])["value"]
+    size = benchmarks.published_tasks().query("protocol == 'final'").set_index(["task", "split", "statistic"])["value"]
     assert size["s2orc", "train", "examples"] == 152_000
     assert size["arxiv", "test", "examples"] == 2_500
     assert size["games", "test", "documents"] == 21_228
     assert ("aan", "validation", "examples") not in size
-    assert not published_tasks().duplicated(["protocol", "task", "split", "statistic"]).any()
+    assert not benchmarks.published_tasks().duplicated(["protocol", "task", "split", "statistic"]).any()
 
 
 # ---- The tasks of the SimDE paper
@@ -338,10 +329,10 @@ def test_rows_without_the_fields_of_the_task_are_refused(tmp_path: Path, name: s
 
 
 def test_every_name_of_a_profile_is_a_task_and_the_sizes_are_table_1s() -> None:
-    assert set(BENCHMARKS) == {*get_args(BenchmarkName), *get_args(SimDEName)}
-    assert [BENCHMARKS[name].size for name in get_args(SimDEName)] == [8558957, 18846, 2162833, 13081, 2225]
-    assert all(BENCHMARKS[name].size is None for name in get_args(BenchmarkName))
-    assert {name for name, task in BENCHMARKS.items() if task.hub} == set(ON_HUB)
+    assert set(benchmarks.BENCHMARKS) == {*get_args(BenchmarkName), *get_args(SimDEName)}
+    assert [benchmarks.BENCHMARKS[name].size for name in get_args(SimDEName)] == [8558957, 18846, 2162833, 13081, 2225]
+    assert all(benchmarks.BENCHMARKS[name].size is None for name in get_args(BenchmarkName))
+    assert {name for name, task in benchmarks.BENCHMARKS.items() if task.hub} == set(ON_HUB)
 
 
 # ---- Similar articles
@@ -369,7 +360,7 @@ def write_relevance(folder: Path, lists: Any, *, as_json: bool = False) -> Path:
 
 
 def test_the_text_of_an_article_is_its_title_and_every_section_that_is_not_empty(tmp_path: Path) -> None:
-    assert read_articles(wiki_file(tmp_path / "wines.txt")) == {
+    assert benchmarks.read_articles(wiki_file(tmp_path / "wines.txt")) == {
         "Merlot": 'Merlot  A dark blue grape. Regions Grown in "France",\nand elsewhere.',
         "Malbec": "Malbec  Purple.",
         "Moët & Chandon": "Moët & Chandon",
@@ -387,7 +378,7 @@ def test_titles_without_an_article_are_left_out_and_counted(tmp_path: Path, as_j
         lists = collections.defaultdict(collections.Counter, {k: collections.Counter(v) for k, v in lists.items()})
     files = wiki_file(tmp_path / "a.csv"), write_relevance(tmp_path, lists, as_json=as_json)
     with caplog.at_level(logging.WARNING):
-        ranking = read_similar_articles(*files)
+        ranking = benchmarks.read_similar_articles(*files)
     assert [text.split()[0] for text in ranking.texts] == ["Merlot", "Malbec", "Moët", "Game"]
     assert ranking.queries == [1, 2]
     assert ranking.relevant == [[0], [1, 0]]
@@ -398,7 +389,7 @@ def test_titles_without_an_article_are_left_out_and_counted(tmp_path: Path, as_j
 def test_lists_may_be_any_plain_container_and_name_a_title_twice(tmp_path: Path) -> None:
     lists = {"a": ["x", "y", "x"], "b": ("x",), "c": {"y", "x"}, "d": frozenset({"x"})}
     expected = {"a": ["x", "y"], "b": ["x"], "c": ["x", "y"], "d": ["x"]}
-    assert read_relevance(write_relevance(tmp_path, lists)) == expected
+    assert benchmarks.read_relevance(write_relevance(tmp_path, lists)) == expected
 
 
 @pytest.mark.parametrize(
@@ -418,7 +409,7 @@ def test_a_bad_article_is_named_with_its_row(tmp_path: Path, row: list[str], mes
     with file.open("a", newline="") as stream:
         csv.writer(stream).writerow(row)
     with pytest.raises(InputError, match=message):
-        read_articles(file)
+        benchmarks.read_articles(file)
 
 
 @pytest.mark.parametrize(
@@ -427,20 +418,22 @@ def test_a_bad_article_is_named_with_its_row(tmp_path: Path, row: list[str], mes
 )  # fmt: skip
 def test_lists_of_another_kind_are_refused(tmp_path: Path, lists: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        read_relevance(write_relevance(tmp_path, lists))
+        benchmarks.read_relevance(write_relevance(tmp_path, lists))
 
 
 def test_files_of_another_kind_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("a,b,c\n1,2,3\n")
     with pytest.raises(InputError, match="has 3 columns, expected two"):
-        read_articles(tmp_path / "a.csv")
+        benchmarks.read_articles(tmp_path / "a.csv")
     with pytest.raises(InputError, match="holds no article"):
-        read_articles(wiki_file(tmp_path / "b.csv", []))
+        benchmarks.read_articles(wiki_file(tmp_path / "b.csv", []))
     (tmp_path / "gt.json").write_text('{"a":\n oops}')
     with pytest.raises(InputError, match=r"gt\.json: not JSON \(.*in line 2\)"):
-        read_relevance(tmp_path / "gt.json")
+        benchmarks.read_relevance(tmp_path / "gt.json")
     with pytest.raises(InputError, match="no list belongs to the articles"):
-        read_similar_articles(wiki_file(tmp_path / "c.csv"), write_relevance(tmp_path, {"Other": ["Merlot"]}))
+        benchmarks.read_similar_articles(
+            wiki_file(tmp_path / "c.csv"), write_relevance(tmp_path, {"Other": ["Merlot"]})
+        )
 
 
 # ---- Pickles from elsewhere
@@ -456,7 +449,7 @@ def test_plain_data_comes_through_in_every_protocol(tmp_path: Path, protocol: in
     votes: Any = collections.defaultdict(collections.Counter, {"Merlot": collections.Counter({"Malbec": 2})})
     votes["Cava"] = {"titles": ["Prosecco"], "set": {1}, "frozen": frozenset("a"), "pair": (1.5, None, True)}
     votes["ordered"] = collections.OrderedDict(a=1)
-    assert read_plain_pickle(dumped(tmp_path, votes, protocol)) == votes
+    assert benchmarks.read_plain_pickle(dumped(tmp_path, votes, protocol)) == votes
 
 
 class Hostile:
@@ -475,7 +468,7 @@ def test_a_hostile_pickle_is_refused_before_it_does_anything(tmp_path: Path, pro
     assert touched.exists()
     touched.unlink()
     with pytest.raises(InputError, match=r"gt: refused.*it asks for \w+\.open\); write the mapping as JSON") as caught:
-        read_plain_pickle(file)
+        benchmarks.read_plain_pickle(file)
     assert not touched.exists()
     assert "\n" not in str(caught.value)
 
@@ -485,14 +478,14 @@ def test_a_hostile_pickle_is_refused_before_it_does_anything(tmp_path: Path, pro
 )  # fmt: skip
 def test_other_functions_and_classes_are_refused(tmp_path: Path, value: Any) -> None:
     with pytest.raises(InputError, match="it asks for"):
-        read_plain_pickle(dumped(tmp_path, value))
+        benchmarks.read_plain_pickle(dumped(tmp_path, value))
 
 
 def test_a_pickle_cannot_change_the_classes_that_it_may_use(tmp_path: Path) -> None:
     file = tmp_path / "gt"
     file.write_bytes(b"ccollections\nCounter\n(N(S'most_common'\nI1\ndtb.")  # setattr(Counter, "most_common", 1)
     with pytest.raises(InputError, match="refused"):
-        read_plain_pickle(file)
+        benchmarks.read_plain_pickle(file)
     assert collections.Counter("aab").most_common(1) == [("a", 2)]
 
 
@@ -500,21 +493,21 @@ def test_a_pickle_cannot_change_the_classes_that_it_may_use(tmp_path: Path) -> N
 def test_what_is_no_whole_pickle_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "gt").write_bytes(content)
     with pytest.raises(InputError, match=r"gt: refused, is no whole pickle of plain containers"):
-        read_plain_pickle(tmp_path / "gt")
+        benchmarks.read_plain_pickle(tmp_path / "gt")
     with pytest.raises(InputError, match="cannot be read"):
-        read_plain_pickle(tmp_path / "missing")
+        benchmarks.read_plain_pickle(tmp_path / "missing")
 
 
 def test_a_tower_of_tuples_as_a_key_is_refused_where_the_stock_reader_ends_the_process(tmp_path: Path) -> None:
     tower = b"\x80\x02}(" + b")" + b"\x85" * 300_000 + b"K\x01u."  # {((((…),),),): 1}
     (tmp_path / "gt").write_bytes(tower)
     with pytest.raises(InputError, match="it holds more than 10,000 tuples"):
-        read_plain_pickle(tmp_path / "gt")
+        benchmarks.read_plain_pickle(tmp_path / "gt")
 
 
 @pytest.mark.parametrize("depth", [2_000, 9_999])
 def test_tuples_below_the_limit_do_no_harm_however_they_are_stacked(tmp_path: Path, depth: int) -> None:
     (tmp_path / "gt").write_bytes(b"\x80\x02}(" + b")" + b"\x85" * (depth - 1) + b"K\x01u.")
-    assert list(read_plain_pickle(tmp_path / "gt").values()) == [1]
+    assert list(benchmarks.read_plain_pickle(tmp_path / "gt").values()) == [1]
     with pytest.raises(InputError, match="a title is tuple"):
-        read_relevance(tmp_path / "gt")
+        benchmarks.read_relevance(tmp_path / "gt")

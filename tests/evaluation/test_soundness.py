@@ -9,18 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from docemb_lib.evaluation import (  # fmt: skip
-    Classification,
-    HeadSettings,
-    Labelled,
-    LabelledPairs,
-    Pairs,
-    Ranking,
-    Retrieval,
-    evaluate,
-)
+from docemb_lib.evaluation import Classification, Labelled, LabelledPairs, Pairs, Ranking, Retrieval, evaluate
 from docemb_lib.evaluation.benchmarks import beside_thesis, published_tasks, task_lengths, task_statistics
 from docemb_lib.evaluation.tasks import problems
+from docemb_lib.settings import HeadSettings
 
 COLUMNS = ["split", "problem", "count", "of", "first"]
 

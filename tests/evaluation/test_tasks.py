@@ -11,19 +11,9 @@ import pytest
 from sklearn.metrics import accuracy_score
 
 from docemb_lib.errors import InputError
-from docemb_lib.evaluation import (  # fmt: skip
-    Classification,
-    HeadSettings,
-    Labelled,
-    LabelledPairs,
-    Pairs,
-    Ranking,
-    Retrieval,
-    Score,
-    evaluate,
-    tasks,
-)
-from docemb_lib.evaluation.tasks import f1_macro, rows_by_text, score_predictions, unique
+from docemb_lib.evaluation import Classification, Labelled, LabelledPairs, Pairs, Ranking, Retrieval, Score, tasks
+from docemb_lib.evaluation.tasks import evaluate, f1_macro, rows_by_text, score_predictions, unique
+from docemb_lib.settings import HeadSettings
 
 
 @pytest.mark.parametrize(
@@ -84,16 +74,12 @@ def test_each_text_stands_once_where_it_came_first() -> None:
     assert unique(["b", "a", "b"], ["c", "a"]) == ["b", "a", "c"]
 
 
-def test_rows_are_found_by_text_in_any_order_and_number() -> None:
+def test_rows_are_found_by_text_in_any_order_and_number_and_all_in_their_order_without_a_copy() -> None:
     embeddings = np.arange(32.0).reshape(16, 2)
     find = rows_by_text("t", embeddings, TEXTS)
     np.testing.assert_array_equal(find(["text 3", "text 0", "text 3"]), [[6, 7], [0, 1], [6, 7]])
-
-
-def test_all_texts_in_their_order_are_looked_up_without_a_copy() -> None:
-    embeddings = np.zeros((16, 2))
-    assert np.shares_memory(rows_by_text("t", embeddings, TEXTS)(tuple(TEXTS)), embeddings)
-    assert not np.shares_memory(rows_by_text("t", embeddings, TEXTS)(TEXTS[::-1]), embeddings)
+    assert np.shares_memory(find(tuple(TEXTS)), embeddings)
+    assert not np.shares_memory(find(TEXTS[::-1]), embeddings)
 
 
 @pytest.mark.parametrize("block", [4, 8192])
@@ -247,23 +233,17 @@ def test_examples_are_as_long_as_their_document_their_longer_document_or_their_q
         retrieval.example_lengths([7, 8])
 
 
-def test_accuracy_is_counted_for_each_head() -> None:
+def test_accuracy_is_counted_for_each_head_and_macro_f1_is_the_mean_of_what_a_table_of_counts_gives() -> None:
     rng = np.random.default_rng(0)
     predictions, labels = rng.integers(3, size=(4, 50)), rng.integers(3, size=50)
-    score = score_predictions("accuracy", predictions, labels)
-    np.testing.assert_allclose(score.values, [accuracy_score(labels, row) for row in predictions])
-
-
-def test_macro_f1_is_the_mean_over_classes_of_what_a_table_of_counts_gives() -> None:
-    rng = np.random.default_rng(0)
-    predictions, labels = rng.integers(3, size=(4, 50)), rng.integers(3, size=50)
+    values = score_predictions("accuracy", predictions, labels).values
+    np.testing.assert_allclose(values, [accuracy_score(labels, row) for row in predictions])
 
     def f1(row: np.ndarray, c: int) -> float:
         return 2 * ((row == c) & (labels == c)).sum() / ((row == c).sum() + (labels == c).sum())
 
-    np.testing.assert_allclose(
-        f1_macro(predictions, labels), [np.mean([f1(row, c) for c in range(3)]) for row in predictions]
-    )
+    expected = [np.mean([f1(row, c) for c in range(3)]) for row in predictions]
+    np.testing.assert_allclose(f1_macro(predictions, labels), expected)
 
 
 def test_macro_f1_leaves_out_a_class_that_nobody_names_and_counts_one_that_is_never_right() -> None:
