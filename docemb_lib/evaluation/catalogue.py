@@ -158,7 +158,6 @@ def _own(name: str, settings: Evaluation) -> OwnTask | None:
 
 
 def _place(name: str, settings: Evaluation) -> str | None:
-    """The folder or hub id that the profile gives for a benchmark task."""
     return {str(benchmark): place for benchmark, place in settings.benchmarks.items()}.get(name)
 
 
@@ -295,10 +294,9 @@ def _balanced_pairs(
 def _draw_unrelated(
     first: Sequence[Page], second: Sequence[Page], related: Callable[[Page, Page], bool], rng: np.random.Generator
 ) -> list[Page | None]:
-    """For each page of `first` an unrelated page of `second` from the same source.
+    """For each page of `first` an unrelated page of `second` from the same source, None where there is none.
 
-    A matching, so that every page of `second` is used once and being used does not predict the class. Where there is no
-    perfect matching, a page is used twice; where the whole source has no unrelated page, the result is None.
+    A matching, so that every page of `second` is used once, if possible, and being used does not predict the class.
     """
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import maximum_bipartite_matching

@@ -134,10 +134,7 @@ def train_jobs(features: np.ndarray, labels: np.ndarray, jobs: Sequence[HeadJob]
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Run every operation of torch on the calling thread.
-
-    The operations of a step are so short that several threads mostly wait for each other.
-    """
+    """Run every operation of torch on the calling thread: those of a step are so short that several mostly wait."""
     import torch
 
     threads = torch.get_num_threads()

@@ -152,10 +152,9 @@ def _ranking(data: Mapping[str, Any], name: str, *, same_ids: bool) -> Ranking:
 
 
 class StudentEncoder:
-    """A student as a model of mteb's runner; mteb's prompts are ignored, because students take none.
+    """A student, from a folder or hub, as a model of mteb's runner; prompts are ignored, because students take none.
 
-    model_name: folder or hub id of a student; revision: the name under which mteb keeps results, None: a fingerprint of
-    the student's files; device: None: a GPU where there is one.
+    revision: the name under which mteb keeps results, None: a fingerprint of the files; device: None: a GPU if any.
     """
 
     def __init__(self, model_name: str | Path, revision: str | None = None, *, device: str | None = None) -> None:

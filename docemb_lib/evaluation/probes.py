@@ -102,8 +102,6 @@ def probe(
 
 
 class Distances(NamedTuple):
-    """Distances of N student embeddings to the teacher embeddings of the same document and of K others."""
-
     documents: np.ndarray  # (N,) rows of the embeddings
     positive: np.ndarray  # (N,) to the teacher embedding of the same document
     others: np.ndarray  # (N, K) rows of other documents, in the order in which they were drawn

@@ -205,10 +205,7 @@ class HeadTask:
     def score(
         self, embeddings: np.ndarray, split: str = "test", *, head: HeadSettings | None = None, seeds: int = SEEDS
     ) -> Score:
-        """The accuracy of one head per seed 0, 1, ..., seeds - 1.
-
-        embeddings: (N, D), row i belongs to `texts(split)[i]`; head: None is the thesis' settings.
-        """
+        """The accuracy of a head per seed from 0. embeddings: (N, D), row i belongs to `texts(split)[i]`."""
         head = head or HeadSettings()
         train, scored = self.head_inputs(embeddings, ("train", split), head)
         heads = train_heads(train.features, train.labels, classes=train.classes, settings=head, seeds=range(seeds))
@@ -286,10 +283,7 @@ class Retrieval:
     def score(
         self, embeddings: np.ndarray, split: str = "test", *, head: HeadSettings | None = None, seeds: int = SEEDS
     ) -> Score:
-        """MAP, with MRR as an extra. embeddings: (N, D), row i belongs to `texts(split)[i]`.
-
-        `head` and `seeds` are ignored; all tasks share one signature.
-        """
+        """MAP, with MRR as an extra; see `HeadTask.score`, with which it shares its signature."""
         ranking = pick(self.name, self.splits, split)
         X = rows_by_text(self.name, embeddings, self.texts(split))(ranking.texts)
         found = score_retrieval(X, ranking.queries, ranking.relevant, candidates=ranking.candidates)
@@ -350,9 +344,7 @@ def warn_of_problems(task: Task) -> None:
 def evaluate(
     model: Embedder, task: Task, *, split: str = "test", head: HeadSettings | None = None, seeds: int = SEEDS
 ) -> Score:
-    """Embed the texts of a task and score the embeddings; log a warning for each of the problems of the data.
-
-    head: how heads are trained, None: the thesis' settings; seeds: number of heads.
+    """Embed the texts of a task and score them; log the problems of the data. head: None is the thesis' settings.
 
     Example:
         >>> from docemb_lib.evaluation import TfIdf

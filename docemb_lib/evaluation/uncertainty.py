@@ -112,10 +112,7 @@ def holm(p_values: np.ndarray) -> np.ndarray:
 
 
 def score_intervals(scores: Scores) -> pd.DataFrame:
-    """Every score with its interval: columns model, task, metric, examples, value, low, high.
-
-    Last, where there are several tasks, the mean of their own metrics: task OVERALL, metric "mean".
-    """
+    """Columns model, task, metric, examples, value, low, high; last, of several tasks, the mean (OVERALL, "mean")."""
     rows: list[tuple[object, ...]] = []
     for task, metric, models, examples in all_results(scores):
         count = sum(X.shape[1] for X in examples)
