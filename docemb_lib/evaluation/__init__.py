@@ -23,19 +23,6 @@ from docemb_lib.evaluation.tasks import (
 from docemb_lib.settings import HeadSettings
 
 __all__ = [
-    "Classification",
-    "HeadSettings",
-    "Labelled",
-    "LabelledPairs",
-    "Pairs",
-    "Ranking",
-    "Retrieval",
-    "Score",
-    "Task",
-    "TfIdf",
-    "benchmark_task",
-    "evaluate",
-    "few_shot_scores",
-    "load_task",
-    "normalised",
-]
+    "Classification", "HeadSettings", "Labelled", "LabelledPairs", "Pairs", "Ranking", "Retrieval", "Score", "Task",
+    "TfIdf", "benchmark_task", "evaluate", "few_shot_scores", "load_task", "normalised",
+]  # fmt: skip

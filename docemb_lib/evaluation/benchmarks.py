@@ -1,4 +1,4 @@
-"""Published tasks: the thesis' eight and the five classification tasks of the SimDE paper (Table 1).
+"""Published tasks: the thesis' eight and the five classification tasks of the SimDE paper (Table 1); their statistics.
 
 `BENCHMARKS` says where the data of each task come from and which fields hold texts and labels; `benchmark_task` reads
 them. The SimDE paper names no splits: where the files name none, a fifth of each class is drawn for test and as much
@@ -14,18 +14,22 @@ import json
 import logging
 import pickle
 import pickletools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
+import numpy as np
+import pandas as pd
 import yaml
 
 from docemb_lib.corpus.rows import Row, read_csv, read_text, without_surrogates
 from docemb_lib.errors import InputError
+from docemb_lib.evaluation.protocols import LIMIT, for_validation
 from docemb_lib.evaluation.readers import NO_SPLIT, draw_splits, head_task, make_ranking, read_examples, source_rows
-from docemb_lib.evaluation.tasks import SPLITS, Labelled, LabelledPairs, Ranking, Retrieval, Task
+from docemb_lib.evaluation.tasks import SPLITS, HeadTask, Labelled, LabelledPairs, Ranking, Retrieval, Task, unique
+from docemb_lib.progress import progress
 
 logger = logging.getLogger(__name__)
 
@@ -33,6 +37,9 @@ SHARE = 0.2  # of each class drawn for test, and as much for validation
 PAIR_COLUMNS = ("label", "text_0", "text_1")  # of the pair files, which have no line of names
 SEPARATOR = "\x01"  # stands between the sentences of the pair files
 LISTS = "gt"  # the lists of similar articles, a pickle, or `gt.json`
+LENGTHS = (384, 512)  # tokens: what SBERT reads in the thesis, and the limit of its tokenizer
+BATCH = 256  # texts given to a counter at once
+HERE, THESIS = "here", "thesis"
 
 
 class Benchmark(NamedTuple):
@@ -66,9 +73,8 @@ BENCHMARKS: Mapping[str, Benchmark] = {
 def benchmark_task(name: str, source: str | None = None) -> Task:
     """A published task by name.
 
-    source: a folder with the published files, or the id of a data set on a hub; None: the task's own on the hub. Logs a
-    warning where sizes differ from the published ones, for blank texts of the thesis' tasks, and for rows of the SimDE
-    paper's tasks that are left out because they have no class or no text. Raises InputError, naming file and row.
+    source: a folder with the published files, or the id of a data set on a hub; None: the task's own on the hub. Logs
+    where sizes differ from the published ones, and rows without a text, or class, which SimDE's tasks leave out.
     """
     if name not in BENCHMARKS:
         raise InputError(f"benchmark task {name!r} is not one of {', '.join(BENCHMARKS)}")
@@ -89,14 +95,9 @@ def benchmark_task(name: str, source: str | None = None) -> Task:
             by_split = zip(SPLITS, _files(source, benchmark), strict=True)
             rows = ((split, row) for split, file in by_split for row in _pair_rows(file))
             texts, label = [(column,) for column in PAIR_COLUMNS[1:]], PAIR_COLUMNS[:1]
-        splits = read_examples(
-            rows,
-            texts=texts,
-            label=label,
-            where=f"task {name}",
-            blank="skip" if of_paper else "keep",
-            split_field="split" if of_paper else None,
-        )
+        blank: Literal["skip", "keep"] = "skip" if of_paper else "keep"
+        field = "split" if of_paper else None
+        splits = read_examples(rows, texts=texts, label=label, where=f"task {name}", blank=blank, split_field=field)
         if name == "arxiv-abstracts":  # the archive of the first category, math of `math.CO cs.DM`: 38 classes
             for split, found in splits.items():
                 splits[split] = [one._replace(label=one.label.split()[0].split(".")[0]) for one in found]
@@ -136,21 +137,18 @@ def _files(source: str, benchmark: Benchmark) -> list[Path]:
         except (ValueError, OSError) as error:
             reason = " ".join(str(error).split())
             raise InputError(f"{source}: no such folder, and not found on the hub: {reason}") from error
-    found = []
-    for name in benchmark.files:
-        if (file := _find(folder, name)) is None:
-            names = f"neither {name} nor {_packed(name)}"
-            raise InputError(f"{folder}: holds {names}; put the published file there under this name")
-        found.append(file)
-    return found
+    found = {names: _find(folder, *names) for names in map(_names, benchmark.files)}
+    if absent := [" nor ".join(names) for names, file in found.items() if file is None]:
+        raise InputError(f"{folder}: holds neither {absent[0]}; put the published file there under this name")
+    return [file for file in found.values() if file]
 
 
-def _find(folder: Path, name: str) -> Path | None:
-    return next((folder / one for one in (name, _packed(name)) if (folder / one).is_file()), None)
+def _names(file: str) -> tuple[str, str]:
+    return file, f"{file}.json" if file == LISTS else f"{file}.gz"
 
 
-def _packed(name: str) -> str:
-    return f"{name}.json" if name == LISTS else f"{name}.gz"
+def _find(folder: Path, *names: str) -> Path | None:
+    return next((folder / name for name in names if (folder / name).is_file()), None)
 
 
 def missing_files(name: str, source: str) -> list[str]:
@@ -159,39 +157,29 @@ def missing_files(name: str, source: str) -> list[str]:
     if not folder.is_absolute() and not folder.is_dir():
         return []
     if wanted := BENCHMARKS[name].files:
-        return [file for file in wanted if _find(folder, file) is None]
+        return [file for file in wanted if _find(folder, *_names(file)) is None]
     return [] if folder.exists() else ["its published file or folder"]
 
 
 @cache
-def published_tasks() -> dict[str, Any]:
-    """The statistics of the thesis' tasks, as `columns` and `rows`."""
-    text = files("docemb_lib.thesis").joinpath("published", "tasks.yaml").read_text(encoding="utf-8")
-    return yaml.safe_load(text)
-
-
-def published_size(name: str, split: str) -> int | None:
-    """Examples of a split, or documents of a retrieval task; None where the thesis gives no number."""
-    for protocol, task, of, statistic, value in published_tasks()["rows"]:
-        if (protocol, task, of) == ("final", name, split) and statistic in {"examples", "documents"}:
-            return value
-    return None
+def published_tasks() -> pd.DataFrame:
+    """The statistics of the tasks in the thesis: columns protocol, task, split, statistic, value; `task_statistics`."""
+    published = yaml.safe_load(files("docemb_lib.thesis").joinpath("published", "tasks.yaml").read_text("utf-8"))
+    return pd.DataFrame(published["rows"], columns=published["columns"]).astype({"value": float})
 
 
 def _compare_sizes(task: Task, benchmark: Benchmark) -> None:
     """Warn where sizes differ from the published ones, and of blank texts of the thesis' tasks."""
-    sizes = {
-        s: len(data.labels if isinstance(data, Labelled | LabelledPairs) else data.texts)
-        for s, data in task.splits.items()
-    }
+    sizes = {split: int(next(iter(_sizes(data).values()))) for split, data in task.splits.items()}
     if benchmark.size is not None:
         if (size := sum(sizes.values())) != benchmark.size:
             message = "task %s: %d documents, the paper has %d; scores do not compare"
             logger.warning(message, task.name, size, benchmark.size)
         return
+    of_task = published_tasks().query("protocol == 'final' and task == @task.name")
+    published = of_task[of_task["statistic"].isin(["examples", "documents"])].set_index("split")["value"].to_dict()
     for split, data in task.splits.items():
-        expected = published_size(task.name, split)
-        if expected not in (None, sizes[split]):
+        if (expected := published.get(split, sizes[split])) != sizes[split]:
             message = "task %s, split %s: %d examples, the thesis has %d; scores do not compare"
             logger.warning(message, task.name, split, sizes[split], expected)
         if blank := sum(not text.strip() for text in data.texts):
@@ -201,17 +189,15 @@ def _compare_sizes(task: Task, benchmark: Benchmark) -> None:
 def read_similar_articles(articles: Path, relevance: Path) -> Ranking:
     """All articles as the pool, those with a list as queries.
 
-    Titles without an article, the title of the list itself, and lists without a remaining title are left out; their
-    numbers are logged. Raises InputError, naming file and row.
+    Left out, and counted: titles without an article, the title of the list itself, lists without a remaining title.
     """
     texts, lists = read_articles(articles), read_relevance(relevance)
     links = {title: [t for t in targets if t in texts and t != title] for title, targets in lists.items()}
     missing = sum(map(len, lists.values())) - sum(map(len, links.values()))
     links = {title: targets for title, targets in links.items() if title in texts and targets}
     if left_out := len(lists) - len(links):
-        logger.warning(
-            "%s: %d of %d lists are left out: no article, or no relevant one", relevance, left_out, len(lists)
-        )
+        message = "%s: %d of %d lists are left out: no article, or no relevant one"
+        logger.warning(message, relevance, left_out, len(lists))
     if missing:
         logger.warning("%s: %d relevant titles are left out: they have no article", relevance, missing)
     if not links:
@@ -245,7 +231,12 @@ def read_articles(file: Path) -> dict[str, str]:
 
 def read_relevance(file: Path) -> dict[str, list[str]]:
     """For each title the titles to retrieve, each once; values of an inner mapping (votes) are ignored."""
-    data = _read_json(file) if file.suffix == ".json" else read_plain_pickle(file)
+    try:
+        data = json.loads(read_text(file)) if file.suffix == ".json" else read_plain_pickle(file)
+    except json.JSONDecodeError as error:
+        raise InputError(f"{file}: not JSON ({error.msg} in line {error.lineno}); mend it") from error
+    except RecursionError:
+        raise InputError(f"{file}: nested too deeply for a mapping of titles; look at the file") from None
     if not isinstance(data, Mapping) or not data:
         raise InputError(f"{file}: holds {type(data).__name__}, expected a mapping of titles; look at the file")
     lists: dict[str, list[str]] = {}
@@ -261,18 +252,8 @@ def read_relevance(file: Path) -> dict[str, list[str]]:
     return lists
 
 
-def _read_json(file: Path) -> Any:
-    try:
-        return json.loads(read_text(file))
-    except json.JSONDecodeError as error:
-        raise InputError(f"{file}: not JSON ({error.msg} in line {error.lineno}); mend it") from error
-    except RecursionError:
-        raise InputError(f"{file}: nested too deeply for a mapping of titles; look at the file") from None
-
-
-# Unpickling may call any function, so the reader below admits the types in ADMITTED only.
-
-# Built-in types only: a pickle may set attributes of any object it builds, which built-in types refuse.
+# Unpickling may call any function, so the reader below admits these types only. All are built-in, since a pickle may
+# set attributes of any object it builds, which built-in types refuse.
 ADMITTED: dict[tuple[str, str], type] = {
     **{("builtins", kind.__name__): kind for kind in (dict, list, tuple, set, frozenset, str, int, float, bool)},
     ("collections", "defaultdict"): collections.defaultdict,
@@ -289,7 +270,6 @@ class PlainUnpickler(pickle.Unpickler):
     """An unpickler that admits the types in ADMITTED only."""
 
     def find_class(self, module: str, name: str) -> Any:
-        """Called for everything that a pickle calls or constructs."""
         try:
             return ADMITTED[OLD_NAMES.get(module, module), name]
         except KeyError:
@@ -309,3 +289,64 @@ def read_plain_pickle(file: Path) -> Any:
         reason = " ".join(str(error).split()) or type(error).__name__
         message = f"refused, is no whole pickle of plain containers ({reason})"
         raise InputError(f"{file}: {message}; write the mapping as JSON instead") from error
+
+
+def task_lengths(task: Task, counters: Mapping[str, Callable[[list[str]], list[int]]]) -> pd.DataFrame:
+    """Columns split and those of `counters`: a row per document of each split, for a pair one per document.
+
+    counters: for each column a function from texts to their numbers of tokens, which is given each text once.
+    """
+    frames = []
+    for split, data in task.splits.items():
+        texts = unique(data.texts)
+        counts: dict[str, list[int]] = {name: [] for name in counters}
+        for start in progress(range(0, len(texts), BATCH), desc=f"counting {task.name} {split}", unit="batches"):
+            for name, counter in counters.items():
+                counts[name] += counter(texts[start : start + BATCH])
+        frames.append(pd.DataFrame(counts, index=texts).loc[list(data.texts)].assign(split=split))
+    return pd.concat(frames, ignore_index=True)[["split", *counters]]
+
+
+def task_statistics(task: Task, lengths: pd.DataFrame, *, limit: int = LIMIT) -> pd.DataFrame:
+    """Columns protocol, task, split, statistic and value.
+
+    The protocol `final` counts the whole task; `validation` counts at most `limit` examples per split of a task with
+    heads. lengths: `split` and `n_structural_tokens`, see `task_lengths`; the thesis counts with all-mpnet-base-v2.
+    Statistics: class_mean and class_std are percent of the examples per class, relevant_mean and relevant_std relevant
+    documents per query, over_384 and over_512 percent of the documents with more tokens; all deviations those of a
+    population. The others are numbers.
+    """
+    rows = []
+    for split, data in task.splits.items():
+        tokens = lengths.loc[lengths["split"] == split, "n_structural_tokens"]
+        over = {f"over_{length}": 100 * (tokens > length).mean() for length in LENGTHS}
+        rows += [("final", task.name, split, name, float(value)) for name, value in (_sizes(data) | over).items()]
+    if isinstance(task, HeadTask):
+        for split, data in for_validation(task, limit).splits.items():
+            rows += [("validation", task.name, split, name, value) for name, value in _sizes(data).items()]
+    return pd.DataFrame(rows, columns=["protocol", "task", "split", "statistic", "value"])
+
+
+def _sizes(data: Labelled | LabelledPairs | Ranking) -> dict[str, float]:
+    if isinstance(data, Ranking):
+        found = [len(rows) for rows in data.relevant]
+        sizes: dict[str, float] = {"documents": len(data.texts), "queries": len(data.queries)}
+        return sizes | {"relevant_mean": float(np.mean(found)), "relevant_std": float(np.std(found))}
+    percent = 100 * np.array(list(collections.Counter(data.labels).values())) / len(data.labels)
+    sizes = {"examples": len(data.labels), "classes": len(percent)}
+    return sizes | {"class_mean": float(percent.mean()), "class_std": float(percent.std())}
+
+
+def beside_thesis(statistics: pd.DataFrame, protocol: str, columns: Sequence[str]) -> pd.DataFrame:
+    """A table of the thesis beside the present tasks: a row per task, split and `of` (here or thesis).
+
+    statistics: rows of `task_statistics`; protocol: "final" or "validation"; columns: the statistics of the table.
+    Present tasks come first.
+    """
+    here = statistics.query("protocol == @protocol").assign(of=HERE)
+    thesis = published_tasks().query("protocol == @protocol").assign(of=THESIS)
+    rows = pd.concat([here, thesis]).query("statistic in @columns")
+    table = rows.pivot(index=["task", "split", "of"], columns="statistic", values="value").reindex(columns=[*columns])
+    order = {name: place for place, name in enumerate([*rows["task"].unique(), *SPLITS, HERE, THESIS])}
+    table = table.sort_index(key=lambda level: level.map(order))
+    return table.rename_axis(columns=None).convert_dtypes()  # counts as integers

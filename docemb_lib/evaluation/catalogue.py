@@ -1,33 +1,57 @@
-"""The one place from a task's name to the task: embedded tasks, own tasks, benchmarks and tasks of mteb.
+"""The one place from a task's name to the task: own tasks, benchmarks, tasks of mteb, and four embedded tasks.
 
 A task from outside the corpus has a fingerprint that is known without reading it, and an outline (its splits, the size
 of its smallest class), which shows before a run starts whether the run can be scored.
+
+Embedded tasks need no download: they are made from pages that were kept out of the distillation corpus, rows with the
+columns id, text, source (the package), split and see_also (ids in the same split).
+
+| task               | question                                      | replaces        |
+|--------------------|-----------------------------------------------|-----------------|
+| package            | which package is this page from?              | ARXIV           |
+| see-also-pairs     | does page A list page B in its See Also?      | AAN, OC, S2ORC  |
+| halves             | are these two halves of one page? (any text)  | PAN             |
+| see-also-retrieval | page -> the pages that it lists               | WINES, GAMES    |
 """
 
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from docemb_lib.corpus.sources import files_fingerprint
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation.benchmarks import BENCHMARKS, benchmark_task
-from docemb_lib.evaluation.embedded import embedded_tasks
 from docemb_lib.evaluation.mteb import find_task, mteb_fingerprint, mteb_task, retrieval_splits
 from docemb_lib.evaluation.protocols import downsample
 from docemb_lib.evaluation.readers import own_task, task_files
-from docemb_lib.evaluation.soundness import warn_of_problems
-from docemb_lib.evaluation.tasks import Retrieval, Task
+from docemb_lib.evaluation.tasks import (
+    SPLITS,
+    Classification,
+    Labelled,
+    LabelledPairs,
+    Pairs,
+    Ranking,
+    Retrieval,
+    Task,
+    warn_of_problems,
+)
 from docemb_lib.settings import MTEB, Evaluation, OwnTask
 from docemb_lib.workspace import VERSIONS, Workspace, write_text
 
 if TYPE_CHECKING:
     from docemb_lib.settings.profile import Profile
 
-OUTLINE = "outline.json"
+LIMIT = 400  # pages embedded at most to score one split of one embedded task
+TRAIN_SHARE = 0.6  # of them in train, the rest in the split that is scored
+LINKS_PER_PAGE = 2  # of a See-Also list in the pairs task, so that pages weigh alike
+LEAST_PAIRS = 4  # two of each class
+MEND = "raise the number of task pages in the profile, or leave the task out"
 
 
 class Outline(NamedTuple):
@@ -39,10 +63,7 @@ class Outline(NamedTuple):
 
 
 class ProfileTasks(dict[str, Task]):
-    """The tasks of a profile by name; each is built, and checked for problems, at the first access.
-
-    pages: returns the pages of which embedded tasks are made.
-    """
+    """The tasks of a profile by name; each is built, of `pages` if it is embedded, and checked at the first access."""
 
     def __init__(self, profile: Profile, pages: Callable[[], Iterable[Mapping[str, Any]]]) -> None:
         super().__init__()
@@ -52,8 +73,8 @@ class ProfileTasks(dict[str, Task]):
         profile = self.profile
         task = load_task(name, profile.evaluation)
         if task is None:
-            limit = profile.evaluation.documents
-            (task,) = embedded_tasks(self.pages(), [name], seed=profile.corpus.seed, limit=limit)
+            pages, limit = self.pages(), profile.evaluation.documents
+            task = embedded_task(pages, name, seed=profile.corpus.seed, limit=limit)
         warn_of_problems(task)
         self[name] = task
         return task
@@ -76,10 +97,7 @@ def task_inputs(profile: Profile, name: str, corpus: Callable[[], str]) -> dict[
 
 
 def task_fingerprint(name: str, settings: Evaluation) -> str | None:
-    """What identifies a task without reading it: its settings and files; None for an embedded task.
-
-    Raises InputError where a file, or mteb, is missing.
-    """
+    """What identifies a task without reading it: its settings and files; None for an embedded task."""
     if own := _own(name, settings):
         files = task_files(own)
         if missing := [file for file in files if not file.is_file()]:
@@ -95,10 +113,7 @@ def task_fingerprint(name: str, settings: Evaluation) -> str | None:
 
 
 def outline_of(name: str, settings: Evaluation) -> Outline | None:
-    """The outline of a task; None for embedded tasks and for data sets of a hub, which are not fetched for it.
-
-    Files are read; a task of mteb is outlined from its description. Raises InputError as `load_task` does.
-    """
+    """The outline of a task; None for embedded tasks and for data sets of a hub, which are not fetched for it."""
     if name.startswith(MTEB):
         task = find_task(name)
         ranks = task.metadata.type == "Retrieval"
@@ -106,8 +121,7 @@ def outline_of(name: str, settings: Evaluation) -> Outline | None:
     place = _place(name, settings)
     if _own(name, settings) is None and (place is None or not Path(place).exists()):
         return None
-    loaded = load_task(name, settings)
-    if loaded is None:
+    if (loaded := load_task(name, settings)) is None:
         return None
     if isinstance(loaded, Retrieval):
         return Outline(list(loaded.splits), None, ranks=True)
@@ -117,30 +131,26 @@ def outline_of(name: str, settings: Evaluation) -> Outline | None:
 
 
 def check_task(profile: Profile, workspace: Workspace, name: str, split: str) -> None:
-    """Check that a task from outside the corpus can be read and scored on `split`. Raises InputError.
-
-    The files are read once; the outline is kept until they change.
-    """
+    """Check that a task from outside the corpus can be read, once until it changes, and scored on `split`."""
     files = task_fingerprint(name, profile.evaluation)
     if files is None:
         return
 
     def build(folder: Path) -> None:
-        write_text(folder / OUTLINE, json.dumps(outline_of(name, profile.evaluation)))
+        write_text(folder / "outline.json", json.dumps(outline_of(name, profile.evaluation)))
 
     folds, limit = profile.evaluation.folds, profile.evaluation.limit
     artefact = workspace.artefact("task", {"task": name, "files": files, "limit": limit}, build)
-    found = json.loads((artefact.path / OUTLINE).read_text(encoding="utf-8"))
+    found = json.loads((artefact.path / "outline.json").read_text(encoding="utf-8"))
     if found is None or split in (outline := Outline(*found)).splits:
         return
     if split == "test" or outline.ranks:
         there = ", ".join(outline.splits)
         raise InputError(f"task {name}: has no split {split}, only {there}; add it, or leave the task out")
     if outline.smallest is not None and outline.smallest < folds:
-        raise InputError(
-            f"task {name}: has no split validation, and {outline.smallest} examples of its smallest class in train, "
-            f"cut to evaluation.limit {limit}, too few for evaluation.folds {folds}; add examples, or lower folds"
-        )
+        few = f"{outline.smallest} examples of its smallest class in train, cut to evaluation.limit {limit}"
+        what = f"has no split validation, and {few}, too few for evaluation.folds {folds}"
+        raise InputError(f"task {name}: {what}; add examples, or lower folds")
 
 
 def _own(name: str, settings: Evaluation) -> OwnTask | None:
@@ -148,5 +158,160 @@ def _own(name: str, settings: Evaluation) -> OwnTask | None:
 
 
 def _place(name: str, settings: Evaluation) -> str | None:
-    """The folder or hub id that the profile gives for a benchmark task."""
-    return next((place for benchmark, place in settings.benchmarks.items() if benchmark == name), None)
+    return {str(benchmark): place for benchmark, place in settings.benchmarks.items()}.get(name)
+
+
+class Page(NamedTuple):
+    id: str
+    text: str
+    source: str
+    see_also: tuple[str, ...]
+
+
+def embedded_task(rows: Iterable[Mapping[str, Any]], name: str, *, seed: int, limit: int = LIMIT) -> Task:
+    """rows: the pages; seed: for choosing and pairing pages; limit: see LIMIT."""
+    kind, build = BUILDERS[name]
+    train = round(limit * TRAIN_SHARE)
+    splits = {}
+    for split, own in read_pages(rows, name).items():
+        by_id = sorted(own, key=lambda page: page.id)  # so that the order of the rows does not matter
+        order, rng = (np.random.default_rng([seed, SPLITS.index(split)]) for _ in range(2))
+        shuffled = [by_id[i] for i in order.permutation(len(by_id))]
+        size = limit if kind is Retrieval else train if split == "train" else limit - train
+        splits[split] = build(shuffled, size, rng, f"task {name!r}, split {split!r}: {len(own)} pages")
+    return kind(name, splits)
+
+
+def _packages(pages: Sequence[Page], limit: int, rng: np.random.Generator, where: str) -> Labelled:
+    """As many pages of each package as there are, up to an equal share of `limit`."""
+    taken = spread_over_sources(pages, limit)
+    return Labelled([page.text for page in taken], [page.source for page in taken])
+
+
+def _see_also_pairs(pages: Sequence[Page], limit: int, rng: np.random.Generator, where: str) -> LabelledPairs:
+    """As many linked pairs as unlinked ones, which permute the cited pages of the linked ones within each package.
+
+    So every page is in equally many pairs of both classes, on either side; page and package do not predict the class.
+    """
+    by_id = {page.id: page for page in pages}
+    taken: set[str] = set()
+    links: list[tuple[Page, Page]] = []
+    for page in pages:
+        # a random part of the list: many lists begin with the same page, whose links leave few unlinked pairs
+        for target in [by_id[other] for other in rng.permutation(page.see_also)[:LINKS_PER_PAGE]]:
+            if len(taken | {page.id, target.id}) <= limit and (target, page) not in links:
+                taken |= {page.id, target.id}
+                links.append((page, target))
+    return _balanced_pairs(links, lambda a, b: a.id == b.id or b.id in a.see_also or a.id in b.see_also, rng, where)
+
+
+def _halves(pages: Sequence[Page], limit: int, rng: np.random.Generator, where: str) -> LabelledPairs:
+    """Each first half with the second half of the same page, and with that of another page."""
+    cut = [(page, *cut_in_half(page.text)) for page in pages]
+    halves = [(page._replace(text=a), page._replace(text=b)) for page, a, b in cut if a and b][:limit]
+    size = Counter(first.source for first, _ in halves)
+    # a page that is alone in its source is paired with other such pages
+    halves = [(a, b) if size[a.source] > 1 else (a._replace(source=""), b._replace(source="")) for a, b in halves]
+    return _balanced_pairs(halves, lambda a, b: a.id == b.id, rng, where)
+
+
+def _see_also_ranking(pages: Sequence[Page], limit: int, rng: np.random.Generator, where: str) -> Ranking:
+    """The listed pages among all pages of the split; of more than `limit` pages, unlinked ones are dropped first."""
+    cited = {other for page in pages for other in page.see_also}
+    pool = sorted(pages, key=lambda page: not page.see_also and page.id not in cited)[:limit]
+    row = {page.id: i for i, page in enumerate(pool)}
+    relevant = {row[page.id]: [row[other] for other in page.see_also if other in row] for page in pool}
+    queries = [query for query, wanted in relevant.items() if wanted]
+    if not queries:
+        raise InputError(f"{where}, none of which lists another; {MEND}")
+    return Ranking([page.text for page in pool], queries, [relevant[query] for query in queries])
+
+
+BUILDERS: Mapping[str, tuple[Any, Callable[[Sequence[Page], int, np.random.Generator, str], Any]]] = {
+    "package": (Classification, _packages),
+    "see-also-pairs": (Pairs, _see_also_pairs),
+    "halves": (Pairs, _halves),
+    "see-also-retrieval": (Retrieval, _see_also_ranking),
+}
+
+
+def read_pages(rows: Iterable[Mapping[str, Any]], task: str) -> dict[str, list[Page]]:
+    """The pages of each split. Raises InputError for an empty split and for an id or text in two of them."""
+    splits: dict[str, list[Page]] = {split: [] for split in SPLITS}
+    seen: dict[str, str] = {}
+    for row in rows:
+        page, split = Page(row["id"], row["text"], row["source"], tuple(row["see_also"])), row["split"]
+        if split not in splits:
+            raise InputError(f"task {task!r}: page {page.id!r} has the split {split!r}, not one of {', '.join(SPLITS)}")
+        for key in (f"id {page.id}", f"text {page.text}"):
+            if key in seen:
+                raise InputError(f"task {task!r}: {key[:60]!r} is in {seen[key]!r} and again in {split!r}; keep one")
+            seen[key] = split
+        splits[split].append(page)
+    for split, pages in splits.items():
+        if not pages:
+            counts = ", ".join(f"{len(pages)} {split}" for split, pages in splits.items())
+            raise InputError(f"task {task!r}, split {split!r}: no pages ({counts}); {MEND}")
+        ids = {page.id for page in pages}
+        for page in pages:
+            if outside := set(page.see_also) - (ids - {page.id}):
+                message = f"lists {min(outside)!r}, which is itself or not in {split!r}"
+                raise InputError(f"task {task!r}: page {page.id!r} {message}")
+    return splits
+
+
+def spread_over_sources(pages: Sequence[Page], count: int) -> list[Page]:
+    """At most `count` pages: the first of every source, then the second of every source, and so on."""
+    earlier: Counter[str] = Counter()
+    turn = []
+    for page in pages:
+        turn.append(earlier[page.source])
+        earlier[page.source] += 1
+    return [pages[i] for i in np.argsort(turn, kind="stable")[:count]]
+
+
+def cut_in_half(text: str) -> tuple[str, str]:
+    """Two halves, cut at the white space nearest to the middle; without white space the second is empty."""
+    text = text.strip()
+    middle = len(text) // 2
+    gaps = [i for i, character in enumerate(text) if character.isspace()]
+    cut = min(gaps, key=lambda gap: abs(gap - middle), default=len(text))
+    return text[:cut].rstrip(), text[cut:].lstrip()
+
+
+def _balanced_pairs(
+    positives: Sequence[tuple[Page, Page]], related: Callable[[Page, Page], bool], rng: np.random.Generator, where: str
+) -> LabelledPairs:
+    """Each positive pair (label 1), then its first page with an unrelated one (label 0); without one, neither."""
+    unrelated = _draw_unrelated([a for a, _ in positives], [b for _, b in positives], related, rng)
+    kept = [(a, b, other) for (a, b), other in zip(positives, unrelated, strict=True) if other is not None]
+    if 2 * len(kept) < LEAST_PAIRS:
+        raise InputError(f"{where} give {2 * len(kept)} pairs, at least {LEAST_PAIRS} are needed; {MEND}")
+    first, second = [a.text for a, _, _ in kept for _ in range(2)], [c.text for _, *both in kept for c in both]
+    return LabelledPairs(first, second, [1, 0] * len(kept))
+
+
+def _draw_unrelated(
+    first: Sequence[Page], second: Sequence[Page], related: Callable[[Page, Page], bool], rng: np.random.Generator
+) -> list[Page | None]:
+    """For each page of `first` an unrelated page of `second` from the same source, None where there is none.
+
+    A matching, so that every page of `second` is used once, if possible, and being used does not predict the class.
+    """
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import maximum_bipartite_matching
+
+    drawn: list[Page | None] = [None] * len(first)
+    by_source = defaultdict(list)
+    for i, page in enumerate(first):
+        by_source[page.source].append(i)
+    for members in by_source.values():
+        rows, columns = rng.permutation(members), rng.permutation(members)
+        other = [[second[i].text != second[j].text and not related(first[i], second[j]) for j in columns] for i in rows]
+        allowed = np.array(other)
+        matched = maximum_bipartite_matching(csr_array(allowed), perm_type="column")
+        for i, options, choice in zip(rows, allowed, matched, strict=True):
+            if choice < 0 and options.any():
+                choice = rng.choice(np.flatnonzero(options))
+            drawn[i] = second[columns[choice]] if choice >= 0 else None
+    return drawn

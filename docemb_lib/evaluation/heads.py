@@ -60,9 +60,8 @@ def pair_features(first: np.ndarray, second: np.ndarray, how: PairFeatures = "co
     concat: [e0; e1], as in the thesis; a head needs some thousands of pairs to learn the comparison of e0 and e1.
     interaction: [|e0 - e1|; e0 * e1], which is a comparison; a few hundred pairs suffice.
     """
-    if how == "concat":
-        return np.concatenate([first, second], axis=1)
-    return np.concatenate([np.abs(first - second), first * second], axis=1)
+    parts = [first, second] if how == "concat" else [np.abs(first - second), first * second]
+    return np.concatenate(parts, axis=1)
 
 
 def initial_head(features: int, classes: int, *, hidden: int, generator: Generator) -> Heads:
@@ -73,17 +72,11 @@ def initial_head(features: int, classes: int, *, hidden: int, generator: Generat
         bound = 1 / math.sqrt(inputs)
         return torch.empty(1, *shape).uniform_(-bound, bound, generator=generator)
 
-    return Heads(
-        W1=uniform(features, features, hidden),
-        b1=uniform(features, 1, hidden),
-        W2=uniform(hidden, hidden, classes),
-        b2=uniform(hidden, 1, classes),
-    )
+    first = uniform(features, features, hidden), uniform(features, 1, hidden)
+    return Heads(*first, uniform(hidden, hidden, classes), uniform(hidden, 1, classes))
 
 
 class HeadJob(NamedTuple):
-    """One head to train."""
-
     rows: np.ndarray  # (n,) of the features, in any order
     seed: int  # of the initial weights, the order of the rows and the dropout masks
     settings: HeadSettings
@@ -97,20 +90,15 @@ def train_heads(
     settings: HeadSettings | None = None,
     seeds: Sequence[int],
 ) -> Heads:
-    """K heads on all rows, one per seed, in float32.
-
-    features: (N, D); labels: (N,) class numbers below `classes`; settings: None is the thesis' settings.
-    """
-    rows = np.arange(len(features))
-    jobs = [HeadJob(rows, seed, settings or HeadSettings()) for seed in seeds]
+    """K heads on all rows, one per seed; see `train_jobs`. settings: None is the thesis' settings."""
+    jobs = [HeadJob(np.arange(len(features)), seed, settings or HeadSettings()) for seed in seeds]
     return train_jobs(features, labels, jobs, classes=classes)
 
 
 def train_jobs(features: np.ndarray, labels: np.ndarray, jobs: Sequence[HeadJob], *, classes: int) -> Heads:
-    """K heads, one per job and in their order; jobs with equally many steps train together, on all cores of torch.
+    """K heads in float32, one per job and in their order; those with equally many steps train together, on all cores.
 
-    features: (N, D); labels: (N,) class numbers below `classes`. Raises InputError for no job, for a job without rows
-    and for jobs of several hidden widths.
+    features: (N, D); labels: (N,) class numbers below `classes`.
     """
     import torch
 
@@ -133,26 +121,20 @@ def train_jobs(features: np.ndarray, labels: np.ndarray, jobs: Sequence[HeadJob]
         bounds = [len(stack) * part // number for part in range(number + 1)]
         parts += [stack[start:end] for start, end in pairwise(bounds)]
 
-    def train_part(members: list[int]) -> dict[int, Heads]:
+    def train_part(members: list[int]) -> Heads:
         with torch.no_grad():  # grad mode is a property of the thread
-            stack = train_stack(X, y, [jobs[number] for number in members], classes=classes)
-        return {number: Heads(*(w[k : k + 1] for w in stack)) for k, number in enumerate(members)}
+            return train_stack(X, y, [jobs[number] for number in members], classes=classes)
 
-    trained: dict[int, Heads] = {}
     cores = torch.get_num_threads()
     with one_thread(), ThreadPoolExecutor(cores, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-        for part in pool.map(train_part, parts):
-            trained |= part
-    return Heads(*map(torch.cat, zip(*(trained[number] for number in range(len(jobs))), strict=True)))
+        trained = Heads(*map(torch.cat, zip(*pool.map(train_part, parts), strict=True)))
+    places = torch.argsort(torch.tensor([number for part in parts for number in part]))
+    return Heads(*(weights[places] for weights in trained))
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Run every operation of torch on the calling thread.
-
-    The operations of a step are so short that several threads mostly wait for each other: up to five times as long as
-    one thread takes, where other work keeps a core busy.
-    """
+    """Run every operation of torch on the calling thread: those of a step are so short that several mostly wait."""
     import torch
 
     threads = torch.get_num_threads()
@@ -167,10 +149,9 @@ def train_stack(X: Tensor, y: Tensor, jobs: Sequence[HeadJob], *, classes: int) 
     """Heads of equal batch size, epochs and steps. X: (N, D); y: (N,)."""
     import torch
 
-    settings = [job.settings for job in jobs]
-    H, D = settings[0].hidden, X.shape[1]
+    settings, D = [job.settings for job in jobs], X.shape[1]
     generators = [torch.Generator().manual_seed(job.seed) for job in jobs]
-    initial = [initial_head(D, classes, hidden=H, generator=generator) for generator in generators]
+    initial = [initial_head(D, classes, hidden=settings[0].hidden, generator=generator) for generator in generators]
     heads = Heads(*map(torch.cat, zip(*initial, strict=True)))
     update = Update(heads, settings)
     smoothing, max_norm = (per_head(settings, name) for name in ("label_smoothing", "max_grad_norm"))
@@ -212,12 +193,8 @@ def backward(
     inner = torch.bmm(error.mT, heads.W2.mT).mul_(hidden.sign())  # (K, B, H); the sign is the derivative of the ReLU
     if keep is not None:
         inner.mul_(keep)
-    return Heads(
-        W1=torch.bmm(x.mT, inner, out=out),
-        b1=inner.sum(1, keepdim=True),
-        W2=torch.bmm(hidden.mT, error.mT),
-        b2=error.sum(2)[:, None],
-    )
+    first = torch.bmm(x.mT, inner, out=out), inner.sum(1, keepdim=True)
+    return Heads(*first, torch.bmm(hidden.mT, error.mT), error.sum(2)[:, None])
 
 
 def batches(jobs: Sequence[HeadJob], generators: Sequence[Generator]) -> Iterator[tuple[Tensor, Tensor | None, Tensor]]:
@@ -262,10 +239,7 @@ class Update:
     def __init__(self, heads: Heads, settings: Sequence[HeadSettings]) -> None:
         import torch
 
-        self.state = (
-            heads,
-            *(Heads(*map(torch.zeros_like, heads)) for _ in range(2)),
-        )  # weights, first and second moments
+        self.state = heads, *(Heads(*map(torch.zeros_like, heads)) for _ in range(2))  # weights, two moments
         self.groups = []
         rates = [(s.learning_rate, s.weight_decay) for s in settings]
         for (rate, decay), group in groupby(range(len(rates)), key=rates.__getitem__):
@@ -275,34 +249,21 @@ class Update:
                 self.groups.append((kind, slice(members[0], members[-1] + 1), rate, own, steps))
 
     def __call__(self, gradients: Heads, *, factor: float) -> None:
-        """One step, in place, at `factor` times each learning rate."""
         from torch.optim.adamw import adamw
 
         weights, means, squares = self.state
         for kind, members, rate, decay, steps in self.groups:
-            adamw(
-                params=[tensor[members] for tensor in weights[kind]],
-                grads=[tensor[members] for tensor in gradients[kind]],
-                exp_avgs=[tensor[members] for tensor in means[kind]],
-                exp_avg_sqs=[tensor[members] for tensor in squares[kind]],
-                max_exp_avg_sqs=[],
-                state_steps=steps,
-                fused=True,
-                amsgrad=False,
-                beta1=0.9,
-                beta2=0.999,
-                lr=rate * factor,
-                weight_decay=decay,
-                eps=1e-8,
-                maximize=False,
+            params, grads, exp_avgs, exp_avg_sqs = (
+                [tensor[members] for tensor in stack[kind]] for stack in (weights, gradients, means, squares)
             )
+            adamw(
+                params, grads, exp_avgs, exp_avg_sqs, [], steps, fused=True, amsgrad=False, beta1=0.9, beta2=0.999,
+                lr=rate * factor, weight_decay=decay, eps=1e-8, maximize=False,
+            )  # fmt: skip
 
 
 def clip_each_head(gradients: Sequence[Tensor], *, max_norm: Tensor) -> None:
-    """Scale, in place, the gradients of every head whose norm over all its weights exceeds its max_norm.
-
-    gradients: (K, ., .) each; max_norm: (K, 1, 1).
-    """
+    """Scale, in place, the gradients (K, ., .) of heads whose norm over all weights exceeds max_norm, (K, 1, 1)."""
     import torch
 
     parts = torch.stack([torch.linalg.vector_norm(gradient, dim=(1, 2)) for gradient in gradients])  # (weights, K)

@@ -31,15 +31,13 @@ from docemb_lib.settings import MTEB
 
 logger = logging.getLogger(__name__)
 
-SHARE, SEED = 0.2, 0  # of drawn splits
 KINDS = ("Classification", "PairClassification", "Retrieval")
 
 
 def mteb_task(name: str) -> Task:
     """The task `mteb:NAME`, or `mteb:NAME/SUBSET` of a task in several languages, loaded as mteb loads it.
 
-    Raises InputError for a task that mteb does not have, that is of another kind or that cannot be loaded, and without
-    mteb.
+    Raises InputError for a task that mteb does not have, that is of another kind or cannot be loaded, and without mteb.
     """
     from datasets.exceptions import DatasetsError
 
@@ -61,15 +59,11 @@ def mteb_task(name: str) -> Task:
     train, scored = "train" if pairs else task.train_split, _scored(task.metadata.eval_splits)
     drawn = train not in data or train == scored
     wanted = {"test": scored} if drawn else {"train": train, "validation": _validation(data, scored), "test": scored}
-    examples = read_examples(
-        ((split, row) for split, in_mteb in wanted.items() if in_mteb for row in _rows(data[in_mteb], name, in_mteb)),
-        texts=[(field,) for field in fields],
-        label=(task.label_column_name,),
-        where=f"task {name}",
-        blank="keep",
-    )
+    rows = ((split, row) for split, part in wanted.items() if part for row in _rows(data[part], name, part))
+    texts, label, where = [(field,) for field in fields], (task.label_column_name,), f"task {name}"
+    examples = read_examples(rows, texts=texts, label=label, where=where, blank="keep")
     if drawn:
-        examples = draw_splits(examples["test"], share=SHARE, seed=SEED, where=f"task {name}")
+        examples = draw_splits(examples["test"], share=0.2, seed=0, where=where)
     return head_task(name, examples)
 
 
@@ -158,10 +152,9 @@ def _ranking(data: Mapping[str, Any], name: str, *, same_ids: bool) -> Ranking:
 
 
 class StudentEncoder:
-    """A student as a model of mteb's runner; mteb's prompts are ignored, because students take none.
+    """A student, from a folder or hub, as a model of mteb's runner; prompts are ignored, because students take none.
 
-    model_name: folder or hub id of a student; revision: the name under which mteb keeps results, None: a fingerprint of
-    the student's files; device: None: a GPU where there is one.
+    revision: the name under which mteb keeps results, None: a fingerprint of the files; device: None: a GPU if any.
     """
 
     def __init__(self, model_name: str | Path, revision: str | None = None, *, device: str | None = None) -> None:
@@ -174,16 +167,11 @@ class StudentEncoder:
         self.model = Student.load(source).to(device or devices_at_hand()[0])
         self.similarity, self.similarity_pairwise = cos_sim, pairwise_cos_sim
         folder = Path(source)
-        self.mteb_model_meta = ModelMeta.create_empty(
-            {
-                "name": f"docemb/{folder.absolute().name}" if folder.is_dir() else source,
-                "revision": revision or pretrained.fingerprint(source),
-                "max_tokens": self.model.max_tokens,
-                "embed_dim": self.model.dim,
-                "framework": ["PyTorch"],
-                "similarity_fn_name": ScoringFunction.COSINE,
-            }
-        )
+        name = f"docemb/{folder.absolute().name}" if folder.is_dir() else source
+        revision, cosine = revision or pretrained.fingerprint(source), ScoringFunction.COSINE
+        sizes = {"max_tokens": self.model.max_tokens, "embed_dim": self.model.dim}
+        known = {"name": name, "revision": revision, "framework": ["PyTorch"], "similarity_fn_name": cosine}
+        self.mteb_model_meta = ModelMeta.create_empty(known | sizes)
 
     def encode(self, inputs: Any, **kwargs: Any) -> np.ndarray:
         """inputs: batches of mteb, mappings whose `text` is a list of texts. Returns float32 (N, D), in their order."""

@@ -1,7 +1,6 @@
 """Measurements without a task: the plane of a space, what a student keeps of a teacher, and the SimDE paper's analyses.
 
-Embeddings: `principal_plane`, a linear `probe`, and distances to the embeddings of a teacher. Documents and models, as
-in the SimDE paper: `redundancy` (Table 4), `sentence_similarity`, and `attention_by_part` of speech.
+The latter are `redundancy` (Table 4), `sentence_similarity`, and `attention_by_part` of speech.
 """
 
 from __future__ import annotations
@@ -18,14 +17,13 @@ from docemb_lib.evaluation.retrieval import rank_documents
 from docemb_lib.progress import progress
 
 if TYPE_CHECKING:
-    from sklearn.linear_model import RidgeCV
-    from torch import Tensor
+    from sklearn.pipeline import Pipeline
 
     from docemb_lib.student import Student
 
 ALPHAS = np.logspace(-6, 6, 25)  # ridge penalties, for student embeddings of mean variance 1
 ALL = "all"  # the bucket of all documents
-EDGES = (0, 50, 100, 200, 300)  # words between which Table 4 divides documents
+EDGES = (0, 50, 100, 200, 300, np.inf)  # words between which Table 4 divides documents
 BINS = ("0-50", "51-100", "101-200", "201-300", "over 300")
 ALL_LENGTHS = "All"  # the last row of Table 4
 SHORTEST = 3  # words of a compared sentence; shorter ones are headings, dates and signatures
@@ -35,17 +33,12 @@ Item = TypeVar("Item")
 
 
 class Plane(NamedTuple):
-    """A projection to two dimensions."""
-
     points: np.ndarray  # (N, 2)
     explained: float  # share of the variance that both axes hold; NaN where all documents are one point
 
 
 def principal_plane(embeddings: np.ndarray) -> Plane:
-    """The first two principal components of (N, D) embeddings.
-
-    The largest weight of each axis is positive. Raises InputError below three documents, or for one dimension.
-    """
+    """The first two principal components of (N, D) embeddings; the largest weight of each axis is positive."""
     from sklearn.decomposition import PCA
 
     n, d = embeddings.shape
@@ -57,37 +50,25 @@ def principal_plane(embeddings: np.ndarray) -> Plane:
     return Plane(points, float(pca.explained_variance_ratio_.sum()))
 
 
-class Ridge(NamedTuple):
-    """A fitted map from student embeddings to teacher embeddings."""
-
-    model: RidgeCV
-    scale: float  # divisor of the student embeddings
-
-    def predict(self, student: np.ndarray) -> np.ndarray:
-        """Predicted teacher embeddings (N, d) of student embeddings (N, D)."""
-        return self.model.predict(np.asarray(student, dtype=np.float64) / self.scale)
-
-
-def fit_ridge(student: np.ndarray, teacher: np.ndarray) -> Ridge:
+def fit_ridge(student: np.ndarray, teacher: np.ndarray) -> Pipeline:
     """Ridge regression with an intercept; leave-one-out cross-validation chooses the penalty from ALPHAS.
 
     student: (N, D); teacher: (N, d); row i of both is document i. One factor scales all student dimensions to a mean
     variance of 1, so that a penalty means the same for embeddings of any norm. Raises InputError below 3 documents.
     """
     from sklearn.linear_model import RidgeCV
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import FunctionTransformer
 
     if len(student) != len(teacher) or len(student) < 3:
         raise InputError(f"probe: {len(student)} student and {len(teacher)} teacher embeddings; give 3 or more of both")
-    X = np.asarray(student, dtype=np.float64)
-    scale = float(np.sqrt(X.var(axis=0).mean())) or 1.0  # a collapsed student is not scaled
-    return Ridge(RidgeCV(alphas=ALPHAS).fit(X / scale, np.asarray(teacher, dtype=np.float64)), scale)
+    student, teacher = (np.asarray(side, dtype=np.float64) for side in (student, teacher))
+    scale = float(np.sqrt(student.var(axis=0).mean())) or 1.0  # a collapsed student is not scaled
+    return make_pipeline(FunctionTransformer(lambda X: X / scale), RidgeCV(alphas=ALPHAS)).fit(student, teacher)
 
 
 def neighbour_overlap(predicted: np.ndarray, teacher: np.ndarray, *, k: int) -> np.ndarray:
-    """For each document the share of the k nearest others by cosine that both spaces have in common: (N,).
-
-    predicted, teacher: (N, d) each, of any widths. Two unrelated spaces share k / (N - 1) on average.
-    """
+    """For each of N documents the share of the k nearest others by cosine that both spaces have in common: (N,)."""
     everyone = range(len(predicted))
     both = zip(rank_documents(predicted, everyone), rank_documents(teacher, everyone), strict=True)
     return np.array([len(np.intersect1d(a[:k], b[:k])) / k for a, b in both])
@@ -103,10 +84,9 @@ def probe(
     """How much of a teacher a linear map reads from a student: columns bucket, documents, r2, overlap.
 
     train, validation: student (N, D) and teacher (N, d) embeddings of the documents to fit on and to measure on;
-    buckets: masks (N,) over the validation documents, the first row of the result is ALL. r2: variance-weighted over
-    the dimensions of the teacher, against the mean of the bucket, NaN below two documents. overlap: the mean
-    `neighbour_overlap` for k neighbours from all validation documents, or a fifth of them where that is fewer, since
-    most would be common by chance.
+    buckets: masks (N,) over the validation documents; the first row is ALL. r2: variance-weighted over the teacher's
+    dimensions, against the mean of the bucket. overlap: the mean `neighbour_overlap` for k neighbours from all
+    validation documents, or a fifth of them where that is fewer, since most would be common by chance.
     """
     from sklearn.metrics import r2_score
 
@@ -122,8 +102,6 @@ def probe(
 
 
 class Distances(NamedTuple):
-    """Distances of N student embeddings to the teacher embeddings of the same document and of K others."""
-
     documents: np.ndarray  # (N,) rows of the embeddings
     positive: np.ndarray  # (N,) to the teacher embedding of the same document
     others: np.ndarray  # (N, K) rows of other documents, in the order in which they were drawn
@@ -136,8 +114,6 @@ class Distances(NamedTuple):
 
 
 class Separation(NamedTuple):
-    """How well positive and negative distances are separated."""
-
     auc: float  # probability that a positive distance is below a negative one, ties counting half
     overlap: float  # 1 minus the Kolmogorov-Smirnov distance: the common area of densities that cross once
     loss: float  # mean max-margin loss, positive - gamma * mean negative (Eq. 4.1)
@@ -163,7 +139,6 @@ def measure_distances(
 
 
 def _distance(a: np.ndarray, b: np.ndarray, distance: Distance) -> np.ndarray:
-    """Row by row. a, b: (N, D). Returns (N,)."""
     if distance == "mse":
         return np.square(a - b).mean(axis=1)
     norms = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
@@ -171,7 +146,6 @@ def _distance(a: np.ndarray, b: np.ndarray, distance: Distance) -> np.ndarray:
 
 
 def separation(distances: Distances, *, gamma: float = 1.0) -> Separation:
-    """AUC, overlap and max-margin loss. Raises InputError without a document or a negative."""
     positive, negative = np.sort(distances.positive), np.sort(distances.negative, axis=None)
     if not len(positive) or not len(negative):
         raise InputError("distances: no documents are chosen; widen the range of lengths")
@@ -180,11 +154,8 @@ def separation(distances: Distances, *, gamma: float = 1.0) -> Separation:
     values = np.concatenate([positive, negative])
     shares = [np.searchsorted(side, values, side="right") / len(side) for side in (positive, negative)]
     loss = distances.positive - gamma * distances.negative.mean(axis=1)
-    return Separation(
-        float(nearer.sum() / (2 * len(positive) * len(negative))),
-        float(1 - np.abs(shares[0] - shares[1]).max()),
-        float(loss.mean()),
-    )
+    auc, overlap = nearer.sum() / (2 * len(positive) * len(negative)), 1 - np.abs(shares[0] - shares[1]).max()
+    return Separation(float(auc), float(overlap), float(loss.mean()))
 
 
 def mistaken(distances: Distances, *, k: int = 10) -> pd.DataFrame:
@@ -195,29 +166,19 @@ def mistaken(distances: Distances, *, k: int = 10) -> pd.DataFrame:
     """
     ahead = distances.positive[:, None] - distances.negative  # (N, K)
     rows, columns = np.unravel_index(np.argsort(-ahead, axis=None, kind="stable")[:k], ahead.shape)
-    return pd.DataFrame(
-        {
-            "document": distances.documents[rows],
-            "other": distances.others[rows, columns],
-            "own": distances.positive[rows],
-            "to_other": distances.negative[rows, columns],
-            "ahead": ahead[rows, columns],
-        }
-    )
+    found = {"document": distances.documents[rows], "other": distances.others[rows, columns]}
+    found |= {"own": distances.positive[rows], "to_other": distances.negative[rows, columns]}
+    return pd.DataFrame(found | {"ahead": ahead[rows, columns]})
 
 
 def tidy_distances(distances: Distances) -> pd.DataFrame:
     """A row per distance: document, other (rows), kind ("positive" or "negative"), value, and the AUC of all as auc."""
-    n, k = distances.negative.shape
-    return pd.DataFrame(
-        {
-            "document": np.concatenate([distances.documents, np.repeat(distances.documents, k)]),
-            "other": np.concatenate([distances.documents, distances.others.ravel()]),
-            "kind": np.repeat(["positive", "negative"], [n, n * k]),
-            "value": np.concatenate([distances.positive, distances.negative.ravel()]),
-            "auc": separation(distances).auc,
-        }
-    )
+    documents, positive, others, negative = distances
+    n, k = negative.shape
+    rows = np.concatenate([documents, np.repeat(documents, k)]), np.concatenate([documents, others.ravel()])
+    values = np.repeat(["positive", "negative"], [n, n * k]), np.concatenate([positive, negative.ravel()])
+    frame = pd.DataFrame(dict(zip(("document", "other", "kind", "value"), (*rows, *values), strict=True)))
+    return frame.assign(auc=separation(distances).auc)
 
 
 def redundancy(texts: Sequence[str]) -> pd.DataFrame:
@@ -235,14 +196,11 @@ def redundancy(texts: Sequence[str]) -> pd.DataFrame:
 
 
 def redundancy_by_length(documents: pd.DataFrame) -> pd.DataFrame:
-    """A row of Table 4: mean redundancy and number of documents by length in words, index BINS and ALL_LENGTHS.
-
-    documents: as `redundancy` gives them; those without a noun or verb are ignored.
-    """
+    """A row of Table 4: mean redundancy and number of `documents` by length in words, index BINS and ALL_LENGTHS."""
     counted = documents.dropna(subset="redundancy")
     if counted.empty:
         raise InputError(f"redundancy: none of the {len(documents)} documents has a noun or a verb; is it English?")
-    length = pd.cut(counted["words"], [*EDGES, np.inf], labels=list(BINS))
+    length = pd.cut(counted["words"], list(EDGES), labels=list(BINS))
     table = counted.groupby(length, observed=False)["redundancy"].agg(["mean", "size"])
     table = table.set_axis(["redundancy", "documents"], axis="columns")
     table.index = pd.Index(table.index.astype(str), name="words")
@@ -251,18 +209,12 @@ def redundancy_by_length(documents: pd.DataFrame) -> pd.DataFrame:
 
 
 def sentence_similarity(
-    texts: Sequence[str],
-    embed: Callable[[list[str]], np.ndarray],
-    *,
-    pairs: int = 1000,
-    seed: int = 0,
-    language: str = "en",
+    texts: Sequence[str], embed: Callable[[list[str]], np.ndarray], *, pairs: int, seed: int = 0, language: str = "en"
 ) -> pd.DataFrame:
     """Cosines of sentence pairs: columns kind, "inside" (of one document) or "across" (of two documents), and cosine.
 
-    Documents are drawn evenly, then a sentence of each, so that a long document counts as much as a short one.
-    Sentences of fewer than SHORTEST words and documents of fewer than two different sentences are ignored; InputError
-    for fewer than two documents. embed: from N sentences to (N, D); pairs: number of each kind.
+    Documents are drawn evenly, then a sentence of each, so that a long document counts as much as a short one. Ignored
+    are sentences below SHORTEST words and documents below two different ones. pairs: number of each kind.
     """
     documents = []
     for text in texts:
@@ -295,9 +247,8 @@ def attention_by_part(student: Student, texts: Sequence[str]) -> pd.DataFrame:
     """Columns document, part (of speech), words, attention and relative: a row per document and part.
 
     attention: the mean attention that one such word receives in the last layer, over heads, from the pooled tokens: the
-    first one, as in the paper, or the mean over all. relative: divided by the mean over all words of the document, so
-    that 1 is average whatever the length. English; text beyond the limit of the student is ignored. Raises InputError
-    for a student that gives no attentions, and where no text has a word.
+    first one, as in the paper, or all. relative: divided by the mean over all words of the document, so that 1 is
+    average whatever the length. English; text beyond the limit of the student is ignored.
     """
     rows = []
     for number, text in enumerate(progress(texts, desc="attention", unit="documents")):
@@ -316,10 +267,9 @@ def attention_by_part(student: Student, texts: Sequence[str]) -> pd.DataFrame:
 
 
 def attention_of_words(weights: np.ndarray, offsets: np.ndarray, words: Sequence[Word]) -> np.ndarray:
-    """The sum over the tokens of each word, NaN for a word without a token: (W,).
+    """The sum over the tokens of each word, NaN for a word without a token: (W,). weights: (T,); offsets: (T, 2).
 
-    weights: (T,); offsets: (T, 2), the characters of each token. A token belongs to the word that holds its last
-    character, since the first may be the space before.
+    A token belongs to the word that holds its last character, since the first may be the space before.
     """
     found = np.full(len(words), np.nan)
     starts = np.array([word.start for word in words], dtype=np.int64)
@@ -331,10 +281,7 @@ def attention_of_words(weights: np.ndarray, offsets: np.ndarray, words: Sequence
 
 
 def token_attention(student: Student, text: str) -> tuple[np.ndarray, np.ndarray]:
-    """The attention that each token receives in the last layer, (T,), and its characters in the text, (T, 2).
-
-    Special tokens, at the ends, have the characters (0, 0). All weights sum to 1.
-    """
+    """The attention that each token receives in the last layer, (T,), sum 1, and its characters in the text, (T, 2)."""
     import torch
 
     if student.config.model_type != "longformer":
@@ -349,27 +296,17 @@ def token_attention(student: Student, text: str) -> tuple[np.ndarray, np.ndarray
     is_global[0, 0] = student.pooling == "cls"
     training = student.training
     student.eval()
+    masks = {"attention_mask": is_text, "global_attention_mask": is_global}
     with torch.inference_mode():
-        output = student.model(
-            input_ids, attention_mask=is_text, global_attention_mask=is_global, output_attentions=True
-        )
+        output = student.model(input_ids, **masks, output_attentions=True)
     student.train(training)
     if student.pooling == "cls":
         received = output.global_attentions[-1][0, :, :T, 0].mean(0)
-    else:
-        pooled = 1 if student.pooling == "first" else T
-        received = _received(output.attentions[-1][0, :, :pooled].mean(0), T)
+    else:  # (Q, window + 1): the weights of Q queries on the tokens around each, itself in the middle
+        local = output.attentions[-1][0, :, : 1 if student.pooling == "first" else T].mean(0)
+        half = local.shape[1] // 2
+        around = local.new_zeros(half + T + half)
+        for query, weights in enumerate(local):
+            around[query : query + local.shape[1]] += weights
+        received = around[half : half + T] / len(local)
     return received.double().cpu().numpy(), offsets
-
-
-def _received(local: Tensor, T: int) -> Tensor:
-    """The mean attention that T tokens receive from Q queries: (T,).
-
-    local: (Q, window + 1), the weights of a query on the tokens around it; the middle column is the query itself.
-    """
-    Q, width = local.shape
-    half = width // 2
-    around = local.new_zeros(half + T + half)
-    for query, weights in enumerate(local):
-        around[query : query + width] += weights
-    return around[half : half + T] / Q

@@ -16,21 +16,10 @@ import numpy as np
 import pandas as pd
 
 from docemb_lib.errors import InputError
+from docemb_lib.evaluation import tasks
 from docemb_lib.evaluation.heads import HeadJob, train_jobs
 from docemb_lib.evaluation.retrieval import unit
-from docemb_lib.evaluation.tasks import (
-    SEEDS,
-    HeadInputs,
-    HeadTask,
-    Pairs,
-    Retrieval,
-    Score,
-    Task,
-    f1_macro,
-    pick,
-    rows_by_text,
-    score_predictions,
-)
+from docemb_lib.evaluation.tasks import SEEDS, HeadInputs, HeadTask, Pairs, Retrieval, Score, Task
 from docemb_lib.settings import HEADS, HeadSettings
 
 LIMIT = 10_000  # examples of each split in validation
@@ -44,9 +33,7 @@ AnyHeadTask = TypeVar("AnyHeadTask", bound=HeadTask)
 
 def round_name(limit: int | None) -> str:
     """The name of a round by its number of train examples: 1k, 10k, all."""
-    if limit is None:
-        return "all"
-    return f"{limit // 1000}k" if limit % 1000 == 0 else str(limit)
+    return "all" if limit is None else f"{limit // 1000}k" if limit % 1000 == 0 else str(limit)
 
 
 def downsample(labels: Sequence[Hashable], limit: int) -> np.ndarray:
@@ -99,22 +86,18 @@ def validation_score(
     (train,) = task.head_inputs(embeddings, ("train",), head)
     smallest = int(np.bincount(train.labels).min())
     if not 2 <= folds <= smallest:
-        raise InputError(
-            f"task {task.name!r}: {folds} folds, expected 2 to {smallest}, the examples of the smallest class in train"
-        )
+        expected = f"expected 2 to {smallest}, the examples of the smallest class in train"
+        raise InputError(f"task {task.name!r}: {folds} folds, {expected}")
     split = list(StratifiedKFold(folds).split(train.features, train.labels))
     jobs = [HeadJob(seen, seed, head) for seen, _ in split for seed in range(seeds)]
     by_fold = _predict(train, train, jobs).reshape(folds, seeds, len(train.labels))
     scores, correct = [], np.empty((seeds, len(train.labels)), dtype=np.float32)
     for predictions, (_, unseen) in zip(by_fold, split, strict=True):
-        scores.append(score_predictions(task.metric, predictions[:, unseen], train.labels[unseen]))
+        scores.append(tasks.score_predictions(task.metric, predictions[:, unseen], train.labels[unseen]))
         correct[:, unseen] = scores[-1].per_example[task.metric]
-    return Score(
-        task.metric,
-        tuple(np.mean([score.values for score in scores], axis=0).tolist()),
-        extra={name: float(np.mean([score.extra[name] for score in scores])) for name in scores[0].extra},
-        per_example={task.metric: correct},
-    )
+    values = tuple(np.mean([score.values for score in scores], axis=0).tolist())
+    extra = {name: float(np.mean([score.extra[name] for score in scores])) for name in scores[0].extra}
+    return Score(task.metric, values, extra, {task.metric: correct})
 
 
 def _predict(train: HeadInputs, scored: HeadInputs, jobs: Sequence[HeadJob]) -> np.ndarray:
@@ -132,8 +115,7 @@ def final_scores(
 ) -> dict[str, Score]:
     """One score per round, on the whole test split.
 
-    embeddings: (N, D), row i belongs to `task.texts("test")[i]`; rounds: number of train examples by name, all for None
-    and for more than there are.
+    embeddings: (N, D), row i belongs to `task.texts("test")[i]`; rounds: number of train examples by name, None: all.
     """
     head = head or HeadSettings()
     train, test = task.head_inputs(embeddings, ("train", "test"), head)
@@ -144,7 +126,7 @@ def final_scores(
     jobs = [HeadJob(downsample(labels, n), seed, head) for n in numbers for seed in range(seeds)]
     predictions = _predict(train, test, jobs).reshape(len(numbers), seeds, len(test.labels))
     by_number = dict(zip(numbers, predictions, strict=True))
-    return {name: score_predictions(task.metric, by_number[n], test.labels) for name, n in number_of.items()}
+    return {name: tasks.score_predictions(task.metric, by_number[n], test.labels) for name, n in number_of.items()}
 
 
 def few_shot_scores(
@@ -158,8 +140,7 @@ def few_shot_scores(
 ) -> pd.DataFrame:
     """Columns per_class, draw, metric (accuracy, f1_macro) and value: one head per number and draw of examples.
 
-    embeddings: (N, D), row i belongs to `task.texts(split)[i]`; per_class: numbers of train examples of each class;
-    head: None is `HEADS["few-shot"]`.
+    embeddings: (N, D), row i belongs to `task.texts(split)[i]`; head: None is `HEADS["few-shot"]`.
     """
     head = head or HEADS["few-shot"]
     train, scored = task.head_inputs(embeddings, ("train", split), head)
@@ -167,7 +148,7 @@ def few_shot_scores(
     jobs = [HeadJob(draw_per_class(train.labels, number, draw=draw), draw, head) for number, draw in runs]
     predictions = _predict(train, scored, jobs)
     frame = pd.DataFrame(runs, columns=["per_class", "draw"]).assign(
-        accuracy=(predictions == scored.labels).mean(axis=1), f1_macro=f1_macro(predictions, scored.labels)
+        accuracy=(predictions == scored.labels).mean(axis=1), f1_macro=tasks.f1_macro(predictions, scored.labels)
     )
     return frame.melt(["per_class", "draw"], var_name="metric", value_name="value")
 
@@ -175,13 +156,12 @@ def few_shot_scores(
 def draw_per_class(labels: np.ndarray, number: int, *, draw: int) -> np.ndarray:
     """The rows of `number` examples of each class, ascending. A larger number keeps the examples of a smaller one.
 
-    labels: (N,) class numbers; draw: the seed. Raises InputError where a class has fewer examples.
+    labels: (N,) class numbers; draw: the seed.
     """
     sizes = np.bincount(labels)
     if not 1 <= number <= sizes.min():
-        raise InputError(
-            f"few-shot: {number} examples of each class, expected 1 to {sizes.min()}, those of the smallest"
-        )
+        expected = f"expected 1 to {sizes.min()}, those of the smallest"
+        raise InputError(f"few-shot: {number} examples of each class, {expected}")
     rng = np.random.default_rng(draw)
     kept = [rng.permutation(np.flatnonzero(labels == label))[:number] for label in range(len(sizes))]
     return np.sort(np.concatenate(kept))
@@ -206,14 +186,14 @@ def asks_what_belongs_together(task: Task) -> TypeGuard[Pairs | Retrieval]:
 def score_cosines(task: Pairs | Retrieval, embeddings: np.ndarray, split: str = "test") -> float:
     """The score of cosines alone on a task for which `asks_what_belongs_together` holds.
 
-    embeddings: (N, D), row i belongs to `task.texts(split)[i]`. Retrieval: MAP. Pairs: the area under the ROC curve of
-    the cosines, which is the probability that a related pair is nearer than an unrelated one.
+    embeddings: (N, D), row i belongs to `task.texts(split)[i]`. Retrieval: MAP. Pairs: the area under the ROC curve,
+    the probability that a related pair is nearer than an unrelated one.
     """
     from sklearn.metrics import roc_auc_score
 
     if isinstance(task, Retrieval):
         return task.score(embeddings, split).mean
-    pairs = pick(task.name, task.splits, split)
-    lookup = rows_by_text(task.name, embeddings, task.texts(split))
+    pairs = tasks.pick(task.name, task.splits, split)
+    lookup = tasks.rows_by_text(task.name, embeddings, task.texts(split))
     cosines = (unit(lookup(pairs.first)) * unit(lookup(pairs.second))).sum(axis=1)
     return float(roc_auc_score([str(label) == PAIR_LABELS[1] for label in pairs.labels], cosines))

@@ -1,15 +1,14 @@
-"""Tasks from data files: one adapter from files, folders and data sets of a hub to splits of labelled examples.
+"""Tasks from data files, folders and data sets of a hub. Every error names the file and the row.
 
-`source_rows` turns every layout into rows with a split, `read_examples` checks the fields of each row, and
-`draw_splits` divides examples whose splits are not named. Every error names the file and the row. `own_task` reads the
-tasks of a user's own files.
+`source_rows` turns every layout into rows with a split, `read_examples` checks the fields of each row, `draw_splits`
+divides examples whose splits are not named, and `own_task` reads the tasks of a user's own files.
 """
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
@@ -44,9 +43,8 @@ def source_rows(source: str, *, config: str | None = None) -> Iterator[tuple[str
         yield from ((NO_SPLIT, row) for row in _parallel_lines(place))
     elif place.is_dir():
         folder = place / config if config and (place / config).is_dir() else place
-        splits = {
-            file: split_in(file.relative_to(folder).as_posix()) for file in visible_files(folder) if file_format(file)
-        }
+        files = [file for file in visible_files(folder) if file_format(file)]
+        splits = {file: split_in(file.relative_to(folder).as_posix()) for file in files}
         named = {file: split for file, split in splits.items() if split}  # a further file may hold all splits again
         for file, split in (named or splits).items():
             yield from ((split, row) for row in read_rows(file))
@@ -76,7 +74,6 @@ def _hub_rows(dataset: str, config: str | None) -> Iterator[tuple[str, Row]]:
 
 
 def _parallel_lines(folder: Path) -> Iterator[Row]:
-    """A row per line of the files LINES."""
     documents, labels, classes = (read_text(folder / name).removesuffix("\n").split("\n") for name in LINES)
     for number, (text, label) in enumerate(zip_longest(documents, labels), start=1):
         where = f"{folder}, line {number}"
@@ -90,10 +87,9 @@ def _parallel_lines(folder: Path) -> Iterator[Row]:
 
 
 def class_folder_rows(folder: Path) -> Iterator[tuple[str, Row]]:
-    """A row per file of a folder of classes, or of a folder of such folders that name splits.
+    """A row per visible file of a folder of classes, or of a folder of such folders that name splits.
 
-    Every visible file below a class is a document, whatever its ending; a class is named as its folder. Texts are
-    UTF-8, or else Latin-1 as in older data sets; the number of the latter is logged.
+    A class is named as its folder. Texts are UTF-8, or else Latin-1, as in older data sets: their number is logged.
     """
     folders = _subfolders(folder)
     splits = {split_in(one.name): one for one in folders}
@@ -137,9 +133,7 @@ def _subfolders(folder: Path) -> list[Path]:
 
 
 class Example(NamedTuple):
-    """One or two texts and their class."""
-
-    texts: tuple[str, ...]
+    texts: tuple[str, ...]  # one or two
     label: str
 
 
@@ -154,13 +148,9 @@ def read_examples(
 ) -> dict[str, list[Example]]:
     """The examples of each split; a label becomes a string, so that all file formats agree. Raises InputError.
 
-    Args:
-        rows: a split and a row each, see `source_rows`.
-        texts: for each text of an example the names that its field may have.
-        label: the names that the field of the label may have.
-        where: the name of the source in messages.
-        blank: keep blank texts; skip rows without a text or a label and log their number; or refuse blank texts.
-        split_field: the field that names the split of a row, where a row has it.
+    rows: see `source_rows`; texts: for each text of an example the names that its field may have; label: those of the
+    label; where: the source in messages; blank: keep blank texts, refuse them, or skip rows without a text or a label
+    and log their number; split_field: names the split of a row, where a row has it.
     """
     splits: dict[str, list[Example]] = {}
     without_split, skipped = "", 0
@@ -187,10 +177,8 @@ def read_examples(
             split = row.fields[split_field]
             split = "validation" if split in VALIDATION else split
             if split not in SPLITS:
-                expected = ", ".join(SPLITS)
-                raise InputError(
-                    f"{row.where}: field {split_field!r} is {split!r}, expected {expected}; name the split"
-                )
+                message = f"field {split_field!r} is {split!r}, expected {', '.join(SPLITS)}; name the split"
+                raise InputError(f"{row.where}: {message}")
         without_split = without_split or (row.where if split == NO_SPLIT else "")
         splits.setdefault(split, []).append(Example(found, str(value).strip()))
     if skipped:
@@ -212,7 +200,7 @@ def _not_blank(text: str, *, where: str) -> str:
 def draw_splits(examples: Sequence[Example], *, share: float, seed: int, where: str) -> dict[str, list[Example]]:
     """Draw `share` of each class for test, as many for validation, the rest for train; the order of examples is kept.
 
-    Examples with equal texts go to the same split, with the class of the first. where: the source in messages.
+    Examples with equal texts go to the same split, with the class of the first.
     """
     rng = np.random.default_rng(seed)
     group = {texts: number for number, texts in enumerate(dict.fromkeys(example.texts for example in examples))}
@@ -222,10 +210,9 @@ def draw_splits(examples: Sequence[Example], *, share: float, seed: int, where: 
         members = rng.permutation([number for number in range(len(group)) if label[number] == name])
         held = max(1, round(share * len(members)))
         if len(members) <= 2 * held:
-            raise InputError(
-                f"{where}: class {name!r}: {len(members)} examples are too few to draw train, validation and test "
-                "from; add some, leave the class out, or name the splits in the file"
-            )
+            what = f"{len(members)} examples are too few to draw train, validation and test from"
+            mend = "add some, leave the class out, or name the splits in the file"
+            raise InputError(f"{where}: class {name!r}: {what}; {mend}")
         for place, number in enumerate(members.tolist()):
             split_of[number] = "test" if place < held else "validation" if place < 2 * held else "train"
     splits: dict[str, list[Example]] = {split: [] for split in SPLITS}
@@ -237,34 +224,33 @@ def draw_splits(examples: Sequence[Example], *, share: float, seed: int, where: 
 def head_task(name: str, splits: Mapping[str, Sequence[Example]]) -> Classification | Pairs:
     """Pairs where examples have two texts, else a classification."""
 
-    def data(kind: Callable[..., Any]) -> dict[str, Any]:
-        found = {split: splits[split] for split in SPLITS if split in splits}
-        return {
-            split: kind(*map(list, zip(*(one.texts for one in some), strict=True)), [one.label for one in some])
-            for split, some in found.items()
-        }
-
+    kind: Any
+    data: Any
     pairs = any(len(some[0].texts) == 2 for some in splits.values())
-    return Pairs(name, data(LabelledPairs)) if pairs else Classification(name, data(Labelled))
+    kind, data = (Pairs, LabelledPairs) if pairs else (Classification, Labelled)
+    columns = {
+        split: zip(*((*one.texts, one.label) for one in splits[split]), strict=True)
+        for split in SPLITS
+        if split in splits
+    }
+    return kind(name, {split: data(*map(list, own)) for split, own in columns.items()})
 
 
 def own_task(settings: OwnTask) -> Task:
-    """The task. Raises InputError, naming file and row, for data that cannot be read."""
     if settings.kind == "retrieval":
         return Retrieval(settings.name, _own_rankings(settings))
-    fields = [settings.text_field, settings.second_field] if settings.kind == "pairs" else [settings.text_field]
+    pairs = settings.kind == "pairs"
 
     def read(place: Path, split: str | None = None) -> dict[str, list[Example]]:
         """All examples of a file or of a folder of classes, those of a named split under that name."""
-        texts, label = [[field] for field in fields], [settings.label_field]
+        texts, label = [[settings.text_field], [settings.second_field]][: 1 + pairs], [settings.label_field]
         if place.is_dir():
-            if settings.kind == "pairs":
+            if pairs:
                 raise InputError(f"{place}: a folder of classes is no task of pairs; name a data file")
             rows, texts, label = class_folder_rows(place), [["text"]], ["label"]
         else:
             rows = ((NO_SPLIT, row) for row in read_rows(place))
-        rows = rows if split is None else ((split, row) for _, row in rows)
-        field = settings.split_field if split is None else None
+        rows, field = (rows, settings.split_field) if split is None else (((split, row) for _, row in rows), None)
         return read_examples(rows, texts=texts, label=label, where=str(place), blank="refuse", split_field=field)
 
     if isinstance(settings.path, dict):

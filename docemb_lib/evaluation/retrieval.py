@@ -1,15 +1,11 @@
-"""Ranking by cosine: neighbours, ranks of relevant documents, metrics of a query, and TF-IDF as a baseline.
-
-The metrics take the ranks of one query's relevant documents among all other documents: 1-based, ascending
-(thesis, Sections 4.3 and 5.2; NDCG, hit rate and percentile rank as in the author's code).
-"""
+"""Ranking by cosine: neighbours, ranks of relevant documents, MAP and MRR (thesis, Sections 4.3 and 5.2); TF-IDF."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -42,15 +38,9 @@ def rank_documents(embeddings: np.ndarray, queries: Sequence[int]) -> Iterator[n
 
 
 def neighbours(embeddings: np.ndarray, ids: Sequence[str], *, queries: Sequence[int], k: int = 3) -> pd.DataFrame:
-    """The `k` nearest other documents of each query by cosine: columns query, rank (from 1), neighbour.
-
-    embeddings: (N, D); ids: N names; queries: rows.
-    """
-    rows = [
-        (ids[query], rank, ids[row])
-        for query, ranking in zip(queries, rank_documents(embeddings, queries), strict=True)
-        for rank, row in enumerate(ranking[:k], 1)
-    ]
+    """The `k` nearest others of each query (a row) by cosine: columns query, rank (from 1), neighbour. ids: N names."""
+    ranked = zip(queries, rank_documents(embeddings, queries), strict=True)
+    rows = [(ids[query], rank, ids[row]) for query, order in ranked for rank, row in enumerate(order[:k], 1)]
     return pd.DataFrame(rows, columns=["query", "rank", "neighbour"])
 
 
@@ -62,11 +52,8 @@ def relevant_ranks(
     Nothing is sorted: the rank of a document is 1 plus the number of documents before it, counted block by block. The
     memory is DOCUMENTS rows in float64 and BLOCK x DOCUMENTS similarities, whatever the number of documents.
 
-    Args:
-        embeddings: (N, D), may be memory-mapped.
-        queries: Q rows.
-        relevant: for each query the rows to retrieve.
-        candidates: only the first `candidates` rows can be retrieved; None: all.
+    embeddings: (N, D), may be memory-mapped; queries: Q rows; relevant: for each query the rows to retrieve;
+    candidates: only so many first rows can be retrieved, None: all.
     """
     pool = len(embeddings) if candidates is None else candidates
     rows = [np.asarray(wanted, dtype=np.intp) for wanted in relevant]
@@ -103,90 +90,26 @@ def _count_before(row: np.ndarray, levels: np.ndarray, places: np.ndarray) -> np
     return counts
 
 
-class RetrievalScores(NamedTuple):
-    """One value per query, (Q,) each. The means of the first two over queries are MAP and MRR."""
-
-    average_precision: np.ndarray
-    reciprocal_rank: np.ndarray
-    ndcg: np.ndarray
-    hit_rate_10: np.ndarray
-    hit_rate_100: np.ndarray
-    mean_percentile_rank: np.ndarray  # of the whole ranking, without a cut
-
-    @property
-    def map(self) -> float:
-        return float(self.average_precision.mean())
-
-    @property
-    def mrr(self) -> float:
-        return float(self.reciprocal_rank.mean())
-
-
 def score_retrieval(
-    embeddings: np.ndarray,
-    queries: Sequence[int],
-    relevant: Sequence[Sequence[int]],
-    *,
-    top_k: int | None = None,
-    candidates: int | None = None,
-) -> RetrievalScores:
-    """All metrics of every query; arguments as in `relevant_ranks`.
+    embeddings: np.ndarray, queries: Sequence[int], relevant: Sequence[Sequence[int]], *, candidates: int | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Average precision and reciprocal rank of every query, (Q,) each; their means are MAP and MRR.
 
-    top_k: None ranks everything. With a number only the first `top_k` hits count, as in the author's code: relevant
-    documents beyond them are removed from the denominator too, a query without a hit has AP 0 and RR 1 / top_k, and
-    NDCG is divided by the best value that top_k hits allow.
+    The average precision is the mean over the relevant documents of the precision at the rank of each. Arguments as in
+    `relevant_ranks`.
     """
-    pool = len(embeddings) if candidates is None else candidates
-    cut = pool if top_k is None else top_k
-    rows = []
-    for query, ranks in zip(queries, relevant_ranks(embeddings, queries, relevant, candidates=pool), strict=True):
-        found = ranks[ranks <= cut]
-        rows.append(
-            (
-                average_precision(found, relevant=len(found)),
-                1.0 / float(found[0]) if len(found) else 1.0 / cut,
-                ndcg(found, ideal=min(len(ranks), cut)),
-                float(len(found) > 0 and found[0] <= 10),
-                float(len(found) > 0 and found[0] <= 100),
-                mean_percentile_rank(ranks, candidates=pool - (query < pool)),
-            )
-        )
-    return RetrievalScores(*np.array(rows).T)
-
-
-def average_precision(ranks: Sequence[int] | np.ndarray, *, relevant: int) -> float:
-    """Mean over all relevant documents of the precision at the rank of each.
-
-    ranks: of the relevant documents that were found; relevant: number of relevant documents. A relevant document that
-    was not found counts as precision 0; no relevant document gives 0.
-    """
-    ranks = np.asarray(ranks, dtype=np.float64)
-    found = np.arange(1, len(ranks) + 1)
-    return float((found / ranks).sum() / relevant) if relevant else 0.0
-
-
-def ndcg(ranks: Sequence[int] | np.ndarray, *, ideal: int) -> float:
-    """Discounted cumulative gain, the sum of 1 / log2(1 + rank), divided by that of the ranks 1 to `ideal`."""
-    gain = (1 / np.log2(1 + np.asarray(ranks, dtype=np.float64))).sum()
-    return float(gain / (1 / np.log2(np.arange(2, ideal + 2))).sum())
-
-
-def mean_percentile_rank(ranks: Sequence[int] | np.ndarray, *, candidates: int) -> float:
-    """Mean over relevant documents of the share of the other candidates that stand before: 0 first, 1 last."""
-    return float(np.mean((np.asarray(ranks, dtype=np.float64) - 1) / max(1, candidates - 1)))
+    ranked = relevant_ranks(embeddings, queries, relevant, candidates=candidates)
+    precision = [(np.arange(1, len(ranks) + 1) / ranks).mean() for ranks in ranked]
+    return np.array(precision), np.array([1 / ranks[0] for ranks in ranked])
 
 
 class TfIdf:
-    """TF-IDF of the most frequent words of a corpus, the baseline of every table: `fit`, then `embed`.
-
-    Fit it on the texts the student is distilled on, never on the texts of a task.
-    """
+    """TF-IDF of a corpus' most frequent words, the baseline of every table; never fit it on the texts of a task."""
 
     def __init__(self, max_features: int = 4096) -> None:
         self.max_features = max_features
 
     def fit(self, texts: Sequence[str]) -> TfIdf:
-        """Learn vocabulary and document frequencies."""
         from sklearn.feature_extraction.text import TfidfVectorizer
 
         vectorizer = TfidfVectorizer(max_features=self.max_features, dtype=np.float32)
@@ -206,7 +129,6 @@ class TfIdf:
 
     @property
     def fingerprint(self) -> str:
-        """Hash of the words, their columns and their weights, which determine the embeddings."""
         fitted = self._fitted()
         words = json.dumps(sorted((word, int(column)) for word, column in fitted.vocabulary_.items()))
         return hashlib.sha256(words.encode() + fitted.idf_.astype(np.float32).tobytes()).hexdigest()

@@ -17,7 +17,7 @@ from docemb_lib.evaluation.tasks import Score
 from docemb_lib.evaluation.uncertainty import OVERALL, VERDICTS
 
 MAIN_METRICS = ("accuracy", "map")  # one per task; means and tables leave out further metrics
-NO_BREAK = "\u00a0"
+NO_BREAK = "\u00a0"  # inside an interval, so that a narrow column wraps before it
 
 
 def score_frame(scores: Mapping[str, Mapping[str, Score]]) -> pd.DataFrame:
@@ -63,23 +63,20 @@ def mean_over_tasks(scores: pd.DataFrame) -> pd.DataFrame:
 def scoreboard(scores: pd.DataFrame) -> pd.DataFrame:
     """Models x tasks, best mean first. scores: tidy.
 
-    Task columns are means over seeds; `mean` is the unweighted mean over tasks, and `std` the sample deviation over
-    seeds of the mean over tasks, 0 for one seed.
+    Task columns are means over seeds; `mean` is that over tasks, `std` its sample deviation over seeds, 0 for one seed.
     """
     main = scores[scores["metric"].isin(MAIN_METRICS)]
     table = main.pivot_table(index="model", columns="task", values="value", sort=False)
     by_model = mean_over_tasks(scores).groupby("model")["value"]
-    table["mean"] = by_model.mean()
-    table["std"] = by_model.std().fillna(0.0)
+    table = table.assign(mean=by_model.mean(), std=by_model.std().fillna(0.0))
     return table.rename_axis(columns=None).sort_values("mean", ascending=False, kind="stable")
 
 
 def normalised(scores: pd.DataFrame, *, over_rounds: bool = False) -> pd.DataFrame:
     """`scores` with a column `normalised`: value / best mean of any model shown on that task and metric.
 
-    scores: columns model, task, metric, value and perhaps round, with any number of rows each (seeds); over_rounds:
-    divide by the best of all rounds (Figure 5.3) instead of the same round (Table 5.7). The result is relative to the
-    models in the frame: never store it, and compare it only within one figure or table.
+    over_rounds: divide by the best of all rounds (Figure 5.3) instead of the same round (Table 5.7). The result is
+    relative to the models in the frame: never store it, and compare it only within one figure or table.
     """
     rounds = ["round"] if "round" in scores else []
     of_task = ["task", "metric", *([] if over_rounds else rounds)]
@@ -92,16 +89,14 @@ def normalised(scores: pd.DataFrame, *, over_rounds: bool = False) -> pd.DataFra
 def interval_board(intervals: pd.DataFrame) -> pd.DataFrame:
     """Models x tasks as text, a score and its interval as in `.792 [.77, .81]`, best mean first in each round.
 
-    The last column is the mean over tasks, or the single task. The space inside an interval does not break, so that a
-    narrow column wraps before the interval. intervals: see `score_intervals`, with a `round` where there are several.
+    The last column is the mean over tasks, or the single task. intervals: see `score_intervals`, perhaps with `round`.
     """
     shown = intervals[intervals["metric"].isin([*MAIN_METRICS, "mean"])]
     index = ["round", "model"] if "round" in shown else ["model"]
     rows = shown[["value", "low", "high"]].itertuples(index=False)
     texts = [with_interval(*row).replace(", ", f",{NO_BREAK}") for row in rows]
-    table = shown.assign(text=texts).pivot_table(
-        index=index, columns="task", values="text", aggfunc="first", sort=False
-    )
+    shown = shown.assign(text=texts)
+    table = shown.pivot_table(index=index, columns="task", values="text", aggfunc="first", sort=False)
     best = shown[shown["task"] == table.columns[-1]].set_index(index)["value"]
     rounds = {name: number for number, name in enumerate(dict.fromkeys(shown.get("round", ())))}
     order = sorted(table.index, key=lambda row: (rounds.get(row[0], 0) if rounds else 0, -best[row]))
@@ -136,11 +131,9 @@ def standing(
         verdict = {better: "better than", worse: "worse than"}.get(verdict_on[other], "not shown to differ from")
         groups.setdefault(verdict, []).append(f"{other} ({number(other)})" if other == before else other)
     verdicts = [f"{verdict} {', '.join([*names[:-2], ' and '.join(names[-2:])])}" for verdict, names in groups.items()]
-    value = scores["value"]
+    value, over = scores["value"], f"{tasks} {'task' if tasks == 1 else 'tasks'}"
     shares = " and ".join(f"{value[student] / value[other]:.0%} of {other} ({number(other)})" for other in teachers)
-    over = f"{tasks} {'task' if tasks == 1 else 'tasks'}"
-    reaches = f"{student} ({number(student)}) reaches {shares}"
-    return f"In the mean over {over}, {reaches}; it is {', '.join(verdicts)}."
+    return f"In the mean over {over}, {student} ({number(student)}) reaches {shares}; it is {', '.join(verdicts)}."
 
 
 def _over_tasks(rows: pd.DataFrame) -> pd.DataFrame:

@@ -1,42 +1,46 @@
 """Evaluation tasks: labelled documents, labelled pairs or rankings in splits, and the score of embeddings on them.
 
 A task holds data, splits and a metric. Classification and pairs train heads on frozen embeddings; retrieval ranks by
-cosine. A task checks when it is constructed that its data can be scored; `soundness.problems` reports data that can be
-scored but is suspicious, such as test documents that also stand in train.
+cosine. A task checks when it is constructed that its data can be scored; `problems` reports data that can be scored but
+is suspicious, and does not mend it, because published scores include it.
 """
 
 from __future__ import annotations
 
+import logging
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
+import pandas as pd
 
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation.heads import pair_features, train_heads
 from docemb_lib.evaluation.retrieval import score_retrieval
 from docemb_lib.settings import HeadSettings
 
+logger = logging.getLogger(__name__)
+
 SPLITS = ("train", "validation", "test")
 SEEDS = 5  # heads per task; the spread of a score is taken over them
+ABSENT = "classes of train without example"
 BLOCK = 8192  # rows of embeddings checked together, so that a memory-mapped array is never loaded whole
 
 
 @dataclass(frozen=True)
 class Examples:
-    """Base of the labelled splits: columns of equal length, of which the last one holds the labels."""
+    """Base of the labelled splits: columns of equal length, one or two `documents` and the labels."""
 
     def columns(self) -> dict[str, Sequence[Any]]:
         return {column.name: getattr(self, column.name) for column in fields(self)}
 
     @property
     def documents(self) -> tuple[Sequence[str], ...]:
-        """The texts of each example, one column per text."""
         return tuple(self.columns().values())[:-1]
 
     def take(self, rows: Sequence[int] | np.ndarray) -> Self:
-        """The examples at `rows`, in that order."""
         return replace(self, **{name: [column[row] for row in rows] for name, column in self.columns().items()})
 
     def check(self, where: str) -> None:
@@ -79,30 +83,23 @@ class Ranking:
     def check(self, where: str) -> None:
         N, pool = len(self.texts), len(self.texts) if self.candidates is None else self.candidates
         if not len(self.queries) == len(self.relevant) > 0:
-            raise InputError(
-                f"{where}: {len(self.queries)} queries and {len(self.relevant)} lists of relevant rows; expected "
-                "equally many and at least one"
-            )
+            counts = f"{len(self.queries)} queries and {len(self.relevant)} lists of relevant rows"
+            raise InputError(f"{where}: {counts}; expected equally many and at least one")
         if not 1 <= pool <= N:
             raise InputError(f"{where}: {pool} candidates among {N} texts; expected 1 to {N}")
         for query, rows in zip(self.queries, self.relevant, strict=True):
             if not len(rows) or len(set(rows)) < len(rows) or query in rows:
-                raise InputError(
-                    f"{where}: query {query} has the relevant rows {list(rows)}; expected at least one, each once, "
-                    "without the query"
-                )
+                expected = "expected at least one, each once, without the query"
+                raise InputError(f"{where}: query {query} has the relevant rows {list(rows)}; {expected}")
             if not 0 <= query < N or not all(0 <= row < pool for row in rows):
-                raise InputError(
-                    f"{where}: query {query} with relevant rows {list(rows)} is out of range for {N} texts and "
-                    f"{pool} candidates"
-                )
+                what = f"query {query} with relevant rows {list(rows)}"
+                raise InputError(f"{where}: {what} is out of range for {N} texts and {pool} candidates")
 
 
 Data = TypeVar("Data")
 
 
 def pick(name: str, splits: Mapping[str, Data], split: str) -> Data:
-    """The data of a split. Raises InputError with the available splits."""
     if split not in splits:
         raise InputError(f"task {name!r} has no split {split!r}, only {', '.join(splits)}")
     return splits[split]
@@ -115,32 +112,24 @@ def check_splits(name: str, splits: Mapping[str, Examples | Ranking]) -> None:
         data.check(f"task {name!r}, split {split!r}")
 
 
-Lookup = Callable[[Sequence[str]], np.ndarray]  # N texts -> (N, D)
-
-
 def unique(*parts: Sequence[str]) -> list[str]:
-    """Each text once, in the order of first appearance."""
     return list(dict.fromkeys(text for part in parts for text in part))
 
 
-def rows_by_text(name: str, embeddings: np.ndarray, texts: list[str]) -> Lookup:
+def rows_by_text(name: str, embeddings: np.ndarray, texts: list[str]) -> Callable[[Sequence[str]], np.ndarray]:
     """A function from texts to their embeddings. embeddings: (N, D), row i belongs to `texts[i]`.
 
-    All texts in their order are returned without a copy, so that a large pool may stay memory-mapped. Raises
-    InputError for another number of rows and for values that are not finite.
+    All texts in their order are returned without a copy, so that a large pool may stay memory-mapped.
     """
     if embeddings.ndim != 2 or len(embeddings) != len(texts):
-        raise InputError(
-            f"task {name!r}: embeddings of shape {embeddings.shape} for {len(texts)} texts; expected one row per text, "
-            "in the order of task.texts(split)"
-        )
+        what = f"embeddings of shape {embeddings.shape} for {len(texts)} texts"
+        raise InputError(f"task {name!r}: {what}; expected one row per text, in the order of task.texts(split)")
     blocks = range(0, len(texts), BLOCK)
     finite = np.concatenate([np.isfinite(embeddings[start : start + BLOCK]).all(axis=1) for start in blocks])
     if not finite.all():
-        raise InputError(
-            f"task {name!r}: {np.count_nonzero(~finite)} of {len(texts)} embeddings are not finite, the first is row "
-            f"{int(np.argmin(finite))}; check whether the model has diverged"
-        )
+        what = f"{np.count_nonzero(~finite)} of {len(texts)} embeddings are not finite"
+        first = f"the first is row {int(np.argmin(finite))}"
+        raise InputError(f"task {name!r}: {what}, {first}; check whether the model has diverged")
     row = {text: i for i, text in enumerate(texts)}
 
     def lookup(wanted: Sequence[str]) -> np.ndarray:
@@ -150,11 +139,9 @@ def rows_by_text(name: str, embeddings: np.ndarray, texts: list[str]) -> Lookup:
 
 
 class Embedder(Protocol):
-    """A model that can be evaluated."""
+    """A model that can be evaluated: `embed` gives (N, D) for N texts, in their order."""
 
-    def embed(self, texts: list[str]) -> np.ndarray:
-        """texts: N. Returns (N, D), in the same order."""
-        ...
+    def embed(self, texts: list[str]) -> np.ndarray: ...
 
 
 @dataclass(frozen=True)
@@ -181,10 +168,10 @@ class Score:
 
 
 class HeadInputs(NamedTuple):
-    """The input of heads for one split. features: (N, D); labels: (N,) class numbers."""
+    """The input of heads for one split."""
 
-    features: np.ndarray
-    labels: np.ndarray
+    features: np.ndarray  # (N, D)
+    labels: np.ndarray  # (N,) class numbers
     classes: int
 
 
@@ -197,23 +184,19 @@ class HeadTask:
     metric: ClassVar[str] = "accuracy"
 
     def __post_init__(self) -> None:
-        """Check the splits; a head can only predict the classes of train, so other splits may have no further ones."""
+        """Check the splits; a head can only predict the classes of train."""
         check_splits(self.name, self.splits)
+        where = f"task {self.name!r}"
         if "train" not in self.splits:
-            raise InputError(
-                f"task {self.name!r} has no split 'train' to train heads on, only {', '.join(self.splits)}"
-            )
+            raise InputError(f"{where} has no split 'train' to train heads on, only {', '.join(self.splits)}")
         known = set(self.splits["train"].labels)
         if len(known) < 2:
-            raise InputError(
-                f"task {self.name!r}, split 'train': all labels are {known.pop()!r}; expected two classes or more"
-            )
+            raise InputError(f"{where}, split 'train': all labels are {known.pop()!r}; expected two classes or more")
         for split, data in self.splits.items():
             if unknown := [label for label in data.labels if label not in known]:
-                raise InputError(
-                    f"task {self.name!r}, split {split!r}: {len(unknown)} of {len(data.labels)} labels are none of the "
-                    f"{len(known)} classes of 'train', the first is {unknown[0]!r}; leave them out, or add to train"
-                )
+                what = f"{len(unknown)} of {len(data.labels)} labels are none of the {len(known)} classes of 'train'"
+                mend = "leave them out, or add to train"
+                raise InputError(f"{where}, split {split!r}: {what}, the first is {unknown[0]!r}; {mend}")
 
     def texts(self, split: str = "test") -> list[str]:
         """The texts of train and of `split`, each once: what must be embedded to score on `split`."""
@@ -222,10 +205,7 @@ class HeadTask:
     def score(
         self, embeddings: np.ndarray, split: str = "test", *, head: HeadSettings | None = None, seeds: int = SEEDS
     ) -> Score:
-        """The accuracy of one head per seed 0, 1, ..., seeds - 1.
-
-        embeddings: (N, D), row i belongs to `texts(split)[i]`; head: None is the thesis' settings.
-        """
+        """The accuracy of a head per seed from 0. embeddings: (N, D), row i belongs to `texts(split)[i]`."""
         head = head or HeadSettings()
         train, scored = self.head_inputs(embeddings, ("train", split), head)
         heads = train_heads(train.features, train.labels, classes=train.classes, settings=head, seeds=range(seeds))
@@ -243,8 +223,7 @@ class HeadTask:
             data = pick(self.name, self.splits, split)
             views = [lookup(column) for column in data.documents]
             features = pair_features(views[0], views[1], head.pair_features) if len(views) == 2 else views[0]
-            labels = np.array([number[label] for label in data.labels])
-            inputs.append(HeadInputs(features, labels, len(number)))
+            inputs.append(HeadInputs(features, np.array([number[label] for label in data.labels]), len(number)))
         return inputs
 
     def example_lengths(self, lengths: Sequence[int] | np.ndarray, split: str = "test") -> np.ndarray:
@@ -292,13 +271,10 @@ class Retrieval:
 
     name: str
     splits: Mapping[str, Ranking]
-    top_k: int | None = None  # length at which rankings are cut, 1000 in the author's code; None: no cut
     metric: ClassVar[str] = "map"
 
     def __post_init__(self) -> None:
         check_splits(self.name, self.splits)
-        if self.top_k is not None and self.top_k < 1:
-            raise InputError(f"task {self.name!r}: top_k must be at least 1 or None, got {self.top_k}")
 
     def texts(self, split: str = "test") -> list[str]:
         """The pool of `split`, each text once."""
@@ -307,38 +283,68 @@ class Retrieval:
     def score(
         self, embeddings: np.ndarray, split: str = "test", *, head: HeadSettings | None = None, seeds: int = SEEDS
     ) -> Score:
-        """MAP, and further metrics as extras. embeddings: (N, D), row i belongs to `texts(split)[i]`.
-
-        `head` and `seeds` are ignored; all tasks share one signature.
-        """
+        """MAP, with MRR as an extra; see `HeadTask.score`, with which it shares its signature."""
         ranking = pick(self.name, self.splits, split)
         X = rows_by_text(self.name, embeddings, self.texts(split))(ranking.texts)
-        scores = score_retrieval(X, ranking.queries, ranking.relevant, top_k=self.top_k, candidates=ranking.candidates)
-        per_query = {"map": scores.average_precision, "mrr": scores.reciprocal_rank}
-        extra = {name: float(getattr(scores, name).mean()) for name in scores._fields[2:]}
-        return Score(
-            self.metric,
-            (scores.map,),
-            extra={"mrr": scores.mrr} | extra,
-            per_example={name: values[None].astype(np.float32) for name, values in per_query.items()},
-        )
+        found = score_retrieval(X, ranking.queries, ranking.relevant, candidates=ranking.candidates)
+        mean, mrr = (float(values.mean()) for values in found)
+        per_query = {name: values[None].astype(np.float32) for name, values in zip(("map", "mrr"), found, strict=True)}
+        return Score(self.metric, (mean,), extra={"mrr": mrr}, per_example=per_query)
 
     def example_lengths(self, lengths: Sequence[int] | np.ndarray, split: str = "test") -> np.ndarray:
         """The length of each query: (Q,). lengths: of `texts(split)`."""
-        length_of = dict(zip(self.texts(split), lengths, strict=True))
-        ranking = pick(self.name, self.splits, split)
+        length_of, ranking = dict(zip(self.texts(split), lengths, strict=True)), pick(self.name, self.splits, split)
         return np.array([length_of[ranking.texts[query]] for query in ranking.queries])
 
 
 Task = Classification | Pairs | Retrieval
 
 
+def problems(task: Task) -> pd.DataFrame:
+    """One row per problem: task, split, problem, count, of, first (row of the first such example, or the class).
+
+    | problem                          | counts                                                |
+    |----------------------------------|-------------------------------------------------------|
+    | without text                     | examples with a text that is empty or white space     |
+    | also in train (leakage)          | examples of another split whose texts stand in train  |
+    | also in train with another label | leaked examples that have only other labels in train  |
+    | classes of train without example | classes                                               |
+
+    Retrieval tasks are checked for empty texts only.
+    """
+    train = None if isinstance(task, Retrieval) else task.splits["train"]
+    train_labels: dict[tuple[str, ...], set[Hashable]] = defaultdict(set)
+    if train:
+        for texts, label in zip(zip(*train.documents, strict=True), train.labels, strict=True):
+            train_labels[texts].add(label)
+    rows = []
+    for split, data in task.splits.items():
+        examples = list(zip(*((data.texts,) if isinstance(data, Ranking) else data.documents), strict=True))
+        found: dict[str, Sequence[object]] = {
+            "without text": [i for i, texts in enumerate(examples) if not all(text.strip() for text in texts)]
+        }
+        if train and split != "train" and not isinstance(data, Ranking):
+            leaked = [i for i, texts in enumerate(examples) if texts in train_labels]
+            contradicted = [i for i in leaked if data.labels[i] not in train_labels[examples[i]]]
+            found |= {"also in train (leakage)": leaked, "also in train with another label": contradicted}
+            found[ABSENT] = sorted(set(train.labels) - set(data.labels), key=str)
+        for problem, which in found.items():
+            of = len(set(train.labels)) if train and problem == ABSENT else len(examples)
+            rows += [(task.name, split, problem, len(which), of, which[0])] if which else []
+    return pd.DataFrame(rows, columns=["task", "split", "problem", "count", "of", "first"])
+
+
+def warn_of_problems(task: Task) -> None:
+    """Log a warning for each problem."""
+    for row in problems(task).itertuples(index=False):
+        message = "task %s, split %s: %d of %d %s, the first is %s"
+        logger.warning(message, row.task, row.split, row.count, row.of, row.problem, row.first)
+
+
 def evaluate(
     model: Embedder, task: Task, *, split: str = "test", head: HeadSettings | None = None, seeds: int = SEEDS
 ) -> Score:
-    """Embed the texts of a task and score the embeddings; log a warning for each of the problems of the data.
-
-    head: how heads are trained, None: the thesis' settings; seeds: number of heads.
+    """Embed the texts of a task and score them; log the problems of the data. head: None is the thesis' settings.
 
     Example:
         >>> from docemb_lib.evaluation import TfIdf
@@ -346,28 +352,18 @@ def evaluate(
         >>> evaluate(TfIdf().fit(["good", "bad"]), Classification("tone", {"train": train, "test": test})).metric
         'accuracy'
     """
-    from docemb_lib.evaluation.soundness import warn_of_problems  # imports this module
-
     warn_of_problems(task)
     return task.score(np.asarray(model.embed(task.texts(split))), split, head=head, seeds=seeds)
 
 
 def score_predictions(metric: str, predictions: np.ndarray, labels: np.ndarray) -> Score:
     """The score of S heads: accuracy, with macro-F1 as an extra. predictions: (S, N), labels: (N,), class numbers."""
-    correct = predictions == labels
-    return Score(
-        metric,
-        tuple(correct.mean(axis=1).tolist()),
-        extra={"f1_macro": float(f1_macro(predictions, labels).mean())},
-        per_example={metric: correct.astype(np.float32)},
-    )
+    correct, extra = predictions == labels, {"f1_macro": float(f1_macro(predictions, labels).mean())}
+    return Score(metric, tuple(correct.mean(axis=1).tolist()), extra, {metric: correct.astype(np.float32)})
 
 
 def f1_macro(predictions: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """The unweighted mean over classes of the F1 of S heads. predictions: (S, N), labels: (N,). Returns (S,).
-
-    A class that occurs in neither labels nor predictions is ignored; a class without a correct prediction counts 0.
-    """
+    """The mean over classes, but absent ones, of the F1 of S heads: (S,). predictions: (S, N); labels: (N,)."""
     from sklearn.metrics import f1_score
 
     return np.array([f1_score(labels, row, average="macro", zero_division=0.0) for row in predictions])

@@ -33,9 +33,7 @@ Scores = Mapping[str, Mapping[str, Score]]  # {model: {task: score}}
 
 
 class Intervals(NamedTuple):
-    """Means of M scores and the bounds of their confidence intervals, (M,) each."""
-
-    mean: np.ndarray
+    mean: np.ndarray  # (M,), of M scores; low, high: the bounds of their confidence intervals
     low: np.ndarray
     high: np.ndarray
 
@@ -114,29 +112,23 @@ def holm(p_values: np.ndarray) -> np.ndarray:
 
 
 def score_intervals(scores: Scores) -> pd.DataFrame:
-    """Every score with its interval: columns model, task, metric, examples, value, low, high.
-
-    Last, where there are several tasks, the mean of their own metrics: task OVERALL, metric "mean".
-    """
+    """Columns model, task, metric, examples, value, low, high; last, of several tasks, the mean (OVERALL, "mean")."""
     rows: list[tuple[object, ...]] = []
-    for results in all_results(scores):
-        found = bootstrap_over_tasks(results.examples)
-        count = sum(X.shape[1] for X in results.examples)
-        for model, row in zip(results.models, np.transpose(found), strict=True):
-            rows.append((model, results.task, results.metric, count, *row))
+    for task, metric, models, examples in all_results(scores):
+        count = sum(X.shape[1] for X in examples)
+        intervals = np.transpose(bootstrap_over_tasks(examples))
+        rows += [(model, task, metric, count, *row) for model, row in zip(models, intervals, strict=True)]
     return pd.DataFrame(rows, columns=["model", "task", "metric", "examples", "value", "low", "high"])
 
 
 def differences(scores: Scores, reference: str) -> pd.DataFrame:
     """Every other model against `reference`, on the own metric of each task and in the mean over tasks (OVERALL).
 
-    Columns: task, metric, model, reference, difference (model minus reference), low and high (its interval), p. Raises
-    InputError where models were not scored on the same examples.
+    Columns: task, metric, model, reference, difference (model minus reference), low and high (its interval), p.
     """
     if reference not in scores or len(scores) < 2:
-        raise InputError(
-            f"compare: {reference!r} and another model are needed, there are scores of {', '.join(scores)}"
-        )
+        there = f"there are scores of {', '.join(scores)}"
+        raise InputError(f"compare: {reference!r} and another model are needed, {there}")
     rows: list[tuple[object, ...]] = []
     for task, metric, models, examples in all_results(scores, extra=False):
         place = models.index(reference)
@@ -144,8 +136,8 @@ def differences(scores: Scores, reference: str) -> pd.DataFrame:
         found = bootstrap_over_tasks(ahead)
         p_values = [paired_p_value(d) for d in side_by_side(ahead)]
         others = [model for model in models if model != reference]
-        for model, row, p in zip(others, np.transpose(found), p_values, strict=True):
-            rows.append((task, metric, model, reference, *row, p))
+        by_model = zip(others, np.transpose(found), p_values, strict=True)
+        rows += [(task, metric, model, reference, *row, p) for model, row, p in by_model]
     return pd.DataFrame(rows, columns=["task", "metric", "model", "reference", "difference", "low", "high", "p"])
 
 
@@ -154,25 +146,16 @@ def verdicts(found: pd.DataFrame) -> pd.DataFrame:
 
     The verdict is better or worse where p_holm < 1 - LEVEL, else "no difference shown", which does not show equality.
     """
-    corrected = holm(found["p"].to_numpy())
-    better, worse, unclear = VERDICTS
+    corrected, (better, worse, unclear) = holm(found["p"].to_numpy()), VERDICTS
     verdict = np.where(corrected < 1 - LEVEL, np.where(found["difference"] > 0, better, worse), unclear)
     return found.assign(p_holm=corrected, verdict=verdict)
 
 
-class Results(NamedTuple):
-    """The results of M models on the examples of one task, or of each of K tasks that a mean is taken over."""
+def all_results(scores: Scores, *, extra: bool = True) -> Iterator[tuple[str, str, list[str], list[np.ndarray]]]:
+    """The results on each task by its own metric, with `extra` by further ones too, then on all K tasks together.
 
-    task: str
-    metric: str
-    models: list[str]
-    examples: list[np.ndarray]  # K arrays (M, N_k), means over seeds
-
-
-def all_results(scores: Scores, *, extra: bool = True) -> Iterator[Results]:
-    """The results on each task by its own metric, with `extra` by further ones too, then on all tasks together.
-
-    Raises InputError where models have other tasks or other numbers of examples than the first.
+    Yields task, metric, the names of M models, and K arrays (M, N_k) of results on examples, means over seeds. Raises
+    InputError where models have other tasks or other numbers of examples than the first.
     """
     tasks = list(next(iter(scores.values()), {}))
     for model, by_task in scores.items():
@@ -185,18 +168,16 @@ def all_results(scores: Scores, *, extra: bool = True) -> Iterator[Results]:
         first = by_model[models[0]]
         for metric in dict.fromkeys([first.metric, *(first.per_example if extra else ())]):
             if absent := [model for model, score in by_model.items() if metric not in score.per_example]:
-                raise InputError(
-                    f"scores: {absent[0]!r} on {task!r} has no {metric} of single examples; score it again"
-                )
+                what = f"{absent[0]!r} on {task!r} has no {metric} of single examples"
+                raise InputError(f"scores: {what}; score it again")
             results = [score.per_example[metric].mean(axis=0, dtype=np.float64) for score in by_model.values()]
             if len(sizes := {len(own) for own in results}) > 1:
-                raise InputError(
-                    f"scores: {task!r} was scored on {sorted(sizes)} examples; score all models on the same ones"
-                )
-            yield Results(task, metric, models, [np.stack(results)])
+                what = f"{task!r} was scored on {sorted(sizes)} examples"
+                raise InputError(f"scores: {what}; score all models on the same ones")
+            yield task, metric, models, [np.stack(results)]
             main += [np.stack(results)] if metric == first.metric else []
     if len(main) > 1:
-        yield Results(OVERALL, "mean", models, main)
+        yield OVERALL, "mean", models, main
 
 
 def by_length(
@@ -204,8 +185,8 @@ def by_length(
 ) -> pd.DataFrame:
     """A score by document length: columns bucket, examples, value, low, high (a 95% interval).
 
-    per_example: (seeds, N), as in `Score`; lengths: (N,), see `example_lengths` of a task; edges: ascending, the last
-    length of each bucket but the final open one. The value is NaN without examples, the interval below two.
+    per_example: (seeds, N); lengths: (N,); edges: ascending, the last length of each bucket but the final open one. The
+    value is NaN without examples, the interval below two.
     """
     results = np.asarray(per_example).mean(axis=0, dtype=np.float64)  # (N,)
     lengths = np.asarray(lengths)

@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from docemb_lib.errors import InputError
-from docemb_lib.evaluation.soundness import published_statistics
+from docemb_lib.evaluation.benchmarks import published_tasks
 from docemb_lib.evaluation.tasks import HeadTask, Score
 from docemb_lib.evaluation.uncertainty import DECIMALS, bootstrap_over_tasks, holm, paired_p_value, side_by_side
 from docemb_lib.experiments.models import scored_model
@@ -87,7 +87,8 @@ def claims_of_run(run: Run, finals: Finals) -> pd.DataFrame:
     on_others = check_claims(rounds, others, _counts(run, finals, others["accuracy"], masked=not same_corpora))
     one_reason = on_tasks["verdict"].ne(UNTESTED) | on_tasks["because"].eq(on_others["because"])
     both_reasons = on_tasks["because"] + "; other tasks: " + on_others["because"]
-    examples = published_statistics("final").query("split == 'train' and statistic == 'examples'")["thesis"]
+    final = "protocol == 'final' and split == 'train' and statistic == 'examples'"
+    examples = published_tasks().query(final)["value"]
     table_5_7, counts = published("table_5_7"), _ratios(examples.to_numpy(), 1000)
     columns = {
         "claim": {claim["id"]: claim["says"] for claim in claims()},

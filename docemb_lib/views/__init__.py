@@ -1,6 +1,6 @@
 """Data for the figures and tables of the notebooks, computed from a run, its stages and recorded runs."""
 
-from docemb_lib.evaluation.soundness import beside_thesis as tasks_beside_thesis
+from docemb_lib.evaluation.benchmarks import beside_thesis as tasks_beside_thesis
 from docemb_lib.views.runs import (
     centring,
     corpus_statistics,

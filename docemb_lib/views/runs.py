@@ -10,10 +10,10 @@ import pandas as pd
 
 from docemb_lib import pretrained
 from docemb_lib.corpus.build import corpus_statistics as describe_splits
+from docemb_lib.evaluation.benchmarks import HERE, THESIS, task_lengths, task_statistics
 from docemb_lib.evaluation.catalogue import task_inputs
 from docemb_lib.evaluation.probes import probe
 from docemb_lib.evaluation.retrieval import neighbours
-from docemb_lib.evaluation.soundness import HERE, THESIS, task_lengths, task_statistics
 from docemb_lib.experiments.models import UNTRAINED, Model, centred_model, embed_once, student_model, untrained_model
 from docemb_lib.experiments.plan import THESIS as THESIS_PROFILE
 from docemb_lib.experiments.run import Run, Stages

@@ -58,24 +58,17 @@ class MtebSamples:
         self.write("qrels/dev.jsonl", links[:5])
         self.write("qrels/test.jsonl", links[5:] + more)
         (self.folder / "README.md").write_text(RETRIEVAL_CARD)
-        return self.define(
-            "Retrieval", **{"eval_splits": ["dev", "test"], **fields}, ignore_identical_ids=queries_are_documents
-        )
+        fields = {"eval_splits": ["dev", "test"], **fields}
+        return self.define("Retrieval", **fields, ignore_identical_ids=queries_are_documents)
 
     def define(self, kind: str, *, ignore_identical_ids: bool = False, **fields: Any) -> str:
         from mteb import TaskMetadata, abstasks
 
         metadata = TaskMetadata(
-            name="Local",
-            description="local data",
-            type=kind,
-            category="t2t",
-            modalities=["text"],
-            dataset={"path": str(self.folder), "revision": "1"},
-            reference=None,
-            main_score=SCORES[kind],
+            name="Local", description="local data", type=kind, category="t2t", modalities=["text"], reference=None,
+            dataset={"path": str(self.folder), "revision": "1"}, main_score=SCORES[kind],
             **{"eval_splits": ["test"], "eval_langs": ["eng-Latn"], **fields},
-        )
+        )  # fmt: skip
         attributes = {"metadata": metadata, "ignore_identical_ids": ignore_identical_ids}
         task = type("Local", (getattr(abstasks, f"AbsTask{kind}"),), attributes)
         self.monkeypatch.setitem(sys.modules["mteb.get_tasks"]._TASKS_REGISTRY, "Local", task)

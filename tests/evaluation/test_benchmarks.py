@@ -12,7 +12,7 @@ import logging
 import os
 import pickle
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from itertools import chain
 from pathlib import Path
 from typing import Any, get_args
@@ -24,28 +24,14 @@ import pytest
 from pyarrow import parquet
 
 from docemb_lib.errors import InputError
-from docemb_lib.evaluation import Classification, Pairs, Retrieval
-from docemb_lib.evaluation.benchmarks import (
-    BENCHMARKS,
-    benchmark_task,
-    published_size,
-    published_tasks,
-    read_articles,
-    read_plain_pickle,
-    read_relevance,
-    read_similar_articles,
-)
+from docemb_lib.evaluation import Classification, Pairs, Retrieval, benchmark_task, benchmarks
 from docemb_lib.evaluation.tasks import SPLITS, Labelled
 from docemb_lib.settings import ON_HUB, BenchmarkName, SimDEName
 
 # ---- The tasks of the thesis
 
-PAIR_FILES = {
-    "aan": ("train_cite.csv", "dev_cite.csv", "test_cite.csv"),
-    "oc": ("train_ai2_ab.csv", "dev_ai2_ab.csv", "test_ai2_ab.csv"),
-    "pan": ("pla_train.csv", "pla_dev.csv", "pla_test.csv"),
-    "s2orc": ("train_ai2_gorc.csv", "dev_ai2_gorc.csv", "test_ai2_gorc.csv"),
-}
+NAMES = {"aan": "{}_cite.csv", "oc": "{}_ai2_ab.csv", "pan": "pla_{}.csv", "s2orc": "{}_ai2_gorc.csv"}
+PAIR_FILES = {task: [name.format(split) for split in ("train", "dev", "test")] for task, name in NAMES.items()}
 PAIRS = [("1", 'A "first"\x01sentence,\nand more.', "Other\x01text."), ("0", "Plain", "")]
 
 
@@ -122,18 +108,15 @@ def write_parquet(file: Path, texts: list[str], labels: list[int]) -> None:
     parquet.write_table(pa.table({"text": texts, "label": labels}), file)
 
 
-LAYOUTS = {
-    "arxiv": ["no_ref/{split}-00000-of-00002.parquet", "no_ref/{split}-00001-of-00002.parquet"],
-    "imdb": ["plain_text/{split}/0000.parquet", "plain_text/{split}/0001.parquet"],
-}
+LAYOUTS = {"arxiv": "no_ref/{split}-0000{part}-of-00002.parquet", "imdb": "plain_text/{split}/000{part}.parquet"}
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_a_copy_of_a_hubs_data_set_is_read_in_either_layout(tmp_path: Path, name: str) -> None:
     for split in ("train", "test", "unsupervised"):
-        for part, layout in enumerate(LAYOUTS[name]):
-            texts = [f"{split} {part} {n}" for n in range(2)]
-            write_parquet(tmp_path / layout.format(split=split), texts, [0, 1])
+        for part in range(2):
+            file = tmp_path / LAYOUTS[name].format(split=split, part=part)
+            write_parquet(file, [f"{split} {part} {n}" for n in range(2)], [0, 1])
     write_parquet(tmp_path / "default" / "train-00000-of-00001.parquet", ["another config"], [7])
     task = benchmark_task(name, str(tmp_path))
     assert isinstance(task, Classification)
@@ -164,10 +147,7 @@ def test_a_hub_is_asked_for_the_published_configuration_and_then_for_the_convert
 
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
     task = benchmark_task("arxiv")
-    assert asked == [
-        ("ccdv/arxiv-classification", "no_ref", None),
-        ("ccdv/arxiv-classification", "no_ref", "refs/convert/parquet"),
-    ]
+    assert asked == [("ccdv/arxiv-classification", "no_ref", branch) for branch in (None, "refs/convert/parquet")]
     assert {split: len(data.labels) for split, data in task.splits.items()} == dict.fromkeys(SPLITS, 11)
 
 
@@ -198,20 +178,17 @@ def test_similar_articles_are_a_retrieval_task_over_all_of_them(tmp_path: Path, 
     (tmp_path / "gt").write_bytes(pickle.dumps({"B": {"A": 1, "C": 1}}))
     task = benchmark_task(name, str(tmp_path))
     assert isinstance(task, Retrieval)
-    assert (task.texts(), task.splits["test"].queries, task.splits["test"].relevant) == (
-        ["A s t", "B", "C"],
-        [1],
-        [[0, 2]],
-    )
+    found = task.splits["test"]
+    assert (task.texts(), found.queries, found.relevant) == (["A s t", "B", "C"], [1], [[0, 2]])
 
 
 def test_the_shipped_sizes_are_those_of_table_5_4_and_5_5() -> None:
-    assert published_size("s2orc", "train") == 152_000
-    assert published_size("arxiv", "test") == 2_500
-    assert published_size("games", "test") == 21_228
-    assert published_size("aan", "validation") is None
-    known = {(protocol, task, split, statistic) for protocol, task, split, statistic, _ in published_tasks()["rows"]}
-    assert len(known) == len(published_tasks()["rows"])
+    size = benchmarks.published_tasks().query("protocol == 'final'").set_index(["task", "split", "statistic"])["value"]
+    assert size["s2orc", "train", "examples"] == 152_000
+    assert size["arxiv", "test", "examples"] == 2_500
+    assert size["games", "test", "documents"] == 21_228
+    assert ("aan", "validation", "examples") not in size
+    assert not benchmarks.published_tasks().duplicated(["protocol", "task", "split", "statistic"]).any()
 
 
 # ---- The tasks of the SimDE paper
@@ -258,19 +235,13 @@ def write_lines(file: Path, rows: list[dict[str, Any]]) -> None:
 
 
 @pytest.mark.parametrize("layout", [folders, table, lines, parquet_file, parallel])
-def test_all_layouts_hold_the_same_documents_and_splits_are_drawn(
-    tmp_path: Path, layout: Callable[[Path], Path], caplog: Any
-) -> None:
+def test_all_layouts_hold_the_same_documents_and_splits_are_drawn(tmp_path: Path, layout: Any, caplog: Any) -> None:
     with caplog.at_level(logging.WARNING):
         task = benchmark_task("bbcnews", str(layout(tmp_path)))
     found = [pair for data in task.splits.values() for pair in zip(data.texts, data.labels, strict=True)]
     assert sorted(found) == sorted(ARTICLES)
     counts = {split: Counter(data.labels) for split, data in task.splits.items()}
-    assert counts == {
-        "train": {"sport": 6, "tech": 6},
-        "validation": {"sport": 2, "tech": 2},
-        "test": {"sport": 2, "tech": 2},
-    }
+    assert counts == {s: {"sport": n, "tech": n} for s, n in (("train", 6), ("validation", 2), ("test", 2))}
     assert "task bbcnews: 20 documents, the paper has 2225; scores do not compare" in caplog.text
 
 
@@ -278,20 +249,15 @@ def test_files_and_rows_name_splits_as_a_copy_of_the_hubs_folder_does(tmp_path: 
     write_lines(tmp_path / "train.jsonl", NUMBERED[:15])
     write_lines(tmp_path / "test.jsonl", NUMBERED[15:])
     table(tmp_path)  # all of it again, as on the hub
-    task = benchmark_task("bbcnews", str(tmp_path))
-    assert {split: list(zip(data.texts, data.labels, strict=True)) for split, data in task.splits.items()} == {
-        "train": ARTICLES[:15],
-        "test": ARTICLES[15:],
-    }
-    write_lines(
-        tmp_path / "one.jsonl", [row | {"split": "train" if n < 15 else "test"} for n, row in enumerate(NUMBERED)]
-    )
-    assert benchmark_task("bbcnews", str(tmp_path / "one.jsonl")) == task
-    write_lines(tmp_path / "one.jsonl", [row | {"split": "dev"} if n % 2 else row for n, row in enumerate(NUMBERED)])
-    with pytest.raises(
-        InputError, match=r"one\.jsonl, line 1: names no split, but other rows do; name it in all of them or in none"
-    ):
-        benchmark_task("bbcnews", str(tmp_path / "one.jsonl"))
+    task, one = benchmark_task("bbcnews", str(tmp_path)), tmp_path / "one.jsonl"
+    found = {split: list(zip(data.texts, data.labels, strict=True)) for split, data in task.splits.items()}
+    assert found == {"train": ARTICLES[:15], "test": ARTICLES[15:]}
+    write_lines(one, [row | {"split": "train" if n < 15 else "test"} for n, row in enumerate(NUMBERED)])
+    assert benchmark_task("bbcnews", str(one)) == task
+    write_lines(one, [row | {"split": "dev"} if n % 2 else row for n, row in enumerate(NUMBERED)])
+    message = r"one\.jsonl, line 1: names no split, but other rows do; name it in all of them or in none"
+    with pytest.raises(InputError, match=message):
+        benchmark_task("bbcnews", str(one))
 
 
 def test_a_hubs_data_set_is_read_by_its_names_of_classes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -304,9 +270,8 @@ def test_a_hubs_data_set_is_read_by_its_names_of_classes(monkeypatch: pytest.Mon
     monkeypatch.setattr(datasets, "load_dataset", load)
     for source in (None, "someone/news"):
         task = benchmark_task("20news", source)
-        assert [list(data.labels) for data in task.splits.values()] == [
-            [topic for _, topic in ARTICLES[:15]], [topic for _, topic in ARTICLES[15:]],
-        ]  # fmt: skip
+        labels = [label for data in task.splits.values() for label in data.labels]
+        assert (labels, len(task.splits["train"].labels)) == ([topic for _, topic in ARTICLES], 15)
     assert asked == [("SetFit/20_newsgroups", None), ("someone/news", None)]
 
 
@@ -357,19 +322,17 @@ def test_lines_that_do_not_belong_together_are_refused(tmp_path: Path, change: d
         ("imdb", [{"text": "x", "label": "y"}], r"a\.jsonl: names no splits; copy the hub's folder there"),
     ],
 )  # fmt: skip
-def test_rows_without_the_fields_of_the_task_are_refused(
-    tmp_path: Path, name: str, rows: list[dict[str, Any]], message: str
-) -> None:
+def test_rows_without_the_fields_of_the_task_are_refused(tmp_path: Path, name: str, rows: Any, message: str) -> None:
     write_lines(tmp_path / "a.jsonl", rows)
     with pytest.raises(InputError, match=message):
         benchmark_task(name, str(tmp_path / "a.jsonl"))
 
 
 def test_every_name_of_a_profile_is_a_task_and_the_sizes_are_table_1s() -> None:
-    assert set(BENCHMARKS) == {*get_args(BenchmarkName), *get_args(SimDEName)}
-    assert [BENCHMARKS[name].size for name in get_args(SimDEName)] == [8558957, 18846, 2162833, 13081, 2225]
-    assert all(BENCHMARKS[name].size is None for name in get_args(BenchmarkName))
-    assert {name for name, task in BENCHMARKS.items() if task.hub} == set(ON_HUB)
+    assert set(benchmarks.BENCHMARKS) == {*get_args(BenchmarkName), *get_args(SimDEName)}
+    assert [benchmarks.BENCHMARKS[name].size for name in get_args(SimDEName)] == [8558957, 18846, 2162833, 13081, 2225]
+    assert all(benchmarks.BENCHMARKS[name].size is None for name in get_args(BenchmarkName))
+    assert {name for name, task in benchmarks.BENCHMARKS.items() if task.hub} == set(ON_HUB)
 
 
 # ---- Similar articles
@@ -397,7 +360,7 @@ def write_relevance(folder: Path, lists: Any, *, as_json: bool = False) -> Path:
 
 
 def test_the_text_of_an_article_is_its_title_and_every_section_that_is_not_empty(tmp_path: Path) -> None:
-    assert read_articles(wiki_file(tmp_path / "wines.txt")) == {
+    assert benchmarks.read_articles(wiki_file(tmp_path / "wines.txt")) == {
         "Merlot": 'Merlot  A dark blue grape. Regions Grown in "France",\nand elsewhere.',
         "Malbec": "Malbec  Purple.",
         "Moët & Chandon": "Moët & Chandon",
@@ -408,17 +371,14 @@ def test_the_text_of_an_article_is_its_title_and_every_section_that_is_not_empty
 @pytest.mark.parametrize("as_json", [False, True])
 def test_titles_without_an_article_are_left_out_and_counted(tmp_path: Path, as_json: bool, caplog: Any) -> None:
     lists: dict[str, Any] = {
-        "Malbec": {"Merlot": 1, "Malbec": 1, "Nowhere": 1},
-        "Unwritten": {"Merlot": 1},
-        "Merlot": {"Unknown": 1},
-        "Moët & Chandon": {"Malbec": 3, "Merlot": 1},
-    }
+        "Malbec": {"Merlot": 1, "Malbec": 1, "Nowhere": 1}, "Unwritten": {"Merlot": 1},
+        "Merlot": {"Unknown": 1}, "Moët & Chandon": {"Malbec": 3, "Merlot": 1},
+    }  # fmt: skip
     if not as_json:
         lists = collections.defaultdict(collections.Counter, {k: collections.Counter(v) for k, v in lists.items()})
+    files = wiki_file(tmp_path / "a.csv"), write_relevance(tmp_path, lists, as_json=as_json)
     with caplog.at_level(logging.WARNING):
-        ranking = read_similar_articles(
-            wiki_file(tmp_path / "a.csv"), write_relevance(tmp_path, lists, as_json=as_json)
-        )
+        ranking = benchmarks.read_similar_articles(*files)
     assert [text.split()[0] for text in ranking.texts] == ["Merlot", "Malbec", "Moët", "Game"]
     assert ranking.queries == [1, 2]
     assert ranking.relevant == [[0], [1, 0]]
@@ -428,12 +388,8 @@ def test_titles_without_an_article_are_left_out_and_counted(tmp_path: Path, as_j
 
 def test_lists_may_be_any_plain_container_and_name_a_title_twice(tmp_path: Path) -> None:
     lists = {"a": ["x", "y", "x"], "b": ("x",), "c": {"y", "x"}, "d": frozenset({"x"})}
-    assert read_relevance(write_relevance(tmp_path, lists)) == {
-        "a": ["x", "y"],
-        "b": ["x"],
-        "c": ["x", "y"],
-        "d": ["x"],
-    }
+    expected = {"a": ["x", "y"], "b": ["x"], "c": ["x", "y"], "d": ["x"]}
+    assert benchmarks.read_relevance(write_relevance(tmp_path, lists)) == expected
 
 
 @pytest.mark.parametrize(
@@ -453,7 +409,7 @@ def test_a_bad_article_is_named_with_its_row(tmp_path: Path, row: list[str], mes
     with file.open("a", newline="") as stream:
         csv.writer(stream).writerow(row)
     with pytest.raises(InputError, match=message):
-        read_articles(file)
+        benchmarks.read_articles(file)
 
 
 @pytest.mark.parametrize(
@@ -462,29 +418,30 @@ def test_a_bad_article_is_named_with_its_row(tmp_path: Path, row: list[str], mes
 )  # fmt: skip
 def test_lists_of_another_kind_are_refused(tmp_path: Path, lists: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        read_relevance(write_relevance(tmp_path, lists))
+        benchmarks.read_relevance(write_relevance(tmp_path, lists))
 
 
 def test_files_of_another_kind_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("a,b,c\n1,2,3\n")
     with pytest.raises(InputError, match="has 3 columns, expected two"):
-        read_articles(tmp_path / "a.csv")
+        benchmarks.read_articles(tmp_path / "a.csv")
     with pytest.raises(InputError, match="holds no article"):
-        read_articles(wiki_file(tmp_path / "b.csv", []))
+        benchmarks.read_articles(wiki_file(tmp_path / "b.csv", []))
     (tmp_path / "gt.json").write_text('{"a":\n oops}')
     with pytest.raises(InputError, match=r"gt\.json: not JSON \(.*in line 2\)"):
-        read_relevance(tmp_path / "gt.json")
+        benchmarks.read_relevance(tmp_path / "gt.json")
     with pytest.raises(InputError, match="no list belongs to the articles"):
-        read_similar_articles(wiki_file(tmp_path / "c.csv"), write_relevance(tmp_path, {"Other": ["Merlot"]}))
+        benchmarks.read_similar_articles(
+            wiki_file(tmp_path / "c.csv"), write_relevance(tmp_path, {"Other": ["Merlot"]})
+        )
 
 
 # ---- Pickles from elsewhere
 
 
 def dumped(tmp_path: Path, value: Any, protocol: int = pickle.DEFAULT_PROTOCOL) -> Path:
-    file = tmp_path / "gt"
-    file.write_bytes(pickle.dumps(value, protocol))
-    return file
+    (tmp_path / "gt").write_bytes(pickle.dumps(value, protocol))
+    return tmp_path / "gt"
 
 
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
@@ -492,12 +449,10 @@ def test_plain_data_comes_through_in_every_protocol(tmp_path: Path, protocol: in
     votes: Any = collections.defaultdict(collections.Counter, {"Merlot": collections.Counter({"Malbec": 2})})
     votes["Cava"] = {"titles": ["Prosecco"], "set": {1}, "frozen": frozenset("a"), "pair": (1.5, None, True)}
     votes["ordered"] = collections.OrderedDict(a=1)
-    assert read_plain_pickle(dumped(tmp_path, votes, protocol)) == votes
+    assert benchmarks.read_plain_pickle(dumped(tmp_path, votes, protocol)) == votes
 
 
 class Hostile:
-    """What unpickling it calls."""
-
     def __init__(self, function: Any, *arguments: Any) -> None:
         self.call = function, arguments
 
@@ -513,7 +468,7 @@ def test_a_hostile_pickle_is_refused_before_it_does_anything(tmp_path: Path, pro
     assert touched.exists()
     touched.unlink()
     with pytest.raises(InputError, match=r"gt: refused.*it asks for \w+\.open\); write the mapping as JSON") as caught:
-        read_plain_pickle(file)
+        benchmarks.read_plain_pickle(file)
     assert not touched.exists()
     assert "\n" not in str(caught.value)
 
@@ -523,14 +478,14 @@ def test_a_hostile_pickle_is_refused_before_it_does_anything(tmp_path: Path, pro
 )  # fmt: skip
 def test_other_functions_and_classes_are_refused(tmp_path: Path, value: Any) -> None:
     with pytest.raises(InputError, match="it asks for"):
-        read_plain_pickle(dumped(tmp_path, value))
+        benchmarks.read_plain_pickle(dumped(tmp_path, value))
 
 
 def test_a_pickle_cannot_change_the_classes_that_it_may_use(tmp_path: Path) -> None:
     file = tmp_path / "gt"
     file.write_bytes(b"ccollections\nCounter\n(N(S'most_common'\nI1\ndtb.")  # setattr(Counter, "most_common", 1)
     with pytest.raises(InputError, match="refused"):
-        read_plain_pickle(file)
+        benchmarks.read_plain_pickle(file)
     assert collections.Counter("aab").most_common(1) == [("a", 2)]
 
 
@@ -538,21 +493,21 @@ def test_a_pickle_cannot_change_the_classes_that_it_may_use(tmp_path: Path) -> N
 def test_what_is_no_whole_pickle_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "gt").write_bytes(content)
     with pytest.raises(InputError, match=r"gt: refused, is no whole pickle of plain containers"):
-        read_plain_pickle(tmp_path / "gt")
+        benchmarks.read_plain_pickle(tmp_path / "gt")
     with pytest.raises(InputError, match="cannot be read"):
-        read_plain_pickle(tmp_path / "missing")
+        benchmarks.read_plain_pickle(tmp_path / "missing")
 
 
 def test_a_tower_of_tuples_as_a_key_is_refused_where_the_stock_reader_ends_the_process(tmp_path: Path) -> None:
     tower = b"\x80\x02}(" + b")" + b"\x85" * 300_000 + b"K\x01u."  # {((((…),),),): 1}
     (tmp_path / "gt").write_bytes(tower)
     with pytest.raises(InputError, match="it holds more than 10,000 tuples"):
-        read_plain_pickle(tmp_path / "gt")
+        benchmarks.read_plain_pickle(tmp_path / "gt")
 
 
 @pytest.mark.parametrize("depth", [2_000, 9_999])
 def test_tuples_below_the_limit_do_no_harm_however_they_are_stacked(tmp_path: Path, depth: int) -> None:
     (tmp_path / "gt").write_bytes(b"\x80\x02}(" + b")" + b"\x85" * (depth - 1) + b"K\x01u.")
-    assert list(read_plain_pickle(tmp_path / "gt").values()) == [1]
+    assert list(benchmarks.read_plain_pickle(tmp_path / "gt").values()) == [1]
     with pytest.raises(InputError, match="a title is tuple"):
-        read_relevance(tmp_path / "gt")
+        benchmarks.read_relevance(tmp_path / "gt")

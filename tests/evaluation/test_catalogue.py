@@ -90,9 +90,7 @@ def test_a_files_change_and_a_settings_change_show_in_the_fingerprint(data_folde
         ({"own_tasks": [{**TASK, "share": 0.5}]}, "evaluation.own_tasks.0.share: input should be less than 0.5"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_in_a_profile_is_said_in_one_line(
-    data_folder: Path, evaluation: dict[str, Any], message: str
-) -> None:
+def test_what_is_wrong_in_a_profile_is_said_in_one_line(data_folder: Path, evaluation: Any, message: str) -> None:
     with pytest.raises(InputError, match=message) as caught:
         profile(data_folder, **evaluation)
     assert "\n" not in str(caught.value)
@@ -157,9 +155,8 @@ MARK = Path("ran")
 
 
 def examples(n: int, labels: str = "xy", start: int = 0) -> list[dict[str, Any]]:
-    return [
-        {"text": f"about {labels[i % len(labels)]}, {start + i}", "label": labels[i % len(labels)]} for i in range(n)
-    ]
+    own = [labels[i % len(labels)] for i in range(n)]
+    return [{"text": f"about {label}, {start + i}", "label": label} for i, label in enumerate(own)]
 
 
 DOCUMENTS = [{"id": f"d{n}", "text": f"text {n}"} for n in range(4)]
@@ -168,28 +165,24 @@ DOCUMENTS = [{"id": f"d{n}", "text": f"text {n}"} for n in range(4)]
 class Folder:
     """The profile `mine` in a workspace, and the data beside it."""
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
+    def __init__(self, workspace_root: Path) -> None:
+        self.root, self.params = workspace_root, workspace_root / "params"
 
     def write(self, files: dict[str, Any]) -> None:
         """Files beside the profile: text, bytes, rows of JSON lines, or a function that writes the file."""
         for name, content in files.items():
-            file = self.root / "params" / name
             if callable(content):
-                content(file)
+                content(self.params / name)
                 continue
-            if isinstance(content, list):
-                content = "".join(json.dumps(row) + "\n" for row in content)
-            file.write_bytes(content if isinstance(content, bytes) else content.encode())
+            text = "".join(json.dumps(row) + "\n" for row in content) if isinstance(content, list) else content
+            (self.params / name).write_bytes(text if isinstance(text, bytes) else text.encode())
 
     def profile(self, own: dict[str, Any] | None = None, *, task: str = "mine", **evaluation: Any) -> str:
-        profile = yaml.safe_load((self.root / "params" / "small.yaml").read_text(encoding="utf-8"))
+        profile = yaml.safe_load((self.params / "small.yaml").read_text(encoding="utf-8"))
         own_tasks = [{"name": "mine", "kind": "classification", **own}] if own else []
-        settings = {"tasks": [task], "sweep_tasks": ["package"], "own_tasks": own_tasks, **evaluation}
-        profile["evaluation"].update(settings)
-        file = self.root / "params" / "mine.yaml"
-        file.write_text(yaml.safe_dump({**profile, "name": "mine"}), encoding="utf-8")
-        return str(file)
+        profile["evaluation"] |= {"tasks": [task], "sweep_tasks": ["package"], "own_tasks": own_tasks, **evaluation}
+        (self.params / "mine.yaml").write_text(yaml.safe_dump({**profile, "name": "mine"}), encoding="utf-8")
+        return str(self.params / "mine.yaml")
 
 
 @pytest.fixture
@@ -253,9 +246,8 @@ FEW = {"path": {"train": "a.jsonl", "test": "b.jsonl"}}
     ],
 )  # fmt: skip
 def test_a_plan_is_refused_whose_runs_could_not_be_scored(folder, own, folds, message):
-    folder.write(
-        {"a.jsonl": DOCUMENTS if own is RANKING else examples(8), "r.tsv": "d0\td1\n", "b.jsonl": examples(6, start=50)}
-    )
+    rows = DOCUMENTS if own is RANKING else examples(8)
+    folder.write({"a.jsonl": rows, "r.tsv": "d0\td1\n", "b.jsonl": examples(6, start=50)})
     done = CliRunner().invoke(app, ["run", "--profile", folder.profile(own, sweep_tasks=["mine"], folds=folds)])
     assert (done.exit_code, done.stderr.strip()) == (2, f"Error: {message}")
 

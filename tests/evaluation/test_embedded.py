@@ -8,10 +8,10 @@ import pytest
 
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation import Classification, Pairs, Retrieval, Task, TfIdf, evaluate
-from docemb_lib.evaluation.embedded import cut_in_half, embedded_tasks, spread_over_sources
+from docemb_lib.evaluation.catalogue import BUILDERS, cut_in_half, embedded_task, spread_over_sources
 from docemb_lib.evaluation.tasks import SPLITS
 
-NAMES = ["package", "see-also-pairs", "halves", "see-also-retrieval"]
+NAMES = [*BUILDERS]
 SOURCES = ["scipy", "torch", "sympy"]
 WORDS = [f"{a}{b}" for a in "bdfgklmnprst" for b in ("ando", "eli", "irus", "opal", "um")]
 
@@ -28,26 +28,19 @@ def pool(sizes: tuple[int, int, int] = (90, 60, 60), sources: list[str] = SOURCE
     for split, size in zip(SPLITS, sizes, strict=True):
         for i in range(size):
             next_ones = [f"{split}.{(i + step * len(sources)) % size}" for step in (1, 2)]
-            rows.append(
-                {
-                    "id": f"{split}.{i}",
-                    "text": page_text(1000 * SPLITS.index(split) + i),
-                    "source": sources[i % len(sources)],
-                    "split": split,
-                    "see_also": [other for other in next_ones if other != f"{split}.{i}"],
-                }
-            )
+            links = [other for other in next_ones if other != f"{split}.{i}"]
+            row = {"id": f"{split}.{i}", "text": page_text(1000 * SPLITS.index(split) + i), "split": split}
+            rows.append({**row, "source": sources[i % len(sources)], "see_also": links})
     return rows
 
 
 def built(name: str, rows: list[dict[str, Any]] | None = None, **options: Any) -> Task:
-    return embedded_tasks(pool() if rows is None else rows, [name], **{"seed": 0, **options})[0]
+    return embedded_task(pool() if rows is None else rows, name, **{"seed": 0, **options})
 
 
-def test_the_tasks_come_in_the_order_asked_for_and_of_their_kinds() -> None:
-    tasks = embedded_tasks(iter(pool()), NAMES, seed=0)
-    assert [task.name for task in tasks] == NAMES
-    assert [type(task) for task in tasks] == [Classification, Pairs, Pairs, Retrieval]
+def test_the_tasks_are_of_their_kinds() -> None:
+    kinds = {"package": Classification, "see-also-pairs": Pairs, "halves": Pairs, "see-also-retrieval": Retrieval}
+    assert {task.name: type(task) for task in map(built, NAMES)} == kinds
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -113,10 +106,8 @@ def test_see_also_pairs_are_links_and_as_many_pairs_of_the_same_package_without_
 def test_no_text_is_more_often_in_one_kind_of_pair_than_in_the_other(name: str) -> None:
     for pairs in built(name).splits.values():
         for side in (pairs.first, pairs.second):
-            kinds = {
-                label: Counter(t for t, k in zip(side, pairs.labels, strict=True) if k == label) for label in (0, 1)
-            }
-            assert kinds[0] == kinds[1]
+            of_label = [Counter(t for t, k in zip(side, pairs.labels, strict=True) if k == label) for label in (0, 1)]
+            assert of_label[0] == of_label[1]
 
 
 def test_a_page_brings_at_most_two_of_its_links() -> None:
@@ -168,27 +159,23 @@ def test_halves_need_neither_links_nor_packages() -> None:
 def test_a_half_that_two_pages_share_is_not_called_a_stranger() -> None:
     rows = pool((12, 12, 12))
     for row in rows:
-        row["text"] = f"{row['id']} opens in its own way" + " the same ending" * 2 * (
-            int(row["id"].split(".")[1]) % 6 == 0
-        )
+        shared = int(row["id"].split(".")[1]) % 6 == 0
+        row["text"] = f"{row['id']} opens in its own way" + " the same ending" * 2 * shared
     for pairs in built("halves", rows).splits.values():
-        own = {
-            first: second for first, second, label in zip(pairs.first, pairs.second, pairs.labels, strict=True) if label
-        }
-        negatives = [(f, s) for f, s, label in zip(pairs.first, pairs.second, pairs.labels, strict=True) if not label]
-        assert all(own[first] != second for first, second in negatives)
+        own, strangers = (
+            [(a, b) for a, b, k in zip(pairs.first, pairs.second, pairs.labels, strict=True) if k == label]
+            for label in (1, 0)
+        )
+        assert all(dict(own)[first] != second for first, second in strangers)
 
 
 @pytest.mark.parametrize(
     ("text", "halves"),
     [
-        ("one two three four", ("one two", "three four")),
-        ("  a bbbbbbbbbbbbbbbbbb ", ("a", "bbbbbbbbbbbbbbbbbb")),
-        ("one\n\n two", ("one", "two")),
-        ("single", ("single", "")),
-        ("  ", ("", "")),
+        ("one two three four", ("one two", "three four")), ("  a bbbbbbbbbbbbbbbbbb ", ("a", "bbbbbbbbbbbbbbbbbb")),
+        ("one\n\n two", ("one", "two")), ("single", ("single", "")), ("  ", ("", "")),
     ],
-)
+)  # fmt: skip
 def test_a_page_is_cut_at_the_white_space_nearest_its_middle(text: str, halves: tuple[str, str]) -> None:
     assert cut_in_half(text) == halves
 

@@ -16,24 +16,7 @@ from transformers import AutoModel, AutoTokenizer, LongformerConfig, LongformerM
 
 from docemb_lib.corpus.sentences import tag_words
 from docemb_lib.errors import InputError
-from docemb_lib.evaluation.probes import (
-    ALL_LENGTHS,
-    BINS,
-    attention_by_part,
-    attention_of_words,
-    fit_ridge,
-    measure_distances,
-    mistaken,
-    neighbour_overlap,
-    principal_plane,
-    probe,
-    redundancy,
-    redundancy_by_length,
-    sentence_similarity,
-    separation,
-    tidy_distances,
-    token_attention,
-)
+from docemb_lib.evaluation import probes
 from docemb_lib.losses import MaxMargin
 from docemb_lib.pretrained import resolve
 from docemb_lib.student import Student
@@ -43,13 +26,13 @@ def test_the_plane_is_spanned_by_the_leading_singular_vectors():
     X = np.random.default_rng(0).standard_normal((20, 6)) * [5, 4, 1, 1, 1, 1] + 3
     centred = X - X.mean(axis=0)
     U, s, _ = np.linalg.svd(centred, full_matrices=False)
-    plane = principal_plane(X)
+    plane = probes.principal_plane(X)
     np.testing.assert_allclose(np.abs(plane.points), np.abs(U[:, :2] * s[:2]), atol=1e-9)
     assert plane.explained == pytest.approx((s[:2] ** 2).sum() / (s**2).sum())
 
 
 def test_a_collapsed_space_has_no_variance_to_explain():
-    plane = principal_plane(np.ones((5, 4)))
+    plane = probes.principal_plane(np.ones((5, 4)))
     assert np.isnan(plane.explained)
     np.testing.assert_allclose(plane.points, 0, atol=1e-12)
 
@@ -57,14 +40,14 @@ def test_a_collapsed_space_has_no_variance_to_explain():
 @pytest.mark.parametrize(
     ("measure", "message"),
     [
-        (lambda: principal_plane(np.ones((2, 5))), "3 and 2 or more"),
-        (lambda: principal_plane(np.ones((5, 1))), "3 and 2 or more"),
-        (lambda: fit_ridge(np.ones((4, 2)), np.ones((5, 2))), "4 student and 5 teacher embeddings"),
-        (lambda: fit_ridge(np.ones((2, 2)), np.ones((2, 2))), "give 3 or more"),
-        (lambda: measure_distances(np.ones((3, 2)), np.ones((3, 4)), distance="mse"), "expected equal"),
-        (lambda: measure_distances(np.ones((1, 2)), np.ones((1, 2)), distance="mse"), "two documents or more"),
-        (lambda: redundancy_by_length(redundancy(["1 2", ""])), "none of the 2 documents has a noun or a verb; is it English"),
-        (lambda: sentence_similarity([DOCUMENTS[0], *ODD], by_topic), "1 of 5 documents have two sentences or more, expected two"),
+        (lambda: probes.principal_plane(np.ones((2, 5))), "3 and 2 or more"),
+        (lambda: probes.principal_plane(np.ones((5, 1))), "3 and 2 or more"),
+        (lambda: probes.fit_ridge(np.ones((4, 2)), np.ones((5, 2))), "4 student and 5 teacher embeddings"),
+        (lambda: probes.fit_ridge(np.ones((2, 2)), np.ones((2, 2))), "give 3 or more"),
+        (lambda: probes.measure_distances(np.ones((3, 2)), np.ones((3, 4)), distance="mse"), "expected equal"),
+        (lambda: probes.measure_distances(np.ones((1, 2)), np.ones((1, 2)), distance="mse"), "two documents or more"),
+        (lambda: probes.redundancy_by_length(probes.redundancy(["1 2", ""])), "none of the 2 documents has a noun or a verb; is it English"),
+        (lambda: probes.sentence_similarity([DOCUMENTS[0], *ODD], by_topic, pairs=9), "1 of 5 documents have two sentences or more, expected two"),
     ],
 )  # fmt: skip
 def test_unfit_input_is_refused(measure, message):
@@ -86,7 +69,7 @@ def halves(student, teacher):
 
 
 def test_a_teacher_that_is_a_linear_map_of_the_student_is_read_whole():
-    row = probe(*halves(*spaces()), {}).iloc[0]
+    row = probes.probe(*halves(*spaces()), {}).iloc[0]
     assert (row["bucket"], row["documents"]) == ("all", 60)
     assert row["r2"] == pytest.approx(1, abs=1e-9)
     assert row["overlap"] == 1
@@ -95,7 +78,7 @@ def test_a_teacher_that_is_a_linear_map_of_the_student_is_read_whole():
 def test_nothing_is_read_from_noise():
     rng = np.random.default_rng(0)
     student, teacher = rng.standard_normal((400, 6)), rng.standard_normal((400, 4))
-    row = probe(*halves(student, teacher), {}, k=10).iloc[0]
+    row = probes.probe(*halves(student, teacher), {}, k=10).iloc[0]
     assert row["r2"] <= 0
     assert row["overlap"] == pytest.approx(10 / 199, abs=0.03)  # chance
 
@@ -103,43 +86,35 @@ def test_nothing_is_read_from_noise():
 def test_a_collapsed_student_predicts_the_mean():
     _, teacher = spaces()
     train, validation = halves(np.ones((120, 8)), teacher)
-    row = probe(train, validation, {}).iloc[0]
+    row = probes.probe(train, validation, {}).iloc[0]
     residual = ((validation[1] - train[1].mean(0)) ** 2).sum()
     assert row["r2"] == pytest.approx(1 - residual / ((validation[1] - validation[1].mean(0)) ** 2).sum())
 
 
-def test_the_ridge_is_that_of_the_normal_equations_at_the_penalty_it_chose():
-    student, teacher = spaces(noise=4.0)
-    ridge = fit_ridge(student, teacher)
-    X = student / np.sqrt(student.var(axis=0).mean())
-    centred, target = X - X.mean(0), teacher - teacher.mean(0)
-    weights = np.linalg.solve(centred.T @ centred + ridge.model.alpha_ * np.eye(8), centred.T @ target)
-    np.testing.assert_allclose(ridge.predict(student), centred @ weights + teacher.mean(0), atol=1e-8)
-
-
-def test_the_penalty_is_the_one_that_leaving_out_one_document_at_a_time_likes_best():
+def test_the_ridge_is_that_of_the_normal_equations_at_the_penalty_that_leaving_out_one_document_likes_best():
     student, teacher = spaces(n=15, noise=4.0)
-    ridge = fit_ridge(student, teacher)
+    ridge = probes.fit_ridge(student, teacher)
     X = student / np.sqrt(student.var(axis=0).mean())
+
+    def predict(alpha, kept, unseen):
+        mean_x, mean_y = X[kept].mean(0), teacher[kept].mean(0)
+        centred = X[kept] - mean_x
+        weights = np.linalg.solve(centred.T @ centred + alpha * np.eye(8), centred.T @ (teacher[kept] - mean_y))
+        return (X[unseen] - mean_x) @ weights + mean_y
 
     def error(alpha):
-        total = 0.0
-        for left_out in range(15):
-            kept = np.arange(15) != left_out
-            mean_x, mean_y = X[kept].mean(0), teacher[kept].mean(0)
-            centred = X[kept] - mean_x
-            weights = np.linalg.solve(centred.T @ centred + alpha * np.eye(8), centred.T @ (teacher[kept] - mean_y))
-            total += (((X[left_out] - mean_x) @ weights + mean_y - teacher[left_out]) ** 2).sum()
-        return total
+        return sum(((predict(alpha, np.arange(15) != n, n) - teacher[n]) ** 2).sum() for n in range(15))
 
-    alphas = ridge.model.alphas
-    assert ridge.model.alpha_ == min(alphas, key=error)
-    assert alphas.min() < ridge.model.alpha_ < alphas.max()
+    alphas, chosen = ridge[-1].alphas, ridge[-1].alpha_
+    assert chosen == min(alphas, key=error)
+    assert alphas.min() < chosen < alphas.max()
+    everyone = np.arange(15)
+    np.testing.assert_allclose(ridge.predict(student), predict(chosen, everyone, everyone), atol=1e-8)
 
 
 def test_the_norm_of_the_student_changes_nothing():
     student, teacher = spaces(noise=4.0)
-    small, large = (probe(*halves(scale * student, teacher), {}).iloc[0] for scale in (1e-3, 1e3))
+    small, large = (probes.probe(*halves(scale * student, teacher), {}).iloc[0] for scale in (1e-3, 1e3))
     assert small["r2"] == pytest.approx(large["r2"])
     assert small["overlap"] == large["overlap"]
 
@@ -151,47 +126,39 @@ def test_overlap_is_the_share_of_common_neighbours():
 
     here, moved = on_circle(0, 10, 25, 60, 90), on_circle(0, 10, 95, 60, 90)
     # nearest two of each: here {1,2} {0,2} {1,0} {4,2} {3,2}; moved {1,3} {0,3} {4,3} {4,2} {2,3}
-    assert neighbour_overlap(here, moved, k=2).tolist() == [0.5, 0.5, 0.0, 1.0, 1.0]
+    assert probes.neighbour_overlap(here, moved, k=2).tolist() == [0.5, 0.5, 0.0, 1.0, 1.0]
 
 
 def test_overlap_equals_a_plain_loop():
     rng = np.random.default_rng(1)
-    a, b = rng.standard_normal((30, 4)), rng.standard_normal((30, 7))
-    expected = []
-    for i in range(30):
-        nearest = [
-            set(sorted((j for j in range(30) if j != i), key=lambda j, row=row: row[j])[:5])
-            for row in (cdist(a, a, "cosine")[i], cdist(b, b, "cosine")[i])
-        ]
-        expected.append(len(nearest[0] & nearest[1]) / 5)
-    assert neighbour_overlap(a, b, k=5).tolist() == expected
+    sides = rng.standard_normal((30, 4)), rng.standard_normal((30, 7))
+    near = [np.argsort(cdist(X, X, "cosine") + 9 * np.eye(30), axis=1)[:, :5] for X in sides]
+    expected = [len({*a} & {*b}) / 5 for a, b in zip(*near, strict=True)]
+    assert probes.neighbour_overlap(*sides, k=5).tolist() == expected
 
 
 def test_buckets_are_judged_by_themselves_among_all_documents():
-    student, teacher = spaces(noise=6.0)
-    train, validation = halves(student, teacher)
+    train, validation = halves(*spaces(noise=6.0))
     short = np.arange(60) % 3 == 0
-    frame = probe(
-        train, validation, {"short": short, "long": ~short, "one": np.arange(60) == 7, "none": short & ~short}
-    )
+    buckets = {"short": short, "long": ~short, "one": np.arange(60) == 7, "none": short & ~short}
+    frame = probes.probe(train, validation, buckets)
     assert frame["bucket"].tolist() == ["all", "short", "long", "one", "none"]
     assert frame["documents"].tolist() == [60, 20, 40, 1, 0]
-    predicted = fit_ridge(*train).predict(validation[0])
+    predicted = probes.fit_ridge(*train).predict(validation[0])
     truth = validation[1][short]
     r2 = 1 - ((truth - predicted[short]) ** 2).sum() / ((truth - truth.mean(0)) ** 2).sum()
     assert frame["r2"][1] == pytest.approx(r2)
-    assert frame["overlap"][1] == pytest.approx(neighbour_overlap(predicted, validation[1], k=10)[short].mean())
+    assert frame["overlap"][1] == pytest.approx(probes.neighbour_overlap(predicted, validation[1], k=10)[short].mean())
     assert frame["overlap"][0] == pytest.approx((20 * frame["overlap"][1] + 40 * frame["overlap"][2]) / 60)
     assert np.isnan(frame["r2"][3])
     assert np.isnan(frame["overlap"][4])
 
 
 def test_among_few_documents_fewer_neighbours_count():
-    student, teacher = spaces(n=24, noise=6.0)
-    train, validation = halves(student, teacher)
-    predicted = fit_ridge(*train).predict(validation[0])
-    overlap = probe(train, validation, {})["overlap"][0]
-    assert overlap == neighbour_overlap(predicted, validation[1], k=2).mean()  # a fifth of 11 others
+    train, validation = halves(*spaces(n=24, noise=6.0))
+    predicted = probes.fit_ridge(*train).predict(validation[0])
+    overlap = probes.probe(train, validation, {})["overlap"][0]
+    assert overlap == probes.neighbour_overlap(predicted, validation[1], k=2).mean()  # a fifth of 11 others
 
 
 def noisy(n=12, d=5, noise=1.0):
@@ -203,7 +170,7 @@ def noisy(n=12, d=5, noise=1.0):
 @pytest.mark.parametrize("distance", ["cosine", "mse"])
 def test_every_distance_is_that_of_the_pair_it_names(distance):
     student, teacher = noisy()
-    frame = tidy_distances(measure_distances(student, teacher, distance=distance, negatives=4, seed=1))
+    frame = probes.tidy_distances(probes.measure_distances(student, teacher, distance=distance, negatives=4, seed=1))
     assert len(frame) == 12 + 12 * 4
     for row in frame.itertuples():
         a, b = student[row.document], teacher[row.other]
@@ -217,10 +184,10 @@ def test_every_distance_is_that_of_the_pair_it_names(distance):
 @pytest.mark.parametrize("ties", [False, True])
 def test_auc_and_overlap_are_those_of_scikit_learn_and_scipy(seed, ties):
     rng = np.random.default_rng(seed)
-    found = measure_distances(*noisy(), distance="mse", negatives=7, seed=seed)
+    found = probes.measure_distances(*noisy(), distance="mse", negatives=7, seed=seed)
     if ties:
         found = found._replace(positive=rng.integers(0, 4, 12) / 1.0, negative=rng.integers(1, 5, (12, 7)) / 1.0)
-    result = separation(found)
+    result = probes.separation(found)
     labels = np.repeat([0, 1], [12, 84])
     assert result.auc == pytest.approx(roc_auc_score(labels, np.concatenate([found.positive, found.negative.ravel()])))
     assert result.overlap == pytest.approx(1 - ks_2samp(found.positive, found.negative.ravel()).statistic)
@@ -230,49 +197,45 @@ def test_auc_and_overlap_are_those_of_scikit_learn_and_scipy(seed, ties):
 @pytest.mark.parametrize("gamma", [0.0, 0.4, 1.5])
 def test_with_all_others_as_negatives_the_loss_is_max_margin(distance, gamma):
     student, teacher = noisy()
-    found = measure_distances(student, teacher, distance=distance, negatives=11)
+    found = probes.measure_distances(student, teacher, distance=distance, negatives=11)
     loss = MaxMargin(distance=distance, gamma=gamma)(torch.from_numpy(student), torch.from_numpy(teacher))
-    assert separation(found, gamma=gamma).loss == pytest.approx(loss.mean().item())
+    assert probes.separation(found, gamma=gamma).loss == pytest.approx(loss.mean().item())
 
 
 def test_a_part_has_the_chosen_documents_and_their_first_negatives():
-    found = measure_distances(*noisy(), distance="mse", negatives=6)
+    found = probes.measure_distances(*noisy(), distance="mse", negatives=6)
     chosen = np.arange(12) % 3 == 0
-    part = found.part(chosen, 2)
-    assert part.documents.tolist() == [0, 3, 6, 9]
-    for place, document in enumerate([0, 3, 6, 9]):
-        assert part.positive[place] == found.positive[document]
-        assert part.others[place].tolist() == found.others[document, :2].tolist()
-        assert part.negative[place].tolist() == found.negative[document, :2].tolist()
+    part, own = found.part(chosen, 2), [0, 3, 6, 9]
+    expected = own, found.positive[own], found.others[own, :2], found.negative[own, :2]
+    for values, wanted in zip(part, expected, strict=True):
+        np.testing.assert_array_equal(values, wanted)
     with pytest.raises(InputError, match="no documents are chosen"):
-        separation(found.part(np.zeros(12, dtype=bool), 2))
+        probes.separation(found.part(np.zeros(12, dtype=bool), 2))
 
 
 def test_the_most_mistaken_pairs_are_those_of_a_loop_over_all():
     student, teacher = noisy(noise=3.0)
-    found = measure_distances(student, teacher, distance="mse", negatives=6).part(np.arange(12) > 2, 4)
-    pairs = []
-    for place, document in enumerate(found.documents):
-        own = ((student[document] - teacher[document]) ** 2).mean()
-        for other in found.others[place]:
-            pairs.append((own - ((student[document] - teacher[other]) ** 2).mean(), document, other))
+    found = probes.measure_distances(student, teacher, distance="mse", negatives=6).part(np.arange(12) > 2, 4)
+    D = cdist(student, teacher, "sqeuclidean") / 5
+    drawn = zip(found.documents, found.others, strict=True)
+    pairs = [(D[n, n] - D[n, other], n, other) for n, others in drawn for other in others]
     expected = sorted(pairs, reverse=True)[:5]
-    result = mistaken(found, k=5)
+    result = probes.mistaken(found, k=5)
     assert result[["document", "other"]].to_numpy().tolist() == [[document, other] for _, document, other in expected]
     np.testing.assert_allclose(result["ahead"], [ahead for ahead, _, _ in expected])
     np.testing.assert_allclose(result["own"] - result["to_other"], result["ahead"])
 
 
 def test_negatives_are_distinct_others_and_all_of_them_where_fewer_exist():
-    found = measure_distances(np.eye(4), np.eye(4), distance="cosine", negatives=20)
+    found = probes.measure_distances(np.eye(4), np.eye(4), distance="cosine", negatives=20)
     assert [sorted(row) for row in found.others.tolist()] == [[1, 2, 3], [0, 2, 3], [0, 1, 3], [0, 1, 2]]
 
 
 def test_a_perfect_student_is_separated_and_a_collapsed_one_is_at_chance():
     teacher = np.random.default_rng(0).standard_normal((30, 6))
-    perfect = separation(measure_distances(teacher, teacher, distance="mse"))
+    perfect = probes.separation(probes.measure_distances(teacher, teacher, distance="mse"))
     assert (perfect.auc, perfect.overlap) == (1, 0)
-    constant = separation(measure_distances(np.ones((30, 6)), np.ones((30, 6)), distance="cosine"))
+    constant = probes.separation(probes.measure_distances(np.ones((30, 6)), np.ones((30, 6)), distance="cosine"))
     assert (constant.auc, constant.overlap) == (0.5, 1)
 
 
@@ -280,7 +243,7 @@ SHIPS = "The ships left the harbour. Two ships stayed in the old harbour. The ha
 
 
 def test_redundancy_is_nouns_and_verbs_for_each_distinct_one():
-    found = redundancy([SHIPS, "He is very old.", "", "And 3 of 4!"])
+    found = probes.redundancy([SHIPS, "He is very old.", "", "And 3 of 4!"])
     # ships left harbour ships stayed harbour harbour closed: eight, and five of them differ
     assert found["content"].tolist() == [8, 1, 0, 0]
     assert found["distinct"].tolist() == [5, 1, 0, 0]
@@ -290,35 +253,30 @@ def test_redundancy_is_nouns_and_verbs_for_each_distinct_one():
 
 
 def test_capitals_make_no_other_word_and_a_text_twice_is_twice_as_redundant():
-    (one,) = redundancy(["Ships sail. ships Sail."])["redundancy"]
+    (one,) = probes.redundancy(["Ships sail. ships Sail."])["redundancy"]
     assert one == 2
-    once, twice = redundancy([str(logging.__doc__), f"{logging.__doc__} " * 2])["redundancy"]
+    once, twice = probes.redundancy([str(logging.__doc__), f"{logging.__doc__} " * 2])["redundancy"]
     assert twice == pytest.approx(2 * once, rel=0.02)
 
 
 def test_lengths_are_divided_as_in_table_4():
     words = [1, 50, 51, 100, 101, 200, 201, 300, 301, 10_000]
     documents = pd.DataFrame({"words": [*words, 7], "redundancy": [*np.arange(1.0, 11.0), np.nan]})
-    table = redundancy_by_length(documents)
-    assert table.index.tolist() == [*BINS, ALL_LENGTHS]
+    table = probes.redundancy_by_length(documents)
+    assert table.index.tolist() == [*probes.BINS, probes.ALL_LENGTHS]
     assert table["redundancy"].tolist() == [1.5, 3.5, 5.5, 7.5, 9.5, 5.5]
     assert table["documents"].tolist() == [2, 2, 2, 2, 2, 10]
 
 
 def test_the_table_equals_a_slow_loop_over_real_documents():
     texts = [str(module.__doc__) * times for module in (logging, re, np, pd) for times in (1, 3)]
-    table = redundancy_by_length(redundancy(texts))
-    sums = {name: [] for name in [*BINS, ALL_LENGTHS]}
+    table = probes.redundancy_by_length(probes.redundancy(texts))
+    sums = {name: [] for name in [*probes.BINS, probes.ALL_LENGTHS]}
     for text in texts:
-        length, seen, count = len(text.split()), [], 0
-        for word in tag_words(text):
-            if word.part == "noun" or word.part == "verb":
-                count += 1
-                if word.text.lower() not in seen:
-                    seen.append(word.text.lower())
-        name = "0-50" if length <= 50 else "51-100" if length <= 100 else "101-200" if length <= 200 else "201-300"
-        sums["over 300" if length > 300 else name].append(count / len(seen))
-        sums[ALL_LENGTHS].append(count / len(seen))
+        length, seen = len(text.split()), [w.text.lower() for w in tag_words(text) if w.part in ("noun", "verb")]
+        place = sum(length > edge for edge in (50, 100, 200, 300))
+        for name in (probes.BINS[place], probes.ALL_LENGTHS):
+            sums[name].append(len(seen) / len({*seen}))
     for name, values in sums.items():
         assert table.loc[name, "documents"] == len(values)
         np.testing.assert_allclose(table.loc[name, "redundancy"], np.mean(values) if values else np.nan)
@@ -331,17 +289,14 @@ ODD = ["Only one sentence here.", "Twice the same sentence. Twice the same sente
 
 def by_topic(sentences: list[str]) -> np.ndarray:
     """Sentences of a topic are the same up to their length, those of two topics at right angles."""
-    rows = np.zeros((len(sentences), 3))
-    for row, sentence in zip(rows, sentences, strict=True):
-        for column, topic in enumerate(("cat", "ship", "tree")):
-            row[column] = (topic in sentence) * len(sentence)
+    rows = np.array([[(topic in s) * len(s) for topic in ("cat", "ship", "tree")] for s in sentences], dtype=float)
     assert (rows.sum(axis=1) > 0).all(), "a sentence of a document that has no two"
     assert len(set(sentences)) == len(sentences), "embedded once each"
     return rows
 
 
 def test_sentences_are_of_one_document_inside_and_of_two_across():
-    pairs = sentence_similarity([*DOCUMENTS, *ODD], by_topic, pairs=50)
+    pairs = probes.sentence_similarity([*DOCUMENTS, *ODD], by_topic, pairs=50)
     assert pairs["kind"].value_counts().to_dict() == {"inside": 50, "across": 50}
     np.testing.assert_allclose(pairs.loc[pairs["kind"] == "inside", "cosine"], 1)
     np.testing.assert_allclose(pairs.loc[pairs["kind"] == "across", "cosine"], 0)
@@ -355,7 +310,7 @@ def test_the_means_are_those_over_all_couples_of_sentences():
     def embed(sentences: list[str]) -> np.ndarray:
         return np.array([vectors.setdefault(sentence, rng.normal(size=4)) for sentence in sentences])
 
-    means = sentence_similarity(documents, embed, pairs=4000).groupby("kind")["cosine"].mean()
+    means = probes.sentence_similarity(documents, embed, pairs=4000).groupby("kind")["cosine"].mean()
     units = {sentence: vector / np.linalg.norm(vector) for sentence, vector in vectors.items()}
     couples = [(a, b) for a in units for b in units if a != b]
     for kind, same in (("inside", True), ("across", False)):
@@ -364,10 +319,10 @@ def test_the_means_are_those_over_all_couples_of_sentences():
 
 
 def test_pairs_are_drawn_by_the_seed():
-    one, again, other = (
-        sentence_similarity(DOCUMENTS, lambda s: np.array([[len(x), 9.0] for x in s]), pairs=9, seed=k)
-        for k in (0, 0, 1)
-    )
+    def embed(sentences):
+        return np.array([[len(sentence), 9.0] for sentence in sentences])
+
+    one, again, other = (probes.sentence_similarity(DOCUMENTS, embed, pairs=9, seed=k) for k in (0, 0, 1))
     pd.testing.assert_frame_equal(one, again)
     assert not one.equals(other)
 
@@ -401,14 +356,14 @@ def test_with_a_window_over_all_of_it_the_weights_are_berts(minilm, pooling):
     with torch.inference_mode():
         last = bert(**inputs, output_attentions=True).attentions[-1][0].mean(0)  # (T, T)
     expected = last[0] if pooling == "first" else last.mean(0)
-    weights, _ = token_attention(student, TEXT)
+    weights, _ = probes.token_attention(student, TEXT)
     np.testing.assert_allclose(weights, expected.numpy(), atol=1e-5)
     assert weights.std() > 0.005
 
 
 def test_windows_and_global_attention_are_those_of_the_last_layer(student):
     text = TEXT * 2
-    weights, offsets = token_attention(student, text)
+    weights, offsets = probes.token_attention(student, text)
     T = len(weights)
     assert T > 50  # several windows
     np.testing.assert_allclose(weights.sum(), 1, atol=1e-5)
@@ -417,10 +372,9 @@ def test_windows_and_global_attention_are_those_of_the_last_layer(student):
     is_global = torch.zeros_like(padded)
     is_global[0, 0] = student.pooling == "cls"
     mask = (torch.arange(padded.shape[1]) < T)[None].long()
+    masks = {"attention_mask": mask, "global_attention_mask": is_global}
     with torch.inference_mode():
-        hidden = student.model(
-            padded, attention_mask=mask, global_attention_mask=is_global, output_hidden_states=True
-        ).hidden_states[-2][0, :T]  # fmt: skip
+        hidden = student.model(padded, **masks, output_hidden_states=True).hidden_states[-2][0, :T]
         layer = student.model.encoder.layer[-1].attention.self
         names = ("query_global", "key_global") if student.pooling == "cls" else ("query", "key")
         Q, K = (getattr(layer, name)(hidden).view(T, 2, 8) for name in names)
@@ -441,17 +395,17 @@ def test_a_word_gets_what_its_tokens_get():
     offsets = np.array([[0, 0], [0, 3], [3, 10], [10, 12], [12, 13], [14, 16], [17, 18], [18, 21], [21, 22], [0, 0]])
     weights = np.arange(1.0, 11.0)
     assert [word.text for word in words] == ["New", "harbours", "all"]
-    assert attention_of_words(weights, offsets, words).tolist() == [2, 3 + 4, 8]
-    cut = attention_of_words(weights[:3], offsets[:3], words)
+    assert probes.attention_of_words(weights, offsets, words).tolist() == [2, 3 + 4, 8]
+    cut = probes.attention_of_words(weights[:3], offsets[:3], words)
     np.testing.assert_array_equal(cut, [2, 3, np.nan])
 
 
 def test_parts_are_means_over_their_words_as_in_a_slow_loop(student):
     texts = [TEXT, str(logging.__doc__), "12 !", "The ship."]
-    found = attention_by_part(student, texts)
+    found = probes.attention_by_part(student, texts)
     assert found["document"].unique().tolist() == [0, 1, 3]
     for number in (0, 1, 3):
-        weights, offsets = token_attention(student, texts[number])
+        weights, offsets = probes.token_attention(student, texts[number])
         by_part: dict[str, list[float]] = {}
         for word in tag_words(texts[number]):
             own = [w for w, (a, b) in zip(weights, offsets, strict=True) if word.start < b <= word.end]
@@ -468,15 +422,14 @@ def test_parts_are_means_over_their_words_as_in_a_slow_loop(student):
 
 def test_what_the_student_does_not_read_does_not_count(student):
     long = f"{TEXT} " * 30
-    found = attention_by_part(student, [long])
+    found = probes.attention_by_part(student, [long])
     assert 0 < found["words"].sum() < 200 < len(tag_words(long))
 
 
 def test_the_student_stays_in_training_mode_and_nothing_is_dropped(student):
-    before = attention_by_part(student, [TEXT])
-    student.train()
+    before = probes.attention_by_part(student, [TEXT])
     try:
-        pd.testing.assert_frame_equal(attention_by_part(student, [TEXT]), before)
+        pd.testing.assert_frame_equal(probes.attention_by_part(student.train(), [TEXT]), before)
         assert student.training
     finally:
         student.eval()
@@ -484,7 +437,7 @@ def test_the_student_stays_in_training_mode_and_nothing_is_dropped(student):
 
 def test_texts_without_words_are_refused(student):
     with pytest.raises(InputError, match="none of the 2 texts has a word"):
-        attention_by_part(student, ["", "1 2"])
+        probes.attention_by_part(student, ["", "1 2"])
 
 
 def test_a_student_without_attentions_is_refused(minilm):
@@ -493,4 +446,4 @@ def test_a_student_without_attentions_is_refused(minilm):
     )  # fmt: skip
     student = Student(ModernBertModel(config), AutoTokenizer.from_pretrained(minilm))
     with pytest.raises(InputError, match="attention: a modernbert gives none; take a student with BERT's layers"):
-        attention_by_part(student, [TEXT])
+        probes.attention_by_part(student, [TEXT])

@@ -12,22 +12,9 @@ from sklearn.metrics import accuracy_score, f1_score
 from sklearn.model_selection import StratifiedKFold
 
 from docemb_lib.errors import InputError
-from docemb_lib.evaluation import Classification, HeadSettings, Labelled, LabelledPairs, Pairs, Ranking, Retrieval
+from docemb_lib.evaluation import Classification, Labelled, LabelledPairs, Pairs, Ranking, Retrieval, protocols
 from docemb_lib.evaluation.heads import train_heads
-from docemb_lib.evaluation.protocols import (
-    ROUNDS,
-    asks_what_belongs_together,
-    downsample,
-    draw_per_class,
-    few_shot_scores,
-    final_scores,
-    for_validation,
-    round_name,
-    score_cosines,
-    spread,
-    validation_score,
-    validation_texts,
-)
+from docemb_lib.settings import HeadSettings
 
 QUICK = HeadSettings(learning_rate=1e-2, epochs=3)
 
@@ -46,9 +33,9 @@ def slowly(labels: list[str], limit: int) -> list[int]:
 
 def test_a_cut_keeps_the_shares_and_the_first_of_each_class() -> None:
     labels = list("aabababbbc")  # 4 a, 5 b, 1 c; to 7: 2.8 -> 2, 3.5 -> 3, 0.7 -> 0, then c, and c has no more: a
-    assert downsample(labels, 7).tolist() == [0, 1, 3, 2, 4, 6, 9]
-    assert downsample(labels, 10).tolist() == downsample(labels, 11).tolist() == list(range(10))
-    assert downsample([1, 1, 0, 0], 2).tolist() == [2, 0]
+    assert protocols.downsample(labels, 7).tolist() == [0, 1, 3, 2, 4, 6, 9]
+    assert protocols.downsample(labels, 10).tolist() == protocols.downsample(labels, 11).tolist() == list(range(10))
+    assert protocols.downsample([1, 1, 0, 0], 2).tolist() == [2, 0]
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -57,14 +44,14 @@ def test_a_cut_is_that_of_a_slow_loop(seed: int) -> None:
     shares = rng.dirichlet(np.full(rng.integers(2, 9), 0.6))
     labels = [f"class {c}" for c in rng.choice(len(shares), size=rng.integers(2, 300), p=shares)]
     limit = int(rng.integers(1, len(labels) + 5))
-    rows = downsample(labels, limit).tolist()
+    rows = protocols.downsample(labels, limit).tolist()
     assert rows == slowly(labels, limit)
     assert len(rows) == len(set(rows)) == min(limit, len(labels))
 
 
 def test_a_cut_to_nothing_is_refused() -> None:
     with pytest.raises(InputError, match="limit must be at least 1, got 0"):
-        downsample([0, 1], 0)
+        protocols.downsample([0, 1], 0)
 
 
 def task_and_embeddings(sizes: dict[str, int], seed: int = 0) -> tuple[Classification, dict[str, np.ndarray]]:
@@ -85,27 +72,28 @@ def embedded(texts: list[str], embedding: dict[str, np.ndarray]) -> np.ndarray:
 
 def test_validation_cuts_train_and_validation_and_drops_test() -> None:
     task, embedding = task_and_embeddings({"train": 90, "validation": 50, "test": 40})
-    cut = for_validation(task, 60)
+    cut = protocols.for_validation(task, 60)
     assert {split: len(data.texts) for split, data in cut.splits.items()} == {"train": 60, "validation": 50}
-    assert list(cut.splits["train"].texts) == [
-        task.splits["train"].texts[i] for i in downsample(task.splits["train"].labels, 60)
-    ]
-    assert validation_texts(cut) == [*cut.splits["train"].texts, *cut.splits["validation"].texts]
-    vectors = embedded(validation_texts(cut), embedding)
-    assert validation_score(cut, vectors, head=QUICK, seeds=2) == cut.score(vectors, "validation", head=QUICK, seeds=2)
+    train = task.splits["train"]
+    assert cut.splits["train"] == train.take(protocols.downsample(train.labels, 60))
+    assert protocols.validation_texts(cut) == [*cut.splits["train"].texts, *cut.splits["validation"].texts]
+    vectors = embedded(protocols.validation_texts(cut), embedding)
+    assert protocols.validation_score(cut, vectors, head=QUICK, seeds=2) == cut.score(
+        vectors, "validation", head=QUICK, seeds=2
+    )
 
 
 def test_pairs_are_cut_as_pairs() -> None:
     data = LabelledPairs(list("abcdef"), list("uvwxyz"), [0, 1, 0, 1, 0, 1])
-    cut = for_validation(Pairs("p", {"train": data}), 4)
+    cut = protocols.for_validation(Pairs("p", {"train": data}), 4)
     assert cut.splits["train"] == LabelledPairs(["a", "c", "b", "d"], ["u", "w", "v", "x"], [0, 0, 1, 1])
 
 
 def test_without_a_validation_split_every_example_is_scored_by_heads_that_have_not_seen_it() -> None:
     task, embedding = task_and_embeddings({"train": 83, "test": 10})
-    cut = for_validation(task, 80)
-    vectors = embedded(validation_texts(cut), embedding)
-    score = validation_score(cut, vectors, head=QUICK, seeds=2, folds=4)
+    cut = protocols.for_validation(task, 80)
+    vectors = embedded(protocols.validation_texts(cut), embedding)
+    score = protocols.validation_score(cut, vectors, head=QUICK, seeds=2, folds=4)
     labels = np.array(cut.splits["train"].labels)
     right, means = np.empty((2, 80)), []
     for seen, unseen in StratifiedKFold(4).split(vectors, labels):
@@ -121,18 +109,17 @@ def test_without_a_validation_split_every_example_is_scored_by_heads_that_have_n
 def test_folds_that_a_class_cannot_fill_are_refused() -> None:
     task = Classification("t", {"train": Labelled(list("abcdefg"), [0, 0, 0, 0, 0, 1, 1])})
     with pytest.raises(InputError, match="task 't': 5 folds, expected 2 to 2, the examples of the smallest class"):
-        validation_score(task, np.eye(7), seeds=1)
+        protocols.validation_score(task, np.eye(7), seeds=1)
 
 
 def test_a_round_is_a_task_with_less_to_learn_from_and_the_same_test_split() -> None:
     task, embedding = task_and_embeddings({"train": 150, "test": 70})
     vectors = embedded(task.texts("test"), embedding)
-    scores = final_scores(
-        task, vectors, rounds={"few": 20, "more": 90, "all": None, "too many": 10**6}, head=QUICK, seeds=2
-    )
+    rounds = {"few": 20, "more": 90, "all": None, "too many": 10**6}
+    scores = protocols.final_scores(task, vectors, rounds=rounds, head=QUICK, seeds=2)
     assert list(scores) == ["few", "more", "all", "too many"]
     for name, limit in (("few", 20), ("more", 90), ("all", 150)):
-        train = task.splits["train"].take(downsample(task.splits["train"].labels, limit))
+        train = task.splits["train"].take(protocols.downsample(task.splits["train"].labels, limit))
         cut = Classification("clouds", {"train": train, "test": task.splits["test"]})
         alone = cut.score(embedded(cut.texts("test"), embedding), head=QUICK, seeds=2)
         assert scores[name] == alone
@@ -142,9 +129,9 @@ def test_a_round_is_a_task_with_less_to_learn_from_and_the_same_test_split() -> 
 
 
 def test_the_rounds_of_the_thesis() -> None:
-    assert ROUNDS == {"1k": 1000, "10k": 10_000, "all": None}
-    assert {round_name(limit): limit for limit in ROUNDS.values()} == ROUNDS
-    assert round_name(1500) == "1500"
+    assert protocols.ROUNDS == {"1k": 1000, "10k": 10_000, "all": None}
+    assert {protocols.round_name(limit): limit for limit in protocols.ROUNDS.values()} == protocols.ROUNDS
+    assert protocols.round_name(1500) == "1500"
 
 
 FEW_SHOT = HeadSettings(learning_rate=1e-2, batch_size=8, epochs=3)
@@ -154,9 +141,8 @@ FEW_SHOT = HeadSettings(learning_rate=1e-2, batch_size=8, epochs=3)
 def task() -> Classification:
     rng = np.random.default_rng(0)
     labels = {"train": rng.choice(list("abc"), 90, p=[0.6, 0.3, 0.1]), "test": rng.choice(list("abc"), 50)}
-    return Classification(
-        "few", {s: Labelled([f"{s} {n}" for n in range(len(y))], y.tolist()) for s, y in labels.items()}
-    )
+    splits = {s: Labelled([f"{s} {n}" for n in range(len(y))], y.tolist()) for s, y in labels.items()}
+    return Classification("few", splits)
 
 
 @pytest.fixture(scope="module")
@@ -164,19 +150,18 @@ def embeddings(task: Classification) -> np.ndarray:
     """A noisy direction per class."""
     rng = np.random.default_rng(1)
     labels = [*task.splits["train"].labels, *task.splits["test"].labels]
-    return (np.eye(3, 12)[["abc".index(str(one)) for one in labels]] + 0.6 * rng.normal(size=(len(labels), 12))).astype(
-        np.float32
-    )
+    directions = np.eye(3, 12)[["abc".index(str(one)) for one in labels]]
+    return (directions + 0.6 * rng.normal(size=directions.shape)).astype(np.float32)
 
 
 def test_scores_are_those_of_heads_trained_one_by_one(task, embeddings):
-    scores = few_shot_scores(task, embeddings, per_class=(2, 5), draws=3, head=FEW_SHOT)
+    scores = protocols.few_shot_scores(task, embeddings, per_class=(2, 5), draws=3, head=FEW_SHOT)
     assert len(scores) == 2 * 3 * 2
     X, X_test = embeddings[:90], embeddings[90:]
     y, y_test = (np.array(["abc".index(str(one)) for one in task.splits[s].labels]) for s in ("train", "test"))
     for number in (2, 5):
         for draw in range(3):
-            rows = draw_per_class(y, number, draw=draw)
+            rows = protocols.draw_per_class(y, number, draw=draw)
             (answers,) = train_heads(X[rows], y[rows], classes=3, settings=FEW_SHOT, seeds=[draw]).predict(X_test)
             own = scores[(scores["per_class"] == number) & (scores["draw"] == draw)].set_index("metric")["value"]
             assert own["accuracy"] == pytest.approx(accuracy_score(y_test, answers))
@@ -186,28 +171,27 @@ def test_scores_are_those_of_heads_trained_one_by_one(task, embeddings):
 
 def test_more_examples_tell_more(task, embeddings):
     head = HeadSettings(learning_rate=1e-2, batch_size=8, epochs=30)
-    means = (
-        few_shot_scores(task, embeddings, per_class=(1, 7), head=head).groupby(["per_class", "metric"])["value"].mean()
-    )
+    scores = protocols.few_shot_scores(task, embeddings, per_class=(1, 7), head=head)
+    means = scores.groupby(["per_class", "metric"])["value"].mean()
     assert means[7, "accuracy"] > means[1, "accuracy"] + 0.05
     assert means[7, "accuracy"] > 0.6
 
 
 def test_a_draw_has_so_many_of_each_class_and_keeps_those_of_a_smaller_one():
     labels = np.array([0, 1, 2] * 10 + [0] * 50)
-    drawn = {number: draw_per_class(labels, number, draw=4) for number in (1, 4, 10)}
+    drawn = {number: protocols.draw_per_class(labels, number, draw=4) for number in (1, 4, 10)}
     for number, rows in drawn.items():
         assert np.bincount(labels[rows]).tolist() == [number] * 3
         assert len(set(rows.tolist())) == len(rows)
     assert set(drawn[1]) < set(drawn[4]) < set(drawn[10])
-    assert not np.array_equal(drawn[4], draw_per_class(labels, 4, draw=5))
+    assert not np.array_equal(drawn[4], protocols.draw_per_class(labels, 4, draw=5))
 
 
 def test_every_example_is_drawn_equally_often():
     labels = np.array([0] * 5 + [1] * 10)
     counts = np.zeros(15)
     for draw in range(2000):
-        counts[draw_per_class(labels, 2, draw=draw)] += 1
+        counts[protocols.draw_per_class(labels, 2, draw=draw)] += 1
     np.testing.assert_allclose(counts[:5], 2000 * 2 / 5, rtol=0.1)
     np.testing.assert_allclose(counts[5:], 2000 * 2 / 10, rtol=0.15)
 
@@ -215,7 +199,7 @@ def test_every_example_is_drawn_equally_often():
 @pytest.mark.parametrize("number", [0, 4])
 def test_more_than_the_smallest_class_has_is_refused(number):
     with pytest.raises(InputError, match=f"few-shot: {number} examples of each class, expected 1 to 3"):
-        draw_per_class(np.array([0, 0, 0, 1, 1, 1, 1]), number, draw=0)
+        protocols.draw_per_class(np.array([0, 0, 0, 1, 1, 1, 1]), number, draw=0)
 
 
 TEXTS = [f"text {i}" for i in range(8)]
@@ -224,9 +208,9 @@ PAIRS = LabelledPairs(TEXTS[:4], TEXTS[4:], [1, 0, 1, 0])
 
 def test_spread_is_the_mean_cosine_distance_of_all_couples():
     X = np.random.default_rng(0).standard_normal((30, 5)) + 1
-    assert spread(X) == pytest.approx(pdist(X, "cosine").mean())
-    assert spread(np.ones((4, 3))) == pytest.approx(0)
-    assert spread(np.array([[1.0, 0.0], [-2.0, 0.0]])) == pytest.approx(2)
+    assert protocols.spread(X) == pytest.approx(pdist(X, "cosine").mean())
+    assert protocols.spread(np.ones((4, 3))) == pytest.approx(0)
+    assert protocols.spread(np.array([[1.0, 0.0], [-2.0, 0.0]])) == pytest.approx(2)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -236,17 +220,17 @@ def test_pairs_are_judged_by_how_often_one_that_belongs_together_is_nearer(seed)
     embeddings = np.array([rows[text] for text in task.texts("test")])
     distances = [cosine(rows[a], rows[b]) for a, b in zip(PAIRS.first, PAIRS.second, strict=True)]
     expected = np.mean([distances[i] < distances[j] for i in (0, 2) for j in (1, 3)])
-    assert score_cosines(task, embeddings) == pytest.approx(expected)
+    assert protocols.score_cosines(task, embeddings) == pytest.approx(expected)
 
 
 def test_retrieval_keeps_its_own_metric():
     task = Retrieval("ranking", {"test": Ranking(TEXTS[:3], [0], [[2]])})
-    assert score_cosines(task, np.array([[1.0, 0], [1.0, 0.2], [1.0, 0.5]])) == 0.5
+    assert protocols.score_cosines(task, np.array([[1.0, 0], [1.0, 0.2], [1.0, 0.5]])) == 0.5
 
 
 def test_without_a_common_offset_the_same_embeddings_are_further_apart():
     X = np.random.default_rng(0).standard_normal((50, 4))
-    assert spread(X + 10) < 0.1 < 0.9 < spread(X)
+    assert protocols.spread(X + 10) < 0.1 < 0.9 < protocols.spread(X)
 
 
 @pytest.mark.parametrize(
@@ -255,16 +239,17 @@ def test_without_a_common_offset_the_same_embeddings_are_further_apart():
 )
 def test_only_labels_of_which_it_is_known_what_they_say_are_answered_by_cosines(labels, answered):
     pairs = LabelledPairs(TEXTS[:4], TEXTS[4:], labels)
-    assert asks_what_belongs_together(Pairs("pairs", {"train": pairs, "test": pairs})) is answered
+    assert protocols.asks_what_belongs_together(Pairs("pairs", {"train": pairs, "test": pairs})) is answered
 
 
 def test_pairs_with_labels_from_a_file_are_judged_alike():
-    as_read = LabelledPairs(PAIRS.first, PAIRS.second, ["1", "0", "1", "0"])
     embeddings = np.random.default_rng(0).standard_normal((8, 3))
-    assert score_cosines(Pairs("p", {"train": as_read, "test": as_read}), embeddings) == score_cosines(
-        Pairs("p", {"train": PAIRS, "test": PAIRS}), embeddings
+    as_read = LabelledPairs(PAIRS.first, PAIRS.second, ["1", "0", "1", "0"])
+    one, other = (
+        protocols.score_cosines(Pairs("p", {"train": data, "test": data}), embeddings) for data in (PAIRS, as_read)
     )
+    assert one == other
 
 
 def test_classes_are_no_question_for_cosines():
-    assert not asks_what_belongs_together(Classification("c", {"train": Labelled(TEXTS[:2], [0, 1])}))
+    assert not protocols.asks_what_belongs_together(Classification("c", {"train": Labelled(TEXTS[:2], [0, 1])}))

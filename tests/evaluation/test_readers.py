@@ -160,12 +160,9 @@ def test_folders_of_splits_name_them(newsgroups: Path, caplog: pytest.LogCapture
     with caplog.at_level(logging.INFO):
         found = folder_examples(newsgroups)
     assert found == [
-        ("test", "fifth", "alt.atheism"),
-        ("test", "fourth", "sci.med"),
-        ("train", "third", "alt.atheism"),
-        ("train", "Subject: pulse\n\nA café is no hospital.", "sci.med"),
-        ("train", "second", "sci.med"),
-    ]
+        ("test", "fifth", "alt.atheism"), ("test", "fourth", "sci.med"), ("train", "third", "alt.atheism"),
+        ("train", "Subject: pulse\n\nA café is no hospital.", "sci.med"), ("train", "second", "sci.med"),
+    ]  # fmt: skip
     assert "20news-bydate-train: 1 files are not UTF-8 and were read as Latin-1" in caplog.text
     assert [file.name for file in visible_files(newsgroups)] == ["53000", "59000", "49960", "58043", "58044"]
 
@@ -173,10 +170,8 @@ def test_folders_of_splits_name_them(newsgroups: Path, caplog: pytest.LogCapture
 def test_without_them_no_split_is_named_and_files_beside_the_folders_are_ignored(tmp_path: Path) -> None:
     files = {"README.TXT": "read me", "sport/001.txt": "\ufeffball", "sport/more/2.md": "goal", ".git/x/1": "no"}
     write_folder(tmp_path, {**files, "tech/001.txt": "chip", "test cricket/1": "bat"})  # a class named like a split
-    assert folder_examples(tmp_path) == [
-        (NO_SPLIT, text, label) for text, label in
-        (("ball", "sport"), ("goal", "sport"), ("chip", "tech"), ("bat", "test cricket"))
-    ]  # fmt: skip
+    expected = (("ball", "sport"), ("goal", "sport"), ("chip", "tech"), ("bat", "test cricket"))
+    assert folder_examples(tmp_path) == [(NO_SPLIT, text, label) for text, label in expected]
 
 
 @pytest.mark.parametrize(
@@ -207,10 +202,8 @@ def test_a_folder_without_classes_is_refused(tmp_path: Path, files: dict[str, st
 def test_an_own_task_may_be_folders(tmp_path: Path, newsgroups: Path) -> None:
     made = task("classification", newsgroups)
     assert isinstance(made, Classification)
-    assert {split: list(data.labels) for split, data in made.splits.items()} == {
-        "train": ["alt.atheism", "sci.med", "sci.med"],
-        "test": ["alt.atheism", "sci.med"],
-    }
+    labels = {split: list(data.labels) for split, data in made.splits.items()}
+    assert labels == {"train": ["alt.atheism", "sci.med", "sci.med"], "test": ["alt.atheism", "sci.med"]}
     named = {"train": newsgroups / "20news-bydate-train", "test": newsgroups / "20news-bydate-test"}
     settings = OwnTask(name="mine", kind="classification", path=named)
     assert own_task(settings) == made
@@ -270,7 +263,7 @@ def test_links_may_have_a_line_of_names_another_format_or_a_file_per_split(tmp_p
     ],
 )  # fmt: skip
 def test_unsound_links_and_documents_are_refused(
-    tmp_path: Path, pool: Path, lines: str, records: Records | None, message: str
+    tmp_path: Path, pool: Path, lines: str, records: Any, message: str
 ) -> None:
     (tmp_path / "r.tsv").write_text(lines)
     with pytest.raises(InputError, match=message):

@@ -13,17 +13,13 @@ from docemb_lib.evaluation.uncertainty import OVERALL
 def scores() -> pd.DataFrame:
     """Means over tasks per seed: student .6 .7 .65, untrained .4 .4 .4, SBERT .64 .66 .65, chunks .8 .8 .8."""
     values = {
-        "untrained": ((0.5, 0.5, 0.5), 0.3, 0.9),
-        "student": ((0.7, 0.9, 0.8), 0.5, 0.6),
-        "SBERT": ((0.88, 0.92, 0.9), 0.4, 0.5),
-        "chunks": ((1.0, 1.0, 1.0), 0.6, 0.7),
-    }
-    return score_frame(
-        {
-            model: {"package": Score("accuracy", accuracy), "see-also": Score("map", (mean,), {"mrr": mrr})}
-            for model, (accuracy, mean, mrr) in values.items()
-        }
-    )
+        "untrained": ((0.5, 0.5, 0.5), 0.3, 0.9), "student": ((0.7, 0.9, 0.8), 0.5, 0.6),
+        "SBERT": ((0.88, 0.92, 0.9), 0.4, 0.5), "chunks": ((1.0, 1.0, 1.0), 0.6, 0.7),
+    }  # fmt: skip
+    return score_frame({
+        model: {"package": Score("accuracy", accuracy), "see-also": Score("map", (mean,), {"mrr": mrr})}
+        for model, (accuracy, mean, mrr) in values.items()
+    })  # fmt: skip
 
 
 def test_the_frame_has_a_row_for_each_seed_and_each_further_metric() -> None:
@@ -31,12 +27,9 @@ def test_the_frame_has_a_row_for_each_seed_and_each_further_metric() -> None:
     assert list(frame.columns) == ["model", "task", "metric", "seed", "value"]
     student = frame[frame["model"] == "student"]
     assert student.drop(columns="model").to_numpy().tolist() == [
-        ["package", "accuracy", 0, 0.7],
-        ["package", "accuracy", 1, 0.9],
-        ["package", "accuracy", 2, 0.8],
-        ["see-also", "map", 0, 0.5],
-        ["see-also", "mrr", 0, 0.6],
-    ]
+        ["package", "accuracy", 0, 0.7], ["package", "accuracy", 1, 0.9], ["package", "accuracy", 2, 0.8],
+        ["see-also", "map", 0, 0.5], ["see-also", "mrr", 0, 0.6],
+    ]  # fmt: skip
 
 
 def test_the_scoreboard_averages_over_tasks_within_each_seed_and_leaves_further_metrics_out() -> None:
@@ -58,10 +51,8 @@ def test_normalised_scores_are_relative_to_the_best_model_shown() -> None:
     assert by_model.groupby(["task", "metric"]).max().tolist() == pytest.approx([1.0, 1.0, 1.0])
     assert by_model["package", "accuracy", "student"] == pytest.approx(0.8)
     assert by_model["see-also", "map", "student"] == pytest.approx(0.5 / 0.6)
-    without_best = normalised(scores().query("model != 'chunks'"))
-    assert without_best.groupby(["task", "metric", "model"])["normalised"].mean()[
-        "package", "accuracy", "student"
-    ] == pytest.approx(0.8 / 0.9)
+    without_best = normalised(scores().query("model != 'chunks'")).groupby(["task", "metric", "model"])
+    assert without_best["normalised"].mean()["package", "accuracy", "student"] == pytest.approx(0.8 / 0.9)
 
 
 def test_scores_of_several_rounds_are_normalised_by_the_best_of_their_own_round_or_of_all() -> None:

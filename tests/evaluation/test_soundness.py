@@ -9,17 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from docemb_lib.evaluation import (
-    Classification,
-    HeadSettings,
-    Labelled,
-    LabelledPairs,
-    Pairs,
-    Ranking,
-    Retrieval,
-    evaluate,
-)
-from docemb_lib.evaluation.soundness import beside_thesis, problems, published_statistics, task_lengths, task_statistics
+from docemb_lib.evaluation import Classification, Labelled, LabelledPairs, Pairs, Ranking, Retrieval, evaluate
+from docemb_lib.evaluation.benchmarks import beside_thesis, published_tasks, task_lengths, task_statistics
+from docemb_lib.evaluation.tasks import problems
+from docemb_lib.settings import HeadSettings
 
 COLUMNS = ["split", "problem", "count", "of", "first"]
 
@@ -50,9 +43,8 @@ def test_a_pair_leaks_only_as_a_pair_in_its_order() -> None:
 
 
 def test_of_retrieval_empty_documents_are_reported() -> None:
-    assert problems_of(Retrieval("r", {"test": Ranking(["a", "\n", "c"], [0], [[2]])})) == [
-        ("test", "without text", 1, 3, 1)
-    ]
+    task = Retrieval("r", {"test": Ranking(["a", "\n", "c"], [0], [[2]])})
+    assert problems_of(task) == [("test", "without text", 1, 3, 1)]
 
 
 def test_a_sound_task_has_no_problem() -> None:
@@ -80,18 +72,13 @@ def long(n: int, word: str = "w") -> str:
     return f"{word} " * n
 
 
+TRAIN = Labelled([long(384), long(385), long(513), long(9)], ["a", "a", "a", "b"])
+TEST = Labelled([long(1, "x"), long(2, "x"), long(3, "x")], ["a", "b", "b"])
+POOL = Ranking([long(n, "y") for n in (400, 500, 600, 700)], [0, 1], [[1], [0, 2, 3]])
 TASKS = {
-    "arxiv": Classification(
-        "arxiv",
-        {
-            "train": Labelled([long(384), long(385), long(513), long(9)], ["a", "a", "a", "b"]),
-            "test": Labelled([long(1, "x"), long(2, "x"), long(3, "x")], ["a", "b", "b"]),
-        },
-    ),
+    "arxiv": Classification("arxiv", {"train": TRAIN, "test": TEST}),
     "mine": Pairs("mine", {"train": LabelledPairs([long(600), long(600)], [long(3), long(4)], [0, 1])}),
-    "wines": Retrieval(
-        "wines", {"test": Ranking([long(n, "y") for n in (400, 500, 600, 700)], [0, 1], [[1], [0, 2, 3]])}
-    ),
+    "wines": Retrieval("wines", {"test": POOL}),
 }
 
 
@@ -151,11 +138,10 @@ def test_ours_stand_before_the_thesis_and_a_task_of_both_has_its_rows_together()
 
 
 def test_the_published_tables_are_whole_and_their_shares_add_up() -> None:
-    final, cut = published_statistics("final"), published_statistics("validation")
+    final, cut = (published_tasks().query(f"protocol == '{name}'") for name in ("final", "validation"))
     assert set(final["task"]) == {"arxiv", "imdb", "aan", "oc", "pan", "s2orc", "wines", "games"}
     assert set(cut["task"]) == {"arxiv", "imdb", "aan", "oc", "pan", "s2orc"}
-    table = cut.pivot(index=["task", "split"], columns="statistic", values="thesis")
-    assert (table["class_mean"] * table["classes"]).tolist() == pytest.approx(
-        [100] * 11, abs=0.02
-    )  # printed: two digits
+    table = cut.pivot(index=["task", "split"], columns="statistic", values="value")
+    shares = (table["class_mean"] * table["classes"]).tolist()
+    assert shares == pytest.approx([100] * 11, abs=0.02)  # printed: two digits
     assert table["examples"].max() == 10_000

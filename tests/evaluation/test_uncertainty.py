@@ -11,67 +11,52 @@ from scipy import stats
 
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation import Score, uncertainty
-from docemb_lib.evaluation.uncertainty import (
-    OVERALL,
-    Scores,
-    bootstrap_over_tasks,
-    by_length,
-    differences,
-    holm,
-    paired_p_value,
-    resampled_means,
-    score_intervals,
-    side_by_side,
-    verdicts,
-)
 
 
 @pytest.mark.parametrize("level", [0.95, 0.8])
 def test_intervals_are_scipys_bca_of_the_same_resamples(level: float) -> None:
     rng = np.random.default_rng(0)
     examples = np.stack([rng.random(60) < 0.9, rng.beta(0.5, 2, size=60), rng.exponential(size=60)]).astype(float)
-    found = bootstrap_over_tasks([examples], level=level)
-    drawn = resampled_means(examples, resamples=uncertainty.RESAMPLES, seed=0)
+    found = uncertainty.bootstrap_over_tasks([examples], level=level)
+    drawn = uncertainty.resampled_means(examples, resamples=uncertainty.RESAMPLES, seed=0)
     for m, row in enumerate(examples):
+        resampled = SimpleNamespace(bootstrap_distribution=drawn[:, m])
         expected = stats.bootstrap(
-            (row,),
-            lambda x, axis: np.mean(x, axis=axis).round(uncertainty.DECIMALS),  # or ties with the mean are missed
-            n_resamples=0,
-            bootstrap_result=SimpleNamespace(bootstrap_distribution=drawn[:, m]),
-            confidence_level=level,
-            method="BCa",
-        ).confidence_interval
+            (row,), lambda x, axis: np.mean(x, axis=axis).round(uncertainty.DECIMALS),  # or ties with the mean are missed
+            n_resamples=0, bootstrap_result=resampled, confidence_level=level, method="BCa",
+        ).confidence_interval  # fmt: skip
         np.testing.assert_allclose((found.low[m], found.high[m]), expected, atol=1e-9)
         assert found.mean[m] == pytest.approx(row.mean())
 
 
 def test_resampled_means_are_those_of_draws_with_replacement(monkeypatch: pytest.MonkeyPatch) -> None:
     examples = np.random.default_rng(1).normal(size=(2, 30))
-    means = resampled_means(examples, resamples=4000, seed=0)
+    means = uncertainty.resampled_means(examples, resamples=4000, seed=0)
     assert means.shape == (4000, 2)
     np.testing.assert_allclose(means.mean(axis=0), examples.mean(axis=1), atol=0.01)
     np.testing.assert_allclose(means.std(axis=0), examples.std(axis=1) / np.sqrt(30), rtol=0.05)
     drawn = np.random.default_rng(0).integers(30, size=(4000, 30))
     np.testing.assert_allclose(means, examples[:, drawn].mean(axis=2).T)
     monkeypatch.setattr(uncertainty, "CELLS", 100)  # three resamples at a time draw the same
-    np.testing.assert_allclose(resampled_means(examples, resamples=4000, seed=0), means)
+    np.testing.assert_allclose(uncertainty.resampled_means(examples, resamples=4000, seed=0), means)
 
 
-@pytest.mark.parametrize("distribution", ["accuracy", "reciprocal rank"])
-def test_intervals_cover_the_true_mean_about_as_often_as_they_say(distribution: str) -> None:
+@pytest.mark.parametrize("kinds", ["a", "r", "ar"])
+def test_intervals_cover_the_true_mean_over_tasks_about_as_often_as_they_say(kinds: str) -> None:
+    """Accuracies (a) and reciprocal ranks (r), and the mean over a task of each."""
     rng = np.random.default_rng(2)
-    if distribution == "accuracy":
-        samples, truth = (rng.random((400, 150)) < 0.85).astype(float), 0.85
-    else:
-        samples = 1 / rng.geometric(0.3, size=(400, 150))
-        truth = sum(0.3 * 0.7 ** (k - 1) / k for k in range(1, 200))
-    found = bootstrap_over_tasks([samples], resamples=1000)
-    covered = ((found.low <= truth) & (truth <= found.high)).mean()
-    assert 0.91 <= covered <= 0.98
+    samples = {
+        "a": (rng.random((400, 150)) < 0.85).astype(float),
+        "r": 1 / rng.geometric(0.3, size=(400, 150 if len(kinds) == 1 else 60)),
+    }
+    truths = {"a": 0.85, "r": sum(0.3 * 0.7 ** (k - 1) / k for k in range(1, 200))}
+    found = uncertainty.bootstrap_over_tasks([samples[kind] for kind in kinds], resamples=1000)
+    truth = np.mean([truths[kind] for kind in kinds])
+    assert 0.91 <= ((found.low <= truth) & (truth <= found.high)).mean() <= 0.98
 
 
 def test_an_interval_of_equal_examples_is_a_point_and_one_example_less_makes_it_wider() -> None:
-    found = bootstrap_over_tasks([np.stack([np.ones(40), np.arange(40) > 0, np.zeros(40)])])
+    found = uncertainty.bootstrap_over_tasks([np.stack([np.ones(40), np.arange(40) > 0, np.zeros(40)])])
     assert (found.low[0], found.high[0]) == (1, 1)
     assert (found.low[2], found.high[2]) == (0, 0)
     assert found.low[1] < 39 / 40 <= found.high[1] <= 1
@@ -80,24 +65,17 @@ def test_an_interval_of_equal_examples_is_a_point_and_one_example_less_makes_it_
 def test_a_mean_over_tasks_draws_each_task_by_itself() -> None:
     rng = np.random.default_rng(6)
     tasks = [(rng.random((1, 40)) < 0.9).astype(float), rng.exponential(size=(1, 200))]
-    found = bootstrap_over_tasks(tasks)
+    found = uncertainty.bootstrap_over_tasks(tasks)
     assert found.mean[0] == pytest.approx((tasks[0].mean() + tasks[1].mean()) / 2)
     means = [np.mean([rng.choice(X[0], size=X.shape[1]).mean() for X in tasks]) for _ in range(4000)]
     deviation = np.std(means)
     assert deviation == pytest.approx(np.sqrt(tasks[0].var() / 40 + tasks[1].var() / 200) / 2, rel=0.05)
     assert found.high[0] - found.low[0] == pytest.approx(2 * 1.96 * deviation, rel=0.06)
-    together = bootstrap_over_tasks([side_by_side(tasks)])  # as if the shares of the tasks were a matter of chance
+    together = uncertainty.bootstrap_over_tasks(
+        [uncertainty.side_by_side(tasks)]
+    )  # as if the shares of the tasks were a matter of chance
     assert together.mean[0] == pytest.approx(found.mean[0])
     assert together.high[0] - together.low[0] > 1.5 * (found.high[0] - found.low[0])
-
-
-def test_intervals_of_a_mean_over_tasks_cover_the_true_one_about_as_often_as_they_say() -> None:
-    rng = np.random.default_rng(7)
-    found = bootstrap_over_tasks(
-        [(rng.random((400, 150)) < 0.9).astype(float), 1 / rng.geometric(0.3, size=(400, 60))], resamples=1000
-    )
-    truth = (0.9 + sum(0.3 * 0.7 ** (k - 1) / k for k in range(1, 200))) / 2
-    assert 0.91 <= ((found.low <= truth) & (truth <= found.high)).mean() <= 0.98
 
 
 def test_the_p_value_of_a_mean_over_tasks_is_that_of_all_permutations() -> None:
@@ -110,52 +88,53 @@ def test_the_p_value_of_a_mean_over_tasks_is_that_of_all_permutations() -> None:
 
     signs = np.array(np.meshgrid(*[[-1, 1]] * 11)).reshape(11, -1).T
     exact = np.mean([mean_over_tasks(s) >= mean_over_tasks(np.ones(11)) - 1e-12 for s in signs])
-    assert paired_p_value(side_by_side(tasks)[0], permutations=50_000) == pytest.approx(exact, abs=0.01)
+    assert uncertainty.paired_p_value(uncertainty.side_by_side(tasks)[0], permutations=50_000) == pytest.approx(
+        exact, abs=0.01
+    )
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_the_p_value_of_few_differences_is_that_of_all_permutations(seed: int) -> None:
     rng = np.random.default_rng(seed)
     a, b = rng.random(9), rng.random(9) + 0.1 * seed
-    exact = stats.permutation_test(
-        (a, b), lambda x, y, axis: np.mean(x - y, axis=axis), permutation_type="samples", n_resamples=np.inf
-    ).pvalue
-    assert paired_p_value(a - b, permutations=50_000) == pytest.approx(exact, abs=0.01)
+    mean = lambda x, y, axis: np.mean(x - y, axis=axis)  # noqa: E731
+    exact = stats.permutation_test((a, b), mean, permutation_type="samples", n_resamples=np.inf).pvalue
+    assert uncertainty.paired_p_value(a - b, permutations=50_000) == pytest.approx(exact, abs=0.01)
 
 
 @pytest.mark.parametrize(("won", "lost"), [(30, 14), (9, 8), (12, 0), (0, 0)])
 def test_the_p_value_of_right_or_wrong_answers_is_mcnemars(won: int, lost: int) -> None:
     differences = np.concatenate([np.ones(won), -np.ones(lost), np.zeros(200)])
     exact = stats.binomtest(won, won + lost).pvalue if won + lost else 1.0
-    assert paired_p_value(differences, permutations=50_000) == pytest.approx(exact, abs=0.01)
-    assert paired_p_value(-differences) == paired_p_value(differences)
+    assert uncertainty.paired_p_value(differences, permutations=50_000) == pytest.approx(exact, abs=0.01)
+    assert uncertainty.paired_p_value(-differences) == uncertainty.paired_p_value(differences)
 
 
 def test_seeds_are_averaged_and_rounding_makes_no_difference_of_equal_ones() -> None:
     fifths = np.array([1 / 5 + 2 / 5 - 3 / 5] * 50 + [4 / 5 - 3 / 5] * 20 + [3 / 5 - 4 / 5] * 4)
     exact = stats.binomtest(20, 24).pvalue
-    assert paired_p_value(fifths, permutations=50_000) == pytest.approx(exact, abs=0.003)
+    assert uncertainty.paired_p_value(fifths, permutations=50_000) == pytest.approx(exact, abs=0.003)
 
 
 def test_no_p_value_is_below_what_the_permutations_can_show() -> None:
-    assert paired_p_value(np.ones(500), permutations=999) == 1 / 1000
+    assert uncertainty.paired_p_value(np.ones(500), permutations=999) == 1 / 1000
 
 
 def test_p_values_of_equal_models_are_uniform() -> None:
     rng = np.random.default_rng(3)
-    p = [paired_p_value(d, permutations=499) for d in rng.normal(size=(300, 40))]
+    p = [uncertainty.paired_p_value(d, permutations=499) for d in rng.normal(size=(300, 40))]
     assert stats.kstest(p, "uniform").pvalue > 0.01
 
 
 def test_holms_correction_is_the_one_by_hand() -> None:
     # sorted 0.01, 0.02, 0.03, 0.5 times 4, 3, 2, 1 is 0.04, 0.06, 0.06, 0.5
-    np.testing.assert_allclose(holm(np.array([0.5, 0.01, 0.03, 0.02])), [0.5, 0.04, 0.06, 0.06])
-    np.testing.assert_allclose(holm(np.array([0.02, 0.021])), [0.04, 0.04])  # never below an earlier one
-    np.testing.assert_allclose(holm(np.array([0.6, 0.7, 0.9])), [1, 1, 1])
+    np.testing.assert_allclose(uncertainty.holm(np.array([0.5, 0.01, 0.03, 0.02])), [0.5, 0.04, 0.06, 0.06])
+    np.testing.assert_allclose(uncertainty.holm(np.array([0.02, 0.021])), [0.04, 0.04])  # never below an earlier one
+    np.testing.assert_allclose(uncertainty.holm(np.array([0.6, 0.7, 0.9])), [1, 1, 1])
 
 
-def compare(scores: Scores, reference: str) -> pd.DataFrame:
-    return verdicts(differences(scores, reference))
+def compare(scores: uncertainty.Scores, reference: str) -> pd.DataFrame:
+    return uncertainty.verdicts(uncertainty.differences(scores, reference))
 
 
 def made(metric: str, *rows: np.ndarray) -> Score:
@@ -186,29 +165,32 @@ def test_models_are_found_better_worse_or_neither() -> None:
     assert frame["verdict"].to_dict() == {
         ("good", "pairs"): "better", ("same", "pairs"): "no difference shown", ("bad", "pairs"): "worse",
         ("good", "find"): "better", ("same", "find"): "no difference shown", ("bad", "find"): "worse",
-        ("good", OVERALL): "better", ("same", OVERALL): "no difference shown", ("bad", OVERALL): "worse",
+        ("good", uncertainty.OVERALL): "better", ("same", uncertainty.OVERALL): "no difference shown", ("bad", uncertainty.OVERALL): "worse",
     }  # fmt: skip
-    mean = {m: {**{t: s.mean for t, s in own.items()}, OVERALL: np.mean([s.mean for s in own.values()])}
+    mean = {m: {**{t: s.mean for t, s in own.items()}, uncertainty.OVERALL: np.mean([s.mean for s in own.values()])}
             for m, own in scores.items()}  # fmt: skip
     for (model, task), row in frame.iterrows():
         assert row["difference"] == pytest.approx(mean[model][task] - mean["base"][task], abs=1e-6)
         assert row["low"] <= row["difference"] <= row["high"]
         assert row["p"] <= row["p_holm"]
-    np.testing.assert_allclose(frame["p_holm"], holm(frame["p"].to_numpy()))
+    np.testing.assert_allclose(frame["p_holm"], uncertainty.holm(frame["p"].to_numpy()))
 
 
 def test_comparisons_that_are_looked_at_together_are_corrected_together() -> None:
     scores = some_scores()
-    parts = [differences({m: scores[m] for m in names}, names[0]) for names in (("base", "good"), ("bad", "good"))]
-    alone, both = verdicts(parts[0]), verdicts(pd.concat(parts))
+    parts = [
+        uncertainty.differences({m: scores[m] for m in names}, names[0])
+        for names in (("base", "good"), ("bad", "good"))
+    ]
+    alone, both = uncertainty.verdicts(parts[0]), uncertainty.verdicts(pd.concat(parts))
     assert len(both) == 2 * len(alone) == 6
-    np.testing.assert_allclose(both["p_holm"], holm(both["p"].to_numpy()))
+    np.testing.assert_allclose(both["p_holm"], uncertainty.holm(both["p"].to_numpy()))
     assert (both["p_holm"].to_numpy()[:3] > alone["p_holm"].to_numpy()).any()
 
 
 def test_one_task_has_no_mean_over_tasks() -> None:
     scores = {model: {"find": own["find"]} for model, own in some_scores().items()}
-    assert set(score_intervals(scores)["task"]) == set(compare(scores, "base")["task"]) == {"find"}
+    assert set(uncertainty.score_intervals(scores)["task"]) == set(compare(scores, "base")["task"]) == {"find"}
 
 
 def test_paired_answers_show_differences_that_separate_intervals_hide() -> None:
@@ -216,7 +198,7 @@ def test_paired_answers_show_differences_that_separate_intervals_hide() -> None:
     right = rng.random(500) < 0.7
     more = right | (np.arange(500) % 20 == 0)  # right wherever the other is, and now and then besides
     scores = {"a": {"t": made("accuracy", right)}, "b": {"t": made("accuracy", more)}}
-    alone = score_intervals(scores).set_index("model")
+    alone = uncertainty.score_intervals(scores).set_index("model")
     assert alone.loc["b", "low"] < alone.loc["a", "value"]
     (row,) = compare(scores, "a").itertuples()
     assert row.low > 0
@@ -225,15 +207,12 @@ def test_paired_answers_show_differences_that_separate_intervals_hide() -> None:
 
 
 def test_intervals_of_all_metrics_are_in_the_frame() -> None:
-    frame = score_intervals(some_scores())
-    assert frame.groupby(["task", "metric"])["examples"].first().to_dict() == {
-        ("find", "map"): 60,
-        ("pairs", "accuracy"): 400,
-        (OVERALL, "mean"): 460,
-    }
+    frame = uncertainty.score_intervals(some_scores())
+    sizes = {("find", "map"): 60, ("pairs", "accuracy"): 400, (uncertainty.OVERALL, "mean"): 460}
+    assert frame.groupby(["task", "metric"])["examples"].first().to_dict() == sizes
     assert len(frame) == 12
     of_base = frame[frame["model"] == "base"].set_index("task")["value"]
-    assert of_base[OVERALL] == pytest.approx((of_base["find"] + of_base["pairs"]) / 2)
+    assert of_base[uncertainty.OVERALL] == pytest.approx((of_base["find"] + of_base["pairs"]) / 2)
     assert ((frame["low"] < frame["value"]) & (frame["value"] < frame["high"])).all()
     width = (frame["high"] - frame["low"])[frame["model"].eq("base") & frame["task"].eq("pairs")].item()
     rates = some_scores()["base"]["pairs"].per_example["accuracy"].mean(axis=0)
@@ -251,12 +230,12 @@ def test_what_cannot_be_compared_is_refused() -> None:
         compare(scores | {"short": short}, "base")
     bare = {"pairs": Score("accuracy", (0.5,)), "find": scores["base"]["find"]}
     with pytest.raises(InputError, match="'bare' on 'pairs' has no accuracy of single examples"):
-        score_intervals(scores | {"bare": bare})
+        uncertainty.score_intervals(scores | {"bare": bare})
 
 
 def test_examples_fall_into_buckets_up_to_and_with_their_edge() -> None:
     right = np.array([[1, 1, 0, 0, 1, 0], [1, 0, 0, 1, 1, 0]], dtype=np.float32)
-    frame = by_length(right, [100, 256, 257, 300, 9000, 384], edges=(256, 384, 512))
+    frame = uncertainty.by_length(right, [100, 256, 257, 300, 9000, 384], edges=(256, 384, 512))
     assert frame["bucket"].tolist() == ["≤ 256", "257-384", "385-512", "> 512"]
     assert frame["examples"].tolist() == [2, 3, 0, 1]
     np.testing.assert_allclose(frame["value"], [0.75, 1 / 6, np.nan, 1.0])
@@ -266,15 +245,15 @@ def test_examples_fall_into_buckets_up_to_and_with_their_edge() -> None:
 def test_intervals_are_those_of_the_bucket_alone() -> None:
     rng = np.random.default_rng(0)
     precision, lengths = rng.random((1, 90)), rng.integers(1, 1000, size=90)
-    frame = by_length(precision, lengths, edges=(500,))
+    frame = uncertainty.by_length(precision, lengths, edges=(500,))
     for row, chosen in zip(frame.itertuples(), (lengths <= 500, lengths > 500), strict=True):
-        alone = bootstrap_over_tasks([precision[:, chosen]])
+        alone = uncertainty.bootstrap_over_tasks([precision[:, chosen]])
         assert (row.examples, row.low, row.high) == (chosen.sum(), alone.low[0], alone.high[0])
         assert row.value == pytest.approx(precision[0, chosen].mean())
 
 
 def test_lengths_must_be_as_many_as_examples_and_edges_ascend() -> None:
     with pytest.raises(InputError, match="3 lengths for 2 examples"):
-        by_length(np.ones((1, 2)), [1, 2, 3])
+        uncertainty.by_length(np.ones((1, 2)), [1, 2, 3])
     with pytest.raises(InputError, match=r"edges must be ascending and at least one, got \[5, 5\]"):
-        by_length(np.ones((1, 2)), [1, 2], edges=(5, 5))
+        uncertainty.by_length(np.ones((1, 2)), [1, 2], edges=(5, 5))
