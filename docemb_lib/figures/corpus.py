@@ -22,20 +22,14 @@ PAIR_LABELS = {"inside": ("of one document", "positive"), "across": ("of two doc
 
 
 def plot_lengths(
-    documents: pd.DataFrame,
-    *,
-    limit: int | None = None,
-    longest: int | None = None,
-    sources: Sequence[str] | None = None,
-    ax: Axes | None = None,
-) -> Axes:
+    documents: pd.DataFrame, *, limit: int | None = None, longest: int | None = None,
+    sources: Sequence[str] | None = None, ax: Axes | None = None,
+) -> Axes:  # fmt: skip
     """Stacked histogram of document lengths by source, in percent of all documents (thesis, Figures 4.1 and 5.1).
 
-    Args:
-        documents: one row per document; columns source, tokens.
-        limit: tokens that the structural teacher reads, drawn as a line. None: no line.
-        longest: end of the axis; the last bin holds all longer documents. None: the 98th percentile.
-        sources: from bottom to top, so that several panels share colours. None: the most frequent first.
+    documents: one row each; columns source, tokens. limit: tokens that the structural teacher reads, drawn as a line.
+    longest: end of the axis (None: the 98th percentile); the last bin holds all longer documents. sources: from bottom
+    to top, so that several panels share colours (None: the most frequent first).
     """
     ax = plt.gca() if ax is None else ax
     longest = longest or int(documents["tokens"].quantile(0.98))
@@ -45,8 +39,8 @@ def plot_lengths(
     for number, source in enumerate(documents["source"].value_counts().index if sources is None else sources):
         tokens = documents.loc[documents["source"] == source, "tokens"].clip(upper=longest)
         percent = 100 * np.histogram(tokens, bins=edges)[0] / len(documents)
-        color, hatch = SERIES[number % len(SERIES)], "///" if number >= len(SERIES) else ""  # colours repeat hatched
-        ax.bar(edges[:-1], percent, bottom=below, color=color, hatch=hatch, label=str(source), **look)
+        look |= {"color": SERIES[number % len(SERIES)], "hatch": "///" if number >= len(SERIES) else ""}
+        ax.bar(edges[:-1], percent, bottom=below, label=str(source), **look)
         below += percent
     ax.margins(y=0.18)  # room for the annotation
     if limit is not None:
@@ -78,10 +72,7 @@ def plot_cumulative(lengths: pd.DataFrame, *, shortest: int = 8, longest: int = 
 
 
 def plot_weights(lengths: np.ndarray, weights: np.ndarray, *, ax: Axes | None = None) -> Axes:
-    """Weight λ(x) of the structural loss against document length.
-
-    lengths: (N,), structural tokens, ascending; weights: (N,), the factor of each document's structural loss.
-    """
+    """Weight λ(x) of the structural loss, (N,), against document length in structural tokens, (N,), ascending."""
     ax = plt.gca() if ax is None else ax
     ax.plot(lengths, weights, color=PALETTE["structural"], linewidth=2, drawstyle="steps-post")
     ax.fill_between(lengths, weights, step="post", color=PALETTE["structural"], alpha=0.15, linewidth=0)
@@ -106,8 +97,8 @@ def plot_mask(weights: pd.DataFrame, *, max_structural_len: int | None, ax: Axes
     if max_structural_len is not None and (shown["length"] > max_structural_len).any():
         kept = int((shown["length"] <= max_structural_len).sum())
         ax.axhline(kept - 0.5, color="black", linewidth=1.2, linestyle="--")
-        text, place = f"masked:\nmore than\n{max_structural_len:,} tokens", (1.01, kept - 0.5)
-        label(ax, text, place, xycoords=("axes fraction", "data"), va="top" if kept else "center")
+        options: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "va": "top" if kept else "center"}
+        label(ax, f"masked:\nmore than\n{max_structural_len:,} tokens", (1.01, kept - 0.5), **options)
     ax.set_yticks(range(len(shown)), [f"{length:,}" for length in shown["length"]])
     ax.invert_yaxis()
     ax.set(xlabel="weights of the two losses of a document", ylabel="length of a document\n(structural tokens)")
@@ -123,8 +114,7 @@ def plot_redundancy(rows: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     Bins without documents (NaN) are left out.
     """
     ax = plt.gca() if ax is None else ax
-    bins = list(dict.fromkeys(rows["words"]))
-    colors = _colors(rows["data"])
+    bins, colors = list(dict.fromkeys(rows["words"])), _colors(rows["data"])
     for name, group in rows.dropna(subset="redundancy").groupby("data", sort=False):
         in_bins = group["words"] != ALL_LENGTHS
         for part, marker, entry in ((group[in_bins], "o-", str(name)), (group[~in_bins], "D", None)):
@@ -136,10 +126,7 @@ def plot_redundancy(rows: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
 
 
 def plot_sentence_similarity(pairs: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
-    """Histograms of sentence similarity inside a document and across documents, with means (SimDE paper, Table 5).
-
-    pairs: one row per pair of sentences; columns kind ("inside" or "across"), cosine.
-    """
+    """Histograms and means of the cosine by kind ("inside" a document, "across" documents; SimDE paper, Table 5)."""
     ax = plt.gca() if ax is None else ax
     bars: dict[str, Any] = {"stat": "percent", "binwidth": 0.05, "binrange": (-1, 1), "alpha": 0.5}
     for kind, (text, key) in PAIR_LABELS.items():

@@ -40,8 +40,8 @@ def draw_graph(boxes: Mapping[str, Box], arrows: Iterable[str], *, note: str = "
     ax.set_axis_off()
     texts = {}
     for name, (column, row, text, kind, dashed) in boxes.items():
-        color = "#333333" if kind is None else PALETTE[kind]
-        frame = {"boxstyle": "round", "facecolor": "white", "edgecolor": color, "linestyle": "--" if dashed else "-"}
+        frame = {"boxstyle": "round", "facecolor": "white", "linestyle": "--" if dashed else "-"}
+        frame["edgecolor"] = "#333333" if kind is None else PALETTE[kind]
         texts[name] = ax.text(column, row, text, size=8, ha="center", va="center", bbox=frame)
     for source, target in (arrow.split(" > ") for arrow in arrows):
         if source in texts and target in texts:  # from the right edge of one to the left edge of the other
@@ -58,20 +58,16 @@ def draw_graph(boxes: Mapping[str, Box], arrows: Iterable[str], *, note: str = "
 def plot_paragraph_vectors(words: Sequence[str], *, ax: Axes | None = None) -> Axes:
     """DM (left) and DBOW (right) on the first five words of a document; predicted words have a dashed frame."""
     labels = [short(word, 16) for word in words[:5]]
-    centre, top = len(labels) // 2, len(labels)
-    vector = "document vector"
-    boxes = {
-        "DM": Box(0, top, vector, "contextual"),
-        "mean": Box(1.15, top - centre - 1, "mean"),
-        "DBOW": Box(3.5, top - centre - 1, vector, "contextual"),
-    }
+    centre, top, kind = len(labels) // 2, len(labels), "contextual"
+    boxes = {"DM": Box(0, top, "document vector", kind), "mean": Box(1.15, top - centre - 1, "mean"),
+             "DBOW": Box(3.5, top - centre - 1, "document vector", kind)}  # fmt: skip
+    arrows = ["DM > mean"]
     for place, label in enumerate(labels):
         row, predicted = top - place - 1, place == centre
-        boxes[f"in {place}"] = Box(2.1 if predicted else 0, row, label, "contextual" if predicted else None, predicted)
-        boxes[f"out {place}"] = Box(4.9, row, label, "contextual", dashed=True)
-    inputs = [f"in {place} > mean" for place in range(len(labels)) if place != centre]
-    outputs = [f"DBOW > out {place}" for place in range(len(labels))]
-    ax = draw_graph(boxes, ["DM > mean", *inputs, f"mean > in {centre}", *outputs], ax=ax)
+        boxes[f"in {place}"] = Box(2.1 if predicted else 0, row, label, kind if predicted else None, predicted)
+        boxes[f"out {place}"] = Box(4.9, row, label, kind, dashed=True)
+        arrows += [f"mean > in {place}" if predicted else f"in {place} > mean", f"DBOW > out {place}"]
+    ax = draw_graph(boxes, arrows, ax=ax)
     titles = {1.0: "DM: a word from its neighbours and the document", 4.2: "DBOW: each word from the document"}
     for column, title in titles.items():
         ax.text(column, top + 0.7, title, size=8, weight="bold", ha="center")
@@ -89,11 +85,8 @@ def plot_training(profile: Profile, widths: Mapping[str, int], *, ax: Axes | Non
     kept = "" if student.layers is None else f"layers {', '.join(map(str, student.layers))}; "
     text = f"{short(Path(student.model).name)}\n{kept}{student.max_tokens:,} tokens\n$y$: {widths['student']} numbers"
     total, notes = _weighted_sum(profile)
-    boxes = {
-        "document": Box(0, 0, "document"),
-        "student": Box(1, 0, f"student\n{text}", "student"),
-        "sum": Box(4.2, 0, f"$L$ = mean of\n{total}"),
-    }
+    boxes = {"document": Box(0, 0, "document"), "student": Box(1, 0, f"student\n{text}", "student"),
+             "sum": Box(4.2, 0, f"$L$ = mean of\n{total}")}  # fmt: skip
     if p.structural_loss is not None:
         limit = "limit of the model" if teacher.max_tokens is None else f"{teacher.max_tokens:,} tokens"
         reads = f"{'chunks of' if teacher.long == 'chunks' else 'first'} {limit}"
@@ -131,8 +124,7 @@ def plot_contextual_loss(profile: Profile, widths: Mapping[str, int], *, ax: Axe
         boxes[f"{letter}0"] = Box(0, 1 - row, f"{side}\n${vector}$: {widths[side]:,}", side, dashed=True)
         sizes = pairwise(projection_widths(spec, widths[side]))
         for column, (layer, (before, after)) in enumerate(zip(_layers(spec), sizes, strict=True), 1):
-            text = f"{layer}\n{(before + 1) * after:,}"  # one bias per output
-            boxes[f"{letter}{column}"] = Box(column, 1 - row, text, side)
+            boxes[f"{letter}{column}"] = Box(column, 1 - row, f"{layer}\n{(before + 1) * after:,}", side)  # with biases
         chain = [name for name in boxes if name.startswith(letter)]
         arrows += [f"{source} > {target}" for source, target in pairwise([*chain, "L"])]
     note = ", ".join(f"$f_{letter}$ = {spec}" for _, letter, spec in sides.values())

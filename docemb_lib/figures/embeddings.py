@@ -31,18 +31,13 @@ def plot_distances(
 ) -> Axes:
     """Split violins with medians, a row per model: positives above, negatives below (thesis, Figure 4.4).
 
-    Squared distances have a logarithmic axis: the norms of students differ by orders of magnitude.
-
-    Args:
-        distances: columns model, kind ("positive" or "negative"), value, and auc, the share of (positive, negative)
-            pairs in which the positive is nearer (0.5: chance). Rows in order of first appearance.
-        distance: "cosine" or "mse".
-        kinds: legend labels of the two kinds.
+    Squared distances have a logarithmic axis: the norms of students differ by orders of magnitude. distances: columns
+    model, kind ("positive" or "negative"), value, and auc, the share of (positive, negative) pairs in which the
+    positive is nearer (0.5: chance). distance: "cosine" or "mse". kinds: legend labels of the two kinds.
     """
     ax = plt.gca() if ax is None else ax
-    logarithmic = distance == "mse"
+    models, logarithmic = list(distances["model"].unique()), distance == "mse"
     floor = max(FLOOR * distances["value"].max(), FLOOR)
-    models = list(distances["model"].unique())
     for row, model in enumerate(models):
         own = distances[distances["model"] == model]
         for kind, side in zip(kinds, (-HALF, HALF), strict=True):
@@ -67,10 +62,9 @@ def plot_distances(
 
 
 def density(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Gaussian kernel density between the smallest and the largest value, scaled to a peak of 1; Scott's bandwidth.
+    """Gaussian kernel density between the ends of the values, scaled to a peak of 1; constant values give one spike.
 
-    A smoothed histogram instead of `scipy.stats.gaussian_kde`: linear in the values, fast enough for an explorer.
-    Constant values give one spike.
+    Scott's bandwidth on a histogram: linear in the values, fast enough for an explorer; `gaussian_kde` is not.
     """
     low, high = float(values.min()), float(values.max())
     if high - low <= 1e-12 * max(1.0, abs(high)):
@@ -84,13 +78,9 @@ def density(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def plot_plane(
     points: pd.DataFrame, *, colour: str, explained: float, legend: bool = True, ax: Axes | None = None
 ) -> Axes:
-    """Documents as points in a plane, coloured by length (logarithmic) or by the values of another column.
+    """Documents as points in a plane, coloured by length (logarithmic) or by the values of another column `colour`.
 
-    Args:
-        points: columns first, second (coordinates) and the column named by `colour`.
-        colour: "length" or any column of values.
-        explained: share of the variance that the plane holds, or NaN.
-        legend: whether to draw the legend or colour bar.
+    points: columns first, second (coordinates) and `colour`. explained: share of the variance in the plane, or NaN.
     """
     ax = plt.gca() if ax is None else ax
     x, y = points["first"], points["second"]
@@ -100,12 +90,9 @@ def plot_plane(
             ax.figure.colorbar(drawn, ax=ax, label="tokens of the structural teacher")
     else:
         for place, (value, rows) in enumerate(points.groupby(colour)):
-            look: dict[str, Any] = {
-                "color": SERIES[place % len(SERIES)],
-                "marker": MARKERS[place // len(SERIES) % len(MARKERS)],
-            }
-            name = short(str(value), 60)
-            ax.scatter(rows["first"], rows["second"], s=16, linewidth=0, alpha=0.85, label=name, **look)
+            color, marker = SERIES[place % len(SERIES)], MARKERS[place // len(SERIES) % len(MARKERS)]
+            look: dict[str, Any] = {"color": color, "marker": marker, "s": 16, "linewidth": 0, "alpha": 0.85}
+            ax.scatter(rows["first"], rows["second"], label=short(str(value), 60), **look)
         if legend:
             ax.legend(fontsize=7, title=colour, title_fontsize=7, loc="center left", bbox_to_anchor=(1, 0.5))
     share = "no variance" if np.isnan(explained) else f"{explained:.0%} of the variance in the plane"
@@ -146,14 +133,9 @@ def plot_attention(parts: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     """
     ax = plt.gca() if ax is None else ax
     palette = {model: color for model, (color, _) in looks_of(parts["model"]).items()}
-    look: dict[str, Any] = {
-        "palette": palette,
-        "saturation": 1,
-        "errorbar": ("ci", 95),
-        "seed": 0,
-        "err_kws": {"linewidth": 1},
-    }
-    sns.barplot(parts, x="part", y="relative", hue="model", order=list(PARTS), hue_order=list(palette), ax=ax, **look)
+    look: dict[str, Any] = {"saturation": 1, "errorbar": ("ci", 95), "seed": 0, "err_kws": {"linewidth": 1}}
+    order: dict[str, Any] = {"order": list(PARTS), "hue_order": list(palette), "palette": palette}
+    sns.barplot(parts, x="part", y="relative", hue="model", ax=ax, **order, **look)
     ax.axhline(1, color="black", linewidth=0.8, linestyle="--")
     ax.set_xticks(range(len(PARTS)), list(PARTS.values()))
     ax.set(xlabel="", ylabel="attention to a word\n(1: as to any word)")

@@ -24,8 +24,7 @@ def inputs_of_predictions(words: int, *, dm: bool, window: int = 5) -> np.ndarra
 
     The other columns are the words in order: up to `window` words on each side for DM, none for DBOW.
     """
-    position = np.arange(words)
-    distance = np.abs(position[:, None] - position[None])
+    distance = np.abs(np.subtract.outer(np.arange(words), np.arange(words)))
     return np.column_stack([np.ones(words, dtype=bool), (distance >= 1) & (distance <= window) & dm])
 
 
@@ -37,11 +36,11 @@ def plot_windows(words: Sequence[str], *, dm: bool, window: int = 5, ax: Axes | 
     ax = plt.gca() if ax is None else ax
     labels = [short(word, 16) for word in words]
     inputs = inputs_of_predictions(len(words), dm=dm, window=window)
-    shades = np.where(np.arange(inputs.shape[1]) == 0, 1.0, 0.4) * inputs  # the document vector is darker
+    shades = inputs * [1.0, *[0.4] * len(words)]  # the document vector is darker
     table = pd.DataFrame(shades, index=labels, columns=["document vector", *labels])
-    colors = sns.light_palette(PALETTE["contextual"], as_cmap=True)
     cells: dict[str, Any] = {"cbar": False, "linewidths": 3, "xticklabels": True, "yticklabels": True}
-    sns.heatmap(table, mask=~inputs, vmin=0, vmax=1, cmap=colors, **cells, ax=ax)
+    cells["cmap"] = sns.light_palette(PALETTE["contextual"], as_cmap=True)
+    sns.heatmap(table, mask=~inputs, vmin=0, vmax=1, **cells, ax=ax)
     for row in range(len(words)):
         ax.add_patch(Rectangle((row + 1.05, row + 0.05), 0.9, 0.9, facecolor="none", edgecolor="black", linestyle="--"))
     ax.set(ylabel="predicted word")
@@ -58,13 +57,8 @@ TEACHERS = np.array([[1.0, 0.6], [-0.8, 0.9], [0.1, -1.0]])  # of three document
 TOPIC = 10  # documents of each of two topics
 DESCENT_STEPS, DESCENT_RATE = 40, 0.1
 FASTER = 10  # factor of the rate for cosine, whose gradient falls with the norm of the embedding
-LOSSES: dict[str, nn.Module] = {
-    "MSE": MSE(),
-    "cosine": Cosine(),
-    "max-margin MSE, γ = 0.5": MaxMargin("mse", 0.5),
-    "max-margin MSE, γ = 1": MaxMargin("mse", 1.0),
-    "max-margin MSE, γ = 1.5": MaxMargin("mse", 1.5),
-}
+LOSSES: dict[str, nn.Module] = {"MSE": MSE(), "cosine": Cosine()}
+LOSSES |= {f"max-margin MSE, γ = {gamma:g}": MaxMargin("mse", gamma) for gamma in (0.5, 1.0, 1.5)}
 
 
 def plot_max_margin(*, gamma: float = 1.0, ax: Axes | None = None) -> Axes:
@@ -75,9 +69,9 @@ def plot_max_margin(*, gamma: float = 1.0, ax: Axes | None = None) -> Axes:
     # D(y, t) is the mean over 2 dimensions, so its gradient is y - t. Loss: D(y, t_0) - gamma * mean_j D(y, t_j).
     pull = own - grid
     margin = pull - gamma * (others[None] - grid[:, None]).mean(axis=1)
-    for arrows, kind, name in ((pull, "untrained", "MSE"), (margin, "student", f"max-margin MSE, γ = {gamma}")):
-        look: dict[str, Any] = {"angles": "xy", "scale_units": "xy", "scale": 6, "width": 0.004}
-        ax.quiver(*grid.T, *arrows.T, color=PALETTE[kind], label=name, **look)
+    look: dict[str, Any] = {"angles": "xy", "scale_units": "xy", "scale": 6, "width": 0.004}
+    ax.quiver(*grid.T, *pull.T, color=PALETTE["untrained"], label="MSE", **look)
+    ax.quiver(*grid.T, *margin.T, color=PALETTE["student"], label=f"max-margin MSE, γ = {gamma}", **look)
     squares: dict[str, Any] = {"marker": "s", "markersize": 11, "linestyle": ""}
     ax.plot(*own, color=PALETTE["positive"], label="teacher embedding\nof the document", **squares)
     ax.plot(*others.T, color=PALETTE["negative"], label="of other documents", **squares)
@@ -100,14 +94,12 @@ def two_topics(seed: int = 0) -> tuple[Tensor, Tensor]:
 
 
 @one_thread()
-def descend(
-    loss: nn.Module, student: Tensor, teacher: Tensor, *, steps: int = DESCENT_STEPS, rate: float = DESCENT_RATE
-) -> Tensor:
+def descend(loss: nn.Module, student: Tensor, teacher: Tensor, *, steps: int = DESCENT_STEPS) -> Tensor:
     """Student embeddings under gradient descent on the embeddings themselves: (steps + 1, N, 2), the start first.
 
-    All documents are one batch; a step is `rate` times the gradient of the sum of the losses.
+    All documents are one batch; a step is the rate times the gradient of the sum of the losses.
     """
-    path = [student]
+    path, rate = [student], DESCENT_RATE * (FASTER if isinstance(loss, Cosine) else 1)
     for _ in range(steps):
         y = path[-1].clone().requires_grad_()
         (gradient,) = torch.autograd.grad(loss(y, teacher).sum(), y)
@@ -121,17 +113,14 @@ def plot_descents() -> list[Axes]:
     figure, grid = plt.subplots(2, 3, figsize=(8.0, 5.7), layout="constrained")
     *planes, norms = grid.flat
     for ax, (name, loss), color in zip(planes, LOSSES.items(), SERIES, strict=False):
-        faster = FASTER if isinstance(loss, Cosine) else 1
-        path = descend(loss, student, teacher, rate=faster * DESCENT_RATE)
+        path = descend(loss, student, teacher)
         _plot_path(ax, path, teacher)
-        ax.set_title(name if faster == 1 else f"{name} (steps × {faster})", fontsize=9)
+        ax.set_title(f"{name} (steps × {FASTER})" if isinstance(loss, Cosine) else name, fontsize=9)
         mean_norm = path.norm(dim=2).mean(dim=1)
         norms.plot(mean_norm, color=color, linewidth=1.8)
         label(norms, name.split(", ")[-1], (DESCENT_STEPS, mean_norm[-1].item()), (4, 0))
-    for ax in planes[::3]:
-        ax.set_ylabel("second dimension")
-    for ax in planes[3:]:
-        ax.set_xlabel("first dimension")
+    plt.setp(planes[::3], ylabel="second dimension")
+    plt.setp(planes[3:], xlabel="first dimension")
     norms.set(xlabel="step", yscale="log", xlim=(0, 1.4 * DESCENT_STEPS), xticks=range(0, DESCENT_STEPS + 1, 10))
     norms.set_yticks([1, 2, 5, 10, 20], ["1", "2", "5", "10", "20"], minor=False)
     norms.minorticks_off()
@@ -145,12 +134,10 @@ def _plot_path(ax: Axes, path: Tensor, teacher: Tensor) -> None:
     """Start, path and end of the student's embeddings beside the teacher's; one marker per topic."""
     for marker, topic, hidden in (("o", slice(TOPIC), ""), ("^", slice(TOPIC, None), "_")):  # "_": not in the legend
         ax.plot(*path[:, topic].unbind(dim=2), color=PALETTE["student"], linewidth=0.6, alpha=0.5)
-        for points, kind, name in (
-            (teacher[topic], "structural", "teacher"),
-            (path[0, topic], "untrained", "student, start"),
-            (path[-1, topic], "student", "student, end"),
-        ):
-            ax.plot(*points.T, marker, color=PALETTE[kind], markersize=4.5, label=f"{hidden}{name}")
+        shown = {"teacher": (teacher, "structural"), "student, start": (path[0], "untrained"),
+                 "student, end": (path[-1], "student")}  # fmt: skip
+        for name, (points, kind) in shown.items():
+            ax.plot(*points[topic].T, marker, color=PALETTE[kind], markersize=4.5, label=f"{hidden}{name}")
     ax.plot(0, 0, "+", color="black", markersize=7, label="origin")
     ax.set_aspect("equal", adjustable="datalim")
     ax.locator_params(nbins=4)
@@ -188,11 +175,10 @@ def canonical_correlations(X: Tensor, Y: Tensor) -> np.ndarray:
 
 @one_thread()
 def train_projections(X: Tensor, Y: Tensor, *, delta: float = DELTA) -> pd.DataFrame:
-    """Train a linear projection of each view to two features with SoftCCA, on all documents at once.
+    """Train a linear projection of each view to two features with SoftCCA, on all documents at once; a row per step.
 
-    Returns a row per step, before it, and one after the last. Columns: `feature 1` and `feature 2`, the correlation of
-    a feature with the same feature of the other view; `within`, the absolute correlation of the two features of a view,
-    mean of both views; `scale`, the standard deviation of the features.
+    Columns: `feature 1` and `feature 2`, the correlation of a feature with the same feature of the other view;
+    `within`, the absolute correlation of the two features of a view, mean of both views; `scale`, their deviation.
     """
     with torch.random.fork_rng(devices=[]):  # nn.Linear initialises from the global generator
         torch.manual_seed(SEED)
@@ -218,17 +204,14 @@ def plot_soft_cca() -> list[Axes]:
     axes = rows_axes(7, columns=2)
     for ax, delta in zip(axes, (0.0, DELTA), strict=True):
         trace = train_projections(X, Y, delta=delta)
-        for column, style, kind, name in (
-            ("feature 1", "-", "contextual", "feature 1 of both views"),
-            ("feature 2", "--", "contextual", "feature 2 of both views"),
-            ("within", "-", "negative", "both features of one view (absolute)"),
-        ):
-            ax.plot(trace[column], style, color=PALETTE[kind], linewidth=1.8, label=name)
+        for column, style in ("feature 1", "-"), ("feature 2", "--"):
+            ax.plot(trace[column], style, color=PALETTE["contextual"], linewidth=1.8, label=f"{column} of both views")
+        name = "both features of one view (absolute)"
+        ax.plot(trace["within"], color=PALETTE["negative"], linewidth=1.8, label=name)
         for known in canonical_correlations(X, Y)[:2]:
             ax.axhline(known, color="black", linewidth=0.8, linestyle=":")
             label(ax, f"{known:.2f}", (STEPS, known), (3, 0))
-        ax.set(xlabel="step", xlim=(0, STEPS))
-        ax.set_ylim(top=1.03)
+        ax.set(xlabel="step", xlim=(0, STEPS), ylim=(None, 1.03))
         ax.set_title(f"δ = {delta:g}: {'with' if delta else 'without'} decorrelation", fontsize=9)
         ax.grid(axis="y", visible=True)
     axes[0].set_ylabel("correlation")

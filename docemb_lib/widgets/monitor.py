@@ -39,7 +39,7 @@ def runs_on_disk(workspace: Workspace, notebook: str | None = None) -> pd.DataFr
     """Unfinished runs, then recorded runs, newest first.
 
     Columns run, notebook, state (running, interrupted, done, failed), mean (score over tasks), seconds, at (last line
-    of progress, or the error). notebook: only the runs of this one.
+    of progress, or the error).
     """
     rows = []
     for path in sorted((workspace.outputs / "notebooks").glob(f"{notebook or '*'}/.*{RUNNING}")):
@@ -56,12 +56,12 @@ def sweep_on_disk(planned: Sequence[Planned], workspace: Workspace) -> pd.DataFr
     rows = []
     for run in planned:
         record = records.find(workspace, run.notebook, run.fingerprint)
-        if run.working.is_file() and _is_locked(run.executed):
-            rows.append((run.label, run.notebook, "running", np.nan, np.nan, _progress_of(run.working)))
-        elif record is not None and (record.status == "failed" or is_done(run, workspace)):
+        running = run.working.is_file() and _is_locked(run.executed)
+        if not running and record is not None and (record.status == "failed" or is_done(run, workspace)):
             rows.append(_recorded(record))
         else:
-            rows.append((run.label, run.notebook, "waiting", np.nan, np.nan, ""))
+            state, at = ("running", _progress_of(run.working)) if running else ("waiting", "")
+            rows.append((run.label, run.notebook, state, np.nan, np.nan, at))
     return pd.DataFrame(rows, columns=RUNS)
 
 
@@ -78,27 +78,22 @@ def trainings_on_disk(workspace: Workspace) -> pd.DataFrame:
     rows = []
     for log in sorted((workspace.outputs / "artefacts" / "student").glob(f"*.partial/{CHECKPOINTS}/{LOG}")):
         if lines := list(_lines(log)):
-            head, *history = lines
-            folder = log.parents[1]
-            row = {"training": head.get("title", folder.stem), "state": "running", **_last(head, history)}
-            interrupted = {} if _is_locked(folder.with_suffix("")) else {"state": "interrupted", "eta": np.nan}
-            rows.append(row | interrupted)
+            row = {"training": lines[0]["title"], "state": "running", **_last(lines[0]["updates"], lines[1:])}
+            running = _is_locked(log.parents[1].with_suffix(""))
+            rows.append(row if running else row | {"state": "interrupted", "eta": np.nan})
     return pd.DataFrame(rows) if rows else pd.DataFrame(columns=TRAININGS)
 
 
-def _last(head: dict[str, Any], history: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _last(updates: int, history: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """The state of a training from the rows of its log."""
-    updates = int(head.get("updates", 0))
-    steps = [row["step"] for row in history if "step" in row] or [0]
+    step = history[-1]["step"] if history else 0
     logged: dict[str, Any] = next((row for row in reversed(history) if "learning_rate" in row), {})
     timed = [row for row in history if "at" in row]
-    done = steps[-1] - timed[0]["step"] if timed else 0
-    eta = (timed[-1]["at"] - timed[0]["at"]) / done * (updates - steps[-1]) if done else np.nan
-    parts = {
-        name: value for name, value in logged.items() if name not in NOT_LOSSES and not name.endswith("_per_second")
-    }
+    done = step - timed[0]["step"] if timed else 0
+    eta = (timed[-1]["at"] - timed[0]["at"]) / done * (updates - step) if done else np.nan
+    parts = {name: x for name, x in logged.items() if name not in NOT_LOSSES and not name.endswith("_per_second")}
     speed = logged.get("tokens_per_second", np.nan)
-    return {"update": steps[-1], "updates": updates, "tokens_per_second": speed, "eta": eta, **parts}
+    return {"update": step, "updates": updates, "tokens_per_second": speed, "eta": eta, **parts}
 
 
 def _recorded(record: records.Record) -> tuple[Any, ...]:
@@ -168,18 +163,13 @@ class Monitor(Explorer):
 
 
 def run_monitor(
-    notebook: str | None = None,
-    grid: str | Path | None = None,
-    *,
-    profile: str | Path = "tiny",
+    notebook: str | None = None, grid: str | Path | None = None, *, profile: str | Path = "tiny",
     parameters: Mapping[str, Any] | None = None,
-) -> Monitor:
+) -> Monitor:  # fmt: skip
     """Runs and trainings of the workspace, from any process; closing the tab does not affect them.
 
-    Args:
-        notebook: name or number of a notebook, to show its runs only.
-        grid: show all runs of this grid, waiting ones included, and the time left.
-        profile, parameters: as given to the sweep of the grid.
+    notebook: name or number of a notebook, to show its runs only. grid: show all runs of this grid, waiting ones
+    included, and the time left. profile, parameters: as given to the sweep of the grid.
     """
     from docemb_lib.experiments.plan import resolve_sweep
 
@@ -189,9 +179,8 @@ def run_monitor(
         if len(known) != 1:
             raise InputError(f"run_monitor: notebook {notebook!r} is unknown; known are {', '.join(NOTEBOOKS)}")
         notebook = known[0]
-    planned = None
-    if grid is not None:
-        planned = resolve_sweep(notebook, grid, workspace, profile=profile, parameters=parameters or {})
+    given: dict[str, Any] = {"profile": profile, "parameters": parameters or {}}
+    planned = None if grid is None else resolve_sweep(notebook, grid, workspace, **given)
 
     def answer(every: float) -> Answer:
         trainings = trainings_on_disk(workspace)
@@ -231,12 +220,10 @@ def _trainings(trainings: pd.DataFrame) -> str:
     rows = []
     for training in trainings.to_dict("records"):
         cells = {name: training[name] for name in ("training", "state")}
-        cells |= {
-            "update": f"{training['update']} of {training['updates']}",
-            "speed": _shown(training["tokens_per_second"], "{:,.0f}".format),
-            "eta": _shown(training["eta"], tqdm.format_interval),
-            **{name: _shown(training[name], "{:.4f}".format) for name in parts},
-        }
+        cells["update"] = f"{training['update']} of {training['updates']}"
+        cells["speed"] = _shown(training["tokens_per_second"], "{:,.0f}".format)
+        cells["eta"] = _shown(training["eta"], tqdm.format_interval)
+        cells |= {name: _shown(training[name], "{:.4f}".format) for name in parts}
         rows.append(html.row(cells, state=training["state"]))
     return html.table("trainings", ["training", "state", "update", "tokens/s", "time left", *parts], rows)
 

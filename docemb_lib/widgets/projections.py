@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -14,15 +14,11 @@ from docemb_lib.evaluation.tasks import Classification
 from docemb_lib.experiments.models import UNTRAINED, Model, embed_once, untrained_model
 from docemb_lib.experiments.run import Run
 from docemb_lib.figures.embeddings import plot_plane
-from docemb_lib.views.runs import SHOWN
+from docemb_lib.views import SHOWN
 from docemb_lib.widgets import explorer as html
 from docemb_lib.widgets.distances import validation_documents
 from docemb_lib.widgets.explorer import Answer, Explorer, Options, choice
 from docemb_lib.workspace import Artefact
-
-if TYPE_CHECKING:
-    from docemb_lib.teachers.store import Teacher
-
 
 Side = Literal["student", "contextual"]
 VALIDATION = "validation documents"
@@ -32,15 +28,12 @@ COLOURS = ("source", "label", "length")
 
 
 class Spaces(NamedTuple):
-    """Documents in several spaces, each reduced to two principal axes."""
-
     documents: dict[str, pd.DataFrame]  # by collection: length, and source or label
     planes: dict[str, dict[str, Plane]]  # by collection and space
 
 
 def spaces_of_run(run: Run) -> Spaces:
-    """The validation documents, and those of each classification task among the sweep's tasks, in the spaces of the
-    student before and after, of its teachers, and of both projected views of the contextual loss.
+    """The validation documents, and those of each classification task among the sweep's tasks, in several spaces.
 
     The spaces: the student before and after, the teachers, and both projected views of the contextual loss. At most
     `SHOWN` documents of each collection; those of a task are the ones that runs are scored on, with labels.
@@ -53,11 +46,11 @@ def spaces_of_run(run: Run) -> Spaces:
             data = splits["validation" if "validation" in splits else "train"]
             columns = {"text": data.texts, "length": stages.teachers.structural.count_tokens(data.texts)}
             collections[f"task {name}"] = pd.DataFrame({**columns, "label": list(map(str, data.labels))})
-    planes = {
-        name: {space: principal_plane(X) for space, X in _spaces(run, name, documents).items()}
-        for name, documents in collections.items()
-    }
-    return Spaces({name: documents.drop(columns="text") for name, documents in collections.items()}, planes)
+    spaces = Spaces({}, {})
+    for name, documents in collections.items():
+        spaces.documents[name] = documents.drop(columns="text")
+        spaces.planes[name] = {space: principal_plane(X) for space, X in _spaces(run, name, documents).items()}
+    return spaces
 
 
 def _spaces(run: Run, collection: str, documents: pd.DataFrame) -> dict[str, np.ndarray]:
@@ -70,7 +63,8 @@ def _spaces(run: Run, collection: str, documents: pd.DataFrame) -> dict[str, np.
             rows = len(stages.corpus.split("validation"))
             known = np.asarray(stages.teachers.embeddings(teacher, "validation", rows)[: len(texts)])
         else:
-            known = embed_once(run.workspace, _frozen(name, teacher), texts)
+            frozen = Model(name, f"teacher/{teacher.fingerprint}", lambda teacher=teacher: teacher)
+            known = embed_once(run.workspace, frozen, texts)
         found[f"{name} teacher"] = known
     if run.profile.parameters.contextual_teacher is None:
         return found
@@ -88,17 +82,12 @@ def project(run: Run, student: Artefact, side: Side, embeddings: np.ndarray) -> 
 
     from docemb_lib.losses import Projection
 
-    spec = getattr(run.profile.parameters, f"{side}_projection")
     start = f"contextual.{'student' if side == 'student' else 'teacher'}_projection."
     weights = load_file(str(student.path / PROJECTIONS))
-    projection = Projection(spec, embeddings.shape[1])
+    projection = Projection(getattr(run.profile.parameters, f"{side}_projection"), embeddings.shape[1])
     projection.load_state_dict({k.removeprefix(start): v for k, v in weights.items() if k.startswith(start)})
     with torch.no_grad():
         return projection(torch.from_numpy(np.array(embeddings, dtype=np.float32))).numpy()
-
-
-def _frozen(label: str, teacher: Teacher) -> Model:
-    return Model(label, f"teacher/{teacher.fingerprint}", lambda: teacher)
 
 
 def projection_explorer(spaces: Spaces, probes: pd.DataFrame) -> Explorer:
@@ -106,10 +95,9 @@ def projection_explorer(spaces: Spaces, probes: pd.DataFrame) -> Explorer:
 
     probes: see `probes_of_teachers`.
     """
-    names = {name: list(planes) for name, planes in spaces.planes.items()}
-    first = next(iter(names))
+    collections, names = list(spaces.planes), list(next(iter(spaces.planes.values())))
 
-    def choices(documents: str, space: str, beside: str, colour: str) -> dict[str, Options]:
+    def choices(documents: str, *_: str) -> dict[str, Options]:
         columns = spaces.documents[documents].columns
         return {"colour": [(name, name) for name in COLOURS if name in columns]}
 
@@ -121,21 +109,17 @@ def projection_explorer(spaces: Spaces, probes: pd.DataFrame) -> Explorer:
             points = frame.assign(first=planes[name].points[:, 0], second=planes[name].points[:, 1])
             plot_plane(points, colour=colour, explained=planes[name].explained, legend=last, ax=ax)
             ax.set_title(name)
-        rows = [
-            html.row({"space": name, "explained": f"{planes[name].explained:.3f}"}, space=name)
-            for name in dict.fromkeys((space, beside))
-        ]
-        return Answer(
-            html.table("planes", ["space", "share of variance in the plane"], rows) + _readable(probes),
-            figure,
-            f"{documents} along the two principal axes of {space} and of {beside}, coloured by {colour}",
-        )
+        shares = {name: f"{planes[name].explained:.3f}" for name in (space, beside)}
+        rows = [html.row({"space": name, "explained": share}, space=name) for name, share in shares.items()]
+        text = html.table("planes", ["space", "share of variance in the plane"], rows) + _readable(probes)
+        alt = f"{documents} along the two principal axes of {space} and of {beside}, coloured by {colour}"
+        return Answer(text, figure, alt)
 
     controls = {
-        "documents": choice([(name, name) for name in names]),
-        "space": choice([(name, name) for name in names[first]]),
-        "beside": choice([(name, name) for name in names[first]], len(names[first]) - 1),
-        "colour": choice([(name, name) for name in COLOURS if name in spaces.documents[first].columns]),
+        "documents": choice([(name, name) for name in collections]),
+        "space": choice([(name, name) for name in names]),
+        "beside": choice([(name, name) for name in names], len(names) - 1),
+        "colour": choice(choices(collections[0])["colour"]),
     }
     return Explorer(controls, answer, choices=choices)
 
@@ -143,9 +127,7 @@ def projection_explorer(spaces: Spaces, probes: pd.DataFrame) -> Explorer:
 def _readable(probes: pd.DataFrame) -> str:
     """The probes over all validation documents as a table."""
     rows = []
-    for teacher, model, r2, overlap in probes.loc[
-        probes["bucket"] == ALL, ["teacher", "model", "r2", "overlap"]
-    ].itertuples(index=False):
-        cells = {"teacher": teacher, "model": model, "r2": f"{r2:.3f}", "common": f"{overlap:.3f}"}
-        rows.append(html.row(cells, teacher=teacher, model=model))
+    for probe in probes[probes["bucket"] == ALL].to_dict("records"):
+        who = {"teacher": probe["teacher"], "model": probe["model"]}
+        rows.append(html.row(who | {"r2": f"{probe['r2']:.3f}", "common": f"{probe['overlap']:.3f}"}, **who))
     return html.table("readable", ["probe of the", "from", "R²", "common neighbours"], rows)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import shlex
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -29,8 +30,6 @@ COLUMNS = ["lam", "max_structural_len", "task", "metric", "value", "low", "high"
 
 
 class Found(NamedTuple):
-    """The scores at one λ and mask."""
-
     status: Literal["recorded", "interpolated", "no run"]
     scores: pd.DataFrame  # task, metric, value, low, high; interpolated: no interval; no run: no rows
     between: tuple[float, float] | None = None  # the recorded λ of an interpolation
@@ -44,13 +43,13 @@ def weighting_points(run: Run) -> pd.DataFrame:
     """
     frames = [_scored(run, run.parameters, run.model)]
     for record in run.comparable():
-        if is_sibling(run, run.key_of(record)):
-            student = recorded_student(run.workspace, record)
-            if student is not None:
-                frames.append(_scored(run, record.parameters, student_model(record.label, student)))
-            else:
-                own = records.scores_of(run.workspace, record).query("model == @record.label")
-                frames.append(_at(record.parameters, _without_intervals(own)))
+        if not is_sibling(run, run.key_of(record)):
+            continue
+        if (student := recorded_student(run.workspace, record)) is not None:
+            frames.append(_scored(run, record.parameters, student_model(record.label, student)))
+        else:
+            own = records.scores_of(run.workspace, record).query("model == @record.label")
+            frames.append(_at(record.parameters, _without_intervals(own)))
     return pd.concat(frames, ignore_index=True).drop_duplicates(["lam", "max_structural_len", "task"])
 
 
@@ -61,13 +60,12 @@ def scores_at(points: pd.DataFrame, *, lam: float, mask: float | None, interpola
     """
     masked = points["max_structural_len"].isna() if mask is None else points["max_structural_len"] == mask
     line = points[masked & points["lam"].notna()]
-    columns = ["task", "metric", "value", "low", "high"]
     exact = line[np.isclose(line["lam"], lam)]
     if len(exact):
-        return Found("recorded", exact[columns].reset_index(drop=True))
+        return Found("recorded", exact[COLUMNS[2:]].reset_index(drop=True))
     below, above = line.loc[line["lam"] < lam, "lam"].max(), line.loc[line["lam"] > lam, "lam"].min()
     if not interpolate or pd.isna(below) or pd.isna(above):
-        return Found("no run", line.iloc[:0][columns])
+        return Found("no run", line.iloc[:0][COLUMNS[2:]])
     left, right = (line[line["lam"] == end].set_index(["task", "metric"])["value"] for end in (below, above))
     share = (lam - below) / (above - below)
     values = ((1 - share) * left + share * right).reset_index()
@@ -75,21 +73,14 @@ def scores_at(points: pd.DataFrame, *, lam: float, mask: float | None, interpola
 
 
 def command_for(run: Run, profile: str | Path, *, lam: float, mask: int | None) -> str:
-    """The shell command, for `notebooks/`, that makes the run with this λ and mask and otherwise equal parameters.
-
-    profile: name or path as given to the run.
-    """
+    """The shell command, for `notebooks/`, that makes the run with this λ and mask and otherwise equal parameters."""
     lam = round(lam, 6)  # steps of a slider add up to 0.15000000000000002
     wanted = {"profile": profile_argument(profile), **run.parameters, "lam": lam, "max_structural_len": mask}
+    command = ["papermill", f"{run.notebook}.ipynb", f"../outputs/{run.notebook}-lam-{lam}-mask-{mask}.ipynb"]
     defaults = _defaults(run)
-    given = [
-        part
-        for name, value in wanted.items()
-        if name not in defaults or defaults[name] != value
-        for part in ("-p", name, str(value))
-    ]
-    out = f"../outputs/{run.notebook}-lam-{lam}-mask-{mask}.ipynb"
-    return shlex.join(["papermill", f"{run.notebook}.ipynb", out, *given])
+    for name, value in wanted.items():
+        command += [] if name in defaults and defaults[name] == value else ["-p", name, str(value)]
+    return shlex.join(command)
 
 
 def _scored(run: Run, parameters: dict[str, Any], model: Model) -> pd.DataFrame:
@@ -125,31 +116,27 @@ def weighting_explorer(run: Run, points: pd.DataFrame, *, profile: str | Path) -
 
     points: see `weighting_points`; profile: name or path as given to the run.
     """
-    weighs = is_sibling(run, run.key)
-    p = run.profile.parameters
-    masks = {int(mask) for mask in points["max_structural_len"].dropna()}
-    masks |= {mask for mask in (run.profile.structural_teacher.max_tokens, p.max_structural_len) if mask is not None}
+    recorded = points[points["lam"].notna()]
+    given = run.profile.structural_teacher.max_tokens, run.profile.parameters.max_structural_len
+    masks = {int(mask) for mask in (*points["max_structural_len"].dropna(), *given) if mask is not None}
     options = [*((str(mask), mask) for mask in sorted(masks)), ("no mask", None)]
 
     def answer(lam: float, mask: int | None, interpolate: bool) -> Answer:
-        if not weighs:
-            raise InputError(
-                "this run has a single teacher, so λ has no effect; choose a structural loss and a contextual teacher"
-            )
-        if points["lam"].notna().sum() == 0:
-            command = command_for(run, profile, lam=lam, mask=mask)
-            raise InputError(f"no recorded run has a λ yet; in notebooks/, run {command}")
+        if not is_sibling(run, run.key):
+            error = "this run has a single teacher, so λ has no effect; "
+            raise InputError(error + "choose a structural loss and a contextual teacher")
+        command = partial(command_for, run, profile, lam=lam, mask=mask)
+        if recorded.empty:
+            raise InputError(f"no recorded run has a λ yet; in notebooks/, run {command()}")
         found = scores_at(points, lam=lam, mask=mask, interpolate=interpolate)
         text = f"<p>{_status(found)}</p>"
         if found.status != "recorded":
-            command = command_for(run, profile, lam=lam, mask=mask)
-            text += f"<p>To run it, in <code>notebooks/</code>: {html.number('command', command, 'code')}</p>"
+            text += f"<p>To run it, in <code>notebooks/</code>: {html.number('command', command(), 'code')}</p>"
         figure = Figure(figsize=(8, 3.6), layout="constrained")
         plot_weighting_points(points, lam=lam, mask=mask, found=found.scores, ax=figure.subplots())
         return Answer(text + _scores(found), figure, f"scores by λ with mask {mask}, a line for each task")
 
     values = [value for _, value in options]
-    recorded = points[points["lam"].notna()]
     lam, mask = (0.5, None) if recorded.empty else recorded[["lam", "max_structural_len"]].iloc[0]
     controls = {
         "λ": slider(0.0, 1.0, 0.05, float(lam)),
@@ -160,11 +147,10 @@ def weighting_explorer(run: Run, points: pd.DataFrame, *, profile: str | Path) -
 
 
 def _status(found: Found) -> str:
-    status = html.number("status", found.status)
-    if found.between is None:
-        return status
-    low, high = found.between
-    return f"{status} linearly between the runs with λ = {low:g} and {high:g}"
+    between = (
+        "" if found.between is None else " linearly between the runs with λ = {:g} and {:g}".format(*found.between)
+    )
+    return html.number("status", found.status) + between
 
 
 def _scores(found: Found) -> str:
@@ -172,11 +158,6 @@ def _scores(found: Found) -> str:
     for score in found.scores.to_dict("records"):
         known = not pd.isna(score["low"])
         interval = with_interval(score["value"], score["low"], score["high"]).split(" ", 1)[1] if known else ""
-        cells = {
-            "task": score["task"],
-            "metric": score["metric"],
-            "score": f"{score['value']:.3f}",
-            "interval": interval,
-        }
-        rows.append(html.row(cells, task=score["task"]))
+        cells = {"task": score["task"], "metric": score["metric"], "score": f"{score['value']:.3f}"}
+        rows.append(html.row(cells | {"interval": interval}, task=score["task"]))
     return html.table("scores", ["task", "metric", "score", "95% interval"], rows) if rows else ""

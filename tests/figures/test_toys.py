@@ -9,20 +9,10 @@ from sklearn.cross_decomposition import CCA
 from sklearn.metrics.pairwise import cosine_distances, paired_cosine_distances
 
 from docemb_lib.figures import toys
-from docemb_lib.figures.toys import (
-    DELTA,
-    LOSSES,
-    STEPS,
-    TEACHERS,
-    TOPIC,
-    descend,
-    train_projections,
-    two_topics,
-    two_views,
-)
+from docemb_lib.figures.toys import DELTA, LOSSES, TEACHERS, TOPIC, descend, train_projections, two_topics, two_views
 from docemb_lib.figures.toys import DESCENT_RATE as RATE
 from docemb_lib.figures.toys import DESCENT_STEPS as DESCENT
-from docemb_lib.losses import Cosine, MaxMargin
+from docemb_lib.losses import MaxMargin
 
 # ---- Paragraph Vector
 
@@ -73,8 +63,7 @@ def test_the_arrows_of_max_margin_are_the_steps_of_the_loss(ax, gamma):
 
 @pytest.fixture(scope="module")
 def paths():
-    rates = {name: RATE * (toys.FASTER if isinstance(loss, Cosine) else 1) for name, loss in LOSSES.items()}
-    return {name: descend(loss, *two_topics(), rate=rates[name]) for name, loss in LOSSES.items()}
+    return {name: descend(loss, *two_topics()) for name, loss in LOSSES.items()}
 
 
 @pytest.fixture(scope="module")
@@ -207,6 +196,6 @@ def test_the_figure_shows_both_trainings(traces, names_of):
     for ax, (delta, trace) in zip(toys.plot_soft_cca(), traces.items(), strict=True):
         drawn = [line.get_ydata() for line in ax.lines[:3]]
         np.testing.assert_allclose(np.transpose(drawn), trace[["feature 1", "feature 2", "within"]])
-        assert len(trace) == STEPS + 1
+        assert len(trace) == toys.STEPS + 1
         assert f"δ = {delta:g}" in ax.get_title()
         assert names_of(ax.texts) == [f"{value:.2f}" for value in toys.canonical_correlations(*two_views())[:2]]

@@ -12,14 +12,14 @@ import torch
 from datasets import Dataset
 from torch import nn
 
-from docemb_lib.evaluation import Classification, Labelled
+from docemb_lib import views
+from docemb_lib.evaluation import Classification, Labelled, soundness
 from docemb_lib.evaluation.probes import probe
 from docemb_lib.experiments.models import UNTRAINED, Model, student_model
 from docemb_lib.experiments.students import weighting_of
 from docemb_lib.losses import Objective, Teaching
 from docemb_lib.settings.profile import Profile
-from docemb_lib.views import runs as views
-from docemb_lib.views.runs import (
+from docemb_lib.views import (
     corpus_tables,
     described_tasks,
     in_figure_4_4,
@@ -85,7 +85,7 @@ def test_tasks_are_described_once_and_read_afterwards(described, monkeypatch):
     assert value["train", "examples"] == 4
     assert value["train", "over_512"] == 75  # 200 tokens a letter: all but "a"
     described.stages.scores.tasks = {}  # a second count would fail
-    monkeypatch.setattr(views, "task_lengths", None)
+    monkeypatch.setattr(soundness, "task_lengths", None)
     pd.testing.assert_frame_equal(described_tasks(described).statistics, found.statistics)
 
 

@@ -17,8 +17,7 @@ from docemb_lib.experiments.models import UNTRAINED, Model
 from docemb_lib.settings import SimDE, SimDEName
 from docemb_lib.thesis.values import published
 from docemb_lib.training.pairs import draw_halves, generator_of
-from docemb_lib.views import simde
-from docemb_lib.views.simde import (
+from docemb_lib.views import (
     attention_of_students,
     beside_paper,
     distances_of_halves,
@@ -186,7 +185,7 @@ def test_texts_in_another_language_have_no_nouns_that_we_know(of_texts):
 
 def test_sentences_are_compared_by_sbert(of_texts, monkeypatch):
     subject = embedder("subject", lambda text: ["cat" in text or "dog" in text, "house" in text])
-    monkeypatch.setattr(simde, "sbert_models", lambda teachers: [subject])
+    monkeypatch.setattr("docemb_lib.experiments.models.sbert_models", lambda teachers: [subject])
     pairs = similarity_of_sentences(of_texts())
     assert pairs.groupby("kind")["cosine"].mean().to_dict() == pytest.approx({"inside": 1, "across": 0})
 

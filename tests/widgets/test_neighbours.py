@@ -10,7 +10,6 @@ import pandas as pd
 import pytest
 from scipy.spatial.distance import cosine
 
-from docemb_lib.errors import InputError
 from docemb_lib.evaluation.tasks import Ranking, Retrieval
 from docemb_lib.experiments.models import Model
 from docemb_lib.widgets import neighbour_browser, neighbours
@@ -89,8 +88,6 @@ def test_a_task_becomes_a_pool_embedded_once_with_what_belongs_together(workspac
 
     own = found.embed("anything at all")
     assert {model: y.tolist() for model, y in own.items()} == {"student": [15, 1], "SBERT": [15, 1]}
-    with pytest.raises(InputError, match="it is blank"):
-        found.embed(" \n")
 
 
 def test_the_neighbour_browser_shows_neighbours_of_a_document_and_of_a_text(monkeypatch, numbers, moved, hostile):
