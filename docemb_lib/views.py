@@ -56,8 +56,7 @@ def opening_words(run: Run, words: int = 12) -> list[str]:
     """The first words of the first training document, preprocessed as for the run's (first) Paragraph Vector."""
     from docemb_lib.teachers.words import preprocess
 
-    settings = run.key.paragraph_vectors[0]
-    return preprocess(run.stages.corpus.split("train")["text"][0], settings.preprocess)[:words]
+    return preprocess(run.stages.corpus.split("train")["text"][0], run.key.paragraph_vectors[0].preprocess)[:words]
 
 
 def corpus_statistics(run: Run) -> pd.DataFrame:
@@ -81,10 +80,8 @@ def corpus_tables(statistics: pd.DataFrame, name: str) -> pd.DataFrame:
 def split_lengths(run: Run) -> pd.DataFrame:
     """Lengths of training and validation documents for Figures 4.1 and 5.1: source, tokens (of the student), split."""
     columns = {"source": "source", "n_student_tokens": "tokens"}
-    frames = [
-        run.stages.corpus.split(split).select_columns(list(columns)).to_pandas().assign(split=split)
-        for split in ("train", "validation")
-    ]
+    splits = {split: run.stages.corpus.split(split).select_columns(list(columns)) for split in ("train", "validation")}
+    frames = [rows.to_pandas().assign(split=split) for split, rows in splits.items()]
     return pd.concat(frames, ignore_index=True).rename(columns=columns)
 
 
@@ -126,16 +123,13 @@ def _described(stages: Stages, name: str) -> Path:
 
 def widths_of(run: Run) -> dict[str, int]:
     """Widths of the `student` and, if there is one, of the `contextual` teacher, by these names."""
-    teacher, teachers = run.profile.parameters.contextual_teacher, run.profile.contextual_teachers
-    contextual = {} if teacher is None else {"contextual": teachers.width(teacher)}
+    teacher = run.profile.parameters.contextual_teacher
+    contextual = {} if teacher is None else {"contextual": run.profile.contextual_teachers.width(teacher)}
     return {"student": run.stages.students.width, **contextual}
 
 
 def students_of_runs(run: Run) -> list[Model]:
-    """The untrained student, this run's, and recorded comparable ones with equal documents and seed.
-
-    Students of Figure 4.4 come first, in the order of the figure.
-    """
+    """The untrained student, this run's and recorded comparable ones of equal size and seed; as in Figure 4.4 first."""
     losses = [loss_of(**loss) for loss in FIGURE_4_4]
     size = {name: run.key.counting[name] for name in ("documents", "seed")}
     found = [(run.key.only(*STRUCTURAL), run.model)]
@@ -158,11 +152,10 @@ def validation_embeddings(corpus: CorpusStage, model: Model) -> np.ndarray:
     return embed_once(corpus.workspace, model, corpus.split("validation")["text"][:SHOWN])
 
 
-def neighbours_of_validation(run: Run, *, queries: int = 3, k: int = 3) -> pd.DataFrame:
-    """The k nearest neighbours of the first validation documents by the cosine of the run's model; see `neighbours`."""
-    corpus = run.stages.corpus
-    rows = validation_embeddings(corpus, run.model)
-    return neighbours(rows, corpus.split("validation")["id"][:], queries=range(queries), k=k)
+def neighbours_of_validation(run: Run) -> pd.DataFrame:
+    """The nearest neighbours of the first three validation documents by the run's model; see `neighbours`."""
+    embeddings = validation_embeddings(run.stages.corpus, run.model)
+    return neighbours(embeddings, run.stages.corpus.split("validation")["id"][:], queries=range(3), k=3)
 
 
 def probes_of_teachers(run: Run) -> pd.DataFrame:
@@ -312,10 +305,7 @@ def gain_over_start(scores: pd.DataFrame, comparison: pd.DataFrame, *, student: 
 
 
 def redundancy_beside_paper(run: Run) -> pd.DataFrame:
-    """Table 4 of the paper, with this run's first `READ` training documents first: data, words, redundancy.
-
-    Documents in another language than English are left out.
-    """
+    """Table 4 of the paper, this run's first `READ` training documents, if English, first: data, words, redundancy."""
     paper = published("simde").query("metric == 'redundancy'").rename(columns={"task": "data", "value": "redundancy"})
     frames = [paper]
     if run.profile.simde.language == TAGGED:

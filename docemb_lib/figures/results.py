@@ -31,10 +31,7 @@ LEAST = 10  # fewest examples of a length bucket that is drawn
 
 
 def plot_history(train: pd.DataFrame, validation: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
-    """Losses over the updates: training as thin smoothed lines, validation as points on thick lines.
-
-    train, validation: columns step, loss and one per teacher, see `docemb_lib.training.History`.
-    """
+    """Losses over the updates (`training.History`): training as thin smoothed lines, validation as points on lines."""
     ax = plt.gca() if ax is None else ax
     colors = {"loss": "#000000", "structural": PALETTE["structural"], "contextual": PALETTE["contextual"]}
     teachers = set(validation.columns) - {"loss", *NOT_LOSSES}
@@ -172,10 +169,7 @@ def plot_weighting_points(
 
 
 def plot_task(intervals: pd.DataFrame, *, task: str, ax: Axes | None = None) -> Axes:
-    """One task: a bar per model with its 95% interval, in the order of the rows.
-
-    intervals: columns model, task, metric, value, low, high; the main metric of the task comes first.
-    """
+    """One task: its first metric, a bar per row (model, task, metric, value, low, high) with the 95% interval."""
     ax = plt.gca() if ax is None else ax
     rows = intervals[intervals["task"] == task]
     rows = rows[rows["metric"] == rows["metric"].iloc[0]]
@@ -236,10 +230,7 @@ def plot_by_length(by_length: pd.DataFrame, *, task: str, ax: Axes | None = None
 
 
 def plot_few_shot(scores: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
-    """Macro-F1 against training examples per class: mean and deviation over draws (SimDE paper, Figure 2).
-
-    scores: columns model, per_class, draw, metric, value.
-    """
+    """Macro-F1 against training examples per class: mean and deviation over draws (SimDE paper, Figure 2)."""
     ax = plt.gca() if ax is None else ax
     shown = scores[scores["metric"] == "f1_macro"]
     draws = shown.groupby(["model", "per_class"], sort=False)["value"].agg(value="mean", std="std").reset_index()
@@ -260,10 +251,7 @@ def _draw_bands(rows: pd.DataFrame, ax: Axes) -> None:
 
 
 def plot_by_task(scores: pd.DataFrame, *, name: str, ax: Axes | None = None) -> Axes:
-    """Accuracy of each model on each task in round `name`, with 95% intervals, without legend (thesis, Figure 5.4).
-
-    scores: tidy scores with round, low, high, thesis.
-    """
+    """Accuracy by task and model in round `name`, with 95% intervals, without legend (thesis, Figure 5.4)."""
     ax = plt.gca() if ax is None else ax
     accuracy = scores[scores["metric"] == "accuracy"]
     rows = accuracy[accuracy["round"] == name].set_index(["task", "model"])

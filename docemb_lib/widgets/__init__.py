@@ -3,10 +3,9 @@
 Executed without a person (papermill, nbconvert), a call shows its figure and numbers for the first setting.
 """
 
-from docemb_lib.widgets.distances import distance_explorer, distances_to_teacher
 from docemb_lib.widgets.monitor import run_monitor
 from docemb_lib.widgets.neighbours import neighbour_browser, neighbourhoods_of
-from docemb_lib.widgets.projections import projection_explorer, spaces_of_run
+from docemb_lib.widgets.spaces import distance_explorer, distances_to_teacher, projection_explorer, spaces_of_run
 from docemb_lib.widgets.weighting import weighting_explorer, weighting_points
 
 __all__ = [

@@ -111,8 +111,6 @@ DPI = 90  # of figures: legible, and small in a saved notebook
 
 
 class Answer(NamedTuple):
-    """The output for one setting of the controls."""
-
     html: str  # numbers and texts, escaped
     figure: Figure | None = None
     alt: str = ""  # description of the figure
@@ -210,7 +208,6 @@ class Explorer:
 
 
 def png_of(figure: Figure) -> bytes:
-    """The figure as a PNG file."""
     file = io.BytesIO()
     figure.savefig(file, format="png", dpi=DPI)
     return file.getvalue()

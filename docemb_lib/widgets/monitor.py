@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -67,9 +68,9 @@ def sweep_on_disk(planned: Sequence[Planned], workspace: Workspace) -> pd.DataFr
 
 def time_left(runs: pd.DataFrame) -> float:
     """Seconds until a sweep ends, from the mean time of finished runs and the number of running ones; else NaN."""
-    missing = runs["state"].isin(["running", "waiting"]).sum()
-    at_work = max(1, int((runs["state"] == "running").sum()))
-    return float(runs.loc[runs["state"] == "done", "seconds"].mean() * missing / at_work) if missing else 0.0
+    running, waiting = ((runs["state"] == state).sum() for state in ("running", "waiting"))
+    mean = runs.loc[runs["state"] == "done", "seconds"].mean()
+    return float(mean * (running + waiting) / max(1, running)) if running + waiting else 0.0
 
 
 def trainings_on_disk(workspace: Workspace) -> pd.DataFrame:
@@ -103,15 +104,9 @@ def _recorded(record: records.Record) -> tuple[Any, ...]:
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:
     """The complete lines of a JSON-lines file that another process may write or delete."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError:
-        return
-    for line in text.splitlines():
-        try:
+    with suppress(OSError, ValueError):
+        for line in path.read_text(encoding="utf-8").splitlines():
             yield json.loads(line)
-        except ValueError:
-            return
 
 
 def _progress_of(path: Path) -> str:
@@ -134,10 +129,8 @@ def _progress_of(path: Path) -> str:
 def _is_locked(target: Path) -> bool:
     """Whether a process builds `target`, see `workspace.locked`."""
     lock = target.with_name(f".{target.name}.lock")
-    if not lock.is_file():
-        return False
     try:
-        with FileLock(lock).acquire(timeout=0):
+        with FileLock(lock).acquire(timeout=0) if lock.is_file() else nullcontext():
             return False
     except Timeout:
         return True
@@ -147,9 +140,8 @@ class Monitor(Explorer):
     """An explorer that refreshes every few seconds while the kernel is idle."""
 
     def live(self) -> Any:
-        box = super().live()
         self._watch = asyncio.get_running_loop().create_task(self._watch_disk())
-        return box
+        return super().live()
 
     def close(self) -> None:
         self._watch.cancel()
@@ -206,10 +198,9 @@ def run_monitor(
 
 def _runs(runs: pd.DataFrame) -> str:
     rows = []
-    for run in runs.to_dict("records"):
-        cells = {name: run[name] for name in ("state", "notebook", "run")}
-        cells |= {"mean": _shown(run["mean"], "{:.3f}".format), "seconds": _shown(run["seconds"], tqdm.format_interval)}
-        rows.append(html.row({**cells, "at": run["at"]}, state=run["state"]))
+    for run, notebook, state, mean, seconds, at in runs.itertuples(index=False):
+        numbers = {"mean": _shown(mean, "{:.3f}".format), "seconds": _shown(seconds, tqdm.format_interval)}
+        rows.append(html.row({"state": state, "notebook": notebook, "run": run, **numbers, "at": at}, state=state))
     return html.table("runs", ["state", "notebook", "run", "mean score", "took", "at"], rows)
 
 

@@ -49,26 +49,19 @@ class Pool:
 
     def neighbours(self, row: int, k: int) -> dict[str, Neighbours]:
         """Neighbours of a document of the pool by model, without the document itself."""
-        return {model: _nearest(X, X[row], k, without=row) for model, X in self.directions.items()}
+        return {model: _nearest(X, X[row], k, [row]) for model, X in self.directions.items()}
 
     def neighbours_of(self, embeddings: Mapping[str, np.ndarray], k: int) -> dict[str, Neighbours]:
         """Neighbours of any text by model, from the embeddings (·,) of the text."""
         return {model: _nearest(self.directions[model], unit(y[None])[0], k) for model, y in embeddings.items()}
 
 
-def _nearest(directions: np.ndarray, query: np.ndarray, k: int, *, without: int | None = None) -> Neighbours:
+def _nearest(directions: np.ndarray, query: np.ndarray, k: int, without: Sequence[int] = ()) -> Neighbours:
     """The k nearest rows of (N, D) unit vectors by cosine; ties in row order."""
     cosines = (directions @ query.astype(np.float32)).astype(np.float64)
-    if without is not None:
-        cosines[without] = -np.inf
-    rows = np.argsort(-cosines, kind="stable")[: min(k, len(cosines) - (without is not None))]
+    order = np.argsort(-cosines, kind="stable")
+    rows = order[~np.isin(order, without)][:k]
     return Neighbours(rows, cosines[rows])
-
-
-def in_common(found: Mapping[str, Neighbours]) -> dict[str, int]:
-    """Number of neighbours that each model shares with the first model."""
-    first = next(iter(found.values())).rows
-    return {model: len(np.intersect1d(first, own.rows)) for model, own in found.items()}
 
 
 class Neighbourhoods:
@@ -115,7 +108,7 @@ def _relevant(data: Ranking, row_of: Mapping[str, int]) -> dict[int, list[int]]:
 def neighbour_browser(neighbourhoods: Neighbourhoods, by_length: pd.DataFrame) -> Explorer:
     """Choose a document of a task (`find` filters by words) or write a text, and compare the neighbours by model.
 
-    The first text that is written loads the models, which takes seconds. by_length: see `scores_by_length`; drawn below.
+    The first text that is written loads the models, which takes seconds. by_length, drawn below: `scores_by_length`.
     """
     embed = cache(neighbourhoods.embed)
     drawn = cache(lambda task: _by_length(by_length, task, list(neighbourhoods.models)))
@@ -136,7 +129,7 @@ def neighbour_browser(neighbourhoods: Neighbourhoods, by_length: pd.DataFrame) -
             query = html.document(f"document {document}, {pool.lengths[document]} tokens", pool.texts[document])
             if (matches := len(pool.find(find))) > LISTED:
                 query = f"<p>the first {LISTED} of {matches} documents are listed; find others by words</p>{query}"
-        text = query + _beside_each_other(pool, found, relevant) + _common(in_common(found), neighbours)
+        text = query + _beside_each_other(pool, found, relevant) + _common(found, neighbours)
         return Answer(text, drawn(task), f"scores on {task} by length of document")
 
     controls = {
@@ -167,13 +160,15 @@ def _beside_each_other(pool: Pool, found: dict[str, Neighbours], relevant: list[
     return html.table("neighbours", list(found), rows) + f"<p>{note}</p>"
 
 
-def _common(common: dict[str, int], neighbours: int) -> str:
-    counts = [f"{html.escape(model)}: {html.number('common', count)}" for model, count in common.items()]
-    return f"<p>of {neighbours} neighbours shared with the student: {', '.join(counts[1:])}</p>"
+def _common(found: dict[str, Neighbours], neighbours: int) -> str:
+    (_, first), *others = found.items()
+    shared = {model: len(np.intersect1d(first.rows, own.rows)) for model, own in others}
+    counts = [f"{html.escape(model)}: {html.number('common', count)}" for model, count in shared.items()]
+    return f"<p>of {neighbours} neighbours shared with the student: {', '.join(counts)}</p>"
 
 
 def _by_length(by_length: pd.DataFrame, task: str, models: list[str]) -> Figure | None:
-    rows = by_length[by_length["model"].isin(models) & (by_length["task"] == task)]
+    rows = by_length.query("model in @models and task == @task")
     if rows.empty:
         return None
     figure = Figure(figsize=(8, 3.4), layout="constrained")

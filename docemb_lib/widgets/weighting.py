@@ -54,10 +54,7 @@ def weighting_points(run: Run) -> pd.DataFrame:
 
 
 def scores_at(points: pd.DataFrame, *, lam: float, mask: float | None, interpolate: bool = False) -> Found:
-    """The scores at a λ and mask, of a run or interpolated between the nearest recorded λ with the same mask.
-
-    points: see `weighting_points`; interpolate: whether linear interpolation is allowed.
-    """
+    """The scores at a λ and mask, of a run or interpolated between the nearest recorded λ with the same mask."""
     masked = points["max_structural_len"].isna() if mask is None else points["max_structural_len"] == mask
     line = points[masked & points["lam"].notna()]
     exact = line[np.isclose(line["lam"], lam)]
@@ -85,14 +82,12 @@ def command_for(run: Run, profile: str | Path, *, lam: float, mask: int | None) 
 
 def _scored(run: Run, parameters: dict[str, Any], model: Model) -> pd.DataFrame:
     (scores,) = run.stages.scores.by_round([model], final=False).values()
-    found = score_intervals(scores)
-    return _at(parameters, found[found["metric"].isin(MAIN_METRICS)])
+    return _at(parameters, score_intervals(scores)[lambda found: found["metric"].isin(MAIN_METRICS)])
 
 
 def _without_intervals(scores: pd.DataFrame) -> pd.DataFrame:
-    main = scores[scores["metric"].isin(MAIN_METRICS)]
-    means = main.groupby(["task", "metric"], as_index=False, sort=False)["value"].mean()
-    return means.assign(low=np.nan, high=np.nan)
+    groups = scores[scores["metric"].isin(MAIN_METRICS)].groupby(["task", "metric"], as_index=False, sort=False)
+    return groups["value"].mean().assign(low=np.nan, high=np.nan)
 
 
 def _at(parameters: dict[str, Any], scores: pd.DataFrame) -> pd.DataFrame:
@@ -147,17 +142,14 @@ def weighting_explorer(run: Run, points: pd.DataFrame, *, profile: str | Path) -
 
 
 def _status(found: Found) -> str:
-    between = (
-        "" if found.between is None else " linearly between the runs with λ = {:g} and {:g}".format(*found.between)
-    )
-    return html.number("status", found.status) + between
+    between = found.between and " linearly between the runs with λ = {:g} and {:g}".format(*found.between)
+    return html.number("status", found.status) + (between or "")
 
 
 def _scores(found: Found) -> str:
     rows = []
-    for score in found.scores.to_dict("records"):
-        known = not pd.isna(score["low"])
-        interval = with_interval(score["value"], score["low"], score["high"]).split(" ", 1)[1] if known else ""
-        cells = {"task": score["task"], "metric": score["metric"], "score": f"{score['value']:.3f}"}
-        rows.append(html.row(cells | {"interval": interval}, task=score["task"]))
+    for task, metric, value, low, high in found.scores.itertuples(index=False):
+        interval = "" if pd.isna(low) else with_interval(value, low, high).split(" ", 1)[1]
+        cells = {"task": task, "metric": metric, "score": f"{value:.3f}", "interval": interval}
+        rows.append(html.row(cells, task=task))
     return html.table("scores", ["task", "metric", "score", "95% interval"], rows) if rows else ""
