@@ -230,10 +230,7 @@ def weights_by_length(run: Run) -> pd.DataFrame:
 
 
 def example_halves(run: Run) -> pd.DataFrame:
-    """The first training document of 6 to 12 sentences, each sentence in the column of its half in the first epoch.
-
-    Raises InputError if no document has two sentences.
-    """
+    """The first training document of 6 to 12 sentences, each sentence in the column of its half in the first epoch."""
     rows, language = min(run.profile.parameters.documents, SHOWN), run.profile.simde.language
     split = run.stages.corpus.split("train").select(range(rows))
     documents = [(row["id"], split_sentences(row["text"], language=language)) for row in split]
@@ -325,9 +322,9 @@ def _texts_read(run: Run) -> list[str]:
 
 
 def attention_of_students(run: Run) -> pd.DataFrame:
-    """The attention that parts of speech get in the first `ATTENDED` validation documents, before and after training.
+    """`attention_by_part` by model, before and after training, in the first `ATTENDED` validation documents.
 
-    Columns model, and see `attention_by_part`. Empty if documents are not English or the student gives no attentions.
+    Empty if documents are not English or the student gives no attentions.
     """
     from docemb_lib.student import Student
 

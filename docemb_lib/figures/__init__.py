@@ -50,17 +50,15 @@ def __getattr__(name: str) -> Any:
 
 
 def use_style() -> None:
-    """Set the style of all figures drawn from now on."""
     mpl.rcParams.update(RC)
 
 
 def rows_axes(rows: int, *, columns: int = 1, each: float = 0.3) -> list[Axes]:
     """Axes side by side that share the y axis, high enough for `rows` rows of `each` inches."""
-    size = ((1 if columns == 1 else 1.4) * RC["figure.figsize"][0], 1.1 + each * rows)
     # A single panel keeps its width: saving with bbox_inches="tight" widens the figure for long labels.
-    layout: Any = None if columns == 1 else "constrained"
-    _, axes = plt.subplots(1, columns, figsize=size, sharey=True, squeeze=False, layout=layout)
-    return list(axes[0])
+    wider, layout = (1.0, None) if columns == 1 else (1.4, "constrained")
+    figure = plt.figure(figsize=(wider * RC["figure.figsize"][0], 1.1 + each * rows), layout=layout)
+    return list(figure.subplots(1, columns, sharey=True, squeeze=False)[0])
 
 
 def each_task(plot: Callable[..., Axes], scores: pd.DataFrame, *, height: float, **options: Any) -> Figure:

@@ -140,7 +140,6 @@ def plot_sentence_similarity(pairs: pd.DataFrame, *, ax: Axes | None = None) -> 
 
 
 def _colors(names: Iterable[Any]) -> dict[Any, str]:
-    """A colour per name, in order of first appearance."""
     return dict(zip(dict.fromkeys(names), cycle(SERIES), strict=False))
 
 

@@ -85,8 +85,7 @@ def plot_paragraph_vectors(words: Sequence[str], *, ax: Axes | None = None) -> A
 def plot_training(profile: Profile, widths: Mapping[str, int], *, ax: Axes | None = None) -> Axes:
     """From a document to the loss of a run: student, frozen teachers, projections, losses and their sum (chapter 3).
 
-    widths: dimensions of the embeddings of the student and, where there is one, the contextual teacher. The profile's
-    further teachers are named, not drawn.
+    widths: see `views.widths_of`. The profile's further teachers are named, not drawn.
     """
     p, student, teacher = profile.parameters, profile.student, profile.structural_teacher
     kept = "" if student.layers is None else f"layers {', '.join(map(str, student.layers))}; "
@@ -117,10 +116,7 @@ def plot_training(profile: Profile, widths: Mapping[str, int], *, ax: Axes | Non
 
 
 def plot_contextual_loss(profile: Profile, widths: Mapping[str, int], *, ax: Axes | None = None) -> Axes:
-    """Both projections of a run, layer by layer, up to the contextual loss (thesis, Figure 4.6).
-
-    widths: as in `plot_training`. A run without contextual teacher gets a line of text.
-    """
+    """Both projections of a run, if any, layer by layer, up to the contextual loss (thesis, Figure 4.6)."""
     p = profile.parameters
     if p.contextual_teacher is None:
         return draw_graph({"": Box(0, 0, "This run has no contextual teacher and no projections.")}, [], ax=ax)
@@ -161,7 +157,6 @@ def _weighted_sum(profile: Profile) -> tuple[str, list[str]]:
 
 
 def _layers(spec: str) -> list[str]:
-    """Output features and activation of each layer of a projection."""
     names = {"linear": "", "relu": " ReLU"}
     return [f"{width:,}{names.get(activation, f' {activation}')}" for width, activation in parse_projection(spec)]
 
@@ -270,7 +265,6 @@ def plot_descents() -> list[Axes]:
 
 
 def _plot_path(ax: Axes, path: Tensor, teacher: Tensor) -> None:
-    """Start, path and end of the student's embeddings beside the teacher's; one marker per topic."""
     for marker, topic, hidden in (("o", slice(TOPIC), ""), ("^", slice(TOPIC, None), "_")):  # "_": not in the legend
         ax.plot(*path[:, topic].unbind(dim=2), color=PALETTE["student"], linewidth=0.6, alpha=0.5)
         shown = {"teacher": (teacher, "structural"), "student, start": (path[0], "untrained"),

@@ -146,10 +146,7 @@ def plot_weighting(runs: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
 def plot_weighting_points(
     points: pd.DataFrame, *, lam: float, mask: float | None, found: pd.DataFrame, ax: Axes | None = None
 ) -> Axes:
-    """Recorded scores with one mask against λ, a colour per task, with 95% intervals; dotted: runs without weighting.
-
-    points: see `widgets.weighting_points`; lam: drawn as a line; found: the scores there, drawn as hollow circles.
-    """
+    """`widgets.weighting_points` with one mask, a colour per task; dotted: no weighting; hollow: `found` at `lam`."""
     ax = plt.gca() if ax is None else ax
     for color, (task, rows) in zip(cycle(SERIES), points.groupby("task", sort=False), strict=False):
         masked = rows["max_structural_len"].isna() if mask is None else rows["max_structural_len"] == mask
@@ -317,7 +314,6 @@ def _bar_groups(
 
 
 def _reach(value: Any, low: Any, high: Any) -> np.ndarray:
-    """Lengths of the error bars below and above the values, (2, ...)."""
     return np.stack([value - low, high - value]).clip(min=0)
 
 
@@ -329,7 +325,6 @@ def _series_colors(names: Iterable[str], *, more: str = "husl") -> dict[str, Any
 
 
 def _thesis(values: pd.Series, label: str = "thesis") -> dict[str, dict[str, Any]]:
-    """The legend entry of the hollow diamonds, if any is drawn."""
     return {label: HOLLOW} if values.notna().any() else {}
 
 

@@ -18,6 +18,7 @@ from docemb_lib.errors import InputError
 
 # ---- HTML
 
+DPI = 90  # of figures: legible, and small in a saved notebook
 LONGEST = 4000  # characters of a document that are shown
 CELL = "padding: 1px 10px 1px 0; text-align: left; vertical-align: top;"
 BOX = (
@@ -27,12 +28,10 @@ BOX = (
 
 
 def message(text: str) -> str:
-    """A line instead of an answer."""
     return f'<p class="docemb-message">{escape(text)}</p>'
 
 
 def picture(png: bytes, alt: str) -> str:
-    """An image with a description for screen readers."""
     source = f"data:image/png;base64,{base64.b64encode(png).decode('ascii')}"
     return f'<img class="docemb-figure" style="max-width: 100%;" alt="{escape(alt)}" src="{source}">'
 
@@ -45,10 +44,9 @@ def number(name: str, value: object, tag: str = "b") -> str:
 def table(name: str, heads: Sequence[str], rows: Iterable[str]) -> str:
     """A table of rows made by `row`."""
     head = "".join(f'<th style="{CELL}">{escape(text)}</th>' for text in heads)
-    return (
-        f'<div style="overflow-x: auto;"><table class="docemb-{name}" style="border-collapse: collapse; '
-        f'font-size: 12px;"><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
-    )
+    start = f'<table class="docemb-{name}" style="border-collapse: collapse; font-size: 12px;">'
+    rest = f"<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+    return f'<div style="overflow-x: auto;">{start}{rest}</div>'
 
 
 def row(cells: Mapping[str, object], **data: object) -> str:
@@ -107,8 +105,6 @@ def text_field(placeholder: str = "", *, lines: int = 1) -> Control:
 
 # ---- explorers
 
-DPI = 90  # of figures: legible, and small in a saved notebook
-
 
 class Answer(NamedTuple):
     html: str  # numbers and texts, escaped
@@ -137,7 +133,6 @@ class Explorer:
         return self._answer(*{**self.settings, **settings}.values())
 
     def live(self) -> Any:
-        """The controls and the answer as a widget."""
         import ipywidgets
 
         style = {"description_width": "80px"}
@@ -151,7 +146,6 @@ class Explorer:
         return self.box
 
     def refresh(self) -> None:
-        """Answer the current values of the controls."""
         self.settings = {name: widget.value for name, widget in self.widgets.items()}
         answer = self._current(self._offer)
         self._text.value = answer.html
@@ -178,9 +172,6 @@ class Explorer:
         if not self._updating:
             self.refresh()
 
-    def _take_first(self, choices: Mapping[str, Options]) -> None:
-        self.settings |= {name: options[0][1] if options else None for name, options in choices.items()}
-
     def _offer(self, choices: Mapping[str, Options]) -> None:
         """Set new options of live controls; a value that is still offered is kept."""
         self._updating = True
@@ -201,7 +192,7 @@ class Explorer:
             _replace(cell, self)
             display(self.live())
             return
-        answer = self._current(self._take_first)
+        answer = self._current(lambda new: self.settings.update({name: choice(own).value for name, own in new.items()}))
         if answer.figure is not None:
             display(Image(png_of(answer.figure), alt=answer.alt))
         display(HTML(answer.html))

@@ -176,13 +176,10 @@ def run_monitor(
 
     def answer(every: float) -> Answer:
         trainings = trainings_on_disk(workspace)
-        if planned is None:
-            runs, text = runs_on_disk(workspace, notebook), ""
-        else:
-            runs = sweep_on_disk(planned, workspace)
-            left = time_left(runs)
-            known = "not known yet" if pd.isna(left) else tqdm.format_interval(left)
-            text = f"<p>time left: {html.number('left', known)}</p>"
+        runs, text = runs_on_disk(workspace, notebook) if planned is None else sweep_on_disk(planned, workspace), ""
+        if planned is not None:
+            left = _shown(time_left(runs), tqdm.format_interval) or "not known yet"
+            text = f"<p>time left: {html.number('left', left)}</p>"
         if runs.empty and trainings.empty:
             return Answer(html.message(NOTHING))
         counts = runs["state"].value_counts()
@@ -220,5 +217,4 @@ def _trainings(trainings: pd.DataFrame) -> str:
 
 
 def _shown(value: float, form: Callable[[float], str]) -> str:
-    """The formatted number, or nothing for NaN."""
     return "" if pd.isna(value) else form(value)

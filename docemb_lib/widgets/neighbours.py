@@ -20,7 +20,6 @@ from docemb_lib.widgets.explorer import Answer, Explorer, Options, choice, slide
 
 POOL = 2000  # most texts of a task
 PV = "PV"
-SNIPPET = 90  # characters shown of a neighbour
 LISTED = 50  # documents in the list
 
 
@@ -153,7 +152,7 @@ def _beside_each_other(pool: Pool, found: dict[str, Neighbours], relevant: list[
             head = f"{cosine:.3f}{' ✓' if row in relevant else ''} · {pool.lengths[row]} tokens"
             columns[-1].append(
                 f'<td class="docemb-neighbour" data-model="{html.escape(model)}" data-row="{row}" style="{style}">'
-                f"{head}<br>{html.escape(_snippet(pool.texts[row], SNIPPET))}</td>"
+                f"{head}<br>{html.escape(_snippet(pool.texts[row], 90))}</td>"
             )
     rows = [f"<tr>{''.join(cells)}</tr>" for cells in zip(*columns, strict=True)]
     note = "bold: neighbour in the student's space too; ✓: relevant to the document; cosine and length of each"
@@ -177,6 +176,5 @@ def _by_length(by_length: pd.DataFrame, task: str, models: list[str]) -> Figure 
 
 
 def _snippet(text: str, most: int) -> str:
-    """The beginning of a text on one line."""
     words = " ".join(text[: 4 * most].split())
     return words if len(words) <= most else words[: most - 1] + "…"

@@ -138,7 +138,6 @@ def _documents(documents: pd.DataFrame, pair: tuple[int, int] | None) -> str:
     return texts and f'<div style="display: flex; flex-wrap: wrap; gap: 8px;">{texts}</div>'
 
 
-# ---- planes of the spaces
 Side = Literal["student", "contextual"]
 VALIDATION = "validation documents"
 STUDENT = "student"

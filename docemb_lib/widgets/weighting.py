@@ -113,37 +113,29 @@ def weighting_explorer(run: Run, points: pd.DataFrame, *, profile: str | Path) -
     """
     recorded = points[points["lam"].notna()]
     given = run.profile.structural_teacher.max_tokens, run.profile.parameters.max_structural_len
-    masks = {int(mask) for mask in (*points["max_structural_len"].dropna(), *given) if mask is not None}
-    options = [*((str(mask), mask) for mask in sorted(masks)), ("no mask", None)]
+    known = {int(mask) for mask in (*points["max_structural_len"].dropna(), *given) if mask is not None}
+    options = [*((str(mask), mask) for mask in sorted(known)), ("no mask", None)]
 
     def answer(lam: float, mask: int | None, interpolate: bool) -> Answer:
         if not is_sibling(run, run.key):
-            error = "this run has a single teacher, so λ has no effect; "
-            raise InputError(error + "choose a structural loss and a contextual teacher")
+            advice = "choose a structural loss and a contextual teacher"
+            raise InputError(f"this run has a single teacher, so λ has no effect; {advice}")
         command = partial(command_for, run, profile, lam=lam, mask=mask)
         if recorded.empty:
             raise InputError(f"no recorded run has a λ yet; in notebooks/, run {command()}")
         found = scores_at(points, lam=lam, mask=mask, interpolate=interpolate)
-        text = f"<p>{_status(found)}</p>"
+        between = found.between and " linearly between the runs with λ = {:g} and {:g}".format(*found.between)
+        text = f"<p>{html.number('status', found.status)}{between or ''}</p>"
         if found.status != "recorded":
             text += f"<p>To run it, in <code>notebooks/</code>: {html.number('command', command(), 'code')}</p>"
         figure = Figure(figsize=(8, 3.6), layout="constrained")
         plot_weighting_points(points, lam=lam, mask=mask, found=found.scores, ax=figure.subplots())
         return Answer(text + _scores(found), figure, f"scores by λ with mask {mask}, a line for each task")
 
-    values = [value for _, value in options]
     lam, mask = (0.5, None) if recorded.empty else recorded[["lam", "max_structural_len"]].iloc[0]
-    controls = {
-        "λ": slider(0.0, 1.0, 0.05, float(lam)),
-        "mask": choice(options, values.index(None if pd.isna(mask) else int(mask)), slider=True),
-        "interpolate": checkbox(),
-    }
-    return Explorer(controls, answer)
-
-
-def _status(found: Found) -> str:
-    between = found.between and " linearly between the runs with λ = {:g} and {:g}".format(*found.between)
-    return html.number("status", found.status) + (between or "")
+    place = [value for _, value in options].index(None if pd.isna(mask) else int(mask))
+    masks = choice(options, place, slider=True)
+    return Explorer({"λ": slider(0.0, 1.0, 0.05, float(lam)), "mask": masks, "interpolate": checkbox()}, answer)
 
 
 def _scores(found: Found) -> str:
