@@ -38,10 +38,8 @@ def test_panels_of_lengths_share_colours_and_height_and_need_no_limit(colour_of)
 
 def test_more_sources_than_colours_are_hatched(ax):
     documents = pd.DataFrame({"source": list("abcdefghij"), "tokens": 5})
-    looks = {
-        (bar.patches[0].get_facecolor(), bar.patches[0].get_hatch())
-        for bar in figures.plot_lengths(documents, longest=9, ax=ax).containers
-    }
+    looks = {(bar.patches[0].get_facecolor(), bar.patches[0].get_hatch())
+        for bar in figures.plot_lengths(documents, longest=9, ax=ax).containers}  # fmt: skip
     assert len(looks) == 10
 
 
@@ -76,9 +74,7 @@ def test_a_document_has_a_bar_per_loss_and_the_mask_is_a_line(
     ax, names_of, colour_of, weighting, lengths, structural, contextual, line
 ):
     columns = dict(zip(("structural", "contextual"), weighting.weights(torch.tensor(lengths)), strict=True))
-    figures.plot_mask(
-        pd.DataFrame({"length": lengths, **columns}), max_structural_len=weighting.max_structural_len, ax=ax
-    )
+    figures.plot_mask(pd.DataFrame({"length": lengths, **columns}), max_structural_len=weighting.max_structural_len, ax=ax)  # fmt: skip
     first, second = ax.containers
     assert [bar.get_width() for bar in first] == pytest.approx(structural)
     assert [bar.get_width() for bar in second] == pytest.approx(contextual)
@@ -104,9 +100,7 @@ def test_of_many_documents_twelve_are_drawn_with_the_shortest_and_the_longest(ax
 def test_redundancy_has_a_line_per_data_set_and_skips_empty_bins(ax, names_of):
     words = [*BINS, ALL_LENGTHS]
     redundancy = [1, 2, np.nan, 4, 5, 6.0, *range(6)]
-    figures.plot_redundancy(
-        pd.DataFrame({"data": ["a"] * 6 + ["b"] * 6, "words": words * 2, "redundancy": redundancy}), ax=ax
-    )
+    figures.plot_redundancy(pd.DataFrame({"data": ["a"] * 6 + ["b"] * 6, "words": words * 2, "redundancy": redundancy}), ax=ax)  # fmt: skip
     assert names_of(ax.get_xticklabels()) == words
     first, all_of_first, second, all_of_second = ax.lines
     assert first.get_xydata().tolist() == [[0, 1], [1, 2], [3, 4], [4, 5]]
@@ -178,9 +172,7 @@ def test_a_collapsed_student_is_a_spike(ax, distances):
 
 
 def test_points_are_coloured_by_value_or_by_length(ax, names_of):
-    points = pd.DataFrame(
-        {"first": [0.0, 1, 2], "second": [5.0, 4, 3], "source": ["b", "a", "b"], "length": [9, 99, 0]}
-    )
+    points = pd.DataFrame({"first": [0.0, 1, 2], "second": [5.0, 4, 3], "source": ["b", "a", "b"], "length": [9, 99, 0]})  # fmt: skip
     plot_plane(points, colour="source", explained=0.25, ax=ax)
     assert names_of(ax.get_legend()) == ["a", "b"]
     assert [c.get_offsets().tolist() for c in ax.collections] == [[[1, 4]], [[0, 5], [2, 3]]]

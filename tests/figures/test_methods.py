@@ -87,9 +87,7 @@ def test_every_objective_is_drawn_legibly(profile, parameters):
     profile = Profile.load(profile, **parameters)
     ax = plot_training(profile, THESIS)
     assert_legible(ax)
-    teachers = (profile.parameters.structural_loss is not None) + 2 * (
-        profile.parameters.contextual_teacher is not None
-    )
+    teachers = (profile.parameters.structural_loss is not None) + 2 * (profile.parameters.contextual_teacher is not None)  # fmt: skip
     assert len(arrows(ax)) == {1: 5, 2: 7, 3: 11}[teachers]
     if teachers > 1:
         assert_legible(plot_contextual_loss(profile, THESIS))
@@ -126,9 +124,7 @@ def test_training_names_the_models_their_widths_and_how_much_they_read():
 def test_a_student_of_some_layers_names_them():
     profile = Profile.load("tiny")
     profile = profile.model_copy(update={"student": profile.student.model_copy(update={"layers": [1, 3]})})
-    assert "student\nall-MiniLM-L6-v2\nlayers 1, 3; 2,048 tokens\n$y$: 384 numbers" in boxes(
-        plot_training(profile, TINY)
-    )
+    assert "student\nall-MiniLM-L6-v2\nlayers 1, 3; 2,048 tokens\n$y$: 384 numbers" in boxes(plot_training(profile, TINY))  # fmt: skip
 
 
 def test_a_teacher_that_is_switched_off_is_not_drawn():
@@ -140,17 +136,11 @@ def test_a_teacher_that_is_switched_off_is_not_drawn():
     assert not [text for text in contextual if "structural" in text or "L_S" in text]
 
 
-@pytest.mark.parametrize(
-    ("parameters", "weights"),
-    [
-        ({"lam": 0.8}, {10: (0.8, 0.2), 5000: (0.0, 1.0)}),
-        ({"lam": None}, {10: (1, 1), 5000: (0, 1)}),
-        ({"lam": 0.5, "form": "half_means_sum"}, {10: (1, 1), 5000: (0, 1)}),
-        ({"lam": 0.2, "form": "half_means_sum"}, {10: (0.2, 0.8), 5000: (0, 1)}),
-        ({"lam": 0.8, "form": "contextual_full"}, {10: (0.8, 1), 5000: (0, 1)}),
-        ({"lam": 0.8, "lam_by_length": "linear:384:4096", "max_structural_len": None}, {10: (0.8, 0.2), 5000: (0, 1)}),
-    ],
-)
+@pytest.mark.parametrize(("parameters", "weights"), [({"lam": 0.8}, {10: (0.8, 0.2), 5000: (0.0, 1.0)}),
+    ({"lam": None}, {10: (1, 1), 5000: (0, 1)}), ({"lam": 0.5, "form": "half_means_sum"}, {10: (1, 1), 5000: (0, 1)}),
+    ({"lam": 0.2, "form": "half_means_sum"}, {10: (0.2, 0.8), 5000: (0, 1)}),
+    ({"lam": 0.8, "form": "contextual_full"}, {10: (0.8, 1), 5000: (0, 1)}),
+    ({"lam": 0.8, "lam_by_length": "linear:384:4096", "max_structural_len": None}, {10: (0.8, 0.2), 5000: (0, 1)})])  # fmt: skip
 def test_the_sum_and_its_notes_are_what_the_objective_computes(parameters, weights):
     """The formula is read back: λ from the note, 1 where there is none."""
     profile = Profile.load("tiny", **parameters)
@@ -185,10 +175,8 @@ def test_further_teachers_are_named_below():
     )
 
 
-@pytest.mark.parametrize(
-    ("profile", "widths"),
-    [(Profile.load("tiny"), TINY), (Profile.load("thesis"), THESIS), (Profile.load("tiny", **DEEP), TINY)],
-)
+@pytest.mark.parametrize(("profile", "widths"),
+    [(Profile.load("tiny"), TINY), (Profile.load("thesis"), THESIS), (Profile.load("tiny", **DEEP), TINY)])  # fmt: skip
 def test_the_contextual_loss_shows_every_layer_with_the_weights_that_torch_counts(profile, widths):
     p = profile.parameters
     ax = plot_contextual_loss(profile, widths)
@@ -200,9 +188,7 @@ def test_the_contextual_loss_shows_every_layer_with_the_weights_that_torch_count
                 expected.append([layer.out_features, "", sum(tensor.numel() for tensor in layer.parameters())])
             else:
                 expected[-1][1] = type(layer).__name__.lower()
-    solid = [
-        name for name, text in boxes(ax).items() if text.get_bbox_patch().get_linestyle() == "-" and "$" not in name
-    ]
+    solid = [name for name, text in boxes(ax).items() if text.get_bbox_patch().get_linestyle() == "-" and "$" not in name]  # fmt: skip
     shown = [name.replace(",", "").replace("\n", " ").split() for name in solid]
     found = [(int(parts[0]), parts[1].lower() if len(parts) == 3 else "", int(parts[-1])) for parts in shown]
     assert sorted(set(found)) == sorted(set(map(tuple, expected)))
@@ -245,10 +231,8 @@ def test_few_long_and_strange_words_are_drawn_legibly(words):
 @pytest.mark.parametrize("window", [1, 5])
 @pytest.mark.parametrize("dm", [True, False])
 def test_dm_reads_the_neighbours_of_a_word_and_both_read_the_document(words, window, dm):
-    expected = [
-        [True, *(dm and word != row and row - window <= word <= row + window for word in range(words))]
-        for row in range(words)
-    ]
+    expected = [[True, *(dm and word != row and row - window <= word <= row + window for word in range(words))]
+        for row in range(words)]  # fmt: skip
     np.testing.assert_array_equal(methods.inputs_of_predictions(words, dm=dm, window=window), expected)
 
 

@@ -28,12 +28,8 @@ def spans(ax):
 
 def tidy(scores, **columns):
     """Scores {model: {task: values over seeds}} as rows, with the given columns by model."""
-    rows = [
-        {"model": model, "task": task, "metric": "map" if task == "find" else "accuracy", "seed": seed, "value": value}
-        for model, tasks in scores.items()
-        for task, values in tasks.items()
-        for seed, value in enumerate(values)
-    ]
+    rows = [{"model": model, "task": task, "metric": "map" if task == "find" else "accuracy", "seed": seed, "value": value}
+        for model, tasks in scores.items() for task, values in tasks.items() for seed, value in enumerate(values)]  # fmt: skip
     frame = pd.DataFrame(rows)
     return frame.assign(**{name: frame["model"].map(by_model) for name, by_model in columns.items()})
 
@@ -65,11 +61,8 @@ def test_history_shows_the_parts_of_the_training_loss_in_colours_of_their_own(ax
 @pytest.fixture
 def runs():
     """Normalised by the best: DM .5 and 1, SBERT 1 and .8, DBOW .9 ± .1 and .4; hand-made so that halves are exact."""
-    scores = {
-        "DM": {"sort": [0.4, 0.4], "find": [0.5]},
-        "SBERT": {"sort": [0.8, 0.8], "find": [0.4]},
-        "DBOW": {"sort": [0.64, 0.8], "find": [0.2]},
-    }
+    scores = {"DM": {"sort": [0.4, 0.4], "find": [0.5]}, "SBERT": {"sort": [0.8, 0.8], "find": [0.4]},
+        "DBOW": {"sort": [0.64, 0.8], "find": [0.2]}}  # fmt: skip
     group = pd.Series({"DM": "DM", "SBERT": "baseline", "DBOW": "DBOW"})
     frame = tidy(scores, group=group, thesis=pd.Series({"DM": 0.93, "SBERT": np.nan, "DBOW": np.nan}))
     frame["group"] = pd.Categorical(frame["group"], categories=["DM", "DBOW", "unused", "baseline"])
@@ -143,10 +136,8 @@ def test_no_weighted_run_is_no_error(ax, rows):
 
 
 def test_only_runs_with_the_mask_are_joined_and_the_plain_sum_is_dotted(ax):
-    points = pd.DataFrame(
-        [(0.2, 64, 0.3), (0.8, 64, 0.5), (0.5, np.nan, 0.9), (np.nan, np.nan, 0.4)],
-        columns=["lam", "max_structural_len", "value"],
-    ).assign(task="sort", metric="accuracy", low=0.1, high=0.95)
+    points = pd.DataFrame([(0.2, 64, 0.3), (0.8, 64, 0.5), (0.5, np.nan, 0.9), (np.nan, np.nan, 0.4)],
+        columns=["lam", "max_structural_len", "value"]).assign(task="sort", metric="accuracy", low=0.1, high=0.95)  # fmt: skip
     found = points.iloc[:1].assign(value=0.4)
     figures.plot_weighting_points(points, lam=0.5, mask=64, found=found, ax=ax)
     joined, dotted, here, _ = ax.lines
@@ -178,10 +169,8 @@ def test_differences_are_filled_where_the_test_shows_them(ax, names_of):
     rows = [("student", "SBERT", -0.1, -0.2, -0.05, "worse"), ("TF-IDF", "SBERT", 0.02, -0.1, 0.1, "no difference shown"),
             ("student", "other", 9, 9, 9, "better")]  # fmt: skip
     comparison = pd.DataFrame(rows, columns=["model", "reference", "difference", "low", "high", "verdict"])
-    assert (
-        figures.plot_differences(comparison.assign(task="find", metric="map"), task="find", reference="SBERT", ax=ax)
-        is ax
-    )
+    assert (figures.plot_differences(comparison.assign(task="find", metric="map"), task="find", reference="SBERT", ax=ax)
+        is ax)  # fmt: skip
     assert names_of(ax.get_yticklabels()) == ["student", "TF-IDF"]
     points = [line for line in ax.lines if line.get_marker() == "o"]
     assert [line.get_xdata()[0] for line in points] == [-0.1, 0.02]
@@ -208,13 +197,9 @@ def test_length_has_a_line_and_a_band_per_model_and_leaves_out_buckets_of_few_ex
 
 
 def test_few_shot_is_the_mean_over_draws_of_one_metric(ax):
-    rows = [
-        (model, number, draw, metric, value + draw / 10 + number / 100 + (metric == "accuracy"))
-        for model, value in (("one", 0.2), ("two", 0.5))
-        for number in (5, 10)
-        for draw in (0, 1)
-        for metric in ("accuracy", "f1_macro")
-    ]
+    rows = [(model, number, draw, metric, value + draw / 10 + number / 100 + (metric == "accuracy"))
+        for model, value in (("one", 0.2), ("two", 0.5)) for number in (5, 10) for draw in (0, 1)
+        for metric in ("accuracy", "f1_macro")]  # fmt: skip
     figures.plot_few_shot(pd.DataFrame(rows, columns=["model", "per_class", "draw", "metric", "value"]), ax=ax)
     band, deviation = ax.collections[0].get_paths()[0].vertices[:, 1], 0.1 / np.sqrt(2)  # of two draws .1 apart
     np.testing.assert_allclose([band.min(), band.max()], [0.3 - deviation, 0.35 + deviation])
@@ -231,9 +216,7 @@ def test_few_shot_is_the_mean_over_draws_of_one_metric(ax):
 def table_5_7():
     """Table 5.7 as if docemb had measured it: the published numbers as values and as thesis."""
     table = published("table_5_7")
-    rounds = [
-        table[table["round"].isin([name]) | table["round"].isna()].assign(round=name) for name in ("1k", "10k", "all")
-    ]
+    rounds = [table[table["round"].isin([name]) | table["round"].isna()].assign(round=name) for name in ("1k", "10k", "all")]  # fmt: skip
     rows = pd.concat(rounds, ignore_index=True)
     return rows.assign(low=rows["value"] - 0.01, high=rows["value"] + 0.02, thesis=rows["value"])
 
@@ -282,9 +265,7 @@ def test_bars_by_task_are_scores_with_intervals_and_the_thesis_number_on_each(ax
 def test_retrieval_means_span_the_tasks(ax, names_of, table_5_7):
     figures.plot_retrieval_means(table_5_7, ax=ax)
     assert names_of(ax.get_yticklabels()) == ["MAP", "MRR"]
-    by_map, by_mrr = (
-        [bar.get_width() for bar in ax.patches if round(bar.get_y() + bar.get_height() / 2) == k] for k in (0, 1)
-    )
+    by_map, by_mrr = ([bar.get_width() for bar in ax.patches if round(bar.get_y() + bar.get_height() / 2) == k] for k in (0, 1))  # fmt: skip
     assert by_map[6] == pytest.approx((0.198 + 0.145) / 2)  # only-MSE has the best MAP, so it stands last
     assert max(by_mrr) == pytest.approx((0.4284 + 0.4051) / 2)  # MRR of cosine-masked
     best = max((span for span in spans(ax) if round(span[0, 1]) == 0), key=lambda span: span[0, 1])

@@ -56,19 +56,13 @@ def described(make_run):
     """A run of 01_corpus with invented documents and one task. The structural teacher counts letters."""
     evaluation = Profile.load("small").evaluation.model_copy(update={"tasks": ["package"], "sweep_tasks": ["package"]})
     run = make_run("01_corpus", changes={"evaluation": evaluation})
-    splits = {
-        "train": Dataset.from_dict({"source": ["x", "y"], "n_student_tokens": [3, 5], "text": ["", ""]}),
-        "validation": Dataset.from_dict({"source": ["x"], "n_student_tokens": [7], "text": [""]}),
-    }
+    splits = {"train": Dataset.from_dict({"source": ["x", "y"], "n_student_tokens": [3, 5], "text": ["", ""]}),
+        "validation": Dataset.from_dict({"source": ["x"], "n_student_tokens": [7], "text": [""]})}  # fmt: skip
     counter = SimpleNamespace(count_tokens=lambda texts: [200 * len(text) for text in texts])
     task = Classification("package", {"train": Labelled(TEXTS, list("aabb")), "test": Labelled(TEXTS[:2], ["a", "b"])})
-    run.stages = SimpleNamespace(
-        key=run.key,
-        workspace=run.workspace,
+    run.stages = SimpleNamespace(key=run.key, workspace=run.workspace,
         corpus=SimpleNamespace(fingerprint="corpus", split=splits.__getitem__),
-        teachers=SimpleNamespace(sbert=lambda long: counter),
-        scores=SimpleNamespace(tasks={"package": task}),
-    )
+        teachers=SimpleNamespace(sbert=lambda long: counter), scores=SimpleNamespace(tasks={"package": task}))  # fmt: skip
     return run
 
 
@@ -78,10 +72,8 @@ def test_lengths_of_the_splits_are_the_students_tokens(described):
 
 
 def test_the_corpus_at_hand_stands_before_those_of_the_thesis():
-    here = pd.DataFrame(
-        [(split, 10, 100, 10.0, 2.0, 30.0, 20.0) for split in ("train", "validation", "tasks")],
-        columns=["split", "documents", "tokens", "mean", "std", "over_384", "over_512"],
-    )
+    here = pd.DataFrame([(split, 10, 100, 10.0, 2.0, 30.0, 20.0) for split in ("train", "validation", "tasks")],
+        columns=["split", "documents", "tokens", "mean", "std", "over_384", "over_512"])  # fmt: skip
     table = corpus_tables(here, "tiny")
     assert list(table.index) == [
         ("here", "tiny", "train"), ("here", "tiny", "validation"), ("thesis", "VAL-500K", "train"),
@@ -130,15 +122,9 @@ def test_opening_words_are_preprocessed_as_for_the_model(make_run, parameters, w
     assert len(opening_words(run)) == 5
 
 
-@pytest.mark.parametrize(
-    ("parameters", "kept", "masked"),
-    [
-        ({"lam": 0.3}, (0.3, 0.7), (0.0, 1.0)),
-        ({"lam": None}, (1.0, 1.0), (0.0, 1.0)),
-        ({"structural_loss": None}, (0.0, 1.0), (0.0, 1.0)),
-        ({"contextual_teacher": None}, (1.0, 0.0), (0.0, 0.0)),
-    ],
-)
+@pytest.mark.parametrize(("parameters", "kept", "masked"), [({"lam": 0.3}, (0.3, 0.7), (0.0, 1.0)),
+    ({"lam": None}, (1.0, 1.0), (0.0, 1.0)), ({"structural_loss": None}, (0.0, 1.0), (0.0, 1.0)),
+    ({"contextual_teacher": None}, (1.0, 0.0), (0.0, 0.0))])  # fmt: skip
 def test_weights_by_length_are_those_of_the_objective(make_run, parameters, kept, masked):
     run = make_run("05_weighting", documents=2, **parameters)
     run.stages.corpus.split = lambda name: {"n_structural_tokens": [65, 64, 9]}
@@ -217,10 +203,8 @@ def test_a_probe_is_fitted_on_few_training_documents_and_measured_by_length(make
     rng = np.random.default_rng(0)
     tables = {name: rng.standard_normal((100, 6)) for name in ("before", "after", "structural", "contextual")}
     tokens = [9, 10, 11, 500] * 10
-    splits = {
-        "train": Split(text=[str(i) for i in range(60)]),
-        "validation": Split(text=[str(i) for i in range(60, 100)], n_structural_tokens=tokens),
-    }
+    splits = {"train": Split(text=[str(i) for i in range(60)]),
+        "validation": Split(text=[str(i) for i in range(60, 100)], n_structural_tokens=tokens)}  # fmt: skip
     first = {"train": 0, "validation": 60}
     embedded = []
 
@@ -233,15 +217,10 @@ def test_a_probe_is_fitted_on_few_training_documents_and_measured_by_length(make
 
     run = make_run("04_projections", documents=50)
     run.model = model("after")
-    run.stages = SimpleNamespace(
-        corpus=SimpleNamespace(workspace=run.workspace, split=splits.__getitem__),
-        teachers=SimpleNamespace(
-            structural=SimpleNamespace(max_text_tokens=10),
-            of_student={"structural": "structural", "contextual": "contextual"},
-            embeddings=lambda teacher, split, n: tables[teacher][first[split] : first[split] + n],
-        ),
-        students=None,
-    )
+    run.stages = SimpleNamespace(corpus=SimpleNamespace(workspace=run.workspace, split=splits.__getitem__),
+        teachers=SimpleNamespace(structural=SimpleNamespace(max_text_tokens=10),
+        of_student={"structural": "structural", "contextual": "contextual"},
+        embeddings=lambda teacher, split, n: tables[teacher][first[split] : first[split] + n]), students=None)  # fmt: skip
     monkeypatch.setattr(views, "untrained_model", lambda students: model("before"))
     monkeypatch.setattr(views, "PROBED", 30)
     frame = probes_of_teachers(run)
@@ -264,9 +243,7 @@ def test_a_run_records_the_scores_of_its_own_model_only(make_run):
     rows += [(run.label, "find", "map", 0, 0.2), (run.label, "find", "mrr", 0, 1.0)]
     rows += [("SBERT truncated", "package", "accuracy", 0, 0.5), ("SBERT truncated", "find", "map", 0, 0.5)]
     scores = pd.DataFrame(rows, columns=["model", "task", "metric", "seed", "value"])
-    assert run.metrics(scores) == pytest.approx(
-        {"mean": 0.225, "package/accuracy": 0.25, "find/map": 0.2, "find/mrr": 1}
-    )
+    assert run.metrics(scores) == pytest.approx({"mean": 0.225, "package/accuracy": 0.25, "find/map": 0.2, "find/mrr": 1})  # fmt: skip
 
 
 NAMES = ("alpha", "beta", "gamma")
@@ -382,12 +359,10 @@ def test_the_gain_has_a_row_per_task_and_the_spread_of_heads():
     rows += [("X", "package", "f1_macro", 0, 0.1), ("X", "find", "map", 0, 0.4), ("Y", "package", "accuracy", 0, 0.0)]
     scores = pd.DataFrame(rows, columns=["model", "task", "metric", "seed", "value"])
     columns = ["model", "reference", "task", "metric", "difference", "low", "high", "verdict"]
-    given = [
-        ("X", UNTRAINED, "package", "accuracy", 0.1, 0.05, 0.15, "better"),
+    given = [("X", UNTRAINED, "package", "accuracy", 0.1, 0.05, 0.15, "better"),
         ("X", UNTRAINED, "mean over tasks", "mean", 0.05, 0.01, 0.1, "better"),
         ("X", "SBERT truncated", "package", "accuracy", -0.1, -0.2, 0, "worse"),
-        ("Y", UNTRAINED, "package", "accuracy", -0.1, -0.2, 0, "worse"),
-    ]
+        ("Y", UNTRAINED, "package", "accuracy", -0.1, -0.2, 0, "worse")]  # fmt: skip
     gain = gain_over_start(scores[scores["model"] == "X"], pd.DataFrame(given, columns=columns), student="X")
     assert gain.index.tolist() == ["package", "mean over tasks"]
     assert gain["verdict"].tolist() == ["better", "better"]
@@ -433,10 +408,8 @@ def test_sentences_are_compared_by_sbert(of_texts, monkeypatch):
 def test_heads_of_few_examples_are_trained_for_classification_alone(of_texts):
     texts = {split: [f"{split} {label} {i}" for label in "ab" for i in range(4)] for split in ("train", "test")}
     splits = {split: Labelled(texts[split], ["a"] * 4 + ["b"] * 4) for split in texts}
-    tasks = {
-        "package": Classification("package", splits),
-        **dict.fromkeys(["see-also-pairs", "halves", "see-also-retrieval"]),
-    }
+    tasks = {"package": Classification("package", splits),
+        **dict.fromkeys(["see-also-pairs", "halves", "see-also-retrieval"])}  # fmt: skip
 
     exact = embedder("exact", lambda text: [1, 0] if " a " in text else [0, 1])
     scores = few_shot(of_texts(tasks=tasks), [exact], per_class=(2, 4, 5))

@@ -32,9 +32,7 @@ def figure():
 
 def an_explorer(answer=lambda number, one, pair: Answer(f"<b>{number}/{one}/{pair}</b>", figure(), "a <line>")):
     controls = {"number": slider(0, 9, 1, 4), "one": choice([("a", "A"), ("b", "B")]), "pair": choice([])}
-    return Explorer(
-        controls, answer, choices=lambda number, one, pair: {"pair": [(f"{one}{n}", n) for n in range(number)]}
-    )
+    return Explorer(controls, answer, choices=lambda number, one, pair: {"pair": [(f"{one}{n}", n) for n in range(number)]})  # fmt: skip
 
 
 def test_every_control_has_its_description_and_first_value():

@@ -107,13 +107,8 @@ def training(workspace):
     )
     log.on_train_begin(None, state, None)
     for step in (3, 4):
-        row = {
-            "step": step,
-            "loss": 2.0 / step,
-            "structural": 1.0,
-            "learning_rate": 1e-3,
-            "tokens_per_second": 500.0 * step,
-        }
+        row = {"step": step, "loss": 2.0 / step, "structural": 1.0, "learning_rate": 1e-3,
+            "tokens_per_second": 500.0 * step}  # fmt: skip
         state.log_history.append(row)
         log.on_log(None, state, None)
     state.log_history.append({"step": 4, "eval_loss": 7.0})

@@ -13,7 +13,7 @@ from scipy.spatial.distance import cosine
 from docemb_lib.evaluation.tasks import Ranking, Retrieval
 from docemb_lib.experiments.models import Model
 from docemb_lib.widgets import neighbour_browser, neighbours
-from docemb_lib.widgets.neighbours import Neighbourhoods, Pool, in_common
+from docemb_lib.widgets.neighbours import Neighbourhoods, Pool
 from docemb_lib.workspace import Workspace
 
 TEXTS = [f"text {row} of {'Graphs' if row % 2 else 'violins'}" for row in range(9)]
@@ -48,12 +48,6 @@ def test_more_neighbours_than_there_are_documents_are_all_of_them(pool):
     assert sorted(pool[0].neighbours(2, 50)["student"].rows) == [0, 1, 3, 4, 5, 6, 7, 8]
 
 
-def test_what_models_have_in_common_is_counted_against_the_first(pool):
-    found = pool[0].neighbours(1, 5)
-    first, second = (set(own.rows.tolist()) for own in found.values())
-    assert in_common(found) == {"student": 5, "SBERT": len(first & second)}
-
-
 def test_documents_are_found_by_their_words_in_whatever_case(pool):
     assert pool[0].find("GRAPHS") == [1, 3, 5, 7]
     assert pool[0].find("") == list(range(9))
@@ -70,14 +64,9 @@ def test_a_task_becomes_a_pool_embedded_once_with_what_belongs_together(workspac
 
     texts = ["a query", "an answer", "a query", "some other page"]  # one text twice
     task = Retrieval("find", {"test": Ranking(texts, [0, 1], [[1, 3], [3]])})
-    stages = SimpleNamespace(
-        workspace=Workspace(workspace_root),
-        scores=SimpleNamespace(tasks={"find": task}),
+    stages = SimpleNamespace(workspace=Workspace(workspace_root), scores=SimpleNamespace(tasks={"find": task}),
         key=SimpleNamespace(profile=SimpleNamespace(evaluation=SimpleNamespace(tasks=["find"]))),
-        teachers=SimpleNamespace(
-            structural=SimpleNamespace(count_tokens=lambda texts: [len(text.split()) for text in texts])
-        ),
-    )
+        teachers=SimpleNamespace(structural=SimpleNamespace(count_tokens=lambda texts: [len(text.split()) for text in texts])))  # fmt: skip
     found = Neighbourhoods(stages, [Model("student", "s", Lengths), Model("SBERT", "t", Lengths)])
     pool = found.pool("find")
     assert pool.texts == ["a query", "an answer", "some other page"]
@@ -99,10 +88,8 @@ def test_the_neighbour_browser_shows_neighbours_of_a_document_and_of_a_text(monk
         tasks=["find"], models=spaces, pool=lambda task: pool,
         embed=lambda text: asked.append(text) or {model: X[3] for model, X in spaces.items()},
     )  # fmt: skip
-    by_length = pd.DataFrame(
-        [("student", "find", "map", "≤ 256", 20, 0.5, 0.4, 0.6)],
-        columns=["model", "task", "metric", "bucket", "examples", "value", "low", "high"],
-    )
+    by_length = pd.DataFrame([("student", "find", "map", "≤ 256", 20, 0.5, 0.4, 0.6)],
+        columns=["model", "task", "metric", "bucket", "examples", "value", "low", "high"])  # fmt: skip
     explorer = neighbour_browser(neighbourhoods, by_length)
 
     def rows(text, model):

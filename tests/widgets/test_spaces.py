@@ -28,10 +28,8 @@ def test_students_are_measured_on_the_same_documents_and_negatives(workspace_roo
     teacher = rng.standard_normal((7, 4))
     tables = {name: rng.standard_normal((7, 4)).astype(np.float32) for name in "ab"}
     texts = [f"text {row}" for row in range(7)]
-    stages = SimpleNamespace(
-        corpus=SimpleNamespace(workspace=Workspace(workspace_root), split=lambda name: split_of(texts)),
-        teachers=SimpleNamespace(structural=None, embeddings=lambda teacher_, split_, rows: teacher[:rows]),
-    )
+    stages = SimpleNamespace(corpus=SimpleNamespace(workspace=Workspace(workspace_root), split=lambda name: split_of(texts)),
+        teachers=SimpleNamespace(structural=None, embeddings=lambda teacher_, split_, rows: teacher[:rows]))  # fmt: skip
     run = SimpleNamespace(stages=stages, label="b")
 
     def model(name):
@@ -63,9 +61,7 @@ def distances(hostile):
         }
         for distance in ("cosine", "mse")
     }
-    documents = pd.DataFrame(
-        {"id": [f"d{n}" for n in range(9)], "text": [hostile] * 9, "source": "s", "length": range(10, 19)}
-    )
+    documents = pd.DataFrame({"id": [f"d{n}" for n in range(9)], "text": [hostile] * 9, "source": "s", "length": range(10, 19)})  # fmt: skip
     return StudentDistances(documents, measured, "cosine")
 
 
@@ -83,9 +79,7 @@ def test_the_distance_explorer_shows_separation_and_the_most_mistaken_pair(dista
     assert numbers(text, "loss") == [f"{expected.loss:.4g}"]
     assert numbers(text, "documents") == ["6"]
     pairs = mistaken(part, k=10)
-    assert [pair for _, pair in explorer.widgets["pair"].options] == list(
-        zip(pairs["document"], pairs["other"], strict=True)
-    )
+    assert [pair for _, pair in explorer.widgets["pair"].options] == list(zip(pairs["document"], pairs["other"], strict=True))  # fmt: skip
     picked = explorer.widgets["pair"].options[2][1]
     text = moved(explorer, pair=picked)
     assert [f"d{row}, {10 + row} tokens" in text for row in picked] == [True, True]
@@ -126,16 +120,10 @@ def test_every_collection_is_seen_in_the_spaces_of_student_and_teachers(workspac
                               count_tokens=lambda asked: [len(text) for text in asked])  # fmt: skip
     ordered = Labelled([f"task {row}" for row in range(12)], [0] * 8 + [1] * 4)  # by class, as published
     other = Labelled(["z"] * 2, [0, 1])
-    stages = SimpleNamespace(
-        corpus=SimpleNamespace(split=lambda name: split_of(texts)),
-        teachers=SimpleNamespace(
-            structural=teacher,
-            of_student={"structural": teacher},
-            embeddings=lambda asked, name, rows: model("structural").load().embed(texts[:rows]),
-        ),
-        students=None,
-        scores=SimpleNamespace(tasks={"sort": Classification("sort", {"test": other, "train": other, split: ordered})}),
-    )
+    stages = SimpleNamespace(corpus=SimpleNamespace(split=lambda name: split_of(texts)),
+        teachers=SimpleNamespace(structural=teacher, of_student={"structural": teacher},
+        embeddings=lambda asked, name, rows: model("structural").load().embed(texts[:rows])), students=None,
+        scores=SimpleNamespace(tasks={"sort": Classification("sort", {"test": other, "train": other, split: ordered})}))  # fmt: skip
     profile = SimpleNamespace(
         parameters=SimpleNamespace(contextual_teacher=None), evaluation=SimpleNamespace(sweep_tasks=["sort"])
     )
@@ -160,9 +148,7 @@ def test_views_are_those_of_the_projections_that_were_saved_with_the_student(tmp
                         teacher_projection=Projection(teacher_spec, 3))  # fmt: skip
     saved = {f"contextual.{name}": tensor for name, tensor in teaching.state_dict().items()}
     save_file(saved | {"topics.student_projection.layers.0.weight": torch.zeros(2, 2)}, str(tmp_path / PROJECTIONS))
-    parameters = Parameters(
-        contextual_teacher="DM", student_projection=student_spec, contextual_projection=teacher_spec
-    )
+    parameters = Parameters(contextual_teacher="DM", student_projection=student_spec, contextual_projection=teacher_spec)  # fmt: skip
     run = SimpleNamespace(profile=SimpleNamespace(parameters=parameters))
     student, contextual = np.random.default_rng(0).standard_normal((2, 8, 6)).astype(np.float32)
     contextual = contextual[:, :3]

@@ -64,13 +64,8 @@ def test_nothing_is_known_beyond_the_runs_or_of_another_mask(points, lam, mask):
 
 
 def a_run(root, **parameters):
-    given = {
-        "structural_loss": "cosine",
-        "contextual_teacher": "PV",
-        "lam": 0.5,
-        "max_structural_len": 64,
-        **parameters,
-    }
+    given = {"structural_loss": "cosine", "contextual_teacher": "PV", "lam": 0.5, "max_structural_len": 64,
+        **parameters}  # fmt: skip
     return Run(RunKey.of("05_weighting", Profile.load("small"), **given), Workspace(root))
 
 
@@ -118,12 +113,8 @@ def test_points_are_this_run_and_its_siblings_with_intervals_if_the_student_exis
         if kept:
             folder.mkdir(parents=True)
             (folder / MANIFEST).write_text("{}")
-        rows = score_frame(
-            {
-                other.label: {"package": Score("accuracy", (0.5, 0.7))},
-                "SBERT": {"package": Score("accuracy", (0.9, 0.9))},
-            }
-        )
+        rows = score_frame({other.label: {"package": Score("accuracy", (0.5, 0.7))},
+            "SBERT": {"package": Score("accuracy", (0.9, 0.9))}})  # fmt: skip
         record = records.Record(
             notebook=run.notebook, label=other.label, fingerprint=other.fingerprint, setting=other.key.setting,
             profile="small", parameters=other.parameters, student=f"outputs/students/{lam}",
@@ -141,27 +132,19 @@ def test_points_are_this_run_and_its_siblings_with_intervals_if_the_student_exis
 def test_the_explorer_distinguishes_recorded_interpolated_and_missing_runs(workspace_root, numbers, moved):
     profile, workspace = Profile.load("small"), Workspace(workspace_root)
     run = Run(RunKey.of("05_weighting", profile, lam=0.5, max_structural_len=None), workspace)
-    points = pd.DataFrame(
-        [(0.2, np.nan, "sort", "accuracy", 0.4, 0.3, 0.5), (0.8, np.nan, "sort", "accuracy", 0.7, 0.6, 0.8)],
-        columns=weighting.COLUMNS,
-    )
+    points = pd.DataFrame([(0.2, np.nan, "sort", "accuracy", 0.4, 0.3, 0.5), (0.8, np.nan, "sort", "accuracy", 0.7, 0.6, 0.8)],
+        columns=weighting.COLUMNS)  # fmt: skip
     explorer = weighting_explorer(run, points, profile="small")
     text = moved(explorer)
-    assert (numbers(text, "status"), numbers(text, "score"), numbers(text, "interval")) == (
-        ["recorded"],
-        ["0.400"],
-        ["[.30, .50]"],
-    )
+    assert (numbers(text, "status"), numbers(text, "score"), numbers(text, "interval")) == (["recorded"], ["0.400"],
+        ["[.30, .50]"])  # fmt: skip
     assert "command" not in text
     text = moved(explorer, λ=0.4)
     assert (numbers(text, "status"), numbers(text, "score")) == (["no run"], [])
     assert "-p lam 0.4 " in "".join(numbers(text, "command")) + " "
     text = moved(explorer, interpolate=True)
-    assert (numbers(text, "status"), numbers(text, "score"), numbers(text, "interval")) == (
-        ["interpolated"],
-        ["0.500"],
-        [""],
-    )
+    assert (numbers(text, "status"), numbers(text, "score"), numbers(text, "interval")) == (["interpolated"], ["0.500"],
+        [""])  # fmt: skip
     assert "λ = 0.2 and 0.8" in text
     assert numbers(moved(explorer, mask=64), "status") == ["no run"]
 
