@@ -24,7 +24,6 @@ from docemb_lib.widgets import explorer as html
 from docemb_lib.widgets.explorer import Answer, Explorer, Options, choice, interval, slider
 from docemb_lib.workspace import Artefact
 
-# ---- distances of several students to the structural teacher, and pairs that a student mistakes
 NEGATIVES = 20  # per document, equal for all students and both distances
 ALL_LOSSES = "all losses"
 MISTAKEN = 10  # pairs in the list

@@ -82,7 +82,8 @@ def command_for(run: Run, profile: str | Path, *, lam: float, mask: int | None) 
 
 def _scored(run: Run, parameters: dict[str, Any], model: Model) -> pd.DataFrame:
     (scores,) = run.stages.scores.by_round([model], final=False).values()
-    return _at(parameters, score_intervals(scores)[lambda found: found["metric"].isin(MAIN_METRICS)])
+    found = score_intervals(scores)
+    return _at(parameters, found[found["metric"].isin(MAIN_METRICS)])
 
 
 def _without_intervals(scores: pd.DataFrame) -> pd.DataFrame:

@@ -57,11 +57,6 @@ def test_cumulative_lines_end_at_one_and_pass_the_share_of_shorter_documents(ax,
     assert (ax.get_xlim(), ax.get_xscale()) == ((8, 4096), "log")
 
 
-def test_weights_are_drawn_against_length(ax):
-    figures.plot_weights(np.array([1, 5, 9]), np.array([0.5, 0.5, 0.0]), ax=ax)
-    assert ax.lines[0].get_xydata().tolist() == [[1, 0.5], [5, 0.5], [9, 0.0]]
-
-
 @pytest.mark.parametrize(
     ("weighting", "lengths", "structural", "contextual", "line"),
     [
@@ -95,6 +90,8 @@ def test_of_many_documents_twelve_are_drawn_with_the_shortest_and_the_longest(ax
     assert (len(shown), shown[0], shown[-1]) == (12, 10, 1500)
     assert shown == sorted(shown)
     assert not ax.lines  # no document is masked
+    figures.plot_weights(np.array([1, 5, 9]), np.array([0.5, 0.5, 0.0]), ax=ax)
+    assert ax.lines[0].get_xydata().tolist() == [[1, 0.5], [5, 0.5], [9, 0.0]]
 
 
 def test_redundancy_has_a_line_per_data_set_and_skips_empty_bins(ax, names_of):
@@ -205,11 +202,9 @@ def test_a_probe_has_a_bar_with_its_number_per_model_and_bucket(ax, names_of, co
 
 
 def test_attention_has_a_bar_per_model_and_part(ax, names_of):
-    parts = pd.DataFrame(
-        [(model, part, value + more) for model, value in (("one", 1.0), ("two", 2.0))
-         for more, part in enumerate(("noun", "verb", "adjective", "other")) for _ in range(3)],
-        columns=["model", "part", "relative"],
-    )  # fmt: skip
+    parts = pd.DataFrame([(model, part, value + more) for model, value in (("one", 1.0), ("two", 2.0))
+        for more, part in enumerate(("noun", "verb", "adjective", "other")) for _ in range(3)],
+        columns=["model", "part", "relative"])  # fmt: skip
     plot_attention(parts, ax=ax)
     assert names_of(ax.get_xticklabels()) == ["nouns", "verbs", "adjectives", "other words"]
     heights = [[bar.get_height() for bar in container] for container in ax.containers if len(container) == 4]

@@ -12,23 +12,16 @@ from sklearn.metrics.pairwise import cosine_distances, paired_cosine_distances
 
 from docemb_lib.experiments.students import weighting_of
 from docemb_lib.figures import methods, use_style
+from docemb_lib.figures.methods import DESCENT_RATE as RATE
+from docemb_lib.figures.methods import DESCENT_STEPS as DESCENT
 from docemb_lib.figures.methods import (
-    DELTA,
-    LOSSES,
-    TEACHERS,
-    TOPIC,
     Box,
     descend,
     draw_graph,
     plot_contextual_loss,
     plot_paragraph_vectors,
     plot_training,
-    train_projections,
-    two_topics,
-    two_views,
 )
-from docemb_lib.figures.methods import DESCENT_RATE as RATE
-from docemb_lib.figures.methods import DESCENT_STEPS as DESCENT
 from docemb_lib.losses import MaxMargin, Projection
 from docemb_lib.settings.profile import Profile
 
@@ -77,12 +70,10 @@ def assert_legible(ax):
 
 
 @pytest.mark.parametrize("profile", ["tiny", "thesis"])
-@pytest.mark.parametrize(
-    "parameters",
+@pytest.mark.parametrize("parameters",
     [{}, BANK, RAMP, DEEP, {"lam": None}, {"contextual_loss": "cca"}, {"structural_loss": None},
-     {"contextual_teacher": None}, {"contextual_teacher": "LSA", "contextual_loss": "mse"},
-     {"form": "contextual_full", "max_structural_len": None}],
-)  # fmt: skip
+    {"contextual_teacher": None}, {"contextual_teacher": "LSA", "contextual_loss": "mse"},
+    {"form": "contextual_full", "max_structural_len": None}])  # fmt: skip
 def test_every_objective_is_drawn_legibly(profile, parameters):
     profile = Profile.load(profile, **parameters)
     ax = plot_training(profile, THESIS)
@@ -93,10 +84,8 @@ def test_every_objective_is_drawn_legibly(profile, parameters):
         assert_legible(plot_contextual_loss(profile, THESIS))
 
 
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [({}, None), ({"place": 0.2}, "lies on"), ({"row": 0.0}, "an arrow crosses"), ({"text": "x" * 300}, "leaves the figure")],
-)  # fmt: skip
+@pytest.mark.parametrize(("wrong", "message"),
+    [({}, None), ({"place": 0.2}, "lies on"), ({"row": 0.0}, "an arrow crosses"), ({"text": "x" * 300}, "leaves the figure")])  # fmt: skip
 def test_what_is_illegible_is_found(wrong, message):
     case = {"place": 1.0, "row": 1.0, "text": "box"} | wrong
     drawn = {"a": Box(0, 0, case["text"]), "b": Box(case["place"], 0.0, "between"), "c": Box(3.0, case["row"], "end")}
@@ -196,14 +185,9 @@ def test_the_contextual_loss_shows_every_layer_with_the_weights_that_torch_count
     assert {f"student\n$y$: {widths['student']:,}", f"contextual\n$c$: {widths['contextual']:,}"} <= set(boxes(ax))
 
 
-def test_without_contextual_teacher_there_is_a_line_instead():
-    ax = plot_contextual_loss(Profile.load("tiny", contextual_teacher=None), {"student": 384})
+def test_without_contextual_teacher_there_is_a_line_instead_on_the_axes_that_are_given(ax):
+    assert plot_contextual_loss(Profile.load("tiny", contextual_teacher=None), {"student": 384}, ax=ax) is ax
     assert list(boxes(ax)) == ["This run has no contextual teacher and no projections."]
-
-
-def test_a_diagram_stays_on_the_axes_it_is_given(ax):
-    assert plot_training(Profile.load("tiny"), TINY, ax=ax) is ax
-    assert arrows(ax)
 
 
 def test_paragraph_vectors_leave_the_predicted_word_out_of_the_inputs_of_dm():
@@ -222,9 +206,6 @@ def test_paragraph_vectors_leave_the_predicted_word_out_of_the_inputs_of_dm():
 )  # fmt: skip
 def test_few_long_and_strange_words_are_drawn_legibly(words):
     assert_legible(plot_paragraph_vectors(words))
-
-
-# ---- Paragraph Vector
 
 
 @pytest.mark.parametrize("words", [1, 4, 12])
@@ -251,32 +232,24 @@ def test_windows_fill_the_inputs_and_outline_the_predicted_word(ax, names_of, dm
         assert [label._preprocess_math(label.get_text()) for label in labels] == [(word, False) for word in expected]
 
 
-# ---- structural losses in the plane
-
-
 @pytest.mark.parametrize("gamma", [0.5, 1.0, 1.5])
 def test_the_arrows_of_max_margin_are_the_steps_of_the_loss(ax, gamma):
     methods.plot_max_margin(gamma=gamma, ax=ax)
     mse, drawn = ax.collections[:2]
-    teachers = torch.from_numpy(TEACHERS)
+    teachers = torch.from_numpy(methods.TEACHERS)
     for place, arrow in zip(drawn.get_offsets(), np.c_[drawn.U, drawn.V], strict=True):
         y = torch.tensor([[*place], [0, 0], [0, 0]], dtype=torch.float64, requires_grad=True)
         (gradient,) = torch.autograd.grad(MaxMargin("mse", gamma)(y, teachers)[0], y)
         np.testing.assert_allclose(arrow, -gradient[0], atol=1e-12)
     assert np.ptp(mse.U) > 1
     if gamma == 1:  # a constant gradient
-        expected = TEACHERS[0] - TEACHERS[1:].mean(axis=0)
+        expected = methods.TEACHERS[0] - methods.TEACHERS[1:].mean(axis=0)
         np.testing.assert_allclose(np.c_[drawn.U, drawn.V], np.tile(expected, (len(drawn.U), 1)))
 
 
 @pytest.fixture(scope="module")
 def paths():
-    return {name: descend(loss, *two_topics()) for name, loss in LOSSES.items()}
-
-
-@pytest.fixture(scope="module")
-def teacher():
-    return two_topics()[1]
+    return {name: descend(loss, *methods.two_topics()) for name, loss in methods.LOSSES.items()}
 
 
 def spread(points):
@@ -290,7 +263,7 @@ def norms(path):
 @pytest.mark.parametrize("gamma", [0.0, 0.5, 1.0, 1.5])
 def test_max_margin_descends_by_its_recurrence(gamma):
     """In the plane the gradient is (y - t) - gamma (y - m), m the mean of the other teacher embeddings."""
-    student, teacher = two_topics(seed=3)
+    student, teacher = methods.two_topics(seed=3)
     path = descend(MaxMargin("mse", gamma), student, teacher)
     y, t = student.double().numpy(), teacher.double().numpy()
     others = np.stack([np.delete(t, row, axis=0).mean(axis=0) for row in range(len(t))])
@@ -299,14 +272,13 @@ def test_max_margin_descends_by_its_recurrence(gamma):
         y = y - RATE * ((y - t) - gamma * (y - others))
 
 
-def test_mse_ends_at_the_teacher_and_cosine_in_its_direction(paths, teacher):
+def test_mse_ends_at_the_teacher_cosine_in_its_direction_and_half_gamma_beyond_it(paths):
+    teacher = methods.two_topics()[1]
     assert (paths["MSE"][-1] - teacher).norm(dim=1).max() < 0.1
     assert paired_cosine_distances(paths["cosine"][-1], teacher).max() < 0.02
     assert norms(paths["cosine"])[-1] > 2 * teacher.norm(dim=1).mean()  # the norm is free
 
-
-def test_half_gamma_goes_beyond_the_teacher_away_from_the_others(paths, teacher):
-    """Its minimum lies at (t - gamma m) / (1 - gamma) = 2 t - m."""
+    # half γ goes beyond the teacher, away from the others m: its minimum lies at (t - gamma m) / (1 - gamma) = 2 t - m
     others = (teacher.sum(dim=0) - teacher) / (len(teacher) - 1)
     path = paths["max-margin MSE, γ = 0.5"]
     target = 2 * teacher - others
@@ -320,11 +292,12 @@ def test_at_gamma_one_every_step_is_equal_and_norms_grow_without_end(paths):
     torch.testing.assert_close(steps, steps[:1].expand_as(steps), rtol=1e-3, atol=1e-5)
     assert norms(path)[-1] > 1.3 * norms(path)[0]
     assert (norms(path).diff()[DESCENT // 2 :] > 0).all()
-    far = descend(MaxMargin("mse", 1.0), *two_topics(), steps=10 * DESCENT)
+    far = descend(MaxMargin("mse", 1.0), *methods.two_topics(), steps=10 * DESCENT)
     assert norms(far)[-1] > 8 * norms(path)[-1]
 
 
-def test_beyond_one_embeddings_leave_in_one_direction_with_growing_steps(paths, teacher):
+def test_beyond_one_embeddings_leave_in_one_direction_with_growing_steps(paths):
+    teacher = methods.two_topics()[1]
     path = paths["max-margin MSE, γ = 1.5"]
     lengths = path.diff(dim=0).norm(dim=2).mean(dim=1)
     torch.testing.assert_close(lengths[1:] / lengths[:-1], torch.full((DESCENT - 1,), 1 + RATE / 2), rtol=1e-3, atol=0)
@@ -335,42 +308,39 @@ def test_beyond_one_embeddings_leave_in_one_direction_with_growing_steps(paths, 
 
 
 def test_the_student_begins_with_similar_documents():
-    student, teacher = two_topics()
-    assert student.shape == teacher.shape == (2 * TOPIC, 2)
+    student, teacher = methods.two_topics()
+    assert student.shape == teacher.shape == (2 * methods.TOPIC, 2)
     assert spread(student) < 0.05
-    assert spread(teacher[:TOPIC]) < 0.2 * spread(teacher)
+    assert spread(teacher[: methods.TOPIC]) < 0.2 * spread(teacher)
 
 
 def test_the_figure_shows_these_paths(paths, names_of):
     *planes, last = methods.plot_descents()
-    assert [ax.get_title().split(" (")[0] for ax in planes] == list(LOSSES)
+    assert [ax.get_title().split(" (")[0] for ax in planes] == list(methods.LOSSES)
     assert "steps × 10" in planes[1].get_title()
     for ax, path in zip(planes, paths.values(), strict=True):
         (end,) = [line for line in ax.lines if line.get_label() == "student, end"]
-        np.testing.assert_allclose(end.get_xydata(), path[-1, :TOPIC])
+        np.testing.assert_allclose(end.get_xydata(), path[-1, : methods.TOPIC])
     for line, path in zip(last.lines, paths.values(), strict=True):
         np.testing.assert_allclose(line.get_ydata(), norms(path))
     assert names_of(planes[0].figure.legends[0]) == ["teacher", "student, start", "student, end", "origin"]
 
 
-# ---- SoftCCA
-
-
 @pytest.fixture(scope="module")
 def known():
     """The canonical correlations by scikit-learn."""
-    X, Y = two_views()
+    X, Y = methods.two_views()
     a, b = CCA(n_components=2, max_iter=5000, tol=1e-9).fit_transform(X.numpy(), Y.numpy())
     return [np.corrcoef(a[:, k], b[:, k]).item(1) for k in range(2)]
 
 
 @pytest.fixture(scope="module")
 def traces():
-    return {delta: train_projections(*two_views(), delta=delta) for delta in (0.0, DELTA)}
+    return {delta: methods.train_projections(*methods.two_views(), delta=delta) for delta in (0.0, methods.DELTA)}
 
 
 def test_canonical_correlations_are_those_of_scikit_learn(known):
-    found = methods.canonical_correlations(*two_views())
+    found = methods.canonical_correlations(*methods.two_views())
     assert len(found) == 4
     assert found[:2] == pytest.approx(known, abs=1e-4)
     assert found[2] < 0.3  # noise
@@ -384,7 +354,7 @@ def test_both_features_find_the_same_signal_without_decorrelation_and_two_with_i
     assert decorrelated["within"] < 0.3
 
 
-@pytest.mark.parametrize("delta", [0.0, DELTA])
+@pytest.mark.parametrize("delta", [0.0, methods.DELTA])
 def test_views_shrink_while_correlations_rise(traces, delta):
     first, last = traces[delta].iloc[0], traces[delta].iloc[-1]
     assert last["scale"] < 0.3 * first["scale"]
@@ -395,9 +365,9 @@ def test_training_is_repeatable_and_leaves_the_global_generator_alone(traces):
     torch.manual_seed(0)
     expected = torch.rand(3)
     torch.manual_seed(0)
-    again = train_projections(*two_views())
+    again = methods.train_projections(*methods.two_views())
     torch.testing.assert_close(torch.rand(3), expected)
-    np.testing.assert_array_equal(again, traces[DELTA])
+    np.testing.assert_array_equal(again, traces[methods.DELTA])
 
 
 def test_the_figure_shows_both_trainings(traces, names_of):
@@ -406,4 +376,4 @@ def test_the_figure_shows_both_trainings(traces, names_of):
         np.testing.assert_allclose(np.transpose(drawn), trace[["feature 1", "feature 2", "within"]])
         assert len(trace) == methods.STEPS + 1
         assert f"δ = {delta:g}" in ax.get_title()
-        assert names_of(ax.texts) == [f"{value:.2f}" for value in methods.canonical_correlations(*two_views())[:2]]
+        assert names_of(ax.texts) == [f"{value:.2f}" for value in methods.canonical_correlations(*methods.two_views())[:2]]  # fmt: skip

@@ -34,9 +34,6 @@ def tidy(scores, **columns):
     return frame.assign(**{name: frame["model"].map(by_model) for name, by_model in columns.items()})
 
 
-# ---- training
-
-
 @pytest.mark.parametrize(
     ("columns", "parts"),
     [
@@ -53,9 +50,6 @@ def test_history_shows_the_parts_of_the_training_loss_in_colours_of_their_own(ax
     validation = [line for line in ax.lines if line.get_marker() == "o"]
     assert [line.get_ydata()[0] for line in validation] == [columns[part] for part in parts]
     assert len({line.get_color() for line in validation}) == len(parts)
-
-
-# ---- runs over tasks
 
 
 @pytest.fixture
@@ -77,10 +71,7 @@ def test_runs_stand_in_the_order_of_their_normalised_means_the_lowest_on_top(ax,
     np.testing.assert_allclose(marks(ax, "^"), [[0.65, 0], [0.75, 1], [0.9, 2]])
     widths = [np.ptp(segment[:, 0]) for segment in spans(ax)]
     np.testing.assert_allclose(widths, [2 * np.std([0.6, 0.7], ddof=1), 0, 0], atol=1e-12)
-
-
-def test_a_box_spans_the_tasks_each_of_which_is_a_point(ax, runs):
-    figures.plot_runs(runs, by="kind", ax=ax)
+    # a box spans the tasks, each of which is a point
     clouds = [collection.get_offsets() for collection in ax.collections if isinstance(collection, PathCollection)]
     points = {(round(float(x), 6), round(float(y))) for offsets in clouds for x, y in offsets}
     assert points == {(0.4, 0), (0.9, 0), (0.5, 1), (1.0, 1), (1.0, 2), (0.8, 2)}
@@ -110,9 +101,6 @@ def test_more_groups_than_colours_still_differ(ax):
     assert len({patch.get_facecolor() for patch in ax.get_legend().get_patches()}) == 12
 
 
-# ---- along λ
-
-
 def test_lambda_has_a_line_per_mask_and_dots_without_weighting(ax, names_of):
     lam = pd.Series({"a": 0.2, "b": 0.5, "c": 0.5, "d": np.nan, "e": np.nan})
     longest = pd.Series({"a": np.nan, "b": np.nan, "c": 256, "d": np.nan, "e": np.nan})
@@ -125,14 +113,11 @@ def test_lambda_has_a_line_per_mask_and_dots_without_weighting(ax, names_of):
     assert [line.get_ydata()[0] for line in ax.lines if line.get_linestyle() == ":"] == pytest.approx([0.4])
     lines = [line for line in ax.lines if line.get_linestyle() == "-" and len(line.get_xdata()) == 2]
     assert [[0.2, pytest.approx(0.1)], [0.5, pytest.approx(0.25)]] in [line.get_xydata().tolist() for line in lines]
-
-
-@pytest.mark.parametrize("rows", [0, 1])
-def test_no_weighted_run_is_no_error(ax, rows):
     nothing = pd.Series({"a": None})
     frame = tidy({"a": {"sort": [0.4]}}, lam=nothing, lam_by_length=nothing, max_structural_len=nothing)
-    figures.plot_weighting(frame[:rows], ax=ax)
-    assert ax.get_xlim() == (-0.03, 1.03)
+    for rows in (0, 1):  # no weighted run is no error
+        ax.clear()
+        assert figures.plot_weighting(frame[:rows], ax=ax).get_xlim() == (-0.03, 1.03)
 
 
 def test_only_runs_with_the_mask_are_joined_and_the_plain_sum_is_dotted(ax):
@@ -147,9 +132,6 @@ def test_only_runs_with_the_mask_are_joined_and_the_plain_sum_is_dotted(ax):
     ax.clear()
     figures.plot_weighting_points(points, lam=0.5, mask=None, found=found, ax=ax)
     assert ax.lines[0].get_xydata().tolist() == [[0.5, 0.9]]
-
-
-# ---- one task
 
 
 def test_a_task_has_a_bar_per_model_in_its_colour_with_its_interval(ax, colour_of):
@@ -207,9 +189,6 @@ def test_few_shot_is_the_mean_over_draws_of_one_metric(ax):
     np.testing.assert_allclose([line.get_ydata() for line in ax.lines], [[0.3, 0.35], [0.6, 0.65]])
     assert ax.get_ylabel() == "macro-F1"
     assert list(ax.get_xticks()) == [5, 10]
-
-
-# ---- all tasks: Figures 5.3 to 5.6 on the thesis' own numbers
 
 
 @pytest.fixture(scope="module")

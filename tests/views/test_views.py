@@ -19,36 +19,29 @@ from docemb_lib.errors import InputError
 from docemb_lib.evaluation import Classification, Labelled, soundness
 from docemb_lib.evaluation.probes import probe
 from docemb_lib.experiments.models import UNTRAINED, Model, student_model
+from docemb_lib.experiments.run import Run
+from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.experiments.students import weighting_of
 from docemb_lib.losses import Objective, Teaching
-from docemb_lib.settings import SimDE, SimDEName
+from docemb_lib.settings import FurtherTeacher, SimDE, SimDEName
 from docemb_lib.settings.profile import Profile
 from docemb_lib.thesis.values import published
 from docemb_lib.training.pairs import draw_halves, generator_of
-from docemb_lib.views import (
-    attention_of_students,
-    beside_paper,
-    corpus_tables,
-    described_tasks,
-    distances_of_halves,
-    example_halves,
-    few_shot,
-    gain_over_start,
-    in_figure_4_4,
-    opening_words,
-    probes_of_teachers,
-    redundancy_beside_paper,
-    similarity_of_sentences,
-    split_lengths,
-    students_beside,
-    students_of_runs,
-    weights_by_length,
-    widths_of,
-)
+from docemb_lib.workspace import Workspace
 
 TEXTS = ["one two", "one two three", "a", "b c"]
 FAR = {"name": "far", "role": "structural", "model": "all-MiniLM-L6-v2", "loss": "mse"}
 TOPICS = {"name": "topics", "role": "contextual", "teacher": "LSA", "loss": "mse", "student_projection": "8"}
+
+
+@pytest.fixture
+def make_run(workspace_root):
+    def make(notebook, further=(), changes=None, **parameters):
+        teachers = [FurtherTeacher(**teacher) for teacher in further]
+        profile = Profile.load("small").model_copy(update={"further_teachers": teachers, **(changes or {})})
+        return Run(RunKey.of(notebook, profile, **parameters), Workspace(workspace_root))
+
+    return make
 
 
 @pytest.fixture
@@ -67,25 +60,23 @@ def described(make_run):
 
 
 def test_lengths_of_the_splits_are_the_students_tokens(described):
-    rows = split_lengths(described).to_dict("list")
+    rows = views.split_lengths(described).to_dict("list")
     assert rows == {"source": ["x", "y", "x"], "tokens": [3, 5, 7], "split": ["train", "train", "validation"]}
 
 
 def test_the_corpus_at_hand_stands_before_those_of_the_thesis():
     here = pd.DataFrame([(split, 10, 100, 10.0, 2.0, 30.0, 20.0) for split in ("train", "validation", "tasks")],
         columns=["split", "documents", "tokens", "mean", "std", "over_384", "over_512"])  # fmt: skip
-    table = corpus_tables(here, "tiny")
-    assert list(table.index) == [
-        ("here", "tiny", "train"), ("here", "tiny", "validation"), ("thesis", "VAL-500K", "train"),
-        ("thesis", "VAL-500K", "validation"), ("thesis", "TRAIN-1M", "train"), ("thesis", "TRAIN-1M", "validation"),
-    ]  # fmt: skip
+    table = views.corpus_tables(here, "tiny")
+    assert list(table.index) == [("here", "tiny", "train"), ("here", "tiny", "validation"), ("thesis", "VAL-500K", "train"),
+        ("thesis", "VAL-500K", "validation"), ("thesis", "TRAIN-1M", "train"), ("thesis", "TRAIN-1M", "validation")]  # fmt: skip
     assert table.loc[("here", "tiny", "train")].tolist() == [10, 100, 10, 2, 30, 20]
     assert table.loc[("thesis", "TRAIN-1M", "train"), "documents"] == 1_000_000
 
 
 def test_tasks_are_described_once_and_read_afterwards(described, monkeypatch):
     monkeypatch.setattr("docemb_lib.student.count_tokens", lambda model, texts: [len(text.split()) for text in texts])
-    found = described_tasks(described)
+    found = views.described_tasks(described)
     assert found.lengths.query("split == 'train'")["n_student_tokens"].tolist() == [2, 3, 1, 2]
     assert set(found.lengths["task"]) == {"package"}
     value = found.statistics.query("protocol == 'final'").set_index(["split", "statistic"])["value"]
@@ -93,42 +84,28 @@ def test_tasks_are_described_once_and_read_afterwards(described, monkeypatch):
     assert value["train", "over_512"] == 75  # 200 tokens a letter: all but "a"
     described.stages.scores.tasks = {}  # a second count would fail
     monkeypatch.setattr(soundness, "task_lengths", None)
-    pd.testing.assert_frame_equal(described_tasks(described).statistics, found.statistics)
+    pd.testing.assert_frame_equal(views.described_tasks(described).statistics, found.statistics)
 
 
 @pytest.mark.parametrize(("teacher", "width"), [("PV", 16), ("DM", 8), ("LSA", 8), (None, None)])
-def test_widths_are_those_of_the_student_and_of_the_contextual_teacher_there_is(
-    make_run, workspace_root, teacher, width
-):
+def test_widths_are_those_of_student_and_contextual_teacher(make_run, workspace_root, teacher, width):
     run = make_run("05_weighting", contextual_teacher=teacher)
     (workspace_root / "config.json").write_text(json.dumps({"hidden_size": 32}))
     run.stages.students.untrained = SimpleNamespace(path=workspace_root)  # as if built
-    assert widths_of(run) == {"student": 32, **({"contextual": width} if width else {})}
+    assert views.widths_of(run) == {"student": 32, **({"contextual": width} if width else {})}
 
 
 @pytest.mark.parametrize(
     ("parameters", "words"),
-    [
-        ({"preprocess": "none"}, ["Nodes", "of", "Graphs,"]),
-        ({"preprocess": "lowercase"}, ["nodes", "of", "graphs,"]),
-        ({"preprocess": "stem"}, ["node", "of", "graphs,"]),
-        ({"compound": "DBOW;8;None;2+DM;8;lowercase;2"}, ["nodes", "of", "graphs,"]),  # DM comes first
-    ],
-)
+    [({"preprocess": "none"}, ["Nodes", "of", "Graphs,"]), ({"preprocess": "lowercase"}, ["nodes", "of", "graphs,"]),
+     ({"preprocess": "stem"}, ["node", "of", "graphs,"]),
+     ({"compound": "DBOW;8;None;2+DM;8;lowercase;2"}, ["nodes", "of", "graphs,"])],  # DM comes first
+)  # fmt: skip
 def test_opening_words_are_preprocessed_as_for_the_model(make_run, parameters, words):
     run = make_run("02_paragraph_vector", **parameters)
     run.stages.corpus.split = {"train": {"text": ["Nodes of\nGraphs, and edges", "Else"]}}.__getitem__
-    assert opening_words(run, 3) == words
-    assert len(opening_words(run)) == 5
-
-
-@pytest.mark.parametrize(("parameters", "kept", "masked"), [({"lam": 0.3}, (0.3, 0.7), (0.0, 1.0)),
-    ({"lam": None}, (1.0, 1.0), (0.0, 1.0)), ({"structural_loss": None}, (0.0, 1.0), (0.0, 1.0)),
-    ({"contextual_teacher": None}, (1.0, 0.0), (0.0, 0.0))])  # fmt: skip
-def test_weights_by_length_are_those_of_the_objective(make_run, parameters, kept, masked):
-    run = make_run("05_weighting", documents=2, **parameters)
-    run.stages.corpus.split = lambda name: {"n_structural_tokens": [65, 64, 9]}
-    np.testing.assert_allclose(weights_by_length(run).to_numpy(), [(64, *kept), (65, *masked)], rtol=1e-6)
+    assert views.opening_words(run, 3) == words
+    assert len(views.opening_words(run)) == 5
 
 
 class Given(nn.Module):
@@ -143,15 +120,15 @@ class Given(nn.Module):
 
 
 @pytest.mark.parametrize("further", [[], [FAR], [TOPICS], [FAR, TOPICS]], ids=lambda f: "+".join(t["name"] for t in f))
-@pytest.mark.parametrize(
-    "parameters",
+@pytest.mark.parametrize("parameters",
     [{"lam": 0.3}, {"lam": None}, {"structural_loss": None, "lam": 0.3}, {"contextual_teacher": None, "lam": 0.3},
-     {"contextual_teacher": None, "lam": 0.8, "lam_by_length": "linear:9:100", "form": "contextual_full"}],
-)  # fmt: skip
+    {"contextual_teacher": None, "lam": 0.8, "lam_by_length": "linear:9:100", "form": "contextual_full"}])  # fmt: skip
 def test_weights_by_length_are_the_share_that_the_objective_gives_each_loss(make_run, further, parameters):
     run = make_run("05_weighting", further, documents=4, **parameters)
     lengths = [9, 64, 65, 99]
-    run.stages.corpus.split = lambda name: {"n_structural_tokens": lengths}
+    run.stages.corpus.split = lambda name: {
+        "n_structural_tokens": [64, 99, 9, 65, 7]
+    }  # of five documents, four are trained on
     p = run.profile.parameters
     roles = {"structural": p.structural_loss, "contextual": p.contextual_teacher, **{f["role"]: 1 for f in further}}
 
@@ -162,7 +139,7 @@ def test_weights_by_length_are_the_share_that_the_objective_gives_each_loss(make
         return float(objective(torch.zeros(1, 2), teachers=teachers, n_structural_tokens=torch.tensor([length])).loss)
 
     expected = [(n, loss(n, structural=1.0, contextual=0.0), loss(n, structural=0.0, contextual=1.0)) for n in lengths]
-    np.testing.assert_allclose(weights_by_length(run).to_numpy(), expected, atol=1e-6)
+    np.testing.assert_allclose(views.weights_by_length(run).to_numpy(), expected, atol=1e-6)
 
 
 def test_students_stand_in_the_order_of_figure_4_4_and_others_behind(make_run, workspace_root, monkeypatch):
@@ -172,23 +149,19 @@ def test_students_stand_in_the_order_of_figure_4_4_and_others_behind(make_run, w
     monkeypatch.setattr(views, "untrained_model", lambda students: Model(UNTRAINED, "0", list))
     run = make_run("03_structural", structural_loss="max-margin", gamma=1.0)
     run.model = student_model(run.label, student("own"))
-    others = [
-        {"structural_loss": "cosine"}, {"structural_loss": "max-margin", "gamma": 0.7},
+    others = [{"structural_loss": "cosine"}, {"structural_loss": "max-margin", "gamma": 0.7},
         {"structural_loss": "max-margin", "gamma": 1.5}, {"structural_loss": "mse"},
-        {"structural_loss": "mse", "documents": 30}, {"structural_loss": "mse", "seed": 1},
-    ]  # fmt: skip
+        {"structural_loss": "mse", "documents": 30}, {"structural_loss": "mse", "seed": 1}]  # fmt: skip
     for number, parameters in enumerate(others):
         folder = student(str(number)).path.relative_to(workspace_root)
         make_run("03_structural", **parameters).finish({}, student=str(folder))
     deleted = "outputs/artefacts/student/deleted"
     make_run("03_structural", structural_loss="contrastive").finish({}, student=deleted)
-    models = students_of_runs(run)
+    models = views.students_of_runs(run)
     labels = [model.label for model in models]
-    assert labels == [
-        UNTRAINED, "MSE", "max-margin;MSE;γ=1.0", "max-margin;MSE;γ=1.5", "cosine", "max-margin;MSE;γ=0.7",
-    ]  # fmt: skip
+    assert labels == [UNTRAINED, "MSE", "max-margin;MSE;γ=1.0", "max-margin;MSE;γ=1.5", "cosine", "max-margin;MSE;γ=0.7"]  # fmt: skip
     assert len({model.fingerprint for model in models}) == len(models)
-    assert in_figure_4_4(run, pd.DataFrame({"model": labels}))["model"].tolist() == labels[:-1]
+    assert views.in_figure_4_4(run, pd.DataFrame({"model": labels}))["model"].tolist() == labels[:-1]
 
 
 class Split(dict):
@@ -223,7 +196,7 @@ def test_a_probe_is_fitted_on_few_training_documents_and_measured_by_length(make
         embeddings=lambda teacher, split, n: tables[teacher][first[split] : first[split] + n]), students=None)  # fmt: skip
     monkeypatch.setattr(views, "untrained_model", lambda students: model("before"))
     monkeypatch.setattr(views, "PROBED", 30)
-    frame = probes_of_teachers(run)
+    frame = views.probes_of_teachers(run)
     assert list(frame.columns) == ["model", "teacher", "bucket", "documents", "r2", "overlap"]
     assert frame["model"].unique().tolist() == ["before", "after"]
     assert frame["teacher"].unique().tolist() == ["structural teacher", "contextual teacher"]
@@ -233,7 +206,7 @@ def test_a_probe_is_fitted_on_few_training_documents_and_measured_by_length(make
         expected = probe((x[:30], t[:30]), (x[60:], t[60:]), {"up to 10 tokens": short, "longer": ~short})
         pd.testing.assert_frame_equal(found[list(expected.columns)].reset_index(drop=True), expected)
     assert sorted(embedded) == sorted((m, i) for m in ("before", "after") for i in [*range(30), *range(60, 100)])
-    pd.testing.assert_frame_equal(probes_of_teachers(run), frame)
+    pd.testing.assert_frame_equal(views.probes_of_teachers(run), frame)
     assert len(embedded) == 2 * 70  # each embedded once
 
 
@@ -247,7 +220,7 @@ def test_a_run_records_the_scores_of_its_own_model_only(make_run):
 
 
 NAMES = ("alpha", "beta", "gamma")
-TEXTS = ["The cat sees the cat. Another cat sees the dog.", "A house stands there. The house has a door, a red one."]
+PAGES = ["The cat sees the cat. Another cat sees the dog.", "A house stands there. The house has a door, a red one."]
 
 
 def text_of(name, n):
@@ -285,11 +258,11 @@ def of_sizes(make_run):
 
 @pytest.fixture
 def of_texts(make_run):
-    """A run over TEXTS."""
+    """A run over PAGES."""
 
     def make(language="en", tasks=()):
         run = make_run("07_simde", changes={"simde": SimDE(language=language, dropout=0.1)}, documents=2)
-        corpus, scores = SimpleNamespace(split=lambda _: {"text": TEXTS}), SimpleNamespace(tasks=tasks)
+        corpus, scores = SimpleNamespace(split=lambda _: {"text": PAGES}), SimpleNamespace(tasks=tasks)
         run.stages = SimpleNamespace(corpus=corpus, scores=scores, teachers=None)
         return run
 
@@ -298,25 +271,22 @@ def of_texts(make_run):
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_the_document_shown_is_one_of_few_sentences_in_the_halves_that_training_draws(of_sizes, seed):
-    shown = example_halves(of_sizes(20, 8, 7, seed=seed))
+    shown = views.example_halves(of_sizes(20, 8, 7, seed=seed))
     sentences = [sentence.strip() for sentence in split_sentences(text_of("beta", 8))]
     assert (shown["first half"] + shown["second half"]).tolist() == sentences
     drawn = draw_halves(8, generator_of("beta", seed=seed, epoch=0))
     assert (shown["first half"] != "").tolist() == drawn.tolist()
 
 
-def test_without_a_document_of_few_sentences_the_first_of_two_is_shown(of_sizes):
-    assert len(example_halves(of_sizes(1, 3, 30))) == 3
-
-
-def test_documents_of_one_sentence_only_have_no_halves(of_sizes):
+def test_without_a_document_of_few_sentences_the_first_of_two_is_shown_and_one_sentence_has_no_halves(of_sizes):
+    assert len(views.example_halves(of_sizes(1, 3, 30))) == 3
     with pytest.raises(InputError, match="none of the first 3 has two sentences"):
-        example_halves(of_sizes(1, 1, 1))
+        views.example_halves(of_sizes(1, 1, 1))
 
 
 def test_halves_are_near_for_a_model_that_finds_the_subject_and_a_lone_sentence_is_left_out(of_sizes):
     subject = embedder("subject", lambda text: [text.count(name) for name in NAMES])
-    found = distances_of_halves(of_sizes(9, 1, 7), [subject])
+    found = views.distances_of_halves(of_sizes(9, 1, 7), [subject])
     assert found.groupby("kind")["value"].agg(["size", "mean"]).to_dict("index") == {
         "positive": {"size": 2, "mean": pytest.approx(0, abs=1e-6)},
         "negative": {"size": 2, "mean": pytest.approx(1)},
@@ -336,7 +306,7 @@ def test_students_beside_are_the_recorded_ones_of_both_notebooks_unless_deleted(
     for notebook, name, parameters in given:
         run = make_run(notebook, **parameters)
         run.finish({}, student=run.workspace.shown(folders[name]))
-    first, second = students_beside(of_sizes(9, 9, 9))
+    first, second = views.students_beside(of_sizes(9, 9, 9))
     assert first.label == "SimCSE;24 docs"
     assert second.label.startswith("student cosine")
     assert [model.fingerprint.split("/")[1] for model in (first, second)] == ["simcse", "distilled"]
@@ -346,12 +316,12 @@ def test_scores_stand_beside_the_papers_where_it_has_the_task():
     rows = [("ours", "20news", "accuracy", seed, 0.6 + seed / 10) for seed in range(2)]
     rows += [("ours", "20news", "mrr", 0, 0.3), ("ours", "package", "accuracy", 0, 0.9)]
     scores = pd.DataFrame(rows, columns=["model", "task", "metric", "seed", "value"])
-    table = beside_paper(scores)
+    table = views.beside_paper(scores)
     assert list(table.columns) == [("20news", "accuracy")]
     assert table.loc[("here", "ours")].item() == pytest.approx(0.65)
     assert table.loc[("paper", "SimDE_bert")].item() == pytest.approx(0.7689)
     assert len(table) == 1 + 9
-    assert beside_paper(scores[scores["task"] == "package"]).empty
+    assert views.beside_paper(scores[scores["task"] == "package"]).empty
 
 
 def test_the_gain_has_a_row_per_task_and_the_spread_of_heads():
@@ -363,18 +333,16 @@ def test_the_gain_has_a_row_per_task_and_the_spread_of_heads():
         ("X", UNTRAINED, "mean over tasks", "mean", 0.05, 0.01, 0.1, "better"),
         ("X", "SBERT truncated", "package", "accuracy", -0.1, -0.2, 0, "worse"),
         ("Y", UNTRAINED, "package", "accuracy", -0.1, -0.2, 0, "worse")]  # fmt: skip
-    gain = gain_over_start(scores[scores["model"] == "X"], pd.DataFrame(given, columns=columns), student="X")
+    gain = views.gain_over_start(scores[scores["model"] == "X"], pd.DataFrame(given, columns=columns), student="X")
     assert gain.index.tolist() == ["package", "mean over tasks"]
     assert gain["verdict"].tolist() == ["better", "better"]
     deviation = np.std([0.5, 0.7], ddof=1)
     assert gain["head_seeds"].tolist() == pytest.approx([deviation, deviation / 2])
 
 
-@pytest.mark.parametrize(
-    ("few_shot", "model", "over", "percent"),
+@pytest.mark.parametrize(("few_shot", "model", "over", "percent"),
     [("all", "SimDE_bert", "SimCSE", 3.9), ("all", "SimDE_long", "Longformer", 9.4),
-     ("few-shot", "SimDE_bert", "SimCSE", 12.0), ("few-shot", "SimDE_long", "Longformer", 24.3)],
-)  # fmt: skip
+    ("few-shot", "SimDE_bert", "SimCSE", 12.0), ("few-shot", "SimDE_long", "Longformer", 24.3)])  # fmt: skip
 def test_the_published_scores_give_the_improvements_that_the_paper_claims(few_shot, model, over, percent):
     rows = published("simde").query("metric == 'f1_macro' and round == @few_shot")
     scores = rows.pivot(index="task", columns="model", values="value")
@@ -383,7 +351,7 @@ def test_the_published_scores_give_the_improvements_that_the_paper_claims(few_sh
 
 
 def test_the_runs_own_texts_stand_before_the_papers(of_texts):
-    rows = redundancy_beside_paper(of_texts())
+    rows = views.redundancy_beside_paper(of_texts())
     assert rows["data"].unique().tolist()[0] == "here: installed-docs"
     paper = published("simde").query("source == 'table 4'")
     assert rows["redundancy"].tolist()[-len(paper) :] == paper["value"].tolist()
@@ -394,14 +362,14 @@ def test_the_runs_own_texts_stand_before_the_papers(of_texts):
 
 def test_texts_in_another_language_have_no_nouns_that_we_know(of_texts):
     run = of_texts(language="de")
-    assert not redundancy_beside_paper(run)["data"].str.startswith("here").any()
-    assert attention_of_students(run).empty
+    assert not views.redundancy_beside_paper(run)["data"].str.startswith("here").any()
+    assert views.attention_of_students(run).empty
 
 
 def test_sentences_are_compared_by_sbert(of_texts, monkeypatch):
     subject = embedder("subject", lambda text: ["cat" in text or "dog" in text, "house" in text])
     monkeypatch.setattr("docemb_lib.experiments.models.sbert_models", lambda teachers: [subject])
-    pairs = similarity_of_sentences(of_texts())
+    pairs = views.similarity_of_sentences(of_texts())
     assert pairs.groupby("kind")["cosine"].mean().to_dict() == pytest.approx({"inside": 1, "across": 0})
 
 
@@ -412,7 +380,7 @@ def test_heads_of_few_examples_are_trained_for_classification_alone(of_texts):
         **dict.fromkeys(["see-also-pairs", "halves", "see-also-retrieval"])}  # fmt: skip
 
     exact = embedder("exact", lambda text: [1, 0] if " a " in text else [0, 1])
-    scores = few_shot(of_texts(tasks=tasks), [exact], per_class=(2, 4, 5))
+    scores = views.few_shot(of_texts(tasks=tasks), [exact], per_class=(2, 4, 5))
     assert set(scores["per_class"]) == {2, 4}  # a class has four
     assert set(scores["task"]) == {"package"}
     assert len(scores) == 2 * 10 * 2

@@ -7,11 +7,18 @@ import re
 import ipywidgets
 import pytest
 
+from docemb_lib.workspace import Workspace
+
 
 @pytest.fixture(autouse=True)
 def close_widgets():
     yield
     ipywidgets.Widget.close_all()
+
+
+@pytest.fixture
+def workspace(workspace_root):
+    return Workspace(workspace_root)
 
 
 @pytest.fixture
@@ -49,7 +56,5 @@ class Split(dict):
 @pytest.fixture
 def split_of():
     """A corpus split of these texts."""
-    return lambda texts: Split(
-        id=[f"d{row}" for row in range(len(texts))], text=texts, source=["s"] * len(texts),
-        n_structural_tokens=list(range(len(texts))),
-    )  # fmt: skip
+    return lambda texts: Split(id=[f"d{row}" for row in range(len(texts))], text=texts, source=["s"] * len(texts),
+        n_structural_tokens=list(range(len(texts))))  # fmt: skip

@@ -131,11 +131,7 @@ def test_the_state_that_a_notebook_saves_stays_small():
     assert len(json.dumps(state)) < 100_000
 
 
-# ---- HTML
-
-HOSTILE = [
-    "<script>alert(1)</script>", '<img src=x onerror="alert(1)">', '"><b onload=x>', "</pre></div><iframe>", "a & b",
-]  # fmt: skip
+HOSTILE = ["<script>alert(1)</script>", '<img src=x onerror="alert(1)">', '"><b onload=x>', "</pre></div><iframe>", "a & b"]  # fmt: skip
 
 
 class Parsed(HTMLParser):
@@ -154,15 +150,10 @@ class Parsed(HTMLParser):
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-@pytest.mark.parametrize(
-    "piece",
-    [
-        lambda t: html.document(t, t), html.message, lambda t: html.number("auc", t),
-        lambda t: html.number(t, 1), lambda t: html.table("runs", [], [html.row({t: 1})]),
-        lambda t: html.table("runs", [t], [html.row({"a": t}, model=t)]), lambda t: html.picture(b"", t),
-    ],
-    ids=["document", "message", "number", "name", "column", "table", "picture"],
-)  # fmt: skip
+@pytest.mark.parametrize("piece", [lambda t: html.document(t, t), html.message, lambda t: html.number("auc", t),
+    lambda t: html.number(t, 1), lambda t: html.table("runs", [], [html.row({t: 1})]),
+    lambda t: html.table("runs", [t], [html.row({"a": t}, model=t)]), lambda t: html.picture(b"", t)],
+    ids=["document", "message", "number", "name", "column", "table", "picture"])  # fmt: skip
 def test_what_looks_like_html_shows_as_text(piece, text):
     made = Parsed(piece(text))
     assert not {"script", "iframe"} & set(made.tags)

@@ -16,7 +16,7 @@ from docemb_lib.experiments import records
 from docemb_lib.training.trainer import Log
 from docemb_lib.widgets import monitor, run_monitor
 from docemb_lib.widgets.monitor import runs_on_disk, sweep_on_disk, time_left, trainings_on_disk
-from docemb_lib.workspace import Workspace, locked
+from docemb_lib.workspace import locked
 
 NOTEBOOK = "05_weighting"
 
@@ -32,11 +32,6 @@ def record(fingerprint, **further):
 
 
 @pytest.fixture
-def workspace(workspace_root):
-    return Workspace(workspace_root)
-
-
-@pytest.fixture
 def running_notebook(workspace):
     """A notebook at its second of three cells."""
     executed = workspace.outputs / "notebooks" / NOTEBOOK / "small-cosine-lam=0.5-seed0.ipynb"
@@ -46,11 +41,6 @@ def running_notebook(workspace):
              cell("running", "training: 10%\rtraining: 20%\n"), cell("pending")]  # fmt: skip
     working.write_text(json.dumps({"cells": cells}))
     return executed
-
-
-def test_there_is_nothing_before_the_first_run(workspace):
-    assert runs_on_disk(workspace).empty
-    assert trainings_on_disk(workspace).empty
 
 
 def test_a_running_run_differs_from_an_interrupted_one_by_its_lock(workspace, running_notebook):
@@ -77,6 +67,7 @@ def test_a_notebook_that_is_just_being_written_or_was_deleted_breaks_nothing(wor
     assert runs_on_disk(workspace)["at"].tolist() == [""]
     working.unlink()
     assert runs_on_disk(workspace).empty
+    assert trainings_on_disk(workspace).empty
 
 
 def test_a_sweep_has_its_runs_in_order_and_the_time_that_is_left(workspace, running_notebook, monkeypatch):
@@ -132,9 +123,7 @@ def test_a_training_reports_its_progress(workspace, training):
     (row,) = trainings_on_disk(workspace).to_dict("records")
     assert (row["state"], row["update"]) == ("interrupted", 4)
     assert np.isnan(row["eta"])
-
-
-def test_a_training_that_has_only_begun_has_no_time_left_yet(workspace, training):
+    # one that has only begun has no time left yet
     training.write_text("".join(training.read_text().splitlines(keepends=True)[:1]))
     (row,) = trainings_on_disk(workspace).to_dict("records")
     assert row["update"] == 0

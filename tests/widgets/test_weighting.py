@@ -55,12 +55,9 @@ def test_scores_between_runs_are_interpolated_only_on_request(points):
         (row,) = found.scores[found.scores["task"] == task].to_dict("records")
         assert row["value"] == pytest.approx(np.interp(0.4, [0.2, 0.8], [low, high]))
         assert np.isnan(row["low"])
-
-
-@pytest.mark.parametrize(("lam", "mask"), [(0.1, None), (0.9, None), (0.4, 64), (0.4, 128)])
-def test_nothing_is_known_beyond_the_runs_or_of_another_mask(points, lam, mask):
-    found = scores_at(points, lam=lam, mask=mask, interpolate=True)
-    assert (found.status, len(found.scores)) == ("no run", 0)
+    for lam, mask in ((0.1, None), (0.9, None), (0.4, 64), (0.4, 128)):  # beyond the runs, and of another mask
+        found = scores_at(points, lam=lam, mask=mask, interpolate=True)
+        assert (found.status, len(found.scores)) == ("no run", 0)
 
 
 def a_run(root, **parameters):
