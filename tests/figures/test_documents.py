@@ -78,8 +78,7 @@ def test_a_document_has_a_bar_per_loss_and_the_mask_is_a_line(
     assert names_of(ax.get_yticklabels()) == [f"{length:,}" for length in lengths]
     assert [drawn.get_ydata()[0] for drawn in ax.lines] == ([] if line is None else [line])
     assert [f"more than\n{weighting.max_structural_len} tokens" in text.get_text() for text in ax.texts] == (
-        [] if line is None else [True]
-    )
+        [] if line is None else [True])  # fmt: skip
     assert ax.get_xlim()[1] > max(np.add(structural, contextual))
 
 

@@ -160,8 +160,7 @@ def test_further_teachers_are_named_below():
     assert "Not drawn" not in notes(plot_training(Profile.load("tiny"), TINY))
     raw["parameters"]["contextual_teacher"] = None  # λ counts all the same: both roles have a teacher
     assert "$L$ = mean of\n$\\lambda_i\\,L_S$\n$+ (1-\\lambda_i)\\,L_C$" in boxes(
-        plot_training(Profile.model_validate(raw), TINY)
-    )
+        plot_training(Profile.model_validate(raw), TINY))  # fmt: skip
 
 
 @pytest.mark.parametrize(("profile", "widths"),
@@ -202,8 +201,7 @@ def test_paragraph_vectors_leave_the_predicted_word_out_of_the_inputs_of_dm():
 
 
 @pytest.mark.parametrize(
-    "words", [WORDS, ["one"], ["a", "b"], ["matplotlib.pyplot.set_loglevel", *WORDS], [r"$\nonsense$", "$a_b$", "5$", r"\$"]]
-)  # fmt: skip
+    "words", [WORDS, ["one"], ["a", "b"], ["matplotlib.pyplot.set_loglevel", *WORDS], [r"$\nonsense$", "$a_b$", "5$", r"\$"]])  # fmt: skip
 def test_few_long_and_strange_words_are_drawn_legibly(words):
     assert_legible(plot_paragraph_vectors(words))
 
@@ -225,8 +223,7 @@ def test_windows_fill_the_inputs_and_outline_the_predicted_word(ax, names_of, dm
     filled = ~np.ma.getmaskarray(cells.get_array()).reshape(len(words), -1)
     np.testing.assert_array_equal(filled, methods.inputs_of_predictions(len(words), dm=dm, window=2))
     assert [(round(p.get_y() - 0.05), round(p.get_x() - 0.05)) for p in ax.patches] == [
-        (row, row + 1) for row in range(len(words))
-    ]
+        (row, row + 1) for row in range(len(words))]  # fmt: skip
     ax.figure.canvas.draw()  # fails where matplotlib reads a formula
     for labels, expected in ((ax.get_xticklabels(), ["document vector", *words]), (ax.get_yticklabels(), words)):
         assert [label._preprocess_math(label.get_text()) for label in labels] == [(word, False) for word in expected]

@@ -288,9 +288,7 @@ def test_halves_are_near_for_a_model_that_finds_the_subject_and_a_lone_sentence_
     subject = embedder("subject", lambda text: [text.count(name) for name in NAMES])
     found = views.distances_of_halves(of_sizes(9, 1, 7), [subject])
     assert found.groupby("kind")["value"].agg(["size", "mean"]).to_dict("index") == {
-        "positive": {"size": 2, "mean": pytest.approx(0, abs=1e-6)},
-        "negative": {"size": 2, "mean": pytest.approx(1)},
-    }
+        "positive": {"size": 2, "mean": pytest.approx(0, abs=1e-6)}, "negative": {"size": 2, "mean": pytest.approx(1)}}  # fmt: skip
     assert set(found["auc"]) == {1.0}
     assert set(found["model"]) == {"subject"}
 

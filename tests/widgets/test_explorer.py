@@ -42,8 +42,7 @@ def test_every_control_has_its_description_and_first_value():
     )  # fmt: skip
     explorer.live()
     assert {name: (widget.description, widget.value) for name, widget in explorer.widgets.items()} == {
-        "λ": ("λ", 0.5), "tokens": ("tokens", (3, 90)), "yes": ("yes", False), "find": ("find", ""), "mask": ("mask", None),
-    }  # fmt: skip
+        "λ": ("λ", 0.5), "tokens": ("tokens", (3, 90)), "yes": ("yes", False), "find": ("find", ""), "mask": ("mask", None)}  # fmt: skip
 
 
 def test_moving_a_control_changes_text_picture_and_what_others_offer():
@@ -103,8 +102,7 @@ def test_without_a_person_there_is_a_figure_and_no_widget():
 
 
 @pytest.mark.parametrize(
-    ("metadata", "expected"), [({"cellId": "abc"}, ("abc", 7)), ({}, None)], ids=["JupyterLab", "papermill"]
-)
+    ("metadata", "expected"), [({"cellId": "abc"}, ("abc", 7)), ({}, None)], ids=["JupyterLab", "papermill"])  # fmt: skip
 def test_a_person_and_papermill_differ_in_the_request(monkeypatch, metadata, expected):
     shell = SimpleNamespace(get_parent=lambda: {"metadata": metadata}, execution_count=7)
     monkeypatch.setattr("IPython.get_ipython", lambda: shell)

@@ -94,8 +94,7 @@ def training(workspace):
     folder = workspace.outputs / "artefacts" / "student" / "abc.partial" / "checkpoints"
     log = Log(folder, "student cosine", 10)
     state = SimpleNamespace(
-        is_world_process_zero=True, global_step=2, log_history=[{"step": 2, "loss": 9.0, "learning_rate": 1e-3}]
-    )
+        is_world_process_zero=True, global_step=2, log_history=[{"step": 2, "loss": 9.0, "learning_rate": 1e-3}])  # fmt: skip
     log.on_train_begin(None, state, None)
     for step in (3, 4):
         row = {"step": step, "loss": 2.0 / step, "structural": 1.0, "learning_rate": 1e-3,

@@ -42,8 +42,7 @@ def test_students_are_measured_on_the_same_documents_and_negatives(workspace_roo
     for distance in ("cosine", "mse"):
         expected = pd.concat(
             tidy_distances(measure_distances(tables[name], teacher, distance=distance, negatives=3)).assign(model=name)
-            for name in "ab"
-        )
+            for name in "ab")  # fmt: skip
         actual = found.tidy().query("distance == @distance").drop(columns="distance")
         pd.testing.assert_frame_equal(actual.reset_index(drop=True), expected.reset_index(drop=True))
 
@@ -52,15 +51,9 @@ def test_students_are_measured_on_the_same_documents_and_negatives(workspace_roo
 def distances(hostile):
     rng = np.random.default_rng(0)
     teacher = rng.standard_normal((9, 4))
-    measured = {
-        distance: {
-            model: measure_distances(
-                teacher + noise * rng.standard_normal((9, 4)), teacher, distance=distance, negatives=6
-            )
-            for model, noise in (("before", 3.0), ("cosine", 1.0))
-        }
-        for distance in ("cosine", "mse")
-    }
+    measured = {distance: {model: measure_distances(
+        teacher + noise * rng.standard_normal((9, 4)), teacher, distance=distance, negatives=6)
+        for model, noise in (("before", 3.0), ("cosine", 1.0))} for distance in ("cosine", "mse")}  # fmt: skip
     documents = pd.DataFrame({"id": [f"d{n}" for n in range(9)], "text": [hostile] * 9, "source": "s", "length": range(10, 19)})  # fmt: skip
     return StudentDistances(documents, measured, "cosine")
 
@@ -125,8 +118,7 @@ def test_every_collection_is_seen_in_the_spaces_of_student_and_teachers(workspac
         embeddings=lambda asked, name, rows: model("structural").load().embed(texts[:rows])), students=None,
         scores=SimpleNamespace(tasks={"sort": Classification("sort", {"test": other, "train": other, split: ordered})}))  # fmt: skip
     profile = SimpleNamespace(
-        parameters=SimpleNamespace(contextual_teacher=None), evaluation=SimpleNamespace(sweep_tasks=["sort"])
-    )
+        parameters=SimpleNamespace(contextual_teacher=None), evaluation=SimpleNamespace(sweep_tasks=["sort"]))  # fmt: skip
     run = SimpleNamespace(stages=stages, profile=profile, workspace=Workspace(workspace_root), model=model("run"))
     found = spaces.spaces_of_run(run)
     assert found.documents["validation documents"]["length"].tolist() == list(range(6))
@@ -162,16 +154,12 @@ def test_the_projection_explorer_offers_the_colours_of_the_documents_and_their_v
     rng = np.random.default_rng(0)
     frames = {"validation documents": pd.DataFrame({"length": range(1, 9), "source": list("aabbaabb")}),
               "task t": pd.DataFrame({"length": range(1, 6), "label": list("xyxyx")})}  # fmt: skip
-    planes = {
-        name: {
-            space: principal_plane(rng.standard_normal((len(frame), 5))) for space in ("student", "contextual teacher")
-        }
-        for name, frame in frames.items()
-    }
+    planes = {name: {
+        space: principal_plane(rng.standard_normal((len(frame), 5))) for space in ("student", "contextual teacher")}
+        for name, frame in frames.items()}  # fmt: skip
     probes = pd.DataFrame(
         [("after", "structural teacher", "all", 8, 0.25, 0.5), ("after", "structural teacher", "longer", 4, 0.9, 0.9)],
-        columns=["model", "teacher", "bucket", "documents", "r2", "overlap"],
-    )
+        columns=["model", "teacher", "bucket", "documents", "r2", "overlap"])  # fmt: skip
     explorer = widgets.projection_explorer(Spaces(frames, planes), probes)
     text = moved(explorer, documents="task t", colour="label")
     assert [value for _, value in explorer.widgets["colour"].options] == ["label", "length"]

@@ -27,13 +27,10 @@ from docemb_lib.workspace import MANIFEST, Artefact, Workspace
 
 @pytest.fixture
 def points():
-    rows = [
-        (lam, mask, task, "map" if task == "find" else "accuracy", value, value - 0.1, value + 0.1)
+    rows = [(lam, mask, task, "map" if task == "find" else "accuracy", value, value - 0.1, value + 0.1)
         for lam, mask, values in [
-            (0.2, np.nan, (0.3, 0.5)), (0.8, np.nan, (0.6, 0.2)), (0.5, 64, (0.9, 0.8)), (np.nan, np.nan, (0.1, 0.1)),
-        ]
-        for task, value in zip(("sort", "find"), values, strict=True)
-    ]  # fmt: skip
+        (0.2, np.nan, (0.3, 0.5)), (0.8, np.nan, (0.6, 0.2)), (0.5, 64, (0.9, 0.8)), (np.nan, np.nan, (0.1, 0.1))]
+        for task, value in zip(("sort", "find"), values, strict=True)]  # fmt: skip
     return pd.DataFrame(rows, columns=weighting.COLUMNS)
 
 
@@ -114,8 +111,7 @@ def test_points_are_this_run_and_its_siblings_with_intervals_if_the_student_exis
             "SBERT": {"package": Score("accuracy", (0.9, 0.9))}})  # fmt: skip
         record = records.Record(
             notebook=run.notebook, label=other.label, fingerprint=other.fingerprint, setting=other.key.setting,
-            profile="small", parameters=other.parameters, student=f"outputs/students/{lam}",
-        )  # fmt: skip
+            profile="small", parameters=other.parameters, student=f"outputs/students/{lam}")  # fmt: skip
         records.save(workspace, record, rows.to_dict("records"))
     found = weighting.weighting_points(run).set_index("lam")
     assert sorted(found.index) == [0.2, 0.5, 0.8]
