@@ -34,9 +34,7 @@ def test_panels_of_lengths_share_colours_and_height_and_need_no_limit(colour_of)
     assert len(set(of_left)) == 2
     assert left.get_ylim()[1] > 100  # the only bar of the right panel
     assert not left.texts
-
-
-def test_more_sources_than_colours_are_hatched(ax):
+    _, ax = plt.subplots()  # more sources than colours are hatched
     documents = pd.DataFrame({"source": list("abcdefghij"), "tokens": 5})
     looks = {(bar.patches[0].get_facecolor(), bar.patches[0].get_hatch())
         for bar in figures.plot_lengths(documents, longest=9, ax=ax).containers}  # fmt: skip
@@ -159,11 +157,9 @@ def test_squared_distances_have_a_logarithmic_axis_that_bears_zero(ax, distances
     plot_distances(distances, distance="mse", ax=ax)
     assert (ax.get_xlabel(), ax.get_xscale()) == ("squared L2 distance per dimension", "log")
     assert all(np.isfinite(polygon.get_paths()[0].vertices).all() for polygon in ax.collections)
-
-
-def test_a_collapsed_student_is_a_spike(ax, distances):
+    ax.clear()
     plot_distances(distances.assign(value=0.25), distance="mse", ax=ax)
-    for polygon in ax.collections:
+    for polygon in ax.collections:  # a collapsed student is a spike
         np.testing.assert_allclose(polygon.get_paths()[0].vertices[:, 0], 0.25)
 
 
@@ -177,9 +173,7 @@ def test_points_are_coloured_by_value_or_by_length(ax, names_of):
     plot_plane(points, colour="length", explained=np.nan, ax=ax)
     assert ax.collections[0].get_array().tolist() == [9, 99, 1]  # 0 has no logarithm
     assert "no variance" in ax.get_xlabel()
-
-
-def test_a_label_that_looks_like_a_formula_is_drawn_as_it_is(ax):
+    ax.clear()  # a label that looks like a formula is drawn as it is
     points = pd.DataFrame({"first": [0.0, 1], "second": [5.0, 4], "label": [r"$\nonsense{$", "$x$"]})
     plot_plane(points, colour="label", explained=0.25, ax=ax)
     ax.figure.canvas.draw()

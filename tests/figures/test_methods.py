@@ -97,7 +97,7 @@ def test_what_is_illegible_is_found(wrong, message):
             assert_legible(ax)
 
 
-def test_training_names_the_models_their_widths_and_how_much_they_read():
+def test_training_names_the_models_their_widths_layers_and_how_much_they_read():
     ax = plot_training(Profile.load("thesis"), THESIS)
     found = boxes(ax)
     assert {"document", "$L_S$\ncosine", "$L_C$\nSoftCCA", "$f_C$\nidentity"} <= set(found)
@@ -108,9 +108,6 @@ def test_training_names_the_models_their_widths_and_how_much_they_read():
     assert r"$\lambda_i$ = 0.5; 0 for documents of more than 384 tokens" in notes(ax)
     dashed = {name.partition("\n")[0] for name, text in found.items() if text.get_bbox_patch().get_linestyle() != "-"}
     assert dashed == {"structural teacher", "contextual teacher", "$f_C$"}  # not trained
-
-
-def test_a_student_of_some_layers_names_them():
     profile = Profile.load("tiny")
     profile = profile.model_copy(update={"student": profile.student.model_copy(update={"layers": [1, 3]})})
     assert "student\nall-MiniLM-L6-v2\nlayers 1, 3; 2,048 tokens\n$y$: 384 numbers" in boxes(plot_training(profile, TINY))  # fmt: skip
@@ -283,7 +280,7 @@ def test_mse_ends_at_the_teacher_cosine_in_its_direction_and_half_gamma_beyond_i
     assert (target - others).norm(dim=1).mean() == pytest.approx(2 * (teacher - others).norm(dim=1).mean().item())
 
 
-def test_at_gamma_one_every_step_is_equal_and_norms_grow_without_end(paths):
+def test_at_gamma_one_every_step_is_equal_and_beyond_one_steps_grow_and_norms_have_no_end(paths):
     path = paths["max-margin MSE, γ = 1"]
     steps = path.diff(dim=0)
     torch.testing.assert_close(steps, steps[:1].expand_as(steps), rtol=1e-3, atol=1e-5)
@@ -291,9 +288,7 @@ def test_at_gamma_one_every_step_is_equal_and_norms_grow_without_end(paths):
     assert (norms(path).diff()[DESCENT // 2 :] > 0).all()
     far = descend(MaxMargin("mse", 1.0), *methods.two_topics(), steps=10 * DESCENT)
     assert norms(far)[-1] > 8 * norms(path)[-1]
-
-
-def test_beyond_one_embeddings_leave_in_one_direction_with_growing_steps(paths):
+    # beyond one, embeddings leave in one direction with growing steps
     teacher = methods.two_topics()[1]
     path = paths["max-margin MSE, γ = 1.5"]
     lengths = path.diff(dim=0).norm(dim=2).mean(dim=1)
@@ -302,9 +297,7 @@ def test_beyond_one_embeddings_leave_in_one_direction_with_growing_steps(paths):
     assert spread(path[-1]) < 0.5 * spread(teacher)  # nearly one direction
     assert paired_cosine_distances(path[-1], teacher).mean() > 1  # and not that of the teacher
     assert spread(paths["max-margin MSE, γ = 1"][-1]) > 1.5 * spread(teacher)
-
-
-def test_the_student_begins_with_similar_documents():
+    # the student begins with similar documents
     student, teacher = methods.two_topics()
     assert student.shape == teacher.shape == (2 * methods.TOPIC, 2)
     assert spread(student) < 0.05
@@ -336,14 +329,12 @@ def traces():
     return {delta: methods.train_projections(*methods.two_views(), delta=delta) for delta in (0.0, methods.DELTA)}
 
 
-def test_canonical_correlations_are_those_of_scikit_learn(known):
+def test_canonical_correlations_are_those_of_scikit_learn_and_of_the_trained_features(known, traces):
     found = methods.canonical_correlations(*methods.two_views())
     assert len(found) == 4
     assert found[:2] == pytest.approx(known, abs=1e-4)
     assert found[2] < 0.3  # noise
-
-
-def test_both_features_find_the_same_signal_without_decorrelation_and_two_with_it(known, traces):
+    # both features find the same signal without decorrelation, and two with it
     alone, decorrelated = (trace.iloc[-1] for trace in traces.values())
     assert alone[["feature 1", "feature 2"]].tolist() == pytest.approx([known[0], known[0]], abs=0.01)
     assert alone["within"] > 0.99

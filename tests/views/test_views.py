@@ -164,20 +164,13 @@ def test_students_stand_in_the_order_of_figure_4_4_and_others_behind(make_run, w
     assert views.in_figure_4_4(run, pd.DataFrame({"model": labels}))["model"].tolist() == labels[:-1]
 
 
-class Split(dict):
-    """Columns, and the number of their rows as length."""
-
-    def __len__(self):
-        return len(self["text"])
-
-
 def test_a_probe_is_fitted_on_few_training_documents_and_measured_by_length(make_run, monkeypatch):
     """Texts are numbers: every model and teacher is a table of embeddings."""
     rng = np.random.default_rng(0)
     tables = {name: rng.standard_normal((100, 6)) for name in ("before", "after", "structural", "contextual")}
     tokens = [9, 10, 11, 500] * 10
-    splits = {"train": Split(text=[str(i) for i in range(60)]),
-        "validation": Split(text=[str(i) for i in range(60, 100)], n_structural_tokens=tokens)}  # fmt: skip
+    splits = {"train": Dataset.from_dict({"text": [str(i) for i in range(60)]}),
+        "validation": Dataset.from_dict({"text": [str(i) for i in range(60, 100)], "n_structural_tokens": tokens})}  # fmt: skip
     first = {"train": 0, "validation": 60}
     embedded = []
 
@@ -227,16 +220,6 @@ def text_of(name, n):
     return " ".join(f"Sentence {number} tells of {name}." for number in range(n))
 
 
-class Sentences(list):
-    """A split as far as the views read it."""
-
-    def select(self, rows):
-        return Sentences(self[row] for row in rows)
-
-    def __getitem__(self, key):
-        return [row[key] for row in self] if isinstance(key, str) else super().__getitem__(key)
-
-
 def embedder(name, embed):
     """A model that embeds a text as the numbers that `embed` returns."""
     rows = SimpleNamespace(embed=lambda texts: np.array([embed(text) for text in texts], dtype=np.float32))
@@ -249,7 +232,7 @@ def of_sizes(make_run):
 
     def make(*sizes, seed=0):
         run = make_run("07_simde", seed=seed, documents=3)
-        documents = Sentences({"id": name, "text": text_of(name, n)} for name, n in zip(NAMES, sizes, strict=True))
+        documents = Dataset.from_dict({"id": NAMES, "text": list(map(text_of, NAMES, sizes))})
         run.stages = SimpleNamespace(corpus=SimpleNamespace(split=lambda _: documents))
         return run
 

@@ -6,6 +6,7 @@ import re
 
 import ipywidgets
 import pytest
+from datasets import Dataset
 
 from docemb_lib.workspace import Workspace
 
@@ -46,15 +47,9 @@ def hostile():
     return '<script>alert(1)</script><img src=x onerror="alert(1)">'
 
 
-class Split(dict):
-    """A corpus split as a dictionary of columns."""
-
-    def __len__(self):
-        return len(self["text"])
-
-
 @pytest.fixture
 def split_of():
     """A corpus split of these texts."""
-    return lambda texts: Split(id=[f"d{row}" for row in range(len(texts))], text=texts, source=["s"] * len(texts),
-        n_structural_tokens=list(range(len(texts))))  # fmt: skip
+    return lambda texts: Dataset.from_dict({
+        "id": [f"d{row}" for row in range(len(texts))], "text": texts, "source": ["s"] * len(texts),
+        "n_structural_tokens": range(len(texts))})  # fmt: skip
