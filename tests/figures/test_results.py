@@ -92,9 +92,7 @@ def test_the_thesis_value_is_a_hollow_diamond_and_groups_have_colours_of_their_o
     ax.clear()
     figures.plot_runs(runs.assign(thesis=np.nan), by="kind", ax=ax)
     assert "thesis" not in str(names_of(ax.get_legend()))
-
-
-def test_more_groups_than_colours_still_differ(ax):
+    ax.clear()  # more groups than colours still differ
     models = [f"λ={number}" for number in range(12)]
     group, thesis = pd.Series(models, models), pd.Series(np.nan, models)
     figures.plot_runs(tidy({m: {"sort": [0.5]} for m in models}, group=group, thesis=thesis), by="λ", ax=ax)
@@ -212,9 +210,7 @@ def test_rounds_are_those_of_figure_5_3(ax, names_of, table_5_7):
     np.testing.assert_allclose(marks(ax, "D"), marks(ax, "^"))
     assert ax.yaxis_inverted()
     assert names_of(ax.get_legend()) == ["1k", "10k", "all", "mean over tasks", "thesis"]
-
-
-def test_one_round_is_not_named_and_the_thesis_has_no_mark_on_other_tasks(ax, names_of, table_5_7):
+    ax.clear()  # one round is not named, and the thesis has no mark on other tasks
     rows = table_5_7.query("round == 'all'")
     rows = pd.concat([rows, rows[rows["task"] == "oc"].assign(task="package", thesis=np.nan)])
     figures.plot_rounds(rows, ax=ax)

@@ -339,10 +339,7 @@ def test_the_runs_own_texts_stand_before_the_papers(of_texts):
     (own,) = rows[(rows["data"] == "here: installed-docs") & (rows["words"] == "All")]["redundancy"]
     # cat sees cat cat sees dog: 6 of 3; house stands house has door one: 6 of 5 (one may be no noun: 5 of 4)
     assert own == pytest.approx((6 / 3 + 6 / 5) / 2, abs=0.03)
-
-
-def test_texts_in_another_language_have_no_nouns_that_we_know(of_texts):
-    run = of_texts(language="de")
+    run = of_texts(language="de")  # texts in another language have no nouns that we know
     assert not views.redundancy_beside_paper(run)["data"].str.startswith("here").any()
     assert views.attention_of_students(run).empty
 

@@ -43,16 +43,16 @@ def running_notebook(workspace):
     return executed
 
 
-def test_a_running_run_differs_from_an_interrupted_one_by_its_lock(workspace, running_notebook):
+def test_a_running_run_differs_from_an_interrupted_one_by_its_lock_and_recorded_runs_follow(
+    workspace, running_notebook
+):
     with locked(running_notebook):
         (running,) = runs_on_disk(workspace).to_dict("records")
     assert (running["run"], running["notebook"], running["state"]) == (running_notebook.stem, NOTEBOOK, "running")
     assert running["at"] == "cell 2 of 3: training: 20%"
     assert runs_on_disk(workspace)["state"].tolist() == ["interrupted"]
     assert runs_on_disk(workspace, "03_structural").empty
-
-
-def test_recorded_runs_follow_newest_first_with_their_score_or_error(workspace, running_notebook):
+    # recorded runs follow, newest first, with their score or error
     records.save(workspace, record("a", metrics={"mean": 0.25}, seconds=9.0, finished="2024-01-01T00:00:00"))
     records.save(workspace, record("b", status="failed", error="out of memory", finished="2024-01-02T00:00:00"))
     rows = runs_on_disk(workspace).to_dict("records")

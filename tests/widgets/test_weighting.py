@@ -129,15 +129,17 @@ def test_the_explorer_distinguishes_recorded_interpolated_and_missing_runs(works
         columns=weighting.COLUMNS)  # fmt: skip
     explorer = weighting_explorer(run, points, profile="small")
     text = moved(explorer)
-    assert (numbers(text, "status"), numbers(text, "score"), numbers(text, "interval")) == (["recorded"], ["0.400"],
-        ["[.30, .50]"])  # fmt: skip
+    assert [numbers(text, name) for name in ("status", "score", "interval")] == [
+        ["recorded"],
+        ["0.400"],
+        ["[.30, .50]"],
+    ]
     assert "command" not in text
     text = moved(explorer, λ=0.4)
     assert (numbers(text, "status"), numbers(text, "score")) == (["no run"], [])
     assert "-p lam 0.4 " in "".join(numbers(text, "command")) + " "
     text = moved(explorer, interpolate=True)
-    assert (numbers(text, "status"), numbers(text, "score"), numbers(text, "interval")) == (["interpolated"], ["0.500"],
-        [""])  # fmt: skip
+    assert [numbers(text, name) for name in ("status", "score", "interval")] == [["interpolated"], ["0.500"], [""]]
     assert "λ = 0.2 and 0.8" in text
     assert numbers(moved(explorer, mask=64), "status") == ["no run"]
 
