@@ -102,9 +102,7 @@ def test_redundancy_has_a_line_per_data_set_and_skips_empty_bins(ax, names_of):
     assert [line.get_xydata().tolist() for line in (all_of_first, all_of_second)] == [[[5, 6]], [[5, 5]]]
     assert all_of_first.get_color() == first.get_color() != second.get_color()
     assert names_of(ax.get_legend()) == ["a", "b"]
-
-
-def test_similarities_are_percents_of_each_kind_with_their_means(ax, names_of):
+    ax.clear()  # similarities are percents of each kind with their means
     pairs = pd.DataFrame({"kind": ["inside"] * 4 + ["across"] * 2, "cosine": [0.5, 0.5, 0.7, 0.7, 0.1, 0.3]})
     figures.plot_sentence_similarity(pairs, ax=ax)
     assert names_of(ax.get_legend()) == ["of one document, mean 0.60", "of two documents, mean 0.20"]
@@ -150,9 +148,7 @@ def test_positives_stand_above_their_row_and_negatives_below_with_medians(ax, di
     scale, inverse = (np.log10, lambda x: float(10**x)) if distance == "mse" else (np.array, float)
     medians = [inverse(np.median(scale(rows["value"]))) for _, rows in own.groupby("kind", sort=False)]
     assert [line.get_xdata()[0] for line in ax.lines if np.ptp(line.get_ydata()) > 0] == pytest.approx(medians)
-
-
-def test_squared_distances_have_a_logarithmic_axis_that_bears_zero(ax, distances):
+    ax.clear()  # squared distances have a logarithmic axis that bears zero
     distances.loc[3, "value"] = 0.0  # a perfect match
     plot_distances(distances, distance="mse", ax=ax)
     assert (ax.get_xlabel(), ax.get_xscale()) == ("squared L2 distance per dimension", "log")

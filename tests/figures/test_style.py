@@ -12,13 +12,10 @@ from docemb_lib import figures
 from docemb_lib.figures import PALETTE, each_task, kind_of, looks_of, rows_axes, short
 
 
-def test_every_public_name_is_there_and_others_are_refused():
+def test_every_public_name_and_what_notebooks_call_is_there_and_others_are_refused(request):
     assert all(getattr(figures, name) for name in figures._MODULE_OF)
     with pytest.raises(AttributeError, match="no attribute 'plot_nothing'"):
         figures.plot_nothing  # noqa: B018
-
-
-def test_notebooks_call_figures_that_exist(request):
     notebooks = request.config.rootpath / "notebooks"
     called = {name for path in notebooks.glob("*.py") for name in re.findall(r"\bplot_\w+(?=\()", path.read_text())}
     assert called

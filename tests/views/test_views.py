@@ -64,7 +64,7 @@ def test_lengths_of_the_splits_are_the_students_tokens(described):
     assert rows == {"source": ["x", "y", "x"], "tokens": [3, 5, 7], "split": ["train", "train", "validation"]}
 
 
-def test_the_corpus_at_hand_stands_before_those_of_the_thesis():
+def test_the_corpus_at_hand_stands_before_those_of_the_thesis_and_tasks_are_described_once(described, monkeypatch):
     here = pd.DataFrame([(split, 10, 100, 10.0, 2.0, 30.0, 20.0) for split in ("train", "validation", "tasks")],
         columns=["split", "documents", "tokens", "mean", "std", "over_384", "over_512"])  # fmt: skip
     table = views.corpus_tables(here, "tiny")
@@ -72,9 +72,6 @@ def test_the_corpus_at_hand_stands_before_those_of_the_thesis():
         ("thesis", "VAL-500K", "validation"), ("thesis", "TRAIN-1M", "train"), ("thesis", "TRAIN-1M", "validation")]  # fmt: skip
     assert table.loc[("here", "tiny", "train")].tolist() == [10, 100, 10, 2, 30, 20]
     assert table.loc[("thesis", "TRAIN-1M", "train"), "documents"] == 1_000_000
-
-
-def test_tasks_are_described_once_and_read_afterwards(described, monkeypatch):
     monkeypatch.setattr("docemb_lib.student.count_tokens", lambda model, texts: [len(text.split()) for text in texts])
     found = views.described_tasks(described)
     assert found.lengths.query("split == 'train'")["n_student_tokens"].tolist() == [2, 3, 1, 2]

@@ -1,7 +1,5 @@
 """Explorers as a person moves them, and what they then show."""
 
-from __future__ import annotations
-
 import re
 
 import ipywidgets

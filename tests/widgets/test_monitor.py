@@ -167,18 +167,15 @@ def test_the_monitor_refreshes_by_itself_until_it_is_closed(workspace, monkeypat
     asyncio.run(asyncio.wait_for(watch(), 20))
 
 
-def test_the_monitor_finds_notebooks_by_number(workspace, numbers):
-    records.save(workspace, record("a"))
+def test_the_monitor_finds_notebooks_by_number_and_lists_the_last_runs(workspace, monkeypatch, numbers):
+    records.save(workspace, record("0"))
     text = run_monitor("05").answer().html
     assert numbers(text, "done") == ["1"]
     assert "recorded runs:" not in text
     assert "nothing has run yet" in run_monitor("03").answer().html
     with pytest.raises(InputError, match="notebook '5' is unknown"):
         run_monitor("5")
-
-
-def test_the_monitor_counts_all_runs_and_lists_the_last(workspace, monkeypatch, numbers):
-    monkeypatch.setattr(monitor, "LAST", 2)
+    monkeypatch.setattr(monitor, "LAST", 2)  # it counts all runs and lists the last
     for number in range(3):
         records.save(workspace, record(str(number), finished=f"2024-01-0{number + 1}T00:00:00"))
     text = run_monitor().answer().html

@@ -34,16 +34,14 @@ def points():
     return pd.DataFrame(rows, columns=weighting.COLUMNS)
 
 
-def test_a_recorded_run_has_its_scores_and_intervals(points):
+def test_a_recorded_run_has_its_scores_and_intervals_and_others_are_interpolated_on_request(points):
     found = scores_at(points, lam=0.8, mask=None, interpolate=True)
     assert (found.status, found.between) == ("recorded", None)
     assert found.scores["value"].tolist() == [0.6, 0.2]
     assert found.scores["high"].tolist() == pytest.approx([0.7, 0.3])
     by_slider = scores_at(points, lam=0.05 * 16, mask=None)  # 0.8 as a sum of steps
     pd.testing.assert_frame_equal(by_slider.scores, found.scores)
-
-
-def test_scores_between_runs_are_interpolated_only_on_request(points):
+    # between runs scores are interpolated, only on request
     assert scores_at(points, lam=0.5, mask=None).status == "no run"
     assert scores_at(points, lam=0.5, mask=None).scores.empty
     found = scores_at(points, lam=0.4, mask=None, interpolate=True)
@@ -129,11 +127,8 @@ def test_the_explorer_distinguishes_recorded_interpolated_and_missing_runs(works
         columns=weighting.COLUMNS)  # fmt: skip
     explorer = weighting_explorer(run, points, profile="small")
     text = moved(explorer)
-    assert [numbers(text, name) for name in ("status", "score", "interval")] == [
-        ["recorded"],
-        ["0.400"],
-        ["[.30, .50]"],
-    ]
+    assert [numbers(text, name) for name in ("status", "score", "interval")] == [["recorded"], ["0.400"],
+        ["[.30, .50]"]]  # fmt: skip
     assert "command" not in text
     text = moved(explorer, λ=0.4)
     assert (numbers(text, "status"), numbers(text, "score")) == (["no run"], [])
