@@ -191,8 +191,8 @@ def test_paragraph_vectors_leave_the_predicted_word_out_of_the_inputs_of_dm():
     assert labels.count("document vector") == 2
     assert {word: labels.count(word) for word in WORDS[:5]} == dict.fromkeys(WORDS[:5], 2)
     assert len(arrows(ax)) == (1 + 4 + 1) + 5
-    shortest = [text for text in frames if text.get_text() == "shortest"]
-    assert all(text.get_bbox_patch().get_linestyle() != "-" for text in shortest)  # predicted by both, input of none
+    shortest = [text.get_bbox_patch() for text in frames if text.get_text() == "shortest"]
+    assert "-" not in [frame.get_linestyle() for frame in shortest]  # predicted by both, input of none
     strange = ["one"], ["a", "b"], ["matplotlib.pyplot.set_loglevel", *WORDS], [r"$\nonsense$", "$a_b$", "5$", r"\$"]
     for words in (WORDS, *strange):  # all are drawn legibly
         assert_legible(plot_paragraph_vectors(words))
@@ -214,8 +214,9 @@ def test_windows_fill_the_inputs_and_outline_the_predicted_word(ax, names_of, dm
     (cells,) = ax.collections
     filled = ~np.ma.getmaskarray(cells.get_array()).reshape(len(words), -1)
     np.testing.assert_array_equal(filled, methods.inputs_of_predictions(len(words), dm=dm, window=2))
-    assert [(round(p.get_y() - 0.05), round(p.get_x() - 0.05)) for p in ax.patches] == [
-        (row, row + 1) for row in range(len(words))]  # fmt: skip
+    assert [(round(p.get_y() - 0.05), round(p.get_x() - 1.05)) for p in ax.patches] == [
+        (n, n) for n in range(len(words))
+    ]
     ax.figure.canvas.draw()  # fails where matplotlib reads a formula
     for labels, expected in ((ax.get_xticklabels(), ["document vector", *words]), (ax.get_yticklabels(), words)):
         assert [label._preprocess_math(label.get_text()) for label in labels] == [(word, False) for word in expected]

@@ -35,13 +35,10 @@ def tidy(scores, **columns):
 
 
 @pytest.mark.parametrize(
-    ("columns", "parts"),
-    [
-        ({"loss": 3.0, "structural": 1.0}, ["loss", "structural"]),
-        ({"loss": 3.0, "structural": 3.0}, ["loss"]),  # a loss of one part
-        ({"contextual": 1.0, "a": 2.0, "loss": 3.0, "structural": 4.0}, ["loss", "structural", "contextual", "a"]),
-    ],
-)
+    ("columns", "parts"),  # the second: a loss of one part
+    [({"loss": 3.0, "structural": 1.0}, ["loss", "structural"]), ({"loss": 3.0, "structural": 3.0}, ["loss"]),
+     ({"contextual": 1.0, "a": 2.0, "loss": 3.0, "structural": 4.0}, ["loss", "structural", "contextual", "a"])],
+)  # fmt: skip
 def test_history_shows_the_parts_of_the_training_loss_in_colours_of_their_own(ax, names_of, columns, parts):
     train = pd.DataFrame({"step": [1, 2], **columns})
     beside = {"spread": 0.5, "norm": 9.0, "epoch": 0.0, "contextual": columns.get("contextual", 0.0)}
@@ -266,7 +263,6 @@ def test_a_model_has_one_colour_in_both_figures_of_a_frame(names_of, table_5_7):
     figures.plot_retrieval_means(table_5_7, ax=right)
     bars, names = left.get_legend_handles_labels()
     colours = {name: bar[0].get_facecolor() for name, bar in zip(names, bars, strict=True) if name != "thesis"}
-    legend = right.get_legend()
-    faces = [patch.get_facecolor() for patch in legend.get_patches()]
-    assert colours == dict(zip(names_of(legend), faces, strict=False))
+    faces = [patch.get_facecolor() for patch in right.get_legend().get_patches()]
+    assert colours == dict(zip(names_of(right.get_legend()), faces, strict=False))
     assert len(set(colours.values())) == 7

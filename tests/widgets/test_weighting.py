@@ -39,8 +39,7 @@ def test_a_recorded_run_has_its_scores_and_intervals_and_others_are_interpolated
     assert (found.status, found.between) == ("recorded", None)
     assert found.scores["value"].tolist() == [0.6, 0.2]
     assert found.scores["high"].tolist() == pytest.approx([0.7, 0.3])
-    by_slider = scores_at(points, lam=0.05 * 16, mask=None)  # 0.8 as a sum of steps
-    pd.testing.assert_frame_equal(by_slider.scores, found.scores)
+    pd.testing.assert_frame_equal(scores_at(points, lam=0.05 * 16, mask=None).scores, found.scores)  # a sum of steps
     # between runs scores are interpolated, only on request
     assert scores_at(points, lam=0.5, mask=None).status == "no run"
     assert scores_at(points, lam=0.5, mask=None).scores.empty
@@ -56,8 +55,7 @@ def test_a_recorded_run_has_its_scores_and_intervals_and_others_are_interpolated
 
 
 def a_run(root, **parameters):
-    given = {"structural_loss": "cosine", "contextual_teacher": "PV", "lam": 0.5, "max_structural_len": 64,
-        **parameters}  # fmt: skip
+    given = {"structural_loss": "cosine", "contextual_teacher": "PV", "lam": 0.5, "max_structural_len": 64} | parameters
     return Run(RunKey.of("05_weighting", Profile.load("small"), **given), Workspace(root))
 
 
