@@ -22,15 +22,14 @@ def marks(ax, marker):
 
 def spans(ax):
     """The error bars, each as its two ends (2, 2)."""
-    bars = [container for container in ax.containers if isinstance(container, ErrorbarContainer)]
-    return [segment for container in bars for segment in container[2][0].get_segments()]
+    bars = [container[2][0] for container in ax.containers if isinstance(container, ErrorbarContainer)]
+    return [segment for lines in bars for segment in lines.get_segments()]
 
 
 def tidy(scores, **columns):
     """Scores {model: {task: values over seeds}} as rows, with the given columns by model."""
-    rows = [{"model": model, "task": task, "metric": "map" if task == "find" else "accuracy", "seed": seed, "value": value}
-        for model, tasks in scores.items() for task, values in tasks.items() for seed, value in enumerate(values)]  # fmt: skip
-    frame = pd.DataFrame(rows)
+    frame = pd.DataFrame([{"model": model, "task": task, "metric": "map" if task == "find" else "accuracy", "seed": seed, "value": value}
+        for model, tasks in scores.items() for task, values in tasks.items() for seed, value in enumerate(values)])  # fmt: skip
     return frame.assign(**{name: frame["model"].map(by_model) for name, by_model in columns.items()})
 
 
