@@ -1,18 +1,14 @@
 """Figures: a tidy frame in, Axes out. One palette and one style for all; call `use_style()` first in a notebook.
 
 Every plot function can be imported from here. Its module is loaded at the first use, because some import torch.
-
-Example:
-    >>> from docemb_lib import figures
-    >>> figures.use_style()
-    >>> ax = figures.plot_max_margin(gamma=1.0)
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
+from itertools import cycle
 from typing import Any
 
 import matplotlib as mpl
@@ -23,42 +19,28 @@ from matplotlib.figure import Figure
 from matplotlib.typing import LineStyleType
 
 _PLOTS = {
-    "corpus": "plot_lengths plot_cumulative plot_weights plot_mask plot_redundancy plot_sentence_similarity",
-    "diagrams": "plot_paragraph_vectors plot_training plot_contextual_loss",
-    "embeddings": "plot_distances plot_plane plot_probe plot_attention MEASURES UNITS",
+    "documents": "plot_lengths plot_cumulative plot_weights plot_mask plot_redundancy plot_sentence_similarity "
+    "plot_distances plot_plane plot_probe plot_attention MEASURES UNITS",
+    "methods": "plot_paragraph_vectors plot_training plot_contextual_loss plot_windows plot_max_margin plot_descents "
+    "plot_soft_cca",
     "results": "plot_history plot_runs plot_weighting plot_weighting_points plot_task plot_differences plot_by_length "
     "plot_few_shot plot_rounds plot_by_task plot_retrieval_means plot_retrieval",
-    "toys": "plot_windows plot_max_margin plot_descents plot_soft_cca",
 }
 _MODULE_OF = {name: module for module, names in _PLOTS.items() for name in names.split()}
 
 # The colours of Okabe and Ito, distinguishable with every common colour blindness; one per kind of model.
 PALETTE = {
-    "student": "#0072B2",
-    "untrained": "#999999",
-    "structural": "#D55E00",
-    "contextual": "#009E73",
-    "floor": "#CC79A7",
-    "positive": "#0072B2",
-    "negative": "#E69F00",
-}
+    "student": "#0072B2", "untrained": "#999999", "structural": "#D55E00", "contextual": "#009E73", "floor": "#CC79A7",
+    "positive": "#0072B2", "negative": "#E69F00",
+}  # fmt: skip
 STYLES: tuple[LineStyleType, ...] = ("-", "--", ":", "-.")  # for lines of the same colour
 SERIES = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999")
 RC: dict[Any, Any] = {
-    "figure.dpi": 110,
-    "figure.figsize": (7.2, 4.0),
-    "font.size": 10,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.grid.axis": "x",
-    "axes.axisbelow": True,
-    "grid.color": "#dddddd",
-    "grid.linewidth": 0.7,
-    "legend.frameon": False,
-    "svg.fonttype": "none",
+    "figure.dpi": 110, "figure.figsize": (7.2, 4.0), "font.size": 10, "axes.spines.top": False,
+    "axes.spines.right": False, "axes.grid": True, "axes.grid.axis": "x", "axes.axisbelow": True,
+    "grid.color": "#dddddd", "grid.linewidth": 0.7, "legend.frameon": False, "svg.fonttype": "none",
     "savefig.facecolor": "white",
-}
+}  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
@@ -68,25 +50,22 @@ def __getattr__(name: str) -> Any:
 
 
 def use_style() -> None:
-    """Set the style of all figures drawn from now on."""
     mpl.rcParams.update(RC)
 
 
 def rows_axes(rows: int, *, columns: int = 1, each: float = 0.3) -> list[Axes]:
     """Axes side by side that share the y axis, high enough for `rows` rows of `each` inches."""
-    size = ((1 if columns == 1 else 1.4) * RC["figure.figsize"][0], 1.1 + each * rows)
     # A single panel keeps its width: saving with bbox_inches="tight" widens the figure for long labels.
-    layout: Any = None if columns == 1 else "constrained"
-    _, axes = plt.subplots(1, columns, figsize=size, sharey=True, squeeze=False, layout=layout)
-    return list(axes[0])
+    wider, layout = (1.0, None) if columns == 1 else (1.4, "constrained")
+    figure = plt.figure(figsize=(wider * RC["figure.figsize"][0], 1.1 + each * rows), layout=layout)
+    return list(figure.subplots(1, columns, sharey=True, squeeze=False)[0])
 
 
 def each_task(plot: Callable[..., Axes], scores: pd.DataFrame, *, height: float, **options: Any) -> Figure:
     """Draw `plot(scores, task=…, ax=…, **options)` for each task of `scores`, in rows of `height` inches."""
     tasks = list(scores["task"].unique())
-    size = (RC["figure.figsize"][0], height * len(tasks))
-    figure, axes = plt.subplots(len(tasks), 1, figsize=size, layout="constrained", squeeze=False)
-    for task, ax in zip(tasks, axes[:, 0], strict=True):
+    figure = plt.figure(figsize=(RC["figure.figsize"][0], height * len(tasks)), layout="constrained")
+    for task, ax in zip(tasks, figure.subplots(len(tasks), squeeze=False)[:, 0], strict=True):
         plot(scores, task=task, ax=ax, **options)
     return figure
 
@@ -104,13 +83,9 @@ def kind_of(model: str) -> str:
 
 def looks_of(models: Iterable[str]) -> dict[str, tuple[str, LineStyleType]]:
     """Colour and line style of each model: the colour shows its kind, the style separates models of one kind."""
-    looks: dict[str, tuple[str, LineStyleType]] = {}
-    seen: Counter[str] = Counter()
-    for model in dict.fromkeys(models):
-        kind = kind_of(model)
-        looks[model] = PALETTE[kind], STYLES[seen[kind] % len(STYLES)]
-        seen[kind] += 1
-    return looks
+    styles: defaultdict[str, Iterator[LineStyleType]] = defaultdict(lambda: cycle(STYLES))
+    kinds = {model: kind_of(model) for model in models}
+    return {model: (PALETTE[kind], next(styles[kind])) for model, kind in kinds.items()}
 
 
 def short(text: str, longest: int = 24) -> str:
@@ -120,8 +95,7 @@ def short(text: str, longest: int = 24) -> str:
 
 def label(ax: Axes, text: str, place: tuple[Any, Any], offset: tuple[float, float] = (0, 0), **options: Any) -> None:
     """Write a small text `offset` points from a place."""
-    look: dict[str, Any] = {"fontsize": 8, "va": "center", **options}
-    ax.annotate(text, place, xytext=offset, textcoords="offset points", **look)
+    ax.annotate(text, place, xytext=offset, textcoords="offset points", **{"fontsize": 8, "va": "center", **options})
 
 
 def value_grid(ax: Axes) -> None:

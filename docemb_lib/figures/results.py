@@ -31,10 +31,7 @@ LEAST = 10  # fewest examples of a length bucket that is drawn
 
 
 def plot_history(train: pd.DataFrame, validation: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
-    """Losses over the updates: training as thin smoothed lines, validation as points on thick lines.
-
-    train, validation: columns step, loss and one per teacher, see `docemb_lib.training.History`.
-    """
+    """Losses over the updates (`training.History`): training as thin smoothed lines, validation as points on lines."""
     ax = plt.gca() if ax is None else ax
     colors = {"loss": "#000000", "structural": PALETTE["structural"], "contextual": PALETTE["contextual"]}
     teachers = set(validation.columns) - {"loss", *NOT_LOSSES}
@@ -74,10 +71,8 @@ def plot_runs(runs: pd.DataFrame, *, by: str, ax: Axes | None = None) -> Axes:
     points["group"] = points["model"].map(rows["group"].astype(str))
     ax = _draw_boxes(points, rows, y="model", hue="group", colors=colors, ax=ax)
     ax.set_xlabel("normalised score (1: the best model shown on a task)")
-    marks: dict[str, Any] = {"mean over tasks": MEAN} | _thesis(
-        rows["thesis"], "thesis, on other tasks with other models"
-    )
-    _legend(ax, colors, marks, title=by)
+    thesis = _thesis(rows["thesis"], "thesis, on other tasks with other models")
+    _legend(ax, colors, {"mean over tasks": MEAN} | thesis, title=by)
     return ax
 
 
@@ -109,17 +104,10 @@ def _draw_boxes(
 ) -> Axes:
     """A box and a point per task for each row, its mean as a triangle, the mean of the thesis as a hollow diamond."""
     ax = plt.gca() if ax is None else ax
-    common: dict[str, Any] = {
-        "x": "value",
-        "y": y,
-        "order": list(rows.index),
-        "hue": hue,
-        "palette": colors,
-        "legend": False,
-        "ax": ax,
-    }
-    sns.boxplot(points, **common, dodge=False, width=0.6, showfliers=False, linewidth=0.9, boxprops={"alpha": 0.55})
-    sns.stripplot(points, **common, jitter=False, size=6.5, edgecolor="white", linewidth=0.4)
+    common: dict[str, Any] = {"x": "value", "y": y, "hue": hue, "palette": colors, "order": list(rows.index), "ax": ax}
+    box: dict[str, Any] = {"dodge": False, "width": 0.6, "showfliers": False, "boxprops": {"alpha": 0.55}}
+    sns.boxplot(points, **common, **box, linewidth=0.9, legend=False)
+    sns.stripplot(points, **common, jitter=False, size=6.5, edgecolor="white", linewidth=0.4, legend=False)
     places = range(len(rows))
     ax.errorbar(rows["mean"], places, xerr=rows.get("std"), **MEAN, markersize=3.5, capsize=2, linewidth=0.9, zorder=5)
     ax.plot(rows["thesis"], places, zorder=6, **HOLLOW)
@@ -158,54 +146,39 @@ def plot_weighting(runs: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
 def plot_weighting_points(
     points: pd.DataFrame, *, lam: float, mask: float | None, found: pd.DataFrame, ax: Axes | None = None
 ) -> Axes:
-    """Recorded scores with one mask against λ, a colour per task, with 95% intervals; dotted: runs without weighting.
-
-    points: see `docemb_lib.widgets.weighting.weighting_points`. lam: drawn as a vertical line; found: the scores there,
-    drawn as hollow circles.
-    """
+    """`widgets.weighting_points` with one mask, a colour per task; dotted: no weighting; hollow: `found` at `lam`."""
     ax = plt.gca() if ax is None else ax
     for color, (task, rows) in zip(cycle(SERIES), points.groupby("task", sort=False), strict=False):
         masked = rows["max_structural_len"].isna() if mask is None else rows["max_structural_len"] == mask
         line = rows[masked & rows["lam"].notna()].sort_values("lam")
-        name = f"{task} ({rows['metric'].iloc[0]})"
-        ax.plot(line["lam"], line["value"], color=color, marker="o", linewidth=1, label=name)
+        ax.plot(line["lam"], line["value"], "o-", color=color, linewidth=1, label=f"{task} ({rows['metric'].iloc[0]})")
         ax.vlines(line["lam"], line["low"], line["high"], color=color, linewidth=1.6, alpha=0.6)
         for value in rows.loc[rows["lam"].isna(), "value"]:
             ax.axhline(value, color=color, linestyle=":", linewidth=1)
         here = found.loc[found["task"] == task, "value"]
         ax.plot([lam] * len(here), here, "o", color=color, markerfacecolor="white", markersize=9, zorder=3)
     ax.axvline(lam, color="#555555", linewidth=0.8)
-    ax.set(xlabel="λ (weight of the structural loss); dotted: no weighting", ylabel="validation score")
-    ax.set_xlim(-0.03, 1.03)
+    xlabel = "λ (weight of the structural loss); dotted: no weighting"
+    ax.set(xlabel=xlabel, ylabel="validation score", xlim=(-0.03, 1.03))
     ax.grid(axis="y", visible=True)
     ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=8)
     return ax
 
 
 def plot_task(intervals: pd.DataFrame, *, task: str, ax: Axes | None = None) -> Axes:
-    """One task: a bar per model with its 95% interval, in the order of the rows.
-
-    intervals: columns model, task, metric, value, low, high; the main metric of the task comes first.
-    """
+    """One task: its first metric, a bar per row (model, task, metric, value, low, high) with the 95% interval."""
     ax = plt.gca() if ax is None else ax
     rows = intervals[intervals["task"] == task]
-    metric = rows["metric"].iloc[0]
-    rows = rows[rows["metric"] == metric]
+    rows = rows[rows["metric"] == rows["metric"].iloc[0]]
     colors = [PALETTE[kind_of(str(model))] for model in rows["model"]]
-    ax.barh(
-        range(len(rows)),
-        rows["value"],
-        xerr=_reach(rows["value"], rows["low"], rows["high"]),
-        color=colors,
-        height=0.7,
-        capsize=2,
-    )
+    reach = _reach(rows["value"], rows["low"], rows["high"])
+    ax.barh(range(len(rows)), rows["value"], xerr=reach, color=colors, height=0.7, capsize=2)
     for place, (value, high) in enumerate(zip(rows["value"], rows["high"], strict=True)):
         x, color = (high, "black") if value < NARROW * rows["high"].max() else (0, "white")
         label(ax, f"{value:.3f}", (x, place), (4, 0), color=color)
     ax.set_yticks(range(len(rows)), list(rows["model"]))
     ax.invert_yaxis()
-    ax.set(xlabel=METRICS.get(metric, metric), title=task)
+    ax.set(xlabel=_metric(rows), title=task)
     return ax
 
 
@@ -224,9 +197,12 @@ def plot_differences(comparison: pd.DataFrame, *, task: str, reference: str, ax:
     ax.axvline(0, color="black", linewidth=0.8)
     ax.set_yticks(range(len(rows)), list(rows["model"]))
     ax.set(ylim=(len(rows) - 0.4, -0.6), title=task)
-    metric = METRICS.get(rows["metric"].iloc[0], rows["metric"].iloc[0])
-    ax.set_xlabel(f"{metric}, minus that of {reference}\nfilled: difference shown; hollow: none shown")
+    ax.set_xlabel(f"{_metric(rows)}, minus that of {reference}\nfilled: difference shown; hollow: none shown")
     return ax
+
+
+def _metric(rows: pd.DataFrame) -> str:
+    return str(METRICS.get(rows["metric"].iloc[0], rows["metric"].iloc[0]))
 
 
 def plot_by_length(by_length: pd.DataFrame, *, task: str, ax: Axes | None = None) -> Axes:
@@ -245,24 +221,20 @@ def plot_by_length(by_length: pd.DataFrame, *, task: str, ax: Axes | None = None
     few = examples[(examples > 0) & (examples < LEAST)]
     left_out = ", ".join(f"{bucket} ({count})" for bucket, count in few.items())
     note = f"\nleft out, fewer than {LEAST} examples: {left_out}" if left_out else ""
-    metric = METRICS.get(rows["metric"].iloc[0], rows["metric"].iloc[0])
-    ax.set(xlabel=f"length in tokens of the structural teacher (examples){note}", ylabel=metric, title=task)
+    ax.set(xlabel=f"length in tokens of the structural teacher (examples){note}", ylabel=_metric(rows), title=task)
     ax.grid(axis="y", visible=True)
     return ax
 
 
-def plot_few_shot(scores: pd.DataFrame, *, metric: str = "f1_macro", ax: Axes | None = None) -> Axes:
-    """A metric against training examples per class: mean and deviation over draws (SimDE paper, Figure 2).
-
-    scores: columns model, per_class, draw, metric, value.
-    """
+def plot_few_shot(scores: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
+    """Macro-F1 against training examples per class: mean and deviation over draws (SimDE paper, Figure 2)."""
     ax = plt.gca() if ax is None else ax
-    shown = scores[scores["metric"] == metric]
+    shown = scores[scores["metric"] == "f1_macro"]
     draws = shown.groupby(["model", "per_class"], sort=False)["value"].agg(value="mean", std="std").reset_index()
     draws = draws.sort_values("per_class", kind="stable").rename(columns={"per_class": "x"})
     _draw_bands(draws.assign(low=draws["value"] - draws["std"], high=draws["value"] + draws["std"]), ax)
     ax.set_xticks(sorted(shown["per_class"].unique()))
-    ax.set(xlabel="training examples of each class", ylabel=METRICS.get(metric, metric))
+    ax.set(xlabel="training examples of each class", ylabel=_metric(shown))
     return ax
 
 
@@ -276,11 +248,7 @@ def _draw_bands(rows: pd.DataFrame, ax: Axes) -> None:
 
 
 def plot_by_task(scores: pd.DataFrame, *, name: str, ax: Axes | None = None) -> Axes:
-    """Accuracy of each model on each task in round `name`, with 95% intervals (thesis, Figure 5.4).
-
-    scores: tidy scores with round, low, high, thesis. Panels of a figure share one legend:
-    `figure.legend(*ax.get_legend_handles_labels())`.
-    """
+    """Accuracy by task and model in round `name`, with 95% intervals, without legend (thesis, Figure 5.4)."""
     ax = plt.gca() if ax is None else ax
     accuracy = scores[scores["metric"] == "accuracy"]
     rows = accuracy[accuracy["round"] == name].set_index(["task", "model"])
@@ -297,9 +265,10 @@ def plot_retrieval_means(scores: pd.DataFrame, *, ax: Axes | None = None) -> Axe
     groups = rows.groupby(["metric", "model"])
     means = pd.DataFrame(groups["value"].agg(value="mean", low="min", high="max"))
     means["thesis"] = groups["thesis"].agg(lambda values: values.mean(skipna=False))
-    colors = _series_colors(scores["model"])
-    _bar_groups(means, list(RETRIEVAL), {model: colors[model] for model in models}, kind="barh", ax=ax)
-    _legend(ax, {model: colors[model] for model in reversed(models)}, _thesis(rows["thesis"]))
+    of_all = _series_colors(scores["model"])
+    colors = {model: of_all[model] for model in models}
+    _bar_groups(means, list(RETRIEVAL), colors, kind="barh", ax=ax)
+    _legend(ax, dict(reversed(colors.items())), _thesis(rows["thesis"]))
     ax.set_yticks(range(len(RETRIEVAL)), [METRICS[metric] for metric in RETRIEVAL])
     ax.set(xlabel=f"mean over {rows['task'].nunique()} tasks; lines: from the lowest to the highest", ylabel="")
     return ax
@@ -315,11 +284,8 @@ def plot_retrieval(scores: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
         places = group["model"].map(models.index)
         ax.plot(group["value"], places, **look, alpha=0.9)
         ax.plot(group["thesis"], places, **look, markerfacecolor="none", markersize=9)
-    marks: dict[str, Any] = {
-        METRICS[metric]: {"marker": marker, "color": "black", "linestyle": ""} for metric, marker in RETRIEVAL.items()
-    }
-    marks |= {name: {**mark, "marker": "o"} for name, mark in _thesis(rows["thesis"]).items()}
-    _legend(ax, colors, marks)
+    marks = {METRICS[metric]: MEAN | {"marker": marker} for metric, marker in RETRIEVAL.items()}
+    _legend(ax, colors, marks | {name: mark | {"marker": "o"} for name, mark in _thesis(rows["thesis"]).items()})
     ax.set_yticks(range(len(models)), models)
     ax.set(xlabel="score", ylabel="", xlim=(0, None), ylim=(len(models) - 0.4, -0.6))
     return ax
@@ -338,31 +304,27 @@ def _bar_groups(
     """A group of bars per value of the first index level, a bar per model (second level), with lines and diamonds."""
     columns = ("value", "low", "high", "thesis")
     value, low, high, thesis = (rows[name].unstack().reindex(index=groups, columns=list(colors)) for name in columns)
-    reach = {"bar": "yerr", "barh": "xerr"}[kind]
-    lines: dict[str, Any] = {reach: _reach(value, low, high).transpose(2, 0, 1), "error_kw": {"linewidth": 0.8}}
-    value.plot(kind=kind, color=list(colors.values()), width=WIDTH, rot=0, legend=False, ax=ax, **lines)
-    offsets = (np.arange(len(colors)) - (len(colors) - 1) / 2) * WIDTH / len(colors)
-    places = (np.arange(len(groups))[:, None] + offsets).ravel()
+    lines: dict[str, Any] = {"yerr" if kind == "bar" else "xerr": _reach(value, low, high).transpose(2, 0, 1)}
+    look: dict[str, Any] = {"color": list(colors.values()), "width": WIDTH, "error_kw": {"linewidth": 0.8}}
+    value.plot(kind=kind, rot=0, legend=False, ax=ax, **look, **lines)
     if thesis.notna().any(axis=None):
-        x, y = (places, thesis.to_numpy().ravel()) if kind == "bar" else (thesis.to_numpy().ravel(), places)
-        ax.plot(x, y, zorder=6, label="thesis", **HOLLOW)
+        offsets = (np.arange(len(colors)) - (len(colors) - 1) / 2) * WIDTH / len(colors)
+        points = (np.arange(len(groups))[:, None] + offsets).ravel(), thesis.to_numpy().ravel()
+        ax.plot(*(points if kind == "bar" else points[::-1]), zorder=6, label="thesis", **HOLLOW)
 
 
 def _reach(value: Any, low: Any, high: Any) -> np.ndarray:
-    """Lengths of the error bars below and above the values, (2, ...)."""
     return np.stack([value - low, high - value]).clip(min=0)
 
 
 def _series_colors(names: Iterable[str], *, more: str = "husl") -> dict[str, Any]:
     """A colour per name in order of first appearance: equal in all figures of one frame. more: palette beyond seven."""
     unique = list(dict.fromkeys(names))
-    return dict(
-        zip(unique, SERIES if len(unique) < len(SERIES) else sns.color_palette(more, len(unique)), strict=False)
-    )
+    palette = SERIES if len(unique) < len(SERIES) else sns.color_palette(more, len(unique))
+    return dict(zip(unique, palette, strict=False))
 
 
 def _thesis(values: pd.Series, label: str = "thesis") -> dict[str, dict[str, Any]]:
-    """The legend entry of the hollow diamonds, if any is drawn."""
     return {label: HOLLOW} if values.notna().any() else {}
 
 

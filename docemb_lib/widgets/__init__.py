@@ -1,26 +1,14 @@
 """Explorers for notebooks: controls over computed results; each call is the last value of a cell.
 
 Executed without a person (papermill, nbconvert), a call shows its figure and numbers for the first setting.
-
-Example:
-    >>> from docemb_lib import widgets
-    >>> monitor = widgets.run_monitor("05")
 """
 
-from docemb_lib.widgets.distances import distance_explorer, distances_to_teacher
 from docemb_lib.widgets.monitor import run_monitor
 from docemb_lib.widgets.neighbours import neighbour_browser, neighbourhoods_of
-from docemb_lib.widgets.projections import projection_explorer, spaces_of_run
+from docemb_lib.widgets.spaces import distance_explorer, distances_to_teacher, projection_explorer, spaces_of_run
 from docemb_lib.widgets.weighting import weighting_explorer, weighting_points
 
 __all__ = [
-    "distance_explorer",
-    "distances_to_teacher",
-    "neighbour_browser",
-    "neighbourhoods_of",
-    "projection_explorer",
-    "run_monitor",
-    "spaces_of_run",
-    "weighting_explorer",
-    "weighting_points",
-]
+    "distance_explorer", "distances_to_teacher", "neighbour_browser", "neighbourhoods_of", "projection_explorer",
+    "run_monitor", "spaces_of_run", "weighting_explorer", "weighting_points",
+]  # fmt: skip

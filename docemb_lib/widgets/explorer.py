@@ -10,17 +10,15 @@ import base64
 import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from matplotlib.figure import Figure
 
 from docemb_lib.errors import InputError
 
-if TYPE_CHECKING:
-    from ipywidgets import Widget
-
 # ---- HTML
 
+DPI = 90  # of figures: legible, and small in a saved notebook
 LONGEST = 4000  # characters of a document that are shown
 CELL = "padding: 1px 10px 1px 0; text-align: left; vertical-align: top;"
 BOX = (
@@ -30,16 +28,12 @@ BOX = (
 
 
 def message(text: str) -> str:
-    """A line instead of an answer."""
     return f'<p class="docemb-message">{escape(text)}</p>'
 
 
 def picture(png: bytes, alt: str) -> str:
-    """An image with a description for screen readers."""
-    data = base64.b64encode(png).decode("ascii")
-    return (
-        f'<img class="docemb-figure" style="max-width: 100%;" alt="{escape(alt)}" src="data:image/png;base64,{data}">'
-    )
+    source = f"data:image/png;base64,{base64.b64encode(png).decode('ascii')}"
+    return f'<img class="docemb-figure" style="max-width: 100%;" alt="{escape(alt)}" src="{source}">'
 
 
 def number(name: str, value: object, tag: str = "b") -> str:
@@ -50,29 +44,24 @@ def number(name: str, value: object, tag: str = "b") -> str:
 def table(name: str, heads: Sequence[str], rows: Iterable[str]) -> str:
     """A table of rows made by `row`."""
     head = "".join(f'<th style="{CELL}">{escape(text)}</th>' for text in heads)
-    return (
-        f'<div style="overflow-x: auto;"><table class="docemb-{name}" style="border-collapse: collapse; '
-        f'font-size: 12px;"><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
-    )
+    start = f'<table class="docemb-{name}" style="border-collapse: collapse; font-size: 12px;">'
+    rest = f"<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+    return f'<div style="overflow-x: auto;">{start}{rest}</div>'
 
 
 def row(cells: Mapping[str, object], **data: object) -> str:
     """A table row of values by class; `data` becomes attributes: `<tr data-model="cosine">`."""
     attributes = "".join(f' data-{name}="{escape(str(value))}"' for name, value in data.items())
-    values = (
-        f'<td class="docemb-{escape(name)}" style="{CELL}">{escape(str(value))}</td>' for name, value in cells.items()
-    )
-    return f"<tr{attributes}>{''.join(values)}</tr>"
+    values = [f'class="docemb-{escape(name)}" style="{CELL}">{escape(str(value))}' for name, value in cells.items()]
+    return f"<tr{attributes}>{''.join(f'<td {value}</td>' for value in values)}</tr>"
 
 
 def document(title: str, text: str) -> str:
     """A document as text; after `LONGEST` characters only the number of further characters is shown."""
     cut = "" if len(text) <= LONGEST else f"\n… ({len(text) - LONGEST} more characters)"
-    return (
-        f'<div style="{BOX}"><b>{escape(title)}</b>'
-        f'<pre class="docemb-document" style="white-space: pre-wrap; background: none; color: inherit; '
-        f'font-family: inherit; margin: 0;">{escape(text[:LONGEST] + cut)}</pre></div>'
-    )
+    style = "white-space: pre-wrap; background: none; color: inherit; font-family: inherit; margin: 0;"
+    text = f'<pre class="docemb-document" style="{style}">{escape(text[:LONGEST] + cut)}</pre>'
+    return f'<div style="{BOX}"><b>{escape(title)}</b>{text}</div>'
 
 
 # ---- controls
@@ -81,26 +70,16 @@ Options = Sequence[tuple[str, Any]]  # label and value of each
 
 
 class Control(NamedTuple):
-    """A control: class of ipywidgets, first value, keyword arguments."""
-
-    kind: str
-    value: Any
+    kind: str  # class of ipywidgets
+    value: Any  # the first
     arguments: dict[str, Any]
-
-    def widget(self, description: str) -> Widget:
-        import ipywidgets
-
-        return getattr(ipywidgets, self.kind)(
-            **self.arguments, description=description, style={"description_width": "80px"}
-        )
 
 
 def choice(options: Options, place: int = 0, *, slider: bool = False) -> Control:
     """One of several options, first that at `place`; a drop-down list, or a slider."""
     # index instead of value: ipywidgets takes a value of None for no value
     arguments = {"options": list(options), "index": place if options else None}
-    value = options[place][1] if options else None
-    return Control("SelectionSlider" if slider else "Dropdown", value, arguments)
+    return Control("SelectionSlider" if slider else "Dropdown", options[place][1] if options else None, arguments)
 
 
 def slider(low: float, high: float, step: float, value: float) -> Control:
@@ -126,33 +105,23 @@ def text_field(placeholder: str = "", *, lines: int = 1) -> Control:
 
 # ---- explorers
 
-DPI = 90  # of figures: legible, and small in a saved notebook
-
 
 class Answer(NamedTuple):
-    """The output for one setting of the controls."""
-
     html: str  # numbers and texts, escaped
     figure: Figure | None = None
     alt: str = ""  # description of the figure
 
 
 class Explorer:
-    """Controls and the answer to their values; the last value of a notebook cell.
+    """Controls, by description, and the answer to their values in that order; the last value of a notebook cell.
 
-    Args:
-        controls: by description, in order.
-        answer: takes the values of the controls in that order.
-        choices: takes the same values and returns new options of some controls; called before each answer.
+    choices: takes the same values as `answer` and returns new options of some controls; called before each answer.
     """
 
     def __init__(
-        self,
-        controls: Mapping[str, Control],
-        answer: Callable[..., Answer],
-        *,
-        choices: Callable[..., Mapping[str, Options]] | None = None,
-    ) -> None:
+        self, controls: Mapping[str, Control], answer: Callable[..., Answer], *,
+        choices: Callable[..., Mapping[str, Options]] = lambda *_: {},
+    ) -> None:  # fmt: skip
         self._controls, self._answer, self._choices = dict(controls), answer, choices
         self.settings = {name: control.value for name, control in controls.items()}
         self.widgets: dict[str, Any] = {}  # by description, once live
@@ -164,20 +133,19 @@ class Explorer:
         return self._answer(*{**self.settings, **settings}.values())
 
     def live(self) -> Any:
-        """The controls and the answer as a widget."""
         import ipywidgets
 
-        self.widgets = {name: control.widget(name) for name, control in self._controls.items()}
+        style = {"description_width": "80px"}
+        for name, (kind, _, arguments) in self._controls.items():
+            self.widgets[name] = getattr(ipywidgets, kind)(**arguments, description=name, style=style)
+            self.widgets[name].observe(self._on_change, names="value")
         self._picture, self._text = ipywidgets.HTML(), ipywidgets.HTML()
-        for widget in self.widgets.values():
-            widget.observe(self._on_change, names="value")
         controls = ipywidgets.Box(list(self.widgets.values()), layout={"flex_flow": "row wrap"})
         self.box = ipywidgets.VBox([controls, self._picture, self._text])
         self.refresh()
         return self.box
 
     def refresh(self) -> None:
-        """Answer the current values of the controls."""
         self.settings = {name: widget.value for name, widget in self.widgets.items()}
         answer = self._current(self._offer)
         self._text.value = answer.html
@@ -195,8 +163,7 @@ class Explorer:
     def _current(self, offer: Callable[[Mapping[str, Options]], None]) -> Answer:
         """The answer to the settings after `offer` has set the new options; an error becomes one line."""
         try:
-            if self._choices is not None:
-                offer(self._choices(*self.settings.values()))
+            offer(self._choices(*self.settings.values()))
             return self.answer()
         except (InputError, OSError) as error:  # files may have been deleted
             return Answer(message(str(error)))
@@ -205,9 +172,6 @@ class Explorer:
         if not self._updating:
             self.refresh()
 
-    def _take_first(self, choices: Mapping[str, Options]) -> None:
-        self.settings |= {name: options[0][1] if options else None for name, options in choices.items()}
-
     def _offer(self, choices: Mapping[str, Options]) -> None:
         """Set new options of live controls; a value that is still offered is kept."""
         self._updating = True
@@ -215,8 +179,7 @@ class Explorer:
             for name, options in choices.items():
                 widget, before = self.widgets[name], self.widgets[name].value
                 if list(widget.options) != list(options):
-                    values = [value for _, value in options]
-                    widget.options = list(options)
+                    widget.options, values = list(options), [value for _, value in options]
                     widget.value = before if before in values else next(iter(values), None)
                 self.settings[name] = widget.value
         finally:
@@ -229,14 +192,13 @@ class Explorer:
             _replace(cell, self)
             display(self.live())
             return
-        answer = self._current(self._take_first)
+        answer = self._current(lambda new: self.settings.update({name: choice(own).value for name, own in new.items()}))
         if answer.figure is not None:
             display(Image(png_of(answer.figure), alt=answer.alt))
         display(HTML(answer.html))
 
 
 def png_of(figure: Figure) -> bytes:
-    """The figure as a PNG file."""
     file = io.BytesIO()
     figure.savefig(file, format="png", dpi=DPI)
     return file.getvalue()
@@ -259,8 +221,6 @@ def _replace(cell: tuple[str, int], explorer: Explorer) -> None:
     """Close the explorers of earlier runs of the cell: the front end would keep and save them."""
     name, run = cell
     last, shown = _shown.get(name, (run, []))
-    if last != run:
-        for earlier in shown:
-            earlier.close()
-        shown = []
-    _shown[name] = (run, [*shown, explorer])
+    for earlier in shown if last != run else ():
+        earlier.close()
+    _shown[name] = run, [*(shown if last == run else ()), explorer]

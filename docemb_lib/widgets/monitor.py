@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ def runs_on_disk(workspace: Workspace, notebook: str | None = None) -> pd.DataFr
     """Unfinished runs, then recorded runs, newest first.
 
     Columns run, notebook, state (running, interrupted, done, failed), mean (score over tasks), seconds, at (last line
-    of progress, or the error). notebook: only the runs of this one.
+    of progress, or the error).
     """
     rows = []
     for path in sorted((workspace.outputs / "notebooks").glob(f"{notebook or '*'}/.*{RUNNING}")):
@@ -56,20 +57,20 @@ def sweep_on_disk(planned: Sequence[Planned], workspace: Workspace) -> pd.DataFr
     rows = []
     for run in planned:
         record = records.find(workspace, run.notebook, run.fingerprint)
-        if run.working.is_file() and _is_locked(run.executed):
-            rows.append((run.label, run.notebook, "running", np.nan, np.nan, _progress_of(run.working)))
-        elif record is not None and (record.status == "failed" or is_done(run, workspace)):
+        running = run.working.is_file() and _is_locked(run.executed)
+        if not running and record is not None and (record.status == "failed" or is_done(run, workspace)):
             rows.append(_recorded(record))
         else:
-            rows.append((run.label, run.notebook, "waiting", np.nan, np.nan, ""))
+            state, at = ("running", _progress_of(run.working)) if running else ("waiting", "")
+            rows.append((run.label, run.notebook, state, np.nan, np.nan, at))
     return pd.DataFrame(rows, columns=RUNS)
 
 
 def time_left(runs: pd.DataFrame) -> float:
     """Seconds until a sweep ends, from the mean time of finished runs and the number of running ones; else NaN."""
-    missing = runs["state"].isin(["running", "waiting"]).sum()
-    at_work = max(1, int((runs["state"] == "running").sum()))
-    return float(runs.loc[runs["state"] == "done", "seconds"].mean() * missing / at_work) if missing else 0.0
+    running, waiting = ((runs["state"] == state).sum() for state in ("running", "waiting"))
+    mean = runs.loc[runs["state"] == "done", "seconds"].mean()
+    return float(mean * (running + waiting) / max(1, running)) if running + waiting else 0.0
 
 
 def trainings_on_disk(workspace: Workspace) -> pd.DataFrame:
@@ -78,27 +79,22 @@ def trainings_on_disk(workspace: Workspace) -> pd.DataFrame:
     rows = []
     for log in sorted((workspace.outputs / "artefacts" / "student").glob(f"*.partial/{CHECKPOINTS}/{LOG}")):
         if lines := list(_lines(log)):
-            head, *history = lines
-            folder = log.parents[1]
-            row = {"training": head.get("title", folder.stem), "state": "running", **_last(head, history)}
-            interrupted = {} if _is_locked(folder.with_suffix("")) else {"state": "interrupted", "eta": np.nan}
-            rows.append(row | interrupted)
+            row = {"training": lines[0]["title"], "state": "running", **_last(lines[0]["updates"], lines[1:])}
+            running = _is_locked(log.parents[1].with_suffix(""))
+            rows.append(row if running else row | {"state": "interrupted", "eta": np.nan})
     return pd.DataFrame(rows) if rows else pd.DataFrame(columns=TRAININGS)
 
 
-def _last(head: dict[str, Any], history: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _last(updates: int, history: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """The state of a training from the rows of its log."""
-    updates = int(head.get("updates", 0))
-    steps = [row["step"] for row in history if "step" in row] or [0]
+    step = history[-1]["step"] if history else 0
     logged: dict[str, Any] = next((row for row in reversed(history) if "learning_rate" in row), {})
     timed = [row for row in history if "at" in row]
-    done = steps[-1] - timed[0]["step"] if timed else 0
-    eta = (timed[-1]["at"] - timed[0]["at"]) / done * (updates - steps[-1]) if done else np.nan
-    parts = {
-        name: value for name, value in logged.items() if name not in NOT_LOSSES and not name.endswith("_per_second")
-    }
+    done = step - timed[0]["step"] if timed else 0
+    eta = (timed[-1]["at"] - timed[0]["at"]) / done * (updates - step) if done else np.nan
+    parts = {name: x for name, x in logged.items() if name not in NOT_LOSSES and not name.endswith("_per_second")}
     speed = logged.get("tokens_per_second", np.nan)
-    return {"update": steps[-1], "updates": updates, "tokens_per_second": speed, "eta": eta, **parts}
+    return {"update": step, "updates": updates, "tokens_per_second": speed, "eta": eta, **parts}
 
 
 def _recorded(record: records.Record) -> tuple[Any, ...]:
@@ -108,15 +104,9 @@ def _recorded(record: records.Record) -> tuple[Any, ...]:
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:
     """The complete lines of a JSON-lines file that another process may write or delete."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError:
-        return
-    for line in text.splitlines():
-        try:
+    with suppress(OSError, ValueError):
+        for line in path.read_text(encoding="utf-8").splitlines():
             yield json.loads(line)
-        except ValueError:
-            return
 
 
 def _progress_of(path: Path) -> str:
@@ -139,10 +129,8 @@ def _progress_of(path: Path) -> str:
 def _is_locked(target: Path) -> bool:
     """Whether a process builds `target`, see `workspace.locked`."""
     lock = target.with_name(f".{target.name}.lock")
-    if not lock.is_file():
-        return False
     try:
-        with FileLock(lock).acquire(timeout=0):
+        with FileLock(lock).acquire(timeout=0) if lock.is_file() else nullcontext():
             return False
     except Timeout:
         return True
@@ -152,9 +140,8 @@ class Monitor(Explorer):
     """An explorer that refreshes every few seconds while the kernel is idle."""
 
     def live(self) -> Any:
-        box = super().live()
         self._watch = asyncio.get_running_loop().create_task(self._watch_disk())
-        return box
+        return super().live()
 
     def close(self) -> None:
         self._watch.cancel()
@@ -168,18 +155,13 @@ class Monitor(Explorer):
 
 
 def run_monitor(
-    notebook: str | None = None,
-    grid: str | Path | None = None,
-    *,
-    profile: str | Path = "tiny",
+    notebook: str | None = None, grid: str | Path | None = None, *, profile: str | Path = "tiny",
     parameters: Mapping[str, Any] | None = None,
-) -> Monitor:
+) -> Monitor:  # fmt: skip
     """Runs and trainings of the workspace, from any process; closing the tab does not affect them.
 
-    Args:
-        notebook: name or number of a notebook, to show its runs only.
-        grid: show all runs of this grid, waiting ones included, and the time left.
-        profile, parameters: as given to the sweep of the grid.
+    notebook: name or number of a notebook, to show its runs only. grid: show all runs of this grid, waiting ones
+    included, and the time left. profile, parameters: as given to the sweep of the grid.
     """
     from docemb_lib.experiments.plan import resolve_sweep
 
@@ -189,19 +171,15 @@ def run_monitor(
         if len(known) != 1:
             raise InputError(f"run_monitor: notebook {notebook!r} is unknown; known are {', '.join(NOTEBOOKS)}")
         notebook = known[0]
-    planned = None
-    if grid is not None:
-        planned = resolve_sweep(notebook, grid, workspace, profile=profile, parameters=parameters or {})
+    given: dict[str, Any] = {"profile": profile, "parameters": parameters or {}}
+    planned = None if grid is None else resolve_sweep(notebook, grid, workspace, **given)
 
     def answer(every: float) -> Answer:
         trainings = trainings_on_disk(workspace)
-        if planned is None:
-            runs, text = runs_on_disk(workspace, notebook), ""
-        else:
-            runs = sweep_on_disk(planned, workspace)
-            left = time_left(runs)
-            known = "not known yet" if pd.isna(left) else tqdm.format_interval(left)
-            text = f"<p>time left: {html.number('left', known)}</p>"
+        runs, text = runs_on_disk(workspace, notebook) if planned is None else sweep_on_disk(planned, workspace), ""
+        if planned is not None:
+            left = _shown(time_left(runs), tqdm.format_interval) or "not known yet"
+            text = f"<p>time left: {html.number('left', left)}</p>"
         if runs.empty and trainings.empty:
             return Answer(html.message(NOTHING))
         counts = runs["state"].value_counts()
@@ -217,10 +195,9 @@ def run_monitor(
 
 def _runs(runs: pd.DataFrame) -> str:
     rows = []
-    for run in runs.to_dict("records"):
-        cells = {name: run[name] for name in ("state", "notebook", "run")}
-        cells |= {"mean": _shown(run["mean"], "{:.3f}".format), "seconds": _shown(run["seconds"], tqdm.format_interval)}
-        rows.append(html.row({**cells, "at": run["at"]}, state=run["state"]))
+    for run, notebook, state, mean, seconds, at in runs.itertuples(index=False):
+        numbers = {"mean": _shown(mean, "{:.3f}".format), "seconds": _shown(seconds, tqdm.format_interval)}
+        rows.append(html.row({"state": state, "notebook": notebook, "run": run, **numbers, "at": at}, state=state))
     return html.table("runs", ["state", "notebook", "run", "mean score", "took", "at"], rows)
 
 
@@ -231,16 +208,13 @@ def _trainings(trainings: pd.DataFrame) -> str:
     rows = []
     for training in trainings.to_dict("records"):
         cells = {name: training[name] for name in ("training", "state")}
-        cells |= {
-            "update": f"{training['update']} of {training['updates']}",
-            "speed": _shown(training["tokens_per_second"], "{:,.0f}".format),
-            "eta": _shown(training["eta"], tqdm.format_interval),
-            **{name: _shown(training[name], "{:.4f}".format) for name in parts},
-        }
+        cells["update"] = f"{training['update']} of {training['updates']}"
+        cells["speed"] = _shown(training["tokens_per_second"], "{:,.0f}".format)
+        cells["eta"] = _shown(training["eta"], tqdm.format_interval)
+        cells |= {name: _shown(training[name], "{:.4f}".format) for name in parts}
         rows.append(html.row(cells, state=training["state"]))
     return html.table("trainings", ["training", "state", "update", "tokens/s", "time left", *parts], rows)
 
 
 def _shown(value: float, form: Callable[[float], str]) -> str:
-    """The formatted number, or nothing for NaN."""
     return "" if pd.isna(value) else form(value)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache, cached_property
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from docemb_lib.errors import InputError
 from docemb_lib.evaluation.retrieval import unit
 from docemb_lib.evaluation.tasks import Embedder, Ranking, pick
 from docemb_lib.experiments.models import SBERT_LABELS, Model, SideBySide, contextual_labels, embed_once
@@ -21,69 +20,47 @@ from docemb_lib.widgets.explorer import Answer, Explorer, Options, choice, slide
 
 POOL = 2000  # most texts of a task
 PV = "PV"
-SNIPPET = 90  # characters shown of a neighbour
 LISTED = 50  # documents in the list
 
 
 class Neighbours(NamedTuple):
-    """The nearest documents of one query in one space, nearest first."""
-
-    rows: np.ndarray  # (k,)
+    rows: np.ndarray  # (k,), nearest first
     cosines: np.ndarray  # (k,)
 
 
 class Pool:
-    """Documents and their embeddings by several models.
+    """N documents, their lengths in tokens of the structural teacher, (N,), and embeddings by several models.
 
-    Args:
-        texts: of N documents.
-        lengths: (N,), tokens of the structural teacher.
-        spaces: embeddings (N, ·) by model, those of the student first.
-        relevant: relevant rows by row, of a retrieval task.
+    spaces: embeddings (N, ·) by model, those of the student first; relevant: relevant rows by row, of a retrieval task.
     """
 
     def __init__(
-        self,
-        texts: Sequence[str],
-        lengths: np.ndarray,
-        spaces: Mapping[str, np.ndarray],
-        relevant: Mapping[int, Sequence[int]] | None = None,
-    ) -> None:
-        self.texts, self.lengths = list(texts), np.asarray(lengths)
+        self, texts: Sequence[str], lengths: np.ndarray, spaces: Mapping[str, np.ndarray],
+        relevant: Mapping[int, list[int]] | None = None,
+    ) -> None:  # fmt: skip
+        self.texts, self.lengths, self.relevant = list(texts), lengths, relevant or {}
+        self.lowered = [text.lower() for text in self.texts]
         self.directions = {model: unit(X).astype(np.float32) for model, X in spaces.items()}
-        self.relevant = dict(relevant or {})
-
-    @cached_property
-    def lowered(self) -> list[str]:
-        return [text.lower() for text in self.texts]
 
     def find(self, words: str) -> list[int]:
         """The rows whose text contains `words`, in any case; all rows for an empty text."""
-        wanted = words.lower()
-        return [row for row, text in enumerate(self.lowered) if wanted in text]
+        return [row for row, text in enumerate(self.lowered) if words.lower() in text]
 
     def neighbours(self, row: int, k: int) -> dict[str, Neighbours]:
         """Neighbours of a document of the pool by model, without the document itself."""
-        return {model: _nearest(X, X[row], k, without=row) for model, X in self.directions.items()}
+        return {model: _nearest(X, X[row], k, [row]) for model, X in self.directions.items()}
 
     def neighbours_of(self, embeddings: Mapping[str, np.ndarray], k: int) -> dict[str, Neighbours]:
         """Neighbours of any text by model, from the embeddings (·,) of the text."""
         return {model: _nearest(self.directions[model], unit(y[None])[0], k) for model, y in embeddings.items()}
 
 
-def _nearest(directions: np.ndarray, query: np.ndarray, k: int, *, without: int | None = None) -> Neighbours:
+def _nearest(directions: np.ndarray, query: np.ndarray, k: int, without: Sequence[int] = ()) -> Neighbours:
     """The k nearest rows of (N, D) unit vectors by cosine; ties in row order."""
     cosines = (directions @ query.astype(np.float32)).astype(np.float64)
-    if without is not None:
-        cosines[without] = -np.inf
-    rows = np.argsort(-cosines, kind="stable")[: min(k, len(cosines) - (without is not None))]
+    order = np.argsort(-cosines, kind="stable")
+    rows = order[~np.isin(order, without)][:k]
     return Neighbours(rows, cosines[rows])
-
-
-def in_common(found: Mapping[str, Neighbours]) -> dict[str, int]:
-    """Number of neighbours that each model shares with the first model."""
-    first = next(iter(found.values())).rows
-    return {model: len(np.intersect1d(first, own.rows)) for model, own in found.items()}
 
 
 class Neighbourhoods:
@@ -92,32 +69,24 @@ class Neighbourhoods:
     def __init__(self, stages: Stages, models: Sequence[Model]) -> None:
         self.stages, self.models = stages, {model.label: model for model in models}
         self.tasks = list(stages.key.profile.evaluation.tasks)
-        self._pools: dict[str, Pool] = {}
-        self._loaded: dict[str, Embedder] = {}
+        self.pool, self._embedder = cache(self._pool), cache(self._load)
 
-    def pool(self, task: str) -> Pool:
+    def _pool(self, task: str) -> Pool:
         """The first `POOL` texts of the test split, with the embeddings that were scored."""
-        if task not in self._pools:
-            data: Any = pick(task, self.stages.scores.tasks[task].splits, "test")
-            texts = list(dict.fromkeys(data.texts))[:POOL]
-            row_of = {text: row for row, text in enumerate(texts)}
-            spaces = {m.label: embed_once(self.stages.workspace, m, texts) for m in self.models.values()}
-            lengths = np.asarray(self.stages.teachers.structural.count_tokens(texts))
-            self._pools[task] = Pool(texts, lengths, spaces, _relevant(data, row_of))
-        return self._pools[task]
+        data: Any = pick(task, self.stages.scores.tasks[task].splits, "test")
+        texts = list(dict.fromkeys(data.texts))[:POOL]
+        spaces = {label: embed_once(self.stages.workspace, model, texts) for label, model in self.models.items()}
+        lengths = np.asarray(self.stages.teachers.structural.count_tokens(texts))
+        relevant = _relevant(data, {text: row for row, text in enumerate(texts)}) if isinstance(data, Ranking) else {}
+        return Pool(texts, lengths, spaces, relevant)
 
     def embed(self, text: str) -> dict[str, np.ndarray]:
         """The embedding (·,) of a text by each model. Models are loaded once; embeddings are not stored."""
-        if not text.strip():
-            raise InputError("your text: it is blank; write some words")
         return {label: self._embedder(label).embed([text])[0] for label in self.models}
 
-    def _embedder(self, label: str) -> Embedder:
-        if label not in self._loaded:
-            loaded = self.models[label].load()
-            stored = isinstance(loaded, SideBySide)  # it would store what it embeds
-            self._loaded[label] = self.stages.teachers.contextual(PV) if stored else loaded
-        return self._loaded[label]
+    def _load(self, label: str) -> Embedder:
+        loaded = self.models[label].load()  # side by side, models would store what they embed
+        return self.stages.teachers.contextual(PV) if isinstance(loaded, SideBySide) else loaded
 
 
 def neighbourhoods_of(run: Run) -> Neighbourhoods:
@@ -126,28 +95,24 @@ def neighbourhoods_of(run: Run) -> Neighbourhoods:
     return Neighbourhoods(run.stages, [run.model, *(model for model in run.references if model.label in shown)])
 
 
-def _relevant(data: Any, row_of: Mapping[str, int]) -> dict[int, list[int]]:
-    if not isinstance(data, Ranking):
-        return {}
-    pairs = zip(data.queries, data.relevant, strict=True)
-    found = {data.texts[query]: [data.texts[row] for row in rows] for query, rows in pairs}
-    return {
-        row_of[query]: [row_of[text] for text in texts if text in row_of]
-        for query, texts in found.items()
-        if query in row_of
-    }
+def _relevant(data: Ranking, row_of: Mapping[str, int]) -> dict[int, list[int]]:
+    found = {}
+    for query, rows in zip(data.queries, data.relevant, strict=True):
+        if data.texts[query] in row_of:
+            texts = (data.texts[row] for row in rows)
+            found[row_of[data.texts[query]]] = [row_of[text] for text in texts if text in row_of]
+    return found
 
 
 def neighbour_browser(neighbourhoods: Neighbourhoods, by_length: pd.DataFrame) -> Explorer:
     """Choose a document of a task (`find` filters by words) or write a text, and compare the neighbours by model.
 
-    The first text that is written loads the models, which takes seconds. by_length: scores by length of the task, see
-    `scores_by_length`; drawn below.
+    The first text that is written loads the models, which takes seconds. by_length, drawn below: `scores_by_length`.
     """
     embed = cache(neighbourhoods.embed)
     drawn = cache(lambda task: _by_length(by_length, task, list(neighbourhoods.models)))
 
-    def choices(task: str, find: str, document: int | None, neighbours: int, own: str) -> dict[str, Options]:
+    def choices(task: str, find: str, *_: Any) -> dict[str, Options]:
         pool = neighbourhoods.pool(task)
         return {"document": [(f"{row}: {_snippet(pool.texts[row], 70)}", row) for row in pool.find(find)[:LISTED]]}
 
@@ -159,19 +124,15 @@ def neighbour_browser(neighbourhoods: Neighbourhoods, by_length: pd.DataFrame) -
         elif document is None:
             return Answer(html.message(f"no document of {task} contains “{find}”; search for other words"))
         else:
-            found, relevant = pool.neighbours(document, neighbours), list(pool.relevant.get(document, []))
+            found, relevant = pool.neighbours(document, neighbours), pool.relevant.get(document, [])
             query = html.document(f"document {document}, {pool.lengths[document]} tokens", pool.texts[document])
             if (matches := len(pool.find(find))) > LISTED:
                 query = f"<p>the first {LISTED} of {matches} documents are listed; find others by words</p>{query}"
-        return Answer(
-            query + _beside_each_other(pool, found, relevant) + _common(in_common(found), neighbours),
-            drawn(task),
-            f"scores on {task} by length of document",
-        )
+        text = query + _beside_each_other(pool, found, relevant) + _common(found, neighbours)
+        return Answer(text, drawn(task), f"scores on {task} by length of document")
 
-    tasks = [(name, name) for name in neighbourhoods.tasks]
     controls = {
-        "task": choice(tasks),
+        "task": choice([(name, name) for name in neighbourhoods.tasks]),
         "find": text_field("words of a document, then the return key"),
         "document": choice([]),
         "neighbours": slider(1, 10, 1, 5),
@@ -182,33 +143,31 @@ def neighbour_browser(neighbourhoods: Neighbourhoods, by_length: pd.DataFrame) -
 
 def _beside_each_other(pool: Pool, found: dict[str, Neighbours], relevant: list[int]) -> str:
     """A column per model, a row per rank; neighbours of the student are bold, relevant documents have a tick."""
-    first = set(next(iter(found.values())).rows.tolist())
-    rows = []
-    for rank, places in enumerate(zip(*(own.rows.tolist() for own in found.values()), strict=True)):
-        cells = []
-        for (model, own), row in zip(found.items(), places, strict=True):
-            tick = " ✓" if row in relevant else ""
-            weight = "bold" if row in first else "normal"
-            cells.append(
-                f'<td class="docemb-neighbour" data-model="{html.escape(model)}" data-row="{row}" '
-                f'style="{html.CELL} max-width: 260px; font-weight: {weight};">{own.cosines[rank]:.3f}{tick} · '
-                f"{pool.lengths[row]} tokens<br>{html.escape(_snippet(pool.texts[row], SNIPPET))}</td>"
+    first = next(iter(found.values())).rows
+    columns: list[list[str]] = []
+    for model, own in found.items():
+        columns.append([])
+        for row, cosine in zip(own.rows.tolist(), own.cosines, strict=True):
+            style = f"{html.CELL} max-width: 260px; font-weight: {'bold' if row in first else 'normal'};"
+            head = f"{cosine:.3f}{' ✓' if row in relevant else ''} · {pool.lengths[row]} tokens"
+            columns[-1].append(
+                f'<td class="docemb-neighbour" data-model="{html.escape(model)}" data-row="{row}" style="{style}">'
+                f"{head}<br>{html.escape(_snippet(pool.texts[row], 90))}</td>"
             )
-        rows.append(f"<tr>{''.join(cells)}</tr>")
+    rows = [f"<tr>{''.join(cells)}</tr>" for cells in zip(*columns, strict=True)]
     note = "bold: neighbour in the student's space too; ✓: relevant to the document; cosine and length of each"
     return html.table("neighbours", list(found), rows) + f"<p>{note}</p>"
 
 
-def _common(common: dict[str, int], neighbours: int) -> str:
-    counts = [
-        f'{html.escape(model)}: <b class="docemb-common" data-model="{html.escape(model)}">{count}</b>'
-        for model, count in common.items()
-    ]
-    return f"<p>of {neighbours} neighbours shared with the student: {', '.join(counts[1:])}</p>"
+def _common(found: dict[str, Neighbours], neighbours: int) -> str:
+    (_, first), *others = found.items()
+    shared = {model: len(np.intersect1d(first.rows, own.rows)) for model, own in others}
+    counts = [f"{html.escape(model)}: {html.number('common', count)}" for model, count in shared.items()]
+    return f"<p>of {neighbours} neighbours shared with the student: {', '.join(counts)}</p>"
 
 
 def _by_length(by_length: pd.DataFrame, task: str, models: list[str]) -> Figure | None:
-    rows = by_length[by_length["model"].isin(models) & (by_length["task"] == task)]
+    rows = by_length.query("model in @models and task == @task")
     if rows.empty:
         return None
     figure = Figure(figsize=(8, 3.4), layout="constrained")
@@ -217,6 +176,5 @@ def _by_length(by_length: pd.DataFrame, task: str, models: list[str]) -> Figure 
 
 
 def _snippet(text: str, most: int) -> str:
-    """The beginning of a text on one line."""
     words = " ".join(text[: 4 * most].split())
     return words if len(words) <= most else words[: most - 1] + "…"

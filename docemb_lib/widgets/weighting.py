@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import shlex
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -29,8 +30,6 @@ COLUMNS = ["lam", "max_structural_len", "task", "metric", "value", "low", "high"
 
 
 class Found(NamedTuple):
-    """The scores at one λ and mask."""
-
     status: Literal["recorded", "interpolated", "no run"]
     scores: pd.DataFrame  # task, metric, value, low, high; interpolated: no interval; no run: no rows
     between: tuple[float, float] | None = None  # the recorded λ of an interpolation
@@ -44,30 +43,26 @@ def weighting_points(run: Run) -> pd.DataFrame:
     """
     frames = [_scored(run, run.parameters, run.model)]
     for record in run.comparable():
-        if is_sibling(run, run.key_of(record)):
-            student = recorded_student(run.workspace, record)
-            if student is not None:
-                frames.append(_scored(run, record.parameters, student_model(record.label, student)))
-            else:
-                own = records.scores_of(run.workspace, record).query("model == @record.label")
-                frames.append(_at(record.parameters, _without_intervals(own)))
+        if not is_sibling(run, run.key_of(record)):
+            continue
+        if (student := recorded_student(run.workspace, record)) is not None:
+            frames.append(_scored(run, record.parameters, student_model(record.label, student)))
+        else:
+            own = records.scores_of(run.workspace, record).query("model == @record.label")
+            frames.append(_at(record.parameters, _without_intervals(own)))
     return pd.concat(frames, ignore_index=True).drop_duplicates(["lam", "max_structural_len", "task"])
 
 
 def scores_at(points: pd.DataFrame, *, lam: float, mask: float | None, interpolate: bool = False) -> Found:
-    """The scores at a λ and mask, of a run or interpolated between the nearest recorded λ with the same mask.
-
-    points: see `weighting_points`; interpolate: whether linear interpolation is allowed.
-    """
+    """The scores at a λ and mask, of a run or interpolated between the nearest recorded λ with the same mask."""
     masked = points["max_structural_len"].isna() if mask is None else points["max_structural_len"] == mask
     line = points[masked & points["lam"].notna()]
-    columns = ["task", "metric", "value", "low", "high"]
     exact = line[np.isclose(line["lam"], lam)]
     if len(exact):
-        return Found("recorded", exact[columns].reset_index(drop=True))
+        return Found("recorded", exact[COLUMNS[2:]].reset_index(drop=True))
     below, above = line.loc[line["lam"] < lam, "lam"].max(), line.loc[line["lam"] > lam, "lam"].min()
     if not interpolate or pd.isna(below) or pd.isna(above):
-        return Found("no run", line.iloc[:0][columns])
+        return Found("no run", line.iloc[:0][COLUMNS[2:]])
     left, right = (line[line["lam"] == end].set_index(["task", "metric"])["value"] for end in (below, above))
     share = (lam - below) / (above - below)
     values = ((1 - share) * left + share * right).reset_index()
@@ -75,21 +70,14 @@ def scores_at(points: pd.DataFrame, *, lam: float, mask: float | None, interpola
 
 
 def command_for(run: Run, profile: str | Path, *, lam: float, mask: int | None) -> str:
-    """The shell command, for `notebooks/`, that makes the run with this λ and mask and otherwise equal parameters.
-
-    profile: name or path as given to the run.
-    """
+    """The shell command, for `notebooks/`, that makes the run with this λ and mask and otherwise equal parameters."""
     lam = round(lam, 6)  # steps of a slider add up to 0.15000000000000002
     wanted = {"profile": profile_argument(profile), **run.parameters, "lam": lam, "max_structural_len": mask}
+    command = ["papermill", f"{run.notebook}.ipynb", f"../outputs/{run.notebook}-lam-{lam}-mask-{mask}.ipynb"]
     defaults = _defaults(run)
-    given = [
-        part
-        for name, value in wanted.items()
-        if name not in defaults or defaults[name] != value
-        for part in ("-p", name, str(value))
-    ]
-    out = f"../outputs/{run.notebook}-lam-{lam}-mask-{mask}.ipynb"
-    return shlex.join(["papermill", f"{run.notebook}.ipynb", out, *given])
+    for name, value in wanted.items():
+        command += [] if name in defaults and defaults[name] == value else ["-p", name, str(value)]
+    return shlex.join(command)
 
 
 def _scored(run: Run, parameters: dict[str, Any], model: Model) -> pd.DataFrame:
@@ -99,9 +87,8 @@ def _scored(run: Run, parameters: dict[str, Any], model: Model) -> pd.DataFrame:
 
 
 def _without_intervals(scores: pd.DataFrame) -> pd.DataFrame:
-    main = scores[scores["metric"].isin(MAIN_METRICS)]
-    means = main.groupby(["task", "metric"], as_index=False, sort=False)["value"].mean()
-    return means.assign(low=np.nan, high=np.nan)
+    groups = scores[scores["metric"].isin(MAIN_METRICS)].groupby(["task", "metric"], as_index=False, sort=False)
+    return groups["value"].mean().assign(low=np.nan, high=np.nan)
 
 
 def _at(parameters: dict[str, Any], scores: pd.DataFrame) -> pd.DataFrame:
@@ -125,58 +112,37 @@ def weighting_explorer(run: Run, points: pd.DataFrame, *, profile: str | Path) -
 
     points: see `weighting_points`; profile: name or path as given to the run.
     """
-    weighs = is_sibling(run, run.key)
-    p = run.profile.parameters
-    masks = {int(mask) for mask in points["max_structural_len"].dropna()}
-    masks |= {mask for mask in (run.profile.structural_teacher.max_tokens, p.max_structural_len) if mask is not None}
-    options = [*((str(mask), mask) for mask in sorted(masks)), ("no mask", None)]
+    recorded = points[points["lam"].notna()]
+    given = run.profile.structural_teacher.max_tokens, run.profile.parameters.max_structural_len
+    known = {int(mask) for mask in (*points["max_structural_len"].dropna(), *given) if mask is not None}
+    options = [*((str(mask), mask) for mask in sorted(known)), ("no mask", None)]
 
     def answer(lam: float, mask: int | None, interpolate: bool) -> Answer:
-        if not weighs:
-            raise InputError(
-                "this run has a single teacher, so λ has no effect; choose a structural loss and a contextual teacher"
-            )
-        if points["lam"].notna().sum() == 0:
-            command = command_for(run, profile, lam=lam, mask=mask)
-            raise InputError(f"no recorded run has a λ yet; in notebooks/, run {command}")
+        if not is_sibling(run, run.key):
+            advice = "choose a structural loss and a contextual teacher"
+            raise InputError(f"this run has a single teacher, so λ has no effect; {advice}")
+        command = partial(command_for, run, profile, lam=lam, mask=mask)
+        if recorded.empty:
+            raise InputError(f"no recorded run has a λ yet; in notebooks/, run {command()}")
         found = scores_at(points, lam=lam, mask=mask, interpolate=interpolate)
-        text = f"<p>{_status(found)}</p>"
+        between = found.between and " linearly between the runs with λ = {:g} and {:g}".format(*found.between)
+        text = f"<p>{html.number('status', found.status)}{between or ''}</p>"
         if found.status != "recorded":
-            command = command_for(run, profile, lam=lam, mask=mask)
-            text += f"<p>To run it, in <code>notebooks/</code>: {html.number('command', command, 'code')}</p>"
+            text += f"<p>To run it, in <code>notebooks/</code>: {html.number('command', command(), 'code')}</p>"
         figure = Figure(figsize=(8, 3.6), layout="constrained")
         plot_weighting_points(points, lam=lam, mask=mask, found=found.scores, ax=figure.subplots())
         return Answer(text + _scores(found), figure, f"scores by λ with mask {mask}, a line for each task")
 
-    values = [value for _, value in options]
-    recorded = points[points["lam"].notna()]
     lam, mask = (0.5, None) if recorded.empty else recorded[["lam", "max_structural_len"]].iloc[0]
-    controls = {
-        "λ": slider(0.0, 1.0, 0.05, float(lam)),
-        "mask": choice(options, values.index(None if pd.isna(mask) else int(mask)), slider=True),
-        "interpolate": checkbox(),
-    }
-    return Explorer(controls, answer)
-
-
-def _status(found: Found) -> str:
-    status = html.number("status", found.status)
-    if found.between is None:
-        return status
-    low, high = found.between
-    return f"{status} linearly between the runs with λ = {low:g} and {high:g}"
+    place = [value for _, value in options].index(None if pd.isna(mask) else int(mask))
+    masks = choice(options, place, slider=True)
+    return Explorer({"λ": slider(0.0, 1.0, 0.05, float(lam)), "mask": masks, "interpolate": checkbox()}, answer)
 
 
 def _scores(found: Found) -> str:
     rows = []
-    for score in found.scores.to_dict("records"):
-        known = not pd.isna(score["low"])
-        interval = with_interval(score["value"], score["low"], score["high"]).split(" ", 1)[1] if known else ""
-        cells = {
-            "task": score["task"],
-            "metric": score["metric"],
-            "score": f"{score['value']:.3f}",
-            "interval": interval,
-        }
-        rows.append(html.row(cells, task=score["task"]))
+    for task, metric, value, low, high in found.scores.itertuples(index=False):
+        interval = "" if pd.isna(low) else with_interval(value, low, high).split(" ", 1)[1]
+        cells = {"task": task, "metric": metric, "score": f"{value:.3f}", "interval": interval}
+        rows.append(html.row(cells, task=task))
     return html.table("scores", ["task", "metric", "score", "95% interval"], rows) if rows else ""

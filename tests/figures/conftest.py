@@ -1,7 +1,5 @@
 """Axes to draw on, and what tests read back from them."""
 
-from __future__ import annotations
-
 import matplotlib.pyplot as plt
 import pytest
 from matplotlib.colors import to_hex

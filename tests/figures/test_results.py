@@ -22,33 +22,22 @@ def marks(ax, marker):
 
 def spans(ax):
     """The error bars, each as its two ends (2, 2)."""
-    bars = [container for container in ax.containers if isinstance(container, ErrorbarContainer)]
-    return [segment for container in bars for segment in container[2][0].get_segments()]
+    bars = [container[2][0] for container in ax.containers if isinstance(container, ErrorbarContainer)]
+    return [segment for lines in bars for segment in lines.get_segments()]
 
 
 def tidy(scores, **columns):
     """Scores {model: {task: values over seeds}} as rows, with the given columns by model."""
-    rows = [
-        {"model": model, "task": task, "metric": "map" if task == "find" else "accuracy", "seed": seed, "value": value}
-        for model, tasks in scores.items()
-        for task, values in tasks.items()
-        for seed, value in enumerate(values)
-    ]
-    frame = pd.DataFrame(rows)
+    frame = pd.DataFrame([{"model": model, "task": task, "metric": "map" if task == "find" else "accuracy", "seed": seed, "value": value}
+        for model, tasks in scores.items() for task, values in tasks.items() for seed, value in enumerate(values)])  # fmt: skip
     return frame.assign(**{name: frame["model"].map(by_model) for name, by_model in columns.items()})
 
 
-# ---- training
-
-
 @pytest.mark.parametrize(
-    ("columns", "parts"),
-    [
-        ({"loss": 3.0, "structural": 1.0}, ["loss", "structural"]),
-        ({"loss": 3.0, "structural": 3.0}, ["loss"]),  # a loss of one part
-        ({"contextual": 1.0, "a": 2.0, "loss": 3.0, "structural": 4.0}, ["loss", "structural", "contextual", "a"]),
-    ],
-)
+    ("columns", "parts"),  # the second: a loss of one part
+    [({"loss": 3.0, "structural": 1.0}, ["loss", "structural"]), ({"loss": 3.0, "structural": 3.0}, ["loss"]),
+     ({"contextual": 1.0, "a": 2.0, "loss": 3.0, "structural": 4.0}, ["loss", "structural", "contextual", "a"])],
+)  # fmt: skip
 def test_history_shows_the_parts_of_the_training_loss_in_colours_of_their_own(ax, names_of, columns, parts):
     train = pd.DataFrame({"step": [1, 2], **columns})
     beside = {"spread": 0.5, "norm": 9.0, "epoch": 0.0, "contextual": columns.get("contextual", 0.0)}
@@ -59,17 +48,11 @@ def test_history_shows_the_parts_of_the_training_loss_in_colours_of_their_own(ax
     assert len({line.get_color() for line in validation}) == len(parts)
 
 
-# ---- runs over tasks
-
-
 @pytest.fixture
 def runs():
     """Normalised by the best: DM .5 and 1, SBERT 1 and .8, DBOW .9 ± .1 and .4; hand-made so that halves are exact."""
-    scores = {
-        "DM": {"sort": [0.4, 0.4], "find": [0.5]},
-        "SBERT": {"sort": [0.8, 0.8], "find": [0.4]},
-        "DBOW": {"sort": [0.64, 0.8], "find": [0.2]},
-    }
+    scores = {"DM": {"sort": [0.4, 0.4], "find": [0.5]}, "SBERT": {"sort": [0.8, 0.8], "find": [0.4]},
+        "DBOW": {"sort": [0.64, 0.8], "find": [0.2]}}  # fmt: skip
     group = pd.Series({"DM": "DM", "SBERT": "baseline", "DBOW": "DBOW"})
     frame = tidy(scores, group=group, thesis=pd.Series({"DM": 0.93, "SBERT": np.nan, "DBOW": np.nan}))
     frame["group"] = pd.Categorical(frame["group"], categories=["DM", "DBOW", "unused", "baseline"])
@@ -84,10 +67,7 @@ def test_runs_stand_in_the_order_of_their_normalised_means_the_lowest_on_top(ax,
     np.testing.assert_allclose(marks(ax, "^"), [[0.65, 0], [0.75, 1], [0.9, 2]])
     widths = [np.ptp(segment[:, 0]) for segment in spans(ax)]
     np.testing.assert_allclose(widths, [2 * np.std([0.6, 0.7], ddof=1), 0, 0], atol=1e-12)
-
-
-def test_a_box_spans_the_tasks_each_of_which_is_a_point(ax, runs):
-    figures.plot_runs(runs, by="kind", ax=ax)
+    # a box spans the tasks, each of which is a point
     clouds = [collection.get_offsets() for collection in ax.collections if isinstance(collection, PathCollection)]
     points = {(round(float(x), 6), round(float(y))) for offsets in clouds for x, y in offsets}
     assert points == {(0.4, 0), (0.9, 0), (0.5, 1), (1.0, 1), (1.0, 2), (0.8, 2)}
@@ -108,16 +88,11 @@ def test_the_thesis_value_is_a_hollow_diamond_and_groups_have_colours_of_their_o
     ax.clear()
     figures.plot_runs(runs.assign(thesis=np.nan), by="kind", ax=ax)
     assert "thesis" not in str(names_of(ax.get_legend()))
-
-
-def test_more_groups_than_colours_still_differ(ax):
+    ax.clear()  # more groups than colours still differ
     models = [f"λ={number}" for number in range(12)]
     group, thesis = pd.Series(models, models), pd.Series(np.nan, models)
     figures.plot_runs(tidy({m: {"sort": [0.5]} for m in models}, group=group, thesis=thesis), by="λ", ax=ax)
     assert len({patch.get_facecolor() for patch in ax.get_legend().get_patches()}) == 12
-
-
-# ---- along λ
 
 
 def test_lambda_has_a_line_per_mask_and_dots_without_weighting(ax, names_of):
@@ -132,21 +107,16 @@ def test_lambda_has_a_line_per_mask_and_dots_without_weighting(ax, names_of):
     assert [line.get_ydata()[0] for line in ax.lines if line.get_linestyle() == ":"] == pytest.approx([0.4])
     lines = [line for line in ax.lines if line.get_linestyle() == "-" and len(line.get_xdata()) == 2]
     assert [[0.2, pytest.approx(0.1)], [0.5, pytest.approx(0.25)]] in [line.get_xydata().tolist() for line in lines]
-
-
-@pytest.mark.parametrize("rows", [0, 1])
-def test_no_weighted_run_is_no_error(ax, rows):
     nothing = pd.Series({"a": None})
     frame = tidy({"a": {"sort": [0.4]}}, lam=nothing, lam_by_length=nothing, max_structural_len=nothing)
-    figures.plot_weighting(frame[:rows], ax=ax)
-    assert ax.get_xlim() == (-0.03, 1.03)
+    for rows in (0, 1):  # no weighted run is no error
+        ax.clear()
+        assert figures.plot_weighting(frame[:rows], ax=ax).get_xlim() == (-0.03, 1.03)
 
 
 def test_only_runs_with_the_mask_are_joined_and_the_plain_sum_is_dotted(ax):
-    points = pd.DataFrame(
-        [(0.2, 64, 0.3), (0.8, 64, 0.5), (0.5, np.nan, 0.9), (np.nan, np.nan, 0.4)],
-        columns=["lam", "max_structural_len", "value"],
-    ).assign(task="sort", metric="accuracy", low=0.1, high=0.95)
+    points = pd.DataFrame([(0.2, 64, 0.3), (0.8, 64, 0.5), (0.5, np.nan, 0.9), (np.nan, np.nan, 0.4)],
+        columns=["lam", "max_structural_len", "value"]).assign(task="sort", metric="accuracy", low=0.1, high=0.95)  # fmt: skip
     found = points.iloc[:1].assign(value=0.4)
     figures.plot_weighting_points(points, lam=0.5, mask=64, found=found, ax=ax)
     joined, dotted, here, _ = ax.lines
@@ -158,9 +128,6 @@ def test_only_runs_with_the_mask_are_joined_and_the_plain_sum_is_dotted(ax):
     assert ax.lines[0].get_xydata().tolist() == [[0.5, 0.9]]
 
 
-# ---- one task
-
-
 def test_a_task_has_a_bar_per_model_in_its_colour_with_its_interval(ax, colour_of):
     rows = [("TF-IDF", "accuracy", 0.5, 0.4, 0.55), ("SBERT truncated", "accuracy", 0.8, 0.7, 0.9),
             ("DM;100d", "accuracy", 0.05, 0.04, 0.06), ("TF-IDF", "f1_macro", 0.1, 0.1, 0.1)]  # fmt: skip
@@ -168,8 +135,7 @@ def test_a_task_has_a_bar_per_model_in_its_colour_with_its_interval(ax, colour_o
     figures.plot_task(intervals, task="halves", ax=ax)
     assert [bar.get_width() for bar in ax.patches] == pytest.approx([0.5, 0.8, 0.05])
     assert [(text.get_text(), text.get_color(), text.xy[0]) for text in ax.texts] == [
-        ("0.500", "white", 0), ("0.800", "white", 0), ("0.050", "black", 0.06),
-    ]  # fmt: skip
+        ("0.500", "white", 0), ("0.800", "white", 0), ("0.050", "black", 0.06)]  # fmt: skip
     assert colour_of(ax.patches[1]) == PALETTE["structural"]
     np.testing.assert_allclose([span[:, 0] for span in spans(ax)], [[0.4, 0.55], [0.7, 0.9], [0.04, 0.06]])
 
@@ -178,10 +144,8 @@ def test_differences_are_filled_where_the_test_shows_them(ax, names_of):
     rows = [("student", "SBERT", -0.1, -0.2, -0.05, "worse"), ("TF-IDF", "SBERT", 0.02, -0.1, 0.1, "no difference shown"),
             ("student", "other", 9, 9, 9, "better")]  # fmt: skip
     comparison = pd.DataFrame(rows, columns=["model", "reference", "difference", "low", "high", "verdict"])
-    assert (
-        figures.plot_differences(comparison.assign(task="find", metric="map"), task="find", reference="SBERT", ax=ax)
-        is ax
-    )
+    assert (figures.plot_differences(comparison.assign(task="find", metric="map"), task="find", reference="SBERT", ax=ax)
+        is ax)  # fmt: skip
     assert names_of(ax.get_yticklabels()) == ["student", "TF-IDF"]
     points = [line for line in ax.lines if line.get_marker() == "o"]
     assert [line.get_xdata()[0] for line in points] == [-0.1, 0.02]
@@ -208,13 +172,9 @@ def test_length_has_a_line_and_a_band_per_model_and_leaves_out_buckets_of_few_ex
 
 
 def test_few_shot_is_the_mean_over_draws_of_one_metric(ax):
-    rows = [
-        (model, number, draw, metric, value + draw / 10 + number / 100 + (metric == "accuracy"))
-        for model, value in (("one", 0.2), ("two", 0.5))
-        for number in (5, 10)
-        for draw in (0, 1)
-        for metric in ("accuracy", "f1_macro")
-    ]
+    rows = [(model, number, draw, metric, value + draw / 10 + number / 100 + (metric == "accuracy"))
+        for model, value in (("one", 0.2), ("two", 0.5)) for number in (5, 10) for draw in (0, 1)
+        for metric in ("accuracy", "f1_macro")]  # fmt: skip
     figures.plot_few_shot(pd.DataFrame(rows, columns=["model", "per_class", "draw", "metric", "value"]), ax=ax)
     band, deviation = ax.collections[0].get_paths()[0].vertices[:, 1], 0.1 / np.sqrt(2)  # of two draws .1 apart
     np.testing.assert_allclose([band.min(), band.max()], [0.3 - deviation, 0.35 + deviation])
@@ -224,16 +184,11 @@ def test_few_shot_is_the_mean_over_draws_of_one_metric(ax):
     assert list(ax.get_xticks()) == [5, 10]
 
 
-# ---- all tasks: Figures 5.3 to 5.6 on the thesis' own numbers
-
-
 @pytest.fixture(scope="module")
 def table_5_7():
     """Table 5.7 as if docemb had measured it: the published numbers as values and as thesis."""
     table = published("table_5_7")
-    rounds = [
-        table[table["round"].isin([name]) | table["round"].isna()].assign(round=name) for name in ("1k", "10k", "all")
-    ]
+    rounds = [table[table["round"].isin([name]) | table["round"].isna()].assign(round=name) for name in ("1k", "10k", "all")]  # fmt: skip
     rows = pd.concat(rounds, ignore_index=True)
     return rows.assign(low=rows["value"] - 0.01, high=rows["value"] + 0.02, thesis=rows["value"])
 
@@ -251,9 +206,7 @@ def test_rounds_are_those_of_figure_5_3(ax, names_of, table_5_7):
     np.testing.assert_allclose(marks(ax, "D"), marks(ax, "^"))
     assert ax.yaxis_inverted()
     assert names_of(ax.get_legend()) == ["1k", "10k", "all", "mean over tasks", "thesis"]
-
-
-def test_one_round_is_not_named_and_the_thesis_has_no_mark_on_other_tasks(ax, names_of, table_5_7):
+    ax.clear()  # one round is not named, and the thesis has no mark on other tasks
     rows = table_5_7.query("round == 'all'")
     rows = pd.concat([rows, rows[rows["task"] == "oc"].assign(task="package", thesis=np.nan)])
     figures.plot_rounds(rows, ax=ax)
@@ -282,9 +235,7 @@ def test_bars_by_task_are_scores_with_intervals_and_the_thesis_number_on_each(ax
 def test_retrieval_means_span_the_tasks(ax, names_of, table_5_7):
     figures.plot_retrieval_means(table_5_7, ax=ax)
     assert names_of(ax.get_yticklabels()) == ["MAP", "MRR"]
-    by_map, by_mrr = (
-        [bar.get_width() for bar in ax.patches if round(bar.get_y() + bar.get_height() / 2) == k] for k in (0, 1)
-    )
+    by_map, by_mrr = ([bar.get_width() for bar in ax.patches if round(bar.get_y() + bar.get_height() / 2) == k] for k in (0, 1))  # fmt: skip
     assert by_map[6] == pytest.approx((0.198 + 0.145) / 2)  # only-MSE has the best MAP, so it stands last
     assert max(by_mrr) == pytest.approx((0.4284 + 0.4051) / 2)  # MRR of cosine-masked
     best = max((span for span in spans(ax) if round(span[0, 1]) == 0), key=lambda span: span[0, 1])
@@ -311,7 +262,6 @@ def test_a_model_has_one_colour_in_both_figures_of_a_frame(names_of, table_5_7):
     figures.plot_retrieval_means(table_5_7, ax=right)
     bars, names = left.get_legend_handles_labels()
     colours = {name: bar[0].get_facecolor() for name, bar in zip(names, bars, strict=True) if name != "thesis"}
-    legend = right.get_legend()
-    faces = [patch.get_facecolor() for patch in legend.get_patches()]
-    assert colours == dict(zip(names_of(legend), faces, strict=False))
+    faces = [patch.get_facecolor() for patch in right.get_legend().get_patches()]
+    assert colours == dict(zip(names_of(right.get_legend()), faces, strict=False))
     assert len(set(colours.values())) == 7

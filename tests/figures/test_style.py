@@ -12,26 +12,19 @@ from docemb_lib import figures
 from docemb_lib.figures import PALETTE, each_task, kind_of, looks_of, rows_axes, short
 
 
-def test_every_public_name_is_there_and_others_are_refused():
+def test_every_public_name_and_what_notebooks_call_is_there_and_others_are_refused(request):
     assert all(getattr(figures, name) for name in figures._MODULE_OF)
     with pytest.raises(AttributeError, match="no attribute 'plot_nothing'"):
         figures.plot_nothing  # noqa: B018
-
-
-def test_notebooks_call_figures_that_exist(request):
     notebooks = request.config.rootpath / "notebooks"
     called = {name for path in notebooks.glob("*.py") for name in re.findall(r"\bplot_\w+(?=\()", path.read_text())}
     assert called
     assert not [name for name in called if not callable(getattr(figures, name))]
 
 
-@pytest.mark.parametrize(
-    ("model", "kind"),
-    [
-        ("SBERT truncated", "structural"), ("DM;100d", "contextual"), ("PV;200d", "contextual"), ("TF-IDF", "floor"),
-        ("student before distillation", "untrained"), ("cosine;256;λ=0.5", "student"), ("cosine;PV;S:384;C:-", "student"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("model", "kind"),
+    [("SBERT truncated", "structural"), ("DM;100d", "contextual"), ("PV;200d", "contextual"), ("TF-IDF", "floor"),
+    ("student before distillation", "untrained"), ("cosine;256;λ=0.5", "student"), ("cosine;PV;S:384;C:-", "student")])  # fmt: skip
 def test_every_kind_of_model_has_its_colour(model, kind):
     assert kind_of(model) == kind
 
@@ -42,10 +35,7 @@ def test_models_of_one_kind_share_a_colour_and_differ_in_style():
     looks = looks_of(kinds)
     assert [colour for colour, _ in looks.values()] == [PALETTE[kind] for kind in kinds.values()]
     assert [style for _, style in looks.values()] == ["-", "-", "-", "--", "--"]
-
-
-def test_short_texts_stay_and_dollars_are_escaped():
-    assert (short("$x$"), short("x" * 30, 5), short("")) == (r"\$x\$", "xxxx…", "")
+    assert (short("$x$"), short("x" * 30, 5), short("")) == (r"\$x\$", "xxxx…", "")  # dollars are escaped
 
 
 def test_rows_make_a_figure_high_and_columns_share_their_rows():

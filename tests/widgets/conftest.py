@@ -1,17 +1,23 @@
 """Explorers as a person moves them, and what they then show."""
 
-from __future__ import annotations
-
 import re
 
 import ipywidgets
 import pytest
+from datasets import Dataset
+
+from docemb_lib.workspace import Workspace
 
 
 @pytest.fixture(autouse=True)
 def close_widgets():
     yield
     ipywidgets.Widget.close_all()
+
+
+@pytest.fixture
+def workspace(workspace_root):
+    return Workspace(workspace_root)
 
 
 @pytest.fixture
@@ -39,17 +45,9 @@ def hostile():
     return '<script>alert(1)</script><img src=x onerror="alert(1)">'
 
 
-class Split(dict):
-    """A corpus split as a dictionary of columns."""
-
-    def __len__(self):
-        return len(self["text"])
-
-
 @pytest.fixture
 def split_of():
     """A corpus split of these texts."""
-    return lambda texts: Split(
-        id=[f"d{row}" for row in range(len(texts))], text=texts, source=["s"] * len(texts),
-        n_structural_tokens=list(range(len(texts))),
-    )  # fmt: skip
+    return lambda texts: Dataset.from_dict({
+        "id": [f"d{row}" for row in range(len(texts))], "text": texts, "source": ["s"] * len(texts),
+        "n_structural_tokens": range(len(texts))})  # fmt: skip

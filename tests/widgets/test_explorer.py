@@ -32,28 +32,23 @@ def figure():
 
 def an_explorer(answer=lambda number, one, pair: Answer(f"<b>{number}/{one}/{pair}</b>", figure(), "a <line>")):
     controls = {"number": slider(0, 9, 1, 4), "one": choice([("a", "A"), ("b", "B")]), "pair": choice([])}
-    return Explorer(
-        controls, answer, choices=lambda number, one, pair: {"pair": [(f"{one}{n}", n) for n in range(number)]}
-    )
+    return Explorer(controls, answer, choices=lambda number, one, pair: {"pair": [(f"{one}{n}", n) for n in range(number)]})  # fmt: skip
 
 
 def test_every_control_has_its_description_and_first_value():
-    explorer = Explorer(
-        {"λ": slider(0.0, 1.0, 0.05, 0.5), "tokens": interval(3, 90), "yes": checkbox(), "find": text_field(), "mask": choice([("64", 64), ("no", None)], 1, slider=True)},
-        lambda *values: Answer(str(values)),
-    )  # fmt: skip
+    controls = {"λ": slider(0.0, 1.0, 0.05, 0.5), "tokens": interval(3, 90), "yes": checkbox(), "find": text_field()}
+    controls["mask"] = choice([("64", 64), ("no", None)], 1, slider=True)
+    explorer = Explorer(controls, lambda *values: Answer(str(values)))
     explorer.live()
     assert {name: (widget.description, widget.value) for name, widget in explorer.widgets.items()} == {
-        "λ": ("λ", 0.5), "tokens": ("tokens", (3, 90)), "yes": ("yes", False), "find": ("find", ""), "mask": ("mask", None),
-    }  # fmt: skip
+        "λ": ("λ", 0.5), "tokens": ("tokens", (3, 90)), "yes": ("yes", False), "find": ("find", ""), "mask": ("mask", None)}  # fmt: skip
 
 
 def test_moving_a_control_changes_text_picture_and_what_others_offer():
     explorer = an_explorer()
     explorer.live()
     assert explorer._text.value == "<b>4/A/0</b>"
-    first = explorer._picture.value
-    assert 'alt="a &lt;line&gt;"' in first
+    assert 'alt="a &lt;line&gt;"' in explorer._picture.value
     explorer.widgets["pair"].value = 3
     explorer.widgets["one"].value = "B"
     assert explorer._text.value == "<b>4/B/3</b>"  # a choice that is still offered stays
@@ -105,11 +100,10 @@ def test_without_a_person_there_is_a_figure_and_no_widget():
 
 
 @pytest.mark.parametrize(
-    ("metadata", "expected"), [({"cellId": "abc"}, ("abc", 7)), ({}, None)], ids=["JupyterLab", "papermill"]
-)
+    ("metadata", "expected"), [({"cellId": "abc"}, ("abc", 7)), ({}, None)], ids=["JupyterLab", "papermill"])  # fmt: skip
 def test_a_person_and_papermill_differ_in_the_request(monkeypatch, metadata, expected):
-    shell = SimpleNamespace(get_parent=lambda: {"metadata": metadata}, execution_count=7)
-    monkeypatch.setattr("IPython.get_ipython", lambda: shell)
+    request = SimpleNamespace(get_parent=lambda: {"metadata": metadata}, execution_count=7)
+    monkeypatch.setattr("IPython.get_ipython", lambda: request)
     assert html.live_cell() == expected
 
 
@@ -129,15 +123,10 @@ def test_the_state_that_a_notebook_saves_stays_small():
     explorer.live()
     for number in range(9):
         explorer.widgets["number"].value = number
-    state = ipywidgets.Widget.get_manager_state()
-    assert len(json.dumps(state)) < 100_000
+    assert len(json.dumps(ipywidgets.Widget.get_manager_state())) < 100_000
 
 
-# ---- HTML
-
-HOSTILE = [
-    "<script>alert(1)</script>", '<img src=x onerror="alert(1)">', '"><b onload=x>', "</pre></div><iframe>", "a & b",
-]  # fmt: skip
+HOSTILE = ["<script>alert(1)</script>", '<img src=x onerror="alert(1)">', '"><b onload=x>', "</pre></div><iframe>", "a & b"]  # fmt: skip
 
 
 class Parsed(HTMLParser):
@@ -156,15 +145,10 @@ class Parsed(HTMLParser):
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-@pytest.mark.parametrize(
-    "piece",
-    [
-        lambda t: html.document(t, t), html.message, lambda t: html.number("auc", t),
-        lambda t: html.number(t, 1), lambda t: html.table("runs", [], [html.row({t: 1})]),
-        lambda t: html.table("runs", [t], [html.row({"a": t}, model=t)]), lambda t: html.picture(b"", t),
-    ],
-    ids=["document", "message", "number", "name", "column", "table", "picture"],
-)  # fmt: skip
+@pytest.mark.parametrize("piece", [lambda t: html.document(t, t), html.message, lambda t: html.number("auc", t),
+    lambda t: html.number(t, 1), lambda t: html.table("runs", [], [html.row({t: 1})]),
+    lambda t: html.table("runs", [t], [html.row({"a": t}, model=t)]), lambda t: html.picture(b"", t)],
+    ids=["document", "message", "number", "name", "column", "table", "picture"])  # fmt: skip
 def test_what_looks_like_html_shows_as_text(piece, text):
     made = Parsed(piece(text))
     assert not {"script", "iframe"} & set(made.tags)

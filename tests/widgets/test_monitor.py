@@ -16,7 +16,7 @@ from docemb_lib.experiments import records
 from docemb_lib.training.trainer import Log
 from docemb_lib.widgets import monitor, run_monitor
 from docemb_lib.widgets.monitor import runs_on_disk, sweep_on_disk, time_left, trainings_on_disk
-from docemb_lib.workspace import Workspace, locked
+from docemb_lib.workspace import locked
 
 NOTEBOOK = "05_weighting"
 
@@ -32,11 +32,6 @@ def record(fingerprint, **further):
 
 
 @pytest.fixture
-def workspace(workspace_root):
-    return Workspace(workspace_root)
-
-
-@pytest.fixture
 def running_notebook(workspace):
     """A notebook at its second of three cells."""
     executed = workspace.outputs / "notebooks" / NOTEBOOK / "small-cosine-lam=0.5-seed0.ipynb"
@@ -48,21 +43,16 @@ def running_notebook(workspace):
     return executed
 
 
-def test_there_is_nothing_before_the_first_run(workspace):
-    assert runs_on_disk(workspace).empty
-    assert trainings_on_disk(workspace).empty
-
-
-def test_a_running_run_differs_from_an_interrupted_one_by_its_lock(workspace, running_notebook):
+def test_a_running_run_differs_from_an_interrupted_one_by_its_lock_and_recorded_runs_follow(
+    workspace, running_notebook
+):
     with locked(running_notebook):
         (running,) = runs_on_disk(workspace).to_dict("records")
     assert (running["run"], running["notebook"], running["state"]) == (running_notebook.stem, NOTEBOOK, "running")
     assert running["at"] == "cell 2 of 3: training: 20%"
     assert runs_on_disk(workspace)["state"].tolist() == ["interrupted"]
     assert runs_on_disk(workspace, "03_structural").empty
-
-
-def test_recorded_runs_follow_newest_first_with_their_score_or_error(workspace, running_notebook):
+    # recorded runs follow, newest first, with their score or error
     records.save(workspace, record("a", metrics={"mean": 0.25}, seconds=9.0, finished="2024-01-01T00:00:00"))
     records.save(workspace, record("b", status="failed", error="out of memory", finished="2024-01-02T00:00:00"))
     rows = runs_on_disk(workspace).to_dict("records")
@@ -77,6 +67,7 @@ def test_a_notebook_that_is_just_being_written_or_was_deleted_breaks_nothing(wor
     assert runs_on_disk(workspace)["at"].tolist() == [""]
     working.unlink()
     assert runs_on_disk(workspace).empty
+    assert trainings_on_disk(workspace).empty
 
 
 def test_a_sweep_has_its_runs_in_order_and_the_time_that_is_left(workspace, running_notebook, monkeypatch):
@@ -103,17 +94,11 @@ def training(workspace):
     folder = workspace.outputs / "artefacts" / "student" / "abc.partial" / "checkpoints"
     log = Log(folder, "student cosine", 10)
     state = SimpleNamespace(
-        is_world_process_zero=True, global_step=2, log_history=[{"step": 2, "loss": 9.0, "learning_rate": 1e-3}]
-    )
+        is_world_process_zero=True, global_step=2, log_history=[{"step": 2, "loss": 9.0, "learning_rate": 1e-3}])  # fmt: skip
     log.on_train_begin(None, state, None)
     for step in (3, 4):
-        row = {
-            "step": step,
-            "loss": 2.0 / step,
-            "structural": 1.0,
-            "learning_rate": 1e-3,
-            "tokens_per_second": 500.0 * step,
-        }
+        row = {"step": step, "loss": 2.0 / step, "structural": 1.0, "learning_rate": 1e-3,
+            "tokens_per_second": 500.0 * step}  # fmt: skip
         state.log_history.append(row)
         log.on_log(None, state, None)
     state.log_history.append({"step": 4, "eval_loss": 7.0})
@@ -137,9 +122,7 @@ def test_a_training_reports_its_progress(workspace, training):
     (row,) = trainings_on_disk(workspace).to_dict("records")
     assert (row["state"], row["update"]) == ("interrupted", 4)
     assert np.isnan(row["eta"])
-
-
-def test_a_training_that_has_only_begun_has_no_time_left_yet(workspace, training):
+    # one that has only begun has no time left yet
     training.write_text("".join(training.read_text().splitlines(keepends=True)[:1]))
     (row,) = trainings_on_disk(workspace).to_dict("records")
     assert row["update"] == 0
@@ -184,18 +167,15 @@ def test_the_monitor_refreshes_by_itself_until_it_is_closed(workspace, monkeypat
     asyncio.run(asyncio.wait_for(watch(), 20))
 
 
-def test_the_monitor_finds_notebooks_by_number(workspace, numbers):
-    records.save(workspace, record("a"))
+def test_the_monitor_finds_notebooks_by_number_and_lists_the_last_runs(workspace, monkeypatch, numbers):
+    records.save(workspace, record("0"))
     text = run_monitor("05").answer().html
     assert numbers(text, "done") == ["1"]
     assert "recorded runs:" not in text
     assert "nothing has run yet" in run_monitor("03").answer().html
     with pytest.raises(InputError, match="notebook '5' is unknown"):
         run_monitor("5")
-
-
-def test_the_monitor_counts_all_runs_and_lists_the_last(workspace, monkeypatch, numbers):
-    monkeypatch.setattr(monitor, "LAST", 2)
+    monkeypatch.setattr(monitor, "LAST", 2)  # it counts all runs and lists the last
     for number in range(3):
         records.save(workspace, record(str(number), finished=f"2024-01-0{number + 1}T00:00:00"))
     text = run_monitor().answer().html

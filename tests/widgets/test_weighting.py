@@ -27,26 +27,20 @@ from docemb_lib.workspace import MANIFEST, Artefact, Workspace
 
 @pytest.fixture
 def points():
-    rows = [
-        (lam, mask, task, "map" if task == "find" else "accuracy", value, value - 0.1, value + 0.1)
+    rows = [(lam, mask, task, "map" if task == "find" else "accuracy", value, value - 0.1, value + 0.1)
         for lam, mask, values in [
-            (0.2, np.nan, (0.3, 0.5)), (0.8, np.nan, (0.6, 0.2)), (0.5, 64, (0.9, 0.8)), (np.nan, np.nan, (0.1, 0.1)),
-        ]
-        for task, value in zip(("sort", "find"), values, strict=True)
-    ]  # fmt: skip
+        (0.2, np.nan, (0.3, 0.5)), (0.8, np.nan, (0.6, 0.2)), (0.5, 64, (0.9, 0.8)), (np.nan, np.nan, (0.1, 0.1))]
+        for task, value in zip(("sort", "find"), values, strict=True)]  # fmt: skip
     return pd.DataFrame(rows, columns=weighting.COLUMNS)
 
 
-def test_a_recorded_run_has_its_scores_and_intervals(points):
+def test_a_recorded_run_has_its_scores_and_intervals_and_others_are_interpolated_on_request(points):
     found = scores_at(points, lam=0.8, mask=None, interpolate=True)
     assert (found.status, found.between) == ("recorded", None)
     assert found.scores["value"].tolist() == [0.6, 0.2]
     assert found.scores["high"].tolist() == pytest.approx([0.7, 0.3])
-    by_slider = scores_at(points, lam=0.05 * 16, mask=None)  # 0.8 as a sum of steps
-    pd.testing.assert_frame_equal(by_slider.scores, found.scores)
-
-
-def test_scores_between_runs_are_interpolated_only_on_request(points):
+    pd.testing.assert_frame_equal(scores_at(points, lam=0.05 * 16, mask=None).scores, found.scores)  # a sum of steps
+    # between runs scores are interpolated, only on request
     assert scores_at(points, lam=0.5, mask=None).status == "no run"
     assert scores_at(points, lam=0.5, mask=None).scores.empty
     found = scores_at(points, lam=0.4, mask=None, interpolate=True)
@@ -55,22 +49,13 @@ def test_scores_between_runs_are_interpolated_only_on_request(points):
         (row,) = found.scores[found.scores["task"] == task].to_dict("records")
         assert row["value"] == pytest.approx(np.interp(0.4, [0.2, 0.8], [low, high]))
         assert np.isnan(row["low"])
-
-
-@pytest.mark.parametrize(("lam", "mask"), [(0.1, None), (0.9, None), (0.4, 64), (0.4, 128)])
-def test_nothing_is_known_beyond_the_runs_or_of_another_mask(points, lam, mask):
-    found = scores_at(points, lam=lam, mask=mask, interpolate=True)
-    assert (found.status, len(found.scores)) == ("no run", 0)
+    for lam, mask in ((0.1, None), (0.9, None), (0.4, 64), (0.4, 128)):  # beyond the runs, and of another mask
+        found = scores_at(points, lam=lam, mask=mask, interpolate=True)
+        assert (found.status, len(found.scores)) == ("no run", 0)
 
 
 def a_run(root, **parameters):
-    given = {
-        "structural_loss": "cosine",
-        "contextual_teacher": "PV",
-        "lam": 0.5,
-        "max_structural_len": 64,
-        **parameters,
-    }
+    given = {"structural_loss": "cosine", "contextual_teacher": "PV", "lam": 0.5, "max_structural_len": 64} | parameters
     return Run(RunKey.of("05_weighting", Profile.load("small"), **given), Workspace(root))
 
 
@@ -118,16 +103,11 @@ def test_points_are_this_run_and_its_siblings_with_intervals_if_the_student_exis
         if kept:
             folder.mkdir(parents=True)
             (folder / MANIFEST).write_text("{}")
-        rows = score_frame(
-            {
-                other.label: {"package": Score("accuracy", (0.5, 0.7))},
-                "SBERT": {"package": Score("accuracy", (0.9, 0.9))},
-            }
-        )
+        rows = score_frame({other.label: {"package": Score("accuracy", (0.5, 0.7))},
+            "SBERT": {"package": Score("accuracy", (0.9, 0.9))}})  # fmt: skip
         record = records.Record(
             notebook=run.notebook, label=other.label, fingerprint=other.fingerprint, setting=other.key.setting,
-            profile="small", parameters=other.parameters, student=f"outputs/students/{lam}",
-        )  # fmt: skip
+            profile="small", parameters=other.parameters, student=f"outputs/students/{lam}")  # fmt: skip
         records.save(workspace, record, rows.to_dict("records"))
     found = weighting.weighting_points(run).set_index("lam")
     assert sorted(found.index) == [0.2, 0.5, 0.8]
@@ -141,27 +121,18 @@ def test_points_are_this_run_and_its_siblings_with_intervals_if_the_student_exis
 def test_the_explorer_distinguishes_recorded_interpolated_and_missing_runs(workspace_root, numbers, moved):
     profile, workspace = Profile.load("small"), Workspace(workspace_root)
     run = Run(RunKey.of("05_weighting", profile, lam=0.5, max_structural_len=None), workspace)
-    points = pd.DataFrame(
-        [(0.2, np.nan, "sort", "accuracy", 0.4, 0.3, 0.5), (0.8, np.nan, "sort", "accuracy", 0.7, 0.6, 0.8)],
-        columns=weighting.COLUMNS,
-    )
+    points = pd.DataFrame([(0.2, np.nan, "sort", "accuracy", 0.4, 0.3, 0.5), (0.8, np.nan, "sort", "accuracy", 0.7, 0.6, 0.8)],
+        columns=weighting.COLUMNS)  # fmt: skip
     explorer = weighting_explorer(run, points, profile="small")
     text = moved(explorer)
-    assert (numbers(text, "status"), numbers(text, "score"), numbers(text, "interval")) == (
-        ["recorded"],
-        ["0.400"],
-        ["[.30, .50]"],
-    )
+    assert [numbers(text, name) for name in ("status", "score", "interval")] == [["recorded"], ["0.400"],
+        ["[.30, .50]"]]  # fmt: skip
     assert "command" not in text
     text = moved(explorer, λ=0.4)
     assert (numbers(text, "status"), numbers(text, "score")) == (["no run"], [])
     assert "-p lam 0.4 " in "".join(numbers(text, "command")) + " "
     text = moved(explorer, interpolate=True)
-    assert (numbers(text, "status"), numbers(text, "score"), numbers(text, "interval")) == (
-        ["interpolated"],
-        ["0.500"],
-        [""],
-    )
+    assert [numbers(text, name) for name in ("status", "score", "interval")] == [["interpolated"], ["0.500"], [""]]
     assert "λ = 0.2 and 0.8" in text
     assert numbers(moved(explorer, mask=64), "status") == ["no run"]
 

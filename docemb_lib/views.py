@@ -1,0 +1,356 @@
+"""Data for the figures and tables of the notebooks, computed from a run, its stages and recorded runs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from docemb_lib import pretrained
+from docemb_lib.corpus.build import corpus_statistics as describe_splits
+from docemb_lib.corpus.sentences import split_sentences
+from docemb_lib.errors import InputError
+from docemb_lib.evaluation import probes, soundness
+from docemb_lib.evaluation.catalogue import task_inputs
+from docemb_lib.evaluation.protocols import few_shot_scores
+from docemb_lib.evaluation.retrieval import neighbours
+from docemb_lib.evaluation.scoreboard import MAIN_METRICS, last_round, mean_over_tasks
+from docemb_lib.evaluation.tasks import Classification
+from docemb_lib.evaluation.uncertainty import OVERALL
+from docemb_lib.experiments import models as known_models
+from docemb_lib.experiments.models import UNTRAINED, Model, embed_once, student_model, untrained_model
+from docemb_lib.experiments.plan import THESIS as THESIS_PROFILE
+from docemb_lib.experiments.run import Run, Stages
+from docemb_lib.experiments.runkey import STRUCTURAL, RunKey
+from docemb_lib.experiments.stages import CorpusStage
+from docemb_lib.experiments.students import recorded_student, weighting_of
+from docemb_lib.settings.profile import FINAL
+from docemb_lib.thesis.values import FIGURE_4_4, loss_of, published
+from docemb_lib.training.pairs import draw_halves, generator_of
+
+SHOWN = 1000  # validation documents in views, as in Figure 4.4
+PROBED = 300  # training documents that a probe is fitted on
+STATISTICS, LENGTHS = "statistics.parquet", "lengths.parquet"
+CORPUS_COLUMNS = ["documents", "tokens", "mean", "std", "over_384", "over_512"]  # of Tables 4.1 and 5.1
+FEW = range(6, 13)  # sentences of the example document
+READ = 300  # training documents whose words are counted
+ATTENDED = 20  # validation documents; attentions take stock Longformer a second per document
+TAGGED = "en"  # the language of the part-of-speech tagger
+
+# ---- corpus and tasks (notebooks 01 and 02)
+
+tasks_beside_thesis = soundness.beside_thesis
+
+
+class DescribedTasks(NamedTuple):
+    statistics: pd.DataFrame  # see `task_statistics`
+    lengths: pd.DataFrame  # of documents: task, split, n_student_tokens, n_structural_tokens
+
+
+def opening_words(run: Run, words: int = 12) -> list[str]:
+    """The first words of the first training document, preprocessed as for the run's (first) Paragraph Vector."""
+    from docemb_lib.teachers.words import preprocess
+
+    return preprocess(run.stages.corpus.split("train")["text"][0], run.key.paragraph_vectors[0].preprocess)[:words]
+
+
+def corpus_statistics(run: Run) -> pd.DataFrame:
+    """Documents and their lengths, a row per split of the run's corpus; see `docemb_lib.corpus.build`."""
+    splits = {name: run.stages.corpus.split(name) for name in ("train", "validation", "tasks")}
+    return describe_splits(splits, limit=structural_limit(run), student_limit=run.profile.student.max_tokens)
+
+
+def structural_limit(run: Run) -> int:
+    """The tokens of the longest text that the structural teacher does not truncate."""
+    return run.stages.teachers.sbert("truncate").max_text_tokens
+
+
+def corpus_tables(statistics: pd.DataFrame, name: str) -> pd.DataFrame:
+    """Tables 4.1 and 5.1 with this corpus first: a row per corpus and split. statistics: see `corpus_statistics`."""
+    here = statistics[statistics["split"].isin(["train", "validation"])].assign(corpus=name, of=soundness.HERE)
+    both = pd.concat([here, published("corpora").assign(of=soundness.THESIS)])
+    return both.set_index(["of", "corpus", "split"])[CORPUS_COLUMNS]
+
+
+def split_lengths(run: Run) -> pd.DataFrame:
+    """Lengths of training and validation documents for Figures 4.1 and 5.1: source, tokens (of the student), split."""
+    columns = {"source": "source", "n_student_tokens": "tokens"}
+    splits = {split: run.stages.corpus.split(split).select_columns(list(columns)) for split in ("train", "validation")}
+    frames = [rows.to_pandas().assign(split=split) for split, rows in splits.items()]
+    return pd.concat(frames, ignore_index=True).rename(columns=columns)
+
+
+def described_tasks(run: Run) -> DescribedTasks:
+    """Statistics and lengths of all tasks of the profile. Each task is counted once and kept as an artefact."""
+    evaluation = run.profile.evaluation
+    names = dict.fromkeys((*evaluation.tasks, *evaluation.sweep_tasks))
+    folders = {name: _described(run.stages, name) for name in names}
+    statistics, lengths = (
+        pd.concat([pd.read_parquet(folder / file).assign(task=name) for name, folder in folders.items()])
+        for file in (STATISTICS, LENGTHS)
+    )
+    return DescribedTasks(statistics.reset_index(drop=True), lengths.reset_index(drop=True))
+
+
+def _described(stages: Stages, name: str) -> Path:
+    profile, limit = stages.key.profile, stages.key.profile.evaluation.limit
+    student, structural = profile.student.model, profile.structural_teacher.model
+    counters = [pretrained.fingerprint(pretrained.resolve(model)) for model in (student, structural)]
+    inputs = task_inputs(profile, name, lambda: stages.corpus.fingerprint) | {"limit": limit, "counters": counters}
+
+    def build(folder: Path) -> None:
+        from docemb_lib.student import count_tokens
+
+        counters = {
+            "n_student_tokens": lambda texts: count_tokens(pretrained.resolve(student), texts),
+            "n_structural_tokens": stages.teachers.sbert("truncate").count_tokens,
+        }
+        task = stages.scores.tasks[name]
+        lengths = soundness.task_lengths(task, counters)
+        lengths.to_parquet(folder / LENGTHS, index=False)
+        soundness.task_statistics(task, lengths, limit=limit).to_parquet(folder / STATISTICS, index=False)
+
+    return stages.workspace.artefact("task-statistics", inputs, build).path
+
+
+# ---- students and teachers of a run (notebooks 02 to 06)
+
+
+def widths_of(run: Run) -> dict[str, int]:
+    """Widths of the `student` and, if there is one, of the `contextual` teacher, by these names."""
+    teacher = run.profile.parameters.contextual_teacher
+    contextual = {} if teacher is None else {"contextual": run.profile.contextual_teachers.width(teacher)}
+    return {"student": run.stages.students.width, **contextual}
+
+
+def students_of_runs(run: Run) -> list[Model]:
+    """The untrained student, this run's and recorded comparable ones of equal size and seed; as in Figure 4.4 first."""
+    losses = [loss_of(**loss) for loss in FIGURE_4_4]
+    size = {name: run.key.counting[name] for name in ("documents", "seed")}
+    found = [(run.key.only(*STRUCTURAL), run.model)]
+    for record in run.comparable():
+        key, student = run.key_of(record), recorded_student(run.workspace, record)
+        if student is not None and size.items() <= key.counting.items():
+            found.append((key.only(*STRUCTURAL), student_model(record.label, student)))
+    found.sort(key=lambda one: losses.index(one[0]) if one[0] in losses else len(losses))
+    return [untrained_model(run.stages.students), *(model for _, model in found)]
+
+
+def in_figure_4_4(run: Run, distances: pd.DataFrame) -> pd.DataFrame:
+    """The rows of `distances` (tidy, with a column model) that belong to Figure 4.4 or to this run's student."""
+    shown = [RunKey.of(run.notebook, THESIS_PROFILE, **loss).label for loss in FIGURE_4_4]
+    return distances[distances["model"].isin([UNTRAINED, *shown, run.label])]
+
+
+def validation_embeddings(corpus: CorpusStage, model: Model) -> np.ndarray:
+    """The model's embeddings of the first `SHOWN` validation documents: float32 (N, D). Each is computed once."""
+    return embed_once(corpus.workspace, model, corpus.split("validation")["text"][:SHOWN])
+
+
+def neighbours_of_validation(run: Run) -> pd.DataFrame:
+    """The nearest neighbours of the first three validation documents by the run's model; see `neighbours`."""
+    embeddings = validation_embeddings(run.stages.corpus, run.model)
+    return neighbours(embeddings, run.stages.corpus.split("validation")["id"][:], queries=range(3), k=3)
+
+
+def probes_of_teachers(run: Run) -> pd.DataFrame:
+    """How well a linear map predicts each teacher's embeddings from the student's, before and after distillation.
+
+    The map is fitted on at most `PROBED` training documents of the run and measured on the first `SHOWN` validation
+    documents: on all, and separately on those that fit into the structural teacher's window and on longer ones.
+    Columns model, teacher, bucket, documents, r2, overlap; see `probe`.
+    """
+    corpus, teachers, p = run.stages.corpus, run.stages.teachers, run.profile.parameters
+    train, validation = min(PROBED, p.documents), corpus.split("validation")
+    texts = corpus.split("train")["text"][:train]
+    limit = teachers.structural.max_text_tokens
+    short = np.asarray(validation["n_structural_tokens"][:SHOWN]) <= limit
+    buckets = {f"up to {limit} tokens": short, "longer": ~short}
+    frames = []
+    for model in (untrained_model(run.stages.students), run.model):
+        embeddings = embed_once(run.workspace, model, texts), validation_embeddings(corpus, model)
+        for name, teacher in teachers.of_student.items():
+            fitted = np.asarray(teachers.embeddings(teacher, "train", p.documents)[:train])
+            measured = np.asarray(teachers.embeddings(teacher, "validation", len(validation))[:SHOWN])
+            found = probes.probe((embeddings[0], fitted), (embeddings[1], measured), buckets)
+            frames.append(found.assign(model=model.label, teacher=f"{name} teacher"))
+    return pd.concat(frames, ignore_index=True)[["model", "teacher", "bucket", "documents", "r2", "overlap"]]
+
+
+def centring(run: Run) -> pd.DataFrame:
+    """Cosine scores of the student with and without the mean training embedding subtracted, a row per model.
+
+    Columns: spread (mean cosine distance of two task texts), and each retrieval or pair task of the final evaluation;
+    see `score_cosines`. With `student.centre` in the profile the student is centred already and has one row.
+    """
+    own = run.model._replace(label="student, centred" if run.profile.student.centre else "student")
+    both = [own] if run.profile.student.centre else [own, known_models.centred_model(run.stages.corpus, own)]
+    return run.stages.scores.of_cosines([untrained_model(run.stages.students), *both])
+
+
+def projection_layers(run: Run) -> pd.DataFrame:
+    """The layers of both projections of this run: side, layer, shape (out × in), weights (with biases)."""
+    from torch import nn
+
+    from docemb_lib.losses import Projection
+
+    p, rows = run.profile.parameters, []
+    widths = {} if p.contextual_teacher is None else widths_of(run)
+    for side, width in widths.items():
+        projection = Projection(getattr(p, f"{side}_projection"), width)
+        for layer in projection.layers:
+            shape = f"{layer.out_features} × {layer.in_features}" if isinstance(layer, nn.Linear) else ""
+            rows.append((side, type(layer).__name__, shape, sum(t.numel() for t in layer.parameters())))
+        if not len(projection.layers):
+            rows.append((side, "identity", f"{projection.out_features}", 0))
+    return pd.DataFrame(rows, columns=["side", "layer", "shape", "weights"])
+
+
+def weights_by_length(run: Run) -> pd.DataFrame:
+    """The weights of both losses for each training document, by length: length, structural, contextual."""
+    import torch
+
+    p = run.profile.parameters
+    lengths = np.sort(run.stages.corpus.split("train")["n_structural_tokens"][: p.documents])
+    weighting, roles = weighting_of(p), run.key.roles
+    structural, contextual = weighting.weights(torch.from_numpy(lengths))
+    if "structural" not in roles:
+        structural, contextual = torch.zeros_like(structural), torch.ones_like(contextual)
+    elif "contextual" not in roles:  # a plain mean, in which masked documents count as zero
+        structural, contextual = weighting.keep(torch.from_numpy(lengths)).float(), torch.zeros_like(contextual)
+    return pd.DataFrame({"length": lengths, "structural": structural.numpy(), "contextual": contextual.numpy()})
+
+
+# ---- halves of documents, and the analyses of the SimDE paper (notebook 07)
+
+
+def example_halves(run: Run) -> pd.DataFrame:
+    """The first training document of 6 to 12 sentences, each sentence in the column of its half in the first epoch."""
+    rows, language = min(run.profile.parameters.documents, SHOWN), run.profile.simde.language
+    split = run.stages.corpus.split("train").select(range(rows))
+    documents = [(row["id"], split_sentences(row["text"], language=language)) for row in split]
+    candidates = [one for one in documents if len(one[1]) >= 2]
+    if not candidates:
+        raise InputError(f"documents: none of the first {rows} has two sentences, so none has halves")
+    name, sentences = next((one for one in candidates if len(one[1]) in FEW), candidates[0])
+    shown = np.array([" ".join(sentence.split()) for sentence in sentences], dtype=object)
+    first = _draw(run, name, len(sentences))
+    return pd.DataFrame({"first half": np.where(first, shown, ""), "second half": np.where(first, "", shown)})
+
+
+def distances_of_halves(run: Run, models: list[Model]) -> pd.DataFrame:
+    """Cosine distances from the first halves of validation documents to their second halves and to those of others.
+
+    Tidy, see `tidy_distances`, with a column model. Documents of one sentence are left out.
+    """
+    language, split = run.profile.simde.language, run.stages.corpus.split("validation")
+    firsts, seconds = [], []
+    for name, text in zip(split["id"][:SHOWN], split["text"][:SHOWN], strict=True):
+        sentences = np.array(split_sentences(text, language=language), dtype=object)
+        if len(sentences) >= 2:
+            first = _draw(run, name, len(sentences))
+            firsts.append("".join(sentences[first]))
+            seconds.append("".join(sentences[~first]))
+    frames = []
+    for model in models:
+        halves = np.split(embed_once(run.workspace, model, firsts + seconds), 2)
+        found = probes.measure_distances(*halves, distance="cosine", negatives=20)
+        frames.append(probes.tidy_distances(found).assign(model=model.label))
+    return pd.concat(frames, ignore_index=True)
+
+
+def _draw(run: Run, document: str, n: int) -> np.ndarray:
+    """Which of n sentences training puts into the first half in the first epoch: (n,) bool."""
+    return draw_halves(n, generator_of(document, seed=run.profile.parameters.seed, epoch=0))
+
+
+def students_beside(run: Run) -> list[Model]:
+    """The students of recorded runs comparable with this one, of notebook 07 and of the final evaluation."""
+    models: dict[str, Model] = {}
+    for record in (*run.comparable(FINAL[1]), *run.comparable(FINAL[0])):
+        student = recorded_student(run.workspace, record)
+        if student is not None and record.label not in {run.label, *models}:
+            models[record.label] = student_model(record.label, student)
+    return list(models.values())
+
+
+def beside_paper(scores: pd.DataFrame) -> pd.DataFrame:
+    """Tidy scores beside the paper's on common tasks: rows (source, model), columns (task, metric)."""
+    here = last_round(scores)[["model", "task", "metric", "value"]].assign(source="here")
+    rows = pd.concat([here, published("simde").query("round == 'all'").assign(source="paper")])
+    common = rows.groupby(["task", "metric"])["source"].transform("nunique") == 2
+    return rows[common].pivot_table(index=["source", "model"], columns=["task", "metric"], values="value", sort=False)
+
+
+def gain_over_start(scores: pd.DataFrame, comparison: pd.DataFrame, *, student: str) -> pd.DataFrame:
+    """The student against the untrained student, a row per task and one for the mean over tasks.
+
+    Columns metric, difference, low and high (95% interval), verdict of the paired test, and head_seeds, the standard
+    deviation of the student's score over head seeds. scores, comparison: of a final evaluation.
+    """
+    pair = (comparison["model"] == student) & (comparison["reference"] == UNTRAINED)
+    last = last_round(scores)
+    by_seed = pd.concat([last[last["metric"].isin(MAIN_METRICS)], mean_over_tasks(last).assign(task=OVERALL)])
+    spread = by_seed[by_seed["model"] == student].groupby("task")["value"].std()
+    rows = comparison[pair].set_index("task")
+    return rows[["metric", "difference", "low", "high", "verdict"]].assign(head_seeds=spread)
+
+
+def redundancy_beside_paper(run: Run) -> pd.DataFrame:
+    """Table 4 of the paper, this run's first `READ` training documents, if English, first: data, words, redundancy."""
+    paper = published("simde").query("metric == 'redundancy'").rename(columns={"task": "data", "value": "redundancy"})
+    frames = [paper]
+    if run.profile.simde.language == TAGGED:
+        here = probes.redundancy_by_length(probes.redundancy(_texts_read(run))).reset_index()
+        frames.insert(0, here.assign(data=f"here: {run.profile.corpus.source}"))
+    return pd.concat(frames, ignore_index=True)[["data", "words", "redundancy"]]
+
+
+def similarity_of_sentences(run: Run) -> pd.DataFrame:
+    """SBERT cosines of two sentences of one training document and of two documents; see `sentence_similarity`."""
+    embed = partial(embed_once, run.workspace, known_models.sbert_models(run.stages.teachers)[0])
+    return probes.sentence_similarity(_texts_read(run), embed, pairs=READ, language=run.profile.simde.language)
+
+
+def _texts_read(run: Run) -> list[str]:
+    return run.stages.corpus.split("train")["text"][: min(READ, run.profile.parameters.documents)]
+
+
+def attention_of_students(run: Run) -> pd.DataFrame:
+    """`attention_by_part` by model, before and after training, in the first `ATTENDED` validation documents.
+
+    Empty if documents are not English or the student gives no attentions.
+    """
+    from docemb_lib.student import Student
+
+    if run.profile.simde.language != TAGGED:
+        return pd.DataFrame()
+    students = {UNTRAINED: run.stages.students.untrained, run.label: run.student()}
+    loaded = {label: Student.load(student.path) for label, student in students.items()}
+    if any(student.config.model_type != "longformer" for student in loaded.values()):
+        return pd.DataFrame()
+    texts = run.stages.corpus.split("validation")["text"][:ATTENDED]
+    frames = [probes.attention_by_part(student, texts).assign(model=label) for label, student in loaded.items()]
+    return pd.concat(frames, ignore_index=True)
+
+
+def few_shot(run: Run, models: Sequence[Model], *, per_class: Sequence[int] = (2, 5)) -> pd.DataFrame:
+    """Scores on the profile's classification tasks of heads trained on `per_class` examples of each class.
+
+    Columns task, model, and see `few_shot_scores`. A number that exceeds the smallest class of a task is left out.
+    """
+    frames = []
+    tasks = {name: run.stages.scores.tasks[name] for name in run.profile.evaluation.tasks}
+    for name, task in tasks.items():
+        if isinstance(task, Classification):
+            smallest = min(Counter(task.splits["train"].labels).values())
+            numbers = [number for number in per_class if number <= smallest]
+            for model in models if numbers else ():
+                embeddings = embed_once(run.workspace, model, task.texts("test"))
+                frames.append(few_shot_scores(task, embeddings, per_class=numbers).assign(task=name, model=model.label))
+    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()

@@ -1,0 +1,250 @@
+"""The distance and the projection explorer: documents in the spaces of students, teachers and projected views."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache, partial
+from typing import Any, Literal, NamedTuple, get_args
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from docemb_lib.errors import InputError
+from docemb_lib.evaluation import probes as probing
+from docemb_lib.evaluation.probes import Distance, Distances, principal_plane, tidy_distances
+from docemb_lib.evaluation.protocols import for_validation
+from docemb_lib.evaluation.tasks import Classification
+from docemb_lib.experiments.models import UNTRAINED, Model, embed_once, untrained_model
+from docemb_lib.experiments.run import Run
+from docemb_lib.experiments.stages import CorpusStage
+from docemb_lib.figures.documents import UNITS, plot_distances, plot_plane
+from docemb_lib.views import SHOWN, validation_embeddings
+from docemb_lib.widgets import explorer as html
+from docemb_lib.widgets.explorer import Answer, Explorer, Options, choice, interval, slider
+from docemb_lib.workspace import Artefact
+
+NEGATIVES = 20  # per document, equal for all students and both distances
+ALL_LOSSES = "all losses"
+MISTAKEN = 10  # pairs in the list
+Range = tuple[int, int]
+
+
+class StudentDistances(NamedTuple):
+    documents: pd.DataFrame  # id, text, source, length (structural tokens); a row per document
+    measured: dict[Distance, dict[str, Distances]]  # by student, in the order of display
+    own: str  # the student of this run
+
+    def tidy(self) -> pd.DataFrame:
+        """One frame of all students: columns distance, model, and those of `tidy_distances`."""
+        frames = [_tidy(by_model).assign(distance=distance) for distance, by_model in self.measured.items()]
+        return pd.concat(frames, ignore_index=True)
+
+
+def _tidy(by_model: dict[str, Distances]) -> pd.DataFrame:
+    frames = [tidy_distances(found).assign(model=model) for model, found in by_model.items()]
+    return pd.concat(frames, ignore_index=True)
+
+
+def distances_to_teacher(run: Run, models: Sequence[Model], *, negatives: int = NEGATIVES) -> StudentDistances:
+    """Both distances of every model on at most the first `SHOWN` validation documents."""
+    corpus, teachers = run.stages.corpus, run.stages.teachers
+    rows = len(corpus.split("validation"))
+    teacher = np.asarray(teachers.embeddings(teachers.structural, "validation", rows)[:SHOWN])
+    embedded = {model.label: validation_embeddings(corpus, model) for model in models}
+    measured: dict[Distance, dict[str, Distances]] = {}
+    for distance in get_args(Distance):
+        measure = partial(probing.measure_distances, distance=distance, negatives=negatives)
+        measured[distance] = {label: measure(student, teacher) for label, student in embedded.items()}
+    return StudentDistances(validation_documents(corpus), measured, run.label)
+
+
+def validation_documents(corpus: CorpusStage) -> pd.DataFrame:
+    """The first `SHOWN` validation documents: id, text, source, length (tokens of the structural teacher)."""
+    split = corpus.split("validation")
+    columns = {"id": "id", "text": "text", "source": "source", "length": "n_structural_tokens"}
+    return pd.DataFrame({name: split[column][:SHOWN] for name, column in columns.items()})
+
+
+def distance_explorer(distances: StudentDistances) -> Explorer:
+    """Explore distances by loss, distance, γ, number of negatives and document length.
+
+    Below the figure: the pairs that the student mistakes most (of `all losses`: the student of this run), and both
+    texts of the chosen pair.
+    """
+    documents, lengths = distances.documents, distances.documents["length"].to_numpy()
+    models = list(distances.measured["cosine"])
+    most = distances.measured["cosine"][models[0]].negative.shape[1]
+
+    def parts(loss: str, distance: Distance, negatives: int, tokens: Range) -> dict[str, Distances]:
+        chosen = (lengths >= tokens[0]) & (lengths <= tokens[1])
+        if not chosen.any():
+            raise InputError(f"no document has {tokens[0]} to {tokens[1]} tokens; widen the range")
+        measured = distances.measured[distance]
+        return {model: measured[model].part(chosen, negatives) for model in (models if loss == ALL_LOSSES else [loss])}
+
+    @lru_cache(maxsize=1)  # γ and the pair do not change the figure
+    def drawn(loss: str, distance: Distance, negatives: int, tokens: Range) -> Figure:
+        return _figure(parts(loss, distance, negatives, tokens), distance)
+
+    def choices(loss: str, distance: Distance, _: float, negatives: int, tokens: Range, __: Any) -> dict[str, Options]:
+        of_loss = parts(loss, distance, negatives, tokens)
+        found = probing.mistaken(of_loss[distances.own if loss == ALL_LOSSES else loss], k=MISTAKEN)
+        offered = []
+        for number, row in enumerate(found.to_dict("records"), 1):
+            pair = (int(row["document"]), int(row["other"]))
+            one, other = documents["id"][pair[0]], documents["id"][pair[1]]
+            offered.append((f"{number}. {one} → {other} ({row['ahead']:+.3f})", pair))
+        return {"pair": offered}
+
+    def answer(loss: str, distance: Distance, gamma: float, negatives: int, tokens: Range, pair: Any) -> Answer:
+        shown, rows = parts(loss, distance, negatives, tokens), []
+        for model, found in shown.items():
+            auc, overlap, mean = probing.separation(found, gamma=gamma)
+            cells = {"model": model, "auc": f"{auc:.3f}", "overlap": f"{overlap:.3f}", "loss": f"{mean:.4g}"}
+            rows.append(html.row(cells, model=model))
+        text = html.table("separation", ["student", "AUC", "overlap", f"max-margin loss, γ = {gamma:g}"], rows)
+        text += f"<p>{html.number('documents', len(found.positive))} documents of "
+        text += f"{html.number('tokens', f'{tokens[0]} to {tokens[1]}')} tokens, {negatives} negatives each</p>"
+        alt = f"{UNITS[distance]} to the own and to other teacher embeddings, one row each for {', '.join(shown)}"
+        return Answer(text + _documents(documents, pair), drawn(loss, distance, negatives, tokens), alt)
+
+    controls = {
+        "loss": choice([(model, model) for model in (ALL_LOSSES, *models)]),
+        "distance": choice([(name, key) for key, name in UNITS.items()]),
+        "γ": slider(0.0, 2.0, 0.1, 1.0),
+        "negatives": slider(1, most, 1, most),
+        "tokens": interval(int(lengths.min()), int(lengths.max())),
+        "pair": choice([]),
+    }
+    return Explorer(controls, answer, choices=choices)
+
+
+def _figure(shown: dict[str, Distances], distance: Distance) -> Figure:
+    width, height = 8.5, 1.2 + 0.75 * len(shown)
+    figure = Figure(figsize=(width, height))  # fixed margins: a layout engine would draw all texts twice
+    labels = 0.3 + 0.085 * max(map(len, shown))
+    axes = figure.add_axes((labels / width, 0.55 / height, 1 - (labels + 0.9) / width, 1 - 1.2 / height))
+    plot_distances(_tidy(shown), distance=distance, ax=axes)
+    return figure
+
+
+def _documents(documents: pd.DataFrame, pair: tuple[int, int] | None) -> str:
+    titles, texts = ("the document", "the document with the nearer (or nearest) teacher embedding"), ""
+    for title, row in zip(titles, pair or (), strict=pair is not None):
+        own = documents.iloc[row]
+        texts += html.document(f"{title}: {own['id']}, {own['length']} tokens", own["text"])
+    return texts and f'<div style="display: flex; flex-wrap: wrap; gap: 8px;">{texts}</div>'
+
+
+Side = Literal["student", "contextual"]
+VALIDATION = "validation documents"
+STUDENT = "student"
+PROJECTIONS = "projections.safetensors"
+COLOURS = ("source", "label", "length")
+
+
+class Spaces(NamedTuple):
+    documents: dict[str, pd.DataFrame]  # by collection: length, and source or label
+    planes: dict[str, dict[str, probing.Plane]]  # by collection and space
+
+
+def spaces_of_run(run: Run) -> Spaces:
+    """The validation documents, and those of each classification task among the sweep's tasks, in several spaces.
+
+    The spaces: the student before and after, the teachers, and both projected views of the contextual loss. At most
+    `SHOWN` documents of each collection; those of a task are the ones that runs are scored on, with labels.
+    """
+    stages = run.stages
+    collections = {VALIDATION: validation_documents(stages.corpus)}
+    for name in run.profile.evaluation.sweep_tasks:
+        if isinstance(task := stages.scores.tasks[name], Classification):
+            splits = for_validation(task, SHOWN).splits
+            data = splits["validation" if "validation" in splits else "train"]
+            columns = {"text": data.texts, "length": stages.teachers.structural.count_tokens(data.texts)}
+            collections[f"task {name}"] = pd.DataFrame({**columns, "label": list(map(str, data.labels))})
+    spaces = Spaces({}, {})
+    for name, documents in collections.items():
+        spaces.documents[name] = documents.drop(columns="text")
+        spaces.planes[name] = {space: principal_plane(X) for space, X in _spaces(run, name, documents).items()}
+    return spaces
+
+
+def _spaces(run: Run, collection: str, documents: pd.DataFrame) -> dict[str, np.ndarray]:
+    """The embeddings (N, ·) of the documents in each space, by name."""
+    stages, texts = run.stages, list(documents["text"])
+    models = {STUDENT: run.model, UNTRAINED: untrained_model(stages.students)}
+    found = {name: embed_once(run.workspace, model, texts) for name, model in models.items()}
+    for name, teacher in stages.teachers.of_student.items():
+        if collection == VALIDATION:  # their embeddings were made for training
+            rows = len(stages.corpus.split("validation"))
+            known = np.asarray(stages.teachers.embeddings(teacher, "validation", rows)[: len(texts)])
+        else:
+            frozen = Model(name, f"teacher/{teacher.fingerprint}", partial(lambda given: given, teacher))
+            known = embed_once(run.workspace, frozen, texts)
+        found[f"{name} teacher"] = known
+    if run.profile.parameters.contextual_teacher is None:
+        return found
+    sides: dict[Side, str] = {"student": STUDENT, "contextual": "contextual teacher"}
+    if run.profile.student.centre:  # the projection was trained on embeddings that are not centred
+        del sides["student"]
+    views = {f"{side} view": project(run, run.student(), side, found[space]) for side, space in sides.items()}
+    return found | views
+
+
+def project(run: Run, student: Artefact, side: Side, embeddings: np.ndarray) -> np.ndarray:
+    """Embeddings (N, D) of one side of the contextual loss through the projection trained with the student: (N, P)."""
+    import torch
+    from safetensors.torch import load_file
+
+    from docemb_lib.losses import Projection
+
+    start = f"contextual.{'student' if side == 'student' else 'teacher'}_projection."
+    weights = load_file(str(student.path / PROJECTIONS))
+    projection = Projection(getattr(run.profile.parameters, f"{side}_projection"), embeddings.shape[1])
+    projection.load_state_dict({k.removeprefix(start): v for k, v in weights.items() if k.startswith(start)})
+    with torch.no_grad():
+        return projection(torch.from_numpy(np.array(embeddings, dtype=np.float32))).numpy()
+
+
+def projection_explorer(spaces: Spaces, probes: pd.DataFrame) -> Explorer:
+    """Compare documents in two spaces, coloured by a column; below, how well a linear probe predicts each teacher.
+
+    probes: see `probes_of_teachers`.
+    """
+    collections, names = list(spaces.planes), list(next(iter(spaces.planes.values())))
+
+    def choices(documents: str, *_: str) -> dict[str, Options]:
+        columns = spaces.documents[documents].columns
+        return {"colour": [(name, name) for name in COLOURS if name in columns]}
+
+    def answer(documents: str, space: str, beside: str, colour: str) -> Answer:
+        planes, frame = spaces.planes[documents], spaces.documents[documents]
+        figure = Figure(figsize=(9, 4), layout="constrained")
+        for name, ax in zip((space, beside), figure.subplots(1, 2), strict=True):
+            last = ax is figure.axes[1]  # one legend: both panels have the same colours
+            points = frame.assign(first=planes[name].points[:, 0], second=planes[name].points[:, 1])
+            plot_plane(points, colour=colour, explained=planes[name].explained, legend=last, ax=ax)
+            ax.set_title(name)
+        shares = {name: f"{planes[name].explained:.3f}" for name in (space, beside)}
+        rows = [html.row({"space": name, "explained": share}, space=name) for name, share in shares.items()]
+        text = html.table("planes", ["space", "share of variance in the plane"], rows) + _readable(probes)
+        alt = f"{documents} along the two principal axes of {space} and of {beside}, coloured by {colour}"
+        return Answer(text, figure, alt)
+
+    controls = {
+        "documents": choice([(name, name) for name in collections]),
+        "space": choice([(name, name) for name in names]),
+        "beside": choice([(name, name) for name in names], len(names) - 1),
+        "colour": choice(choices(collections[0])["colour"]),
+    }
+    return Explorer(controls, answer, choices=choices)
+
+
+def _readable(probes: pd.DataFrame) -> str:
+    """The probes over all validation documents as a table."""
+    rows = []
+    for probe in probes[probes["bucket"] == probing.ALL].to_dict("records"):
+        who = {"teacher": probe["teacher"], "model": probe["model"]}
+        rows.append(html.row(who | {"r2": f"{probe['r2']:.3f}", "common": f"{probe['overlap']:.3f}"}, **who))
+    return html.table("readable", ["probe of the", "from", "R²", "common neighbours"], rows)

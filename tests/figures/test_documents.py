@@ -1,0 +1,197 @@
+"""Figures of documents and embeddings draw what the frame contains: values are read back from the artists."""
+
+from __future__ import annotations
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from scipy.stats import gaussian_kde
+
+from docemb_lib import figures
+from docemb_lib.evaluation.probes import ALL_LENGTHS, BINS
+from docemb_lib.figures import PALETTE
+from docemb_lib.figures.documents import HALF, density, plot_attention, plot_distances, plot_plane, plot_probe
+from docemb_lib.losses import Weighting
+
+
+def test_lengths_stack_to_a_hundred_percent_and_the_share_beyond_is_named(ax, names_of):
+    documents = pd.DataFrame({"source": ["a"] * 6 + ["b"] * 4, "tokens": [10, 20, 30, 40, 50, 5000, 15, 25, 35, 45]})
+    assert figures.plot_lengths(documents, limit=28, longest=60, ax=ax) is ax
+    assert sum(bar.get_height() for bar in ax.patches) == pytest.approx(100)
+    assert "60% are longer" in ax.texts[0].get_text()
+    assert names_of(ax.get_legend()) == ["a", "b"]
+
+
+def test_panels_of_lengths_share_colours_and_height_and_need_no_limit(colour_of):
+    _, (left, right) = plt.subplots(1, 2, sharey=True)
+    train = pd.DataFrame({"source": ["a", "b", "b", "b"], "tokens": [5, 15, 25, 35]})
+    figures.plot_lengths(train, longest=40, sources=["a", "b"], ax=left)
+    figures.plot_lengths(train[train["source"] == "b"].head(1), longest=40, sources=["a", "b"], ax=right)
+    of_left, of_right = ([colour_of(handle.patches[0]) for handle in ax.containers] for ax in (left, right))
+    assert (of_left, len(set(of_left))) == (of_right, 2)
+    assert left.get_ylim()[1] > 100  # the only bar of the right panel
+    assert not left.texts
+    _, ax = plt.subplots()  # more sources than colours are hatched
+    documents = pd.DataFrame({"source": list("abcdefghij"), "tokens": 5})
+    looks = {(bar.patches[0].get_facecolor(), bar.patches[0].get_hatch())
+        for bar in figures.plot_lengths(documents, longest=9, ax=ax).containers}  # fmt: skip
+    assert len(looks) == 10
+
+
+def test_cumulative_lines_end_at_one_and_pass_the_share_of_shorter_documents(ax, names_of):
+    lengths = pd.DataFrame({"data": ["a"] * 4 + ["b"] * 2, "split": ["train"] * 3 + ["test"] + ["train"] * 2,
+                            "tokens": [10, 20, 40, 30, 100, 5000]})  # fmt: skip
+    assert figures.plot_cumulative(lengths, ax=ax) is ax
+    first, second, third = ax.lines
+    x, y = first.get_data()
+    assert y[x <= 20].max() == pytest.approx(2 / 3)
+    assert y.max() == 1
+    assert first.get_color() == second.get_color() != third.get_color()
+    assert first.get_linestyle() == third.get_linestyle() != second.get_linestyle()
+    assert names_of(ax.get_legend()) == ["a", "b", "train", "test"]
+    assert (ax.get_xlim(), ax.get_xscale()) == ((8, 4096), "log")
+
+
+@pytest.mark.parametrize(
+    ("weighting", "lengths", "structural", "contextual", "line"),
+    [(Weighting(0.8, 256), [40, 256, 257, 2000], [0.8, 0.8, 0, 0], [0.2, 0.2, 1, 1], 1.5),
+     (Weighting(0.5, None, "linear:100:300"), [50, 200, 300], [0.5, 0.25, 0], [0.5, 0.75, 1], None),
+     (Weighting(None, 100), [50, 200], [1, 0], [1, 1], 0.5)],  # without λ, a kept document counts twice
+)  # fmt: skip
+def test_a_document_has_a_bar_per_loss_and_the_mask_is_a_line(
+    ax, names_of, colour_of, weighting, lengths, structural, contextual, line
+):
+    columns = dict(zip(("structural", "contextual"), weighting.weights(torch.tensor(lengths)), strict=True))
+    figures.plot_mask(pd.DataFrame({"length": lengths, **columns}), max_structural_len=weighting.max_structural_len, ax=ax)  # fmt: skip
+    first, second = ax.containers
+    assert [bar.get_width() for bar in first] == pytest.approx(structural)
+    assert [bar.get_width() for bar in second] == pytest.approx(contextual)
+    assert [bar.get_x() for bar in second] == pytest.approx(structural)  # beside the first bar
+    assert [colour_of(bars[0]) for bars in (first, second)] == [PALETTE["structural"], PALETTE["contextual"]]
+    assert names_of(ax.get_yticklabels()) == [f"{length:,}" for length in lengths]
+    assert [drawn.get_ydata()[0] for drawn in ax.lines] == ([] if line is None else [line])
+    assert [f"more than\n{weighting.max_structural_len} tokens" in text.get_text() for text in ax.texts] == (
+        [] if line is None else [True])  # fmt: skip
+    assert ax.get_xlim()[1] > max(np.add(structural, contextual))
+
+
+def test_of_many_documents_twelve_are_drawn_with_the_shortest_and_the_longest(ax, names_of):
+    weights = pd.DataFrame({"length": range(10, 1510, 10), "structural": 0.5, "contextual": 0.5})
+    figures.plot_mask(weights, max_structural_len=5000, ax=ax)
+    shown = [int(text.replace(",", "")) for text in names_of(ax.get_yticklabels())]
+    assert (len(shown), shown[0], shown[-1]) == (12, 10, 1500)
+    assert shown == sorted(shown)
+    assert not ax.lines  # no document is masked
+    figures.plot_weights(np.array([1, 5, 9]), np.array([0.5, 0.5, 0.0]), ax=ax)
+    assert ax.lines[0].get_xydata().tolist() == [[1, 0.5], [5, 0.5], [9, 0.0]]
+
+
+def test_redundancy_has_a_line_per_data_set_and_skips_empty_bins(ax, names_of):
+    words = [*BINS, ALL_LENGTHS]
+    redundancy = [1, 2, np.nan, 4, 5, 6.0, *range(6)]
+    figures.plot_redundancy(pd.DataFrame({"data": ["a"] * 6 + ["b"] * 6, "words": words * 2, "redundancy": redundancy}), ax=ax)  # fmt: skip
+    assert names_of(ax.get_xticklabels()) == words
+    first, all_of_first, second, all_of_second = ax.lines
+    assert first.get_xydata().tolist() == [[0, 1], [1, 2], [3, 4], [4, 5]]
+    assert second.get_ydata().tolist() == [0, 1, 2, 3, 4]
+    assert [line.get_xydata().tolist() for line in (all_of_first, all_of_second)] == [[[5, 6]], [[5, 5]]]
+    assert all_of_first.get_color() == first.get_color() != second.get_color()
+    assert names_of(ax.get_legend()) == ["a", "b"]
+    ax.clear()  # similarities are percents of each kind with their means
+    pairs = pd.DataFrame({"kind": ["inside"] * 4 + ["across"] * 2, "cosine": [0.5, 0.5, 0.7, 0.7, 0.1, 0.3]})
+    figures.plot_sentence_similarity(pairs, ax=ax)
+    assert names_of(ax.get_legend()) == ["of one document, mean 0.60", "of two documents, mean 0.20"]
+    assert [line.get_xdata()[0] for line in ax.lines] == pytest.approx([0.6, 0.2])
+    assert [round(bar.get_height()) for bar in ax.patches if bar.get_height()] == [50, 50, 50, 50]
+    low, high = ax.get_xlim()
+    assert low < 0.1 < 0.7 < high
+
+
+@pytest.fixture
+def distances():
+    rng = np.random.default_rng(0)
+    return pd.DataFrame({"model": ["a"] * 100 + ["b"] * 40, "kind": ["positive", "negative"] * 70,
+                         "value": rng.lognormal(size=140), "auc": [0.75] * 100 + [0.5] * 40})  # fmt: skip
+
+
+def test_a_density_is_scipys_between_its_ends():
+    values = np.random.default_rng(0).lognormal(sigma=0.4, size=800)
+    x, height = density(values)
+    expected = gaussian_kde(values)(x)
+    np.testing.assert_allclose(height, expected / expected.max(), atol=0.02)
+    assert values.min() < x[0] < x[-1] < values.max()
+
+
+def test_distances_have_a_row_per_model_and_its_auc(ax, names_of, distances):
+    plot_distances(distances, distance="cosine", ax=ax)
+    assert names_of(ax.get_yticklabels()) == ["a", "b"]
+    assert ax.yaxis_inverted()
+    assert {"AUC 0.750", "AUC 0.500"} <= set(names_of(ax.texts))
+    assert (ax.get_xlabel(), ax.get_xscale()) == ("cosine distance", "linear")
+    own, others = names_of(ax.get_legend())
+    assert "own" in own
+    assert "other" in others
+
+
+@pytest.mark.parametrize("distance", ["cosine", "mse"])
+def test_positives_stand_above_their_row_and_negatives_below_with_medians(ax, distances, distance):
+    own = distances[distances["model"] == "a"]
+    plot_distances(own, distance=distance, ax=ax)
+    above, below = (polygon.get_paths()[0].get_extents() for polygon in ax.collections)
+    assert (above.y0, above.y1) == pytest.approx((-HALF, 0))
+    assert (below.y0, below.y1) == pytest.approx((0, HALF))
+    scale, inverse = (np.log10, lambda x: float(10**x)) if distance == "mse" else (np.array, float)
+    medians = [inverse(np.median(scale(rows["value"]))) for _, rows in own.groupby("kind", sort=False)]
+    assert [line.get_xdata()[0] for line in ax.lines if np.ptp(line.get_ydata()) > 0] == pytest.approx(medians)
+    ax.clear()  # squared distances have a logarithmic axis that bears zero
+    distances.loc[3, "value"] = 0.0  # a perfect match
+    plot_distances(distances, distance="mse", ax=ax)
+    assert (ax.get_xlabel(), ax.get_xscale()) == ("squared L2 distance per dimension", "log")
+    assert all(np.isfinite(polygon.get_paths()[0].vertices).all() for polygon in ax.collections)
+    ax.clear()
+    plot_distances(distances.assign(value=0.25), distance="mse", ax=ax)
+    for polygon in ax.collections:  # a collapsed student is a spike
+        np.testing.assert_allclose(polygon.get_paths()[0].vertices[:, 0], 0.25)
+
+
+def test_points_are_coloured_by_value_or_by_length(ax, names_of):
+    points = pd.DataFrame({"first": [0.0, 1, 2], "second": [5.0, 4, 3], "source": ["b", "a", "b"], "length": [9, 99, 0]})  # fmt: skip
+    plot_plane(points, colour="source", explained=0.25, ax=ax)
+    assert names_of(ax.get_legend()) == ["a", "b"]
+    assert [c.get_offsets().tolist() for c in ax.collections] == [[[1, 4]], [[0, 5], [2, 3]]]
+    assert "25% of the variance" in ax.get_xlabel()
+    ax.clear()
+    plot_plane(points, colour="length", explained=np.nan, ax=ax)
+    assert ax.collections[0].get_array().tolist() == [9, 99, 1]  # 0 has no logarithm
+    assert "no variance" in ax.get_xlabel()
+    ax.clear()  # a label that looks like a formula is drawn as it is
+    points = pd.DataFrame({"first": [0.0, 1], "second": [5.0, 4], "label": [r"$\nonsense{$", "$x$"]})
+    plot_plane(points, colour="label", explained=0.25, ax=ax)
+    ax.figure.canvas.draw()
+    shown = [text._preprocess_math(text.get_text()) for text in ax.get_legend().get_texts()]
+    assert shown == [(r"$\nonsense{$", False), ("$x$", False)]
+
+
+def test_a_probe_has_a_bar_with_its_number_per_model_and_bucket(ax, names_of, colour_of):
+    rows = [("student before distillation", "all", 12, 0.1), ("student before distillation", "longer", 0, np.nan),
+            ("cosine", "all", 12, 0.4), ("cosine", "longer", 0, -0.3)]  # fmt: skip
+    frame = pd.DataFrame(rows, columns=["model", "bucket", "documents", "r2"]).assign(teacher="structural", overlap=0.5)
+    frame = pd.concat([frame, frame.assign(teacher="contextual", r2=9.0)])
+    assert plot_probe(frame, teacher="structural", measure="r2", ax=ax) is ax
+    assert [bar.get_height() for bar in ax.patches] == pytest.approx([0.1, np.nan, 0.4, -0.3], nan_ok=True)
+    assert [colour_of(bar) for bar in ax.patches] == [PALETTE["untrained"]] * 2 + [PALETTE["student"]] * 2
+    assert names_of(ax.texts) == ["0.10", "0.40", "-0.30"]  # a bucket without value is blank
+    assert names_of(ax.get_xticklabels()) == ["all\n12 documents", "longer\n0 documents"]
+    assert (ax.get_ylabel(), ax.get_title()) == ("R²", "structural")
+
+
+def test_attention_has_a_bar_per_model_and_part(ax, names_of):
+    parts = pd.DataFrame([(model, part, value + more) for model, value in (("one", 1.0), ("two", 2.0))
+        for more, part in enumerate(("noun", "verb", "adjective", "other")) for _ in range(3)],
+        columns=["model", "part", "relative"])  # fmt: skip
+    plot_attention(parts, ax=ax)
+    assert names_of(ax.get_xticklabels()) == ["nouns", "verbs", "adjectives", "other words"]
+    heights = [[bar.get_height() for bar in container] for container in ax.containers if len(container) == 4]
+    assert heights == [[1, 2, 3, 4], [2, 3, 4, 5]]

@@ -1,0 +1,359 @@
+"""The diagrams show what the run does, legibly; the examples what is true of the methods, by closed forms and scikit-learn."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+import torch
+from sklearn.cross_decomposition import CCA
+from sklearn.metrics.pairwise import cosine_distances, paired_cosine_distances
+
+from docemb_lib.experiments.students import weighting_of
+from docemb_lib.figures import methods, use_style
+from docemb_lib.figures.methods import DESCENT_RATE as RATE
+from docemb_lib.figures.methods import DESCENT_STEPS as DESCENT
+from docemb_lib.figures.methods import (
+    Box,
+    descend,
+    draw_graph,
+    plot_contextual_loss,
+    plot_paragraph_vectors,
+    plot_training,
+)
+from docemb_lib.losses import MaxMargin, Projection
+from docemb_lib.settings.profile import Profile
+
+TINY, THESIS = {"student": 384, "contextual": 200}, {"student": 768, "contextual": 2048}
+DEEP = {"student_projection": "384(ReLU)x100(sigmoid)x100x100(ReLU)x384", "contextual_projection": "384"}
+BANK = {"structural_loss": "max-margin", "gamma": 1.5, "negatives": 256}
+RAMP = {"lam": None, "lam_by_length": "linear:384:4096"}
+WORDS = ["Return", "the", "shortest", "path", "lengths", "between", "source", "and", "all", "reachable", "nodes"]
+
+
+@pytest.fixture(autouse=True)
+def style():
+    use_style()
+
+
+def boxes(ax):
+    """The framed texts, by their text."""
+    return {text.get_text(): text for text in ax.texts if text.get_bbox_patch() is not None}
+
+
+def arrows(ax):
+    return [text.arrow_patch for text in ax.texts if getattr(text, "arrow_patch", None) is not None]
+
+
+def notes(ax):
+    return "\n".join(text.get_text() for text in ax.texts if text.get_bbox_patch() is None)
+
+
+def assert_legible(ax):
+    """No text or box overlaps another, all are inside the figure, and arrows cross no text and no box."""
+    ax.figure.draw_without_rendering()
+    shown = {text: (text.get_bbox_patch() or text).get_window_extent() for text in ax.texts if text.get_text()}
+    assert boxes(ax)
+    whole = ax.figure.bbox
+    for text, place in shown.items():
+        inside = whole.x0 <= place.x0 < place.x1 <= whole.x1 and whole.y0 <= place.y0 < place.y1 <= whole.y1
+        assert inside, f"{text.get_text()!r} leaves the figure"
+    for (one, a), (other, b) in combinations(shown.items(), 2):
+        assert not a.overlaps(b), f"{one.get_text()!r} lies on {other.get_text()!r}"
+    for arrow in arrows(ax):
+        (start, end), slack = arrow.get_path().vertices[:2], 1.0  # pixels
+        x, y = np.linspace(start, end, 200).T
+        for text, place in shown.items():
+            within = (x > place.x0 + slack) & (x < place.x1 - slack) & (y > place.y0 + slack) & (y < place.y1 - slack)
+            assert not within.any(), f"an arrow crosses {text.get_text()!r}"
+
+
+@pytest.mark.parametrize("profile", ["tiny", "thesis"])
+@pytest.mark.parametrize("parameters",
+    [{}, BANK, RAMP, DEEP, {"lam": None}, {"contextual_loss": "cca"}, {"structural_loss": None},
+    {"contextual_teacher": None}, {"contextual_teacher": "LSA", "contextual_loss": "mse"},
+    {"form": "contextual_full", "max_structural_len": None}])  # fmt: skip
+def test_every_objective_is_drawn_legibly(profile, parameters):
+    profile = Profile.load(profile, **parameters)
+    ax = plot_training(profile, THESIS)
+    assert_legible(ax)
+    teachers = (profile.parameters.structural_loss is not None) + 2 * (profile.parameters.contextual_teacher is not None)  # fmt: skip
+    assert len(arrows(ax)) == {1: 5, 2: 7, 3: 11}[teachers]
+    if teachers > 1:
+        assert_legible(plot_contextual_loss(profile, THESIS))
+
+
+@pytest.mark.parametrize(("wrong", "message"),
+    [({}, None), ({"place": 0.2}, "lies on"), ({"row": 0.0}, "an arrow crosses"), ({"text": "x" * 300}, "leaves the figure")])  # fmt: skip
+def test_what_is_illegible_is_found(wrong, message):
+    case = {"place": 1.0, "row": 1.0, "text": "box"} | wrong
+    drawn = {"a": Box(0, 0, case["text"]), "b": Box(case["place"], 0.0, "between"), "c": Box(3.0, case["row"], "end")}
+    ax = draw_graph(drawn, ["a > c"])
+    if message is None:
+        assert_legible(ax)
+    else:
+        with pytest.raises(AssertionError, match=message):
+            assert_legible(ax)
+
+
+def test_training_names_the_models_their_widths_layers_and_how_much_they_read():
+    ax = plot_training(Profile.load("thesis"), THESIS)
+    found = boxes(ax)
+    assert {"document", "$L_S$\ncosine", "$L_C$\nSoftCCA", "$f_C$\nidentity"} <= set(found)
+    assert "student\nlongformer-base-4096\n4,096 tokens\n$y$: 768 numbers" in found
+    assert "structural teacher\nall-mpnet-base-v2\nfirst 384 tokens\n$t$: 768 numbers" in found
+    assert "contextual teacher\nPV = DM + DBOW\nwhole document\n$c$: 2048 numbers" in found
+    assert "$f_S$\n768 ReLU\n4,096 ReLU\n2,048" in found
+    assert r"$\lambda_i$ = 0.5; 0 for documents of more than 384 tokens" in notes(ax)
+    dashed = {name.partition("\n")[0] for name, text in found.items() if text.get_bbox_patch().get_linestyle() != "-"}
+    assert dashed == {"structural teacher", "contextual teacher", "$f_C$"}  # not trained
+    profile = Profile.load("tiny")
+    profile = profile.model_copy(update={"student": profile.student.model_copy(update={"layers": [1, 3]})})
+    assert "student\nall-MiniLM-L6-v2\nlayers 1, 3; 2,048 tokens\n$y$: 384 numbers" in boxes(plot_training(profile, TINY))  # fmt: skip
+    # a teacher that is switched off is not drawn
+    structural = boxes(plot_training(Profile.load("tiny").for_notebook("03_structural"), TINY))
+    assert len(structural) == 5
+    assert not [text for text in structural if "contextual" in text or "f_" in text]
+    contextual = boxes(plot_training(Profile.load("tiny", structural_loss=None), TINY))
+    assert len(contextual) == 7
+    assert not [text for text in contextual if "structural" in text or "L_S" in text]
+
+
+@pytest.mark.parametrize(("parameters", "weights"), [({"lam": 0.8}, {10: (0.8, 0.2), 5000: (0.0, 1.0)}),
+    ({"lam": None}, {10: (1, 1), 5000: (0, 1)}), ({"lam": 0.5, "form": "half_means_sum"}, {10: (1, 1), 5000: (0, 1)}),
+    ({"lam": 0.2, "form": "half_means_sum"}, {10: (0.2, 0.8), 5000: (0, 1)}),
+    ({"lam": 0.8, "form": "contextual_full"}, {10: (0.8, 1), 5000: (0, 1)}),
+    ({"lam": 0.8, "lam_by_length": "linear:384:4096", "max_structural_len": None}, {10: (0.8, 0.2), 5000: (0, 1)})])  # fmt: skip
+def test_the_sum_and_its_notes_are_what_the_objective_computes(parameters, weights):
+    """The formula is read back: λ from the note, 1 where there is none."""
+    profile = Profile.load("tiny", **parameters)
+    ax = plot_training(profile, TINY)
+    (formula,) = [text for text in boxes(ax) if text.startswith("$L$ = mean of")]
+    lines = [line for line in notes(ax).splitlines() if "lambda_i$ = " in line]
+    for length, expected in weights.items():
+        actual = weighting_of(profile.parameters).weights(torch.tensor([length]))
+        assert [one.item() for one in actual] == pytest.approx(expected)
+    short, long = weights[10], weights[5000]
+    if lines:
+        lam = float(lines[0].split(" = ")[1].split(" ")[0].rstrip(";"))
+        assert lam == short[0]
+        assert "0 for documents of more than 256 tokens" in lines[0] or "to 0 at 4,096" in lines[0]
+        assert (r"(1-\lambda_i)\,L_C" in formula) == (short[1] == pytest.approx(1 - lam))
+    else:
+        assert "L_S + L_C" in formula
+        assert short == (1, 1)
+        assert "documents of more than 256 tokens have no $L_S$" in notes(ax)
+    assert long[0] == 0
+
+
+def test_further_teachers_are_named_below():
+    raw = Profile.load("tiny").model_dump()
+    raw["further_teachers"] = [{"name": "topics", "role": "contextual", "teacher": "LSA", "loss": "mse",
+                                "student_projection": "100"}]  # fmt: skip
+    assert "Not drawn: further teachers topics" in notes(plot_training(Profile.model_validate(raw), TINY))
+    assert "Not drawn" not in notes(plot_training(Profile.load("tiny"), TINY))
+    raw["parameters"]["contextual_teacher"] = None  # λ counts all the same: both roles have a teacher
+    assert "$L$ = mean of\n$\\lambda_i\\,L_S$\n$+ (1-\\lambda_i)\\,L_C$" in boxes(
+        plot_training(Profile.model_validate(raw), TINY))  # fmt: skip
+
+
+@pytest.mark.parametrize(("profile", "widths"),
+    [(Profile.load("tiny"), TINY), (Profile.load("thesis"), THESIS), (Profile.load("tiny", **DEEP), TINY)])  # fmt: skip
+def test_the_contextual_loss_shows_every_layer_with_the_weights_that_torch_counts(profile, widths):
+    p = profile.parameters
+    ax = plot_contextual_loss(profile, widths)
+    assert f"$f_S$ = {p.student_projection}, $f_C$ = {p.contextual_projection}" in notes(ax)
+    expected = []
+    for spec, width in ((p.student_projection, widths["student"]), (p.contextual_projection, widths["contextual"])):
+        for layer in Projection(spec, width).layers:
+            if isinstance(layer, torch.nn.Linear):
+                expected.append([layer.out_features, "", sum(tensor.numel() for tensor in layer.parameters())])
+            else:
+                expected[-1][1] = type(layer).__name__.lower()
+    solid = [name for name, text in boxes(ax).items() if text.get_bbox_patch().get_linestyle() == "-" and "$" not in name]  # fmt: skip
+    shown = [name.replace(",", "").replace("\n", " ").split() for name in solid]
+    found = [(int(parts[0]), parts[1].lower() if len(parts) == 3 else "", int(parts[-1])) for parts in shown]
+    assert sorted(set(found)) == sorted(set(map(tuple, expected)))
+    assert len(arrows(ax)) == len(expected) + 2
+    assert {f"student\n$y$: {widths['student']:,}", f"contextual\n$c$: {widths['contextual']:,}"} <= set(boxes(ax))
+
+
+def test_without_contextual_teacher_there_is_a_line_instead_on_the_axes_that_are_given(ax):
+    assert plot_contextual_loss(Profile.load("tiny", contextual_teacher=None), {"student": 384}, ax=ax) is ax
+    assert list(boxes(ax)) == ["This run has no contextual teacher and no projections."]
+
+
+def test_paragraph_vectors_leave_the_predicted_word_out_of_the_inputs_of_dm():
+    ax = plot_paragraph_vectors(WORDS)
+    frames = [text for text in ax.texts if text.get_bbox_patch() is not None]
+    labels = [text.get_text() for text in frames]
+    assert labels.count("document vector") == 2
+    assert {word: labels.count(word) for word in WORDS[:5]} == dict.fromkeys(WORDS[:5], 2)
+    assert len(arrows(ax)) == (1 + 4 + 1) + 5
+    shortest = [text.get_bbox_patch() for text in frames if text.get_text() == "shortest"]
+    assert "-" not in [frame.get_linestyle() for frame in shortest]  # predicted by both, input of none
+    strange = ["one"], ["a", "b"], ["matplotlib.pyplot.set_loglevel", *WORDS], [r"$\nonsense$", "$a_b$", "5$", r"\$"]
+    for words in (WORDS, *strange):  # all are drawn legibly
+        assert_legible(plot_paragraph_vectors(words))
+
+
+@pytest.mark.parametrize("words", [1, 4, 12])
+@pytest.mark.parametrize("window", [1, 5])
+@pytest.mark.parametrize("dm", [True, False])
+def test_dm_reads_the_neighbours_of_a_word_and_both_read_the_document(words, window, dm):
+    expected = [[True, *(dm and word != row and row - window <= word <= row + window for word in range(words))]
+        for row in range(words)]  # fmt: skip
+    np.testing.assert_array_equal(methods.inputs_of_predictions(words, dm=dm, window=window), expected)
+
+
+@pytest.mark.parametrize("dm", [True, False])
+def test_windows_fill_the_inputs_and_outline_the_predicted_word(ax, names_of, dm):
+    words = ["Return", "the", "shortest", "path", "between", "the", r"$\nonsense{$", "$x_i$"]  # no formulas
+    methods.plot_windows(words, dm=dm, window=2, ax=ax)
+    (cells,) = ax.collections
+    filled = ~np.ma.getmaskarray(cells.get_array()).reshape(len(words), -1)
+    np.testing.assert_array_equal(filled, methods.inputs_of_predictions(len(words), dm=dm, window=2))
+    assert [(round(p.get_y() - 0.05), round(p.get_x() - 1.05)) for p in ax.patches] == [
+        (n, n) for n in range(len(words))
+    ]
+    ax.figure.canvas.draw()  # fails where matplotlib reads a formula
+    for labels, expected in ((ax.get_xticklabels(), ["document vector", *words]), (ax.get_yticklabels(), words)):
+        assert [label._preprocess_math(label.get_text()) for label in labels] == [(word, False) for word in expected]
+
+
+@pytest.mark.parametrize("gamma", [0.5, 1.0, 1.5])
+def test_the_arrows_of_max_margin_are_the_steps_of_the_loss(ax, gamma):
+    methods.plot_max_margin(gamma=gamma, ax=ax)
+    mse, drawn = ax.collections[:2]
+    teachers = torch.from_numpy(methods.TEACHERS)
+    for place, arrow in zip(drawn.get_offsets(), np.c_[drawn.U, drawn.V], strict=True):
+        y = torch.tensor([[*place], [0, 0], [0, 0]], dtype=torch.float64, requires_grad=True)
+        (gradient,) = torch.autograd.grad(MaxMargin("mse", gamma)(y, teachers)[0], y)
+        np.testing.assert_allclose(arrow, -gradient[0], atol=1e-12)
+    assert np.ptp(mse.U) > 1
+    if gamma == 1:  # a constant gradient
+        expected = methods.TEACHERS[0] - methods.TEACHERS[1:].mean(axis=0)
+        np.testing.assert_allclose(np.c_[drawn.U, drawn.V], np.tile(expected, (len(drawn.U), 1)))
+
+
+@pytest.fixture(scope="module")
+def paths():
+    return {name: descend(loss, *methods.two_topics()) for name, loss in methods.LOSSES.items()}
+
+
+def spread(points):
+    return cosine_distances(points)[np.triu_indices(len(points), 1)].mean()
+
+
+def norms(path):
+    return path.norm(dim=2).mean(dim=1)
+
+
+@pytest.mark.parametrize("gamma", [0.0, 0.5, 1.0, 1.5])
+def test_max_margin_descends_by_its_recurrence(gamma):
+    """In the plane the gradient is (y - t) - gamma (y - m), m the mean of the other teacher embeddings."""
+    student, teacher = methods.two_topics(seed=3)
+    path = descend(MaxMargin("mse", gamma), student, teacher)
+    y, t = student.double().numpy(), teacher.double().numpy()
+    others = np.stack([np.delete(t, row, axis=0).mean(axis=0) for row in range(len(t))])
+    for step in range(DESCENT + 1):
+        np.testing.assert_allclose(path[step].numpy(), y, rtol=1e-4, atol=1e-4)
+        y = y - RATE * ((y - t) - gamma * (y - others))
+
+
+def test_mse_ends_at_the_teacher_cosine_in_its_direction_and_half_gamma_beyond_it(paths):
+    teacher = methods.two_topics()[1]
+    assert (paths["MSE"][-1] - teacher).norm(dim=1).max() < 0.1
+    assert paired_cosine_distances(paths["cosine"][-1], teacher).max() < 0.02
+    assert norms(paths["cosine"])[-1] > 2 * teacher.norm(dim=1).mean()  # the norm is free
+
+    # half γ goes beyond the teacher, away from the others m: its minimum lies at (t - gamma m) / (1 - gamma) = 2 t - m
+    others = (teacher.sum(dim=0) - teacher) / (len(teacher) - 1)
+    path = paths["max-margin MSE, γ = 0.5"]
+    target = 2 * teacher - others
+    assert (path[-1] - target).norm(dim=1).mean() < 0.15 * (path[0] - target).norm(dim=1).mean()
+    assert (target - others).norm(dim=1).mean() == pytest.approx(2 * (teacher - others).norm(dim=1).mean().item())
+
+
+def test_at_gamma_one_every_step_is_equal_and_beyond_one_steps_grow_and_norms_have_no_end(paths):
+    path = paths["max-margin MSE, γ = 1"]
+    steps = path.diff(dim=0)
+    torch.testing.assert_close(steps, steps[:1].expand_as(steps), rtol=1e-3, atol=1e-5)
+    assert norms(path)[-1] > 1.3 * norms(path)[0]
+    assert (norms(path).diff()[DESCENT // 2 :] > 0).all()
+    far = descend(MaxMargin("mse", 1.0), *methods.two_topics(), steps=10 * DESCENT)
+    assert norms(far)[-1] > 8 * norms(path)[-1]
+    # beyond one, embeddings leave in one direction with growing steps
+    teacher = methods.two_topics()[1]
+    path = paths["max-margin MSE, γ = 1.5"]
+    lengths = path.diff(dim=0).norm(dim=2).mean(dim=1)
+    torch.testing.assert_close(lengths[1:] / lengths[:-1], torch.full((DESCENT - 1,), 1 + RATE / 2), rtol=1e-3, atol=0)
+    assert norms(path)[-1] > 7 * norms(path)[0]
+    assert spread(path[-1]) < 0.5 * spread(teacher)  # nearly one direction
+    assert paired_cosine_distances(path[-1], teacher).mean() > 1  # and not that of the teacher
+    assert spread(paths["max-margin MSE, γ = 1"][-1]) > 1.5 * spread(teacher)
+    # the student begins with similar documents
+    student, teacher = methods.two_topics()
+    assert student.shape == teacher.shape == (2 * methods.TOPIC, 2)
+    assert spread(student) < 0.05
+    assert spread(teacher[: methods.TOPIC]) < 0.2 * spread(teacher)
+
+
+def test_the_figure_shows_these_paths(paths, names_of):
+    *planes, last = methods.plot_descents()
+    assert [ax.get_title().split(" (")[0] for ax in planes] == list(methods.LOSSES)
+    assert "steps × 10" in planes[1].get_title()
+    for ax, path in zip(planes, paths.values(), strict=True):
+        (end,) = [line for line in ax.lines if line.get_label() == "student, end"]
+        np.testing.assert_allclose(end.get_xydata(), path[-1, : methods.TOPIC])
+    for line, path in zip(last.lines, paths.values(), strict=True):
+        np.testing.assert_allclose(line.get_ydata(), norms(path))
+    assert names_of(planes[0].figure.legends[0]) == ["teacher", "student, start", "student, end", "origin"]
+
+
+@pytest.fixture(scope="module")
+def known():
+    """The canonical correlations by scikit-learn."""
+    X, Y = methods.two_views()
+    a, b = CCA(n_components=2, max_iter=5000, tol=1e-9).fit_transform(X.numpy(), Y.numpy())
+    return [np.corrcoef(a[:, k], b[:, k]).item(1) for k in range(2)]
+
+
+@pytest.fixture(scope="module")
+def traces():
+    return {delta: methods.train_projections(*methods.two_views(), delta=delta) for delta in (0.0, methods.DELTA)}
+
+
+def test_canonical_correlations_are_those_of_scikit_learn_and_of_the_trained_features(known, traces):
+    found = methods.canonical_correlations(*methods.two_views())
+    assert len(found) == 4
+    assert found[:2] == pytest.approx(known, abs=1e-4)
+    assert found[2] < 0.3  # noise
+    # both features find the same signal without decorrelation, and two with it
+    alone, decorrelated = (trace.iloc[-1] for trace in traces.values())
+    assert alone[["feature 1", "feature 2"]].tolist() == pytest.approx([known[0], known[0]], abs=0.01)
+    assert alone["within"] > 0.99
+    assert sorted(decorrelated[["feature 1", "feature 2"]], reverse=True) == pytest.approx(known, abs=0.05)
+    assert decorrelated["within"] < 0.3
+    for first, last in ((trace.iloc[0], trace.iloc[-1]) for trace in traces.values()):  # views shrink meanwhile
+        assert last["scale"] < 0.3 * first["scale"]
+        assert (last[["feature 1", "feature 2"]] > first[["feature 1", "feature 2"]] + 0.3).all()
+
+
+def test_training_is_repeatable_and_leaves_the_global_generator_alone(traces):
+    torch.manual_seed(0)
+    expected = torch.rand(3)
+    torch.manual_seed(0)
+    again = methods.train_projections(*methods.two_views())
+    torch.testing.assert_close(torch.rand(3), expected)
+    np.testing.assert_array_equal(again, traces[methods.DELTA])
+
+
+def test_the_figure_shows_both_trainings(traces, names_of):
+    for ax, (delta, trace) in zip(methods.plot_soft_cca(), traces.items(), strict=True):
+        drawn = [line.get_ydata() for line in ax.lines[:3]]
+        np.testing.assert_allclose(np.transpose(drawn), trace[["feature 1", "feature 2", "within"]])
+        assert len(trace) == methods.STEPS + 1
+        assert f"δ = {delta:g}" in ax.get_title()
+        assert names_of(ax.texts) == [f"{value:.2f}" for value in methods.canonical_correlations(*methods.two_views())[:2]]  # fmt: skip

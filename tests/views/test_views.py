@@ -1,0 +1,361 @@
+"""Data that notebooks show of a run: corpus, tasks, weights, students, probes; halves, gains, the numbers of the SimDE paper."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import get_args
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from datasets import Dataset
+from torch import nn
+
+from docemb_lib import views
+from docemb_lib.corpus.sentences import split_sentences
+from docemb_lib.errors import InputError
+from docemb_lib.evaluation import Classification, Labelled, soundness
+from docemb_lib.evaluation.probes import probe
+from docemb_lib.experiments.models import UNTRAINED, Model, student_model
+from docemb_lib.experiments.run import Run
+from docemb_lib.experiments.runkey import RunKey
+from docemb_lib.experiments.students import weighting_of
+from docemb_lib.losses import Objective, Teaching
+from docemb_lib.settings import FurtherTeacher, SimDE, SimDEName
+from docemb_lib.settings.profile import Profile
+from docemb_lib.thesis.values import published
+from docemb_lib.training.pairs import draw_halves, generator_of
+from docemb_lib.workspace import Workspace
+
+TEXTS = ["one two", "one two three", "a", "b c"]
+FAR = {"name": "far", "role": "structural", "model": "all-MiniLM-L6-v2", "loss": "mse"}
+TOPICS = {"name": "topics", "role": "contextual", "teacher": "LSA", "loss": "mse", "student_projection": "8"}
+
+
+@pytest.fixture
+def make_run(workspace_root):
+    def make(notebook, further=(), changes=None, **parameters):
+        teachers = [FurtherTeacher(**teacher) for teacher in further]
+        profile = Profile.load("small").model_copy(update={"further_teachers": teachers, **(changes or {})})
+        return Run(RunKey.of(notebook, profile, **parameters), Workspace(workspace_root))
+
+    return make
+
+
+@pytest.fixture
+def described(make_run):
+    """A run of 01_corpus with invented documents and one task. The structural teacher counts letters."""
+    evaluation = Profile.load("small").evaluation.model_copy(update={"tasks": ["package"], "sweep_tasks": ["package"]})
+    run = make_run("01_corpus", changes={"evaluation": evaluation})
+    splits = {"train": Dataset.from_dict({"source": ["x", "y"], "n_student_tokens": [3, 5], "text": ["", ""]}),
+        "validation": Dataset.from_dict({"source": ["x"], "n_student_tokens": [7], "text": [""]})}  # fmt: skip
+    counter = SimpleNamespace(count_tokens=lambda texts: [200 * len(text) for text in texts])
+    task = Classification("package", {"train": Labelled(TEXTS, list("aabb")), "test": Labelled(TEXTS[:2], ["a", "b"])})
+    run.stages = SimpleNamespace(key=run.key, workspace=run.workspace,
+        corpus=SimpleNamespace(fingerprint="corpus", split=splits.__getitem__),
+        teachers=SimpleNamespace(sbert=lambda long: counter), scores=SimpleNamespace(tasks={"package": task}))  # fmt: skip
+    return run
+
+
+def test_lengths_of_the_splits_are_the_students_tokens(described):
+    rows = views.split_lengths(described).to_dict("list")
+    assert rows == {"source": ["x", "y", "x"], "tokens": [3, 5, 7], "split": ["train", "train", "validation"]}
+
+
+def test_the_corpus_at_hand_stands_before_those_of_the_thesis_and_tasks_are_described_once(described, monkeypatch):
+    here = pd.DataFrame([(split, 10, 100, 10.0, 2.0, 30.0, 20.0) for split in ("train", "validation", "tasks")],
+        columns=["split", "documents", "tokens", "mean", "std", "over_384", "over_512"])  # fmt: skip
+    table = views.corpus_tables(here, "tiny")
+    assert list(table.index) == [("here", "tiny", "train"), ("here", "tiny", "validation"), ("thesis", "VAL-500K", "train"),
+        ("thesis", "VAL-500K", "validation"), ("thesis", "TRAIN-1M", "train"), ("thesis", "TRAIN-1M", "validation")]  # fmt: skip
+    assert table.loc[("here", "tiny", "train")].tolist() == [10, 100, 10, 2, 30, 20]
+    assert table.loc[("thesis", "TRAIN-1M", "train"), "documents"] == 1_000_000
+    monkeypatch.setattr("docemb_lib.student.count_tokens", lambda model, texts: [len(text.split()) for text in texts])
+    found = views.described_tasks(described)
+    assert found.lengths.query("split == 'train'")["n_student_tokens"].tolist() == [2, 3, 1, 2]
+    assert set(found.lengths["task"]) == {"package"}
+    value = found.statistics.query("protocol == 'final'").set_index(["split", "statistic"])["value"]
+    assert value["train", "examples"] == 4
+    assert value["train", "over_512"] == 75  # 200 tokens a letter: all but "a"
+    described.stages.scores.tasks = {}  # a second count would fail
+    monkeypatch.setattr(soundness, "task_lengths", None)
+    pd.testing.assert_frame_equal(views.described_tasks(described).statistics, found.statistics)
+
+
+@pytest.mark.parametrize(("teacher", "width"), [("PV", 16), ("DM", 8), ("LSA", 8), (None, None)])
+def test_widths_are_those_of_student_and_contextual_teacher(make_run, workspace_root, teacher, width):
+    run = make_run("05_weighting", contextual_teacher=teacher)
+    (workspace_root / "config.json").write_text(json.dumps({"hidden_size": 32}))
+    run.stages.students.untrained = SimpleNamespace(path=workspace_root)  # as if built
+    assert views.widths_of(run) == {"student": 32, **({"contextual": width} if width else {})}
+
+
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [({"preprocess": "none"}, ["Nodes", "of", "Graphs,"]), ({"preprocess": "lowercase"}, ["nodes", "of", "graphs,"]),
+     ({"preprocess": "stem"}, ["node", "of", "graphs,"]),
+     ({"compound": "DBOW;8;None;2+DM;8;lowercase;2"}, ["nodes", "of", "graphs,"])],  # DM comes first
+)  # fmt: skip
+def test_opening_words_are_preprocessed_as_for_the_model(make_run, parameters, words):
+    run = make_run("02_paragraph_vector", **parameters)
+    run.stages.corpus.split = {"train": {"text": ["Nodes of\nGraphs, and edges", "Else"]}}.__getitem__
+    assert views.opening_words(run, 3) == words
+    assert len(views.opening_words(run)) == 5
+
+
+class Given(nn.Module):
+    """A loss of this value for every document that the mask keeps."""
+
+    def __init__(self, value):
+        super().__init__()
+        self.value = value
+
+    def forward(self, student, teacher, mask=None):
+        return self.value * (torch.ones(len(student)) if mask is None else mask.float())
+
+
+@pytest.mark.parametrize("further", [[], [FAR], [TOPICS], [FAR, TOPICS]], ids=lambda f: "+".join(t["name"] for t in f))
+@pytest.mark.parametrize("parameters",
+    [{"lam": 0.3}, {"lam": None}, {"structural_loss": None, "lam": 0.3}, {"contextual_teacher": None, "lam": 0.3},
+    {"contextual_teacher": None, "lam": 0.8, "lam_by_length": "linear:9:100", "form": "contextual_full"}])  # fmt: skip
+def test_weights_by_length_are_the_share_that_the_objective_gives_each_loss(make_run, further, parameters):
+    run = make_run("05_weighting", further, documents=4, **parameters)
+    lengths = [9, 64, 65, 99]
+    run.stages.corpus.split = lambda name: {
+        "n_structural_tokens": [64, 99, 9, 65, 7]
+    }  # of five documents, four are trained on
+    p = run.profile.parameters
+    roles = {"structural": p.structural_loss, "contextual": p.contextual_teacher, **{f["role"]: 1 for f in further}}
+
+    def loss(length, **of):
+        teachings = [Teaching(role, role, Given(of[role])) for role, named in roles.items() if named is not None]
+        objective = Objective(nn.Identity(), teachings, weighting=weighting_of(p))
+        teachers = {role: torch.zeros(1, 2) for role in roles}
+        return float(objective(torch.zeros(1, 2), teachers=teachers, n_structural_tokens=torch.tensor([length])).loss)
+
+    expected = [(n, loss(n, structural=1.0, contextual=0.0), loss(n, structural=0.0, contextual=1.0)) for n in lengths]
+    np.testing.assert_allclose(views.weights_by_length(run).to_numpy(), expected, atol=1e-6)
+
+
+def test_students_stand_in_the_order_of_figure_4_4_and_others_behind(make_run, workspace_root, monkeypatch):
+    def student(name):
+        return run.workspace.artefact("student", {"name": name}, lambda folder: (folder / "weights").write_text(name))
+
+    monkeypatch.setattr(views, "untrained_model", lambda students: Model(UNTRAINED, "0", list))
+    run = make_run("03_structural", structural_loss="max-margin", gamma=1.0)
+    run.model = student_model(run.label, student("own"))
+    others = [{"structural_loss": "cosine"}, {"structural_loss": "max-margin", "gamma": 0.7},
+        {"structural_loss": "max-margin", "gamma": 1.5}, {"structural_loss": "mse"},
+        {"structural_loss": "mse", "documents": 30}, {"structural_loss": "mse", "seed": 1}]  # fmt: skip
+    for number, parameters in enumerate(others):
+        folder = student(str(number)).path.relative_to(workspace_root)
+        make_run("03_structural", **parameters).finish({}, student=str(folder))
+    deleted = "outputs/artefacts/student/deleted"
+    make_run("03_structural", structural_loss="contrastive").finish({}, student=deleted)
+    models = views.students_of_runs(run)
+    labels = [model.label for model in models]
+    assert labels == [UNTRAINED, "MSE", "max-margin;MSE;γ=1.0", "max-margin;MSE;γ=1.5", "cosine", "max-margin;MSE;γ=0.7"]  # fmt: skip
+    assert len({model.fingerprint for model in models}) == len(models)
+    assert views.in_figure_4_4(run, pd.DataFrame({"model": labels}))["model"].tolist() == labels[:-1]
+
+
+def test_a_probe_is_fitted_on_few_training_documents_and_measured_by_length(make_run, monkeypatch):
+    """Texts are numbers: every model and teacher is a table of embeddings."""
+    rng = np.random.default_rng(0)
+    tables = {name: rng.standard_normal((100, 6)) for name in ("before", "after", "structural", "contextual")}
+    tokens = [9, 10, 11, 500] * 10
+    splits = {"train": Dataset.from_dict({"text": [str(i) for i in range(60)]}),
+        "validation": Dataset.from_dict({"text": [str(i) for i in range(60, 100)], "n_structural_tokens": tokens})}  # fmt: skip
+    first = {"train": 0, "validation": 60}
+    embedded = []
+
+    def model(name):
+        def embed(texts):
+            embedded.extend((name, int(text)) for text in texts)
+            return tables[name][[int(text) for text in texts]]
+
+        return Model(name, name, lambda: SimpleNamespace(embed=embed))
+
+    run = make_run("04_projections", documents=50)
+    run.model = model("after")
+    run.stages = SimpleNamespace(corpus=SimpleNamespace(workspace=run.workspace, split=splits.__getitem__),
+        teachers=SimpleNamespace(structural=SimpleNamespace(max_text_tokens=10),
+        of_student={"structural": "structural", "contextual": "contextual"},
+        embeddings=lambda teacher, split, n: tables[teacher][first[split] : first[split] + n]), students=None)  # fmt: skip
+    monkeypatch.setattr(views, "untrained_model", lambda students: model("before"))
+    monkeypatch.setattr(views, "PROBED", 30)
+    frame = views.probes_of_teachers(run)
+    assert list(frame.columns) == ["model", "teacher", "bucket", "documents", "r2", "overlap"]
+    assert frame["model"].unique().tolist() == ["before", "after"]
+    assert frame["teacher"].unique().tolist() == ["structural teacher", "contextual teacher"]
+    short = np.array(tokens) <= 10
+    for (name, teacher), found in frame.groupby(["model", "teacher"]):
+        x, t = tables[name], tables[teacher.split()[0]]
+        expected = probe((x[:30], t[:30]), (x[60:], t[60:]), {"up to 10 tokens": short, "longer": ~short})
+        pd.testing.assert_frame_equal(found[list(expected.columns)].reset_index(drop=True), expected)
+    assert sorted(embedded) == sorted((m, i) for m in ("before", "after") for i in [*range(30), *range(60, 100)])
+    pd.testing.assert_frame_equal(views.probes_of_teachers(run), frame)
+    assert len(embedded) == 2 * 70  # each embedded once
+
+
+def test_a_run_records_the_scores_of_its_own_model_only(make_run):
+    run = make_run("02_paragraph_vector")
+    rows = [(run.label, "package", "accuracy", seed, 0.2 + seed / 10) for seed in range(2)]
+    rows += [(run.label, "find", "map", 0, 0.2), (run.label, "find", "mrr", 0, 1.0)]
+    rows += [("SBERT truncated", "package", "accuracy", 0, 0.5), ("SBERT truncated", "find", "map", 0, 0.5)]
+    scores = pd.DataFrame(rows, columns=["model", "task", "metric", "seed", "value"])
+    assert run.metrics(scores) == pytest.approx({"mean": 0.225, "package/accuracy": 0.25, "find/map": 0.2, "find/mrr": 1})  # fmt: skip
+
+
+NAMES = ("alpha", "beta", "gamma")
+PAGES = ["The cat sees the cat. Another cat sees the dog.", "A house stands there. The house has a door, a red one."]
+
+
+def text_of(name, n):
+    return " ".join(f"Sentence {number} tells of {name}." for number in range(n))
+
+
+def embedder(name, embed):
+    """A model that embeds a text as the numbers that `embed` returns."""
+    rows = SimpleNamespace(embed=lambda texts: np.array([embed(text) for text in texts], dtype=np.float32))
+    return Model(name, name, lambda: rows)
+
+
+@pytest.fixture
+def of_sizes(make_run):
+    """A run over three documents with these numbers of sentences."""
+
+    def make(*sizes, seed=0):
+        run = make_run("07_simde", seed=seed, documents=3)
+        documents = Dataset.from_dict({"id": NAMES, "text": list(map(text_of, NAMES, sizes))})
+        run.stages = SimpleNamespace(corpus=SimpleNamespace(split=lambda _: documents))
+        return run
+
+    return make
+
+
+@pytest.fixture
+def of_texts(make_run):
+    """A run over PAGES."""
+
+    def make(language="en", tasks=()):
+        run = make_run("07_simde", changes={"simde": SimDE(language=language, dropout=0.1)}, documents=2)
+        corpus, scores = SimpleNamespace(split=lambda _: {"text": PAGES}), SimpleNamespace(tasks=tasks)
+        run.stages = SimpleNamespace(corpus=corpus, scores=scores, teachers=None)
+        return run
+
+    return make
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_document_shown_is_one_of_few_sentences_in_the_halves_that_training_draws(of_sizes, seed):
+    shown = views.example_halves(of_sizes(20, 8, 7, seed=seed))
+    sentences = [sentence.strip() for sentence in split_sentences(text_of("beta", 8))]
+    assert (shown["first half"] + shown["second half"]).tolist() == sentences
+    drawn = draw_halves(8, generator_of("beta", seed=seed, epoch=0))
+    assert (shown["first half"] != "").tolist() == drawn.tolist()
+
+
+def test_without_a_document_of_few_sentences_the_first_of_two_is_shown_and_one_sentence_has_no_halves(of_sizes):
+    assert len(views.example_halves(of_sizes(1, 3, 30))) == 3
+    with pytest.raises(InputError, match="none of the first 3 has two sentences"):
+        views.example_halves(of_sizes(1, 1, 1))
+
+
+def test_halves_are_near_for_a_model_that_finds_the_subject_and_a_lone_sentence_is_left_out(of_sizes):
+    subject = embedder("subject", lambda text: [text.count(name) for name in NAMES])
+    found = views.distances_of_halves(of_sizes(9, 1, 7), [subject])
+    assert found.groupby("kind")["value"].agg(["size", "mean"]).to_dict("index") == {
+        "positive": {"size": 2, "mean": pytest.approx(0, abs=1e-6)}, "negative": {"size": 2, "mean": pytest.approx(1)}}  # fmt: skip
+    assert set(found["auc"]) == {1.0}
+    assert set(found["model"]) == {"subject"}
+
+
+def test_students_beside_are_the_recorded_ones_of_both_notebooks_unless_deleted(make_run, of_sizes, workspace_root):
+    folders = {name: workspace_root / "outputs/artefacts/student" / name for name in ("simcse", "distilled", "deleted")}
+    for name, folder in folders.items():
+        folder.mkdir(parents=True)
+        if name != "deleted":
+            (folder / "artefact.json").write_text("{}")
+    given = [("07_simde", "simcse", {"pairs": "dropout"}), ("06_evaluation", "distilled", {}),
+             ("06_evaluation", "deleted", {"seed": 1}), ("05_weighting", "distilled", {})]  # fmt: skip
+    for notebook, name, parameters in given:
+        run = make_run(notebook, **parameters)
+        run.finish({}, student=run.workspace.shown(folders[name]))
+    first, second = views.students_beside(of_sizes(9, 9, 9))
+    assert first.label == "SimCSE;24 docs"
+    assert second.label.startswith("student cosine")
+    assert [model.fingerprint.split("/")[1] for model in (first, second)] == ["simcse", "distilled"]
+
+
+def test_scores_stand_beside_the_papers_where_it_has_the_task():
+    rows = [("ours", "20news", "accuracy", seed, 0.6 + seed / 10) for seed in range(2)]
+    rows += [("ours", "20news", "mrr", 0, 0.3), ("ours", "package", "accuracy", 0, 0.9)]
+    scores = pd.DataFrame(rows, columns=["model", "task", "metric", "seed", "value"])
+    table = views.beside_paper(scores)
+    assert list(table.columns) == [("20news", "accuracy")]
+    assert table.loc[("here", "ours")].item() == pytest.approx(0.65)
+    assert table.loc[("paper", "SimDE_bert")].item() == pytest.approx(0.7689)
+    assert len(table) == 1 + 9
+    assert views.beside_paper(scores[scores["task"] == "package"]).empty
+
+
+def test_the_gain_has_a_row_per_task_and_the_spread_of_heads():
+    rows = [("X", "package", "accuracy", seed, value) for seed, value in enumerate([0.5, 0.7])]
+    rows += [("X", "package", "f1_macro", 0, 0.1), ("X", "find", "map", 0, 0.4), ("Y", "package", "accuracy", 0, 0.0)]
+    scores = pd.DataFrame(rows, columns=["model", "task", "metric", "seed", "value"])
+    columns = ["model", "reference", "task", "metric", "difference", "low", "high", "verdict"]
+    given = [("X", UNTRAINED, "package", "accuracy", 0.1, 0.05, 0.15, "better"),
+        ("X", UNTRAINED, "mean over tasks", "mean", 0.05, 0.01, 0.1, "better"),
+        ("X", "SBERT truncated", "package", "accuracy", -0.1, -0.2, 0, "worse"),
+        ("Y", UNTRAINED, "package", "accuracy", -0.1, -0.2, 0, "worse")]  # fmt: skip
+    gain = views.gain_over_start(scores[scores["model"] == "X"], pd.DataFrame(given, columns=columns), student="X")
+    assert gain.index.tolist() == ["package", "mean over tasks"]
+    assert gain["verdict"].tolist() == ["better", "better"]
+    deviation = np.std([0.5, 0.7], ddof=1)
+    assert gain["head_seeds"].tolist() == pytest.approx([deviation, deviation / 2])
+
+
+@pytest.mark.parametrize(("few_shot", "model", "over", "percent"),
+    [("all", "SimDE_bert", "SimCSE", 3.9), ("all", "SimDE_long", "Longformer", 9.4),
+    ("few-shot", "SimDE_bert", "SimCSE", 12.0), ("few-shot", "SimDE_long", "Longformer", 24.3)])  # fmt: skip
+def test_the_published_scores_give_the_improvements_that_the_paper_claims(few_shot, model, over, percent):
+    rows = published("simde").query("metric == 'f1_macro' and round == @few_shot")
+    scores = rows.pivot(index="task", columns="model", values="value")
+    assert set(scores.index) == {*get_args(SimDEName)}  # as our own scores call them
+    assert 100 * (scores[model] / scores[over] - 1).mean() == pytest.approx(percent, abs=0.05)
+
+
+def test_the_runs_own_texts_stand_before_the_papers(of_texts):
+    rows = views.redundancy_beside_paper(of_texts())
+    assert rows["data"].unique().tolist()[0] == "here: installed-docs"
+    paper = published("simde").query("source == 'table 4'")
+    assert rows["redundancy"].tolist()[-len(paper) :] == paper["value"].tolist()
+    (own,) = rows[(rows["data"] == "here: installed-docs") & (rows["words"] == "All")]["redundancy"]
+    # cat sees cat cat sees dog: 6 of 3; house stands house has door one: 6 of 5 (one may be no noun: 5 of 4)
+    assert own == pytest.approx((6 / 3 + 6 / 5) / 2, abs=0.03)
+    run = of_texts(language="de")  # texts in another language have no nouns that we know
+    assert not views.redundancy_beside_paper(run)["data"].str.startswith("here").any()
+    assert views.attention_of_students(run).empty
+
+
+def test_sentences_are_compared_by_sbert(of_texts, monkeypatch):
+    subject = embedder("subject", lambda text: ["cat" in text or "dog" in text, "house" in text])
+    monkeypatch.setattr("docemb_lib.experiments.models.sbert_models", lambda teachers: [subject])
+    pairs = views.similarity_of_sentences(of_texts())
+    assert pairs.groupby("kind")["cosine"].mean().to_dict() == pytest.approx({"inside": 1, "across": 0})
+
+
+def test_heads_of_few_examples_are_trained_for_classification_alone(of_texts):
+    texts = {split: [f"{split} {label} {i}" for label in "ab" for i in range(4)] for split in ("train", "test")}
+    splits = {split: Labelled(texts[split], ["a"] * 4 + ["b"] * 4) for split in texts}
+    tasks = {"package": Classification("package", splits),
+        **dict.fromkeys(["see-also-pairs", "halves", "see-also-retrieval"])}  # fmt: skip
+
+    exact = embedder("exact", lambda text: [1, 0] if " a " in text else [0, 1])
+    scores = views.few_shot(of_texts(tasks=tasks), [exact], per_class=(2, 4, 5))
+    assert set(scores["per_class"]) == {2, 4}  # a class has four
+    assert set(scores["task"]) == {"package"}
+    assert len(scores) == 2 * 10 * 2

@@ -1,0 +1,173 @@
+"""Distances of several students, the spaces of a training, views of a saved student, and the explorers of them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import nn
+
+from docemb_lib import widgets
+from docemb_lib.evaluation.probes import measure_distances, mistaken, principal_plane, separation, tidy_distances
+from docemb_lib.evaluation.tasks import Classification, Labelled
+from docemb_lib.experiments.models import Model
+from docemb_lib.losses import Projection, Teaching
+from docemb_lib.settings import Parameters
+from docemb_lib.widgets import spaces
+from docemb_lib.widgets.spaces import PROJECTIONS, Spaces, StudentDistances, distances_to_teacher, project
+from docemb_lib.workspace import Artefact, Workspace
+
+
+def test_students_are_measured_on_the_same_documents_and_negatives(workspace_root, split_of):
+    rng = np.random.default_rng(0)
+    teacher = rng.standard_normal((7, 4))
+    tables = {name: rng.standard_normal((7, 4)).astype(np.float32) for name in "ab"}
+    texts = [f"text {row}" for row in range(7)]
+    stages = SimpleNamespace(corpus=SimpleNamespace(workspace=Workspace(workspace_root), split=lambda name: split_of(texts)),
+        teachers=SimpleNamespace(structural=None, embeddings=lambda teacher_, split_, rows: teacher[:rows]))  # fmt: skip
+    run = SimpleNamespace(stages=stages, label="b")
+
+    def model(name):
+        embed = SimpleNamespace(embed=lambda asked: tables[name][[texts.index(text) for text in asked]])
+        return Model(name, name, lambda: embed)
+
+    found = distances_to_teacher(run, [model("a"), model("b")], negatives=3)
+    assert (found.own, list(found.measured["cosine"])) == ("b", ["a", "b"])
+    assert found.documents["length"].tolist() == list(range(7))
+    for distance in ("cosine", "mse"):
+        expected = pd.concat(
+            tidy_distances(measure_distances(tables[name], teacher, distance=distance, negatives=3)).assign(model=name)
+            for name in "ab")  # fmt: skip
+        actual = found.tidy().query("distance == @distance").drop(columns="distance")
+        pd.testing.assert_frame_equal(actual.reset_index(drop=True), expected.reset_index(drop=True))
+
+
+@pytest.fixture
+def distances(hostile):
+    rng = np.random.default_rng(0)
+    teacher = rng.standard_normal((9, 4))
+    measured = {distance: {model: measure_distances(
+        teacher + noise * rng.standard_normal((9, 4)), teacher, distance=distance, negatives=6)
+        for model, noise in (("before", 3.0), ("cosine", 1.0))} for distance in ("cosine", "mse")}  # fmt: skip
+    documents = pd.DataFrame({"id": [f"d{n}" for n in range(9)], "text": [hostile] * 9, "source": "s", "length": range(10, 19)})  # fmt: skip
+    return StudentDistances(documents, measured, "cosine")
+
+
+def test_the_distance_explorer_shows_separation_and_the_most_mistaken_pair(distances, numbers, moved):
+    explorer = widgets.distance_explorer(distances)
+    text = moved(explorer)
+    expected = [separation(found) for found in distances.measured["cosine"].values()]
+    assert numbers(text, "auc") == [f"{found.auc:.3f}" for found in expected]
+
+    text = moved(explorer, loss="before", distance="mse", γ=0.3, negatives=4, tokens=(12, 17))
+    part = distances.measured["mse"]["before"].part(np.arange(10, 19) // 6 == 2, 4)  # 12 to 17 tokens
+    expected = separation(part, gamma=0.3)
+    assert numbers(text, "auc") == [f"{expected.auc:.3f}"]
+    assert numbers(text, "overlap") == [f"{expected.overlap:.3f}"]
+    assert numbers(text, "loss") == [f"{expected.loss:.4g}"]
+    assert numbers(text, "documents") == ["6"]
+    pairs = mistaken(part, k=10)
+    assert [pair for _, pair in explorer.widgets["pair"].options] == list(zip(pairs["document"], pairs["other"], strict=True))  # fmt: skip
+    picked = explorer.widgets["pair"].options[2][1]
+    text = moved(explorer, pair=picked)
+    assert [f"d{row}, {10 + row} tokens" in text for row in picked] == [True, True]
+    assert "<script" not in text
+    assert "<img" not in text
+    assert text.count("&lt;script&gt;") == 2
+
+
+def test_the_figure_is_drawn_again_for_other_distances_only(distances):
+    explorer = widgets.distance_explorer(distances)
+    first = explorer.answer()
+    assert explorer.answer(γ=0.2).figure is first.figure
+    assert explorer.answer(pair=(1, 2)).figure is first.figure
+    for changed in ({"loss": "before"}, {"distance": "mse"}, {"negatives": 2}, {"tokens": (11, 18)}):
+        assert explorer.answer(**changed).figure is not explorer.answer().figure
+
+
+def test_a_range_without_documents_gives_a_line_and_can_be_left_again(distances, numbers, moved):
+    distances = distances._replace(documents=distances.documents.assign(length=[10] * 4 + [90] * 5))
+    explorer = widgets.distance_explorer(distances)
+    assert "no document has 20 to 30 tokens" in moved(explorer, tokens=(20, 30))
+    assert numbers(moved(explorer, tokens=(10, 90)), "documents") == ["9"]
+
+
+@pytest.mark.parametrize("split", ["validation", "train"])  # some tasks have no validation split
+def test_every_collection_is_seen_in_the_spaces_of_student_and_teachers(workspace_root, monkeypatch, split_of, split):
+    rng = np.random.default_rng(0)
+    vectors = defaultdict(lambda: rng.standard_normal(4).astype(np.float32))  # by model and text
+
+    def model(label, *_):
+        embed = SimpleNamespace(embed=lambda texts: np.stack([vectors[label, text] for text in texts]))
+        return Model(label, label, lambda: embed)
+
+    monkeypatch.setattr(spaces, "SHOWN", 6)
+    monkeypatch.setattr(spaces, "untrained_model", lambda students: model("before"))
+    texts = [f"page {row}" for row in range(8)]
+    teacher = SimpleNamespace(fingerprint="t", embed=lambda asked: model("structural").load().embed(asked),
+                              count_tokens=lambda asked: [len(text) for text in asked])  # fmt: skip
+    ordered = Labelled([f"task {row}" for row in range(12)], [0] * 8 + [1] * 4)  # by class, as published
+    other = Labelled(["z"] * 2, [0, 1])
+    stages = SimpleNamespace(corpus=SimpleNamespace(split=lambda name: split_of(texts)),
+        teachers=SimpleNamespace(structural=teacher, of_student={"structural": teacher},
+        embeddings=lambda asked, name, rows: model("structural").load().embed(texts[:rows])), students=None,
+        scores=SimpleNamespace(tasks={"sort": Classification("sort", {"test": other, "train": other, split: ordered})}))  # fmt: skip
+    profile = SimpleNamespace(
+        parameters=SimpleNamespace(contextual_teacher=None), evaluation=SimpleNamespace(sweep_tasks=["sort"]))  # fmt: skip
+    run = SimpleNamespace(stages=stages, profile=profile, workspace=Workspace(workspace_root), model=model("run"))
+    found = spaces.spaces_of_run(run)
+    assert found.documents["validation documents"]["length"].tolist() == list(range(6))
+    assert found.documents["task sort"]["label"].tolist() == ["0"] * 4 + ["1"] * 2  # shares as in the split
+    for collection, shown in (("validation documents", texts[:6]),
+                              ("task sort", [f"task {row}" for row in (0, 1, 2, 3, 8, 9)])):  # fmt: skip
+        labels = {"student": "run", "student before distillation": "before", "structural teacher": "structural"}
+        assert list(found.planes[collection]) == list(labels)
+        for space, label in labels.items():
+            expected = principal_plane(np.stack([vectors[label, text] for text in shown]))
+            np.testing.assert_allclose(found.planes[collection][space].points, expected.points, atol=1e-6)
+
+
+@pytest.mark.parametrize("specs", [("5(ReLU)x4", "4"), ("5x4", "7(ReLU)x4"), ("3", "-")])
+def test_views_are_those_of_the_projections_that_were_saved_with_the_student(tmp_path, specs):
+    torch.manual_seed(0)
+    student_spec, teacher_spec = specs
+    teaching = Teaching("contextual", "contextual", nn.Identity(), student_projection=Projection(student_spec, 6),
+                        teacher_projection=Projection(teacher_spec, 3))  # fmt: skip
+    saved = {f"contextual.{name}": tensor for name, tensor in teaching.state_dict().items()}
+    save_file(saved | {"topics.student_projection.layers.0.weight": torch.zeros(2, 2)}, str(tmp_path / PROJECTIONS))
+    parameters = Parameters(contextual_teacher="DM", student_projection=student_spec, contextual_projection=teacher_spec)  # fmt: skip
+    run = SimpleNamespace(profile=SimpleNamespace(parameters=parameters))
+    student, contextual = np.random.default_rng(0).standard_normal((2, 8, 6)).astype(np.float32)
+    contextual = contextual[:, :3]
+    expected = teaching.views(torch.from_numpy(student), torch.from_numpy(contextual.copy()))
+    for side, X, view in zip(("student", "contextual"), (student, contextual), expected, strict=True):
+        found = project(run, Artefact("student", "x", tmp_path), side, X)
+        np.testing.assert_allclose(found, view.detach().numpy(), atol=1e-6)
+
+
+def test_the_projection_explorer_offers_the_colours_of_the_documents_and_their_variance(numbers, moved):
+    rng = np.random.default_rng(0)
+    frames = {"validation documents": pd.DataFrame({"length": range(1, 9), "source": list("aabbaabb")}),
+              "task t": pd.DataFrame({"length": range(1, 6), "label": list("xyxyx")})}  # fmt: skip
+    planes = {name: {
+        space: principal_plane(rng.standard_normal((len(frame), 5))) for space in ("student", "contextual teacher")}
+        for name, frame in frames.items()}  # fmt: skip
+    probes = pd.DataFrame(
+        [("after", "structural teacher", "all", 8, 0.25, 0.5), ("after", "structural teacher", "longer", 4, 0.9, 0.9)],
+        columns=["model", "teacher", "bucket", "documents", "r2", "overlap"])  # fmt: skip
+    explorer = widgets.projection_explorer(Spaces(frames, planes), probes)
+    text = moved(explorer, documents="task t", colour="label")
+    assert [value for _, value in explorer.widgets["colour"].options] == ["label", "length"]
+    assert numbers(text, "explained") == [f"{plane.explained:.3f}" for plane in planes["task t"].values()]
+    assert (numbers(text, "r2"), numbers(text, "common")) == (["0.250"], ["0.500"])
+    assert numbers(moved(explorer, beside="student"), "space") == ["student"]
+    figure = explorer.answer(space="contextual teacher", colour="length").figure
+    for ax, space in zip(figure.axes, ("contextual teacher", "student"), strict=False):
+        assert ax.get_title() == space
+        np.testing.assert_allclose(ax.collections[0].get_offsets(), planes["task t"][space].points)
+    assert [value for _, value in explorer.widgets["colour"].options] == ["label", "length"]
