@@ -25,7 +25,7 @@ from docemb_lib.experiments.models import scored_model
 from docemb_lib.experiments.run import Run
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.settings.profile import Profile
-from docemb_lib.thesis.tables import Finals, recorded_finals
+from docemb_lib.thesis.comparison import Finals, recorded_finals
 from docemb_lib.thesis.values import FINAL, published, read_published
 
 HOLDS, FAILS, UNDECIDED, UNTESTED = "holds", "does not hold", "undecided", "not tested"

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from docemb_lib.corpus.sentences import split_sentences
+from docemb_lib.corpus.rows import split_sentences
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation.probes import (
     attention_by_part,

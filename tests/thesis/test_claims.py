@@ -34,7 +34,7 @@ from docemb_lib.thesis.claims import (
     scores_of_rows,
     thesis_tasks,
 )
-from docemb_lib.thesis.tables import recorded_finals
+from docemb_lib.thesis.comparison import recorded_finals
 from docemb_lib.thesis.values import STUDENTS, published
 
 TASKS = {"accuracy": ["sort", "match"], "map": ["find"], "mrr": ["find"]}

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from docemb_lib.corpus.sentences import split_sentences
+from docemb_lib.corpus.rows import split_sentences
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation import Classification
 from docemb_lib.evaluation.tasks import Labelled
