@@ -52,17 +52,12 @@ def file_format(file: Path) -> str | None:
 
 def read_rows(file: Path) -> Iterator[Row]:
     """The rows of a file of one of FORMATS; CSV and TSV begin with a line of column names. Raises InputError."""
-    match file_format(file):
-        case ".jsonl" | ".json":
-            yield from _read_jsonl(file)
-        case ".csv":
-            yield from read_csv(file)
-        case ".tsv":
-            yield from read_csv(file, delimiter="\t")
-        case ".parquet":
-            yield from _read_parquet(file)
-        case _:
-            raise InputError(f"{file}: not a data file; give .jsonl, .json, .csv, .tsv (each also .gz) or .parquet")
+    format = file_format(file)
+    if format is None:
+        raise InputError(f"{file}: not a data file; give .jsonl, .json, .csv, .tsv (each also .gz) or .parquet")
+    if format in {".csv", ".tsv"}:
+        return read_csv(file, delimiter="\t" if format == ".tsv" else ",")
+    return _read_parquet(file) if format == ".parquet" else _read_jsonl(file)
 
 
 def read_csv(file: Path, *, columns: Sequence[str] | None = None, delimiter: str = ",") -> Iterator[Row]:
@@ -72,12 +67,8 @@ def read_csv(file: Path, *, columns: Sequence[str] | None = None, delimiter: str
     Raises InputError, naming file and row, for broken quoting and for rows of another width.
     """
     csv.field_size_limit(sys.maxsize)  # the default of 131,072 characters is too short for documents
-    reader = csv.reader(
-        (text for _, text in _lines(file)),
-        delimiter=delimiter,
-        quoting=csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL,
-        strict=True,
-    )
+    lines, quoting = (text for _, text in _lines(file)), csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL
+    reader = csv.reader(lines, delimiter=delimiter, quoting=quoting, strict=True)
     number = 0
     while True:
         where = f"{file}, row {number + 1}" if columns else f"{file}, line of column names"
@@ -87,20 +78,16 @@ def read_csv(file: Path, *, columns: Sequence[str] | None = None, delimiter: str
             raise InputError(f"{where}: broken quoting up to line {reader.line_num} ({error}); mend it") from error
         if values is None:
             return
-        if not values:  # a blank line
-            continue
-        if columns is None:
+        if values and columns is None:
             columns = [value.strip() for value in values]
             if len(set(columns)) < len(columns):
                 raise InputError(f"{where}: {', '.join(columns)} names a column twice; rename one")
-            continue
-        number += 1
-        if len(values) != len(columns):
-            raise InputError(
-                f"{where} (up to line {reader.line_num}): {len(values)} values, expected {len(columns)} "
-                f"({', '.join(columns)}); mend the row"
-            )
-        yield Row(where, number, dict(zip(columns, values, strict=True)))
+        elif values and columns:  # no blank line
+            number += 1
+            if len(values) != len(columns):
+                found, wanted = f"{len(values)} values", f"{len(columns)} ({', '.join(columns)})"
+                raise InputError(f"{where} (up to line {reader.line_num}): {found}, expected {wanted}; mend the row")
+            yield Row(where, number, dict(zip(columns, values, strict=True)))
 
 
 def text_of(fields: Mapping[str, Any], field: str, *, where: str) -> str:
@@ -109,28 +96,22 @@ def text_of(fields: Mapping[str, Any], field: str, *, where: str) -> str:
         raise InputError(f"{where}: no field {field!r}, found {sorted(fields)}; name the one that holds the text")
     text = fields[field]
     if not isinstance(text, str):
-        raise InputError(
-            f"{where}: field {field!r} must be a string, found {type(text).__name__} {text!r:.40}; quote it"
-        )
+        kind = type(text).__name__
+        raise InputError(f"{where}: field {field!r} must be a string, found {kind} {text!r:.40}; quote it")
     return without_surrogates(text)
 
 
 def without_surrogates(text: str) -> str:
     """The text with surrogate pairs joined into their character, and unpaired surrogates replaced by U+FFFD."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def read_text(file: Path) -> str:
     """A whole UTF-8 file."""
     try:
-        data = file.read_bytes()
+        return _decode(file.read_bytes(), file=file, offset=0)
     except OSError as error:
         raise InputError(f"{file}: cannot be read ({error.strerror}); mend its permissions") from error
-    return _decode(data, file=file, offset=0)
 
 
 def _read_jsonl(file: Path) -> Iterator[Row]:
@@ -141,8 +122,8 @@ def _read_jsonl(file: Path) -> Iterator[Row]:
         try:
             record = json.loads(line)
         except json.JSONDecodeError as error:
-            reason = f"{error.msg} at column {error.colno}"
-            raise InputError(f"{where}: not JSON ({reason}); write one object a line") from error
+            reason = f"not JSON ({error.msg} at column {error.colno})"
+            raise InputError(f"{where}: {reason}; write one object a line") from error
         except RecursionError:
             raise InputError(f"{where}: nested too deeply; write one flat object a line") from None
         if not isinstance(record, dict):
@@ -215,10 +196,8 @@ def _segment(text: str, language: str) -> list[str]:
     """Sentences with the whitespace around them, so that a blank line is no sentence."""
     sentences: list[str] = []
     for piece in segment(language, text):
-        if sentences and (piece.isspace() or sentences[-1].isspace()):
-            sentences[-1] += piece
-        else:
-            sentences.append(piece)
+        joined = sentences and (piece.isspace() or sentences[-1].isspace())
+        sentences.append(sentences.pop() + piece if joined else piece)
     return sentences
 
 

@@ -15,8 +15,14 @@ from pyarrow import parquet
 
 from docemb_lib.corpus import rows as module
 from docemb_lib.corpus.rows import (
-    file_format, read_csv, read_rows, split_sentences, tag_words, text_of, without_surrogates,
-)  # fmt: skip
+    file_format,
+    read_csv,
+    read_rows,
+    split_sentences,
+    tag_words,
+    text_of,
+    without_surrogates,
+)
 from docemb_lib.errors import InputError
 
 RECORDS = [

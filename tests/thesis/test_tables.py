@@ -8,10 +8,8 @@ import pytest
 
 from docemb_lib.experiments.plan import grid
 from docemb_lib.settings.profile import Profile
-from docemb_lib.thesis.comparison import (
-    MEAN, NORMALISED, beside_thesis, best_of_chapter_4, deviations, recorded_finals, table_5_7,
-)  # fmt: skip
-from docemb_lib.thesis.values import published
+from docemb_lib.thesis import best_of_chapter_4, deviations, published, recorded_finals, table_5_7
+from docemb_lib.thesis.comparison import MEAN, NORMALISED, beside_thesis
 
 
 def scores(*rows):
