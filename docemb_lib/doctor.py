@@ -98,10 +98,10 @@ def _software() -> Iterator[Finding]:
 
 def _machine() -> Iterator[Finding]:
     import torch
-    from dask.system import CPU_COUNT as cores  # within the limits of the control group
+    from dask.system import CPU_COUNT  # within the limits of the control group
 
     threads, free = torch.get_num_threads(), hardware.free_memory("cpu")
-    yield _finding("cores", f"{cores}, torch uses {threads}", threads >= cores, "slow", "unset OMP_NUM_THREADS")
+    yield _finding("cores", f"{CPU_COUNT}, torch uses {threads}", threads >= CPU_COUNT, "slow", "unset OMP_NUM_THREADS")
     mend = "end other programs: `docemb run` takes 4 GiB, and a sweep as much for each worker"
     yield _finding("memory", f"{free / GiB:.1f} GiB free", free >= MEMORY, "slow", mend)
     try:

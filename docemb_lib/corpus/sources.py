@@ -116,9 +116,8 @@ def _sampled(read: Callable[[], Iterable[Document]], settings: TextSource) -> It
     if settings.documents is None:
         return _without_near_duplicates(read(), settings)
     ids = (document.id for document in _without_near_duplicates(read(), settings))
-    chosen = set(
-        nsmallest(settings.documents, ids, key=lambda id: hashlib.sha256(f"{settings.seed}\0{id}".encode()).digest())
-    )
+    draws = ((hashlib.sha256(f"{settings.seed}\0{id}".encode()).digest(), id) for id in ids)
+    chosen = {id for _, id in nsmallest(settings.documents, draws)}
     return (document for document in read() if document.id in chosen)
 
 

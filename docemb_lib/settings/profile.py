@@ -126,26 +126,20 @@ class Profile(sections.Section):
             teacher = width(further.model) if further.model else None
             unprojected = further.student_projection == further.teacher_projection == "-"
             if unprojected and student and teacher and student != teacher:
-                raise ValueError(
-                    f"further_teachers: {further.name} is {teacher} wide, student.model {self.student.model} "
-                    f"{student}; give it a student_projection that ends in {teacher}"
-                )
-        if self.corpus.source != "installed-docs":
-            linked = [t for t in (*self.evaluation.tasks, *self.evaluation.sweep_tasks) if t in sections.LINKED_TASKS]
-            if linked:
-                raise ValueError(f"evaluation.tasks: {linked[0]} needs corpus.source installed-docs; use halves")
+                problem = f"{further.name} is {teacher} wide, student.model {self.student.model} {student}"
+                mend = f"give it a student_projection that ends in {teacher}"
+                raise ValueError(f"further_teachers: {problem}; {mend}")
+        linked = [t for t in (*self.evaluation.tasks, *self.evaluation.sweep_tasks) if t in sections.LINKED_TASKS]
+        if linked and self.corpus.source != "installed-docs":
+            raise ValueError(f"evaluation.tasks: {linked[0]} needs corpus.source installed-docs; use halves")
         return self
 
     @classmethod
     def load(cls, name: str | Path = "tiny", **overrides: Any) -> Self:
-        """Read and validate a profile.
+        """Read and validate the profile of a name in `params/`, or of the path of a .yaml file.
 
-        Args:
-            name: a name in `params/`, or the path of a .yaml file.
-            overrides: notebook parameters that replace those of the profile; the string "profile" replaces nothing.
-
-        Raises:
-            InputError: names file, field, value and mend in one line.
+        `overrides` are notebook parameters that replace those of the profile; the string "profile" replaces nothing.
+        Raises InputError, naming file, field, value and mend in one line.
         """
         path = profile_path(name)
         file = read_profile_file(path)
@@ -251,19 +245,14 @@ def _explain(error: ValidationError, model: type[BaseModel]) -> str:
     more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
     if first["type"] == "extra_forbidden":
         for part in first["loc"][:-1]:
-            model = _section(model, str(part)) or model
+            info = model.model_fields.get(str(part))
+            candidates = [] if info is None else [info.annotation, *get_args(info.annotation)]
+            model = next((c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel)), model)
         return f"unknown key {field!r}{_nearest(str(first['loc'][-1]), list(model.model_fields))}{more}"
     message = first["msg"].removeprefix("Value error, ")
-    value = first["input"]
-    if isinstance(value, (dict, BaseModel)):  # a whole section: the message names its fields
+    if isinstance(first["input"], (dict, BaseModel)):  # a whole section: the message names its fields
         return f"{field}: {message}{more}" if field else f"{message}{more}"
-    return f"{field}: {message[0].lower()}{message[1:]}, got {value!r}{more}"
-
-
-def _section(model: type[BaseModel], field: str) -> type[BaseModel] | None:
-    info = model.model_fields.get(field)
-    candidates = [] if info is None else [info.annotation, *get_args(info.annotation)]
-    return next((c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel)), None)
+    return f"{field}: {message[0].lower()}{message[1:]}, got {first['input']!r}{more}"
 
 
 class ProfileFile(NamedTuple):
@@ -273,7 +262,6 @@ class ProfileFile(NamedTuple):
     origins: dict[Place, Path]  # the file that a value comes from; holds for everything below it that is not listed
 
     def origin(self, place: Place) -> Path:
-        """The file that holds, or should hold, the value at `place`."""
         return next(self.origins[place[:n]] for n in range(len(place), -1, -1) if place[:n] in self.origins)
 
 
@@ -336,12 +324,11 @@ def _read(path: Path, place: Place, readers: tuple[Path, ...], origins: dict[Pla
 
 
 def _base_file(value: Any, path: Path, place: Place) -> Path:
-    field = ".".join(map(str, (*place, "base")))
+    field = f"{path}: {'.'.join(map(str, (*place, 'base')))}"
     if not isinstance(value, str):
-        raise InputError(f"{path}: {field}: write the path of one .yaml file, got {value!r}")
-    file = (path.parent / value).resolve()
-    if not file.is_file():
-        raise InputError(f"{path}: {field}: {file} does not exist; name a .yaml file, from the folder of this one")
+        raise InputError(f"{field}: write the path of one .yaml file, got {value!r}")
+    if not (file := (path.parent / value).resolve()).is_file():
+        raise InputError(f"{field}: {file} does not exist; name a .yaml file, from the folder of this one")
     return file
 
 

@@ -14,15 +14,7 @@ import pytest
 from pyarrow import parquet
 
 from docemb_lib.corpus import rows as module
-from docemb_lib.corpus.rows import (
-    file_format,
-    read_csv,
-    read_rows,
-    split_sentences,
-    tag_words,
-    text_of,
-    without_surrogates,
-)
+from docemb_lib.corpus.rows import file_format, read_csv, read_rows, split_sentences, tag_words, text_of
 from docemb_lib.errors import InputError
 
 RECORDS = [
@@ -107,9 +99,9 @@ def test_the_name_tells_the_format(name: str, expected: str | None) -> None:
 
 
 def test_unpaired_surrogates_are_replaced_and_pairs_joined() -> None:
-    assert without_surrogates("a\ud83db") == "a\ufffdb"
-    assert without_surrogates("\ud83d\ude00") == "😀"
-    assert without_surrogates("plain 😀") == "plain 😀"
+    assert module.without_surrogates("a\ud83db") == "a\ufffdb"
+    assert module.without_surrogates("\ud83d\ude00") == "😀"
+    assert module.without_surrogates("plain 😀") == "plain 😀"
     assert text_of({"text": "\udc00"}, "text", where="here") == "\ufffd"
 
 
