@@ -68,9 +68,7 @@ def _matmul_peak(device: torch.device, dtype: torch.dtype) -> float:
     n = PEAK_SIZE.get(device.type, PEAK_SIZE["cpu"])
     generator = torch.Generator(device).manual_seed(0)
     with torch.no_grad(), torch.autocast(device.type, enabled=False):  # random numbers: GPUs are faster at zeros
-        A, B = (
-            torch.randn(n, n, generator=generator, device=device).to(dtype) for _ in range(2)
-        )  # GPUs are fast at zeros
+        A, B = (torch.randn(n, n, generator=generator, device=device).to(dtype) for _ in range(2))
         out = torch.empty(n, n, device=device, dtype=dtype)
         torch.mm(A, B, out=out)
         synchronize(device)

@@ -47,16 +47,11 @@ class Entry(NamedTuple):
 def scores_of_runs(run: Run, scores: pd.DataFrame) -> pd.DataFrame:
     """The scores of this run and of the comparable recorded runs of its notebook, tidy, for `plot_runs`.
 
-    Runs with a contextual teacher are shown with the runs of the structural notebook that have the same structural
-    loss, documents and seed.
-
-    Args:
-        scores: tidy scores of this run's model and of its baselines.
-
-    Returns:
-        The rows of all runs, then each baseline once, with the columns own (model of a run, not a baseline), group (the
-        categories, in order, that the thesis' figure colours), thesis (see `ThesisValues`), sibling (the run differs
-        from this one in λ and mask alone), and the notebook's parameters. Equal labels get the parameters that differ.
+    scores: those of this run's model and of its baselines. Runs with a contextual teacher are shown with the runs of
+    the structural notebook that have the same structural loss, documents and seed. Returns the rows of all runs, then
+    each baseline once, with the columns own (model of a run, not a baseline), group (the categories, in order, that the
+    thesis' figure colours), thesis (see `ThesisValues`), sibling (the run differs from this one in λ and mask alone),
+    and the notebook's parameters. Equal labels get the parameters that differ.
     """
     entries = [Entry(run.label, run.label, run.key, scores)]
     entries += [Entry(r.label, r.label, run.key_of(r), records.scores_of(run.workspace, r)) for r in run.comparable()]
@@ -64,12 +59,8 @@ def scores_of_runs(run: Run, scores: pd.DataFrame) -> pd.DataFrame:
     thesis = ThesisValues(run.notebook, run.profile)
     groups = [_group(run.notebook, entry.key) for entry in entries]
     columns = [
-        {
-            "group": group,
-            "thesis": thesis.of_run(entry.key),
-            "sibling": is_sibling(run, entry.key),
-            **{name: entry.parameters.get(name) for name in NOTEBOOKS[run.notebook]},
-        }
+        {"group": group, "thesis": thesis.of_run(entry.key), "sibling": is_sibling(run, entry.key)}
+        | {name: entry.parameters.get(name) for name in NOTEBOOKS[run.notebook]}
         for entry, group in zip(entries, groups, strict=True)
     ]
     shown = [entry._replace(label=label) for entry, label in zip(entries, _distinct(entries), strict=True)]
@@ -115,10 +106,7 @@ def _structural_only(run: Run, entries: Sequence[Entry]) -> list[Entry]:
 
 
 def _distinct(entries: Sequence[Entry]) -> list[str]:
-    """Labels that differ: where labels are equal, the parameters that differ are added to all but the first entry's.
-
-    Documents and seed are added wherever they differ from the first entry's.
-    """
+    """Labels that differ: to equal ones the parameters that differ, to all documents and seed unlike the first's."""
     first = entries[0].parameters
     labels = [entries[0].label]
     for entry in entries[1:]:
@@ -194,16 +182,12 @@ def deviations(scores: pd.DataFrame) -> pd.DataFrame:
 
     scores: see `beside_thesis`, with low and high, the bounds of the 95% interval.
     """
-    rows = scores[scores["thesis"].notna()]
-    return pd.DataFrame(
-        {
-            **{name: rows[name] for name in ("round", "model", "task", "metric")},
-            "here": [with_interval(*row) for row in rows[["value", "low", "high"]].itertuples(index=False)],
-            "thesis": rows["thesis"],
-            "difference": rows["value"] - rows["thesis"],
-            "within interval": rows["thesis"].between(rows["low"], rows["high"]),
-        }
-    ).reset_index(drop=True)
+    rows = scores[scores["thesis"].notna()].reset_index(drop=True)
+    table = rows[["round", "model", "task", "metric"]].copy()
+    table["here"] = [with_interval(*row) for row in rows[["value", "low", "high"]].itertuples(index=False)]
+    table["thesis"], table["difference"] = rows["thesis"], rows["value"] - rows["thesis"]
+    table["within interval"] = rows["thesis"].between(rows["low"], rows["high"])
+    return table
 
 
 class Finals(NamedTuple):
@@ -235,12 +219,9 @@ class Finals(NamedTuple):
 
 
 def recorded_finals(run: Run, own: Final | None = None) -> Finals:
-    """The final evaluation of this run and the comparable recorded ones.
+    """The final evaluation of this run (`own`; None: as it is recorded, if it is) and the comparable recorded ones.
 
     If several runs are the same student of the thesis, the run with most documents represents it, then the newest.
-
-    Args:
-        own: the evaluation of this run; None: as it is recorded, if it is.
     """
     found: list[tuple[str, RunKey, pd.DataFrame, pd.DataFrame]] = []  # label, key, intervals, models
     record = records.find(run.workspace, run.notebook, run.fingerprint)
@@ -275,12 +256,9 @@ def best_of_chapter_4(run: Run) -> pd.DataFrame:
     times, the run with most documents is shown, then the newest. The frame is empty if no run of the table is recorded.
     """
     thesis = ThesisValues(run.notebook, run.profile)
-    found = [
-        (record, value)
-        for notebook in CHAPTER_4
-        for record in records.all_records(notebook, workspace=run.workspace)
-        if record.status == "done" and (value := thesis.of_run(run.key_of(record))) is not None
-    ]
+    recorded = (one for notebook in CHAPTER_4 for one in records.all_records(notebook, workspace=run.workspace))
+    values = ((record, thesis.of_run(run.key_of(record))) for record in recorded if record.status == "done")
+    found = [(record, value) for record, value in values if value is not None]
     if not found:
         return pd.DataFrame()
     newest, _ = max(found, key=lambda one: (one[0].setting == run.key.setting, one[0].finished))
