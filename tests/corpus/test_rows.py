@@ -24,7 +24,7 @@ RECORDS = [
 ]
 
 
-def write(file: Path, records: list[dict[str, str]]) -> Path:
+def write(file, records: list[dict[str, str]]):
     """In the format that the name says, by the standard library and pyarrow."""
     if file.suffix == ".parquet":
         parquet.write_table(pa.Table.from_pylist(records), file, row_group_size=2)
@@ -41,14 +41,14 @@ def write(file: Path, records: list[dict[str, str]]) -> Path:
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.csv", "a.csv.gz", "a.parquet"])
-def test_every_format_gives_the_same_rows(tmp_path: Path, name: str) -> None:
+def test_every_format_gives_the_same_rows(tmp_path, name):
     rows = list(read_rows(write(tmp_path / name, RECORDS)))
     assert [row.fields for row in rows] == RECORDS
     assert [row.number for row in rows] == [1, 2, 3]
     assert all(str(tmp_path / name) in row.where for row in rows)
 
 
-def test_tabs_know_no_quotes_and_columns_may_be_named_by_the_caller(tmp_path: Path) -> None:
+def test_tabs_know_no_quotes_and_columns_may_be_named_by_the_caller(tmp_path):
     file = tmp_path / "a.tsv"
     file.write_text('id\ttext\n1\t"Heroes" (album)\n2\tsaid "so\n', encoding="utf-8")
     assert [[*row.fields.values()] for row in read_rows(file)] == [["1", '"Heroes" (album)'], ["2", 'said "so']]
@@ -59,23 +59,20 @@ def test_tabs_know_no_quotes_and_columns_may_be_named_by_the_caller(tmp_path: Pa
     assert rows[1].where == f"{file}, row 2"
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("a.csv", b'id,text\n1,"a" b\n', r"a\.csv, row 1: broken quoting up to line 2"),
-        ("a.csv", b'id,text\n1,a\n2,"b\nc\n', r"a\.csv, row 2: broken quoting up to line 4 \(unexpected end of data\)"),
-        ("a.csv", b"id,text\n1,a\n2\n", r"a\.csv, row 2 \(up to line 3\): 1 values, expected 2 \(id, text\)"),
-        ("a.csv", b"id,text\n1,a,b\n", r"row 1 \(up to line 2\): 3 values, expected 2"),
-        ("a.csv", b"id,id\n1,a\n", r"a\.csv, line of column names: id, id names a column twice; rename one"),
-        ("a.tsv", b"id\ttext\n1 a\n", r"a\.tsv, row 1 \(up to line 2\): 1 values"),
-        ("a.csv", b"id,text\n1,caf\xe9\n", r"a\.csv: byte 13 is 0xe9, which is not UTF-8"),
-        ("a.jsonl", b'{"a": 1}\n\n{"a"', r"a\.jsonl, line 3: not JSON"),
-        ("a.parquet", b"PAR1 but not really", r"a\.parquet: is not a whole parquet file"),
-        ("a.csv.gz", b"id,text\n", r"a\.csv\.gz: is not a whole gzip file"),
-        ("a.xlsx", b"", r"a\.xlsx: not a data file; give \.jsonl, \.json, \.csv, \.tsv"),
-    ],
-)
-def test_what_is_broken_is_named_with_its_place(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+@pytest.mark.parametrize(("name", "content", "message"), [
+    ("a.csv", b'id,text\n1,"a" b\n', r"a\.csv, row 1: broken quoting up to line 2"),
+    ("a.csv", b'id,text\n1,a\n2,"b\nc\n', r"a\.csv, row 2: broken quoting up to line 4 \(unexpected end of data\)"),
+    ("a.csv", b"id,text\n1,a\n2\n", r"a\.csv, row 2 \(up to line 3\): 1 values, expected 2 \(id, text\)"),
+    ("a.csv", b"id,text\n1,a,b\n", r"row 1 \(up to line 2\): 3 values, expected 2"),
+    ("a.csv", b"id,id\n1,a\n", r"a\.csv, line of column names: id, id names a column twice; rename one"),
+    ("a.tsv", b"id\ttext\n1 a\n", r"a\.tsv, row 1 \(up to line 2\): 1 values"),
+    ("a.csv", b"id,text\n1,caf\xe9\n", r"a\.csv: byte 13 is 0xe9, which is not UTF-8"),
+    ("a.jsonl", b'{"a": 1}\n\n{"a"', r"a\.jsonl, line 3: not JSON"),
+    ("a.parquet", b"PAR1 but not really", r"a\.parquet: is not a whole parquet file"),
+    ("a.csv.gz", b"id,text\n", r"a\.csv\.gz: is not a whole gzip file"),
+    ("a.xlsx", b"", r"a\.xlsx: not a data file; give \.jsonl, \.json, \.csv, \.tsv"),
+])  # fmt: skip
+def test_what_is_broken_is_named_with_its_place(tmp_path, name, content: bytes, message):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(InputError, match=message) as caught:
         list(read_rows(tmp_path / name))
@@ -83,7 +80,7 @@ def test_what_is_broken_is_named_with_its_place(tmp_path: Path, name: str, conte
 
 
 @pytest.mark.parametrize("name", ["a.jsonl.gz", "a.csv.gz", "a.parquet"])
-def test_a_truncated_file_is_refused_by_name(tmp_path: Path, name: str) -> None:
+def test_a_truncated_file_is_refused_by_name(tmp_path, name):
     file = write(tmp_path / name, RECORDS)
     file.write_bytes(file.read_bytes()[:-20])
     with pytest.raises(InputError, match=f"{name}: is not a whole"):
@@ -94,11 +91,11 @@ def test_a_truncated_file_is_refused_by_name(tmp_path: Path, name: str) -> None:
     ("name", "expected"),
     [("a.jsonl", ".jsonl"), ("b.c.csv.gz", ".csv"), ("t.parquet", ".parquet"), ("t.parquet.gz", None), ("a.gz", None), ("a.txt", None)],
 )  # fmt: skip
-def test_the_name_tells_the_format(name: str, expected: str | None) -> None:
+def test_the_name_tells_the_format(name, expected: str | None):
     assert file_format(Path(name)) == expected
 
 
-def test_unpaired_surrogates_are_replaced_and_pairs_joined() -> None:
+def test_unpaired_surrogates_are_replaced_and_pairs_joined():
     assert module.without_surrogates("a\ud83db") == "a\ufffdb"
     assert module.without_surrogates("\ud83d\ude00") == "😀"
     assert module.without_surrogates("plain 😀") == "plain 😀"
@@ -112,24 +109,18 @@ def stripped(text, **options):
     return [sentence.strip() for sentence in split_sentences(text, **options)]
 
 
-@pytest.mark.parametrize(
-    ("language", "text", "expected"),
-    [
-        ("en", "Dr. Smith paid 3.5 dollars. Was it far? No!", ["Dr. Smith paid 3.5 dollars.", "Was it far?", "No!"]),
-        ("de", "Das ist z. B. ein Satz. Am 3. Mai kam sie.", ["Das ist z. B. ein Satz.", "Am 3. Mai kam sie."]),
-        ("ja", "これは文です。あれも文です。", ["これは文です。", "あれも文です。"]),
-        ("en", "これは文です。あれも文です。", ["これは文です。", "あれも文です。"]),
-        ("ar", "مرحبا بالعالم. كيف حالك؟ هذا نص.", ["مرحبا بالعالم.", "كيف حالك؟", "هذا نص."]),
-        ("he", "שלום עולם. מה שלומך?", ["שלום עולם.", "מה שלומך?"]),
-        ("en", "Well done 🎉! Go on 😀.", ["Well done 🎉!", "Go on 😀."]),
-        ("en", "one line\nand the next. A second", ["one line\nand the next.", "A second"]),
-        ("en", "A heading\n\nA text. Its end.", ["A heading", "A text.", "Its end."]),
-        ("en", "\n\n  One sentence.\n\n", ["One sentence."]),
-        ("en", "no end at all", ["no end at all"]),
-        ("en", " \n\n\t", [""]),
-        ("en", "", []),
-    ],
-)
+@pytest.mark.parametrize(("language", "text", "expected"), [
+    ("en", "Dr. Smith paid 3.5 dollars. Was it far? No!", ["Dr. Smith paid 3.5 dollars.", "Was it far?", "No!"]),
+    ("de", "Das ist z. B. ein Satz. Am 3. Mai kam sie.", ["Das ist z. B. ein Satz.", "Am 3. Mai kam sie."]),
+    ("ja", "これは文です。あれも文です。", ["これは文です。", "あれも文です。"]), ("en", "これは文です。あれも文です。", ["これは文です。", "あれも文です。"]),
+    ("ar", "مرحبا بالعالم. كيف حالك؟ هذا نص.", ["مرحبا بالعالم.", "كيف حالك؟", "هذا نص."]),
+    ("he", "שלום עולם. מה שלומך?", ["שלום עולם.", "מה שלומך?"]),
+    ("en", "Well done 🎉! Go on 😀.", ["Well done 🎉!", "Go on 😀."]),
+    ("en", "one line\nand the next. A second", ["one line\nand the next.", "A second"]),
+    ("en", "A heading\n\nA text. Its end.", ["A heading", "A text.", "Its end."]),
+    ("en", "\n\n  One sentence.\n\n", ["One sentence."]), ("en", "no end at all", ["no end at all"]),
+    ("en", " \n\n\t", [""]), ("en", "", []),
+])  # fmt: skip
 def test_sentences_end_where_a_reader_ends_them(language, text, expected):
     assert stripped(text, language=language) == expected
 
@@ -170,8 +161,9 @@ def test_time_is_linear_in_the_length_of_a_text(unit, monkeypatch):
     assert sum(given) <= 2.5 * len(text) + module.WINDOW
 
 
-def test_a_hundred_thousand_sentences():
+def test_long_texts_have_all_their_sentences_and_words():
     assert len(split_sentences("It rains here. " * 100_000)) == 100_000
+    assert len(tag_words("word " * 30_000)) == 30_000
 
 
 # A word and its part: n, v, a or o; tricky ones included, so that the tagger is not always right.
@@ -214,11 +206,6 @@ def test_the_place_of_a_word_is_that_in_the_text():
     assert all(one.end <= other.start for one, other in pairwise(found))
 
 
-@pytest.mark.parametrize("text", ["", " \n", "1 2 3", "*** --- 🙂", "..."])
-def test_a_text_without_letters_has_no_words(text):
-    assert tag_words(text) == []
-
-
-def test_right_to_left_text_and_a_document_without_a_sentence_end_have_words():
+def test_a_text_without_letters_has_no_words_and_one_from_right_to_left_has():
+    assert [tag_words(text) for text in ("", " \n", "1 2 3", "*** --- 🙂", "...")] == [[]] * 5
     assert len(tag_words("مرحبا بالعالم")) == 2
-    assert len(tag_words("word " * 30_000)) == 30_000

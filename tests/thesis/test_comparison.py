@@ -73,15 +73,10 @@ def test_the_record_of_an_earlier_execution_of_this_run_takes_no_part(a_run, rec
     assert frame.loc[frame["metric"] == "map", "value"].tolist() == [0.2]
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        [{"documents": 30}],
-        [{"seed": 3}],
-        [{"contextual_teacher": "DM"}],
-        [{"contextual_teacher": "DM", "lam": 0.8}, {"contextual_teacher": "DBOW", "lam": 0.8}],
-    ],
-)
+@pytest.mark.parametrize("changes", [
+    [{"documents": 30}], [{"seed": 3}], [{"contextual_teacher": "DM"}],
+    [{"contextual_teacher": "DM", "lam": 0.8}, {"contextual_teacher": "DBOW", "lam": 0.8}],
+])  # fmt: skip
 def test_runs_that_share_a_label_are_told_apart(a_run, recorded, changes):
     others = [recorded(**change) for change in changes]
     run = a_run(lam=0.5)
@@ -98,16 +93,12 @@ def test_runs_of_an_edited_profile_are_not_compared(make_run, recorded, workspac
     assert set(shown(run).index) == {BASELINE, run.label}
 
 
-@pytest.mark.parametrize(
-    ("own", "other", "siblings"),
-    [
-        ({}, {"lam": 0.8}, 2),
-        ({}, {"lam": 0.5, "max_structural_len": None}, 2),
-        ({}, {"lam": 0.8, "gamma": 0.3}, 2),  # which the loss does not read
-        ({}, {"lam": 0.8, "structural_loss": "mse"}, 1),
-        ({"contextual_teacher": None}, {"contextual_teacher": None, "lam": 0.8}, 0),  # one teacher
-    ],
-)
+@pytest.mark.parametrize(("own", "other", "siblings"), [
+    ({}, {"lam": 0.8}, 2), ({}, {"lam": 0.5, "max_structural_len": None}, 2),
+    ({}, {"lam": 0.8, "gamma": 0.3}, 2),  # which the loss does not read
+    ({}, {"lam": 0.8, "structural_loss": "mse"}, 1),
+    ({"contextual_teacher": None}, {"contextual_teacher": None, "lam": 0.8}, 0),  # one teacher
+])  # fmt: skip
 def test_siblings_have_both_teachers_and_differ_in_lambda_and_mask_alone(a_run, recorded, own, other, siblings):
     label, run = recorded(**other).label, a_run(**own)
     found = shown(run)["sibling"]
@@ -143,20 +134,17 @@ def test_the_structural_student_stands_beside_those_with_a_contextual_teacher(a_
     assert (frame_of(run)["model"] == run.label).sum() == 4
 
 
-@pytest.mark.parametrize(
-    ("notebook", "parameters", "groups"),
-    [
-        ("02_paragraph_vector", [{"dm": True}, {"dm": False}], ["DBOW", "DM"]),
-        ("02_paragraph_vector", [{"compound": "DM;8;lowercase;2+DBOW;8;None;2"}], ["DM+DBOW"]),
-        ("03_structural", [{"structural_loss": "mse"}, {"structural_loss": "max-margin", "gamma": 0.5},
-                           {"structural_loss": "max-margin", "distance": "cosine", "negatives": 3},
-                           {"structural_loss": "contrastive", "temperature": 0.1}],
-         ["MSE", "contrastive", "max-margin MSE", "max-margin cosine"]),
-        ("04_projections", [{"contextual_teacher": None}, {"contextual_teacher": "PV"}, {"contextual_teacher": "DM"}],
-         ["–", "8", "16"]),
-        ("05_weighting", [{"lam": 0.2}, {"lam": None}, {"contextual_teacher": None}], ["–", "0.2", "1.0"]),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("notebook", "parameters", "groups"), [
+    ("02_paragraph_vector", [{"dm": True}, {"dm": False}], ["DBOW", "DM"]),
+    ("02_paragraph_vector", [{"compound": "DM;8;lowercase;2+DBOW;8;None;2"}], ["DM+DBOW"]),
+    ("03_structural", [{"structural_loss": "mse"}, {"structural_loss": "max-margin", "gamma": 0.5},
+                       {"structural_loss": "max-margin", "distance": "cosine", "negatives": 3},
+                       {"structural_loss": "contrastive", "temperature": 0.1}],
+     ["MSE", "contrastive", "max-margin MSE", "max-margin cosine"]),
+    ("04_projections", [{"contextual_teacher": None}, {"contextual_teacher": "PV"}, {"contextual_teacher": "DM"}],
+     ["–", "8", "16"]),
+    ("05_weighting", [{"lam": 0.2}, {"lam": None}, {"contextual_teacher": None}], ["–", "0.2", "1.0"]),
+])  # fmt: skip
 def test_runs_are_grouped_by_what_the_thesis_colours(a_run, recorded, notebook, parameters, groups):
     for others in parameters[1:]:
         recorded(notebook, **others)

@@ -16,15 +16,10 @@ def scores(*rows):
     return pd.DataFrame(rows, columns=["round", "model", "task", "metric", "value", "low", "high"])
 
 
-@pytest.mark.parametrize(
-    ("model", "examples", "mean", "own_round", "all_rounds"),
-    [  # recomputed by hand from the printed cells
-        ("only-MSE", "1k", 0.6802, 0.9696, 0.7878),
-        ("DM", "1k", 0.5228, 0.7469, 0.6114),
-        ("PV", "10k", 0.7228, 0.8901, 0.8349),
-        ("SBERT", "all", 0.8388, 0.9691, 0.9691),
-    ],
-)
+@pytest.mark.parametrize(("model", "examples", "mean", "own_round", "all_rounds"), [  # recomputed by hand from the printed cells
+    ("only-MSE", "1k", 0.6802, 0.9696, 0.7878), ("DM", "1k", 0.5228, 0.7469, 0.6114),
+    ("PV", "10k", 0.7228, 0.8901, 0.8349), ("SBERT", "all", 0.8388, 0.9691, 0.9691),
+])  # fmt: skip
 def test_the_thesis_table_follows_from_its_raw_numbers(model, examples, mean, own_round, all_rounds):
     by_round, together = (table_5_7(published("table_5_7"), "accuracy", over_rounds=over) for over in (False, True))
     found = (*by_round.loc[(examples, model), [MEAN, NORMALISED]], together.loc[(examples, model), NORMALISED])
@@ -133,15 +128,12 @@ def test_a_single_round_is_compared_with_the_thesis_round_of_as_many_examples(ma
     assert rows.set_index("model").loc[run.label, "thesis"] == 0.645
 
 
-@pytest.mark.parametrize(
-    ("tasks", "rounds", "left_out"),
-    [
-        ({"a": "accuracy", "b": "accuracy", "c": "map", "d": "map"}, ("1k", "all"), set()),
-        ({"a": "accuracy", "b": "accuracy", "c": "map"}, ("all",), {"5.4", "5.5"}),
-        ({"a": "accuracy"}, ("1k", "all"), {"5.3", "5.5", "5.6"}),
-        ({"c": "map", "d": "map"}, ("1k", "all"), {"5.3", "5.4"}),
-    ],
-)
+@pytest.mark.parametrize(("tasks", "rounds", "left_out"), [
+    ({"a": "accuracy", "b": "accuracy", "c": "map", "d": "map"}, ("1k", "all"), set()),
+    ({"a": "accuracy", "b": "accuracy", "c": "map"}, ("all",), {"5.4", "5.5"}),
+    ({"a": "accuracy"}, ("1k", "all"), {"5.3", "5.5", "5.6"}),
+    ({"c": "map", "d": "map"}, ("1k", "all"), {"5.3", "5.4"}),
+])  # fmt: skip
 def test_figures_that_need_more_scores_are_left_out_with_a_reason(make_run, evaluated, tasks, rounds, left_out):
     run = make_run()
     finals = recorded_finals(run, evaluated(run.label, 0.7, tasks, rounds))
