@@ -45,15 +45,9 @@ COMPLETE = "complete"  # an empty file beside the parts when all of them are wri
 
 
 def build_corpus(
-    documents: Iterable[Document],
-    *,
-    counters: Mapping[str, CountTokens],
-    validation: int,
-    tasks: int,
-    seed: int,
-    folder: Path,
-    copy_words: int | None = None,
-) -> DatasetDict:
+    documents: Iterable[Document], *, counters: Mapping[str, CountTokens], validation: int, tasks: int, seed: int,
+    folder: Path, copy_words: int | None = None,
+) -> DatasetDict:  # fmt: skip
     """A corpus with the disjoint splits `train`, `validation` and, if `tasks` > 0, `tasks`.
 
     Columns: id, text, source, n_words, and one per counter. Rows of `tasks` have also `split` (train, validation or
@@ -64,12 +58,9 @@ def build_corpus(
         counters: functions from texts to numbers of tokens, by column; called from several threads.
         validation, tasks: numbers of documents; train has the rest.
         folder: where the parts lie; a build that was stopped goes on from them, given the same documents. The caller
-            removes it when the corpus is saved.
+            removes it when the corpus is saved; it is removed too if InputError is raised.
         copy_words: documents are copies if their first so many words agree, case and white space aside; None: all
             words. The document with the first id stays.
-
-    Raises:
-        InputError: for too few documents, and for two of one id; then the folder is removed.
     """
     try:
         write_parts(folder, documents, counters, copy_words=copy_words)
@@ -184,16 +175,13 @@ def corpus_statistics(corpus: Mapping[str, Dataset], *, limit: int, student_limi
         student = pd.Series(table["n_student_tokens"][:], dtype=np.float64)
         structural = pd.Series(table["n_structural_tokens"][:], dtype=np.float64)
         rows[str(split)] = {
-            "documents": len(student),
-            "tokens": int(student.sum()),
-            "mean": student.mean(),
-            "std": student.std(ddof=0),
-            "median": student.median(),
+            "documents": len(student), "tokens": int(student.sum()),
+            "mean": student.mean(), "std": student.std(ddof=0), "median": student.median(),
             "beyond_limit": 100 * (structural > limit).mean(),
             "beyond_student": 100 * (student > student_limit).mean(),
             "over_384": 100 * (structural > 384).mean(),  # the limit of SBERT in the thesis
             "over_512": 100 * (structural > 512).mean(),  # the limit of its tokenizer
-        }
+        }  # fmt: skip
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("split").reset_index()
 
 
@@ -203,10 +191,9 @@ def _splits(folder: Path, *, validation: int, tasks: int, seed: int) -> DatasetD
     everything = open_parts(folder)
     rows = distinct_rows(everything, seed=seed) if everything else np.empty(0, np.int64)
     if len(rows) < (needed := validation + tasks + 1):
-        raise InputError(
-            f"corpus: {len(rows)} distinct documents, but validation={validation} and tasks={tasks} leave one for "
-            f"training only from {needed}; lower corpus.validation or corpus.tasks, or add documents"
-        )
+        problem = f"validation={validation} and tasks={tasks} leave one for training only from {needed}"
+        mend = "lower corpus.validation or corpus.tasks, or add documents"
+        raise InputError(f"corpus: {len(rows)} distinct documents, but {problem}; {mend}")
     linked = tasks and any(len(chunk.flatten()) for chunk in everything.data.column("see_also").iterchunks())
     chosen = everything.select(rows if linked else rows[:tasks])  # without links the first documents are held out
     columns = (chosen[name][:] for name in ("id", "source", "see_also"))

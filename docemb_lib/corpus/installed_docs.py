@@ -329,9 +329,7 @@ def _block_end(lines: list[str], heading: int, *, inline: bool) -> int:
     """
 
     def skip(at: int, goes_on: Callable[[int], bool]) -> int:
-        while at < len(lines) and goes_on(at):
-            at += 1
-        return at
+        return next((n for n in range(at, len(lines)) if not goes_on(n)), max(at, len(lines)))
 
     indents = [_indent(line) if line.strip() else None for line in lines]  # None: blank
     rules = [RULE.fullmatch(line.strip()) is not None for line in lines] + [False]

@@ -94,10 +94,7 @@ def files_fingerprint(files: Iterable[Path]) -> str:
 
 
 def _hub_shares(settings: TextSource, count_tokens: CountTokens | None) -> Iterator[Document]:
-    """Equal shares of all data sets, the first ones one document more if they do not divide evenly.
-
-    If `settings.documents` is None: all of the first data set and as many of each other one.
-    """
+    """Equal shares of all data sets; for no number of documents all of the first one and as many of each other one."""
     share, rest = divmod(settings.documents, len(settings.datasets)) if settings.documents else (None, 0)
     for number, source in enumerate(settings.datasets):
         given = 0
@@ -109,10 +106,7 @@ def _hub_shares(settings: TextSource, count_tokens: CountTokens | None) -> Itera
 
 
 def _sampled(read: Callable[[], Iterable[Document]], settings: TextSource) -> Iterable[Document]:
-    """The `settings.documents` documents whose hash of seed and id is lowest: a longer corpus keeps most of them.
-
-    The first pass over `read()` needs the ids only, the second one yields the documents.
-    """
+    """The `settings.documents` documents whose hash of seed and id is lowest: a longer corpus keeps most of them."""
     if settings.documents is None:
         return _without_near_duplicates(read(), settings)
     ids = (document.id for document in _without_near_duplicates(read(), settings))
@@ -170,9 +164,8 @@ def word_runs(text: str) -> set[str]:
 
 
 def _without_near_duplicates(documents: Iterable[Document], settings: TextSource) -> Iterable[Document]:
-    if settings.near_duplicates is None:
-        return documents
-    return drop_near_duplicates(documents, similarity=settings.near_duplicates)
+    similarity = settings.near_duplicates
+    return documents if similarity is None else drop_near_duplicates(documents, similarity=similarity)
 
 
 def local_documents(path: Path | Sequence[Path], *, text_field: str = "text", id_field: str = "id") -> list[Document]:
