@@ -67,8 +67,8 @@ def read_csv(file: Path, *, columns: Sequence[str] | None = None, delimiter: str
     Raises InputError, naming file and row, for broken quoting and for rows of another width.
     """
     csv.field_size_limit(sys.maxsize)  # the default of 131,072 characters is too short for documents
-    lines, quoting = (text for _, text in _lines(file)), csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL
-    reader = csv.reader(lines, delimiter=delimiter, quoting=quoting, strict=True)
+    quoting: Any = csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL
+    reader = csv.reader((text for _, text in _lines(file)), delimiter=delimiter, quoting=quoting, strict=True)
     number = 0
     while True:
         where = f"{file}, row {number + 1}" if columns else f"{file}, line of column names"
