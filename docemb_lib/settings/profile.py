@@ -199,11 +199,10 @@ def profile_path(name: str | Path) -> Path:
     return path
 
 
-def find_root(start: Path | None = None) -> Path:
-    """The folder that holds `params/`: from `start` (the working directory) upwards, then the installed source."""
-    start = Path.cwd() if start is None else start
-    source = Path(__file__).resolve().parents[2]
-    for folder in (start, *start.parents, source):
+def find_root() -> Path:
+    """The folder that holds `params/`: from the working directory upwards, then the installed source."""
+    start = Path.cwd()
+    for folder in (start, *start.parents, Path(__file__).resolve().parents[2]):
         if any((folder / "params").glob("*.yaml")):
             return folder
     raise InputError(f"no folder with params/*.yaml in {start} or above it; run docemb inside its checkout")
@@ -228,9 +227,8 @@ def check_names(notebook: str, names: Any) -> None:
     if notebook not in NOTEBOOKS:
         raise InputError(f"notebook {notebook!r} is unknown; known are {', '.join(NOTEBOOKS)}")
     allowed = ("profile", "seed", *NOTEBOOKS[notebook])
-    for name in names:
-        if name not in allowed:
-            raise InputError(f"{notebook}: unknown parameter {name!r}{_nearest(name, allowed)}")
+    if unknown := [name for name in names if name not in allowed]:
+        raise InputError(f"{notebook}: unknown parameter {unknown[0]!r}{_nearest(unknown[0], allowed)}")
 
 
 def _nearest(name: str, allowed: Any) -> str:
