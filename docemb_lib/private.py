@@ -15,13 +15,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 TRIED = {
-    "ipykernel": "6.31.0",
-    "jupyter-server": "2.21.1",
-    "papermill": "2.7.0",
-    "pydantic": "2.14.3",
-    "torch": "2.13.0",
+    "ipykernel": "6.31.0", "jupyter-server": "2.21.1", "papermill": "2.7.0", "pydantic": "2.14.3", "torch": "2.13.0",
     "transformers": "5.23.0",
-}
+}  # fmt: skip
 KERNEL_PROCESS = "ipykernel_launcher"  # in the command line of a kernel
 KERNEL_STREAM = "ipykernel.iostream"  # module of a kernel's sys.stdout
 INJECTED_CELL = "# Parameters\n"  # first line of the cell that papermill injects
@@ -61,6 +57,4 @@ def cell_has_begun(cell: dict[str, Any]) -> bool:
 
 def notebook_file(contents_manager: Any, path: str) -> Path | None:
     """The file that Jupyter's `path` stands for; None for a contents manager without files."""
-    if not hasattr(contents_manager, "_get_os_path"):
-        return None
-    return Path(contents_manager._get_os_path(path))
+    return Path(contents_manager._get_os_path(path)) if hasattr(contents_manager, "_get_os_path") else None

@@ -26,19 +26,9 @@ def is_bar(line: str) -> bool:
 
 
 def progress(items: Iterable[Item] | None = None, *, desc: str, total: int | None = None, unit: str = "") -> tqdm[Item]:
-    """A bar over `items`, or one to `update` by hand if `items` is None. It prints at most one line a second.
-
-    A single item has no bar.
-    """
-    known = total is not None or hasattr(items, "__len__")
-    bar = tqdm(
-        items,
-        desc=desc,
-        total=total,
-        unit=unit,
-        bar_format=BAR if known else BAR_WITHOUT_END,
-        mininterval=1.0,
-        disable=isinstance(items, Sized) and len(items) == 1,
-        file=sys.stdout if type(sys.stdout).__module__ == KERNEL_STREAM else sys.stderr,
-    )
+    """A bar over `items`, or one to `update` by hand if `items` is None: at most a line a second, none for one item."""
+    bar_format = BAR if total is not None or hasattr(items, "__len__") else BAR_WITHOUT_END
+    file = sys.stdout if type(sys.stdout).__module__ == KERNEL_STREAM else sys.stderr
+    alone = isinstance(items, Sized) and len(items) == 1
+    bar = tqdm(items, desc, total, unit=unit, bar_format=bar_format, mininterval=1.0, disable=alone, file=file)
     return cast("tqdm[Item]", bar)

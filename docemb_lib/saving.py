@@ -18,8 +18,7 @@ SAVED = "as-last-saved.ipynb"
 def keep_outputs_apart(*, model: dict[str, Any], path: str, contents_manager: Any, **_: Any) -> None:
     """Pre-save hook: remove the outputs of a notebook that is saved to the folder `notebooks/` of a checkout.
 
-    Writes the notebook with its outputs to `outputs/notebooks/<name>/as-last-saved.ipynb`. Leaves other notebooks as
-    they are.
+    Writes the notebook with its outputs to `outputs/notebooks/<name>/as-last-saved.ipynb`; leaves others as they are.
     """
     file = notebook_file(contents_manager, path)
     if model["type"] != "notebook" or file is None:

@@ -13,7 +13,7 @@ import pandas as pd
 
 from docemb_lib import pretrained
 from docemb_lib.corpus.build import corpus_statistics as describe_splits
-from docemb_lib.corpus.sentences import split_sentences
+from docemb_lib.corpus.rows import split_sentences
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation import probes, soundness
 from docemb_lib.evaluation.catalogue import task_inputs

@@ -16,7 +16,7 @@ import platform
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -59,8 +59,7 @@ class Artefact:
 class Workspace:
     """The `outputs` folder of a docemb checkout.
 
-    Args:
-        root: the folder that holds `params/`. None: found from the working directory upwards, then from the source.
+    root: the folder that holds `params/`. None: found from the working directory upwards, then from the source.
 
     Example:
         >>> from docemb_lib import Workspace
@@ -77,20 +76,17 @@ class Workspace:
     def artefact(
         self, kind: str, inputs: Mapping[str, Any], build: Callable[[Path], None], *, resumable: bool = False
     ) -> Artefact:
-        """The artefact made from `inputs`, which `build(folder)` makes if it does not exist.
+        """The artefact made from `inputs` (JSON; paths become strings), which `build(folder)` makes if it is missing.
 
-        `inputs` must be JSON (paths become strings). A `resumable` build starts with the files that an interrupted
-        build of the same artefact left; any other starts with an empty folder.
+        A `resumable` build starts with the files that an interrupted build left, any other with an empty folder.
         """
-        artefact = self._named(kind, inputs)
-        missing = not (artefact.path / MANIFEST).is_file()
+        artefact, missing = self._named(kind, inputs), not self.is_built(kind, inputs)
         if missing:
             publish(artefact.path, build, inputs=inputs, resumable=resumable)
         self.used.setdefault(artefact, missing)
         return artefact
 
     def is_built(self, kind: str, inputs: Mapping[str, Any]) -> bool:
-        """Whether the artefact made from `inputs` exists."""
         return (self._named(kind, inputs).path / MANIFEST).is_file()
 
     def _named(self, kind: str, inputs: Mapping[str, Any]) -> Artefact:
@@ -125,17 +121,12 @@ def fingerprint_of(inputs: Mapping[str, Any]) -> str:
 
 
 def publish(
-    folder: Path,
-    build: Callable[[Path], None],
-    *,
-    inputs: Mapping[str, Any],
-    resumable: bool = False,
-    replace: bool = False,
-) -> None:
+    folder: Path, build: Callable[[Path], None], *, inputs: Mapping[str, Any],
+    resumable: bool = False, replace: bool = False,
+) -> None:  # fmt: skip
     """Build `folder` in a sibling and rename it into place, under a lock.
 
-    An existing folder stays, unless `replace`: then its files are replaced one by one, so that readers always find
-    them.
+    An existing folder stays, unless `replace`: then its files are replaced one by one, so that readers find them.
     """
     with locked(folder):
         if (folder / MANIFEST).is_file() and not replace:
@@ -149,23 +140,18 @@ def publish(
             build(partial)
             _write_manifest(partial, inputs, time.perf_counter() - start)
         except BaseException as error:
-            full = isinstance(error, OSError) and _is_full(error, partial)
+            number = error.errno if isinstance(error, OSError) else 0  # None: of NumPy
+            full = number == errno.ENOSPC or (number is None and shutil.disk_usage(partial).free < FULL)
             if not resumable or not any(partial.iterdir()):
                 shutil.rmtree(partial, ignore_errors=True)
             if full:
-                raise InputError(
-                    f"{folder.parent}: the disk is full; make room and give the same command again"
-                ) from error
+                problem = f"{folder.parent}: the disk is full; make room and give the same command again"
+                raise InputError(problem) from error
             raise
         if folder.exists():
             _replace_files(partial, folder)
         else:
             partial.rename(folder)
-
-
-def _is_full(error: OSError, folder: Path) -> bool:
-    """Whether an error means that the disk of a folder is full; the error of NumPy has no number."""
-    return error.errno == errno.ENOSPC or (error.errno is None and shutil.disk_usage(folder).free < FULL)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -198,24 +184,20 @@ def _replace_files(source: Path, folder: Path) -> None:
     for name in new:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         os.replace(source / name, folder / name)
-    for name in _files(folder) - set(new):
+    for name in set(_files(folder)) - set(new):
         (folder / name).unlink()
     shutil.rmtree(source)
 
 
-def _files(folder: Path) -> set[Path]:
-    return {path.relative_to(folder) for path in folder.rglob("*") if path.is_file()}
+def _files(folder: Path) -> list[Path]:
+    return sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
 
 
 def _write_manifest(folder: Path, inputs: Mapping[str, Any], seconds: float) -> None:
     # Without model cards, which may gain scores later.
-    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != "README.md")
-    manifest = {
-        "inputs": dict(inputs),
-        "versions": installed_versions(),
-        "seconds": round(seconds, 3),
-        "files": {str(path.relative_to(folder)): _sha256(path) for path in files},
-    }
+    files = {str(name): _sha256(folder / name) for name in _files(folder) if name.name != "README.md"}
+    made = {"inputs": dict(inputs), "versions": installed_versions()}
+    manifest = {**made, "seconds": round(seconds, 3), "files": files}
     write_text(folder / MANIFEST, json.dumps(manifest, indent=1, ensure_ascii=False, default=str) + "\n")
 
 
@@ -223,10 +205,8 @@ def installed_versions() -> dict[str, str]:
     """Versions of Python and of the packages that results depend on."""
     versions = {"python": platform.python_version()}
     for name in RECORDED_VERSIONS:
-        try:
+        with suppress(PackageNotFoundError):
             versions[name] = version(name)
-        except PackageNotFoundError:  # an extra that is not installed
-            continue
     return versions
 
 

@@ -66,16 +66,12 @@ def test_an_environment_that_meets_the_requirements_gives_no_warning(caplog):
     assert caplog.text == ""
 
 
-@pytest.mark.parametrize(
-    ("line", "unmet"),
-    [
-        ("numpy>=1000", [f"numpy {version('numpy')}, not >=1000"]),
-        (f"torch=={version('torch').partition('+')[0]}", []),  # a build for one kind of hardware is that version too
-        ("no-such-package>=1", ["no-such-package is missing"]),
-        ('no-such-package>=1; sys_platform == "nowhere"', []),
-        ('no-such-package>=1; extra == "cluster"', []),
-    ],
-)
+@pytest.mark.parametrize(("line", "unmet"), [
+    ("numpy>=1000", [f"numpy {version('numpy')}, not >=1000"]),
+    (f"torch=={version('torch').partition('+')[0]}", []),  # a build for one kind of hardware is that version too
+    ("no-such-package>=1", ["no-such-package is missing"]), ('no-such-package>=1; sys_platform == "nowhere"', []),
+    ('no-such-package>=1; extra == "cluster"', []),
+])  # fmt: skip
 def test_a_requirement_is_unmet_where_another_version_or_none_is_installed(line, unmet):
     assert doctor.unmet_requirements([line]) == unmet
 

@@ -72,19 +72,15 @@ def cgroups(tmp_path, monkeypatch):
     return write
 
 
-@pytest.mark.parametrize(
-    ("own", "files", "free"),
-    [
-        ("0::/\n", {}, 20),  # no limit to be found: the machine's
-        ("0::/job\n", {"job": ("max", 5 * GiB, 0)}, 20),
-        ("0::/job\n", {"job": (8 * GiB, 3 * GiB, 0)}, 5),
-        ("0::/job\n", {"job": (8 * GiB, 3 * GiB, 2 * GiB)}, 7),  # cached files make room at once
-        ("0::/job/step\n", {"job": (8 * GiB, 3 * GiB, 0), "job__step": ("max", GiB, 0)}, 5),  # the group above limits
-        ("0::/job\n", {"job": (2 * GiB, 3 * GiB, 0)}, 0),
-        ("3:cpu:/\n2:memory:/job\n0::/\n", {"memory__job": (8 * GiB, GiB, 0), "memory": (UNLIMITED_V1, GiB, 0)}, 7),
-        ("2:memory:/docker/4f1\n", {"memory": (4 * GiB, GiB, 0)}, 3),  # a container's group is its root
-    ],
-)
+@pytest.mark.parametrize(("own", "files", "free"), [
+    ("0::/\n", {}, 20),  # no limit to be found: the machine's
+    ("0::/job\n", {"job": ("max", 5 * GiB, 0)}, 20), ("0::/job\n", {"job": (8 * GiB, 3 * GiB, 0)}, 5),
+    ("0::/job\n", {"job": (8 * GiB, 3 * GiB, 2 * GiB)}, 7),  # cached files make room at once
+    ("0::/job/step\n", {"job": (8 * GiB, 3 * GiB, 0), "job__step": ("max", GiB, 0)}, 5),  # the group above limits
+    ("0::/job\n", {"job": (2 * GiB, 3 * GiB, 0)}, 0),
+    ("3:cpu:/\n2:memory:/job\n0::/\n", {"memory__job": (8 * GiB, GiB, 0), "memory": (UNLIMITED_V1, GiB, 0)}, 7),
+    ("2:memory:/docker/4f1\n", {"memory": (4 * GiB, GiB, 0)}, 3),  # a container's group is its root
+])  # fmt: skip
 def test_free_memory_is_the_least_of_what_machine_and_control_groups_leave(cgroups, own, files, free):
     cgroups(own, **files)
     assert free_memory("cpu") == free * GiB
@@ -92,7 +88,6 @@ def test_free_memory_is_the_least_of_what_machine_and_control_groups_leave(cgrou
 
 def test_free_memory_without_control_groups_is_that_of_the_machine_or_of_the_gpu(cgroups, monkeypatch):
     assert free_memory(torch.device("cpu")) == 20 * GiB
-    monkeypatch.setattr(
-        torch.cuda, "mem_get_info", lambda device: {torch.device("cuda:1"): (7 * GiB, 80 * GiB)}[device]
-    )
+    memory = {torch.device("cuda:1"): (7 * GiB, 80 * GiB)}
+    monkeypatch.setattr(torch.cuda, "mem_get_info", memory.__getitem__)
     assert free_memory("cuda:1") == 7 * GiB

@@ -133,6 +133,5 @@ def test_a_private_name_is_still_what_docemb_relies_on(package, check, tmp_path)
     try:
         check(tmp_path)
     except Exception as error:
-        pytest.fail(
-            f"{package} {version(package)} broke {check.__name__} (tried with {private.TRIED[package]}): {error}"
-        )
+        tried = f"tried with {private.TRIED[package]}"
+        pytest.fail(f"{package} {version(package)} broke {check.__name__} ({tried}): {error}")

@@ -11,8 +11,8 @@ import logging
 import os
 import shutil
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -45,31 +45,22 @@ COMPLETE = "complete"  # an empty file beside the parts when all of them are wri
 
 
 def build_corpus(
-    documents: Iterable[Document],
-    *,
-    counters: Mapping[str, CountTokens],
-    validation: int,
-    tasks: int,
-    seed: int,
-    folder: Path,
-    copy_words: int | None = None,
-) -> DatasetDict:
+    documents: Iterable[Document], *, counters: Mapping[str, CountTokens], validation: int, tasks: int, seed: int,
+    folder: Path, copy_words: int | None = None,
+) -> DatasetDict:  # fmt: skip
     """A corpus with the disjoint splits `train`, `validation` and, if `tasks` > 0, `tasks`.
 
-    Columns: id, text, source, n_words, and one per counter (`n_student_tokens`, `n_structural_tokens`). Rows of
-    `tasks` have also `split` (train, validation or test) and `see_also`, the ids they refer to in the same split.
-    The order of train depends on `seed` and the ids alone, so that a new document changes no other's place.
+    Columns: id, text, source, n_words, and one per counter. Rows of `tasks` have also `split` (train, validation or
+    test) and `see_also`, the ids they refer to in the same split. The order of train depends on `seed` and the ids
+    alone, so that a new document changes no other's place.
 
     Args:
         counters: functions from texts to numbers of tokens, by column; called from several threads.
         validation, tasks: numbers of documents; train has the rest.
         folder: where the parts lie; a build that was stopped goes on from them, given the same documents. The caller
-            removes it when the corpus is saved.
+            removes it when the corpus is saved; it is removed too if InputError is raised.
         copy_words: documents are copies if their first so many words agree, case and white space aside; None: all
             words. The document with the first id stays.
-
-    Raises:
-        InputError: for too few documents, and for two of one id; then the folder is removed.
     """
     try:
         write_parts(folder, documents, counters, copy_words=copy_words)
@@ -86,8 +77,8 @@ def hold_out(documents: Sequence[Document], *, size: int) -> dict[str, Partition
     each partition; a target stays in the partition of the first page that cites it. Then each partition is filled with
     documents of the source that it has least of. If no document has links, they are taken in order.
     """
-    validation, test = round(VALIDATION * size), round(TEST * size)
-    room: dict[Partition, int] = {"train": size - validation - test, "validation": validation, "test": test}
+    room: dict[Partition, int] = {"validation": round(VALIDATION * size), "test": round(TEST * size)}
+    room["train"] = size - sum(room.values())
     held = _hold_linked(documents, {name: int(LINKED * places) for name, places in room.items()})
     waiting: dict[str, deque[Document]] = defaultdict(deque)
     for document in documents:
@@ -126,8 +117,8 @@ def write_parts(
 ) -> None:
     """Measure the documents and write them as `00000.arrow`, `00001.arrow`, …, each file whole or not at all.
 
-    Parts that exist already stay, and as many of the documents are skipped. If reading fails, the documents read before
-    are written as far as they fill parts. A progress bar shows if the number of documents is known.
+    Parts that exist already stay, and as many of the documents are skipped. If reading fails, the parts before are
+    whole. A progress bar shows if the number of documents is known.
     """
     if (folder / COMPLETE).exists():
         return
@@ -138,11 +129,19 @@ def write_parts(
     for counter in counters.values():
         counter([""])  # load the tokenizer once, not in every thread
     measure = partial(_measured, counters=counters, copy_words=copy_words)
-    measured = _ahead(measure, _batches(islice(documents, done * PART, None)))
-    while (batch := next(measured, None)) is not None:
-        _write(folder / f"{done:05}.arrow", batch, measured)
-        done += 1
+    rest, pool = islice(documents, done * PART, None), ThreadPoolExecutor(THREADS)
+    try:
+        while part := list(pool.map(measure, _batches(islice(rest, PART)))):  # measured while the next batch is read
+            _write(folder / f"{done:05}.arrow", part)
+            done += 1
+    finally:
+        pool.shutdown(cancel_futures=True)
     (folder / COMPLETE).touch()
+
+
+def _batches(documents: Iterator[Document]) -> Iterator[list[Document]]:
+    while batch := list(islice(documents, BATCH)):
+        yield batch
 
 
 def part_files(folder: Path) -> list[Path]:
@@ -176,16 +175,13 @@ def corpus_statistics(corpus: Mapping[str, Dataset], *, limit: int, student_limi
         student = pd.Series(table["n_student_tokens"][:], dtype=np.float64)
         structural = pd.Series(table["n_structural_tokens"][:], dtype=np.float64)
         rows[str(split)] = {
-            "documents": len(student),
-            "tokens": int(student.sum()),
-            "mean": student.mean(),
-            "std": student.std(ddof=0),
-            "median": student.median(),
+            "documents": len(student), "tokens": int(student.sum()),
+            "mean": student.mean(), "std": student.std(ddof=0), "median": student.median(),
             "beyond_limit": 100 * (structural > limit).mean(),
             "beyond_student": 100 * (student > student_limit).mean(),
             "over_384": 100 * (structural > 384).mean(),  # the limit of SBERT in the thesis
             "over_512": 100 * (structural > 512).mean(),  # the limit of its tokenizer
-        }
+        }  # fmt: skip
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("split").reset_index()
 
 
@@ -195,10 +191,9 @@ def _splits(folder: Path, *, validation: int, tasks: int, seed: int) -> DatasetD
     everything = open_parts(folder)
     rows = distinct_rows(everything, seed=seed) if everything else np.empty(0, np.int64)
     if len(rows) < (needed := validation + tasks + 1):
-        raise InputError(
-            f"corpus: {len(rows)} distinct documents, but validation={validation} and tasks={tasks} leave one for "
-            f"training only from {needed}; lower corpus.validation or corpus.tasks, or add documents"
-        )
+        problem = f"validation={validation} and tasks={tasks} leave one for training only from {needed}"
+        mend = "lower corpus.validation or corpus.tasks, or add documents"
+        raise InputError(f"corpus: {len(rows)} distinct documents, but {problem}; {mend}")
     linked = tasks and any(len(chunk.flatten()) for chunk in everything.data.column("see_also").iterchunks())
     chosen = everything.select(rows if linked else rows[:tasks])  # without links the first documents are held out
     columns = (chosen[name][:] for name in ("id", "source", "see_also"))
@@ -242,45 +237,6 @@ def distinct_rows(documents: Dataset, *, seed: int) -> np.ndarray:
     return order[~np.isin(order, dropped)]
 
 
-def _batches(documents: Iterator[Document]) -> Iterator[list[Document]]:
-    """Batches of documents, of which none goes beyond the end of its part."""
-    while True:
-        part, rows = islice(documents, PART), 0
-        while batch := list(islice(part, BATCH)):
-            rows += len(batch)
-            yield batch
-        if rows < PART:
-            return
-
-
-def _ahead(
-    measure: Callable[[list[Document]], pa.RecordBatch], batches: Iterator[list[Document]]
-) -> Iterator[pa.RecordBatch]:
-    """Every batch measured, in order, while other threads measure the next ones.
-
-    If reading fails, the batches before are given first.
-    """
-    waiting: deque[Future[pa.RecordBatch]] = deque()
-    failure: BaseException | None = None
-    pool = ThreadPoolExecutor(THREADS)
-    try:
-        while True:
-            try:
-                batch = next(batches, None)
-            except BaseException as error:
-                batch, failure = None, error
-            if batch is not None:
-                waiting.append(pool.submit(measure, batch))
-            while waiting and (batch is None or len(waiting) > THREADS):
-                yield waiting.popleft().result()
-            if batch is None:
-                break
-    finally:
-        pool.shutdown(cancel_futures=True)
-    if failure is not None:
-        raise failure
-
-
 def _measured(
     documents: Sequence[Document], *, counters: Mapping[str, CountTokens], copy_words: int | None
 ) -> pa.RecordBatch:
@@ -299,20 +255,13 @@ def _measured(
     return pa.RecordBatch.from_pydict(columns)
 
 
-def _write(file: Path, first: pa.RecordBatch, following: Iterator[pa.RecordBatch]) -> None:
-    """Write a part of `first` and the following batches that belong to it, as one batch.
-
-    Opening a file takes time for each batch in it.
-    """
+def _write(file: Path, batches: list[pa.RecordBatch]) -> None:
+    """Write a part as one batch, because opening a file takes time for each batch in it."""
     import pyarrow as pa
 
-    batches, rows = [first], len(first)
-    while rows < PART and (batch := next(following, None)) is not None:
-        batches.append(batch)
-        rows += len(batch)
     temporary = file.with_name(f"{file.name}.partial")
     try:
-        with pa.OSFile(str(temporary), "wb") as out, pa.ipc.new_stream(out, first.schema) as stream:
+        with pa.OSFile(str(temporary), "wb") as out, pa.ipc.new_stream(out, batches[0].schema) as stream:
             stream.write_table(pa.Table.from_batches(batches).combine_chunks())
         os.replace(temporary, file)
     except BaseException:

@@ -48,8 +48,7 @@ NAMES = (
 ALIASES = r"np|sp|pd|mpl|plt|sns|nx"  # customary in examples; only as whole identifiers
 NAME = re.compile(rf"(?:{NAMES}|\b(?:{ALIASES})\b)(?:\.(?=\w))?", re.IGNORECASE)
 IMPORT = re.compile(
-    rf"^[ \t]*(?:>>> |\.\.\. )?import[ \t]+(?:{NAMES})(?:\.\w+)*(?:[ \t]+as[ \t]+\w+)?[ \t]*(?:#.*)?$",
-    re.IGNORECASE | re.MULTILINE,
+    rf"(?im)^[ \t]*(?:>>> |\.\.\. )?import[ \t]+(?:{NAMES})(?:\.\w+)*(?:[ \t]+as[ \t]+\w+)?[ \t]*(?:#.*)?$"
 )
 FROM = re.compile(rf"\bfrom[ \t]+(?:{NAMES})[ \t]+(?=import\b)", re.IGNORECASE)
 
@@ -57,9 +56,8 @@ HEADING = re.compile(r"see[ -]?also\s*:?\s*|\.\. seealso::(?P<inline>.*)", re.IG
 RULE = re.compile(r"([-=~^*])\1{2,}\s*")
 # In running text: a whole parenthesis, or up to the end of the sentence or paragraph.
 SENTENCE = re.compile(
-    r"\(\s*see[ -]?also\b(?:[^()]|\([^()]*\))*\)|"
-    r":?\bsee[ -]?also\b(?:(?!\n[ \t]*\n).)*?(?:\.(?=\s|$)|(?=\n[ \t]*\n)|\Z)",
-    re.IGNORECASE | re.DOTALL,
+    r"(?is)\(\s*see[ -]?also\b(?:[^()]|\([^()]*\))*\)|"
+    r":?\bsee[ -]?also\b(?:(?!\n[ \t]*\n).)*?(?:\.(?=\s|$)|(?=\n[ \t]*\n)|\Z)"
 )
 LEAD = re.compile(r"\W*see[ -]?also\s*(?::(?=\s))?\s*", re.IGNORECASE)
 # `a.b`, ``a.b``, :func:`~a.b`, :func:`title <a.b>`
@@ -84,13 +82,6 @@ class Page:
     @property
     def n_words(self) -> int:
         return len(self.doc.split()) + sum(1 + len(doc.split()) for doc in self.members.values())
-
-
-class Cut(NamedTuple):
-    """A text without its See Also references, and the names they cite, in order, each once."""
-
-    text: str
-    cited: tuple[str, ...]
 
 
 class _Clean(NamedTuple):
@@ -119,11 +110,11 @@ def installed_docs(packages: Sequence[str] = PACKAGES, *, min_words: int = 80, j
     first: dict[str, str] = {}  # of texts that are equal except for case and spacing, the first id
     for id in sorted(by_id):
         first.setdefault(" ".join(by_id[id].text.lower().split()), id)
-    return [
-        document
-        for package in sorted(packages)
-        for document in _linked({id: by_id[id] for id in first.values() if _package(by_id[id]) == package}, package)
-    ]
+    documents: list[Document] = []
+    for package in sorted(packages):
+        own = {id: by_id[id] for id in first.values() if by_id[id].path.partition(".")[0] == package}
+        documents += _linked(own, package)
+    return documents
 
 
 def _source_files(package: str) -> Iterator[tuple[Path, str]]:
@@ -150,17 +141,13 @@ def _clean_pages(path: Path, module: str, min_words: int) -> list[_Clean]:
 def _clean(page: Page) -> _Clean:
     path = f"{page.module}.{page.name}" if page.name else page.module
     cuts = {name: cut_see_also(doc) for name, doc in (("", page.doc), *page.members.items())}
-    text = "\n\n".join(f"{name}\n{cut.text}" if name else cut.text for name, cut in cuts.items())
-    cited = dict.fromkeys(name for cut in cuts.values() for name in cut.cited)
+    text = "\n\n".join(f"{name}\n{left}" if name else left for name, (left, _) in cuts.items())
+    cited = dict.fromkeys(name for _, names in cuts.values() for name in names)
     return _Clean(path, tuple(page.members), remove_names(text), tuple(cited))
 
 
 def _public(path: str) -> str:
     return ".".join(part for part in path.split(".") if not part.startswith("_"))
-
-
-def _package(page: _Clean) -> str:
-    return page.path.partition(".")[0]
 
 
 def _linked(pages: dict[str, _Clean], package: str) -> Iterator[Document]:
@@ -271,10 +258,7 @@ def _document_compiled(page: Callable[[str, str], Page], module: str, call: ast.
 
 
 def text_of(node: ast.expr) -> str:
-    """The constant text of a string expression, without the values that are computed at run time.
-
-    Placeholders of `str.format` and `%` are dropped.
-    """
+    """The constant text of a string expression, without placeholders and values that are computed at run time."""
     match node:
         case ast.Constant(value=str(text)):
             return text
@@ -306,29 +290,29 @@ def _tidy_docstring(text: str) -> str:
     return inspect.cleandoc(text).rstrip()
 
 
-def cut_see_also(text: str) -> Cut:
-    """Remove See Also sections (numpydoc), `.. seealso::` blocks (Sphinx) and "See also ..." sentences from `text`."""
+def cut_see_also(text: str) -> tuple[str, tuple[str, ...]]:
+    """A text without its See Also references, and the names they cite, in order, each once.
+
+    They are See Also sections (numpydoc), `.. seealso::` blocks (Sphinx) and "See also ..." sentences.
+    """
     kept: list[str] = []
     cited: list[str] = []
     lines = text.split("\n")
     at = 0
-    while at < len(lines):
-        heading = HEADING.fullmatch(lines[at].strip())
-        if heading is None:
-            kept.append(lines[at])
-            at += 1
-            continue
-        inline = heading["inline"] or ""
-        end = _block_end(lines, at, inline=bool(inline.strip()))
-        block = [line for line in lines[at + 1 : end] if line.strip() and not RULE.fullmatch(line.strip())]
-        entries = [line for line in block if _indent(line) == _indent(block[0])]  # without indented descriptions
-        for entry in [inline, *entries]:
-            cited += _names(entry)
-        at = end
+    while (start := at) < len(lines):
+        at += 1
+        if heading := HEADING.fullmatch(lines[start].strip()):
+            inline = heading["inline"] or ""
+            at = _block_end(lines, start, inline=bool(inline.strip()))
+            block = [line for line in lines[start + 1 : at] if line.strip() and not RULE.fullmatch(line.strip())]
+            entries = [line for line in block if _indent(line) == _indent(block[0])]  # without indented descriptions
+            cited += [name for entry in (inline, *entries) for name in _names(entry)]
+        else:
+            kept.append(lines[start])
     text = "\n".join(kept)
     for sentence in SENTENCE.findall(text):
         cited += _names(LEAD.sub("", sentence.strip("()")))
-    return Cut(_tidy(SENTENCE.sub("", text)), tuple(dict.fromkeys(cited)))
+    return _tidy(SENTENCE.sub("", text)), tuple(dict.fromkeys(cited))
 
 
 def remove_names(text: str) -> str:
@@ -345,23 +329,17 @@ def _block_end(lines: list[str], heading: int, *, inline: bool) -> int:
     """
 
     def skip(at: int, goes_on: Callable[[int], bool]) -> int:
-        while at < len(lines) and goes_on(at):
-            at += 1
-        return at
+        return next((n for n in range(at, len(lines)) if not goes_on(n)), max(at, len(lines)))
 
-    def blank(at: int) -> bool:
-        return not lines[at].strip()
-
-    def rule(at: int) -> bool:
-        return at < len(lines) and RULE.fullmatch(lines[at].strip()) is not None
-
+    indents = [_indent(line) if line.strip() else None for line in lines]  # None: blank
+    rules = [RULE.fullmatch(line.strip()) is not None for line in lines] + [False]
     indent, at = _indent(lines[heading]), heading + 1
-    if rule(at):
-        return skip(at + 1, lambda at: blank(at) or (_indent(lines[at]) >= indent and not rule(at + 1)))
-    at = skip(at, blank)
+    if rules[at]:
+        return skip(at + 1, lambda at: (own := indents[at]) is None or (own >= indent and not rules[at + 1]))
+    at = skip(at, lambda at: indents[at] is None)
     if at < len(lines) and _indent(lines[at]) > indent:
-        return skip(at, lambda at: blank(at) or _indent(lines[at]) > indent)
-    return at if inline else skip(at, lambda at: not blank(at) and _indent(lines[at]) >= indent)
+        return skip(at, lambda at: (own := indents[at]) is None or own > indent)
+    return at if inline else skip(at, lambda at: (own := indents[at]) is not None and own >= indent)
 
 
 def _indent(line: str) -> int:

@@ -1,6 +1,8 @@
-"""Rows of a data file: JSON lines, CSV, TSV or parquet, the text formats also gzipped, one row at a time.
+"""Text taken apart: the rows of a data file, the sentences of a text, the words of a sentence.
 
-Anything malformed raises an InputError that names the file and the place in it.
+Data files are JSON lines, CSV, TSV or parquet, the text formats also gzipped; they are read one row at a time, and
+anything malformed raises an InputError that names the file and the place in it. Sentences are found in some 300
+languages (`sentencex`), parts of speech in English (`textblob`). Both packages carry their rules and models.
 """
 
 from __future__ import annotations
@@ -8,16 +10,29 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import re
 import sys
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
+
+from sentencex import segment
 
 from docemb_lib.errors import InputError
 
 FORMATS = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
 BATCH = 256  # rows of a parquet file held in memory
+WINDOW = 10_000  # characters split at a time: in scripts without spaces, sentencex' time grows with their square
+
+Part = Literal["noun", "verb", "adjective", "other"]
+PARTS: tuple[Part, ...] = ("noun", "verb", "adjective", "other")
+# Penn Treebank tags begin with these. Verbs include be, have and do; can, will and the like (MD) are "other".
+TAGS: dict[str, Part] = {"NN": "noun", "VB": "verb", "JJ": "adjective"}
+# Tokens as in the lexicon: do n't, they 're, cat 's, state-of-the-art, U.S.; and every sign by itself.
+TOKENS = re.compile(
+    r"(?:[^\W\d_]\.){2,}|\w+?(?=n['’]t\b)|n['’]t\b|['’](?:s|re|ve|ll|d|m)\b|\w+(?:[-.]\w+)*|[^\w\s]", re.IGNORECASE
+)
 
 
 class Row(NamedTuple):
@@ -37,17 +52,12 @@ def file_format(file: Path) -> str | None:
 
 def read_rows(file: Path) -> Iterator[Row]:
     """The rows of a file of one of FORMATS; CSV and TSV begin with a line of column names. Raises InputError."""
-    match file_format(file):
-        case ".jsonl" | ".json":
-            yield from _read_jsonl(file)
-        case ".csv":
-            yield from read_csv(file)
-        case ".tsv":
-            yield from read_csv(file, delimiter="\t")
-        case ".parquet":
-            yield from _read_parquet(file)
-        case _:
-            raise InputError(f"{file}: not a data file; give .jsonl, .json, .csv, .tsv (each also .gz) or .parquet")
+    format = file_format(file)
+    if format is None:
+        raise InputError(f"{file}: not a data file; give .jsonl, .json, .csv, .tsv (each also .gz) or .parquet")
+    if format in {".csv", ".tsv"}:
+        return read_csv(file, delimiter="\t" if format == ".tsv" else ",")
+    return _read_parquet(file) if format == ".parquet" else _read_jsonl(file)
 
 
 def read_csv(file: Path, *, columns: Sequence[str] | None = None, delimiter: str = ",") -> Iterator[Row]:
@@ -57,12 +67,8 @@ def read_csv(file: Path, *, columns: Sequence[str] | None = None, delimiter: str
     Raises InputError, naming file and row, for broken quoting and for rows of another width.
     """
     csv.field_size_limit(sys.maxsize)  # the default of 131,072 characters is too short for documents
-    reader = csv.reader(
-        (text for _, text in _lines(file)),
-        delimiter=delimiter,
-        quoting=csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL,
-        strict=True,
-    )
+    quoting: Any = csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL
+    reader = csv.reader((text for _, text in _lines(file)), delimiter=delimiter, quoting=quoting, strict=True)
     number = 0
     while True:
         where = f"{file}, row {number + 1}" if columns else f"{file}, line of column names"
@@ -72,20 +78,16 @@ def read_csv(file: Path, *, columns: Sequence[str] | None = None, delimiter: str
             raise InputError(f"{where}: broken quoting up to line {reader.line_num} ({error}); mend it") from error
         if values is None:
             return
-        if not values:  # a blank line
-            continue
-        if columns is None:
+        if values and columns is None:
             columns = [value.strip() for value in values]
             if len(set(columns)) < len(columns):
                 raise InputError(f"{where}: {', '.join(columns)} names a column twice; rename one")
-            continue
-        number += 1
-        if len(values) != len(columns):
-            raise InputError(
-                f"{where} (up to line {reader.line_num}): {len(values)} values, expected {len(columns)} "
-                f"({', '.join(columns)}); mend the row"
-            )
-        yield Row(where, number, dict(zip(columns, values, strict=True)))
+        elif values and columns:  # no blank line
+            number += 1
+            if len(values) != len(columns):
+                found, wanted = f"{len(values)} values", f"{len(columns)} ({', '.join(columns)})"
+                raise InputError(f"{where} (up to line {reader.line_num}): {found}, expected {wanted}; mend the row")
+            yield Row(where, number, dict(zip(columns, values, strict=True)))
 
 
 def text_of(fields: Mapping[str, Any], field: str, *, where: str) -> str:
@@ -94,28 +96,22 @@ def text_of(fields: Mapping[str, Any], field: str, *, where: str) -> str:
         raise InputError(f"{where}: no field {field!r}, found {sorted(fields)}; name the one that holds the text")
     text = fields[field]
     if not isinstance(text, str):
-        raise InputError(
-            f"{where}: field {field!r} must be a string, found {type(text).__name__} {text!r:.40}; quote it"
-        )
+        kind = type(text).__name__
+        raise InputError(f"{where}: field {field!r} must be a string, found {kind} {text!r:.40}; quote it")
     return without_surrogates(text)
 
 
 def without_surrogates(text: str) -> str:
     """The text with surrogate pairs joined into their character, and unpaired surrogates replaced by U+FFFD."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def read_text(file: Path) -> str:
     """A whole UTF-8 file."""
     try:
-        data = file.read_bytes()
+        return _decode(file.read_bytes(), file=file, offset=0)
     except OSError as error:
         raise InputError(f"{file}: cannot be read ({error.strerror}); mend its permissions") from error
-    return _decode(data, file=file, offset=0)
 
 
 def _read_jsonl(file: Path) -> Iterator[Row]:
@@ -126,8 +122,8 @@ def _read_jsonl(file: Path) -> Iterator[Row]:
         try:
             record = json.loads(line)
         except json.JSONDecodeError as error:
-            reason = f"{error.msg} at column {error.colno}"
-            raise InputError(f"{where}: not JSON ({reason}); write one object a line") from error
+            reason = f"not JSON ({error.msg} at column {error.colno})"
+            raise InputError(f"{where}: {reason}; write one object a line") from error
         except RecursionError:
             raise InputError(f"{where}: nested too deeply; write one flat object a line") from None
         if not isinstance(record, dict):
@@ -172,3 +168,61 @@ def _decode(data: bytes, *, file: Path, offset: int) -> str:
         byte = f"byte {offset + error.start} is {data[error.start]:#04x}"
         raise InputError(f"{file}: {byte}, which is not UTF-8; save the file as UTF-8") from error
     return text.removeprefix("\ufeff") if offset == 0 else text
+
+
+def split_sentences(text: str, *, language: str = "en") -> list[str]:
+    """The sentences of `text` in their order; joined, they are the text again, with all its whitespace.
+
+    language: an ISO 639 code; it decides which abbreviations end no sentence. Full stops of all scripts count in every
+    language. A blank line ends a sentence, a line break does not. Time is linear in the length of the text.
+    """
+    sentences: list[str] = []
+    start, size = 0, WINDOW
+    while start < len(text):
+        end = start + size
+        found = _segment(text[start:end], language)
+        if end < len(text):
+            if len(found) == 1:
+                size *= 2
+                continue
+            found.pop()  # may go on in the next window
+        sentences += found
+        start += sum(map(len, found))
+        size = WINDOW
+    return sentences
+
+
+def _segment(text: str, language: str) -> list[str]:
+    """Sentences with the whitespace around them, so that a blank line is no sentence."""
+    sentences: list[str] = []
+    for piece in segment(language, text):
+        joined = sentences and (piece.isspace() or sentences[-1].isspace())
+        sentences.append(sentences.pop() + piece if joined else piece)
+    return sentences
+
+
+class Word(NamedTuple):
+    """A word and its place in the text, `text[start:end]`."""
+
+    text: str
+    start: int
+    end: int
+    part: Part
+
+
+def tag_words(text: str) -> list[Word]:
+    """Every word of an English text in its order; a token without a letter is no word."""
+    from textblob.en import parser  # with nltk, whose import takes a second
+
+    words: list[Word] = []
+    offset = 0
+    for sentence in split_sentences(text):
+        found = list(TOKENS.finditer(sentence))
+        tagged = parser.find_tags([match[0].replace("’", "'") for match in found])
+        words += [
+            Word(match[0], offset + match.start(), offset + match.end(), TAGS.get(tag[:2], "other"))
+            for match, (_, tag) in zip(found, tagged, strict=True)
+            if any(map(str.isalpha, match[0]))
+        ]
+        offset += len(sentence)
+    return words

@@ -10,10 +10,10 @@ import glob
 import hashlib
 import logging
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, partial
 from heapq import nsmallest
-from importlib.metadata import PackageNotFoundError, packages_distributions, version
+from importlib.metadata import packages_distributions, version
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 SHUFFLE_BUFFER = 10_000  # rows that a shuffled stream holds in memory
 BATCH = 256  # texts given to a counter at once
 CACHE = 8 * 1024  # kB of memory for a set of names
-BUILDERS = {".jsonl": "json", ".json": "json", ".csv": "csv", ".tsv": "csv", ".parquet": "parquet"}  # of `datasets`
+BUILDERS = {".jsonl": "json", ".tsv": "csv"}  # of `datasets`, where they are not the format's name
 SHINGLE = 5  # words: unrelated texts share hardly any runs of this length
 PERMUTATIONS = 128  # length of a signature; the standard error of the similarity is about 1 / sqrt(PERMUTATIONS)
 
@@ -74,16 +74,15 @@ def source_fingerprint(settings: TextSource) -> str:
             paths = local_paths(settings.path or [])
         except InputError as error:
             raise InputError(f"corpus.path: {error}") from None
-        inputs["files"] = files_fingerprint(
-            f for path in paths for f in (text_files(path) if path.is_dir() else [path])
-        )
+        files = [file for path in paths for file in (text_files(path) if path.is_dir() else [path])]
+        inputs["files"] = files_fingerprint(files)
     else:
-        for name in (source.dataset for source in settings.datasets):
-            if file_format(Path(name)) and not _dataset_files(name):
-                raise InputError(
-                    f"corpus.datasets: {name} does not exist; name data files, a folder or a hub's data set"
-                )
-        inputs["files"] = files_fingerprint(f for source in settings.datasets for f in _dataset_files(source.dataset))
+        found = {source.dataset: _dataset_files(source.dataset) for source in settings.datasets}
+        for name in found:
+            if file_format(Path(name)) and not found[name]:
+                mend = "name data files, a folder or a hub's data set"
+                raise InputError(f"corpus.datasets: {name} does not exist; {mend}")
+        inputs["files"] = files_fingerprint(f for source in settings.datasets for f in found[source.dataset])
     return fingerprint_of(inputs)
 
 
@@ -95,10 +94,7 @@ def files_fingerprint(files: Iterable[Path]) -> str:
 
 
 def _hub_shares(settings: TextSource, count_tokens: CountTokens | None) -> Iterator[Document]:
-    """Equal shares of all data sets, the first ones one document more if they do not divide evenly.
-
-    If `settings.documents` is None: all of the first data set and as many of each other one.
-    """
+    """Equal shares of all data sets; for no number of documents all of the first one and as many of each other one."""
     share, rest = divmod(settings.documents, len(settings.datasets)) if settings.documents else (None, 0)
     for number, source in enumerate(settings.datasets):
         given = 0
@@ -110,38 +106,25 @@ def _hub_shares(settings: TextSource, count_tokens: CountTokens | None) -> Itera
 
 
 def _sampled(read: Callable[[], Iterable[Document]], settings: TextSource) -> Iterable[Document]:
-    """The `settings.documents` documents whose hash of seed and id is lowest: a longer corpus keeps most of them.
-
-    The first pass over `read()` needs the ids only, the second one yields the documents.
-    """
+    """The `settings.documents` documents whose hash of seed and id is lowest: a longer corpus keeps most of them."""
     if settings.documents is None:
         return _without_near_duplicates(read(), settings)
-
-    def draw(id: str) -> bytes:
-        return hashlib.sha256(f"{settings.seed}\0{id}".encode()).digest()
-
     ids = (document.id for document in _without_near_duplicates(read(), settings))
-    chosen = set(nsmallest(settings.documents, ids, key=draw))
+    draws = ((hashlib.sha256(f"{settings.seed}\0{id}".encode()).digest(), id) for id in ids)
+    chosen = {id for _, id in nsmallest(settings.documents, draws)}
     return (document for document in read() if document.id in chosen)
 
 
 def _package_versions(packages: list[str] | None) -> dict[str, str]:
     from docemb_lib.corpus.installed_docs import PACKAGES
 
-    name = ""
-    versions = {}
-    try:
-        for name in packages or PACKAGES:
-            versions[name] = version(_distributions()[name][0])
-    except (KeyError, PackageNotFoundError):
-        raise InputError(f"corpus.packages: {name} is not installed; install it, or leave it out") from None
-    return versions
+    for name in (names := packages or PACKAGES):
+        if name not in _distributions():
+            raise InputError(f"corpus.packages: {name} is not installed; install it, or leave it out")
+    return {name: version(_distributions()[name][0]) for name in names}
 
 
-@cache
-def _distributions() -> Mapping[str, list[str]]:
-    """Installed distributions by import name; reads all of site-packages."""
-    return packages_distributions()
+_distributions = cache(packages_distributions)  # by import name; reads all of site-packages
 
 
 def drop_near_duplicates(documents: Iterable[Document], *, similarity: float) -> Iterator[Document]:
@@ -181,9 +164,8 @@ def word_runs(text: str) -> set[str]:
 
 
 def _without_near_duplicates(documents: Iterable[Document], settings: TextSource) -> Iterable[Document]:
-    if settings.near_duplicates is None:
-        return documents
-    return drop_near_duplicates(documents, similarity=settings.near_duplicates)
+    similarity = settings.near_duplicates
+    return documents if similarity is None else drop_near_duplicates(documents, similarity=similarity)
 
 
 def local_documents(path: Path | Sequence[Path], *, text_field: str = "text", id_field: str = "id") -> list[Document]:
@@ -217,15 +199,13 @@ def local_paths(path: Path | Sequence[Path]) -> list[Path]:
     for one in [path] if isinstance(path, str | Path) else path:
         matches = [Path(one)] if Path(one).exists() else sorted(map(Path, glob.glob(str(one), recursive=True)))
         if not matches:
-            raise InputError(
-                f"{one} does not exist: no such file or folder; name a folder of .txt/.md files or data files"
-            )
+            mend = "name a folder of .txt/.md files or data files"
+            raise InputError(f"{one} does not exist: no such file or folder; {mend}")
         for match in matches:
             if not match.is_dir() and file_format(match) is None:
-                raise InputError(
-                    f"{match}: a corpus is a folder of .txt/.md files, or data files: .jsonl, .json, .csv, .tsv (each "
-                    f"also .gz) or .parquet, not {match.name!r}"
-                )
+                data = ".jsonl, .json, .csv, .tsv (each also .gz) or .parquet"
+                kinds = f"a folder of .txt/.md files, or data files: {data}"
+                raise InputError(f"{match}: a corpus is {kinds}, not {match.name!r}")
         found += matches
     return found
 
@@ -320,7 +300,7 @@ def _distinct(texts: Iterable[str], source: str, min_words: int) -> Iterator[Doc
 
 
 def _long(documents: Iterator[Document], min_tokens: int, count_tokens: CountTokens) -> Iterator[Document]:
-    """Documents of at least `min_tokens`. A token has at least one byte, so shorter texts need not be counted."""
+    # A token has at least one byte, so that shorter texts need not be counted.
     candidates = (document for document in documents if len(document.text.encode()) >= min_tokens)
     while batch := list(islice(candidates, BATCH)):
         counts = count_tokens([document.text for document in batch])
@@ -351,9 +331,8 @@ def _texts(source: HubDataset, seed: int) -> Iterator[str]:
 def _dataset_files(dataset: str) -> list[Path]:
     """All local files of a data set; none for one on a hub."""
     places = [Path(dataset)] if Path(dataset).exists() else sorted(map(Path, glob.glob(dataset)))
-    return [
-        file for place in places for file in (sorted(place.rglob("*")) if place.is_dir() else [place]) if file.is_file()
-    ]
+    files = (file for place in places for file in (sorted(place.rglob("*")) if place.is_dir() else [place]))
+    return [file for file in files if file.is_file()]
 
 
 def _stream(source: HubDataset) -> Any:
@@ -361,11 +340,11 @@ def _stream(source: HubDataset) -> Any:
 
     name, format = source.dataset, file_format(Path(source.dataset))
     try:
-        if format:
-            options: dict[str, Any] = {"delimiter": "\t"} if format == ".tsv" else {}
-            files = {source.split: name}
-            return load_dataset(BUILDERS[format], split=source.split, streaming=True, data_files=files, **options)
-        return load_dataset(name, source.config, split=source.split, streaming=True)
+        if not format:
+            return load_dataset(name, source.config, split=source.split, streaming=True)
+        options: dict[str, Any] = {"delimiter": "\t"} if format == ".tsv" else {}
+        builder, options["data_files"] = BUILDERS.get(format, format[1:]), {source.split: name}
+        return load_dataset(builder, split=source.split, streaming=True, **options)
     except (ValueError, OSError) as error:  # unknown split or config; unknown or unreachable data set
         reason = " ".join(str(error).split())
         raise InputError(f"dataset {name!r}, config {source.config!r}, split {source.split!r}: {reason}") from error

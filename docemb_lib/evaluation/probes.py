@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Self, TypeVar
 import numpy as np
 import pandas as pd
 
-from docemb_lib.corpus.sentences import PARTS, Word, split_sentences, tag_words
+from docemb_lib.corpus.rows import PARTS, Word, split_sentences, tag_words
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation.retrieval import rank_documents
 from docemb_lib.progress import progress

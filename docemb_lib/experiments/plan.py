@@ -27,8 +27,7 @@ from docemb_lib.experiments.execution import Planned
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.experiments.stages import sbert_of
 from docemb_lib.settings import label_of_paragraph_vector, members_of
-from docemb_lib.settings.profile import NOTEBOOKS, Profile, check_names, find_root, profile_path, width
-from docemb_lib.settings.profile_file import read_yaml
+from docemb_lib.settings.profile import NOTEBOOKS, Profile, check_names, find_root, profile_path, read_yaml, width
 from docemb_lib.workspace import Workspace
 
 THESIS = Profile(name="thesis")  # the thesis' settings are the defaults

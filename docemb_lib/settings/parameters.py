@@ -104,14 +104,10 @@ def members_of(compound: str) -> list[dict[str, Any]]:
             "or None; a number or 10%) joined by +, e.g. DM;1024;stem;2+DBOW;1024;None;2"
         )
     members = [
-        {
-            "dm": match[1] == "DM",
-            "vector_size": int(match[2]),
-            "preprocess": "none" if match[3] == "None" else match[3],
-            "min_count": match[4] if match[4] == "10%" else int(match[4]),
-        }
-        for match in found
-    ]
+        {"dm": dm == "DM", "vector_size": int(size), "preprocess": "none" if preprocess == "None" else preprocess,
+         "min_count": least if least == "10%" else int(least)}
+        for dm, size, preprocess, least in (match.groups() for match in found)
+    ]  # fmt: skip
     return sorted(members, key=lambda member: not member["dm"])
 
 

@@ -1,23 +1,26 @@
 """Profile: one validated, frozen object with all settings of a run, read from `params/*.yaml`.
 
-The section `parameters` holds the notebook parameters. The other sections set corpus, teachers, student and sizes.
+The section `parameters` holds the notebook parameters; the others set corpus, teachers, student and sizes. In a YAML
+file, keys of a mapping replace those of the file named by its key `base`.
 """
 
 from __future__ import annotations
 
 import difflib
 import json
+import re
 from collections.abc import Sequence
+from glob import glob
 from pathlib import Path
-from typing import Any, Self, TypeVar, get_args
+from typing import Any, NamedTuple, Self, TypeVar, get_args
 
+import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from docemb_lib.errors import InputError
 from docemb_lib.private import UNION_LOCATIONS
 from docemb_lib.settings import sections
 from docemb_lib.settings.parameters import Parameters
-from docemb_lib.settings.profile_file import ProfileFile, read_profile_file
 
 Model = TypeVar("Model", bound=BaseModel)
 STUDENT_RUN = (
@@ -44,14 +47,20 @@ FIXED: dict[str, dict[str, Any]] = {  # parameters fixed per notebook
     "04_projections": _UNWEIGHTED,
 }
 WIDTHS = {  # hidden sizes of the usual encoders of students and structural teachers
-    "all-MiniLM-L6-v2": 384,
-    "sentence-transformers/all-MiniLM-L6-v2": 384,
-    "sentence-transformers/all-MiniLM-L12-v2": 384,
-    "sentence-transformers/all-mpnet-base-v2": 768,
-    "allenai/longformer-base-4096": 768,
-    "allenai/longformer-large-4096": 1024,
+    "all-MiniLM-L6-v2": 384, "sentence-transformers/all-MiniLM-L6-v2": 384,
+    "sentence-transformers/all-MiniLM-L12-v2": 384, "sentence-transformers/all-mpnet-base-v2": 768,
+    "allenai/longformer-base-4096": 768, "allenai/longformer-large-4096": 1024,
     "sentence-transformers/all-roberta-large-v1": 1024,
-}
+}  # fmt: skip
+Place = tuple[str | int, ...]  # the keys and positions that lead to a value
+# Fields that are always paths. Other fields are paths only where the value begins with a dot, or where there is such a
+# file; otherwise they name something on a hub.
+_PATHS = re.compile(r"(contextual_teachers\.)?corpus\.path|evaluation\.own_tasks\.(path|relevance)(\.\w+)?")
+_PERHAPS_PATHS = re.compile(
+    r"(contextual_teachers\.)?corpus\.datasets\.dataset|evaluation\.benchmarks\.[\w-]+"
+    r"|(student|structural_teacher|further_teachers)\.model"
+)
+_PERHAPS_YAML = re.compile(r"plan\.(grid|profile)")  # otherwise names in `params/`
 
 
 class PlanLine(BaseModel):
@@ -117,26 +126,20 @@ class Profile(sections.Section):
             teacher = width(further.model) if further.model else None
             unprojected = further.student_projection == further.teacher_projection == "-"
             if unprojected and student and teacher and student != teacher:
-                raise ValueError(
-                    f"further_teachers: {further.name} is {teacher} wide, student.model {self.student.model} "
-                    f"{student}; give it a student_projection that ends in {teacher}"
-                )
-        if self.corpus.source != "installed-docs":
-            linked = [t for t in (*self.evaluation.tasks, *self.evaluation.sweep_tasks) if t in sections.LINKED_TASKS]
-            if linked:
-                raise ValueError(f"evaluation.tasks: {linked[0]} needs corpus.source installed-docs; use halves")
+                problem = f"{further.name} is {teacher} wide, student.model {self.student.model} {student}"
+                mend = f"give it a student_projection that ends in {teacher}"
+                raise ValueError(f"further_teachers: {problem}; {mend}")
+        linked = [t for t in (*self.evaluation.tasks, *self.evaluation.sweep_tasks) if t in sections.LINKED_TASKS]
+        if linked and self.corpus.source != "installed-docs":
+            raise ValueError(f"evaluation.tasks: {linked[0]} needs corpus.source installed-docs; use halves")
         return self
 
     @classmethod
     def load(cls, name: str | Path = "tiny", **overrides: Any) -> Self:
-        """Read and validate a profile.
+        """Read and validate the profile of a name in `params/`, or of the path of a .yaml file.
 
-        Args:
-            name: a name in `params/`, or the path of a .yaml file.
-            overrides: notebook parameters that replace those of the profile; the string "profile" replaces nothing.
-
-        Raises:
-            InputError: names file, field, value and mend in one line.
+        `overrides` are notebook parameters that replace those of the profile; the string "profile" replaces nothing.
+        Raises InputError, naming file, field, value and mend in one line.
         """
         path = profile_path(name)
         file = read_profile_file(path)
@@ -196,11 +199,10 @@ def profile_path(name: str | Path) -> Path:
     return path
 
 
-def find_root(start: Path | None = None) -> Path:
-    """The folder that holds `params/`: from `start` (the working directory) upwards, then the installed source."""
-    start = Path.cwd() if start is None else start
-    source = Path(__file__).resolve().parents[2]
-    for folder in (start, *start.parents, source):
+def find_root() -> Path:
+    """The folder that holds `params/`: from the working directory upwards, then the installed source."""
+    start = Path.cwd()
+    for folder in (start, *start.parents, Path(__file__).resolve().parents[2]):
         if any((folder / "params").glob("*.yaml")):
             return folder
     raise InputError(f"no folder with params/*.yaml in {start} or above it; run docemb inside its checkout")
@@ -225,9 +227,8 @@ def check_names(notebook: str, names: Any) -> None:
     if notebook not in NOTEBOOKS:
         raise InputError(f"notebook {notebook!r} is unknown; known are {', '.join(NOTEBOOKS)}")
     allowed = ("profile", "seed", *NOTEBOOKS[notebook])
-    for name in names:
-        if name not in allowed:
-            raise InputError(f"{notebook}: unknown parameter {name!r}{_nearest(name, allowed)}")
+    if unknown := [name for name in names if name not in allowed]:
+        raise InputError(f"{notebook}: unknown parameter {unknown[0]!r}{_nearest(unknown[0], allowed)}")
 
 
 def _nearest(name: str, allowed: Any) -> str:
@@ -242,16 +243,106 @@ def _explain(error: ValidationError, model: type[BaseModel]) -> str:
     more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
     if first["type"] == "extra_forbidden":
         for part in first["loc"][:-1]:
-            model = _section(model, str(part)) or model
+            info = model.model_fields.get(str(part))
+            candidates = [] if info is None else [info.annotation, *get_args(info.annotation)]
+            model = next((c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel)), model)
         return f"unknown key {field!r}{_nearest(str(first['loc'][-1]), list(model.model_fields))}{more}"
     message = first["msg"].removeprefix("Value error, ")
-    value = first["input"]
-    if isinstance(value, (dict, BaseModel)):  # a whole section: the message names its fields
+    if isinstance(first["input"], (dict, BaseModel)):  # a whole section: the message names its fields
         return f"{field}: {message}{more}" if field else f"{message}{more}"
-    return f"{field}: {message[0].lower()}{message[1:]}, got {value!r}{more}"
+    return f"{field}: {message[0].lower()}{message[1:]}, got {first['input']!r}{more}"
 
 
-def _section(model: type[BaseModel], field: str) -> type[BaseModel] | None:
-    info = model.model_fields.get(field)
-    candidates = [] if info is None else [info.annotation, *get_args(info.annotation)]
-    return next((c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel)), None)
+class ProfileFile(NamedTuple):
+    """A profile merged with its bases."""
+
+    content: dict[str, Any]
+    origins: dict[Place, Path]  # the file that a value comes from; holds for everything below it that is not listed
+
+    def origin(self, place: Place) -> Path:
+        return next(self.origins[place[:n]] for n in range(len(place), -1, -1) if place[:n] in self.origins)
+
+
+def read_profile_file(path: Path) -> ProfileFile:
+    """Read a profile and its bases. Raises InputError, naming the file, where one cannot be read."""
+    origins: dict[Place, Path] = {}
+    merged = ProfileFile(_read(path, (), (), origins), origins)
+    return merged._replace(content=_absolute(merged.content, (), merged))
+
+
+def read_yaml(path: Path) -> Any:
+    """The content of a YAML file. Raises InputError where it is not YAML, or where a mapping has a key twice."""
+    try:
+        return yaml.load(path.read_text(encoding="utf-8"), _Loader)
+    except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
+        raise InputError(f"{path}: not readable as YAML ({' '.join(str(error).split())})") from None
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML forbids equal keys; PyYAML takes the last one."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen = set()
+        for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
+            if (key.tag, key.value) in seen:
+                problem = f"the key {key.value!r} is there twice; keep one of them"
+                raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
+            seen.add((key.tag, key.value))
+        return super().construct_mapping(node, deep=deep)
+
+
+def _read(path: Path, place: Place, readers: tuple[Path, ...], origins: dict[Place, Path]) -> dict[str, Any]:
+    """The mapping that a file gives for `place`; fills in `origins`.
+
+    readers: the files whose chain of bases leads here, the profile first.
+    """
+    if path in readers:
+        circle = " → ".join(file.name for file in (*readers[readers.index(path) :], path))
+        raise InputError(f"{readers[-1]}: base: {circle} leads in a circle; take one of them out")
+    raw = read_yaml(path)
+    if not isinstance(raw, dict):
+        raise InputError(f"{path}: empty; a profile is a mapping, see params/own.yaml")
+
+    def merge(base: dict[str, Any], raw: dict[str, Any], place: Place) -> dict[str, Any]:
+        """The mapping `raw` over its own base, or without one over the mapping `base` of an outer base."""
+        if "base" in raw:
+            base = _read(_base_file(raw["base"], path, place), place, (*readers, path), origins)
+        origins[place] = path
+        content = dict(base)
+        for key, value in raw.items():
+            if isinstance(value, dict):
+                earlier = content.get(key)
+                content[key] = merge(earlier if isinstance(earlier, dict) else {}, value, (*place, key))
+            elif key != "base":
+                content[key] = value
+                origins[(*place, key)] = path
+        return content
+
+    return merge({}, raw, place)
+
+
+def _base_file(value: Any, path: Path, place: Place) -> Path:
+    field = f"{path}: {'.'.join(map(str, (*place, 'base')))}"
+    if not isinstance(value, str):
+        raise InputError(f"{field}: write the path of one .yaml file, got {value!r}")
+    if not (file := (path.parent / value).resolve()).is_file():
+        raise InputError(f"{field}: {file} does not exist; name a .yaml file, from the folder of this one")
+    return file
+
+
+def _absolute(value: Any, place: Place, merged: ProfileFile) -> Any:
+    """`value` with absolute paths, because notebooks run in another folder."""
+    if isinstance(value, dict):
+        return {key: _absolute(one, (*place, key), merged) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_absolute(one, (*place, number), merged) for number, one in enumerate(value)]
+    if not isinstance(value, str):
+        return value
+    field = ".".join(part for part in place if isinstance(part, str))
+    path = merged.origin(place).parent / value
+    is_path = (
+        _PATHS.fullmatch(field)
+        or (_PERHAPS_PATHS.fullmatch(field) and (value.startswith(".") or glob(str(path))))
+        or (_PERHAPS_YAML.fullmatch(field) and path.suffix in {".yaml", ".yml"})
+    )
+    return str(path.resolve()) if is_path else value

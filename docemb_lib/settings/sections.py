@@ -157,11 +157,7 @@ class ContextualTeachers(Section):
     DM: ParagraphVectorSettings = ParagraphVectorSettings(dm=True)
     DBOW: ParagraphVectorSettings = ParagraphVectorSettings(dm=False, vector_size=1024, preprocess="none")
     PV: list[ParagraphVectorSettings] = Field(
-        [
-            ParagraphVectorSettings(dm=True, vector_size=1024, preprocess="stem"),
-            ParagraphVectorSettings(dm=False, vector_size=1024, preprocess="none"),
-        ],
-        min_length=1,
+        [ParagraphVectorSettings(dm=True, vector_size=1024, preprocess="stem"), DBOW], min_length=1
     )
     lsa_dim: int = Field(300, ge=2)
 
@@ -261,7 +257,7 @@ class Training(Section):
 
 
 class SimDE(Section):
-    """Learning from pairs of texts made of one document, without a teacher (the SimDE paper, Sections 3 and 4).
+    """Learning from pairs of texts of one document, without a teacher (the SimDE paper, Sections 3 and 4).
 
     The notebook parameters `pairs`, `pair_temperature`, `mlm_weight` and `beside_teachers` set the pairs and weights.
     """

@@ -25,7 +25,7 @@ from docemb_lib.experiments.models import scored_model
 from docemb_lib.experiments.run import Run
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.settings.profile import Profile
-from docemb_lib.thesis.tables import Finals, recorded_finals
+from docemb_lib.thesis.comparison import Finals, recorded_finals
 from docemb_lib.thesis.values import FINAL, published, read_published
 
 HOLDS, FAILS, UNDECIDED, UNTESTED = "holds", "does not hold", "undecided", "not tested"
@@ -74,10 +74,9 @@ def recorded_claims(profile: str | Path) -> pd.DataFrame:
 def claims_of_run(run: Run, finals: Finals) -> pd.DataFrame:
     """Check each claim on the thesis' Table 5.7, on recorded scores of its tasks, and on those of other tasks.
 
-    Returns:
-        A row per claim. Columns: claim (a sentence), `in the thesis`, `on thesis tasks`, `on other tasks` (verdicts),
-        and because: the reason of the verdict on the thesis' tasks, or of both verdicts on recorded scores if that
-        is "not tested". A claim is about the tasks and corpora of the thesis; others illustrate it without testing it.
+    Returns a row per claim: claim (a sentence), `in the thesis`, `on thesis tasks`, `on other tasks` (verdicts), and
+    because: the reason of the verdict on the thesis' tasks, or of both verdicts on recorded scores if that is "not
+    tested". A claim is about the tasks and corpora of the thesis; others illustrate it without testing it.
     """
     rounds, tasks = _recorded_scores(run, finals), thesis_tasks()
     present = finals.scores.groupby("metric")["task"].unique()
@@ -103,10 +102,8 @@ def claims_of_run(run: Run, finals: Finals) -> pd.DataFrame:
 def check_claims(rounds: Rounds, tasks: Mapping[str, Sequence[str]], counts: Mapping[str, float]) -> pd.DataFrame:
     """Check each claim. Returns columns verdict and because, by the claim's id.
 
-    Args:
-        rounds: scores by round, the round with most training examples last.
-        tasks: the tasks of a mean, by metric (accuracy, map, mrr). Each model of a claim needs scores on all of them.
-        counts: numbers of documents and examples, by their names in `claims.yaml`.
+    rounds: scores by round, the round with most training examples last; tasks: the tasks of a mean, by metric, each
+    model of a claim needs scores on all of them; counts: numbers of documents and examples, named as in `claims.yaml`.
     """
     found = {}
     for claim in claims():
@@ -120,8 +117,7 @@ def check_claims(rounds: Rounds, tasks: Mapping[str, Sequence[str]], counts: Map
 
 def claims() -> list[dict[str, Any]]:
     """The claims as data: `id`, `says`, and one of `order`, `best_of` and `counts`."""
-    found: list[dict[str, Any]] = read_published("claims")["claims"]
-    return found
+    return list(read_published("claims")["claims"])
 
 
 def thesis_tasks() -> dict[str, list[str]]:
@@ -243,10 +239,7 @@ def best_share(claim: Mapping[str, Any], by_round: Mapping[str, Mapping[str, Mea
 
 
 def _recorded_scores(run: Run, finals: Finals) -> Rounds:
-    """Recorded scores by the names of Table 5.7, with per-example scores where their files exist.
-
-    Nothing is built. Without a corpus the values of the records are used.
-    """
+    """Recorded scores by the names of Table 5.7, per example where their files exist; nothing is built."""
     found: dict[str, dict[str, Mapping[str, Score]]] = {}
     for name, label in finals.labels.items():
         model, stages = scored_model(label, finals.fingerprints[label]), run.stages
@@ -277,7 +270,7 @@ def _counts(run: Run, finals: Finals, tasks: list[str], *, masked: bool) -> dict
 
 
 def _ratios(sizes: np.ndarray, smallest: int) -> dict[str, float]:
-    return dict(zip(RATIOS, (float(sizes.min()) / smallest, float(sizes.max()) / smallest), strict=True))
+    return dict(zip(RATIOS, (float(size) / smallest for size in (sizes.min(), sizes.max())), strict=True))
 
 
 def on_thesis_corpora(profile: Profile) -> bool:

@@ -1,23 +1,34 @@
-"""A run beside the recorded runs that are comparable with it: scores, labels, groups and the thesis' values."""
+"""A run beside the recorded runs that are comparable with it, and tables of recorded runs beside the thesis' numbers.
+
+The tables are Table 5.7 and what Figures 5.3 to 5.6 and 4.12 show. Scores are rows of model, round, task, metric,
+value, like `published("table_5_7")`; intervals add low and high. MAP on GAMES is not fully comparable: the thesis ranks
+within the first 1,000 hits, docemb ranks all articles.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pandas as pd
 
+from docemb_lib.evaluation.protocols import round_name
+from docemb_lib.evaluation.scoreboard import MAIN_METRICS, normalised, with_interval
+from docemb_lib.evaluation.uncertainty import OVERALL
 from docemb_lib.experiments import records
 from docemb_lib.experiments.run import Run
 from docemb_lib.experiments.runkey import STRUCTURAL as LOSS
 from docemb_lib.experiments.runkey import RunKey
+from docemb_lib.experiments.scores import Final
 from docemb_lib.settings import members_of
 from docemb_lib.settings.profile import FIXED, NOTEBOOKS
-from docemb_lib.thesis.values import BASELINE, ThesisValues, loss_of
+from docemb_lib.thesis.values import BASELINE, ThesisValues, baseline_name, final_name, loss_of, published
 
 STRUCTURAL = "03_structural"
 NEITHER = "–"  # the group of runs without the property that defines groups
 ALONG = ("lam", "max_structural_len")  # the parameters in which siblings may differ
+MEAN, NORMALISED = "mean", "normalised mean"  # the last columns of Table 5.7
+CHAPTER_4 = (STRUCTURAL, "04_projections", "05_weighting")  # notebooks whose runs Figure 4.12 may show
 
 
 class Entry(NamedTuple):
@@ -36,16 +47,11 @@ class Entry(NamedTuple):
 def scores_of_runs(run: Run, scores: pd.DataFrame) -> pd.DataFrame:
     """The scores of this run and of the comparable recorded runs of its notebook, tidy, for `plot_runs`.
 
-    Runs with a contextual teacher are shown with the runs of the structural notebook that have the same structural
-    loss, documents and seed.
-
-    Args:
-        scores: tidy scores of this run's model and of its baselines.
-
-    Returns:
-        The rows of all runs, then each baseline once, with the columns own (model of a run, not a baseline), group (the
-        categories, in order, that the thesis' figure colours), thesis (see `ThesisValues`), sibling (the run differs
-        from this one in λ and mask alone), and the notebook's parameters. Equal labels get the parameters that differ.
+    scores: those of this run's model and of its baselines. Runs with a contextual teacher are shown with the runs of
+    the structural notebook that have the same structural loss, documents and seed. Returns the rows of all runs, then
+    each baseline once, with the columns own (model of a run, not a baseline), group (the categories, in order, that the
+    thesis' figure colours), thesis (see `ThesisValues`), sibling (the run differs from this one in λ and mask alone),
+    and the notebook's parameters. Equal labels get the parameters that differ.
     """
     entries = [Entry(run.label, run.label, run.key, scores)]
     entries += [Entry(r.label, r.label, run.key_of(r), records.scores_of(run.workspace, r)) for r in run.comparable()]
@@ -53,12 +59,8 @@ def scores_of_runs(run: Run, scores: pd.DataFrame) -> pd.DataFrame:
     thesis = ThesisValues(run.notebook, run.profile)
     groups = [_group(run.notebook, entry.key) for entry in entries]
     columns = [
-        {
-            "group": group,
-            "thesis": thesis.of_run(entry.key),
-            "sibling": is_sibling(run, entry.key),
-            **{name: entry.parameters.get(name) for name in NOTEBOOKS[run.notebook]},
-        }
+        {"group": group, "thesis": thesis.of_run(entry.key), "sibling": is_sibling(run, entry.key)}
+        | {name: entry.parameters.get(name) for name in NOTEBOOKS[run.notebook]}
         for entry, group in zip(entries, groups, strict=True)
     ]
     shown = [entry._replace(label=label) for entry, label in zip(entries, _distinct(entries), strict=True)]
@@ -104,10 +106,7 @@ def _structural_only(run: Run, entries: Sequence[Entry]) -> list[Entry]:
 
 
 def _distinct(entries: Sequence[Entry]) -> list[str]:
-    """Labels that differ: where labels are equal, the parameters that differ are added to all but the first entry's.
-
-    Documents and seed are added wherever they differ from the first entry's.
-    """
+    """Labels that differ: to equal ones the parameters that differ, to all documents and seed unlike the first's."""
     first = entries[0].parameters
     labels = [entries[0].label]
     for entry in entries[1:]:
@@ -147,3 +146,130 @@ def _rank(group: str) -> tuple[float, str]:
         return float(group), group
     except ValueError:
         return -1.0 if group == NEITHER else float("inf"), group
+
+
+def table_5_7(scores: pd.DataFrame, metric: str, *, over_rounds: bool = False) -> pd.DataFrame:
+    """Models × tasks of one metric, best mean first: part (a) with accuracy, by round; part (b) with map.
+
+    The last columns are the unweighted mean over tasks, and the mean of scores divided by the best model's score of the
+    same round, or of all rounds if `over_rounds`. Retrieval trains no heads and has the same score in each round.
+    """
+    rows = scores[scores["metric"] == metric]
+    if metric != "accuracy":
+        rows = rows.drop_duplicates(["model", "task"]).drop(columns="round")
+    rows = normalised(rows, over_rounds=over_rounds)
+    index = ["round", "model"] if "round" in rows else ["model"]
+    table = rows.pivot_table(index=index, columns="task", values="value").rename_axis(columns=None)
+    table[[MEAN, NORMALISED]] = rows.groupby(index)[["value", "normalised"]].mean()
+    table = table.sort_values(MEAN, ascending=False, kind="stable")
+    return table.loc[list(rows["round"].unique())] if "round" in rows else table
+
+
+def beside_thesis(scores: pd.DataFrame, names: Mapping[str, str]) -> pd.DataFrame:
+    """Add a column `thesis`: the value in Table 5.7 of the same model, round, task and metric, or NaN.
+
+    names: {model: name in Table 5.7}, without models that the table does not have.
+    """
+    keys = ["model", "round", "task", "metric"]
+    table = published("table_5_7").fillna({"round": ""}).set_index(keys)["value"].rename("thesis")
+    no_rounds = scores["metric"] != "accuracy"  # in the table, retrieval belongs to no round
+    wanted = scores.assign(model=scores["model"].map(names), round=scores["round"].mask(no_rounds, ""))
+    return scores.assign(thesis=wanted[keys].join(table, on=keys)["thesis"])
+
+
+def deviations(scores: pd.DataFrame) -> pd.DataFrame:
+    """A row per score that the thesis has, too: the difference, and whether the thesis' value is in the interval.
+
+    scores: see `beside_thesis`, with low and high, the bounds of the 95% interval.
+    """
+    rows = scores[scores["thesis"].notna()].reset_index(drop=True)
+    table = rows[["round", "model", "task", "metric"]].copy()
+    table["here"] = [with_interval(*row) for row in rows[["value", "low", "high"]].itertuples(index=False)]
+    table["thesis"], table["difference"] = rows["thesis"], rows["value"] - rows["thesis"]
+    table["within interval"] = rows["thesis"].between(rows["low"], rows["high"])
+    return table
+
+
+class Finals(NamedTuple):
+    """Several final evaluations, each model once."""
+
+    scores: pd.DataFrame  # round, model, task, metric, value, low, high, and thesis: see `beside_thesis`
+    labels: dict[str, str]  # {name in Table 5.7: model}
+    fingerprints: dict[str, str]  # {model: fingerprint}
+    masked: Mapping[str, Any] | None  # parameters of the run that is the thesis' cosine-masked
+
+    @property
+    def not_drawn(self) -> dict[str, str]:
+        """{number of a figure of the thesis that cannot be drawn from these scores: reason}."""
+        tasks = self.scores.groupby("metric")["task"].nunique()
+        heads, rankings = (tasks.get(metric, 0) for metric in MAIN_METRICS)
+        one_round = not heads or self.scores["round"].nunique() < 2
+        reasons = {
+            "5.3": heads < 2 and f"a box over tasks needs two tasks with heads, the profile has {heads}",
+            "5.4": one_round and "with one round it equals the bars of each task",
+            "5.5": rankings < 2 and f"a span over tasks needs two retrieval tasks, the profile has {rankings}",
+            "5.6": not rankings and "the profile has no retrieval task",
+        }
+        return {number: reason for number, reason in reasons.items() if reason}
+
+    @property
+    def left_out(self) -> str:
+        """`not_drawn` as text, a line per figure."""
+        return "\n".join(f"Figure {number} is not drawn: {reason}." for number, reason in self.not_drawn.items())
+
+
+def recorded_finals(run: Run, own: Final | None = None) -> Finals:
+    """The final evaluation of this run (`own`; None: as it is recorded, if it is) and the comparable recorded ones.
+
+    If several runs are the same student of the thesis, the run with most documents represents it, then the newest.
+    """
+    found: list[tuple[str, RunKey, pd.DataFrame, pd.DataFrame]] = []  # label, key, intervals, models
+    record = records.find(run.workspace, run.notebook, run.fingerprint)
+    if own is not None:
+        found.append((run.label, run.key, own.intervals, own.models))
+        record = None
+    for other in [*([record] if record is not None and record.status == "done" else []), *run.comparable()]:
+        intervals, models = (records.table_of(run.workspace, other, name) for name in ("intervals", "models"))
+        found.append((other.label, run.key_of(other), intervals, models))
+    if not found:
+        return Finals(pd.DataFrame(columns=["round", "model", "task", "metric", "value"]), {}, {}, None)
+    only = round_name(run.profile.evaluation.rounds[-1])  # intervals of a single round do not name it
+    rows = pd.concat([one if "round" in one else one.assign(round=only) for _, _, one, _ in found])
+    rows = rows[rows["metric"].isin([*MAIN_METRICS, "mrr"]) & (rows["task"] != OVERALL)]
+    rows = rows.drop_duplicates(["round", "model", "task", "metric"]).reset_index(drop=True)
+    students = {label: key for label, key, *_ in sorted(found, key=lambda one: -one[1].counting["documents"])}
+    names = {label: final_name(key) for label, key in students.items()}
+    names |= {model: baseline_name(model, run.profile) for model in rows["model"].unique() if model not in students}
+    known = {model: name for model, name in names.items() if name is not None}
+    labels = {name: model for model, name in reversed(known.items())}  # the first model of a name
+    fingerprints: dict[str, str] = {}
+    for *_, models in reversed(found):  # the first of several evaluations of a model counts
+        fingerprints |= dict(zip(models["model"], models["fingerprint"], strict=True))
+    masked = students[labels["cosine-masked"]].parameters if "cosine-masked" in labels else None
+    return Finals(beside_thesis(rows, known), labels, fingerprints, masked)
+
+
+def best_of_chapter_4(run: Run) -> pd.DataFrame:
+    """Validation scores for Figure 4.12: recorded runs of Table 4.10 and the baselines, as `plot_runs` takes them.
+
+    All runs have one setting: that of `run`, or that of the newest run of Table 4.10. If a student was trained several
+    times, the run with most documents is shown, then the newest. The frame is empty if no run of the table is recorded.
+    """
+    thesis = ThesisValues(run.notebook, run.profile)
+    recorded = (one for notebook in CHAPTER_4 for one in records.all_records(notebook, workspace=run.workspace))
+    values = ((record, thesis.of_run(run.key_of(record))) for record in recorded if record.status == "done")
+    found = [(record, value) for record, value in values if value is not None]
+    if not found:
+        return pd.DataFrame()
+    newest, _ = max(found, key=lambda one: (one[0].setting == run.key.setting, one[0].finished))
+    found = [one for one in found if one[0].setting == newest.setting]
+    found.sort(key=lambda one: (one[0].parameters["documents"], one[0].finished))
+    shown = {value: record for record, value in found}  # the last run of each; a student has one value of its own
+    entries = []
+    for record in shown.values():
+        label = f"only-structural;{record.label}" if record.notebook == STRUCTURAL else record.label
+        scores = records.scores_of(run.workspace, record)
+        entries.append(Entry(label, record.label, run.key_of(record), scores))
+    rows = beside_baselines(entries, [{"group": "student", "thesis": value} for value in shown], thesis)
+    rows = rows[rows["own"] | rows["thesis"].notna()]
+    return rows.assign(group=pd.Categorical(rows["group"], categories=["student", BASELINE]))

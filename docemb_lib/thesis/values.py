@@ -24,14 +24,10 @@ BASELINE = "baseline"  # `kind` of the rows of a figure that are no run of its g
 MAX_MARGIN = {"structural_loss": "max-margin", "distance": "mse", "gamma": 1.0}
 # The structural losses of Figure 4.4 from top to bottom, below the untrained student.
 FIGURE_4_4: tuple[dict[str, Any], ...] = (
-    {"structural_loss": "mse"},
-    MAX_MARGIN,
-    {**MAX_MARGIN, "gamma": 1.5},
-    {**MAX_MARGIN, "gamma": 0.5},
-    {"structural_loss": "cosine"},
-    {"structural_loss": "contrastive"},
-    {**MAX_MARGIN, "distance": "cosine", "gamma": 0.5},
-)
+    {"structural_loss": "mse"}, MAX_MARGIN, MAX_MARGIN | {"gamma": 1.5}, MAX_MARGIN | {"gamma": 0.5},
+    {"structural_loss": "cosine"}, {"structural_loss": "contrastive"},
+    MAX_MARGIN | {"distance": "cosine", "gamma": 0.5},
+)  # fmt: skip
 NAMES = ("table_5_7", "structural_losses", "paragraph_vectors", "projections", "weighting", "corpora", "simde")
 
 
@@ -47,11 +43,9 @@ def published(name: str) -> pd.DataFrame:
     return pd.DataFrame(data["rows"], columns=data["columns"])
 
 
-def read_published(name: str) -> dict[str, Any]:
+def read_published(name: str) -> Any:
     """Read a file of `published/`."""
-    path = files("docemb_lib.thesis").joinpath("published", f"{name}.yaml")
-    data: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
-    return data
+    return yaml.safe_load(files("docemb_lib.thesis").joinpath("published", f"{name}.yaml").read_text(encoding="utf-8"))
 
 
 class Figure(NamedTuple):

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from docemb_lib.corpus.sentences import split_sentences
+from docemb_lib.corpus.rows import split_sentences
 from docemb_lib.errors import InputError
 from docemb_lib.losses import ObjectiveOutput, PairObjective
 from docemb_lib.losses.pairs import NO_LABEL

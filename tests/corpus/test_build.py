@@ -38,15 +38,8 @@ COUNTERS = {"n_student_tokens": letters, "n_structural_tokens": words}
 
 def documents(number=120, linked=True):
     """Documents of two sources, each citing the next three of its own."""
-    return [
-        Document(
-            f"{n:03}",
-            f"text {n} " * (n + 1),
-            "ab"[n % 2],
-            tuple(f"{n + step:03}" for step in (2, 4, 6) if linked and n + step < number),
-        )
-        for n in range(number)
-    ]
+    cited = [tuple(f"{n + step:03}" for step in (2, 4, 6) if linked and n + step < number) for n in range(number)]
+    return [Document(f"{n:03}", f"text {n} " * (n + 1), "ab"[n % 2], cited[n]) for n in range(number)]
 
 
 @pytest.fixture
@@ -112,10 +105,8 @@ def test_the_order_depends_on_seed_and_ids_alone(build):
     one = build(documents())
     assert rows_of(build(reversed(documents()))) == rows_of(one)
     assert build(documents(), seed=1)["train"]["id"][:] != one["train"]["id"][:]
-    before, after = (
-        build(rows, tasks=0, validation=0)["train"]["id"][:]
-        for rows in (documents(), [*documents(), Document("new", "fresh words", "a")])
-    )
+    longer = [*documents(), Document("new", "fresh words", "a")]
+    before, after = (build(rows, tasks=0, validation=0)["train"]["id"][:] for rows in (documents(), longer))
     assert [id for id in after if id != "new"] == before != sorted(before)
 
 
@@ -204,17 +195,6 @@ def test_a_build_that_was_stopped_goes_on_after_its_last_whole_part(build, tmp_p
     assert read == []  # complete: the sources are not read again
 
 
-def test_a_connection_that_is_lost_leaves_the_whole_parts_to_go_on_from(build, tmp_path, small_parts):
-    def lost():
-        yield from documents()[:60]
-        raise ConnectionError("dataset 'd', split 'train', after row 60: gone")
-
-    with pytest.raises(ConnectionError, match="after row 60"):
-        build(lost(), folder=tmp_path / "parts")
-    assert len(list((tmp_path / "parts").iterdir())) == 2
-    assert rows_of(build(iter(documents()), folder=tmp_path / "parts")) == rows_of(build(documents()))
-
-
 @pytest.fixture
 def tiny_parts(monkeypatch):
     monkeypatch.setattr(module, "PART", 20)
@@ -258,11 +238,9 @@ def test_several_batches_are_measured_at_once_and_only_a_few_are_read_ahead(tmp_
 
 def test_a_counter_that_fails_ends_the_build_and_leaves_whole_parts_only(tmp_path, tiny_parts):
     def failing(texts):
-        if any(text.startswith("text 47 ") for text in texts):
-            raise ValueError("cannot count")
-        return words(texts)
+        return [len(text) // (not text.startswith("text 47 ")) for text in texts]
 
-    with pytest.raises(ValueError, match="cannot count"):
+    with pytest.raises(ZeroDivisionError):
         write_parts(tmp_path, iter(documents(57)), {"n": failing}, copy_words=None)
     assert [file.name for file in sorted(tmp_path.iterdir())] == ["00000.arrow", "00001.arrow"]
 

@@ -143,10 +143,8 @@ def test_real_pages_are_distinct_sorted_long_enough_and_linked_inside_their_pack
 
 
 def test_real_pages_hold_neither_a_see_also_nor_a_name_of_a_package(real):
-    found = [
-        match.group() for page in real for pattern in (PACKAGE_NAME, SEE_ALSO) for match in pattern.finditer(page.text)
-    ]
-    assert found == []
+    for pattern in (PACKAGE_NAME, SEE_ALSO):
+        assert [match.group() for page in real for match in pattern.finditer(page.text)] == []
 
 
 def test_links_of_real_pages_are_those_a_reader_finds(real):
@@ -258,33 +256,23 @@ def test_every_public_documented_object_is_one_page(pages_of):
     assert pages[3].n_words == 3 + 5 + 1 + 4  # texts, and the name of the method
 
 
-@pytest.mark.parametrize(
-    ("content", "docs"),
-    [
-        ('"""Notes to ourselves."""\ndef sell():\n    """Sell."""\n', ["Sell."]),  # the page of a private module is left out
-        ('def f():\n    r"""Sum %(what)s of \\frac{a}{b}.\n\n    {parameters}\n    """', ["Sum  of \\frac{a}{b}."]),
-        ('# -*- coding: latin-1 -*-\ndef f():\n    """Prix en café."""\n'.encode("latin-1"), ["Prix en café."]),
-        (b"print 'python 2'\n", []),
-        (b'def f():\n    """caf\xe9"""\n', []),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("content", "docs"), [
+    ('"""Notes to ourselves."""\ndef sell():\n    """Sell."""\n', ["Sell."]),  # the page of a private module is left out
+    ('def f():\n    r"""Sum %(what)s of \\frac{a}{b}.\n\n    {parameters}\n    """', ["Sum  of \\frac{a}{b}."]),
+    ('# -*- coding: latin-1 -*-\ndef f():\n    """Prix en café."""\n'.encode("latin-1"), ["Prix en café."]),
+    (b"print 'python 2'\n", []),
+    (b'def f():\n    """caf\xe9"""\n', []),
+])  # fmt: skip
 def test_placeholders_and_private_modules_are_left_out_and_encodings_read(pages_of, content, docs):
     assert [page.doc for page in pages_of(content, "shop._front")] == docs
 
 
-@pytest.mark.parametrize(
-    ("expression", "text"),
-    [
-        ("'a' 'b' + 'c'", "abc"),
-        ("f'a{x}b'", "ab"),
-        ("'100%% of %s' % x", "100% of %s"),
-        ("'a {x} {{y}}'.format(**names)", "a  {y}"),
-        ("'{seealso.kdeplot} : smooth'.format()", "kdeplot : smooth"),
-        ("textwrap.dedent(' a')", " a"),
-        ("'a'.strip()", "a"),
-        ("unknown(1)", ""),
-    ],
-)
+@pytest.mark.parametrize(("expression", "text"), [
+    ("'a' 'b' + 'c'", "abc"), ("f'a{x}b'", "ab"), ("'100%% of %s' % x", "100% of %s"),
+    ("'a {x} {{y}}'.format(**names)", "a  {y}"),
+    ("'{seealso.kdeplot} : smooth'.format()", "kdeplot : smooth"), ("textwrap.dedent(' a')", " a"),
+    ("'a'.strip()", "a"), ("unknown(1)", ""),
+])  # fmt: skip
 def test_a_string_expression_gives_its_constant_text(expression, text):
     assert text_of(ast.parse(expression, mode="eval").body) == text
 
@@ -306,58 +294,44 @@ Notes
 Stable."""
 
 
-@pytest.mark.parametrize(
-    ("block", "names"),
-    [
-        ("See Also:\n    keymap\n    itemmap", ("keymap", "itemmap")),
-        ("See also\n`keymap`, `itemmap`", ("keymap", "itemmap")),
-        (".. seealso::\n\n    :func:`shop.norm` computes a norm.", ("shop.norm",)),
-        (".. seealso::\n\n:func:`shop.norm` computes a norm.\n:func:`shop.cond` too.", ("shop.norm", "shop.cond")),
-        (".. seealso:: :class:`shop.A` and :class:`shop.B`", ("shop.A", "shop.B")),
-        ("See also: :func:`shop.fork`.", ("shop.fork",)),
-        ("See also: fork, join_all.", ("fork", "join_all")),
-        ("See also the :py:meth:`~shop.classify` docstring for\nmore on hints.", ("shop.classify",)),
-        (":seealso: ``Index.find``", ("Index.find",)),
-        ("See also the functions for the mean.", ()),  # words of prose are no names
-    ],
-)
+@pytest.mark.parametrize(("block", "names"), [
+    ("See Also:\n    keymap\n    itemmap", ("keymap", "itemmap")),
+    ("See also\n`keymap`, `itemmap`", ("keymap", "itemmap")),
+    (".. seealso::\n\n    :func:`shop.norm` computes a norm.", ("shop.norm",)),
+    (".. seealso::\n\n:func:`shop.norm` computes a norm.\n:func:`shop.cond` too.", ("shop.norm", "shop.cond")),
+    (".. seealso:: :class:`shop.A` and :class:`shop.B`", ("shop.A", "shop.B")),
+    ("See also: :func:`shop.fork`.", ("shop.fork",)), ("See also: fork, join_all.", ("fork", "join_all")),
+    ("See also the :py:meth:`~shop.classify` docstring for\nmore on hints.", ("shop.classify",)),
+    (":seealso: ``Index.find``", ("Index.find",)),
+    ("See also the functions for the mean.", ()),  # words of prose are no names
+])  # fmt: skip
 def test_every_form_of_reference_is_cut(block, names):
     assert cut_see_also(f"First.\n\n{block}\n\nLast.") == ("First.\n\nLast.", names)
 
 
-@pytest.mark.parametrize(
-    ("text", "left", "names"),
-    [
-        (NUMPYDOC, "Sort the rows.\n\nNotes\n-----\nStable.",  # up to the next heading
-         ("argsort", "lexsort", "shop.till.count", "shop.till.Till.empty", "partition")),
-        ("First.\n\nSee Also\n========\n\nposify: positive symbols\n\nshop.simplify.separate", "First.",  # to the end
-         ("posify", "shop.simplify.separate")),
-        ("See Also\n--------\n  first : One.\n    Of `several`.\n  second", "", ("first", "second")),
-        ("    See Also\n    --------\n    a_b\nOut again.", "Out again.", ("a_b",)),  # up to the end of the indentation
-        ("Which to use. See also :func:`shop.sort` for\nmore. It is stable (see also `.Key`).",  # in running text
-         "Which to use.  It is stable .", ("shop.sort", "Key")),
-        ("Look also at\n\n    this.", "Look also at\n\n    this.", ()),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("text", "left", "names"), [
+    (NUMPYDOC, "Sort the rows.\n\nNotes\n-----\nStable.",  # up to the next heading
+     ("argsort", "lexsort", "shop.till.count", "shop.till.Till.empty", "partition")),
+    ("First.\n\nSee Also\n========\n\nposify: positive symbols\n\nshop.simplify.separate", "First.",  # to the end
+     ("posify", "shop.simplify.separate")),
+    ("See Also\n--------\n  first : One.\n    Of `several`.\n  second", "", ("first", "second")),
+    ("    See Also\n    --------\n    a_b\nOut again.", "Out again.", ("a_b",)),  # up to the end of the indentation
+    ("Which to use. See also :func:`shop.sort` for\nmore. It is stable (see also `.Key`).",  # in running text
+     "Which to use.  It is stable .", ("shop.sort", "Key")),
+    ("Look also at\n\n    this.", "Look also at\n\n    this.", ()),
+])  # fmt: skip
 def test_a_section_is_cut_as_a_whole_and_nothing_else(text, left, names):
     assert cut_see_also(text) == (left, names)
 
 
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        ("A NumPy array, as in numpy.argsort(x).", "A  array, as in argsort(x)."),
-        (">>> import numpy as np\n>>> np.sum(1)", ">>> sum(1)"),
-        ("import matplotlib.pyplot as plt\nplt.plot()", "plot()"),
-        ("from numpy import array", "import array"),
-        ("from sklearn.svm import SVC", "from svm import SVC"),
-        ("scikit-learn, Scikit\nlearn and scikit_learn", ",  and"),
-        ("raise NetworkXError", "raise Error"),
-        ("x.to_numpy()", "x.to_()"),
-        ("nx.Graph, sns, pd.Series, mpl", "Graph, , Series,"),
-        ("input, span, index_np and unpd", "input, span, index_np and unpd"),
-        ("PyTorch's TorchScript", "'s Script"),
-    ],
-)
+@pytest.mark.parametrize(("before", "after"), [
+    ("A NumPy array, as in numpy.argsort(x).", "A  array, as in argsort(x)."),
+    (">>> import numpy as np\n>>> np.sum(1)", ">>> sum(1)"),
+    ("import matplotlib.pyplot as plt\nplt.plot()", "plot()"), ("from numpy import array", "import array"),
+    ("from sklearn.svm import SVC", "from svm import SVC"),
+    ("scikit-learn, Scikit\nlearn and scikit_learn", ",  and"), ("raise NetworkXError", "raise Error"),
+    ("x.to_numpy()", "x.to_()"), ("nx.Graph, sns, pd.Series, mpl", "Graph, , Series,"),
+    ("input, span, index_np and unpd", "input, span, index_np and unpd"), ("PyTorch's TorchScript", "'s Script"),
+])  # fmt: skip
 def test_names_of_packages_go_and_other_words_stay(before, after):
     assert remove_names(before) == after

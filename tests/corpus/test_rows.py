@@ -1,17 +1,20 @@
-"""Rows of data files: every format gives the same rows, and whatever is broken is named with its place."""
+"""Rows: equal in every format, what is broken is named with its place; sentences: nothing of a text is lost; words."""
 
 from __future__ import annotations
 
 import csv
 import gzip
 import json
+import random
+from itertools import pairwise
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from docemb_lib.corpus.rows import file_format, read_csv, read_rows, text_of, without_surrogates
+from docemb_lib.corpus import rows as module
+from docemb_lib.corpus.rows import file_format, read_csv, read_rows, split_sentences, tag_words, text_of
 from docemb_lib.errors import InputError
 
 RECORDS = [
@@ -21,7 +24,7 @@ RECORDS = [
 ]
 
 
-def write(file: Path, records: list[dict[str, str]]) -> Path:
+def write(file, records: list[dict[str, str]]):
     """In the format that the name says, by the standard library and pyarrow."""
     if file.suffix == ".parquet":
         parquet.write_table(pa.Table.from_pylist(records), file, row_group_size=2)
@@ -38,14 +41,14 @@ def write(file: Path, records: list[dict[str, str]]) -> Path:
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.csv", "a.csv.gz", "a.parquet"])
-def test_every_format_gives_the_same_rows(tmp_path: Path, name: str) -> None:
+def test_every_format_gives_the_same_rows(tmp_path, name):
     rows = list(read_rows(write(tmp_path / name, RECORDS)))
     assert [row.fields for row in rows] == RECORDS
     assert [row.number for row in rows] == [1, 2, 3]
     assert all(str(tmp_path / name) in row.where for row in rows)
 
 
-def test_tabs_know_no_quotes_and_columns_may_be_named_by_the_caller(tmp_path: Path) -> None:
+def test_tabs_know_no_quotes_and_columns_may_be_named_by_the_caller(tmp_path):
     file = tmp_path / "a.tsv"
     file.write_text('id\ttext\n1\t"Heroes" (album)\n2\tsaid "so\n', encoding="utf-8")
     assert [[*row.fields.values()] for row in read_rows(file)] == [["1", '"Heroes" (album)'], ["2", 'said "so']]
@@ -56,23 +59,20 @@ def test_tabs_know_no_quotes_and_columns_may_be_named_by_the_caller(tmp_path: Pa
     assert rows[1].where == f"{file}, row 2"
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("a.csv", b'id,text\n1,"a" b\n', r"a\.csv, row 1: broken quoting up to line 2"),
-        ("a.csv", b'id,text\n1,a\n2,"b\nc\n', r"a\.csv, row 2: broken quoting up to line 4 \(unexpected end of data\)"),
-        ("a.csv", b"id,text\n1,a\n2\n", r"a\.csv, row 2 \(up to line 3\): 1 values, expected 2 \(id, text\)"),
-        ("a.csv", b"id,text\n1,a,b\n", r"row 1 \(up to line 2\): 3 values, expected 2"),
-        ("a.csv", b"id,id\n1,a\n", r"a\.csv, line of column names: id, id names a column twice; rename one"),
-        ("a.tsv", b"id\ttext\n1 a\n", r"a\.tsv, row 1 \(up to line 2\): 1 values"),
-        ("a.csv", b"id,text\n1,caf\xe9\n", r"a\.csv: byte 13 is 0xe9, which is not UTF-8"),
-        ("a.jsonl", b'{"a": 1}\n\n{"a"', r"a\.jsonl, line 3: not JSON"),
-        ("a.parquet", b"PAR1 but not really", r"a\.parquet: is not a whole parquet file"),
-        ("a.csv.gz", b"id,text\n", r"a\.csv\.gz: is not a whole gzip file"),
-        ("a.xlsx", b"", r"a\.xlsx: not a data file; give \.jsonl, \.json, \.csv, \.tsv"),
-    ],
-)
-def test_what_is_broken_is_named_with_its_place(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+@pytest.mark.parametrize(("name", "content", "message"), [
+    ("a.csv", b'id,text\n1,"a" b\n', r"a\.csv, row 1: broken quoting up to line 2"),
+    ("a.csv", b'id,text\n1,a\n2,"b\nc\n', r"a\.csv, row 2: broken quoting up to line 4 \(unexpected end of data\)"),
+    ("a.csv", b"id,text\n1,a\n2\n", r"a\.csv, row 2 \(up to line 3\): 1 values, expected 2 \(id, text\)"),
+    ("a.csv", b"id,text\n1,a,b\n", r"row 1 \(up to line 2\): 3 values, expected 2"),
+    ("a.csv", b"id,id\n1,a\n", r"a\.csv, line of column names: id, id names a column twice; rename one"),
+    ("a.tsv", b"id\ttext\n1 a\n", r"a\.tsv, row 1 \(up to line 2\): 1 values"),
+    ("a.csv", b"id,text\n1,caf\xe9\n", r"a\.csv: byte 13 is 0xe9, which is not UTF-8"),
+    ("a.jsonl", b'{"a": 1}\n\n{"a"', r"a\.jsonl, line 3: not JSON"),
+    ("a.parquet", b"PAR1 but not really", r"a\.parquet: is not a whole parquet file"),
+    ("a.csv.gz", b"id,text\n", r"a\.csv\.gz: is not a whole gzip file"),
+    ("a.xlsx", b"", r"a\.xlsx: not a data file; give \.jsonl, \.json, \.csv, \.tsv"),
+])  # fmt: skip
+def test_what_is_broken_is_named_with_its_place(tmp_path, name, content: bytes, message):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(InputError, match=message) as caught:
         list(read_rows(tmp_path / name))
@@ -80,7 +80,7 @@ def test_what_is_broken_is_named_with_its_place(tmp_path: Path, name: str, conte
 
 
 @pytest.mark.parametrize("name", ["a.jsonl.gz", "a.csv.gz", "a.parquet"])
-def test_a_truncated_file_is_refused_by_name(tmp_path: Path, name: str) -> None:
+def test_a_truncated_file_is_refused_by_name(tmp_path, name):
     file = write(tmp_path / name, RECORDS)
     file.write_bytes(file.read_bytes()[:-20])
     with pytest.raises(InputError, match=f"{name}: is not a whole"):
@@ -91,12 +91,121 @@ def test_a_truncated_file_is_refused_by_name(tmp_path: Path, name: str) -> None:
     ("name", "expected"),
     [("a.jsonl", ".jsonl"), ("b.c.csv.gz", ".csv"), ("t.parquet", ".parquet"), ("t.parquet.gz", None), ("a.gz", None), ("a.txt", None)],
 )  # fmt: skip
-def test_the_name_tells_the_format(name: str, expected: str | None) -> None:
+def test_the_name_tells_the_format(name, expected: str | None):
     assert file_format(Path(name)) == expected
 
 
-def test_unpaired_surrogates_are_replaced_and_pairs_joined() -> None:
-    assert without_surrogates("a\ud83db") == "a\ufffdb"
-    assert without_surrogates("\ud83d\ude00") == "😀"
-    assert without_surrogates("plain 😀") == "plain 😀"
+def test_unpaired_surrogates_are_replaced_and_pairs_joined():
+    assert module.without_surrogates("a\ud83db") == "a\ufffdb"
+    assert module.without_surrogates("\ud83d\ude00") == "😀"
+    assert module.without_surrogates("plain 😀") == "plain 😀"
     assert text_of({"text": "\udc00"}, "text", where="here") == "\ufffd"
+
+
+# Sentences and words
+
+
+def stripped(text, **options):
+    return [sentence.strip() for sentence in split_sentences(text, **options)]
+
+
+@pytest.mark.parametrize(("language", "text", "expected"), [
+    ("en", "Dr. Smith paid 3.5 dollars. Was it far? No!", ["Dr. Smith paid 3.5 dollars.", "Was it far?", "No!"]),
+    ("de", "Das ist z. B. ein Satz. Am 3. Mai kam sie.", ["Das ist z. B. ein Satz.", "Am 3. Mai kam sie."]),
+    ("ja", "これは文です。あれも文です。", ["これは文です。", "あれも文です。"]), ("en", "これは文です。あれも文です。", ["これは文です。", "あれも文です。"]),
+    ("ar", "مرحبا بالعالم. كيف حالك؟ هذا نص.", ["مرحبا بالعالم.", "كيف حالك؟", "هذا نص."]),
+    ("he", "שלום עולם. מה שלומך?", ["שלום עולם.", "מה שלומך?"]),
+    ("en", "Well done 🎉! Go on 😀.", ["Well done 🎉!", "Go on 😀."]),
+    ("en", "one line\nand the next. A second", ["one line\nand the next.", "A second"]),
+    ("en", "A heading\n\nA text. Its end.", ["A heading", "A text.", "Its end."]),
+    ("en", "\n\n  One sentence.\n\n", ["One sentence."]), ("en", "no end at all", ["no end at all"]),
+    ("en", " \n\n\t", [""]), ("en", "", []),
+])  # fmt: skip
+def test_sentences_end_where_a_reader_ends_them(language, text, expected):
+    assert stripped(text, language=language) == expected
+
+
+PIECES = [
+    "A sentence. ", "Dr. ", "e.g. ", "« Oui ? » ", '"He said. ', '"', "(see a. b) ", "\n\n", "\n", "\t ", "...", "?! ", "[1]",
+    "1. item\n", "* item ", "这是。", "שלום. ", "مرحبا؟ ", "😀", "👩‍👩‍👧", "e\u0301", "\u2028", "\r\n", "\x00", "word ", "U.S.A. ",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_nothing_is_lost_whatever_the_text_and_wherever_its_windows_end(seed, monkeypatch):
+    rng = random.Random(seed)
+    monkeypatch.setattr(module, "WINDOW", rng.choice([1, 7, 50, 10_000]))
+    text = "".join(rng.choices(PIECES, k=rng.randrange(200)))
+    found = split_sentences(text)
+    assert "".join(found) == text
+    assert all(sentence.strip() for sentence in found) or len(found) == 1
+
+
+def test_windows_end_no_sentences(monkeypatch):
+    text = "Dr. Smith went to York in 1990. He left! Was it far? Nobody knows, e.g. I do not. " * 30
+    whole = split_sentences(text)
+    monkeypatch.setattr(module, "WINDOW", 20)
+    assert split_sentences(text) == whole
+    assert len(whole) == 120
+
+
+@pytest.mark.parametrize("unit", ["这是一个句子。", "1. An item of a list\n", "It ends. ", "and so on "])
+def test_time_is_linear_in_the_length_of_a_text(unit, monkeypatch):
+    """Counted in characters that the splitter is given, not in seconds."""
+    given = []
+    segment = module.segment
+    monkeypatch.setattr(module, "segment", lambda language, text: given.append(len(text)) or segment(language, text))
+    text = unit * 20_000
+    split_sentences(text)
+    assert max(given) <= module.WINDOW or unit == "and so on "
+    assert sum(given) <= 2.5 * len(text) + module.WINDOW
+
+
+def test_long_texts_have_all_their_sentences_and_words():
+    assert len(split_sentences("It rains here. " * 100_000)) == 100_000
+    assert len(tag_words("word " * 30_000)) == 30_000
+
+
+# A word and its part: n, v, a or o; tricky ones included, so that the tagger is not always right.
+TAGGED = (
+    "The/o old/a ships/n left/v the/o harbour/n early/o and/o sank/v slowly/o near/o the/o rocky/a coast/n .",
+    "She/o runs/v a/o small/a company/n , and/o her/o runs/n on/o Sunday/n mornings/n keep/v her/o fit/a .",
+    "We/o train/v neural/a networks/n on/o long/a documents/n because/o longer/a texts/n need/v better/a embeddings/n .",
+    "The/o training/n of/o a/o model/n does/v not/o always/o improve/v its/o results/n , but/o it/o rarely/o hurts/v them/o .",
+    "Prices/n rose/v sharply/o after/o the/o government/n announced/v new/a taxes/n on/o foreign/a steel/n .",
+    "I/o think/v you/o should/o call/v him/o about/o the/o broken/a printer/n before/o he/o leaves/v the/o office/n .",
+    "Dr./n Smith/n was/v born/v in/o Vienna/n and/o studied/v physics/n until/o the/o war/n ended/v her/o plans/n .",
+    "Most/a students/n who/o have/v read/v the/o book/n say/v that/o the/o last/a chapter/n is/v difficult/a .",
+)  # fmt: skip
+PARTS = {"n": "noun", "v": "verb", "a": "adjective", "o": "other"}
+
+
+def test_nine_of_ten_words_have_the_part_that_a_person_gives_them():
+    right = content = words = 0
+    for line in TAGGED:
+        pairs = [token.split("/") for token in line.split() if "/" in token]
+        found = tag_words(" ".join(token.split("/")[0] for token in line.split()))
+        assert [word.text.rstrip(".") for word in found] == [text.rstrip(".") for text, _ in pairs]
+        for word, (_, part) in zip(found, pairs, strict=True):
+            words += 1
+            right += word.part == PARTS[part]
+            content += (word.part in {"noun", "verb"}) == (part in "nv")
+    assert words > 100
+    assert right / words > 0.9
+    assert content / words > 0.96  # nouns and verbs together
+
+
+def test_the_place_of_a_word_is_that_in_the_text():
+    text = "It doesn't matter: the U.S. and state-of-the-art 3.14 …\n\n  «Größe» isn’t 🙂 they’re here."
+    found = tag_words(text)
+    assert [text[word.start : word.end] for word in found] == [word.text for word in found]
+    assert [word.text for word in found] == [
+        "It", "does", "n't", "matter", "the", "U.S.", "and", "state-of-the-art", "Größe", "is", "n’t", "they", "’re",
+        "here",
+    ]  # fmt: skip
+    assert all(one.end <= other.start for one, other in pairwise(found))
+
+
+def test_a_text_without_letters_has_no_words_and_one_from_right_to_left_has():
+    assert [tag_words(text) for text in ("", " \n", "1 2 3", "*** --- 🙂", "...")] == [[]] * 5
+    assert len(tag_words("مرحبا بالعالم")) == 2

@@ -91,29 +91,24 @@ def test_several_files_and_patterns_make_one_corpus_with_unique_ids(tmp_path):
 BROKEN = gzip.compress(b'{"text": "a"}\n' * 99, mtime=0)[:-12]
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("a.jsonl", b'{"text": "a"}\n{oops', r"a\.jsonl, line 2: not JSON .*column 2\); write one object a line"),
-        ("a.jsonl", b"[1, 2]", r"line 1: found list '\[1, 2\]'; write one JSON object a line"),
-        ("a.jsonl", b'{"id": 1, "body": "a"}', r"line 1: no field 'text', found \['body', 'id'\]; name the one"),
-        ("a.jsonl", b'{"text": 5}', r"line 1: field 'text' must be a string, found int 5"),
-        ("a.jsonl", b'{"text": "a"}\n{"text": " \\n"}', r"line 2: field 'text' is blank; write text into it or delete the row"),
-        ("a.jsonl", b'{"id": "k", "text": "a"}\n\n{"id": "k", "text": "b"}', r"a\.jsonl, lines 1 and 3: both have id 'k'; rename one"),
-        ("a.jsonl", b'{"id": 2, "text": "a"}\n{"text": "b"}', r"a\.jsonl, lines 1 and 2: both have id '2'; rename one"),
-        ("a.jsonl", b'{"id": [1], "text": "a"}', r"line 1: field 'id' must be a string or an integer, found \[1\]"),
-        ("a.jsonl", b"\n", r"a\.jsonl: holds no document"),
-        ("a.jsonl", b'{"text": "a"}\n{"text": "caf\xe9"}\n', r"a\.jsonl: byte 27 is 0xe9, which is not UTF-8; save the file as UTF-8"),
-        ("a.jsonl.gz", b"not gzip", r"a\.jsonl\.gz: is not a whole gzip file"),
-        ("a.jsonl.gz", BROKEN, r"a\.jsonl\.gz: is not a whole gzip file"),
-        ("a.xlsx", b"text", r"not 'a\.xlsx'"),
-        ("missing/*.csv", None, r"\*\.csv does not exist"),
-        ("missing", None, "missing does not exist: no such file or folder; name a folder"),
-        (".", None, r"holds no \.txt or \.md file"),
-        ("folder/b.txt", b"na\xefve", r"b\.txt: byte 2 is 0xef"),
-        ("folder/b.txt", b" \n", r"b\.txt: the document is blank"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "content", "message"), [
+    ("a.jsonl", b'{"text": "a"}\n{oops', r"a\.jsonl, line 2: not JSON .*column 2\); write one object a line"),
+    ("a.jsonl", b"[1, 2]", r"line 1: found list '\[1, 2\]'; write one JSON object a line"),
+    ("a.jsonl", b'{"id": 1, "body": "a"}', r"line 1: no field 'text', found \['body', 'id'\]; name the one"),
+    ("a.jsonl", b'{"text": 5}', r"line 1: field 'text' must be a string, found int 5"),
+    ("a.jsonl", b'{"text": "a"}\n{"text": " \\n"}', r"line 2: field 'text' is blank; write text into it or delete the row"),
+    ("a.jsonl", b'{"id": "k", "text": "a"}\n\n{"id": "k", "text": "b"}', r"a\.jsonl, lines 1 and 3: both have id 'k'; rename one"),
+    ("a.jsonl", b'{"id": 2, "text": "a"}\n{"text": "b"}', r"a\.jsonl, lines 1 and 2: both have id '2'; rename one"),
+    ("a.jsonl", b'{"id": [1], "text": "a"}', r"line 1: field 'id' must be a string or an integer, found \[1\]"),
+    ("a.jsonl", b"\n", r"a\.jsonl: holds no document"),
+    ("a.jsonl", b'{"text": "a"}\n{"text": "caf\xe9"}\n', r"a\.jsonl: byte 27 is 0xe9, which is not UTF-8; save the file as UTF-8"),
+    ("a.jsonl.gz", b"not gzip", r"a\.jsonl\.gz: is not a whole gzip file"),
+    ("a.jsonl.gz", BROKEN, r"a\.jsonl\.gz: is not a whole gzip file"), ("a.xlsx", b"text", r"not 'a\.xlsx'"),
+    ("missing/*.csv", None, r"\*\.csv does not exist"),
+    ("missing", None, "missing does not exist: no such file or folder; name a folder"),
+    (".", None, r"holds no \.txt or \.md file"), ("folder/b.txt", b"na\xefve", r"b\.txt: byte 2 is 0xef"),
+    ("folder/b.txt", b" \n", r"b\.txt: the document is blank"),
+])  # fmt: skip
 def test_what_is_no_document_is_refused_with_its_place_and_the_mend(tmp_path, name, content, message):
     path = tmp_path / name
     if content is not None:
@@ -175,9 +170,8 @@ def test_texts_of_too_few_tokens_are_skipped_and_the_limit_is_still_reached(data
         return [len(text) for text in texts]
 
     drawn = hub_documents(dataset, limit=100, min_student_tokens=108, count_tokens=letters)
-    assert sorted(letters([document.text for document in drawn])) == [
-        9 + 5 * n for n in range(20, 40)
-    ]  # "story NN word …"
+    lengths = sorted(letters([document.text for document in drawn]))
+    assert lengths == [9 + 5 * n for n in range(20, 40)]  # "story NN word …"
     assert len(hub_documents(dataset, limit=20, min_student_tokens=108, count_tokens=letters)) == 20
     with pytest.raises(ValueError, match="min_student_tokens needs count_tokens"):
         hub_documents(dataset, limit=1, min_student_tokens=1)
@@ -198,16 +192,13 @@ def test_a_dataset_may_be_data_files(tmp_path, ending):
     assert {document.source for document in drawn} == {"news"}
 
 
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"split": "missing"}, r"split 'missing'"),
-        ({"text_field": "body"}, r"no field 'body', found \['text'\]"),
-        ({"min_words": 9, "min_student_tokens": 999}, "no text is as long as min_words=9 and min_student_tokens=999; lower"),
-        ({"min_words": 99}, "no text is as long as min_words=99; lower it"),
-        ({"min_student_tokens": 1000}, "no text is as long as min_student_tokens=1000"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("fields", "message"), [
+    ({"split": "missing"}, r"split 'missing'"),
+    ({"text_field": "body"}, r"no field 'body', found \['text'\]"),
+    ({"min_words": 9, "min_student_tokens": 999}, "no text is as long as min_words=9 and min_student_tokens=999; lower"),
+    ({"min_words": 99}, "no text is as long as min_words=99; lower it"),
+    ({"min_student_tokens": 1000}, "no text is as long as min_student_tokens=1000"),
+])  # fmt: skip
 def test_a_dataset_that_cannot_serve_is_refused(dataset, fields, message):
     with pytest.raises(InputError, match=message):
         hub_documents(dataset, limit=1, count_tokens=words, **fields)
@@ -235,29 +226,23 @@ def published(tmp_path):
     write_lines(tmp_path / "realnews.jsonl", realnews)
     wikipedia = tmp_path / "wikipedia" / "20231101.en"
     wikipedia.mkdir(parents=True)
+    rows = [{"id": f"{n}", "url": f"https://en.wikipedia.org/{n}", "title": f"{n}", "text": long_text("wiki", n)} for n in range(40)]  # fmt: skip
     for part in range(2):
-        rows = [
-            {"id": f"{n}", "url": f"https://en.wikipedia.org/wiki/{n}", "title": f"{n}", "text": long_text("wiki", n)}
-            for n in range(20 * part, 20 * part + 20)
-        ]
-        parquet.write_table(pa.Table.from_pylist(rows), wikipedia / f"train-0000{part}-of-00002.parquet")
+        table = pa.Table.from_pylist(rows[20 * part : 20 * part + 20])
+        parquet.write_table(table, wikipedia / f"train-0000{part}-of-00002.parquet")
     c4 = tmp_path / "c4" / "realnewslike"
     c4.mkdir(parents=True)
     for name, numbers in (("c4-train.00000-of-00512", range(25)), ("c4-validation.00000-of-00001", range(100, 105))):
-        lines = [
-            {"text": long_text("c4", n), "timestamp": "2019-04-21T10:07:13Z", "url": f"https://paper.example/{n}"}
-            for n in numbers
-        ]
+        times = {"timestamp": "2019-04-21T10:07:13Z"}
+        lines = [{"text": long_text("c4", n), **times, "url": f"https://paper.example/{n}"} for n in numbers]
         body = "".join(json.dumps(line) + "\n" for line in lines).encode()
         (c4 / f"{name}.json.gz").write_bytes(gzip.compress(body, mtime=0))
     return tmp_path
 
 
 def test_half_wikipedia_half_news_as_the_thesis_draws_them(published):
-    datasets = [
-        {"dataset": str(published / "wikipedia" / "20231101.en")},
-        {"dataset": str(published / "realnews.jsonl"), "min_student_tokens": 15},
-    ]
+    news = {"dataset": str(published / "realnews.jsonl"), "min_student_tokens": 15}
+    datasets = [{"dataset": str(published / "wikipedia" / "20231101.en")}, news]
     drawn = list(read_documents(Corpus(source="hub", datasets=datasets, documents=20), count_tokens=words))
     assert Counter(document.source for document in drawn) == {"20231101.en": 10, "realnews": 10}
     assert all(document.text.startswith("wiki ") for document in drawn[:10])
@@ -280,14 +265,11 @@ def test_a_truncated_download_is_named_by_its_file(published, file):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ('{"url": "x", "text": "torn', r"realnews\.jsonl, line 31: not JSON"),
-        ('{"url": "x", "text": null}', r"realnews\.jsonl, line 31: field 'text' must be a string, found NoneType"),
-        ('["text"]', r"realnews\.jsonl, line 31: found list"),
-    ],
-)
+@pytest.mark.parametrize(("line", "message"), [
+    ('{"url": "x", "text": "torn', r"realnews\.jsonl, line 31: not JSON"),
+    ('{"url": "x", "text": null}', r"realnews\.jsonl, line 31: field 'text' must be a string, found NoneType"),
+    ('["text"]', r"realnews\.jsonl, line 31: found list"),
+])  # fmt: skip
 def test_a_bad_line_is_named_by_its_number(published, line, message):
     file = published / "realnews.jsonl"
     file.write_text(file.read_text(encoding="utf-8") + line + "\n", encoding="utf-8")
@@ -319,10 +301,8 @@ def test_a_hub_that_fails_on_the_way_is_no_wrong_input_and_the_error_gives_the_r
 def hub(tmp_path):
     write_lines(tmp_path / "wikipedia.jsonl", [{"text": f"wiki {n} " + "word " * n} for n in range(40)])
     write_lines(tmp_path / "news.jsonl", [{"text": f"news {n} " + "word " * n} for n in range(60)])
-    datasets = [
-        {"dataset": str(tmp_path / "wikipedia.jsonl")},
-        {"dataset": str(tmp_path / "news.jsonl"), "min_student_tokens": 32},
-    ]
+    news = {"dataset": str(tmp_path / "news.jsonl"), "min_student_tokens": 32}
+    datasets = [{"dataset": str(tmp_path / "wikipedia.jsonl")}, news]
     return {"source": "hub", "datasets": datasets, "documents": 41}
 
 
@@ -407,9 +387,8 @@ def copies(groups=30, length=400):
 
 
 def jaccard(one, other):
-    first, second = (
-        {tuple(words[i : i + 5]) for i in range(len(words) - 4)} for words in (one.text.split(), other.text.split())
-    )
+    texts = (one.text.split(), other.text.split())
+    first, second = ({tuple(words[i : i + 5]) for i in range(len(words) - 4)} for words in texts)
     return len(first & second) / len(first | second)
 
 

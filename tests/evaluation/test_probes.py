@@ -14,7 +14,7 @@ from scipy.stats import ks_2samp
 from sklearn.metrics import roc_auc_score
 from transformers import AutoModel, AutoTokenizer, LongformerConfig, LongformerModel, ModernBertConfig, ModernBertModel
 
-from docemb_lib.corpus.sentences import tag_words
+from docemb_lib.corpus.rows import tag_words
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation import probes
 from docemb_lib.losses import MaxMargin

@@ -13,28 +13,9 @@ from scipy.stats import binomtest
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation.tasks import Classification, Labelled, Score
 from docemb_lib.settings import HubDataset
-from docemb_lib.thesis.claims import (
-    FAILS,
-    HOLDS,
-    MASKED,
-    NO_INTERVAL,
-    RATIOS,
-    UNDECIDED,
-    UNTESTED,
-    Mean,
-    best_share,
-    check_claims,
-    check_order,
-    claims,
-    claims_of_run,
-    comparisons,
-    normalised_means,
-    on_thesis_corpora,
-    recorded_claims,
-    scores_of_rows,
-    thesis_tasks,
-)
-from docemb_lib.thesis.tables import recorded_finals
+from docemb_lib.thesis import claims as module
+from docemb_lib.thesis.claims import FAILS, HOLDS, MASKED, NO_INTERVAL, RATIOS, UNDECIDED, UNTESTED, Mean, check_claims
+from docemb_lib.thesis.comparison import recorded_finals
 from docemb_lib.thesis.values import STUDENTS, published
 
 TASKS = {"accuracy": ["sort", "match"], "map": ["find"], "mrr": ["find"]}
@@ -72,35 +53,32 @@ def means_of(**values):
 
 @pytest.fixture
 def table():
-    return scores_of_rows(published("table_5_7"))
+    return module.scores_of_rows(published("table_5_7"))
 
 
 def test_every_claim_is_true_of_the_thesis_own_table_which_has_no_intervals(table):
-    names = next(claim for claim in claims() if claim["id"] == "c6")["counts"]
-    found = verdicts(table, thesis_tasks(), dict(zip(names, (17.968, 240.0), strict=True)))
+    names = next(claim for claim in module.claims() if claim["id"] == "c6")["counts"]
+    found = verdicts(table, module.thesis_tasks(), dict(zip(names, (17.968, 240.0), strict=True)))
     assert (found.pop("c5"), found.pop("c6")) == (UNTESTED, HOLDS)
     assert set(found.values()) == {HOLDS + NO_INTERVAL}
-    because = check_claims(table, thesis_tasks(), {})["because"]
+    because = check_claims(table, module.thesis_tasks(), {})["because"]
     assert because["c4"] == "only-MSE: 0.7878"
     assert because["c1"].startswith("48 of 48 ")  # 3 students, 4 baselines, 2 rounds, raw and normalised
 
 
 def test_a_single_printed_number_can_break_a_claim(table):
     better = {task: Score("accuracy", (0.9,)) for task in table["1k"]["PV"]}
-    found = verdicts({**table, "1k": {**table["1k"], "PV": better}}, thesis_tasks())
+    found = verdicts({**table, "1k": {**table["1k"], "PV": better}}, module.thesis_tasks())
     assert found["c1"] == FAILS + NO_INTERVAL
     assert found["c3"] == HOLDS + NO_INTERVAL  # not about PV
 
 
-@pytest.mark.parametrize(
-    ("levels", "examples", "expected"),
-    [
-        ({}, 400, {"c1": HOLDS, "c3": HOLDS, "c2": FAILS}),  # SBERT is behind
-        ({"SBERT": 0.95}, 400, {"c1": FAILS, "c2": HOLDS}),
-        ({"SBERT": 0.6975}, 400, {"c1": UNDECIDED}),  # one example of a task less than cosine-masked
-        ({}, 10, {"c3": UNDECIDED}),
-    ],
-)
+@pytest.mark.parametrize(("levels", "examples", "expected"), [
+    ({}, 400, {"c1": HOLDS, "c3": HOLDS, "c2": FAILS}),  # SBERT is behind
+    ({"SBERT": 0.95}, 400, {"c1": FAILS, "c2": HOLDS}),
+    ({"SBERT": 0.6975}, 400, {"c1": UNDECIDED}),  # one example of a task less than cosine-masked
+    ({}, 10, {"c3": UNDECIDED}),
+])  # fmt: skip
 def test_an_order_holds_if_tests_show_all_of_it_and_fails_if_one_shows_the_opposite(levels, examples, expected):
     found = verdicts(world(LEVELS | levels, examples=examples))
     assert {claim: found[claim] for claim in expected} == expected
@@ -108,32 +86,31 @@ def test_an_order_holds_if_tests_show_all_of_it_and_fails_if_one_shows_the_oppos
 
 def test_the_test_of_one_comparison_is_mcnemars():
     ahead, behind = np.r_[np.ones(60), np.zeros(40)], np.r_[np.zeros(4), np.ones(48), np.zeros(48)]
-    means = {
-        name: Mean(np.array([answers.mean()]), [answers]) for name, answers in (("ahead", ahead), ("behind", behind))
-    }
-    (found,) = comparisons([["ahead"], ["behind"]], means, "all").itertuples()
+    pairs = (("ahead", ahead), ("behind", behind))
+    means = {name: Mean(np.array([answers.mean()]), [answers]) for name, answers in pairs}
+    (found,) = module.comparisons([["ahead"], ["behind"]], means, "all").itertuples()
     only_ahead, only_behind = int(((ahead == 1) & (behind == 0)).sum()), int(((ahead == 0) & (behind == 1)).sum())
     expected = binomtest(only_ahead, only_ahead + only_behind).pvalue
     assert (found.difference, found.p) == (pytest.approx(0.12), pytest.approx(expected, abs=0.003))
 
 
 def test_comparisons_are_those_of_each_group_with_all_later_groups():
-    found = comparisons([["a"], ["b", "c"], ["d"]], means_of(a=3.0, b=2.0, c=1.0, d=0.5), "all")
+    found = module.comparisons([["a"], ["b", "c"], ["d"]], means_of(a=3.0, b=2.0, c=1.0, d=0.5), "all")
     assert (found["ahead"] + found["behind"]).tolist() == ["ab", "ac", "ad", "bd", "cd"]
-    assert check_order(found).verdict == HOLDS + NO_INTERVAL
+    assert module.check_order(found).verdict == HOLDS + NO_INTERVAL
 
 
 def test_many_comparisons_are_corrected_for_their_number():
     """A p-value of .03 is enough for one comparison, but not for ten."""
-    one = comparisons([["a"], ["b"]], means_of(a=2.0, b=1.0), "all").assign(p=0.03)
-    assert check_order(one).verdict == HOLDS
-    assert check_order(pd.concat([one] * 10)).verdict == UNDECIDED
+    one = module.comparisons([["a"], ["b"]], means_of(a=2.0, b=1.0), "all").assign(p=0.03)
+    assert module.check_order(one).verdict == HOLDS
+    assert module.check_order(pd.concat([one] * 10)).verdict == UNDECIDED
 
 
 def test_normalised_means_divide_each_task_and_its_answers_by_the_best():
     a, b = np.array([1.0, 0.0]), np.array([1.0, 1.0])
     means = {"a": Mean(np.array([0.5, 0.8]), [a, b]), "b": Mean(np.array([1.0, 0.4]), None)}
-    found = normalised_means(means)
+    found = module.normalised_means(means)
     np.testing.assert_allclose(found["a"].values, [0.5, 1.0])
     np.testing.assert_allclose(found["b"].values, [1.0, 0.5])
     np.testing.assert_allclose(found["a"].answers, [[1, 0], [1.25, 1.25]])
@@ -149,7 +126,7 @@ def test_the_best_share_is_of_the_best_of_each_task_over_all_rounds():
 
     claim = {"best_of": ["a", "b"], "round": "1k", "between": [0.7, 0.9]}
     by_round = {"1k": {"a": mean(0.4), "b": mean(0.5)}, "all": {"a": mean(0.625), "b": mean(0.6)}}
-    found = best_share(claim, by_round)
+    found = module.best_share(claim, by_round)
     share = by_round["1k"]["b"].values[0] / by_round["all"]["a"].values[0]
     deviation = by_round["1k"]["b"].answers[0].std() / np.sqrt(2000) / by_round["all"]["a"].values[0]
     name, *numbers = found.because.translate(str.maketrans("", "", ":[],")).split()
@@ -158,23 +135,20 @@ def test_the_best_share_is_of_the_best_of_each_task_over_all_rounds():
     assert float(numbers[0]) == pytest.approx(share, abs=5e-5)
     assert [float(bound) for bound in numbers[1:]] == pytest.approx(normal, abs=0.004)
     assert found.verdict == HOLDS
-    assert best_share(claim | {"between": [0.2, 0.3]}, by_round).verdict == FAILS
-    assert best_share(claim | {"between": [0.2, share]}, by_round).verdict == UNDECIDED
+    assert module.best_share(claim | {"between": [0.2, 0.3]}, by_round).verdict == FAILS
+    assert module.best_share(claim | {"between": [0.2, share]}, by_round).verdict == UNDECIDED
     unknown = {name: {m: mean._replace(answers=None) for m, mean in own.items()} for name, own in by_round.items()}
-    assert best_share(claim, unknown).verdict == HOLDS + NO_INTERVAL
+    assert module.best_share(claim, unknown).verdict == HOLDS + NO_INTERVAL
 
 
-@pytest.mark.parametrize(
-    ("rounds", "tasks", "because"),
-    [
-        (world(LEVELS, rounds=("all",)), TASKS, {"c1": "no round 1k", "c4": "no round 1k"}),
-        (world({m: v for m, v in LEVELS.items() if m not in {"only-MSE", "DM"}}), TASKS,
-         {"c1": "no run of only-MSE, DM", "c2": "no run of only-MSE, DM", "c7-mrr": "no run of only-MSE, DM"}),
-        (world(LEVELS), {"accuracy": ["sort", "oc", "aan"]}, {"c3": "no scores on aan, oc", "c7-map": "no tasks with map"}),
-        ({"all": {**world(LEVELS)["all"], "PV": {"sort": right(10, 5)}}}, TASKS, {"c2": "no scores of PV on match"}),
-        ({}, TASKS, {"c2": "no scores on match, sort", "c4": "no scores on match, sort"}),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("rounds", "tasks", "because"), [
+    (world(LEVELS, rounds=("all",)), TASKS, {"c1": "no round 1k", "c4": "no round 1k"}),
+    (world({m: v for m, v in LEVELS.items() if m not in {"only-MSE", "DM"}}), TASKS,
+     {"c1": "no run of only-MSE, DM", "c2": "no run of only-MSE, DM", "c7-mrr": "no run of only-MSE, DM"}),
+    (world(LEVELS), {"accuracy": ["sort", "oc", "aan"]}, {"c3": "no scores on aan, oc", "c7-map": "no tasks with map"}),
+    ({"all": {**world(LEVELS)["all"], "PV": {"sort": right(10, 5)}}}, TASKS, {"c2": "no scores of PV on match"}),
+    ({}, TASKS, {"c2": "no scores on match, sort", "c4": "no scores on match, sort"}),
+])  # fmt: skip
 def test_a_claim_that_is_not_tested_names_what_is_missing(rounds, tasks, because):
     found = check_claims(rounds, tasks, {})
     for claim, reason in because.items():
@@ -183,19 +157,19 @@ def test_a_claim_that_is_not_tested_names_what_is_missing(rounds, tasks, because
 
 @pytest.mark.parametrize(("counts", "verdict"), [({MASKED: 3.26}, HOLDS), ({MASKED: 1.5}, FAILS), ({}, UNTESTED)])
 def test_counts_have_no_interval(counts, verdict):
-    assert list(next(claim for claim in claims() if claim["id"] == "c5")["counts"]) == [MASKED]
+    assert list(next(claim for claim in module.claims() if claim["id"] == "c5")["counts"]) == [MASKED]
     assert verdicts({}, counts=counts)["c5"] == verdict
 
 
 def test_claims_are_about_models_and_rounds_that_the_thesis_has():
     table = published("table_5_7")
-    for claim in claims():
+    for claim in module.claims():
         assert {"id", "says"} < set(claim)
         named = [model for group in claim.get("order", [claim.get("among", [])]) for model in group]
         assert len(set(named)) == len(named)
         assert {*named, *claim.get("best_of", [])} <= set(table["model"])
         assert {*claim.get("rounds", []), claim.get("round", "all")} <= set(table["round"].dropna())
-    assert len({claim["id"] for claim in claims()}) == len(claims()) == 8
+    assert len({claim["id"] for claim in module.claims()}) == len(module.claims()) == 8
 
 
 @pytest.fixture
@@ -215,7 +189,7 @@ def three(make_run, recorded, students):
 
 
 def test_claims_are_checked_on_other_tasks_but_not_tested(three, evaluated):
-    table = claims_of_run(three, recorded_finals(three, evaluated(three.label)))
+    table = module.claims_of_run(three, recorded_finals(three, evaluated(three.label)))
     assert list(table.columns) == ["claim", "in the thesis", "on thesis tasks", "on other tasks", "because"]
     assert set(table["in the thesis"].drop(["c5"])) == {HOLDS, HOLDS + NO_INTERVAL}
     assert set(table["on thesis tasks"]) == {UNTESTED}
@@ -230,17 +204,17 @@ def test_claims_are_checked_on_other_tasks_but_not_tested(three, evaluated):
 
 def test_recorded_claims_are_those_of_the_profiles_final_runs_and_nothing_is_built(workspace_root, recorded, students):
     with pytest.raises(InputError, match="small: no final evaluation is recorded; make one with `docemb run`"):
-        recorded_claims("small")
+        module.recorded_claims("small")
     other = workspace_root / "params" / "other.yaml"
     other.write_text("base: small.yaml\nplan: [{notebook: 06_evaluation, profile: small}]", encoding="utf-8")
     with pytest.raises(InputError, match="other: no final evaluation is recorded; its plan runs under small; name"):
-        recorded_claims("other")
+        module.recorded_claims("other")
     recorded(**students["only-MSE"])
-    table = recorded_claims("small")
+    table = module.recorded_claims("small")
     assert table.loc["c7-mrr", "on other tasks"] == UNTESTED
     assert table.loc["c7-mrr", "because"].endswith("other tasks: no run of cosine-masked, MSE-contextual")
     recorded(**students["cosine-masked"])
-    assert recorded_claims("small").loc["c5", "because"] == f"not counted: {MASKED}"
+    assert module.recorded_claims("small").loc["c5", "because"] == f"not counted: {MASKED}"
     assert not (workspace_root / "outputs" / "artefacts").exists()
 
 
@@ -257,7 +231,7 @@ def test_a_claim_is_tested_where_per_example_scores_are_known(three, evaluated):
         return {"all": {model.label: {"package": score, "halves": score, "find": ranking}}}
 
     three.stages.scores.is_scored, three.stages.scores.by_round = lambda model: True, by_round
-    table = claims_of_run(three, finals)
+    table = module.claims_of_run(three, finals)
     assert table.loc["c2", "on other tasks"] == FAILS
     assert table.loc["c2", "because"].startswith(
         f"{ABSENT}; other tasks: 12 of 15 differences significant, 3 significant in the opposite direction; least: "
@@ -268,14 +242,14 @@ def test_a_claim_is_tested_where_per_example_scores_are_known(three, evaluated):
 def test_training_examples_are_counted_where_there_are_rounds(three, evaluated):
     evaluation = three.profile.evaluation.model_copy(update={"rounds": [10, None], "tasks": ["package", "halves"]})
     three.profile = three.profile.model_copy(update={"evaluation": evaluation})
-    table = claims_of_run(three, recorded_finals(three, evaluated(three.label, rounds=("10", "all"))))
+    table = module.claims_of_run(three, recorded_finals(three, evaluated(three.label, rounds=("10", "all"))))
     assert table.loc["c6", "because"] == f"not counted: {RATIOS[0]}; other tasks: {RATIOS[0]}: 2.00; {RATIOS[1]}: 3.00"
     assert table.loc["c6", ["on thesis tasks", "on other tasks"]].tolist() == [UNTESTED, FAILS]
 
 
 def test_the_corpora_of_the_thesis_are_known_by_name(small):
-    assert not on_thesis_corpora(small)
+    assert not module.on_thesis_corpora(small)
     named = [HubDataset(dataset="wikimedia/wikipedia"), HubDataset(dataset="allenai/c4", config="realnewslike")]
     for datasets, expected in ((named, True), (named[:1], False)):
         corpus = small.corpus.model_copy(update={"source": "hub", "datasets": datasets})
-        assert on_thesis_corpora(small.model_copy(update={"corpus": corpus})) is expected
+        assert module.on_thesis_corpora(small.model_copy(update={"corpus": corpus})) is expected

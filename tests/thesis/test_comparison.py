@@ -1,14 +1,17 @@
-"""Runs beside each other: comparable ones only, each with a label of its own, its group and its thesis value."""
+"""Runs beside each other: comparable ones only, labels, groups, thesis values; Table 5.7 and Figure 4.12 from records."""
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from docemb_lib.evaluation.scoreboard import mean_over_tasks
+from docemb_lib.experiments.plan import grid
 from docemb_lib.settings import FurtherTeacher
 from docemb_lib.settings.profile import Profile
-from docemb_lib.thesis.comparison import scores_of_runs
+from docemb_lib.thesis import best_of_chapter_4, deviations, published, recorded_finals, scores_of_runs, table_5_7
+from docemb_lib.thesis.comparison import MEAN, NORMALISED, beside_thesis
 
 BASELINE = "SBERT truncated"
 TOPICS = {"name": "topics", "role": "contextual", "teacher": "LSA", "loss": "mse", "student_projection": "8"}
@@ -35,7 +38,7 @@ def a_run(make_run, small):
 
 
 @pytest.fixture
-def recorded(a_run):
+def with_scores(a_run):
     def record(notebook="05_weighting", level=0.3, further=(), **parameters):
         run = a_run(notebook, further, **parameters)
         run.finish({}, scores=scores_of(run.label, level))
@@ -53,8 +56,8 @@ def shown(run):
     return frame_of(run).drop_duplicates("model").set_index("model")
 
 
-def test_runs_stand_beside_each_other_with_all_their_scores_and_baselines_once(a_run, recorded):
-    other = recorded(lam=0.8)
+def test_runs_stand_beside_each_other_with_all_their_scores_and_baselines_once(a_run, with_scores):
+    other = with_scores(lam=0.8)
     run = a_run(lam=0.5)
     frame = frame_of(run)
     means = mean_over_tasks(frame).groupby("model")["value"].apply(lambda v: sorted(round(x, 6) for x in v)).to_dict()
@@ -66,59 +69,50 @@ def test_runs_stand_beside_each_other_with_all_their_scores_and_baselines_once(a
     assert frame["group"].cat.categories.tolist() == ["0.5", "0.8", "baseline"]
 
 
-def test_the_record_of_an_earlier_execution_of_this_run_takes_no_part(a_run, recorded):
-    recorded(lam=0.5, level=0.9)
+def test_the_record_of_an_earlier_execution_of_this_run_takes_no_part(a_run, with_scores):
+    with_scores(lam=0.5, level=0.9)
     frame = frame_of(a_run(lam=0.5)).query("own")
     assert frame["value"].max() == 1.0  # MRR
     assert frame.loc[frame["metric"] == "map", "value"].tolist() == [0.2]
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        [{"documents": 30}],
-        [{"seed": 3}],
-        [{"contextual_teacher": "DM"}],
-        [{"contextual_teacher": "DM", "lam": 0.8}, {"contextual_teacher": "DBOW", "lam": 0.8}],
-    ],
-)
-def test_runs_that_share_a_label_are_told_apart(a_run, recorded, changes):
-    others = [recorded(**change) for change in changes]
+@pytest.mark.parametrize("changes", [
+    [{"documents": 30}], [{"seed": 3}], [{"contextual_teacher": "DM"}],
+    [{"contextual_teacher": "DM", "lam": 0.8}, {"contextual_teacher": "DBOW", "lam": 0.8}],
+])  # fmt: skip
+def test_runs_that_share_a_label_are_told_apart(a_run, with_scores, changes):
+    others = [with_scores(**change) for change in changes]
     run = a_run(lam=0.5)
     assert len({other.label for other in others}) == 1
     labels = [f"{others[0].label} ({name} {value})" for (name, value), *_ in (change.items() for change in changes)]
     assert set(shown(run).index) == {BASELINE, run.label, *labels}
 
 
-def test_runs_of_an_edited_profile_are_not_compared(make_run, recorded, workspace_root):
-    recorded(lam=0.8)
+def test_runs_of_an_edited_profile_are_not_compared(make_run, with_scores, workspace_root):
+    with_scores(lam=0.8)
     path = workspace_root / "params" / "small.yaml"
     path.write_text(path.read_text().replace("epochs: 3,", "epochs: 4,"))
     run = make_run("05_weighting", Profile.load("small"), lam=0.5)
     assert set(shown(run).index) == {BASELINE, run.label}
 
 
-@pytest.mark.parametrize(
-    ("own", "other", "siblings"),
-    [
-        ({}, {"lam": 0.8}, 2),
-        ({}, {"lam": 0.5, "max_structural_len": None}, 2),
-        ({}, {"lam": 0.8, "gamma": 0.3}, 2),  # which the loss does not read
-        ({}, {"lam": 0.8, "structural_loss": "mse"}, 1),
-        ({"contextual_teacher": None}, {"contextual_teacher": None, "lam": 0.8}, 0),  # one teacher
-    ],
-)
-def test_siblings_have_both_teachers_and_differ_in_lambda_and_mask_alone(a_run, recorded, own, other, siblings):
-    label, run = recorded(**other).label, a_run(**own)
+@pytest.mark.parametrize(("own", "other", "siblings"), [
+    ({}, {"lam": 0.8}, 2), ({}, {"lam": 0.5, "max_structural_len": None}, 2),
+    ({}, {"lam": 0.8, "gamma": 0.3}, 2),  # which the loss does not read
+    ({}, {"lam": 0.8, "structural_loss": "mse"}, 1),
+    ({"contextual_teacher": None}, {"contextual_teacher": None, "lam": 0.8}, 0),  # one teacher
+])  # fmt: skip
+def test_siblings_have_both_teachers_and_differ_in_lambda_and_mask_alone(a_run, with_scores, own, other, siblings):
+    label, run = with_scores(**other).label, a_run(**own)
     found = shown(run)["sibling"]
     assert set(found[found].index) == {*[run.label, label][:siblings]}
     assert label in found.index
 
 
-def test_further_teachers_make_siblings_and_groups(a_run, recorded):
+def test_further_teachers_make_siblings_and_groups(a_run, with_scores):
     alone = {"contextual_teacher": None, "further": [TOPICS]}
-    other = recorded(lam=0.8, **alone)
-    recorded("03_structural", further=[TOPICS], structural_loss="cosine")
+    other = with_scores(lam=0.8, **alone)
+    with_scores("03_structural", further=[TOPICS], structural_loss="cosine")
     run = a_run(lam=0.5, **alone)
     frame = shown(run)
     assert set(frame.index) == {BASELINE, run.label, other.label}  # that of 03 had a contextual teacher too
@@ -128,9 +122,9 @@ def test_further_teachers_make_siblings_and_groups(a_run, recorded):
         assert shown(only).loc[only.label, "group"] == group
 
 
-def test_the_structural_student_stands_beside_those_with_a_contextual_teacher(a_run, recorded):
+def test_the_structural_student_stands_beside_those_with_a_contextual_teacher(a_run, with_scores):
     for parameters in ({"structural_loss": "cosine"}, {"structural_loss": "mse"}, {"documents": 30}):
-        recorded("03_structural", **parameters)
+        with_scores("03_structural", **parameters)
     run = a_run()
     frame = shown(run)
     assert set(frame.index) == {BASELINE, run.label, ONLY_COSINE}
@@ -143,29 +137,211 @@ def test_the_structural_student_stands_beside_those_with_a_contextual_teacher(a_
     assert (frame_of(run)["model"] == run.label).sum() == 4
 
 
-@pytest.mark.parametrize(
-    ("notebook", "parameters", "groups"),
-    [
-        ("02_paragraph_vector", [{"dm": True}, {"dm": False}], ["DBOW", "DM"]),
-        ("02_paragraph_vector", [{"compound": "DM;8;lowercase;2+DBOW;8;None;2"}], ["DM+DBOW"]),
-        ("03_structural", [{"structural_loss": "mse"}, {"structural_loss": "max-margin", "gamma": 0.5},
-                           {"structural_loss": "max-margin", "distance": "cosine", "negatives": 3},
-                           {"structural_loss": "contrastive", "temperature": 0.1}],
-         ["MSE", "contrastive", "max-margin MSE", "max-margin cosine"]),
-        ("04_projections", [{"contextual_teacher": None}, {"contextual_teacher": "PV"}, {"contextual_teacher": "DM"}],
-         ["–", "8", "16"]),
-        ("05_weighting", [{"lam": 0.2}, {"lam": None}, {"contextual_teacher": None}], ["–", "0.2", "1.0"]),
-    ],
-)  # fmt: skip
-def test_runs_are_grouped_by_what_the_thesis_colours(a_run, recorded, notebook, parameters, groups):
+@pytest.mark.parametrize(("notebook", "parameters", "groups"), [
+    ("02_paragraph_vector", [{"dm": True}, {"dm": False}], ["DBOW", "DM"]),
+    ("02_paragraph_vector", [{"compound": "DM;8;lowercase;2+DBOW;8;None;2"}], ["DM+DBOW"]),
+    ("03_structural", [{"structural_loss": "mse"}, {"structural_loss": "max-margin", "gamma": 0.5},
+                       {"structural_loss": "max-margin", "distance": "cosine", "negatives": 3},
+                       {"structural_loss": "contrastive", "temperature": 0.1}],
+     ["MSE", "contrastive", "max-margin MSE", "max-margin cosine"]),
+    ("04_projections", [{"contextual_teacher": None}, {"contextual_teacher": "PV"}, {"contextual_teacher": "DM"}],
+     ["–", "8", "16"]),
+    ("05_weighting", [{"lam": 0.2}, {"lam": None}, {"contextual_teacher": None}], ["–", "0.2", "1.0"]),
+])  # fmt: skip
+def test_runs_are_grouped_by_what_the_thesis_colours(a_run, with_scores, notebook, parameters, groups):
     for others in parameters[1:]:
-        recorded(notebook, **others)
+        with_scores(notebook, **others)
     run = a_run(notebook, **parameters[0])
     assert frame_of(run)["group"].cat.categories.tolist() == [*groups, "baseline"]
 
 
-def test_the_thesis_values_stand_beside_runs_and_baselines(a_run, recorded):
-    other = recorded("03_structural", structural_loss="max-margin", gamma=0.7)
+def test_the_thesis_values_stand_beside_runs_and_baselines(a_run, with_scores):
+    other = with_scores("03_structural", structural_loss="max-margin", gamma=0.7)
     run = a_run("03_structural", structural_loss="mse")
     assert shown(run)["thesis"].dropna().to_dict() == {run.label: 0.7973, BASELINE: 0.9093}
     assert other.label in shown(run).index
+
+
+# Tables
+
+
+def scores(*rows):
+    return pd.DataFrame(rows, columns=["round", "model", "task", "metric", "value", "low", "high"])
+
+
+@pytest.mark.parametrize(("model", "examples", "mean", "own_round", "all_rounds"), [  # recomputed by hand from the printed cells
+    ("only-MSE", "1k", 0.6802, 0.9696, 0.7878), ("DM", "1k", 0.5228, 0.7469, 0.6114),
+    ("PV", "10k", 0.7228, 0.8901, 0.8349), ("SBERT", "all", 0.8388, 0.9691, 0.9691),
+])  # fmt: skip
+def test_the_thesis_table_follows_from_its_raw_numbers(model, examples, mean, own_round, all_rounds):
+    by_round, together = (table_5_7(published("table_5_7"), "accuracy", over_rounds=over) for over in (False, True))
+    found = (*by_round.loc[(examples, model), [MEAN, NORMALISED]], together.loc[(examples, model), NORMALISED])
+    assert found == pytest.approx((mean, own_round, all_rounds), abs=5e-5)
+
+
+def test_the_table_of_retrieval_has_no_rounds():
+    table = table_5_7(published("table_5_7"), "map")
+    assert list(table.columns) == ["games", "wines", MEAN, NORMALISED]
+    assert list(table.index[:2]) == ["only-MSE", "SBERT"]
+    assert table.loc["PV"].tolist() == pytest.approx([0.173, 0.133, 0.153, (0.173 / 0.198 + 0.133 / 0.148) / 2])
+
+
+def test_models_stand_by_their_mean_within_rounds_in_the_order_of_the_frame():
+    rows = scores(
+        ("1k", "a", "t", "accuracy", 0.5, 0, 1), ("1k", "b", "t", "accuracy", 0.7, 0, 1),
+        ("10k", "a", "t", "accuracy", 0.9, 0, 1), ("10k", "b", "t", "accuracy", 0.8, 0, 1),
+        ("1k", "a", "find", "map", 0.2, 0, 1), ("10k", "a", "find", "map", 0.2, 0, 1),
+    )  # fmt: skip
+    table, together = (table_5_7(rows, "accuracy", over_rounds=over) for over in (False, True))
+    assert list(table.index) == [("1k", "b"), ("1k", "a"), ("10k", "a"), ("10k", "b")]
+    assert table[NORMALISED].tolist() == pytest.approx([1, 5 / 7, 1, 8 / 9])
+    assert together[NORMALISED].tolist() == pytest.approx([7 / 9, 5 / 9, 1, 8 / 9])
+    assert table_5_7(rows, "map").loc["a", MEAN] == 0.2
+    assert table_5_7(rows[rows["metric"] == "accuracy"], "map").empty
+
+
+def test_each_score_finds_the_thesis_number_of_its_model_task_and_round():
+    rows = scores(
+        ("1k", "student after", "arxiv", "accuracy", 0.7, 0.6, 0.8),
+        ("all", "student after", "arxiv", "accuracy", 0.7, 0.6, 0.75),
+        ("500", "student after", "arxiv", "accuracy", 0.7, 0.6, 0.8),
+        ("all", "student after", "games", "map", 0.2, 0.198, 0.3),
+        ("all", "student after", "games", "mrr", 0.2, 0.1, 0.3),
+        ("all", "SBERT over chunks", "arxiv", "accuracy", 0.7, 0.6, 0.8),
+        ("all", "SBERT truncated", "package", "accuracy", 0.7, 0.6, 0.8),
+    )
+    found = beside_thesis(rows, {"student after": "only-MSE", "SBERT truncated": "SBERT"})
+    np.testing.assert_equal(found["thesis"].to_numpy(), [0.642, 0.773, np.nan, 0.198, 0.461, np.nan, np.nan])
+    table = deviations(found)
+    assert table["within interval"].tolist() == [True, False, True, False]  # a bound belongs to the interval
+    assert table["difference"].tolist() == pytest.approx([0.058, -0.073, 0.002, -0.261])
+    assert table["here"].tolist()[0] == ".700 [.60, .80]"
+    assert deviations(found[found["task"] == "package"]).empty
+
+
+def test_comparable_evaluations_stand_together_each_model_once(make_run, evaluated, recorded, students):
+    other = recorded(0.8, **students["only-MSE"], documents=40)
+    elsewhere = Profile.load("small", seed=0).with_tasks(["halves"], source="test")
+    recorded(0.9, profile=elsewhere, structural_loss="mse")
+    run = make_run(**students["cosine-masked"])
+    final = evaluated(run.label)
+    finals = recorded_finals(run, final)
+    rows = finals.scores
+    assert list(dict.fromkeys(rows["model"])) == [*final.models["model"], other.label]
+    assert not rows.duplicated(["round", "model", "task", "metric"]).any()
+    assert set(rows["metric"]) == {"accuracy", "map", "mrr"}
+    assert set(rows["task"]) == {"package", "halves", "find"}
+    assert rows["round"].unique().tolist() == ["all"]
+    assert rows["thesis"].isna().all()
+    assert rows.set_index(["model", "task"]).loc[(other.label, "package"), "value"] == 0.8
+    assert finals.labels == {
+        "Longformer": "student before distillation", "SBERT": "SBERT truncated", "DM": "DM;8d", "PV": "PV;16d",
+        "cosine-masked": run.label, "only-MSE": other.label,
+    }  # fmt: skip
+    assert finals.fingerprints[other.label] == f"f/{other.label}"
+    assert finals.masked["max_structural_len"] == 64
+
+
+def test_of_several_runs_of_one_student_that_of_most_documents_represents_it(make_run, evaluated, recorded, students):
+    few, many = (recorded(documents=documents, **students["only-MSE"]) for documents in (20, 60))
+    run = make_run(documents=30, **students["only-MSE"])
+    finals = recorded_finals(run, evaluated(run.label))
+    assert finals.labels["only-MSE"] == many.label
+    assert {few.label, run.label} < set(finals.scores["model"])
+    same = make_run(documents=60, seed=1, **students["only-MSE"])
+    assert recorded_finals(same, evaluated(same.label)).labels["only-MSE"] == same.label
+
+
+def test_a_recorded_run_is_read_and_without_records_there_are_no_scores(make_run, evaluated, recorded, students):
+    run = make_run(**students["only-MSE"])
+    nothing = recorded_finals(run)
+    assert nothing.scores.empty
+    assert nothing.labels == {}
+    assert set(nothing.not_drawn) == {"5.3", "5.4", "5.5", "5.6"}
+    recorded(**students["only-MSE"])
+    pd.testing.assert_frame_equal(recorded_finals(run).scores, recorded_finals(run, evaluated(run.label)).scores)
+    assert recorded_finals(make_run(structural_loss="mse")).labels["only-MSE"] == run.label
+
+
+def test_the_thesis_number_stands_beside_scores_on_its_tasks(make_run, evaluated, students):
+    run = make_run(**students["MSE-contextual"])
+    final = evaluated(run.label, 0.7, {"arxiv": "accuracy", "games": "map"}, rounds=("1k", "all"))
+    rows = recorded_finals(run, final).scores.set_index(["round", "model", "task", "metric"])["thesis"]
+    assert rows[("1k", run.label, "arxiv", "accuracy")] == 0.645
+    assert rows[("all", "DM;8d", "arxiv", "accuracy")] == 0.710
+    assert rows[("all", "SBERT truncated", "games", "map")] == 0.191
+    assert np.isnan(rows[("all", "TF-IDF", "arxiv", "accuracy")])
+
+
+def test_a_single_round_is_compared_with_the_thesis_round_of_as_many_examples(make_run, evaluated, small, students):
+    evaluation = small.evaluation.model_copy(update={"rounds": [1000]})
+    run = make_run(profile=small.model_copy(update={"evaluation": evaluation}), **students["MSE-contextual"])
+    rows = recorded_finals(run, evaluated(run.label, 0.7, {"arxiv": "accuracy"})).scores
+    assert rows["round"].unique().tolist() == ["1k"]
+    assert rows.set_index("model").loc[run.label, "thesis"] == 0.645
+
+
+@pytest.mark.parametrize(("tasks", "rounds", "left_out"), [
+    ({"a": "accuracy", "b": "accuracy", "c": "map", "d": "map"}, ("1k", "all"), set()),
+    ({"a": "accuracy", "b": "accuracy", "c": "map"}, ("all",), {"5.4", "5.5"}),
+    ({"a": "accuracy"}, ("1k", "all"), {"5.3", "5.5", "5.6"}),
+    ({"c": "map", "d": "map"}, ("1k", "all"), {"5.3", "5.4"}),
+])  # fmt: skip
+def test_figures_that_need_more_scores_are_left_out_with_a_reason(make_run, evaluated, tasks, rounds, left_out):
+    run = make_run()
+    finals = recorded_finals(run, evaluated(run.label, 0.7, tasks, rounds))
+    assert set(finals.not_drawn) == left_out
+    assert len(finals.left_out.splitlines()) == len(left_out)
+
+
+@pytest.fixture
+def validated(make_run, evaluated):
+    """Record a run with validation scores."""
+
+    def record(notebook, level, **parameters):
+        run = make_run(notebook, **parameters)
+        rows = evaluated(run.label, level, {"package": "accuracy"}).intervals.query("task == 'package'")
+        run.finish({}, scores=rows[["model", "task", "metric", "value"]].assign(seed=0))
+        return run
+
+    return record
+
+
+def test_figure_4_12_is_the_recorded_runs_of_table_4_10_with_its_baselines(make_run, validated, small):
+    assert best_of_chapter_4(make_run()).empty
+    weighted = {(p["lam"], p["max_structural_len"]): p for p in grid("weighting-cosine", small)}
+    no_weighting = validated("05_weighting", 0.61, **weighted[None, None])
+    validated("05_weighting", 0.1, **weighted[0.8, None])  # not among the four
+    structural = {"structural_loss": "max-margin", "distance": "mse", "gamma": 1.0}
+    only = validated("03_structural", 0.64, **structural)
+    validated("03_structural", 0.2, **structural, documents=12)  # fewer documents
+    masked = validated("05_weighting", 0.62, **weighted[0.5, 64])
+    rows = best_of_chapter_4(make_run())
+    assert not rows.duplicated(["model", "task", "seed"]).any()
+    shown = rows.drop_duplicates("model").set_index("model")
+    values = published("weighting").query("source == 'figure 4.12'").set_index("label")["value"]
+    assert {model: (row["group"], row["thesis"]) for model, row in shown.iterrows()} == {
+        no_weighting.label: ("student", values["cosine;no-weighting"]),
+        masked.label: ("student", values["masked-cosine;λ=0.5"]),
+        f"only-structural;{only.label}": ("student", values["only-structural;mm-MSE"]),
+        "student before distillation": ("baseline", values["Longformer"]),
+        "SBERT truncated": ("baseline", values["SBERT"]),
+        "DM;8d": ("baseline", values["DM;100d"]),
+        "PV;16d": ("baseline", values["PV;2048d"]),
+    }
+    assert shown.loc[f"only-structural;{only.label}", "value"] == 0.64
+
+
+def test_figure_4_12_shows_runs_of_one_setting_this_runs_or_the_newest(make_run, validated, small):
+    weighted = grid("weighting-cosine", small)[-1]
+    elsewhere = Profile.load("small").with_tasks(["halves"], source="test")
+    other = make_run(profile=elsewhere)
+
+    def students():
+        rows = best_of_chapter_4(other)
+        return rows[rows["group"] == "student"]["value"].tolist()
+
+    validated("05_weighting", 0.61, **weighted)
+    assert students() == [0.61]
+    validated("05_weighting", 0.9, profile=elsewhere, **weighted)
+    assert students() == [0.9]

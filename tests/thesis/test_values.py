@@ -50,19 +50,13 @@ def test_retrieval_has_map_and_mrr_of_seven_models_on_two_tasks():
     assert best.to_dict() == {"map": ("map", "only-MSE"), "mrr": ("mrr", "cosine-masked")}
 
 
-@pytest.mark.parametrize(
-    ("name", "number", "students", "best"),
-    [
-        ("structural_losses", "4.2", 2, "cosine"),
-        ("structural_losses", "4.3", 11, "max-margin;MSE;γ=1.0"),
-        ("projections", "4.7", 16 + 1, "only-structural;cosine"),
-        ("projections", "4.8", 12 + 1, "2048d;S:768(ReLU)x4096(ReLU)x2048;C:-"),
-        ("projections", "4.9", 14 + 1, "only-structural;mm-MSE"),
-        ("weighting", "4.10", 9 + 1, "384;λ=0.5"),
-        ("weighting", "4.11", 9 + 1, "only-structural;mm-MSE"),
-        ("weighting", "4.12", 4, "only-structural;mm-MSE"),
-    ],
-)
+@pytest.mark.parametrize(("name", "number", "students", "best"), [
+    ("structural_losses", "4.2", 2, "cosine"), ("structural_losses", "4.3", 11, "max-margin;MSE;γ=1.0"),
+    ("projections", "4.7", 16 + 1, "only-structural;cosine"),
+    ("projections", "4.8", 12 + 1, "2048d;S:768(ReLU)x4096(ReLU)x2048;C:-"),
+    ("projections", "4.9", 14 + 1, "only-structural;mm-MSE"), ("weighting", "4.10", 9 + 1, "384;λ=0.5"),
+    ("weighting", "4.11", 9 + 1, "only-structural;mm-MSE"), ("weighting", "4.12", 4, "only-structural;mm-MSE"),
+])  # fmt: skip
 def test_each_figure_has_its_runs_and_its_winner(name, number, students, best):
     rows = figure(name, number)
     assert (rows["kind"] == "student").sum() == students
@@ -137,35 +131,31 @@ def test_every_run_of_a_grid_finds_its_own_value(shown, profile, request):
     assert sorted(found) == sorted(expected)
 
 
-@pytest.mark.parametrize(
-    ("notebook", "parameters", "value"),
-    [
-        ("02_paragraph_vector", {"dm": True, "vector_size": 100, "min_count": "10%", "preprocess": "none"}, 0.8622),
-        ("02_paragraph_vector", {"compound": "DM;1024;stem;2+DBOW;1024;None;2"}, 0.9704),
-        ("02_paragraph_vector", {"compound": "DBOW;1024;None;2+DM;1024;stem;2"}, 0.9704),  # DM stands first anyway
-        ("03_structural", {"structural_loss": "mse"}, 0.7973),
-        ("03_structural", {"structural_loss": "mse", "gamma": 0.3, "distance": "cosine"}, 0.7973),  # which it ignores
-        ("03_structural", {"structural_loss": "max-margin", "distance": "cosine", "gamma": 0.5}, 0.9254),
-        ("03_structural", {"structural_loss": "contrastive"}, 0.9199),
-        ("05_weighting", COSINE_WEIGHTING, 0.9407),
-        ("05_weighting", COSINE_WEIGHTING | {"max_structural_len": None, "lam": 0.8}, 0.9222),
-        ("05_weighting", COSINE_WEIGHTING | {"max_structural_len": None, "lam": None}, 0.9387),
-        ("05_weighting", {"structural_loss": "cosine", "contextual_teacher": None, "max_structural_len": None}, 0.9326),
-        # Runs that the thesis does not have.
-        ("02_paragraph_vector", {"vector_size": 101}, None),
-        ("02_paragraph_vector", {"compound": "DM;768;stem;2+DBOW;768;None;2"}, None),
-        ("03_structural", {"structural_loss": "max-margin", "gamma": 0.7}, None),
-        ("03_structural", {"structural_loss": "contrastive", "temperature": 0.1}, None),
-        ("03_structural", {"structural_loss": "max-margin", "gamma": 1.0, "negatives": 20}, None),
-        ("05_weighting", COSINE_WEIGHTING | {"lam": 0.6}, None),
-        ("05_weighting", COSINE_WEIGHTING | {"max_structural_len": 512}, None),
-        ("05_weighting", COSINE_WEIGHTING | {"contextual_loss": "cca"}, None),
-        ("05_weighting", COSINE_WEIGHTING | {"form": "contextual_full"}, None),
-        ("05_weighting", COSINE_WEIGHTING | {"lam_by_length": "linear:384:4096"}, None),
-        ("05_weighting", COSINE_WEIGHTING | {"student_projection": "768(ReLU)x2048"}, None),
-        ("05_weighting", {"structural_loss": "cosine", "contextual_teacher": None, "max_structural_len": 384}, None),
-    ],
-)
+@pytest.mark.parametrize(("notebook", "parameters", "value"), [
+    ("02_paragraph_vector", {"dm": True, "vector_size": 100, "min_count": "10%", "preprocess": "none"}, 0.8622),
+    ("02_paragraph_vector", {"compound": "DM;1024;stem;2+DBOW;1024;None;2"}, 0.9704),
+    ("02_paragraph_vector", {"compound": "DBOW;1024;None;2+DM;1024;stem;2"}, 0.9704),  # DM stands first anyway
+    ("03_structural", {"structural_loss": "mse"}, 0.7973),
+    ("03_structural", {"structural_loss": "mse", "gamma": 0.3, "distance": "cosine"}, 0.7973),  # which it ignores
+    ("03_structural", {"structural_loss": "max-margin", "distance": "cosine", "gamma": 0.5}, 0.9254),
+    ("03_structural", {"structural_loss": "contrastive"}, 0.9199), ("05_weighting", COSINE_WEIGHTING, 0.9407),
+    ("05_weighting", COSINE_WEIGHTING | {"max_structural_len": None, "lam": 0.8}, 0.9222),
+    ("05_weighting", COSINE_WEIGHTING | {"max_structural_len": None, "lam": None}, 0.9387),
+    ("05_weighting", {"structural_loss": "cosine", "contextual_teacher": None, "max_structural_len": None}, 0.9326),
+    # Runs that the thesis does not have.
+    ("02_paragraph_vector", {"vector_size": 101}, None),
+    ("02_paragraph_vector", {"compound": "DM;768;stem;2+DBOW;768;None;2"}, None),
+    ("03_structural", {"structural_loss": "max-margin", "gamma": 0.7}, None),
+    ("03_structural", {"structural_loss": "contrastive", "temperature": 0.1}, None),
+    ("03_structural", {"structural_loss": "max-margin", "gamma": 1.0, "negatives": 20}, None),
+    ("05_weighting", COSINE_WEIGHTING | {"lam": 0.6}, None),
+    ("05_weighting", COSINE_WEIGHTING | {"max_structural_len": 512}, None),
+    ("05_weighting", COSINE_WEIGHTING | {"contextual_loss": "cca"}, None),
+    ("05_weighting", COSINE_WEIGHTING | {"form": "contextual_full"}, None),
+    ("05_weighting", COSINE_WEIGHTING | {"lam_by_length": "linear:384:4096"}, None),
+    ("05_weighting", COSINE_WEIGHTING | {"student_projection": "768(ReLU)x2048"}, None),
+    ("05_weighting", {"structural_loss": "cosine", "contextual_teacher": None, "max_structural_len": 384}, None),
+])  # fmt: skip
 def test_a_run_has_the_value_of_its_figure_if_the_thesis_has_the_run(thesis, notebook, parameters, value):
     assert value_of(notebook, thesis, parameters) == value
 

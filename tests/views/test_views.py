@@ -14,7 +14,7 @@ from datasets import Dataset
 from torch import nn
 
 from docemb_lib import views
-from docemb_lib.corpus.sentences import split_sentences
+from docemb_lib.corpus.rows import split_sentences
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation import Classification, Labelled, soundness
 from docemb_lib.evaluation.probes import probe
