@@ -21,7 +21,7 @@ from filelock import FileLock, Timeout
 
 from docemb_lib.errors import InputError
 from docemb_lib.experiments import records
-from docemb_lib.experiments.kernel import NAME, ended_on_sigterm, ended_once, kernel_options, socket_folder
+from docemb_lib.experiments.processes import NAME, ended_on_sigterm, ended_once, kernel_options, socket_folder
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.progress import is_bar
 from docemb_lib.settings.profile import FINAL, Profile

@@ -43,9 +43,6 @@ class Model(NamedTuple):
     load: Callable[[], Embedder]
 
 
-# ---- embeddings, each computed once
-
-
 def embed_once(workspace: Workspace, model: Model, texts: Sequence[str]) -> np.ndarray:
     """Float32 (N, D) in the order of `texts`.
 
@@ -83,11 +80,8 @@ def _shelf(model: Model) -> str:
     return f"{KIND}/{hashlib.sha256(model.fingerprint.encode()).hexdigest()[:16]}"
 
 
-# ---- the models
-
-
 def student_model(label: str, artefact: Artefact) -> Model:
-    """A student. It embeds on all GPUs."""
+    """A student, which embeds on all GPUs."""
 
     def load() -> Embeds:
         from docemb_lib.student import Student
@@ -100,25 +94,21 @@ def student_model(label: str, artefact: Artefact) -> Model:
 
 def scored_model(label: str, fingerprint: str) -> Model:
     """A model whose scores are artefacts already. Its embeddings are not available."""
-    return Model(label, fingerprint, lambda: Embeds(_unavailable))
 
+    def embed(texts: list[str]) -> NoReturn:
+        raise RuntimeError("only the scores of a recorded model are available; it cannot embed")
 
-def _unavailable(texts: list[str]) -> NoReturn:
-    raise RuntimeError("only the scores of a recorded model are available; it cannot embed")
+    return Model(label, fingerprint, lambda: Embeds(embed))
 
 
 def untrained_model(students: StudentStage) -> Model:
-    """The student before training."""
     return student_model(UNTRAINED, students.untrained)
 
 
 def sbert_models(teachers: TeacherStage) -> list[Model]:
     """The structural teacher on truncated text, and averaged over chunks of the whole document."""
-    forms: tuple[Long, Long] = ("truncate", "chunks")
-    return [
-        _teacher(label, teachers.sbert(long), teachers.workspace)
-        for label, long in zip(SBERT_LABELS, forms, strict=True)
-    ]
+    forms: dict[str, Long] = {SBERT_TRUNCATED: "truncate", SBERT_CHUNKS: "chunks"}
+    return [_teacher(label, teachers.sbert(long), teachers.workspace) for label, long in forms.items()]
 
 
 def contextual_labels(profile: Profile) -> dict[str, str]:
@@ -128,12 +118,9 @@ def contextual_labels(profile: Profile) -> dict[str, str]:
 
 def contextual_models(teachers: TeacherStage) -> list[Model]:
     """DM, DBOW, PV, and LSA if fitting it takes seconds."""
-    names = contextual_labels(teachers.profile)
-    return [
-        _teacher(label, teachers.contextual(name), teachers.workspace)
-        for label, name in names.items()
-        if name != "LSA" or teachers.lsa_takes_seconds
-    ]
+    labels = contextual_labels(teachers.profile).items()
+    wanted = [one for one in labels if one[1] != "LSA" or teachers.lsa_takes_seconds]
+    return [_teacher(label, teachers.contextual(name), teachers.workspace) for label, name in wanted]
 
 
 def paragraph_vector_model(teachers: TeacherStage, settings: Sequence[ParagraphVectorSettings], *, seed: int) -> Model:
@@ -165,15 +152,11 @@ def centred_model(corpus: CorpusStage, model: Model) -> Model:
         return embed_once(corpus.workspace, model, texts) - mean
 
     return Model(
-        f"{model.label}, centred",
-        f"centred/{rows}/{corpus.fingerprint}/{model.fingerprint}",
-        lambda: Embeds(embed),
+        f"{model.label}, centred", f"centred/{rows}/{corpus.fingerprint}/{model.fingerprint}", lambda: Embeds(embed)
     )
 
 
 class Embeds(NamedTuple):
-    """A function from texts to embeddings as an embedder."""
-
     embed: Callable[[list[str]], np.ndarray]
 
 

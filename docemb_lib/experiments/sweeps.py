@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
 from docemb_lib.errors import InputError
-from docemb_lib.experiments import cluster, records
+from docemb_lib.experiments import processes, records
 from docemb_lib.experiments.execution import (
     Planned,
     Reporter,
@@ -40,7 +40,6 @@ from docemb_lib.experiments.execution import (
     is_done,
     record_failure,
 )
-from docemb_lib.experiments.kernel import wait_for_kernels
 from docemb_lib.experiments.plan import Step, check_run, resolve_sweep
 from docemb_lib.experiments.run import Stages
 from docemb_lib.progress import progress
@@ -116,7 +115,7 @@ def execute_sweep(
         raise InputError(f"workers: got {workers}; write 1 or more, and leave it out where there is a scheduler")
     missing = [run for run in planned if not is_done(run, workspace)]
     if missing and scheduler is None:
-        workers = workers or cluster.default_workers(len(missing))
+        workers = workers or processes.default_workers(len(missing))
     where = f"workers of {scheduler}" if workers is None else "1 worker" if workers == 1 else f"{workers} workers"
     try:
         reporter.begin(planned, missing, where if missing else "")
@@ -200,19 +199,19 @@ def _execute_grid(
     if missing:
         if missing[0].notebook == "02_paragraph_vector":
             _count_words(missing, workspace, reporter)
-        count = workers or cluster.default_workers(len(missing))
+        count = workers or processes.default_workers(len(missing))
         with (
-            cluster.local_workers(count) if scheduler is None else cluster.workers_of(scheduler, workspace) as (
+            processes.local_workers(count) if scheduler is None else processes.workers_of(scheduler, workspace) as (
                 client,
                 expected,
             )
         ):
-            if (link := cluster.dashboard_of(client)) is not None:
+            if (link := processes.dashboard_of(client)) is not None:
                 reporter.prepare(f"workers; dashboard at {link}")
             try:
                 failures = _distribute(client, missing, workspace, reporter, expected)
             except KeyboardInterrupt:
-                wait_for_kernels()  # otherwise the workers end before their kernels have written checkpoints
+                processes.wait_for_kernels()  # otherwise the workers end before their kernels have written checkpoints
                 raise
     return [*failures.values(), *_compare(planned, failures, workspace, reporter)]
 
@@ -258,7 +257,7 @@ def _distribute(
     missing: Sequence[Planned],
     workspace: Workspace,
     reporter: Reporter,
-    expected: cluster.Expected | None,
+    expected: processes.Expected | None,
 ) -> dict[Planned, str]:
     """Give each worker a run, and the next one when it has ended. Returns the errors of the failed runs.
 
@@ -314,7 +313,7 @@ def _distribute(
     return failures
 
 
-def attempt(run: Planned, workspace: Workspace, topic: str, expected: cluster.Expected | None) -> Outcome:
+def attempt(run: Planned, workspace: Workspace, topic: str, expected: processes.Expected | None) -> Outcome:
     """A task: one run, in the task thread of a worker."""
     from distributed import Status as WorkerStatus
     from distributed import get_worker
@@ -335,7 +334,7 @@ def attempt(run: Planned, workspace: Workspace, topic: str, expected: cluster.Ex
         return not wanted or status not in (WorkerStatus.running, WorkerStatus.paused)
 
     # A worker may have joined after the first check.
-    if expected is not None and (problem := cluster.unfit(expected, worker)):
+    if expected is not None and (problem := processes.unfit(expected, worker)):
         raise InputError(f"worker {worker.address} {problem}")
     try:
         built = execute_run(run, workspace, report=report, wait=False, unwanted=unwanted)

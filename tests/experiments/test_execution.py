@@ -12,15 +12,8 @@ import pytest
 from filelock import FileLock, Timeout
 
 from docemb_lib.errors import InputError
-from docemb_lib.experiments import cluster, kernel, records, sweeps
-from docemb_lib.experiments.execution import (
-    Reporter,
-    RunError,
-    UnwantedError,
-    execute_run,
-    is_done,
-    record_failure,
-)
+from docemb_lib.experiments import processes, records, sweeps
+from docemb_lib.experiments.execution import Reporter, RunError, UnwantedError, execute_run, is_done, record_failure
 from docemb_lib.experiments.plan import resolve_plan
 from docemb_lib.experiments.sweeps import comparison_paths, execute_plan
 from docemb_lib.settings.profile import Profile
@@ -198,9 +191,9 @@ def test_a_run_that_another_process_executes_is_neither_recorded_as_failed_nor_w
 
 @pytest.mark.parametrize("kernel_at_once", [False, True])
 def test_an_unwanted_run_in_a_thread_is_ended_and_counts_as_no_failure(a_run, workspace, monkeypatch, kernel_at_once):
-    run, ready, calls, end = a_run(SLEEPS), workspace.root / "notebooks" / "ready", [], kernel._end_kernel
+    run, ready, calls, end = a_run(SLEEPS), workspace.root / "notebooks" / "ready", [], processes._end_kernel
     if kernel_at_once:  # the first call comes before the kernel has started, and finds none
-        monkeypatch.setattr(kernel, "_end_kernel", lambda sockets: end(sockets) if calls else calls.append(sockets))
+        monkeypatch.setattr(processes, "_end_kernel", lambda sockets: end(sockets) if calls else calls.append(sockets))
     with ThreadPoolExecutor(1) as thread:
         unwanted = (lambda: True) if kernel_at_once else ready.exists
         future = thread.submit(execute_run, run, workspace, unwanted=unwanted)
@@ -215,7 +208,7 @@ def test_an_unwanted_run_in_a_thread_is_ended_and_counts_as_no_failure(a_run, wo
 def test_the_runs_of_a_grid_are_a_sweep_with_a_page_in_which_a_failing_run_stops_no_other(
     steps, workspace, monkeypatch
 ):
-    monkeypatch.setattr(cluster, "default_workers", lambda runs: 1)
+    monkeypatch.setattr(processes, "default_workers", lambda runs: 1)
     (workspace.root / "params" / "grids").mkdir()
     grid = workspace.root / "params" / "grids" / "lams.yaml"
     grid.write_text("{notebook: 05_weighting, axes: {lam: [0.5, 0.8]}}", encoding="utf-8")
