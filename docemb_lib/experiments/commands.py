@@ -157,8 +157,8 @@ def any_model(name: str) -> Model:
 def recorded_baselines(profile: Profile, workspace: Workspace) -> list[Model]:
     """The baselines of the newest comparable final evaluation, without weights: their scores are artefacts."""
     found = records.comparable(RunKey(NOTEBOOK, profile), workspace)
-    rows = records.table_of(workspace, found[0], "models").itertuples() if found else ()
-    return [scored_model(row.model, row.fingerprint) for row in rows if row.model != found[0].label]
+    rows = records.table_of(workspace, found[0], "models").to_dict("records") if found else []
+    return [scored_model(row["model"], row["fingerprint"]) for row in rows if row["model"] != found[0].label]
 
 
 def _stock(source: str) -> Embeds:

@@ -10,10 +10,11 @@ import json
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn
 
 import numpy as np
 
+from docemb_lib.evaluation.retrieval import TfIdf
 from docemb_lib.evaluation.tasks import Embedder
 from docemb_lib.experiments.runkey import PV_NAMES
 from docemb_lib.experiments.stages import CorpusStage, TeacherStage
@@ -21,12 +22,9 @@ from docemb_lib.experiments.students import StudentStage
 from docemb_lib.hardware import devices_at_hand, fast_bf16
 from docemb_lib.settings import ParagraphVectorSettings
 from docemb_lib.settings.profile import Profile
+from docemb_lib.teachers import Compound, Teacher
+from docemb_lib.teachers.sbert import Long
 from docemb_lib.workspace import MANIFEST, VERSIONS, Artefact, Workspace
-
-if TYPE_CHECKING:
-    from docemb_lib.evaluation.retrieval import TfIdf
-    from docemb_lib.teachers.sbert import Long
-    from docemb_lib.teachers.store import Teacher
 
 UNTRAINED = "student before distillation"
 SBERT_TRUNCATED, SBERT_CHUNKS = SBERT_LABELS = ("SBERT truncated", "SBERT over chunks")
@@ -125,8 +123,6 @@ def contextual_models(teachers: TeacherStage) -> list[Model]:
 
 def paragraph_vector_model(teachers: TeacherStage, settings: Sequence[ParagraphVectorSettings], *, seed: int) -> Model:
     """One Paragraph Vector, or several side by side."""
-    from docemb_lib.teachers import Compound
-
     fitted = [teachers.paragraph_vector(member, seed=seed) for member in settings]
     teacher = fitted[0] if len(fitted) == 1 else Compound(fitted)
     return _teacher(teacher.label, teacher, teachers.workspace)
@@ -135,12 +131,8 @@ def paragraph_vector_model(teachers: TeacherStage, settings: Sequence[ParagraphV
 def tfidf_model(corpus: CorpusStage) -> Model:
     """Words alone, weighed on the train split."""
 
-    def fit() -> TfIdf:
-        from docemb_lib.evaluation.retrieval import TfIdf
-
-        return TfIdf().fit(corpus.split("train")["text"][:])
-
-    return Model(TFIDF, f"tfidf/{VERSIONS['tf-idf']}/{corpus.fingerprint}", fit)
+    fingerprint = f"tfidf/{VERSIONS['tf-idf']}/{corpus.fingerprint}"
+    return Model(TFIDF, fingerprint, lambda: TfIdf().fit(corpus.split("train")["text"][:]))
 
 
 def centred_model(corpus: CorpusStage, model: Model) -> Model:
@@ -174,8 +166,6 @@ class SideBySide(NamedTuple):
 
 def _teacher(label: str, teacher: Teacher, workspace: Workspace) -> Model:
     """The teacher as a model. A compound embeds through its members, so that each of them embeds a text once."""
-    from docemb_lib.teachers import Compound
-
     model = Model(label, f"teacher/{teacher.fingerprint}", lambda: teacher)
     if not isinstance(teacher, Compound):
         return model

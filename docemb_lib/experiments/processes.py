@@ -70,11 +70,7 @@ class PollingChannel(AsyncZMQSocketChannel):
 
 
 class PollingClient(AsyncKernelClient):
-    """A kernel's client with polling channels."""
-
-    shell_channel_class = PollingChannel
-    iopub_channel_class = PollingChannel
-    control_channel_class = PollingChannel
+    shell_channel_class = iopub_channel_class = control_channel_class = PollingChannel
 
 
 def kernel_options(sockets: str) -> dict[str, Any]:
@@ -82,17 +78,11 @@ def kernel_options(sockets: str) -> dict[str, Any]:
     from traitlets.config import Config
 
     end_with_us = f"__import__('{__name__}', fromlist=['']).end_with_parent({os.getpid()}, {sockets!r})"
-    manager = {
-        "transport": "ipc",
-        "connection_file": f"{sockets}/kernel.json",
-        "client_factory": f"{__name__}.{PollingClient.__name__}",
-    }
-    return {
-        "kernel_name": NAME,
-        "config": Config(KernelManager=manager),
-        # Level 50 hides warnings that concern servers of kernels.
-        "extra_arguments": ["--IPKernelApp.log_level=50", f"--IPKernelApp.exec_lines={end_with_us}"],
-    }
+    manager = {"transport": "ipc", "connection_file": f"{sockets}/kernel.json"}
+    manager["client_factory"] = f"{__name__}.{PollingClient.__name__}"
+    # Level 50 hides warnings that concern servers of kernels.
+    extra = ["--IPKernelApp.log_level=50", f"--IPKernelApp.exec_lines={end_with_us}"]
+    return {"kernel_name": NAME, "config": Config(KernelManager=manager), "extra_arguments": extra}
 
 
 @contextmanager
@@ -133,15 +123,12 @@ def ended_on_sigterm(sockets: str) -> Iterator[None]:
 
 @contextmanager
 def ended_once(unwanted: Callable[[], bool], sockets: str) -> Iterator[threading.Event]:
-    """While the block runs, end the kernel once `unwanted` is true. Yields the event that this has happened.
-
-    The kernel may not have started yet at that time. Therefore each later second ends it again.
-    """
+    """While the block runs, end the kernel once `unwanted` is true. Yields the event that this has happened."""
     left, ended = threading.Event(), threading.Event()
 
     def watch() -> None:
         while not left.wait(1.0):
-            if ended.is_set() or unwanted():
+            if ended.is_set() or unwanted():  # again each second: the kernel may not have started yet
                 ended.set()
                 _end_kernel(sockets)
 
@@ -200,21 +187,15 @@ def local_workers(count: int) -> Iterator[tuple[Any, None]]:
     import dask
     from distributed import Client, Nanny, Scheduler, SpecCluster
 
-    options = {
-        "nthreads": 1,
-        "memory_limit": 0,  # a run's memory is that of the kernel, which Dask does not see
-        "preload": [__name__],
-        "dashboard": False,
-        "silence_logs": logging.CRITICAL,
-    }
+    quiet: dict[str, Any] = {"silence_logs": logging.CRITICAL}
+    # memory_limit: a run's memory is that of the kernel, which Dask does not see
+    options = {"nthreads": 1, "memory_limit": 0, "preload": [__name__], "dashboard": False, **quiet}
     environments = enumerate(_environments(count))
     workers = {number: {"cls": Nanny, "options": {**options, "env": added}} for number, added in environments}
     address = {"host": "127.0.0.1", "port": 0, "dashboard": _has_bokeh(), "dashboard_address": "127.0.0.1:0"}
     with (
         dask.config.set({"distributed.scheduler.allowed-failures": ATTEMPTS - 1}),
-        SpecCluster(
-            workers=workers, scheduler={"cls": Scheduler, "options": address}, silence_logs=logging.CRITICAL
-        ) as cluster,
+        SpecCluster(workers=workers, scheduler={"cls": Scheduler, "options": address}, **quiet) as cluster,
         Client(cluster) as client,
     ):
         yield client, None
@@ -262,8 +243,7 @@ def default_workers(runs: int) -> int:
     """How many workers this machine has room for; no more than there are runs."""
     from dask.system import CPU_COUNT
 
-    room = len(_gpus()) or min(CPU_COUNT, free_memory("cpu") // MEMORY)
-    return max(1, min(runs, room))
+    return max(1, min(runs, len(_gpus()) or min(CPU_COUNT, free_memory("cpu") // MEMORY)))
 
 
 @cache
@@ -302,7 +282,7 @@ def dask_setup(worker: Any) -> None:
 
 
 def _has_bokeh() -> bool:
-    """Whether bokeh is installed, with which Dask draws its dashboard; docemb itself does not need it."""
+    """Dask draws its dashboard with bokeh."""
     return importlib.util.find_spec("bokeh") is not None
 
 

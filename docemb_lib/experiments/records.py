@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import pandas as pd
 
@@ -47,6 +47,11 @@ class Record:
     revision: str | None = None  # git commit, with "+" where the tree had changes
     # records are sorted by it, and several runs may end in one second
     finished: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="microseconds"))
+
+    @classmethod
+    def of(cls, key: RunKey, **result: Any) -> Self:
+        """The record of the run of a key; `result` are the fields from `status` on."""
+        return cls(key.notebook, key.label, key.fingerprint, key.setting, key.profile.name, key.parameters, **result)
 
 
 def save(

@@ -34,8 +34,6 @@ class Stages:
     """The stages of one run. Replace an attribute of a stage to replace what it makes.
 
     Example:
-        >>> from docemb_lib import Profile
-        >>> from docemb_lib.experiments import RunKey, Stages
         >>> stages = Stages(RunKey.of("06_evaluation", Profile.load("tiny"), documents=60))
         >>> folder = stages.students.trained.path  # builds whatever is missing
     """
@@ -167,7 +165,7 @@ class Run:
             from docemb_lib.student.export import add_scores
 
             own = last_round(scores).query("model == @self.label")
-            rows = []
+            rows: list[Any] = []
             for (task, metric), values in own.groupby(["task", "metric"], sort=False)["value"]:
                 spread = float(values.std()) if values.nunique() > 1 else None  # retrieval trains no heads
                 rows.append((task, metric, float(values.mean()), spread))
@@ -186,28 +184,17 @@ class Run:
 
         A run that is executed again keeps its place in time, since it reuses what its first execution built.
 
-        Args:
-            metrics: flat and named, see `metrics`.
-            scores: tidy.
-            student: the student's folder relative to the workspace, see `link_student`.
-            tables: further tables to keep, by name.
+        metrics: flat and named, see `metrics`; scores: tidy; student: its folder relative to the workspace, see
+        `link_student`; tables: further ones to keep, by name.
         """
         first = records.find(self.workspace, self.notebook, self.fingerprint)
         spent: dict[str, Any] = {"seconds": round(time.perf_counter() - self.started, 1)}
         if first is not None and first.status == "done":
             spent = {"seconds": first.seconds, "finished": first.finished}
-        record = records.Record(
-            notebook=self.notebook,
-            label=self.label,
-            fingerprint=self.fingerprint,
-            setting=self.key.setting,
-            profile=self.profile.name,
-            parameters=self.parameters,
-            metrics={name: float(value) for name, value in metrics.items()},
-            figures=self.figures,
-            student=student,
-            revision=records.revision(self.workspace.root),
-            **spent,
+        found = {name: float(value) for name, value in metrics.items()}
+        commit = records.revision(self.workspace.root)
+        record = records.Record.of(
+            self.key, metrics=found, figures=self.figures, student=student, revision=commit, **spent
         )
         frames = {records.SCORES: pd.DataFrame() if scores is None else scores, **(tables or {})}
         rows = {name: json.loads(frame.to_json(orient="records")) for name, frame in frames.items()}

@@ -12,9 +12,9 @@ import numpy as np
 import pandas as pd
 
 from docemb_lib.errors import InputError
+from docemb_lib.evaluation import protocols
 from docemb_lib.evaluation.benchmarks import missing_files
 from docemb_lib.evaluation.catalogue import ProfileTasks, check_task, task_inputs
-from docemb_lib.evaluation.protocols import final_scores, for_validation, round_name, validation_score, validation_texts
 from docemb_lib.evaluation.scoreboard import MAIN_METRICS, interval_board, last_round, score_frame, scoreboard, standing
 from docemb_lib.evaluation.tasks import HeadTask, Score
 from docemb_lib.evaluation.uncertainty import by_length, differences, score_intervals, verdicts
@@ -73,10 +73,8 @@ class ScoreStage:
 
         A row per model, columns `spread` and the tasks; empty if there is no such task.
         """
-        from docemb_lib.evaluation.protocols import asks_what_belongs_together, score_cosines, spread
-
-        names = self._names(final=True)
-        tasks = {name: self.tasks[name] for name in names if asks_what_belongs_together(self.tasks[name])}
+        named = {name: self.tasks[name] for name in self._names(final=True)}
+        tasks = {name: task for name, task in named.items() if protocols.asks_what_belongs_together(task)}
         if not tasks:
             return pd.DataFrame()
         texts = list(dict.fromkeys(text for task in tasks.values() for text in task.texts("test")))
@@ -85,8 +83,8 @@ class ScoreStage:
         rows = {}
         for model in models:
             embeddings = embed_once(self.workspace, model, texts)
-            scores = {name: score_cosines(task, embeddings[rows_of[name]]) for name, task in tasks.items()}
-            rows[model.label] = {"spread": spread(embeddings), **scores}
+            scores = {name: protocols.score_cosines(task, embeddings[rows_of[name]]) for name, task in tasks.items()}
+            rows[model.label] = {"spread": protocols.spread(embeddings), **scores}
         return pd.DataFrame.from_dict(rows, orient="index").rename_axis("model")
 
     def evaluate(self, models: Sequence[Model], *, student: str) -> Final:
@@ -171,19 +169,22 @@ class ScoreStage:
         """The texts that scoring needs embedded, each once."""
         task = self.tasks[name]
         if isinstance(task, HeadTask) and not final:
-            return validation_texts(for_validation(task, self.profile.evaluation.limit))
+            return protocols.validation_texts(protocols.for_validation(task, self.profile.evaluation.limit))
         return task.texts("test" if final else "validation")
 
     def _score(self, name: str, embeddings: np.ndarray, *, final: bool) -> dict[str, Score]:
         """{round: score}. embeddings: (N, D), row i of `_texts(...)[i]`."""
         task, evaluation = self.tasks[name], self.profile.evaluation
-        rounds = {round_name(limit): limit for limit in evaluation.rounds} if final else {round_name(None): None}
+        limits = evaluation.rounds if final else [None]
+        rounds = {protocols.round_name(limit): limit for limit in limits}
         if not isinstance(task, HeadTask):
             return dict.fromkeys(rounds, task.score(embeddings, "test" if final else "validation"))
         if final:
-            return final_scores(task, embeddings, rounds=rounds, head=evaluation.head, seeds=evaluation.seeds)
-        cut = for_validation(task, evaluation.limit)
-        score = validation_score(cut, embeddings, head=evaluation.head, seeds=evaluation.seeds, folds=evaluation.folds)
+            return protocols.final_scores(task, embeddings, rounds=rounds, head=evaluation.head, seeds=evaluation.seeds)
+        cut = protocols.for_validation(task, evaluation.limit)
+        score = protocols.validation_score(
+            cut, embeddings, head=evaluation.head, seeds=evaluation.seeds, folds=evaluation.folds
+        )
         return dict.fromkeys(rounds, score)
 
 

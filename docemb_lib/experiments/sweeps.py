@@ -1,8 +1,7 @@
 """Sweeps and plans: many runs executed, those of a grid side by side, and the comparison of a grid at its end.
 
-Each run of a sweep is a papermill run in a Dask worker process of its own. The worker executes it in its task thread,
-because a further process would take longer to start than the half second that a run may cost beyond its notebook. A
-second thread polls whether the run is still wanted. What follows when a process is killed:
+Each run of a sweep is a papermill run in the task thread of a Dask worker process of its own; a second thread polls
+whether the run is still wanted. What follows when a process is killed:
 
 - a kernel: its run has failed; the next sweep tries it again;
 - a worker: its kernel ends within two seconds, and Dask gives the run to another worker, at most three times on this
@@ -10,9 +9,8 @@ second thread polls whether the run is still wanted. What follows when a process
 - the scheduler, or this process: its workers end; workers of another cluster end their kernels with a checkpoint;
 - Ctrl-C here: kernels may write a checkpoint, then all processes end.
 
-The same command continues, since finished runs and artefacts are recognised. No run waits for another one. When all
-runs of a grid have ended, the notebook of the first finished run is executed once more as a page of its own: all that
-it trains and scores exists, so it only draws, now beside all other runs.
+The same command continues, since finished runs and artefacts are recognised. When all runs of a grid have ended, the
+notebook of the first finished run is executed once more as a page of its own, which only draws, beside all other runs.
 """
 
 from __future__ import annotations
@@ -29,18 +27,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
 from docemb_lib.errors import InputError
-from docemb_lib.experiments import processes, records
-from docemb_lib.experiments.execution import (
-    Planned,
-    Reporter,
-    RunError,
-    Status,
-    UnwantedError,
-    execute_run,
-    is_done,
-    record_failure,
-)
+from docemb_lib.experiments import execution, processes, records
+from docemb_lib.experiments.execution import Planned, Reporter, RunError, Status, UnwantedError, is_done
 from docemb_lib.experiments.plan import Step, check_run, resolve_sweep
+from docemb_lib.experiments.processes import Expected
 from docemb_lib.experiments.run import Stages
 from docemb_lib.progress import progress
 from docemb_lib.workspace import Workspace
@@ -58,8 +48,6 @@ class ClusterError(RuntimeError):
 
 
 class Outcome(NamedTuple):
-    """How an attempt at a run ended."""
-
     status: Status
     error: str = ""  # of a failed run, one line
 
@@ -107,10 +95,7 @@ def execute_sweep(
     workers: int | None = None,
     scheduler: str | None = None,
 ) -> list[str]:
-    """Execute the missing runs of a grid and draw their comparison. Returns a line for each failure.
-
-    A failing run stops no other. Raises InputError before anything starts.
-    """
+    """Execute the missing runs of a grid and draw their comparison. Returns a line for each failure."""
     if workers is not None and (scheduler is not None or workers < 1):
         raise InputError(f"workers: got {workers}; write 1 or more, and leave it out where there is a scheduler")
     missing = [run for run in planned if not is_done(run, workspace)]
@@ -136,8 +121,7 @@ def missing_runs(steps: Sequence[Step], workspace: Workspace) -> list[Planned]:
 def execute_plan(steps: Sequence[Step], workspace: Workspace, reporter: Reporter) -> list[str]:
     """Execute the missing runs of a plan, and draw the comparison of each grid. Returns a line for each failed one.
 
-    A failing run of a grid stops no other. Raises InputError before anything starts, and RunError at the first notebook
-    outside of grids that fails.
+    Raises InputError before anything starts, and RunError at the first notebook outside of grids that fails.
     """
     missing = missing_runs(steps, workspace)
     spent, done_weight, left = 0.0, 0.0, sum(run.weight for run in missing)
@@ -152,7 +136,7 @@ def execute_plan(steps: Sequence[Step], workspace: Workspace, reporter: Reporter
             else:
                 (run,) = step.runs
                 reporter.start(run, spent / done_weight * left if done_weight and todo else None)
-                built = bool(todo) and execute_run(run, workspace, report=partial(reporter.step, run))
+                built = bool(todo) and execution.execute_run(run, workspace, report=partial(reporter.step, run))
                 reporter.end(run, "built" if built else "reused", time.perf_counter() - start)
             if todo:
                 weight = sum(run.weight for run in todo)
@@ -166,11 +150,8 @@ def recorded(planned: Sequence[Planned], workspace: Workspace) -> pd.DataFrame:
     """The records of these runs, in their order."""
     order = [run.fingerprint for run in planned]
     frame = records.frame(planned[0].notebook, workspace=workspace, failed=True)
-    if frame.empty:
-        return frame
-    return frame[frame["fingerprint"].isin(order)].sort_values(
-        "fingerprint", key=lambda column: column.map(order.index)
-    )
+    found = [] if frame.empty else [row for one in order for row in frame.index[frame["fingerprint"] == one]]
+    return frame.loc[found]
 
 
 def comparison_paths(planned: Sequence[Planned], workspace: Workspace) -> list[tuple[str, str]]:
@@ -200,12 +181,8 @@ def _execute_grid(
         if missing[0].notebook == "02_paragraph_vector":
             _count_words(missing, workspace, reporter)
         count = workers or processes.default_workers(len(missing))
-        with (
-            processes.local_workers(count) if scheduler is None else processes.workers_of(scheduler, workspace) as (
-                client,
-                expected,
-            )
-        ):
+        remote = None if scheduler is None else processes.workers_of(scheduler, workspace)
+        with remote or processes.local_workers(count) as (client, expected):
             if (link := processes.dashboard_of(client)) is not None:
                 reporter.prepare(f"workers; dashboard at {link}")
             try:
@@ -232,7 +209,7 @@ def _compare(
         return []
     reporter.prepare("the comparison of all finished runs")
     try:
-        execute_run(page, workspace)
+        execution.execute_run(page, workspace)
     except (RunError, InputError) as error:
         return [f"comparison: {error}"]
     return []
@@ -313,7 +290,7 @@ def _distribute(
     return failures
 
 
-def attempt(run: Planned, workspace: Workspace, topic: str, expected: processes.Expected | None) -> Outcome:
+def attempt(run: Planned, workspace: Workspace, topic: str, expected: Expected | None) -> Outcome:
     """A task: one run, in the task thread of a worker."""
     from distributed import Status as WorkerStatus
     from distributed import get_worker
@@ -337,14 +314,14 @@ def attempt(run: Planned, workspace: Workspace, topic: str, expected: processes.
     if expected is not None and (problem := processes.unfit(expected, worker)):
         raise InputError(f"worker {worker.address} {problem}")
     try:
-        built = execute_run(run, workspace, report=report, wait=False, unwanted=unwanted)
+        built = execution.execute_run(run, workspace, report=report, wait=False, unwanted=unwanted)
     except (Timeout, UnwantedError):
         return Outcome("later")
     except (RunError, InputError) as error:
         return Outcome("failed", str(error))
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
-        return Outcome("failed", record_failure(run, workspace, reason, traceback.format_exc()))
+        return Outcome("failed", execution.record_failure(run, workspace, reason, traceback.format_exc()))
     return Outcome("built" if built else "reused")
 
 
@@ -358,7 +335,7 @@ def _outcome(future: Any, run: Planned, workspace: Workspace) -> Outcome:
     error = future.exception()
     if isinstance(error, KilledWorker):
         reason = f"its worker died in each of {error.allowed_failures + 1} attempts; out of memory?"
-        return Outcome("failed", record_failure(run, workspace, reason, ""))
+        return Outcome("failed", execution.record_failure(run, workspace, reason, ""))
     raise error
 
 

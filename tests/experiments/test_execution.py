@@ -12,7 +12,7 @@ import pytest
 from filelock import FileLock, Timeout
 
 from docemb_lib.errors import InputError
-from docemb_lib.experiments import processes, records, sweeps
+from docemb_lib.experiments import execution, processes, records
 from docemb_lib.experiments.execution import Reporter, RunError, UnwantedError, execute_run, is_done, record_failure
 from docemb_lib.experiments.plan import resolve_plan
 from docemb_lib.experiments.sweeps import comparison_paths, execute_plan
@@ -150,7 +150,7 @@ def test_a_failed_run_is_tried_again_and_once_done_keeps_its_record(a_run, works
 
 def test_all_runs_are_checked_before_the_first_kernel_starts(steps, workspace, monkeypatch):
     plan = steps(SUCCEEDS, "[{notebook: 05_weighting, lam: 0.5}, {notebook: 05_weighting, student_projection: 16x17}]")
-    monkeypatch.setattr(sweeps, "execute_run", lambda *a, **k: pytest.fail("a kernel was started"))
+    monkeypatch.setattr(execution, "execute_run", lambda *a, **k: pytest.fail("a kernel was started"))
     with pytest.raises(InputError, match=r"384 → 16 → 17.*16 → 16"):
         execute_plan(plan, workspace, Reporter())
 
