@@ -200,8 +200,7 @@ class Report(NamedTuple):
 
 def report(planned: Sequence[Planned], workspace: Workspace) -> Report:
     """The report of a plan's runs: from the final evaluations or, where there are none, from those of SimDE."""
-    found = [records.find(workspace, run.notebook, run.fingerprint) for run in planned]
-    done = [record for record in found if record and record.status == "done"]
+    done = records.finished(planned, workspace)
     evaluations, simde = ([record for record in done if record.notebook == name] for name in FINAL)
     final = evaluations or simde
     folders = {"executed notebooks": "notebooks", "figures": "figures"}

@@ -118,8 +118,7 @@ def is_done(run: Planned, workspace: Workspace) -> bool:
 
 
 def has_record(run: Planned, workspace: Workspace) -> bool:
-    """Whether the run has succeeded once."""
-    return (record := records.find(workspace, run.notebook, run.fingerprint)) is not None and record.status == "done"
+    return bool(records.finished([run], workspace))
 
 
 def execute_run(

@@ -20,6 +20,7 @@ from docemb_lib.settings.profile import NOTEBOOKS
 from docemb_lib.workspace import Workspace, installed_versions, publish, write_text
 
 if TYPE_CHECKING:
+    from docemb_lib.experiments.execution import Planned
     from docemb_lib.experiments.runkey import RunKey
 
 logger = logging.getLogger(__name__)
@@ -79,6 +80,12 @@ def find(workspace: Workspace, notebook: str, fingerprint: str) -> Record | None
     """The record of that run, or None."""
     path = _folder(workspace, notebook, fingerprint) / RECORD
     return _read(path) if path.is_file() else None
+
+
+def finished(runs: Sequence[Planned], workspace: Workspace) -> list[Record]:
+    """The records of those of the runs that have succeeded."""
+    found = (find(workspace, run.notebook, run.fingerprint) for run in runs)
+    return [record for record in found if record is not None and record.status == "done"]
 
 
 def frame(notebook: str | None = None, *, workspace: Workspace | None = None, failed: bool = False) -> pd.DataFrame:

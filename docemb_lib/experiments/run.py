@@ -68,11 +68,10 @@ class Run:
         self.started = time.perf_counter()
 
     def settings(self) -> Overview:
-        """The settings as the last value of a cell. The output is updated with the artefacts that the run uses."""
+        """The settings, and the artefacts that the run uses, as the last value of a cell."""
         return self.overview
 
     def student(self) -> Artefact:
-        """The run's trained student."""
         return self.stages.students.trained
 
     def history(self) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -117,10 +116,8 @@ class Run:
         """
         scores = last_round(scores)
         own = scores[scores["model"] == self.label]
-        by_task = own.groupby(["task", "metric"], as_index=False)["value"].mean()
-        names = by_task["task"] + "/" + by_task["metric"]
         metrics = {"mean": float(mean_over_tasks(own)["value"].mean())}
-        metrics |= dict(zip(names, by_task["value"], strict=True))
+        metrics |= {"/".join(names): mean for names, mean in own.groupby(["task", "metric"])["value"].mean().items()}
         if self.key.trains:
             _, validation = self.history()
             before, after = validation["loss"].iloc[0], validation["loss"].iloc[-1]
@@ -138,7 +135,6 @@ class Run:
         return [r for r in records.comparable(key, self.workspace) if r.fingerprint != self.fingerprint]
 
     def key_of(self, record: records.Record) -> RunKey:
-        """The key of a comparable run."""
         return RunKey.of(record.notebook, self.profile, **record.parameters)
 
     def save_figure(self, drawn: Axes | Figure, name: str, data: pd.DataFrame | None = None) -> None:
@@ -238,8 +234,7 @@ class Overview:
         """The kinds of artefacts that were `reused` and `built` so far."""
         found = {}
         for name, built in (("reused", False), ("built", True)):
-            kinds = Counter(artefact.kind.split("/")[0] for artefact, new in self.used.items() if new is built)
-            if kinds:
+            if kinds := Counter(artefact.kind.split("/")[0] for artefact, new in self.used.items() if new is built):
                 found[name] = ", ".join(kind if number == 1 else f"{number} × {kind}" for kind, number in kinds.items())
         return found
 
@@ -262,11 +257,8 @@ class Overview:
 
 def _injected_by_papermill() -> list[str]:
     """The names that papermill's injected cell sets; none outside papermill or IPython."""
-    try:
-        from IPython import get_ipython
-    except ImportError:
-        return []
-    shell = get_ipython()
-    cells = [] if shell is None else shell.user_ns.get("In", [])
-    injected = [cell for cell in cells if cell.startswith(INJECTED_CELL)]
-    return re.findall(r"^([A-Za-z_]\w*) = ", injected[0], flags=re.MULTILINE) if injected else []
+    from IPython import get_ipython
+
+    cells = [] if (shell := get_ipython()) is None else shell.user_ns.get("In", [])
+    injected = next((cell for cell in cells if cell.startswith(INJECTED_CELL)), "")
+    return re.findall(r"^([A-Za-z_]\w*) = ", injected, flags=re.MULTILINE)

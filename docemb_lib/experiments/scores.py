@@ -179,13 +179,11 @@ class ScoreStage:
         rounds = {protocols.round_name(limit): limit for limit in limits}
         if not isinstance(task, HeadTask):
             return dict.fromkeys(rounds, task.score(embeddings, "test" if final else "validation"))
+        heads: dict[str, Any] = {"head": evaluation.head, "seeds": evaluation.seeds}
         if final:
-            return protocols.final_scores(task, embeddings, rounds=rounds, head=evaluation.head, seeds=evaluation.seeds)
+            return protocols.final_scores(task, embeddings, rounds=rounds, **heads)
         cut = protocols.for_validation(task, evaluation.limit)
-        score = protocols.validation_score(
-            cut, embeddings, head=evaluation.head, seeds=evaluation.seeds, folds=evaluation.folds
-        )
-        return dict.fromkeys(rounds, score)
+        return dict.fromkeys(rounds, protocols.validation_score(cut, embeddings, folds=evaluation.folds, **heads))
 
 
 class Final(NamedTuple):

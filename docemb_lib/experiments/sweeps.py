@@ -63,6 +63,9 @@ def sweep(
 ) -> pd.DataFrame:
     """Execute the missing runs of a grid side by side, and draw their comparison.
 
+    Returns the records of the runs as of `records.frame`, failed ones included. Raises InputError, before anything
+    starts, for whatever is wrong with any run.
+
     Args:
         notebook: its name or number, e.g. "05_weighting" or "05".
         grid: a grid in `params/grids/` by name, the path of a .yaml file, or a list of parameters.
@@ -70,12 +73,6 @@ def sweep(
         parameters: replace those of all runs.
         workers: how many processes on this machine; None: as many as there is room for.
         scheduler: address or scheduler file of a running Dask cluster, used instead of this machine.
-
-    Returns:
-        The records of the runs as of `records.frame`, failed ones included.
-
-    Raises:
-        InputError: before anything starts, for whatever is wrong with any run.
 
     Example (in a script, under `if __name__ == "__main__":`):
         >>> frame = sweep("05", [{"lam": 0.2}, {"lam": 0.5}], profile="tiny", workers=2)
@@ -111,11 +108,11 @@ def execute_sweep(
 
 def missing_runs(steps: Sequence[Step], workspace: Workspace) -> list[Planned]:
     """The runs of a plan that are not done. Raises InputError if any of them cannot be executed."""
-    missing = [run for step in steps for run in step.runs if not is_done(run, workspace)]
-    for step in steps:
-        if step.grid is None and step.runs[0] in missing:  # runs of grids are checked when they are resolved
-            check_run(step.runs[0], workspace)
-    return missing
+    missing = [(step, run) for step in steps for run in step.runs if not is_done(run, workspace)]
+    for step, run in missing:
+        if step.grid is None:  # runs of grids are checked when they are resolved
+            check_run(run, workspace)
+    return [run for _, run in missing]
 
 
 def execute_plan(steps: Sequence[Step], workspace: Workspace, reporter: Reporter) -> list[str]:
@@ -157,12 +154,11 @@ def recorded(planned: Sequence[Planned], workspace: Workspace) -> pd.DataFrame:
 def comparison_paths(planned: Sequence[Planned], workspace: Workspace) -> list[tuple[str, str]]:
     """Names and paths of the comparison of a grid: its page and, where the notebook saves them, figure and table."""
     page = _comparison_page(planned)
-    found = (records.find(workspace, run.notebook, run.fingerprint) for run in planned)
-    record = next((record for record in found if record is not None and record.status == "done"), None)
-    if record is None or not page.is_file():
+    done = records.finished(planned, workspace)
+    if not done or not page.is_file():
         return []
     paths = [("comparison", workspace.shown(page))]
-    for figure in (Path(figure) for figure in record.figures if Path(figure).stem == "runs"):
+    for figure in (Path(figure) for figure in done[0].figures if Path(figure).stem == "runs"):
         paths += [("comparison figure", str(figure)), ("comparison table", str(figure.with_suffix(".csv")))]
     return paths
 

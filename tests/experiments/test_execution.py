@@ -7,17 +7,13 @@ import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
-import nbformat
 import pytest
 from filelock import FileLock, Timeout
 
 from docemb_lib.errors import InputError
 from docemb_lib.experiments import execution, processes, records
 from docemb_lib.experiments.execution import Reporter, RunError, UnwantedError, execute_run, is_done, record_failure
-from docemb_lib.experiments.plan import resolve_plan
 from docemb_lib.experiments.sweeps import comparison_paths, execute_plan
-from docemb_lib.settings.profile import Profile
-from docemb_lib.workspace import Workspace
 
 SUCCEEDS = """
 from docemb_lib.experiments import records
@@ -61,26 +57,13 @@ class Recorder(Reporter):
 
 
 @pytest.fixture
-def workspace(workspace_root):
-    return Workspace(workspace_root)
-
-
-@pytest.fixture
-def steps(workspace):
+def steps(plan_of, write_notebook):
     """Resolves a plan of the small profile; `text` replaces notebook 05 by a few lines that compute nothing."""
 
     def resolve(text="", runs=ONE):
-        path = workspace.root / "params" / "planned.yaml"
-        small = (workspace.root / "params" / "small.yaml").read_text(encoding="utf-8")
-        path.write_text(small[: small.index("plan:")].replace("name: small", "name: planned") + f"plan: {runs}\n")
         if text:
-            parameters = nbformat.v4.new_code_cell("profile = 'tiny'\nseed = 0\nlam = 0.1")
-            parameters.metadata["tags"] = ["parameters"]
-            kernelspec = {"name": "python3", "display_name": "Python 3", "language": "python"}
-            cells = [parameters, nbformat.v4.new_code_cell(text)]
-            notebook = nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernelspec})
-            nbformat.write(notebook, workspace.root / "notebooks" / "05_weighting.ipynb")
-        return resolve_plan(Profile.load(path), str(path), workspace)
+            write_notebook("05_weighting", "profile = 'tiny'\nseed = 0\nlam = 0.1", text)
+        return plan_of(runs)
 
     return resolve
 
@@ -209,11 +192,6 @@ def test_the_runs_of_a_grid_are_a_sweep_with_a_page_in_which_a_failing_run_stops
     steps, workspace, monkeypatch
 ):
     monkeypatch.setattr(processes, "default_workers", lambda runs: 1)
-    (workspace.root / "params" / "grids").mkdir()
-    grid = workspace.root / "params" / "grids" / "lams.yaml"
-    grid.write_text("{notebook: 05_weighting, axes: {lam: [0.5, 0.8]}}", encoding="utf-8")
-    other = workspace.root / "params" / "other.yaml"
-    other.write_text("base: small.yaml\nname: other\nparameters: {documents: 30}", encoding="utf-8")
     three = (
         "[{notebook: 05_weighting, lam: 0.3}, {grid: lams, profile: other.yaml}, {notebook: 05_weighting, lam: 0.4}]"
     )

@@ -54,11 +54,6 @@ def embedder():
     return Noted()
 
 
-@pytest.fixture
-def workspace(tmp_path):
-    return Workspace(tmp_path)
-
-
 def test_only_missing_texts_are_embedded_and_rows_follow_the_question(workspace, embedder):
     model = Model("m", "fp", lambda: embedder)
     assert embed_once(workspace, model, ["one", "three", "one"]).tolist() == [[3, 1], [5, 2], [3, 1]]

@@ -45,28 +45,6 @@ EACH = f"[{', '.join(f'{{notebook: {name}}}' for name in NOTEBOOKS)}]"
 ON_REQUEST = "[{notebook: 06_evaluation}, {notebook: 07_simde, seed: 1, on_request: true}]"
 
 
-@pytest.fixture
-def workspace(workspace_root):
-    return Workspace(workspace_root)
-
-
-@pytest.fixture
-def lines(workspace):
-    """Writes a grid of two λ and another profile, and resolves the lines of a plan."""
-    params = workspace.root / "params"
-    (params / "grids").mkdir()
-    (params / "grids" / "lams.yaml").write_text("{notebook: 05_weighting, axes: {lam: [0.5, 0.8]}}", encoding="utf-8")
-    (params / "other.yaml").write_text("base: small.yaml\nname: other\nparameters: {documents: 30}", encoding="utf-8")
-
-    def resolve(runs=LINES, **selection):
-        small = (params / "small.yaml").read_text(encoding="utf-8")
-        path = params / "planned.yaml"
-        path.write_text(small[: small.index("plan:")].replace("name: small", "name: planned") + f"plan: {runs}\n")
-        return resolve_plan(Profile.load(path), str(path), workspace, **selection)
-
-    return resolve
-
-
 def runs_of(steps):
     return [run for step in steps for run in step.runs]
 
@@ -85,8 +63,8 @@ def runs_of(steps):
         (ON_REQUEST, {"only": "07"}, ["07_simde"]),
     ],
 )
-def test_from_and_only_choose_runs_and_grids_by_their_notebook(lines, runs, selection, notebooks):
-    assert [run.notebook for run in runs_of(lines(runs, **selection))] == notebooks
+def test_from_and_only_choose_runs_and_grids_by_their_notebook(plan_of, runs, selection, notebooks):
+    assert [run.notebook for run in runs_of(plan_of(runs, **selection))] == notebooks
 
 
 @pytest.mark.parametrize(
@@ -96,9 +74,9 @@ def test_from_and_only_choose_runs_and_grids_by_their_notebook(lines, runs, sele
         ({"only": "03"}, "--only 03 leaves no run; the plan's notebooks are 05_weighting, 01_corpus"),
     ],
 )
-def test_a_choice_that_leaves_nothing_is_refused(lines, selection, said):
+def test_a_choice_that_leaves_nothing_is_refused(plan_of, selection, said):
     with pytest.raises(InputError, match=said):
-        lines(**selection)
+        plan_of(LINES, **selection)
 
 
 def test_the_notebook_gets_every_parameter_so_that_both_sides_mean_the_same_run(workspace):
@@ -108,8 +86,8 @@ def test_the_notebook_gets_every_parameter_so_that_both_sides_mean_the_same_run(
         assert set(run.parameters) == {"profile", "seed", *NOTEBOOKS[run.notebook]}
 
 
-def test_a_line_stands_for_a_run_or_for_all_runs_of_a_grid_in_this_profile_or_another(lines, workspace):
-    steps = lines()
+def test_a_line_stands_for_a_run_or_for_all_runs_of_a_grid_in_this_profile_or_another(plan_of, workspace):
+    steps = plan_of(LINES)
     planned, other = str(workspace.root / "params" / "planned.yaml"), str(workspace.root / "params" / "other.yaml")
     found = [
         [(run.parameters["profile"], run.parameters.get("lam"), run.parameters["seed"]) for run in step.runs]
@@ -140,11 +118,11 @@ def test_a_line_stands_for_a_run_or_for_all_runs_of_a_grid_in_this_profile_or_an
          "line 1 has another run whose executed copy is other-corpus-seed0.ipynb; give one of them a profile of"),
     ],
 )  # fmt: skip
-def test_a_wrong_line_is_refused_with_its_number_before_anything_starts(lines, workspace, runs, said):
+def test_a_wrong_line_is_refused_with_its_number_before_anything_starts(plan_of, workspace, runs, said):
     (workspace.root / "params" / "torn.yaml").write_text("a: [")
     (workspace.root / "params" / "synonym.yaml").write_text("base: other.yaml\nname: other\ncorpus: {validation: 7}")
     with pytest.raises(InputError) as caught:
-        lines(runs)
+        plan_of(runs)
     assert str(caught.value).startswith("profile planned: plan, line ")
     assert said in str(caught.value)
     assert len(str(caught.value).splitlines()) == 1

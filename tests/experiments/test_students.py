@@ -51,13 +51,14 @@ def make(further=(), training=(), **parameters):
 
 
 def loss_of(objective):
-    rng = np.random.default_rng(0)
-    teachers = {
-        name: torch.from_numpy(rng.standard_normal((B, width)))
-        for name, width in (("structural", D), ("contextual", C))
-    }
-    batch = torch.from_numpy(rng.standard_normal((B, D)))
+    structural, contextual, batch = some_embeddings()
+    teachers = {"structural": structural, "contextual": contextual}
     return objective.eval()(batch, teachers=teachers, n_structural_tokens=LENGTHS)
+
+
+def some_embeddings():
+    rng = np.random.default_rng(0)
+    return [torch.from_numpy(rng.standard_normal((B, width))) for width in (D, C, D)]
 
 
 @pytest.mark.parametrize(
@@ -112,8 +113,7 @@ def test_the_form_decides_how_the_parameters_weigh(form, lam, longest):
         loss_of(make(lam=alone, max_structural_len=None, training={"batch_size": 6})) for alone in (1.0, 0.0)
     )
     kept = [longest is None or n <= longest for n in LENGTHS.tolist()]
-    rng = np.random.default_rng(0)
-    t, c, x = (torch.from_numpy(rng.standard_normal((B, width))) for width in (D, C, D))
+    t, c, x = some_embeddings()
     y = objective.student(x)
     S = Cosine()(y, t).tolist()
     correlating = objective.teachings[1].eval()
@@ -159,21 +159,17 @@ def test_further_teachers_stand_beside_the_first_two():
 
 
 def test_further_teachers_whose_projections_do_not_meet_are_refused_with_both_chains():
-    wrong = [FURTHER[0] | {"student_projection": "6(ReLU)x5"}]
-    with pytest.raises(
-        InputError, match=re.escape("student 4 → 6 → 5; far 7; let student_projection ('6(ReLU)x5') end in 7")
-    ):
-        make(further=wrong)
+    said = "student 4 → 6 → 5; far 7; let student_projection ('6(ReLU)x5') end in 7"
+    with pytest.raises(InputError, match=re.escape(said)):
+        make(further=[FURTHER[0] | {"student_projection": "6(ReLU)x5"}])
 
 
 # ---- on the small profile
 
 
 def small(workspace_root, further: str = "", **parameters) -> Stages:
-    path = workspace_root / "params" / "small.yaml"
-    (workspace_root / "params" / "more.yaml").write_text(
-        path.read_text().replace("name: small", "name: more") + further
-    )
+    text = (workspace_root / "params" / "small.yaml").read_text().replace("name: small", "name: more")
+    (workspace_root / "params" / "more.yaml").write_text(text + further)
     return Stages(RunKey.of("06_evaluation", Profile.load("more"), **parameters))
 
 
