@@ -14,6 +14,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -141,13 +142,10 @@ def execute_run(
     with locked(run.executed) if wait else _lock_now(run.executed):
         if is_done(run, workspace):
             return False
-        with socket_folder() as sockets:
-            if unwanted is None and threading.current_thread() is threading.main_thread():
-                with ended_on_sigterm(sockets):
-                    _execute(run, workspace, report, sockets, threading.Event())
-            else:
-                with ended_once(unwanted or (lambda: False), sockets) as ended:
-                    _execute(run, workspace, report, sockets, ended)
+        by_signal = unwanted is None and threading.current_thread() is threading.main_thread()
+        ends = ended_on_sigterm if by_signal else partial(ended_once, unwanted)
+        with socket_folder() as sockets, ends(sockets) as ended:
+            _execute(run, workspace, report, sockets, ended)
         return True
 
 

@@ -107,7 +107,7 @@ def end_with_parent(parent: int, folder: str) -> None:
 
 
 @contextmanager
-def ended_on_sigterm(sockets: str) -> Iterator[None]:
+def ended_on_sigterm(sockets: str) -> Iterator[threading.Event]:
     """While the block runs, SIGTERM ends the kernel and raises KeyboardInterrupt. For the main thread."""
 
     def pass_on(signum: int, frame: Any) -> None:
@@ -116,19 +116,22 @@ def ended_on_sigterm(sockets: str) -> Iterator[None]:
 
     earlier = signal.signal(signal.SIGTERM, pass_on)
     try:
-        yield
+        yield threading.Event()
     finally:
         signal.signal(signal.SIGTERM, earlier)
 
 
 @contextmanager
-def ended_once(unwanted: Callable[[], bool], sockets: str) -> Iterator[threading.Event]:
-    """While the block runs, end the kernel once `unwanted` is true. Yields the event that this has happened."""
+def ended_once(unwanted: Callable[[], bool] | None, sockets: str) -> Iterator[threading.Event]:
+    """While the block runs, end the kernel once `unwanted` is true. Yields the event that this has happened.
+
+    Each later second ends it again, since it may not have started yet.
+    """
     left, ended = threading.Event(), threading.Event()
 
     def watch() -> None:
         while not left.wait(1.0):
-            if ended.is_set() or unwanted():  # again each second: the kernel may not have started yet
+            if ended.is_set() or (unwanted is not None and unwanted()):
                 ended.set()
                 _end_kernel(sockets)
 
@@ -166,9 +169,6 @@ def _terminate(processes: Sequence[psutil.Process], *, timeout: float) -> None:
     for process in psutil.wait_procs(processes, timeout=timeout)[1]:
         with suppress(psutil.NoSuchProcess):
             process.kill()
-
-
-# ---- workers
 
 
 class Expected(NamedTuple):

@@ -87,16 +87,13 @@ def test_an_edited_notebook_or_a_lost_copy_is_executed_again(a_run, workspace):
     assert not is_done(run, workspace)
 
 
-@pytest.mark.parametrize(
-    ("text", "error", "said", "kept"),
-    [
-        (FAILS, RunError, "RuntimeError: no luck", FAILS),
-        ("pass", RunError, "ended without its record", "pass"),
-        ("import os; os._exit(9)", RunError, "its kernel died", "os._exit(9)"),
-        ("from docemb_lib.errors import InputError\nraise InputError('lam: too much of it')", InputError,
-         "lam: too much of it", "too much of it"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("text", "error", "said", "kept"), [
+    (FAILS, RunError, "RuntimeError: no luck", FAILS),
+    ("pass", RunError, "ended without its record", "pass"),
+    ("import os; os._exit(9)", RunError, "its kernel died", "os._exit(9)"),
+    ("from docemb_lib.errors import InputError\nraise InputError('lam: too much of it')", InputError,
+     "lam: too much of it", "too much of it"),
+])  # fmt: skip
 def test_a_failure_is_recorded_with_its_error_and_its_notebook(a_run, workspace, text, error, said, kept):
     run = a_run(text)
     message = rf"^{NAME}: {said}.* \(see .*failed\.ipynb\)$" if error is RunError else f"^{said}$"

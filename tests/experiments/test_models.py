@@ -35,9 +35,6 @@ def test_a_centred_model_loses_the_mean_of_a_few_training_documents(workspace_ro
     assert sorted(asked) == sorted([*train[:5], "bb", "bbbb"])
 
 
-# ---- embeddings, each computed once
-
-
 class Noted:
     """Embeds a text as its length and the number of its e's, and remembers what it was asked for."""
 

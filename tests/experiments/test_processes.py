@@ -117,20 +117,14 @@ def test_a_process_ends_soon_after_its_parent_was_killed_and_not_before(tmp_path
     assert not folder.exists()
 
 
-# ---- workers
-
-
-@pytest.mark.parametrize(
-    ("runs", "cores", "memory", "gpus", "workers"),
-    [
-        (45, 2, 20 * GB, 0, 2),
-        (45, 16, 20 * GB, 0, 5),
-        (3, 16, 200 * GB, 0, 3),
-        (45, 16, 1 * GB, 0, 1),
-        (45, 16, 20 * GB, 8, 8),
-        (2, 16, 20 * GB, 8, 2),
-    ],
-)
+@pytest.mark.parametrize(("runs", "cores", "memory", "gpus", "workers"), [
+    (45, 2, 20 * GB, 0, 2),
+    (45, 16, 20 * GB, 0, 5),
+    (3, 16, 200 * GB, 0, 3),
+    (45, 16, 1 * GB, 0, 1),
+    (45, 16, 20 * GB, 8, 8),
+    (2, 16, 20 * GB, 8, 2),
+])  # fmt: skip
 def test_there_are_as_many_workers_as_gpus_or_else_cores_and_memory_have_room_for(
     monkeypatch, runs, cores, memory, gpus, workers
 ):
@@ -181,17 +175,14 @@ def test_a_scheduler_that_does_not_answer_is_one_line(monkeypatch):
         pass
 
 
-@pytest.mark.parametrize(
-    ("threads", "root", "changes", "said"),
-    [
-        (1, None, {}, None),
-        (1, None, {"torch": "1.0"}, "has torch {torch}, the sweep has 1.0; install the same there and start the workers anew"),
-        (1, None, {SOURCE: "0"}, f"has {SOURCE} {{{SOURCE}}}, the sweep has 0; install the same there and start the workers anew"),
-        (1, None, {"numba": "1"}, "has numba missing, the sweep has 1; install the same there and start the workers anew"),
-        (2, None, {}, "has 2 threads and would execute as many notebooks in one process; start it with --nthreads 1"),
-        (1, "/elsewhere", {}, "does not see /elsewhere/notebooks; workers need a file system that they share with the sweep"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("threads", "root", "changes", "said"), [
+    (1, None, {}, None),
+    (1, None, {"torch": "1.0"}, "has torch {torch}, the sweep has 1.0; install the same there and start the workers anew"),
+    (1, None, {SOURCE: "0"}, f"has {SOURCE} {{{SOURCE}}}, the sweep has 0; install the same there and start the workers anew"),
+    (1, None, {"numba": "1"}, "has numba missing, the sweep has 1; install the same there and start the workers anew"),
+    (2, None, {}, "has 2 threads and would execute as many notebooks in one process; start it with --nthreads 1"),
+    (1, "/elsewhere", {}, "does not see /elsewhere/notebooks; workers need a file system that they share with the sweep"),
+])  # fmt: skip
 def test_an_unfit_worker_is_refused(workspace_root, threads, root, changes, said):
     expected = processes.expected_of(Workspace())
     here = expected.signature

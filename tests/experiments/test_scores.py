@@ -189,9 +189,6 @@ def test_cosines_are_scored_on_what_belongs_together_and_texts_are_embedded_once
     assert sorted(asked) == sorted(TEXTS * 2)
 
 
-# ---- the final evaluation
-
-
 SKILL = {"student": 0.8, UNTRAINED: 0.4, SBERT_TRUNCATED: 0.6, SBERT_CHUNKS: 0.79, "TF-IDF": 0.3}
 MODELS = [Model(name, name, lambda: pytest.fail("nothing is embedded")) for name in SKILL]
 

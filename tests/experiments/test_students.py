@@ -61,19 +61,16 @@ def some_embeddings():
     return [torch.from_numpy(rng.standard_normal((B, width))) for width in (D, C, D)]
 
 
-@pytest.mark.parametrize(
-    ("parameters", "kind", "settings"),
-    [
-        ({"structural_loss": "mse"}, MSE, {}),
-        ({"structural_loss": "cosine"}, Cosine, {}),
-        ({"structural_loss": "max-margin", "distance": "cosine", "gamma": 0.7}, MaxMargin, {"distance": "cosine", "gamma": 0.7}),
-        ({"structural_loss": "contrastive"}, Contrastive, {"temperature": None}),
-        ({"structural_loss": "contrastive", "temperature": 0.05}, Contrastive, {"temperature": 0.05}),
-        ({"contextual_loss": "soft-cca"}, SoftCCA, {"dim": 3, "delta": 0.3}),
-        ({"contextual_loss": "cca"}, CCA, {"ridge": 0.1, "components": None}),
-        ({"contextual_loss": "mse"}, MSE, {}),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("parameters", "kind", "settings"), [
+    ({"structural_loss": "mse"}, MSE, {}),
+    ({"structural_loss": "cosine"}, Cosine, {}),
+    ({"structural_loss": "max-margin", "distance": "cosine", "gamma": 0.7}, MaxMargin, {"distance": "cosine", "gamma": 0.7}),
+    ({"structural_loss": "contrastive"}, Contrastive, {"temperature": None}),
+    ({"structural_loss": "contrastive", "temperature": 0.05}, Contrastive, {"temperature": 0.05}),
+    ({"contextual_loss": "soft-cca"}, SoftCCA, {"dim": 3, "delta": 0.3}),
+    ({"contextual_loss": "cca"}, CCA, {"ridge": 0.1, "components": None}),
+    ({"contextual_loss": "mse"}, MSE, {}),
+])  # fmt: skip
 def test_losses_have_their_own_parameters_and_the_settings_of_training(parameters, kind, settings):
     objective = make(**parameters, training={"delta": 0.3, "ridge": 0.1, "beta": 0.5, "batch_size": 5})
     assert [(t.name, t.role) for t in objective.teachings] == [(role, role) for role in ("structural", "contextual")]
@@ -164,9 +161,6 @@ def test_further_teachers_whose_projections_do_not_meet_are_refused_with_both_ch
         make(further=[FURTHER[0] | {"student_projection": "6(ReLU)x5"}])
 
 
-# ---- on the small profile
-
-
 def small(workspace_root, further: str = "", **parameters) -> Stages:
     text = (workspace_root / "params" / "small.yaml").read_text().replace("name: small", "name: more")
     (workspace_root / "params" / "more.yaml").write_text(text + further)
@@ -208,9 +202,6 @@ further_teachers:
     assert manifest["inputs"]["parameters"]["negatives"] == 9
     heavier = small(workspace_root, further.replace("WEIGHT", "2.0"), **options).students.trained
     assert heavier.fingerprint != student.fingerprint
-
-
-# ---- learning from pairs
 
 
 QUICK = Training(batch_size=6, learning_rate=1e-4, log_every=1, save_every=2, precision="fp32")
