@@ -143,9 +143,8 @@ def centred_model(corpus: CorpusStage, model: Model) -> Model:
         mean = embed_once(corpus.workspace, model, corpus.split("train")["text"][:rows]).mean(axis=0)
         return embed_once(corpus.workspace, model, texts) - mean
 
-    return Model(
-        f"{model.label}, centred", f"centred/{rows}/{corpus.fingerprint}/{model.fingerprint}", lambda: Embeds(embed)
-    )
+    fingerprint = f"centred/{rows}/{corpus.fingerprint}/{model.fingerprint}"
+    return Model(f"{model.label}, centred", fingerprint, lambda: Embeds(embed))
 
 
 class Embeds(NamedTuple):

@@ -81,10 +81,8 @@ def resolve_plan(
             for run in runs:
                 earlier, fingerprint = copies.setdefault(run.executed, (number, run.fingerprint))
                 if fingerprint != run.fingerprint:
-                    raise InputError(
-                        f"line {earlier} has another run whose executed copy is {run.executed.name}; "
-                        "give one of them a profile of another name"
-                    )
+                    same = f"line {earlier} has another run whose executed copy is {run.executed.name}"
+                    raise InputError(f"{same}; give one of them a profile of another name")
         except InputError as error:
             raise InputError(f"profile {profile.name}: plan, line {number} ({line}): {error}") from None
         steps.append(Step(runs, None if grid is None else grid.name))
@@ -123,10 +121,8 @@ def check_run(run: Planned, workspace: Workspace) -> None:
     Stages(run.key, workspace).check()
 
 
-def _planned(
-    notebook: str, parameters: Mapping[str, Any], profile: Profile, name: str, workspace: Workspace
-) -> Planned:
-    key = RunKey.of(notebook, profile, **parameters)
+def _planned(notebook: str, given: Mapping[str, Any], profile: Profile, name: str, workspace: Workspace) -> Planned:
+    key = RunKey.of(notebook, profile, **given)
     source = workspace.root / "notebooks" / f"{notebook}.ipynb"
     if not source.is_file():
         raise InputError(f"{source}: no such notebook; regenerate it with `jupytext --sync notebooks/*.py`")

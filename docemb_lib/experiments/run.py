@@ -184,14 +184,12 @@ class Run:
         `link_student`; tables: further ones to keep, by name.
         """
         first = records.find(self.workspace, self.notebook, self.fingerprint)
-        spent: dict[str, Any] = {"seconds": round(time.perf_counter() - self.started, 1)}
+        time_of: dict[str, Any] = {"seconds": round(time.perf_counter() - self.started, 1)}
         if first is not None and first.status == "done":
-            spent = {"seconds": first.seconds, "finished": first.finished}
+            time_of = {"seconds": first.seconds, "finished": first.finished}
         found = {name: float(value) for name, value in metrics.items()}
-        commit = records.revision(self.workspace.root)
-        record = records.Record.of(
-            self.key, metrics=found, figures=self.figures, student=student, revision=commit, **spent
-        )
+        made_by = {"student": student, "revision": records.revision(self.workspace.root)}
+        record = records.Record.of(self.key, metrics=found, figures=self.figures, **made_by, **time_of)
         frames = {records.SCORES: pd.DataFrame() if scores is None else scores, **(tables or {})}
         rows = {name: json.loads(frame.to_json(orient="records")) for name, frame in frames.items()}
         records.save(self.workspace, record, rows.pop(records.SCORES), rows)

@@ -21,19 +21,10 @@ from docemb_lib.corpus.sources import read_documents, source_fingerprint
 from docemb_lib.errors import InputError
 from docemb_lib.settings import FurtherTeacher, ParagraphVectorSettings, StructuralTeacher, TextSource
 from docemb_lib.settings.profile import TRAINING, Profile
-from docemb_lib.teachers import (
-    LSA,
-    SBERT,
-    Compound,
-    ParagraphVector,
-    Teacher,
-    Words,
-    open_embeddings,
-    write_embeddings,
-    write_words,
-)
+from docemb_lib.teachers import LSA, SBERT, Compound, ParagraphVector, Teacher, Words
 from docemb_lib.teachers.sbert import Long
-from docemb_lib.teachers.words import Preprocessing
+from docemb_lib.teachers.store import open_embeddings, write_embeddings
+from docemb_lib.teachers.words import Preprocessing, write_words
 from docemb_lib.workspace import Artefact, Workspace
 
 if TYPE_CHECKING:
@@ -116,11 +107,9 @@ class CorpusStage:
 
     @cached_property
     def _inputs(self) -> dict[str, Any]:
-        return {
-            "source": source_fingerprint(self.profile.corpus),
-            "student": fingerprint_of_model(self.profile.student.model),
-            "structural": fingerprint_of_model(self.profile.structural_teacher.model),
-        }
+        student, structural = self.profile.student.model, self.profile.structural_teacher.model
+        models = {"student": fingerprint_of_model(student), "structural": fingerprint_of_model(structural)}
+        return {"source": source_fingerprint(self.profile.corpus), **models}
 
     @cached_property
     def _teacher_inputs(self) -> dict[str, Any]:
@@ -264,12 +253,8 @@ class TeacherStage:
 
     def _lsa(self) -> Artefact:
         settings = self.profile.contextual_teachers
-        inputs = {
-            "corpus": self.corpus.for_teachers.fingerprint,
-            "dim": settings.lsa_dim,
-            "documents": settings.documents,
-            "versions": {"scikit-learn": version("scikit-learn")},
-        }
+        inputs: dict[str, Any] = {"corpus": self.corpus.for_teachers.fingerprint, "dim": settings.lsa_dim}
+        inputs |= {"documents": settings.documents, "versions": {"scikit-learn": version("scikit-learn")}}
 
         def build(folder: Path) -> None:
             model = LSA(dim=settings.lsa_dim)

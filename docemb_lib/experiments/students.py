@@ -52,8 +52,7 @@ class StudentStage:
     @property
     def width(self) -> int:
         """D, from the student's configuration."""
-        config = json.loads((self.untrained.path / "config.json").read_text(encoding="utf-8"))
-        return int(config["hidden_size"])
+        return int(json.loads((self.untrained.path / "config.json").read_text(encoding="utf-8"))["hidden_size"])
 
     @cached_property
     def trained(self) -> Artefact:
@@ -91,26 +90,17 @@ class StudentStage:
 
         data = self.corpus.split(split).select(range(rows))
         teachers = self.teachers.of_student
-        return TrainingDocuments(
-            self._token_file("tokens", student.encode, split, rows, {"max_tokens": student.max_tokens}),
-            data["n_structural_tokens"][:],
-            teachers={name: self.teachers.embeddings(teacher, split, rows) for name, teacher in teachers.items()},
-            ids=data["id"],
-        )
+        embeddings = {name: self.teachers.embeddings(teacher, split, rows) for name, teacher in teachers.items()}
+        tokens = self._token_file("tokens", student.encode, split, rows, {"max_tokens": student.max_tokens})
+        return TrainingDocuments(tokens, data["n_structural_tokens"][:], teachers=embeddings, ids=data["id"])
 
     def paired_documents(self, student: Student, split: str, rows: int) -> PairedDocuments:
         """The pairs of the first `rows` documents of a split, of those with two sentences or more."""
         from docemb_lib.training import PairedDocuments
 
-        p = self.profile.parameters
-        return PairedDocuments(
-            self._sentences(student, split, rows),
-            ids=self.corpus.split(split).select(range(rows))["id"][:],
-            tokenizer=student.tokenizer,
-            max_tokens=self._text_tokens(student),
-            pairs=p.pairs,
-            seed=p.seed,
-        )
+        p, ids = self.profile.parameters, self.corpus.split(split).select(range(rows))["id"][:]
+        options: Any = {"max_tokens": self._text_tokens(student), "pairs": p.pairs, "seed": p.seed}
+        return PairedDocuments(self._sentences(student, split, rows), ids=ids, tokenizer=student.tokenizer, **options)
 
     def check(self) -> None:
         """Refuse more negatives than documents to draw from, of which a built corpus says how many the mask keeps."""
@@ -260,13 +250,8 @@ class StudentStage:
         """The student's tokens of the first `rows` documents of a split, written once and memory-mapped."""
         from docemb_lib.training import TokenFile, write_tokens
 
-        inputs = {
-            "corpus": self.corpus.fingerprint,
-            "split": split,
-            "rows": rows,
-            "tokenizer": fingerprint_of_model(self.profile.student.model),
-            **options,
-        }
+        tokenizer = fingerprint_of_model(self.profile.student.model)
+        inputs = {"corpus": self.corpus.fingerprint, "split": split, "rows": rows, "tokenizer": tokenizer, **options}
 
         def build(folder: Path) -> None:
             texts = self.corpus.texts(split, rows)
