@@ -117,7 +117,8 @@ class Run:
         scores = last_round(scores)
         own = scores[scores["model"] == self.label]
         metrics = {"mean": float(mean_over_tasks(own)["value"].mean())}
-        metrics |= {"/".join(names): mean for names, mean in own.groupby(["task", "metric"])["value"].mean().items()}
+        by_task = own.groupby(["task", "metric"])["value"].mean().to_dict()
+        metrics |= {f"{task}/{metric}": mean for (task, metric), mean in by_task.items()}
         if self.key.trains:
             _, validation = self.history()
             before, after = validation["loss"].iloc[0], validation["loss"].iloc[-1]
