@@ -116,9 +116,10 @@ class Run:
         """
         scores = last_round(scores)
         own = scores[scores["model"] == self.label]
+        by_task = own.groupby(["task", "metric"], as_index=False)["value"].mean()
+        names = by_task["task"] + "/" + by_task["metric"]
         metrics = {"mean": float(mean_over_tasks(own)["value"].mean())}
-        by_task = own.groupby(["task", "metric"])["value"].mean().to_dict()
-        metrics |= {f"{task}/{metric}": mean for (task, metric), mean in by_task.items()}
+        metrics |= dict(zip(names, by_task["value"], strict=True))
         if self.key.trains:
             _, validation = self.history()
             before, after = validation["loss"].iloc[0], validation["loss"].iloc[-1]
