@@ -81,8 +81,8 @@ def run(
 ) -> None:
     """Execute the plan of a profile: notebooks 01 to 06, then one table of every model on every task."""
     from docemb_lib import terminal
+    from docemb_lib.experiments.commands import report
     from docemb_lib.experiments.plan import profile_argument, resolve_plan
-    from docemb_lib.experiments.report import report
     from docemb_lib.experiments.sweeps import execute_plan, missing_runs
     from docemb_lib.settings.profile import Profile
     from docemb_lib.workspace import Workspace

@@ -1,4 +1,4 @@
-"""What the commands `docemb train`, `embed` and `evaluate` do."""
+"""What the commands `docemb train`, `embed` and `evaluate` do, and the report at the end of `docemb run`."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 import yaml
 
 from docemb_lib import pretrained
 from docemb_lib.corpus.sources import local_documents
 from docemb_lib.errors import InputError
-from docemb_lib.evaluation.catalogue import check_task
+from docemb_lib.evaluation.scoreboard import last_round, scoreboard
 from docemb_lib.experiments import records
+from docemb_lib.experiments.execution import Planned
 from docemb_lib.experiments.models import Embeds, Model, scored_model, student_model
 from docemb_lib.experiments.run import Stages
 from docemb_lib.experiments.runkey import RunKey
-from docemb_lib.experiments.scores import REFERENCES, Final, check_benchmarks
+from docemb_lib.experiments.scores import REFERENCES, Final, standing_of
 from docemb_lib.experiments.students import student_at
 from docemb_lib.hardware import devices_at_hand
 from docemb_lib.progress import progress
-from docemb_lib.settings.profile import Profile
+from docemb_lib.settings.profile import FINAL, Profile
 from docemb_lib.workspace import Artefact, Workspace
 
 NOTEBOOK = "06_evaluation"  # the notebook whose parameters a student has, and which reuses the student
 ROWS = 10_000  # rows of embeddings written at a time
 TEXTS = 1024  # texts that a stock model sorts by length at a time
-
-# ---- docemb train
 
 
 class Trained(NamedTuple):
@@ -39,10 +39,7 @@ class Trained(NamedTuple):
 
 
 def distil(profile: str | Path, parameters: dict[str, Any]) -> Trained | None:
-    """Train the student of a profile with these parameters, unless it is there; None in all processes but the first.
-
-    Raises InputError for values that do not fit, before anything starts.
-    """
+    """Train the student of a profile with these parameters, unless it is there; None in all processes but the first."""
     from docemb_lib.training.distributed import is_first, together
 
     stages = Stages(RunKey.of(NOTEBOOK, Profile.load(profile), **parameters))
@@ -51,9 +48,8 @@ def distil(profile: str | Path, parameters: dict[str, Any]) -> Trained | None:
         student = stages.students.trained
     if not is_first():
         return None
-    _, validation = stages.students.history()
+    losses = stages.students.history()[1]["loss"]
     link = stages.workspace.link("students", stages.key.slug, student.path)
-    losses = validation["loss"]
     return Trained(stages.workspace.shown(link), float(losses.iloc[0]), float(losses.iloc[-1]))
 
 
@@ -70,9 +66,6 @@ def parse_parameters(given: list[str]) -> dict[str, Any]:
             parsed = value
         parameters[name.strip()] = value if isinstance(parsed, list | dict) else parsed  # "-" is a projection
     return parameters
-
-
-# ---- docemb embed
 
 
 def embed_documents(
@@ -124,9 +117,6 @@ def _write_parquet(path: Path, ids: list[str], embeddings: np.ndarray) -> None:
         temporary.unlink(missing_ok=True)
 
 
-# ---- docemb evaluate
-
-
 class Evaluated(NamedTuple):
     final: Final  # of the model and the baselines beside it
     standing: str  # the model in words; "" if not all references are beside it
@@ -140,11 +130,8 @@ def evaluate_model(name: str, profile: str | Path, tasks: Sequence[str] = ()) ->
     task, before any long work.
     """
     loaded = Profile.load(profile)
-    chosen = loaded.with_tasks(tasks, source="--task") if tasks else loaded
-    stages = Stages(RunKey(NOTEBOOK, chosen))
-    check_benchmarks(chosen.evaluation, chosen.evaluation.tasks)
-    for task in chosen.evaluation.tasks:
-        check_task(chosen, stages.workspace, task, "test")
+    stages = Stages(RunKey(NOTEBOOK, loaded.with_tasks(tasks, source="--task") if tasks else loaded))
+    stages.scores.check(("test",))
     model = any_model(name)
     beside = [one for one in recorded_baselines(loaded, stages.workspace) if stages.scores.is_scored(one)]
     final = stages.scores.evaluate([model, *beside], student=model.label)
@@ -169,15 +156,9 @@ def any_model(name: str) -> Model:
 
 def recorded_baselines(profile: Profile, workspace: Workspace) -> list[Model]:
     """The baselines of the newest comparable final evaluation, without weights: their scores are artefacts."""
-    setting = RunKey(NOTEBOOK, profile).setting
-    found = [
-        r for r in records.all_records(NOTEBOOK, workspace=workspace) if r.status == "done" and r.setting == setting
-    ]
-    if not found:
-        return []
-    rows = records.table_of(workspace, found[-1], "models")
-    others = rows[rows["model"] != found[-1].label]
-    return [scored_model(row["model"], row["fingerprint"]) for row in others.to_dict("records")]
+    found = records.comparable(RunKey(NOTEBOOK, profile), workspace)
+    rows = records.table_of(workspace, found[0], "models").to_dict("records") if found else []
+    return [scored_model(row["model"], row["fingerprint"]) for row in rows if row["model"] != found[0].label]
 
 
 def _stock(source: str) -> Embeds:
@@ -209,3 +190,27 @@ def _is_student(source: str) -> bool:
     except InputError:
         return False
     return config.model_type in loading.LONG
+
+
+class Report(NamedTuple):
+    board: pd.DataFrame | None  # models × tasks; None if no run of the plan opens the test splits
+    standing: str  # the last student beside the other models, in words; "" without a board
+    paths: list[tuple[str, str]]
+
+
+def report(planned: Sequence[Planned], workspace: Workspace) -> Report:
+    """The report of a plan's runs: from the final evaluations or, where there are none, from those of SimDE."""
+    done = records.finished(planned, workspace)
+    evaluations, simde = ([record for record in done if record.notebook == name] for name in FINAL)
+    final = evaluations or simde
+    folders = {"executed notebooks": "notebooks", "figures": "figures"}
+    paths = [(what, workspace.shown(workspace.outputs / folder)) for what, folder in folders.items()]
+    paths += [("student", record.student) for record in final if record.student]
+    if not final:
+        return Report(None, "", paths)
+    last = final[-1]
+    intervals, comparison = (records.table_of(workspace, last, name) for name in ("intervals", "comparison"))
+    # Evaluations share models, and lines of a plan may have other profiles: each model once, of one setting.
+    frames = [last_round(records.scores_of(workspace, record)) for record in final if record.setting == last.setting]
+    scores = pd.concat(frames).drop_duplicates(["model", "task", "metric", "seed"]).reset_index(drop=True)
+    return Report(scoreboard(scores), standing_of(intervals, comparison, student=last.label), paths)

@@ -14,6 +14,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,7 +22,7 @@ from filelock import FileLock, Timeout
 
 from docemb_lib.errors import InputError
 from docemb_lib.experiments import records
-from docemb_lib.experiments.kernel import NAME, ended_on_sigterm, ended_once, kernel_options, socket_folder
+from docemb_lib.experiments.processes import NAME, ended_on_sigterm, ended_once, kernel_options, socket_folder
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.progress import is_bar
 from docemb_lib.settings.profile import FINAL, Profile
@@ -81,30 +82,20 @@ class Planned:
 
 
 class Reporter:
-    """Where a plan or a sweep reports its progress.
+    """Where a plan or a sweep reports its progress, in the main thread. This base class reports nothing.
 
-    This base class reports nothing. All methods are called in the main thread. `begin` is called once per plan or
-    sweep, and `close` once at its end, also after an error. Several runs may be at work between `start` and `end`. An
-    error that ends the whole plan is raised, not reported.
+    `begin` is called once per plan or sweep (where: the workers, in words), and `close` once at its end, also after an
+    error. Several runs may be at work between `start` (remaining_s: estimate for the whole plan) and `end`. The status
+    "later" means that the run is tried again, since another process executes it or its worker has stopped. `prepare`
+    tells a long step that belongs to no single run, `step` the last line of a notebook's output.
     """
 
-    def begin(self, runs: Sequence[Planned], missing: Sequence[Planned], where: str = "") -> None:
-        """Before the first run. where: the workers, in words."""
-
-    def prepare(self, what: str) -> None:
-        """A long step that belongs to no single run."""
-
-    def start(self, run: Planned, remaining_s: float | None = None) -> None:
-        """A run starts. remaining_s: estimate for the whole plan."""
-
-    def step(self, run: Planned, line: str) -> None:
-        """The last line of the notebook's output."""
-
-    def end(self, run: Planned, status: Status, seconds: float, error: str = "") -> None:
-        """A run has ended. later: it is tried again, since another process executes it or its worker has stopped."""
-
-    def close(self) -> None:
-        """Nothing follows."""
+    def begin(self, runs: Sequence[Planned], missing: Sequence[Planned], where: str = "") -> None: ...
+    def prepare(self, what: str) -> None: ...
+    def start(self, run: Planned, remaining_s: float | None = None) -> None: ...
+    def step(self, run: Planned, line: str) -> None: ...
+    def end(self, run: Planned, status: Status, seconds: float, error: str = "") -> None: ...
+    def close(self) -> None: ...
 
 
 class RunError(RuntimeError):
@@ -116,7 +107,7 @@ class RunError(RuntimeError):
 
 
 class UnwantedError(RuntimeError):
-    """A run was stopped because its result is not wanted any more. This is no failure, and nothing is recorded."""
+    """A run was stopped because its result is not wanted any more: no failure, nothing is recorded."""
 
 
 def is_done(run: Planned, workspace: Workspace) -> bool:
@@ -128,9 +119,7 @@ def is_done(run: Planned, workspace: Workspace) -> bool:
 
 
 def has_record(run: Planned, workspace: Workspace) -> bool:
-    """Whether the run has succeeded once."""
-    record = records.find(workspace, run.notebook, run.fingerprint)
-    return record is not None and record.status == "done"
+    return bool(records.finished([run], workspace))
 
 
 def execute_run(
@@ -143,27 +132,20 @@ def execute_run(
 ) -> bool:
     """Execute the run unless it is done. Returns whether this call has executed the notebook.
 
-    Args:
-        run: the run.
-        workspace: where it is recorded.
-        report: receives the last state of the notebook's progress bars.
-        wait: for another process that executes the same run, instead of filelock.Timeout.
-        unwanted: polled every second; once it is true, the kernel may write a checkpoint, and UnwantedError follows.
-            For tasks in threads. In the main thread SIGTERM does the same, and KeyboardInterrupt follows.
+    report: receives the last state of the notebook's progress bars.
+    wait: for another process that executes the same run, instead of filelock.Timeout.
+    unwanted: polled every second; once it is true, the kernel may write a checkpoint, and UnwantedError follows. For
+        tasks in threads. In the main thread SIGTERM does the same, and KeyboardInterrupt follows.
 
-    Raises:
-        RunError, InputError: the notebook failed, or raised InputError; this is recorded.
+    Raises RunError if the notebook failed, InputError if it raised that; both are recorded.
     """
     with locked(run.executed) if wait else _lock_now(run.executed):
         if is_done(run, workspace):
             return False
-        with socket_folder() as sockets:
-            if unwanted is None and threading.current_thread() is threading.main_thread():
-                with ended_on_sigterm(sockets):
-                    _execute(run, workspace, report, sockets, threading.Event())
-            else:
-                with ended_once(unwanted or (lambda: False), sockets) as ended:
-                    _execute(run, workspace, report, sockets, ended)
+        by_signal = unwanted is None and threading.current_thread() is threading.main_thread()
+        ends = ended_on_sigterm if by_signal else partial(ended_once, unwanted)
+        with socket_folder() as sockets, ends(sockets) as ended:
+            _execute(run, workspace, report, sockets, ended)
         return True
 
 
@@ -189,18 +171,7 @@ def _fail(run: Planned, workspace: Workspace, reason: str, trace: str) -> str:
     if run.working.is_file():
         run.working.replace(run.failed)
     if not has_record(run, workspace):
-        record = records.Record(
-            notebook=run.notebook,
-            label=run.label,
-            fingerprint=run.fingerprint,
-            setting=run.key.setting,
-            profile=run.profile.name,
-            parameters=run.key.parameters,
-            status="failed",
-            error=message,
-            traceback=trace,
-        )
-        records.save(workspace, record)
+        records.save(workspace, records.Record.of(run.key, status="failed", error=message, traceback=trace))
     return f"{message} (see {workspace.shown(run.failed)})" if run.failed.is_file() else message
 
 
@@ -213,15 +184,10 @@ def _execute(
     report("starting the notebook")
     try:
         papermill.execute_notebook(
-            str(run.source),
-            str(run.working),
-            parameters=run.parameters,
-            cwd=str(run.source.parent),
-            progress_bar=False,
-            stdout_file=_LastLine(lambda line: report(line) if is_bar(line) else None),
-            stderr_file=_LastLine(report),
+            str(run.source), str(run.working), run.parameters, cwd=str(run.source.parent), progress_bar=False,
+            stdout_file=_LastLine(lambda line: report(line) if is_bar(line) else None), stderr_file=_LastLine(report),
             **kernel_options(sockets),
-        )
+        )  # fmt: skip
     except BaseException as error:
         if stopped.is_set() or not isinstance(error, Exception):
             run.working.unlink(missing_ok=True)  # artefacts stay; the next execution writes a new copy
@@ -245,10 +211,8 @@ def _execute(
 
 
 def _finish_copy(file: Path, stamp: dict[str, Any]) -> None:
-    """Keep the last state of each progress bar, and store the stamp.
-
-    nbclient can coalesce streams during the execution, but then outputs that are updated later lose their place.
-    """
+    """Keep the last state of each progress bar, and store the stamp."""
+    # nbclient can coalesce streams during the execution, but then outputs that are updated later lose their place.
     import nbformat
     from nbconvert.preprocessors.coalescestreams import CoalesceStreamsPreprocessor
 
@@ -290,4 +254,4 @@ class _LastLine:
         return len(text)
 
     def flush(self) -> None:
-        """papermill calls it; nothing is buffered."""
+        """Nothing is buffered."""

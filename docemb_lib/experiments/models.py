@@ -10,10 +10,11 @@ import json
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn
 
 import numpy as np
 
+from docemb_lib.evaluation.retrieval import TfIdf
 from docemb_lib.evaluation.tasks import Embedder
 from docemb_lib.experiments.runkey import PV_NAMES
 from docemb_lib.experiments.stages import CorpusStage, TeacherStage
@@ -21,12 +22,9 @@ from docemb_lib.experiments.students import StudentStage
 from docemb_lib.hardware import devices_at_hand, fast_bf16
 from docemb_lib.settings import ParagraphVectorSettings
 from docemb_lib.settings.profile import Profile
+from docemb_lib.teachers import Compound, Teacher
+from docemb_lib.teachers.sbert import Long
 from docemb_lib.workspace import MANIFEST, VERSIONS, Artefact, Workspace
-
-if TYPE_CHECKING:
-    from docemb_lib.evaluation.retrieval import TfIdf
-    from docemb_lib.teachers.sbert import Long
-    from docemb_lib.teachers.store import Teacher
 
 UNTRAINED = "student before distillation"
 SBERT_TRUNCATED, SBERT_CHUNKS = SBERT_LABELS = ("SBERT truncated", "SBERT over chunks")
@@ -41,9 +39,6 @@ class Model(NamedTuple):
     label: str  # in tables and figures
     fingerprint: str  # equal for two models only if they embed alike
     load: Callable[[], Embedder]
-
-
-# ---- embeddings, each computed once
 
 
 def embed_once(workspace: Workspace, model: Model, texts: Sequence[str]) -> np.ndarray:
@@ -83,11 +78,8 @@ def _shelf(model: Model) -> str:
     return f"{KIND}/{hashlib.sha256(model.fingerprint.encode()).hexdigest()[:16]}"
 
 
-# ---- the models
-
-
 def student_model(label: str, artefact: Artefact) -> Model:
-    """A student. It embeds on all GPUs."""
+    """A student, which embeds on all GPUs."""
 
     def load() -> Embeds:
         from docemb_lib.student import Student
@@ -100,25 +92,21 @@ def student_model(label: str, artefact: Artefact) -> Model:
 
 def scored_model(label: str, fingerprint: str) -> Model:
     """A model whose scores are artefacts already. Its embeddings are not available."""
-    return Model(label, fingerprint, lambda: Embeds(_unavailable))
 
+    def embed(texts: list[str]) -> NoReturn:
+        raise RuntimeError("only the scores of a recorded model are available; it cannot embed")
 
-def _unavailable(texts: list[str]) -> NoReturn:
-    raise RuntimeError("only the scores of a recorded model are available; it cannot embed")
+    return Model(label, fingerprint, lambda: Embeds(embed))
 
 
 def untrained_model(students: StudentStage) -> Model:
-    """The student before training."""
     return student_model(UNTRAINED, students.untrained)
 
 
 def sbert_models(teachers: TeacherStage) -> list[Model]:
     """The structural teacher on truncated text, and averaged over chunks of the whole document."""
-    forms: tuple[Long, Long] = ("truncate", "chunks")
-    return [
-        _teacher(label, teachers.sbert(long), teachers.workspace)
-        for label, long in zip(SBERT_LABELS, forms, strict=True)
-    ]
+    forms: dict[str, Long] = {SBERT_TRUNCATED: "truncate", SBERT_CHUNKS: "chunks"}
+    return [_teacher(label, teachers.sbert(long), teachers.workspace) for label, long in forms.items()]
 
 
 def contextual_labels(profile: Profile) -> dict[str, str]:
@@ -128,18 +116,13 @@ def contextual_labels(profile: Profile) -> dict[str, str]:
 
 def contextual_models(teachers: TeacherStage) -> list[Model]:
     """DM, DBOW, PV, and LSA if fitting it takes seconds."""
-    names = contextual_labels(teachers.profile)
-    return [
-        _teacher(label, teachers.contextual(name), teachers.workspace)
-        for label, name in names.items()
-        if name != "LSA" or teachers.lsa_takes_seconds
-    ]
+    labels = contextual_labels(teachers.profile).items()
+    wanted = [one for one in labels if one[1] != "LSA" or teachers.lsa_takes_seconds]
+    return [_teacher(label, teachers.contextual(name), teachers.workspace) for label, name in wanted]
 
 
 def paragraph_vector_model(teachers: TeacherStage, settings: Sequence[ParagraphVectorSettings], *, seed: int) -> Model:
     """One Paragraph Vector, or several side by side."""
-    from docemb_lib.teachers import Compound
-
     fitted = [teachers.paragraph_vector(member, seed=seed) for member in settings]
     teacher = fitted[0] if len(fitted) == 1 else Compound(fitted)
     return _teacher(teacher.label, teacher, teachers.workspace)
@@ -148,12 +131,8 @@ def paragraph_vector_model(teachers: TeacherStage, settings: Sequence[ParagraphV
 def tfidf_model(corpus: CorpusStage) -> Model:
     """Words alone, weighed on the train split."""
 
-    def fit() -> TfIdf:
-        from docemb_lib.evaluation.retrieval import TfIdf
-
-        return TfIdf().fit(corpus.split("train")["text"][:])
-
-    return Model(TFIDF, f"tfidf/{VERSIONS['tf-idf']}/{corpus.fingerprint}", fit)
+    fingerprint = f"tfidf/{VERSIONS['tf-idf']}/{corpus.fingerprint}"
+    return Model(TFIDF, fingerprint, lambda: TfIdf().fit(corpus.split("train")["text"][:]))
 
 
 def centred_model(corpus: CorpusStage, model: Model) -> Model:
@@ -164,16 +143,11 @@ def centred_model(corpus: CorpusStage, model: Model) -> Model:
         mean = embed_once(corpus.workspace, model, corpus.split("train")["text"][:rows]).mean(axis=0)
         return embed_once(corpus.workspace, model, texts) - mean
 
-    return Model(
-        f"{model.label}, centred",
-        f"centred/{rows}/{corpus.fingerprint}/{model.fingerprint}",
-        lambda: Embeds(embed),
-    )
+    fingerprint = f"centred/{rows}/{corpus.fingerprint}/{model.fingerprint}"
+    return Model(f"{model.label}, centred", fingerprint, lambda: Embeds(embed))
 
 
 class Embeds(NamedTuple):
-    """A function from texts to embeddings as an embedder."""
-
     embed: Callable[[list[str]], np.ndarray]
 
 
@@ -191,8 +165,6 @@ class SideBySide(NamedTuple):
 
 def _teacher(label: str, teacher: Teacher, workspace: Workspace) -> Model:
     """The teacher as a model. A compound embeds through its members, so that each of them embeds a text once."""
-    from docemb_lib.teachers import Compound
-
     model = Model(label, f"teacher/{teacher.fingerprint}", lambda: teacher)
     if not isinstance(teacher, Compound):
         return model

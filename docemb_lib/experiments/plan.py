@@ -53,17 +53,11 @@ class Grid(NamedTuple):
 def resolve_plan(
     profile: Profile, name: str, workspace: Workspace, *, first: str | None = None, only: str | None = None
 ) -> list[Step]:
-    """The lines of the plan of a profile.
+    """The lines of the plan of a profile. Raises InputError for anything that is wrong with a line.
 
-    Args:
-        profile: whose plan it is.
-        name: the value of the notebooks' parameter `profile`, see `profile_argument`.
-        workspace: where the runs are recorded.
-        first: only lines from this notebook on, e.g. "03".
-        only: only lines of this notebook, those marked `on_request` included.
-
-    Raises:
-        InputError: for anything that is wrong with a line; nothing has been executed.
+    name: the value of the notebooks' parameter `profile`, see `profile_argument`.
+    first: only lines from this notebook on, e.g. "03".
+    only: only lines of this notebook, those marked `on_request` included.
     """
     for asked in filter(None, (first, only)):
         if not any(notebook.startswith(asked) for notebook in NOTEBOOKS):
@@ -76,9 +70,8 @@ def resolve_plan(
             source_name = name if line.profile is None else profile_argument(line.profile)
             grid = None if line.grid is None else load_grid(line.grid, source)
             notebooks.append(notebook := str(line.notebook) if grid is None else _notebook_of(grid, line.notebook))
-            if only is None and (line.on_request or (first is not None and notebook < first)):
-                continue
-            if only is not None and not notebook.startswith(only):
+            skipped = line.on_request or notebook < (first or "") if only is None else not notebook.startswith(only)
+            if skipped:
                 continue
             if grid is None:
                 runs = [_planned(notebook, line.parameters, source, source_name, workspace)]
@@ -87,10 +80,8 @@ def resolve_plan(
             for run in runs:
                 earlier, fingerprint = copies.setdefault(run.executed, (number, run.fingerprint))
                 if fingerprint != run.fingerprint:
-                    raise InputError(
-                        f"line {earlier} has another run whose executed copy is {run.executed.name}; "
-                        "give one of them a profile of another name"
-                    )
+                    same = f"line {earlier} has another run whose executed copy is {run.executed.name}"
+                    raise InputError(f"{same}; give one of them a profile of another name")
         except InputError as error:
             raise InputError(f"profile {profile.name}: plan, line {number} ({line}): {error}") from None
         steps.append(Step(runs, None if grid is None else grid.name))
@@ -111,11 +102,10 @@ def resolve_sweep(
 ) -> list[Planned]:
     """The runs of a sweep; arguments as of `sweeps.sweep`, and no notebook where the grid names one.
 
-    Raises InputError that names grid, run and field; nothing has been executed.
+    Raises InputError that names grid, run and field.
     """
-    loaded = Profile.load(profile)
-    found = load_grid(grid, loaded)
-    return _resolve_grid(found, notebook, parameters, loaded, profile_argument(profile), workspace)
+    loaded, name = Profile.load(profile), profile_argument(profile)
+    return _resolve_grid(load_grid(grid, loaded), notebook, parameters, loaded, name, workspace)
 
 
 def profile_argument(profile: str | Path) -> str:
@@ -130,10 +120,8 @@ def check_run(run: Planned, workspace: Workspace) -> None:
     Stages(run.key, workspace).check()
 
 
-def _planned(
-    notebook: str, parameters: Mapping[str, Any], profile: Profile, name: str, workspace: Workspace
-) -> Planned:
-    key = RunKey.of(notebook, profile, **parameters)
+def _planned(notebook: str, given: Mapping[str, Any], profile: Profile, name: str, workspace: Workspace) -> Planned:
+    key = RunKey.of(notebook, profile, **given)
     source = workspace.root / "notebooks" / f"{notebook}.ipynb"
     if not source.is_file():
         raise InputError(f"{source}: no such notebook; regenerate it with `jupytext --sync notebooks/*.py`")
@@ -199,10 +187,7 @@ def grid(name: str, profile: str | Path | Profile = "thesis") -> list[dict[str, 
 
 
 def load_grid(given: str | Path | Sequence[Mapping[str, Any]], profile: Profile) -> Grid:
-    """A grid in `params/grids/` by name, the path of a .yaml file, or the parameters of the runs themselves.
-
-    Raises InputError that names the file and the field.
-    """
+    """A grid in `params/grids/` by name, of a .yaml file, or of the runs' own parameters."""
     if not isinstance(given, str | Path):
         if not isinstance(given, Sequence) or not given:
             raise InputError(f"grid: write a list of mappings from parameters to values, got {given!r}")
@@ -231,7 +216,7 @@ def _read(path: Path, name: str, profile: Profile) -> Grid:
             hint = f"; did you mean {close[0]}?" if close else ""
             raise InputError(f"{path}: unknown key {key!r}{hint} (allowed: {', '.join(GRID_FIELDS)})")
     notebook = raw.get("notebook")
-    if isinstance(notebook, int) and not isinstance(notebook, bool):  # YAML reads 05 as a number
+    if type(notebook) is int:  # YAML reads 05 as a number
         notebook = f"{notebook:02d}"
     runs = list(_runs(raw, path))
     if not runs:
@@ -283,10 +268,10 @@ def _scaled(parameters: Mapping[str, Any], profile: Profile, student: int, where
     if "vector_size" in scaled:
         scaled["vector_size"] = _times(scaled["vector_size"], by_student)
     if scaled.get("compound") is not None:
-        members = [
-            {**one, "vector_size": _times(one["vector_size"], by_student)} for one in members_of(scaled["compound"])
-        ]
-        scaled["compound"] = "+".join(label_of_paragraph_vector(**member) for member in members)
+        members = members_of(scaled["compound"])
+        sizes = [{"vector_size": _times(one["vector_size"], by_student)} for one in members]
+        labels = (label_of_paragraph_vector(**one | size) for one, size in zip(members, sizes, strict=True))
+        scaled["compound"] = "+".join(labels)
     return scaled
 
 

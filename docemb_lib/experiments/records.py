@@ -1,7 +1,6 @@
 """Records: parameters, scores and traces of each run, found by fingerprint and shown as one pandas frame.
 
-A record is a folder `outputs/records/<notebook>/<fingerprint>/`, published whole like an artefact. The fingerprint
-covers everything that the run depends on, so the same run is found again before anything is loaded.
+A record is a folder `outputs/records/<notebook>/<fingerprint>/`, published whole like an artefact.
 """
 
 from __future__ import annotations
@@ -13,12 +12,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
 import pandas as pd
 
 from docemb_lib.settings.profile import NOTEBOOKS
 from docemb_lib.workspace import Workspace, installed_versions, publish, write_text
+
+if TYPE_CHECKING:
+    from docemb_lib.experiments.execution import Planned
+    from docemb_lib.experiments.runkey import RunKey
 
 logger = logging.getLogger(__name__)
 
@@ -28,8 +31,6 @@ SCORES = "scores"  # the table that every record has; a table is a file NAME.jso
 
 @dataclass(frozen=True)
 class Record:
-    """One run of one notebook."""
-
     notebook: str
     label: str  # short and readable, as in the thesis' figures
     fingerprint: str
@@ -45,8 +46,13 @@ class Record:
     traceback: str | None = None  # of a failed run
     versions: dict[str, str] = field(default_factory=installed_versions)
     revision: str | None = None  # git commit, with "+" where the tree had changes
-    # In microseconds, because several runs may end in one second and records are sorted by it.
+    # records are sorted by it, and several runs may end in one second
     finished: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="microseconds"))
+
+    @classmethod
+    def of(cls, key: RunKey, **result: Any) -> Self:
+        """The record of the run of a key; `result` are the fields from `status` on."""
+        return cls(key.notebook, key.label, key.fingerprint, key.setting, key.profile.name, key.parameters, **result)
 
 
 def save(
@@ -74,6 +80,12 @@ def find(workspace: Workspace, notebook: str, fingerprint: str) -> Record | None
     """The record of that run, or None."""
     path = _folder(workspace, notebook, fingerprint) / RECORD
     return _read(path) if path.is_file() else None
+
+
+def finished(runs: Sequence[Planned], workspace: Workspace) -> list[Record]:
+    """The records of those of the runs that have succeeded."""
+    found = (find(workspace, run.notebook, run.fingerprint) for run in runs)
+    return [record for record in found if record is not None and record.status == "done"]
 
 
 def frame(notebook: str | None = None, *, workspace: Workspace | None = None, failed: bool = False) -> pd.DataFrame:
@@ -104,7 +116,6 @@ def scores_of(workspace: Workspace, record: Record) -> pd.DataFrame:
 
 
 def table_of(workspace: Workspace, record: Record, name: str) -> pd.DataFrame:
-    """A table that was saved with a record."""
     path = _folder(workspace, record.notebook, record.fingerprint) / f"{name}.json"
     return pd.DataFrame(json.loads(path.read_text(encoding="utf-8")))
 
@@ -116,8 +127,14 @@ def all_records(notebook: str | None = None, *, workspace: Workspace | None = No
     paths = [path for name in notebooks for path in root.glob(f"{name}/*/{RECORD}")]
     # A folder *.partial is a record that is being written.
     read = [_read(path) for path in paths if path.parent.suffix != ".partial"]
-    found = [record for record in read if record is not None]
+    found = (record for record in read if record is not None)
     return sorted(found, key=lambda record: (record.notebook, record.finished, record.fingerprint))
+
+
+def comparable(key: RunKey, workspace: Workspace) -> list[Record]:
+    """The finished runs of the key's notebook in its setting, newest first."""
+    found = all_records(key.notebook, workspace=workspace)[::-1]
+    return [record for record in found if record.status == "done" and record.setting == key.setting]
 
 
 def revision(root: Path) -> str | None:

@@ -14,19 +14,9 @@ import pandas as pd
 
 from docemb_lib.doctor import warn_of_other_versions
 from docemb_lib.evaluation.scoreboard import last_round, mean_over_tasks
+from docemb_lib.experiments import models as made
 from docemb_lib.experiments import records
-from docemb_lib.experiments.models import (
-    SBERT_CHUNKS,
-    SBERT_TRUNCATED,
-    UNTRAINED,
-    Model,
-    contextual_models,
-    paragraph_vector_model,
-    sbert_models,
-    student_model,
-    tfidf_model,
-    untrained_model,
-)
+from docemb_lib.experiments.models import SBERT_CHUNKS, SBERT_TRUNCATED, UNTRAINED, Model
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.experiments.scores import Final, ScoreStage
 from docemb_lib.experiments.stages import CorpusStage, TeacherStage
@@ -44,8 +34,6 @@ class Stages:
     """The stages of one run. Replace an attribute of a stage to replace what it makes.
 
     Example:
-        >>> from docemb_lib import Profile
-        >>> from docemb_lib.experiments import RunKey, Stages
         >>> stages = Stages(RunKey.of("06_evaluation", Profile.load("tiny"), documents=60))
         >>> folder = stages.students.trained.path  # builds whatever is missing
     """
@@ -80,13 +68,10 @@ class Run:
         self.started = time.perf_counter()
 
     def settings(self) -> Overview:
-        """The settings as the last value of a cell. The output is updated with the artefacts that the run uses."""
+        """The settings, and the artefacts that the run uses, as the last value of a cell."""
         return self.overview
 
-    # ---- models and scores
-
     def student(self) -> Artefact:
-        """The run's trained student."""
         return self.stages.students.trained
 
     def history(self) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -97,23 +82,22 @@ class Run:
     def model(self) -> Model:
         """The model that the run makes: a student or, in 02_paragraph_vector, a Paragraph Vector or a compound."""
         if self.key.trains:
-            return student_model(self.label, self.student())
+            return made.student_model(self.label, self.student())
         seed = self.profile.parameters.seed
-        return paragraph_vector_model(self.stages.teachers, self.key.paragraph_vectors, seed=seed)
+        return made.paragraph_vector_model(self.stages.teachers, self.key.paragraph_vectors, seed=seed)
 
     @cached_property
     def references(self) -> list[Model]:
         """The fixed models that the notebook shows beside the run's own."""
         stages, final = self.stages, self.notebook in FINAL
-        sbert = sbert_models(stages.teachers)
-        found = [untrained_model(stages.students)] if self.key.trains else []
-        found += sbert if final else sbert[:1]
+        found = [made.untrained_model(stages.students)] if self.key.trains else []
+        found += made.sbert_models(stages.teachers)[: 2 if final else 1]
         if self.notebook in BESIDE_CONTEXTUAL:
-            found += contextual_models(stages.teachers)
-        return found + ([tfidf_model(stages.corpus)] if final or not self.key.trains else [])
+            found += made.contextual_models(stages.teachers)
+        return found + ([made.tfidf_model(stages.corpus)] if final or not self.key.trains else [])
 
     def models(self, beside: Sequence[Model] = ()) -> list[Model]:
-        """The run's own model, the models `beside` it, and the references."""
+        """The run's own model, those `beside` it, and the references."""
         return [self.model, *beside, *self.references]
 
     def scores(self) -> pd.DataFrame:
@@ -147,21 +131,13 @@ class Run:
             metrics |= {f"mean_{name}": float(means[model]) for name, model in others.items()}
         return metrics
 
-    # ---- other runs
-
     def comparable(self, notebook: str | None = None) -> list[records.Record]:
         """The finished runs of `notebook` (None: of this one) in the same setting, newest first, without this run."""
         key = self.key if notebook is None else RunKey(notebook, self.profile)
-        found = list(records.all_records(key.notebook, workspace=self.workspace))[::-1]
-        return [
-            r for r in found if r.status == "done" and r.setting == key.setting and r.fingerprint != self.fingerprint
-        ]
+        return [r for r in records.comparable(key, self.workspace) if r.fingerprint != self.fingerprint]
 
     def key_of(self, record: records.Record) -> RunKey:
-        """The key of a comparable run."""
         return RunKey.of(record.notebook, self.profile, **record.parameters)
-
-    # ---- results
 
     def save_figure(self, drawn: Axes | Figure, name: str, data: pd.DataFrame | None = None) -> None:
         """Save a figure as PNG and SVG, and the data it shows as CSV, under `outputs/figures/<notebook>/<run>/`."""
@@ -187,9 +163,8 @@ class Run:
             from docemb_lib.student.export import add_scores
 
             own = last_round(scores).query("model == @self.label")
-            rows = []
-            for task, metric in own[["task", "metric"]].drop_duplicates().itertuples(index=False):
-                values = own[(own["task"] == task) & (own["metric"] == metric)]["value"]
+            rows: list[Any] = []
+            for (task, metric), values in own.groupby(["task", "metric"], sort=False)["value"]:
                 spread = float(values.std()) if values.nunique() > 1 else None  # retrieval trains no heads
                 rows.append((task, metric, float(values.mean()), spread))
             add_scores(student.path, rows)
@@ -205,29 +180,18 @@ class Run:
     ) -> pd.DataFrame:
         """Publish the run's record and return its numbers, a row each.
 
-        A run that is executed again keeps the seconds of its first record: it reuses what the first execution built.
+        A run that is executed again keeps its place in time, since it reuses what its first execution built.
 
-        Args:
-            metrics: flat and named, see `metrics`.
-            scores: tidy.
-            student: the student's folder relative to the workspace, see `link_student`.
-            tables: further tables to keep, by name.
+        metrics: flat and named, see `metrics`; scores: tidy; student: its folder relative to the workspace, see
+        `link_student`; tables: further ones to keep, by name.
         """
         first = records.find(self.workspace, self.notebook, self.fingerprint)
-        done = first is not None and first.status == "done"
-        record = records.Record(
-            notebook=self.notebook,
-            label=self.label,
-            fingerprint=self.fingerprint,
-            setting=self.key.setting,
-            profile=self.profile.name,
-            parameters=self.parameters,
-            metrics={name: float(value) for name, value in metrics.items()},
-            seconds=first.seconds if first and done else round(time.perf_counter() - self.started, 1),
-            figures=self.figures,
-            student=student,
-            revision=records.revision(self.workspace.root),
-        )
+        time_of: dict[str, Any] = {"seconds": round(time.perf_counter() - self.started, 1)}
+        if first is not None and first.status == "done":
+            time_of = {"seconds": first.seconds, "finished": first.finished}
+        found = {name: float(value) for name, value in metrics.items()}
+        made_by = {"student": student, "revision": records.revision(self.workspace.root)}
+        record = records.Record.of(self.key, metrics=found, figures=self.figures, **made_by, **time_of)
         frames = {records.SCORES: pd.DataFrame() if scores is None else scores, **(tables or {})}
         rows = {name: json.loads(frame.to_json(orient="records")) for name, frame in frames.items()}
         records.save(self.workspace, record, rows.pop(records.SCORES), rows)
@@ -238,13 +202,9 @@ class Run:
 def begin(notebook: str, namespace: Mapping[str, Any]) -> Run:
     """Start the run of a notebook; everything that is cheap to check is checked before any long work.
 
-    Args:
-        notebook: its name.
-        namespace: the notebook's `globals()`: the run takes the notebook's parameters from it, by name, and the
-            profile's values for parameters that it lacks.
-
-    Raises InputError for values that do not fit, and for parameters that papermill was given (`-p`) but the notebook
-    does not have; papermill itself only warns of these.
+    namespace: the notebook's `globals()`, from which the run takes the notebook's parameters by name; others have the
+    profile's values. Raises InputError for values that do not fit, and for parameters that papermill was given (`-p`)
+    but the notebook does not have; papermill itself only warns of these.
 
     Example:
         >>> run = begin("05_weighting", {"profile": "tiny", "lam": 0.8})
@@ -260,30 +220,25 @@ def begin(notebook: str, namespace: Mapping[str, Any]) -> Run:
 
 
 class Overview:
-    """The settings of a run and the artefacts it uses, as one output that is updated in place.
-
-    JupyterLab updates it, and so does papermill in the notebook that it saves.
-    """
+    """The settings of a run and the artefacts it uses, as one output that JupyterLab and papermill update in place."""
 
     def __init__(self, run: Run, own: Mapping[str, Any]) -> None:
-        rows = [("profile", run.profile.name, "")]
+        rows = {"profile": (run.profile.name, "")}
         for name, value in run.parameters.items():
-            rows.append((name, str(value), "" if own.get(name, value) == value else str(own[name])))
-        table = pd.DataFrame(rows, columns=["", "value", "instead of the profile's"])
-        self.settings, self.used = table.set_index("").rename_axis(None), run.workspace.used
+            rows[name] = (str(value), "" if own.get(name, value) == value else str(own[name]))
+        self.settings = pd.DataFrame.from_dict(rows, orient="index", columns=["value", "instead of the profile's"])
+        self.used = run.workspace.used
         self._handle: Any = None  # of the output that is shown
 
     def artefacts(self) -> dict[str, str]:
         """The kinds of artefacts that were `reused` and `built` so far."""
         found = {}
         for name, built in (("reused", False), ("built", True)):
-            kinds = Counter(artefact.kind.split("/")[0] for artefact, new in self.used.items() if new is built)
-            if kinds:
+            if kinds := Counter(artefact.kind.split("/")[0] for artefact, new in self.used.items() if new is built):
                 found[name] = ", ".join(kind if number == 1 else f"{number} × {kind}" for kind, number in kinds.items())
         return found
 
     def renew(self) -> None:
-        """Bring the output up to date."""
         if self._handle is not None:
             self._handle.update(self._rendered(), raw=True)
 
@@ -302,11 +257,8 @@ class Overview:
 
 def _injected_by_papermill() -> list[str]:
     """The names that papermill's injected cell sets; none outside papermill or IPython."""
-    try:
-        from IPython import get_ipython
-    except ImportError:
-        return []
-    shell = get_ipython()
-    cells = [] if shell is None else shell.user_ns.get("In", [])
-    injected = [cell for cell in cells if cell.startswith(INJECTED_CELL)]
-    return re.findall(r"^([A-Za-z_]\w*) = ", injected[0], flags=re.MULTILINE) if injected else []
+    from IPython import get_ipython
+
+    cells = [] if (shell := get_ipython()) is None else shell.user_ns.get("In", [])
+    injected = next((cell for cell in cells if cell.startswith(INJECTED_CELL)), "")
+    return re.findall(r"^([A-Za-z_]\w*) = ", injected, flags=re.MULTILINE)

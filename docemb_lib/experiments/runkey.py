@@ -13,16 +13,8 @@ from docemb_lib import pretrained
 from docemb_lib.corpus.sources import source_fingerprint
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation.catalogue import task_fingerprint
-from docemb_lib.settings import (
-    NOT_IN_FINGERPRINT,
-    SINGLE,
-    FurtherTeacher,
-    ParagraphVectorSettings,
-    Parameters,
-    Training,
-    label_of_paragraph_vector,
-    members_of,
-)
+from docemb_lib.settings import NOT_IN_FINGERPRINT, FurtherTeacher, ParagraphVectorSettings, Training
+from docemb_lib.settings.parameters import SINGLE, Parameters, label_of_paragraph_vector, members_of
 from docemb_lib.settings.profile import BESIDE_CONTEXTUAL, NOTEBOOKS, SELF_SUPERVISED, TRAINING, Profile, width
 from docemb_lib.workspace import VERSIONS, fingerprint_of, installed_versions
 
@@ -36,11 +28,7 @@ LONGEST_SLUG = 200  # characters: file systems allow names of 255, and executed 
 
 @dataclass(frozen=True, eq=False)
 class RunKey:
-    """One run of one notebook.
-
-    Args:
-        notebook: its name, a key of `NOTEBOOKS`.
-        profile: the profile with the parameters of this run, see `RunKey.of`.
+    """One run of one notebook, a key of `NOTEBOOKS`, with the parameters of a profile, see `RunKey.of`.
 
     Example:
         >>> from docemb_lib import Profile
@@ -61,16 +49,12 @@ class RunKey:
         """
         return cls(notebook, profile.for_notebook(notebook, **parameters))
 
-    # ---- what counts
-
     @property
     def parameters(self) -> dict[str, Any]:
-        """The notebook's parameters by name."""
         return {name: getattr(self.profile.parameters, name) for name in ("seed", *NOTEBOOKS[self.notebook])}
 
     @property
     def trains(self) -> bool:
-        """Whether the run trains a student."""
         return self.notebook in TRAINING
 
     @property
@@ -85,12 +69,10 @@ class RunKey:
 
     @property
     def training(self) -> Training:
-        """The profile's settings of the run's training."""
         return self.profile.simde.training if self.self_supervised else self.profile.training
 
     @property
     def roles(self) -> set[str]:
-        """The roles for which the student has a teacher: `structural`, `contextual`."""
         return roles_of(self.profile.parameters, self.profile.further_teachers)
 
     @cached_property
@@ -99,8 +81,8 @@ class RunKey:
         p = self.profile.parameters
         counting: dict[str, Any] = {"seed": p.seed}
         if not self.trains:
-            names = ("compound",) if p.compound else SINGLE
-            return counting | ({name: getattr(p, name) for name in names} if NOTEBOOKS[self.notebook] else {})
+            names = () if not NOTEBOOKS[self.notebook] else ("compound",) if p.compound else SINGLE
+            return counting | {name: getattr(p, name) for name in names}
         counting["documents"] = p.documents
         if self.self_supervised:
             counting |= {name: getattr(p, name) for name in PAIRS}
@@ -162,8 +144,6 @@ class RunKey:
         names.update(PV_NAMES if self.notebook in BESIDE_CONTEXTUAL else ())
         return [member for name in sorted(names) for member in settings.members(name)]
 
-    # ---- names for people
-
     @cached_property
     def label(self) -> str:
         """Short and readable, as in the thesis' figures: `max-margin;MSE;γ=1.0`, `cosine;384;λ=0.5`."""
@@ -185,10 +165,7 @@ class RunKey:
 
     @cached_property
     def slug(self) -> str:
-        """The label as one path component, with the profile, the documents and the seed.
-
-        A slug of more than 200 characters is cut and ends in its hash.
-        """
+        """The label as one path component, with the profile, the documents and the seed; cut if it is too long."""
         p = self.profile.parameters
         parts = [self.profile.name, self.label]
         if self.notebook == "05_weighting" and p.contextual_teacher is not None:
@@ -198,16 +175,12 @@ class RunKey:
         parts.append(f"seed{p.seed}")
         text = "-".join(parts).replace("λ", "lam").replace("γ", "gamma").replace("τ", "tau").replace("%", "pct")
         slug = re.sub(r"[^A-Za-z0-9.=+]+", "-", text).strip("-")
-        digits = fingerprint_of({"slug": slug})[:8]
-        return slug if len(slug) <= LONGEST_SLUG else f"{slug[: LONGEST_SLUG - 9]}-{digits}"
-
-    # ---- combinations
+        if len(slug) > LONGEST_SLUG:
+            slug = f"{slug[: LONGEST_SLUG - 9]}-{fingerprint_of({'slug': slug})[:8]}"
+        return slug
 
     def check(self) -> None:
-        """Check the combination of parameters and settings. Raises InputError.
-
-        Checks that need the corpus are those of the stages, see `Stages.check`.
-        """
+        """Check the combination of parameters and settings; `Stages.check` also asks the corpus. Raises InputError."""
         if not self.trains:
             return
         p, training, simde = self.profile.parameters, self.training, self.profile.simde
@@ -215,9 +188,8 @@ class RunKey:
         if training.report_to:
             _check_trackers(training.report_to, section)
         if p.documents < size:
-            raise InputError(
-                f"documents: {p.documents} do not fill one batch; ask for {section}.batch_size {size} or more"
-            )
+            few = f"documents: {p.documents} do not fill one batch"
+            raise InputError(f"{few}; ask for {section}.batch_size {size} or more")
         dropout = self.profile.student.dropout if simde.dropout is None else simde.dropout
         if self.self_supervised and p.pairs == "dropout" and dropout == 0:
             raise InputError("pairs: dropout makes no pairs of a student without dropout; set simde.dropout to 0.1")
@@ -226,16 +198,13 @@ class RunKey:
 
     def _check_widths(self) -> None:
         """The two projections of each teacher must end equally wide, as far as widths are known without a model."""
-        p, further, contextual = (
-            self.profile.parameters,
-            self.profile.further_teachers,
-            self.profile.contextual_teachers,
-        )
+        profile, p = self.profile, self.profile.parameters
         own = ("contextual", p.contextual_teacher, None, p.student_projection, p.contextual_projection)
+        further = profile.further_teachers
         teachers = [own, *((t.name, t.teacher, t.model, t.student_projection, t.teacher_projection) for t in further)]
-        student_width = width(self.profile.student.model)
+        student_width = width(profile.student.model)
         for name, teacher, model, student_spec, teacher_spec in teachers:
-            teacher_width = contextual.width(teacher) if teacher else width(model) if model else None
+            teacher_width = profile.contextual_teachers.width(teacher) if teacher else width(model) if model else None
             if student_width is not None and teacher_width is not None:
                 from docemb_lib.losses.projection import check_widths
 
@@ -243,13 +212,11 @@ class RunKey:
 
 
 def roles_of(p: Parameters, further: Sequence[FurtherTeacher] = ()) -> set[str]:
-    """The roles that have a teacher, among the parameters' own and the profile's further ones."""
     own = {"structural": p.structural_loss, "contextual": p.contextual_teacher}
     return {role for role, named in own.items() if named is not None} | {teacher.role for teacher in further}
 
 
 def objective_settings(p: Parameters, further: Sequence[FurtherTeacher] = ()) -> dict[str, Any]:
-    """The parameters that the training objective depends on."""
     roles = roles_of(p, further)
     names = [] if p.structural_loss is None else ["structural_loss"]
     if p.structural_loss == "max-margin":
@@ -276,8 +243,7 @@ def structural_label(p: Parameters, further: Sequence[FurtherTeacher] = ()) -> s
     if p.structural_loss == "max-margin":
         return f"max-margin;{'MSE' if p.distance == 'mse' else 'cosine'};γ={p.gamma}{bank}"
     if p.structural_loss == "contrastive":
-        temperature = "" if p.temperature is None else f";τ={p.temperature}"
-        return f"contrastive{temperature}{bank}"
+        return f"contrastive{'' if p.temperature is None else f';τ={p.temperature}'}{bank}"
     return {"mse": "MSE"}.get(p.structural_loss, p.structural_loss)
 
 
@@ -331,8 +297,7 @@ def _check_trackers(names: list[str], section: str) -> None:
     from transformers.integrations import get_available_reporting_integrations
 
     available = get_available_reporting_integrations()
+    there = ", ".join(available) or "none"
     for name in names:
         if name not in available:
-            raise InputError(
-                f"{section}.report_to: {name} is unknown or not installed; there are {', '.join(available) or 'none'}"
-            )
+            raise InputError(f"{section}.report_to: {name} is unknown or not installed; there are {there}")

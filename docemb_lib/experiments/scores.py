@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -12,17 +12,10 @@ import numpy as np
 import pandas as pd
 
 from docemb_lib.errors import InputError
+from docemb_lib.evaluation import protocols
 from docemb_lib.evaluation.benchmarks import missing_files
 from docemb_lib.evaluation.catalogue import ProfileTasks, check_task, task_inputs
-from docemb_lib.evaluation.protocols import final_scores, for_validation, round_name, validation_score, validation_texts
-from docemb_lib.evaluation.scoreboard import (
-    MAIN_METRICS,
-    interval_board,
-    last_round,
-    score_frame,
-    scoreboard,
-    standing,
-)
+from docemb_lib.evaluation.scoreboard import MAIN_METRICS, interval_board, last_round, score_frame, scoreboard, standing
 from docemb_lib.evaluation.tasks import HeadTask, Score
 from docemb_lib.evaluation.uncertainty import by_length, differences, score_intervals, verdicts
 from docemb_lib.experiments.models import SBERT_CHUNKS, SBERT_LABELS, SBERT_TRUNCATED, UNTRAINED, Model, embed_once
@@ -55,7 +48,7 @@ class ScoreStage:
         return ProfileTasks(self.profile, lambda: self.corpus.split("tasks"))
 
     def of(self, models: Iterable[Model], *, final: bool) -> pd.DataFrame:
-        """Tidy scores, see `tidy`.
+        """Tidy scores: a row per model, task, metric and head seed with its `value`, and `round` if there are several.
 
         final: all tasks of the profile on their test splits; otherwise the sweep's tasks on their validation splits,
         so that no choice between runs depends on a test split.
@@ -63,44 +56,35 @@ class ScoreStage:
         return tidy(self.by_round(models, final=final))
 
     def by_round(self, models: Iterable[Model], *, final: bool) -> Rounds:
-        """Scores with each example's answer, by round: the profile's rounds, or the only one of a sweep.
-
-        A retrieval task trains nothing and has the same score in every round.
-        """
+        """Scores with each example's answer, by round: the profile's rounds, or the only one of a sweep."""
         found: Rounds = {}
         for model in models:
-            for task, by_round in self._of_model(model, self._names(final), final=final).items():
+            for task, by_round in self._of_model(model, final=final).items():
                 for name, score in by_round.items():
                     found.setdefault(name, {}).setdefault(model.label, {})[task] = score
         return found
 
     def is_scored(self, model: Model) -> bool:
         """Whether the model has scores on all tasks of the final evaluation."""
-        inputs = (self._inputs(model, name, final=True) for name in self._names(final=True))
-        return all(self.workspace.is_built("scores", one) for one in inputs)
+        return all(self._is_scored(model, name, final=True) for name in self._names(final=True))
 
     def of_cosines(self, models: Iterable[Model]) -> pd.DataFrame:
         """The final evaluation's retrieval and pair tasks, scored by cosines alone on their test splits.
 
-        A row per model, columns `spread` and the tasks; empty if there is no such task. The texts are those that `of`
-        embeds.
+        A row per model, columns `spread` and the tasks; empty if there is no such task.
         """
-        from docemb_lib.evaluation.protocols import asks_what_belongs_together, score_cosines, spread
-
         named = {name: self.tasks[name] for name in self._names(final=True)}
-        tasks = {name: task for name, task in named.items() if asks_what_belongs_together(task)}
+        tasks = {name: task for name, task in named.items() if protocols.asks_what_belongs_together(task)}
         if not tasks:
             return pd.DataFrame()
         texts = list(dict.fromkeys(text for task in tasks.values() for text in task.texts("test")))
         row_of = {text: row for row, text in enumerate(texts)}
+        rows_of = {name: [row_of[text] for text in task.texts("test")] for name, task in tasks.items()}
         rows = {}
         for model in models:
             embeddings = embed_once(self.workspace, model, texts)
-            scores = {
-                name: score_cosines(task, embeddings[[row_of[text] for text in task.texts("test")]])
-                for name, task in tasks.items()
-            }
-            rows[model.label] = {"spread": spread(embeddings), **scores}
+            scores = {name: protocols.score_cosines(task, embeddings[rows_of[name]]) for name, task in tasks.items()}
+            rows[model.label] = {"spread": protocols.spread(embeddings), **scores}
         return pd.DataFrame.from_dict(rows, orient="index").rename_axis("model")
 
     def evaluate(self, models: Sequence[Model], *, student: str) -> Final:
@@ -110,15 +94,8 @@ class ScoreStage:
         models are compared with the first reference.
         """
         rounds = self.by_round(models, final=True)
-        intervals = pd.concat(
-            [score_intervals(scores).assign(round=name) for name, scores in rounds.items()], ignore_index=True
-        )
-        return Final(
-            scores=tidy(rounds),
-            intervals=intervals if len(rounds) > 1 else intervals.drop(columns="round"),
-            comparison=_comparison(_last(rounds), student),
-            models=pd.DataFrame([(m.label, m.fingerprint) for m in models], columns=["model", "fingerprint"]),
-        )
+        fingerprints = pd.DataFrame([(m.label, m.fingerprint) for m in models], columns=["model", "fingerprint"])
+        return Final(tidy(rounds), _stacked(rounds, score_intervals), _comparison(_last(rounds), student), fingerprints)
 
     def by_length(self, models: Sequence[Model]) -> pd.DataFrame:
         """Every model's score on each task in buckets of length, with intervals; of the last round.
@@ -128,11 +105,9 @@ class ScoreStage:
         """
         lengths = {task: self.lengths(task) for task in self._names(final=True)}
         frames = [
-            by_length(score.per_example[score.metric], lengths[task]).assign(
-                model=model, task=task, metric=score.metric
-            )
+            by_length(s.per_example[s.metric], lengths[task]).assign(model=model, task=task, metric=s.metric)
             for model, by_task in _last(self.by_round(models, final=True)).items()
-            for task, score in by_task.items()
+            for task, s in by_task.items()
         ]
         return pd.concat(frames, ignore_index=True)
 
@@ -148,35 +123,39 @@ class ScoreStage:
 
         return np.load(self.workspace.artefact("task-lengths", inputs, build).path / LENGTHS)
 
-    def check(self) -> None:
+    def check(self, splits: Sequence[str] = ("test", "validation")) -> None:
         """Check that all tasks can be read and have the splits that are scored. Raises InputError."""
-        check_benchmarks(self.profile.evaluation, (*self._names(final=True), *self._names(final=False)))
-        for names, split in ((self._names(final=True), "test"), (self._names(final=False), "validation")):
-            for name in names:
+        names = {split: self._names(split == "test") for split in splits}
+        check_benchmarks(self.profile.evaluation, [name for of_split in names.values() for name in of_split])
+        for split, of_split in names.items():
+            for name in of_split:
                 check_task(self.profile, self.workspace, name, split)
 
     def _names(self, final: bool) -> Sequence[str]:
         return self.profile.evaluation.tasks if final else self.profile.evaluation.sweep_tasks
 
-    def _of_model(self, model: Model, names: Sequence[str], *, final: bool) -> dict[str, dict[str, Score]]:
+    def _of_model(self, model: Model, *, final: bool) -> dict[str, dict[str, Score]]:
         """{task: {round: score}}; the texts of all tasks without a score are embedded together."""
-        inputs = {name: self._inputs(model, name, final=final) for name in names}
+        names, found = self._names(final), {}
 
         @cache
         def embedded() -> dict[str, np.ndarray]:
-            missing = [name for name in names if not self.workspace.is_built("scores", inputs[name])]
+            missing = [name for name in names if not self._is_scored(model, name, final=final)]
             texts = list(dict.fromkeys(text for name in missing for text in self._texts(name, final=final)))
             return dict(zip(texts, embed_once(self.workspace, model, texts), strict=True))
 
-        found = {}
         for name in names:
 
             def build(folder: Path, name: str = name) -> None:
                 embeddings = np.stack([embedded()[text] for text in self._texts(name, final=final)])
                 write_scores(folder, self._score(name, embeddings, final=final))
 
-            found[name] = read_scores(self.workspace.artefact("scores", inputs[name], build).path)
+            inputs = self._inputs(model, name, final=final)
+            found[name] = read_scores(self.workspace.artefact("scores", inputs, build).path)
         return found
+
+    def _is_scored(self, model: Model, name: str, *, final: bool) -> bool:
+        return self.workspace.is_built("scores", self._inputs(model, name, final=final))
 
     def _task_inputs(self, name: str) -> dict[str, Any]:
         return task_inputs(self.profile, name, lambda: self.corpus.fingerprint)
@@ -190,20 +169,21 @@ class ScoreStage:
         """The texts that scoring needs embedded, each once."""
         task = self.tasks[name]
         if isinstance(task, HeadTask) and not final:
-            return validation_texts(for_validation(task, self.profile.evaluation.limit))
+            return protocols.validation_texts(protocols.for_validation(task, self.profile.evaluation.limit))
         return task.texts("test" if final else "validation")
 
     def _score(self, name: str, embeddings: np.ndarray, *, final: bool) -> dict[str, Score]:
         """{round: score}. embeddings: (N, D), row i of `_texts(...)[i]`."""
         task, evaluation = self.tasks[name], self.profile.evaluation
-        rounds = {round_name(limit): limit for limit in evaluation.rounds} if final else {round_name(None): None}
+        limits = evaluation.rounds if final else [None]
+        rounds = {protocols.round_name(limit): limit for limit in limits}
         if not isinstance(task, HeadTask):
             return dict.fromkeys(rounds, task.score(embeddings, "test" if final else "validation"))
+        heads: dict[str, Any] = {"head": evaluation.head, "seeds": evaluation.seeds}
         if final:
-            return final_scores(task, embeddings, rounds=rounds, head=evaluation.head, seeds=evaluation.seeds)
-        cut = for_validation(task, evaluation.limit)
-        score = validation_score(cut, embeddings, head=evaluation.head, seeds=evaluation.seeds, folds=evaluation.folds)
-        return dict.fromkeys(rounds, score)
+            return protocols.final_scores(task, embeddings, rounds=rounds, **heads)
+        cut = protocols.for_validation(task, evaluation.limit)
+        return dict.fromkeys(rounds, protocols.validation_score(cut, embeddings, folds=evaluation.folds, **heads))
 
 
 class Final(NamedTuple):
@@ -221,19 +201,20 @@ class Final(NamedTuple):
 
     @property
     def tables(self) -> dict[str, pd.DataFrame]:
-        """The tables that a record keeps beside the scores."""
-        return {"intervals": self.intervals, "comparison": self.comparison, "models": self.models}
+        """What a record keeps beside the scores."""
+        return {name: frame for name, frame in self._asdict().items() if name != "scores"}
 
     @property
     def board(self) -> pd.DataFrame:
         """Models × tasks with intervals, best mean first; the last column is the mean's deviation over head seeds."""
-        parts = self.scores.groupby("round", sort=False) if "round" in self.scores else [(None, self.scores)]
-        spread = {name: scoreboard(rows)["std"] for name, rows in parts}
-        of_row = pd.concat(spread) if "round" in self.scores else spread[None]
+        if "round" in self.scores:
+            parts = self.scores.groupby("round", sort=False)
+            of_row = pd.concat({name: scoreboard(rows)["std"] for name, rows in parts})
+        else:
+            of_row = scoreboard(self.scores)["std"]
         return interval_board(self.intervals).assign(**{"± head seeds": of_row.map("{:.3f}".format)})
 
     def standing(self, student: str) -> str:
-        """A sentence: the student's mean over tasks beside the untrained student and the structural teacher."""
         return standing_of(self.intervals, self.comparison, student=student)
 
 
@@ -254,42 +235,36 @@ def check_benchmarks(evaluation: Evaluation, tasks: Sequence[str]) -> None:
 
 
 def tidy(rounds: Rounds) -> pd.DataFrame:
-    """A row per model, task, metric and head seed with its `value`, and `round` where there are several rounds."""
-    frames = [score_frame(scores).assign(round=name) for name, scores in rounds.items()]
-    rows = pd.concat(frames, ignore_index=True)
-    rows = rows[rows["metric"].isin(KEPT)].reset_index(drop=True)
-    return rows if len(rounds) > 1 else rows.drop(columns="round")
+    rows = _stacked(rounds, score_frame)
+    return rows[rows["metric"].isin(KEPT)].reset_index(drop=True)
 
 
 def write_scores(folder: Path, by_round: Mapping[str, Score]) -> None:
     """Write a task's score of every round."""
-    numbers = {
-        name: {"metric": score.metric, "values": score.values, "extra": dict(score.extra)}
-        for name, score in by_round.items()
-    }
+    numbers = {name: {"metric": s.metric, "values": s.values, "extra": dict(s.extra)} for name, s in by_round.items()}
     write_text(folder / NUMBERS, json.dumps(numbers))
-    examples: dict[str, Any] = {
-        f"{name}/{metric}": answers for name, score in by_round.items() for metric, answers in score.per_example.items()
-    }
+    examples: dict[str, Any] = {}
+    for name, score in by_round.items():
+        examples |= {f"{name}/{metric}": answers for metric, answers in score.per_example.items()}
     np.savez_compressed(folder / EXAMPLES, **examples)
 
 
 def read_scores(folder: Path) -> dict[str, Score]:
     """{round: score}, as `write_scores` wrote them."""
-    numbers = json.loads((folder / NUMBERS).read_text(encoding="utf-8"))
+    found: dict[str, Score] = {}
     with np.load(folder / EXAMPLES) as stored:
-        examples = {key: stored[key] for key in stored.files}
-    return {
-        name: Score(
-            score["metric"],
-            tuple(score["values"]),
-            extra=score["extra"],
-            per_example={
-                key.removeprefix(f"{name}/"): answers for key, answers in examples.items() if key.startswith(f"{name}/")
-            },
-        )
-        for name, score in numbers.items()
-    }
+        for name, score in json.loads((folder / NUMBERS).read_text(encoding="utf-8")).items():
+            metrics = [key.removeprefix(f"{name}/") for key in stored.files if key.startswith(f"{name}/")]
+            answers = {metric: stored[f"{name}/{metric}"] for metric in metrics}
+            found[name] = Score(score["metric"], tuple(score["values"]), score["extra"], answers)
+    return found
+
+
+def _stacked(rounds: Rounds, rows_of: Callable[[dict[str, dict[str, Score]]], pd.DataFrame]) -> pd.DataFrame:
+    """The rows of all rounds; a column `round` tells them apart where there are several."""
+    frames = [rows_of(scores).assign(round=name) for name, scores in rounds.items()]
+    rows = pd.concat(frames, ignore_index=True)
+    return rows if len(rounds) > 1 else rows.drop(columns="round")
 
 
 def _last(rounds: Rounds) -> dict[str, dict[str, Score]]:

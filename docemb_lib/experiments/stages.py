@@ -1,14 +1,13 @@
 """The first two stages of a run: the corpus, and the teachers with their embeddings.
 
-A stage is an object over artefacts of the workspace: asked for, an artefact is loaded or built. Each stage takes the
-stages that it builds on; `students` and `scores` hold the later ones. Heavy libraries are imported where they are used,
-so that asking for what is built stays cheap.
+A stage is an object over artefacts of the workspace: asked for, an artefact is loaded or built. Heavy libraries are
+imported where they are used, so that asking for what is built stays cheap.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from importlib.metadata import version
 from pathlib import Path
@@ -17,20 +16,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from docemb_lib import pretrained
+from docemb_lib.corpus.build import build_corpus, digest
 from docemb_lib.corpus.sources import read_documents, source_fingerprint
 from docemb_lib.errors import InputError
 from docemb_lib.settings import FurtherTeacher, ParagraphVectorSettings, StructuralTeacher, TextSource
 from docemb_lib.settings.profile import TRAINING, Profile
+from docemb_lib.teachers import LSA, SBERT, Compound, ParagraphVector, Teacher, Words
+from docemb_lib.teachers.sbert import Long
+from docemb_lib.teachers.store import open_embeddings, write_embeddings
+from docemb_lib.teachers.words import Preprocessing, write_words
 from docemb_lib.workspace import Artefact, Workspace
 
 if TYPE_CHECKING:
     from datasets import Dataset, DatasetDict
 
-    from docemb_lib.corpus.sources import Document
-    from docemb_lib.teachers import SBERT, ParagraphVector, Words
-    from docemb_lib.teachers.sbert import Long
-    from docemb_lib.teachers.store import Teacher
-    from docemb_lib.teachers.words import Preprocessing
 
 DATASET = "dataset"  # folder of a finished corpus
 PARTS = "parts"  # folder of a corpus that is being built; an interrupted build continues from it
@@ -48,7 +47,6 @@ class CorpusStage:
 
     @cached_property
     def artefact(self) -> Artefact:
-        """The corpus on disk."""
         return self.workspace.artefact("corpus", self._inputs, self._write, resumable=True)
 
     @property
@@ -76,8 +74,7 @@ class CorpusStage:
         """The corpus that contextual teachers are fitted on: this one, or their own without any held-out document."""
         if self.profile.contextual_teachers.corpus is None:
             return self.artefact
-        build = self._write_for_teachers
-        return self.workspace.artefact("teacher-corpus", self._teacher_inputs, build, resumable=True)
+        return self.workspace.artefact("teacher-corpus", self._teacher_inputs, self._write_for_teachers, resumable=True)
 
     @property
     def is_built_for_teachers(self) -> bool:
@@ -90,10 +87,7 @@ class CorpusStage:
         return _texts(_load(self.for_teachers)["train"], self.profile.contextual_teachers.documents)
 
     def check(self, documents: int | None = None) -> None:
-        """Check that the sources and models exist. Raises InputError.
-
-        documents: a number of training documents that the corpus must have, checked once it is built.
-        """
+        """Check that sources and models exist and, of a built corpus, as many training documents. Raises InputError."""
         for source in self.profile.text_sources:
             source_fingerprint(source)
         pretrained.resolve(self.profile.student.model)
@@ -111,24 +105,17 @@ class CorpusStage:
                 "corpus.validation and corpus.tasks; ask for fewer, or add documents"
             )
 
-    @property
-    def _own_corpus(self) -> TextSource:
-        """The texts of the contextual teachers, which may be the students'."""
-        return self.profile.contextual_teachers.corpus or self.profile.corpus
-
     @cached_property
     def _inputs(self) -> dict[str, Any]:
-        return {
-            "source": source_fingerprint(self.profile.corpus),
-            "student": fingerprint_of_model(self.profile.student.model),
-            "structural": fingerprint_of_model(self.profile.structural_teacher.model),
-        }
+        student, structural = self.profile.student.model, self.profile.structural_teacher.model
+        models = {"student": fingerprint_of_model(student), "structural": fingerprint_of_model(structural)}
+        return {"source": source_fingerprint(self.profile.corpus), **models}
 
     @cached_property
     def _teacher_inputs(self) -> dict[str, Any]:
         # Of the students' corpus only the held-out documents matter, not the token counts.
         return {
-            "source": source_fingerprint(self._own_corpus),
+            "source": source_fingerprint(self.profile.contextual_teachers.corpus or self.profile.corpus),
             "student": fingerprint_of_model(self.profile.student.model),
             "held out by": source_fingerprint(self.profile.corpus),
         }
@@ -137,8 +124,8 @@ class CorpusStage:
         profile, settings = self.profile, self.profile.corpus
         count_structural = sbert_of(profile.structural_teacher, "truncate").count_tokens
         counters = {"n_student_tokens": self._count_student, "n_structural_tokens": count_structural}
-        sizes = {"validation": settings.validation, "tasks": settings.tasks}
-        dataset = self._build(settings, self._read(settings), folder, counters, sizes)
+        options: dict[str, Any] = {"counters": counters, "validation": settings.validation, "tasks": settings.tasks}
+        dataset = self._build(settings, folder, **options)
         # A plan that asks for too many documents fails now, not at its last run.
         trained = [line for line in profile.plan if not line.profile and (line.grid or line.notebook in TRAINING)]
         planned = [line.parameters.get("documents", "profile") for line in trained]
@@ -149,34 +136,19 @@ class CorpusStage:
     def _write_for_teachers(self, folder: Path) -> None:
         from datasets import DatasetDict
 
-        from docemb_lib.corpus.build import digest
-
-        settings = self._own_corpus
-        words = _copy_words(
-            self.profile.corpus
-        )  # as the students' corpus compares: a held-out document has no copy here
+        words = _copy_words(self.profile.corpus)  # as the students' corpus compares: no held-out document has a copy
         held_out = {digest(text, words) for split in HELD_OUT for text in self.texts(split)}
-        documents = (d for d in self._read(settings) if digest(d.text, words) not in held_out)
-        dataset = self._build(settings, documents, folder, {}, {"validation": 0, "tasks": 0})
+        settings = self.profile.contextual_teachers.corpus or self.profile.corpus
+        options: dict[str, Any] = {"counters": {}, "validation": 0, "tasks": 0}
+        dataset = self._build(settings, folder, lambda text: digest(text, words) not in held_out, **options)
         _save(DatasetDict(train=dataset["train"]), folder)
 
-    def _read(self, settings: TextSource) -> Iterable[Document]:
-        return read_documents(settings, count_tokens=self._count_student)
-
     def _build(
-        self,
-        settings: TextSource,
-        documents: Iterable[Document],
-        folder: Path,
-        counters: dict[str, Any],
-        sizes: dict[str, int],
+        self, settings: TextSource, folder: Path, wanted: Callable[[str], bool] = lambda text: True, **options: Any
     ) -> DatasetDict:
-        from docemb_lib.corpus.build import build_corpus
-
-        copy_words, parts = _copy_words(settings), folder / PARTS
-        return build_corpus(
-            documents, counters=counters, seed=settings.seed, copy_words=copy_words, folder=parts, **sizes
-        )
+        read = read_documents(settings, count_tokens=self._count_student)
+        options |= {"seed": settings.seed, "copy_words": _copy_words(settings), "folder": folder / PARTS}
+        return build_corpus((document for document in read if wanted(document.text)), **options)
 
     @cached_property
     def _count_student(self) -> Any:
@@ -193,12 +165,9 @@ class TeacherStage:
 
     @cached_property
     def of_student(self) -> dict[str, Teacher]:
-        """The teachers that a student of these parameters learns from, by name: `structural`, `contextual`, then the
-        profile's further ones."""
+        """A student's teachers by name: `structural` and `contextual` where there are such, then the further ones."""
         p = self.profile.parameters
-        found: dict[str, Teacher] = {}
-        if p.structural_loss is not None:
-            found["structural"] = self.structural
+        found: dict[str, Teacher] = {} if p.structural_loss is None else {"structural": self.structural}
         if p.contextual_teacher is not None:
             found["contextual"] = self.contextual(p.contextual_teacher)
         return found | {further.name: self._further(further) for further in self.profile.further_teachers}
@@ -214,8 +183,6 @@ class TeacherStage:
 
     def contextual(self, name: str) -> Teacher:
         """DM, DBOW, PV (their concatenation) or LSA, fitted on the teachers' corpus."""
-        from docemb_lib.teachers import LSA, Compound
-
         if name == "LSA":
             return LSA.load(self._lsa().path)
         members = self.profile.contextual_teachers.members(name)
@@ -224,24 +191,16 @@ class TeacherStage:
 
     def paragraph_vector(self, settings: ParagraphVectorSettings, *, seed: int) -> ParagraphVector:
         """One Paragraph Vector, fitted on the teachers' corpus; an interrupted fit continues after its last epoch."""
-        from docemb_lib.teachers import ParagraphVector
-
-        inputs = {
-            "words": self._words_inputs(settings.preprocess),
-            "settings": settings.model_dump(),
-            "seed": seed,
-            "versions": {"gensim": version("gensim")},
-        }
+        words, versions = self._words_inputs(settings.preprocess), {"gensim": version("gensim")}
+        inputs = {"words": words, "settings": settings.model_dump(), "seed": seed, "versions": versions}
 
         def build(folder: Path) -> None:
-            model = ParagraphVector(**settings.model_dump(), seed=seed)
-            model.fit_words(self.words(settings.preprocess), folder)
+            ParagraphVector(**settings.model_dump(), seed=seed).fit_words(self.words(settings.preprocess), folder)
 
         return ParagraphVector.load(self.workspace.artefact("paragraph-vector", inputs, build, resumable=True).path)
 
     def words(self, preprocess: Preprocessing) -> Words:
         """The words of the teachers' corpus, shared by all Paragraph Vectors with this preprocessing."""
-        from docemb_lib.teachers import Words, write_words
 
         def build(folder: Path) -> None:
             write_words(folder, self.corpus.teacher_texts, preprocess)
@@ -249,13 +208,10 @@ class TeacherStage:
         return Words.open(self.workspace.artefact("words", self._words_inputs(preprocess), build).path)
 
     def has_words(self, preprocess: Preprocessing) -> bool:
-        """Whether the words are written already."""
         return self.corpus.is_built_for_teachers and self.workspace.is_built("words", self._words_inputs(preprocess))
 
     def embeddings(self, teacher: Teacher, split: str, rows: int) -> np.ndarray:
         """The teacher's embeddings of the first `rows` documents of a split: float32 (rows, dim), memory-mapped."""
-        from docemb_lib.teachers import SBERT, open_embeddings, write_embeddings
-
         corpus, maker = f"{self.corpus.fingerprint}/{split}", teacher.fingerprint
         block = 256 if isinstance(teacher, SBERT) else 4096  # seconds of work, which is what a kill costs
 
@@ -273,10 +229,7 @@ class TeacherStage:
         return self.profile.contextual_teachers.lsa_dim <= len(self.corpus.teacher_texts) <= LSA_BY_THE_WAY
 
     def check(self, paragraph_vectors: Sequence[ParagraphVectorSettings] = ()) -> None:
-        """Check that the further teachers exist, and that no Paragraph Vector drops all words. Raises InputError.
-
-        The words are checked once they are counted.
-        """
+        """Check the further teachers and, once words are counted, that no Paragraph Vector drops all of them."""
         for further in self.profile.further_teachers:
             if further.model:
                 pretrained.resolve(further.model)
@@ -285,8 +238,6 @@ class TeacherStage:
                 self.words(settings.preprocess).vocabulary(settings.min_count)
 
     def _further(self, further: FurtherTeacher) -> Teacher:
-        from docemb_lib.teachers import SBERT
-
         if further.teacher is not None:
             return self.contextual(further.teacher)
         bf16 = self.profile.structural_teacher.bf16
@@ -301,15 +252,9 @@ class TeacherStage:
         }
 
     def _lsa(self) -> Artefact:
-        from docemb_lib.teachers import LSA
-
         settings = self.profile.contextual_teachers
-        inputs = {
-            "corpus": self.corpus.for_teachers.fingerprint,
-            "dim": settings.lsa_dim,
-            "documents": settings.documents,
-            "versions": {"scikit-learn": version("scikit-learn")},
-        }
+        inputs: dict[str, Any] = {"corpus": self.corpus.for_teachers.fingerprint, "dim": settings.lsa_dim}
+        inputs |= {"documents": settings.documents, "versions": {"scikit-learn": version("scikit-learn")}}
 
         def build(folder: Path) -> None:
             model = LSA(dim=settings.lsa_dim)
@@ -320,14 +265,10 @@ class TeacherStage:
 
 
 def sbert_of(settings: StructuralTeacher, long: Long) -> SBERT:
-    """The SBERT of these settings."""
-    from docemb_lib.teachers import SBERT
-
     return SBERT(settings.model, max_tokens=settings.max_tokens, long=long, bf16=settings.bf16)
 
 
 def fingerprint_of_model(name: str) -> str:
-    """Fingerprint of a pretrained model, by its hub id, name or folder."""
     return pretrained.fingerprint(pretrained.resolve(name))
 
 

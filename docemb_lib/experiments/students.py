@@ -52,22 +52,17 @@ class StudentStage:
     @property
     def width(self) -> int:
         """D, from the student's configuration."""
-        config = json.loads((self.untrained.path / "config.json").read_text(encoding="utf-8"))
-        return int(config["hidden_size"])
+        return int(json.loads((self.untrained.path / "config.json").read_text(encoding="utf-8"))["hidden_size"])
 
     @cached_property
     def trained(self) -> Artefact:
-        """The trained student: a sentence-transformers folder with `history.json` and the modules trained beside it.
-
-        These are the projections of a distilled student (`projections.safetensors`), or the head with which a
-        self-supervised student predicts masked words (`head.safetensors`).
-        """
+        """The trained student: a sentence-transformers folder with `history.json` and the modules trained beside it:
+        projections (`projections.safetensors`), or the head that predicts masked words (`head.safetensors`)."""
         from docemb_lib.training import precision_of
         from docemb_lib.training.distributed import build_together
 
         key, training = self.key, self.key.training
-        documents = self.profile.parameters.documents
-        self.corpus.check_documents(documents, available=len(self.corpus.split("train")))
+        self.corpus.check_documents(self.profile.parameters.documents, available=len(self.corpus.split("train")))
         self.check()
         teachers = self.teachers.of_student if key.taught else {}
         packages = ("torch", "transformers", "sentencex") if key.self_supervised else ("torch", "transformers")
@@ -85,7 +80,7 @@ class StudentStage:
         return build_together(self.workspace, "student", inputs, self._train)
 
     def history(self) -> tuple[pd.DataFrame, pd.DataFrame]:
-        """The training history of the trained student: a row per update, and a row per validation."""
+        """A row per update, and a row per validation."""
         history = json.loads((self.trained.path / HISTORY).read_text(encoding="utf-8"))
         return pd.DataFrame(history["train"]), pd.DataFrame(history["validation"])
 
@@ -95,26 +90,17 @@ class StudentStage:
 
         data = self.corpus.split(split).select(range(rows))
         teachers = self.teachers.of_student
-        return TrainingDocuments(
-            self._token_file("tokens", student.encode, split, rows, {"max_tokens": student.max_tokens}),
-            data["n_structural_tokens"][:],
-            teachers={name: self.teachers.embeddings(teacher, split, rows) for name, teacher in teachers.items()},
-            ids=data["id"],
-        )
+        embeddings = {name: self.teachers.embeddings(teacher, split, rows) for name, teacher in teachers.items()}
+        tokens = self._token_file("tokens", student.encode, split, rows, {"max_tokens": student.max_tokens})
+        return TrainingDocuments(tokens, data["n_structural_tokens"][:], teachers=embeddings, ids=data["id"])
 
     def paired_documents(self, student: Student, split: str, rows: int) -> PairedDocuments:
         """The pairs of the first `rows` documents of a split, of those with two sentences or more."""
         from docemb_lib.training import PairedDocuments
 
-        p = self.profile.parameters
-        return PairedDocuments(
-            self._sentences(student, split, rows),
-            ids=self.corpus.split(split).select(range(rows))["id"][:],
-            tokenizer=student.tokenizer,
-            max_tokens=self._text_tokens(student),
-            pairs=p.pairs,
-            seed=p.seed,
-        )
+        p, ids = self.profile.parameters, self.corpus.split(split).select(range(rows))["id"][:]
+        options: Any = {"max_tokens": self._text_tokens(student), "pairs": p.pairs, "seed": p.seed}
+        return PairedDocuments(self._sentences(student, split, rows), ids=ids, tokenizer=student.tokenizer, **options)
 
     def check(self) -> None:
         """Refuse more negatives than documents to draw from, of which a built corpus says how many the mask keeps."""
@@ -171,7 +157,6 @@ class StudentStage:
         remove_checkpoints(folder)
 
     def _distil(self, student: Student, folder: Path) -> _Trained:
-        """Train on teachers' embeddings."""
         import torch
 
         from docemb_lib.training import train_objective
@@ -182,11 +167,8 @@ class StudentStage:
         objective = make_objective(student, self.profile, _widths(train))
         options: Any = {"settings": self.key.training, "seed": p.seed, "folder": folder, "title": title}
         history = train_objective(objective, train, validation, **options)
-        beside = {
-            f"{teaching.name}.{name}": tensor.contiguous()
-            for teaching in objective.teachings
-            for name, tensor in teaching.state_dict().items()
-        }
+        states = [(f"{one.name}.{name}", t) for one in objective.teachings for name, t in one.state_dict().items()]
+        beside = {name: tensor.contiguous() for name, tensor in states}
         return _Trained(history, p.documents, "projections.safetensors", beside)
 
     def _learn_from_pairs(self, student: Student, folder: Path) -> _Trained:
@@ -224,12 +206,10 @@ class StudentStage:
         from docemb_lib.losses import MaskedLanguageHead
         from docemb_lib.student import loading
 
-        config = student.config
         rows = student.model.get_input_embeddings().num_embeddings
-        eps = getattr(config, "layer_norm_eps", None) or config.norm_eps
+        eps = getattr(student.config, "layer_norm_eps", None) or student.config.norm_eps
         head = MaskedLanguageHead(student.dim, rows, norm_eps=eps)
-        source = pretrained.resolve(self.profile.student.model)
-        weights = loading.load_masked_head(source)
+        weights = loading.load_masked_head(pretrained.resolve(self.profile.student.model))
         if weights is not None:
             head.load_state_dict(weights)
         return head
@@ -254,7 +234,6 @@ class StudentStage:
         )
 
     def _sentences(self, student: Student, split: str, rows: int) -> TokenFile:
-        """The student's tokens of documents, by sentence."""
         from docemb_lib.training import encode_sentences
 
         most, language = self._text_tokens(student), self.profile.simde.language
@@ -271,13 +250,8 @@ class StudentStage:
         """The student's tokens of the first `rows` documents of a split, written once and memory-mapped."""
         from docemb_lib.training import TokenFile, write_tokens
 
-        inputs = {
-            "corpus": self.corpus.fingerprint,
-            "split": split,
-            "rows": rows,
-            "tokenizer": fingerprint_of_model(self.profile.student.model),
-            **options,
-        }
+        tokenizer = fingerprint_of_model(self.profile.student.model)
+        inputs = {"corpus": self.corpus.fingerprint, "split": split, "rows": rows, "tokenizer": tokenizer, **options}
 
         def build(folder: Path) -> None:
             texts = self.corpus.texts(split, rows)
@@ -286,13 +260,11 @@ class StudentStage:
         return TokenFile(self.workspace.artefact(kind, inputs, build).path / TOKENS)
 
     def _text_tokens(self, student: Student) -> int:
-        """Tokens of one text of a pair, at most."""
+        """Of one text of a pair, at most."""
         return min(student.max_tokens, self.profile.simde.max_tokens or student.max_tokens)
 
 
 class _Trained(NamedTuple):
-    """The result of a training besides the student."""
-
     history: History
     documents: int
     file: str  # name of the file with `beside`
@@ -300,7 +272,7 @@ class _Trained(NamedTuple):
 
 
 def student_at(folder: Path) -> Artefact | None:
-    """The student in this folder, or behind this link; None where no student trained here is there."""
+    """The student in this folder, or behind this link, if it was trained here."""
     folder = folder.resolve()
     return Artefact("student", folder.name, folder) if (folder / MANIFEST).is_file() else None
 
@@ -310,18 +282,10 @@ def recorded_student(workspace: Workspace, record: Record) -> Artefact | None:
     return None if record.student is None else student_at(workspace.root / record.student)
 
 
-# ---- the objective
-
-
 def make_objective(student: Student, profile: Profile, widths: Mapping[str, int]) -> Objective:
-    """The training objective of a profile and its parameters.
+    """The training objective of a profile and its parameters. widths: of each teacher's embeddings, by its name.
 
     Projections draw their initial weights from torch's global generator: seed it first.
-
-    Args:
-        student: the student, whose weights the objective holds.
-        profile: the profile with the run's parameters.
-        widths: the width of each teacher's embeddings, by the teacher's name.
     """
     from docemb_lib.losses import Objective, Projection, Teaching, contextual_loss, structural_loss
 
@@ -345,15 +309,13 @@ def make_objective(student: Student, profile: Profile, widths: Mapping[str, int]
         else:
             settings = {"delta": training.delta, "beta": training.beta, "ridge": training.ridge}
             loss = contextual_loss(kind, sides[0].out_features, reduction=training.sdl, **settings)
-        teachings.append(
-            Teaching(name, role, loss, student_projection=sides[0], teacher_projection=sides[1], weight=weight)
-        )
+        projected = {"student_projection": sides[0], "teacher_projection": sides[1]}
+        teachings.append(Teaching(name, role, loss, **projected, weight=weight))
     weighting, size = weighting_of(p), training.batch_size
     return Objective(student, teachings, weighting=weighting, group_size=size, negatives=p.negatives)
 
 
 def weighting_of(p: Parameters) -> Weighting:
-    """How the parameters weigh the losses of both roles."""
     from docemb_lib.losses import Weighting
 
     return Weighting(lam=p.lam, max_structural_len=p.max_structural_len, lam_by_length=p.lam_by_length, form=p.form)

@@ -1,8 +1,7 @@
 """Sweeps and plans: many runs executed, those of a grid side by side, and the comparison of a grid at its end.
 
-Each run of a sweep is a papermill run in a Dask worker process of its own. The worker executes it in its task thread,
-because a further process would take longer to start than the half second that a run may cost beyond its notebook. A
-second thread polls whether the run is still wanted. What follows when a process is killed:
+Each run of a sweep is a papermill run in the task thread of a Dask worker process of its own; a second thread polls
+whether the run is still wanted. What follows when a process is killed:
 
 - a kernel: its run has failed; the next sweep tries it again;
 - a worker: its kernel ends within two seconds, and Dask gives the run to another worker, at most three times on this
@@ -10,9 +9,8 @@ second thread polls whether the run is still wanted. What follows when a process
 - the scheduler, or this process: its workers end; workers of another cluster end their kernels with a checkpoint;
 - Ctrl-C here: kernels may write a checkpoint, then all processes end.
 
-The same command continues, since finished runs and artefacts are recognised. No run waits for another one. When all
-runs of a grid have ended, the notebook of the first finished run is executed once more as a page of its own: all that
-it trains and scores exists, so it only draws, now beside all other runs.
+The same command continues, since finished runs and artefacts are recognised. When all runs of a grid have ended, the
+notebook of the first finished run is executed once more as a page of its own, which only draws, beside all other runs.
 """
 
 from __future__ import annotations
@@ -29,19 +27,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
 from docemb_lib.errors import InputError
-from docemb_lib.experiments import cluster, records
-from docemb_lib.experiments.execution import (
-    Planned,
-    Reporter,
-    RunError,
-    Status,
-    UnwantedError,
-    execute_run,
-    is_done,
-    record_failure,
-)
-from docemb_lib.experiments.kernel import wait_for_kernels
+from docemb_lib.experiments import execution, processes, records
+from docemb_lib.experiments.execution import Planned, Reporter, RunError, Status, UnwantedError, is_done
 from docemb_lib.experiments.plan import Step, check_run, resolve_sweep
+from docemb_lib.experiments.processes import Expected
 from docemb_lib.experiments.run import Stages
 from docemb_lib.progress import progress
 from docemb_lib.workspace import Workspace
@@ -59,8 +48,6 @@ class ClusterError(RuntimeError):
 
 
 class Outcome(NamedTuple):
-    """How an attempt at a run ended."""
-
     status: Status
     error: str = ""  # of a failed run, one line
 
@@ -76,6 +63,9 @@ def sweep(
 ) -> pd.DataFrame:
     """Execute the missing runs of a grid side by side, and draw their comparison.
 
+    Returns the records of the runs as of `records.frame`, failed ones included. Raises InputError, before anything
+    starts, for whatever is wrong with any run.
+
     Args:
         notebook: its name or number, e.g. "05_weighting" or "05".
         grid: a grid in `params/grids/` by name, the path of a .yaml file, or a list of parameters.
@@ -83,12 +73,6 @@ def sweep(
         parameters: replace those of all runs.
         workers: how many processes on this machine; None: as many as there is room for.
         scheduler: address or scheduler file of a running Dask cluster, used instead of this machine.
-
-    Returns:
-        The records of the runs as of `records.frame`, failed ones included.
-
-    Raises:
-        InputError: before anything starts, for whatever is wrong with any run.
 
     Example (in a script, under `if __name__ == "__main__":`):
         >>> frame = sweep("05", [{"lam": 0.2}, {"lam": 0.5}], profile="tiny", workers=2)
@@ -108,15 +92,12 @@ def execute_sweep(
     workers: int | None = None,
     scheduler: str | None = None,
 ) -> list[str]:
-    """Execute the missing runs of a grid and draw their comparison. Returns a line for each failure.
-
-    A failing run stops no other. Raises InputError before anything starts.
-    """
+    """Execute the missing runs of a grid and draw their comparison. Returns a line for each failure."""
     if workers is not None and (scheduler is not None or workers < 1):
         raise InputError(f"workers: got {workers}; write 1 or more, and leave it out where there is a scheduler")
     missing = [run for run in planned if not is_done(run, workspace)]
     if missing and scheduler is None:
-        workers = workers or cluster.default_workers(len(missing))
+        workers = workers or processes.default_workers(len(missing))
     where = f"workers of {scheduler}" if workers is None else "1 worker" if workers == 1 else f"{workers} workers"
     try:
         reporter.begin(planned, missing, where if missing else "")
@@ -127,18 +108,17 @@ def execute_sweep(
 
 def missing_runs(steps: Sequence[Step], workspace: Workspace) -> list[Planned]:
     """The runs of a plan that are not done. Raises InputError if any of them cannot be executed."""
-    missing = [run for step in steps for run in step.runs if not is_done(run, workspace)]
-    for step in steps:
-        if step.grid is None and step.runs[0] in missing:  # runs of grids are checked when they are resolved
-            check_run(step.runs[0], workspace)
-    return missing
+    missing = [(step, run) for step in steps for run in step.runs if not is_done(run, workspace)]
+    for step, run in missing:
+        if step.grid is None:  # runs of grids are checked when they are resolved
+            check_run(run, workspace)
+    return [run for _, run in missing]
 
 
 def execute_plan(steps: Sequence[Step], workspace: Workspace, reporter: Reporter) -> list[str]:
     """Execute the missing runs of a plan, and draw the comparison of each grid. Returns a line for each failed one.
 
-    A failing run of a grid stops no other. Raises InputError before anything starts, and RunError at the first notebook
-    outside of grids that fails.
+    Raises InputError before anything starts, and RunError at the first notebook outside of grids that fails.
     """
     missing = missing_runs(steps, workspace)
     spent, done_weight, left = 0.0, 0.0, sum(run.weight for run in missing)
@@ -153,7 +133,7 @@ def execute_plan(steps: Sequence[Step], workspace: Workspace, reporter: Reporter
             else:
                 (run,) = step.runs
                 reporter.start(run, spent / done_weight * left if done_weight and todo else None)
-                built = bool(todo) and execute_run(run, workspace, report=partial(reporter.step, run))
+                built = bool(todo) and execution.execute_run(run, workspace, report=partial(reporter.step, run))
                 reporter.end(run, "built" if built else "reused", time.perf_counter() - start)
             if todo:
                 weight = sum(run.weight for run in todo)
@@ -167,22 +147,18 @@ def recorded(planned: Sequence[Planned], workspace: Workspace) -> pd.DataFrame:
     """The records of these runs, in their order."""
     order = [run.fingerprint for run in planned]
     frame = records.frame(planned[0].notebook, workspace=workspace, failed=True)
-    if frame.empty:
-        return frame
-    return frame[frame["fingerprint"].isin(order)].sort_values(
-        "fingerprint", key=lambda column: column.map(order.index)
-    )
+    found = [] if frame.empty else [row for one in order for row in frame.index[frame["fingerprint"] == one]]
+    return frame.loc[found]
 
 
 def comparison_paths(planned: Sequence[Planned], workspace: Workspace) -> list[tuple[str, str]]:
     """Names and paths of the comparison of a grid: its page and, where the notebook saves them, figure and table."""
     page = _comparison_page(planned)
-    found = (records.find(workspace, run.notebook, run.fingerprint) for run in planned)
-    record = next((record for record in found if record is not None and record.status == "done"), None)
-    if record is None or not page.is_file():
+    done = records.finished(planned, workspace)
+    if not done or not page.is_file():
         return []
     paths = [("comparison", workspace.shown(page))]
-    for figure in (Path(figure) for figure in record.figures if Path(figure).stem == "runs"):
+    for figure in (Path(figure) for figure in done[0].figures if Path(figure).stem == "runs"):
         paths += [("comparison figure", str(figure)), ("comparison table", str(figure.with_suffix(".csv")))]
     return paths
 
@@ -200,19 +176,15 @@ def _execute_grid(
     if missing:
         if missing[0].notebook == "02_paragraph_vector":
             _count_words(missing, workspace, reporter)
-        count = workers or cluster.default_workers(len(missing))
-        with (
-            cluster.local_workers(count) if scheduler is None else cluster.workers_of(scheduler, workspace) as (
-                client,
-                expected,
-            )
-        ):
-            if (link := cluster.dashboard_of(client)) is not None:
+        count = workers or processes.default_workers(len(missing))
+        remote = None if scheduler is None else processes.workers_of(scheduler, workspace)
+        with remote or processes.local_workers(count) as (client, expected):
+            if (link := processes.dashboard_of(client)) is not None:
                 reporter.prepare(f"workers; dashboard at {link}")
             try:
                 failures = _distribute(client, missing, workspace, reporter, expected)
             except KeyboardInterrupt:
-                wait_for_kernels()  # otherwise the workers end before their kernels have written checkpoints
+                processes.wait_for_kernels()  # otherwise the workers end before their kernels have written checkpoints
                 raise
     return [*failures.values(), *_compare(planned, failures, workspace, reporter)]
 
@@ -233,7 +205,7 @@ def _compare(
         return []
     reporter.prepare("the comparison of all finished runs")
     try:
-        execute_run(page, workspace)
+        execution.execute_run(page, workspace)
     except (RunError, InputError) as error:
         return [f"comparison: {error}"]
     return []
@@ -258,7 +230,7 @@ def _distribute(
     missing: Sequence[Planned],
     workspace: Workspace,
     reporter: Reporter,
-    expected: cluster.Expected | None,
+    expected: processes.Expected | None,
 ) -> dict[Planned, str]:
     """Give each worker a run, and the next one when it has ended. Returns the errors of the failed runs.
 
@@ -314,7 +286,7 @@ def _distribute(
     return failures
 
 
-def attempt(run: Planned, workspace: Workspace, topic: str, expected: cluster.Expected | None) -> Outcome:
+def attempt(run: Planned, workspace: Workspace, topic: str, expected: Expected | None) -> Outcome:
     """A task: one run, in the task thread of a worker."""
     from distributed import Status as WorkerStatus
     from distributed import get_worker
@@ -335,17 +307,17 @@ def attempt(run: Planned, workspace: Workspace, topic: str, expected: cluster.Ex
         return not wanted or status not in (WorkerStatus.running, WorkerStatus.paused)
 
     # A worker may have joined after the first check.
-    if expected is not None and (problem := cluster.unfit(expected, worker)):
+    if expected is not None and (problem := processes.unfit(expected, worker)):
         raise InputError(f"worker {worker.address} {problem}")
     try:
-        built = execute_run(run, workspace, report=report, wait=False, unwanted=unwanted)
+        built = execution.execute_run(run, workspace, report=report, wait=False, unwanted=unwanted)
     except (Timeout, UnwantedError):
         return Outcome("later")
     except (RunError, InputError) as error:
         return Outcome("failed", str(error))
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
-        return Outcome("failed", record_failure(run, workspace, reason, traceback.format_exc()))
+        return Outcome("failed", execution.record_failure(run, workspace, reason, traceback.format_exc()))
     return Outcome("built" if built else "reused")
 
 
@@ -359,7 +331,7 @@ def _outcome(future: Any, run: Planned, workspace: Workspace) -> Outcome:
     error = future.exception()
     if isinstance(error, KilledWorker):
         reason = f"its worker died in each of {error.allowed_failures + 1} attempts; out of memory?"
-        return Outcome("failed", record_failure(run, workspace, reason, ""))
+        return Outcome("failed", execution.record_failure(run, workspace, reason, ""))
     raise error
 
 

@@ -7,24 +7,13 @@ import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
-import nbformat
 import pytest
 from filelock import FileLock, Timeout
 
 from docemb_lib.errors import InputError
-from docemb_lib.experiments import cluster, kernel, records, sweeps
-from docemb_lib.experiments.execution import (
-    Reporter,
-    RunError,
-    UnwantedError,
-    execute_run,
-    is_done,
-    record_failure,
-)
-from docemb_lib.experiments.plan import resolve_plan
+from docemb_lib.experiments import execution, processes, records
+from docemb_lib.experiments.execution import Reporter, RunError, UnwantedError, execute_run, is_done, record_failure
 from docemb_lib.experiments.sweeps import comparison_paths, execute_plan
-from docemb_lib.settings.profile import Profile
-from docemb_lib.workspace import Workspace
 
 SUCCEEDS = """
 from docemb_lib.experiments import records
@@ -68,26 +57,13 @@ class Recorder(Reporter):
 
 
 @pytest.fixture
-def workspace(workspace_root):
-    return Workspace(workspace_root)
-
-
-@pytest.fixture
-def steps(workspace):
+def steps(plan_of, write_notebook):
     """Resolves a plan of the small profile; `text` replaces notebook 05 by a few lines that compute nothing."""
 
     def resolve(text="", runs=ONE):
-        path = workspace.root / "params" / "planned.yaml"
-        small = (workspace.root / "params" / "small.yaml").read_text(encoding="utf-8")
-        path.write_text(small[: small.index("plan:")].replace("name: small", "name: planned") + f"plan: {runs}\n")
         if text:
-            parameters = nbformat.v4.new_code_cell("profile = 'tiny'\nseed = 0\nlam = 0.1")
-            parameters.metadata["tags"] = ["parameters"]
-            kernelspec = {"name": "python3", "display_name": "Python 3", "language": "python"}
-            cells = [parameters, nbformat.v4.new_code_cell(text)]
-            notebook = nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernelspec})
-            nbformat.write(notebook, workspace.root / "notebooks" / "05_weighting.ipynb")
-        return resolve_plan(Profile.load(path), str(path), workspace)
+            write_notebook("05_weighting", "profile = 'tiny'\nseed = 0\nlam = 0.1", text)
+        return plan_of(runs)
 
     return resolve
 
@@ -111,16 +87,13 @@ def test_an_edited_notebook_or_a_lost_copy_is_executed_again(a_run, workspace):
     assert not is_done(run, workspace)
 
 
-@pytest.mark.parametrize(
-    ("text", "error", "said", "kept"),
-    [
-        (FAILS, RunError, "RuntimeError: no luck", FAILS),
-        ("pass", RunError, "ended without its record", "pass"),
-        ("import os; os._exit(9)", RunError, "its kernel died", "os._exit(9)"),
-        ("from docemb_lib.errors import InputError\nraise InputError('lam: too much of it')", InputError,
-         "lam: too much of it", "too much of it"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("text", "error", "said", "kept"), [
+    (FAILS, RunError, "RuntimeError: no luck", FAILS),
+    ("pass", RunError, "ended without its record", "pass"),
+    ("import os; os._exit(9)", RunError, "its kernel died", "os._exit(9)"),
+    ("from docemb_lib.errors import InputError\nraise InputError('lam: too much of it')", InputError,
+     "lam: too much of it", "too much of it"),
+])  # fmt: skip
 def test_a_failure_is_recorded_with_its_error_and_its_notebook(a_run, workspace, text, error, said, kept):
     run = a_run(text)
     message = rf"^{NAME}: {said}.* \(see .*failed\.ipynb\)$" if error is RunError else f"^{said}$"
@@ -157,7 +130,7 @@ def test_a_failed_run_is_tried_again_and_once_done_keeps_its_record(a_run, works
 
 def test_all_runs_are_checked_before_the_first_kernel_starts(steps, workspace, monkeypatch):
     plan = steps(SUCCEEDS, "[{notebook: 05_weighting, lam: 0.5}, {notebook: 05_weighting, student_projection: 16x17}]")
-    monkeypatch.setattr(sweeps, "execute_run", lambda *a, **k: pytest.fail("a kernel was started"))
+    monkeypatch.setattr(execution, "execute_run", lambda *a, **k: pytest.fail("a kernel was started"))
     with pytest.raises(InputError, match=r"384 → 16 → 17.*16 → 16"):
         execute_plan(plan, workspace, Reporter())
 
@@ -198,9 +171,9 @@ def test_a_run_that_another_process_executes_is_neither_recorded_as_failed_nor_w
 
 @pytest.mark.parametrize("kernel_at_once", [False, True])
 def test_an_unwanted_run_in_a_thread_is_ended_and_counts_as_no_failure(a_run, workspace, monkeypatch, kernel_at_once):
-    run, ready, calls, end = a_run(SLEEPS), workspace.root / "notebooks" / "ready", [], kernel._end_kernel
+    run, ready, calls, end = a_run(SLEEPS), workspace.root / "notebooks" / "ready", [], processes._end_kernel
     if kernel_at_once:  # the first call comes before the kernel has started, and finds none
-        monkeypatch.setattr(kernel, "_end_kernel", lambda sockets: end(sockets) if calls else calls.append(sockets))
+        monkeypatch.setattr(processes, "_end_kernel", lambda sockets: end(sockets) if calls else calls.append(sockets))
     with ThreadPoolExecutor(1) as thread:
         unwanted = (lambda: True) if kernel_at_once else ready.exists
         future = thread.submit(execute_run, run, workspace, unwanted=unwanted)
@@ -215,12 +188,7 @@ def test_an_unwanted_run_in_a_thread_is_ended_and_counts_as_no_failure(a_run, wo
 def test_the_runs_of_a_grid_are_a_sweep_with_a_page_in_which_a_failing_run_stops_no_other(
     steps, workspace, monkeypatch
 ):
-    monkeypatch.setattr(cluster, "default_workers", lambda runs: 1)
-    (workspace.root / "params" / "grids").mkdir()
-    grid = workspace.root / "params" / "grids" / "lams.yaml"
-    grid.write_text("{notebook: 05_weighting, axes: {lam: [0.5, 0.8]}}", encoding="utf-8")
-    other = workspace.root / "params" / "other.yaml"
-    other.write_text("base: small.yaml\nname: other\nparameters: {documents: 30}", encoding="utf-8")
+    monkeypatch.setattr(processes, "default_workers", lambda runs: 1)
     three = (
         "[{notebook: 05_weighting, lam: 0.3}, {grid: lams, profile: other.yaml}, {notebook: 05_weighting, lam: 0.4}]"
     )

@@ -35,9 +35,6 @@ def test_a_centred_model_loses_the_mean_of_a_few_training_documents(workspace_ro
     assert sorted(asked) == sorted([*train[:5], "bb", "bbbb"])
 
 
-# ---- embeddings, each computed once
-
-
 class Noted:
     """Embeds a text as its length and the number of its e's, and remembers what it was asked for."""
 
@@ -52,11 +49,6 @@ class Noted:
 @pytest.fixture
 def embedder():
     return Noted()
-
-
-@pytest.fixture
-def workspace(tmp_path):
-    return Workspace(tmp_path)
 
 
 def test_only_missing_texts_are_embedded_and_rows_follow_the_question(workspace, embedder):

@@ -45,60 +45,32 @@ EACH = f"[{', '.join(f'{{notebook: {name}}}' for name in NOTEBOOKS)}]"
 ON_REQUEST = "[{notebook: 06_evaluation}, {notebook: 07_simde, seed: 1, on_request: true}]"
 
 
-@pytest.fixture
-def workspace(workspace_root):
-    return Workspace(workspace_root)
-
-
-@pytest.fixture
-def lines(workspace):
-    """Writes a grid of two λ and another profile, and resolves the lines of a plan."""
-    params = workspace.root / "params"
-    (params / "grids").mkdir()
-    (params / "grids" / "lams.yaml").write_text("{notebook: 05_weighting, axes: {lam: [0.5, 0.8]}}", encoding="utf-8")
-    (params / "other.yaml").write_text("base: small.yaml\nname: other\nparameters: {documents: 30}", encoding="utf-8")
-
-    def resolve(runs=LINES, **selection):
-        small = (params / "small.yaml").read_text(encoding="utf-8")
-        path = params / "planned.yaml"
-        path.write_text(small[: small.index("plan:")].replace("name: small", "name: planned") + f"plan: {runs}\n")
-        return resolve_plan(Profile.load(path), str(path), workspace, **selection)
-
-    return resolve
-
-
 def runs_of(steps):
     return [run for step in steps for run in step.runs]
 
 
-@pytest.mark.parametrize(
-    ("runs", "selection", "notebooks"),
-    [
-        (EACH, {"first": "05"}, ["05_weighting", "06_evaluation", "07_simde"]),
-        (EACH, {"only": "03"}, ["03_structural"]),
-        (EACH, {"only": "05_weighting"}, ["05_weighting"]),
-        (LINES, {"only": "05"}, ["05_weighting"] * 6),
-        (LINES, {"only": "01"}, ["01_corpus"]),
-        (LINES, {"first": "02"}, ["05_weighting"] * 6),
-        (ON_REQUEST, {}, ["06_evaluation"]),
-        (ON_REQUEST, {"first": "06"}, ["06_evaluation"]),
-        (ON_REQUEST, {"only": "07"}, ["07_simde"]),
-    ],
-)
-def test_from_and_only_choose_runs_and_grids_by_their_notebook(lines, runs, selection, notebooks):
-    assert [run.notebook for run in runs_of(lines(runs, **selection))] == notebooks
+@pytest.mark.parametrize(("runs", "selection", "notebooks"), [
+    (EACH, {"first": "05"}, ["05_weighting", "06_evaluation", "07_simde"]),
+    (EACH, {"only": "03"}, ["03_structural"]),
+    (EACH, {"only": "05_weighting"}, ["05_weighting"]),
+    (LINES, {"only": "05"}, ["05_weighting"] * 6),
+    (LINES, {"only": "01"}, ["01_corpus"]),
+    (LINES, {"first": "02"}, ["05_weighting"] * 6),
+    (ON_REQUEST, {}, ["06_evaluation"]),
+    (ON_REQUEST, {"first": "06"}, ["06_evaluation"]),
+    (ON_REQUEST, {"only": "07"}, ["07_simde"]),
+])  # fmt: skip
+def test_from_and_only_choose_runs_and_grids_by_their_notebook(plan_of, runs, selection, notebooks):
+    assert [run.notebook for run in runs_of(plan_of(runs, **selection))] == notebooks
 
 
-@pytest.mark.parametrize(
-    ("selection", "said"),
-    [
-        ({"only": "99"}, "no notebook begins with '99'"),
-        ({"only": "03"}, "--only 03 leaves no run; the plan's notebooks are 05_weighting, 01_corpus"),
-    ],
-)
-def test_a_choice_that_leaves_nothing_is_refused(lines, selection, said):
+@pytest.mark.parametrize(("selection", "said"), [
+    ({"only": "99"}, "no notebook begins with '99'"),
+    ({"only": "03"}, "--only 03 leaves no run; the plan's notebooks are 05_weighting, 01_corpus"),
+])  # fmt: skip
+def test_a_choice_that_leaves_nothing_is_refused(plan_of, selection, said):
     with pytest.raises(InputError, match=said):
-        lines(**selection)
+        plan_of(LINES, **selection)
 
 
 def test_the_notebook_gets_every_parameter_so_that_both_sides_mean_the_same_run(workspace):
@@ -108,8 +80,8 @@ def test_the_notebook_gets_every_parameter_so_that_both_sides_mean_the_same_run(
         assert set(run.parameters) == {"profile", "seed", *NOTEBOOKS[run.notebook]}
 
 
-def test_a_line_stands_for_a_run_or_for_all_runs_of_a_grid_in_this_profile_or_another(lines, workspace):
-    steps = lines()
+def test_a_line_stands_for_a_run_or_for_all_runs_of_a_grid_in_this_profile_or_another(plan_of, workspace):
+    steps = plan_of(LINES)
     planned, other = str(workspace.root / "params" / "planned.yaml"), str(workspace.root / "params" / "other.yaml")
     found = [
         [(run.parameters["profile"], run.parameters.get("lam"), run.parameters["seed"]) for run in step.runs]
@@ -124,27 +96,24 @@ def test_a_line_stands_for_a_run_or_for_all_runs_of_a_grid_in_this_profile_or_an
     assert len({run.fingerprint for run in runs_of(steps)}) == len({run.executed for run in runs_of(steps)}) == 7
 
 
-@pytest.mark.parametrize(
-    ("runs", "said"),
-    [
-        ("[{notebook: 01_corpus}, {grid: lam}]", "plan, line 2 (grid lam): grid 'lam' is unknown; known are final,"),
-        ("[{grid: lams, notebook: 03_structural}]", "line 1 (03_structural grid lams): grid lams: is for notebook 05_wei"),
-        ("[{grid: lams, lamm: 1}]", "line 1 (grid lams): grid lams: run 1: 05_weighting: unknown parameter 'lamm'; did you"),
-        ("[{grid: lams, gamma: -1}]", "plan, line 1 (grid lams): grid lams: run 1: 05_weighting: gamma: input should be gr"),
-        ("[{grid: lams, lam: 0.1}]", "run 2: the same as run 1 (cosine;64;λ=0.1); the grid varies what is given for all runs: lam"),
-        ("[{grid: lams, student_projection: 16x17}]", "plan, line 1 (grid lams): grid lams: run 1: projections end in diff"),
-        ("[{grid: lams, profile: nowhere}]", "line 1 (grid lams nowhere): profile 'nowhere' is unknown; known are other"),
-        ("[{notebook: 05_weighting, profile: other.yaml, lam: 2}]", "other.yaml): 05_weighting: lam: must lie in [0, 1]"),
-        ("[{notebook: 05_weighting, profile: torn.yaml}]", "torn.yaml: not readable as YAML"),
-        ("[{notebook: 01_corpus, profile: other.yaml}, {notebook: 01_corpus, profile: synonym.yaml}]", "synonym.yaml): "
-         "line 1 has another run whose executed copy is other-corpus-seed0.ipynb; give one of them a profile of"),
-    ],
-)  # fmt: skip
-def test_a_wrong_line_is_refused_with_its_number_before_anything_starts(lines, workspace, runs, said):
+@pytest.mark.parametrize(("runs", "said"), [
+    ("[{notebook: 01_corpus}, {grid: lam}]", "plan, line 2 (grid lam): grid 'lam' is unknown; known are final,"),
+    ("[{grid: lams, notebook: 03_structural}]", "line 1 (03_structural grid lams): grid lams: is for notebook 05_wei"),
+    ("[{grid: lams, lamm: 1}]", "line 1 (grid lams): grid lams: run 1: 05_weighting: unknown parameter 'lamm'; did you"),
+    ("[{grid: lams, gamma: -1}]", "plan, line 1 (grid lams): grid lams: run 1: 05_weighting: gamma: input should be gr"),
+    ("[{grid: lams, lam: 0.1}]", "run 2: the same as run 1 (cosine;64;λ=0.1); the grid varies what is given for all runs: lam"),
+    ("[{grid: lams, student_projection: 16x17}]", "plan, line 1 (grid lams): grid lams: run 1: projections end in diff"),
+    ("[{grid: lams, profile: nowhere}]", "line 1 (grid lams nowhere): profile 'nowhere' is unknown; known are other"),
+    ("[{notebook: 05_weighting, profile: other.yaml, lam: 2}]", "other.yaml): 05_weighting: lam: must lie in [0, 1]"),
+    ("[{notebook: 05_weighting, profile: torn.yaml}]", "torn.yaml: not readable as YAML"),
+    ("[{notebook: 01_corpus, profile: other.yaml}, {notebook: 01_corpus, profile: synonym.yaml}]", "synonym.yaml): "
+     "line 1 has another run whose executed copy is other-corpus-seed0.ipynb; give one of them a profile of"),
+])  # fmt: skip
+def test_a_wrong_line_is_refused_with_its_number_before_anything_starts(plan_of, workspace, runs, said):
     (workspace.root / "params" / "torn.yaml").write_text("a: [")
     (workspace.root / "params" / "synonym.yaml").write_text("base: other.yaml\nname: other\ncorpus: {validation: 7}")
     with pytest.raises(InputError) as caught:
-        lines(runs)
+        plan_of(runs)
     assert str(caught.value).startswith("profile planned: plan, line ")
     assert said in str(caught.value)
     assert len(str(caught.value).splitlines()) == 1
@@ -228,17 +197,14 @@ MAX_MARGIN = {"structural_loss": "max-margin", "distance": "mse", "gamma": 1.0, 
               "student_projection": "768(ReLU)x1024(ReLU)x768", "contextual_projection": "768"}  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("name", "data", "source", "columns", "fixed"),
-    [
-        ("structural", "structural_losses", "figure 4.3", STRUCTURAL, {}),
-        ("projections-contextual", "projections", "figure 4.7", PROJECTIONS, {}),
-        ("projections-cosine", "projections", "figure 4.8", PROJECTIONS, {}),
-        ("projections-max-margin", "projections", "figure 4.9", PROJECTIONS, {}),
-        ("weighting-cosine", "weighting", "figure 4.10", ["lam", "max_structural_len"], COSINE),
-        ("weighting-max-margin", "weighting", "figure 4.11", ["lam", "max_structural_len"], MAX_MARGIN),
-    ],
-)
+@pytest.mark.parametrize(("name", "data", "source", "columns", "fixed"), [
+    ("structural", "structural_losses", "figure 4.3", STRUCTURAL, {}),
+    ("projections-contextual", "projections", "figure 4.7", PROJECTIONS, {}),
+    ("projections-cosine", "projections", "figure 4.8", PROJECTIONS, {}),
+    ("projections-max-margin", "projections", "figure 4.9", PROJECTIONS, {}),
+    ("weighting-cosine", "weighting", "figure 4.10", ["lam", "max_structural_len"], COSINE),
+    ("weighting-max-margin", "weighting", "figure 4.11", ["lam", "max_structural_len"], MAX_MARGIN),
+])  # fmt: skip
 def test_a_grid_has_the_rows_of_its_figure(name, data, source, columns, fixed):
     """The published rows are typed in independently of the grids."""
     rows = published(data).query(f"source == '{source}' and kind != 'baseline'")
@@ -323,43 +289,40 @@ def test_a_grid_of_ones_own_has_products_and_single_runs_over_a_base(workspace_r
     assert planned[0].parameters["student_projection"] == "16(ReLU)x16"  # the profile's, and taken as it is
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("", "mine.yaml: a grid is a mapping with `axes` or `runs`"),
-        ("[1, 2", "mine.yaml: not readable as YAML"),
-        ("axis: {lam: [1]}", "unknown key 'axis'; did you mean axes?"),
-        ("notebook: 05_weighting", "mine.yaml: no runs"),
-        ("{notebook: 05, axes: {lam: 0.5}}", "axes: lam: write a list of values, got 0.5"),
-        ("{notebook: 05, axes: {lam: []}}", "axes: lam: write a list of values, got []"),
-        ("{notebook: 05, axes: [{lam: [1]}, {lam: 2}]}", "axes, product 2: lam: write a list"),
-        ("{notebook: 05, axes: 7}", "axes: write a mapping from parameters to values, got 7"),
-        ("{notebook: 05, runs: {lam: 1}}", "runs: write a list of mappings"),
-        ("{notebook: 05, runs: [lam]}", "runs, line 1: write a mapping"),
-        ("{notebook: '05', base: [lam], runs: [{}]}", "base: write a mapping"),
-        ("{runs: [{lam: 1}]}", "notebook is missing; say which of 01_corpus"),
-        ("{notebook: 07_all, runs: [{lam: 1}]}", "notebook '07_all' is unknown"),
-        ("{notebook: '0', runs: [{lam: 1}]}", "notebook '0' is unknown"),
-        ("{notebook: '05', runs: [{lam: 1}, {lamb: 1}]}", "run 2: 05_weighting: unknown parameter 'lamb'; did you mean lam?"),
-        ("{notebook: '03', runs: [{lam: 1}]}", "run 1: 03_structural: unknown parameter 'lam'"),
-        ("{notebook: '05', runs: [{notebook: '03'}]}", "run 1: 05_weighting: unknown parameter 'notebook'"),
-        ("{notebook: '05', runs: [{source: hub}]}", "run 1: 05_weighting: unknown parameter 'source'"),
-        ("{notebook: '05', axes: {lam: [0.5, 1.5]}}", "run 2: 05_weighting: lam: must lie in [0, 1]"),
-        ("{notebook: '05', runs: [{lam: 'null'}]}", "run 1: 05_weighting: lam: got the string 'null'"),
-        ("{notebook: '05', runs: [{documents: many}]}", "run 1: 05_weighting: documents: "),
-        ("{notebook: '05', runs: [{student_projection: 16x17}]}", "384 → 16 → 17"),
-        ("{notebook: '05', axes: {lam: [0.5, 0.2, 0.5]}}", "run 3: the same as run 1 (cosine;64;λ=0.5); leave one of them out"),
-        ("{notebook: '05', axes: {structural_loss: [mse], gamma: [0.1, 0.5]}}", "run 2: the same as run 1"),
-        ("{notebook: '05', base: {form: half_means_sum}, runs: [{lam: 1}, {lam: 1.0}]}", "run 2: the same as run 1"),
-        ("{notebook: 05, runs: [{lam: 0.5, lam: 0.2}]}", "not readable as YAML (the key 'lam' is there twice; keep one"),
-        ("{notebook: 05, scale: thsis, runs: [{lam: 1}]}", "scale: write thesis, or leave it out, got 'thsis'"),
-        ("{notebook: 05, scale: thesis, runs: [{contextual_teacher: DM, student_projection: 768x99}]}",
-         "run 1: student_projection: 768x99 cannot be scaled, it does not end in 768 or 100"),
-        ("{notebook: 05, scale: thesis, runs: [{contextual_teacher: DN}]}", "run 1: contextual_teacher: input should be"),
-        ("{notebook: true, runs: [{lam: 1}]}", "notebook 'True' is unknown"),
-        ("{notebook: '05', runs: [{profile: tiny}]}", "run 1: profile: a sweep has one for all its runs"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("text", "said"), [
+    ("", "mine.yaml: a grid is a mapping with `axes` or `runs`"),
+    ("[1, 2", "mine.yaml: not readable as YAML"),
+    ("axis: {lam: [1]}", "unknown key 'axis'; did you mean axes?"),
+    ("notebook: 05_weighting", "mine.yaml: no runs"),
+    ("{notebook: 05, axes: {lam: 0.5}}", "axes: lam: write a list of values, got 0.5"),
+    ("{notebook: 05, axes: {lam: []}}", "axes: lam: write a list of values, got []"),
+    ("{notebook: 05, axes: [{lam: [1]}, {lam: 2}]}", "axes, product 2: lam: write a list"),
+    ("{notebook: 05, axes: 7}", "axes: write a mapping from parameters to values, got 7"),
+    ("{notebook: 05, runs: {lam: 1}}", "runs: write a list of mappings"),
+    ("{notebook: 05, runs: [lam]}", "runs, line 1: write a mapping"),
+    ("{notebook: '05', base: [lam], runs: [{}]}", "base: write a mapping"),
+    ("{runs: [{lam: 1}]}", "notebook is missing; say which of 01_corpus"),
+    ("{notebook: 07_all, runs: [{lam: 1}]}", "notebook '07_all' is unknown"),
+    ("{notebook: '0', runs: [{lam: 1}]}", "notebook '0' is unknown"),
+    ("{notebook: '05', runs: [{lam: 1}, {lamb: 1}]}", "run 2: 05_weighting: unknown parameter 'lamb'; did you mean lam?"),
+    ("{notebook: '03', runs: [{lam: 1}]}", "run 1: 03_structural: unknown parameter 'lam'"),
+    ("{notebook: '05', runs: [{notebook: '03'}]}", "run 1: 05_weighting: unknown parameter 'notebook'"),
+    ("{notebook: '05', runs: [{source: hub}]}", "run 1: 05_weighting: unknown parameter 'source'"),
+    ("{notebook: '05', axes: {lam: [0.5, 1.5]}}", "run 2: 05_weighting: lam: must lie in [0, 1]"),
+    ("{notebook: '05', runs: [{lam: 'null'}]}", "run 1: 05_weighting: lam: got the string 'null'"),
+    ("{notebook: '05', runs: [{documents: many}]}", "run 1: 05_weighting: documents: "),
+    ("{notebook: '05', runs: [{student_projection: 16x17}]}", "384 → 16 → 17"),
+    ("{notebook: '05', axes: {lam: [0.5, 0.2, 0.5]}}", "run 3: the same as run 1 (cosine;64;λ=0.5); leave one of them out"),
+    ("{notebook: '05', axes: {structural_loss: [mse], gamma: [0.1, 0.5]}}", "run 2: the same as run 1"),
+    ("{notebook: '05', base: {form: half_means_sum}, runs: [{lam: 1}, {lam: 1.0}]}", "run 2: the same as run 1"),
+    ("{notebook: 05, runs: [{lam: 0.5, lam: 0.2}]}", "not readable as YAML (the key 'lam' is there twice; keep one"),
+    ("{notebook: 05, scale: thsis, runs: [{lam: 1}]}", "scale: write thesis, or leave it out, got 'thsis'"),
+    ("{notebook: 05, scale: thesis, runs: [{contextual_teacher: DM, student_projection: 768x99}]}",
+     "run 1: student_projection: 768x99 cannot be scaled, it does not end in 768 or 100"),
+    ("{notebook: 05, scale: thesis, runs: [{contextual_teacher: DN}]}", "run 1: contextual_teacher: input should be"),
+    ("{notebook: true, runs: [{lam: 1}]}", "notebook 'True' is unknown"),
+    ("{notebook: '05', runs: [{profile: tiny}]}", "run 1: profile: a sweep has one for all its runs"),
+])  # fmt: skip
 def test_a_wrong_grid_is_refused_whole_naming_file_run_and_field(workspace_root, text, said):
     with pytest.raises(InputError) as error:
         resolve(text)
@@ -369,14 +332,11 @@ def test_a_wrong_grid_is_refused_whole_naming_file_run_and_field(workspace_root,
     assert not (workspace_root / "outputs").exists()
 
 
-@pytest.mark.parametrize(
-    ("text", "notebook"),
-    [
-        ("{notebook: 05, runs: [{lam: 1}]}", "05_weighting"),
-        ("{notebook: 3, runs: [{structural_loss: mse}]}", "03_structural"),
-        ("{runs: [{lam: 1}]}", "05_weighting"),
-    ],
-)
+@pytest.mark.parametrize(("text", "notebook"), [
+    ("{notebook: 05, runs: [{lam: 1}]}", "05_weighting"),
+    ("{notebook: 3, runs: [{structural_loss: mse}]}", "03_structural"),
+    ("{runs: [{lam: 1}]}", "05_weighting"),
+])  # fmt: skip
 def test_a_notebooks_number_needs_no_quotes_and_may_be_given_beside_the_grid(workspace_root, text, notebook):
     assert resolve(text, None if "notebook" in text else "05")[0].notebook == notebook
 
@@ -395,15 +355,12 @@ def test_a_grid_is_scaled_where_it_says_so_whatever_its_place(workspace_root):
         assert (run["student_projection"], run["contextual_projection"]) == ("384x8", "384")
 
 
-@pytest.mark.parametrize(
-    ("runs", "said"),
-    [
-        ([], "grid: write a list of mappings from parameters to values, got []"),
-        ({"lam": 0.5}, "grid: write a list of mappings"),
-        ([{"lam": 0.5}, "lam"], "grid: run 2: write a mapping from parameters to values, got 'lam'"),
-        ([{"lam": 0.5}, {"lamm": 0.5}], "grid given: run 2: 05_weighting: unknown parameter 'lamm'"),
-    ],
-)
+@pytest.mark.parametrize(("runs", "said"), [
+    ([], "grid: write a list of mappings from parameters to values, got []"),
+    ({"lam": 0.5}, "grid: write a list of mappings"),
+    ([{"lam": 0.5}, "lam"], "grid: run 2: write a mapping from parameters to values, got 'lam'"),
+    ([{"lam": 0.5}, {"lamm": 0.5}], "grid given: run 2: 05_weighting: unknown parameter 'lamm'"),
+])  # fmt: skip
 def test_parameters_that_are_no_grid_are_refused(workspace_root, runs, said):
     with pytest.raises(InputError, match=f"^{re.escape(said)}"):
         sweep("05", runs, profile="small")

@@ -5,16 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 
-import pytest
-
 from docemb_lib.experiments import records
 from docemb_lib.experiments.records import Record
-from docemb_lib.workspace import Workspace
-
-
-@pytest.fixture
-def workspace(tmp_path):
-    return Workspace(tmp_path)
 
 
 def record(fingerprint="f1", **changes):

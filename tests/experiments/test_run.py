@@ -51,17 +51,18 @@ def test_parameters_that_papermill_injects_must_be_the_notebooks(workspace_root,
         begin("05_weighting", {"profile": "small"})
 
 
-def test_an_identical_run_keeps_the_seconds_of_its_first_record(workspace_root):
-    key = RunKey("01_corpus", Profile.load("small"))
+def test_an_identical_run_keeps_the_seconds_and_the_end_of_its_first_record(workspace_root):
+    key, found = RunKey("01_corpus", Profile.load("small")), []
     for seconds, failed in ((5.0, True), (60.0, False), (2.0, False)):
         run = Run(key)
         run.started -= seconds
         run.finish({"documents": seconds})
-        record = records.find(run.workspace, run.notebook, run.fingerprint)
+        found.append(records.find(run.workspace, run.notebook, run.fingerprint))
         if failed:
-            records.save(run.workspace, replace(record, status="failed"))
-    assert 60 <= record.seconds < 62
-    assert record.metrics == {"documents": 2.0}
+            records.save(run.workspace, replace(found[0], status="failed"))
+    assert 60 <= found[2].seconds < 62
+    assert found[0].finished < found[1].finished == found[2].finished
+    assert found[2].metrics == {"documents": 2.0}
 
 
 CELLS = (

@@ -27,44 +27,27 @@ def with_further(profile, further):
     return profile.model_copy(update={"further_teachers": [FurtherTeacher(**teacher) for teacher in further]})
 
 
-# ---- labels and slugs
-
-
-@pytest.mark.parametrize(
-    ("notebook", "parameters", "label"),
-    [
-        ("02_paragraph_vector", {"dm": True, "preprocess": "none"}, "DM;100;None;2"),
-        ("02_paragraph_vector", {"dm": False, "min_count": "10%", "vector_size": 768}, "DBOW;768;lowercase;10%"),
-        ("03_structural", {"structural_loss": "mse"}, "MSE"),
-        ("03_structural", {"structural_loss": "max-margin", "gamma": 1}, "max-margin;MSE;γ=1.0"),
-        ("03_structural", {"structural_loss": "max-margin", "distance": "cosine"}, "max-margin;cosine;γ=1.0"),
-        ("04_projections", {"structural_loss": None}, "only-contextual;PV;S:768(ReLU)x4096(ReLU)x2048;C:-"),
-        ("05_weighting", {"lam": 0.5}, "cosine;384;λ=0.5"),
-        ("05_weighting", {"lam": None, "max_structural_len": None}, "cosine;no-weighting"),
-        ("05_weighting", {"contextual_teacher": None, "max_structural_len": None}, "only-structural;cosine"),
-        ("05_weighting", {"structural_loss": None}, "only-contextual;PV"),
-        ("03_structural", {"structural_loss": "contrastive"}, "contrastive"),
-        ("03_structural", {"structural_loss": "contrastive", "temperature": 0.05}, "contrastive;τ=0.05"),
-        ("03_structural", {"structural_loss": "max-margin", "negatives": 64}, "max-margin;MSE;γ=1.0;+64 negatives"),
-        ("05_weighting", {"form": "half_means_sum"}, "cosine;384;λ=0.5;half_means_sum"),
-        ("07_simde", {"documents": 9}, "SimDE;9 docs"),
-        (
-            "07_simde",
-            {"documents": 9, "pairs": "dropout", "pair_temperature": 0.1, "mlm_weight": 0, "seed": 2},
-            "SimCSE;τ=0.1;mlm=0.0;9 docs;seed 2",
-        ),
-        (
-            "07_simde",
-            {"documents": 9, "beside_teachers": 0.5},
-            "SimDE;×0.5 beside;cosine;384;λ=0.5;PV;S:768(ReLU)x4096(ReLU)x2048;C:-;9 docs",
-        ),
-        (
-            "05_weighting",
-            {"form": "contextual_full", "lam": None, "max_structural_len": None},
-            "cosine;no-weighting;contextual_full",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("notebook", "parameters", "label"), [
+    ("02_paragraph_vector", {"dm": True, "preprocess": "none"}, "DM;100;None;2"),
+    ("02_paragraph_vector", {"dm": False, "min_count": "10%", "vector_size": 768}, "DBOW;768;lowercase;10%"),
+    ("03_structural", {"structural_loss": "mse"}, "MSE"),
+    ("03_structural", {"structural_loss": "max-margin", "gamma": 1}, "max-margin;MSE;γ=1.0"),
+    ("03_structural", {"structural_loss": "max-margin", "distance": "cosine"}, "max-margin;cosine;γ=1.0"),
+    ("04_projections", {"structural_loss": None}, "only-contextual;PV;S:768(ReLU)x4096(ReLU)x2048;C:-"),
+    ("05_weighting", {"lam": 0.5}, "cosine;384;λ=0.5"),
+    ("05_weighting", {"lam": None, "max_structural_len": None}, "cosine;no-weighting"),
+    ("05_weighting", {"contextual_teacher": None, "max_structural_len": None}, "only-structural;cosine"),
+    ("05_weighting", {"structural_loss": None}, "only-contextual;PV"),
+    ("03_structural", {"structural_loss": "contrastive"}, "contrastive"),
+    ("03_structural", {"structural_loss": "contrastive", "temperature": 0.05}, "contrastive;τ=0.05"),
+    ("03_structural", {"structural_loss": "max-margin", "negatives": 64}, "max-margin;MSE;γ=1.0;+64 negatives"),
+    ("05_weighting", {"form": "half_means_sum"}, "cosine;384;λ=0.5;half_means_sum"),
+    ("07_simde", {"documents": 9}, "SimDE;9 docs"),
+    ("07_simde", {"documents": 9, "pairs": "dropout", "pair_temperature": 0.1, "mlm_weight": 0, "seed": 2},
+     "SimCSE;τ=0.1;mlm=0.0;9 docs;seed 2"),
+    ("07_simde", {"documents": 9, "beside_teachers": 0.5}, "SimDE;×0.5 beside;cosine;384;λ=0.5;PV;S:768(ReLU)x4096(ReLU)x2048;C:-;9 docs"),
+    ("05_weighting", {"form": "contextual_full", "lam": None, "max_structural_len": None}, "cosine;no-weighting;contextual_full"),
+])  # fmt: skip
 def test_labels_are_those_of_the_thesis(notebook, parameters, label):
     assert RunKey.of(notebook, Profile.load("thesis"), **parameters).label == label
 
@@ -85,17 +68,14 @@ def test_the_labels_of_the_structural_losses_and_paragraph_vectors_are_the_publi
         assert RunKey.of("02_paragraph_vector", profile, preprocess=row.preprocess, **given).label == row.label
 
 
-@pytest.mark.parametrize(
-    ("notebook", "further", "parameters", "label"),
-    [
-        ("05_weighting", [TOPICS], ALONE, "cosine;384;λ=0.5"),
-        ("05_weighting", [FAR], ALONE, "only-structural;cosine;384"),
-        ("05_weighting", [FAR], CONTEXTUAL, "far;384;λ=0.5"),
-        ("05_weighting", [TOPICS], CONTEXTUAL, "only-contextual;PV"),
-        ("03_structural", [FAR], CONTEXTUAL | {"contextual_teacher": "PV"}, "far"),
-        ("04_projections", [TOPICS], ALONE, "cosine;topics"),
-    ],
-)
+@pytest.mark.parametrize(("notebook", "further", "parameters", "label"), [
+    ("05_weighting", [TOPICS], ALONE, "cosine;384;λ=0.5"),
+    ("05_weighting", [FAR], ALONE, "only-structural;cosine;384"),
+    ("05_weighting", [FAR], CONTEXTUAL, "far;384;λ=0.5"),
+    ("05_weighting", [TOPICS], CONTEXTUAL, "only-contextual;PV"),
+    ("03_structural", [FAR], CONTEXTUAL | {"contextual_teacher": "PV"}, "far"),
+    ("04_projections", [TOPICS], ALONE, "cosine;topics"),
+])  # fmt: skip
 def test_labels_name_further_teachers_where_they_stand_for_a_role(notebook, further, parameters, label):
     profile = with_further(Profile(name="thesis"), further).with_parameters(**parameters)
     assert RunKey(notebook, profile).label == label
@@ -120,25 +100,19 @@ def test_long_slugs_are_cut_and_stay_different(small):
     assert short == "small-cosine-64-lam=0.5-PV-S-16-ReLU-x16-C-16-24docs-seed0"
 
 
-# ---- what counts
-
-
 ALL = {
     "structural_loss", "max_structural_len", "contextual_teacher", "contextual_loss", "student_projection",
     "contextual_projection", "lam", "lam_by_length", "form",
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("parameters", "names"),
-    [
-        ({}, ALL),
-        ({"structural_loss": "max-margin"}, ALL | {"distance", "gamma", "negatives"}),
-        ({"structural_loss": "contrastive"}, ALL | {"temperature", "negatives"}),
-        ({"contextual_teacher": None}, {"structural_loss", "max_structural_len"}),
-        ({"structural_loss": None}, {name for name in ALL if "projection" in name or name.startswith("contextual")}),
-    ],
-)
+@pytest.mark.parametrize(("parameters", "names"), [
+    ({}, ALL),
+    ({"structural_loss": "max-margin"}, ALL | {"distance", "gamma", "negatives"}),
+    ({"structural_loss": "contrastive"}, ALL | {"temperature", "negatives"}),
+    ({"contextual_teacher": None}, {"structural_loss", "max_structural_len"}),
+    ({"structural_loss": None}, {name for name in ALL if "projection" in name or name.startswith("contextual")}),
+])  # fmt: skip
 def test_only_parameters_that_count_are_settings_of_the_objective(parameters, names):
     assert set(objective_settings(Parameters(**parameters))) == names
 
@@ -151,28 +125,25 @@ def test_a_further_teacher_makes_the_other_role_count():
     assert objective_settings(Parameters(), [topics])["further_teachers"] == [TOPICS]
 
 
-@pytest.mark.parametrize(
-    ("notebook", "further", "one", "other", "same"),
-    [
-        ("03_structural", [], COSINE, {"gamma": 0.5}, True),
-        ("03_structural", [], MARGIN, {"gamma": 0.5}, False),
-        ("03_structural", [], MARGIN, {"temperature": 0.1}, True),
-        ("04_projections", [], CONTEXTUAL, {"gamma": 0.5, "distance": "cosine"}, True),
-        ("05_weighting", [], COSINE, {"distance": "cosine"}, True),
-        ("05_weighting", [], ALONE, {"lam": 0.2, "form": "contextual_full", "student_projection": "8"}, True),
-        ("05_weighting", [], ALONE, {"max_structural_len": 9}, False),
-        ("05_weighting", [], CONTEXTUAL, {"lam": 0.2, "max_structural_len": 9}, True),
-        ("05_weighting", [TOPICS], ALONE, {"lam": 0.2}, False),
-        ("05_weighting", [TOPICS], ALONE, {"form": "contextual_full"}, False),
-        ("05_weighting", [FAR], ALONE, {"lam": 0.2}, True),
-        ("05_weighting", [FAR], CONTEXTUAL, {"lam": 0.2}, False),
-        ("05_weighting", [FAR], CONTEXTUAL, {"max_structural_len": 9}, False),
-        ("06_evaluation", [FAR], CONTEXTUAL, {"max_structural_len": 9}, False),
-        ("06_evaluation", [], CONTEXTUAL, {"max_structural_len": 9}, True),
-        ("06_evaluation", [], COSINE, {"documents": 9}, False),
-        ("06_evaluation", [], COSINE, {"seed": 9}, False),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("notebook", "further", "one", "other", "same"), [
+    ("03_structural", [], COSINE, {"gamma": 0.5}, True),
+    ("03_structural", [], MARGIN, {"gamma": 0.5}, False),
+    ("03_structural", [], MARGIN, {"temperature": 0.1}, True),
+    ("04_projections", [], CONTEXTUAL, {"gamma": 0.5, "distance": "cosine"}, True),
+    ("05_weighting", [], COSINE, {"distance": "cosine"}, True),
+    ("05_weighting", [], ALONE, {"lam": 0.2, "form": "contextual_full", "student_projection": "8"}, True),
+    ("05_weighting", [], ALONE, {"max_structural_len": 9}, False),
+    ("05_weighting", [], CONTEXTUAL, {"lam": 0.2, "max_structural_len": 9}, True),
+    ("05_weighting", [TOPICS], ALONE, {"lam": 0.2}, False),
+    ("05_weighting", [TOPICS], ALONE, {"form": "contextual_full"}, False),
+    ("05_weighting", [FAR], ALONE, {"lam": 0.2}, True),
+    ("05_weighting", [FAR], CONTEXTUAL, {"lam": 0.2}, False),
+    ("05_weighting", [FAR], CONTEXTUAL, {"max_structural_len": 9}, False),
+    ("06_evaluation", [FAR], CONTEXTUAL, {"max_structural_len": 9}, False),
+    ("06_evaluation", [], CONTEXTUAL, {"max_structural_len": 9}, True),
+    ("06_evaluation", [], COSINE, {"documents": 9}, False),
+    ("06_evaluation", [], COSINE, {"seed": 9}, False),
+])  # fmt: skip
 def test_runs_have_one_record_and_one_slug_where_what_counts_is_the_same(small, notebook, further, one, other, same):
     runs = [RunKey.of(notebook, with_further(small, further), **given) for given in (one, one | other)]
     assert (runs[0].fingerprint == runs[1].fingerprint) == same
@@ -220,11 +191,8 @@ def test_pairs_count_where_a_student_learns_from_them_and_teachers_only_beside_t
 
 def test_a_run_of_a_compound_does_not_depend_on_the_parameters_of_single_models(small):
     compound = "DM;4;stem;10%+DBOW;3;None;2"
-    given = (
-        {"compound": compound},
-        {"compound": " DBOW;3;None;2 + DM;4;stem;10% ", "dm": False, "vector_size": 9},
-        {"compound": compound, "min_count": 7, "preprocess": "none"},
-    )
+    turned = {"compound": " DBOW;3;None;2 + DM;4;stem;10% ", "dm": False, "vector_size": 9}
+    given = ({"compound": compound}, turned, {"compound": compound, "min_count": 7, "preprocess": "none"})
     keys = [RunKey.of("02_paragraph_vector", small, **one) for one in given]
     assert {key.label for key in keys} == {compound}
     assert len({key.fingerprint for key in keys}) == 1
@@ -234,47 +202,37 @@ def test_a_run_of_a_compound_does_not_depend_on_the_parameters_of_single_models(
     assert [(one.dm, one.vector_size, one.epochs) for one in keys[1].paragraph_vectors] == [(True, 4, 2), (False, 3, 2)]
 
 
-# ---- what is refused
-
-
 @pytest.mark.parametrize(
     "compound",
     ["DM;4;stem;2", "DM;4;stem;2+", "DM;4;stem;2+DBOW;3;lemma;2", "DM;4;stem;2+DM;4;stem;2", "DM;4;stem;5%+DM;4;stem;2",
      "DM;1;stem;2+DBOW;3;stem;2", "PV;4;stem;2+DBOW;3;stem;2", "DM;4;stem;0+DBOW;3;stem;2", ""],
 )  # fmt: skip
 def test_a_compound_of_another_form_is_refused_with_the_form(small, compound):
-    with pytest.raises(
-        InputError, match=r"compound: must be two or more different labels ARCH;.*, e\.g\. DM;1024;stem"
-    ):
+    said = r"compound: must be two or more different labels ARCH;.*, e\.g\. DM;1024;stem"
+    with pytest.raises(InputError, match=said):
         RunKey.of("02_paragraph_vector", small, compound=compound)
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"pair_temperature": 0}, "pair_temperature: input should be greater than 0"),
-        ({"pairs": "thirds"}, "pairs: .*'halves' or 'dropout', got 'thirds'"),
-        ({"mlm_weight": -1}, "mlm_weight: .*got -1"),
-        ({"beside_teachers": "null"}, "beside_teachers: .*write None"),
-        ({"temperature": 0.05}, "unknown parameter 'temperature'; did you mean pair_temperature"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "message"), [
+    ({"pair_temperature": 0}, "pair_temperature: input should be greater than 0"),
+    ({"pairs": "thirds"}, "pairs: .*'halves' or 'dropout', got 'thirds'"),
+    ({"mlm_weight": -1}, "mlm_weight: .*got -1"),
+    ({"beside_teachers": "null"}, "beside_teachers: .*write None"),
+    ({"temperature": 0.05}, "unknown parameter 'temperature'; did you mean pair_temperature"),
+])  # fmt: skip
 def test_parameters_that_make_no_sense_are_refused(small, changes, message):
     with pytest.raises(InputError, match=message):
         RunKey.of("07_simde", small, **changes)
 
 
-@pytest.mark.parametrize(
-    ("notebook", "further", "parameters", "message"),
-    [
-        ("06_evaluation", FAR | {"student_projection": "5"}, {}, "student 384 → 5; far 384; let"),
-        ("06_evaluation", TOPICS | {"student_projection": "-"}, {}, "student 384; topics 8; let student_projection ('-') end in 8"),
-        ("06_evaluation", TOPICS | {"student_projection": "5x"}, {}, "'' is not a block"),
-        ("03_structural", None, {"documents": 5}, "5 do not fill one batch; ask for training.batch_size 6"),
-        ("07_simde", None, {"documents": 5}, "5 do not fill one batch; ask for simde.training.batch_size 6"),
-        ("07_simde", None, {"pairs": "dropout"}, "set simde.dropout to 0.1"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("notebook", "further", "parameters", "message"), [
+    ("06_evaluation", FAR | {"student_projection": "5"}, {}, "student 384 → 5; far 384; let"),
+    ("06_evaluation", TOPICS | {"student_projection": "-"}, {}, "student 384; topics 8; let student_projection ('-') end in 8"),
+    ("06_evaluation", TOPICS | {"student_projection": "5x"}, {}, "'' is not a block"),
+    ("03_structural", None, {"documents": 5}, "5 do not fill one batch; ask for training.batch_size 6"),
+    ("07_simde", None, {"documents": 5}, "5 do not fill one batch; ask for simde.training.batch_size 6"),
+    ("07_simde", None, {"pairs": "dropout"}, "set simde.dropout to 0.1"),
+])  # fmt: skip
 def test_combinations_that_cannot_fit_are_refused(small, notebook, further, parameters, message):
     simde = SimDE(training=small.simde.training)  # the student's dropout, 0
     profile = with_further(small, [further] if further else []).model_copy(update={"simde": simde})

@@ -10,20 +10,12 @@ import pandas as pd
 import pytest
 
 from docemb_lib.errors import InputError
-from docemb_lib.evaluation import Classification, Labelled, LabelledPairs, Pairs, Ranking, Retrieval, Score
+from docemb_lib.evaluation import Classification, Labelled, LabelledPairs, Pairs, Ranking, Retrieval, Score, protocols
 from docemb_lib.evaluation.catalogue import ProfileTasks
-from docemb_lib.evaluation.protocols import (
-    final_scores,
-    for_validation,
-    score_cosines,
-    spread,
-    validation_score,
-    validation_texts,
-)
 from docemb_lib.evaluation.uncertainty import OVERALL, by_length, differences, holm, score_intervals
 from docemb_lib.experiments import scores as module
+from docemb_lib.experiments.commands import report
 from docemb_lib.experiments.models import SBERT_CHUNKS, SBERT_TRUNCATED, UNTRAINED, Model
-from docemb_lib.experiments.report import report
 from docemb_lib.experiments.run import Run
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.experiments.scores import REFERENCES, ScoreStage
@@ -79,7 +71,7 @@ def test_the_final_evaluation_scores_test_splits_in_every_round_on_texts_embedde
     head = stages.profile.evaluation.head
     for name in ("sort", "folded"):
         vectors = embedding_of(TASKS[name].texts("test"))
-        expected = final_scores(TASKS[name], vectors, rounds={"10": 10, "all": None}, head=head, seeds=2)
+        expected = protocols.final_scores(TASKS[name], vectors, rounds={"10": 10, "all": None}, head=head, seeds=2)
         for size, score in expected.items():
             assert rounds[size]["m"][name] == score
             np.testing.assert_array_equal(
@@ -99,9 +91,9 @@ def test_runs_are_scored_on_cut_validation_splits_or_by_cross_validation(tmp_pat
     assert list(rounds) == ["all"]
     head = stages.profile.evaluation.head
     for name in ("sort", "folded"):
-        cut = for_validation(TASKS[name], 20)
-        vectors = embedding_of(validation_texts(cut))
-        assert rounds["all"]["m"][name] == validation_score(cut, vectors, head=head, seeds=2, folds=3)
+        cut = protocols.for_validation(TASKS[name], 20)
+        vectors = embedding_of(protocols.validation_texts(cut))
+        assert rounds["all"]["m"][name] == protocols.validation_score(cut, vectors, head=head, seeds=2, folds=3)
     find = TASKS["find"].score(embedding_of(TASKS["find"].texts("validation")), "validation")
     assert rounds["all"]["m"]["find"] == find
     asked = {text for texts in model.asked for text in texts}
@@ -183,13 +175,10 @@ def test_cosines_are_scored_on_what_belongs_together_and_texts_are_embedded_once
     assert list(table.columns) == ["spread", "pair", "find"]
     assert table.index.tolist() == ["model 1", "model 2"]
     rows = Random(2).rows
-    assert table.loc["model 2", "pair"] == score_cosines(tasks["pair"], rows)
-    assert table.loc["model 2", "find"] == score_cosines(tasks["find"], rows[:5])
-    assert table.loc["model 2", "spread"] == pytest.approx(spread(rows))
+    assert table.loc["model 2", "pair"] == protocols.score_cosines(tasks["pair"], rows)
+    assert table.loc["model 2", "find"] == protocols.score_cosines(tasks["find"], rows[:5])
+    assert table.loc["model 2", "spread"] == pytest.approx(protocols.spread(rows))
     assert sorted(asked) == sorted(TEXTS * 2)
-
-
-# ---- the final evaluation
 
 
 SKILL = {"student": 0.8, UNTRAINED: 0.4, SBERT_TRUNCATED: 0.6, SBERT_CHUNKS: 0.79, "TF-IDF": 0.3}
@@ -282,6 +271,7 @@ def test_rounds_stand_in_the_table_and_the_last_one_is_compared(rounds):
 def test_without_references_there_is_nothing_to_compare(rounds):
     rounds("all")
     final = evaluated([MODELS[0]], student="student")
+    assert REFERENCES == (SBERT_CHUNKS, SBERT_TRUNCATED, UNTRAINED)  # the first is what a user does today
     assert final.comparison.empty
     assert list(final.board.index) == ["student"]
 
@@ -345,7 +335,3 @@ def test_lengths_are_counted_once_in_the_structural_teachers_tokens(workspace_ro
     for _ in range(2):
         assert stage.lengths("package").tolist() == [3, 1]
     assert counted == [task.texts("test")]
-
-
-def test_the_first_reference_is_what_a_user_does_today():
-    assert REFERENCES == (SBERT_CHUNKS, SBERT_TRUNCATED, UNTRAINED)

@@ -9,14 +9,13 @@ import pytest
 
 from docemb_lib.corpus import build
 from docemb_lib.errors import InputError
-from docemb_lib.experiments import cluster
+from docemb_lib.experiments import processes
 from docemb_lib.experiments.execution import Reporter
 from docemb_lib.experiments.models import contextual_models, paragraph_vector_model
 from docemb_lib.experiments.plan import resolve_sweep
 from docemb_lib.experiments.run import Stages
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.experiments.sweeps import execute_sweep
-from docemb_lib.settings import members_of
 from docemb_lib.settings.profile import Profile
 from docemb_lib.teachers import ParagraphVector, paragraph_vector
 from docemb_lib.workspace import Workspace
@@ -114,13 +113,6 @@ def test_pv_is_the_compound_teacher_and_asks_no_member_twice(make, trained):
     np.testing.assert_array_equal(found[:, :4], models[0].load().embed(texts))
 
 
-def test_the_members_of_the_thesis_best_compound():
-    assert members_of("DBOW;1024;None;10%+DM;768;stem;2") == [
-        {"dm": True, "vector_size": 768, "preprocess": "stem", "min_count": 2},
-        {"dm": False, "vector_size": 1024, "preprocess": "none", "min_count": "10%"},
-    ]
-
-
 def test_a_run_that_would_keep_no_word_is_refused_once_the_words_are_counted(make):
     runs = ({"min_count": 5000}, {"compound": "DM;4;lowercase;5000+DBOW;3;lowercase;2"})
     for given in runs:
@@ -145,23 +137,16 @@ def test_a_student_is_refused_whose_teachers_would_keep_no_word(make, workspace_
         weighting.check()
 
 
-class Prepared(Reporter):
-    def __init__(self):
-        self.steps = []
-
-    def prepare(self, what):
-        self.steps.append(what)
-
-
 def test_a_sweep_counts_words_before_its_first_run_and_refuses_a_run_that_would_keep_none(make, monkeypatch):
-    monkeypatch.setattr(cluster, "local_workers", lambda count: pytest.fail("workers were started"))
+    monkeypatch.setattr(processes, "local_workers", lambda count: pytest.fail("workers were started"))
     runs = [{"min_count": 2}, {"compound": "DM;4;stem;5000+DBOW;3;lowercase;2"}]
     workspace = make().workspace
     planned = resolve_sweep("02", runs, workspace, profile="mine", parameters={})  # nothing is known yet
-    reporter = Prepared()
+    reporter, steps = Reporter(), []
+    reporter.prepare = steps.append
     with pytest.raises(InputError, match=r"^02_paragraph_vector \(DM;4;stem;5000\+.*: min_count: none of the"):
         execute_sweep(planned, workspace, reporter)
-    assert reporter.steps == ["the words of the corpus, lowercase", "the words of the corpus, stem"]
+    assert steps == ["the words of the corpus, lowercase", "the words of the corpus, stem"]
     assert len(artefacts(make(), "words")) == 2
     assert not (workspace.outputs / "records").exists()
 

@@ -51,28 +51,26 @@ def make(further=(), training=(), **parameters):
 
 
 def loss_of(objective):
-    rng = np.random.default_rng(0)
-    teachers = {
-        name: torch.from_numpy(rng.standard_normal((B, width)))
-        for name, width in (("structural", D), ("contextual", C))
-    }
-    batch = torch.from_numpy(rng.standard_normal((B, D)))
+    structural, contextual, batch = some_embeddings()
+    teachers = {"structural": structural, "contextual": contextual}
     return objective.eval()(batch, teachers=teachers, n_structural_tokens=LENGTHS)
 
 
-@pytest.mark.parametrize(
-    ("parameters", "kind", "settings"),
-    [
-        ({"structural_loss": "mse"}, MSE, {}),
-        ({"structural_loss": "cosine"}, Cosine, {}),
-        ({"structural_loss": "max-margin", "distance": "cosine", "gamma": 0.7}, MaxMargin, {"distance": "cosine", "gamma": 0.7}),
-        ({"structural_loss": "contrastive"}, Contrastive, {"temperature": None}),
-        ({"structural_loss": "contrastive", "temperature": 0.05}, Contrastive, {"temperature": 0.05}),
-        ({"contextual_loss": "soft-cca"}, SoftCCA, {"dim": 3, "delta": 0.3}),
-        ({"contextual_loss": "cca"}, CCA, {"ridge": 0.1, "components": None}),
-        ({"contextual_loss": "mse"}, MSE, {}),
-    ],
-)  # fmt: skip
+def some_embeddings():
+    rng = np.random.default_rng(0)
+    return [torch.from_numpy(rng.standard_normal((B, width))) for width in (D, C, D)]
+
+
+@pytest.mark.parametrize(("parameters", "kind", "settings"), [
+    ({"structural_loss": "mse"}, MSE, {}),
+    ({"structural_loss": "cosine"}, Cosine, {}),
+    ({"structural_loss": "max-margin", "distance": "cosine", "gamma": 0.7}, MaxMargin, {"distance": "cosine", "gamma": 0.7}),
+    ({"structural_loss": "contrastive"}, Contrastive, {"temperature": None}),
+    ({"structural_loss": "contrastive", "temperature": 0.05}, Contrastive, {"temperature": 0.05}),
+    ({"contextual_loss": "soft-cca"}, SoftCCA, {"dim": 3, "delta": 0.3}),
+    ({"contextual_loss": "cca"}, CCA, {"ridge": 0.1, "components": None}),
+    ({"contextual_loss": "mse"}, MSE, {}),
+])  # fmt: skip
 def test_losses_have_their_own_parameters_and_the_settings_of_training(parameters, kind, settings):
     objective = make(**parameters, training={"delta": 0.3, "ridge": 0.1, "beta": 0.5, "batch_size": 5})
     assert [(t.name, t.role) for t in objective.teachings] == [(role, role) for role in ("structural", "contextual")]
@@ -112,8 +110,7 @@ def test_the_form_decides_how_the_parameters_weigh(form, lam, longest):
         loss_of(make(lam=alone, max_structural_len=None, training={"batch_size": 6})) for alone in (1.0, 0.0)
     )
     kept = [longest is None or n <= longest for n in LENGTHS.tolist()]
-    rng = np.random.default_rng(0)
-    t, c, x = (torch.from_numpy(rng.standard_normal((B, width))) for width in (D, C, D))
+    t, c, x = some_embeddings()
     y = objective.student(x)
     S = Cosine()(y, t).tolist()
     correlating = objective.teachings[1].eval()
@@ -159,21 +156,14 @@ def test_further_teachers_stand_beside_the_first_two():
 
 
 def test_further_teachers_whose_projections_do_not_meet_are_refused_with_both_chains():
-    wrong = [FURTHER[0] | {"student_projection": "6(ReLU)x5"}]
-    with pytest.raises(
-        InputError, match=re.escape("student 4 → 6 → 5; far 7; let student_projection ('6(ReLU)x5') end in 7")
-    ):
-        make(further=wrong)
-
-
-# ---- on the small profile
+    said = "student 4 → 6 → 5; far 7; let student_projection ('6(ReLU)x5') end in 7"
+    with pytest.raises(InputError, match=re.escape(said)):
+        make(further=[FURTHER[0] | {"student_projection": "6(ReLU)x5"}])
 
 
 def small(workspace_root, further: str = "", **parameters) -> Stages:
-    path = workspace_root / "params" / "small.yaml"
-    (workspace_root / "params" / "more.yaml").write_text(
-        path.read_text().replace("name: small", "name: more") + further
-    )
+    text = (workspace_root / "params" / "small.yaml").read_text().replace("name: small", "name: more")
+    (workspace_root / "params" / "more.yaml").write_text(text + further)
     return Stages(RunKey.of("06_evaluation", Profile.load("more"), **parameters))
 
 
@@ -212,9 +202,6 @@ further_teachers:
     assert manifest["inputs"]["parameters"]["negatives"] == 9
     heavier = small(workspace_root, further.replace("WEIGHT", "2.0"), **options).students.trained
     assert heavier.fingerprint != student.fingerprint
-
-
-# ---- learning from pairs
 
 
 QUICK = Training(batch_size=6, learning_rate=1e-4, log_every=1, save_every=2, precision="fp32")

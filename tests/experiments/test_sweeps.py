@@ -12,7 +12,6 @@ import time
 from contextlib import contextmanager, suppress
 from textwrap import indent
 
-import nbformat
 import psutil
 import pytest
 from typer.testing import CliRunner
@@ -20,7 +19,6 @@ from typer.testing import CliRunner
 from docemb_lib.cli import app
 from docemb_lib.experiments import records
 from docemb_lib.experiments.sweeps import sweep
-from docemb_lib.workspace import Workspace
 
 ARGUMENTS = ["sweep", "01", "--grid", "params/seeds.yaml", "--profile", "small"]
 SWEEP = [sys.executable, "-m", "docemb_lib.cli", *ARGUMENTS]
@@ -45,23 +43,17 @@ run.finish({{"mean": seed}})
 """
 
 
-@pytest.fixture
-def workspace(workspace_root):
-    write_notebook(workspace_root)
-    return Workspace(workspace_root)
+@pytest.fixture(autouse=True)
+def runs(workspace, write_notebook):
+    """Puts a notebook that builds an artefact and leaves a record in place of the first, beside a grid of its seeds."""
 
+    def write(special="time.sleep(1)", seeds=2):
+        write_notebook("01_corpus", "profile = 'tiny'\nseed = 0", NOTEBOOK.format(special=indent(special, "    ")))
+        grid = f"notebook: 01_corpus\naxes: {{seed: {list(range(seeds))}}}\n"
+        (workspace.root / "params" / "seeds.yaml").write_text(grid)
 
-def write_notebook(root, special="time.sleep(1)", seeds=2):
-    """In place of the first notebook one that builds an artefact and leaves a record; and a grid of its seeds."""
-    cells = [
-        nbformat.v4.new_code_cell("profile = 'tiny'\nseed = 0", metadata={"tags": ["parameters"]}),
-        nbformat.v4.new_code_cell(NOTEBOOK.format(special=indent(special, "    "))),
-    ]
-    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    nbformat.write(
-        nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernel}), root / "notebooks" / "01_corpus.ipynb"
-    )
-    (root / "params" / "seeds.yaml").write_text(f"notebook: 01_corpus\naxes: {{seed: {list(range(seeds))}}}\n")
+    write()
+    return write
 
 
 def begin(workspace, *arguments, **options):
@@ -133,18 +125,15 @@ def test_runs_are_listed_with_what_they_are_given_before_anything_is_executed(wo
     assert not workspace.outputs.exists()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["--json"], "--json lists the runs of --dry-run"),
-        (["--workers", "0"], "workers: got 0; write 1 or more"),
-        (["--workers", "2", "--scheduler", "tcp://127.0.0.1:9"], "leave it out where there is a scheduler"),
-        (["--scheduler", "nowhere.json"], "scheduler nowhere.json: no such file"),
-        (["-p", "lam=0.5"], "run 1: 01_corpus: unknown parameter 'lam'"),
-        (["-p", "seed=1"], "run 2: the same as run 1 (corpus); the grid varies what is given for all runs: seed"),
-        (["-p", "profile=tiny"], "run 1: profile: a sweep has one"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "said"), [
+    (["--json"], "--json lists the runs of --dry-run"),
+    (["--workers", "0"], "workers: got 0; write 1 or more"),
+    (["--workers", "2", "--scheduler", "tcp://127.0.0.1:9"], "leave it out where there is a scheduler"),
+    (["--scheduler", "nowhere.json"], "scheduler nowhere.json: no such file"),
+    (["-p", "lam=0.5"], "run 1: 01_corpus: unknown parameter 'lam'"),
+    (["-p", "seed=1"], "run 2: the same as run 1 (corpus); the grid varies what is given for all runs: seed"),
+    (["-p", "profile=tiny"], "run 1: profile: a sweep has one"),
+])  # fmt: skip
 def test_wrong_options_are_refused_in_one_line(workspace, arguments, said):
     done = in_this_process(*arguments)
     assert done.exit_code == 2
@@ -154,12 +143,10 @@ def test_wrong_options_are_refused_in_one_line(workspace, arguments, said):
 
 
 @pytest.mark.slow
-def test_equal_runs_on_as_many_workers_take_one_wave_and_then_the_comparison_is_drawn(workspace):
+def test_equal_runs_on_as_many_workers_take_one_wave_and_then_the_comparison_is_drawn(workspace, runs):
     """Each run ends only when all runs have begun: a run that waits for another one would stop the sweep."""
     count = "len(open(run.workspace.root / 'begun.txt').read().split())"
-    write_notebook(
-        workspace.root, f"end = time.time() + 120\nwhile {count} < 4:\n    assert time.time() < end", seeds=4
-    )
+    runs(f"end = time.time() + 120\nwhile {count} < 4:\n    assert time.time() < end", seeds=4)
     code, stdout, stderr = finish(workspace, "--workers", "4")
     assert code == 0, stderr
     assert is_complete(workspace, seeds=4)
@@ -188,8 +175,8 @@ def test_equal_runs_on_as_many_workers_take_one_wave_and_then_the_comparison_is_
 
 
 @pytest.mark.slow
-def test_a_failing_run_stops_no_other_is_recorded_and_tried_again(workspace):
-    write_notebook(workspace.root, "if seed == 1: raise RuntimeError('no luck')", seeds=3)
+def test_a_failing_run_stops_no_other_is_recorded_and_tried_again(workspace, runs):
+    runs("if seed == 1: raise RuntimeError('no luck')", seeds=3)
     code, stdout, stderr = finish(workspace, "--workers", "2")
     assert code == 1
     assert stderr.startswith("Failed: 01_corpus (corpus): RuntimeError: no luck (see outputs/notebooks/01_corpus/small")
@@ -201,14 +188,14 @@ def test_a_failing_run_stops_no_other_is_recorded_and_tried_again(workspace):
     failed = workspace.outputs / "notebooks" / "01_corpus" / "small-corpus-seed1.failed.ipynb"
     assert "no luck" in failed.read_text()
 
-    write_notebook(workspace.root, seeds=3)
+    runs(seeds=3)
     assert finish(workspace, "--workers", "2")[0] == 0
     assert is_complete(workspace, seeds=3)
 
 
 @pytest.mark.slow
-def test_a_killed_worker_costs_its_run_only(workspace):
-    write_notebook(workspace.root, "time.sleep(4)")
+def test_a_killed_worker_costs_its_run_only(workspace, runs):
+    runs("time.sleep(4)")
     process = begin(workspace, "--workers", "2")
     wait_until(lambda: len(begun(workspace)) == 2, process)
     time.sleep(random.uniform(0, 2))
@@ -222,8 +209,8 @@ def test_a_killed_worker_costs_its_run_only(workspace):
 
 
 @pytest.mark.slow
-def test_a_run_that_takes_its_worker_with_it_three_times_has_failed(workspace):
-    write_notebook(workspace.root, "if seed == 0: time.sleep(1), os.kill(os.getppid(), 9), time.sleep(60)")
+def test_a_run_that_takes_its_worker_with_it_three_times_has_failed(workspace, runs):
+    runs("if seed == 0: time.sleep(1), os.kill(os.getppid(), 9), time.sleep(60)")
     code, _, stderr = finish(workspace, "--workers", "1")
     assert code == 1
     assert stderr.strip() == (
@@ -256,9 +243,8 @@ def test_a_killed_sweep_leaves_no_process_and_goes_on_the_next_time(workspace):
 
 
 @pytest.mark.slow
-def test_an_interrupted_sweep_lets_kernels_write_a_checkpoint_and_exits_with_130(workspace):
-    write_notebook(
-        workspace.root,
+def test_an_interrupted_sweep_lets_kernels_write_a_checkpoint_and_exits_with_130(workspace, runs):
+    runs(
         "def stop(*_):\n"
         "    time.sleep(1.5)\n"
         "    (run.workspace.root / f'checkpoint{seed}').touch()\n"
@@ -278,7 +264,7 @@ def test_an_interrupted_sweep_lets_kernels_write_a_checkpoint_and_exits_with_130
     assert psutil.wait_procs(below, timeout=5)[1] == []
     assert not (workspace.outputs / "records").exists()  # nothing has failed
 
-    write_notebook(workspace.root)
+    runs()
     assert finish(workspace, "--workers", "2")[0] == 0
     assert is_complete(workspace)
 
@@ -336,8 +322,8 @@ def test_a_killed_scheduler_ends_the_sweep_and_its_kernels_and_the_next_goes_on(
 
 
 @pytest.mark.slow
-def test_an_unfit_worker_that_comes_late_or_is_there_ends_a_sweep_in_one_line(workspace, tmp_path):
-    write_notebook(workspace.root, "time.sleep(20)")
+def test_an_unfit_worker_that_comes_late_or_is_there_ends_a_sweep_in_one_line(workspace, runs, tmp_path):
+    runs("time.sleep(20)")
     with a_cluster(tmp_path, workers=1) as (_, _, file):
         process = begin(workspace, "--scheduler", str(file))
         wait_until(lambda: begun(workspace), process)

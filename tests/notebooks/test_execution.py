@@ -244,14 +244,11 @@ def test_papermill_runs_a_notebook_in_every_form_and_leaves_the_committed_one_al
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("parameter", "value", "said"),
-    [
-        ("lamm", "0.5", "unknown parameter 'lamm'; did you mean lam?"),
-        ("lam", "null", "write None"),
-        ("student_projection", "16x17", "16 → 17"),
-    ],
-)
+@pytest.mark.parametrize(("parameter", "value", "said"), [
+    ("lamm", "0.5", "unknown parameter 'lamm'; did you mean lam?"),
+    ("lam", "null", "write None"),
+    ("student_projection", "16x17", "16 → 17"),
+])  # fmt: skip
 def test_a_wrong_parameter_ends_a_notebook_at_once_with_one_line(root, finished, parameter, value, said):
     command = [*PAPERMILL, "05_weighting.ipynb", "../outputs/wrong.ipynb", "-p", "profile", "small"]
     done = call([*command, "-p", parameter, value, "--no-progress-bar"], root / "notebooks")

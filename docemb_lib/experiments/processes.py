@@ -1,0 +1,308 @@
+"""The processes of runs: a notebook's kernel, and the workers of a sweep.
+
+Each kernel has IPC sockets in a folder of its own, because kernels that start at the same time race for TCP ports. A
+kernel ends with the process that started it. A kernel that has to stop gets SIGTERM first, so that a training can write
+a checkpoint.
+
+A sweep is executed by worker processes of this machine, or by a running Dask cluster. On this machine there is a worker
+for each GPU; without a GPU one for each core with 4 GB of memory, since single runs side by side use cores better than
+one run with many threads. The workers share the cores evenly. Dask loads this module in each of them (`dask_setup`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import logging
+import os
+import shutil
+import signal
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
+from queue import Empty
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import psutil
+from jupyter_client.asynchronous import AsyncKernelClient
+from jupyter_client.channels import AsyncZMQSocketChannel
+
+import docemb_lib
+from docemb_lib.errors import InputError
+from docemb_lib.hardware import ENVIRONMENT, free_memory
+from docemb_lib.private import KERNEL_PROCESS
+
+if TYPE_CHECKING:
+    from docemb_lib.workspace import Workspace
+
+NAME = "python3"
+GRACE = 120.0  # seconds that a kernel has for its checkpoint
+POLL = 1.0  # seconds after which a silent socket is polled again
+LONGEST_SOCKET = 103  # bytes of a socket's path that every system takes: macOS no more, Linux 107
+SOCKET = "/docemb-12345678/kernel-ipc-10"  # as long as the longest path below the folder of temporary files
+MEMORY = 4 * 2**30  # bytes for a run without a GPU: torch, a small student, its teachers
+TIMEOUT = 10  # seconds for a scheduler to answer
+ATTEMPTS = 3  # after so many killed workers a run has failed
+THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS", "LOKY_MAX_CPU_COUNT")
+
+
+class PollingChannel(AsyncZMQSocketChannel):
+    """A channel that polls its socket every second.
+
+    In an event loop, pyzmq waits for an edge-triggered notification of a message and sometimes misses it; then the
+    kernel has answered and papermill waits for ever. Polling the socket again finds the message.
+    """
+
+    async def get_msg(self, timeout: float | None = None) -> dict[str, Any]:  # type: ignore[override]
+        """The next message; raises `Empty` after `timeout` seconds (None: never)."""
+        end = None if timeout is None else time.monotonic() + timeout
+        while True:
+            left = POLL if end is None else min(POLL, max(0.0, end - time.monotonic()))
+            try:
+                return await super().get_msg(left)
+            except Empty:
+                if end is not None and time.monotonic() >= end:
+                    raise
+
+
+class PollingClient(AsyncKernelClient):
+    shell_channel_class = iopub_channel_class = control_channel_class = PollingChannel
+
+
+def kernel_options(sockets: str) -> dict[str, Any]:
+    """Arguments of `papermill.execute_notebook` for a kernel with its sockets in that folder."""
+    from traitlets.config import Config
+
+    end_with_us = f"__import__('{__name__}', fromlist=['']).end_with_parent({os.getpid()}, {sockets!r})"
+    manager = {"transport": "ipc", "connection_file": f"{sockets}/kernel.json"}
+    manager["client_factory"] = f"{__name__}.{PollingClient.__name__}"
+    # Level 50 hides warnings that concern servers of kernels.
+    extra = ["--IPKernelApp.log_level=50", f"--IPKernelApp.exec_lines={end_with_us}"]
+    return {"kernel_name": NAME, "config": Config(KernelManager=manager), "extra_arguments": extra}
+
+
+@contextmanager
+def socket_folder() -> Iterator[str]:
+    """A new folder whose name leaves room for a socket's: among the temporary files, or in /tmp."""
+    folder = tempfile.gettempdir()
+    short = len(os.fsencode(folder + SOCKET)) <= LONGEST_SOCKET
+    with tempfile.TemporaryDirectory(prefix="docemb-", dir=folder if short else "/tmp") as sockets:
+        yield sockets
+
+
+def end_with_parent(parent: int, folder: str) -> None:
+    """In a kernel: end this process at once when process `parent` is gone, and remove the folder of its sockets."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.25)
+        shutil.rmtree(folder, ignore_errors=True)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+@contextmanager
+def ended_on_sigterm(sockets: str) -> Iterator[threading.Event]:
+    """While the block runs, SIGTERM ends the kernel and raises KeyboardInterrupt. For the main thread."""
+
+    def pass_on(signum: int, frame: Any) -> None:
+        _end_kernel(sockets)
+        raise KeyboardInterrupt
+
+    earlier = signal.signal(signal.SIGTERM, pass_on)
+    try:
+        yield threading.Event()
+    finally:
+        signal.signal(signal.SIGTERM, earlier)
+
+
+@contextmanager
+def ended_once(unwanted: Callable[[], bool] | None, sockets: str) -> Iterator[threading.Event]:
+    """While the block runs, end the kernel once `unwanted` is true. Yields the event that this has happened.
+
+    Each later second ends it again, since it may not have started yet.
+    """
+    left, ended = threading.Event(), threading.Event()
+
+    def watch() -> None:
+        while not left.wait(1.0):
+            if ended.is_set() or (unwanted is not None and unwanted()):
+                ended.set()
+                _end_kernel(sockets)
+
+    threading.Thread(target=watch, daemon=True).start()
+    try:
+        yield ended
+    finally:
+        left.set()
+
+
+def wait_for_kernels() -> None:
+    """Wait until the kernels below this process have written their checkpoints and ended."""
+    kernels = []
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            if KERNEL_PROCESS in process.cmdline():
+                kernels.append(process)
+    psutil.wait_procs(kernels, timeout=GRACE)
+
+
+def _end_kernel(sockets: str) -> None:
+    """Send SIGTERM to the kernel with these sockets, then to the processes that it started."""
+    for child in psutil.Process().children():
+        with suppress(psutil.NoSuchProcess):
+            if sockets in " ".join(child.cmdline()):
+                workers = child.children(recursive=True)
+                _terminate([child], timeout=GRACE)
+                _terminate(workers, timeout=1.0)
+
+
+def _terminate(processes: Sequence[psutil.Process], *, timeout: float) -> None:
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            process.terminate()
+    for process in psutil.wait_procs(processes, timeout=timeout)[1]:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+
+
+class Expected(NamedTuple):
+    """What must be the same for every worker of a sweep."""
+
+    signature: dict[str, str]
+    root: Path  # of the workspace
+
+
+@contextmanager
+def local_workers(count: int) -> Iterator[tuple[Any, None]]:
+    """A Dask client of `count` new worker processes, which end with this block and with this process.
+
+    The second value is None: these workers have what this process has.
+    """
+    import dask
+    from distributed import Client, Nanny, Scheduler, SpecCluster
+
+    quiet: dict[str, Any] = {"silence_logs": logging.CRITICAL}
+    # memory_limit: a run's memory is that of the kernel, which Dask does not see
+    options = {"nthreads": 1, "memory_limit": 0, "preload": [__name__], "dashboard": False, **quiet}
+    environments = enumerate(_environments(count))
+    workers = {number: {"cls": Nanny, "options": {**options, "env": added}} for number, added in environments}
+    address = {"host": "127.0.0.1", "port": 0, "dashboard": _has_bokeh(), "dashboard_address": "127.0.0.1:0"}
+    with (
+        dask.config.set({"distributed.scheduler.allowed-failures": ATTEMPTS - 1}),
+        SpecCluster(workers=workers, scheduler={"cls": Scheduler, "options": address}, **quiet) as cluster,
+        Client(cluster) as client,
+    ):
+        yield client, None
+
+
+@contextmanager
+def workers_of(scheduler: str, workspace: Workspace) -> Iterator[tuple[Any, Expected]]:
+    """A Dask client of a running cluster, and what its workers must have.
+
+    scheduler: its address, tcp://host:port, or its scheduler file. Raises InputError if it does not answer, or if a
+    present worker is unfit for the workspace.
+    """
+    from distributed import Client
+
+    expected = expected_of(workspace)
+    is_file = "://" not in scheduler and not scheduler.rpartition(":")[2].isdigit()
+    if is_file and not Path(scheduler).is_file():
+        raise InputError(f"scheduler {scheduler}: no such file; give a scheduler file or an address, tcp://host:port")
+    where = {"scheduler_file": scheduler} if is_file else {"address": scheduler}
+    try:
+        client = Client(**where, timeout=TIMEOUT, set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"scheduler {scheduler}: no answer within {TIMEOUT} s ({type(error).__name__}); is it running, and can it "
+            "be reached from here?"
+        ) from None
+    with client:
+        for worker, reason in client.run(unfit, expected, on_error="return").items():
+            if isinstance(reason, Exception):
+                raise InputError(f"scheduler {scheduler}: worker {worker} cannot load docemb ({reason})")
+            if reason is not None:
+                raise InputError(f"scheduler {scheduler}: worker {worker} {reason}")
+        yield client, expected
+
+
+def dashboard_of(client: Any) -> str | None:
+    """The address of the dashboard of a client's scheduler; None where it has none."""
+    try:
+        return client.dashboard_link if client.cluster is None or _has_bokeh() else None
+    except KeyError:
+        return None
+
+
+def default_workers(runs: int) -> int:
+    """How many workers this machine has room for; no more than there are runs."""
+    from dask.system import CPU_COUNT
+
+    return max(1, min(runs, len(_gpus()) or min(CPU_COUNT, free_memory("cpu") // MEMORY)))
+
+
+@cache
+def signature() -> dict[str, str]:
+    """Versions and a hash of docemb's source, as this process found them at its first call."""
+    from docemb_lib.workspace import installed_versions  # a kernel loads this module, and needs no workspace
+
+    source, root = hashlib.sha256(), Path(docemb_lib.__file__).parent
+    for path in sorted(root.rglob("*.py")):
+        source.update(f"{path.relative_to(root)}\0".encode() + path.read_bytes() + b"\0")
+    return {**installed_versions(), "docemb": docemb_lib.__version__, "docemb's source": source.hexdigest()[:16]}
+
+
+def expected_of(workspace: Workspace) -> Expected:
+    """What the workers of a sweep in `workspace` must have, as this process has it."""
+    return Expected(signature(), workspace.root)
+
+
+def unfit(expected: Expected, dask_worker: Any) -> str | None:
+    """Why this process, a worker, must not execute runs of a sweep; None if it may. Dask names the second argument."""
+    if (threads := dask_worker.state.nthreads) != 1:
+        return f"has {threads} threads and would execute as many notebooks in one process; start it with --nthreads 1"
+    if not (expected.root / "notebooks").is_dir():
+        return f"does not see {expected.root / 'notebooks'}; workers need a file system that they share with the sweep"
+    here = signature()
+    for name in sorted({*here, *expected.signature}):
+        found, wanted = here.get(name, "missing"), expected.signature.get(name, "missing")
+        if found != wanted:
+            return f"has {name} {found}, the sweep has {wanted}; install the same there and start the workers anew"
+    return None
+
+
+def dask_setup(worker: Any) -> None:
+    """Called by Dask in a new worker process. Ctrl-C in a terminal reaches all processes, and the sweep handles it."""
+    signal.signal(signal.SIGINT, lambda *_: None)
+
+
+def _has_bokeh() -> bool:
+    """Dask draws its dashboard with bokeh."""
+    return importlib.util.find_spec("bokeh") is not None
+
+
+def _environments(count: int) -> list[dict[str, str]]:
+    """What each worker adds to the environment of its kernels: their share of the cores, and one GPU.
+
+    Variables that the user has set keep their values. All are given, because Dask sets some of them to 1 by default.
+    """
+    from dask.system import CPU_COUNT
+
+    wanted = {**dict.fromkeys(THREADS, str(max(1, CPU_COUNT // count))), **ENVIRONMENT}
+    shared = {name: os.environ.get(name, value) for name, value in wanted.items()}
+    gpus = _gpus()
+    return [{**shared, **({"CUDA_VISIBLE_DEVICES": gpus[n % len(gpus)]} if gpus else {})} for n in range(count)]
+
+
+def _gpus() -> list[str]:
+    """The visible GPUs, named as in CUDA_VISIBLE_DEVICES."""
+    import torch
+
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    count = torch.cuda.device_count()
+    return visible.split(",")[:count] if visible else [str(number) for number in range(count)]

@@ -1,0 +1,202 @@
+"""A kernel's client over real sockets, its sockets' folder, and its end; workers, as many as there is room for."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from queue import Empty
+from types import SimpleNamespace
+
+import nbclient
+import nbformat
+import psutil
+import pytest
+import zmq.asyncio
+from jupyter_client.manager import KernelManager
+from jupyter_client.session import Session
+
+from docemb_lib.errors import InputError
+from docemb_lib.experiments import processes
+from docemb_lib.workspace import Workspace
+
+GB = 2**30
+SOURCE = "docemb's source"
+CHILD = "import os, time; from docemb_lib.experiments.processes import end_with_parent; end_with_parent({parent}, {folder!r}); time.sleep(60)"
+PARENT = """
+import os, subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", {child!r}.format(parent=os.getpid(), folder={folder!r})])
+time.sleep(1.5)  # enough for the child to end, if it took another process for its parent
+print(child.pid if child.poll() is None else "gone", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.fixture
+def channel(monkeypatch):
+    """A channel whose socket never notifies of a message that comes during a poll, and its other end."""
+    monkeypatch.setattr(processes, "POLL", 0.05)
+    context, session = zmq.asyncio.Context(), Session(key=b"key")
+    near, far = context.socket(zmq.PAIR), context.socket(zmq.PAIR)
+    far.bind("inproc://kernel")
+    near.connect("inproc://kernel")
+    poll = near.poll
+
+    async def deaf(timeout=None, flags=zmq.POLLIN):
+        if await poll(0, flags):
+            return flags
+        await asyncio.sleep(1e9 if timeout is None else timeout / 1000)
+        return 0
+
+    near.poll = deaf
+    yield processes.PollingChannel(near, session), lambda: session.send(far, "execute_reply", {"status": "ok"})
+    context.destroy(linger=0)
+
+
+def test_a_message_without_a_notification_is_found(channel):
+    near, send = channel
+
+    async def talk():
+        waiting = asyncio.ensure_future(near.get_msg())
+        await asyncio.sleep(0.02)
+        send()
+        return await asyncio.wait_for(waiting, 5)
+
+    assert asyncio.run(talk())["msg_type"] == "execute_reply"
+
+
+def test_a_time_limit_holds(channel):
+    start = time.monotonic()
+    with pytest.raises(Empty):
+        asyncio.run(channel[0].get_msg(timeout=0.12))
+    assert time.monotonic() - start >= 0.12
+
+
+def test_runs_are_executed_by_a_polling_client(tmp_path):
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("6 * 7")])
+    options = processes.kernel_options(str(tmp_path))
+    client, used = nbclient.NotebookClient(notebook, kernel_name="python3", config=options["config"]), []
+    client.on_notebook_start = lambda notebook: used.append(type(client.kc))
+    client.execute()
+    assert used == [processes.PollingClient]
+    assert notebook.cells[0].outputs[0]["data"]["text/plain"] == "42"
+
+
+def test_sockets_fit_into_the_longest_path_that_systems_take(monkeypatch):
+    root = tempfile.mkdtemp(dir="/tmp")
+    longest = root + "/" + "x" * (processes.LONGEST_SOCKET - len(root) - 1 - len(processes.SOCKET))
+    os.mkdir(longest)
+    monkeypatch.setattr(tempfile, "tempdir", longest)
+    with processes.socket_folder() as sockets:
+        assert os.path.dirname(sockets) == longest
+        manager = KernelManager(config=processes.kernel_options(sockets)["config"])
+        assert len(f"{manager.ip}-10") == processes.LONGEST_SOCKET == 103
+    os.rmdir(longest)
+    os.rmdir(root)
+    for longer in (f"{longest}x", longest[:-1] + "ä"):  # one byte too many
+        monkeypatch.setattr(tempfile, "tempdir", longer)
+        with processes.socket_folder() as sockets:
+            assert os.path.dirname(sockets) == "/tmp"
+
+
+def test_a_process_ends_soon_after_its_parent_was_killed_and_not_before(tmp_path):
+    folder = tmp_path / "sockets"
+    folder.mkdir()
+    command = [sys.executable, "-c", PARENT.format(child=CHILD, folder=str(folder))]
+    parent = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    child = psutil.Process(int(parent.stdout.readline()))
+    assert folder.is_dir()
+    parent.kill()
+    parent.wait()
+    assert psutil.wait_procs([child], timeout=5)[1] == []
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize(("runs", "cores", "memory", "gpus", "workers"), [
+    (45, 2, 20 * GB, 0, 2),
+    (45, 16, 20 * GB, 0, 5),
+    (3, 16, 200 * GB, 0, 3),
+    (45, 16, 1 * GB, 0, 1),
+    (45, 16, 20 * GB, 8, 8),
+    (2, 16, 20 * GB, 8, 2),
+])  # fmt: skip
+def test_there_are_as_many_workers_as_gpus_or_else_cores_and_memory_have_room_for(
+    monkeypatch, runs, cores, memory, gpus, workers
+):
+    monkeypatch.setattr("dask.system.CPU_COUNT", cores)
+    monkeypatch.setattr(processes, "free_memory", lambda device: memory)
+    monkeypatch.setattr(processes, "_gpus", lambda: [str(number) for number in range(gpus)])
+    assert processes.default_workers(runs) == workers
+
+
+def test_workers_share_out_cores_and_gpus(monkeypatch):
+    monkeypatch.setattr("dask.system.CPU_COUNT", 16)
+    monkeypatch.setattr(processes, "_gpus", lambda: ["2", "5"])
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    environments = processes._environments(3)
+    assert [environment["CUDA_VISIBLE_DEVICES"] for environment in environments] == ["2", "5", "2"]
+    assert {environment["OMP_NUM_THREADS"] for environment in environments} == {"5"}
+    monkeypatch.setattr(processes, "_gpus", list)
+    assert all("CUDA_VISIBLE_DEVICES" not in environment for environment in processes._environments(32))
+    assert processes._environments(32)[0]["OMP_NUM_THREADS"] == "1"
+
+
+def test_what_the_user_has_set_in_the_environment_stays(monkeypatch):
+    monkeypatch.setattr("dask.system.CPU_COUNT", 16)
+    monkeypatch.setattr(processes, "_gpus", list)
+    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "GOMP_SPINCOUNT")
+    for name in names:
+        monkeypatch.delenv(name, raising=False)
+    assert [processes._environments(2)[0][name] for name in names] == ["8", "8", "10000"]
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    monkeypatch.setenv("GOMP_SPINCOUNT", "7")
+    assert [processes._environments(1)[0][name] for name in names] == ["3", "16", "7"]
+
+
+def test_only_visible_gpus_are_given_out(monkeypatch):
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,GPU-1a")
+    assert processes._gpus() == ["3", "GPU-1a"]
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+    assert processes._gpus() == ["0", "1"]
+
+
+def test_a_scheduler_that_does_not_answer_is_one_line(monkeypatch):
+    monkeypatch.setattr(processes, "TIMEOUT", 0.5)
+    with (
+        pytest.raises(InputError, match=r"^scheduler tcp://127\.0\.0\.1:9: no answer within 0\.5 s .*$"),
+        processes.workers_of("tcp://127.0.0.1:9", Workspace()),
+    ):
+        pass
+
+
+@pytest.mark.parametrize(("threads", "root", "changes", "said"), [
+    (1, None, {}, None),
+    (1, None, {"torch": "1.0"}, "has torch {torch}, the sweep has 1.0; install the same there and start the workers anew"),
+    (1, None, {SOURCE: "0"}, f"has {SOURCE} {{{SOURCE}}}, the sweep has 0; install the same there and start the workers anew"),
+    (1, None, {"numba": "1"}, "has numba missing, the sweep has 1; install the same there and start the workers anew"),
+    (2, None, {}, "has 2 threads and would execute as many notebooks in one process; start it with --nthreads 1"),
+    (1, "/elsewhere", {}, "does not see /elsewhere/notebooks; workers need a file system that they share with the sweep"),
+])  # fmt: skip
+def test_an_unfit_worker_is_refused(workspace_root, threads, root, changes, said):
+    expected = processes.expected_of(Workspace())
+    here = expected.signature
+    expected = expected._replace(signature={**here, **changes}, root=Path(root) if root else expected.root)
+    worker = SimpleNamespace(state=SimpleNamespace(nthreads=threads))
+    assert processes.unfit(expected, worker) == (None if said is None else said.format_map(here))
+
+
+@pytest.mark.parametrize(
+    ("services", "address"), [({"dashboard": "http://there:8787/status"}, "http://there:8787/status"), ({}, None)]
+)
+def test_a_schedulers_dashboard_is_named_where_it_has_one(services, address):
+    class Client:
+        cluster = None
+        dashboard_link = property(lambda self: services["dashboard"])
+
+    assert processes.dashboard_of(Client()) == address
