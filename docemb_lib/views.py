@@ -15,7 +15,7 @@ from docemb_lib import pretrained
 from docemb_lib.corpus.build import corpus_statistics as describe_splits
 from docemb_lib.corpus.rows import split_sentences
 from docemb_lib.errors import InputError
-from docemb_lib.evaluation import probes, soundness
+from docemb_lib.evaluation import benchmarks, probes
 from docemb_lib.evaluation.catalogue import task_inputs
 from docemb_lib.evaluation.protocols import few_shot_scores
 from docemb_lib.evaluation.retrieval import neighbours
@@ -44,7 +44,7 @@ TAGGED = "en"  # the language of the part-of-speech tagger
 
 # ---- corpus and tasks (notebooks 01 and 02)
 
-tasks_beside_thesis = soundness.beside_thesis
+tasks_beside_thesis = benchmarks.beside_thesis
 
 
 class DescribedTasks(NamedTuple):
@@ -72,8 +72,8 @@ def structural_limit(run: Run) -> int:
 
 def corpus_tables(statistics: pd.DataFrame, name: str) -> pd.DataFrame:
     """Tables 4.1 and 5.1 with this corpus first: a row per corpus and split. statistics: see `corpus_statistics`."""
-    here = statistics[statistics["split"].isin(["train", "validation"])].assign(corpus=name, of=soundness.HERE)
-    both = pd.concat([here, published("corpora").assign(of=soundness.THESIS)])
+    here = statistics[statistics["split"].isin(["train", "validation"])].assign(corpus=name, of=benchmarks.HERE)
+    both = pd.concat([here, published("corpora").assign(of=benchmarks.THESIS)])
     return both.set_index(["of", "corpus", "split"])[CORPUS_COLUMNS]
 
 
@@ -111,9 +111,9 @@ def _described(stages: Stages, name: str) -> Path:
             "n_structural_tokens": stages.teachers.sbert("truncate").count_tokens,
         }
         task = stages.scores.tasks[name]
-        lengths = soundness.task_lengths(task, counters)
+        lengths = benchmarks.task_lengths(task, counters)
         lengths.to_parquet(folder / LENGTHS, index=False)
-        soundness.task_statistics(task, lengths, limit=limit).to_parquet(folder / STATISTICS, index=False)
+        benchmarks.task_statistics(task, lengths, limit=limit).to_parquet(folder / STATISTICS, index=False)
 
     return stages.workspace.artefact("task-statistics", inputs, build).path
 

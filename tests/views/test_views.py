@@ -16,7 +16,7 @@ from torch import nn
 from docemb_lib import views
 from docemb_lib.corpus.rows import split_sentences
 from docemb_lib.errors import InputError
-from docemb_lib.evaluation import Classification, Labelled, soundness
+from docemb_lib.evaluation import Classification, Labelled, benchmarks
 from docemb_lib.evaluation.probes import probe
 from docemb_lib.experiments.models import UNTRAINED, Model, student_model
 from docemb_lib.experiments.run import Run
@@ -80,7 +80,7 @@ def test_the_corpus_at_hand_stands_before_those_of_the_thesis_and_tasks_are_desc
     assert value["train", "examples"] == 4
     assert value["train", "over_512"] == 75  # 200 tokens a letter: all but "a"
     described.stages.scores.tasks = {}  # a second count would fail
-    monkeypatch.setattr(soundness, "task_lengths", None)
+    monkeypatch.setattr(benchmarks, "task_lengths", None)
     pd.testing.assert_frame_equal(views.described_tasks(described).statistics, found.statistics)
 
 
