@@ -63,7 +63,7 @@ def finished(root):
 
 def test_a_killed_run_goes_on_and_ends_with_table_sentence_and_paths(root, finished):
     assert finished.returncode == 0, finished.stderr
-    assert finished.stdout.count("already there") >= 2
+    assert finished.stdout.count("] already there") >= 2
     for model in ("student before distillation", "SBERT truncated", "SBERT over chunks", "DM;8d", "DBOW;8d", "PV;16d",
                   "TF-IDF", "cosine;64;λ=0.5"):  # fmt: skip
         assert model in finished.stdout
@@ -81,7 +81,7 @@ def test_a_second_run_finds_everything_and_ends_with_the_same_table(root, finish
     again = call([*DOCEMB, "run", "--profile", "small"], root)
     table = finished.stdout[finished.stdout.index("Test scores") :]
     assert again.stdout[again.stdout.index("Test scores") :] == table
-    assert again.stdout.count("already there") == 7
+    assert again.stdout.count("] already there") == 7
 
 
 def stock(folder):
