@@ -172,7 +172,7 @@ def ratio_row(
     name: str, amount: float, unit: str, ours: Sequence[float], peer: Sequence[float], *, at_least: float | None = None
 ) -> Row:
     """`amount` per second of both sides, from the seconds of their interleaved repeats; medians, with the spread."""
-    ratios = [theirs / own for theirs, own in zip(peer, ours, strict=True)]
+    ratios = [slow / fast for slow, fast in zip(peer, ours, strict=True)]
     rates = amount / median(ours), amount / median(peer)
     return Row(name, rates[0], unit, peer=rates[1], at_least=at_least, spread=(min(ratios), max(ratios)))
 
