@@ -22,7 +22,7 @@ from docemb_lib import doctor, hardware, pretrained
 REPOSITORY = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 IMPORT_NAMES = {
-    "yaml": "pyyaml", "sklearn": "scikit-learn", "IPython": "ipykernel", "tokenizers": "transformers", "faiss": "faiss-cpu",
+    "yaml": "pyyaml", "sklearn": "scikit-learn", "IPython": "ipykernel", "tokenizers": "transformers",
 }  # fmt: skip
 
 
