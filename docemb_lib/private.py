@@ -32,13 +32,6 @@ def softmax_backward(grad: Tensor, weights: Tensor) -> Tensor:
     return torch._softmax_backward_data(grad, weights, -1, weights.dtype)
 
 
-def reset_compilation() -> None:
-    """Drop all code compiled by torch, which counts against the limit of recompilations."""
-    import torch
-
-    torch._dynamo.reset()
-
-
 def use_one_gpu(arguments: Any) -> None:
     """Keep transformers.Trainer from wrapping the model in nn.DataParallel; `arguments`: its TrainingArguments."""
     _ = arguments.device  # counts the GPUs and sets `_n_gpu`

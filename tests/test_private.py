@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import sys
 from importlib.metadata import version
 from typing import Annotated
 
@@ -81,10 +80,6 @@ def torch_softmax_backward(tmp_path):
     torch.testing.assert_close(private.softmax_backward(grad, weights.detach()), scores.grad)
 
 
-def torch_reset(tmp_path):
-    assert callable(sys.modules["torch"]._dynamo.reset)
-
-
 def transformers_one_gpu(tmp_path):
     from transformers import TrainingArguments
 
@@ -124,7 +119,7 @@ def transformers_trainer(tmp_path):
     [
         ("ipykernel", ipykernel_process), ("ipykernel", ipykernel_stream), ("jupyter-server", jupyter_server_path),
         ("papermill", papermill_injected_cell), ("papermill", papermill_status), ("pydantic", pydantic_locations),
-        ("torch", torch_softmax_backward), ("torch", torch_reset), ("transformers", transformers_one_gpu),
+        ("torch", torch_softmax_backward), ("transformers", transformers_one_gpu),
         ("transformers", transformers_checkpointing), ("transformers", transformers_trainer),
     ],
     ids=lambda value: value if isinstance(value, str) else value.__name__,

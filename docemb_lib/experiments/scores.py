@@ -15,7 +15,7 @@ from docemb_lib.errors import InputError
 from docemb_lib.evaluation import protocols
 from docemb_lib.evaluation.benchmarks import missing_files
 from docemb_lib.evaluation.catalogue import ProfileTasks, check_task, task_inputs
-from docemb_lib.evaluation.scoreboard import MAIN_METRICS, interval_board, last_round, score_frame, scoreboard, standing
+from docemb_lib.evaluation.scoreboard import interval_board, last_round, score_frame, scoreboard, standing
 from docemb_lib.evaluation.tasks import HeadTask, Score
 from docemb_lib.evaluation.uncertainty import by_length, differences, score_intervals, verdicts
 from docemb_lib.experiments.models import SBERT_CHUNKS, SBERT_LABELS, SBERT_TRUNCATED, UNTRAINED, Model, embed_once
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 NUMBERS = "scores.json"  # {round: {metric, values, extra}}
 EXAMPLES = "per_example.npz"  # round/metric: float32 (seeds, N)
 LENGTHS = "lengths.npy"
-KEPT = (*MAIN_METRICS, "mrr", "f1_macro")  # metrics of tidy scores, records and model cards; score artefacts have all
 REFERENCES = (SBERT_CHUNKS, SBERT_TRUNCATED, UNTRAINED)  # the first is the common practice
 
 Rounds = dict[str, dict[str, dict[str, Score]]]  # {round: {model: {task: score}}}
@@ -53,7 +52,7 @@ class ScoreStage:
         final: all tasks of the profile on their test splits; otherwise the sweep's tasks on their validation splits,
         so that no choice between runs depends on a test split.
         """
-        return tidy(self.by_round(models, final=final))
+        return _stacked(self.by_round(models, final=final), score_frame)
 
     def by_round(self, models: Iterable[Model], *, final: bool) -> Rounds:
         """Scores with each example's answer, by round: the profile's rounds, or the only one of a sweep."""
@@ -95,7 +94,12 @@ class ScoreStage:
         """
         rounds = self.by_round(models, final=True)
         fingerprints = pd.DataFrame([(m.label, m.fingerprint) for m in models], columns=["model", "fingerprint"])
-        return Final(tidy(rounds), _stacked(rounds, score_intervals), _comparison(_last(rounds), student), fingerprints)
+        return Final(
+            _stacked(rounds, score_frame),
+            _stacked(rounds, score_intervals),
+            _comparison(_last(rounds), student),
+            fingerprints,
+        )
 
     def by_length(self, models: Sequence[Model]) -> pd.DataFrame:
         """Every model's score on each task in buckets of length, with intervals; of the last round.
@@ -232,11 +236,6 @@ def check_benchmarks(evaluation: Evaluation, tasks: Sequence[str]) -> None:
             f"evaluation.benchmarks: {'; '.join(needs)}; put the published files there (docs/data.md says where they "
             "come from), name other folders, or leave these tasks out of evaluation.tasks and evaluation.sweep_tasks"
         )
-
-
-def tidy(rounds: Rounds) -> pd.DataFrame:
-    rows = _stacked(rounds, score_frame)
-    return rows[rows["metric"].isin(KEPT)].reset_index(drop=True)
 
 
 def write_scores(folder: Path, by_round: Mapping[str, Score]) -> None:
