@@ -23,6 +23,7 @@ from torch import Tensor
 
 from docemb_lib import __version__
 from docemb_lib.errors import InputError
+from docemb_lib.student.lexical import CODE, FOLDER, write_lexical_half
 from docemb_lib.student.loading import (
     find_file,
     one_line,
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
     from docemb_lib.student.student import Student
 
 Pooling = Literal["mean", "first", "cls"]
+STOCK: list[tuple[str, ...]] = [("Transformer", "Pooling"), ("Transformer", "Pooling", "Dense")]
+LEXICAL = CODE.removesuffix(".py")
+KINDS = [*STOCK, *(("TextTransformer", *kinds[1:], "LexicalHalf") for kinds in STOCK)]  # of a student's modules
 POOLING, CENTRING = "1_Pooling", "2_Dense"
 SETTINGS, WEIGHTS, README = "sentence_bert_config.json", "model.safetensors", "README.md"
 GLOBAL_ATTENTION = {
@@ -66,11 +70,12 @@ def write_folder(student: Student, folder: Path, card: str | None) -> None:
     config.save_pretrained(folder)
     remove_limits(tokenizer)
     tokenizer.save_pretrained(folder)
-    paths = {"Transformer": "", "Pooling": POOLING} | ({} if mean is None else {"Dense": CENTRING})
-    modules = [
-        {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
-        for i, (kind, path) in enumerate(paths.items())
-    ]
+    types = {"sentence_transformers.models.Transformer": "", "sentence_transformers.models.Pooling": POOLING}
+    types |= {} if mean is None else {"sentence_transformers.models.Dense": CENTRING}
+    if student.lexical is not None:  # its first module hands the texts to its last
+        types = {f"{LEXICAL}.TextTransformer": "", **dict(list(types.items())[1:]), f"{LEXICAL}.LexicalHalf": FOLDER}
+        write_lexical_half(student.lexical, folder)
+    modules = [{"idx": i, "name": str(i), "path": path, "type": of} for i, (of, path) in enumerate(types.items())]
     versions = {"sentence_transformers": version("sentence-transformers"), "transformers": transformers.__version__}
     versions["pytorch"] = torch.__version__
     general = {"model_type": "SentenceTransformer", "__version__": versions, "prompts": {}}
@@ -108,8 +113,8 @@ def saved_pooling(path_or_id: str) -> Pooling:
     if not modules:
         return "mean"
     kinds, folders = zip(*modules, strict=True)
-    if kinds not in (("Transformer", "Pooling"), ("Transformer", "Pooling", "Dense")):
-        is_one = "a student is a Transformer, a Pooling and, centred, a Dense"
+    if kinds not in KINDS:
+        is_one = "a student is a Transformer, a Pooling and, centred, a Dense, perhaps with a lexical half"
         raise InputError(f"{path_or_id}: modules {', '.join(kinds)}; {is_one}")
     config = read_json(path_or_id, "config.json", subfolder=folders[1]) or {}
     flags = {name.removeprefix("pooling_mode_") for name, on in config.items() if on is True and "_mode_" in name}
@@ -170,8 +175,13 @@ PAIRS = {
 USAGE = """```python
 from sentence_transformers import SentenceTransformer
 
-embeddings = SentenceTransformer("this/folder").encode(["a long document"])
+embeddings = SentenceTransformer("this/folder"{trust}).encode(["a long document"])
 ```"""
+LEXICAL_SENTENCE = (
+    "Behind the dense half stands a lexical one of {width} dimensions, a sum of one vector per word of the whole text, "
+    "fitted on the documents named above; refit it on others with `docemb adapt`. Its code is `" + CODE + "`, which "
+    "sentence-transformers runs with `trust_remote_code=True`."
+)
 SCORES, END = "<!-- scores, written by docemb -->", "<!-- end of scores -->"
 FRONT_MATTER = re.compile(r"\A---\n(.*?)\n---\n", re.DOTALL)
 
@@ -246,5 +256,8 @@ def _card(student: Student, title: str, paragraphs: list[str], licence: str | No
     packages["sentence-transformers"] = version("sentence-transformers")
     made_with = f"Made with {', '.join(map(' '.join, packages.items()))}."
     embedding = POOLING_SENTENCE[student.pooling] + ("" if student.mean is None else f" {CENTRED}")
-    body = "\n\n".join([f"# {title}", *paragraphs, USAGE, embedding, made_with])
+    usage = USAGE.format(trust="" if student.lexical is None else ", trust_remote_code=True")
+    if student.lexical is not None:
+        embedding += " " + LEXICAL_SENTENCE.format(width=student.width - student.dim)
+    body = "\n\n".join([f"# {title}", *paragraphs, usage, embedding, made_with])
     return f"---\n{yaml.safe_dump(front, sort_keys=False)}---\n\n{body}\n"

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
@@ -27,7 +28,15 @@ CPU_BATCH_TOKENS = 2**13  # more than a CPU needs for full speed; activations of
 GPU_BATCH_TOKENS = 2**16  # a GPU then computes longer than launching its kernels takes; activations: some GB
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-_Running = list[tuple[list[int], Future[np.ndarray]]]  # batches of one chunk: rows of the chunk, their embeddings
+
+
+class Later(NamedTuple):
+    """A call that is made when its result is asked for, in place of a Future."""
+
+    result: Callable[[], np.ndarray]
+
+
+_Running = list[tuple[list[int], Future[np.ndarray] | Later]]  # batches of one chunk: its rows, their embeddings
 
 
 class PackedBatch(NamedTuple):
@@ -105,7 +114,8 @@ def embed_chunks(
 ) -> Generator[np.ndarray, None, None]:  # fmt: skip
     """Float32 (n, D) for each chunk of n documents' token ids, in order.
 
-    One thread per device takes batches, of the following chunks too, so that no device waits at the end of a chunk.
+    One thread per GPU takes batches, of the following chunks too, so that no device waits at the end of a chunk. A
+    single CPU computes in the calling thread: in another one OpenMP starts a second team of threads, at half the speed.
     report: called with the number of documents of each finished batch.
     """
     with _replicas(student, devices) as replicas:
@@ -133,13 +143,18 @@ def embed_chunks(
             return embeddings
 
         threads = ThreadPoolExecutor(len(replicas))
+        inline = len(replicas) == 1 and replicas[0].device.type == "cpu"
+
+        def start(batch: PackedBatch) -> Future[np.ndarray] | Later:
+            return Later(partial(embed, batch)) if inline else threads.submit(embed, batch)
+
         try:
             pending: deque[_Running] = deque()
             for documents in tokenised:
                 plan = token_batches([len(ids) for ids in documents], batch_tokens)
                 # Packed in this thread, so that a device finds its next batch ready.
                 packed = [(rows, pack([documents[row] for row in rows])) for rows in plan]
-                pending.append([(rows, threads.submit(embed, batch)) for rows, batch in packed])
+                pending.append([(rows, start(batch)) for rows, batch in packed])
                 if len(pending) > len(replicas):
                     yield collect(pending.popleft())
             while pending:

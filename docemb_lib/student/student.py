@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Iterable, Sequence, Sized
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -15,13 +16,17 @@ from torch import Tensor, nn
 from docemb_lib.errors import InputError
 from docemb_lib.pretrained import resolve
 from docemb_lib.progress import progress
-from docemb_lib.student import export, loading, longformer
+from docemb_lib.student import export, lexical, loading, longformer
 from docemb_lib.student.export import Pooling
 from docemb_lib.student.longformer import Backend
 from docemb_lib.student.packing import PackedBatch, chunks, embed_chunks, growing_npy, one_ahead
 
+if TYPE_CHECKING:
+    from docemb_lib.student.lexical_module import LexicalHalf
+
 logger = logging.getLogger(__name__)
 
+ADAPTED_ON = 5000  # documents at most whose embeddings give the mean and the map of an adapted student
 PIECE = 64  # tokens summed one after the other
 PACKED = (("longformer", "mean"), ("longformer", "first"))  # encoder and pooling with a packed forward
 KINDS = (*PACKED, ("longformer", "cls"), ("modernbert", "mean"))
@@ -48,6 +53,7 @@ class Student(nn.Module):
         pooling: "mean" of all tokens, special ones included, or the first token of a Longformer, without global
             attention ("first") or with it ("cls").
         mean: (D,), subtracted from every embedding, see `centre`.
+        lexical: the half that `embed` appends, see `adapt`; training sees the dense half alone.
 
     Example:
         >>> student = Student.from_encoder("all-MiniLM-L6-v2", layers=[0], max_tokens=1024)
@@ -56,8 +62,12 @@ class Student(nn.Module):
     """
 
     mean: Tensor | None
+    lexical: LexicalHalf | None
 
-    def __init__(self, model: Any, tokenizer: Any, *, pooling: Pooling = "mean", mean: Tensor | None = None) -> None:
+    def __init__(
+        self, model: Any, tokenizer: Any, *, pooling: Pooling = "mean", mean: Tensor | None = None,
+        lexical: LexicalHalf | None = None,
+    ) -> None:  # fmt: skip
         super().__init__()
         kind = model.config.model_type, pooling
         if kind not in KINDS:
@@ -68,6 +78,7 @@ class Student(nn.Module):
         if mean is not None and mean.shape != (self.dim,):
             raise InputError(f"mean: got a tensor of shape {list(mean.shape)}, embeddings have {self.dim} dimensions")
         self.register_buffer("mean", mean)
+        self.__dict__["lexical"] = lexical  # not a submodule: checkpoints and replicas hold the dense half alone
         self.packed = kind in PACKED
         self.checkpointing = False  # recompute activations in the backward pass: less memory, a third more time
         # Options of the packed forward:
@@ -91,7 +102,7 @@ class Student(nn.Module):
         """
         source = resolve(str(path_or_id))
         model = loading.convert(source, layers, max_tokens, attention_window, dropout)
-        return cls._with_tokenizer(model, source, max_tokens, pooling)
+        return cls._with_tokenizer(model, source, max_tokens, pooling=pooling)
 
     @classmethod
     def load(cls, folder_or_id: str | Path) -> Student:
@@ -103,15 +114,14 @@ class Student(nn.Module):
         pooling = export.saved_pooling(source)
         model = loading.load_long(source)
         max_tokens = export.saved_max_tokens(source, positions=loading.positions(model.config))
-        return cls._with_tokenizer(model, source, max_tokens, pooling, export.saved_mean(source))
+        mean, half = export.saved_mean(source), lexical.saved_lexical_half(source)
+        return cls._with_tokenizer(model, source, max_tokens, pooling=pooling, mean=mean, lexical=half)
 
     @classmethod
-    def _with_tokenizer(
-        cls, model: Any, source: str, max_tokens: int, pooling: Pooling, mean: Tensor | None = None
-    ) -> Student:
+    def _with_tokenizer(cls, model: Any, source: str, max_tokens: int, **parts: Any) -> Student:
         rows = model.get_input_embeddings().num_embeddings
         tokenizer = loading.load_tokenizer(source, max_tokens=max_tokens, rows=rows)
-        return cls(model, tokenizer, pooling=pooling, mean=mean).eval()
+        return cls(model, tokenizer, **parts).eval()
 
     def save(self, folder: str | Path, *, card: str | None = None) -> None:
         """Write a sentence-transformers folder; `card` is its README with front matter, None a plain one."""
@@ -129,13 +139,34 @@ class Student(nn.Module):
             raise InputError("texts: none; give the documents whose mean embedding is to be subtracted")
         self.mean = torch.from_numpy(embeddings.mean(axis=0, dtype=np.float64)).float().to(self.device)
 
+    def adapt(
+        self, texts: Sequence[str], *, dim: int = 512, words: int = 50_000, weight: float | None = None,
+        bf16: bool | None = None,
+    ) -> None:  # fmt: skip
+        """Fit a lexical half on the documents of a collection; `embed` appends it from now on, and it is saved.
+
+        The weights of the encoder stay as they are. `embed` then gives [dense; lexical], (N, D + dim), see
+        `lexical.fit_lexical_half` for the arguments and for what raises InputError.
+        """
+        self.__dict__["lexical"] = None
+        rows = np.unique(np.linspace(0, len(texts) - 1, min(ADAPTED_ON, len(texts))).astype(int))
+        dense = self.embed((texts[int(row)] for row in rows), bf16=bf16, desc="adapting")
+        options: dict[str, Any] = {"dim": dim, "words": words, "weight": weight, "rows": rows}
+        self.__dict__["lexical"] = lexical.fit_lexical_half(dense, texts, **options)
+
     @property
     def config(self) -> Any:
         return self.model.config
 
     @property
     def dim(self) -> int:
+        """D, of the dense half."""
         return int(self.config.hidden_size)
+
+    @property
+    def width(self) -> int:
+        """Of the rows that `embed` returns: D, and the width of a lexical half."""
+        return self.dim if self.lexical is None else self.lexical.dim
 
     @property
     def max_tokens(self) -> int:
@@ -188,15 +219,16 @@ class Student(nn.Module):
             devices: share the work, each with a copy of the student; None: the student's own.
             desc: label of the progress bar.
 
-        Returns float32 (N, D) in the order of `texts`; with `out`, its read-only memory map.
+        Returns float32 (N, width) in the order of `texts`; with `out`, its read-only memory map.
         """
         if isinstance(texts, str):
             raise InputError("texts: got one string, give a list of documents")
         target = None if out is None else Path(out)
-        in_memory: list[np.ndarray] = [np.empty((0, self.dim), dtype=np.float32)]
+        in_memory: list[np.ndarray] = [np.empty((0, self.width), dtype=np.float32)]
+        lexical_rows: deque[Tensor] = deque()  # of the chunks that are tokenised and not embedded yet
         truncated = done = 0
         with ExitStack() as stack:
-            append = in_memory.append if target is None else stack.enter_context(growing_npy(target, self.dim))
+            append = in_memory.append if target is None else stack.enter_context(growing_npy(target, self.width))
             total = len(texts) if isinstance(texts, Sized) else None
             bar: Any = stack.enter_context(progress(desc=desc, total=total, unit="documents"))
 
@@ -205,11 +237,15 @@ class Student(nn.Module):
                 encoded = self.encode(chunk, first=done)
                 truncated += encoded.truncated
                 done += len(chunk)
+                if self.lexical is not None:
+                    lexical_rows.append(self.lexical.lexical(chunk))
                 return encoded.sequences
 
             tokenised = stack.enter_context(closing(one_ahead(encode, chunks(texts))))
             embeddings = embed_chunks(self, tokenised, devices, batch_tokens, bf16, bar.update)
             for rows in stack.enter_context(closing(embeddings)):
+                if self.lexical is not None:
+                    rows = self.lexical.join(torch.from_numpy(rows), lexical_rows.popleft()).numpy()
                 append(rows)
         if truncated:
             logger.warning("%d of %d documents cut at %d tokens", truncated, done, self.max_tokens)

@@ -1,38 +1,43 @@
-"""Latent semantic analysis, a contextual teacher without training noise: TF-IDF and a truncated SVD."""
+"""Tempered latent semantic analysis: a vector per word, and documents as weighted sums of their words."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Any, Self
 
 import numpy as np
 
 from docemb_lib.errors import InputError
 
-if TYPE_CHECKING:
-    from sklearn.feature_extraction.text import TfidfVectorizer
-
-DESCRIPTION, VOCABULARY, WEIGHTS = "lsa.json", "vocabulary.json", "lsa.safetensors"
+DESCRIPTION, VOCABULARY, VECTORS = "lsa.json", "vocabulary.json", "lsa.safetensors"
+DOCUMENTS = 50_000  # documents at most that are fitted, evenly spaced: bounds time and memory
+MIN_DOCUMENTS = 2  # documents that hold a word of the vocabulary
 
 
 class LSA:
-    """Project the TF-IDF vector of a document on the `dim` leading right singular vectors of the corpus.
+    """TF-IDF with logarithmic term frequencies, on the leading right singular vectors of the corpus.
 
-    Words are scikit-learn's default tokens (lower case, at least two characters) that occur in at least `min_documents`
-    documents. A text without such words becomes the zero vector.
+    A direction is divided by the square root of its singular value, so that the first directions, which hold what all
+    documents share, do not dominate the cosines. An embedding has unit length; without a known word it is zero. Words
+    are scikit-learn's default tokens: lower case, at least two characters.
+
+    Args:
+        dim: directions.
+        words: size of the vocabulary at most, the most frequent words; each occurs in at least two documents.
+        seed: of the randomised SVD.
     """
 
-    def __init__(self, dim: int = 100, *, min_documents: int = 2, seed: int = 0) -> None:
+    def __init__(self, dim: int = 100, *, words: int = 50_000, seed: int = 0) -> None:
         if dim < 1:
             raise InputError(f"dim: got {dim}, use 1 or more")
-        self.dim, self.min_documents, self.seed = dim, min_documents, seed
-        self._words: list[str] = []
-        self._idf = np.zeros(0, dtype=np.float32)  # (words,)
-        self._components = np.zeros((dim, 0), dtype=np.float32)  # (dim, words)
-        self._vectorizer: TfidfVectorizer | None = None  # None: not fitted
+        self.dim, self.words, self.seed = dim, words, seed
+        self.vocabulary: list[str] = []
+        # (words, dim) float16: idf times direction over the root of its singular value, the largest entry 1
+        self.vectors = np.zeros((0, dim), dtype=np.float16)
 
     @property
     def label(self) -> str:
@@ -40,44 +45,53 @@ class LSA:
 
     @property
     def fingerprint(self) -> str:
-        """Identifies the vocabulary and the weights."""
-        content = json.dumps(self._words).encode() + self._idf.tobytes() + self._components.tobytes()
+        """Identifies the vocabulary and the vectors."""
+        content = json.dumps(self.vocabulary).encode() + self.vectors.tobytes()
         return f"lsa:{self.dim}:{hashlib.sha256(content).hexdigest()[:16]}"
 
     def fit(self, texts: Sequence[str]) -> Self:
-        """Learn vocabulary, weights and directions. Raises InputError if `texts` has fewer than `dim` directions."""
+        """Learn the vocabulary and its vectors. Raises InputError for fewer documents or words than `dim`."""
         from sklearn.decomposition import TruncatedSVD
         from sklearn.feature_extraction.text import TfidfVectorizer
 
-        if len(texts) < max(self.dim, self.min_documents):
-            raise InputError(f"{self.label}: got {len(texts)} documents; use at least as many as dim, or a smaller dim")
-        vectorizer = TfidfVectorizer(min_df=self.min_documents, dtype=np.float32)
+        if (N := len(texts)) < max(self.dim, MIN_DOCUMENTS):
+            raise InputError(f"{self.label}: got {N} documents; use at least as many as dim, or a smaller dim")
+        fitted = [texts[int(row)] for row in np.linspace(0, N - 1, DOCUMENTS)] if N > DOCUMENTS else texts
+        vectorizer = TfidfVectorizer(min_df=MIN_DOCUMENTS, max_features=self.words, sublinear_tf=True, dtype=np.float32)
         try:
-            X = vectorizer.fit_transform(texts)  # (N, words)
+            X = vectorizer.fit_transform(fitted)  # (N, words)
         except ValueError as error:  # raised for an empty vocabulary
-            problem = f"no word occurs in {self.min_documents} documents"
-            raise InputError(f"{self.label}: {problem}; use a smaller min_documents") from error
+            raise InputError(
+                f"{self.label}: no word occurs in {MIN_DOCUMENTS} documents; words are separated by spaces or "
+                "punctuation: give documents of such a language, or leave LSA out"
+            ) from error
         if X.shape[1] < self.dim:
-            raise InputError(f"{self.label}: the corpus has only {X.shape[1]} words; use a smaller dim")
+            raise InputError(f"{self.label}: the documents share only {X.shape[1]} words; use a smaller dim")
         svd = TruncatedSVD(self.dim, random_state=self.seed).fit(X)
-        self._set(vectorizer.get_feature_names_out().tolist(), vectorizer.idf_, svd.components_)
+        vectors = vectorizer.idf_[:, None] * svd.components_.T / np.sqrt(np.maximum(svd.singular_values_, 1e-6))
+        self.vocabulary = vectorizer.get_feature_names_out().tolist()
+        self.vectors = (vectors / np.abs(vectors).max()).astype(np.float16)
+        self.__dict__.pop("_counter", None)
         return self
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
-        """Float32 (N, dim)."""
-        return np.asarray(self._fitted().transform(texts) @ self._components.T)
+        """Float32 (N, dim), rows of unit length or zero."""
+        counts = self._counter.transform(texts)
+        counts.data = 1 + np.log(counts.data)
+        X = counts @ self.vectors.astype(np.float32)
+        return X / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), np.finfo(np.float32).tiny)
 
     def save(self, folder: Path | str) -> None:
-        """Write a description, the vocabulary and the weights to `folder`, without pickles."""
+        """Write a description, the vocabulary and the vectors to `folder`, without pickles."""
         from safetensors.numpy import save_file
 
-        self._fitted()
+        self._check_fitted()
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        description = {"dim": self.dim, "min_documents": self.min_documents, "seed": self.seed}
+        description = {"dim": self.dim, "words": self.words, "seed": self.seed}
         (folder / DESCRIPTION).write_text(json.dumps(description) + "\n")
-        (folder / VOCABULARY).write_text(json.dumps(self._words) + "\n")
-        save_file({"idf": self._idf, "components": self._components}, folder / WEIGHTS)
+        (folder / VOCABULARY).write_text(json.dumps(self.vocabulary) + "\n")
+        save_file({"vectors": self.vectors}, folder / VECTORS)
 
     @classmethod
     def load(cls, folder: Path | str) -> Self:
@@ -87,20 +101,17 @@ class LSA:
         if not (folder / DESCRIPTION).is_file():
             raise InputError(f"{folder / DESCRIPTION}: no such file; name a folder written by LSA.save")
         model = cls(**json.loads((folder / DESCRIPTION).read_text()))
-        weights = load_file(folder / WEIGHTS)
-        model._set(json.loads((folder / VOCABULARY).read_text()), weights["idf"], weights["components"])
+        model.vocabulary = json.loads((folder / VOCABULARY).read_text())
+        model.vectors = load_file(folder / VECTORS)["vectors"]
         return model
 
-    def _fitted(self) -> TfidfVectorizer:
-        if self._vectorizer is None:
+    @cached_property
+    def _counter(self) -> Any:
+        from sklearn.feature_extraction.text import CountVectorizer
+
+        self._check_fitted()
+        return CountVectorizer(vocabulary=self.vocabulary, dtype=np.float32)
+
+    def _check_fitted(self) -> None:
+        if not self.vocabulary:
             raise InputError(f"{self.label}: not trained; call fit(texts) or LSA.load(folder) first")
-        return self._vectorizer
-
-    def _set(self, words: list[str], idf: np.ndarray, components: np.ndarray) -> None:
-        from sklearn.feature_extraction.text import TfidfVectorizer
-
-        self._words = words
-        self._idf = np.ascontiguousarray(idf, dtype=np.float32)
-        self._components = np.ascontiguousarray(components, dtype=np.float32)
-        self._vectorizer = TfidfVectorizer(vocabulary=words, dtype=np.float32)
-        self._vectorizer.idf_ = self._idf

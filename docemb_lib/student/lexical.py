@@ -1,0 +1,111 @@
+"""The lexical half of a student, fitted in closed form on the documents where it is used, and its files."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from docemb_lib.errors import InputError
+from docemb_lib.student.loading import find_file, one_line, read_json, read_modules
+from docemb_lib.teachers import LSA
+
+if TYPE_CHECKING:
+    from docemb_lib.student.lexical_module import LexicalHalf
+
+FOLDER, CODE = "3_Lexical", "lexical_module.py"
+SHRINKAGE = 0.01  # of the mean variance, added to each: directions that a few documents leave empty are not blown up
+SAMPLE = 2000  # documents whose cosines give the spread of a half
+
+
+def fit_lexical_half(
+    dense: np.ndarray, texts: Sequence[str], *, dim: int = 512, words: int = 50_000, weight: float | None = None,
+    rows: Sequence[int] | np.ndarray | None = None,
+) -> LexicalHalf:  # fmt: skip
+    """Fit a lexical half on the texts of a collection, and the dense half's mean and map on its embeddings.
+
+    The weight w is s_d / (s_d + s_l), of the halves' spreads (standard deviations) of cosines between documents: a half
+    whose cosines vary less would be outvoted, and one that varies more needs more weight to keep what it tells apart.
+
+    Args:
+        dense: (N, D), the embeddings of some documents.
+        texts: of the collection.
+        dim: width of the lexical half.
+        words: size of its vocabulary at most.
+        weight: w between 0 and 1; None: from the spreads.
+        rows: which of the texts the embeddings belong to, None: all.
+
+    Raises InputError for fewer documents or words than `dim`, and for a weight out of range.
+    """
+    from docemb_lib.student.lexical_module import LexicalHalf
+
+    if weight is not None and not 0 <= weight <= 1:
+        raise InputError(f"weight: got {weight}, use a number from 0 to 1")
+    lsa = LSA(dim, words=words).fit(texts)
+    embedded = texts if rows is None else [texts[int(row)] for row in rows]
+    lexical = torch.from_numpy(lsa.embed(embedded))
+    X = torch.from_numpy(np.asarray(dense, dtype=np.float32))
+    fitted = {
+        "vectors": torch.from_numpy(lsa.vectors.astype(np.float32)),
+        "lexical_mean": lexical.mean(dim=0),
+        "dense_mean": X.mean(dim=0),
+        "dense_map": tempering(X),
+        "weight": torch.tensor(0.5 if weight is None else weight),
+    }
+    half = LexicalHalf(lsa.vocabulary, fitted)
+    if weight is None:
+        spreads = [_spread(half.dense(X)), _spread(half.lexical(embedded))]
+        half.weight.fill_(spreads[0] / max(sum(spreads), 1e-12))
+    return half
+
+
+def tempering(X: Tensor) -> Tensor:
+    """(D, D): divides each principal direction of X, (N, D), by the square root of its standard deviation.
+
+    A symmetric map, C^(-1/4) of the covariance C with some shrinkage: halfway between X and its whitening.
+    """
+    centred = (X - X.mean(dim=0)).double()
+    variances, directions = torch.linalg.eigh(centred.T @ centred / len(X))
+    variances = variances.clamp(min=0) + SHRINKAGE * variances.mean().clamp(min=1e-12)
+    return ((directions * variances**-0.25) @ directions.T).float()
+
+
+def _spread(X: Tensor) -> float:
+    """The standard deviation of the cosines between different rows. X: (N, D), of unit length."""
+    X = X[:: max(1, len(X) // SAMPLE)]
+    cosines = (X @ X.T)[~torch.eye(len(X), dtype=torch.bool)]
+    return float(cosines.std()) if cosines.numel() > 1 else 0.0
+
+
+def write_lexical_half(half: LexicalHalf, folder: Path) -> None:
+    """Write the half into the folder of a student, with its code, which sentence-transformers runs."""
+    (folder / FOLDER).mkdir(exist_ok=True)
+    half.save(str(folder / FOLDER))
+    (folder / CODE).write_bytes((Path(__file__).parent / CODE).read_bytes())
+
+
+def saved_lexical_half(path_or_id: str) -> LexicalHalf | None:
+    """The lexical half of a saved student, or None. Raises InputError where its code or files were changed.
+
+    docemb runs its own code; that of the folder is compared with its checksum because sentence-transformers runs it.
+    """
+    folder = dict(read_modules(path_or_id)).get("LexicalHalf")
+    if folder is None:
+        return None
+    from docemb_lib.student.lexical_module import CONFIG, WEIGHTS, WORDS, LexicalHalf
+
+    file = find_file(path_or_id, CODE)
+    expected = (read_json(path_or_id, CONFIG, subfolder=folder) or {}).get("code")
+    if file is None or hashlib.sha256(file.read_bytes()).hexdigest() != expected:
+        mend = "save the student again with docemb, or get an unchanged copy"
+        raise InputError(f"{path_or_id}: {CODE} is missing or was changed (its checksum differs); {mend}")
+    parts = [find_file(path_or_id, name, subfolder=folder) for name in (WORDS, WEIGHTS)]
+    with one_line(path_or_id, f"{folder} cannot be used"):
+        if None in parts:
+            raise FileNotFoundError(f"{WORDS} or {WEIGHTS} is missing; save the student again")
+        return LexicalHalf.load(str(parts[0].parent))  # type: ignore[union-attr]

@@ -1,0 +1,98 @@
+"""The lexical half of a docemb student, for sentence-transformers.
+
+docemb copies this file into the folder of a student, so it imports nothing of docemb. sentence-transformers (release 6
+or later) loads it with `trust_remote_code=True`.
+"""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import load_file, save
+from sentence_transformers.sentence_transformer.modules import Transformer
+from sklearn.feature_extraction.text import CountVectorizer
+from torch import Tensor, nn
+
+WORDS, WEIGHTS, CONFIG = "words.json", "model.safetensors", "config.json"
+
+
+class TextTransformer(Transformer):
+    """A Transformer that hands the whole texts to `LexicalHalf`; its own tokens stop at its limit."""
+
+    def preprocess(self, inputs: Sequence[Any], *args: Any, **kwargs: Any) -> dict[str, Any]:
+        return {**super().preprocess(inputs, *args, **kwargs), "texts": list(inputs)}
+
+
+class LexicalHalf(nn.Module):
+    """Dense and lexical embeddings side by side: `[sqrt(1 - w) * dense; sqrt(w) * lexical]`.
+
+    Cosines of the result are the sum of those of the halves, weighted by 1 - w and w. The lexical half of a document is
+    the sum over its distinct words of (1 + log count) * vector, of unit length. Both halves are then centred and scaled
+    to unit length; `dense_map` is applied to the dense half between the two.
+
+    vocabulary: V words; vectors: (V, L); lexical_mean: (L,); dense_mean: (D,); dense_map: (D, D); weight: w.
+    """
+
+    vectors: Tensor
+    lexical_mean: Tensor
+    dense_mean: Tensor
+    dense_map: Tensor
+    weight: Tensor
+
+    def __init__(self, vocabulary: list[str], tensors: dict[str, Tensor]) -> None:
+        super().__init__()
+        self.vocabulary = vocabulary
+        self.counter = CountVectorizer(vocabulary=vocabulary, dtype=np.float32)
+        for name in ("vectors", "lexical_mean", "dense_mean", "dense_map", "weight"):
+            self.register_buffer(name, tensors[name].float())
+
+    @property
+    def dim(self) -> int:
+        """D + L."""
+        return self.dense_map.shape[1] + self.vectors.shape[1]
+
+    def lexical(self, texts: Sequence[str]) -> Tensor:
+        """(N, L) on the CPU, rows of unit length; zero for a text without a known word."""
+        counts = self.counter.transform(texts)
+        counts.data = 1 + np.log(counts.data)
+        summed = torch.from_numpy(counts @ self.vectors.cpu().numpy())
+        known = summed.norm(dim=1, keepdim=True) > 0
+        return nn.functional.normalize(nn.functional.normalize(summed) - self.lexical_mean.cpu()) * known
+
+    def dense(self, embeddings: Tensor) -> Tensor:
+        """(N, D), rows of unit length. embeddings: (N, D) of the encoder."""
+        return nn.functional.normalize((embeddings.float() - self.dense_mean) @ self.dense_map)
+
+    def join(self, embeddings: Tensor, lexical: Tensor) -> Tensor:
+        """(N, D + L)."""
+        halves = (1 - self.weight).sqrt() * self.dense(embeddings), self.weight.sqrt() * lexical.to(embeddings.device)
+        return torch.cat(halves, dim=1)
+
+    def forward(self, features: dict[str, Any]) -> dict[str, Any]:
+        embeddings = features["sentence_embedding"]
+        features["sentence_embedding"] = self.join(embeddings, self.lexical(features["texts"]))
+        return features
+
+    def get_sentence_embedding_dimension(self) -> int:
+        return self.dim
+
+    get_embedding_dimension = get_sentence_embedding_dimension  # its name from release 6 on
+
+    def save(self, folder: str, **kwargs: Any) -> None:
+        """Write vocabulary, tensors (the vectors in half precision) and the checksum of this file."""
+        tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in self.state_dict().items()}
+        tensors["vectors"] = tensors["vectors"].half()
+        path = Path(folder)
+        (path / WORDS).write_text(json.dumps(self.vocabulary), encoding="utf-8")
+        code = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()  # docemb compares it with this file's copy
+        (path / CONFIG).write_text(json.dumps({"dim": self.dim, "code": code}), encoding="utf-8")
+        (path / WEIGHTS).write_bytes(save(tensors))
+
+    @classmethod
+    def load(cls, folder: str) -> "LexicalHalf":
+        path = Path(folder)
+        return cls(json.loads((path / WORDS).read_text(encoding="utf-8")), load_file(path / WEIGHTS))
