@@ -43,6 +43,8 @@ AsJson = Annotated[bool, typer.Option("--json", help="Everything, as JSON.")]
 Quick = Annotated[bool, typer.Option("--quick", help="Only see that all parts run, in seconds.")]
 Repeats = Annotated[int | None, typer.Option(help="Of each timing; medians are shown.")]
 Out = Annotated[Path | None, typer.Option(help="A folder for the results as .json, .csv, .png and .svg.")]
+TextField = Annotated[str, typer.Option(help="The field of a .jsonl that holds the text.")]
+IdField = Annotated[str, typer.Option(help="The field of a .jsonl that holds the id.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the whole traceback of an error.")]
 
 
@@ -199,8 +201,8 @@ def embed(
     model: Annotated[str, typer.Argument(help="A student's folder, e.g. outputs/students/<label>, or a hub id.")],
     source: Annotated[Path, typer.Argument(metavar="INPUT", help="A folder of .txt/.md files, or a .jsonl file.")],
     out: Annotated[Path, typer.Option("-o", "--out", help="Where to write: .parquet (id and embedding) or .npy.")],
-    text_field: Annotated[str, typer.Option(help="The field of a .jsonl that holds the text.")] = "text",
-    id_field: Annotated[str, typer.Option(help="The field of a .jsonl that holds the id.")] = "id",
+    text_field: TextField = "text",
+    id_field: IdField = "id",
     debug: Debug = False,
 ) -> None:
     """Turn documents into embeddings with a trained student."""
@@ -208,6 +210,26 @@ def embed(
 
     count, dim = embed_documents(model, source, out, text_field=text_field, id_field=id_field)
     console.print(f"{count} documents, {dim} dimensions each: {out}")
+
+
+@command
+def adapt(
+    student: Annotated[str, typer.Argument(help="A student: a folder or a hub id.")],
+    source: Annotated[Path, typer.Argument(metavar="CORPUS", help="Folder of .txt/.md files, or a data file.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the adapted student; must not exist.")],
+    dim: Annotated[int, typer.Option(help="Width of the lexical half.")] = 512,
+    words: Annotated[int, typer.Option(help="Size of its vocabulary at most.")] = 50_000,
+    weight: Annotated[float | None, typer.Option(help="Of the lexical half, 0 to 1; by itself from the texts.")] = None,
+    text_field: TextField = "text",
+    id_field: IdField = "id",
+    debug: Debug = False,
+) -> None:
+    """Fit a student's lexical half, mean and weight on a collection; its encoder stays as it is."""
+    from docemb_lib.experiments.commands import adapt_student
+
+    options = {"dim": dim, "words": words, "weight": weight}
+    count, width, chosen = adapt_student(student, source, out, text_field=text_field, id_field=id_field, **options)
+    console.print(f"{out}: fitted on {count} documents, {width} dimensions, {chosen:.2f} of the cosine is lexical")
 
 
 @command

@@ -130,9 +130,10 @@ def print_planned(planned: Sequence[Planned], done: Sequence[bool], console: Con
 
 
 def print_scoreboard(board: pd.DataFrame, console: Console) -> None:
-    """Models × tasks. board: index model; a column per task, `mean` and `std`."""
-    shown = board.drop(columns=["mean", "std"]).map("{:.3f}".format)
+    """Models × tasks. board: index model; a column per task, `mean`, `std` and `fitted on`; NaN: not scored."""
+    shown = board.drop(columns=["mean", "std", "fitted on"]).map("{:.3f}".format)
     shown["mean ± spread"] = [f"{mean:.3f} ± {std:.3f}" for mean, std in zip(board["mean"], board["std"], strict=True)]
+    shown = shown.assign(**{"fitted on": board["fitted on"]}).replace({"nan": "", "nan ± nan": ""})
     print_table(shown.rename_axis("model").reset_index(), console, title=f"{SCORES}, mean over head seeds", text=1)
 
 

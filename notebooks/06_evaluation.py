@@ -100,11 +100,11 @@ figure = figures.each_task(figures.plot_differences, final.comparison, reference
 run.save_figure(figure, "differences", final.comparison)
 
 # %%
-print(fill(final.standing(run.label), 110))
+print(fill(final.standing(), 110))
 
 # %%
 columns = ["reference", "task", "difference", "low", "high", "p", "p_holm", "verdict"]
-final.comparison.query("model == @run.label")[columns].round(4)
+final.comparison.query("model == @final.student")[columns].round(4)
 
 # %% [markdown]
 # ## Does length matter?

@@ -151,14 +151,14 @@ run.save_figure(figure, "tasks", final.last)
 # paired test with a correction for the number of comparisons, and the standard deviation over head seeds.
 
 # %%
-views.gain_over_start(final.scores, final.comparison, student=run.label).round(4)
+views.gain_over_start(final.scores, final.comparison, student=final.student).round(4)
 
 # %%
 figure = figures.each_task(figures.plot_differences, final.comparison, reference="SBERT over chunks", height=3.0)
 run.save_figure(figure, "differences", final.comparison)
 
 # %%
-print(fill(final.standing(run.label), 110))
+print(fill(final.standing(), 110))
 
 # %% [markdown]
 # **How to read it.** A difference larger than `head_seeds` is not an effect of the heads' random initialisation. Only

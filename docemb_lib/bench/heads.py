@@ -82,7 +82,7 @@ def speed(features: np.ndarray, labels: np.ndarray, settings: HeadSettings, repe
 def difference(features: np.ndarray, labels: np.ndarray, settings: HeadSettings) -> Row:
     """Weights of two heads of ours and of the loop, without dropout, whose random masks differ."""
     plain, seeds = settings.model_copy(update={"dropout": 0.0}), (0, 1)
-    ours = train_heads(features, labels, classes=CLASSES, settings=plain, seeds=seeds)
+    ours: Any = train_heads(features, labels, classes=CLASSES, settings=plain, seeds=seeds)
     differences = [
         (weights[k].mT.reshape(other.shape) - other.detach()).abs().max()
         for k, net in enumerate(train_loop(features, labels, plain, seeds))

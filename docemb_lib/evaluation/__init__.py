@@ -7,7 +7,6 @@ own files; scores come with intervals and paired tests.
 from docemb_lib.evaluation.benchmarks import benchmark_task
 from docemb_lib.evaluation.catalogue import load_task
 from docemb_lib.evaluation.protocols import few_shot_scores
-from docemb_lib.evaluation.retrieval import TfIdf
 from docemb_lib.evaluation.scoreboard import normalised
 from docemb_lib.evaluation.tasks import (
     Classification,
@@ -24,5 +23,5 @@ from docemb_lib.settings import HeadSettings
 
 __all__ = [
     "Classification", "HeadSettings", "Labelled", "LabelledPairs", "Pairs", "Ranking", "Retrieval", "Score", "Task",
-    "TfIdf", "benchmark_task", "evaluate", "few_shot_scores", "load_task", "normalised",
+    "benchmark_task", "evaluate", "few_shot_scores", "load_task", "normalised",
 ]  # fmt: skip

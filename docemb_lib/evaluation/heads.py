@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import groupby, pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -54,14 +54,28 @@ class Heads(NamedTuple):
         return predictions
 
 
-def pair_features(first: np.ndarray, second: np.ndarray, how: PairFeatures = "concat") -> np.ndarray:
-    """The input of a head for pairs. first, second: (N, D). Returns (N, 2 D).
+class LinearHeads(NamedTuple):
+    """K logistic regressions, the head of sparse features: an MLP over all words would be large and learn nothing."""
+
+    models: list[Any]
+
+    def predict(self, features: Any) -> np.ndarray:
+        """As `Heads.predict`. features: (N, D), sparse."""
+        return np.stack([model.predict(features) for model in self.models])
+
+
+def pair_features(first: Any, second: Any, how: PairFeatures = "concat") -> Any:
+    """The input of a head for pairs. first, second: (N, D), both dense or both sparse. Returns (N, 2 D).
 
     concat: [e0; e1], as in the thesis; a head needs some thousands of pairs to learn the comparison of e0 and e1.
     interaction: [|e0 - e1|; e0 * e1], which is a comparison; a few hundred pairs suffice.
     """
-    parts = [first, second] if how == "concat" else [np.abs(first - second), first * second]
-    return np.concatenate(parts, axis=1)
+    parts = [first, second] if how == "concat" else [abs(first - second), first * second]
+    if isinstance(first, np.ndarray):
+        return np.concatenate(parts, axis=1)
+    from scipy.sparse import hstack
+
+    return hstack(parts, format="csr")
 
 
 def initial_head(features: int, classes: int, *, hidden: int, generator: Generator) -> Heads:
@@ -89,16 +103,17 @@ def train_heads(
     classes: int,
     settings: HeadSettings | None = None,
     seeds: Sequence[int],
-) -> Heads:
+) -> Heads | LinearHeads:
     """K heads on all rows, one per seed; see `train_jobs`. settings: None is the thesis' settings."""
-    jobs = [HeadJob(np.arange(len(features)), seed, settings or HeadSettings()) for seed in seeds]
+    jobs = [HeadJob(np.arange(features.shape[0]), seed, settings or HeadSettings()) for seed in seeds]
     return train_jobs(features, labels, jobs, classes=classes)
 
 
-def train_jobs(features: np.ndarray, labels: np.ndarray, jobs: Sequence[HeadJob], *, classes: int) -> Heads:
+def train_jobs(features: Any, labels: np.ndarray, jobs: Sequence[HeadJob], *, classes: int) -> Heads | LinearHeads:
     """K heads in float32, one per job and in their order; those with equally many steps train together, on all cores.
 
-    features: (N, D); labels: (N,) class numbers below `classes`.
+    features: (N, D), dense or a sparse matrix, for which heads are logistic regressions (C = 10) without a seed;
+    labels: (N,) class numbers below `classes`.
     """
     import torch
 
@@ -108,6 +123,8 @@ def train_jobs(features: np.ndarray, labels: np.ndarray, jobs: Sequence[HeadJob]
         raise InputError("heads: a head has no rows to learn from, give each at least one")
     if len(widths := {job.settings.hidden for job in jobs}) > 1:
         raise InputError(f"heads: hidden is {sorted(widths)} in different heads, train those of each width together")
+    if not isinstance(features, np.ndarray):
+        return _linear(features, labels, jobs)
     X = torch.tensor(np.asarray(features, dtype=np.float32))
     y = torch.tensor(np.asarray(labels, dtype=np.int64))
     stacks: dict[tuple[int, ...], list[int]] = defaultdict(list)
@@ -164,6 +181,17 @@ def train_stack(X: Tensor, y: Tensor, jobs: Sequence[HeadJob], *, classes: int) 
         clip_each_head(gradients, max_norm=max_norm)
         update(gradients, factor=(1 + math.cos(math.pi * step / steps)) / 2)
     return heads
+
+
+def _linear(features: Any, labels: np.ndarray, jobs: Sequence[HeadJob]) -> LinearHeads:
+    """Heads on the same rows are the same head."""
+    from sklearn.linear_model import LogisticRegression
+
+    fitted: dict[bytes, Any] = {}
+    for job in jobs:
+        if (key := np.sort(job.rows).tobytes()) not in fitted:
+            fitted[key] = LogisticRegression(C=10, max_iter=1000).fit(features[job.rows], labels[job.rows])
+    return LinearHeads([fitted[np.sort(job.rows).tobytes()] for job in jobs])
 
 
 def backward(

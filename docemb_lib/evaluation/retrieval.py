@@ -1,16 +1,11 @@
-"""Ranking by cosine: neighbours, ranks of relevant documents, MAP and MRR (thesis, Sections 4.3 and 5.2); TF-IDF."""
+"""Ranking by cosine: neighbours, ranks of relevant documents, MAP and MRR (thesis, Sections 4.3 and 5.2)."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
-
-from docemb_lib.errors import InputError
 
 BLOCK = 256  # queries whose similarities are held at a time
 DOCUMENTS = 8192  # documents whose similarities are held at a time
@@ -90,50 +85,29 @@ def _count_before(row: np.ndarray, levels: np.ndarray, places: np.ndarray) -> np
     return counts
 
 
-def score_retrieval(
-    embeddings: np.ndarray, queries: Sequence[int], relevant: Sequence[Sequence[int]], *, candidates: int | None = None
-) -> tuple[np.ndarray, np.ndarray]:
+def ranks_by_similarity(
+    similarities: np.ndarray,
+    queries: Sequence[int],
+    relevant: Sequence[Sequence[int]],
+    *,
+    candidates: int | None = None,
+) -> list[np.ndarray]:
+    """As `relevant_ranks`, of similarities (Q, N) that come from no embeddings."""
+    ranked = []
+    for query, row, wanted in zip(queries, similarities, relevant, strict=True):
+        places = np.asarray(wanted, dtype=np.intp)
+        others = row[:candidates].astype(np.float64)
+        levels = others[places]
+        others[query : query + 1] = -np.inf  # a query does not retrieve itself
+        ranked.append(np.sort(_count_before(others, levels, places)) + 1)
+    return ranked
+
+
+def precision_and_reciprocal_rank(ranked: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     """Average precision and reciprocal rank of every query, (Q,) each; their means are MAP and MRR.
 
-    The average precision is the mean over the relevant documents of the precision at the rank of each. Arguments as in
+    The average precision is the mean over the relevant documents of the precision at the rank of each. ranked: see
     `relevant_ranks`.
     """
-    ranked = relevant_ranks(embeddings, queries, relevant, candidates=candidates)
     precision = [(np.arange(1, len(ranks) + 1) / ranks).mean() for ranks in ranked]
     return np.array(precision), np.array([1 / ranks[0] for ranks in ranked])
-
-
-class TfIdf:
-    """TF-IDF of a corpus' most frequent words, the baseline of every table; never fit it on the texts of a task."""
-
-    def __init__(self, max_features: int = 4096) -> None:
-        self.max_features = max_features
-
-    def fit(self, texts: Sequence[str]) -> TfIdf:
-        from sklearn.feature_extraction.text import TfidfVectorizer
-
-        vectorizer = TfidfVectorizer(max_features=self.max_features, dtype=np.float32)
-        try:
-            self.vectorizer_ = vectorizer.fit(texts)
-        except ValueError as error:
-            raise InputError(f"TfIdf: {len(texts)} texts hold no word to count; give it a corpus with words") from error
-        return self
-
-    def embed(self, texts: Sequence[str]) -> np.ndarray:
-        """texts: N. Returns float32 (N, dim), rows of norm 1; a text without a known word is zero."""
-        return self._fitted().transform(texts).toarray()
-
-    @property
-    def dim(self) -> int:
-        return len(self._fitted().vocabulary_)
-
-    @property
-    def fingerprint(self) -> str:
-        fitted = self._fitted()
-        words = json.dumps(sorted((word, int(column)) for word, column in fitted.vocabulary_.items()))
-        return hashlib.sha256(words.encode() + fitted.idf_.astype(np.float32).tobytes()).hexdigest()
-
-    def _fitted(self) -> Any:
-        if not hasattr(self, "vectorizer_"):
-            raise InputError("TfIdf has not been fitted; call fit(texts) with the distillation corpus first")
-        return self.vectorizer_

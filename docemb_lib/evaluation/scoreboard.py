@@ -8,8 +8,9 @@ scores) is computed on demand.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
+import numpy as np
 import pandas as pd
 
 from docemb_lib.errors import InputError
@@ -40,15 +41,14 @@ def last_round(rows: pd.DataFrame) -> pd.DataFrame:
 def mean_over_tasks(scores: pd.DataFrame) -> pd.DataFrame:
     """The unweighted mean over tasks for each seed: columns model, seed, value. scores: tidy.
 
-    A task that trains nothing has a single value, which counts for every seed.
+    A task that trains nothing has a single value, which counts for every seed. A model without scores on some task
+    (BM25 ranks only) has no mean.
     """
     main = scores[scores["metric"].isin(MAIN_METRICS)]
     if (double := main.duplicated(["model", "task", "seed"])).any():
         row = main[double].iloc[0]
         raise InputError(f"scores: {row['model']!r} has two scores on {row['task']!r} for one seed; keep one run")
-    for model, rows in main.groupby("model"):
-        if missing := set(main["task"]) - set(rows["task"]):
-            raise InputError(f"scores: {model!r} has none on {min(missing)!r}; a mean over tasks needs all of them")
+    main = main[main.groupby("model")["task"].transform("nunique") == main["task"].nunique()]
     table = main.pivot(index=["model", "task"], columns="seed", values="value")
     seeds = table.count(axis=1)
     if (other := ~seeds.isin([1, table.shape[1]])).any():
@@ -61,14 +61,14 @@ def mean_over_tasks(scores: pd.DataFrame) -> pd.DataFrame:
 
 
 def scoreboard(scores: pd.DataFrame) -> pd.DataFrame:
-    """Models x tasks, best mean first. scores: tidy.
+    """Models x tasks, best mean first, models without some task last. scores: tidy.
 
     Task columns are means over seeds; `mean` is that over tasks, `std` its sample deviation over seeds, 0 for one seed.
     """
     main = scores[scores["metric"].isin(MAIN_METRICS)]
     table = main.pivot_table(index="model", columns="task", values="value", sort=False)
     by_model = mean_over_tasks(scores).groupby("model")["value"]
-    table = table.assign(mean=by_model.mean(), std=by_model.std().fillna(0.0))
+    table = table.assign(mean=by_model.mean(), std=by_model.std().fillna(0.0))  # NaN for a model without a mean
     return table.rename_axis(columns=None).sort_values("mean", ascending=False, kind="stable")
 
 
@@ -89,7 +89,8 @@ def normalised(scores: pd.DataFrame, *, over_rounds: bool = False) -> pd.DataFra
 def interval_board(intervals: pd.DataFrame) -> pd.DataFrame:
     """Models x tasks as text, a score and its interval as in `.792 [.77, .81]`, best mean first in each round.
 
-    The last column is the mean over tasks, or the single task. intervals: see `score_intervals`, perhaps with `round`.
+    The last column is the mean over tasks, or the single task; a model without some task comes last and has no mean.
+    intervals: see `score_intervals`, perhaps with `round`.
     """
     shown = intervals[intervals["metric"].isin([*MAIN_METRICS, "mean"])]
     index = ["round", "model"] if "round" in shown else ["model"]
@@ -99,8 +100,8 @@ def interval_board(intervals: pd.DataFrame) -> pd.DataFrame:
     table = shown.pivot_table(index=index, columns="task", values="text", aggfunc="first", sort=False)
     best = shown[shown["task"] == table.columns[-1]].set_index(index)["value"]
     rounds = {name: number for number, name in enumerate(dict.fromkeys(shown.get("round", ())))}
-    order = sorted(table.index, key=lambda row: (rounds.get(row[0], 0) if rounds else 0, -best[row]))
-    return table.loc[order].rename_axis(columns=None)
+    order = sorted(table.index, key=lambda row: (rounds.get(row[0], 0) if rounds else 0, -best.get(row, -np.inf)))
+    return table.loc[order].fillna("").rename_axis(columns=None)
 
 
 def with_interval(value: float, low: float, high: float) -> str:
@@ -108,32 +109,34 @@ def with_interval(value: float, low: float, high: float) -> str:
     return re.sub(r"\b0\.", ".", f"{value:.3f} [{low:.2f}, {high:.2f}]")
 
 
-def standing(
-    intervals: pd.DataFrame, comparison: pd.DataFrame, *, student: str, before: str, teachers: Sequence[str]
-) -> str:
-    """One sentence that compares the student with itself before training and with each form of its teacher.
+def standing(intervals: pd.DataFrame, comparison: pd.DataFrame, *, student: str, before: str, practice: str) -> str:
+    """One sentence that compares the student with its best reference, with common practice and with its start.
 
-    Means over tasks are compared; "better" and "worse" are the verdicts of paired tests. intervals: see
-    `score_intervals`; comparison: see `verdicts`, the student against each of the others.
+    Means over tasks are compared; "better" and "worse" are the verdicts of paired tests. The best reference is that of
+    the highest mean among those that `comparison` compares the student with. intervals: see `score_intervals`;
+    comparison: see `verdicts`; before: the student before training; practice: the reference that users have today.
     """
     tasks = intervals.loc[intervals["task"] != OVERALL, "task"].nunique()
     scores = _over_tasks(intervals).set_index("model")
-    if absent := [model for model in (student, before, *teachers) if model not in scores.index]:
+    own = _over_tasks(comparison).query("model == @student").set_index("reference")
+    references = [model for model in own.index if model in scores.index and model != before]
+    if absent := [model for model in (student, before, practice) if model not in scores.index]:
         raise InputError(f"standing: no scores of {absent[0]!r}, only of {', '.join(sorted(scores.index))}")
-    verdict_on = _over_tasks(comparison).query("model == @student").set_index("reference")["verdict"]
+    best = scores.loc[references, "value"].idxmax()
     better, worse, _ = VERDICTS
 
     def number(model: str) -> str:
         return with_interval(*scores.loc[model, ["value", "low", "high"]])
 
     groups: dict[str, list[str]] = {}
-    for other in (*teachers, before):
-        verdict = {better: "better than", worse: "worse than"}.get(verdict_on[other], "not shown to differ from")
-        groups.setdefault(verdict, []).append(f"{other} ({number(other)})" if other == before else other)
-    verdicts = [f"{verdict} {', '.join([*names[:-2], ' and '.join(names[-2:])])}" for verdict, names in groups.items()]
-    value, over = scores["value"], f"{tasks} {'task' if tasks == 1 else 'tasks'}"
-    shares = " and ".join(f"{value[student] / value[other]:.0%} of {other} ({number(other)})" for other in teachers)
-    return f"In the mean over {over}, {student} ({number(student)}) reaches {shares}; it is {', '.join(verdicts)}."
+    title = f"the best of {len(references)} references, {best}" if len(references) > 1 else best
+    names = {practice: practice, best: title, before: before}
+    for other in dict.fromkeys((best, practice, before)):
+        verdict = {better: "better than", worse: "worse than"}.get(own["verdict"][other], "not shown to differ from")
+        groups.setdefault(verdict, []).append(f"{names[other]} ({number(other)})")
+    found = [f"{verdict} {', '.join([*group[:-2], ' and '.join(group[-2:])])}" for verdict, group in groups.items()]
+    over = f"{tasks} {'task' if tasks == 1 else 'tasks'}"
+    return f"In the mean over {over}, {student} ({number(student)}) is {'; it is '.join(found)}."
 
 
 def _over_tasks(rows: pd.DataFrame) -> pd.DataFrame:

@@ -17,8 +17,9 @@ import numpy as np
 import pandas as pd
 
 from docemb_lib.errors import InputError
+from docemb_lib.evaluation.baselines import Similarities
 from docemb_lib.evaluation.heads import pair_features, train_heads
-from docemb_lib.evaluation.retrieval import score_retrieval
+from docemb_lib.evaluation.retrieval import precision_and_reciprocal_rank, ranks_by_similarity, relevant_ranks
 from docemb_lib.settings import HeadSettings
 
 logger = logging.getLogger(__name__)
@@ -116,16 +117,16 @@ def unique(*parts: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(text for part in parts for text in part))
 
 
-def rows_by_text(name: str, embeddings: np.ndarray, texts: list[str]) -> Callable[[Sequence[str]], np.ndarray]:
-    """A function from texts to their embeddings. embeddings: (N, D), row i belongs to `texts[i]`.
+def rows_by_text(name: str, embeddings: Any, texts: list[str]) -> Callable[[Sequence[str]], Any]:
+    """A function from texts to their embeddings. embeddings: (N, D), maybe sparse, row i belongs to `texts[i]`.
 
     All texts in their order are returned without a copy, so that a large pool may stay memory-mapped.
     """
-    if embeddings.ndim != 2 or len(embeddings) != len(texts):
+    if embeddings.ndim != 2 or embeddings.shape[0] != len(texts):
         what = f"embeddings of shape {embeddings.shape} for {len(texts)} texts"
         raise InputError(f"task {name!r}: {what}; expected one row per text, in the order of task.texts(split)")
-    blocks = range(0, len(texts), BLOCK)
-    finite = np.concatenate([np.isfinite(embeddings[start : start + BLOCK]).all(axis=1) for start in blocks])
+    blocks = range(0, len(texts) if isinstance(embeddings, np.ndarray) else 0, BLOCK)  # sparse counts are finite
+    finite = np.array([row for start in blocks for row in np.isfinite(embeddings[start : start + BLOCK]).all(axis=1)])
     if not finite.all():
         what = f"{np.count_nonzero(~finite)} of {len(texts)} embeddings are not finite"
         first = f"the first is row {int(np.argmin(finite))}"
@@ -280,13 +281,30 @@ class Retrieval:
         """The pool of `split`, each text once."""
         return unique(pick(self.name, self.splits, split).texts)
 
+    def queries(self, split: str = "test") -> list[int]:
+        """The rows of `texts(split)` that are queries."""
+        ranking, row = pick(self.name, self.splits, split), {text: i for i, text in enumerate(self.texts(split))}
+        return [row[ranking.texts[query]] for query in ranking.queries]
+
     def score(
-        self, embeddings: np.ndarray, split: str = "test", *, head: HeadSettings | None = None, seeds: int = SEEDS
+        self, embeddings: Any, split: str = "test", *, head: HeadSettings | None = None, seeds: int = SEEDS
     ) -> Score:
-        """MAP, with MRR as an extra; see `HeadTask.score`, with which it shares its signature."""
-        ranking = pick(self.name, self.splits, split)
-        X = rows_by_text(self.name, embeddings, self.texts(split))(ranking.texts)
-        found = score_retrieval(X, ranking.queries, ranking.relevant, candidates=ranking.candidates)
+        """MAP, with MRR as an extra; see `HeadTask.score`, with which it shares its signature.
+
+        embeddings: (N, D), or the `Similarities` (Q, N) of `queries(split)` with `texts(split)`.
+        """
+        ranking, texts = pick(self.name, self.splits, split), self.texts(split)
+        queries, relevant, pool = ranking.queries, ranking.relevant, {"candidates": ranking.candidates}
+        if not isinstance(embeddings, Similarities | np.ndarray):
+            embeddings = Similarities((embeddings[self.queries(split)] @ embeddings.T).toarray())
+        if isinstance(embeddings, Similarities):
+            values = rows_by_text(self.name, embeddings.values.T, texts)(ranking.texts).T
+            ranked = ranks_by_similarity(values, queries, relevant, **pool)
+        else:
+            ranked = relevant_ranks(
+                rows_by_text(self.name, embeddings, texts)(ranking.texts), queries, relevant, **pool
+            )
+        found = precision_and_reciprocal_rank(ranked)
         mean, mrr = (float(values.mean()) for values in found)
         per_query = {name: values[None].astype(np.float32) for name, values in zip(("map", "mrr"), found, strict=True)}
         return Score(self.metric, (mean,), extra={"mrr": mrr}, per_example=per_query)
@@ -347,9 +365,10 @@ def evaluate(
     """Embed the texts of a task and score them; log the problems of the data. head: None is the thesis' settings.
 
     Example:
-        >>> from docemb_lib.evaluation import TfIdf
+        >>> from docemb_lib.teachers import LSA
         >>> train, test = Labelled(["so good", "so bad"], ["+", "-"]), Labelled(["good", "bad"], ["+", "-"])
-        >>> evaluate(TfIdf().fit(["good", "bad"]), Classification("tone", {"train": train, "test": test})).metric
+        >>> model = LSA(dim=2).fit(["so good", "so bad", "good", "bad"])
+        >>> evaluate(model, Classification("tone", {"train": train, "test": test})).metric
         'accuracy'
     """
     warn_of_problems(task)

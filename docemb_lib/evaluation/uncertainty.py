@@ -124,6 +124,8 @@ def score_intervals(scores: Scores) -> pd.DataFrame:
 def differences(scores: Scores, reference: str) -> pd.DataFrame:
     """Every other model against `reference`, on the own metric of each task and in the mean over tasks (OVERALL).
 
+    Tasks on which one of the two was not scored are left out.
+
     Columns: task, metric, model, reference, difference (model minus reference), low and high (its interval), p.
     """
     if reference not in scores or len(scores) < 2:
@@ -131,6 +133,8 @@ def differences(scores: Scores, reference: str) -> pd.DataFrame:
         raise InputError(f"compare: {reference!r} and another model are needed, {there}")
     rows: list[tuple[object, ...]] = []
     for task, metric, models, examples in all_results(scores, extra=False):
+        if reference not in models or len(models) < 2:
+            continue
         place = models.index(reference)
         ahead = [np.delete(X, place, axis=0) - X[place] for X in examples]
         found = bootstrap_over_tasks(ahead)
@@ -154,30 +158,29 @@ def verdicts(found: pd.DataFrame) -> pd.DataFrame:
 def all_results(scores: Scores, *, extra: bool = True) -> Iterator[tuple[str, str, list[str], list[np.ndarray]]]:
     """The results on each task by its own metric, with `extra` by further ones too, then on all K tasks together.
 
-    Yields task, metric, the names of M models, and K arrays (M, N_k) of results on examples, means over seeds. Raises
-    InputError where models have other tasks or other numbers of examples than the first.
+    Yields task, metric, the names of the M models that were scored on it, and K arrays (M, N_k) of results on examples,
+    means over seeds. Models without some task (BM25 ranks only) are missing there and in the mean over tasks. Raises
+    InputError where models were scored on other numbers of examples than the first.
     """
-    tasks = list(next(iter(scores.values()), {}))
-    for model, by_task in scores.items():
-        if set(by_task) != set(tasks):
-            found = f"{model!r} has scores on {', '.join(by_task)}, others on {', '.join(tasks)}"
-            raise InputError(f"scores: {found}; score all models on the same tasks")
-    models, main = list(scores), []
+    tasks = list(dict.fromkeys(task for by_task in scores.values() for task in by_task))
+    everywhere = [model for model, by_task in scores.items() if set(by_task) == set(tasks)]
+    main = []
     for task in tasks:
-        by_model = {model: scores[model][task] for model in models}
-        first = by_model[models[0]]
+        by_model = {model: by_task[task] for model, by_task in scores.items() if task in by_task}
+        first = next(iter(by_model.values()))
         for metric in dict.fromkeys([first.metric, *(first.per_example if extra else ())]):
             if absent := [model for model, score in by_model.items() if metric not in score.per_example]:
                 what = f"{absent[0]!r} on {task!r} has no {metric} of single examples"
                 raise InputError(f"scores: {what}; score it again")
-            results = [score.per_example[metric].mean(axis=0, dtype=np.float64) for score in by_model.values()]
-            if len(sizes := {len(own) for own in results}) > 1:
+            results = {m: score.per_example[metric].mean(axis=0, dtype=np.float64) for m, score in by_model.items()}
+            if len(sizes := {len(own) for own in results.values()}) > 1:
                 what = f"{task!r} was scored on {sorted(sizes)} examples"
                 raise InputError(f"scores: {what}; score all models on the same ones")
-            yield task, metric, models, [np.stack(results)]
-            main += [np.stack(results)] if metric == first.metric else []
+            yield task, metric, list(results), [np.stack(list(results.values()))]
+            if metric == first.metric and everywhere:
+                main.append(np.stack([results[model] for model in everywhere]))
     if len(main) > 1:
-        yield OVERALL, "mean", models, main
+        yield OVERALL, "mean", everywhere, main
 
 
 def by_length(

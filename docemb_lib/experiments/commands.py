@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,10 +18,18 @@ from docemb_lib.errors import InputError
 from docemb_lib.evaluation.scoreboard import last_round, scoreboard
 from docemb_lib.experiments import records
 from docemb_lib.experiments.execution import Planned
-from docemb_lib.experiments.models import Embeds, Model, scored_model, student_model
+from docemb_lib.experiments.models import (
+    ADAPTED,
+    SBERT_CHUNKS,
+    UNTRAINED,
+    Embeds,
+    Model,
+    scored_model,
+    student_model,
+)
 from docemb_lib.experiments.run import Stages
 from docemb_lib.experiments.runkey import RunKey
-from docemb_lib.experiments.scores import REFERENCES, Final, standing_of
+from docemb_lib.experiments.scores import Final
 from docemb_lib.experiments.students import student_at
 from docemb_lib.hardware import devices_at_hand
 from docemb_lib.progress import progress
@@ -95,7 +104,35 @@ def embed_documents(
             _write_parquet(out, [document.id for document in documents], embeddings)
     finally:
         temporary.unlink(missing_ok=True)
-    return len(documents), student.dim
+    return len(documents), student.width
+
+
+def adapt_student(
+    model: str, source: Path, out: Path, *, text_field: str = "text", id_field: str = "id", **options: Any
+) -> tuple[int, int, float]:
+    """Fit a student's lexical half on the documents of `source` and save it in the folder `out`, whole or not at all.
+
+    options: of `Student.adapt`. Returns the number of documents, the width of the embeddings and the weight of the
+    lexical half. Raises InputError if `out` exists, and for too few documents, before the model is loaded.
+    """
+    if out.exists():
+        raise InputError(f"-o {out}: exists; name a new folder")
+    documents = local_documents(source, text_field=text_field, id_field=id_field)
+    if len(documents) < options["dim"]:
+        what = f"{len(documents)} documents for a lexical half of {options['dim']} dimensions"
+        raise InputError(f"{source}: {what}; give at least as many documents, or a smaller --dim")
+
+    from docemb_lib.student import Student
+
+    student = Student.load(model)
+    student.adapt([document.text for document in documents], **options)
+    temporary = out.with_name(f".{out.name}.{os.getpid()}")
+    try:
+        student.save(temporary)
+        temporary.replace(out)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return len(documents), student.width, float(student.lexical.weight) if student.lexical is not None else 0.0
 
 
 def _write_parquet(path: Path, ids: list[str], embeddings: np.ndarray) -> None:
@@ -134,9 +171,9 @@ def evaluate_model(name: str, profile: str | Path, tasks: Sequence[str] = ()) ->
     stages.scores.check(("test",))
     model = any_model(name)
     beside = [one for one in recorded_baselines(loaded, stages.workspace) if stages.scores.is_scored(one)]
-    final = stages.scores.evaluate([model, *beside], student=model.label)
-    all_there = {*REFERENCES} <= {baseline.label for baseline in beside}
-    return Evaluated(final, final.standing(model.label) if all_there else "")
+    labels = [one.label for one in beside]
+    final = stages.scores.evaluate([model, *beside], student=model.label, references=labels)
+    return Evaluated(final, final.standing() if {SBERT_CHUNKS, UNTRAINED} <= {*labels} else "")
 
 
 def any_model(name: str) -> Model:
@@ -158,7 +195,14 @@ def recorded_baselines(profile: Profile, workspace: Workspace) -> list[Model]:
     """The baselines of the newest comparable final evaluation, without weights: their scores are artefacts."""
     found = records.comparable(RunKey(NOTEBOOK, profile), workspace)
     rows = records.table_of(workspace, found[0], "models").to_dict("records") if found else []
-    return [scored_model(row["model"], row["fingerprint"]) for row in rows if row["model"] != found[0].label]
+    own = {found[0].label, f"{found[0].label}{ADAPTED}"} if found else set()
+    return [
+        scored_model(row["model"], row["fingerprint"])._replace(
+            fitted_on=row["fitted on"], ranks_only=row["ranks_only"]
+        )
+        for row in rows
+        if row["model"] not in own
+    ]
 
 
 def _stock(source: str) -> Embeds:
@@ -209,8 +253,13 @@ def report(planned: Sequence[Planned], workspace: Workspace) -> Report:
     if not final:
         return Report(None, "", paths)
     last = final[-1]
-    intervals, comparison = (records.table_of(workspace, last, name) for name in ("intervals", "comparison"))
+    tables = {name: records.table_of(workspace, last, name) for name in ("intervals", "comparison", "models")}
+    adapted = f"{last.label}{ADAPTED}"
+    student = adapted if adapted in set(tables["models"]["model"]) else last.label
     # Evaluations share models, and lines of a plan may have other profiles: each model once, of one setting.
     frames = [last_round(records.scores_of(workspace, record)) for record in final if record.setting == last.setting]
     scores = pd.concat(frames).drop_duplicates(["model", "task", "metric", "seed"]).reset_index(drop=True)
-    return Report(scoreboard(scores), standing_of(intervals, comparison, student=last.label), paths)
+    sentence = Final(records.scores_of(workspace, last), **tables, student=student).standing()
+    fitted = tables["models"].set_index("model")["fitted on"]
+    board = scoreboard(scores)
+    return Report(board.assign(**{"fitted on": fitted.reindex(board.index).fillna("corpus")}), sentence, paths)

@@ -1,6 +1,7 @@
-"""Models that are compared: students before and after training, their teachers in every form, and TF-IDF.
+"""Models that are compared: students before and after training, their teachers in every form, and search engines.
 
-Texts are embedded once per model, however many tasks and splits contain them.
+Texts are embedded once per model, however many tasks and splits contain them. A reference that is fitted on the texts
+of a task, without their labels, is fitted once per task.
 """
 
 from __future__ import annotations
@@ -10,11 +11,12 @@ import json
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from docemb_lib.evaluation.retrieval import TfIdf
+from docemb_lib.evaluation.baselines import Similarities, bm25, by_cosine, fused, tfidf
+from docemb_lib.evaluation.retrieval import unit
 from docemb_lib.evaluation.tasks import Embedder
 from docemb_lib.experiments.runkey import PV_NAMES
 from docemb_lib.experiments.stages import CorpusStage, TeacherStage
@@ -22,13 +24,15 @@ from docemb_lib.experiments.students import StudentStage
 from docemb_lib.hardware import devices_at_hand, fast_bf16
 from docemb_lib.settings import ParagraphVectorSettings
 from docemb_lib.settings.profile import Profile
-from docemb_lib.teachers import Compound, Teacher
+from docemb_lib.teachers import LSA, Compound, Teacher
 from docemb_lib.teachers.sbert import Long
 from docemb_lib.workspace import MANIFEST, VERSIONS, Artefact, Workspace
 
 UNTRAINED = "student before distillation"
 SBERT_TRUNCATED, SBERT_CHUNKS = SBERT_LABELS = ("SBERT truncated", "SBERT over chunks")
-TFIDF = "TF-IDF"
+TFIDF, BM25, LSA_ON_TASK = WORDS_ALONE = ("TF-IDF", "BM25", "LSA")
+ADAPTED = ", adapted"  # ends the label of a student whose lexical half is fitted on the texts of a task
+ON_TASK_DIM = 512  # directions at most of what is fitted on a task, and half as many as it has texts
 FEW = 200  # training documents that estimate a mean embedding well enough to compare models
 KIND = "embeddings"
 
@@ -39,6 +43,11 @@ class Model(NamedTuple):
     label: str  # in tables and figures
     fingerprint: str  # equal for two models only if they embed alike
     load: Callable[[], Embedder]
+    # Fits the model on N texts of a task without their labels, of which some (rows) are queries, and gives what the
+    # task scores: embeddings, dense or sparse, or `Similarities`. None: `load` embeds any text.
+    fit: Callable[[list[str], list[int]], Any] | None = None
+    ranks_only: bool = False  # gives similarities alone, so that only retrieval can be scored
+    fitted_on: str = "corpus"  # or "task", or "" for a model as it was published
 
 
 def embed_once(workspace: Workspace, model: Model, texts: Sequence[str]) -> np.ndarray:
@@ -78,35 +87,126 @@ def _shelf(model: Model) -> str:
     return f"{KIND}/{hashlib.sha256(model.fingerprint.encode()).hexdigest()[:16]}"
 
 
-def student_model(label: str, artefact: Artefact) -> Model:
-    """A student, which embeds on all GPUs."""
+def student_model(label: str, artefact: Artefact, *, dense: bool = False) -> Model:
+    """A student, which embeds on all GPUs; dense: without its lexical half, if it has one."""
 
     def load() -> Embeds:
         from docemb_lib.student import Student
 
-        return Embeds(partial(Student.load(artefact.path).embed, devices=devices_at_hand()))
+        student = Student.load(artefact.path)
+        if dense:
+            student.drop_lexical_half()
+        return Embeds(partial(student.embed, devices=devices_at_hand()))
 
     precision = "bf16" if fast_bf16(devices_at_hand()[0]) else "float32"
-    return Model(label, f"student/{artefact.fingerprint}/{precision}", load)
+    return Model(label, f"student{'-dense' if dense else ''}/{artefact.fingerprint}/{precision}", load)
+
+
+def adapted_model(label: str, artefact: Artefact, workspace: Workspace, *, dim: int) -> Model:
+    """A student with its lexical half fitted on the texts of each task, as `docemb adapt` does for a user's texts."""
+    dense = student_model(label, artefact, dense=True)
+    return _on_task(
+        f"{label}{ADAPTED}",
+        lambda texts, _: _beside_lsa(embed_once(workspace, dense, texts), texts, dim),
+        f"{dense.fingerprint}/{dim}",
+    )
+
+
+def on_task_models(workspace: Workspace, teachers: Sequence[Model], paragraph_vector: Model | None) -> list[Model]:
+    """What a user has without training: search engines on the task's texts, and the structural teacher beside them.
+
+    teachers: SBERT truncated and over chunks.
+    """
+    truncated, chunks = (partial(embed_once, workspace, model) for model in teachers)
+    of_sbert = teachers[1].fingerprint
+
+    def with_lead(texts: list[str], _: list[int]) -> np.ndarray:
+        return unit(chunks(texts)) + unit(truncated(texts))
+
+    def centred(texts: list[str], _: list[int]) -> np.ndarray:
+        X = chunks(texts)
+        return X - X.mean(axis=0)
+
+    def lsa(texts: list[str], _: list[int]) -> np.ndarray:
+        return LSA(_width(texts, ON_TASK_DIM)).fit(texts).embed(texts)
+
+    def beside_lsa(texts: list[str], _: list[int]) -> np.ndarray:
+        return _beside_lsa(chunks(texts), texts, ON_TASK_DIM)
+
+    def fusion(texts: list[str], queries: list[int]) -> Similarities:
+        return fused([bm25(texts, queries), by_cosine(chunks(texts), queries)], queries)
+
+    found = [
+        _on_task(TFIDF, lambda texts, _: tfidf(texts)),
+        _on_task(LSA_ON_TASK, lsa),
+        _on_task(BM25, bm25, ranks_only=True),
+        _on_task(f"{SBERT_CHUNKS}, centred", centred, of_sbert),
+        _on_task(f"{SBERT_CHUNKS} and lead", with_lead, of_sbert)._replace(fitted_on=""),
+        _on_task(f"{SBERT_CHUNKS} ⊕ LSA", beside_lsa, of_sbert),
+        _on_task(f"{BM25} and {SBERT_CHUNKS}, fused", fusion, of_sbert, ranks_only=True),
+    ]
+    if paragraph_vector is not None:
+        context = partial(embed_once, workspace, paragraph_vector)
+
+        def beside_pv(texts: list[str], _: list[int]) -> np.ndarray:
+            return _side_by_side(chunks(texts), context(texts))
+
+        key = f"{of_sbert}/{paragraph_vector.fingerprint}"
+        found.append(_on_task(f"{SBERT_CHUNKS} ⊕ PV", beside_pv, key))
+    return found
+
+
+def _on_task(
+    label: str, fit: Callable[[list[str], list[int]], Any], key: str = "", *, ranks_only: bool = False
+) -> Model:
+    """key: identifies what the fit depends on besides the texts."""
+    fingerprint = f"on-task/{VERSIONS['on-task']}/{label}/{key}"
+    return scored_model(label, fingerprint)._replace(fit=fit, ranks_only=ranks_only, fitted_on="task")
+
+
+def _width(texts: Sequence[str], most: int) -> int:
+    return max(1, min(most, len(texts) // 2))
+
+
+def _beside_lsa(dense: np.ndarray, texts: list[str], dim: int) -> np.ndarray:
+    """(N, D + dim): dense embeddings and LSA of the same texts side by side, as a student's lexical half is."""
+    import torch
+
+    from docemb_lib.student.lexical import fit_lexical_half
+
+    half = fit_lexical_half(dense, texts, dim=_width(texts, dim))
+    return half.join(torch.tensor(dense), half.lexical(texts)).numpy()
+
+
+def _side_by_side(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """(N, D + L): both centred, tempered and balanced. first: (N, D); second: (N, L)."""
+    import torch
+
+    from docemb_lib.student.lexical import balance, tempered
+
+    halves = [tempered(torch.tensor(X)) for X in (first, second)]
+    w = balance(*halves)
+    return np.concatenate([np.sqrt(1 - w) * halves[0].numpy(), np.sqrt(w) * halves[1].numpy()], axis=1)
 
 
 def scored_model(label: str, fingerprint: str) -> Model:
-    """A model whose scores are artefacts already. Its embeddings are not available."""
+    """A model of which only the scores, or what it gives on a task, are available: it embeds no other text."""
 
     def embed(texts: list[str]) -> NoReturn:
-        raise RuntimeError("only the scores of a recorded model are available; it cannot embed")
+        raise RuntimeError(f"{label} cannot embed texts: only its scores on tasks are available")
 
     return Model(label, fingerprint, lambda: Embeds(embed))
 
 
 def untrained_model(students: StudentStage) -> Model:
-    return student_model(UNTRAINED, students.untrained)
+    return student_model(UNTRAINED, students.untrained)._replace(fitted_on="")
 
 
 def sbert_models(teachers: TeacherStage) -> list[Model]:
     """The structural teacher on truncated text, and averaged over chunks of the whole document."""
     forms: dict[str, Long] = {SBERT_TRUNCATED: "truncate", SBERT_CHUNKS: "chunks"}
-    return [_teacher(label, teachers.sbert(long), teachers.workspace) for label, long in forms.items()]
+    models = [_teacher(label, teachers.sbert(long), teachers.workspace) for label, long in forms.items()]
+    return [model._replace(fitted_on="") for model in models]
 
 
 def contextual_labels(profile: Profile) -> dict[str, str]:
@@ -126,13 +226,6 @@ def paragraph_vector_model(teachers: TeacherStage, settings: Sequence[ParagraphV
     fitted = [teachers.paragraph_vector(member, seed=seed) for member in settings]
     teacher = fitted[0] if len(fitted) == 1 else Compound(fitted)
     return _teacher(teacher.label, teacher, teachers.workspace)
-
-
-def tfidf_model(corpus: CorpusStage) -> Model:
-    """Words alone, weighed on the train split."""
-
-    fingerprint = f"tfidf/{VERSIONS['tf-idf']}/{corpus.fingerprint}"
-    return Model(TFIDF, fingerprint, lambda: TfIdf().fit(corpus.split("train")["text"][:]))
 
 
 def centred_model(corpus: CorpusStage, model: Model) -> Model:

@@ -91,14 +91,23 @@ class Run:
         """The fixed models that the notebook shows beside the run's own."""
         stages, final = self.stages, self.notebook in FINAL
         found = [made.untrained_model(stages.students)] if self.key.trains else []
-        found += made.sbert_models(stages.teachers)[: 2 if final else 1]
-        if self.notebook in BESIDE_CONTEXTUAL:
-            found += made.contextual_models(stages.teachers)
-        return found + ([made.tfidf_model(stages.corpus)] if final or not self.key.trains else [])
+        sbert = made.sbert_models(stages.teachers)
+        found += sbert[: 2 if final else 1]
+        contextual = made.contextual_models(stages.teachers) if self.notebook in BESIDE_CONTEXTUAL else []
+        on_task = made.on_task_models(
+            self.workspace, sbert, next((m for m in contextual if m.label.startswith("PV")), None)
+        )
+        return found + contextual + (on_task if final else on_task[:1] if not self.key.trains else [])
+
+    @cached_property
+    def adapted(self) -> list[Model]:
+        """The student with its lexical half fitted on each task, if it has one."""
+        dim = self.profile.student.lexical if self.key.trains else 0
+        return [made.adapted_model(self.label, self.student(), self.workspace, dim=dim)] if dim else []
 
     def models(self, beside: Sequence[Model] = ()) -> list[Model]:
-        """The run's own model, those `beside` it, and the references."""
-        return [self.model, *beside, *self.references]
+        """The run's own model, with a lexical half also adapted to each task, those `beside` it, and the references."""
+        return [self.model, *self.adapted, *beside, *self.references]
 
     def scores(self) -> pd.DataFrame:
         """Tidy scores of the run's model and the references on the sweep's tasks, on validation splits."""
@@ -106,7 +115,9 @@ class Run:
 
     def evaluate(self, beside: Sequence[Model] = ()) -> Final:
         """The final evaluation of the run's model, the models `beside` it and the references, on test splits."""
-        return self.stages.scores.evaluate(self.models(beside), student=self.label)
+        student = self.adapted[0].label if self.adapted else self.label
+        references = [model.label for model in self.references]
+        return self.stages.scores.evaluate(self.models(beside), student=student, references=references)
 
     def metrics(self, scores: pd.DataFrame) -> dict[str, float]:
         """The numbers that the run records, of the last round of its tidy scores.

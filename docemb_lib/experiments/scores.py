@@ -18,7 +18,7 @@ from docemb_lib.evaluation.catalogue import ProfileTasks, check_task, task_input
 from docemb_lib.evaluation.scoreboard import interval_board, last_round, score_frame, scoreboard, standing
 from docemb_lib.evaluation.tasks import HeadTask, Score
 from docemb_lib.evaluation.uncertainty import by_length, differences, score_intervals, verdicts
-from docemb_lib.experiments.models import SBERT_CHUNKS, SBERT_LABELS, SBERT_TRUNCATED, UNTRAINED, Model, embed_once
+from docemb_lib.experiments.models import SBERT_CHUNKS, UNTRAINED, Model, embed_once
 from docemb_lib.experiments.stages import CorpusStage, fingerprint_of_model, sbert_of
 from docemb_lib.settings import Evaluation
 from docemb_lib.settings.profile import Profile
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 NUMBERS = "scores.json"  # {round: {metric, values, extra}}
 EXAMPLES = "per_example.npz"  # round/metric: float32 (seeds, N)
 LENGTHS = "lengths.npy"
-REFERENCES = (SBERT_CHUNKS, SBERT_TRUNCATED, UNTRAINED)  # the first is the common practice
 
 Rounds = dict[str, dict[str, dict[str, Score]]]  # {round: {model: {task: score}}}
 
@@ -65,7 +64,7 @@ class ScoreStage:
 
     def is_scored(self, model: Model) -> bool:
         """Whether the model has scores on all tasks of the final evaluation."""
-        return all(self._is_scored(model, name, final=True) for name in self._names(final=True))
+        return all(self._is_scored(model, name, final=True) for name in self._names_of(model, final=True))
 
     def of_cosines(self, models: Iterable[Model]) -> pd.DataFrame:
         """The final evaluation's retrieval and pair tasks, scored by cosines alone on their test splits.
@@ -86,19 +85,20 @@ class ScoreStage:
             rows[model.label] = {"spread": protocols.spread(embeddings), **scores}
         return pd.DataFrame.from_dict(rows, orient="index").rename_axis("model")
 
-    def evaluate(self, models: Sequence[Model], *, student: str) -> Final:
+    def evaluate(self, models: Sequence[Model], *, student: str, references: Sequence[str]) -> Final:
         """Score the models on all tasks of the profile, with intervals and paired tests.
 
-        student: the label of the model that is compared with every one of the `REFERENCES` among the models; the other
-        models are compared with the first reference.
+        student: the label of the model that is compared with each of the `references`, labels as well; the other models
+        are compared with the common practice, SBERT over chunks.
         """
         rounds = self.by_round(models, final=True)
-        fingerprints = pd.DataFrame([(m.label, m.fingerprint) for m in models], columns=["model", "fingerprint"])
+        described = [(m.label, m.fingerprint, m.fitted_on, m.ranks_only) for m in models]
         return Final(
             _stacked(rounds, score_frame),
             _stacked(rounds, score_intervals),
-            _comparison(_last(rounds), student),
-            fingerprints,
+            _comparison(_last(rounds), student, references),
+            pd.DataFrame(described, columns=["model", "fingerprint", "fitted on", "ranks_only"]),
+            student,
         )
 
     def by_length(self, models: Sequence[Model]) -> pd.DataFrame:
@@ -138,9 +138,14 @@ class ScoreStage:
     def _names(self, final: bool) -> Sequence[str]:
         return self.profile.evaluation.tasks if final else self.profile.evaluation.sweep_tasks
 
+    def _names_of(self, model: Model, *, final: bool) -> list[str]:
+        """The tasks that the model can be scored on."""
+        names = self._names(final)
+        return [name for name in names if not (model.ranks_only and isinstance(self.tasks[name], HeadTask))]
+
     def _of_model(self, model: Model, *, final: bool) -> dict[str, dict[str, Score]]:
         """{task: {round: score}}; the texts of all tasks without a score are embedded together."""
-        names, found = self._names(final), {}
+        names, found = self._names_of(model, final=final), {}
 
         @cache
         def embedded() -> dict[str, np.ndarray]:
@@ -151,7 +156,11 @@ class ScoreStage:
         for name in names:
 
             def build(folder: Path, name: str = name) -> None:
-                embeddings = np.stack([embedded()[text] for text in self._texts(name, final=final)])
+                texts = self._texts(name, final=final)
+                if model.fit is None:
+                    embeddings = np.stack([embedded()[text] for text in texts])
+                else:
+                    embeddings = model.fit(texts, self._queries(name, final=final))
                 write_scores(folder, self._score(name, embeddings, final=final))
 
             inputs = self._inputs(model, name, final=final)
@@ -176,8 +185,13 @@ class ScoreStage:
             return protocols.validation_texts(protocols.for_validation(task, self.profile.evaluation.limit))
         return task.texts("test" if final else "validation")
 
-    def _score(self, name: str, embeddings: np.ndarray, *, final: bool) -> dict[str, Score]:
-        """{round: score}. embeddings: (N, D), row i of `_texts(...)[i]`."""
+    def _queries(self, name: str, *, final: bool) -> list[int]:
+        """The rows of `_texts(...)` that a retrieval task searches for; none of other tasks."""
+        task = self.tasks[name]
+        return [] if isinstance(task, HeadTask) else task.queries("test" if final else "validation")
+
+    def _score(self, name: str, embeddings: Any, *, final: bool) -> dict[str, Score]:
+        """{round: score}. embeddings: (N, D), row i of `_texts(...)[i]`, or what else the task scores."""
         task, evaluation = self.tasks[name], self.profile.evaluation
         limits = evaluation.rounds if final else [None]
         rounds = {protocols.round_name(limit): limit for limit in limits}
@@ -196,7 +210,8 @@ class Final(NamedTuple):
     scores: pd.DataFrame  # model, task, metric, seed, value, and round where there are several
     intervals: pd.DataFrame  # see `score_intervals`, and round
     comparison: pd.DataFrame  # see `compare`; of the last round
-    models: pd.DataFrame  # model, fingerprint: identify the scores' artefacts
+    models: pd.DataFrame  # model, fingerprint, "fitted on", ranks_only: identify the scores' artefacts
+    student: str  # the model that is compared with each reference
 
     @property
     def last(self) -> pd.DataFrame:
@@ -206,25 +221,27 @@ class Final(NamedTuple):
     @property
     def tables(self) -> dict[str, pd.DataFrame]:
         """What a record keeps beside the scores."""
-        return {name: frame for name, frame in self._asdict().items() if name != "scores"}
+        return {name: getattr(self, name) for name in ("intervals", "comparison", "models")}
 
     @property
     def board(self) -> pd.DataFrame:
-        """Models × tasks with intervals, best mean first; the last column is the mean's deviation over head seeds."""
+        """Models × tasks with intervals, best mean first; then what was fitted on, and the mean's head seeds.
+
+        The last column is the deviation of the mean over head seeds.
+        """
         if "round" in self.scores:
             parts = self.scores.groupby("round", sort=False)
             of_row = pd.concat({name: scoreboard(rows)["std"] for name, rows in parts})
         else:
             of_row = scoreboard(self.scores)["std"]
-        return interval_board(self.intervals).assign(**{"± head seeds": of_row.map("{:.3f}".format)})
+        board = interval_board(self.intervals)
+        fitted = self.models.set_index("model")["fitted on"].reindex(board.index.get_level_values("model"))
+        seeds = of_row.map("{:.3f}".format).reindex(board.index).replace("nan", "")
+        return board.assign(**{"fitted on": fitted.to_numpy(), "± head seeds": seeds})
 
-    def standing(self, student: str) -> str:
-        return standing_of(self.intervals, self.comparison, student=student)
-
-
-def standing_of(intervals: pd.DataFrame, comparison: pd.DataFrame, *, student: str) -> str:
-    """A sentence: the student's mean over tasks beside the untrained student and the structural teacher."""
-    return standing(last_round(intervals), comparison, student=student, before=UNTRAINED, teachers=SBERT_LABELS)
+    def standing(self) -> str:
+        """A sentence: the student's mean over tasks beside the best reference, the common practice and its start."""
+        return standing(self.last, self.comparison, student=self.student, before=UNTRAINED, practice=SBERT_CHUNKS)
 
 
 def check_benchmarks(evaluation: Evaluation, tasks: Sequence[str]) -> None:
@@ -271,11 +288,19 @@ def _last(rounds: Rounds) -> dict[str, dict[str, Score]]:
     return list(rounds.values())[-1]
 
 
-def _comparison(scores: Mapping[str, Mapping[str, Score]], student: str) -> pd.DataFrame:
-    """p-values are corrected over all tests together; empty where no reference is among the models."""
-    found = []
-    for reference in REFERENCES:
-        compared = scores if reference == REFERENCES[0] else (reference, student)
-        if reference in scores and reference != student and len(compared) > 1:
-            found.append(differences({model: scores[model] for model in compared}, reference))
-    return verdicts(pd.concat(found, ignore_index=True)) if found else pd.DataFrame()
+def _comparison(scores: Mapping[str, Mapping[str, Score]], student: str, references: Sequence[str]) -> pd.DataFrame:
+    """The student against each reference, then the other models against SBERT over chunks; maybe empty.
+
+    p-values are corrected over the tests of the student, and over those of the others.
+    """
+    asked = [
+        differences({student: scores[student], reference: scores[reference]}, reference)
+        for reference in references
+        if reference in scores and reference != student
+    ]
+    others = {model: by_task for model, by_task in scores.items() if model != student}
+    if SBERT_CHUNKS in references and SBERT_CHUNKS in others and len(others) > 1:
+        families = [pd.concat(asked, ignore_index=True), differences(others, SBERT_CHUNKS)]
+    else:
+        families = [pd.concat(asked, ignore_index=True)] if asked else []
+    return pd.concat([verdicts(family) for family in families], ignore_index=True) if families else pd.DataFrame()

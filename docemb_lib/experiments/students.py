@@ -61,7 +61,7 @@ class StudentStage:
         from docemb_lib.training import precision_of
         from docemb_lib.training.distributed import build_together
 
-        key, training = self.key, self.key.training
+        key, training, lexical = self.key, self.key.training, self.profile.student
         self.corpus.check_documents(self.profile.parameters.documents, available=len(self.corpus.split("train")))
         self.check()
         teachers = self.teachers.of_student if key.taught else {}
@@ -70,6 +70,7 @@ class StudentStage:
             "corpus": self.corpus.fingerprint,
             "start": self._start.fingerprint,
             "centre": self.profile.student.centre,
+            **({"lexical": [lexical.lexical, lexical.lexical_words]} if lexical.lexical else {}),
             "parameters": key.counting,
             "teachers": {name: teacher.fingerprint for name, teacher in teachers.items()},
             "simde": self.profile.simde.model_dump(exclude={"training", "dropout"}) if key.self_supervised else None,
@@ -126,7 +127,7 @@ class StudentStage:
     def _untrained(self, settings: StudentSettings) -> Artefact:
         from docemb_lib.student import Student
 
-        options = settings.model_dump(exclude={"model", "centre"})
+        options = settings.model_dump(exclude={"model", "centre", "lexical", "lexical_words"})
         inputs = {"encoder": fingerprint_of_model(settings.model), "settings": options}
 
         def build(folder: Path) -> None:
@@ -144,12 +145,14 @@ class StudentStage:
         if (folder / HISTORY).is_file():  # written last: an earlier build was killed while it removed checkpoints
             remove_checkpoints(folder)
             return
-        student = Student.load(self._start.path)
+        student, settings = Student.load(self._start.path), self.profile.student
         trained = (self._learn_from_pairs if self.key.self_supervised else self._distil)(student, folder)
         if not is_first():
             return
-        if self.profile.student.centre:
+        if settings.centre:
             student.centre(self.corpus.split("train")["text"][: min(CENTRED_ON, self.profile.parameters.documents)])
+        if settings.lexical:
+            student.adapt(self.corpus.texts("train"), dim=settings.lexical, words=settings.lexical_words)
         student.save(folder, card=self._card(student, trained))
         if trained.beside is not None:
             save_file(trained.beside, str(folder / trained.file))

@@ -224,6 +224,9 @@ class Student(Section):
     attention_window: int | None = Field(512, ge=4)  # two-sided, as in transformers; None: as in the checkpoint
     dropout: float | None = Field(None, ge=0, lt=1)  # None: as in the checkpoint
     centre: bool = False  # after training: subtract the mean embedding of the first 1,000 training documents
+    # Width of a lexical half, fitted after training on the words of the corpus' train split; 0: none
+    lexical: int = Field(0, ge=0)
+    lexical_words: int = Field(50_000, ge=2)  # size of its vocabulary at most
 
 
 class Training(Section):

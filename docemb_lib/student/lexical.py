@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from docemb_lib.errors import InputError
 from docemb_lib.student.loading import find_file, one_line, read_json, read_modules
@@ -29,8 +29,7 @@ def fit_lexical_half(
 ) -> LexicalHalf:  # fmt: skip
     """Fit a lexical half on the texts of a collection, and the dense half's mean and map on its embeddings.
 
-    The weight w is s_d / (s_d + s_l), of the halves' spreads (standard deviations) of cosines between documents: a half
-    whose cosines vary less would be outvoted, and one that varies more needs more weight to keep what it tells apart.
+    The weight w is chosen without labels, see `balance`.
 
     Args:
         dense: (N, D), the embeddings of some documents.
@@ -59,9 +58,23 @@ def fit_lexical_half(
     }
     half = LexicalHalf(lsa.vocabulary, fitted)
     if weight is None:
-        spreads = [_spread(half.dense(X)), _spread(half.lexical(embedded))]
-        half.weight.fill_(spreads[0] / max(sum(spreads), 1e-12))
+        half.weight.fill_(balance(half.dense(X), half.lexical(embedded)))
     return half
+
+
+def tempered(X: Tensor) -> Tensor:
+    """(N, D), centred, tempered and of unit length. X: (N, D)."""
+    return nn.functional.normalize((X - X.mean(dim=0)) @ tempering(X))
+
+
+def balance(first: Tensor, second: Tensor) -> float:
+    """The weight w of the second of two halves: s_1 / (s_1 + s_2), of the spreads of their cosines between documents.
+
+    Weighted so, both halves contribute equally to how much the cosines of the whole vary. first, second: (N, D) and
+    (N, L), of unit length.
+    """
+    spreads = [_spread(X) for X in (first, second)]
+    return spreads[0] / max(sum(spreads), 1e-12)
 
 
 def tempering(X: Tensor) -> Tensor:

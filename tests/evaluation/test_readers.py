@@ -16,10 +16,11 @@ import pytest
 from pyarrow import parquet
 
 from docemb_lib.errors import InputError
-from docemb_lib.evaluation import Classification, Pairs, Retrieval, TfIdf, evaluate
+from docemb_lib.evaluation import Classification, Pairs, Retrieval, evaluate
 from docemb_lib.evaluation.readers import NO_SPLIT, class_folder_rows, own_task, split_in, task_files, visible_files
 from docemb_lib.evaluation.tasks import SPLITS
 from docemb_lib.settings import OwnTask
+from docemb_lib.teachers import LSA
 
 Records = list[dict[str, Any]]
 
@@ -237,7 +238,7 @@ def test_retrieval_ranks_a_corpus_by_a_file_of_links(tmp_path: Path, pool: Path)
     for data in made.splits.values():
         assert len(data.texts) == 20
         assert list(data.relevant) == [[query ^ 1] for query in data.queries]
-    assert evaluate(TfIdf().fit(made.texts()), made).mean == pytest.approx(1)
+    assert evaluate(LSA(4).fit(made.texts()), made).mean == pytest.approx(1)
     assert task("retrieval", pool, relevance=file, seed=1) != made
 
 

@@ -1,4 +1,4 @@
-"""Ranking by cosine and its metrics against plain loops and scikit-learn; TF-IDF against its definition."""
+"""Ranking by cosine and its metrics against plain loops and scikit-learn."""
 
 from __future__ import annotations
 
@@ -6,15 +6,22 @@ import tracemalloc
 from pathlib import Path
 from typing import Any
 
-import networkx
 import numpy as np
 import pytest
 from sklearn.metrics import average_precision_score
 from sklearn.metrics.pairwise import cosine_similarity
 
-from docemb_lib.errors import InputError
-from docemb_lib.evaluation import TfIdf, retrieval
-from docemb_lib.evaluation.retrieval import rank_documents, relevant_ranks, score_retrieval
+from docemb_lib.evaluation import retrieval
+from docemb_lib.evaluation.retrieval import (
+    precision_and_reciprocal_rank,
+    rank_documents,
+    ranks_by_similarity,
+    relevant_ranks,
+)
+
+
+def score_retrieval(*args: Any, **kwargs: Any) -> tuple[np.ndarray, np.ndarray]:
+    return precision_and_reciprocal_rank(relevant_ranks(*args, **kwargs))
 
 
 def random_case(seed: int, documents: int = 60, queries: int = 12) -> tuple[np.ndarray, list[int], list[list[int]]]:
@@ -42,6 +49,9 @@ def test_scores_are_those_of_a_plain_loop_and_scikit_learn(seed: int, candidates
         expected.append((average_precision_score(truth, similarities[query, others]), 1 / first))
     scores = score_retrieval(embeddings, queries, relevant, candidates=candidates)
     np.testing.assert_allclose(np.transpose(scores), expected, atol=1e-12)
+    rows = similarities[queries]  # without embeddings, the same ranks come from similarities
+    ranked = ranks_by_similarity(rows, queries, relevant, candidates=candidates)
+    np.testing.assert_allclose(precision_and_reciprocal_rank(ranked), scores, atol=1e-12)
 
 
 def test_equal_cosines_are_ordered_by_row_and_the_query_is_no_hit() -> None:
@@ -106,43 +116,3 @@ def test_memory_does_not_grow_with_the_documents(tmp_path: Path, monkeypatch: py
         tracemalloc.stop()
     assert peaks[2] < 1.05 * peaks[1]
     assert peaks[2] < 500 * retrieval.BLOCK * 8 * 3  # a few blocks of similarities
-
-
-@pytest.fixture(scope="module")
-def texts() -> list[str]:
-    folder = Path(networkx.__file__).parent / "algorithms"
-    return [path.read_text(encoding="utf-8")[:3000] for path in sorted(folder.glob("*.py"))[:30]]
-
-
-def test_embeddings_are_term_counts_times_smoothed_idf_at_norm_one() -> None:
-    corpus = ["graph node graph", "node edge", "path of graph"]
-    model = TfIdf().fit(corpus)
-    words = ["edge", "graph", "node", "of", "path"]
-    documents = [text.split() for text in corpus]
-    idf = [np.log((1 + 3) / (1 + sum(word in document for document in documents))) + 1 for word in words]
-    expected = np.array([[document.count(word) for word in words] for document in documents]) * idf
-    expected /= np.linalg.norm(expected, axis=1, keepdims=True)
-    np.testing.assert_allclose(model.embed(corpus), expected, rtol=1e-6)
-
-
-def test_rows_are_float32_of_norm_one_and_as_wide_as_asked(texts: list[str]) -> None:
-    model = TfIdf(max_features=50).fit(texts)
-    embeddings = model.embed(texts)
-    assert embeddings.dtype == np.float32
-    assert embeddings.shape == (30, 50) == (30, model.dim)
-    np.testing.assert_allclose(np.linalg.norm(embeddings, axis=1), 1.0, rtol=1e-5)
-    assert not model.embed(["zzzz"]).any()
-
-
-def test_the_fingerprint_follows_what_was_fitted(texts: list[str]) -> None:
-    model = TfIdf(max_features=50).fit(texts)
-    assert model.fingerprint == TfIdf(max_features=50).fit(list(reversed(texts))).fingerprint
-    assert model.fingerprint != TfIdf(max_features=51).fit(texts).fingerprint
-    assert model.fingerprint != TfIdf(max_features=50).fit(texts[:-1]).fingerprint
-
-
-def test_a_corpus_without_words_and_a_model_without_a_corpus_are_refused() -> None:
-    with pytest.raises(InputError, match="2 texts hold no word"):
-        TfIdf().fit(["", "?"])
-    with pytest.raises(InputError, match="not been fitted"):
-        TfIdf().embed(["a"])

@@ -40,6 +40,13 @@ def test_the_scoreboard_averages_over_tasks_within_each_seed_and_leaves_further_
     np.testing.assert_allclose(board.loc["untrained"], [0.5, 0.3, 0.4, 0.0], atol=1e-12)
 
 
+def test_a_model_without_some_task_has_no_mean_and_stands_last() -> None:
+    board = scoreboard(scores().query("model != 'chunks' or task != 'package'"))
+    assert list(board.index) == ["student", "SBERT", "untrained", "chunks"]
+    assert board.loc["chunks"].isna().tolist() == [True, False, True, True]
+    pd.testing.assert_frame_equal(board.iloc[:3], scoreboard(scores()).drop(index="chunks"))
+
+
 def test_errors_of_two_tasks_that_cancel_within_a_seed_leave_no_spread() -> None:
     frame = score_frame({"m": {"a": Score("accuracy", (0.4, 0.6)), "b": Score("accuracy", (0.6, 0.4))}})
     assert scoreboard(frame).loc["m", "std"] == pytest.approx(0.0, abs=1e-12)
@@ -82,26 +89,28 @@ FOUND = intervals(
 )  # fmt: skip
 
 
-def test_standing_gives_scores_and_verdicts_in_one_sentence() -> None:
+def test_standing_names_the_best_reference_common_practice_and_the_start() -> None:
     found = comparison({"SBERT": "no difference shown", "chunks": "worse", "untrained": "better"})
-    assert standing(FOUND, found, student="student", before="untrained", teachers=["SBERT", "chunks"]) == (
-        "In the mean over 2 tasks, student (.650 [.60, .70]) reaches 100% of SBERT (.650 [.61, .69]) and "
-        "81% of chunks (.800 [.75, 1.00]); it is not shown to differ from SBERT, worse than chunks, "
-        "better than untrained (.400 [.35, .45])."
+    assert standing(FOUND, found, student="student", before="untrained", practice="SBERT") == (
+        "In the mean over 2 tasks, student (.650 [.60, .70]) is worse than the best of 2 references, chunks "
+        "(.800 [.75, 1.00]); it is not shown to differ from SBERT (.650 [.61, .69]); it is better than untrained "
+        "(.400 [.35, .45])."
     )
-    worse = comparison({"SBERT": "worse", "chunks": "worse", "untrained": "worse"})
-    sentence = standing(FOUND, worse, student="student", before="untrained", teachers=["SBERT", "chunks"])
-    assert sentence.endswith("; it is worse than SBERT, chunks and untrained (.400 [.35, .45]).")
+    all_worse = comparison({"SBERT": "worse", "chunks": "worse", "untrained": "worse"})
+    sentence = standing(FOUND, all_worse, student="student", before="untrained", practice="chunks")
+    assert sentence.endswith(
+        " is worse than the best of 2 references, chunks (.800 [.75, 1.00]) and untrained (.400 [.35, .45])."
+    )
 
 
 def test_standing_on_a_single_task_is_that_of_its_own_metric() -> None:
     rows = [(model, "t", metric, value, value, value) for model, value in (("student", 0.7), ("SBERT", 0.5), ("untrained", 0.5))
             for metric in ("accuracy", "f1_macro")]  # fmt: skip
     found = comparison({"SBERT": "better", "untrained": "no difference shown"}, task="t", metric="accuracy")
-    sentence = standing(intervals(*rows), found, student="student", before="untrained", teachers=["SBERT"])
+    sentence = standing(intervals(*rows), found, student="student", before="untrained", practice="SBERT")
     assert sentence == (
-        "In the mean over 1 task, student (.700 [.70, .70]) reaches 140% of SBERT (.500 [.50, .50]); it is better "
-        "than SBERT, not shown to differ from untrained (.500 [.50, .50])."
+        "In the mean over 1 task, student (.700 [.70, .70]) is better than SBERT "
+        "(.500 [.50, .50]); it is not shown to differ from untrained (.500 [.50, .50])."
     )
 
 
@@ -131,9 +140,7 @@ def test_the_last_round_is_a_frame_like_one_without_rounds() -> None:
 def test_unfit_scores_are_refused_with_what_is_missing() -> None:
     frame = scores()
     with pytest.raises(InputError, match="no scores of 'SBERT over chunks', only of SBERT, chunks, student, untrained"):
-        standing(FOUND, comparison({}), student="student", before="untrained", teachers=["SBERT over chunks"])
-    with pytest.raises(InputError, match="'student' has none on 'package'"):
-        scoreboard(frame.query("model != 'student' or task != 'package'"))
+        standing(FOUND, comparison({}), student="student", before="untrained", practice="SBERT over chunks")
     with pytest.raises(InputError, match="'student' on 'package' has 2 seeds where others have 3"):
         scoreboard(frame.query("model != 'student' or seed != 2"))
     with pytest.raises(InputError, match="'untrained' has two scores on 'package' for one seed"):

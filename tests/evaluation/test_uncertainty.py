@@ -219,12 +219,23 @@ def test_intervals_of_all_metrics_are_in_the_frame() -> None:
     assert width == pytest.approx(2 * 1.96 * rates.std() / 20, rel=0.1)  # as the normal approximation has it
 
 
+def test_a_model_without_some_task_is_compared_on_the_others_and_has_no_mean() -> None:
+    scores = some_scores()
+    found = compare(scores | {"new": {"pairs": scores["good"]["pairs"]}}, "base")
+    without = compare(scores, "base")
+    assert found.query("model == 'new'")["task"].tolist() == ["pairs"]
+    pd.testing.assert_frame_equal(
+        found.query("model == 'good'")[["task", "difference", "p"]].reset_index(drop=True),
+        without.query("model == 'good'")[["task", "difference", "p"]].reset_index(drop=True),
+    )
+    reverse = compare({"new": {"pairs": scores["good"]["pairs"]}} | scores, "new")
+    assert set(reverse["task"]) == {"pairs"}
+
+
 def test_what_cannot_be_compared_is_refused() -> None:
     scores = some_scores()
     with pytest.raises(InputError, match="'nobody' and another model are needed, there are scores of base, good"):
         compare(scores, "nobody")
-    with pytest.raises(InputError, match="'new' has scores on pairs, others on pairs, find"):
-        compare(scores | {"new": {"pairs": scores["base"]["pairs"]}}, "base")
     short = {"pairs": made("accuracy", np.ones(399)), "find": scores["base"]["find"]}
     with pytest.raises(InputError, match=r"'pairs' was scored on \[399, 400\] examples"):
         compare(scores | {"short": short}, "base")

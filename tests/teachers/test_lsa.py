@@ -2,25 +2,33 @@ import numpy as np
 import pytest
 from sklearn.decomposition import TruncatedSVD
 from sklearn.feature_extraction.text import TfidfVectorizer
-from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import normalize
 
 from docemb_lib.errors import InputError
-from docemb_lib.teachers import LSA
+from docemb_lib.teachers import LSA, lsa
 
 
-def test_it_is_scikit_learns_pipeline(pages):
-    pipeline = make_pipeline(TfidfVectorizer(min_df=2), TruncatedSVD(10, random_state=0)).fit(pages[:60])
+def test_it_is_scikit_learns_truncated_svd_with_each_direction_over_the_root_of_its_singular_value(pages):
+    vectorizer = TfidfVectorizer(min_df=2, sublinear_tf=True)
+    svd = TruncatedSVD(10, random_state=0).fit(vectorizer.fit_transform(pages[:60]))
+    expected = normalize(svd.transform(vectorizer.transform(pages)) / np.sqrt(svd.singular_values_))
     ours = LSA(10).fit(pages[:60]).embed(pages)
-    np.testing.assert_allclose(ours, pipeline.transform(pages), atol=1e-4)
+    np.testing.assert_allclose(ours, expected, atol=2e-3)  # the vectors are stored in half precision
     assert ours.dtype == np.float32
 
 
+def test_a_large_corpus_is_fitted_on_evenly_spaced_documents(pages, monkeypatch):
+    monkeypatch.setattr(lsa, "DOCUMENTS", 20)
+    rows = np.linspace(0, len(pages) - 1, 20).astype(int)
+    assert LSA(5).fit(pages).fingerprint == LSA(5).fit([pages[row] for row in rows]).fingerprint
+
+
 def test_a_saved_model_is_the_same_model(pages, tmp_path):
-    model = LSA(10, min_documents=3, seed=4).fit(pages)
+    model = LSA(10, words=300, seed=4).fit(pages)
     model.save(tmp_path)
     loaded = LSA.load(tmp_path)
     np.testing.assert_array_equal(loaded.embed(pages), model.embed(pages))
-    assert (loaded.fingerprint, loaded.label, loaded.min_documents) == (model.fingerprint, "LSA;10", 3)
+    assert (loaded.fingerprint, loaded.label, len(loaded.vocabulary)) == (model.fingerprint, "LSA;10", 300)
     assert LSA(10).fit(pages[:40]).fingerprint != model.fingerprint
     np.testing.assert_allclose(model.embed(pages[3:4])[0], model.embed(pages)[3], atol=1e-6)  # of its own text alone
     assert not model.embed(["", "qwxz"]).any()
@@ -32,6 +40,10 @@ def test_a_saved_model_is_the_same_model(pages, tmp_path):
         (lambda: LSA(10).fit(["one two", "two three", "three one"]), "got 3 documents"),
         (lambda: LSA(4).fit(["one two three"] * 9), "only 3 words"),
         (lambda: LSA(2).fit(["one", "two", "three"]), "no word occurs in 2 documents"),
+        (
+            lambda: LSA(2).fit(["我们今天去公园散步", "他们昨天在图书馆看书", "你明天来吗"]),
+            "words are separated by spaces",
+        ),
         (lambda: LSA(0), "dim: got 0"),
         (lambda: LSA().embed(["text"]), "not trained"),
         (lambda: LSA().save("."), "not trained"),
