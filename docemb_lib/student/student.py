@@ -148,11 +148,15 @@ class Student(nn.Module):
         The weights of the encoder stay as they are. `embed` then gives [dense; lexical], (N, D + dim), see
         `lexical.fit_lexical_half` for the arguments and for what raises InputError.
         """
+        fitted = self.lexical
         self.drop_lexical_half()
-        rows = np.unique(np.linspace(0, len(texts) - 1, min(ADAPTED_ON, len(texts))).astype(int))
-        dense = self.embed((texts[int(row)] for row in rows), bf16=bf16, desc="adapting")
-        options: dict[str, Any] = {"dim": dim, "words": words, "weight": weight, "rows": rows}
-        self.__dict__["lexical"] = lexical.fit_lexical_half(dense, texts, **options)
+        try:
+            rows = np.unique(np.linspace(0, len(texts) - 1, min(ADAPTED_ON, len(texts))).astype(int))
+            dense = self.embed((texts[int(row)] for row in rows), bf16=bf16, desc="adapting")
+            options: dict[str, Any] = {"dim": dim, "words": words, "weight": weight, "rows": rows}
+            fitted = lexical.fit_lexical_half(dense, texts, **options)
+        finally:
+            self.__dict__["lexical"] = fitted  # after an error the earlier one
 
     def drop_lexical_half(self) -> None:
         """Let `embed` give the dense half alone, as before `adapt`."""

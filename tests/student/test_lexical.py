@@ -1,0 +1,178 @@
+"""The lexical half: two halves whose cosines add, the same in stock sentence-transformers, and refused with a reason."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from sklearn.preprocessing import normalize
+from typer.testing import CliRunner
+
+from docemb_lib.errors import InputError
+from docemb_lib.student import Student
+from docemb_lib.student.lexical import balance, fit_lexical_half, tempered
+from docemb_lib.teachers import LSA
+
+WORDS = [f"word{letter}" for letter in "abcdefghijklmnopqrstuvwxyz"]
+
+
+def collection(seed: int = 0, documents: int = 40) -> list[str]:
+    """Documents of 30 to 90 words, each from a third of the words, so that LSA has something to find."""
+    rng = np.random.default_rng(seed)
+    topics = [rng.permutation(WORDS)[:9] for _ in range(4)]
+    return [" ".join(rng.choice(topics[i % 4], size=rng.integers(30, 90))) for i in range(documents)]
+
+
+@pytest.fixture(scope="module")
+def adapted(make_student):
+    student = make_student(windows=[8])
+    student.adapt(collection(), dim=6, bf16=False)
+    return student
+
+
+def test_an_embedding_is_both_halves_centred_and_of_unit_length_whose_cosines_add(make_student):
+    student, texts = make_student(windows=[8]), collection()
+    X = student.embed(texts, bf16=False).astype(np.float64)
+    student.adapt(texts, dim=6, weight=0.3, bf16=False)
+    found = student.embed(texts[:5], bf16=False)
+    assert (student.width, student.dim) == (found.shape[1], X.shape[1]) == (22, 16)
+
+    centred = X - X.mean(axis=0)
+    variances, directions = np.linalg.eigh(np.cov(centred.T, bias=True))
+    scale = (variances + 0.01 * variances.mean()) ** -0.25
+    dense = normalize(centred @ directions * scale @ directions.T)[:5]
+    lexical = LSA(6).fit(texts).embed(texts)
+    lexical = normalize(lexical - lexical.mean(axis=0))[:5]
+    np.testing.assert_allclose(found @ found.T, 0.7 * dense @ dense.T + 0.3 * lexical @ lexical.T, atol=1e-4)
+    np.testing.assert_allclose(found, np.hstack([0.7**0.5 * dense, 0.3**0.5 * lexical]), atol=1e-4)
+
+
+def test_the_lexical_half_reads_on_where_the_tokens_end(make_student):
+    student, texts = make_student(windows=[8], max_tokens=16), collection()
+    student.adapt(texts, dim=6)
+    first, second = student.embed([f"{texts[0]} {texts[1]}", f"{texts[0]} {texts[2]}"])
+    np.testing.assert_allclose(first[:16], second[:16], atol=1e-6)
+    assert np.abs(first[16:] - second[16:]).max() > 0.1
+
+
+def test_the_weight_lets_both_halves_vary_the_cosines_alike():
+    rng = np.random.default_rng(0)
+    first, second = (normalize(rng.normal(size=(300, D)) + offset) for D, offset in ((5, 0), (50, 1)))
+    w = balance(torch.tensor(first), torch.tensor(second))
+    off_diagonal = ~np.eye(300, dtype=bool)
+    spreads = [share * (X @ X.T)[off_diagonal].std() for X, share in ((first, 1 - w), (second, w))]
+    assert spreads[0] == pytest.approx(spreads[1])
+    same = tempered(torch.tensor(first).float())
+    assert balance(same, same) == pytest.approx(0.5)
+
+
+def test_only_some_documents_may_give_the_statistics_of_the_dense_half():
+    texts, X = collection(), np.random.default_rng(0).normal(size=(40, 16)).astype(np.float32)
+    rows = np.arange(0, 40, 2)
+    half = fit_lexical_half(X[rows], texts, dim=4, rows=rows)
+    assert half.vocabulary == LSA(4).fit(texts).vocabulary
+    np.testing.assert_allclose(half.dense_mean, X[rows].mean(axis=0), atol=1e-6)
+
+
+@pytest.mark.parametrize("centred", [False, True])
+def test_a_saved_student_is_the_same_here_and_in_stock_sentence_transformers(make_student, tmp_path, centred):
+    student, texts = make_student(windows=[8], max_tokens=40), collection()
+    if centred:
+        student.centre(texts[:9], bf16=False)
+    student.adapt(texts, dim=6, bf16=False)
+    student.save(tmp_path)
+    queries = [*collection(1)[:6], "", "unknown"]
+    ours = student.embed(queries, bf16=False)
+    np.testing.assert_array_equal(Student.load(tmp_path).embed(queries, bf16=False), ours)
+    stock = SentenceTransformer(str(tmp_path), device="cpu", trust_remote_code=True)
+    np.testing.assert_allclose(stock.encode(queries, batch_size=3), ours, atol=1e-5)
+    stock.save(str(tmp_path / "again"))
+    np.testing.assert_array_equal(Student.load(tmp_path / "again").embed(queries, bf16=False), ours)
+    with pytest.raises(ValueError, match="trust_remote_code=True"):
+        SentenceTransformer(str(tmp_path), device="cpu")
+    card = (tmp_path / "README.md").read_text()
+    assert "trust_remote_code=True" in card
+    assert "a lexical one of 6 dimensions" in card
+
+
+def test_it_loads_where_docemb_is_not_installed(adapted, tmp_path):
+    adapted.save(tmp_path / "student")
+    script = tmp_path / "alone.py"
+    script.write_text(
+        "import sys\n"
+        "class Absent:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name.split('.')[0] == 'docemb_lib':\n"
+        "            raise ImportError(f'{name} is not installed')\n"
+        "sys.meta_path.insert(0, Absent())\n"
+        "from sentence_transformers import SentenceTransformer\n"
+        "model = SentenceTransformer(sys.argv[1], device='cpu', trust_remote_code=True)\n"
+        "print(model.encode(['worda wordb']).shape)\n"
+    )
+    environment = {**os.environ, "HF_HOME": str(tmp_path / "hub"), "HF_HUB_OFFLINE": "1"}
+    command = [sys.executable, str(script), str(tmp_path / "student")]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "(1, 22)", done.stderr[-2000:]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda student: student.adapt(collection(), dim=64), "LSA;64: got 40 documents; use at least as many as dim"),
+        (lambda student: student.adapt(["one"] * 9, dim=4), "the documents share only 1 words; use a smaller dim"),
+        (lambda student: student.adapt([""] * 9, dim=4), "no word occurs in 2 documents"),
+        (lambda student: student.adapt(collection(documents=3), dim=4), "got 3 documents"),
+        (lambda student: student.adapt(collection(), dim=4, weight=1.5), "weight: got 1.5, use a number from 0 to 1"),
+    ],
+)
+def test_collections_that_cannot_be_fitted_are_refused_and_the_student_stays_as_it_was(make_student, call, message):
+    student = make_student(windows=[8])
+    student.adapt(collection(), dim=6)
+    before = student.embed(collection()[:2])
+    with pytest.raises(InputError, match=message):
+        call(student)
+    np.testing.assert_array_equal(student.embed(collection()[:2]), before)
+
+
+def test_changed_code_and_missing_files_are_refused(adapted, tmp_path):
+    adapted.save(tmp_path)
+    code = tmp_path / "lexical_module.py"
+    original = code.read_text()
+    code.write_text(original.replace("class LexicalHalf", "print('owned')\n\n\nclass LexicalHalf"))
+    with pytest.raises(InputError, match=r"lexical_module.py is missing or was changed \(its checksum differs\)"):
+        Student.load(tmp_path)
+    code.write_text(original)
+    (tmp_path / "3_Lexical" / "words.json").unlink()
+    with pytest.raises(InputError, match=r"3_Lexical cannot be used: words\.json or model\.safetensors is missing"):
+        Student.load(tmp_path)
+
+
+def test_docemb_adapt_fits_a_student_on_a_folder_of_texts(adapted, tmp_path, monkeypatch):
+    from docemb_lib.cli import app
+
+    monkeypatch.chdir(tmp_path)
+    adapted.save("student")
+    Path("texts").mkdir()
+    for number, text in enumerate(collection(2)):
+        Path(f"texts/{number}.txt").write_text(text)
+    run = CliRunner().invoke
+    done = run(app, ["adapt", "student", "texts", "-o", "refit", "--dim", "5"])
+    assert done.exit_code == 0, done.output
+    assert "refit: fitted on 40 documents, 21 dimensions" in done.output
+    refitted = Student.load("refit")
+    assert refitted.lexical is not None
+    assert refitted.lexical.vocabulary == LSA(5).fit(collection(2)).vocabulary
+    for arguments, said in [
+        (["-o", "refit", "--dim", "5"], "exists; name a new folder"),
+        (["-o", "new", "--dim", "64"], "40 documents for a lexical half of 64 dimensions"),
+    ]:
+        done = run(app, ["adapt", "student", "texts", *arguments])
+        assert done.exit_code == 2
+        assert said in " ".join(done.output.split())
+    assert not Path("new").exists()
