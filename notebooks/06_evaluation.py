@@ -18,9 +18,9 @@
 # # 06 · The final student, measured
 #
 # The final student is trained on more documents, with settings that were chosen on validation splits (notebooks 03 to
-# 05). It is then scored on the test splits, once. The references are the student before distillation, the structural
-# teacher on truncated text (as in the thesis) and averaged over chunks of the whole document (common practice), all
-# Paragraph Vectors, and TF-IDF, a baseline that uses words alone.
+# 05). It is then scored on the test splits, once. The references are what a user has without training: the student
+# before distillation, the structural teacher on truncated text (as in the thesis) and over chunks of the whole document
+# (common practice), Paragraph Vectors, search engines that use words alone (TF-IDF, LSA, BM25), and both side by side.
 
 # %% tags=["parameters"]
 profile = "tiny"  # which corpus, teachers, student and sizes: a name in params/ or the path of a .yaml file
@@ -69,8 +69,10 @@ run.save_figure(ax, "training", validation_history)
 #
 # How good are the frozen embeddings? For classification and pairs, small heads are trained on the train split of a task
 # with several seeds; retrieval ranks documents by cosine and trains nothing. Each score has a 95% interval, a bootstrap
-# over test examples or queries: it shows how much the score varies between samples of test documents. The last column
-# is the standard deviation of the mean over head seeds.
+# over test examples or queries: it shows how much the score varies between samples of test documents. The column
+# "fitted on" says what a model has seen: the distillation corpus, or the texts of the task without their labels, as a
+# search engine has. The last column is the standard deviation of the mean over head seeds. BM25 and fused rankings can
+# only rank, so they have no mean.
 
 # %%
 final = run.evaluate()
@@ -82,18 +84,17 @@ run.save_figure(figure, "tasks", final.last)
 
 # %% [markdown]
 # **How to read it.** Blue is the distilled student, grey the student before distillation, orange the structural
-# teacher, pink TF-IDF. If TF-IDF is best, the task depends on particular words. Bars are 95% intervals. Two overlapping
-# intervals do not show that two models are equal: both models are scored on the same documents, so paired differences
-# are more precise.
+# teacher, pink what uses words alone. If that is best, the task depends on particular words. Bars are 95% intervals.
+# Two overlapping intervals do not show that two models are equal: both models are scored on the same documents, so
+# paired differences are more precise.
 #
 # ## What is better than what
 #
 # Which differences are significant? Each model is compared with the structural teacher averaged over chunks, the common
-# practice without a student. The interval is that of the paired difference. A difference is significant if a paired
-# permutation test finds it, which swaps the two models' answers to each example at random, with a correction for the
-# number of tests. The tests of the student against the truncated teacher and against itself before distillation are
-# among them. "No difference shown" does not mean that two models are equal: a few hundred examples reveal large
-# differences only.
+# practice without a student, and the student with every reference. The interval is that of the paired difference. A
+# difference is significant if a paired permutation test finds it, which swaps the two models' answers to each example
+# at random, with a correction for the number of tests. "No difference shown" does not mean that two models are equal: a
+# few hundred examples reveal large differences only.
 
 # %%
 figure = figures.each_task(figures.plot_differences, final.comparison, reference="SBERT over chunks", height=2.8)

@@ -87,29 +87,39 @@ def _shelf(model: Model) -> str:
     return f"{KIND}/{hashlib.sha256(model.fingerprint.encode()).hexdigest()[:16]}"
 
 
-def student_model(label: str, artefact: Artefact, *, dense: bool = False) -> Model:
-    """A student, which embeds on all GPUs; dense: without its lexical half, if it has one."""
+def student_model(label: str, artefact: Artefact) -> Model:
+    """A student, which embeds on all GPUs."""
 
     def load() -> Embeds:
         from docemb_lib.student import Student
 
-        student = Student.load(artefact.path)
-        if dense:
-            student.drop_lexical_half()
-        return Embeds(partial(student.embed, devices=devices_at_hand()))
+        return Embeds(partial(Student.load(artefact.path).embed, devices=devices_at_hand()))
 
     precision = "bf16" if fast_bf16(devices_at_hand()[0]) else "float32"
-    return Model(label, f"student{'-dense' if dense else ''}/{artefact.fingerprint}/{precision}", load)
+    return Model(label, f"student/{artefact.fingerprint}/{precision}", load)
 
 
-def adapted_model(label: str, artefact: Artefact, workspace: Workspace, *, dim: int) -> Model:
-    """A student with its lexical half fitted on the texts of each task, as `docemb adapt` does for a user's texts."""
-    dense = student_model(label, artefact, dense=True)
-    return _on_task(
-        f"{label}{ADAPTED}",
-        lambda texts, _: _beside_lsa(embed_once(workspace, dense, texts), texts, dim),
-        f"{dense.fingerprint}/{dim}",
-    )
+def lexical_models(label: str, students: StudentStage) -> list[Model]:
+    """A student with a lexical half as it was fitted on the corpus, and fitted on the texts of each task.
+
+    The second is what `docemb adapt` makes of a user's texts. Both embed a text once with the dense half.
+    """
+    dense, dim = student_model(label, students.dense), students.profile.student.lexical
+    embed = partial(embed_once, students.workspace, dense)
+
+    def load() -> Embeds:
+        from docemb_lib.student.lexical import saved_lexical_half
+
+        half = saved_lexical_half(str(students.trained.path))
+        return Embeds(lambda texts: _joined(half, embed(texts), texts))
+
+    own = student_model(label, students.trained)._replace(load=load)
+    return [
+        own,
+        _on_task(
+            f"{label}{ADAPTED}", lambda texts, _: _beside_lsa(embed(texts), texts, dim), f"{dense.fingerprint}/{dim}"
+        ),
+    ]
 
 
 def on_task_models(workspace: Workspace, teachers: Sequence[Model], paragraph_vector: Model | None) -> list[Model]:
@@ -170,11 +180,14 @@ def _width(texts: Sequence[str], most: int) -> int:
 
 def _beside_lsa(dense: np.ndarray, texts: list[str], dim: int) -> np.ndarray:
     """(N, D + dim): dense embeddings and LSA of the same texts side by side, as a student's lexical half is."""
-    import torch
-
     from docemb_lib.student.lexical import fit_lexical_half
 
-    half = fit_lexical_half(dense, texts, dim=_width(texts, dim))
+    return _joined(fit_lexical_half(dense, texts, dim=_width(texts, dim)), dense, texts)
+
+
+def _joined(half: Any, dense: np.ndarray, texts: list[str]) -> np.ndarray:
+    import torch
+
     return half.join(torch.tensor(dense), half.lexical(texts)).numpy()
 
 

@@ -82,7 +82,7 @@ class Run:
     def model(self) -> Model:
         """The model that the run makes: a student or, in 02_paragraph_vector, a Paragraph Vector or a compound."""
         if self.key.trains:
-            return made.student_model(self.label, self.student())
+            return self._of_student[0]
         seed = self.profile.parameters.seed
         return made.paragraph_vector_model(self.stages.teachers, self.key.paragraph_vectors, seed=seed)
 
@@ -100,14 +100,16 @@ class Run:
         return found + contextual + (on_task if final else on_task[:1] if not self.key.trains else [])
 
     @cached_property
-    def adapted(self) -> list[Model]:
-        """The student with its lexical half fitted on each task, if it has one."""
-        dim = self.profile.student.lexical if self.key.trains else 0
-        return [made.adapted_model(self.label, self.student(), self.workspace, dim=dim)] if dim else []
+    def _of_student(self) -> list[Model]:
+        """The student; with a lexical half also the student adapted to each task."""
+        students = self.stages.students
+        if students.has_lexical_half:
+            return made.lexical_models(self.label, students)
+        return [made.student_model(self.label, students.trained)]
 
     def models(self, beside: Sequence[Model] = ()) -> list[Model]:
         """The run's own model, with a lexical half also adapted to each task, those `beside` it, and the references."""
-        return [self.model, *self.adapted, *beside, *self.references]
+        return [self.model, *(self._of_student[1:] if self.key.trains else []), *beside, *self.references]
 
     def scores(self) -> pd.DataFrame:
         """Tidy scores of the run's model and the references on the sweep's tasks, on validation splits."""
@@ -115,7 +117,7 @@ class Run:
 
     def evaluate(self, beside: Sequence[Model] = ()) -> Final:
         """The final evaluation of the run's model, the models `beside` it and the references, on test splits."""
-        student = self.adapted[0].label if self.adapted else self.label
+        student = self._of_student[-1].label
         references = [model.label for model in self.references]
         return self.stages.scores.evaluate(self.models(beside), student=student, references=references)
 

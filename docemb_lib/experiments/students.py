@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from importlib.metadata import version
@@ -17,7 +18,7 @@ from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.experiments.stages import CorpusStage, TeacherStage, fingerprint_of_model
 from docemb_lib.settings import NOT_IN_FINGERPRINT, FurtherTeacher, Parameters
 from docemb_lib.settings import Student as StudentSettings
-from docemb_lib.settings.profile import Profile
+from docemb_lib.settings.profile import FINAL, Profile
 from docemb_lib.workspace import MANIFEST, Artefact, Workspace, write_text
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from docemb_lib.student import Student
     from docemb_lib.training import History, PairedDocuments, TokenFile, TrainingDocuments
 
-HISTORY = "history.json"
+HISTORY, PROJECTIONS, HEAD = "history.json", "projections.safetensors", "head.safetensors"
 TOKENS = "tokens.arrow"
 CENTRED_ON = 1000  # training documents at most whose mean embedding a centred student subtracts
 
@@ -54,14 +55,41 @@ class StudentStage:
         """D, from the student's configuration."""
         return int(json.loads((self.untrained.path / "config.json").read_text(encoding="utf-8"))["hidden_size"])
 
+    @property
+    def has_lexical_half(self) -> bool:
+        """Whether the run's student gets a lexical half: that of a final evaluation, in profiles that ask for one."""
+        return self.profile.student.lexical > 0 and self.key.notebook in FINAL
+
     @cached_property
     def trained(self) -> Artefact:
-        """The trained student: a sentence-transformers folder with `history.json` and the modules trained beside it:
-        projections (`projections.safetensors`), or the head that predicts masked words (`head.safetensors`)."""
+        """The trained student, with a lexical half where there is one, and the files that its training left."""
+        if not self.has_lexical_half:
+            return self.dense
+        settings = self.profile.student
+        options: dict[str, Any] = {"dim": settings.lexical, "words": settings.lexical_words}
+        inputs = {"dense": self.dense.fingerprint, "corpus": self.corpus.fingerprint, **options}
+
+        def build(folder: Path) -> None:
+            from docemb_lib.student import Student
+            from docemb_lib.student.export import with_lexical_half
+
+            student = Student.load(self.dense.path)
+            student.adapt(self.corpus.texts("train"), **options)
+            student.save(folder, card=with_lexical_half(self.dense.path, student))
+            for file in (HISTORY, PROJECTIONS, HEAD):
+                if (self.dense.path / file).is_file():
+                    shutil.copy(self.dense.path / file, folder)
+
+        return self.workspace.artefact("student-lexical", inputs, build)
+
+    @cached_property
+    def dense(self) -> Artefact:
+        """The trained student without a lexical half: a sentence-transformers folder with `history.json` and the
+        modules trained beside it: projections, or the head that predicts masked words."""
         from docemb_lib.training import precision_of
         from docemb_lib.training.distributed import build_together
 
-        key, training, lexical = self.key, self.key.training, self.profile.student
+        key, training = self.key, self.key.training
         self.corpus.check_documents(self.profile.parameters.documents, available=len(self.corpus.split("train")))
         self.check()
         teachers = self.teachers.of_student if key.taught else {}
@@ -70,7 +98,6 @@ class StudentStage:
             "corpus": self.corpus.fingerprint,
             "start": self._start.fingerprint,
             "centre": self.profile.student.centre,
-            **({"lexical": [lexical.lexical, lexical.lexical_words]} if lexical.lexical else {}),
             "parameters": key.counting,
             "teachers": {name: teacher.fingerprint for name, teacher in teachers.items()},
             "simde": self.profile.simde.model_dump(exclude={"training", "dropout"}) if key.self_supervised else None,
@@ -145,14 +172,12 @@ class StudentStage:
         if (folder / HISTORY).is_file():  # written last: an earlier build was killed while it removed checkpoints
             remove_checkpoints(folder)
             return
-        student, settings = Student.load(self._start.path), self.profile.student
+        student = Student.load(self._start.path)
         trained = (self._learn_from_pairs if self.key.self_supervised else self._distil)(student, folder)
         if not is_first():
             return
-        if settings.centre:
+        if self.profile.student.centre:
             student.centre(self.corpus.split("train")["text"][: min(CENTRED_ON, self.profile.parameters.documents)])
-        if settings.lexical:
-            student.adapt(self.corpus.texts("train"), dim=settings.lexical, words=settings.lexical_words)
         student.save(folder, card=self._card(student, trained))
         if trained.beside is not None:
             save_file(trained.beside, str(folder / trained.file))
@@ -172,7 +197,7 @@ class StudentStage:
         history = train_objective(objective, train, validation, **options)
         states = [(f"{one.name}.{name}", t) for one in objective.teachings for name, t in one.state_dict().items()]
         beside = {name: tensor.contiguous() for name, tensor in states}
-        return _Trained(history, p.documents, "projections.safetensors", beside)
+        return _Trained(history, p.documents, PROJECTIONS, beside)
 
     def _learn_from_pairs(self, student: Student, folder: Path) -> _Trained:
         """Train on pairs of texts of one document (the SimDE paper, Section 3), beside teachers if there are any."""
@@ -198,7 +223,7 @@ class StudentStage:
         options: Any = {"settings": self.key.training, "seed": p.seed, "folder": folder, "title": self.key.label}
         history = train_on_pairs(objective, train, validation, taught=taught, **options)
         beside = None if objective.head is None else objective.head.state_dict()
-        return _Trained(history, len(train), "head.safetensors", beside)
+        return _Trained(history, len(train), HEAD, beside)
 
     @property
     def _sizes(self) -> list[tuple[str, int]]:

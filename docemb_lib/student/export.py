@@ -177,6 +177,7 @@ from sentence_transformers import SentenceTransformer
 
 embeddings = SentenceTransformer("this/folder"{trust}).encode(["a long document"])
 ```"""
+TRUST = ", trust_remote_code=True"
 LEXICAL_SENTENCE = (
     "Behind the dense half stands a lexical one of {width} dimensions, a sum of one vector per word of the whole text, "
     "fitted on the documents named above; refit it on others with `docemb adapt`. Its code is `" + CODE + "`, which "
@@ -245,6 +246,13 @@ def licence_of(path_or_id: str) -> str | None:
     return licence if isinstance(licence, str) else None
 
 
+def with_lexical_half(folder: Path, student: Student) -> str:
+    """The card of a dense student's folder for the same student with a lexical half."""
+    card = (folder / README).read_text(encoding="utf-8")
+    sentence = f" {LEXICAL_SENTENCE.format(width=student.width - student.dim)}\n\nMade with"
+    return card.replace(USAGE.format(trust=""), USAGE.format(trust=TRUST)).replace("\n\nMade with", sentence)
+
+
 def _card(student: Student, title: str, paragraphs: list[str], licence: str | None = None) -> str:
     model_type = student.config.model_type
     front: dict[str, Any] = {
@@ -256,7 +264,7 @@ def _card(student: Student, title: str, paragraphs: list[str], licence: str | No
     packages["sentence-transformers"] = version("sentence-transformers")
     made_with = f"Made with {', '.join(map(' '.join, packages.items()))}."
     embedding = POOLING_SENTENCE[student.pooling] + ("" if student.mean is None else f" {CENTRED}")
-    usage = USAGE.format(trust="" if student.lexical is None else ", trust_remote_code=True")
+    usage = USAGE.format(trust="" if student.lexical is None else TRUST)
     if student.lexical is not None:
         embedding += " " + LEXICAL_SENTENCE.format(width=student.width - student.dim)
     body = "\n\n".join([f"# {title}", *paragraphs, usage, embedding, made_with])

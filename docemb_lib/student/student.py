@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-ADAPTED_ON = 5000  # documents at most whose embeddings give the mean and the map of an adapted student
+ADAPTED_ON = 1000  # documents at most whose embeddings give the mean and the map of an adapted student
 PIECE = 64  # tokens summed one after the other
 PACKED = (("longformer", "mean"), ("longformer", "first"))  # encoder and pooling with a packed forward
 KINDS = (*PACKED, ("longformer", "cls"), ("modernbert", "mean"))
@@ -148,8 +148,7 @@ class Student(nn.Module):
         The weights of the encoder stay as they are. `embed` then gives [dense; lexical], (N, D + dim), see
         `lexical.fit_lexical_half` for the arguments and for what raises InputError.
         """
-        fitted = self.lexical
-        self.drop_lexical_half()
+        fitted, self.__dict__["lexical"] = self.lexical, None
         try:
             rows = np.unique(np.linspace(0, len(texts) - 1, min(ADAPTED_ON, len(texts))).astype(int))
             dense = self.embed((texts[int(row)] for row in rows), bf16=bf16, desc="adapting")
@@ -157,10 +156,6 @@ class Student(nn.Module):
             fitted = lexical.fit_lexical_half(dense, texts, **options)
         finally:
             self.__dict__["lexical"] = fitted  # after an error the earlier one
-
-    def drop_lexical_half(self) -> None:
-        """Let `embed` give the dense half alone, as before `adapt`."""
-        self.__dict__["lexical"] = None
 
     @property
     def config(self) -> Any:
