@@ -39,8 +39,8 @@ def runs(*labels):
 @pytest.mark.parametrize("columns", [40, 80, 200])
 def test_tables_are_never_cut(columns):
     shown = console(columns)
-    board = pd.DataFrame({"see-also-retrieval": [0.8123], "package": [0.7], "mean": [0.7561], "std": [0.0041]},
-                         index=["student before distillation"])  # fmt: skip
+    board = pd.DataFrame({"see-also-retrieval": [0.8123], "package": [0.7], "mean": [0.7561], "std": [0.0041],
+                          "fitted on": ["task"]}, index=["student before distillation"])  # fmt: skip
     print_scoreboard(board, shown)
     intervals = pd.DataFrame({"find": [".512 [.48, .55]"]}, index=pd.Index(["a"], name="model"))
     print_intervals(pd.concat({"10k": intervals}, names=["round"]), shown)

@@ -53,7 +53,8 @@ def test_baselines_are_those_of_the_newest_comparable_evaluation(workspace_root,
     for seed in range(2):
         run = Run(RunKey.of("06_evaluation", Profile.load("small"), seed=seed), workspace)
         rows = [(run.label, "own"), (UNTRAINED, f"before {seed}"), ("TF-IDF", "words")]
-        run.finish({}, tables={"models": pd.DataFrame(rows, columns=["model", "fingerprint"])})
+        models = pd.DataFrame(rows, columns=["model", "fingerprint"])
+        run.finish({}, tables={"models": models.assign(**{"fitted on": "task", "ranks_only": False})})
     if changed:
         path = workspace_root / "params" / "small.yaml"
         path.write_text(path.read_text().replace("epochs: 3,", "epochs: 4,"))

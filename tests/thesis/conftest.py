@@ -48,7 +48,7 @@ def evaluated():
         intervals = pd.concat([frame, means])
         intervals = intervals if len(rounds) > 1 else intervals.drop(columns="round")
         models = pd.DataFrame({"model": [label, *LEVELS], "fingerprint": [f"f/{m}" for m in (label, *LEVELS)]})
-        return Final(pd.DataFrame(), intervals, pd.DataFrame(), models)
+        return Final(pd.DataFrame(), intervals, pd.DataFrame(), models, label)
 
     return evaluate
 
