@@ -36,7 +36,7 @@ class StudentDistances(NamedTuple):
     own: str  # the student of this run
 
     def tidy(self) -> pd.DataFrame:
-        """One frame of all students: columns distance, model, and those of `tidy_distances`."""
+        """All students in one frame: distance, model, and the columns of `tidy_distances`."""
         frames = [_tidy(by_model).assign(distance=distance) for distance, by_model in self.measured.items()]
         return pd.concat(frames, ignore_index=True)
 
@@ -54,8 +54,8 @@ def distances_to_teacher(run: Run, models: Sequence[Model], *, negatives: int = 
     embedded = {model.label: validation_embeddings(corpus, model) for model in models}
     measured: dict[Distance, dict[str, Distances]] = {}
     for distance in get_args(Distance):
-        measure = partial(probing.measure_distances, distance=distance, negatives=negatives)
-        measured[distance] = {label: measure(student, teacher) for label, student in embedded.items()}
+        measure = partial(probing.measure_distances, teacher=teacher, distance=distance, negatives=negatives)
+        measured[distance] = {label: measure(student) for label, student in embedded.items()}
     return StudentDistances(validation_documents(corpus), measured, run.label)
 
 
@@ -90,11 +90,9 @@ def distance_explorer(distances: StudentDistances) -> Explorer:
     def choices(loss: str, distance: Distance, _: float, negatives: int, tokens: Range, __: Any) -> dict[str, Options]:
         of_loss = parts(loss, distance, negatives, tokens)
         found = probing.mistaken(of_loss[distances.own if loss == ALL_LOSSES else loss], k=MISTAKEN)
-        offered = []
-        for number, row in enumerate(found.to_dict("records"), 1):
-            pair = (int(row["document"]), int(row["other"]))
-            one, other = documents["id"][pair[0]], documents["id"][pair[1]]
-            offered.append((f"{number}. {one} → {other} ({row['ahead']:+.3f})", pair))
+        ids, offered = documents["id"], []
+        for number, (one, other, _, _, ahead) in enumerate(found.itertuples(index=False), 1):
+            offered.append((f"{number}. {ids[one]} → {ids[other]} ({ahead:+.3f})", (one, other)))
         return {"pair": offered}
 
     def answer(loss: str, distance: Distance, gamma: float, negatives: int, tokens: Range, pair: Any) -> Answer:
@@ -163,11 +161,9 @@ def spaces_of_run(run: Run) -> Spaces:
             data = splits["validation" if "validation" in splits else "train"]
             columns = {"text": data.texts, "length": stages.teachers.structural.count_tokens(data.texts)}
             collections[f"task {name}"] = pd.DataFrame({**columns, "label": list(map(str, data.labels))})
-    spaces = Spaces({}, {})
-    for name, documents in collections.items():
-        spaces.documents[name] = documents.drop(columns="text")
-        spaces.planes[name] = {space: principal_plane(X) for space, X in _spaces(run, name, documents).items()}
-    return spaces
+    embedded = {name: _spaces(run, name, documents) for name, documents in collections.items()}
+    planes = {name: {space: principal_plane(X) for space, X in own.items()} for name, own in embedded.items()}
+    return Spaces({name: documents.drop(columns="text") for name, documents in collections.items()}, planes)
 
 
 def _spaces(run: Run, collection: str, documents: pd.DataFrame) -> dict[str, np.ndarray]:
@@ -200,7 +196,7 @@ def project(run: Run, student: Artefact, side: Side, embeddings: np.ndarray) -> 
     from docemb_lib.losses import Projection
 
     start = f"contextual.{'student' if side == 'student' else 'teacher'}_projection."
-    weights = load_file(str(student.path / PROJECTIONS))
+    weights = load_file(student.path / PROJECTIONS)
     projection = Projection(getattr(run.profile.parameters, f"{side}_projection"), embeddings.shape[1])
     projection.load_state_dict({k.removeprefix(start): v for k, v in weights.items() if k.startswith(start)})
     with torch.no_grad():
