@@ -279,10 +279,9 @@ def beside_paper(scores: pd.DataFrame) -> pd.DataFrame:
 
 
 def gain_over_start(scores: pd.DataFrame, comparison: pd.DataFrame, *, student: str) -> pd.DataFrame:
-    """The student against the untrained student, a row per task and one for the mean over tasks.
+    """The student against the untrained one: columns of `compare` by task, and the deviation over head seeds.
 
-    Columns metric, difference, low and high (95% interval), verdict of the paired test, and head_seeds, the standard
-    deviation of the student's score over head seeds. scores, comparison: of a final evaluation.
+    scores, comparison: of a final evaluation.
     """
     pair = (comparison["model"] == student) & (comparison["reference"] == UNTRAINED)
     last = last_round(scores)

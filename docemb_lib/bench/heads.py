@@ -86,10 +86,7 @@ def difference(features: np.ndarray, labels: np.ndarray, settings: HeadSettings)
 def train_loop(
     features: np.ndarray, labels: np.ndarray, settings: HeadSettings, seeds: Sequence[int], *, fused: bool | None = None
 ) -> list[nn.Sequential]:
-    """One head after the other, as one would write it; first weights and batches are those of our heads.
-
-    features: (N, D); labels: (N,); fused: which implementation of AdamW, None: torch's default.
-    """
+    """One head after the other, as one would write it; first weights and batches are those of our heads."""
     X, y = torch.tensor(features), torch.tensor(labels)
     steps = settings.epochs * math.ceil(len(X) / settings.batch_size)
     loss = nn.CrossEntropyLoss(label_smoothing=settings.label_smoothing)

@@ -130,10 +130,7 @@ def inference(name: str, texts: Sequence[str], folder: Path, numbers: Sequence[i
 def scaling_rows(
     name: str, seconds: dict[tuple[str, int], list[float]], amount: int, what: str, unit: str, budget: float
 ) -> list[Row]:
-    """Ours against gensim with as many workers (or one, where gensim has no more), then ours against ours with one.
-
-    what: workers or processes; amount: of what is done in one repeat; budget: of two workers against one.
-    """
+    """Ours against gensim with as many workers (or one, where gensim has no more), then ours against ours with one."""
     ours = {workers: own for (side, workers), own in seconds.items() if side == "ours"}
     rows, scaling = [], []
     for workers, own in ours.items():

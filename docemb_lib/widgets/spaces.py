@@ -67,10 +67,9 @@ def validation_documents(corpus: CorpusStage) -> pd.DataFrame:
 
 
 def distance_explorer(distances: StudentDistances) -> Explorer:
-    """Explore distances by loss, distance, γ, number of negatives and document length.
+    """Explore distances by loss, distance, γ, negatives and document length, and the pairs that are mistaken most.
 
-    Below the figure: the pairs that the student mistakes most (of `all losses`: the student of this run), and both
-    texts of the chosen pair.
+    With `all losses`, these pairs are those of the student of this run.
     """
     documents, lengths = distances.documents, distances.documents["length"].to_numpy()
     models = list(distances.measured["cosine"])
@@ -148,10 +147,9 @@ class Spaces(NamedTuple):
 
 
 def spaces_of_run(run: Run) -> Spaces:
-    """The validation documents, and those of each classification task among the sweep's tasks, in several spaces.
+    """The validation documents, and those of the sweep's classification tasks, in several spaces; at most `SHOWN` each.
 
-    The spaces: the student before and after, the teachers, and both projected views of the contextual loss. At most
-    `SHOWN` documents of each collection; those of a task are the ones that runs are scored on, with labels.
+    The spaces: the student before and after, the teachers, and both projected views of the contextual loss.
     """
     stages = run.stages
     collections = {VALIDATION: validation_documents(stages.corpus)}
@@ -167,7 +165,6 @@ def spaces_of_run(run: Run) -> Spaces:
 
 
 def _spaces(run: Run, collection: str, documents: pd.DataFrame) -> dict[str, np.ndarray]:
-    """The embeddings (N, ·) of the documents in each space, by name."""
     stages, texts = run.stages, list(documents["text"])
     models = {STUDENT: run.model, UNTRAINED: untrained_model(stages.students)}
     found = {name: embed_once(run.workspace, model, texts) for name, model in models.items()}
@@ -238,7 +235,6 @@ def projection_explorer(spaces: Spaces, probes: pd.DataFrame) -> Explorer:
 
 
 def _readable(probes: pd.DataFrame) -> str:
-    """The probes over all validation documents as a table."""
     rows = []
     for probe in probes[probes["bucket"] == probing.ALL].to_dict("records"):
         who = {"teacher": probe["teacher"], "model": probe["model"]}
