@@ -163,7 +163,7 @@ def _layers(spec: str) -> list[str]:
 
 # ---- Paragraph Vector's windows
 def inputs_of_predictions(words: int, *, dm: bool, window: int = 5) -> np.ndarray:
-    """The inputs of the prediction of each word, bool (N, N + 1): the document, then in DM the words around the word."""
+    """The inputs of the prediction of each word, bool (N, N + 1): the document, then in DM the words around it."""
     distance = np.abs(np.subtract.outer(np.arange(words), np.arange(words)))
     return np.column_stack([np.ones(words, dtype=bool), (distance >= 1) & (distance <= window) & dm])
 
