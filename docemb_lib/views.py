@@ -88,13 +88,12 @@ def split_lengths(run: Run) -> pd.DataFrame:
 def described_tasks(run: Run) -> DescribedTasks:
     """Statistics and lengths of all tasks of the profile. Each task is counted once and kept as an artefact."""
     evaluation = run.profile.evaluation
-    names = dict.fromkeys((*evaluation.tasks, *evaluation.sweep_tasks))
-    folders = {name: _described(run.stages, name) for name in names}
-    statistics, lengths = (
-        pd.concat([pd.read_parquet(folder / file).assign(task=name) for name, folder in folders.items()])
+    folders = {name: _described(run.stages, name) for name in (*evaluation.tasks, *evaluation.sweep_tasks)}
+    frames = (
+        [pd.read_parquet(folder / file).assign(task=name) for name, folder in folders.items()]
         for file in (STATISTICS, LENGTHS)
     )
-    return DescribedTasks(statistics.reset_index(drop=True), lengths.reset_index(drop=True))
+    return DescribedTasks(*(pd.concat(of_tasks, ignore_index=True) for of_tasks in frames))
 
 
 def _described(stages: Stages, name: str) -> Path:
@@ -106,12 +105,9 @@ def _described(stages: Stages, name: str) -> Path:
     def build(folder: Path) -> None:
         from docemb_lib.student import count_tokens
 
-        counters = {
-            "n_student_tokens": lambda texts: count_tokens(pretrained.resolve(student), texts),
-            "n_structural_tokens": stages.teachers.sbert("truncate").count_tokens,
-        }
-        task = stages.scores.tasks[name]
-        lengths = benchmarks.task_lengths(task, counters)
+        task, of_student = stages.scores.tasks[name], partial(count_tokens, pretrained.resolve(student))
+        of_teacher = stages.teachers.sbert("truncate").count_tokens
+        lengths = benchmarks.task_lengths(task, {"n_student_tokens": of_student, "n_structural_tokens": of_teacher})
         lengths.to_parquet(folder / LENGTHS, index=False)
         benchmarks.task_statistics(task, lengths, limit=limit).to_parquet(folder / STATISTICS, index=False)
 
@@ -123,9 +119,8 @@ def _described(stages: Stages, name: str) -> Path:
 
 def widths_of(run: Run) -> dict[str, int]:
     """Widths of the `student` and, if there is one, of the `contextual` teacher, by these names."""
-    teacher = run.profile.parameters.contextual_teacher
-    contextual = {} if teacher is None else {"contextual": run.profile.contextual_teachers.width(teacher)}
-    return {"student": run.stages.students.width, **contextual}
+    teacher, widths = run.profile.parameters.contextual_teacher, {"student": run.stages.students.width}
+    return widths if teacher is None else {**widths, "contextual": run.profile.contextual_teachers.width(teacher)}
 
 
 def students_of_runs(run: Run) -> list[Model]:
@@ -161,9 +156,8 @@ def neighbours_of_validation(run: Run) -> pd.DataFrame:
 def probes_of_teachers(run: Run) -> pd.DataFrame:
     """How well a linear map predicts each teacher's embeddings from the student's, before and after distillation.
 
-    The map is fitted on at most `PROBED` training documents of the run and measured on the first `SHOWN` validation
-    documents: on all, and separately on those that fit into the structural teacher's window and on longer ones.
-    Columns model, teacher, bucket, documents, r2, overlap; see `probe`.
+    The map is fitted on at most `PROBED` training documents and measured on the first `SHOWN` validation documents, by
+    whether they fit into the structural teacher's window. Columns: model, teacher, and those of `probe`.
     """
     corpus, teachers, p = run.stages.corpus, run.stages.teachers, run.profile.parameters
     train, validation = min(PROBED, p.documents), corpus.split("validation")
@@ -171,15 +165,15 @@ def probes_of_teachers(run: Run) -> pd.DataFrame:
     limit = teachers.structural.max_text_tokens
     short = np.asarray(validation["n_structural_tokens"][:SHOWN]) <= limit
     buckets = {f"up to {limit} tokens": short, "longer": ~short}
-    frames = []
+    frames = {}
     for model in (untrained_model(run.stages.students), run.model):
         embeddings = embed_once(run.workspace, model, texts), validation_embeddings(corpus, model)
         for name, teacher in teachers.of_student.items():
             fitted = np.asarray(teachers.embeddings(teacher, "train", p.documents)[:train])
             measured = np.asarray(teachers.embeddings(teacher, "validation", len(validation))[:SHOWN])
             found = probes.probe((embeddings[0], fitted), (embeddings[1], measured), buckets)
-            frames.append(found.assign(model=model.label, teacher=f"{name} teacher"))
-    return pd.concat(frames, ignore_index=True)[["model", "teacher", "bucket", "documents", "r2", "overlap"]]
+            frames[model.label, f"{name} teacher"] = found
+    return pd.concat(frames, names=["model", "teacher", "row"]).reset_index(["model", "teacher"]).reset_index(drop=True)
 
 
 def centring(run: Run) -> pd.DataFrame:
@@ -200,8 +194,7 @@ def projection_layers(run: Run) -> pd.DataFrame:
     from docemb_lib.losses import Projection
 
     p, rows = run.profile.parameters, []
-    widths = {} if p.contextual_teacher is None else widths_of(run)
-    for side, width in widths.items():
+    for side, width in widths_of(run).items() if p.contextual_teacher is not None else ():
         projection = Projection(getattr(p, f"{side}_projection"), width)
         for layer in projection.layers:
             shape = f"{layer.out_features} × {layer.in_features}" if isinstance(layer, nn.Linear) else ""
@@ -238,8 +231,7 @@ def example_halves(run: Run) -> pd.DataFrame:
     if not candidates:
         raise InputError(f"documents: none of the first {rows} has two sentences, so none has halves")
     name, sentences = next((one for one in candidates if len(one[1]) in FEW), candidates[0])
-    shown = np.array([" ".join(sentence.split()) for sentence in sentences], dtype=object)
-    first = _draw(run, name, len(sentences))
+    shown, first = [" ".join(sentence.split()) for sentence in sentences], _draw(run, name, len(sentences))
     return pd.DataFrame({"first half": np.where(first, shown, ""), "second half": np.where(first, "", shown)})
 
 
@@ -273,9 +265,8 @@ def students_beside(run: Run) -> list[Model]:
     """The students of recorded runs comparable with this one, of notebook 07 and of the final evaluation."""
     models: dict[str, Model] = {}
     for record in (*run.comparable(FINAL[1]), *run.comparable(FINAL[0])):
-        student = recorded_student(run.workspace, record)
-        if student is not None and record.label not in {run.label, *models}:
-            models[record.label] = student_model(record.label, student)
+        if record.label != run.label and (student := recorded_student(run.workspace, record)) is not None:
+            models.setdefault(record.label, student_model(record.label, student))
     return list(models.values())
 
 
@@ -288,10 +279,9 @@ def beside_paper(scores: pd.DataFrame) -> pd.DataFrame:
 
 
 def gain_over_start(scores: pd.DataFrame, comparison: pd.DataFrame, *, student: str) -> pd.DataFrame:
-    """The student against the untrained student, a row per task and one for the mean over tasks.
+    """The student against the untrained one: columns of `compare` by task, and the deviation over head seeds.
 
-    Columns metric, difference, low and high (95% interval), verdict of the paired test, and head_seeds, the standard
-    deviation of the student's score over head seeds. scores, comparison: of a final evaluation.
+    scores, comparison: of a final evaluation.
     """
     pair = (comparison["model"] == student) & (comparison["reference"] == UNTRAINED)
     last = last_round(scores)
@@ -303,12 +293,11 @@ def gain_over_start(scores: pd.DataFrame, comparison: pd.DataFrame, *, student: 
 
 def redundancy_beside_paper(run: Run) -> pd.DataFrame:
     """Table 4 of the paper, this run's first `READ` training documents, if English, first: data, words, redundancy."""
-    paper = published("simde").query("metric == 'redundancy'").rename(columns={"task": "data", "value": "redundancy"})
-    frames = [paper]
+    rows = published("simde").query("metric == 'redundancy'").rename(columns={"task": "data", "value": "redundancy"})
     if run.profile.simde.language == TAGGED:
         here = probes.redundancy_by_length(probes.redundancy(_texts_read(run))).reset_index()
-        frames.insert(0, here.assign(data=f"here: {run.profile.corpus.source}"))
-    return pd.concat(frames, ignore_index=True)[["data", "words", "redundancy"]]
+        rows = pd.concat([here.assign(data=f"here: {run.profile.corpus.source}"), rows], ignore_index=True)
+    return rows[["data", "words", "redundancy"]]
 
 
 def similarity_of_sentences(run: Run) -> pd.DataFrame:
@@ -344,13 +333,12 @@ def few_shot(run: Run, models: Sequence[Model], *, per_class: Sequence[int] = (2
 
     Columns task, model, and see `few_shot_scores`. A number that exceeds the smallest class of a task is left out.
     """
-    frames = []
-    tasks = {name: run.stages.scores.tasks[name] for name in run.profile.evaluation.tasks}
-    for name, task in tasks.items():
-        if isinstance(task, Classification):
+    frames = [pd.DataFrame()]
+    for name in run.profile.evaluation.tasks:
+        if isinstance(task := run.stages.scores.tasks[name], Classification):
             smallest = min(Counter(task.splits["train"].labels).values())
             numbers = [number for number in per_class if number <= smallest]
             for model in models if numbers else ():
                 embeddings = embed_once(run.workspace, model, task.texts("test"))
                 frames.append(few_shot_scores(task, embeddings, per_class=numbers).assign(task=name, model=model.label))
-    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
+    return pd.concat(frames, ignore_index=True)

@@ -42,7 +42,7 @@ def test_only_experiments_and_the_command_line_know_papermill():
     assert users == {"experiments"}
 
 
-@pytest.mark.parametrize("module", ["docemb_lib", "docemb_lib.cli", "docemb_lib.experiments.plan"])
+@pytest.mark.parametrize("module", ["docemb_lib.cli", "docemb_lib.experiments.plan", "docemb_lib.widgets.monitor"])
 def test_importing_loads_no_torch(module):
     code = f"import sys, {module}; from docemb_lib import Profile, Workspace, records; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

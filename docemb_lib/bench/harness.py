@@ -10,6 +10,7 @@ import platform
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -17,6 +18,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
+import psutil
 import torch
 import transformers
 from rich.box import SIMPLE_HEAD
@@ -44,7 +46,7 @@ class Row:
     peer: float | None = None
     at_least: float | None = None  # the budget; a row has at most one of the two bounds
     at_most: float | None = None
-    spread: tuple[float, float] | None = None  # smallest and largest ratio of the repeats
+    spread: tuple[float, float] = (math.nan, math.nan)  # smallest and largest ratio of the repeats
     note: str = ""
 
     @property
@@ -55,10 +57,10 @@ class Row:
     @property
     def budget(self) -> str:
         """The bound in words, e.g. `≥ 90 %`; empty without one."""
-        bound = self.at_most if self.at_least is None else self.at_least
+        sign, bound = ("≤", self.at_most) if self.at_least is None else ("≥", self.at_least)
         if bound is None:
             return ""
-        return f"{'≤' if self.at_least is None else '≥'} {f'{100 * bound:g} %' if self.unit == '%' else f'{bound:g}'}"
+        return f"{sign} {100 * bound:g} %" if self.unit == "%" else f"{sign} {bound:g}"
 
     @property
     def verdict(self) -> str:
@@ -83,25 +85,15 @@ class Report:
 
     def frame(self) -> pd.DataFrame:
         """A row per finding: name, peer, ours, unit, ratio, ratio_low, ratio_high, budget, verdict, note."""
-        rows = []
-        for row in self.rows:
-            low, high = row.spread or (None, None)
-            values = {"name": row.name, "peer": row.peer, "ours": row.ours, "unit": row.unit, "ratio": row.ratio}
-            judged = {"ratio_low": low, "ratio_high": high, "budget": row.budget, "verdict": row.verdict}
-            rows.append({**values, **judged, "note": row.note})
-        return pd.DataFrame(rows)
+        columns = ["name", "peer", "ours", "unit", "ratio", "ratio_low", "ratio_high", "budget", "verdict", "note"]
+        rows = [(r.name, r.peer, r.ours, r.unit, r.ratio, *r.spread, r.budget, r.verdict, r.note) for r in self.rows]
+        return pd.DataFrame(rows, columns=columns)
 
     def json(self) -> str:
         """Machine, versions, settings, and findings; a number that is not finite is null."""
-        content = {
-            "benchmark": self.benchmark,
-            "peer": self.peer,
-            "machine": machine(self.device),
-            "versions": versions(),
-            "settings": self.settings,
-            "notes": self.notes,
-            "results": self.frame().to_dict("records"),
-        }
+        content: dict[str, Any] = {"benchmark": self.benchmark, "peer": self.peer, "machine": machine(self.device)}
+        content |= {"versions": versions(), "settings": self.settings, "notes": self.notes}
+        content["results"] = self.frame().to_dict("records")
         return str(pd.Series(content).to_json(indent=1, double_precision=12, force_ascii=False)) + "\n"
 
     def remarks(self) -> list[str]:
@@ -128,11 +120,11 @@ def write_report(report: Report, folder: Path) -> list[Path]:
     """Write <benchmark>.json, .csv, .png and .svg into `folder`, and return the files."""
     check_folder(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    files = [folder / f"{report.benchmark}{suffix}" for suffix in (".json", ".csv", ".png", ".svg")]
-    files[0].write_text(report.json(), encoding="utf-8")
-    report.frame().to_csv(files[1], index=False)
+    json, csv, *pictures = files = [folder / f"{report.benchmark}.{kind}" for kind in ("json", "csv", "png", "svg")]
+    json.write_text(report.json(), encoding="utf-8")
+    report.frame().to_csv(csv, index=False)
     figure = _figure(report)
-    for file in files[2:]:
+    for file in pictures:
         figure.savefig(file, dpi=150, bbox_inches="tight")
     return files
 
@@ -218,27 +210,19 @@ def thesis_lengths(n: int, *, seed: int, scale: float = 1.0) -> list[int]:
 def machine(device: str = "cpu") -> dict[str, Any]:
     """What is measured on. The load average shows whether anything else ran."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return {
-        "name": torch.cuda.get_device_name(device) if device == "cuda" else _cpu_name(),
-        "device": device,
-        "cpu": _cpu_name(),
-        "cores": cores,
-        "threads": torch.get_num_threads(),
-        "free_memory_gib": free_memory(device) / 2**30,
-        "load_average": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
-        "system": platform.platform(),
-    }
+    name = torch.cuda.get_device_name(device) if device == "cuda" else _cpu_name()
+    computes = {"device": device, "cpu": _cpu_name(), "cores": cores, "threads": torch.get_num_threads()}
+    room = {"free_memory_gib": free_memory(device) / 2**30, "load_average": psutil.getloadavg()[0]}
+    return {"name": name, **computes, **room, "system": platform.platform()}
 
 
 def versions() -> dict[str, str]:
     """Versions of what the numbers depend on."""
-    found = {"torch": torch, "transformers": transformers, "numpy": np}
-    modules = {name: str(module.__version__) for name, module in found.items()}
+    modules = {module.__name__: str(module.__version__) for module in (torch, transformers, np)}
     return {"docemb": __version__, "python": platform.python_version(), **modules, "cuda": torch.version.cuda or ""}
 
 
 def _resident(field: str) -> int:
-    """Bytes of a field of /proc/self/status."""
     found = re.search(rf"^{field}:\s+(\d+) kB", (PROCESS / "status").read_text(), re.MULTILINE)
     if found is None:
         raise OSError(f"/proc/self/status: no {field}")
@@ -246,7 +230,6 @@ def _resident(field: str) -> int:
 
 
 def _number(value: float, unit: str) -> str:
-    """Three digits and the unit."""
     if unit == "%":
         return f"{100 * value:.1f} %"
     if unit == "bytes":
@@ -269,8 +252,7 @@ def _figure(report: Report) -> Any:
         bars = ax.barh([row.name for row, _ in rows], [value for _, value in rows], color=colours, alpha=0.8)
         ax.bar_label(bars, [f"{value:.3g}" for _, value in rows], padding=4)
         for place, (row, _) in enumerate(rows):
-            if row.spread is not None:
-                ax.plot(row.spread, (place, place), color="black", linewidth=1)
+            ax.plot(row.spread, (place, place), color="black", linewidth=1)
             if (bound := row.at_least or row.at_most) is not None:
                 ax.plot((bound, bound), (place - 0.4, place + 0.4), color="black", linestyle=":")
         if rows is ratios:
@@ -283,9 +265,7 @@ def _figure(report: Report) -> Any:
 
 
 def _cpu_name() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor() or platform.machine()
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.machine()
+    with suppress(OSError):  # on another system
+        if found := re.search(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE):
+            return found[1].strip()
+    return platform.processor() or platform.machine()

@@ -31,17 +31,14 @@ def bench_heads(*, quick: bool = False, repeats: int | None = None) -> Report:
     repeats = repeats or (1 if quick else 3)
     settings = HeadSettings(epochs=1 if quick else 10)
     rows: list[Row] = []
-    bar: Any = progress(desc="bench", total=len(WIDTHS), unit="parts")
-    with bar:
-        for width in WIDTHS:
-            features, labels = random_examples(width)
-            rows += [*speed(features, labels, settings, repeats), difference(features, labels, settings)]
-            bar.update()
+    for width in progress(WIDTHS, desc="bench", unit="parts"):
+        features, labels = random_examples(width)
+        rows += [*speed(features, labels, settings, repeats), difference(features, labels, settings)]
     notes = [
         "both loops draw their batches by torch.randperm and an index; a DataLoader would cost them more",
         "the tuned loop has torch's fused AdamW and one thread",
-        *(["quick: one epoch; the numbers mean little"] if quick else []),
     ]
+    notes += ["quick: one epoch; the numbers mean little"] if quick else []
     about = {"heads": HEADS, "examples": EXAMPLES, "classes": CLASSES, "repeats": repeats}
     return Report("heads", "loop", about | settings.model_dump(), rows, notes)
 
@@ -54,10 +51,7 @@ def random_examples(width: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def speed(features: np.ndarray, labels: np.ndarray, settings: HeadSettings, repeats: int) -> list[Row]:
-    """Ours against the loop as it is usually written, which has the budget, and against the loop at its best.
-
-    The loop at its best has torch's fused AdamW and one thread: its operations are too short for several.
-    """
+    """Ours against the loop as it is usually written, which has the budget, and against the loop at its best."""
     seeds, width = range(HEADS), features.shape[1]
     train = partial(train_heads, features, labels, classes=CLASSES)
     loop = partial(train_loop, features, labels)
@@ -67,16 +61,13 @@ def speed(features: np.ndarray, labels: np.ndarray, settings: HeadSettings, repe
     runs: dict[str, Any] = {
         "ours": partial(train, settings=settings, seeds=seeds),
         "loop": partial(loop, settings, seeds),
-        "tuned loop": one_thread()(partial(loop, settings, seeds, fused=True)),
+        "tuned loop": one_thread()(partial(loop, settings, seeds, fused=True)),  # its steps are too short for several
     }
     seconds = interleaved(runs, repeats)
-    return [
-        ratio_row(
-            f"{HEADS} heads, {width} dimensions, against the {name}",
-            HEADS, "heads/s", seconds["ours"], seconds[name], at_least=bound,
-        )
-        for name, bound in (("loop", RATIO), ("tuned loop", None))
-    ]  # fmt: skip
+    of = f"{HEADS} heads, {width} dimensions, against the"
+    rate = partial(ratio_row, amount=HEADS, unit="heads/s", ours=seconds["ours"])
+    usual = rate(f"{of} loop", peer=seconds["loop"], at_least=RATIO)
+    return [usual, rate(f"{of} tuned loop", peer=seconds["tuned loop"])]
 
 
 def difference(features: np.ndarray, labels: np.ndarray, settings: HeadSettings) -> Row:
@@ -95,10 +86,7 @@ def difference(features: np.ndarray, labels: np.ndarray, settings: HeadSettings)
 def train_loop(
     features: np.ndarray, labels: np.ndarray, settings: HeadSettings, seeds: Sequence[int], *, fused: bool | None = None
 ) -> list[nn.Sequential]:
-    """One head after the other, as one would write it; first weights and batches are those of our heads.
-
-    features: (N, D); labels: (N,); fused: which implementation of AdamW, None: torch's default.
-    """
+    """One head after the other, as one would write it; first weights and batches are those of our heads."""
     X, y = torch.tensor(features), torch.tensor(labels)
     steps = settings.epochs * math.ceil(len(X) / settings.batch_size)
     loss = nn.CrossEntropyLoss(label_smoothing=settings.label_smoothing)

@@ -12,8 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -66,28 +65,21 @@ def bench_paragraph_vector(
     most = cores or int(machine()["cores"])
     numbers = sorted({2**k for k in range(most.bit_length()) if 2**k <= most} | {most})
     notes = ["training with more than one worker is not repeatable, in gensim's loop and in ours; inference always is"]
-    if most == 1:
-        notes.append("one core: nothing to scale with")
-    if quick:
-        notes.append("quick: few documents; the numbers mean little")
+    notes += ["one core: nothing to scale with"] if most == 1 else []
+    notes += ["quick: few documents; the numbers mean little"] if quick else []
     rows: list[Row] = []
-    bar: Any = progress(desc="bench", total=4, unit="parts")
-    with bar, tempfile.TemporaryDirectory(prefix="docemb-bench-") as temporary:
+    with tempfile.TemporaryDirectory(prefix="docemb-bench-") as temporary:
         texts = workload.texts()
         words = write_words(Path(temporary) / "words", texts, "lowercase")
-        for name, dm in (("DM", True), ("DBOW", False)):
+        for name in progress(("DM", "DBOW"), desc="bench", unit="parts"):
             folder = Path(temporary) / name
-            models = {
-                n: ParagraphVector(dm=dm, vector_size=workload.vector_size, epochs=workload.epochs, workers=n)
-                for n in numbers
-            }
+            model = partial(ParagraphVector, vector_size=workload.vector_size, epochs=workload.epochs)
+            models = {number: model(dm=name == "DM", workers=number) for number in numbers}
             training = interleaved(training_runs(texts, words, models, folder), workload.repeats)
             amount = words.words * workload.epochs
             rows += scaling_rows(f"training {name}", training, amount, "workers", "words/s", TRAINING)
-            bar.update()
             models[1].fit_words(words, folder)
             rows += inference(f"inference {name}", texts, folder, numbers, workload.repeats)
-            bar.update()
     settings = {**asdict(workload), "workers": numbers, "gensim": version("gensim")}
     return Report("paragraph-vector", "gensim", settings, rows, notes)
 
@@ -130,31 +122,22 @@ def inference(name: str, texts: Sequence[str], folder: Path, numbers: Sequence[i
     rows = scaling_rows(name, interleaved(runs, repeats), len(texts), "processes", "documents/s", INFERENCE)
     for model in models.values():
         model.stop()
-    difference = max(float(np.abs(vectors - found[0]).max()) for vectors in found)
-    return [
-        *rows,
-        Row(f"{name}, start of {numbers[-1]} processes", start, "s"),
-        Row(f"{name}, largest difference between numbers of processes", difference, "", at_most=0.0),
-    ]
+    rows.append(Row(f"{name}, start of {numbers[-1]} processes", start, "s"))
+    difference = float(np.ptp(found, axis=0).max())
+    return [*rows, Row(f"{name}, largest difference between numbers of processes", difference, "", at_most=0.0)]
 
 
 def scaling_rows(
     name: str, seconds: dict[tuple[str, int], list[float]], amount: int, what: str, unit: str, budget: float
 ) -> list[Row]:
-    """Ours against gensim with as many workers (or one, where gensim has no more), then ours against ours with one.
-
-    what: workers or processes; amount: of what is done in one repeat; budget: of two workers against one.
-    """
+    """Ours against gensim with as many workers (or one, where gensim has no more), then ours against ours with one."""
+    ours = {workers: own for (side, workers), own in seconds.items() if side == "ours"}
     rows, scaling = [], []
-    for side, workers in seconds:
-        if side != "ours":
-            continue
-        own, one = seconds["ours", workers], seconds["ours", 1]
+    for workers, own in ours.items():
         peer = seconds.get(("gensim", workers), seconds["gensim", 1])
         rows.append(ratio_row(f"{name}, {workers} {what}", amount, unit, own, peer))
         if workers > 1:
-            ratios = [before / after for before, after in zip(one, own, strict=True)]
-            ratio, bound = median(one) / median(own), budget if workers == 2 else None
-            spread = (min(ratios), max(ratios))
-            scaling.append(Row(f"{name}, {workers} {what} over 1", ratio, "×", at_least=bound, spread=spread))
+            row = ratio_row(f"{name}, {workers} {what} over 1", 1, "×", own, ours[1])
+            bound = budget if workers == 2 else None
+            scaling.append(Row(row.name, row.ratio, "×", at_least=bound, spread=row.spread))
     return rows + scaling

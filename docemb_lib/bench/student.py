@@ -7,36 +7,30 @@ gradients, time per token by document length, peak memory, and on a GPU full tra
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
 from functools import partial
 from statistics import median
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 import transformers
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 from transformers import LongformerConfig, LongformerModel
 
-from docemb_lib.bench.harness import (
-    LONGEST,
-    THESIS_MEAN,
-    Report,
-    Row,
-    check_counts,
-    interleaved,
-    peak_memory,
-    ratio_row,
-    thesis_lengths,
-)
-from docemb_lib.bench.sides import Batch, Ours, Stock, autocast, forward, forward_backward, token_budget
+from docemb_lib.bench import harness
+from docemb_lib.bench.harness import LONGEST, THESIS_MEAN, Report, Row
 from docemb_lib.errors import InputError
-from docemb_lib.hardware import fast_bf16, matmul_peak
+from docemb_lib.hardware import fast_bf16, free_memory, matmul_peak
 from docemb_lib.progress import progress
 from docemb_lib.student.longformer import forward_flops
-from docemb_lib.student.packing import pack
+from docemb_lib.student.packing import pack, token_batches
+from docemb_lib.student.student import Student
 
 GEOMETRIES = {
     "small": {"num_hidden_layers": 3, "hidden_size": 384, "intermediate_size": 1536, "vocab_size": 30522},  # MiniLM's
@@ -68,23 +62,15 @@ class Workload:
 
     def config(self) -> LongformerConfig:
         """longformer-base-4096 but for its size, without dropout."""
+        size = {**GEOMETRIES[self.size], "num_hidden_layers": self.layers, "attention_window": [512] * self.layers}
+        dropout = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
         return LongformerConfig(
-            **{**GEOMETRIES[self.size], "num_hidden_layers": self.layers},
-            num_attention_heads=12,
-            attention_window=[512] * self.layers,
-            max_position_embeddings=LONGEST + 2,
-            pad_token_id=1,
-            bos_token_id=0,
-            eos_token_id=2,
-            type_vocab_size=1,
-            layer_norm_eps=1e-5,
-            hidden_dropout_prob=0.0,
-            attention_probs_dropout_prob=0.0,
+            **size, **dropout, max_position_embeddings=LONGEST + 2, type_vocab_size=1, layer_norm_eps=1e-5
         )
 
     def drawn(self, documents: int) -> list[np.ndarray]:
         """Random token ids of documents of the thesis' lengths."""
-        return self.tokens(thesis_lengths(documents, seed=self.seed, scale=self.longest / LONGEST))
+        return self.tokens(harness.thesis_lengths(documents, seed=self.seed, scale=self.longest / LONGEST))
 
     def tokens(self, lengths: Sequence[int]) -> list[np.ndarray]:
         """Random token ids, none of them special, of documents of these lengths."""
@@ -92,14 +78,98 @@ class Workload:
         return [generator.integers(5, self.config().vocab_size - 5, length) for length in lengths]
 
 
+class Batch(NamedTuple):
+    documents: Tensor  # (B,) indices of the documents, in the order of the embeddings
+    inputs: Any
+
+
+class Stock:
+    """The peer: documents of similar length padded to the longest of a batch, mean pooling over the mask."""
+
+    def __init__(self, model: LongformerModel) -> None:
+        self.model: Any = model
+
+    def batches(self, documents: Sequence[np.ndarray], budget: int) -> list[Batch]:
+        """Batches of at most `budget` padded tokens, longest documents first."""
+        rows = padded_batches([len(one) for one in documents], budget, step=max(self.model.config.attention_window))
+        return [self._batch(some, [torch.from_numpy(documents[k]) for k in some]) for some in rows]
+
+    def _batch(self, rows: list[int], documents: list[Tensor]) -> Batch:
+        input_ids = pad_sequence(documents, batch_first=True, padding_value=self.model.config.pad_token_id)
+        mask = pad_sequence([torch.ones_like(one) for one in documents], batch_first=True)
+        device = self.model.device
+        return Batch(torch.tensor(rows).to(device), (input_ids.to(device), mask.to(device)))
+
+    def embed(self, inputs: tuple[Tensor, Tensor]) -> Tensor:
+        """(B, D)."""
+        input_ids, mask = inputs
+        hidden = self.model(input_ids, attention_mask=mask).last_hidden_state.float()  # (B, T, D)
+        return (hidden * mask[:, :, None]).sum(1) / mask.sum(1, keepdim=True)
+
+
+class Ours:
+    """The student, over documents packed without padding."""
+
+    def __init__(self, model: LongformerModel, longest: int) -> None:
+        self.model: Any = Student(model, SimpleNamespace(model_max_length=longest))
+        self.embed = self.model
+
+    def batches(self, documents: Sequence[np.ndarray], budget: int) -> list[Batch]:
+        """Batches of at most `budget` tokens, longest documents first."""
+        rows = token_batches([len(one) for one in documents], budget)
+        device = self.model.device
+        return [Batch(torch.tensor(some).to(device), pack([documents[k] for k in some]).to(device)) for some in rows]
+
+
+def padded_batches(lengths: Sequence[int], budget: int, *, step: int) -> list[list[int]]:
+    """Indices of `lengths`, longest first, in batches of at most `budget` tokens when each document is padded to the
+    longest of its batch, which stock rounds up to a multiple of `step`."""
+    batches: list[list[int]] = []
+    for index in sorted(range(len(lengths)), key=lambda index: -lengths[index]):
+        if not batches or (len(batches[-1]) + 1) * math.ceil(lengths[batches[-1][0]] / step) * step > budget:
+            batches.append([])
+        batches[-1].append(index)
+    return batches
+
+
+def token_budget(device: torch.device, side: Stock | Ours) -> int:
+    """Tokens of one batch that keep the device busy and fit into half of its memory.
+
+    Training longformer-base in fp32 takes about 0.6 MB a token of the student and 1.8 MB of stock.
+    """
+    if device.type == "cpu":
+        return 8192
+    most, bytes_per_token = (65536, 2**20) if isinstance(side, Ours) else (16384, 2**22)
+    return max(4096, min(most, free_memory(device) // bytes_per_token))
+
+
+def autocast(device: torch.device, precision: str) -> torch.autocast:
+    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16")
+
+
+def forward(side: Any, batches: Sequence[Batch], *, precision: str, device: torch.device) -> None:
+    side.model.eval()
+    with torch.inference_mode(), autocast(device, precision):
+        for batch in batches:
+            side.embed(batch.inputs)
+
+
+def forward_backward(
+    side: Any, batches: Sequence[Batch], *, targets: Tensor, precision: str, device: torch.device
+) -> None:
+    """Leave the gradients of the embeddings' products with `targets`, (N, D), in the parameters."""
+    side.model.train()
+    side.model.zero_grad(set_to_none=True)
+    for batch in batches:
+        with autocast(device, precision):
+            embeddings = side.embed(batch.inputs)
+        (embeddings.float() * targets[batch.documents]).sum().backward()
+
+
 def bench_student(
-    *,
-    device: str | None = None,
-    size: str | None = None,
-    quick: bool = False,
-    documents: int | None = None,
+    *, device: str | None = None, size: str | None = None, quick: bool = False, documents: int | None = None,
     repeats: int | None = None,
-) -> Report:
+) -> Report:  # fmt: skip
     """Measure the student beside stock Longformer.
 
     Args:
@@ -120,44 +190,38 @@ def bench_student(
     size = size or ("base" if where.type == "cuda" else "small")
     if size not in GEOMETRIES:
         raise InputError(f"size: got {size!r}; give {' or '.join(GEOMETRIES)}")
-    check_counts(documents=documents, repeats=repeats)
-    workload = Workload(size=size, layers=int(GEOMETRIES[size]["num_hidden_layers"]))
-    if where.type == "cuda":
-        workload = replace(workload, documents=128, growth_tokens=65536)
-    elif size == "base":
-        workload = replace(workload, layers=2, documents=2, repeats=2)  # stock takes minutes for each
-    if quick:
-        small: dict[str, Any] = {
-            "documents": 4,
-            "repeats": 1,
-            "memory_documents": 2,
-            "growth_tokens": 1024,
-            "training_steps": 2,
-        }
-        workload = replace(workload, layers=1, longest=512, **small)
-    workload = replace(workload, documents=documents or workload.documents, repeats=repeats or workload.repeats)
-    precisions = ["fp32", "bf16"] if fast_bf16(where) else ["fp32"]
+    harness.check_counts(documents=documents, repeats=repeats)
+    given: dict[str, Any] = {"size": size, "layers": GEOMETRIES[size]["num_hidden_layers"]}
     notes = ["dropout is 0 on both sides: flash attention for packed documents has none for the attention weights"]
+    precisions = ["fp32", "bf16"] if fast_bf16(where) else ["fp32"]
     if "bf16" not in precisions:
         notes.append("bf16 is not timed: this processor has no instructions for it")
+    if where.type == "cuda":
+        given |= {"documents": 128, "growth_tokens": 65536}
+    elif size == "base":
+        given |= {"layers": 2, "documents": 2, "repeats": 2}  # stock takes minutes for each
     if quick:
+        given |= {"layers": 1, "longest": 512, "documents": 4, "repeats": 1}
+        given |= {"memory_documents": 2, "growth_tokens": 1024, "training_steps": 2}
         notes.append("quick: one layer and short documents; the numbers mean little")
+    given |= {name: number for name, number in (("documents", documents), ("repeats", repeats)) if number}
+    workload = Workload(**given)
     torch.manual_seed(workload.seed)
     model = LongformerModel(workload.config(), add_pooling_layer=False).to(where)
     stock, ours = Stock(model), Ours(copy.deepcopy(model), workload.longest)
-    bar: Any = progress(desc="bench", total=4 + (where.type == "cuda"), unit="parts")
-    with bar, _quiet():
-        rows = speed(stock, ours, workload, precisions, where)
-        bar.update()
-        rows += equality(stock, ours, workload.tokens([min(n, workload.longest) for n in EQUAL_LENGTHS]), where)
-        bar.update()
-        rows.append(growth(ours, workload, precisions[-1], where))
-        bar.update()
-        rows.append(memory(stock, ours, workload, where))
-        bar.update()
-        if where.type == "cuda":
-            rows += throughput(ours, workload, where)
-            bar.update()
+    compared = workload.tokens([min(n, workload.longest) for n in EQUAL_LENGTHS])
+    parts: list[Callable[[], list[Row]]] = [
+        partial(speed, stock, ours, workload, precisions, where),
+        partial(equality, stock, ours, compared, where),
+        partial(growth, ours, workload, precisions[-1], where),
+        partial(memory, stock, ours, workload, where),
+    ]
+    if where.type == "cuda":
+        parts.append(partial(throughput, ours, workload, where))
+    with ExitStack() as stack:  # without stock's message on padding
+        stack.callback(transformers.logging.set_verbosity, transformers.logging.get_verbosity())
+        transformers.logging.set_verbosity_error()
+        rows = [row for part in progress(parts, desc="bench", unit="parts") for row in part()]
     settings = asdict(workload) | {"tokens": sum(map(len, workload.drawn(workload.documents)))}
     return Report("student", "stock", settings, rows, notes, where.type)
 
@@ -180,14 +244,14 @@ def speed(stock: Stock, ours: Ours, workload: Workload, precisions: Sequence[str
             # The shortest batch warms a CPU up; a long one of stock takes half a minute.
             run(batches[side] if device.type == "cuda" else batches[side][-1:], precision=precision, device=device)
             runs[name, precision] = partial(run, batches[side], precision=precision, device=device)
-        seconds = interleaved(runs, workload.repeats, device)
+        seconds = harness.interleaved(runs, workload.repeats, device)
         for precision in precisions:
             own = seconds["ours", precision]
             share = passes * forward_flops(config, lengths) / median(own) / matmul_peak(device, DTYPES[precision])
             budget = SHARES[what, precision] if device.type == "cpu" else None
             shares.append(Row(f"{what} {precision}, share of peak", share, "%", at_least=budget))
             name = f"{what} {precision}, stock in fp32"
-            ratios.append(ratio_row(name, sum(lengths), "tokens/s", own, seconds["stock", "fp32"]))
+            ratios.append(harness.ratio_row(name, sum(lengths), "tokens/s", own, seconds["stock", "fp32"]))
     for one in (ours, stock):
         one.model.zero_grad(set_to_none=True)
     return shares + ratios
@@ -221,28 +285,18 @@ def equality(stock: Stock, ours: Ours, documents: Sequence[np.ndarray], device: 
         gradients[precision] = _gradients(student.model)
     for side in (student, model):
         side.zero_grad(set_to_none=True)
+    apart = gradient_difference(gradients["fp32"], expected)
+    alike = gradient_cosine(gradients["bf16"], expected)
     return [
         Row("hidden states fp32, largest difference", float(difference), "", at_most=HIDDEN),
         Row("embeddings bf16, smallest cosine to stock fp32", float(cosine), "", at_least=COSINE),
-        Row(
-            "gradients fp32, largest relative difference",
-            gradient_difference(gradients["fp32"], expected),
-            "",
-            at_most=GRADIENT,
-        ),
-        Row(
-            "gradients bf16, smallest cosine to stock fp32",
-            gradient_cosine(gradients["bf16"], expected),
-            "",
-            at_least=GRADIENT_COSINE,
-        ),
+        Row("gradients fp32, largest relative difference", apart, "", at_most=GRADIENT),
+        Row("gradients bf16, smallest cosine to stock fp32", alike, "", at_least=GRADIENT_COSINE),
     ]
 
 
 def _gradients(model: Any) -> dict[str, Tensor]:
-    """Gradients by name, without those of the keys' biases: softmax cancels these biases, so that their gradients are
-    rounding errors on both sides."""
-    named = model.named_parameters()
+    named = model.named_parameters()  # softmax cancels the keys' biases, whose gradients are rounding errors
     return {name: p.grad for name, p in named if p.grad is not None and not name.endswith("self.key.bias")}
 
 
@@ -258,10 +312,9 @@ def gradient_cosine(gradients: Mapping[str, Tensor], expected: Mapping[str, Tens
     return float(torch.stack([torch.cosine_similarity(a, b, dim=0) for a, b in flat]).min())
 
 
-def growth(ours: Ours, workload: Workload, precision: str, device: torch.device) -> Row:
+def growth(ours: Ours, workload: Workload, precision: str, device: torch.device) -> list[Row]:
     """Time per token of forward and backward, of long documents against short ones, `growth_tokens` in all."""
-    config = ours.model.config
-    short, long = workload.longest // 16, workload.longest
+    config, short, long = ours.model.config, workload.longest // 16, workload.longest
     runs: dict[int, Callable[[], None]] = {}
     for length in (short, long):
         documents = workload.tokens([length] * (workload.growth_tokens // length))
@@ -269,26 +322,18 @@ def growth(ours: Ours, workload: Workload, precision: str, device: torch.device)
         targets = torch.ones(len(documents), config.hidden_size, device=device)
         runs[length] = partial(forward_backward, ours, batches, targets=targets, precision=precision, device=device)
         runs[length]()
-    seconds = {
-        n: median(times) / workload.growth_tokens for n, times in interleaved(runs, workload.repeats, device).items()
-    }
+    seconds = harness.interleaved(runs, workload.repeats, device)
     ours.model.zero_grad(set_to_none=True)
+    name = f"time per token {precision}, {long} tokens a document against {short}"
     arithmetic = forward_flops(config, [long]) / long / (forward_flops(config, [short]) / short)
-    return Row(
-        f"time per token {precision}, {long} tokens a document against {short}",
-        seconds[long] / seconds[short],
-        "×",
-        at_most=LENGTH_RATIO,
-        note=f"{arithmetic:.3g} times the arithmetic: more keys lie within the window",
-    )
+    note = f"{arithmetic:.3g} times the arithmetic: more keys lie within the window"
+    return [Row(name, median(seconds[long]) / median(seconds[short]), "×", at_most=LENGTH_RATIO, note=note)]
 
 
-def memory(stock: Stock, ours: Ours, workload: Workload, device: torch.device) -> Row:
+def memory(stock: Stock, ours: Ours, workload: Workload, device: torch.device) -> list[Row]:
     """Peak memory of forward and backward in fp32 over documents of the greatest length."""
-    name, note = (
-        "peak memory of forward + backward, fp32",
-        f"{workload.memory_documents} documents of {workload.longest} tokens",
-    )
+    name = "peak memory of forward + backward, fp32"
+    note = f"{workload.memory_documents} documents of {workload.longest} tokens"
     documents = workload.tokens([workload.longest] * workload.memory_documents)
     targets = torch.ones(len(documents), ours.model.config.hidden_size, device=device)
     peaks = []
@@ -298,14 +343,14 @@ def memory(stock: Stock, ours: Ours, workload: Workload, device: torch.device) -
         batches = side.batches(documents, sum(map(len, documents)))
         side.model.zero_grad(set_to_none=True)
         try:
-            peaks.append(peak_memory(partial(run, batches), device))
+            peaks.append(harness.peak_memory(partial(run, batches), device))
         except torch.OutOfMemoryError:
-            return Row(name, None, "bytes", note=f"{note} do not fit into the GPU's memory")
+            return [Row(name, None, "bytes", note=f"{note} do not fit into the GPU's memory")]
         finally:
             side.model.zero_grad(set_to_none=True)
     if None in peaks:
-        return Row(name, None, "bytes", note="this system does not report the peak of a process")
-    return Row(name, peaks[1], "bytes", peer=peaks[0], at_most=MEMORY_RATIO, note=note)
+        return [Row(name, None, "bytes", note="this system does not report the peak of a process")]
+    return [Row(name, peaks[1], "bytes", peer=peaks[0], at_most=MEMORY_RATIO, note=note)]
 
 
 def throughput(ours: Ours, workload: Workload, device: torch.device) -> list[Row]:
@@ -329,24 +374,13 @@ def throughput(ours: Ours, workload: Workload, device: torch.device) -> list[Row
     runs = {k: partial(step, ours.batches(group, sum(map(len, group)))[0]) for k, group in enumerate(groups)}
     for run in runs.values():
         run()
-    seconds = sum(times[0] for times in interleaved(runs, 1, device).values())
+    seconds = sum(times[0] for times in harness.interleaved(runs, 1, device).values())
     tokens = sum(map(len, documents))
     share = 3 * forward_flops(student.config, [len(one) for one in documents]) / seconds
-    million = 1e6 * float(np.mean(thesis_lengths(10_000, seed=workload.seed)))  # tokens of as many documents
+    million = 1e6 * float(np.mean(harness.thesis_lengths(10_000, seed=workload.seed)))  # tokens of as many documents
     name = f"training longformer-{workload.size} bf16"
     return [
         Row(name, tokens / seconds, "tokens/s"),
         Row(f"{name}, share of peak", share / matmul_peak(device, torch.bfloat16), "%", at_least=GPU_SHARE),
         Row(f"{name}, 1M documents", million * seconds / tokens / 60, "min", at_most=GPU_MINUTES),
     ]
-
-
-@contextmanager
-def _quiet() -> Any:
-    """Without stock's message on padding at every batch."""
-    verbosity = transformers.logging.get_verbosity()
-    transformers.logging.set_verbosity_error()
-    try:
-        yield
-    finally:
-        transformers.logging.set_verbosity(verbosity)

@@ -136,7 +136,7 @@ def plot_contextual_loss(profile: Profile, widths: Mapping[str, int], *, ax: Axe
 
 
 def _weighted_sum(profile: Profile) -> tuple[str, list[str]]:
-    """The text of the loss summed over teachers as `Weighting` computes it, and the notes below the diagram."""
+    """The sum of the losses as `Weighting` computes it, and the notes below the diagram."""
     p, roles = profile.parameters, roles_of(profile.parameters, profile.further_teachers)
     notes = ["Dashed: frozen, embeds each document once before training. Projections f are not part of the student."]
     masked = "" if p.max_structural_len is None else f"documents of more than {p.max_structural_len:,} tokens"
@@ -163,10 +163,7 @@ def _layers(spec: str) -> list[str]:
 
 # ---- Paragraph Vector's windows
 def inputs_of_predictions(words: int, *, dm: bool, window: int = 5) -> np.ndarray:
-    """The inputs of each prediction, bool (N, N + 1): row i predicts word i; column 0 is the document vector.
-
-    The other columns are the words: up to `window` on each side for DM, none for DBOW.
-    """
+    """The inputs of the prediction of each word, bool (N, N + 1): the document, then in DM the words around it."""
     distance = np.abs(np.subtract.outer(np.arange(words), np.arange(words)))
     return np.column_stack([np.ones(words, dtype=bool), (distance >= 1) & (distance <= window) & dm])
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import io
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 from typing import Any, NamedTuple
@@ -138,7 +139,7 @@ class Explorer:
         style = {"description_width": "80px"}
         for name, (kind, _, arguments) in self._controls.items():
             self.widgets[name] = getattr(ipywidgets, kind)(**arguments, description=name, style=style)
-            self.widgets[name].observe(self._on_change, names="value")
+            self.widgets[name].observe(lambda _: self.refresh(), names="value")
         self._picture, self._text = ipywidgets.HTML(), ipywidgets.HTML()
         controls = ipywidgets.Box(list(self.widgets.values()), layout={"flex_flow": "row wrap"})
         self.box = ipywidgets.VBox([controls, self._picture, self._text])
@@ -146,6 +147,8 @@ class Explorer:
         return self.box
 
     def refresh(self) -> None:
+        if self._updating:
+            return
         self.settings = {name: widget.value for name, widget in self.widgets.items()}
         answer = self._current(self._offer)
         self._text.value = answer.html
@@ -161,29 +164,23 @@ class Explorer:
                     part.close()
 
     def _current(self, offer: Callable[[Mapping[str, Options]], None]) -> Answer:
-        """The answer to the settings after `offer` has set the new options; an error becomes one line."""
+        """The answer after `offer` has set the new options; an error becomes one line."""
         try:
             offer(self._choices(*self.settings.values()))
             return self.answer()
         except (InputError, OSError) as error:  # files may have been deleted
             return Answer(message(str(error)))
 
-    def _on_change(self, _: Any) -> None:
-        if not self._updating:
-            self.refresh()
-
     def _offer(self, choices: Mapping[str, Options]) -> None:
         """Set new options of live controls; a value that is still offered is kept."""
         self._updating = True
-        try:
-            for name, options in choices.items():
-                widget, before = self.widgets[name], self.widgets[name].value
-                if list(widget.options) != list(options):
-                    widget.options, values = list(options), [value for _, value in options]
-                    widget.value = before if before in values else next(iter(values), None)
-                self.settings[name] = widget.value
-        finally:
-            self._updating = False
+        for name, options in choices.items():
+            widget, before = self.widgets[name], self.widgets[name].value
+            if list(widget.options) != list(options):
+                widget.options, values = list(options), [value for _, value in options]
+                widget.value = before if before in values else next(iter(values), None)
+            self.settings[name] = widget.value
+        self._updating = False
 
     def _ipython_display_(self) -> None:
         from IPython.display import HTML, Image, display
@@ -214,13 +211,12 @@ def live_cell() -> tuple[str, int] | None:
     return None if cell is None else (str(cell), int(shell.execution_count))
 
 
-_shown: dict[str, tuple[int, list[Explorer]]] = {}  # by cell: execution count and explorers of its last run
+_shown: defaultdict[tuple[str, int], list[Explorer]] = defaultdict(list)  # by cell and execution count
 
 
 def _replace(cell: tuple[str, int], explorer: Explorer) -> None:
     """Close the explorers of earlier runs of the cell: the front end would keep and save them."""
-    name, run = cell
-    last, shown = _shown.get(name, (run, []))
-    for earlier in shown if last != run else ():
-        earlier.close()
-    _shown[name] = run, [*(shown if last == run else ()), explorer]
+    for earlier in [one for one in _shown if one[0] == cell[0] and one != cell]:
+        for replaced in _shown.pop(earlier):
+            replaced.close()
+    _shown[cell].append(explorer)

@@ -22,7 +22,6 @@ from docemb_lib.experiments import records
 from docemb_lib.experiments.execution import Planned, is_done
 from docemb_lib.private import cell_has_begun
 from docemb_lib.settings.profile import NOTEBOOKS
-from docemb_lib.training.checkpoints import CHECKPOINTS, LOG
 from docemb_lib.widgets import explorer as html
 from docemb_lib.widgets.explorer import Answer, Explorer, choice
 from docemb_lib.workspace import Workspace
@@ -76,25 +75,23 @@ def time_left(runs: pd.DataFrame) -> float:
 def trainings_on_disk(workspace: Workspace) -> pd.DataFrame:
     """Students in training: columns training, state, update, updates, tokens_per_second, eta (seconds), and the last
     value of the loss and of each part."""
+    from docemb_lib.training.checkpoints import CHECKPOINTS, LOG  # imports torch
+
     rows = []
     for log in sorted((workspace.outputs / "artefacts" / "student").glob(f"*.partial/{CHECKPOINTS}/{LOG}")):
-        if lines := list(_lines(log)):
-            row = {"training": lines[0]["title"], "state": "running", **_last(lines[0]["updates"], lines[1:])}
-            running = _is_locked(log.parents[1].with_suffix(""))
-            rows.append(row if running else row | {"state": "interrupted", "eta": np.nan})
+        head, *history = [*_lines(log)] or [{}]
+        if not head:
+            continue
+        step = history[-1]["step"] if history else 0
+        logged: dict[str, Any] = next((row for row in reversed(history) if "learning_rate" in row), {})
+        timed = [row for row in history if "at" in row]
+        done = step - timed[0]["step"] if timed else 0
+        eta = (timed[-1]["at"] - timed[0]["at"]) / done * (head["updates"] - step) if done else np.nan
+        state, eta = ("running", eta) if _is_locked(log.parents[1].with_suffix("")) else ("interrupted", np.nan)
+        values = head["title"], state, step, head["updates"], logged.get("tokens_per_second", np.nan), eta
+        parts = {name: x for name, x in logged.items() if name not in NOT_LOSSES and not name.endswith("_per_second")}
+        rows.append({**dict(zip(TRAININGS, values, strict=True)), **parts})
     return pd.DataFrame(rows) if rows else pd.DataFrame(columns=TRAININGS)
-
-
-def _last(updates: int, history: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The state of a training from the rows of its log."""
-    step = history[-1]["step"] if history else 0
-    logged: dict[str, Any] = next((row for row in reversed(history) if "learning_rate" in row), {})
-    timed = [row for row in history if "at" in row]
-    done = step - timed[0]["step"] if timed else 0
-    eta = (timed[-1]["at"] - timed[0]["at"]) / done * (updates - step) if done else np.nan
-    parts = {name: x for name, x in logged.items() if name not in NOT_LOSSES and not name.endswith("_per_second")}
-    speed = logged.get("tokens_per_second", np.nan)
-    return {"update": step, "updates": updates, "tokens_per_second": speed, "eta": eta, **parts}
 
 
 def _recorded(record: records.Record) -> tuple[Any, ...]:
@@ -116,14 +113,12 @@ def _progress_of(path: Path) -> str:
     except (OSError, ValueError, KeyError):  # being written, or deleted
         return ""
     code = [cell for cell in cells if cell["cell_type"] == "code"]
-    begun = [cell_has_begun(cell) for cell in code]
-    if not any(begun):
+    begun = [number for number, cell in enumerate(code, 1) if cell_has_begun(cell)]
+    if not begun:
         return "starting"
-    number = max(place for place, has in enumerate(begun) if has)
-    texts = [output.get("text", "") for output in code[number]["outputs"] if output["output_type"] == "stream"]
-    written = "".join(part for text in texts for part in text).replace("\r", "\n").split("\n")
-    lines = [line.strip() for line in written if line.strip()]
-    return f"cell {number + 1} of {len(code)}" + (f": {lines[-1]}" if lines else "")
+    texts = [output.get("text", "") for output in code[begun[-1] - 1]["outputs"] if output["output_type"] == "stream"]
+    lines = "".join(part for text in texts for part in text).strip().splitlines()  # a bar returns to the line's start
+    return f"cell {begun[-1]} of {len(code)}" + (f": {lines[-1].strip()}" if lines else "")
 
 
 def _is_locked(target: Path) -> bool:
@@ -204,15 +199,13 @@ def _runs(runs: pd.DataFrame) -> str:
 def _trainings(trainings: pd.DataFrame) -> str:
     if trainings.empty:
         return ""
-    parts = [name for name in trainings.columns if name not in TRAININGS]
+    parts = list(trainings.columns[len(TRAININGS) :])
     rows = []
-    for training in trainings.to_dict("records"):
-        cells = {name: training[name] for name in ("training", "state")}
-        cells["update"] = f"{training['update']} of {training['updates']}"
-        cells["speed"] = _shown(training["tokens_per_second"], "{:,.0f}".format)
-        cells["eta"] = _shown(training["eta"], tqdm.format_interval)
-        cells |= {name: _shown(training[name], "{:.4f}".format) for name in parts}
-        rows.append(html.row(cells, state=training["state"]))
+    for training, state, update, updates, speed, eta, *losses in trainings.itertuples(index=False):
+        cells = {"training": training, "state": state, "update": f"{update} of {updates}"}
+        cells |= {"speed": _shown(speed, "{:,.0f}".format), "eta": _shown(eta, tqdm.format_interval)}
+        cells |= {name: _shown(loss, "{:.4f}".format) for name, loss in zip(parts, losses, strict=True)}
+        rows.append(html.row(cells, state=state))
     return html.table("trainings", ["training", "state", "update", "tokens/s", "time left", *parts], rows)
 
 

@@ -48,19 +48,19 @@ class Pool:
 
     def neighbours(self, row: int, k: int) -> dict[str, Neighbours]:
         """Neighbours of a document of the pool by model, without the document itself."""
-        return {model: _nearest(X, X[row], k, [row]) for model, X in self.directions.items()}
+        return self.neighbours_of({model: X[row] for model, X in self.directions.items()}, k, without=row)
 
-    def neighbours_of(self, embeddings: Mapping[str, np.ndarray], k: int) -> dict[str, Neighbours]:
-        """Neighbours of any text by model, from the embeddings (·,) of the text."""
-        return {model: _nearest(self.directions[model], unit(y[None])[0], k) for model, y in embeddings.items()}
-
-
-def _nearest(directions: np.ndarray, query: np.ndarray, k: int, without: Sequence[int] = ()) -> Neighbours:
-    """The k nearest rows of (N, D) unit vectors by cosine; ties in row order."""
-    cosines = (directions @ query.astype(np.float32)).astype(np.float64)
-    order = np.argsort(-cosines, kind="stable")
-    rows = order[~np.isin(order, without)][:k]
-    return Neighbours(rows, cosines[rows])
+    def neighbours_of(
+        self, embeddings: Mapping[str, np.ndarray], k: int, *, without: int = -1
+    ) -> dict[str, Neighbours]:
+        """The k nearest rows by cosine of a text with these embeddings, (·,), by model; ties in row order."""
+        found = {}
+        for model, y in embeddings.items():
+            cosines = (self.directions[model] @ unit(y[None])[0].astype(np.float32)).astype(np.float64)
+            order = np.argsort(-cosines, kind="stable")
+            rows = order[order != without][:k]
+            found[model] = Neighbours(rows, cosines[rows])
+        return found
 
 
 class Neighbourhoods:
@@ -77,7 +77,11 @@ class Neighbourhoods:
         texts = list(dict.fromkeys(data.texts))[:POOL]
         spaces = {label: embed_once(self.stages.workspace, model, texts) for label, model in self.models.items()}
         lengths = np.asarray(self.stages.teachers.structural.count_tokens(texts))
-        relevant = _relevant(data, {text: row for row, text in enumerate(texts)}) if isinstance(data, Ranking) else {}
+        row_of, relevant = {text: row for row, text in enumerate(texts)}, {}
+        if isinstance(data, Ranking):
+            for query, rows in zip(data.queries, data.relevant, strict=True):
+                if (own := row_of.get(data.texts[query])) is not None:
+                    relevant[own] = [row_of[data.texts[row]] for row in rows if data.texts[row] in row_of]
         return Pool(texts, lengths, spaces, relevant)
 
     def embed(self, text: str) -> dict[str, np.ndarray]:
@@ -93,15 +97,6 @@ def neighbourhoods_of(run: Run) -> Neighbourhoods:
     """The student, the structural teacher in both forms and the Paragraph Vectors side by side."""
     shown = {*SBERT_LABELS, *(label for label, name in contextual_labels(run.profile).items() if name == PV)}
     return Neighbourhoods(run.stages, [run.model, *(model for model in run.references if model.label in shown)])
-
-
-def _relevant(data: Ranking, row_of: Mapping[str, int]) -> dict[int, list[int]]:
-    found = {}
-    for query, rows in zip(data.queries, data.relevant, strict=True):
-        if data.texts[query] in row_of:
-            texts = (data.texts[row] for row in rows)
-            found[row_of[data.texts[query]]] = [row_of[text] for text in texts if text in row_of]
-    return found
 
 
 def neighbour_browser(neighbourhoods: Neighbourhoods, by_length: pd.DataFrame) -> Explorer:
@@ -144,16 +139,14 @@ def neighbour_browser(neighbourhoods: Neighbourhoods, by_length: pd.DataFrame) -
 def _beside_each_other(pool: Pool, found: dict[str, Neighbours], relevant: list[int]) -> str:
     """A column per model, a row per rank; neighbours of the student are bold, relevant documents have a tick."""
     first = next(iter(found.values())).rows
-    columns: list[list[str]] = []
-    for model, own in found.items():
-        columns.append([])
-        for row, cosine in zip(own.rows.tolist(), own.cosines, strict=True):
-            style = f"{html.CELL} max-width: 260px; font-weight: {'bold' if row in first else 'normal'};"
-            head = f"{cosine:.3f}{' ✓' if row in relevant else ''} · {pool.lengths[row]} tokens"
-            columns[-1].append(
-                f'<td class="docemb-neighbour" data-model="{html.escape(model)}" data-row="{row}" style="{style}">'
-                f"{head}<br>{html.escape(_snippet(pool.texts[row], 90))}</td>"
-            )
+
+    def cell(model: str, row: int, cosine: float) -> str:
+        style = f"{html.CELL} max-width: 260px; font-weight: {'bold' if row in first else 'normal'};"
+        names = f'class="docemb-neighbour" data-model="{html.escape(model)}" data-row="{row}" style="{style}"'
+        head = f"{cosine:.3f}{' ✓' if row in relevant else ''} · {pool.lengths[row]} tokens"
+        return f"<td {names}>{head}<br>{html.escape(_snippet(pool.texts[row], 90))}</td>"
+
+    columns = [[cell(model, *pair) for pair in zip(*own, strict=True)] for model, own in found.items()]
     rows = [f"<tr>{''.join(cells)}</tr>" for cells in zip(*columns, strict=True)]
     note = "bold: neighbour in the student's space too; ✓: relevant to the document; cosine and length of each"
     return html.table("neighbours", list(found), rows) + f"<p>{note}</p>"

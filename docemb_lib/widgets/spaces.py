@@ -36,7 +36,7 @@ class StudentDistances(NamedTuple):
     own: str  # the student of this run
 
     def tidy(self) -> pd.DataFrame:
-        """One frame of all students: columns distance, model, and those of `tidy_distances`."""
+        """All students in one frame: distance, model, and the columns of `tidy_distances`."""
         frames = [_tidy(by_model).assign(distance=distance) for distance, by_model in self.measured.items()]
         return pd.concat(frames, ignore_index=True)
 
@@ -54,8 +54,8 @@ def distances_to_teacher(run: Run, models: Sequence[Model], *, negatives: int = 
     embedded = {model.label: validation_embeddings(corpus, model) for model in models}
     measured: dict[Distance, dict[str, Distances]] = {}
     for distance in get_args(Distance):
-        measure = partial(probing.measure_distances, distance=distance, negatives=negatives)
-        measured[distance] = {label: measure(student, teacher) for label, student in embedded.items()}
+        measure = partial(probing.measure_distances, teacher=teacher, distance=distance, negatives=negatives)
+        measured[distance] = {label: measure(student) for label, student in embedded.items()}
     return StudentDistances(validation_documents(corpus), measured, run.label)
 
 
@@ -67,10 +67,9 @@ def validation_documents(corpus: CorpusStage) -> pd.DataFrame:
 
 
 def distance_explorer(distances: StudentDistances) -> Explorer:
-    """Explore distances by loss, distance, γ, number of negatives and document length.
+    """Explore distances by loss, distance, γ, negatives and document length, and the pairs that are mistaken most.
 
-    Below the figure: the pairs that the student mistakes most (of `all losses`: the student of this run), and both
-    texts of the chosen pair.
+    With `all losses`, these pairs are those of the student of this run.
     """
     documents, lengths = distances.documents, distances.documents["length"].to_numpy()
     models = list(distances.measured["cosine"])
@@ -90,11 +89,9 @@ def distance_explorer(distances: StudentDistances) -> Explorer:
     def choices(loss: str, distance: Distance, _: float, negatives: int, tokens: Range, __: Any) -> dict[str, Options]:
         of_loss = parts(loss, distance, negatives, tokens)
         found = probing.mistaken(of_loss[distances.own if loss == ALL_LOSSES else loss], k=MISTAKEN)
-        offered = []
-        for number, row in enumerate(found.to_dict("records"), 1):
-            pair = (int(row["document"]), int(row["other"]))
-            one, other = documents["id"][pair[0]], documents["id"][pair[1]]
-            offered.append((f"{number}. {one} → {other} ({row['ahead']:+.3f})", pair))
+        ids, offered = documents["id"], []
+        for number, (one, other, _, _, ahead) in enumerate(found.itertuples(index=False), 1):
+            offered.append((f"{number}. {ids[one]} → {ids[other]} ({ahead:+.3f})", (one, other)))
         return {"pair": offered}
 
     def answer(loss: str, distance: Distance, gamma: float, negatives: int, tokens: Range, pair: Any) -> Answer:
@@ -150,10 +147,9 @@ class Spaces(NamedTuple):
 
 
 def spaces_of_run(run: Run) -> Spaces:
-    """The validation documents, and those of each classification task among the sweep's tasks, in several spaces.
+    """The validation documents, and those of the sweep's classification tasks, in several spaces; at most `SHOWN` each.
 
-    The spaces: the student before and after, the teachers, and both projected views of the contextual loss. At most
-    `SHOWN` documents of each collection; those of a task are the ones that runs are scored on, with labels.
+    The spaces: the student before and after, the teachers, and both projected views of the contextual loss.
     """
     stages = run.stages
     collections = {VALIDATION: validation_documents(stages.corpus)}
@@ -163,15 +159,12 @@ def spaces_of_run(run: Run) -> Spaces:
             data = splits["validation" if "validation" in splits else "train"]
             columns = {"text": data.texts, "length": stages.teachers.structural.count_tokens(data.texts)}
             collections[f"task {name}"] = pd.DataFrame({**columns, "label": list(map(str, data.labels))})
-    spaces = Spaces({}, {})
-    for name, documents in collections.items():
-        spaces.documents[name] = documents.drop(columns="text")
-        spaces.planes[name] = {space: principal_plane(X) for space, X in _spaces(run, name, documents).items()}
-    return spaces
+    embedded = {name: _spaces(run, name, documents) for name, documents in collections.items()}
+    planes = {name: {space: principal_plane(X) for space, X in own.items()} for name, own in embedded.items()}
+    return Spaces({name: documents.drop(columns="text") for name, documents in collections.items()}, planes)
 
 
 def _spaces(run: Run, collection: str, documents: pd.DataFrame) -> dict[str, np.ndarray]:
-    """The embeddings (N, ·) of the documents in each space, by name."""
     stages, texts = run.stages, list(documents["text"])
     models = {STUDENT: run.model, UNTRAINED: untrained_model(stages.students)}
     found = {name: embed_once(run.workspace, model, texts) for name, model in models.items()}
@@ -200,7 +193,7 @@ def project(run: Run, student: Artefact, side: Side, embeddings: np.ndarray) -> 
     from docemb_lib.losses import Projection
 
     start = f"contextual.{'student' if side == 'student' else 'teacher'}_projection."
-    weights = load_file(str(student.path / PROJECTIONS))
+    weights = load_file(student.path / PROJECTIONS)
     projection = Projection(getattr(run.profile.parameters, f"{side}_projection"), embeddings.shape[1])
     projection.load_state_dict({k.removeprefix(start): v for k, v in weights.items() if k.startswith(start)})
     with torch.no_grad():
@@ -242,7 +235,6 @@ def projection_explorer(spaces: Spaces, probes: pd.DataFrame) -> Explorer:
 
 
 def _readable(probes: pd.DataFrame) -> str:
-    """The probes over all validation documents as a table."""
     rows = []
     for probe in probes[probes["bucket"] == probing.ALL].to_dict("records"):
         who = {"teacher": probe["teacher"], "model": probe["model"]}

@@ -57,8 +57,7 @@ def scores_at(points: pd.DataFrame, *, lam: float, mask: float | None, interpola
     """The scores at a λ and mask, of a run or interpolated between the nearest recorded λ with the same mask."""
     masked = points["max_structural_len"].isna() if mask is None else points["max_structural_len"] == mask
     line = points[masked & points["lam"].notna()]
-    exact = line[np.isclose(line["lam"], lam)]
-    if len(exact):
+    if len(exact := line[np.isclose(line["lam"], lam)]):
         return Found("recorded", exact[COLUMNS[2:]].reset_index(drop=True))
     below, above = line.loc[line["lam"] < lam, "lam"].max(), line.loc[line["lam"] > lam, "lam"].min()
     if not interpolate or pd.isna(below) or pd.isna(above):
@@ -82,17 +81,17 @@ def command_for(run: Run, profile: str | Path, *, lam: float, mask: int | None) 
 
 def _scored(run: Run, parameters: dict[str, Any], model: Model) -> pd.DataFrame:
     (scores,) = run.stages.scores.by_round([model], final=False).values()
-    found = score_intervals(scores)
-    return _at(parameters, found[found["metric"].isin(MAIN_METRICS)])
+    return _at(parameters, score_intervals(scores))
 
 
 def _without_intervals(scores: pd.DataFrame) -> pd.DataFrame:
-    groups = scores[scores["metric"].isin(MAIN_METRICS)].groupby(["task", "metric"], as_index=False, sort=False)
-    return groups["value"].mean().assign(low=np.nan, high=np.nan)
+    means = scores.groupby(["task", "metric"], as_index=False, sort=False)["value"].mean()
+    return means.assign(low=np.nan, high=np.nan)
 
 
 def _at(parameters: dict[str, Any], scores: pd.DataFrame) -> pd.DataFrame:
     lam, mask = parameters["lam"], parameters["max_structural_len"]
+    scores = scores[scores["metric"].isin(MAIN_METRICS)]
     if lam is None and parameters["lam_by_length"] is not None:
         lam = 1.0  # the weight of the shortest documents, see `Weighting`
     return scores.assign(lam=lam, max_structural_len=mask).astype(dict.fromkeys(COLUMNS[:2], float))[COLUMNS]

@@ -11,8 +11,7 @@ import torch
 from transformers import LongformerModel
 
 from docemb_lib.bench import student
-from docemb_lib.bench.sides import Ours, Stock
-from docemb_lib.bench.student import Workload
+from docemb_lib.bench.student import Ours, Stock, Workload
 
 
 @dataclass(frozen=True)

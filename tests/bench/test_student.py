@@ -3,36 +3,30 @@
 from __future__ import annotations
 
 import math
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 import torch
 from transformers import LongformerModel
 
-from docemb_lib.bench import sides as sides_module
 from docemb_lib.bench import student
 from docemb_lib.bench.harness import Row, peak_memory
-from docemb_lib.bench.sides import Ours, Stock, forward_backward, padded_batches, token_budget
-from docemb_lib.bench.student import Workload, bench_student, equality, gradient_cosine, gradient_difference
+from docemb_lib.bench.student import Ours, Stock, Workload, bench_student, equality, forward_backward
 from docemb_lib.errors import InputError
 from docemb_lib.student.longformer import forward_flops
 
 CPU = torch.device("cpu")
-GiB = 2**30
 
 
 @pytest.mark.parametrize(
     ("lengths", "budget", "step", "batches"),
-    [
-        ([4, 10, 3, 9], 20, 1, [[1, 3], [0, 2]]),
-        ([4, 10, 3, 9], 19, 1, [[1], [3, 0], [2]]),
-        ([4, 10, 3, 9], 40, 1, [[1, 3, 0, 2]]),
-        ([50, 2], 10, 1, [[0], [1]]),  # longer than the budget: alone
-        ([60] * 5, 1024, 512, [[0, 1], [2, 3], [4]]),  # stock pads to a multiple of its window
-    ],
-)
+    [([4, 10, 3, 9], 20, 1, [[1, 3], [0, 2]]), ([4, 10, 3, 9], 19, 1, [[1], [3, 0], [2]]),
+     ([4, 10, 3, 9], 40, 1, [[1, 3, 0, 2]]), ([50, 2], 10, 1, [[0], [1]]),  # longer than the budget: alone
+     ([60] * 5, 1024, 512, [[0, 1], [2, 3], [4]])],  # stock pads to a multiple of its window
+)  # fmt: skip
 def test_padded_batches_count_what_padding_adds(lengths, budget, step, batches):
-    assert padded_batches(lengths, budget, step=step) == batches
+    assert student.padded_batches(lengths, budget, step=step) == batches
 
 
 def alone(sides):
@@ -64,13 +58,10 @@ def test_gradients_are_those_of_all_documents_together(sides, side):
         torch.testing.assert_close(model.encoder.layer[0].output.dense.weight.grad, expected, atol=1e-5, rtol=1e-4)
 
 
-def test_the_same_weights_are_equal(sides):
+def test_the_same_weights_are_equal_and_one_that_differs_shows(sides):
     rows = equality(sides.stock, sides.ours, sides.documents, CPU)
     assert [row.verdict for row in rows] == ["ok"] * 4
     assert all(parameter.grad is None for parameter in sides.stock.model.parameters())
-
-
-def test_a_weight_that_differs_shows(sides):
     with torch.no_grad():
         sides.ours.model.model.encoder.layer[0].output.dense.weight[0] += 1
     rows = equality(sides.stock, sides.ours, sides.documents, CPU)
@@ -88,16 +79,15 @@ def test_a_window_that_differs_shows(sides):
 def test_the_difference_of_gradients_is_relative_and_the_largest():
     expected = {"a": torch.tensor([3.0, 4.0]), "b": torch.tensor([10.0, 0.0])}
     close = {**expected, "a": torch.tensor([3.0, 4.5])}
-    assert gradient_difference(close, expected) == pytest.approx(0.1)
-    assert math.isnan(gradient_difference({**expected, "a": torch.tensor([3.0, math.nan])}, expected))
+    assert student.gradient_difference(close, expected) == pytest.approx(0.1)
+    assert math.isnan(student.gradient_difference({**expected, "a": torch.tensor([3.0, math.nan])}, expected))
     other = {"a": torch.tensor([3.0, 4.0]), "b": torch.tensor([1.0, 1.0])}
-    assert gradient_cosine(expected, other) == pytest.approx(0.5**0.5)
+    assert student.gradient_cosine(expected, other) == pytest.approx(0.5**0.5)
 
 
 def test_the_keys_biases_have_no_gradient_to_compare(sides):
-    forward_backward(
-        sides.stock, sides.stock.batches(sides.documents, 4000), targets=torch.ones(5, 48), precision="fp32", device=CPU
-    )
+    batches = sides.stock.batches(sides.documents, 4000)
+    forward_backward(sides.stock, batches, targets=torch.ones(5, 48), precision="fp32", device=CPU)
     names = student._gradients(sides.stock.model)
     assert any(name.endswith("self.query.bias") for name in names)
     assert not any(name.endswith("self.key.bias") for name in names)
@@ -106,16 +96,12 @@ def test_the_keys_biases_have_no_gradient_to_compare(sides):
 def test_shares_count_three_times_the_arithmetic_for_training(sides, monkeypatch):
     peaks = {torch.float32: 1e9, torch.bfloat16: 4e9}
     monkeypatch.setattr(student, "matmul_peak", lambda device, dtype: peaks[dtype])
-    monkeypatch.setattr(
-        student, "interleaved", lambda runs, repeats, device: {n: [{"stock": 8.0}.get(n[0], 1.0)] for n in runs}
-    )
+    monkeypatch.setattr(student.harness, "interleaved", lambda runs, *_: {n: [{"stock": 8.0}.get(n[0], 1.0)] for n in runs})  # fmt: skip
     monkeypatch.setattr(Workload, "drawn", lambda workload, documents: sides.documents)
     rows = {row.name: row for row in student.speed(sides.stock, sides.ours, sides.workload, ["fp32", "bf16"], CPU)}
     flops = forward_flops(sides.ours.model.config, [40, 7, 300, 12, 150])
     expected = {("forward", "fp32"): flops / 1e9, ("forward", "bf16"): flops / 4e9}
-    expected |= {
-        ("forward + backward", precision): 3 * expected["forward", precision] for precision in ("fp32", "bf16")
-    }
+    expected |= {("forward + backward", precision): 3 * expected["forward", precision] for precision in ("fp32", "bf16")}  # fmt: skip
     assert {name: rows[f"{name[0]} {name[1]}, share of peak"].ours for name in expected} == pytest.approx(expected)
     ratio = rows["forward bf16, stock in fp32"]
     assert (ratio.ours, ratio.peer, ratio.ratio, ratio.budget) == (509, pytest.approx(509 / 8), 8, "")
@@ -126,34 +112,27 @@ def test_shares_count_three_times_the_arithmetic_for_training(sides, monkeypatch
 def test_growth_has_the_same_tokens_in_long_and_short_documents(sides, monkeypatch):
     asked = []
     tokens = type(sides.workload).tokens
-    monkeypatch.setattr(
-        type(sides.workload), "tokens", lambda self, lengths: asked.append(lengths) or tokens(self, lengths)
-    )
-    monkeypatch.setattr(student, "interleaved", lambda runs, *_: {length: [float(length)] for length in runs})
+    monkeypatch.setattr(type(sides.workload), "tokens", lambda self, lengths: asked.append(lengths) or tokens(self, lengths))  # fmt: skip
+    monkeypatch.setattr(student.harness, "interleaved", lambda runs, *_: {length: [float(length)] for length in runs})
     workload = type(sides.workload)(layers=1, growth_tokens=512, longest=256)
-    row = student.growth(sides.ours, workload, "fp32", CPU)
+    (row,) = student.growth(sides.ours, workload, "fp32", CPU)
     assert asked == [[16] * 32, [256] * 2]
     assert (row.ours, row.budget, row.verdict) == (16.0, "≤ 1.15", "below")
 
 
 @pytest.mark.skipif(peak_memory(lambda: None, CPU) is None, reason="this system does not report a process' peak")
 def test_memory_is_that_of_both_sides(sides):
-    row = student.memory(sides.stock, sides.ours, Workload(longest=1024, memory_documents=4), CPU)
+    (row,) = student.memory(sides.stock, sides.ours, Workload(longest=1024, memory_documents=4), CPU)
     assert 0 < row.ours < row.peer / 2
     assert row.note == "4 documents of 1024 tokens"
 
 
-def test_memory_that_is_not_to_be_had_gives_a_row_without_a_number(sides, monkeypatch):
-    monkeypatch.setattr(student, "peak_memory", lambda run, device: None)
-    workload = Workload(longest=64, memory_documents=1)
-    row = student.memory(sides.stock, sides.ours, workload, CPU)
-    assert (row.ours, row.note) == (None, "this system does not report the peak of a process")
-
-    def full(run, device):
-        raise torch.OutOfMemoryError
-
-    monkeypatch.setattr(student, "peak_memory", full)
-    assert "do not fit" in student.memory(sides.stock, sides.ours, workload, CPU).note
+@pytest.mark.parametrize(("outcome", "said"), [([None, None], "this system does not report the peak of a process"),
+    (torch.OutOfMemoryError, "1 documents of 64 tokens do not fit into the GPU's memory")], ids=["unknown", "full"])  # fmt: skip
+def test_memory_that_is_not_to_be_had_gives_a_row_without_a_number(sides, monkeypatch, outcome, said):
+    monkeypatch.setattr(student.harness, "peak_memory", Mock(side_effect=outcome))
+    (row,) = student.memory(sides.stock, sides.ours, Workload(longest=64, memory_documents=1), CPU)
+    assert (row.ours, row.note) == (None, said)
 
 
 def test_full_training_follows_the_gradient_and_counts_minutes_by_its_speed(sides, monkeypatch):
@@ -165,45 +144,38 @@ def test_full_training_follows_the_gradient_and_counts_minutes_by_its_speed(side
     after = [parameter for parameter in sides.ours.model.parameters() if parameter.requires_grad]
     assert any(not torch.equal(a, b) for a, b in zip(before, after, strict=True))
     assert all(parameter.grad is None for parameter in after)
-    tokens = 1e6 * np.mean(student.thesis_lengths(3000, seed=5))
+    tokens = 1e6 * np.mean(student.harness.thesis_lengths(3000, seed=5))
     assert minutes.ours == pytest.approx(tokens / speed.ours / 60, rel=0.01)
     arithmetic = 3 * 2 * (4 * 48 * 48 + 2 * 48 * 64)  # one layer's products a token; attention comes on top
     assert share.ours > arithmetic * speed.ours / 1e12
     assert (share.budget, minutes.budget) == ("≥ 40 %", "≤ 45")
 
 
-@pytest.mark.parametrize(
-    ("free", "ours", "stock"), [(139 * GiB, 65536, 16384), (24 * GiB, 24576, 6144), (2 * GiB, 4096, 4096)]
-)
+@pytest.mark.parametrize(("free", "ours", "stock"), [(139, 65536, 16384), (24, 24576, 6144), (2, 4096, 4096)])
 def test_batches_on_a_gpu_fit_its_memory(monkeypatch, free, ours, stock):
-    monkeypatch.setattr(sides_module, "free_memory", lambda device: free)
-    found = [token_budget(torch.device("cuda"), object.__new__(kind)) for kind in (Ours, Stock)]
+    monkeypatch.setattr(student, "free_memory", lambda device: free * 2**30)
+    found = [student.token_budget(torch.device("cuda"), object.__new__(kind)) for kind in (Ours, Stock)]
     assert found == [ours, stock]
 
 
 def test_base_is_longformer_base():
     with torch.device("meta"):
         model = LongformerModel(Workload(size="base", layers=12).config(), add_pooling_layer=False)
-    assert (
-        sum(parameter.numel() for parameter in model.parameters()) == 148_659_456 - 768 * 769
-    )  # as published, less the pooler
+    published, pooler = 148_659_456, 768 * 769
+    assert sum(parameter.numel() for parameter in model.parameters()) == published - pooler
 
 
 def test_documents_hold_no_special_token(tiny):
-    ids = np.concatenate(Workload().tokens([500, 3]))
-    assert set(ids) == set(range(5, 95))
+    assert set(np.concatenate(Workload().tokens([500, 3]))) == set(range(5, 95))
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [
-        ({"device": "tpu"}, "device: got 'tpu'; give cpu or cuda"),
-        ({"device": "cuda"}, "device: got cuda, but torch sees no GPU here; give cpu"),
-        ({"size": "huge"}, "size: got 'huge'; give small or base"),
-        ({"documents": 0}, "documents: got 0; give at least 1"),
-        ({"repeats": -1}, "repeats: got -1; give at least 1"),
-    ],
-)
+    [({"device": "tpu"}, "device: got 'tpu'; give cpu or cuda"),
+     ({"device": "cuda"}, "device: got cuda, but torch sees no GPU here; give cpu"),
+     ({"size": "huge"}, "size: got 'huge'; give small or base"),
+     ({"documents": 0}, "documents: got 0; give at least 1"), ({"repeats": -1}, "repeats: got -1; give at least 1")],
+)  # fmt: skip
 def test_wrong_options_are_refused(monkeypatch, options, message):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(InputError, match=f"^{message}$"):
@@ -214,17 +186,11 @@ def test_the_whole_benchmark_runs_and_names_how_it_was_measured(tiny, monkeypatc
     monkeypatch.setattr(student, "fast_bf16", lambda device: False)
     monkeypatch.setattr(student, "matmul_peak", lambda device, dtype: 1e12)
     report = bench_student(device="cpu", quick=True, documents=3)
-    assert [note.partition(":")[0] for note in report.notes] == [
-        "dropout is 0 on both sides",
-        "bf16 is not timed",
-        "quick",
-    ]
+    notes = [note.partition(":")[0] for note in report.notes]
+    assert notes == ["dropout is 0 on both sides", "bf16 is not timed", "quick"]
     assert (report.settings["documents"], report.settings["layers"]) == (3, 1)
     verdicts = {row.name: row.verdict for row in report.rows}
     assert verdicts["hidden states fp32, largest difference"] == "ok"
-    assert {name.partition(",")[0] for name in verdicts} >= {
-        "forward fp32",
-        "time per token fp32",
-        "peak memory of forward + backward",
-    }
+    starts = {name.partition(",")[0] for name in verdicts}
+    assert starts >= {"forward fp32", "time per token fp32", "peak memory of forward + backward"}
     assert all(isinstance(row, Row) for row in report.rows)

@@ -1,32 +1,180 @@
-"""JupyterLab and Chromium, started once per module; each notebook is opened and run once, in order."""
+"""JupyterLab on a free port and Chromium, started once per module; each notebook is opened and run once, in order."""
 
 from __future__ import annotations
 
+import json
 import os
+import secrets
 import shutil
+import socket
+import subprocess
 import sys
+import time
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from conftest import TEXTS, make_workspace
-from lab import FLAGS, NO_BROWSER, Lab, OpenNotebook, chromium, running_lab
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+CHROMIUM = next(filter(None, map(shutil.which, NAMES)), None)
+NO_BROWSER = "no browser: `apt-get install chromium` (Debian, Ubuntu), or any Chromium on the PATH"
+FLAGS = (
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync",
+)  # fmt: skip
+SHOWN = ".jp-NotebookPanel:not(.lm-mod-hidden)"  # the visible notebook
+MINUTE = 60_000.0  # milliseconds
+SETTINGS: dict[str, dict[str, Any]] = {  # of JupyterLab: no dialogs; all cells are rendered
+    "@jupyterlab/notebook-extension/tracker": {"windowingMode": "none", "scrollPastEnd": False},
+    "@jupyterlab/apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
+}
+
+
+class Lab:
+    """A running JupyterLab server; `url` adds the token."""
+
+    def __init__(self, root: Path, port: int) -> None:
+        self.root, self.port, self.token = root, port, secrets.token_hex(16)
+
+    def url(self, path: str) -> str:
+        return f"http://127.0.0.1:{self.port}/{path}{'&' if '?' in path else '?'}token={self.token}"
+
+    def api(self, path: str, method: str = "GET") -> Any:
+        """The response of the REST API."""
+        request = urllib.request.Request(self.url(f"api/{path}"), method=method)
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return json.loads(answer.read() or "null")
+
+
+class OpenNotebook:
+    """One notebook, opened in a page of the browser."""
+
+    def __init__(self, page: Any, lab: Lab, path: str) -> None:
+        self.page, self.name = page, Path(path).stem
+        page.goto(lab.url(f"lab/tree/{path}?reset"))
+        ready = """path => {
+            const panel = window.jupyterapp?.shell?.currentWidget;
+            return panel?.context?.path === path && panel.context.isReady
+                && panel.sessionContext.session?.kernel?.status === "idle";
+        }"""
+        page.wait_for_function(ready, arg=path, timeout=2 * MINUTE)
+
+    def command(self, name: str, **arguments: Any) -> None:
+        """Run a JupyterLab command to the end."""
+        self.page.evaluate("([name, options]) => window.jupyterapp.commands.execute(name, options)", [name, arguments])
+
+    def run_all(self, *, timeout: float = 5 * MINUTE) -> None:
+        """Run all cells and wait for the last one."""
+        self.page.set_default_timeout(timeout)
+        self.command("notebook:run-all-cells")
+
+    def kernel(self, code: str) -> str:
+        """Run code in the kernel of the notebook and return the printed text."""
+        run = """async code => {
+            const kernel = window.jupyterapp.shell.currentWidget.sessionContext.session.kernel;
+            const future = kernel.requestExecute({code, store_history: false});
+            const printed = [];
+            future.onIOPub = ({content}) => printed.push(content.text ?? "");
+            const {content} = await future.done;
+            if (content.status !== "ok") throw new Error(`${content.ename}: ${content.evalue}`);
+            return printed.join("");
+        }"""
+        return str(self.page.evaluate(run, code))
+
+    def content(self) -> dict[str, Any]:
+        """The notebook shown in the page, with outputs."""
+        shown = "() => JSON.stringify(window.jupyterapp.shell.currentWidget.content.model.toJSON())"
+        return dict(json.loads(self.page.evaluate(shown)))
+
+    def use_theme(self, name: str) -> None:
+        self.command("apputils:change-theme", theme=name)
+        self.page.wait_for_function("name => document.body.dataset.jpThemeName === name", arg=name)
+
+    def control(self, description: str) -> Any:
+        """The control with this label."""
+        return self.page.locator(f'{SHOWN} .widget-inline-hbox:has(> label:text-is("{description}"))')
+
+    def choose(self, description: str, label: str) -> None:
+        """Choose an option of a drop-down list."""
+        self.control(description).locator("select").select_option(label=label)
+
+    def press(self, description: str, key: str, *, handle: int = 0) -> None:
+        """Press a key on the handle of a slider."""
+        self.control(description).locator(".noUi-handle").nth(handle).press(key)
+
+    def shows(self, selector: str, text: str) -> None:
+        """Wait until the first matching element has this text."""
+        from playwright.sync_api import expect
+
+        expect(self.page.locator(f"{SHOWN} {selector}").first).to_have_text(text, timeout=10_000)
+
+    def too_wide(self) -> list[str]:
+        """Outputs wider than the page, by their first characters."""
+        wide = """shown => [...document.querySelectorAll(`${shown} .jp-OutputArea-output`)]
+            .filter(one => one.scrollWidth > one.clientWidth + 1)
+            .map(one => `${one.scrollWidth} > ${one.clientWidth}: ${one.innerText.slice(0, 200)}`)"""
+        return list(self.page.evaluate(wide, SHOWN))
+
+    def screenshot(self, file: Path) -> None:
+        """Save the whole notebook as one picture."""
+        size = self.page.viewport_size
+        for _ in range(2):  # the second pass includes cells that grew in the first
+            height = self.page.evaluate(f"() => document.querySelector('{SHOWN} .jp-WindowedPanel-inner').scrollHeight")
+            self.page.set_viewport_size({"width": size["width"], "height": min(16_000, height + 120)})
+            self.page.wait_for_timeout(200)
+        self.page.evaluate(f"() => {{ document.querySelector('{SHOWN} .jp-WindowedPanel-outer').scrollTop = 0 }}")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        self.page.locator(SHOWN).screenshot(path=str(file))
+        self.page.set_viewport_size(size)
 
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory) -> Iterator[Lab]:
     """JupyterLab in a workspace of its own, whose `tiny`, the notebooks' default, is the test profile."""
-    if chromium() is None:
+    if CHROMIUM is None:
         pytest.skip(NO_BROWSER)
     home = tmp_path_factory.mktemp("jupyterlab")
     root = make_workspace(home / "workspace")
     shutil.copy(TEXTS / "small.yaml", root / "params" / "tiny.yaml")
-    with running_lab(root, home) as running:
-        yield running
+    for name, values in SETTINGS.items():
+        file = home / "user-settings" / f"{name}.jupyterlab-settings"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(values), encoding="utf-8")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        served = Lab(root, free.getsockname()[1])
+    folders = {"JUPYTER_CONFIG_DIR": "config", "JUPYTER_DATA_DIR": "data", "JUPYTER_RUNTIME_DIR": "runtime"}
+    environment = os.environ | {name: str(home / folder) for name, folder in folders.items()}
+    environment.pop("MPLBACKEND", None)  # notebooks use the inline backend
+    command = [
+        sys.executable, "-m", "jupyterlab", "--no-browser", "--ip=127.0.0.1", f"--port={served.port}", "--allow-root",
+        "--ServerApp.port_retries=0", f"--IdentityProvider.token={served.token}", f"--ServerApp.root_dir={root}",
+        f"--LabApp.user_settings_dir={home / 'user-settings'}", f"--LabApp.workspaces_dir={home / 'workspaces'}",
+        "--LabApp.expose_app_in_browser=True", "--LabApp.extension_manager=readonly",
+    ]  # fmt: skip
+    log = home / "jupyterlab.log"
+    with log.open("w", encoding="utf-8") as file:
+        server = subprocess.Popen(command, cwd=root, env=environment, stdout=file, stderr=subprocess.STDOUT)
+    try:
+        for _ in range(240):
+            try:
+                served.api("status")
+                break
+            except (urllib.error.URLError, ConnectionError):
+                assert server.poll() is None, log.read_text(encoding="utf-8")
+                time.sleep(0.25)
+        else:
+            raise TimeoutError(f"JupyterLab did not answer within a minute: {log.read_text(encoding='utf-8')}")
+        yield served
+    finally:
+        server.terminate()
+        server.wait(timeout=30)
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +184,7 @@ def browser(lab, tmp_path_factory) -> Iterator[Any]:
     with playwright.sync_playwright() as driver:
         options = {"headless": True, "args": list(FLAGS), "viewport": {"width": 1280, "height": 900}}
         folder = str(tmp_path_factory.mktemp("browser"))
-        yield driver.chromium.launch_persistent_context(folder, executable_path=chromium(), **options)
+        yield driver.chromium.launch_persistent_context(folder, executable_path=CHROMIUM, **options)
 
 
 @pytest.fixture(scope="module")

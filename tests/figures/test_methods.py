@@ -12,19 +12,11 @@ from sklearn.metrics.pairwise import cosine_distances, paired_cosine_distances
 
 from docemb_lib.experiments.students import weighting_of
 from docemb_lib.figures import methods, use_style
-from docemb_lib.figures.methods import DESCENT_RATE as RATE
-from docemb_lib.figures.methods import DESCENT_STEPS as DESCENT
-from docemb_lib.figures.methods import (
-    Box,
-    descend,
-    draw_graph,
-    plot_contextual_loss,
-    plot_paragraph_vectors,
-    plot_training,
-)
+from docemb_lib.figures.methods import Box, descend, draw_graph, plot_contextual_loss, plot_training
 from docemb_lib.losses import MaxMargin, Projection
 from docemb_lib.settings.profile import Profile
 
+RATE, DESCENT = methods.DESCENT_RATE, methods.DESCENT_STEPS
 TINY, THESIS = {"student": 384, "contextual": 200}, {"student": 768, "contextual": 2048}
 DEEP = {"student_projection": "384(ReLU)x100(sigmoid)x100x100(ReLU)x384", "contextual_projection": "384"}
 BANK = {"structural_loss": "max-margin", "gamma": 1.5, "negatives": 256}
@@ -55,10 +47,9 @@ def assert_legible(ax):
     ax.figure.draw_without_rendering()
     shown = {text: (text.get_bbox_patch() or text).get_window_extent() for text in ax.texts if text.get_text()}
     assert boxes(ax)
-    whole = ax.figure.bbox
     for text, place in shown.items():
-        inside = whole.x0 <= place.x0 < place.x1 <= whole.x1 and whole.y0 <= place.y0 < place.y1 <= whole.y1
-        assert inside, f"{text.get_text()!r} leaves the figure"
+        outside = place.x0 < 0 or place.y0 < 0 or place.x1 > ax.figure.bbox.x1 or place.y1 > ax.figure.bbox.y1
+        assert not outside, f"{text.get_text()!r} leaves the figure"
     for (one, a), (other, b) in combinations(shown.items(), 2):
         assert not a.overlaps(b), f"{one.get_text()!r} lies on {other.get_text()!r}"
     for arrow in arrows(ax):
@@ -84,27 +75,21 @@ def test_every_objective_is_drawn_legibly(profile, parameters):
         assert_legible(plot_contextual_loss(profile, THESIS))
 
 
-@pytest.mark.parametrize(("wrong", "message"),
-    [({}, None), ({"place": 0.2}, "lies on"), ({"row": 0.0}, "an arrow crosses"), ({"text": "x" * 300}, "leaves the figure")])  # fmt: skip
-def test_what_is_illegible_is_found(wrong, message):
-    case = {"place": 1.0, "row": 1.0, "text": "box"} | wrong
-    drawn = {"a": Box(0, 0, case["text"]), "b": Box(case["place"], 0.0, "between"), "c": Box(3.0, case["row"], "end")}
-    ax = draw_graph(drawn, ["a > c"])
-    if message is None:
-        assert_legible(ax)
-    else:
-        with pytest.raises(AssertionError, match=message):
-            assert_legible(ax)
+@pytest.mark.parametrize(("place", "row", "text", "message"), [(0.2, 1, "box", "lies on"), (1, 0, "box", "an arrow crosses"),
+    (1, 1, "x" * 300, "leaves the figure")])  # fmt: skip
+def test_what_is_illegible_is_found(place, row, text, message):
+    drawn = {"a": Box(0, 0, text), "b": Box(place, 0, "between"), "c": Box(3, row, "end")}
+    with pytest.raises(AssertionError, match=message):
+        assert_legible(draw_graph(drawn, ["a > c"]))
 
 
 def test_training_names_the_models_their_widths_layers_and_how_much_they_read():
     ax = plot_training(Profile.load("thesis"), THESIS)
     found = boxes(ax)
-    assert {"document", "$L_S$\ncosine", "$L_C$\nSoftCCA", "$f_C$\nidentity"} <= set(found)
-    assert "student\nlongformer-base-4096\n4,096 tokens\n$y$: 768 numbers" in found
-    assert "structural teacher\nall-mpnet-base-v2\nfirst 384 tokens\n$t$: 768 numbers" in found
-    assert "contextual teacher\nPV = DM + DBOW\nwhole document\n$c$: 2048 numbers" in found
-    assert "$f_S$\n768 ReLU\n4,096 ReLU\n2,048" in found
+    assert {"document", "$L_S$\ncosine", "$L_C$\nSoftCCA", "$f_C$\nidentity", "$f_S$\n768 ReLU\n4,096 ReLU\n2,048",
+        "student\nlongformer-base-4096\n4,096 tokens\n$y$: 768 numbers",
+        "structural teacher\nall-mpnet-base-v2\nfirst 384 tokens\n$t$: 768 numbers",
+        "contextual teacher\nPV = DM + DBOW\nwhole document\n$c$: 2048 numbers"} <= set(found)  # fmt: skip
     assert r"$\lambda_i$ = 0.5; 0 for documents of more than 384 tokens" in notes(ax)
     dashed = {name.partition("\n")[0] for name, text in found.items() if text.get_bbox_patch().get_linestyle() != "-"}
     assert dashed == {"structural teacher", "contextual teacher", "$f_C$"}  # not trained
@@ -112,39 +97,31 @@ def test_training_names_the_models_their_widths_layers_and_how_much_they_read():
     profile = profile.model_copy(update={"student": profile.student.model_copy(update={"layers": [1, 3]})})
     assert "student\nall-MiniLM-L6-v2\nlayers 1, 3; 2,048 tokens\n$y$: 384 numbers" in boxes(plot_training(profile, TINY))  # fmt: skip
     # a teacher that is switched off is not drawn
-    structural = boxes(plot_training(Profile.load("tiny").for_notebook("03_structural"), TINY))
-    assert len(structural) == 5
-    assert not [text for text in structural if "contextual" in text or "f_" in text]
-    contextual = boxes(plot_training(Profile.load("tiny", structural_loss=None), TINY))
-    assert len(contextual) == 7
-    assert not [text for text in contextual if "structural" in text or "L_S" in text]
+    for off, number, absent in (({"contextual_teacher": None}, 5, ("contextual", "f_")), ({"structural_loss": None}, 7, ("structural", "L_S"))):  # fmt: skip
+        drawn = boxes(plot_training(Profile.load("tiny", **off), TINY))
+        assert len(drawn) == number
+        assert not [text for text in drawn if any(name in text for name in absent)]
 
 
-@pytest.mark.parametrize(("parameters", "weights"), [({"lam": 0.8}, {10: (0.8, 0.2), 5000: (0.0, 1.0)}),
-    ({"lam": None}, {10: (1, 1), 5000: (0, 1)}), ({"lam": 0.5, "form": "half_means_sum"}, {10: (1, 1), 5000: (0, 1)}),
-    ({"lam": 0.2, "form": "half_means_sum"}, {10: (0.2, 0.8), 5000: (0, 1)}),
-    ({"lam": 0.8, "form": "contextual_full"}, {10: (0.8, 1), 5000: (0, 1)}),
-    ({"lam": 0.8, "lam_by_length": "linear:384:4096", "max_structural_len": None}, {10: (0.8, 0.2), 5000: (0, 1)})])  # fmt: skip
-def test_the_sum_and_its_notes_are_what_the_objective_computes(parameters, weights):
+@pytest.mark.parametrize(("parameters", "short"), [({"lam": 0.8}, (0.8, 0.2)), ({"lam": None}, (1, 1)),
+    ({"lam": 0.5, "form": "half_means_sum"}, (1, 1)), ({"lam": 0.2, "form": "half_means_sum"}, (0.2, 0.8)),
+    ({"lam": 0.8, "form": "contextual_full"}, (0.8, 1)),
+    ({"lam": 0.8, "lam_by_length": "linear:384:4096", "max_structural_len": None}, (0.8, 0.2))])  # fmt: skip
+def test_the_sum_and_its_notes_are_what_the_objective_computes(parameters, short):
     """The formula is read back: λ from the note, 1 where there is none."""
     profile = Profile.load("tiny", **parameters)
     ax = plot_training(profile, TINY)
     (formula,) = [text for text in boxes(ax) if text.startswith("$L$ = mean of")]
-    lines = [line for line in notes(ax).splitlines() if "lambda_i$ = " in line]
-    for length, expected in weights.items():
-        actual = weighting_of(profile.parameters).weights(torch.tensor([length]))
-        assert [one.item() for one in actual] == pytest.approx(expected)
-    short, long = weights[10], weights[5000]
-    if lines:
+    actual = torch.stack(weighting_of(profile.parameters).weights(torch.tensor([10, 5000])), dim=1)
+    np.testing.assert_allclose(actual, [short, (0, 1)], atol=1e-6)
+    if lines := [line for line in notes(ax).splitlines() if "lambda_i$ = " in line]:
         lam = float(lines[0].split(" = ")[1].split(" ")[0].rstrip(";"))
         assert lam == short[0]
         assert "0 for documents of more than 256 tokens" in lines[0] or "to 0 at 4,096" in lines[0]
         assert (r"(1-\lambda_i)\,L_C" in formula) == (short[1] == pytest.approx(1 - lam))
     else:
-        assert "L_S + L_C" in formula
-        assert short == (1, 1)
+        assert ("L_S + L_C" in formula, short) == (True, (1, 1))
         assert "documents of more than 256 tokens have no $L_S$" in notes(ax)
-    assert long[0] == 0
 
 
 def test_further_teachers_are_named_below():
@@ -185,7 +162,7 @@ def test_without_contextual_teacher_there_is_a_line_instead_on_the_axes_that_are
 
 
 def test_paragraph_vectors_leave_the_predicted_word_out_of_the_inputs_of_dm():
-    ax = plot_paragraph_vectors(WORDS)
+    ax = methods.plot_paragraph_vectors(WORDS)
     frames = [text for text in ax.texts if text.get_bbox_patch() is not None]
     labels = [text.get_text() for text in frames]
     assert labels.count("document vector") == 2
@@ -195,7 +172,7 @@ def test_paragraph_vectors_leave_the_predicted_word_out_of_the_inputs_of_dm():
     assert "-" not in [frame.get_linestyle() for frame in shortest]  # predicted by both, input of none
     strange = ["one"], ["a", "b"], ["matplotlib.pyplot.set_loglevel", *WORDS], [r"$\nonsense$", "$a_b$", "5$", r"\$"]
     for words in (WORDS, *strange):  # all are drawn legibly
-        assert_legible(plot_paragraph_vectors(words))
+        assert_legible(methods.plot_paragraph_vectors(words))
 
 
 @pytest.mark.parametrize("words", [1, 4, 12])
@@ -214,9 +191,7 @@ def test_windows_fill_the_inputs_and_outline_the_predicted_word(ax, names_of, dm
     (cells,) = ax.collections
     filled = ~np.ma.getmaskarray(cells.get_array()).reshape(len(words), -1)
     np.testing.assert_array_equal(filled, methods.inputs_of_predictions(len(words), dm=dm, window=2))
-    assert [(round(p.get_y() - 0.05), round(p.get_x() - 1.05)) for p in ax.patches] == [
-        (n, n) for n in range(len(words))
-    ]
+    assert [(round(p.get_y() - 0.05), round(p.get_x() - 1.05)) for p in ax.patches] == [(n, n) for n in range(8)]
     ax.figure.canvas.draw()  # fails where matplotlib reads a formula
     for labels, expected in ((ax.get_xticklabels(), ["document vector", *words]), (ax.get_yticklabels(), words)):
         assert [label._preprocess_math(label.get_text()) for label in labels] == [(word, False) for word in expected]
@@ -277,27 +252,23 @@ def test_mse_ends_at_the_teacher_cosine_in_its_direction_and_half_gamma_beyond_i
 
 
 def test_at_gamma_one_every_step_is_equal_and_beyond_one_steps_grow_and_norms_have_no_end(paths):
-    path = paths["max-margin MSE, γ = 1"]
-    steps = path.diff(dim=0)
+    one, beyond = paths["max-margin MSE, γ = 1"], paths["max-margin MSE, γ = 1.5"]
+    steps = one.diff(dim=0)
     torch.testing.assert_close(steps, steps[:1].expand_as(steps), rtol=1e-3, atol=1e-5)
-    assert norms(path)[-1] > 1.3 * norms(path)[0]
-    assert (norms(path).diff()[DESCENT // 2 :] > 0).all()
+    assert norms(one)[-1] > 1.3 * norms(one)[0]
+    assert (norms(one).diff()[DESCENT // 2 :] > 0).all()
     far = descend(MaxMargin("mse", 1.0), *methods.two_topics(), steps=10 * DESCENT)
-    assert norms(far)[-1] > 8 * norms(path)[-1]
-    # beyond one, embeddings leave in one direction with growing steps
-    teacher = methods.two_topics()[1]
-    path = paths["max-margin MSE, γ = 1.5"]
-    lengths = path.diff(dim=0).norm(dim=2).mean(dim=1)
+    assert norms(far)[-1] > 8 * norms(one)[-1]
+    lengths = beyond.diff(dim=0).norm(dim=2).mean(dim=1)
     torch.testing.assert_close(lengths[1:] / lengths[:-1], torch.full((DESCENT - 1,), 1 + RATE / 2), rtol=1e-3, atol=0)
-    assert norms(path)[-1] > 7 * norms(path)[0]
-    assert spread(path[-1]) < 0.5 * spread(teacher)  # nearly one direction
-    assert paired_cosine_distances(path[-1], teacher).mean() > 1  # and not that of the teacher
-    assert spread(paths["max-margin MSE, γ = 1"][-1]) > 1.5 * spread(teacher)
-    # the student begins with similar documents
-    student, teacher = methods.two_topics()
+    assert norms(beyond)[-1] > 7 * norms(beyond)[0]
+    student, teacher = methods.two_topics()  # the student begins with similar documents
     assert student.shape == teacher.shape == (2 * methods.TOPIC, 2)
     assert spread(student) < 0.05
     assert spread(teacher[: methods.TOPIC]) < 0.2 * spread(teacher)
+    assert spread(beyond[-1]) < 0.5 * spread(teacher)  # nearly one direction
+    assert paired_cosine_distances(beyond[-1], teacher).mean() > 1  # and not that of the teacher
+    assert spread(one[-1]) > 1.5 * spread(teacher)
 
 
 def test_the_figure_shows_these_paths(paths, names_of):

@@ -144,8 +144,8 @@ def test_differences_are_filled_where_the_test_shows_them(ax, names_of):
     rows = [("student", "SBERT", -0.1, -0.2, -0.05, "worse"), ("TF-IDF", "SBERT", 0.02, -0.1, 0.1, "no difference shown"),
             ("student", "other", 9, 9, 9, "better")]  # fmt: skip
     comparison = pd.DataFrame(rows, columns=["model", "reference", "difference", "low", "high", "verdict"])
-    assert (figures.plot_differences(comparison.assign(task="find", metric="map"), task="find", reference="SBERT", ax=ax)
-        is ax)  # fmt: skip
+    comparison = comparison.assign(task="find", metric="map")
+    assert figures.plot_differences(comparison, task="find", reference="SBERT", ax=ax) is ax
     assert names_of(ax.get_yticklabels()) == ["student", "TF-IDF"]
     points = [line for line in ax.lines if line.get_marker() == "o"]
     assert [line.get_xdata()[0] for line in points] == [-0.1, 0.02]
@@ -197,9 +197,8 @@ def test_rounds_are_those_of_figure_5_3(ax, names_of, table_5_7):
     """Orders and means as read off the thesis' figure."""
     assert figures.plot_rounds(table_5_7, ax=ax) is ax
     rows = names_of(ax.get_yticklabels())
-    assert rows[:3] == ["DM;1k", "Longformer;1k", "SBERT;1k"]
-    assert rows[7:10] == ["DM;10k", "Longformer;10k", "PV;10k"]
-    assert rows[-3:] == ["MSE-contextual;all", "only-MSE;all", "SBERT;all"]
+    assert [*rows[:3], *rows[7:10], *rows[-3:]] == ["DM;1k", "Longformer;1k", "SBERT;1k", "DM;10k", "Longformer;10k", "PV;10k",
+        "MSE-contextual;all", "only-MSE;all", "SBERT;all"]  # fmt: skip
     means = dict(zip(rows, marks(ax, "^")[:, 0], strict=True))
     for row, value in {"DM;1k": 0.6115, "only-MSE;1k": 0.7878, "only-MSE;10k": 0.9067, "SBERT;all": 0.969}.items():
         assert means[row] == pytest.approx(value, abs=4e-4)

@@ -67,12 +67,9 @@ def test_the_command_makes_the_run_that_is_missing(workspace_root):
     parameters = parse_parameters(given)
     assert parameters.pop("profile") == "small"
     # as papermill runs the notebook: its own cell, then what is given
-    cell = {
-        name: ast.literal_eval(found["default"])
-        for name, found in papermill.inspect_notebook(str(workspace_root / "notebooks" / "05_weighting.ipynb")).items()
-    } | parameters
-    cell.pop("profile", None)
-    made = RunKey.of("05_weighting", Profile.load("small"), **cell)
+    own = papermill.inspect_notebook(str(workspace_root / "notebooks" / "05_weighting.ipynb")).items()
+    cell = {name: ast.literal_eval(found["default"]) for name, found in own if name != "profile"}
+    made = RunKey.of("05_weighting", Profile.load("small"), **cell | parameters)
     assert made.fingerprint == a_run(workspace_root, documents=30, lam=0.15, max_structural_len=None).fingerprint
 
 
