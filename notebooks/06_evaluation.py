@@ -102,6 +102,7 @@ run.save_figure(figure, "differences", final.comparison)
 
 # %%
 print(fill(final.standing(), 110))
+print(fill(final.recommendation(), 110))
 
 # %%
 columns = ["reference", "task", "difference", "low", "high", "p", "p_holm", "verdict"]

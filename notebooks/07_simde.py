@@ -159,6 +159,7 @@ run.save_figure(figure, "differences", final.comparison)
 
 # %%
 print(fill(final.standing(), 110))
+print(fill(final.recommendation(), 110))
 
 # %% [markdown]
 # **How to read it.** A difference larger than `head_seeds` is not an effect of the heads' random initialisation. Only

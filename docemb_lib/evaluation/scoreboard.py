@@ -18,6 +18,7 @@ from docemb_lib.evaluation.tasks import Score
 from docemb_lib.evaluation.uncertainty import OVERALL, VERDICTS
 
 MAIN_METRICS = ("accuracy", "map")  # one per task; means and tables leave out further metrics
+SATURATED = 0.97  # a score beyond which a task no longer tells models apart
 NO_BREAK = "\u00a0"  # inside an interval, so that a narrow column wraps before it
 
 
@@ -137,6 +138,34 @@ def standing(intervals: pd.DataFrame, comparison: pd.DataFrame, *, student: str,
     found = [f"{verdict} {', '.join([*group[:-2], ' and '.join(group[-2:])])}" for verdict, group in groups.items()]
     over = f"{tasks} {'task' if tasks == 1 else 'tasks'}"
     return f"In the mean over {over}, {student} ({number(student)}) is {'; it is '.join(found)}."
+
+
+def recommendation(intervals: pd.DataFrame, comparison: pd.DataFrame, *, student: str, before: str) -> str:
+    """One or two sentences: which model to use, and why. Arguments as in `standing`.
+
+    A task decides nothing if it is saturated (the best model and the student before training are both above SATURATED)
+    or if no paired test shows a difference on it. A reference is recommended only if it is shown to be better than the
+    student in the mean over tasks; otherwise the student is, which embeds any further document in one pass.
+    """
+    main = intervals[intervals["metric"].isin(MAIN_METRICS)].pivot_table(index="model", columns="task", values="value")
+    shown = set(comparison.loc[comparison["verdict"].isin(VERDICTS[:2]), "task"])
+    tasks = [str(task) for task in main]
+    saturated = {task for task in tasks if min(main[task].max(), main[task][before]) > SATURATED}
+    deciding = [task for task in tasks if task in shown - saturated]
+    silent = f" ({', '.join(sorted(saturated))}: saturated)" if saturated else ""
+    if not deciding:
+        return f"No task tells these models apart{silent}. Recommended by default: {student}."
+    means = main[deciding].dropna().mean(axis=1).sort_values(ascending=False)
+    own = _over_tasks(comparison).query("model == @student").set_index("reference")["verdict"]
+    better = [model for model in means.index if own.get(model) == VERDICTS[1]]
+    over = f"in the mean over {', '.join(deciding)}{silent}"
+    if better:
+        numbers = f"{means[better[0]]:.3f} against {means[student]:.3f}"
+        return f"Recommended: {better[0]}, which is shown to be better than {student} ({numbers} {over})."
+    if (best := str(means.index[0])) == student:
+        return f"Recommended: {student}, the best of {len(means)} models {over}."
+    ahead = f"{best} has {means[best]:.3f} against {means[student]:.3f} {over}, but no difference is shown"
+    return f"Recommended: {student}. {ahead}."
 
 
 def _over_tasks(rows: pd.DataFrame) -> pd.DataFrame:

@@ -238,7 +238,7 @@ def _is_student(source: str) -> bool:
 
 class Report(NamedTuple):
     board: pd.DataFrame | None  # models × tasks; None if no run of the plan opens the test splits
-    standing: str  # the last student beside the other models, in words; "" without a board
+    standing: str  # the last student beside the other models, and which model to use; "" without a board
     paths: list[tuple[str, str]]
 
 
@@ -259,7 +259,10 @@ def report(planned: Sequence[Planned], workspace: Workspace) -> Report:
     # Evaluations share models, and lines of a plan may have other profiles: each model once, of one setting.
     frames = [last_round(records.scores_of(workspace, record)) for record in final if record.setting == last.setting]
     scores = pd.concat(frames).drop_duplicates(["model", "task", "metric", "seed"]).reset_index(drop=True)
-    sentence = Final(records.scores_of(workspace, last), **tables, student=student).standing()
+    evaluated = Final(records.scores_of(workspace, last), **tables, student=student)
+    sentence = f"{evaluated.standing()}\n{evaluated.recommendation()}"
+    if student == adapted:
+        sentence += f"\nFit it on your documents: docemb adapt {last.student} CORPUS -o OUT"
     fitted = tables["models"].set_index("model")["fitted on"]
     board = scoreboard(scores)
     return Report(board.assign(**{"fitted on": fitted.reindex(board.index).fillna("corpus")}), sentence, paths)

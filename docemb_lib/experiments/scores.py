@@ -15,7 +15,14 @@ from docemb_lib.errors import InputError
 from docemb_lib.evaluation import protocols
 from docemb_lib.evaluation.benchmarks import missing_files
 from docemb_lib.evaluation.catalogue import ProfileTasks, check_task, task_inputs
-from docemb_lib.evaluation.scoreboard import interval_board, last_round, score_frame, scoreboard, standing
+from docemb_lib.evaluation.scoreboard import (
+    interval_board,
+    last_round,
+    recommendation,
+    score_frame,
+    scoreboard,
+    standing,
+)
 from docemb_lib.evaluation.tasks import HeadTask, Score
 from docemb_lib.evaluation.uncertainty import by_length, differences, score_intervals, verdicts
 from docemb_lib.experiments.models import SBERT_CHUNKS, UNTRAINED, Model, embed_once
@@ -242,6 +249,10 @@ class Final(NamedTuple):
     def standing(self) -> str:
         """A sentence: the student's mean over tasks beside the best reference, the common practice and its start."""
         return standing(self.last, self.comparison, student=self.student, before=UNTRAINED, practice=SBERT_CHUNKS)
+
+    def recommendation(self) -> str:
+        """Which of the models to use, and why."""
+        return recommendation(self.last, self.comparison, student=self.student, before=UNTRAINED)
 
 
 def check_benchmarks(evaluation: Evaluation, tasks: Sequence[str]) -> None:

@@ -333,6 +333,7 @@ def test_a_report_quotes_what_the_run_recorded(rounds, workspace_root, notebook)
     assert outcome.standing.startswith(f"In the mean over 2 tasks, {run.label} (.")
     assert f" is not shown to differ from the best of 3 references, {SBERT_CHUNKS} (." in outcome.standing
     assert f"; it is better than {UNTRAINED} (." in outcome.standing
+    assert f"\nRecommended: {run.label}" in outcome.standing
     assert set(outcome.board.index) == {model.label for model in models}
     last = final.scores.query("round == 'all' and task == 'sort' and metric == 'accuracy' and model == 'TF-IDF'")
     assert outcome.board.loc["TF-IDF", "sort"] == pytest.approx(last["value"].mean())
