@@ -50,8 +50,8 @@ class Compound:
         first, *others = members
         for other in others:
             if other.fitted.texts != first.fitted.texts:
-                ours = f"Compound: {first.label} was trained on texts {first.fitted.texts}"
-                raise InputError(f"{ours}, {other.label} on {other.fitted.texts}; train both on the same corpus")
+                both = f"{first.label} was trained on texts {first.fitted.texts}, {other.label} on {other.fitted.texts}"
+                raise InputError(f"Compound: {both}; train both on the same corpus")
         self.members = sorted(members, key=lambda member: not member.dm)
         self.label = "+".join(member.label for member in self.members)
         self.dim = sum(member.dim for member in self.members)
@@ -70,14 +70,12 @@ def write_embeddings(
 ) -> None:  # fmt: skip
     """Embed `texts` into the store `folder`, `block` documents at a time; a finished store is kept as it is.
 
-    After an interruption the same call continues at the first block that was not on disk and writes the same bytes as
-    an uninterrupted one. texts: a sequence that can be sliced (a list, a column of a dataset); corpus, teacher: their
-    fingerprints. Raises InputError if the folder holds embeddings of another corpus or teacher.
+    After an interruption the same call continues at the first block that was not on disk. texts: a sequence that can be
+    sliced; corpus, teacher: fingerprints. Raises InputError if the folder holds embeddings of others.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    n = len(texts)
-    origin = {"rows": n, "dim": dim, "corpus": corpus, "teacher": teacher}
+    origin = {"rows": (n := len(texts)), "dim": dim, "corpus": corpus, "teacher": teacher}
     if not n:
         raise InputError(f"{folder}: no documents to embed; the corpus split is empty")
     if (folder / STORE).exists():
@@ -124,8 +122,8 @@ def _check(folder: Path, file: str, **expected: object) -> dict[str, Any]:
     found: dict[str, Any] = json.loads((folder / file).read_text())
     for field, value in expected.items():
         if found[field] != value:
-            problem = f"embeddings of {field} {found[field]}, wanted {field} {value}"
-            raise InputError(f"{folder}: {problem}; use another folder")
+            both = f"embeddings of {field} {found[field]}, wanted {field} {value}"
+            raise InputError(f"{folder}: {both}; use another folder")
     return found
 
 

@@ -57,9 +57,8 @@ class Checkpoints(TrainerCallback):
 def find_checkpoint(folder: Path, configuration: str, processes: int) -> Checkpoint | None:
     """The newest complete checkpoint in `folder`, the same one in all processes; None where there is none.
 
-    configuration: fingerprint of settings, objective and documents. The first process looks, since a shared file system
-    may show others an older state. It removes interrupted checkpoints: the Trainer would count them among those that it
-    keeps, and delete a complete one instead. Raises InputError for another configuration or number of processes.
+    The first process looks, since a shared file system may show others an older state. It removes interrupted ones: the
+    Trainer would keep them, and delete a complete one instead. Raises InputError for a checkpoint of another run.
     """
 
     def find() -> Checkpoint | None:
@@ -69,14 +68,10 @@ def find_checkpoint(folder: Path, configuration: str, processes: int) -> Checkpo
         newest = max(complete, key=lambda path: int(path.name.removeprefix("checkpoint-")), default=None)
         marker = (newest and markers[newest]) or {}
         if newest and marker["configuration"] != configuration:
-            raise InputError(
-                f"{newest}: from a run with other settings, documents or versions; remove {folder} to start anew"
-            )
+            raise InputError(f"{newest}: from a run with other settings, documents or versions; remove {folder}")
         if newest and marker["processes"] != processes:
-            raise InputError(
-                f"{newest}: from a run of {marker['processes']} processes, this one has {processes}; "
-                f"start as many, or remove {folder} to start anew"
-            )
+            both = f"from a run of {marker['processes']} processes, this one has {processes}"
+            raise InputError(f"{newest}: {both}; start as many, or remove {folder}")
         for path in found:
             if markers[path] is None:
                 logger.warning("%s is torn (its writing was interrupted): going on from the one before it", path)
@@ -96,7 +91,7 @@ def remove_checkpoints(folder: Path) -> None:
 
 
 def _read_marker(checkpoint: Path) -> dict[str, Any] | None:
-    """The content of the marker; None where it is missing or a listed file has another size."""
+    """None where it is missing or a listed file has another size."""
     try:
         marker: dict[str, Any] = json.loads((checkpoint / MARKER).read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -70,14 +70,13 @@ def build_together(
         return workspace.artefact(kind, inputs, build, resumable=True)
     folder: list[str | None] = [None]  # sent to all processes; None: the artefact exists
 
+    def announce_and_build(path: Path) -> None:
+        folder[0] = str(path)
+        dist.broadcast_object_list(folder)
+        build(path)
+        dist.barrier()  # all processes have finished in the folder before it is renamed
+
     if is_first():
-
-        def announce_and_build(path: Path) -> None:
-            folder[0] = str(path)
-            dist.broadcast_object_list(folder)
-            build(path)
-            dist.barrier()  # all processes have finished in the folder before it is renamed
-
         workspace.artefact(kind, inputs, announce_and_build, resumable=True)
     if not is_first() or folder[0] is None:
         dist.broadcast_object_list(folder)
@@ -92,9 +91,9 @@ def build_together(
 class GroupExchange:
     """Runs a contextual loss over the groups of all processes, as `Objective.forward` takes it (`run_groups`).
 
-    Groups keep their order, whichever process holds them: running statistics advance over all groups, in order, in
-    every process, from the projected views that the processes send each other. So the weighted mean of the processes'
-    gradients is the gradient of one process. All groups must have the same size, and all processes must call.
+    Running statistics advance over all groups, in order, in every process, from the projected views that the processes
+    send each other. So the weighted mean of the processes' gradients is the gradient of one process. All groups must
+    have the same size, and all processes must call.
     """
 
     owners: tuple[int, ...]  # rank that holds each group, in the groups' order
@@ -103,8 +102,8 @@ class GroupExchange:
     def __call__(self, loss: nn.Module, groups: list[tuple[Tensor, ...]]) -> Tensor:
         """The losses of this process' groups, (B,). groups: their two views, (b, P) each.
 
-        A process that owns no group runs one all the same, with a share of zero, which keeps its graph connected, as
-        DDP requires. The loss must not see this uncounted group, which would advance the statistics.
+        A process that owns no group runs one with a share of zero, because DDP requires a connected graph. The loss
+        must not see this uncounted group, which would advance the statistics.
         """
         if not any(True for _ in loss.buffers()):  # no statistics: groups are independent
             return in_order(loss, groups)

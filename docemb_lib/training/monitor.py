@@ -125,9 +125,8 @@ def validate(
     """Mean loss over `documents`, the part of each teacher by name, `norm` and `spread`.
 
     `norm` and `spread` are signs of collapse: the mean length of the student's embeddings, and the mean cosine distance
-    between two, 0 when all documents have become one point. batch_size: documents whose losses are computed together,
-    in order; a single one left over joins the batch before, because losses need two. bank: of training documents, for
-    an objective with negatives; dtype: of autocast, None without; budget: tokens in a pass.
+    between two. batch_size: documents whose losses are computed together; a single one left over joins the batch
+    before. bank: of negatives; dtype: of autocast, None without; budget: tokens in a pass.
     """
     device = next(objective.parameters()).device
     was_training = objective.training

@@ -36,6 +36,10 @@ def words(texts):
     return [len(text.split()) for text in texts]
 
 
+def local(path, **fields):
+    return list(local_documents(path, **fields))
+
+
 # Local files
 
 
@@ -46,7 +50,7 @@ def test_a_folder_gives_its_text_files_in_the_order_of_their_paths(tmp_path):
     (folder / "a.txt").write_text("\ufeffHello", encoding="utf-8")
     (folder / "old" / "c.txt").write_text("third", encoding="utf-8")
     (folder / "notes.pdf").write_bytes(b"\xff")
-    assert local_documents(folder) == [
+    assert local(folder) == [
         Document("a.txt", "Hello", "letters"),
         Document("b.md", "Zweiter Brief, größer.", "letters"),
         Document("old/c.txt", "third", "old"),
@@ -57,19 +61,19 @@ def test_a_jsonl_file_gives_a_document_a_line_and_numbers_those_without_id(tmp_p
     lines = [{"id": "x", "text": "one\u2028line"}, "", {"text": "two"}, {"id": 7, "text": "three"}]
     file = write_lines(tmp_path / "my.jsonl", lines)
     expected = [Document("x", "one\u2028line", "my"), Document("3", "two", "my"), Document("7", "three", "my")]
-    assert local_documents(file) == expected
+    assert local(file) == expected
     packed = tmp_path / "my.jsonl.gz"
     packed.write_bytes(gzip.compress(file.read_bytes(), mtime=0))
-    assert local_documents(packed) == expected
+    assert local(packed) == expected
 
 
 def test_csv_and_parquet_files_are_corpora_too_and_fields_may_have_other_names(tmp_path):
     table = tmp_path / "my.csv"
     table.write_text('key,body\nx,"one, two"\ny,three\n')
     expected = [Document("x", "one, two", "my"), Document("y", "three", "my")]
-    assert local_documents(table, text_field="body", id_field="key") == expected
+    assert local(table, text_field="body", id_field="key") == expected
     parquet.write_table(pa.table({"text": ["a", "b"]}), tmp_path / "t.parquet")
-    assert local_documents(tmp_path / "t.parquet") == [Document("1", "a", "t"), Document("2", "b", "t")]
+    assert local(tmp_path / "t.parquet") == [Document("1", "a", "t"), Document("2", "b", "t")]
 
 
 def test_several_files_and_patterns_make_one_corpus_with_unique_ids(tmp_path):
@@ -78,14 +82,14 @@ def test_several_files_and_patterns_make_one_corpus_with_unique_ids(tmp_path):
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "x.txt").write_text("four")
     expected = [Document("a:1", "one", "a"), Document("b:1", "two", "b"), Document("own", "three", "b")]
-    assert local_documents(tmp_path / "*.jsonl") == expected
-    both = local_documents([tmp_path / "*.jsonl", tmp_path / "folder"])
+    assert local(tmp_path / "*.jsonl") == expected
+    both = local([tmp_path / "*.jsonl", tmp_path / "folder"])
     assert both == [*expected, Document("x.txt", "four", "folder")]
     write_lines(tmp_path / "folder" / "c.jsonl", [{"id": "own", "text": "five"}])
     with pytest.raises(InputError, match=r"b\.jsonl and .*c\.jsonl: both have id 'own'; rename one"):
-        local_documents(tmp_path / "**" / "*.jsonl")
+        local(tmp_path / "**" / "*.jsonl")
     with pytest.raises(InputError, match=r"a\.jsonl, lines 1 and 1: both have id 'a:1'"):
-        local_documents([tmp_path / "a.jsonl", tmp_path / "*.jsonl"])
+        local([tmp_path / "a.jsonl", tmp_path / "*.jsonl"])
 
 
 BROKEN = gzip.compress(b'{"text": "a"}\n' * 99, mtime=0)[:-12]
@@ -103,7 +107,7 @@ BROKEN = gzip.compress(b'{"text": "a"}\n' * 99, mtime=0)[:-12]
     ("a.jsonl", b"\n", r"a\.jsonl: holds no document"),
     ("a.jsonl", b'{"text": "a"}\n{"text": "caf\xe9"}\n', r"a\.jsonl: byte 27 is 0xe9, which is not UTF-8; save the file as UTF-8"),
     ("a.jsonl.gz", b"not gzip", r"a\.jsonl\.gz: is not a whole gzip file"),
-    ("a.jsonl.gz", BROKEN, r"a\.jsonl\.gz: is not a whole gzip file"), ("a.xlsx", b"text", r"not 'a\.xlsx'"),
+    ("a.jsonl.gz", BROKEN, r"a\.jsonl\.gz: is not a whole gzip file"), ("a.xlsx", b"text", r"a\.xlsx: a corpus is a folder"),
     ("missing/*.csv", None, r"\*\.csv does not exist"),
     ("missing", None, "missing does not exist: no such file or folder; name a folder"),
     (".", None, r"holds no \.txt or \.md file"), ("folder/b.txt", b"na\xefve", r"b\.txt: byte 2 is 0xef"),
@@ -115,7 +119,7 @@ def test_what_is_no_document_is_refused_with_its_place_and_the_mend(tmp_path, na
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(content)
     with pytest.raises(InputError, match=message) as caught:
-        local_documents(path.parent if path.parent.name == "folder" else path)
+        local(path.parent if path.parent.name == "folder" else path)
     assert "\n" not in str(caught.value)
     assert str(path) in str(caught.value)
 

@@ -106,7 +106,8 @@ def test_checkpointing_is_for_batches_that_would_not_fit(student, monkeypatch):
     longest = 4 * student.max_tokens * run.activation_bytes(student, dtype=None)
     for free, needed in ((2.1 * longest, False), (1.9 * longest, True)):
         monkeypatch.setattr(run, "free_memory", lambda _, free=free: free)
-        assert run.needs_checkpointing(student, batch_size=4, dtype=None, processes=1) is needed
+        run.set_up(student, Training(), None, processes=1, pass_documents=4)
+        assert student.checkpointing is needed
 
 
 def test_precision_fits_the_device(monkeypatch):
