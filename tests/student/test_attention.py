@@ -31,19 +31,16 @@ RAGGED = [1, 2, 31, 32, 33, 64, 65, 200, 7]
 
 
 def test_blocks_stop_at_documents_and_reach_one_window_beyond():
+    s = slice
     assert blocks([3, 7], window=2, size=4) == [
-        Block(slice(0, 3), slice(0, 3), True, slice(0, 3), slice(0, 3)),
-        Block(slice(3, 7), slice(3, 9), False, slice(3, 7), slice(3, 9)),
-        Block(slice(7, 10), slice(5, 10), False, slice(7, 10), slice(5, 10)),
-    ]
+        Block(s(0, 3), s(0, 3), True, s(0, 3), s(0, 3)), Block(s(3, 7), s(3, 9), False, s(3, 7), s(3, 9)),
+        Block(s(7, 10), s(5, 10), False, s(7, 10), s(5, 10)),
+    ]  # fmt: skip
 
 
 def test_blocks_read_on_to_multiples_of_a_step_as_far_as_there_are_tokens():
-    assert [(block.read_queries, block.read_keys) for block in blocks([3, 7], window=2, size=4, step=4)] == [
-        (slice(0, 4), slice(0, 4)),
-        (slice(3, 7), slice(3, 10)),
-        (slice(7, 10), slice(5, 10)),
-    ]
+    read = [(block.read_queries, block.read_keys) for block in blocks([3, 7], window=2, size=4, step=4)]
+    assert read == [(slice(0, 4), slice(0, 4)), (slice(3, 7), slice(3, 10)), (slice(7, 10), slice(5, 10))]
     plan = blocks([*range(100, 500), 1000], window=128, size=128, step=64)[:-8]
     shapes = {(longformer._length(block.read_queries), longformer._length(block.read_keys)) for block in plan}
     assert len(shapes) <= 10  # documents of four hundred lengths
