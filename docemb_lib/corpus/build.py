@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from docemb_lib.corpus.sources import CountTokens, Document
 from docemb_lib.errors import InputError
 from docemb_lib.progress import progress
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from datasets import Dataset, DatasetDict
 
 logger = logging.getLogger(__name__)
@@ -222,8 +222,6 @@ def distinct_rows(documents: Dataset, *, seed: int) -> np.ndarray:
 def _measured(
     documents: Sequence[Document], *, counters: Mapping[str, CountTokens], copy_words: int | None
 ) -> pa.RecordBatch:
-    import pyarrow as pa
-
     ids, texts, sources, links = map(list, zip(*documents, strict=True))
     columns: dict[str, Any] = {
         "id": pa.array(ids, pa.string()),
@@ -239,8 +237,6 @@ def _measured(
 
 def _write(file: Path, batches: list[pa.RecordBatch]) -> None:
     """Write a part as one batch, because opening a file takes time for each batch in it."""
-    import pyarrow as pa
-
     temporary = file.with_name(f"{file.name}.partial")
     try:
         with pa.OSFile(str(temporary), "wb") as out, pa.ipc.new_stream(out, batches[0].schema) as stream:

@@ -70,9 +70,7 @@ Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
 @dataclass
-class Page:
-    """The documentation of one public object: module, class or function."""
-
+class Page:  # the documentation of one public module, class or function
     module: str  # dotted path of the module that defines it, private parts included
     name: str  # "" for the page of the module itself
     doc: str = ""  # dedented; "" where only members are documented
@@ -125,17 +123,15 @@ def _source_files(package: str) -> Iterator[tuple[Path, str]]:
             yield path, ".".join(parts).removesuffix(".py").removesuffix(".__init__")
 
 
-def _clean_pages(path: Path, module: str, min_words: int) -> list[_Clean]:
-    pages = (_clean(page) for page in read_pages(path, module) if page.n_words >= min_words)  # cleaning only removes
+def _clean_pages(file: Path, module: str, min_words: int) -> list[_Clean]:
+    pages = []
+    for page in (page for page in read_pages(file, module) if page.n_words >= min_words):  # cleaning only removes
+        path = f"{page.module}.{page.name}" if page.name else page.module
+        cuts = {name: cut_see_also(doc) for name, doc in (("", page.doc), *page.members.items())}
+        text = "\n\n".join(f"{name}\n{left}" if name else left for name, (left, _) in cuts.items())
+        cited = dict.fromkeys(name for _, names in cuts.values() for name in names)
+        pages.append(_Clean(path, tuple(page.members), remove_names(text), tuple(cited)))
     return [page for page in pages if len(page.text.split()) >= min_words]
-
-
-def _clean(page: Page) -> _Clean:
-    path = f"{page.module}.{page.name}" if page.name else page.module
-    cuts = {name: cut_see_also(doc) for name, doc in (("", page.doc), *page.members.items())}
-    text = "\n\n".join(f"{name}\n{left}" if name else left for name, (left, _) in cuts.items())
-    cited = dict.fromkeys(name for _, names in cuts.values() for name in names)
-    return _Clean(path, tuple(page.members), remove_names(text), tuple(cited))
 
 
 def _public(path: str) -> str:
@@ -199,11 +195,8 @@ def read_pages(path: Path, module: str) -> list[Page]:
                 _document_compiled(page, module, call, assigned=name)
             case ast.Expr(value=ast.Call() as call):
                 _document_compiled(page, module, call, assigned=None)
-    return [
-        one
-        for (place, name), one in pages.items()
-        if (one.doc or one.members) and not (name or place).rpartition(".")[2].startswith("_")
-    ]
+    found = (one for one in pages.values() if one.doc or one.members)
+    return [one for one in found if not (one.name or one.module).rpartition(".")[2].startswith("_")]
 
 
 def _statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
@@ -227,11 +220,9 @@ def _document(page: Page, node: Definition) -> None:
 
 def _document_compiled(page: Callable[[str, str], Page], module: str, call: ast.Call, *, assigned: str | None) -> None:
     """Add the documentation that a call attaches to a compiled object."""
-    match call.func:
-        case ast.Name(id=function) | ast.Attribute(attr=function) if function in ATTACHING:
-            pass
-        case _:
-            return
+    function = getattr(call.func, "id", getattr(call.func, "attr", ""))
+    if function not in ATTACHING:
+        return
     match call.args:
         case [ast.Constant(value=str(name)), doc]:
             place = "torch.Tensor" if function == "add_docstr_all" else module  # torch's methods, scipy.special

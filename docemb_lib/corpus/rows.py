@@ -36,9 +36,7 @@ TOKENS = re.compile(
 
 
 class Row(NamedTuple):
-    """One row: its fields by name, and its place, for messages."""
-
-    where: str
+    where: str  # file and row, for messages
     number: int  # of the line in a file of JSON lines, of the row in the others; from 1, a header not counted
     fields: Mapping[str, Any]
 
@@ -177,7 +175,12 @@ def split_sentences(text: str, *, language: str = "en") -> list[str]:
     start, size = 0, WINDOW
     while start < len(text):
         end = start + size
-        found = _segment(text[start:end], language)
+        found: list[str] = []
+        for piece in segment(language, text[start:end]):
+            if found and (piece.isspace() or found[-1].isspace()):  # a blank line is no sentence
+                found[-1] += piece
+            else:
+                found.append(piece)
         if end < len(text):
             if len(found) == 1:
                 size *= 2
@@ -189,20 +192,9 @@ def split_sentences(text: str, *, language: str = "en") -> list[str]:
     return sentences
 
 
-def _segment(text: str, language: str) -> list[str]:
-    """Sentences with the whitespace around them, so that a blank line is no sentence."""
-    sentences: list[str] = []
-    for piece in segment(language, text):
-        joined = sentences and (piece.isspace() or sentences[-1].isspace())
-        sentences.append(sentences.pop() + piece if joined else piece)
-    return sentences
-
-
 class Word(NamedTuple):
-    """A word and its place in the text, `text[start:end]`."""
-
     text: str
-    start: int
+    start: int  # in the whole text
     end: int
     part: Part
 

@@ -130,9 +130,10 @@ def drop_near_duplicates(documents: Iterable[Document], *, similarity: float) ->
     kept: dict[int, Any] = {}  # signatures by position
     dropped = 0
     for position, document in enumerate(progress(documents, desc="near-duplicates", unit="documents")):
-        if shingles := word_runs(document.text):
+        words = document.text.lower().split()
+        if runs := {" ".join(words[start : start + SHINGLE]) for start in range(len(words) - SHINGLE + 1)}:
             signature = MinHash(num_perm=PERMUTATIONS)
-            signature.update_batch([shingle.encode() for shingle in shingles])
+            signature.update_batch([run.encode() for run in runs])
             if any(signature.jaccard(kept[other]) >= similarity for other in index.query(signature)):
                 dropped += 1
                 continue
@@ -141,12 +142,6 @@ def drop_near_duplicates(documents: Iterable[Document], *, similarity: float) ->
         yield document
     if dropped:
         logger.warning("%d documents are nearly copies of earlier ones and are left out", dropped)
-
-
-def word_runs(text: str) -> set[str]:
-    """All runs of five consecutive words of a text, in lower case."""
-    words = text.lower().split()
-    return {" ".join(words[start : start + SHINGLE]) for start in range(len(words) - SHINGLE + 1)}
 
 
 def _distinct(documents: Iterable[Document], settings: TextSource) -> Iterable[Document]:
@@ -166,11 +161,9 @@ def local_documents(
     paths, seen = local_paths(path), Seen()
     for one in paths:
         found = _folder(one) if one.is_dir() else _data_file(one, text_field, id_field, alone=len(paths) == 1)
-        for file, number, document in found:
-            if (first := seen.add(document.id, str(file), number)) is not None:
-                rows = "lines" if file_format(file) in {".jsonl", ".json"} else "rows"
-                both = f"{file}, {rows} {first[1]} and {number}" if first[0] == str(file) else f"{first[0]} and {file}"
-                raise InputError(f"{both}: both have id {document.id!r}; rename one")
+        for where, document in found:
+            if (first := seen.add(document.id, where)) is not None:
+                raise InputError(f"{first} and {where}: both have id {document.id!r}; rename one")
             yield document
 
 
@@ -195,7 +188,7 @@ def text_files(folder: Path) -> list[Path]:
     return sorted(file for file in folder.rglob("*") if file.suffix in {".txt", ".md"} and file.is_file())
 
 
-def _folder(folder: Path) -> Iterator[tuple[Path, int, Document]]:
+def _folder(folder: Path) -> Iterator[tuple[str, Document]]:
     files = text_files(folder)
     if not files:
         raise InputError(f"{folder}: holds no .txt or .md file; add some, or give the path of a data file (.jsonl, …)")
@@ -203,10 +196,10 @@ def _folder(folder: Path) -> Iterator[tuple[Path, int, Document]]:
         text = read_text(file)
         if not text.strip():
             raise InputError(f"{file}: the document is blank; write text into it or delete it")
-        yield file, 1, Document(file.relative_to(folder).as_posix(), text, file.resolve().parent.name)
+        yield str(file), Document(file.relative_to(folder).as_posix(), text, file.resolve().parent.name)
 
 
-def _data_file(file: Path, text_field: str, id_field: str, *, alone: bool) -> Iterator[tuple[Path, int, Document]]:
+def _data_file(file: Path, text_field: str, id_field: str, *, alone: bool) -> Iterator[tuple[str, Document]]:
     source, number = _stem(file), 0
     for where, number, fields in read_rows(file):
         text = text_of(fields, text_field, where=where)
@@ -215,7 +208,7 @@ def _data_file(file: Path, text_field: str, id_field: str, *, alone: bool) -> It
         name = fields.get(id_field, number if alone else f"{source}:{number}")
         if not isinstance(name, str | int):
             raise InputError(f"{where}: field {id_field!r} must be a string or an integer, found {name!r}; change it")
-        yield file, number, Document(str(name), text, source)
+        yield where, Document(str(name), text, source)
     if not number:
         raise InputError(f"{file}: holds no document; add one with a field {text_field!r}")
 
@@ -226,18 +219,17 @@ def _stem(path: Path) -> str:
 
 
 class Seen:
-    """A set of names, each with the file and row where it was found first; on disk, because names may be millions."""
+    """A set of names, each with the place where it was found first; on disk, because names may be millions."""
 
     def __init__(self) -> None:
         self.database = sqlite3.connect("")  # a temporary file; nothing is committed: pages leave a full cache only
         self.database.executescript(f"PRAGMA journal_mode = OFF; PRAGMA cache_size = -{CACHE}")
-        self.database.execute("CREATE TABLE seen (name PRIMARY KEY, file, number) WITHOUT ROWID")
+        self.database.execute("CREATE TABLE seen (name PRIMARY KEY, place) WITHOUT ROWID")
 
-    def add(self, name: str, file: str = "", number: int = 0) -> tuple[str, int] | None:
-        """Add a name. Returns None if it is new, otherwise its first place."""
-        if self.database.execute("INSERT OR IGNORE INTO seen VALUES (?, ?, ?)", (name, file, number)).rowcount:
+    def add(self, name: str, place: str = "") -> str | None:  # its first place if the name is known
+        if self.database.execute("INSERT OR IGNORE INTO seen VALUES (?, ?)", (name, place)).rowcount:
             return None
-        return self.database.execute("SELECT file, number FROM seen WHERE name = ?", (name,)).fetchone()
+        return self.database.execute("SELECT place FROM seen WHERE name = ?", (name,)).fetchone()[0]
 
 
 def hub_documents(

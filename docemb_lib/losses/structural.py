@@ -1,8 +1,8 @@
 """Structural losses: a student's embedding against its sentence-encoder teacher's, in one space (thesis, section 4.4).
 
 Every loss maps student (B, D), teacher (B, D) and a mask (B,) with 1 = kept to one number per document, (B,). A masked
-document has loss zero and is a negative of no other document. Max-margin and contrastive compare with other documents.
-They also take `negatives`, (K, D): the teacher's embeddings of K documents outside the batch.
+document has loss zero and is a negative of no other document. Max-margin and contrastive compare with other documents
+and take `negatives`, (K, D): the teacher's embeddings of K documents outside the batch.
 """
 
 from importlib import import_module

@@ -30,6 +30,7 @@ from docemb_lib.settings import SINGLE, label_of_paragraph_vector
 from docemb_lib.teachers.store import BAR_FROM
 from docemb_lib.teachers.words import Preprocessing, Words, check_memory, pieces, preprocess, write_words
 from docemb_lib.teachers.worker_pool import WorkerPool, end_if_orphaned
+from docemb_lib.workspace import write_text
 
 if TYPE_CHECKING:
     from gensim.models.doc2vec import Doc2Vec
@@ -43,9 +44,7 @@ TASKS = 8  # tasks per process at least, if there are enough documents, so that 
 
 
 @dataclass(frozen=True)
-class Fitted:
-    """Facts about a training, stored beside the model."""
-
+class Fitted:  # facts about a training, stored beside the model
     documents: int
     long_documents: int  # of more than 10,000 words, trained in pieces
     texts: str  # fingerprint of the documents, independent of the preprocessing
@@ -151,8 +150,7 @@ class ParagraphVector:
         _, _, pool = self._trained
         jobs = jobs or cpu_count()
         n_long, size = 0, min(BLOCK, max(1, len(texts) // (TASKS * jobs)))
-        starts = range(0, len(texts), size)
-        embeddings = np.zeros((len(texts), self.dim), dtype=np.float32)
+        starts, embeddings = range(0, len(texts), size), np.zeros((len(texts), self.dim), dtype=np.float32)
         blocks = ((list(texts[start : start + size]), self.preprocess) for start in starts)
         results: Iterable[tuple[int, tuple[np.ndarray, int]]] = pool.map(blocks, jobs=jobs)
         if len(texts) >= BAR_FROM:
@@ -213,9 +211,8 @@ class ParagraphVector:
 
     def _describe(self, folder: Path, fitted: Fitted) -> None:
         """Write the description, after all other files: it marks the folder as complete."""
-        content = json.dumps({"parameters": self.parameters, "fitted": asdict(fitted)}, indent=2)
-        (folder / f".{DESCRIPTION}").write_text(content + "\n")
-        (folder / f".{DESCRIPTION}").replace(folder / DESCRIPTION)
+        content = {"parameters": self.parameters, "fitted": asdict(fitted)}
+        write_text(folder / DESCRIPTION, json.dumps(content, indent=2) + "\n")
 
     def _set(self, folder: Path, fitted: Fitted) -> Self:
         self.stop()

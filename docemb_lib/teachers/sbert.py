@@ -64,7 +64,6 @@ class SBERT:
 
     @cached_property
     def max_tokens(self) -> int:
-        """Tokens of a document that the encoder sees at once, special tokens included."""
         config = self._encoder[0].auto_model.config
         # RoBERTa-like encoders number positions from the padding id + 1 onwards.
         offset = config.pad_token_id + 1 if config.model_type in {"roberta", "mpnet", "xlm-roberta", "camembert"} else 0
@@ -140,9 +139,9 @@ class SBERT:
 
     @cached_property
     def _tokenizer(self) -> Tokenizer:
-        """A copy of the encoder's, without the truncation and padding in MiniLM's tokenizer file (128 each)."""
         from tokenizers import Tokenizer
 
+        # A copy of the encoder's, without the truncation and padding in MiniLM's tokenizer file.
         tokenizer = Tokenizer.from_str(self._encoder.tokenizer.backend_tokenizer.to_str())
         tokenizer.no_truncation()
         tokenizer.no_padding()

@@ -1,14 +1,13 @@
 """Teacher embeddings on disk: written once, block by block, and read as a memory map with one row per document.
 
-A store is a folder with `embeddings.npy` (float32, the documents of one corpus split in their order) and `store.json`,
-which names the corpus and the teacher and is written last. Until then `rows_done.json` holds the progress.
+A store is a folder with `embeddings.npy` (float32) and `store.json`, which names the corpus and the teacher and is
+written last. Until then `rows_done.json` holds the progress.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -18,6 +17,7 @@ from tqdm import tqdm
 
 from docemb_lib.errors import InputError
 from docemb_lib.progress import progress
+from docemb_lib.workspace import write_text
 
 if TYPE_CHECKING:
     from docemb_lib.teachers.paragraph_vector import ParagraphVector
@@ -97,9 +97,9 @@ def write_embeddings(
                 raise ValueError(f"teacher {teacher}: an embedding of documents {start} to {stop - 1} is not finite")
             array[start:stop] = rows
             array.flush()  # the rows must be on disk before the marker counts them
-            _write_json(folder / MARKER, origin | {"done": stop})
+            write_text(folder / MARKER, json.dumps(origin | {"done": stop}))
             bar.update(stop - start)
-    _write_json(folder / STORE, origin)
+    write_text(folder / STORE, json.dumps(origin))
     (folder / MARKER).unlink()
 
 
@@ -125,13 +125,3 @@ def _check(folder: Path, file: str, **expected: object) -> dict[str, Any]:
             both = f"embeddings of {field} {found[field]}, wanted {field} {value}"
             raise InputError(f"{folder}: {both}; use another folder")
     return found
-
-
-def _write_json(path: Path, content: dict[str, Any]) -> None:
-    """Replace the file in one step, after its content has reached the disk."""
-    new = path.with_suffix(".new")
-    with new.open("w") as file:
-        json.dump(content, file)
-        file.flush()
-        os.fsync(file.fileno())
-    new.replace(path)

@@ -1,8 +1,7 @@
 """Worker processes with a fixed hash seed, for work whose result depends on Python's `hash`.
 
 gensim starts an inference from the hash of the text, and a running process (a Jupyter kernel) cannot change its own
-hash seed. The workers are loky's, which accept an environment and need no `if __name__ == "__main__"`. A worker ends
-within a second after its parent, even if that was killed.
+hash seed. A worker ends within a second after its parent, even if that was killed.
 """
 
 from __future__ import annotations

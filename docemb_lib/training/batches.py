@@ -82,9 +82,7 @@ def length_consistent(
     return np.array(arranged)
 
 
-class MicroBatch(NamedTuple):
-    """What one process runs of a round, in one packed forward pass."""
-
+class MicroBatch(NamedTuple):  # what one process runs of a round, in one packed forward pass
     batch: PackedBatch
     targets: Targets
     rows: list[int]

@@ -33,13 +33,11 @@ def together() -> Iterator[None]:
     dist.destroy_process_group()  # not after an error: other processes may wait, and the launcher ends them
 
 
-def is_first() -> bool:
-    """Whether this process is the one that writes results and prints."""
+def is_first() -> bool:  # the process that writes results and prints
     return os.environ.get("RANK", "0") == "0"
 
 
 def all_reduced(tensor: Tensor, op: dist.ReduceOp.RedOpType = dist.ReduceOp.SUM) -> Tensor:
-    """`tensor`, reduced in place over all processes."""
     if dist.is_initialized():
         dist.all_reduce(tensor, op)
     return tensor
@@ -62,10 +60,7 @@ def from_first(compute: Callable[[], Result]) -> Result:
 def build_together(
     workspace: Workspace, kind: str, inputs: Mapping[str, Any], build: Callable[[Path], None]
 ) -> Artefact:
-    """The resumable artefact made from `inputs`, built by all processes at once in one folder of a shared file system.
-
-    The first process publishes it, and should be the only one that writes results.
-    """
+    """The resumable artefact made from `inputs`, built by all processes in one folder and published by the first."""
     if not dist.is_initialized():
         return workspace.artefact(kind, inputs, build, resumable=True)
     folder: list[str | None] = [None]  # sent to all processes; None: the artefact exists
@@ -116,8 +111,7 @@ class GroupExchange:
         uncounted = [(student + teacher).mean(dim=1) for student, teacher in remaining]
         return torch.cat(losses + uncounted)
 
-    def _gather(self, groups: list[tuple[Tensor, ...]]) -> list[Tensor]:
-        """The views of all groups in order, (2, b, P) each, without gradients."""
+    def _gather(self, groups: list[tuple[Tensor, ...]]) -> list[Tensor]:  # of all processes, (2, b, P) each
         ranks = range(dist.get_world_size())
         views = torch.stack([torch.stack(group) for group in groups]).detach()  # (n, 2, b, P)
         most = max(self.owners.count(rank) for rank in ranks)  # all_gather needs one shape for all processes

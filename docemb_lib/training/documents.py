@@ -65,20 +65,17 @@ class TokenFile:
         return self._ids[row].values.to_numpy()
 
 
-class Targets(NamedTuple):
-    """What `Objective.forward` takes beside the B documents of a pass, under the same names."""
-
+class Targets(NamedTuple):  # what `Objective.forward` takes beside the B documents of a pass, under the same names
     teachers: dict[str, Tensor]  # by name: (B, T)
     n_structural_tokens: Tensor  # (B,)
     negatives: dict[str, Tensor]  # by name: (G, K, T), of further documents for each of the pass' batches
 
     def to(self, device: torch.device) -> Self:
-        def moved(given: Any) -> Any:
-            if isinstance(given, dict):
-                return {name: moved(tensor) for name, tensor in given.items()}
-            return given.to(device, non_blocking=True)
-
-        return type(self)(*map(moved, self))
+        teachers, lengths, negatives = self
+        moved = [
+            {name: t.to(device, non_blocking=True) for name, t in given.items()} for given in (teachers, negatives)
+        ]
+        return type(self)(moved[0], lengths.to(device, non_blocking=True), moved[1])
 
 
 class TrainingDocuments:

@@ -60,8 +60,7 @@ def encode_sentences(
 
 def sentences_of(sequence: Sequence[int] | np.ndarray) -> list[np.ndarray]:
     tokens = np.asarray(sequence, dtype=np.int64)
-    ends = np.flatnonzero(tokens == END)
-    return [tokens[begin:end] for begin, end in zip(np.append(0, ends[:-1] + 1), ends, strict=False)]
+    return [sentence[:-1] for sentence in np.split(tokens, np.flatnonzero(tokens == END) + 1)[:-1]]
 
 
 def draw_halves(n: int, rng: np.random.Generator) -> np.ndarray:
@@ -92,9 +91,7 @@ def mask_tokens(
     return np.where(chosen, shown, ids), np.where(chosen, ids, NO_LABEL)
 
 
-class Part(NamedTuple):
-    """The texts of a batch that one forward pass holds, in order of `places`."""
-
+class Part(NamedTuple):  # the texts of a batch that one forward pass holds
     places: list[int]  # among the batch's texts: the first texts of all B pairs, then the second ones
     texts: PackedBatch
     masked: PackedBatch
@@ -113,8 +110,7 @@ class PairBatch(NamedTuple):
     n_labels: int  # tokens to predict in all parts
 
     @property
-    def order(self) -> Tensor:
-        """Indices that put the texts of all parts, one part after the other, into their order, (2B,)."""
+    def order(self) -> Tensor:  # indices that put the texts of all parts into their order, (2B,)
         return torch.tensor([place for part in self.parts for place in part.places]).argsort()
 
 
@@ -123,7 +119,6 @@ class PairedDocuments:
 
     sentences: by row, from `encode_sentences`; ids: by row, unique; max_tokens: of a text, special tokens included;
     pairs: "halves" or "dropout", which leave out the same documents, so that a comparison is of the pairs alone.
-    Raises InputError for fewer than two documents, and for a tokenizer without a mask token.
     """
 
     def __init__(
@@ -152,9 +147,8 @@ class PairedDocuments:
         return len(self.rows)
 
     def digest(self) -> str:
-        digest = hashlib.sha256(json.dumps([self.pairs, self.seed, self.ids]).encode())
-        digest.update(self.lengths.astype(np.int64).tobytes())
-        return digest.hexdigest()
+        names = json.dumps([self.pairs, self.seed, self.ids]).encode()
+        return hashlib.sha256(names + self.lengths.astype(np.int64).tobytes()).hexdigest()
 
     def pack(self, rows: Sequence[int], *, epoch: int, budget: int) -> PairBatch:
         """The pairs of a batch in this epoch. budget: tokens in a pass; a longer text has a pass of its own."""

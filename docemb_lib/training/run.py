@@ -1,5 +1,4 @@
-"""A training run: the Trainer's arguments, resuming, distillation by `train_objective`, and what fits the device:
-precision, and how many tokens a forward and backward pass may hold."""
+"""A training run: the Trainer's arguments, resuming, distillation, and the precision and passes that fit the device."""
 
 import contextlib
 import logging
@@ -40,9 +39,9 @@ LARGEST = {"cpu": 2**14, "cuda": 2**17}  # tokens of a pass; more is no faster
 class History(NamedTuple):
     """What a training run logged; every row is flat and has the update as `step`.
 
-    train, means since the row before: loss, and its parts by name; grad_norm and learning_rate of the update itself;
-    norm, spread (see `validate`) and, with a contextual teacher, cca (see `canonical_correlation`; over the last 100
-    documents); documents_per_second, tokens_per_second, share_of_peak. validation: loss, its parts, norm, spread.
+    train, means since the row before: loss and its parts by name; grad_norm, learning_rate; norm, spread (see
+    `validate`) and, with a contextual teacher, cca (of the last 100 documents); documents_per_second,
+    tokens_per_second, share_of_peak. validation: loss, its parts, norm, spread.
     """
 
     train: list[dict[str, float]]
@@ -183,9 +182,7 @@ def precision_of(asked: Precision | None, device: torch.device | None = None) ->
 
 
 def batch_tokens_for(student: Student, *, dtype: torch.dtype | None, processes: int) -> int:
-    """Tokens of a training pass that half of the free memory holds: a power of two, at least one longest document.
-
-    dtype: of autocast, None without; processes: of this machine, which share its memory."""
+    """Tokens of a training pass that half of the free memory holds: a power of two, at least one longest document."""
     fitting = int(_room(student.device, processes) / activation_bytes(student, dtype=dtype))
     rounded = 1 << max(fitting.bit_length() - 1, 0)
     return max(min(rounded, LARGEST[student.device.type]), student.max_tokens)

@@ -46,7 +46,6 @@ class DistillationTrainer(Trainer):
         self.ranks = {"rank": self.args.process_index, "processes": self.args.world_size}
 
     def collate(self, updates: Updates) -> Callable[[list[int]], Any]:
-        """A function from the rows of an update to the inputs of `training_step`."""
         return Collate(self.train_dataset, self.settings.batch_size, self.budget, self.bank, **self.ranks)
 
     def validation_means(self) -> dict[str, float]:
@@ -176,8 +175,7 @@ class Log(TrainerCallback):
 
 
 class Stop(TrainerCallback):
-    """On SIGTERM, which clusters send before the time is up: a checkpoint after the current update, then the signal's
-    usual effect. All processes stop after the same update."""
+    """On SIGTERM: a checkpoint after the current update in all processes, then the signal's usual effect."""
 
     requested = False
 

@@ -64,7 +64,7 @@ def rows_of(corpus):
     return {name: split.to_list() for name, split in corpus.items()}
 
 
-def test_every_document_is_in_exactly_one_split_with_its_text_source_and_lengths(build):
+def test_every_document_is_in_exactly_one_split_and_links_of_task_rows_stay_in_their_partition(build):
     corpus = build(documents())
     assert {name: len(split) for name, split in corpus.items()} == {"train": 70, "validation": 10, "tasks": 40}
     columns = ["id", "text", "source", "n_words", "n_student_tokens", "n_structural_tokens"]
@@ -77,32 +77,25 @@ def test_every_document_is_in_exactly_one_split_with_its_text_source_and_lengths
         assert (row["text"], row["source"]) == (original.text, original.source)
         assert row["n_words"] == row["n_structural_tokens"] == 2 * (int(row["id"]) + 1)
         assert row["n_student_tokens"] == len(original.text)
-
-
-def test_links_of_task_rows_stay_in_their_partition_and_none_is_lost(build):
-    tasks = build(documents())["tasks"].to_pandas().set_index("id")
-    originals = {document.id: document.see_also for document in documents()}
+    tasks = corpus["tasks"].to_pandas().set_index("id")
     assert dict(Counter(tasks["split"])) == {"train": 20, "validation": 8, "test": 12}
     for id, row in tasks.iterrows():
-        expected = [target for target in originals[id] if target in tasks.index and tasks.split[target] == row.split]
-        assert list(row.see_also) == expected
+        cited = originals[id].see_also
+        assert list(row.see_also) == [i for i in cited if i in tasks.index and tasks.split[i] == row.split]
     assert tasks.see_also.map(len).sum() > 20
 
 
-def test_without_tasks_there_is_no_such_split_and_without_links_the_lists_are_empty(build):
-    assert set(build(documents(), tasks=0)) == {"train", "validation"}
-    tasks = build(documents(linked=False))["tasks"]
-    assert tasks["see_also"][:] == [[]] * 40
-    assert tasks.features["see_also"].feature.dtype == "string"
-
-
-def test_the_order_depends_on_seed_and_ids_alone(build):
+def test_the_order_depends_on_seed_and_ids_alone_also_without_tasks_and_links(build):
     one = build(documents())
     assert rows_of(build(reversed(documents()))) == rows_of(one)
     assert build(documents(), seed=1)["train"]["id"][:] != one["train"]["id"][:]
     longer = [*documents(), Document("new", "fresh words", "a")]
     before, after = (build(rows, tasks=0, validation=0)["train"]["id"][:] for rows in (documents(), longer))
     assert [id for id in after if id != "new"] == before != sorted(before)
+    assert set(build(documents(), tasks=0)) == {"train", "validation"}
+    tasks = build(documents(linked=False))["tasks"]
+    assert tasks["see_also"][:] == [[]] * 40
+    assert tasks.features["see_also"].feature.dtype == "string"
 
 
 def test_a_document_that_begins_as_an_earlier_one_is_left_out_and_counted(kept, caplog):
@@ -271,16 +264,12 @@ def test_a_page_and_its_targets_stay_in_one_partition_of_its_share():
     assert whole == {"train": 32, "validation": 12, "test": 20}
 
 
-def test_a_linked_page_brings_no_more_than_six_targets():
+def test_a_page_brings_no_more_than_six_targets_which_stay_with_the_first_page_that_cites_them():
     hub = page("hub", see_also=[f"leaf{n}" for n in range(9)])
     filler = [page(f"other{n}") for n in range(100)]
     held = hold_out([hub, *[page(f"leaf{n}") for n in range(9)], *filler], size=20)
     linked = [id for id, partition in held.items() if partition == held["hub"]][:7]
     assert linked == ["hub", *[f"leaf{n}" for n in range(6)]]
-
-
-def test_a_target_stays_in_the_partition_of_the_first_page_that_cites_it():
-    # Of the second page's targets only z is free elsewhere: too few links unless it joins `first`.
     pages = [page("first", see_also=["x", "y"]), page("second", see_also=["x", "z"])]
     held = hold_out([*pages, *[page(f"other{n}") for n in range(40)], *[page(id) for id in "xyz"]], size=30)
     assert len({held[id] for id in ("first", "second", "x", "y", "z")}) == 1

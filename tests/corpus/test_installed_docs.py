@@ -96,16 +96,13 @@ def test_a_package_becomes_exactly_its_pages_with_their_links(site):
     assert "minishop" not in sys.modules
 
 
-def test_a_name_shared_by_two_private_modules_keeps_the_full_path(site):
+def test_a_name_shared_by_private_modules_keeps_its_full_path_and_a_copy_in_another_package_is_left_out(site):
     twins = {f"_{name}.py": f'def f():\n    """{name}: one of two."""' for name in "ab"}
     citing = 'def g():\n    """Cites.\n\n    See Also\n    --------\n    f\n    twins._b.f\n    """'
     write_package(site, "twins", {"__init__.py": "", **twins, "c.py": citing})
     documents = installed_docs(["twins"], min_words=1, jobs=1)
     assert [document.id for document in documents] == ["twins._a.f", "twins._b.f", "twins.c.g"]
     assert documents[2].see_also == ("twins._b.f",)  # `f` alone could be either
-
-
-def test_a_copy_is_left_out_across_packages_too(site):
     page = 'def f():\n    """One page in two packages."""'
     write_package(site, "alpha", {"__init__.py": page})
     write_package(site, "beta", {"__init__.py": page.replace("One", "ONE")})
@@ -123,7 +120,7 @@ def real():
     return installed_docs(["seaborn", "networkx"], jobs=2)
 
 
-def test_real_pages_are_distinct_sorted_long_enough_and_linked_inside_their_package(real):
+def test_real_pages_are_distinct_sorted_long_enough_and_linked_as_a_reader_would(real):
     by_id = {document.id: document for document in real}
     assert [document.id for document in real] == sorted(by_id)
     assert {document.source for document in real} == {"seaborn", "networkx"}
@@ -134,9 +131,6 @@ def test_real_pages_are_distinct_sorted_long_enough_and_linked_inside_their_pack
         assert all(by_id[target].source == document.source for target in document.see_also)
     for pattern in (PACKAGE_NAME, SEE_ALSO):
         assert [match.group() for page in real for match in pattern.finditer(page.text)] == []
-
-
-def test_links_of_real_pages_are_those_a_reader_finds(real):
     pages = {page.id: page for page in real}
     of = "networkx.algorithms.efficiency_measures"
     assert pages[f"{of}.efficiency"].see_also == (f"{of}.local_efficiency", f"{of}.global_efficiency")

@@ -62,13 +62,10 @@ def test_soft_cca_is_the_distance_plus_delta_times_both_decorrelations(dtype, to
         np.testing.assert_allclose(loss(z1, z2).numpy(), expected, rtol=tolerance)
 
 
-def test_uncorrelated_features_have_no_decorrelation_loss():
+def test_uncorrelated_features_have_no_decorrelation_loss_and_gradients_flow_through_the_current_batch():
     patterns = torch.tensor([[a, b, a * b] for a in (-1.0, 1.0) for b in (-1.0, 1.0)], dtype=torch.float64)
     assert SDL(3).double()(5 * patterns + 2).item() == pytest.approx(0, abs=1e-12)
     assert SDL(1)(torch.arange(4.0)[:, None]).item() == 0  # a single feature
-
-
-def test_gradients_flow_through_the_current_batch_only():
     past, now = normal(6, 4, seed=1).requires_grad_(), normal(6, 4, seed=2).requires_grad_()
     sdl = SDL(4).double()
     first = sdl(past)
@@ -143,14 +140,11 @@ def test_cca_gradients_agree_with_finite_differences_even_where_the_batch_is_sma
     assert torch.autograd.gradcheck(loss, (z1.requires_grad_(), z2.requires_grad_()), atol=1e-6)
 
 
-def test_cca_ignores_invertible_maps_and_shifts_of_a_view():
+def test_cca_ignores_invertible_maps_and_shifts_of_a_view_and_constant_views_have_no_correlation():
     z1, z2 = correlated_views(70)
     mapped = z1 @ (normal(5, 5, seed=71) + 3 * torch.eye(5, dtype=torch.float64)) - 7
     torch.testing.assert_close(CCA(ridge=0.0)(mapped, z2), CCA(ridge=0.0)(z1, z2))
     torch.testing.assert_close(CCA(ridge=0.0)(z1, mapped)[0].item(), -5.0)  # a map of itself: all correlations 1
-
-
-def test_constant_views_have_no_correlation_and_finite_gradients():
     z1, z2 = torch.ones(6, 3, requires_grad=True), normal(6, 3, seed=1).float()
     for ridge in (0.0, 1e-3):
         value = CCA(ridge=ridge)(z1, z2)
@@ -173,16 +167,13 @@ def test_what_has_no_meaning_is_refused_by_name(named, call):
         call()
 
 
-def test_the_notebook_names_give_the_losses_they_name():
+def test_the_notebook_names_give_their_losses_and_the_thesis_sum_with_its_delta_is_the_same_loss():
     loss = contextual_loss("soft-cca", 7, delta=0.015, beta=0.9)
     assert (type(loss), loss.dim, loss.delta) == (SoftCCA, 7, 0.015)
     assert (loss.teacher_decorrelation.beta, loss.student_decorrelation.reduction) == (0.9, "mean")
     assert type(contextual_loss("mse", 7)) is MSE
     cca = contextual_loss("cca", 7, ridge=0.1)
     assert (type(cca), cca.components, cca.ridge) == (CCA, None, 0.1)
-
-
-def test_the_thesis_sum_takes_delta_by_the_number_of_cells_and_is_the_same_loss():
     for P, cells in ((1, 1), (2, 2), (7, 42)):
         summed = contextual_loss("soft-cca", P, delta=0.3, reduction="sum").double()
         assert (summed.delta, summed.student_decorrelation.reduction) == (0.3 / cells, "sum")

@@ -38,12 +38,9 @@ def test_it_is_the_papers_formula(dtype, temperature, symmetric):
     torch.testing.assert_close(found, torch.tensor(expected, dtype=dtype))
 
 
-def test_the_gradient_is_that_of_finite_differences():
+def test_the_gradient_is_that_of_finite_differences_and_a_perfect_match_costs_nothing():
     first, second = torch.randn(2, 4, 3, dtype=torch.float64, requires_grad=True).unbind()
     assert torch.autograd.gradcheck(InfoNCE(0.5, symmetric=True), (first, second))
-
-
-def test_indistinguishable_texts_cost_the_logarithm_of_the_batch_and_a_perfect_match_nothing():
     alike = torch.ones(8, 3)
     torch.testing.assert_close(InfoNCE()(alike, alike), torch.full((8,), math.log(8)))
     apart = torch.eye(8)
@@ -87,15 +84,12 @@ def test_it_scores_words_and_adds_losses_as_transformers_does(kind, more):
     torch.testing.assert_close(head.loss(hidden, labels[0], words) / guessed, expected.loss)
 
 
-def test_without_a_hidden_token_the_loss_is_zero_and_has_a_gradient():
+def test_without_a_hidden_token_the_loss_is_zero_and_the_words_are_not_stored_twice():
     head = MaskedLanguageHead(8, 50)
     loss = head.loss(torch.randn(6, 8), torch.full((6,), NO_LABEL), torch.randn(50, 8))
     loss.backward()
     assert loss.item() == 0
     assert head.dense.weight.grad.abs().sum() == 0
-
-
-def test_the_words_are_not_stored_twice():
     assert {name: list(tensor.shape) for name, tensor in MaskedLanguageHead(8, 50).state_dict().items()} == {
         "bias": [50], "dense.weight": [8, 8], "dense.bias": [8], "norm.weight": [8], "norm.bias": [8],
     }  # fmt: skip

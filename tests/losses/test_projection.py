@@ -30,16 +30,13 @@ def test_a_string_builds_its_layers_in_order(spec):
     assert (projection.in_features, projection.out_features, projection.widths) == (width, widths[-1], widths)
 
 
-def test_a_projection_computes_its_layers_one_after_the_other():
+def test_a_projection_computes_its_layers_one_after_the_other_and_the_identity_none():
     torch.manual_seed(0)
     projection = Projection("8(ReLU)x4(softmax)", 3).double()
     x = torch.randn(5, 3, dtype=torch.float64)
     (W1, b1), (W2, b2) = ((layer.weight, layer.bias) for layer in projection.layers if isinstance(layer, nn.Linear))
     scores = ((x @ W1.T + b1).clamp(min=0) @ W2.T + b2).exp()
     torch.testing.assert_close(projection(x), scores / scores.sum(1, keepdim=True))
-
-
-def test_the_identity_changes_nothing_and_has_nothing_to_train():
     projection, x = Projection("-", 7), torch.randn(2, 7)
     assert torch.equal(projection(x), x)
     assert list(projection.parameters()) == []
@@ -76,20 +73,14 @@ def test_widths_that_do_not_fit_or_end_apart_are_refused_with_both_chains():
 
 
 TABLES = {  # Tables 4.6, 4.7 and 4.8: width of the contextual teacher, student projections, contextual projections
-    "4.6": [
-        (100, "768(ReLU)x1024(ReLU)x768 768", "100(ReLU)x768 768"), (1024, "768(ReLU)x1024 1024", "768x1024 1024 -"),
-        (2048, "1024(ReLU)x2048 2048", "1024x2048 2048 -"),
-    ],
-    "4.7": [
-        (100, "768(ReLU)x1024(ReLU)x768", "100(ReLU)x768 768"), (1024, "768(ReLU)x1024", "1024 -"),
-        (2048, "1024(ReLU)x2048", "2048 -"), (1024, "768(ReLU)x4096(ReLU)x1024", "768(ReLU)x1024 1024 -"),
-        (2048, "768(ReLU)x4096(ReLU)x2048", "2048(ReLU)x2048 2048 -"),
-    ],
-    "4.8": [
-        (100, "768(ReLU)x1024(ReLU)x768 768", "100(ReLU)x768 768"), (1024, "768(ReLU)x1024", "768x1024 1024 -"),
-        (2048, "1024(ReLU)x2048", "1024x2048 2048 -"), (1024, "768(ReLU)x4096(ReLU)x1024", "1024(ReLU)x1024 768(ReLU)x1024"),
-        (2048, "768(ReLU)x4096(ReLU)x2048", "2048(ReLU)x2048 -"),
-    ],
+    "4.6": [(100, "768(ReLU)x1024(ReLU)x768 768", "100(ReLU)x768 768"), (1024, "768(ReLU)x1024 1024", "768x1024 1024 -"),
+            (2048, "1024(ReLU)x2048 2048", "1024x2048 2048 -")],
+    "4.7": [(100, "768(ReLU)x1024(ReLU)x768", "100(ReLU)x768 768"), (1024, "768(ReLU)x1024", "1024 -"),
+            (2048, "1024(ReLU)x2048", "2048 -"), (1024, "768(ReLU)x4096(ReLU)x1024", "768(ReLU)x1024 1024 -"),
+            (2048, "768(ReLU)x4096(ReLU)x2048", "2048(ReLU)x2048 2048 -")],
+    "4.8": [(100, "768(ReLU)x1024(ReLU)x768 768", "100(ReLU)x768 768"), (1024, "768(ReLU)x1024", "768x1024 1024 -"),
+            (2048, "1024(ReLU)x2048", "1024x2048 2048 -"), (1024, "768(ReLU)x4096(ReLU)x1024", "1024(ReLU)x1024 768(ReLU)x1024"),
+            (2048, "768(ReLU)x4096(ReLU)x2048", "2048(ReLU)x2048 -")],
 }  # fmt: skip
 
 

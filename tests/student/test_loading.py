@@ -74,7 +74,7 @@ def test_a_window_over_all_positions_makes_minilm_itself_with_its_cls(minilm, te
     torch.testing.assert_close(ours, expected, atol=1e-4, rtol=1e-3)
 
 
-def test_positions_repeat_after_the_rows_that_no_token_has(roberta_folder, minilm):
+def test_positions_repeat_after_the_rows_that_no_token_has_and_the_given_layers_are_kept(roberta_folder, minilm):
     def table(model):
         return model.embeddings.position_embeddings.weight
 
@@ -85,9 +85,6 @@ def test_positions_repeat_after_the_rows_that_no_token_has(roberta_folder, minil
     learnt = table(hf.BertModel.from_pretrained(minilm))
     tiled = table(Student.from_encoder(minilm, layers=[0], max_tokens=600).model)
     torch.testing.assert_close(tiled[1:], torch.cat([learnt, learnt[:88]]))
-
-
-def test_the_given_layers_are_kept_in_their_order_and_globals_are_copies(minilm):
     student = Student.from_encoder(minilm, layers=[0, 4], max_tokens=512, attention_window=64, dropout=0.0)
     original = hf.BertModel.from_pretrained(minilm)
     config = student.config
@@ -102,13 +99,19 @@ def test_the_given_layers_are_kept_in_their_order_and_globals_are_copies(minilm)
             torch.testing.assert_close(getattr(ours.attention.self, f"{name}_global").weight, expected)
 
 
-def test_a_longformer_passes_through_unchanged(make_student, tmp_path):
+def test_a_longformer_and_a_modernbert_stay_as_they_are(make_student, tmp_path, modernbert_folder):
     student = make_student(windows=[8, 16], max_tokens=40)
     student.save(tmp_path)
     passed = Student.from_encoder(tmp_path, max_tokens=40)
     assert (passed.config.attention_window, passed.max_tokens) == ([8, 16], 40)
     torch.testing.assert_close(passed.state_dict(), student.state_dict(), atol=0, rtol=0)
     assert Student.from_encoder(tmp_path, layers=[1], max_tokens=40).config.attention_window == [16]
+    student = Student.from_encoder(modernbert_folder, max_tokens=200, dropout=0.25)
+    config = student.config
+    assert (student.dim, student.max_tokens, student.pooling, config.max_position_embeddings) == (16, 200, "mean", 600)
+    assert config.embedding_dropout == config.mlp_dropout == config.attention_dropout == 0.25
+    original = hf.AutoModel.from_pretrained(modernbert_folder)
+    torch.testing.assert_close(student.model.state_dict(), original.state_dict(), atol=0, rtol=0)
 
 
 def test_the_tokenizer_has_no_truncation_and_padding_and_counts_without_special_tokens(minilm, texts):
@@ -127,15 +130,6 @@ def test_nothing_in_a_converted_model_is_random(minilm):
         torch.manual_seed(seed)
         states.append(Student.from_encoder(minilm, layers=[0], max_tokens=64).state_dict())
     torch.testing.assert_close(*states, atol=0, rtol=0)
-
-
-def test_a_modernbert_stays_as_it_is(modernbert_folder):
-    student = Student.from_encoder(modernbert_folder, max_tokens=200, dropout=0.25)
-    config = student.config
-    assert (student.dim, student.max_tokens, student.pooling, config.max_position_embeddings) == (16, 200, "mean", 600)
-    assert config.embedding_dropout == config.mlp_dropout == config.attention_dropout == 0.25
-    original = hf.AutoModel.from_pretrained(modernbert_folder)
-    torch.testing.assert_close(student.model.state_dict(), original.state_dict(), atol=0, rtol=0)
 
 
 @pytest.mark.parametrize(("encoder", "arguments", "message"), [
@@ -302,16 +296,12 @@ def test_a_longformer_as_published_is_taken_whole(published, texts, tmp_path):
     np.testing.assert_allclose(encoded, student.embed(some, bf16=False), atol=1e-5)
 
 
-SIZES = {
-    "vocab_size": 50, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16,
-    "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "initializer_range": 0.5,
-}  # fmt: skip
+SIZES = {**TINY, "vocab_size": 50, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "initializer_range": 0.5}
+LONG = hf.LongformerConfig(**SIZES, attention_window=[8, 8], max_position_embeddings=40)
 MODELS = [
-    (hf.BertForMaskedLM, hf.BertConfig(**SIZES)),
-    (hf.RobertaForMaskedLM, hf.RobertaConfig(**SIZES)),
-    (hf.LongformerForMaskedLM, hf.LongformerConfig(**SIZES, attention_window=[8], max_position_embeddings=40)),
-    (hf.ModernBertForMaskedLM, hf.ModernBertConfig(**SIZES, cls_token_id=1, sep_token_id=2)),
-]
+    (hf.BertForMaskedLM, hf.BertConfig(**SIZES)), (hf.RobertaForMaskedLM, hf.RobertaConfig(**SIZES)),
+    (hf.LongformerForMaskedLM, LONG), (hf.ModernBertForMaskedLM, hf.ModernBertConfig(**SIZES, cls_token_id=1, sep_token_id=2)),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("model_class", "config"), MODELS, ids=lambda x: getattr(x, "model_type", ""))
@@ -323,7 +313,7 @@ def test_a_checkpoints_head_scores_words_as_its_model_does(model_class, config, 
             if "bias" in name:
                 parameter.uniform_()
     model.save_pretrained(tmp_path)
-    head = MaskedLanguageHead(8, 50, norm_eps=getattr(config, "layer_norm_eps", 1e-5))
+    head = MaskedLanguageHead(16, 50, norm_eps=getattr(config, "layer_norm_eps", 1e-5))
     head.load_state_dict(load_masked_head(str(tmp_path)))
     ids = torch.randint(3, 50, (1, 12))
     with torch.no_grad():

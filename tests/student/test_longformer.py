@@ -197,12 +197,9 @@ def pairs_by_loop(window):
     return sum(abs(i - j) <= window for length in FEW for i in range(length) for j in range(length))
 
 
-def test_pairs_are_those_that_a_loop_over_tokens_finds():
+def test_a_longformer_counts_its_products_and_its_visible_keys_as_a_loop_finds_them(make_student):
     for window in (1, 2, 4, 5, 39, 40, 100):
         assert sum(visible_pairs(length, window) for length in FEW) == pairs_by_loop(window)
-
-
-def test_a_longformer_counts_its_products_and_its_visible_keys_layer_by_layer(make_student):
     student = make_student(windows=[4, 20], head_dim=8, heads=2)
     batch = pack([list(range(5, 5 + length)) for length in FEW])
     linear = counted(lambda: student(batch))["aten.addmm"]
