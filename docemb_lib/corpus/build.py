@@ -1,7 +1,6 @@
 """From documents to a corpus: measured and written to parts, copies dropped, task documents held out, and split.
 
-While a corpus is built, its documents lie on disk in parts of some thousand each. The texts are never all in memory.
-A build that was stopped goes on after the last whole part.
+The texts are never all in memory: they lie on disk in parts. A stopped build goes on after the last whole part.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from docemb_lib.corpus.sources import CountTokens, Document
 from docemb_lib.errors import InputError
 from docemb_lib.progress import progress
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from datasets import Dataset, DatasetDict
 
 logger = logging.getLogger(__name__)
@@ -38,9 +37,7 @@ LINKED = 0.7  # share of each partition for pages with their links; the rest bal
 MIN_LINKS, MAX_LINKS = 2, 6  # a linked page brings its first MAX_LINKS targets and needs MIN_LINKS of them
 PART = 10_000  # documents of a part: the most that are in memory, and that a kill costs
 BATCH = 256  # documents measured at once
-# Batches measured at the same time. Tokenizers use all cores and release the GIL; with one batch at a time the cores
-# would wait while the next one is read, split into words and hashed.
-THREADS = 4
+THREADS = 4  # batches measured at the same time, so that tokenizers need not wait for reading, splitting and hashing
 COMPLETE = "complete"  # an empty file beside the parts when all of them are written
 
 
@@ -51,16 +48,13 @@ def build_corpus(
     """A corpus with the disjoint splits `train`, `validation` and, if `tasks` > 0, `tasks`.
 
     Columns: id, text, source, n_words, and one per counter. Rows of `tasks` have also `split` (train, validation or
-    test) and `see_also`, the ids they refer to in the same split. The order of train depends on `seed` and the ids
-    alone, so that a new document changes no other's place.
+    test) and `see_also`, the ids they refer to in the same split. The order depends on `seed` and the ids alone.
 
     Args:
         counters: functions from texts to numbers of tokens, by column; called from several threads.
         validation, tasks: numbers of documents; train has the rest.
-        folder: where the parts lie; a build that was stopped goes on from them, given the same documents. The caller
-            removes it when the corpus is saved; it is removed too if InputError is raised.
-        copy_words: documents are copies if their first so many words agree, case and white space aside; None: all
-            words. The document with the first id stays.
+        folder: where the parts lie, until the caller removes it; also removed if InputError is raised.
+        copy_words: of documents whose first so many words (None: all) agree but for case, the first id stays.
     """
     try:
         write_parts(folder, documents, counters, copy_words=copy_words)
@@ -73,9 +67,8 @@ def build_corpus(
 def hold_out(documents: Sequence[Document], *, size: int) -> dict[str, Partition]:
     """Partition of each held-out document, by id; `size` of `documents`, taken in the order given.
 
-    Citation tasks need both ends of a link in one partition. First, pages with links and their targets fill part of
-    each partition; a target stays in the partition of the first page that cites it. Then each partition is filled with
-    documents of the source that it has least of. If no document has links, they are taken in order.
+    First, pages and the targets of their links fill part of each partition, because citation tasks need both ends of
+    a link in one. Then each is filled with documents of the source that it has least of, or without links in order.
     """
     room: dict[Partition, int] = {"validation": round(VALIDATION * size), "test": round(TEST * size)}
     room["train"] = size - sum(room.values())
@@ -117,13 +110,12 @@ def write_parts(
 ) -> None:
     """Measure the documents and write them as `00000.arrow`, `00001.arrow`, …, each file whole or not at all.
 
-    Parts that exist already stay, and as many of the documents are skipped. If reading fails, the parts before are
-    whole. A progress bar shows if the number of documents is known.
+    Parts that exist already stay, and as many of the documents are skipped.
     """
     if (folder / COMPLETE).exists():
         return
     folder.mkdir(parents=True, exist_ok=True)
-    done = len(part_files(folder))
+    done = len(list(folder.glob("*.arrow")))
     if isinstance(documents, Sized):
         documents = progress(documents, desc="counting tokens", unit="documents")
     for counter in counters.values():
@@ -144,16 +136,11 @@ def _batches(documents: Iterator[Document]) -> Iterator[list[Document]]:
         yield batch
 
 
-def part_files(folder: Path) -> list[Path]:
-    """The whole parts in a folder, in order."""
-    return sorted(folder.glob("*.arrow"))
-
-
 def open_parts(folder: Path) -> Dataset:
     """All parts as one data set, memory-mapped."""
     from datasets import Dataset, concatenate_datasets
 
-    parts = [Dataset.from_file(str(file)) for file in part_files(folder)]
+    parts = [Dataset.from_file(str(file)) for file in sorted(folder.glob("*.arrow"))]
     return concatenate_datasets(parts) if parts else Dataset.from_dict({})
 
 
@@ -166,9 +153,8 @@ def corpus_statistics(corpus: Mapping[str, Dataset], *, limit: int, student_limi
     """One row per split: its documents, and their lengths in tokens without special tokens.
 
     `limit` is that of the structural teacher in its tokens, `student_limit` that of the student in its own. Columns:
-    split, documents, tokens, mean, std, median (student tokens; std over the split, not an estimate), and percent of
-    documents that are longer: beyond_limit and beyond_student, over_384 and over_512 (structural tokens, as in Tables
-    4.1 and 5.1). An empty split has zero tokens and NaN.
+    split, documents, tokens, mean, std, median (of student tokens), and percent of documents that are longer:
+    beyond_limit and beyond_student, over_384 and over_512 (structural tokens, as in Tables 4.1 and 5.1).
     """
     rows = {}
     for split, table in corpus.items():
@@ -191,16 +177,16 @@ def _splits(folder: Path, *, validation: int, tasks: int, seed: int) -> DatasetD
     everything = open_parts(folder)
     rows = distinct_rows(everything, seed=seed) if everything else np.empty(0, np.int64)
     if len(rows) < (needed := validation + tasks + 1):
-        problem = f"validation={validation} and tasks={tasks} leave one for training only from {needed}"
-        mend = "lower corpus.validation or corpus.tasks, or add documents"
-        raise InputError(f"corpus: {len(rows)} distinct documents, but {problem}; {mend}")
+        problem = (
+            f"{len(rows)} distinct documents, but validation={validation} and tasks={tasks} need more, from {needed}"
+        )
+        raise InputError(f"corpus: {problem}; lower these, or add documents")
     linked = tasks and any(len(chunk.flatten()) for chunk in everything.data.column("see_also").iterchunks())
     chosen = everything.select(rows if linked else rows[:tasks])  # without links the first documents are held out
     columns = (chosen[name][:] for name in ("id", "source", "see_also"))
     candidates = [Document(id, "", source, tuple(cited)) for id, source, cited in zip(*columns, strict=True)]
     held = hold_out(candidates, size=tasks)
     keys = {row: key for row, key in zip(rows.tolist(), candidates, strict=False) if key.id in held}
-
     everything = everything.remove_columns(["digest", "see_also"])
     rest = rows[~np.isin(rows, list(keys))]
     corpus = DatasetDict(train=everything.select(rest[validation:]), validation=everything.select(rest[:validation]))
@@ -214,10 +200,7 @@ def _splits(folder: Path, *, validation: int, tasks: int, seed: int) -> DatasetD
 
 
 def distinct_rows(documents: Dataset, *, seed: int) -> np.ndarray:
-    """The rows of the documents, ordered by a hash of seed and id; of each group of copies the row of the first id.
-
-    Takes about 50 bytes of memory a document. Raises InputError if two documents have one id.
-    """
+    """The rows of the documents, ordered by a hash of seed and id; of each group of copies the row of the first id."""
     table, n = documents.data, len(documents)
     ids = (id.as_py() for id in table.column("id"))
     places = np.fromiter((hashlib.sha256(f"{seed}:{id}".encode()).digest()[:16] for id in ids), "S16", n)
@@ -225,7 +208,6 @@ def distinct_rows(documents: Dataset, *, seed: int) -> np.ndarray:
     if (repeated := places[order][1:] == places[order][:-1]).any():
         id = min(table.column("id").take(order[1:][repeated]).to_pylist())
         raise InputError(f"corpus: two documents have the id {id!r}; rename one of them")
-
     digests = np.fromiter((digest.as_py() for digest in table.column("digest")), "S16", n)
     # Documents whose digests agree in the first half: all copies, and hardly any others.
     suspect = pd.Series(digests.view(np.uint64)[::2]).duplicated(keep=False)
@@ -240,8 +222,6 @@ def distinct_rows(documents: Dataset, *, seed: int) -> np.ndarray:
 def _measured(
     documents: Sequence[Document], *, counters: Mapping[str, CountTokens], copy_words: int | None
 ) -> pa.RecordBatch:
-    import pyarrow as pa
-
     ids, texts, sources, links = map(list, zip(*documents, strict=True))
     columns: dict[str, Any] = {
         "id": pa.array(ids, pa.string()),
@@ -257,8 +237,6 @@ def _measured(
 
 def _write(file: Path, batches: list[pa.RecordBatch]) -> None:
     """Write a part as one batch, because opening a file takes time for each batch in it."""
-    import pyarrow as pa
-
     temporary = file.with_name(f"{file.name}.partial")
     try:
         with pa.OSFile(str(temporary), "wb") as out, pa.ipc.new_stream(out, batches[0].schema) as stream:

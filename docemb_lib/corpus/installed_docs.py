@@ -1,8 +1,8 @@
 """The embedded corpus: the documentation that the installed scientific packages carry.
 
-Real text on every machine, without a download: one document per public module, class (with its methods) or function.
-The source files are parsed, never imported. See Also sections become links between documents; they and the names of the
-packages are cut from the texts, because they would give away the answers of the embedded tasks.
+One document per public module, class (with its methods) or function; the files are parsed, never imported. See Also
+sections become links; they and the names of the packages are cut from the texts, because they would give away the
+answers of the embedded tasks.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import ast
 import importlib.util
 import inspect
 import logging
-import os
 import re
 import tokenize
 import warnings
@@ -71,9 +70,7 @@ Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
 @dataclass
-class Page:
-    """The documentation of one public object: module, class or function."""
-
+class Page:  # the documentation of one public module, class or function
     module: str  # dotted path of the module that defines it, private parts included
     name: str  # "" for the page of the module itself
     doc: str = ""  # dedented; "" where only members are documented
@@ -85,20 +82,17 @@ class Page:
 
 
 class _Clean(NamedTuple):
-    """A page ready to become a document when the names it cites are resolved."""
-
     path: str  # private parts included
     members: tuple[str, ...]  # names of the documented methods
     text: str
-    cited: tuple[str, ...]
+    cited: tuple[str, ...]  # names, to be resolved
 
 
 def installed_docs(packages: Sequence[str] = PACKAGES, *, min_words: int = 80, jobs: int = 2) -> list[Document]:
     """The documentation pages of `packages` (import names), sorted by id, no two with the same text.
 
     The id is the dotted path without its private parts, where that is unique; `source` is the package; `see_also` holds
-    ids of pages of the same package. Pages of fewer than `min_words` words are left out. `jobs` processes read the
-    files. Raises InputError for a package that is not installed.
+    ids of pages of the same package. Pages of fewer than `min_words` words are left out. `jobs` processes read.
     """
     files = [(path, module) for package in packages for path, module in _source_files(package)]
     read = Parallel(n_jobs=jobs, return_as="generator")(delayed(_clean_pages)(*file, min_words) for file in files)
@@ -123,27 +117,21 @@ def _source_files(package: str) -> Iterator[tuple[Path, str]]:
     if spec is None or not spec.submodule_search_locations:
         raise InputError(f"package {package!r} is not installed; install it (pip install -e .) or leave it out")
     root = Path(spec.submodule_search_locations[0])
-    for folder, folders, names in os.walk(root):
-        folders[:] = sorted(name for name in folders if name not in SKIPPED)
-        for name in sorted(names):
-            if name.endswith(".py") and name not in SKIPPED:
-                path = Path(folder, name)
-                parts = path.relative_to(root.parent).with_suffix("").parts
-                yield path, ".".join(parts).removesuffix(".__init__")
+    for path in sorted(root.rglob("*.py")):
+        parts = path.relative_to(root.parent).parts
+        if not SKIPPED.intersection(parts[1:]):
+            yield path, ".".join(parts).removesuffix(".py").removesuffix(".__init__")
 
 
-def _clean_pages(path: Path, module: str, min_words: int) -> list[_Clean]:
-    """The pages of a file that have `min_words` words, before cleaning, which only removes, and after it."""
-    pages = (_clean(page) for page in read_pages(path, module) if page.n_words >= min_words)
+def _clean_pages(file: Path, module: str, min_words: int) -> list[_Clean]:
+    pages = []
+    for page in (page for page in read_pages(file, module) if page.n_words >= min_words):  # cleaning only removes
+        path = f"{page.module}.{page.name}" if page.name else page.module
+        cuts = {name: cut_see_also(doc) for name, doc in (("", page.doc), *page.members.items())}
+        text = "\n\n".join(f"{name}\n{left}" if name else left for name, (left, _) in cuts.items())
+        cited = dict.fromkeys(name for _, names in cuts.values() for name in names)
+        pages.append(_Clean(path, tuple(page.members), remove_names(text), tuple(cited)))
     return [page for page in pages if len(page.text.split()) >= min_words]
-
-
-def _clean(page: Page) -> _Clean:
-    path = f"{page.module}.{page.name}" if page.name else page.module
-    cuts = {name: cut_see_also(doc) for name, doc in (("", page.doc), *page.members.items())}
-    text = "\n\n".join(f"{name}\n{left}" if name else left for name, (left, _) in cuts.items())
-    cited = dict.fromkeys(name for _, names in cuts.values() for name in names)
-    return _Clean(path, tuple(page.members), remove_names(text), tuple(cited))
 
 
 def _public(path: str) -> str:
@@ -207,11 +195,8 @@ def read_pages(path: Path, module: str) -> list[Page]:
                 _document_compiled(page, module, call, assigned=name)
             case ast.Expr(value=ast.Call() as call):
                 _document_compiled(page, module, call, assigned=None)
-    return [
-        one
-        for (place, name), one in pages.items()
-        if (one.doc or one.members) and not (name or place).rpartition(".")[2].startswith("_")
-    ]
+    found = (one for one in pages.values() if one.doc or one.members)
+    return [one for one in found if not (one.name or one.module).rpartition(".")[2].startswith("_")]
 
 
 def _statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
@@ -235,11 +220,9 @@ def _document(page: Page, node: Definition) -> None:
 
 def _document_compiled(page: Callable[[str, str], Page], module: str, call: ast.Call, *, assigned: str | None) -> None:
     """Add the documentation that a call attaches to a compiled object."""
-    match call.func:
-        case ast.Name(id=function) | ast.Attribute(attr=function) if function in ATTACHING:
-            pass
-        case _:
-            return
+    function = getattr(call.func, "id", getattr(call.func, "attr", ""))
+    if function not in ATTACHING:
+        return
     match call.args:
         case [ast.Constant(value=str(name)), doc]:
             place = "torch.Tensor" if function == "add_docstr_all" else module  # torch's methods, scipy.special
@@ -291,10 +274,7 @@ def _tidy_docstring(text: str) -> str:
 
 
 def cut_see_also(text: str) -> tuple[str, tuple[str, ...]]:
-    """A text without its See Also references, and the names they cite, in order, each once.
-
-    They are See Also sections (numpydoc), `.. seealso::` blocks (Sphinx) and "See also ..." sentences.
-    """
+    """A text without See Also sections, `.. seealso::` blocks and "See also ..." sentences, and the names they cite."""
     kept: list[str] = []
     cited: list[str] = []
     lines = text.split("\n")
@@ -316,7 +296,7 @@ def cut_see_also(text: str) -> tuple[str, tuple[str, ...]]:
 
 
 def remove_names(text: str) -> str:
-    """`text` without the names and aliases of the eleven packages; `numpy.argsort` becomes `argsort`."""
+    """`text` without the names and aliases of the packages; `numpy.argsort` becomes `argsort`."""
     return _tidy(NAME.sub("", FROM.sub("", IMPORT.sub("", text))))
 
 

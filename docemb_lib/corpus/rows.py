@@ -1,8 +1,7 @@
 """Text taken apart: the rows of a data file, the sentences of a text, the words of a sentence.
 
-Data files are JSON lines, CSV, TSV or parquet, the text formats also gzipped; they are read one row at a time, and
-anything malformed raises an InputError that names the file and the place in it. Sentences are found in some 300
-languages (`sentencex`), parts of speech in English (`textblob`). Both packages carry their rules and models.
+Data files are read one row at a time; anything malformed raises an InputError that names the file and the place in it.
+Sentences are found in some 300 languages (`sentencex`), parts of speech in English (`textblob`), without a download.
 """
 
 from __future__ import annotations
@@ -22,6 +21,7 @@ from sentencex import segment
 from docemb_lib.errors import InputError
 
 FORMATS = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
+DATA_FILES = ".jsonl, .json, .csv, .tsv (each also .gz) or .parquet"
 BATCH = 256  # rows of a parquet file held in memory
 WINDOW = 10_000  # characters split at a time: in scripts without spaces, sentencex' time grows with their square
 
@@ -36,9 +36,7 @@ TOKENS = re.compile(
 
 
 class Row(NamedTuple):
-    """One row: its fields by name, and its place, for messages."""
-
-    where: str
+    where: str  # file and row, for messages
     number: int  # of the line in a file of JSON lines, of the row in the others; from 1, a header not counted
     fields: Mapping[str, Any]
 
@@ -54,7 +52,7 @@ def read_rows(file: Path) -> Iterator[Row]:
     """The rows of a file of one of FORMATS; CSV and TSV begin with a line of column names. Raises InputError."""
     format = file_format(file)
     if format is None:
-        raise InputError(f"{file}: not a data file; give .jsonl, .json, .csv, .tsv (each also .gz) or .parquet")
+        raise InputError(f"{file}: not a data file; give {DATA_FILES}")
     if format in {".csv", ".tsv"}:
         return read_csv(file, delimiter="\t" if format == ".tsv" else ",")
     return _read_parquet(file) if format == ".parquet" else _read_jsonl(file)
@@ -64,7 +62,6 @@ def read_csv(file: Path, *, columns: Sequence[str] | None = None, delimiter: str
     """The rows of a CSV file; `columns` names them where the file has no line of names.
 
     Values may be quoted with `"`, except between tabs, where a quotation mark is a character like any other.
-    Raises InputError, naming file and row, for broken quoting and for rows of another width.
     """
     csv.field_size_limit(sys.maxsize)  # the default of 131,072 characters is too short for documents
     quoting: Any = csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL
@@ -94,10 +91,9 @@ def text_of(fields: Mapping[str, Any], field: str, *, where: str) -> str:
     """The string in `field`, without unpaired surrogates, which cannot be stored as UTF-8."""
     if field not in fields:
         raise InputError(f"{where}: no field {field!r}, found {sorted(fields)}; name the one that holds the text")
-    text = fields[field]
-    if not isinstance(text, str):
-        kind = type(text).__name__
-        raise InputError(f"{where}: field {field!r} must be a string, found {kind} {text!r:.40}; quote it")
+    if not isinstance(text := fields[field], str):
+        found = f"{type(text).__name__} {text!r:.40}"
+        raise InputError(f"{where}: field {field!r} must be a string, found {found}; quote it")
     return without_surrogates(text)
 
 
@@ -107,7 +103,6 @@ def without_surrogates(text: str) -> str:
 
 
 def read_text(file: Path) -> str:
-    """A whole UTF-8 file."""
     try:
         return _decode(file.read_bytes(), file=file, offset=0)
     except OSError as error:
@@ -122,8 +117,8 @@ def _read_jsonl(file: Path) -> Iterator[Row]:
         try:
             record = json.loads(line)
         except json.JSONDecodeError as error:
-            reason = f"not JSON ({error.msg} at column {error.colno})"
-            raise InputError(f"{where}: {reason}; write one object a line") from error
+            place = f"{error.msg} at column {error.colno}"
+            raise InputError(f"{where}: not JSON ({place}); write one object a line") from error
         except RecursionError:
             raise InputError(f"{where}: nested too deeply; write one flat object a line") from None
         if not isinstance(record, dict):
@@ -173,14 +168,19 @@ def _decode(data: bytes, *, file: Path, offset: int) -> str:
 def split_sentences(text: str, *, language: str = "en") -> list[str]:
     """The sentences of `text` in their order; joined, they are the text again, with all its whitespace.
 
-    language: an ISO 639 code; it decides which abbreviations end no sentence. Full stops of all scripts count in every
-    language. A blank line ends a sentence, a line break does not. Time is linear in the length of the text.
+    language: an ISO 639 code; it decides which abbreviations end no sentence. A blank line ends a sentence, a line
+    break does not. Time is linear in the length of the text.
     """
     sentences: list[str] = []
     start, size = 0, WINDOW
     while start < len(text):
         end = start + size
-        found = _segment(text[start:end], language)
+        found: list[str] = []
+        for piece in segment(language, text[start:end]):
+            if found and (piece.isspace() or found[-1].isspace()):  # a blank line is no sentence
+                found[-1] += piece
+            else:
+                found.append(piece)
         if end < len(text):
             if len(found) == 1:
                 size *= 2
@@ -192,20 +192,9 @@ def split_sentences(text: str, *, language: str = "en") -> list[str]:
     return sentences
 
 
-def _segment(text: str, language: str) -> list[str]:
-    """Sentences with the whitespace around them, so that a blank line is no sentence."""
-    sentences: list[str] = []
-    for piece in segment(language, text):
-        joined = sentences and (piece.isspace() or sentences[-1].isspace())
-        sentences.append(sentences.pop() + piece if joined else piece)
-    return sentences
-
-
 class Word(NamedTuple):
-    """A word and its place in the text, `text[start:end]`."""
-
     text: str
-    start: int
+    start: int  # in the whole text
     end: int
     part: Part
 

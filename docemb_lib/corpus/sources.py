@@ -1,8 +1,4 @@
-"""Documents of a corpus: from installed documentation, from local files, or from a hub, as a profile asks for them.
-
-Documents come one by one, in the same order each time. Data problems raise an error that names file and row; nothing is
-mended.
-"""
+"""Documents of a corpus, in a fixed order: from installed documentation, from local files, or from a hub."""
 
 from __future__ import annotations
 
@@ -18,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from docemb_lib.corpus.rows import file_format, read_rows, read_text, text_of
+from docemb_lib.corpus.rows import DATA_FILES, file_format, read_rows, read_text, text_of
 from docemb_lib.errors import InputError
 from docemb_lib.progress import progress
 from docemb_lib.settings import HubDataset, TextSource
@@ -51,24 +47,26 @@ def read_documents(settings: TextSource, *, count_tokens: CountTokens | None = N
     count_tokens: texts to their numbers of student tokens; a data set with `min_student_tokens` needs it.
     """
     if settings.source == "hub":
-        return _without_near_duplicates(_hub_shares(settings, count_tokens), settings)
+        return _distinct(_hub_shares(settings, count_tokens), settings)
     if settings.source == "installed-docs":
         from docemb_lib.corpus.installed_docs import PACKAGES, installed_docs
 
         documents = installed_docs(settings.packages or PACKAGES)
         return _sampled(lambda: documents, settings)
-    read = partial(read_local, settings.path or [], text_field=settings.text_field, id_field=settings.id_field)
+    read = partial(local_documents, settings.path or [], text_field=settings.text_field, id_field=settings.id_field)
     return _sampled(lambda: iter(progress(read(), desc="reading documents", unit="documents")), settings)
 
 
 def source_fingerprint(settings: TextSource) -> str:
-    """A hash that identifies the texts: by versions of packages, or by names, sizes and times of local files.
-
-    Raises InputError where packages or files are missing.
-    """
+    """A hash that identifies the texts: by versions of packages, or by names, sizes and times of local files."""
     inputs: dict[str, Any] = {"version": VERSIONS["source"], **settings.model_dump(mode="json", exclude={"path"})}
     if settings.source == "installed-docs":
-        inputs["versions"] = _package_versions(settings.packages)
+        from docemb_lib.corpus.installed_docs import PACKAGES
+
+        for name in (names := settings.packages or PACKAGES):
+            if name not in _distributions():
+                raise InputError(f"corpus.packages: {name} is not installed; install it, or leave it out")
+        inputs["versions"] = {name: version(_distributions()[name][0]) for name in names}
     elif settings.source == "local":
         try:
             paths = local_paths(settings.path or [])
@@ -80,14 +78,12 @@ def source_fingerprint(settings: TextSource) -> str:
         found = {source.dataset: _dataset_files(source.dataset) for source in settings.datasets}
         for name in found:
             if file_format(Path(name)) and not found[name]:
-                mend = "name data files, a folder or a hub's data set"
-                raise InputError(f"corpus.datasets: {name} does not exist; {mend}")
+                raise InputError(f"corpus.datasets: {name} does not exist; name files, a folder or a hub's data set")
         inputs["files"] = files_fingerprint(f for source in settings.datasets for f in found[source.dataset])
     return fingerprint_of(inputs)
 
 
 def files_fingerprint(files: Iterable[Path]) -> str:
-    """A hash of names, sizes and times of files."""
     stats = ((file, file.stat()) for file in files)
     names = "".join(f"{file} {stat.st_size} {stat.st_mtime_ns}\n" for file, stat in stats)
     return hashlib.sha256(names.encode()).hexdigest()
@@ -108,20 +104,11 @@ def _hub_shares(settings: TextSource, count_tokens: CountTokens | None) -> Itera
 def _sampled(read: Callable[[], Iterable[Document]], settings: TextSource) -> Iterable[Document]:
     """The `settings.documents` documents whose hash of seed and id is lowest: a longer corpus keeps most of them."""
     if settings.documents is None:
-        return _without_near_duplicates(read(), settings)
-    ids = (document.id for document in _without_near_duplicates(read(), settings))
+        return _distinct(read(), settings)
+    ids = (document.id for document in _distinct(read(), settings))
     draws = ((hashlib.sha256(f"{settings.seed}\0{id}".encode()).digest(), id) for id in ids)
     chosen = {id for _, id in nsmallest(settings.documents, draws)}
     return (document for document in read() if document.id in chosen)
-
-
-def _package_versions(packages: list[str] | None) -> dict[str, str]:
-    from docemb_lib.corpus.installed_docs import PACKAGES
-
-    for name in (names := packages or PACKAGES):
-        if name not in _distributions():
-            raise InputError(f"corpus.packages: {name} is not installed; install it, or leave it out")
-    return {name: version(_distributions()[name][0]) for name in names}
 
 
 _distributions = cache(packages_distributions)  # by import name; reads all of site-packages
@@ -132,8 +119,7 @@ def drop_near_duplicates(documents: Iterable[Document], *, similarity: float) ->
 
     similarity: the smallest Jaccard index of two sets of five consecutive words, case aside, that counts as a copy. It
     is estimated by MinHash (Broder 1997) among candidates found by banding (Leskovec, Rajaraman and Ullman, Mining of
-    Massive Datasets, chapter 3). Texts of fewer than five words are kept. The index takes a few kB a document.
-    Raises InputError where datasketch is not installed.
+    Massive Datasets, chapter 3). Texts of fewer than five words are kept.
     """
     try:
         from datasketch import MinHash, MinHashLSH
@@ -144,9 +130,10 @@ def drop_near_duplicates(documents: Iterable[Document], *, similarity: float) ->
     kept: dict[int, Any] = {}  # signatures by position
     dropped = 0
     for position, document in enumerate(progress(documents, desc="near-duplicates", unit="documents")):
-        if shingles := word_runs(document.text):
+        words = document.text.lower().split()
+        if runs := {" ".join(words[start : start + SHINGLE]) for start in range(len(words) - SHINGLE + 1)}:
             signature = MinHash(num_perm=PERMUTATIONS)
-            signature.update_batch([shingle.encode() for shingle in shingles])
+            signature.update_batch([run.encode() for run in runs])
             if any(signature.jaccard(kept[other]) >= similarity for other in index.query(signature)):
                 dropped += 1
                 continue
@@ -157,39 +144,26 @@ def drop_near_duplicates(documents: Iterable[Document], *, similarity: float) ->
         logger.warning("%d documents are nearly copies of earlier ones and are left out", dropped)
 
 
-def word_runs(text: str) -> set[str]:
-    """All runs of five consecutive words of a text, in lower case."""
-    words = text.lower().split()
-    return {" ".join(words[start : start + SHINGLE]) for start in range(len(words) - SHINGLE + 1)}
-
-
-def _without_near_duplicates(documents: Iterable[Document], settings: TextSource) -> Iterable[Document]:
+def _distinct(documents: Iterable[Document], settings: TextSource) -> Iterable[Document]:
     similarity = settings.near_duplicates
     return documents if similarity is None else drop_near_duplicates(documents, similarity=similarity)
 
 
-def local_documents(path: Path | Sequence[Path], *, text_field: str = "text", id_field: str = "id") -> list[Document]:
-    """All documents of `read_local`, in memory."""
-    return list(read_local(path, text_field=text_field, id_field=id_field))
-
-
-def read_local(path: Path | Sequence[Path], *, text_field: str = "text", id_field: str = "id") -> Iterator[Document]:
+def local_documents(
+    path: Path | Sequence[Path], *, text_field: str = "text", id_field: str = "id"
+) -> Iterator[Document]:
     """The documents of folders (every .txt and .md file below them) and of data files (see `corpus.rows`).
 
     In a folder the id is the path below it, and the source is the name of the folder that holds the file. In a data
     file the id is `id_field`, or where that is missing the number of the row (after the name of the file, if there are
     several files), and the source is the name of the file without its endings.
-    Raises InputError, naming file and row, for anything that is no text with a unique id.
     """
-    paths = local_paths(path)
-    seen = Seen()
+    paths, seen = local_paths(path), Seen()
     for one in paths:
         found = _folder(one) if one.is_dir() else _data_file(one, text_field, id_field, alone=len(paths) == 1)
-        for file, number, document in found:
-            if (first := seen.add(document.id, str(file), number)) is not None:
-                rows = "lines" if file_format(file) in {".jsonl", ".json"} else "rows"
-                both = f"{file}, {rows} {first[1]} and {number}" if first[0] == str(file) else f"{first[0]} and {file}"
-                raise InputError(f"{both}: both have id {document.id!r}; rename one")
+        for where, document in found:
+            if (first := seen.add(document.id, where)) is not None:
+                raise InputError(f"{first} and {where}: both have id {document.id!r}; rename one")
             yield document
 
 
@@ -199,13 +173,12 @@ def local_paths(path: Path | Sequence[Path]) -> list[Path]:
     for one in [path] if isinstance(path, str | Path) else path:
         matches = [Path(one)] if Path(one).exists() else sorted(map(Path, glob.glob(str(one), recursive=True)))
         if not matches:
-            mend = "name a folder of .txt/.md files or data files"
-            raise InputError(f"{one} does not exist: no such file or folder; {mend}")
+            raise InputError(
+                f"{one} does not exist: no such file or folder; name a folder of .txt/.md files or data files"
+            )
         for match in matches:
             if not match.is_dir() and file_format(match) is None:
-                data = ".jsonl, .json, .csv, .tsv (each also .gz) or .parquet"
-                kinds = f"a folder of .txt/.md files, or data files: {data}"
-                raise InputError(f"{match}: a corpus is {kinds}, not {match.name!r}")
+                raise InputError(f"{match}: a corpus is a folder of .txt/.md files, or data files: {DATA_FILES}")
         found += matches
     return found
 
@@ -215,7 +188,7 @@ def text_files(folder: Path) -> list[Path]:
     return sorted(file for file in folder.rglob("*") if file.suffix in {".txt", ".md"} and file.is_file())
 
 
-def _folder(folder: Path) -> Iterator[tuple[Path, int, Document]]:
+def _folder(folder: Path) -> Iterator[tuple[str, Document]]:
     files = text_files(folder)
     if not files:
         raise InputError(f"{folder}: holds no .txt or .md file; add some, or give the path of a data file (.jsonl, …)")
@@ -223,10 +196,10 @@ def _folder(folder: Path) -> Iterator[tuple[Path, int, Document]]:
         text = read_text(file)
         if not text.strip():
             raise InputError(f"{file}: the document is blank; write text into it or delete it")
-        yield file, 1, Document(file.relative_to(folder).as_posix(), text, file.resolve().parent.name)
+        yield str(file), Document(file.relative_to(folder).as_posix(), text, file.resolve().parent.name)
 
 
-def _data_file(file: Path, text_field: str, id_field: str, *, alone: bool) -> Iterator[tuple[Path, int, Document]]:
+def _data_file(file: Path, text_field: str, id_field: str, *, alone: bool) -> Iterator[tuple[str, Document]]:
     source, number = _stem(file), 0
     for where, number, fields in read_rows(file):
         text = text_of(fields, text_field, where=where)
@@ -235,7 +208,7 @@ def _data_file(file: Path, text_field: str, id_field: str, *, alone: bool) -> It
         name = fields.get(id_field, number if alone else f"{source}:{number}")
         if not isinstance(name, str | int):
             raise InputError(f"{where}: field {id_field!r} must be a string or an integer, found {name!r}; change it")
-        yield file, number, Document(str(name), text, source)
+        yield where, Document(str(name), text, source)
     if not number:
         raise InputError(f"{file}: holds no document; add one with a field {text_field!r}")
 
@@ -246,20 +219,17 @@ def _stem(path: Path) -> str:
 
 
 class Seen:
-    """A set of names, each with the file and row where it was found first; on disk, because names may be millions."""
+    """A set of names, each with the place where it was found first; on disk, because names may be millions."""
 
     def __init__(self) -> None:
-        self.database = sqlite3.connect("", isolation_level=None)  # a temporary file
-        for setting in ("journal_mode = OFF", "synchronous = OFF", f"cache_size = -{CACHE}"):
-            self.database.execute(f"PRAGMA {setting}")
-        self.database.execute("BEGIN")  # never committed: pages are written only when the cache is full
-        self.database.execute("CREATE TABLE seen (name PRIMARY KEY, file, number) WITHOUT ROWID")
+        self.database = sqlite3.connect("")  # a temporary file; nothing is committed: pages leave a full cache only
+        self.database.executescript(f"PRAGMA journal_mode = OFF; PRAGMA cache_size = -{CACHE}")
+        self.database.execute("CREATE TABLE seen (name PRIMARY KEY, place) WITHOUT ROWID")
 
-    def add(self, name: str, file: str = "", number: int = 0) -> tuple[str, int] | None:
-        """Add a name. Returns None if it is new, otherwise its first place."""
-        if self.database.execute("INSERT OR IGNORE INTO seen VALUES (?, ?, ?)", (name, file, number)).rowcount:
+    def add(self, name: str, place: str = "") -> str | None:  # its first place if the name is known
+        if self.database.execute("INSERT OR IGNORE INTO seen VALUES (?, ?)", (name, place)).rowcount:
             return None
-        return self.database.execute("SELECT file, number FROM seen WHERE name = ?", (name,)).fetchone()
+        return self.database.execute("SELECT place FROM seen WHERE name = ?", (name,)).fetchone()[0]
 
 
 def hub_documents(
@@ -268,12 +238,11 @@ def hub_documents(
     """Up to `limit` documents (None: all) of a data set, which is streamed and shuffled through a buffer.
 
     Skips blank texts, repeated ones, and those below `source.min_words` or `source.min_student_tokens`, counted by
-    `count_tokens`. The id is a hash of the text, because rows of a shuffled stream have no number and data sets share
-    no id column.
+    `count_tokens`. The id is a hash of the text, because rows of a shuffled stream have no number.
     Raises InputError for local files that cannot be read, ConnectionError for a hub that fails on the way.
     """
     name = _stem(Path(source.dataset))
-    documents = _distinct(_texts(source, seed), name, source.min_words or 1)
+    documents = _new(_texts(source, seed), name, source.min_words or 1)
     if source.min_student_tokens is not None:
         if count_tokens is None:
             raise ValueError("min_student_tokens needs count_tokens, a function from texts to their numbers of tokens")
@@ -291,7 +260,7 @@ def hub_documents(
         logger.warning("%s [%s] gave %d documents of the %d asked for", source.dataset, source.split, given, limit)
 
 
-def _distinct(texts: Iterable[str], source: str, min_words: int) -> Iterator[Document]:
+def _new(texts: Iterable[str], source: str, min_words: int) -> Iterator[Document]:
     seen = Seen()
     for text in texts:
         id = f"{source}/{hashlib.sha256(text.encode()).hexdigest()[:16]}"
@@ -300,7 +269,7 @@ def _distinct(texts: Iterable[str], source: str, min_words: int) -> Iterator[Doc
 
 
 def _long(documents: Iterator[Document], min_tokens: int, count_tokens: CountTokens) -> Iterator[Document]:
-    # A token has at least one byte, so that shorter texts need not be counted.
+    # A token has a byte or more: shorter texts need not be counted.
     candidates = (document for document in documents if len(document.text.encode()) >= min_tokens)
     while batch := list(islice(candidates, BATCH)):
         counts = count_tokens([document.text for document in batch])
@@ -342,9 +311,9 @@ def _stream(source: HubDataset) -> Any:
     try:
         if not format:
             return load_dataset(name, source.config, split=source.split, streaming=True)
-        options: dict[str, Any] = {"delimiter": "\t"} if format == ".tsv" else {}
-        builder, options["data_files"] = BUILDERS.get(format, format[1:]), {source.split: name}
-        return load_dataset(builder, split=source.split, streaming=True, **options)
+        options = {"delimiter": "\t"} if format == ".tsv" else {}
+        files, builder = {source.split: name}, BUILDERS.get(format, format[1:])
+        return load_dataset(builder, split=source.split, streaming=True, data_files=files, **options)
     except (ValueError, OSError) as error:  # unknown split or config; unknown or unreachable data set
         reason = " ".join(str(error).split())
         raise InputError(f"dataset {name!r}, config {source.config!r}, split {source.split!r}: {reason}") from error

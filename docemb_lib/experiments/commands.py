@@ -89,7 +89,7 @@ def embed_documents(
         raise InputError(f"-o {out}: write .parquet (ids and embeddings) or .npy (embeddings alone)")
     if not out.parent.is_dir():
         raise InputError(f"-o {out}: the folder {out.parent} does not exist; create it first")
-    documents = local_documents(source, text_field=text_field, id_field=id_field)
+    documents = list(local_documents(source, text_field=text_field, id_field=id_field))
 
     from docemb_lib.student import Student
 

@@ -1,8 +1,4 @@
-"""Losses between the embeddings of a student and of its teachers, on tensors only.
-
-`structural` (with the mask), `contextual` (SoftCCA, CCA) and `pairs` (without teachers) hold the losses, `projection`
-the networks before them, `objective` the weights λ, the mask of long documents and the module that a trainer optimises.
-"""
+"""Losses between the embeddings of a student and of its teachers, on tensors only, and the objective of a training."""
 
 from docemb_lib.losses.contextual import CCA, SDL, SoftCCA, contextual_loss
 from docemb_lib.losses.objective import Objective, ObjectiveOutput, Teaching, Weighting, group_sizes

@@ -13,7 +13,6 @@ from docemb_lib.errors import InputError
 from docemb_lib.losses.structural import MSE
 
 Reduction = Literal["mean", "sum"]
-
 _SMALLEST_VARIANCE = 1e-9  # CCA leaves out directions of a view with less variance
 
 
@@ -75,8 +74,7 @@ class SoftCCA(nn.Module):
 
     Of CCA, the first term replaces the correlation by a distance, the second the constraint that the features of a view
     are uncorrelated by a penalty. `delta = 0.03` belongs to `reduction="mean"`; the thesis' formula sums over the
-    P^2 - P off-diagonal cells, which is the same loss with `reduction="sum"` and `delta / (P^2 - P)`. The views enter
-    the distance as they are. Where the teacher's view is not projected, SDL(z2) only shifts the value.
+    P^2 - P off-diagonal cells, which is the same loss with `reduction="sum"` and `delta / (P^2 - P)`.
 
     Example:
         >>> z = torch.tensor([[1.0, 2.0], [1.0, -2.0], [-1.0, 2.0], [-1.0, -2.0]])  # uncorrelated features
@@ -96,10 +94,8 @@ class SoftCCA(nn.Module):
     def forward(self, student: Tensor, teacher: Tensor) -> Tensor:
         """student, teacher: projected views (B, P), B >= 2. Returns (B,); in training the statistics advance."""
         if student.shape[1] != self.dim or teacher.shape[1] != self.dim:
-            raise InputError(
-                f"SoftCCA was made for views of width {self.dim}, got a student's of {student.shape[1]} "
-                f"and a teacher's of {teacher.shape[1]}: make the projections end in {self.dim}, or change dim"
-            )
+            got = f"got a student's of {student.shape[1]} and a teacher's of {teacher.shape[1]}"
+            raise InputError(f"SoftCCA was made for views of width {self.dim}, {got}: change dim or the projections")
         distance = self.distance(full_precision(student), full_precision(teacher))  # (B,)
         decorrelation = self.student_decorrelation(student) + self.teacher_decorrelation(teacher)  # ()
         return distance + self.delta * decorrelation
@@ -114,8 +110,7 @@ class CCA(nn.Module):
     With centred views X1, X2, S_ab = Xa^T Xb / (B - 1) and `ridge` added to the diagonals of S11 and S22, these are
     the singular values s of A = S11^{-1/2} S12 S22^{-1/2}; for all of them the loss is A's nuclear norm.
     At most B - 1 exist, all of them 1 where B - 1 <= P but for the ridge: CCA needs batches larger than the views are
-    wide, which is why the thesis avoids it. On views that trained networks project (any projection but `-`) this loss
-    is DCCA, deep canonical correlation analysis (Andrew et al., 2013).
+    wide. On views that trained networks project this loss is DCCA (Andrew et al., 2013).
 
     The gradient is written down rather than left to the decompositions, whose own gradients divide by differences of
     eigenvalues and fail where B < P. With the canonical variates a = X1 p and b = X2 q at fixed p, q and s, it is that
@@ -171,10 +166,9 @@ def _whitening(X: Tensor, ridge: float) -> Tensor:
 def contextual_loss(
     name: str, dim: int, *, delta: float = 0.03, beta: float = 0.95, reduction: Reduction = "mean", ridge: float = 1e-3
 ) -> nn.Module:
-    """The loss that the parameter `contextual_loss` names, for views of width `dim`. Raises InputError for others.
+    """The loss that the parameter `contextual_loss` names, for views of width `dim`; `mse` is SoftCCA's distance alone.
 
-    `mse` is the ablation of SoftCCA to its distance. delta, beta, reduction: of soft-cca; delta is that of the mean
-    form: the sum takes delta / (P^2 - P), which gives the same loss but for rounding. ridge: of cca.
+    delta, beta, reduction: of soft-cca; delta is that of the mean form, the sum takes delta / (P^2 - P). ridge: of cca.
     """
     if name == "soft-cca":
         return SoftCCA(dim, delta / (max(dim * dim - dim, 1) if reduction == "sum" else 1), beta, reduction)

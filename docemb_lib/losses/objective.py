@@ -91,8 +91,7 @@ class Teaching(nn.Module):
         """Whether the loss compares with other documents, and so with those of a bank."""
         return self.role == "structural" and getattr(self.loss, "takes_negatives", False)
 
-    def views(self, student: Tensor, teacher: Tensor) -> tuple[Tensor, Tensor]:
-        """student: (B, D), teacher: (B, T), embeddings. Returns the arguments of the loss, (B, P) both."""
+    def views(self, student: Tensor, teacher: Tensor) -> tuple[Tensor, Tensor]:  # (B, D), (B, T) to (B, P) both
         return self.student_projection(student), self.teacher_projection(teacher)
 
     def extra_repr(self) -> str:
@@ -125,11 +124,9 @@ class Objective(nn.Module):
     teachers' t, and the projections f and g.
 
     With `group_size` the losses see the batch in groups of that many documents, in order, as if each were a batch of
-    its own: negatives, covariances and running statistics are those of small batches while the student runs once.
-    A last group of one document joins the group before. Each document weighs the same, so equal groups give the
-    loss and the gradient of a loop over the groups with accumulation.
-    With `negatives`, losses that compare with other documents compare each group with that many more. The student may
-    run under autocast; the losses are computed in float32 or better. `weighting=None` is the plain sum of both roles.
+    its own, while the student runs once; a last group of one document joins the group before. With `negatives`, losses
+    that compare with other documents compare each group with that many more. The losses are computed in float32 or
+    better, also under autocast. `weighting=None` is the plain sum of both roles.
     """
 
     student: Any
@@ -154,7 +151,7 @@ class Objective(nn.Module):
         self, batch: Any, *, teachers: Mapping[str, Tensor], n_structural_tokens: Tensor | None = None,
         negatives: Mapping[str, Tensor] | None = None, run_groups: GroupRunner = in_order,
     ) -> ObjectiveOutput:  # fmt: skip
-        """The loss of a batch. Raises InputError for embeddings or lengths that are missing or do not fit.
+        """The loss of a batch.
 
         batch: B documents as the student takes them; teachers: embeddings by teacher, (B, T) each; n_structural_tokens:
         lengths, (B,), needed where the weighting depends on them; negatives: by teacher that `takes_negatives`,
@@ -194,16 +191,11 @@ class Objective(nn.Module):
     def _lengths(self, given: Tensor | None, embeddings: Tensor) -> Tensor:
         if given is None:
             if self.weighting.needs_lengths and any(teaching.role == "structural" for teaching in self.teachings):
-                raise InputError(
-                    "max_structural_len and lam_by_length weigh documents by their length: "
-                    "pass n_structural_tokens, or set both to None"
-                )
+                raise InputError("max_structural_len and lam_by_length weigh lengths: pass n_structural_tokens")
             return torch.zeros(len(embeddings), device=embeddings.device)
         if given.shape != embeddings.shape[:1]:
-            raise InputError(
-                f"n_structural_tokens must hold one length per document: "
-                f"expected {len(embeddings)}, got {tuple(given.shape)}"
-            )
+            both = f"expected {len(embeddings)}, got {tuple(given.shape)}"
+            raise InputError(f"n_structural_tokens must hold one length per document: {both}")
         return given.to(embeddings.device)
 
     def extra_repr(self) -> str:
@@ -231,8 +223,6 @@ def _teacher_embeddings(name: str, given: Mapping[str, Tensor], embeddings: Tens
 def _bank(name: str, given: Mapping[str, Tensor] | None, *, groups: int, size: int) -> Tensor:
     bank = (given or {}).get(name)
     if bank is None or bank.ndim != 3 or bank.shape[:2] != (groups, size):
-        raise InputError(
-            f"negatives: the {name} loss compares each group with {size} more documents: pass their embeddings as "
-            f"({groups}, {size}, width), got {None if bank is None else tuple(bank.shape)}"
-        )
+        both = f"as ({groups}, {size}, width), got {None if bank is None else tuple(bank.shape)}"
+        raise InputError(f"negatives: the {name} loss compares with more documents: pass their embeddings {both}")
     return bank

@@ -29,7 +29,7 @@ class InfoNCE(nn.Module):
         self.temperature, self.symmetric = temperature, symmetric
 
     def forward(self, first: Tensor, second: Tensor) -> Tensor:
-        """first, second: (B, D), row i of both is a pair. Returns (B,). Raises InputError for fewer than two pairs."""
+        """first, second: (B, D), row i of both is a pair. Returns (B,)."""
         B = len(first)
         if first.shape != second.shape:
             raise InputError(f"first and second must hold pairs: got {tuple(first.shape)} and {tuple(second.shape)}")
@@ -71,8 +71,7 @@ class PairObjective(nn.Module):
     """L = mean over i of InfoNCE_i + mlm_weight * MLM, and with `distillation`: L_distillation + weight * L.
 
     MLM is the mean cross-entropy over the masked tokens of all texts of the batch; without a head there is none. The
-    student reads each text twice: as it is, and masked for MLM. A checkpoint of this module is complete; the student is
-    held once, by `distillation` if there is one. Raises InputError for a distillation of another student.
+    student reads each text twice, as it is and masked; it is held once, by `distillation` if there is one.
     """
 
     def __init__(

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from docemb_lib.errors import InputError
 
 IDENTITY = "-"
-
 _EXAMPLE = "768(ReLU)x4096(ReLU)x2048"
 _BETWEEN_BLOCKS = re.compile(r"[x×](?![^(]*\))")  # an x outside parentheses: softmax has one inside
 _BLOCK = re.compile(r"\s*([0-9]+)\s*(?:\(\s*(\w+)\s*\))?\s*")
@@ -41,12 +40,10 @@ class Projection(nn.Module):
             if activation := _ACTIVATIONS[name]:
                 self.layers.append(activation(dim=-1) if name == "softmax" else activation())
 
-    def forward(self, view: Tensor) -> Tensor:
-        """view: (B, in_features). Returns (B, out_features)."""
+    def forward(self, view: Tensor) -> Tensor:  # (B, in_features) to (B, out_features)
         if view.shape[-1] != self.in_features:
-            raise InputError(
-                f"projection {self.spec!r} was made for a view of width {self.in_features}, got {view.shape[-1]}"
-            )
+            made = f"was made for a view of width {self.in_features}, got {view.shape[-1]}"
+            raise InputError(f"projection {self.spec!r} {made}")
         return self.layers(view)
 
     def extra_repr(self) -> str:
@@ -54,8 +51,7 @@ class Projection(nn.Module):
 
 
 def parse_projection(spec: str) -> tuple[tuple[int, str], ...]:
-    """Width and activation of each block of a projection string, none for the identity. Raises InputError naming the
-    block that is wrong."""
+    """Width and activation of each block of a projection string, none for the identity."""
     if not isinstance(spec, str) or not spec.strip():
         raise InputError(f"projection {spec!r} is empty: write '{IDENTITY}' for none or blocks such as {_EXAMPLE!r}")
     if spec.strip() == IDENTITY:
@@ -85,18 +81,15 @@ def projection_widths(spec: str, in_features: int) -> tuple[int, ...]:
 def check_widths(
     student_spec: str, student_dim: int, teacher_spec: str, teacher_dim: int, *, teacher: str = "contextual"
 ) -> int:
-    """The width in which both projections end. Raises InputError, showing all widths of both, if they differ.
-
-    student_dim, teacher_dim: widths of the embeddings; teacher: name of the teacher.
-    """
+    """The width in which both projections end. Raises InputError, showing all widths of both, if they differ."""
     student, other = projection_widths(student_spec, student_dim), projection_widths(teacher_spec, teacher_dim)
     if student[-1] != other[-1]:
         field = "contextual_projection" if teacher == "contextual" else "teacher_projection"
-        raise InputError(
-            f"projections end in different widths: student {_chain(student)}; {teacher} {_chain(other)}; "
-            f"let student_projection ({student_spec!r}) end in {other[-1]} "
-            f"or {field} ({teacher_spec!r}) in {student[-1]}"
+        chains = f"student {_chain(student)}; {teacher} {_chain(other)}"
+        mend = (
+            f"student_projection ({student_spec!r}) end in {other[-1]} or {field} ({teacher_spec!r}) in {student[-1]}"
         )
+        raise InputError(f"projections end in different widths: {chains}; let {mend}")
     return student[-1]
 
 

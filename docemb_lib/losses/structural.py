@@ -1,8 +1,8 @@
 """Structural losses: a student's embedding against its sentence-encoder teacher's, in one space (thesis, section 4.4).
 
 Every loss maps student (B, D), teacher (B, D) and a mask (B,) with 1 = kept to one number per document, (B,). A masked
-document has loss zero and is a negative of no other document. Max-margin and contrastive compare with other documents.
-They also take `negatives`, (K, D): the teacher's embeddings of K documents outside the batch.
+document has loss zero and is a negative of no other document. Max-margin and contrastive compare with other documents
+and take `negatives`, (K, D): the teacher's embeddings of K documents outside the batch.
 """
 
 from importlib import import_module
@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from docemb_lib.errors import InputError
 
 Distance = Literal["mse", "cosine"]
-
 _SMALLEST_NORM = 1e-8  # shorter vectors are divided by this instead of by their norm
 
 
@@ -27,27 +26,18 @@ class StructuralLoss(nn.Module):
     def forward(
         self, student: Tensor, teacher: Tensor, mask: Tensor | None = None, negatives: Tensor | None = None
     ) -> Tensor:
-        """student, teacher: (B, D); mask: (B,), 1 = kept, None: all; negatives: (K, D), for losses that take them.
-
-        Returns (B,), zero where masked. Raises InputError for shapes that do not fit.
-        """
+        """student, teacher: (B, D); mask: (B,), 1 = kept, None: all; negatives: (K, D). Returns (B,)."""
         B, D = student.shape
         if len(teacher) != B:
             raise InputError(f"student and teacher must hold the same documents, got {B} and {len(teacher)}")
         if teacher.shape[1:] != (D,):
-            raise InputError(
-                f"student embeddings are {D} wide and teacher embeddings {teacher.shape[1]}: "
-                "take a student as wide as its teacher, or project both to one width"
-            )
+            raise InputError(f"student embeddings are {D} wide and teacher embeddings {teacher.shape[1]}: project them")
         if mask is not None and mask.shape != (B,):
             raise InputError(f"mask must hold one number per document: expected {B}, got {tuple(mask.shape)}")
         if negatives is not None and not self.takes_negatives:
             raise InputError(f"negatives: {type(self).__name__} compares with no other documents; set negatives to 0")
         if negatives is not None and (negatives.ndim != 2 or not len(negatives) or negatives.shape[1] != D):
-            raise InputError(
-                f"negatives must hold one document or more, as wide as the teacher: expected (K, {D}), "
-                f"got {tuple(negatives.shape)}"
-            )
+            raise InputError(f"negatives must be K >= 1 documents: expected (K, {D}), got {tuple(negatives.shape)}")
         keep = student.new_ones(B) if mask is None else mask.to(student)
         # The only place that applies the mask: to the losses here, and through `keep` to the choice of negatives.
         return keep * self.document_losses(student, teacher, keep, negatives)
@@ -89,7 +79,7 @@ class MaxMargin(StructuralLoss):
     The others are the batch's documents that the mask keeps, j != i, and all `negatives`. The thesis writes "sim" for d
     but minimises it: d is a distance. A document without any others keeps its plain distance. With d = MSE and
     gamma = 1 the loss is affine in y: unbounded below, with a gradient that does not depend on y; beyond 1 it is
-    concave. The MSE form holds (B, B, D) numbers: meant for small batches, and for any number of `negatives`.
+    concave. The MSE form holds (B, B, D) numbers.
 
     Example:
         >>> MaxMargin("cosine", gamma=0.5)(torch.eye(2), torch.eye(2))
@@ -159,30 +149,25 @@ class Contrastive(StructuralLoss):
 def structural_loss(
     name: str, *, distance: Distance = "mse", gamma: float = 1.0, temperature: float | None = None
 ) -> nn.Module:
-    """The loss that the parameter `structural_loss` names: a loss of this module, or a class by `module:Class`.
+    """The loss that the parameter `structural_loss` names, or a class by `module:Class`.
 
-    Raises InputError for an unknown name, and for a class that cannot be imported or is no `StructuralLoss`.
     distance, gamma: of max-margin; temperature: of contrastive.
     """
-    if ":" in name:
-        return _imported(name)
     if name == "max-margin":
         return MaxMargin(distance, gamma)
     if name == "contrastive":
         return Contrastive(temperature)
-    if name not in ("mse", "cosine"):
+    if name in ("mse", "cosine"):
+        return MSE() if name == "mse" else Cosine()
+    module, colon, attribute = name.partition(":")
+    if not colon:
         raise InputError(f"structural_loss must be one of mse, cosine, max-margin, contrastive or None, got {name!r}")
-    return MSE() if name == "mse" else Cosine()
-
-
-def _imported(path: str) -> nn.Module:
-    module, _, attribute = path.partition(":")
     try:
         found = getattr(import_module(module), attribute)
     except (ImportError, AttributeError) as error:
-        raise InputError(f"structural_loss: {path} cannot be imported ({error}); check PYTHONPATH") from None
+        raise InputError(f"structural_loss: {name} cannot be imported ({error}); check PYTHONPATH") from None
     if not (isinstance(found, type) and issubclass(found, StructuralLoss)):
-        raise InputError(f"structural_loss: {path} is no subclass of docemb_lib.losses.StructuralLoss")
+        raise InputError(f"structural_loss: {name} is no subclass of docemb_lib.losses.StructuralLoss")
     return found()
 
 

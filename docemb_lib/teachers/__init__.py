@@ -1,7 +1,6 @@
-"""The frozen teachers, and their embeddings on disk.
+"""The frozen teachers: `SBERT` (structural), `ParagraphVector`, `Compound` and `LSA` (contextual), and their stores.
 
-`SBERT` is the structural teacher; `ParagraphVector`, a `Compound` of two, or `LSA` is the contextual one. All implement
-the protocol `Teacher`. Importing this package loads neither torch nor gensim.
+Importing this package loads neither torch nor gensim.
 """
 
 from docemb_lib.teachers.lsa import LSA

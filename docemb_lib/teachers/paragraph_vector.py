@@ -1,8 +1,7 @@
 """The contextual teacher: Paragraph Vector, gensim's Doc2Vec with repeatable results (thesis, 4.5.1 and Table 4.5).
 
-All embeddings, those of training documents too, are inferred. Training and inference run in worker processes with a
-fixed hash seed, and inference reseeds the model from each text. An embedding therefore depends on the text and the
-model alone, not on the calling process, the order of the documents, their batches or the number of workers.
+All embeddings, those of training documents too, are inferred, in worker processes with a fixed hash seed and a model
+reseeded from each text: an embedding depends on the text and the model alone.
 """
 
 from __future__ import annotations
@@ -31,6 +30,7 @@ from docemb_lib.settings import SINGLE, label_of_paragraph_vector
 from docemb_lib.teachers.store import BAR_FROM
 from docemb_lib.teachers.words import Preprocessing, Words, check_memory, pieces, preprocess, write_words
 from docemb_lib.teachers.worker_pool import WorkerPool, end_if_orphaned
+from docemb_lib.workspace import write_text
 
 if TYPE_CHECKING:
     from gensim.models.doc2vec import Doc2Vec
@@ -44,9 +44,7 @@ TASKS = 8  # tasks per process at least, if there are enough documents, so that 
 
 
 @dataclass(frozen=True)
-class Fitted:
-    """Facts about a training, stored beside the model."""
-
+class Fitted:  # facts about a training, stored beside the model
     documents: int
     long_documents: int  # of more than 10,000 words, trained in pieces
     texts: str  # fingerprint of the documents, independent of the preprocessing
@@ -102,7 +100,6 @@ class ParagraphVector:
 
     @property
     def fitted(self) -> Fitted:
-        """Facts about the training. Raises InputError before it."""
         return self._trained[0]
 
     @property
@@ -113,12 +110,11 @@ class ParagraphVector:
 
     @property
     def fingerprint(self) -> str:
-        """Identifies the arguments, the vocabulary and the weights, on which an embedding depends."""
         content = json.dumps([self.parameters, self.fitted.weights])
         return f"pv:{self.label}:{hashlib.sha256(content.encode()).hexdigest()[:16]}"
 
     def fit(self, texts: Iterable[str]) -> Self:
-        """Train on `texts`, read once. Raises InputError if no word is frequent enough."""
+        """Train on `texts`, read once."""
         folder = Path(tempfile.mkdtemp(prefix="docemb-pv-"))
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)  # the model files live as long as this object
         words = write_words(folder / "words", texts, self.preprocess)
@@ -138,26 +134,23 @@ class ParagraphVector:
             raise InputError(f"{self.label}: the words in {words.folder} are of preprocess {words.preprocess!r}")
         fitted = self._find(folder, words) or self._train(words, folder)
         remove_states(folder)
-        self._set(folder, fitted)
-        return self
+        return self._set(folder, fitted)
 
     def gensim_options(self, words: Words) -> dict[str, Any]:
         """The arguments of gensim's Doc2Vec for training on `words`."""
-        options = {name: value for name, value in self.parameters.items() if name != "preprocess"}
-        dbow_words = int(self.dbow_words and not self.dm)
-        return options | {"min_count": words.occurrences(self.min_count), "dbow_words": dbow_words}
+        resolved = {"min_count": words.occurrences(self.min_count), "dbow_words": int(self.dbow_words and not self.dm)}
+        return {name: value for name, value in self.parameters.items() if name != "preprocess"} | resolved
 
     def embed(self, texts: Sequence[str], *, jobs: int | None = None) -> np.ndarray:
         """Float32 (N, dim), inferred by `jobs` processes (None: one per core).
 
-        A text without any word of the vocabulary becomes the zero vector, because inference would leave it at its
-        random start. A text of more than 10,000 words is the mean of its pieces, weighted by their words.
+        A text without any word of the vocabulary becomes the zero vector. One of more than 10,000 words is the mean of
+        its pieces, weighted by their words.
         """
         _, _, pool = self._trained
         jobs = jobs or cpu_count()
         n_long, size = 0, min(BLOCK, max(1, len(texts) // (TASKS * jobs)))
-        starts = range(0, len(texts), size)
-        embeddings = np.zeros((len(texts), self.dim), dtype=np.float32)
+        starts, embeddings = range(0, len(texts), size), np.zeros((len(texts), self.dim), dtype=np.float32)
         blocks = ((list(texts[start : start + size]), self.preprocess) for start in starts)
         results: Iterable[tuple[int, tuple[np.ndarray, int]]] = pool.map(blocks, jobs=jobs)
         if len(texts) >= BAR_FROM:
@@ -189,12 +182,9 @@ class ParagraphVector:
         if not description.is_file():
             raise InputError(f"{description}: no such file; name a folder written by ParagraphVector.save")
         content = json.loads(description.read_text())
-        model = cls(**content["parameters"])
-        model._set(Path(folder).resolve(), Fitted(**content["fitted"]))
-        return model
+        return cls(**content["parameters"])._set(Path(folder).resolve(), Fitted(**content["fitted"]))
 
     def _find(self, folder: Path, words: Words) -> Fitted | None:
-        """The facts about the model in `folder` if it has these arguments and was trained on these texts."""
         if not (folder / DESCRIPTION).is_file():
             return None
         content = json.loads((folder / DESCRIPTION).read_text())
@@ -207,29 +197,27 @@ class ParagraphVector:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / DESCRIPTION).unlink(missing_ok=True)  # describes another model, whose files are overwritten now
         key = hashlib.sha256(json.dumps([self.parameters, words.texts]).encode()).hexdigest()[:16]
-        pool = WorkerPool(train)
-        options = self.gensim_options(words)
+        pool, options = WorkerPool(train), self.gensim_options(words)
         bar: tqdm[None]
         with progress(desc=f"Training {self.label} ({memory})", total=self.epochs, unit="epochs") as bar:
             vocabulary, weights = pool.run(
                 words.file, folder, key, options, meanwhile=lambda: bar.update(epochs_done(folder, key) - bar.n)
             )
         pool.stop()
-        least = words.occurrences(self.min_count)
-        fitted = Fitted(words.documents, words.long_documents, words.texts, least, vocabulary, weights)
+        of_words = (words.documents, words.long_documents, words.texts, options["min_count"])
+        fitted = Fitted(*of_words, vocabulary, weights)
         self._describe(folder, fitted)
         return fitted
 
     def _describe(self, folder: Path, fitted: Fitted) -> None:
         """Write the description, after all other files: it marks the folder as complete."""
-        content = json.dumps({"parameters": self.parameters, "fitted": asdict(fitted)}, indent=2)
-        (folder / f".{DESCRIPTION}").write_text(content + "\n")
-        (folder / f".{DESCRIPTION}").replace(folder / DESCRIPTION)
+        content = {"parameters": self.parameters, "fitted": asdict(fitted)}
+        write_text(folder / DESCRIPTION, json.dumps(content, indent=2) + "\n")
 
-    def _set(self, folder: Path, fitted: Fitted) -> None:
-        """Infer with the model in `folder` from now on."""
+    def _set(self, folder: Path, fitted: Fitted) -> Self:
         self.stop()
         self._model = fitted, folder, WorkerPool(infer, prepare=partial(load_model, folder / MODEL_FILE))
+        return self
 
 
 # Training and inference with gensim, run in worker processes.
@@ -280,12 +268,10 @@ def train(corpus_file: Path, folder: Path, key: str, options: dict[str, Any]) ->
 
 
 def epochs_done(folder: Path, key: str) -> int:
-    """The number of epochs of an unfinished training that are saved in `folder`."""
     return max((int(state.name.rpartition("-")[2]) for state in folder.glob(f"state-{key}-*")), default=0)
 
 
 def remove_states(folder: Path, *, but: Path | None = None) -> None:
-    """Remove all states of unfinished trainings, incomplete ones included, except `but`."""
     for state in (*folder.glob("state-*"), *folder.glob(".state-*")):
         if state != but:
             shutil.rmtree(state, ignore_errors=True)

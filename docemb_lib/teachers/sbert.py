@@ -32,9 +32,9 @@ class SBERT:
         model: folder, hub id, or `all-MiniLM-L6-v2`, which is installed with its package. Loaded at first use.
         max_tokens: context, special tokens included; None is the model's own (256 for MiniLM, 384 for MPNet).
         long: a document beyond the context is truncated, or cut into chunks of that size, whose embeddings are averaged
-            with their tokens as weights (special ones included, as in the pooling itself).
+            with their tokens (special ones included) as weights.
         batch_tokens: tokens per forward pass, padding included.
-        bf16: compute in bfloat16 (cosine to float32 above 0.9999); None: where the processor is fast at it.
+        bf16: compute in bfloat16; None: where the processor is fast at it.
         device: None is the one that sentence-transformers chooses.
 
     Example:
@@ -54,7 +54,7 @@ class SBERT:
 
     @property
     def fingerprint(self) -> str:
-        """Identifies the model's files and all options that change an embedding; the model is not loaded."""
+        """Of the model's files and all options that change an embedding; the model is not loaded."""
         options = f"{self._wanted_tokens or 'own'}:{self.long}{':bf16' if self.bf16 else ''}"
         return f"sbert:{pretrained.fingerprint(pretrained.resolve(self.model))}:{options}"
 
@@ -64,7 +64,6 @@ class SBERT:
 
     @cached_property
     def max_tokens(self) -> int:
-        """Tokens of a document that the encoder sees at once, special tokens included."""
         config = self._encoder[0].auto_model.config
         # RoBERTa-like encoders number positions from the padding id + 1 onwards.
         offset = config.pad_token_id + 1 if config.model_type in {"roberta", "mpnet", "xlm-roberta", "camembert"} else 0
@@ -81,13 +80,12 @@ class SBERT:
         return self.max_tokens - sum(map(len, self._affixes))
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
-        """Number of tokens of each text, without special tokens and truncation (the corpus' length column)."""
+        """Number of tokens of each text, without special tokens and truncation."""
         return [len(ids) for ids in self._tokenize(texts)]
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         """Float32 (N, dim). A row depends on its own text alone, up to rounding."""
-        prefix, suffix = self._affixes
-        room = self.max_text_tokens
+        (prefix, suffix), room = self._affixes, self.max_text_tokens
         sequences: list[list[int]] = []
         owners: list[int] = []  # sequences[k] is a part of texts[owners[k]]
         n_long = 0
@@ -141,9 +139,9 @@ class SBERT:
 
     @cached_property
     def _tokenizer(self) -> Tokenizer:
-        """A copy of the encoder's, without the truncation and padding in MiniLM's tokenizer file (128 each)."""
         from tokenizers import Tokenizer
 
+        # A copy of the encoder's, without the truncation and padding in MiniLM's tokenizer file.
         tokenizer = Tokenizer.from_str(self._encoder.tokenizer.backend_tokenizer.to_str())
         tokenizer.no_truncation()
         tokenizer.no_padding()

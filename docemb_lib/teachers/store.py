@@ -1,14 +1,13 @@
 """Teacher embeddings on disk: written once, block by block, and read as a memory map with one row per document.
 
-A store is a folder with `embeddings.npy` (float32, the documents of one corpus split in their order) and `store.json`,
-which names the corpus and the teacher and is written last. Until then `rows_done.json` holds the progress.
+A store is a folder with `embeddings.npy` (float32) and `store.json`, which names the corpus and the teacher and is
+written last. Until then `rows_done.json` holds the progress.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -18,6 +17,7 @@ from tqdm import tqdm
 
 from docemb_lib.errors import InputError
 from docemb_lib.progress import progress
+from docemb_lib.workspace import write_text
 
 if TYPE_CHECKING:
     from docemb_lib.teachers.paragraph_vector import ParagraphVector
@@ -50,8 +50,8 @@ class Compound:
         first, *others = members
         for other in others:
             if other.fitted.texts != first.fitted.texts:
-                ours = f"Compound: {first.label} was trained on texts {first.fitted.texts}"
-                raise InputError(f"{ours}, {other.label} on {other.fitted.texts}; train both on the same corpus")
+                both = f"{first.label} was trained on texts {first.fitted.texts}, {other.label} on {other.fitted.texts}"
+                raise InputError(f"Compound: {both}; train both on the same corpus")
         self.members = sorted(members, key=lambda member: not member.dm)
         self.label = "+".join(member.label for member in self.members)
         self.dim = sum(member.dim for member in self.members)
@@ -70,14 +70,12 @@ def write_embeddings(
 ) -> None:  # fmt: skip
     """Embed `texts` into the store `folder`, `block` documents at a time; a finished store is kept as it is.
 
-    After an interruption the same call continues at the first block that was not on disk and writes the same bytes as
-    an uninterrupted one. texts: a sequence that can be sliced (a list, a column of a dataset); corpus, teacher: their
-    fingerprints. Raises InputError if the folder holds embeddings of another corpus or teacher.
+    After an interruption the same call continues at the first block that was not on disk. texts: a sequence that can be
+    sliced; corpus, teacher: fingerprints. Raises InputError if the folder holds embeddings of others.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    n = len(texts)
-    origin = {"rows": n, "dim": dim, "corpus": corpus, "teacher": teacher}
+    origin = {"rows": (n := len(texts)), "dim": dim, "corpus": corpus, "teacher": teacher}
     if not n:
         raise InputError(f"{folder}: no documents to embed; the corpus split is empty")
     if (folder / STORE).exists():
@@ -99,9 +97,9 @@ def write_embeddings(
                 raise ValueError(f"teacher {teacher}: an embedding of documents {start} to {stop - 1} is not finite")
             array[start:stop] = rows
             array.flush()  # the rows must be on disk before the marker counts them
-            _write_json(folder / MARKER, origin | {"done": stop})
+            write_text(folder / MARKER, json.dumps(origin | {"done": stop}))
             bar.update(stop - start)
-    _write_json(folder / STORE, origin)
+    write_text(folder / STORE, json.dumps(origin))
     (folder / MARKER).unlink()
 
 
@@ -124,16 +122,6 @@ def _check(folder: Path, file: str, **expected: object) -> dict[str, Any]:
     found: dict[str, Any] = json.loads((folder / file).read_text())
     for field, value in expected.items():
         if found[field] != value:
-            problem = f"embeddings of {field} {found[field]}, wanted {field} {value}"
-            raise InputError(f"{folder}: {problem}; use another folder")
+            both = f"embeddings of {field} {found[field]}, wanted {field} {value}"
+            raise InputError(f"{folder}: {both}; use another folder")
     return found
-
-
-def _write_json(path: Path, content: dict[str, Any]) -> None:
-    """Replace the file in one step, after its content has reached the disk."""
-    new = path.with_suffix(".new")
-    with new.open("w") as file:
-        json.dump(content, file)
-        file.flush()
-        os.fsync(file.fileno())
-    new.replace(path)

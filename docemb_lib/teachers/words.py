@@ -42,7 +42,7 @@ def _stem(word: str) -> str:
 
 
 def pieces(words: list[str]) -> list[list[str]]:
-    """Consecutive runs of at most `MAX_WORDS` words; an empty document is one empty piece."""
+    """Runs of at most `MAX_WORDS` words; an empty document is one empty piece."""
     return [words[start : start + MAX_WORDS] for start in range(0, max(len(words), 1), MAX_WORDS)]
 
 
@@ -51,7 +51,7 @@ class Words:
     """The words of a corpus, in a folder written by `write_words`.
 
     Each line of `file` is one training document: words separated by blanks. A text of more than `MAX_WORDS` words takes
-    several lines, each with a document vector of its own (all are discarded after training), a text without words none.
+    several lines, a text without words none.
     """
 
     folder: Path
@@ -86,16 +86,12 @@ class Words:
         if not kept:
             wanted = f"{least} times" + (f' ("{min_count}")' if isinstance(min_count, str) else "")
             problem = f"none of the {self.words} words in {self.documents} training documents occurs {wanted}"
-            mend = "use a smaller min_count or more documents"
-            raise InputError(f"min_count: {problem}, the most frequent one {counts[-1]}; {mend}")
+            raise InputError(f"min_count: {problem}, the most frequent one {counts[-1]}; use a smaller one")
         return kept
 
 
 def write_words(folder: Path | str, texts: Iterable[str], how: Preprocessing) -> Words:
-    """Write the words of `texts`, read once, into `folder`. Raises InputError if there are none.
-
-    Keeps a dictionary of all different words in memory, about 100 bytes each.
-    """
+    """Write the words of `texts`, read once, into `folder`; all different words are in memory meanwhile."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     counts, digest = Counter[str](), hashlib.sha256()
@@ -115,20 +111,17 @@ def write_words(folder: Path | str, texts: Iterable[str], how: Preprocessing) ->
         raise InputError(f"corpus: {documents} documents without any word; there is nothing to train on")
     if long_documents:
         logger.info("%d of %d documents of more than 10,000 words are cut into pieces", long_documents, documents)
-    occurrences = np.sort(np.fromiter(counts.values(), dtype=np.int64, count=len(counts)))
-    np.save(folder / COUNTS, occurrences)
-    n_words, fingerprint = int(occurrences.sum()), digest.hexdigest()[:16]
-    summary = Words(folder, how, documents, lines, n_words, len(counts), long_documents, fingerprint)
+    np.save(folder / COUNTS, np.sort(np.fromiter(counts.values(), dtype=np.int64, count=len(counts))))
+    fingerprint = digest.hexdigest()[:16]
+    summary = Words(folder, how, documents, lines, counts.total(), len(counts), long_documents, fingerprint)
     content = {name: value for name, value in asdict(summary).items() if name != "folder"}
     (folder / SUMMARY).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     return summary
 
 
 WORD_ARRAYS = 8 + 4 + 4  # bytes of a kept word besides its vectors: count, sampling threshold, noise table entry
-# Bytes measured with half a million words of eleven letters, rounded up:
-KEPT_WORD = 300  # string, entries in gensim's list and dictionary, and the copy that the training threads read
-COUNTED_WORD = 120  # string and dictionary entry while gensim counts
-LINE = 40  # entry of a document in gensim's list
+# Bytes of a kept word's strings and entries, of one while gensim counts (both measured), and of a document's entry.
+KEPT_WORD, COUNTED_WORD, LINE = 300, 120, 40
 ADDRESSABLE = 2**32  # numbers of one array: gensim computes row * width in 32-bit integers, which overflow
 
 
@@ -163,10 +156,7 @@ def check_memory(
 
 
 def warn_of_shared_rows(*, vocabulary: int, lines: int, vector_size: int, label: str) -> None:
-    """Warn where gensim's 32-bit row addresses overflow, so that rows share memory (seen in 4.4.0).
-
-    A warning only: the last teachers of the thesis, 8.3 million documents at 1,024 dimensions, were trained that way.
-    """
+    """Warn where gensim's 32-bit row addresses overflow, so that rows share memory, as in the thesis' last teachers."""
     most = ADDRESSABLE // vector_size
     for name, rows, remedy in (("words", vocabulary, "a larger min_count"), ("documents", lines, "fewer documents")):
         if rows > most:

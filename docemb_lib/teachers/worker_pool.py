@@ -1,8 +1,7 @@
 """Worker processes with a fixed hash seed, for work whose result depends on Python's `hash`.
 
-gensim starts an inference from the hash of the text, which PYTHONHASHSEED alone makes the same in every process, and a
-running process (a Jupyter kernel) cannot change its own. The workers are loky's, which accept an environment and need
-no `if __name__ == "__main__"`. A worker ends within a second after its parent, even if that was killed.
+gensim starts an inference from the hash of the text, and a running process (a Jupyter kernel) cannot change its own
+hash seed. A worker ends within a second after its parent, even if that was killed.
 """
 
 from __future__ import annotations
@@ -39,8 +38,8 @@ class WorkerPool(Generic[Result]):
     def map(self, arguments: Iterable[tuple[Any, ...]], *, jobs: int) -> Iterator[tuple[int, Result]]:
         """Run the function on each tuple of arguments, `jobs` at a time.
 
-        Yields (position in `arguments`, result) in the order of completion. At most one tuple per process is read
-        ahead, so that no process idles. Any exception, and an interrupt, ends all processes.
+        Yields (position in `arguments`, result) in the order of completion; reads one tuple per process ahead. Any
+        exception, and an interrupt, ends all processes.
         """
         pending: dict[Future[Result], int] = {}
         with self._stopped_on_error():

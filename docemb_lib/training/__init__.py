@@ -1,8 +1,4 @@
-"""Training a student: an objective and packed documents inside a `transformers.Trainer`.
-
-`documents` and `batches` prepare updates, `distributed` coordinates processes, `run` starts a training (distillation:
-`train_objective`), `trainer` and `checkpoints` carry it out, `pairs` trains on pairs of texts without a teacher.
-"""
+"""Training a student: an objective and packed documents inside a `transformers.Trainer`."""
 
 from docemb_lib.training.checkpoints import remove_checkpoints
 from docemb_lib.training.documents import TokenFile, TrainingDocuments, write_tokens

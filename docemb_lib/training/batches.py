@@ -1,8 +1,7 @@
 """Training batches: the documents of an update, their order, and the process and forward pass of each.
 
 An update is `batch_size * accumulation` documents. It is cut into rounds: as many whole batches as the processes can
-hold at a time, assigned by tokens so that the processes finish together. Neither their number nor their memory changes
-which documents a loss compares, or the order in which statistics see them.
+hold at a time. Neither their number nor their memory changes which documents a loss compares, or in which order.
 """
 
 import math
@@ -25,13 +24,12 @@ STEP, LONGEST = 512, 4096  # tokens: width of a length bucket, and where the las
 
 
 class Updates(Sampler[list[int]]):
-    """The rows of each update, in an order that depends on seed and epoch alone, so that a resumed run continues it.
+    """The rows of each update, in an order that depends on seed and epoch alone; whole batches only.
 
-    Whole batches only: documents that do not fill one are left out of the epoch. The last update may hold fewer.
+    lengths: tokens of each document; epoch: returns the current one, called when an iteration begins.
     """
 
     def __init__(self, lengths: np.ndarray, settings: Training, *, seed: int, epoch: Callable[[], int]):
-        """lengths: tokens of each document; epoch: returns the current one, called when an iteration begins."""
         self.lengths = lengths
         self.used = len(lengths) // settings.batch_size * settings.batch_size  # documents of an epoch
         self.size = settings.batch_size * settings.accumulation
@@ -55,9 +53,8 @@ def length_consistent(
 ) -> np.ndarray:
     """Rows in `order` rearranged so that every `size` of them mirror the lengths of the `buffer` they came from.
 
-    lengths: tokens of each row. The buffer is split by length into buckets. Each `size` rows take from the buckets in
-    proportion to their fill, oldest first; seats that rounding leaves over are drawn at random. The rows are then
-    shuffled among themselves. (Specification of the author's sampler.)
+    The buffer is split by length into buckets. Each `size` rows take from the buckets in proportion to their fill,
+    oldest first; seats that rounding leaves over are drawn at random. The rows are then shuffled among themselves.
     """
     buckets: list[list[int]] = [[] for _ in range(LONGEST // STEP + 1)]
     taken = np.zeros(len(buckets), dtype=int)  # rows at the head of each bucket that have been used
@@ -85,9 +82,7 @@ def length_consistent(
     return np.array(arranged)
 
 
-class MicroBatch(NamedTuple):
-    """What one process runs of a round, in one packed forward pass."""
-
+class MicroBatch(NamedTuple):  # what one process runs of a round, in one packed forward pass
     batch: PackedBatch
     targets: Targets
     rows: list[int]
@@ -129,8 +124,7 @@ class Collate:
 def rounds(tokens: Sequence[int], *, budget: int, processes: int) -> Iterator[tuple[range, tuple[int, ...]]]:
     """Cut an update into rounds: the batches of each, in order, and the process of each batch. tokens: of each batch.
 
-    A round ends before any process has more than `budget` tokens. A longer batch runs all the same, and the other
-    processes may then have as many tokens.
+    A round ends before any process has more than `budget` tokens, or those of a batch that is longer.
     """
     start, owners = 0, deal(tokens[:1], processes)
     for end in range(2, len(tokens) + 1):

@@ -1,7 +1,6 @@
 """Checkpoints that a run can resume from bit-exactly: complete ones, of the same configuration and number of processes.
 
-The Trainer writes in place. A marker, written last, lists the files of a checkpoint: a folder without it, or with files
-of other sizes, was interrupted while it was written, and the one before is taken.
+The Trainer writes in place. A marker, written last, lists the files: a folder where they differ was interrupted.
 """
 
 import contextlib
@@ -35,7 +34,6 @@ class Checkpoints(TrainerCallback):
     """Completes the Trainer's checkpoints with the monitor's state and the marker, and restores that state."""
 
     def __init__(self, marker: dict[str, Any], monitor: Monitor, *, resumed: Checkpoint | None) -> None:
-        """marker: the arguments of `find_checkpoint` and the `batch_tokens`."""
         self.marker, self.monitor, self.resumed = marker, monitor, resumed
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
@@ -57,30 +55,23 @@ class Checkpoints(TrainerCallback):
 def find_checkpoint(folder: Path, configuration: str, processes: int) -> Checkpoint | None:
     """The newest complete checkpoint in `folder`, the same one in all processes; None where there is none.
 
-    configuration: fingerprint of settings, objective and documents. The first process looks, since a shared file system
-    may show others an older state. It removes interrupted checkpoints: the Trainer would count them among those that it
-    keeps, and delete a complete one instead. Raises InputError for another configuration or number of processes.
+    The first process looks, since a shared file system may show others an older state. It removes interrupted ones: the
+    Trainer would keep them, and delete a complete one instead. Raises InputError for a checkpoint of another run.
     """
 
     def find() -> Checkpoint | None:
         found = [path for path in folder.glob("checkpoint-*") if path.name.removeprefix("checkpoint-").isdigit()]
-        markers = {path: _read_marker(path) for path in found}
-        complete = [path for path in found if markers[path]]
-        newest = max(complete, key=lambda path: int(path.name.removeprefix("checkpoint-")), default=None)
-        marker = (newest and markers[newest]) or {}
+        markers = {path: marker for path in found if (marker := _read_marker(path))}
+        newest = max(markers, key=lambda path: int(path.name.removeprefix("checkpoint-")), default=None)
+        marker = markers[newest] if newest else {}
         if newest and marker["configuration"] != configuration:
-            raise InputError(
-                f"{newest}: from a run with other settings, documents or versions; remove {folder} to start anew"
-            )
+            raise InputError(f"{newest}: from a run with other settings, documents or versions; remove {folder}")
         if newest and marker["processes"] != processes:
-            raise InputError(
-                f"{newest}: from a run of {marker['processes']} processes, this one has {processes}; "
-                f"start as many, or remove {folder} to start anew"
-            )
-        for path in found:
-            if markers[path] is None:
-                logger.warning("%s is torn (its writing was interrupted): going on from the one before it", path)
-                shutil.rmtree(path)
+            both = f"from a run of {marker['processes']} processes, this one has {processes}"
+            raise InputError(f"{newest}: {both}; start as many, or remove {folder}")
+        for path in set(found) - set(markers):
+            logger.warning("%s is torn (its writing was interrupted): going on from the one before it", path)
+            shutil.rmtree(path)
         return Checkpoint(newest, marker["batch_tokens"]) if newest else None
 
     return from_first(find)
@@ -96,7 +87,7 @@ def remove_checkpoints(folder: Path) -> None:
 
 
 def _read_marker(checkpoint: Path) -> dict[str, Any] | None:
-    """The content of the marker; None where it is missing or a listed file has another size."""
+    """None where it is missing or a listed file has another size."""
     try:
         marker: dict[str, Any] = json.loads((checkpoint / MARKER).read_text(encoding="utf-8"))
     except (OSError, ValueError):

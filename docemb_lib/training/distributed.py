@@ -33,13 +33,11 @@ def together() -> Iterator[None]:
     dist.destroy_process_group()  # not after an error: other processes may wait, and the launcher ends them
 
 
-def is_first() -> bool:
-    """Whether this process is the one that writes results and prints."""
+def is_first() -> bool:  # the process that writes results and prints
     return os.environ.get("RANK", "0") == "0"
 
 
 def all_reduced(tensor: Tensor, op: dist.ReduceOp.RedOpType = dist.ReduceOp.SUM) -> Tensor:
-    """`tensor`, reduced in place over all processes."""
     if dist.is_initialized():
         dist.all_reduce(tensor, op)
     return tensor
@@ -62,22 +60,18 @@ def from_first(compute: Callable[[], Result]) -> Result:
 def build_together(
     workspace: Workspace, kind: str, inputs: Mapping[str, Any], build: Callable[[Path], None]
 ) -> Artefact:
-    """The resumable artefact made from `inputs`, built by all processes at once in one folder of a shared file system.
-
-    The first process publishes it, and should be the only one that writes results.
-    """
+    """The resumable artefact made from `inputs`, built by all processes in one folder and published by the first."""
     if not dist.is_initialized():
         return workspace.artefact(kind, inputs, build, resumable=True)
     folder: list[str | None] = [None]  # sent to all processes; None: the artefact exists
 
+    def announce_and_build(path: Path) -> None:
+        folder[0] = str(path)
+        dist.broadcast_object_list(folder)
+        build(path)
+        dist.barrier()  # all processes have finished in the folder before it is renamed
+
     if is_first():
-
-        def announce_and_build(path: Path) -> None:
-            folder[0] = str(path)
-            dist.broadcast_object_list(folder)
-            build(path)
-            dist.barrier()  # all processes have finished in the folder before it is renamed
-
         workspace.artefact(kind, inputs, announce_and_build, resumable=True)
     if not is_first() or folder[0] is None:
         dist.broadcast_object_list(folder)
@@ -92,9 +86,9 @@ def build_together(
 class GroupExchange:
     """Runs a contextual loss over the groups of all processes, as `Objective.forward` takes it (`run_groups`).
 
-    Groups keep their order, whichever process holds them: running statistics advance over all groups, in order, in
-    every process, from the projected views that the processes send each other. So the weighted mean of the processes'
-    gradients is the gradient of one process. All groups must have the same size, and all processes must call.
+    Running statistics advance over all groups, in order, in every process, from the projected views that the processes
+    send each other. So the weighted mean of the processes' gradients is the gradient of one process. All groups must
+    have the same size, and all processes must call.
     """
 
     owners: tuple[int, ...]  # rank that holds each group, in the groups' order
@@ -103,8 +97,8 @@ class GroupExchange:
     def __call__(self, loss: nn.Module, groups: list[tuple[Tensor, ...]]) -> Tensor:
         """The losses of this process' groups, (B,). groups: their two views, (b, P) each.
 
-        A process that owns no group runs one all the same, with a share of zero, which keeps its graph connected, as
-        DDP requires. The loss must not see this uncounted group, which would advance the statistics.
+        A process that owns no group runs one with a share of zero, because DDP requires a connected graph. The loss
+        must not see this uncounted group, which would advance the statistics.
         """
         if not any(True for _ in loss.buffers()):  # no statistics: groups are independent
             return in_order(loss, groups)
@@ -117,8 +111,7 @@ class GroupExchange:
         uncounted = [(student + teacher).mean(dim=1) for student, teacher in remaining]
         return torch.cat(losses + uncounted)
 
-    def _gather(self, groups: list[tuple[Tensor, ...]]) -> list[Tensor]:
-        """The views of all groups in order, (2, b, P) each, without gradients."""
+    def _gather(self, groups: list[tuple[Tensor, ...]]) -> list[Tensor]:  # of all processes, (2, b, P) each
         ranks = range(dist.get_world_size())
         views = torch.stack([torch.stack(group) for group in groups]).detach()  # (n, 2, b, P)
         most = max(self.owners.count(rank) for rank in ranks)  # all_gather needs one shape for all processes

@@ -27,10 +27,7 @@ Tokens = Any  # token ids of documents by row: a `TokenFile`, or a list of lists
 def write_tokens(
     path: Path, texts: Iterable[str], encode: Callable[[list[str]], Any], *, total: int, max_tokens: int
 ) -> None:
-    """Tokenise `texts` into the Arrow file `path`, a chunk at a time.
-
-    encode: from texts to `sequences`, token ids, and `truncated`, the number of texts cut at `max_tokens`.
-    """
+    """Tokenise `texts` into an Arrow file; `encode` gives `sequences` of ids, and how many were `truncated`."""
     truncated = 0
     bar: tqdm[None] = progress(desc="tokenising", total=total, unit="documents")
 
@@ -68,28 +65,24 @@ class TokenFile:
         return self._ids[row].values.to_numpy()
 
 
-class Targets(NamedTuple):
-    """What `Objective.forward` takes beside the B documents of a pass, under the same names."""
-
+class Targets(NamedTuple):  # what `Objective.forward` takes beside the B documents of a pass, under the same names
     teachers: dict[str, Tensor]  # by name: (B, T)
     n_structural_tokens: Tensor  # (B,)
     negatives: dict[str, Tensor]  # by name: (G, K, T), of further documents for each of the pass' batches
 
     def to(self, device: torch.device) -> Self:
-        def moved(given: Any) -> Any:
-            if isinstance(given, dict):
-                return {name: moved(tensor) for name, tensor in given.items()}
-            return given.to(device, non_blocking=True)
-
-        return type(self)(*map(moved, self))
+        teachers, lengths, negatives = self
+        moved = [
+            {name: t.to(device, non_blocking=True) for name, t in given.items()} for given in (teachers, negatives)
+        ]
+        return type(self)(moved[0], lengths.to(device, non_blocking=True), moved[1])
 
 
 class TrainingDocuments:
     """The first N documents of a corpus split, with the teacher embeddings of the same rows.
 
     n_structural_tokens: lengths in tokens of the structural teacher; teachers: embeddings by teacher, (N', T) with
-    N' >= N, row i is document i; ids: names of documents in errors, None: their row. Raises InputError for embeddings
-    that are not finite, ValueError for fewer rows than documents."""
+    N' >= N, row i is document i; ids: names of documents in errors, None: their row."""
 
     def __init__(
         self, tokens: Tokens, n_structural_tokens: Sequence[int] | np.ndarray, *,
@@ -109,9 +102,7 @@ class TrainingDocuments:
                 finite = np.isfinite(rows[start : min(start + ROWS_CHECKED, N)]).all(axis=1)
                 if not finite.all():
                     first = self.ids[start + int(finite.argmin())]
-                    raise InputError(
-                        f"{name} teacher: the embedding of document {first} is not finite; embed the corpus again"
-                    )
+                    raise InputError(f"{name} teacher: the embedding of document {first} is not finite; embed again")
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -127,7 +118,6 @@ class TrainingDocuments:
         return pack([self.tokens[row] for row in rows]), targets
 
     def digest(self) -> str:
-        """Hash of the documents' names, lengths and some of their teachers' numbers."""
         digest = hashlib.sha256(json.dumps(list(self.ids)).encode())
         digest.update(np.asarray(self.n_structural_tokens, dtype=np.int64).tobytes())
         for name, rows in sorted(self.teachers.items()):
@@ -139,12 +129,10 @@ class TrainingDocuments:
 class Bank:
     """Negatives for each batch: teacher embeddings of training documents that the mask keeps, outside the batch.
 
-    A draw depends on the seed and on the batch's rows alone, not on epoch, pass, process or earlier draws. So a resumed
-    run draws the same, and a batch of validation documents has the same negatives in every validation.
+    A draw depends on the seed and on the batch's rows alone, not on epoch, pass, process or earlier draws.
     """
 
     def __init__(self, documents: TrainingDocuments, objective: Objective, *, batch_size: int, seed: int) -> None:
-        """Raises InputError if the objective takes more negatives than there are documents outside a batch."""
         keep = objective.weighting.keep(torch.from_numpy(documents.n_structural_tokens))
         self.documents, self.size, self.seed = documents, objective.negatives, seed
         self.rows = keep.numpy().nonzero()[0]
@@ -166,11 +154,8 @@ class Bank:
 def check_negatives(size: int, *, kept: int, batch_size: int) -> None:
     """Raises InputError unless `size` documents can be drawn outside any batch. kept: documents that the mask keeps."""
     if size > kept - batch_size:
-        raise InputError(
-            f"negatives: {size} asked for, but beside a batch of {batch_size} only {max(kept - batch_size, 0)} of "
-            f"{kept} training documents that max_structural_len keeps are left; ask for fewer, or raise documents or "
-            "max_structural_len"
-        )
+        left = f"{max(kept - batch_size, 0)} of {kept} training documents that max_structural_len keeps"
+        raise InputError(f"negatives: {size} asked for, but beside a batch of {batch_size} only {left}; lower them")
 
 
 def _tensor(embeddings: np.ndarray, rows: Sequence[int] | np.ndarray) -> Tensor:

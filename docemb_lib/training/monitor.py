@@ -19,9 +19,7 @@ WINDOW = 10 * COMPONENTS  # documents that they are computed over (as the author
 
 
 class Means:
-    """Means over documents of named losses and of the norm of (B, `dim`) embeddings, and the spread of embeddings.
-
-    The sums stay on the device, so that training does not wait for it until `values` is called."""
+    """Means over documents of named losses and of the norm of embeddings, and their spread; summed on the device."""
 
     def __init__(self, names: Sequence[str], *, dim: int, device: torch.device) -> None:
         self.names = (*names, "norm")
@@ -94,18 +92,14 @@ class Monitor:
 
 
 def spread(directions: Tensor, n: int) -> float:
-    """Mean cosine distance between two of n embeddings; 0 when all are one point.
-
-    directions: the sum of their unit vectors, (D,). Its square holds the cosine of every pair twice, and n ones.
-    """
+    """Mean cosine distance between two of n embeddings; directions: the sum of their unit vectors, (D,)."""
+    # Its square holds the cosine of every pair twice, and n ones.
     return 1 - (directions.square().sum().item() - n) / (n * (n - 1)) if n > 1 else 0.0
 
 
 def canonical_correlation(student: Tensor, teacher: Tensor, *, components: int = COMPONENTS) -> float:
-    """Mean of the largest canonical correlations of two views, (N, P) and (N, Q), over their principal components.
-
-    At most N / 2 components: with more, any two views of N documents correlate perfectly. NaN below 4 documents.
-    """
+    """Mean of the largest canonical correlations of two views, (N, P) and (N, Q), over their principal components."""
+    # With more than N / 2 components, any two views of N documents correlate perfectly.
     k = min(components, len(student) // 2, student.shape[1], teacher.shape[1])
     if len(student) < 4:
         return float("nan")
@@ -125,9 +119,8 @@ def validate(
     """Mean loss over `documents`, the part of each teacher by name, `norm` and `spread`.
 
     `norm` and `spread` are signs of collapse: the mean length of the student's embeddings, and the mean cosine distance
-    between two, 0 when all documents have become one point. batch_size: documents whose losses are computed together,
-    in order; a single one left over joins the batch before, because losses need two. bank: of training documents, for
-    an objective with negatives; dtype: of autocast, None without; budget: tokens in a pass.
+    between two. batch_size: documents whose losses are computed together; a single one left over joins the batch
+    before. bank: of negatives; dtype: of autocast, None without; budget: tokens in a pass.
     """
     device = next(objective.parameters()).device
     was_training = objective.training

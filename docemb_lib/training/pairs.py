@@ -1,8 +1,6 @@
 """Training on pairs of texts without a teacher (SimDE): pairs of halves, masked tokens, and the gradient cache.
 
 A document gives a pair: two random halves of its sentences (SimDE), or the whole document twice under dropout (SimCSE).
-InfoNCE compares every text of a batch with all others, so a batch is not cut where memory is short: the gradient cache
-(Gao et al., 2021) gives the same gradients part by part, see `accumulate_gradients`.
 """
 
 import hashlib
@@ -44,9 +42,9 @@ class EncodedSentences(NamedTuple):
 def encode_sentences(
     tokenizer: Any, texts: Sequence[str], *, max_tokens: int, language: str = "en"
 ) -> EncodedSentences:
-    """Tokenise whole texts, so that tokens do not depend on sentence boundaries, and mark the ends of sentences.
+    """Tokenise whole texts, then mark the ends of sentences that have tokens.
 
-    max_tokens: of one half, special tokens included. A sentence without tokens is left out.
+    max_tokens: of one half, special tokens included.
     """
     encodings = tokenizer(list(texts), add_special_tokens=False, truncation=False, verbose=False).encodings
     room = 2 * (max_tokens - len(tokenizer("")["input_ids"]))
@@ -61,10 +59,8 @@ def encode_sentences(
 
 
 def sentences_of(sequence: Sequence[int] | np.ndarray) -> list[np.ndarray]:
-    """The token ids of each sentence of a document of `encode_sentences`."""
     tokens = np.asarray(sequence, dtype=np.int64)
-    ends = np.flatnonzero(tokens == END)
-    return [tokens[begin:end] for begin, end in zip(np.append(0, ends[:-1] + 1), ends, strict=False)]
+    return [sentence[:-1] for sentence in np.split(tokens, np.flatnonzero(tokens == END) + 1)[:-1]]
 
 
 def draw_halves(n: int, rng: np.random.Generator) -> np.ndarray:
@@ -78,7 +74,6 @@ def draw_halves(n: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def generator_of(document: str, *, seed: int, epoch: int) -> np.random.Generator:
-    """Random generator of one document in one epoch, independent of the order and number of earlier draws."""
     digest = np.frombuffer(hashlib.sha256(document.encode()).digest(), dtype=np.uint32)
     return np.random.default_rng([seed, epoch, *digest.tolist()])
 
@@ -86,7 +81,7 @@ def generator_of(document: str, *, seed: int, epoch: int) -> np.random.Generator
 def mask_tokens(
     ids: np.ndarray, rng: np.random.Generator, *, mask_id: int, vocabulary: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Choose tokens of `ids`, (T,), none of them special, and mask most of the chosen. vocabulary: number of ids.
+    """Choose tokens of `ids`, (T,), none of them special, and mask most of the chosen.
 
     Returns the masked ids and the labels, (T,) both; a label is the token where it is chosen, else `NO_LABEL`."""
     chosen = rng.random(len(ids)) < SHARE
@@ -96,9 +91,7 @@ def mask_tokens(
     return np.where(chosen, shown, ids), np.where(chosen, ids, NO_LABEL)
 
 
-class Part(NamedTuple):
-    """The texts of a batch that one forward pass holds, in order of `places`."""
-
+class Part(NamedTuple):  # the texts of a batch that one forward pass holds
     places: list[int]  # among the batch's texts: the first texts of all B pairs, then the second ones
     texts: PackedBatch
     masked: PackedBatch
@@ -117,8 +110,7 @@ class PairBatch(NamedTuple):
     n_labels: int  # tokens to predict in all parts
 
     @property
-    def order(self) -> Tensor:
-        """Indices that put the texts of all parts, one part after the other, into their order, (2B,)."""
+    def order(self) -> Tensor:  # indices that put the texts of all parts into their order, (2B,)
         return torch.tensor([place for part in self.parts for place in part.places]).argsort()
 
 
@@ -127,24 +119,20 @@ class PairedDocuments:
 
     sentences: by row, from `encode_sentences`; ids: by row, unique; max_tokens: of a text, special tokens included;
     pairs: "halves" or "dropout", which leave out the same documents, so that a comparison is of the pairs alone.
-    Raises InputError for fewer than two documents, and for a tokenizer without a mask token.
     """
 
     def __init__(
         self, sentences: Tokens, *, ids: Sequence[str], tokenizer: Any, max_tokens: int,
         pairs: Literal["halves", "dropout"] = "halves", seed: int = 0,
     ) -> None:  # fmt: skip
-        rows = range(len(sentences))
-        self.n_sentences = np.array([np.count_nonzero(np.asarray(sentences[row]) == END) for row in rows])
+        n = len(sentences)
+        self.n_sentences = np.array([np.count_nonzero(np.asarray(sentences[row]) == END) for row in range(n)])
         self.rows = np.flatnonzero(self.n_sentences >= 2)  # of `sentences`, by row of this object
-        skipped = len(sentences) - len(self.rows)
-        if len(self.rows) < 2:
-            raise InputError(
-                f"documents: {skipped} of {len(sentences)} have fewer than two sentences, so there are not two to "
-                "learn from; give documents of several sentences"
-            )
-        if skipped:
-            logger.warning("%d of %d documents left out: of fewer than two sentences", skipped, len(sentences))
+        if (kept := len(self.rows)) < 2:
+            few = f"{n - kept} of {n} have fewer than two sentences, so there are not two to learn from"
+            raise InputError(f"documents: {few}; give documents of several sentences")
+        if kept < n:
+            logger.warning("%d of %d documents left out: of fewer than two sentences", n - kept, n)
         if tokenizer.mask_token_id is None:
             raise InputError("tokenizer: has no mask token; a masked language model needs one")
         self.sentences, self.pairs, self.seed = sentences, pairs, seed
@@ -159,10 +147,8 @@ class PairedDocuments:
         return len(self.rows)
 
     def digest(self) -> str:
-        """Hash of the documents' names and lengths and of the kind of pairs."""
-        digest = hashlib.sha256(json.dumps([self.pairs, self.seed, self.ids]).encode())
-        digest.update(self.lengths.astype(np.int64).tobytes())
-        return digest.hexdigest()
+        names = json.dumps([self.pairs, self.seed, self.ids]).encode()
+        return hashlib.sha256(names + self.lengths.astype(np.int64).tobytes()).hexdigest()
 
     def pack(self, rows: Sequence[int], *, epoch: int, budget: int) -> PairBatch:
         """The pairs of a batch in this epoch. budget: tokens in a pass; a longer text has a pass of its own."""
@@ -196,13 +182,12 @@ def accumulate_gradients(
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Accumulate the gradients of `share` times the mean of `losses_of` the embeddings of all n texts, part by part.
 
-    1. Embed each part under checkpointing, which keeps no activations. 2. Take the gradient g of the loss with regard
-    to the embeddings e. 3. Go back from sum(e * g) of each part: checkpointing repeats its forward pass with the same
-    dropout. By the chain rule this is the gradient of the whole batch, with the activations of one part in memory.
+    The gradient cache (Gao et al., 2021): 1. Embed each part under checkpointing, which keeps no activations. 2. Take
+    the gradient g of the loss with regard to the embeddings e. 3. Go back from sum(e * g) of each part: checkpointing
+    repeats its forward pass with the same dropout. By the chain rule this is the gradient of the whole batch.
 
-    embed: from the texts of a part to embeddings, under autocast if there is to be any; places: of each part's texts
-    among the n. A single part is embedded once. Returns the losses, (B,), and the embeddings of all texts in order,
-    (n, D), without gradient.
+    embed: from the texts of a part to embeddings; places: of each part's texts among the n. Returns the losses, (B,),
+    and the embeddings of all texts in order, (n, D), without gradient.
     """
     order = torch.tensor([place for own in places for place in own]).argsort()
     if len(parts) == 1:
@@ -228,10 +213,7 @@ def train_on_pairs(
     objective: PairObjective, train: PairedDocuments, validation: PairedDocuments, *, taught: Taught | None = None,
     settings: Training, seed: int, folder: Path, title: str = "student",
 ) -> History:  # fmt: skip
-    """Train `objective` in place on pairs of `train`, and on `taught` if it has a distillation part.
-
-    As `train_objective`. Also raises InputError for several processes, and for pairs by dropout without dropout.
-    """
+    """Train `objective` in place on pairs of `train`, and on `taught` if it distils, as `train_objective`."""
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise InputError("SimDE trains in one process; start it without torchrun or accelerate")
     if train.pairs == "dropout" and not has_dropout(objective.student):
@@ -243,7 +225,6 @@ def train_on_pairs(
 
 
 def has_dropout(student: Any) -> bool:
-    """Whether the encoder's configuration has a dropout above 0."""
     options = student.config.to_dict().items()
     return any("dropout" in name and isinstance(value, int | float) and value > 0 for name, value in options)
 
@@ -259,7 +240,6 @@ class PairTrainer(DistillationTrainer):
         self.taught = taught
 
     def collate(self, updates: Updates) -> Callable[[list[int]], tuple[list[PairBatch], list[MicroBatch]]]:
-        """An update is its batches of pairs, and the same documents with their teachers."""
         size, documents = self.settings.batch_size, self.train_dataset
         teach = None if self.taught is None else Collate(self.taught.train, size, self.budget)
 
@@ -271,7 +251,6 @@ class PairTrainer(DistillationTrainer):
         return update
 
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Tensor:
-        """Accumulate the gradients of one update. Returns its loss."""
         model.train()
         batches, micro_batches = inputs
         outputs = [self._learn_from_pairs(batch, share=1 / len(batches)) for batch in batches]

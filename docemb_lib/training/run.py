@@ -1,5 +1,4 @@
-"""A training run: the Trainer's arguments, resuming, distillation by `train_objective`, and what fits the device:
-precision, and how many tokens a forward and backward pass may hold."""
+"""A training run: the Trainer's arguments, resuming, distillation, and the precision and passes that fit the device."""
 
 import contextlib
 import logging
@@ -27,6 +26,8 @@ from docemb_lib.training.trainer import Bar, DistillationTrainer, Log, Stop
 from docemb_lib.workspace import fingerprint_of
 
 logger = logging.getLogger(__name__)
+# The Trainer warns that it sorts checkpoints by number, as intended here, in the middle of the progress bar.
+logging.getLogger("transformers.trainer_utils").addFilter(lambda record: "mtime may not" not in record.getMessage())
 Precision = Literal["bf16", "fp16", "fp32"]
 AUTOCAST: dict[str, torch.dtype | None] = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": None}
 VALIDATIONS = 3  # before the first update, after the last, and at even steps between
@@ -38,9 +39,9 @@ LARGEST = {"cpu": 2**14, "cuda": 2**17}  # tokens of a pass; more is no faster
 class History(NamedTuple):
     """What a training run logged; every row is flat and has the update as `step`.
 
-    train, means since the row before: loss, and its parts by name; grad_norm and learning_rate of the update itself;
-    norm, spread (see `validate`) and, with a contextual teacher, cca (see `canonical_correlation`; over the last 100
-    documents); documents_per_second, tokens_per_second, share_of_peak. validation: loss, its parts, norm, spread.
+    train, means since the row before: loss and its parts by name; grad_norm, learning_rate; norm, spread (see
+    `validate`) and, with a contextual teacher, cca (of the last 100 documents); documents_per_second,
+    tokens_per_second, share_of_peak. validation: loss, its parts, norm, spread.
     """
 
     train: list[dict[str, float]]
@@ -53,11 +54,9 @@ def train_objective(
 ) -> History:  # fmt: skip
     """Train `objective` in place on `train`, resuming from the last complete checkpoint in `folder/checkpoints`.
 
-    The objective ends on the device it was trained on. The checkpoints stay: call `remove_checkpoints` once the result
-    is saved. title: of the training, for progress displays.
-    Raises InputError for fewer documents than one batch, more negatives than there are documents for, fewer batches in
-    an update than processes, and a checkpoint of another run; FloatingPointError for a loss (naming its documents) or a
-    gradient that is not finite.
+    The checkpoints stay: call `remove_checkpoints` once the result is saved. title: for progress displays.
+    Raises InputError for too few documents or batches, and for a checkpoint of another run; FloatingPointError for a
+    loss (naming its documents) or a gradient that is not finite.
     """
     bank = Bank(train, objective, batch_size=settings.batch_size, seed=seed) if objective.negatives else None
     return run(
@@ -70,26 +69,21 @@ def run(
     trainer_class: type[DistillationTrainer], model: Objective | PairObjective, documents: Sequence[Any], *,
     settings: Training, seed: int, folder: Path, title: str, pass_documents: int, **options: Any,
 ) -> History:  # fmt: skip
-    """Train `model` in place by a trainer of this class; see `train_objective`.
+    """Train `model` in place by a trainer of this class, with these `options`; see `train_objective`.
 
     documents: for training, for validation, and any others whose digest identifies the run; pass_documents: number of
-    documents that one pass must hold, however long they are; options: of the trainer.
+    documents that one pass must hold, however long they are.
     """
     train, validation = documents[:2]
     if len(train) < settings.batch_size:
-        raise InputError(
-            f"documents: {len(train)} training documents do not fill one batch; at least training.batch_size = "
-            f"{settings.batch_size} are needed"
-        )
-    precision = precision_of(settings.precision)
-    dtype = AUTOCAST[precision]
+        mend = f"lower training.batch_size ({settings.batch_size})"
+        raise InputError(f"documents: {len(train)} training documents do not fill one batch; {mend}")
+    dtype = AUTOCAST[precision := precision_of(settings.precision)]
     updates, checkpoints = count_updates(len(train), settings), folder / CHECKPOINTS
     args = training_arguments(settings, precision, seed=seed, updates=updates, folder=checkpoints)
     if settings.accumulation < args.world_size:
-        raise InputError(
-            f"training.accumulation: an update of {settings.accumulation} batches leaves some of {args.world_size} "
-            f"processes idle; set it to {args.world_size} or more, or start fewer processes"
-        )
+        idle = f"an update of {settings.accumulation} batches leaves some of {args.world_size} processes idle"
+        raise InputError(f"training.accumulation: {idle}; set it to {args.world_size}, or start fewer processes")
     configuration = {
         "settings": settings.model_dump(exclude={*NOT_IN_FINGERPRINT, "precision"}),
         "precision": precision, "seed": seed, "objective": repr(model), "torch": torch.__version__,
@@ -125,17 +119,14 @@ def run(
 
 
 def count_updates(documents: int, settings: Training) -> int:
-    """Optimiser updates of a run: whole batches only, `accumulation` of them an update, the rest in a last one."""
+    """Whole batches only, `accumulation` of them an update, the rest in a last one."""
     return settings.epochs * math.ceil(documents // settings.batch_size / settings.accumulation)
 
 
 def training_arguments(
     settings: Training, precision: Precision, *, seed: int, updates: int, folder: Path
 ) -> TrainingArguments:
-    """The Trainer's own settings, for a run of `updates` whose checkpoints go to `folder`."""
-    # The Trainer warns that it sorts checkpoints by number, as intended here, in the middle of the progress bar.
-    logging.getLogger("transformers.trainer_utils").addFilter(_is_not_mtime_warning)
-    on_cpu = training_device().type == "cpu"
+    on_cpu = devices_at_hand()[0] == "cpu"
     args = TrainingArguments(
         output_dir=str(folder), seed=seed, num_train_epochs=settings.epochs,
         per_device_train_batch_size=settings.batch_size, learning_rate=settings.learning_rate,
@@ -160,9 +151,9 @@ def set_up(
 ) -> None:
     """Choose attention, checkpointing and compilation; results are the same but for rounding and `varlen`'s dropout."""
     student.attention, student.compiled, student.checkpointing = settings.attention, False, False
-    checkpointing = settings.checkpointing
-    if checkpointing is None:
-        checkpointing = needs_checkpointing(student, batch_size=pass_documents, dtype=dtype, processes=processes)
+    if (checkpointing := settings.checkpointing) is None:  # only where a pass of the longest documents does not fit
+        longest = pass_documents * student.max_tokens * activation_bytes(student, dtype=dtype)
+        checkpointing = longest > _room(student.device, processes)
     student.checkpointing = checkpointing
     detect = settings.compile is None and student.device.type == "cuda"
     student.compiled = compiles(student, dtype) if detect else bool(settings.compile)
@@ -179,18 +170,10 @@ def compiles(student: Student, dtype: torch.dtype | None) -> bool:
     return True
 
 
-def _is_not_mtime_warning(record: logging.LogRecord) -> bool:
-    return "mtime may not be reliable" not in record.getMessage()
-
-
-def training_device() -> torch.device:
-    return torch.device(devices_at_hand()[0])
-
-
 def precision_of(asked: Precision | None, device: torch.device | None = None) -> Precision:
     """The precision of training on `device`: as asked, or bf16 where the hardware is fast at it, then fp16 (with
     a gradient scaler) on GPUs, then fp32. Raises InputError for fp16 on a CPU and for bf16 on a GPU without it."""
-    device = device or training_device()
+    device = device or torch.device(devices_at_hand()[0])
     if asked == "fp16" and device.type == "cpu":
         raise InputError("training.precision: fp16 needs a GPU; write bf16, fp32, or null for the best at hand")
     if asked == "bf16" and device.type == "cuda" and not fast_bf16(device):
@@ -198,18 +181,11 @@ def precision_of(asked: Precision | None, device: torch.device | None = None) ->
     return asked or ("bf16" if fast_bf16(device) else "fp32" if device.type == "cpu" else "fp16")
 
 
-def needs_checkpointing(student: Student, *, batch_size: int, dtype: torch.dtype | None, processes: int) -> bool:
-    """Whether a batch of the longest documents only fits with checkpointing. dtype, processes: as below."""
-    return batch_size * student.max_tokens * activation_bytes(student, dtype=dtype) > _room(student.device, processes)
-
-
 def batch_tokens_for(student: Student, *, dtype: torch.dtype | None, processes: int) -> int:
-    """Tokens of a training pass that half of the free memory holds: a power of two, at least one longest document.
-
-    dtype: of autocast, None without; processes: of this machine, which share its memory."""
+    """Tokens of a training pass that half of the free memory holds: a power of two, at least one longest document."""
     fitting = int(_room(student.device, processes) / activation_bytes(student, dtype=dtype))
     rounded = 1 << max(fitting.bit_length() - 1, 0)
-    return max(min(rounded, LARGEST.get(student.device.type, LARGEST["cuda"])), student.max_tokens)
+    return max(min(rounded, LARGEST[student.device.type]), student.max_tokens)
 
 
 def activation_bytes(student: Student, *, dtype: torch.dtype | None) -> float:

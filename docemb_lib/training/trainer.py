@@ -31,8 +31,7 @@ from docemb_lib.training.monitor import Monitor, validate
 class DistillationTrainer(Trainer):
     """Trains an `Objective`. A batch of the Trainer is one update, run as several passes where memory asks for it.
 
-    Every process runs its own batches of each round. A subclass changes the content of an update (`collate`), its
-    gradients (`training_step`) and `validation_means`.
+    A subclass changes the content of an update (`collate`), its gradients (`training_step`) and `validation_means`.
     """
 
     control: TrainerControl
@@ -47,45 +46,32 @@ class DistillationTrainer(Trainer):
         self.ranks = {"rank": self.args.process_index, "processes": self.args.world_size}
 
     def collate(self, updates: Updates) -> Callable[[list[int]], Any]:
-        """A function from the rows of an update to the inputs of `training_step`."""
         return Collate(self.train_dataset, self.settings.batch_size, self.budget, self.bank, **self.ranks)
 
     def validation_means(self) -> dict[str, float]:
         return validate(self.model, self.eval_dataset, bank=self.bank, **self.ranks, **self.validation_options)
 
     def get_train_dataloader(self) -> DataLoader:
-        """Every process iterates over the same updates and packs only its own documents."""
         lengths, epoch = self.train_dataset.lengths, lambda: int(self.state.epoch or 0)
         updates = Updates(lengths, self.settings, seed=self.args.seed, epoch=epoch)
-        return DataLoader(
-            range(len(self.train_dataset)),  # type: ignore[arg-type]  # rows, which `collate` turns into documents
-            batch_sampler=updates,
-            collate_fn=self.collate(updates),
-            pin_memory=self.args.device.type == "cuda",
-        )
+        rows: Any = range(len(self.train_dataset))  # which `collate` turns into documents
+        pinned = self.args.device.type == "cuda"
+        return DataLoader(rows, batch_sampler=updates, collate_fn=self.collate(updates), pin_memory=pinned)
 
     def check_finite(self, rows: Sequence[Sequence[int]], losses: Tensor) -> None:
-        """Raise FloatingPointError where one of an update's losses is not finite, naming the documents of its rows.
-
-        All processes raise together: a process that continued alone would wait for the others forever.
-        """
+        """Raise FloatingPointError, in all processes, where a loss is not finite, naming the documents of its rows."""
         if not all_reduced((~losses.isfinite()).any().int(), dist.ReduceOp.MAX):
             return
         own = [batch for batch, finite in zip(rows, losses.isfinite().tolist(), strict=True) if not finite]
         names = ", ".join(str(self.train_dataset.ids[row]) for row in own[0]) if own else "of another process"
-        raise FloatingPointError(
-            f"update {self.state.global_step + 1}: the loss is not finite, with documents {names}; look at these, "
-            "or lower training.learning_rate"
-        )
+        problem = f"update {self.state.global_step + 1}: the loss is not finite, with documents {names}"
+        raise FloatingPointError(f"{problem}; look at these, or lower training.learning_rate")
 
     def _get_grad_norm(self, model: Any, grad_norm: Any = None) -> Any:
-        """The norm; raises where it is not finite, unless a gradient scaler skips such updates by itself."""
-        norm = super()._get_grad_norm(model, grad_norm=grad_norm)
+        norm = super()._get_grad_norm(model, grad_norm=grad_norm)  # a gradient scaler skips those that are not finite
         if norm is not None and self.accelerator.scaler is None and not math.isfinite(norm):
-            raise FloatingPointError(
-                f"update {self.state.global_step + 1}: the gradient is not finite, though the loss is; lower "
-                "training.learning_rate, or set training.precision to fp32"
-            )
+            mend = "lower training.learning_rate, or set training.precision to fp32"
+            raise FloatingPointError(f"update {self.state.global_step + 1}: the gradient is not finite; {mend}")
         return norm
 
     def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
@@ -107,8 +93,7 @@ class DistillationTrainer(Trainer):
         return metrics
 
     @contextmanager
-    def _untimed(self) -> Iterator[None]:
-        """Leave this time out of the speed of training."""
+    def _untimed(self) -> Iterator[None]:  # leaves this time out of the speed
         start = time.perf_counter()
         yield
         self.monitor.started += time.perf_counter() - start
@@ -123,8 +108,7 @@ class DistillationTrainer(Trainer):
         return output, loss.detach()
 
     def flops(self, sizes: Sequence[int]) -> float:
-        """Of forward and backward pass over documents of `sizes` tokens."""
-        return 3 * forward_flops(self.model.student.config, sizes)
+        return 3 * forward_flops(self.model.student.config, sizes)  # forward and backward
 
     def training_step(self, model: Any, inputs: list[MicroBatch], num_items_in_batch: Any = None) -> Tensor:
         """Accumulate the gradients of one update. Returns the sum of this process' weighted losses."""
@@ -173,10 +157,7 @@ class Bar(TrainerCallback):
 
 
 class Log(TrainerCallback):
-    """Writes the history while it grows, a line per row, to a file beside the checkpoints, for those who watch.
-
-    The first line has the title and the number of updates. A resumed training begins anew with its checkpoint's rows.
-    """
+    """Writes title and number of updates, then the history while it grows, a line a row, beside the checkpoints."""
 
     def __init__(self, folder: Path, title: str, updates: int) -> None:
         self.file, self.head = folder / LOG, {"title": title, "updates": updates}
@@ -194,14 +175,13 @@ class Log(TrainerCallback):
 
 
 class Stop(TrainerCallback):
-    """On SIGTERM, which clusters send before the time is up: a checkpoint after the current update, then the signal's
-    usual effect. All processes stop after the same update."""
+    """On SIGTERM: a checkpoint after the current update in all processes, then the signal's usual effect."""
 
     requested = False
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        if threading.current_thread() is not threading.main_thread():  # only the main thread may set signal handlers
+        if threading.current_thread() is not threading.main_thread():  # which alone may set signal handlers
             yield
             return
         earlier = signal.signal(signal.SIGTERM, lambda *_: setattr(self, "requested", True))

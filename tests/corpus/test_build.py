@@ -21,12 +21,12 @@ from datasets import Dataset, DatasetDict, load_from_disk
 
 from docemb_lib.corpus import Document, build_corpus
 from docemb_lib.corpus import build as module
-from docemb_lib.corpus.build import corpus_statistics, distinct_rows, hold_out, open_parts, part_files, write_parts
+from docemb_lib.corpus.build import corpus_statistics, distinct_rows, hold_out, open_parts, write_parts
 from docemb_lib.errors import InputError
 
 
 def letters(texts):
-    return [len(text) for text in texts]
+    return list(map(len, texts))
 
 
 def words(texts):
@@ -60,16 +60,11 @@ def kept(build):
     return lambda rows, **options: sorted(build(rows, tasks=0, validation=0, **options)["train"]["id"])
 
 
-@pytest.fixture
-def small_parts(monkeypatch):
-    monkeypatch.setattr(module, "PART", 25)
-
-
 def rows_of(corpus):
     return {name: split.to_list() for name, split in corpus.items()}
 
 
-def test_every_document_is_in_exactly_one_split_with_its_text_source_and_lengths(build):
+def test_every_document_is_in_exactly_one_split_and_links_of_task_rows_stay_in_their_partition(build):
     corpus = build(documents())
     assert {name: len(split) for name, split in corpus.items()} == {"train": 70, "validation": 10, "tasks": 40}
     columns = ["id", "text", "source", "n_words", "n_student_tokens", "n_structural_tokens"]
@@ -82,41 +77,36 @@ def test_every_document_is_in_exactly_one_split_with_its_text_source_and_lengths
         assert (row["text"], row["source"]) == (original.text, original.source)
         assert row["n_words"] == row["n_structural_tokens"] == 2 * (int(row["id"]) + 1)
         assert row["n_student_tokens"] == len(original.text)
-
-
-def test_links_of_task_rows_stay_in_their_partition_and_none_is_lost(build):
-    tasks = build(documents())["tasks"].to_pandas().set_index("id")
-    originals = {document.id: document.see_also for document in documents()}
+    tasks = corpus["tasks"].to_pandas().set_index("id")
     assert dict(Counter(tasks["split"])) == {"train": 20, "validation": 8, "test": 12}
     for id, row in tasks.iterrows():
-        expected = [target for target in originals[id] if target in tasks.index and tasks.split[target] == row.split]
-        assert list(row.see_also) == expected
+        cited = originals[id].see_also
+        assert list(row.see_also) == [i for i in cited if i in tasks.index and tasks.split[i] == row.split]
     assert tasks.see_also.map(len).sum() > 20
 
 
-def test_without_tasks_there_is_no_such_split_and_without_links_the_lists_are_empty(build):
-    assert set(build(documents(), tasks=0)) == {"train", "validation"}
-    tasks = build(documents(linked=False))["tasks"]
-    assert tasks["see_also"][:] == [[]] * 40
-    assert tasks.features["see_also"].feature.dtype == "string"
-
-
-def test_the_order_depends_on_seed_and_ids_alone(build):
+def test_the_order_depends_on_seed_and_ids_alone_also_without_tasks_and_links(build):
     one = build(documents())
     assert rows_of(build(reversed(documents()))) == rows_of(one)
     assert build(documents(), seed=1)["train"]["id"][:] != one["train"]["id"][:]
     longer = [*documents(), Document("new", "fresh words", "a")]
     before, after = (build(rows, tasks=0, validation=0)["train"]["id"][:] for rows in (documents(), longer))
     assert [id for id in after if id != "new"] == before != sorted(before)
+    assert set(build(documents(), tasks=0)) == {"train", "validation"}
+    tasks = build(documents(linked=False))["tasks"]
+    assert tasks["see_also"][:] == [[]] * 40
+    assert tasks.features["see_also"].feature.dtype == "string"
 
 
 def test_a_document_that_begins_as_an_earlier_one_is_left_out_and_counted(kept, caplog):
     start = " ".join(f"w{n}" for n in range(60))
     texts = {"b": start.upper() + "\n other end", "a": start + " one end", "d": "short", "e": "short one"}
     texts["c"] = start.replace("w59", "v59") + " one end"
+    rows = [Document(id, text, "x") for id, text in texts.items()]
     with caplog.at_level(logging.INFO, logger="docemb_lib.corpus.build"):
-        assert kept([Document(id, text, "x") for id, text in texts.items()], copy_words=60) == ["a", "c", "d", "e"]
+        assert kept(rows, copy_words=60) == ["a", "c", "d", "e"]
     assert "1 of 5 documents" in caplog.text
+    assert kept([*rows, Document("f", rows[1].text.upper() + "\n", "x")]) == ["a", "b", "c", "d", "e"]  # all words
 
 
 def test_the_first_id_of_every_digest_stays_in_the_order_of_a_hash_of_seed_and_id():
@@ -129,12 +119,6 @@ def test_the_first_id_of_every_digest_stays_in_the_order_of_a_hash_of_seed_and_i
         first.setdefault(digests[row], row)
     expected = sorted(first.values(), key=lambda row: hashlib.sha256(f"7:{ids[row]}".encode()).digest())
     assert distinct_rows(Dataset.from_dict({"id": ids, "digest": digests}), seed=7).tolist() == expected
-
-
-def test_documents_that_share_only_their_beginning_are_kept_unless_asked(kept):
-    header = "the same licence stands at the head of every file " * 10
-    rows = [Document(str(n), f"{header} text {n}", "x") for n in range(3)]
-    assert kept([*rows, Document("copy", rows[0].text.upper() + "\n", "x")]) == ["0", "1", "2"]
 
 
 def test_documents_that_make_no_corpus_are_refused_and_leave_nothing_behind(build, kept, tmp_path):
@@ -156,17 +140,17 @@ def test_a_corpus_is_mapped_from_its_parts_and_the_same_whatever_their_size(buil
     monkeypatch.setattr(module, "PART", 25)
     folder = tmp_path / "parts"
     corpus = build(iter(documents()), folder=folder)
-    assert len(part_files(folder)) == 5
     files = {file["filename"] for name in ("train", "validation") for file in corpus[name].cache_files}
-    assert files == set(map(str, part_files(folder)))  # mapped, not read
+    assert files == {str(folder / f"0000{part}.arrow") for part in range(5)}  # mapped, not read
     corpus.save_to_disk(str(tmp_path / "corpus"))
     shutil.rmtree(folder)
     assert rows_of(load_from_disk(str(tmp_path / "corpus"))) == expected
 
 
 @pytest.mark.parametrize("last", [0, 24, 25, 26, 74, 119])
-def test_a_build_that_was_stopped_goes_on_after_its_last_whole_part(build, tmp_path, small_parts, last):
+def test_a_build_that_was_stopped_goes_on_after_its_last_whole_part(build, tmp_path, monkeypatch, last):
     """`last`: the document whose reading fails."""
+    monkeypatch.setattr(module, "PART", 25)
     read, counted, folder = [], [], tmp_path / "parts"
 
     def reading(fail):
@@ -176,11 +160,7 @@ def test_a_build_that_was_stopped_goes_on_after_its_last_whole_part(build, tmp_p
                 raise KeyboardInterrupt
             yield document
 
-    def counting(texts):
-        counted.extend(texts)
-        return letters(texts)
-
-    counters = {"n_student_tokens": counting, "n_structural_tokens": words}
+    counters = {"n_student_tokens": lambda texts: counted.extend(texts) or letters(texts), "n_structural_tokens": words}
     with pytest.raises(KeyboardInterrupt):
         build(reading(fail=True), counters=counters, folder=folder)
     whole = last // 25
@@ -210,7 +190,7 @@ def test_parts_have_the_documents_in_order_whichever_batch_is_ready_first(tmp_pa
 
     given = documents(number)
     write_parts(tmp_path, iter(given), {"n": slow_at_first}, copy_words=None)
-    assert len(part_files(tmp_path)) == -(-number // 20)
+    assert len(list(tmp_path.glob("*.arrow"))) == -(-number // 20)
     assert [(row["id"], tuple(row["see_also"]), row["n"], row["n_words"]) for row in open_parts(tmp_path)] == [
         (document.id, document.see_also, 2 * (n + 1), 2 * (n + 1)) for n, document in enumerate(given)
     ]
@@ -236,21 +216,16 @@ def test_several_batches_are_measured_at_once_and_only_a_few_are_read_ahead(tmp_
     assert max(ahead) <= 6 * (module.THREADS + 2)
 
 
-def test_a_counter_that_fails_ends_the_build_and_leaves_whole_parts_only(tmp_path, tiny_parts):
+def test_a_counter_that_fails_and_a_full_disk_leave_whole_parts_only(tmp_path, tiny_parts, monkeypatch):
     def failing(texts):
         return [len(text) // (not text.startswith("text 47 ")) for text in texts]
 
     with pytest.raises(ZeroDivisionError):
         write_parts(tmp_path, iter(documents(57)), {"n": failing}, copy_words=None)
     assert [file.name for file in sorted(tmp_path.iterdir())] == ["00000.arrow", "00001.arrow"]
-
-
-def test_a_full_disk_leaves_whole_parts_only(tmp_path, tiny_parts, monkeypatch):
     opened = pa.OSFile
 
     def full(path, mode):
-        if not path.endswith("00001.arrow.partial"):
-            return opened(path, mode)
         Path(path).touch()
         return opened("/dev/full", mode)  # the kernel reports: no space left on device
 
@@ -258,7 +233,7 @@ def test_a_full_disk_leaves_whole_parts_only(tmp_path, tiny_parts, monkeypatch):
     with pytest.raises(OSError, match="No space left") as caught:
         write_parts(tmp_path, iter(documents(57)), {"n": words}, copy_words=None)
     assert caught.value.errno == errno.ENOSPC
-    assert [file.name for file in tmp_path.iterdir()] == ["00000.arrow"]
+    assert [file.name for file in sorted(tmp_path.iterdir())] == ["00000.arrow", "00001.arrow"]
 
 
 # Documents held out for the tasks
@@ -274,16 +249,12 @@ def clusters(number, size=4):
     return [page(id, see_also=[other for other in group if other != id]) for group in groups for id in group]
 
 
-def test_the_held_out_documents_have_their_number_and_shares():
-    held = hold_out(clusters(60), size=100)
-    assert Counter(held.values()) == {"train": 50, "validation": 20, "test": 30}
+def test_a_page_and_its_targets_stay_in_one_partition_of_its_share():
     for size in (0, 1, 2, 7):
         assert len(hold_out(clusters(5), size=size)) == size
-
-
-def test_a_page_and_its_targets_stay_in_one_partition():
     pages = [*clusters(100), *[page(f"b{n}", "b") for n in range(100)]]
     held = hold_out(pages, size=100)
+    assert Counter(held.values()) == {"train": 50, "validation": 20, "test": 30}
     whole = Counter()
     for start in range(0, 400, 4):
         homes = {held.get(document.id) for document in pages[start : start + 4]}
@@ -293,40 +264,26 @@ def test_a_page_and_its_targets_stay_in_one_partition():
     assert whole == {"train": 32, "validation": 12, "test": 20}
 
 
-def test_a_linked_page_brings_no_more_than_six_targets():
+def test_a_page_brings_no_more_than_six_targets_which_stay_with_the_first_page_that_cites_them():
     hub = page("hub", see_also=[f"leaf{n}" for n in range(9)])
     filler = [page(f"other{n}") for n in range(100)]
     held = hold_out([hub, *[page(f"leaf{n}") for n in range(9)], *filler], size=20)
     linked = [id for id, partition in held.items() if partition == held["hub"]][:7]
     assert linked == ["hub", *[f"leaf{n}" for n in range(6)]]
-
-
-def test_a_target_stays_in_the_partition_of_the_first_page_that_cites_it():
-    pages = [
-        page("first", see_also=["x", "y"]),
-        page("second", see_also=["x", "z"]),  # only z is free elsewhere: too few links unless it joins `first`
-        *[page(f"other{n}") for n in range(40)],
-        *[page(id) for id in "xyz"],
-    ]
-    held = hold_out(pages, size=30)
+    pages = [page("first", see_also=["x", "y"]), page("second", see_also=["x", "z"])]
+    held = hold_out([*pages, *[page(f"other{n}") for n in range(40)], *[page(id) for id in "xyz"]], size=30)
     assert len({held[id] for id in ("first", "second", "x", "y", "z")}) == 1
 
 
-def test_the_rest_balances_the_sources():
+def test_the_rest_balances_the_sources_where_there_are_links():
     pages = [*clusters(20), *[page(f"b{n}", "b") for n in range(300)], *[page(f"c{n}", "c") for n in range(20)]]
     source_of = {document.id: document.source for document in pages}
     held = hold_out(pages, size=100)
     counts = Counter((partition, source_of[id]) for id, partition in held.items())
     # 32, 12 and 20 linked pages of `a`; the other 18, 8 and 10 places go to b and c by halves, c's twenty being enough
-    assert counts == {
-        ("train", "a"): 32, ("train", "b"): 9, ("train", "c"): 9,
-        ("validation", "a"): 12, ("validation", "b"): 4, ("validation", "c"): 4,
-        ("test", "a"): 20, ("test", "b"): 5, ("test", "c"): 5,
-    }  # fmt: skip
-
-
-def test_without_links_the_first_documents_are_held_out_in_order():
-    pages = [page(f"{n:02}", "ab"[n % 3 == 0]) for n in range(50)]
+    shares = {"train": (32, 9, 9), "validation": (12, 4, 4), "test": (20, 5, 5)}
+    assert counts == {(partition, "abc"[i]): share[i] for partition, share in shares.items() for i in range(3)}
+    pages = [page(f"{n:02}", "ab"[n % 3 == 0]) for n in range(50)]  # without links the first, in order
     assert list(hold_out(pages, size=10)) == [f"{n:02}" for n in range(10)]
 
 

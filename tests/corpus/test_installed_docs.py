@@ -36,7 +36,6 @@ FILES = {
             minishop.shelf.count
             nowhere
             """
-
         class Till:
             """Keeps the coins of a day in five small boxes.
 
@@ -49,14 +48,12 @@ FILES = {
                 --------
                 weigh
                 """
-
         def short():
             """Too few words."""
         ''',
     "shelf.py": '''
         def count():
             """Count the boxes that stand on a shelf in the shop."""
-
         def weigh():
             """Weigh everything that stands on a shelf.
 
@@ -65,11 +62,7 @@ FILES = {
             count
             """
         ''',
-    "copies.py": '''
-        def tally():
-            """Count the boxes that STAND on a shelf
-            in the shop."""
-        ''',
+    "copies.py": 'def tally():\n    """Count the boxes that STAND on a shelf\n    in the shop."""',
     "tests/test_till.py": '"""A test with quite a few words in its docstring."""',
 }
 
@@ -103,16 +96,13 @@ def test_a_package_becomes_exactly_its_pages_with_their_links(site):
     assert "minishop" not in sys.modules
 
 
-def test_a_name_shared_by_two_private_modules_keeps_the_full_path(site):
+def test_a_name_shared_by_private_modules_keeps_its_full_path_and_a_copy_in_another_package_is_left_out(site):
     twins = {f"_{name}.py": f'def f():\n    """{name}: one of two."""' for name in "ab"}
     citing = 'def g():\n    """Cites.\n\n    See Also\n    --------\n    f\n    twins._b.f\n    """'
     write_package(site, "twins", {"__init__.py": "", **twins, "c.py": citing})
     documents = installed_docs(["twins"], min_words=1, jobs=1)
     assert [document.id for document in documents] == ["twins._a.f", "twins._b.f", "twins.c.g"]
     assert documents[2].see_also == ("twins._b.f",)  # `f` alone could be either
-
-
-def test_a_copy_is_left_out_across_packages_too(site):
     page = 'def f():\n    """One page in two packages."""'
     write_package(site, "alpha", {"__init__.py": page})
     write_package(site, "beta", {"__init__.py": page.replace("One", "ONE")})
@@ -130,39 +120,26 @@ def real():
     return installed_docs(["seaborn", "networkx"], jobs=2)
 
 
-def test_real_pages_are_distinct_sorted_long_enough_and_linked_inside_their_package(real):
+def test_real_pages_are_distinct_sorted_long_enough_and_linked_as_a_reader_would(real):
     by_id = {document.id: document for document in real}
-    assert list(by_id) == sorted(by_id)
-    assert len(by_id) == len(real)
+    assert [document.id for document in real] == sorted(by_id)
     assert {document.source for document in real} == {"seaborn", "networkx"}
     assert min(len(document.text.split()) for document in real) >= 80
     assert len({" ".join(document.text.lower().split()) for document in real}) == len(real)
     for document in real:
         assert document.id not in document.see_also
         assert all(by_id[target].source == document.source for target in document.see_also)
-
-
-def test_real_pages_hold_neither_a_see_also_nor_a_name_of_a_package(real):
     for pattern in (PACKAGE_NAME, SEE_ALSO):
         assert [match.group() for page in real for match in pattern.finditer(page.text)] == []
-
-
-def test_links_of_real_pages_are_those_a_reader_finds(real):
     pages = {page.id: page for page in real}
-    page = pages["networkx.algorithms.efficiency_measures.efficiency"]
-    assert page.see_also == (
-        "networkx.algorithms.efficiency_measures.local_efficiency",
-        "networkx.algorithms.efficiency_measures.global_efficiency",
-    )
+    of = "networkx.algorithms.efficiency_measures"
+    assert pages[f"{of}.efficiency"].see_also == (f"{of}.local_efficiency", f"{of}.global_efficiency")
     assert "seaborn.distributions.kdeplot" in pages["seaborn.distributions.histplot"].see_also
 
 
 def test_the_pages_depend_neither_on_what_is_imported_nor_on_the_number_of_processes(real):
-    program = (
-        "import sys, hashlib, {before}; from docemb_lib.corpus import installed_docs; "
-        "pages = installed_docs(['seaborn'], jobs=1); "
-        "print(hashlib.sha256(repr(pages).encode()).hexdigest(), 'seaborn' in sys.modules)"
-    )
+    program = "import sys, hashlib, {before}; from docemb_lib.corpus import installed_docs; pages = installed_docs(['seaborn'], jobs=1); "
+    program += "print(hashlib.sha256(repr(pages).encode()).hexdigest(), 'seaborn' in sys.modules)"
     pages = [page for page in real if page.source == "seaborn"]  # read by two processes
     expected = hashlib.sha256(repr(pages).encode()).hexdigest()
     for before, imported in (("re", "False"), ("seaborn", "True")):
@@ -175,46 +152,28 @@ def test_the_pages_depend_neither_on_what_is_imported_nor_on_the_number_of_proce
 
 SOURCE = '''
 """The shop and its till."""
-
 def sell(item):
     """Sell one item.
 
         The price is asked of the till.
     """
-
 def undocumented(): pass
-
-def _hidden():
-    """Nobody reads this."""
-
+def _hidden(): "Nobody reads this."
 try:
-    def restock():
-        """Fill the shelves."""
+    def restock(): "Fill the shelves."
 except ImportError:
     restock = None
-
 class Till:
     """Keeps the coins."""
-
-    def __init__(self, coins):
-        """coins: those it starts with."""
-
-    def count(self):
-        """How many there are."""
-
-    def _rattle(self):
-        """Private noise."""
-
+    def __init__(self, coins): "coins: those it starts with."
+    def count(self): "How many there are."
+    def _rattle(self): "Private noise."
 class Drawer:
-    def open(self):
-        """Open it, if it is not stuck."""
-
+    def open(self): "Open it, if it is not stuck."
 def weigh(): pass
-
 weigh.__doc__ = dedent("""\\
     Weigh {what} on {scales.old}; a set is {{a, b}}.
     """).format(what="flour")
-
 add_newdoc("shop._core", "scan", "Scan a code.")
 add_newdoc("shop._core", "Scanner", ("beep", "Beep once."))
 add_newdoc("ring", "Ring the bell.")
@@ -226,8 +185,6 @@ add_docstr_all("tear", "Tear along the line.")
 
 @pytest.fixture
 def pages_of(tmp_path):
-    """The pages of a file of the given content."""
-
     def pages(content, module="shop.front"):
         (tmp_path / "front.py").write_bytes(content if isinstance(content, bytes) else content.encode())
         return read_pages(tmp_path / "front.py", module)
@@ -241,18 +198,13 @@ def test_every_public_documented_object_is_one_page(pages_of):
         Page("shop.front", "", "The shop and its till."),
         Page("shop.front", "sell", "Sell one item.\n\nThe price is asked of the till."),
         Page("shop.front", "restock", "Fill the shelves."),
-        Page(
-            "shop.front", "Till", "Keeps the coins.\n\ncoins: those it starts with.", {"count": "How many there are."}
-        ),
+        Page("shop.front", "Till", "Keeps the coins.\n\ncoins: those it starts with.", {"count": "How many there are."}),
         Page("shop.front", "Drawer", "", {"open": "Open it, if it is not stuck."}),
         Page("shop.front", "weigh", "Weigh  on ; a set is {a, b}."),
-        Page("shop._core", "scan", "Scan a code."),
-        Page("shop._core", "Scanner", "", {"beep": "Beep once."}),
-        Page("shop.front", "ring", "Ring the bell."),
-        Page("shop.front", "bag", "Bag %d items."),
-        Page("shop", "bundle", "Bundle them."),
-        Page("torch.Tensor", "tear", "Tear along the line."),
-    ]
+        Page("shop._core", "scan", "Scan a code."), Page("shop._core", "Scanner", "", {"beep": "Beep once."}),
+        Page("shop.front", "ring", "Ring the bell."), Page("shop.front", "bag", "Bag %d items."),
+        Page("shop", "bundle", "Bundle them."), Page("torch.Tensor", "tear", "Tear along the line."),
+    ]  # fmt: skip
     assert pages[3].n_words == 3 + 5 + 1 + 4  # texts, and the name of the method
 
 

@@ -9,6 +9,7 @@ import random
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
@@ -18,10 +19,8 @@ from docemb_lib.corpus.rows import file_format, read_csv, read_rows, split_sente
 from docemb_lib.errors import InputError
 
 RECORDS = [
-    {"id": "a", "text": 'She said: "no,\nnever".'},
-    {"id": "b", "text": "größer, Ελλάδα\u2028\x01 𝕏"},
-    {"id": "c", "text": "long " * 60_000},
-]
+    {"id": "a", "text": 'She said: "no,\nnever".'}, {"id": "b", "text": "größer, Ελλάδα\u2028\x01 𝕏"}, {"id": "c", "text": "long " * 60_000},
+]  # fmt: skip
 
 
 def write(file, records: list[dict[str, str]]):
@@ -87,12 +86,9 @@ def test_a_truncated_file_is_refused_by_name(tmp_path, name):
         list(read_rows(file))
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [("a.jsonl", ".jsonl"), ("b.c.csv.gz", ".csv"), ("t.parquet", ".parquet"), ("t.parquet.gz", None), ("a.gz", None), ("a.txt", None)],
-)  # fmt: skip
-def test_the_name_tells_the_format(name, expected: str | None):
-    assert file_format(Path(name)) == expected
+def test_the_name_tells_the_format():
+    names = ("a.jsonl", "b.c.csv.gz", "t.parquet", "t.parquet.gz", "a.gz", "a.txt")
+    assert [file_format(Path(name)) for name in names] == [".jsonl", ".csv", ".parquet", None, None, None]
 
 
 def test_unpaired_surrogates_are_replaced_and_pairs_joined():
@@ -103,10 +99,6 @@ def test_unpaired_surrogates_are_replaced_and_pairs_joined():
 
 
 # Sentences and words
-
-
-def stripped(text, **options):
-    return [sentence.strip() for sentence in split_sentences(text, **options)]
 
 
 @pytest.mark.parametrize(("language", "text", "expected"), [
@@ -122,7 +114,7 @@ def stripped(text, **options):
     ("en", " \n\n\t", [""]), ("en", "", []),
 ])  # fmt: skip
 def test_sentences_end_where_a_reader_ends_them(language, text, expected):
-    assert stripped(text, language=language) == expected
+    assert [sentence.strip() for sentence in split_sentences(text, language=language)] == expected
 
 
 PIECES = [
@@ -181,31 +173,21 @@ PARTS = {"n": "noun", "v": "verb", "a": "adjective", "o": "other"}
 
 
 def test_nine_of_ten_words_have_the_part_that_a_person_gives_them():
-    right = content = words = 0
-    for line in TAGGED:
-        pairs = [token.split("/") for token in line.split() if "/" in token]
-        found = tag_words(" ".join(token.split("/")[0] for token in line.split()))
-        assert [word.text.rstrip(".") for word in found] == [text.rstrip(".") for text, _ in pairs]
-        for word, (_, part) in zip(found, pairs, strict=True):
-            words += 1
-            right += word.part == PARTS[part]
-            content += (word.part in {"noun", "verb"}) == (part in "nv")
-    assert words > 100
-    assert right / words > 0.9
-    assert content / words > 0.96  # nouns and verbs together
+    pairs = [token.split("/") for line in TAGGED for token in line.split() if "/" in token]
+    found = [word for line in TAGGED for word in tag_words(" ".join(token.split("/")[0] for token in line.split()))]
+    assert [word.text.rstrip(".") for word in found] == [text.rstrip(".") for text, _ in pairs]
+    assert np.mean([word.part == PARTS[part] for word, (_, part) in zip(found, pairs, strict=True)]) > 0.9
+    content = [(word.part in {"noun", "verb"}) == (part in "nv") for word, (_, part) in zip(found, pairs, strict=True)]
+    assert np.mean(content) > 0.96  # nouns and verbs together
+    assert len(content) > 100
 
 
-def test_the_place_of_a_word_is_that_in_the_text():
+def test_the_place_of_a_word_is_that_in_the_text_and_a_word_has_letters():
     text = "It doesn't matter: the U.S. and state-of-the-art 3.14 …\n\n  «Größe» isn’t 🙂 they’re here."
     found = tag_words(text)
     assert [text[word.start : word.end] for word in found] == [word.text for word in found]
-    assert [word.text for word in found] == [
-        "It", "does", "n't", "matter", "the", "U.S.", "and", "state-of-the-art", "Größe", "is", "n’t", "they", "’re",
-        "here",
-    ]  # fmt: skip
+    words = "It does n't matter the U.S. and state-of-the-art Größe is n’t they ’re here"
+    assert [word.text for word in found] == words.split()
     assert all(one.end <= other.start for one, other in pairwise(found))
-
-
-def test_a_text_without_letters_has_no_words_and_one_from_right_to_left_has():
     assert [tag_words(text) for text in ("", " \n", "1 2 3", "*** --- 🙂", "...")] == [[]] * 5
     assert len(tag_words("مرحبا بالعالم")) == 2

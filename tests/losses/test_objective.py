@@ -1,7 +1,6 @@
 """The objective against loops over documents and groups: weights, masks, groups, and who gets a gradient."""
 
 import copy
-import dataclasses
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -180,7 +179,7 @@ def test_gradients_of_the_whole_agree_with_finite_differences():
     assert torch.autograd.gradcheck(loss, module.student.weight.detach().clone().requires_grad_())
 
 
-def test_embeddings_are_the_students_without_gradient_and_views_are_embeddings_without_projections():
+def test_embeddings_are_the_students_without_gradient_and_in_single_precision_under_autocast():
     output = call(objective())
     assert torch.equal(output.embeddings, objective().student(data(7)[0]).detach())
     assert not output.embeddings.requires_grad
@@ -188,9 +187,6 @@ def test_embeddings_are_the_students_without_gradient_and_views_are_embeddings_w
     batch, t, _ = data(7)
     module = Objective(nn.Linear(W, D), [Teaching("pv", "contextual", MSE())]).double()
     torch.testing.assert_close(module(batch, teachers={"pv": t}).loss, (module.student(batch) - t).square().mean())
-
-
-def test_all_that_follows_the_student_is_in_single_precision_under_autocast():
     module = objective(MaxMargin).float()
     batch, t, c = (x.float() for x in data(7))
     with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -203,7 +199,7 @@ def test_all_that_follows_the_student_is_in_single_precision_under_autocast():
     assert torch.equal(output.loss, expected.mean())
 
 
-def test_teachers_without_meaning_are_refused_by_name():
+def test_teachers_without_meaning_are_refused_and_negatives_are_for_those_that_compare_with_others():
     with pytest.raises(InputError, match="teacher words: role must be one of structural, contextual, got 'lexical'"):
         Teaching("words", "lexical", MSE())
     with pytest.raises(InputError, match="teacher words: weight must be a number above 0, got 0"):
@@ -211,9 +207,6 @@ def test_teachers_without_meaning_are_refused_by_name():
     for n, given in ((2, "words, words"), (0, "none")):
         with pytest.raises(InputError, match=f"teachers: one or more with different names, got {given}"):
             Objective(nn.Linear(W, D), [Teaching("words", "contextual", MSE()) for _ in range(n)])
-
-
-def test_negatives_are_for_structural_teachers_that_compare_with_others():
     taking = {(role, type(loss)): Teaching("a", role, loss).takes_negatives
               for role in ("structural", "contextual") for loss in (MSE(), Cosine(), MaxMargin(), Contrastive())}  # fmt: skip
     assert {key for key, takes in taking.items() if takes} == {("structural", MaxMargin), ("structural", Contrastive)}
@@ -224,14 +217,12 @@ def test_projections_that_lead_nowhere_are_refused():
     with pytest.raises(InputError, match=r"student 8 → 6; words 5 → 7; .* or teacher_projection"):
         Teaching("words", "contextual", MSE(), **ends)
     batch, known = torch.ones(3, W), {"words": torch.ones(3, 5)}
-    for student_spec, width, teacher_spec, loss, message in (
-        ("6", 8, "6", SoftCCA(7), "views of width 7, got a student's of 6"),
-        ("6", 9, "6", MSE(), "'6' was made for a view of width 9, got 8"),
-    ):
-        ends = {
-            "student_projection": Projection(student_spec, width),
-            "teacher_projection": Projection(teacher_spec, 5),
-        }
+    wrong = [
+        (8, SoftCCA(7), "views of width 7, got a student's of 6"),
+        (9, MSE(), "'6' was made for a view of width 9, got 8"),
+    ]
+    for width, loss, message in wrong:
+        ends = {"student_projection": Projection("6", width), "teacher_projection": Projection("6", 5)}
         with pytest.raises(InputError, match=message):
             Objective(nn.Linear(W, D), [Teaching("words", "contextual", loss, **ends)])(batch, teachers=known)
 
@@ -253,9 +244,7 @@ MISFITS = [  # what replaces an argument of a call that works; the message
 def test_missing_or_misfitting_tensors_are_named():
     module = objective(MaxMargin, weighting=Weighting(0.5, 384), negatives=2)
     batch, t, c = data(7)
-    fitting = {
-        "teachers": {"structural": t, "contextual": c}, "n_structural_tokens": LENGTHS, "negatives": NEGATIVES,
-    }  # fmt: skip
+    fitting = {"teachers": {"structural": t, "contextual": c}, "n_structural_tokens": LENGTHS, "negatives": NEGATIVES}
     module(batch, **fitting)
     for change, message in MISFITS:
         with pytest.raises(InputError, match=re.escape(message)):
@@ -270,19 +259,13 @@ def four_teachers(**options) -> Objective:
     """Two structural ones, of which one is of another width and compares with other documents, two contextual ones."""
     torch.manual_seed(0)
     student = nn.Linear(W, D)
-    made = [
-        ("words", "contextual", SoftCCA(P), "9(ReLU)x6", "6"),
-        ("near", "structural", MSE(), "-", "-"),
-        ("topics", "contextual", SoftCCA(2, delta=0.2), "2", "-"),
-        ("far", "structural", MaxMargin("cosine", 0.7), "5(ReLU)x4", "4"),
-    ]
-    teachers = [
-        Teaching(
-            name, role, loss, weight=WEIGHTS[name],
-            student_projection=Projection(student_spec, D), teacher_projection=Projection(teacher_spec, WIDTHS[name]),
-        )
-        for name, role, loss, student_spec, teacher_spec in made
-    ]  # fmt: skip
+    teachers = []
+    for name, role, loss, student_spec, teacher_spec in (
+        ("words", "contextual", SoftCCA(P), "9(ReLU)x6", "6"), ("near", "structural", MSE(), "-", "-"),
+        ("topics", "contextual", SoftCCA(2, delta=0.2), "2", "-"), ("far", "structural", MaxMargin("cosine", 0.7), "5(ReLU)x4", "4"),
+    ):  # fmt: skip
+        f, g = Projection(student_spec, D), Projection(teacher_spec, WIDTHS[name])
+        teachers.append(Teaching(name, role, loss, weight=WEIGHTS[name], student_projection=f, teacher_projection=g))
     return Objective(student, teachers, **options).double()
 
 
@@ -374,21 +357,16 @@ def test_weights_by_length_fall_linearly_between_the_two_lengths():
     assert contextual.tolist() == [1] * 7
 
 
-MEANINGLESS = [  # parameter, value, message
-    ("lam", 1.2, r"must lie in \[0, 1\] or be None"), ("lam", float("nan"), "finite number"), ("lam", "null", "write None"),
-    ("lam", True, "must be a number"), ("max_structural_len", "None", "write None"),
-    ("max_structural_len", 0, "greater than or equal to 1"), ("lam_by_length", "null", "write None"),
-    ("lam_by_length", "linear:4096:384", "FIRST < LAST"), ("lam_by_length", "cosine:1:2", "as in linear:384:4096"),
-    ("lam_by_length", 384, "valid string"), ("form", "half", "'weighted', 'half_means_sum' or 'contextual_full'"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("name", "value", "message"), MEANINGLESS)
-def test_a_weighting_without_meaning_is_refused_by_the_settings_and_one_is_frozen(name, value, message):
+@pytest.mark.parametrize(("name", "value", "message"), [
+    ("lam", float("nan"), "finite number"), ("lam", "null", "write None"), ("lam", True, "must be a number"),
+    ("max_structural_len", "None", "write None"), ("max_structural_len", 0, "greater than or equal to 1"),
+    ("lam_by_length", "null", "write None"), ("lam_by_length", "linear:4096:384", "FIRST < LAST"),
+    ("lam_by_length", "cosine:1:2", "as in linear:384:4096"), ("lam_by_length", 384, "valid string"),
+    ("form", "half", "'weighted', 'half_means_sum' or 'contextual_full'"), ("lam", 1.2, r"must lie in \[0, 1\] or be None"),
+])  # fmt: skip
+def test_a_weighting_without_meaning_is_refused_by_the_settings(name, value, message):
     with pytest.raises(ValidationError, match=message):
         Parameters(**{name: value})
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        Weighting().lam = 0.5
 
 
 def test_losses_do_not_import_torch_distributed():

@@ -38,28 +38,22 @@ def test_it_is_the_papers_formula(dtype, temperature, symmetric):
     torch.testing.assert_close(found, torch.tensor(expected, dtype=dtype))
 
 
-def test_the_gradient_is_that_of_finite_differences():
+def test_the_gradient_is_that_of_finite_differences_and_a_perfect_match_costs_nothing():
     first, second = torch.randn(2, 4, 3, dtype=torch.float64, requires_grad=True).unbind()
     assert torch.autograd.gradcheck(InfoNCE(0.5, symmetric=True), (first, second))
-
-
-def test_indistinguishable_texts_cost_the_logarithm_of_the_batch_and_a_perfect_match_nothing():
     alike = torch.ones(8, 3)
     torch.testing.assert_close(InfoNCE()(alike, alike), torch.full((8,), math.log(8)))
     apart = torch.eye(8)
     torch.testing.assert_close(InfoNCE()(apart, 3 * apart), torch.full((8,), 7 * math.exp(-20)), atol=1e-6, rtol=0)
 
 
-def test_temperatures_that_make_no_sense_are_refused():
+def test_temperatures_and_texts_that_make_no_sense_are_refused():
     for temperature in (0, -1, float("inf"), float("nan")):
         with pytest.raises(InputError, match="temperature must be a number above 0"):
             InfoNCE(temperature)
-
-
-@pytest.mark.parametrize(("sizes", "message"), [((1, 1), "one pair has no negatives"), ((3, 2), "must hold pairs")])
-def test_texts_that_make_no_batch_of_pairs_are_refused(sizes, message):
-    with pytest.raises(InputError, match=message):
-        InfoNCE()(*(torch.ones(size, 2) for size in sizes))
+    for sizes, message in (((1, 1), "one pair has no negatives"), ((3, 2), "must hold pairs")):
+        with pytest.raises(InputError, match=message):
+            InfoNCE()(*(torch.ones(size, 2) for size in sizes))
 
 
 SIZES = {"vocab_size": 50, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
@@ -90,15 +84,12 @@ def test_it_scores_words_and_adds_losses_as_transformers_does(kind, more):
     torch.testing.assert_close(head.loss(hidden, labels[0], words) / guessed, expected.loss)
 
 
-def test_without_a_hidden_token_the_loss_is_zero_and_has_a_gradient():
+def test_without_a_hidden_token_the_loss_is_zero_and_the_words_are_not_stored_twice():
     head = MaskedLanguageHead(8, 50)
     loss = head.loss(torch.randn(6, 8), torch.full((6,), NO_LABEL), torch.randn(50, 8))
     loss.backward()
     assert loss.item() == 0
     assert head.dense.weight.grad.abs().sum() == 0
-
-
-def test_the_words_are_not_stored_twice():
     assert {name: list(tensor.shape) for name, tensor in MaskedLanguageHead(8, 50).state_dict().items()} == {
         "bias": [50], "dense.weight": [8, 8], "dense.bias": [8], "norm.weight": [8], "norm.bias": [8],
     }  # fmt: skip

@@ -12,17 +12,11 @@ from docemb_lib.losses import Projection, check_widths
 
 L, R = nn.Linear, nn.ReLU
 BUILT = {  # spec: (input width, layers, widths)
-    "768(ReLU)x4096(ReLU)x2048": (768, [L, R, L, R, L], (768, 768, 4096, 2048)),
-    "768(ReLU)x1024(ReLU)x768": (768, [L, R, L, R, L], (768, 768, 1024, 768)),
-    "768x1024": (1024, [L, L], (1024, 768, 1024)),
-    "2048": (768, [L], (768, 2048)),
-    "100(ReLU)x768": (100, [L, R, L], (100, 100, 768)),
-    "1024(relu)×2048": (768, [L, R, L], (768, 1024, 2048)),
-    "8(linear)x4": (3, [L, L], (3, 8, 4)),
-    "8(SoftMax)x4(Sigmoid)": (3, [L, nn.Softmax, L, nn.Sigmoid], (3, 8, 4)),
-    " 8 ( ReLU ) x 4 ": (3, [L, R, L], (3, 8, 4)),
-    "-": (100, [], (100,)),
-}
+    "768(ReLU)x4096(ReLU)x2048": (768, [L, R, L, R, L], (768, 768, 4096, 2048)), "2048": (768, [L], (768, 2048)),
+    "768x1024": (1024, [L, L], (1024, 768, 1024)), "1024(relu)×2048": (768, [L, R, L], (768, 1024, 2048)),
+    "8(linear)x4": (3, [L, L], (3, 8, 4)), "8(SoftMax)x4(Sigmoid)": (3, [L, nn.Softmax, L, nn.Sigmoid], (3, 8, 4)),
+    " 8 ( ReLU ) x 4 ": (3, [L, R, L], (3, 8, 4)), "-": (100, [], (100,)),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("spec", BUILT)
@@ -36,16 +30,13 @@ def test_a_string_builds_its_layers_in_order(spec):
     assert (projection.in_features, projection.out_features, projection.widths) == (width, widths[-1], widths)
 
 
-def test_a_projection_computes_its_layers_one_after_the_other():
+def test_a_projection_computes_its_layers_one_after_the_other_and_the_identity_none():
     torch.manual_seed(0)
     projection = Projection("8(ReLU)x4(softmax)", 3).double()
     x = torch.randn(5, 3, dtype=torch.float64)
     (W1, b1), (W2, b2) = ((layer.weight, layer.bias) for layer in projection.layers if isinstance(layer, nn.Linear))
     scores = ((x @ W1.T + b1).clamp(min=0) @ W2.T + b2).exp()
     torch.testing.assert_close(projection(x), scores / scores.sum(1, keepdim=True))
-
-
-def test_the_identity_changes_nothing_and_has_nothing_to_train():
     projection, x = Projection("-", 7), torch.randn(2, 7)
     assert torch.equal(projection(x), x)
     assert list(projection.parameters()) == []
@@ -70,12 +61,9 @@ def test_a_malformed_string_is_refused_naming_it_and_the_block(spec, message):
     assert "\n" not in str(caught.value)
 
 
-def test_a_view_of_another_width_is_refused():
+def test_widths_that_do_not_fit_or_end_apart_are_refused_with_both_chains():
     with pytest.raises(InputError, match="'8' was made for a view of width 3, got 4"):
         Projection("8", 3)(torch.zeros(2, 4))
-
-
-def test_widths_that_end_apart_are_refused_with_both_chains():
     with pytest.raises(InputError) as caught:
         check_widths("768(ReLU)x4096(ReLU)x2048", 384, "-", 100)
     assert "student 384 → 768 → 4096 → 2048; contextual 100;" in str(caught.value)
@@ -85,31 +73,20 @@ def test_widths_that_end_apart_are_refused_with_both_chains():
 
 
 TABLES = {  # Tables 4.6, 4.7 and 4.8: width of the contextual teacher, student projections, contextual projections
-    "4.6": [
-        (100, "768(ReLU)x1024(ReLU)x768 768", "100(ReLU)x768 768"), (1024, "768(ReLU)x1024 1024", "768x1024 1024 -"),
-        (2048, "1024(ReLU)x2048 2048", "1024x2048 2048 -"),
-    ],
-    "4.7": [
-        (100, "768(ReLU)x1024(ReLU)x768", "100(ReLU)x768 768"), (1024, "768(ReLU)x1024", "1024 -"),
-        (2048, "1024(ReLU)x2048", "2048 -"), (1024, "768(ReLU)x4096(ReLU)x1024", "768(ReLU)x1024 1024 -"),
-        (2048, "768(ReLU)x4096(ReLU)x2048", "2048(ReLU)x2048 2048 -"),
-    ],
-    "4.8": [
-        (100, "768(ReLU)x1024(ReLU)x768 768", "100(ReLU)x768 768"), (1024, "768(ReLU)x1024", "768x1024 1024 -"),
-        (2048, "1024(ReLU)x2048", "1024x2048 2048 -"), (1024, "768(ReLU)x4096(ReLU)x1024", "1024(ReLU)x1024 768(ReLU)x1024"),
-        (2048, "768(ReLU)x4096(ReLU)x2048", "2048(ReLU)x2048 -"),
-    ],
+    "4.6": [(100, "768(ReLU)x1024(ReLU)x768 768", "100(ReLU)x768 768"), (1024, "768(ReLU)x1024 1024", "768x1024 1024 -"),
+            (2048, "1024(ReLU)x2048 2048", "1024x2048 2048 -")],
+    "4.7": [(100, "768(ReLU)x1024(ReLU)x768", "100(ReLU)x768 768"), (1024, "768(ReLU)x1024", "1024 -"),
+            (2048, "1024(ReLU)x2048", "2048 -"), (1024, "768(ReLU)x4096(ReLU)x1024", "768(ReLU)x1024 1024 -"),
+            (2048, "768(ReLU)x4096(ReLU)x2048", "2048(ReLU)x2048 2048 -")],
+    "4.8": [(100, "768(ReLU)x1024(ReLU)x768 768", "100(ReLU)x768 768"), (1024, "768(ReLU)x1024", "768x1024 1024 -"),
+            (2048, "1024(ReLU)x2048", "1024x2048 2048 -"), (1024, "768(ReLU)x4096(ReLU)x1024", "1024(ReLU)x1024 768(ReLU)x1024"),
+            (2048, "768(ReLU)x4096(ReLU)x2048", "2048(ReLU)x2048 -")],
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(("table", "runs"), [("4.6", 16), ("4.7", 12), ("4.8", 14)])
 def test_every_pair_of_a_table_of_the_thesis_meets_in_its_layers(table, runs):
-    pairs = [
-        (dim, s, c)
-        for dim, students, contextuals in TABLES[table]
-        for s in students.split()
-        for c in contextuals.split()
-    ]
+    pairs = [(dim, s, c) for dim, students, others in TABLES[table] for s in students.split() for c in others.split()]
     assert len(pairs) == runs
     for dim, student, contextual in pairs:
         assert check_widths(student, 768, contextual, dim) == max(768, dim)

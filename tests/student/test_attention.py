@@ -30,20 +30,14 @@ def random_heads(T, *, heads, head_dim, seed=0):
 RAGGED = [1, 2, 31, 32, 33, 64, 65, 200, 7]
 
 
-def test_blocks_stop_at_documents_and_reach_one_window_beyond():
+def test_blocks_stop_at_documents_reach_one_window_beyond_and_read_on_to_multiples_of_a_step():
+    s = slice
     assert blocks([3, 7], window=2, size=4) == [
-        Block(slice(0, 3), slice(0, 3), True, slice(0, 3), slice(0, 3)),
-        Block(slice(3, 7), slice(3, 9), False, slice(3, 7), slice(3, 9)),
-        Block(slice(7, 10), slice(5, 10), False, slice(7, 10), slice(5, 10)),
-    ]
-
-
-def test_blocks_read_on_to_multiples_of_a_step_as_far_as_there_are_tokens():
-    assert [(block.read_queries, block.read_keys) for block in blocks([3, 7], window=2, size=4, step=4)] == [
-        (slice(0, 4), slice(0, 4)),
-        (slice(3, 7), slice(3, 10)),
-        (slice(7, 10), slice(5, 10)),
-    ]
+        Block(s(0, 3), s(0, 3), True, s(0, 3), s(0, 3)), Block(s(3, 7), s(3, 9), False, s(3, 7), s(3, 9)),
+        Block(s(7, 10), s(5, 10), False, s(7, 10), s(5, 10)),
+    ]  # fmt: skip
+    read = [(block.read_queries, block.read_keys) for block in blocks([3, 7], window=2, size=4, step=4)]
+    assert read == [(slice(0, 4), slice(0, 4)), (slice(3, 7), slice(3, 10)), (slice(7, 10), slice(5, 10))]
     plan = blocks([*range(100, 500), 1000], window=128, size=128, step=64)[:-8]
     shapes = {(longformer._length(block.read_queries), longformer._length(block.read_keys)) for block in plan}
     assert len(shapes) <= 10  # documents of four hundred lengths
@@ -134,7 +128,7 @@ def test_both_backends_compute_the_same(monkeypatch):
         torch.testing.assert_close(packed, banded_attention(*inputs, lengths, window, backend="blocks"))
 
 
-def test_the_backend_is_chosen_by_device_precision_and_head(monkeypatch):
+def test_the_backend_is_chosen_by_device_precision_and_head_and_one_that_cannot_be_had_is_refused(monkeypatch):
     monkeypatch.setattr("torch.version.hip", None)
     gpu = torch.device("cuda")
     monkeypatch.setattr("torch.cuda.get_device_capability", lambda _: (9, 0))
@@ -143,9 +137,6 @@ def test_the_backend_is_chosen_by_device_precision_and_head(monkeypatch):
     assert choose_backend(torch.device("cpu"), torch.bfloat16, 64) == "blocks"
     monkeypatch.setattr("torch.cuda.get_device_capability", lambda _: (7, 5))
     assert choose_backend(gpu, torch.float16, 64) == "blocks"
-
-
-def test_a_backend_that_cannot_be_had_is_refused(monkeypatch):
     with pytest.raises(InputError, match="varlen cannot be used: it needs an NVIDIA GPU"):
         banded_attention(*random_heads(5, heads=1, head_dim=8), [5], 2, backend="varlen")
     monkeypatch.setattr(longformer, "_unfit_for_varlen", lambda *_: None)

@@ -39,13 +39,10 @@ def roberta_folder(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize(
-    ("encoder", "options", "documents", "least"),
-    [
-        ("minilm", {"max_tokens": 2048}, None, 4),
-        ("roberta_folder", {"max_tokens": 50, "attention_window": 64}, ["the quick brown fox", " ".join(WORDS * 2), "dog"], 3),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("encoder", "options", "documents", "least"), [
+    ("minilm", {"max_tokens": 2048}, None, 4),
+    ("roberta_folder", {"max_tokens": 50, "attention_window": 64}, ["the quick brown fox", " ".join(WORDS * 2), "dog"], 3),
+])  # fmt: skip
 def test_a_converted_encoder_is_the_original_on_short_texts(encoder, options, documents, least, texts, request):
     source = request.getfixturevalue(encoder)
     student = Student.from_encoder(source, **options)
@@ -77,7 +74,7 @@ def test_a_window_over_all_positions_makes_minilm_itself_with_its_cls(minilm, te
     torch.testing.assert_close(ours, expected, atol=1e-4, rtol=1e-3)
 
 
-def test_positions_repeat_after_the_rows_that_no_token_has(roberta_folder, minilm):
+def test_positions_repeat_after_the_rows_that_no_token_has_and_the_given_layers_are_kept(roberta_folder, minilm):
     def table(model):
         return model.embeddings.position_embeddings.weight
 
@@ -88,14 +85,11 @@ def test_positions_repeat_after_the_rows_that_no_token_has(roberta_folder, minil
     learnt = table(hf.BertModel.from_pretrained(minilm))
     tiled = table(Student.from_encoder(minilm, layers=[0], max_tokens=600).model)
     torch.testing.assert_close(tiled[1:], torch.cat([learnt, learnt[:88]]))
-
-
-def test_the_given_layers_are_kept_in_their_order_and_globals_are_copies(minilm):
     student = Student.from_encoder(minilm, layers=[0, 4], max_tokens=512, attention_window=64, dropout=0.0)
     original = hf.BertModel.from_pretrained(minilm)
-    assert student.config.num_hidden_layers == 2
-    assert student.config.attention_window == [64, 64]
-    assert student.config.hidden_dropout_prob == student.config.attention_probs_dropout_prob == 0.0
+    config = student.config
+    assert (config.num_hidden_layers, config.attention_window) == (2, [64, 64])
+    assert config.hidden_dropout_prob == config.attention_probs_dropout_prob == 0.0
     for ours, theirs in zip(student.model.encoder.layer, (0, 4), strict=True):
         reference = original.encoder.layer[theirs]
         torch.testing.assert_close(ours.intermediate.dense.weight, reference.intermediate.dense.weight)
@@ -105,15 +99,19 @@ def test_the_given_layers_are_kept_in_their_order_and_globals_are_copies(minilm)
             torch.testing.assert_close(getattr(ours.attention.self, f"{name}_global").weight, expected)
 
 
-def test_a_longformer_passes_through_unchanged(make_student, tmp_path):
+def test_a_longformer_and_a_modernbert_stay_as_they_are(make_student, tmp_path, modernbert_folder):
     student = make_student(windows=[8, 16], max_tokens=40)
     student.save(tmp_path)
     passed = Student.from_encoder(tmp_path, max_tokens=40)
-    assert passed.config.attention_window == [8, 16]
-    assert passed.max_tokens == 40
+    assert (passed.config.attention_window, passed.max_tokens) == ([8, 16], 40)
     torch.testing.assert_close(passed.state_dict(), student.state_dict(), atol=0, rtol=0)
-    fewer = Student.from_encoder(tmp_path, layers=[1], max_tokens=40)
-    assert fewer.config.attention_window == [16]
+    assert Student.from_encoder(tmp_path, layers=[1], max_tokens=40).config.attention_window == [16]
+    student = Student.from_encoder(modernbert_folder, max_tokens=200, dropout=0.25)
+    config = student.config
+    assert (student.dim, student.max_tokens, student.pooling, config.max_position_embeddings) == (16, 200, "mean", 600)
+    assert config.embedding_dropout == config.mlp_dropout == config.attention_dropout == 0.25
+    original = hf.AutoModel.from_pretrained(modernbert_folder)
+    torch.testing.assert_close(student.model.state_dict(), original.state_dict(), atol=0, rtol=0)
 
 
 def test_the_tokenizer_has_no_truncation_and_padding_and_counts_without_special_tokens(minilm, texts):
@@ -134,34 +132,18 @@ def test_nothing_in_a_converted_model_is_random(minilm):
     torch.testing.assert_close(*states, atol=0, rtol=0)
 
 
-def test_a_modernbert_stays_as_it_is(modernbert_folder):
-    student = Student.from_encoder(modernbert_folder, max_tokens=200, dropout=0.25)
-    config = student.config
-    assert (student.dim, student.max_tokens, student.pooling, config.max_position_embeddings) == (16, 200, "mean", 600)
-    assert config.embedding_dropout == config.mlp_dropout == config.attention_dropout == 0.25
-    original = hf.AutoModel.from_pretrained(modernbert_folder)
-    torch.testing.assert_close(student.model.state_dict(), original.state_dict(), atol=0, rtol=0)
-
-
-@pytest.mark.parametrize(
-    ("encoder", "arguments", "message"),
-    [
-        ("minilm", {"layers": [0, 6]}, "layers: got [0, 6]"),
-        ("minilm", {"layers": [-1]}, "has layers 0 to 5"),
-        ("minilm", {"layers": []}, "layers: got []"),
-        ("minilm", {"attention_window": 63}, "attention_window: got 63"),
-        ("minilm", {"attention_window": 2}, "attention_window: got 2"),
-        ("minilm", {"max_tokens": 7}, "max_tokens: got 7"),
-        ("minilm", {"dropout": 1.0}, "dropout: got 1.0"),
-        ("modernbert_folder", {"layers": [0]}, "layers: got [0], which is for converted encoders"),
-        ("modernbert_folder", {"attention_window": 64}, "attention_window: got 64, which is for converted encoders"),
-        ("modernbert_folder", {"max_tokens": 601}, "max_tokens: got 601"),
-        ("modernbert_folder", {"max_tokens": 7}, "max_tokens: got 7"),
-        ("modernbert_folder", {"dropout": 1.0}, "dropout: got 1.0"),
-        ("modernbert_folder", {"pooling": "cls"}, "pooling: got cls of a modernbert"),
-        ("modernbert_folder", {"pooling": "max"}, "pooling: got max of a modernbert"),
-    ],
-)
+@pytest.mark.parametrize(("encoder", "arguments", "message"), [
+    ("minilm", {"layers": [0, 6]}, "layers: got [0, 6]"), ("minilm", {"layers": [-1]}, "has layers 0 to 5"),
+    ("minilm", {"layers": []}, "layers: got []"), ("minilm", {"attention_window": 63}, "attention_window: got 63"),
+    ("minilm", {"attention_window": 2}, "attention_window: got 2"), ("minilm", {"max_tokens": 7}, "max_tokens: got 7"),
+    ("minilm", {"dropout": 1.0}, "dropout: got 1.0"),
+    ("modernbert_folder", {"layers": [0]}, "layers: got [0], which is for converted encoders"),
+    ("modernbert_folder", {"attention_window": 64}, "attention_window: got 64, which is for converted encoders"),
+    ("modernbert_folder", {"max_tokens": 601}, "max_tokens: got 601"),
+    ("modernbert_folder", {"max_tokens": 7}, "max_tokens: got 7"), ("modernbert_folder", {"dropout": 1.0}, "dropout: got 1.0"),
+    ("modernbert_folder", {"pooling": "cls"}, "pooling: got cls of a modernbert"),
+    ("modernbert_folder", {"pooling": "max"}, "pooling: got max of a modernbert"),
+])  # fmt: skip
 def test_values_out_of_range_are_refused(encoder, arguments, message, request):
     with pytest.raises(InputError, match=re.escape(message)):
         Student.from_encoder(request.getfixturevalue(encoder), **{"max_tokens": 600, **arguments})
@@ -189,32 +171,19 @@ def sound_bert(minilm, tmp_path_factory):
     return folder
 
 
-def edit_weights(edit):
-    def damage(folder):
-        weights = load_file(folder / "model.safetensors")
-        edit(weights)
-        save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
-
-    return damage
+def edit_weights(folder, edit):
+    weights = load_file(folder / "model.safetensors")
+    edit(weights)
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
 
 
-def edit_config(**fields):
-    return lambda folder: (folder / "config.json").write_text(
-        json.dumps(json.loads((folder / "config.json").read_text()) | fields)
-    )
-
-
-def write(name, content):
-    return lambda folder: (folder / name).write_bytes(content.encode())
-
-
-def cut_weights(folder):
-    (folder / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes()[:5000])
+def edit_config(folder, **fields):
+    (folder / "config.json").write_text(json.dumps(json.loads((folder / "config.json").read_text()) | fields))
 
 
 def cut_embeddings(folder):
-    edit_weights(lambda w: w.update({k: v[:1000] for k, v in w.items() if v.shape[0] == 30522}))(folder)
-    edit_config(vocab_size=1000)(folder)
+    edit_weights(folder, lambda w: w.update({k: v[:1000] for k, v in w.items() if v.shape[0] == 30522}))
+    edit_config(folder, vocab_size=1000)
 
 
 def remove_tokenizer(folder):
@@ -239,41 +208,42 @@ NO_MODEL = "bert: cannot be loaded as a model with safetensors weights"
 NO_CONFIG = r"bert: its config\.json cannot be used: \S"
 
 
-@pytest.mark.parametrize(
-    ("damage", "message"),
-    [
-        (edit_weights(lambda w: w.pop("bert.encoder.layer.1.output.dense.weight")), r"bert: its weights lack encoder\.layer\.1\.output\.dense\.weight"),
-        (edit_weights(lambda w: w.update({"bert.encoder.layer.7.output.dense.weight": torch.zeros(16, 16)})), r"its weights hold bert\.encoder\.layer\.7\.output\.dense\.weight.* \(bert, 2 layers\)"),
-        (edit_weights(lambda w: w.update({"blocks.0.weight": torch.zeros(16, 16)})), r"its weights hold blocks\.0\.weight.* \(bert, 2 layers\)"),
-        (edit_config(intermediate_size=32), r"intermediate\.dense\.bias is \[24\] .* \[32\] by its config"),
-        (write("model.safetensors", ""), NO_MODEL),
-        (write("model.safetensors", "not safetensors at all"), NO_MODEL),
-        (cut_weights, NO_MODEL),
-        (write("config.json", "{nope"), NO_CONFIG),
-        (write("config.json", "[]"), NO_CONFIG),
-        (write("config.json", "{}"), NO_CONFIG),
-        (write("config.json", '{"model_type": "bert", "hidden_size": "wide"}'), NO_CONFIG),
-        (write("config.json", '{"model_type": "x"}'), NO_CONFIG),
-        (cut_embeddings, "its tokenizer has 30522 tokens, its model embeddings for 1000"),
-        (remove_tokenizer, r"bert: no tokenizer; put its tokenizer\.json"),
-        (write("tokenizer.json", "{nope"), "its tokenizer cannot be used"),
-    ],
-)  # fmt: skip
+MORE = {"bert.encoder.layer.7.output.dense.weight": torch.zeros(16, 16)}
+
+
+@pytest.mark.parametrize(("damage", "message"), [
+    (lambda f: edit_weights(f, lambda w: w.pop("bert.encoder.layer.1.output.dense.weight")), r"bert: its weights lack encoder\.layer\.1\.output\.dense\.weight"),
+    (lambda f: edit_weights(f, lambda w: w.update(MORE)), r"its weights hold bert\.encoder\.layer\.7\.output\.dense\.weight.* \(bert, 2 layers\)"),
+    (lambda f: edit_weights(f, lambda w: w.update({"blocks.0.weight": torch.zeros(16, 16)})), r"its weights hold blocks\.0\.weight.* \(bert, 2 layers\)"),
+    (lambda f: edit_config(f, intermediate_size=32), r"intermediate\.dense\.bias is \[24\] .* \[32\] by its config"),
+    (lambda f: (f / "model.safetensors").write_bytes((f / "model.safetensors").read_bytes()[:5000]), NO_MODEL),
+    (cut_embeddings, "its tokenizer has 30522 tokens, its model embeddings for 1000"),
+    (remove_tokenizer, r"bert: no tokenizer; put its tokenizer\.json"),
+])  # fmt: skip
 def test_a_damaged_checkpoint_is_refused_in_one_line(sound_bert, tmp_path, damage, message):
     folder = shutil.copytree(sound_bert, tmp_path / "bert")
     damage(folder)
     refused(message, Student.from_encoder, folder)
 
 
-@pytest.mark.parametrize(
-    ("config", "match"),
-    [
-        (hf.MPNetConfig(), "type mpnet has relative position biases.*use one of type bert"),
-        (hf.DebertaV2Config(), "type deberta-v2 has relative position biases"),
-        (hf.GPT2Config(), "type gpt2 does not convert.*use one of type bert, .*, modernbert"),
-        (hf.DistilBertConfig(), "distilbert .* bert, roberta, xlm-roberta, camembert, longformer"),
-    ],
-)
+@pytest.mark.parametrize(("name", "content", "message"), [
+    ("model.safetensors", "", NO_MODEL), ("model.safetensors", "not safetensors at all", NO_MODEL),
+    ("config.json", "{nope", NO_CONFIG), ("config.json", "[]", NO_CONFIG), ("config.json", "{}", NO_CONFIG),
+    ("config.json", '{"model_type": "bert", "hidden_size": "wide"}', NO_CONFIG), ("config.json", '{"model_type": "x"}', NO_CONFIG),
+    ("tokenizer.json", "{nope", "its tokenizer cannot be used"),
+])  # fmt: skip
+def test_a_file_of_another_content_is_refused_in_one_line(sound_bert, tmp_path, name, content, message):
+    folder = shutil.copytree(sound_bert, tmp_path / "bert")
+    (folder / name).write_text(content)
+    refused(message, Student.from_encoder, folder)
+
+
+@pytest.mark.parametrize(("config", "match"), [
+    (hf.MPNetConfig(), "type mpnet has relative position biases.*use one of type bert"),
+    (hf.DebertaV2Config(), "type deberta-v2 has relative position biases"),
+    (hf.GPT2Config(), "type gpt2 does not convert.*use one of type bert, .*, modernbert"),
+    (hf.DistilBertConfig(), "distilbert .* bert, roberta, xlm-roberta, camembert, longformer"),
+])  # fmt: skip
 def test_wrong_architectures_are_refused_with_those_that_work(tmp_path, config, match):
     config.save_pretrained(tmp_path)
     refused(match, Student.from_encoder, tmp_path)
@@ -289,13 +259,11 @@ def published(tmp_path_factory, texts):
     bpe.train_from_iterator(texts, vocab_size=300, special_tokens=["<s>", "<pad>", "</s>", "<unk>", "<mask>"])
     bpe.save_model(str(folder))
     config = {
-        "attention_mode": "longformer", "attention_probs_dropout_prob": 0.1, "attention_window": [8, 16],
-        "bos_token_id": 0, "eos_token_id": 2, "gradient_checkpointing": False, "hidden_act": "gelu",
-        "hidden_dropout_prob": 0.1, "ignore_attention_mask": False, "initializer_range": 0.3, "layer_norm_eps": 1e-05,
-        "max_position_embeddings": 4098, "model_type": "longformer", "pad_token_id": 1, "sep_token_id": 2,
-        "type_vocab_size": 1, "vocab_size": 300, **TINY,
+        "attention_mode": "longformer", "attention_window": [8, 16], "bos_token_id": 0, "eos_token_id": 2, "pad_token_id": 1,
+        "sep_token_id": 2, "gradient_checkpointing": False, "ignore_attention_mask": False, "initializer_range": 0.3,
+        "layer_norm_eps": 1e-05, "max_position_embeddings": 4098, "model_type": "longformer", "type_vocab_size": 1, "vocab_size": 300,
     }  # fmt: skip
-    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "config.json").write_text(json.dumps(config | TINY))
     torch.manual_seed(0)
     model = hf.LongformerForMaskedLM(hf.LongformerConfig.from_pretrained(folder)).eval()
     weights = {name: tensor.clone() for name, tensor in model.state_dict().items() if "decoder" not in name}
@@ -328,16 +296,12 @@ def test_a_longformer_as_published_is_taken_whole(published, texts, tmp_path):
     np.testing.assert_allclose(encoded, student.embed(some, bf16=False), atol=1e-5)
 
 
-SIZES = {
-    "vocab_size": 50, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16,
-    "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "initializer_range": 0.5,
-}  # fmt: skip
+SIZES = {**TINY, "vocab_size": 50, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "initializer_range": 0.5}
+LONG = hf.LongformerConfig(**SIZES, attention_window=[8, 8], max_position_embeddings=40)
 MODELS = [
-    (hf.BertForMaskedLM, hf.BertConfig(**SIZES)),
-    (hf.RobertaForMaskedLM, hf.RobertaConfig(**SIZES)),
-    (hf.LongformerForMaskedLM, hf.LongformerConfig(**SIZES, attention_window=[8], max_position_embeddings=40)),
-    (hf.ModernBertForMaskedLM, hf.ModernBertConfig(**SIZES, cls_token_id=1, sep_token_id=2)),
-]
+    (hf.BertForMaskedLM, hf.BertConfig(**SIZES)), (hf.RobertaForMaskedLM, hf.RobertaConfig(**SIZES)),
+    (hf.LongformerForMaskedLM, LONG), (hf.ModernBertForMaskedLM, hf.ModernBertConfig(**SIZES, cls_token_id=1, sep_token_id=2)),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("model_class", "config"), MODELS, ids=lambda x: getattr(x, "model_type", ""))
@@ -349,7 +313,7 @@ def test_a_checkpoints_head_scores_words_as_its_model_does(model_class, config, 
             if "bias" in name:
                 parameter.uniform_()
     model.save_pretrained(tmp_path)
-    head = MaskedLanguageHead(8, 50, norm_eps=getattr(config, "layer_norm_eps", 1e-5))
+    head = MaskedLanguageHead(16, 50, norm_eps=getattr(config, "layer_norm_eps", 1e-5))
     head.load_state_dict(load_masked_head(str(tmp_path)))
     ids = torch.randint(3, 50, (1, 12))
     with torch.no_grad():

@@ -47,14 +47,11 @@ def run(script: str, *args: Path, hash_seed: str) -> str:
     return subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout
 
 
-def test_a_process_with_another_hash_seed_trains_the_same_model_and_embeds_alike(dm, pages, tmp_path):
+def test_neither_hash_seed_nor_order_batch_and_number_of_workers_matter(dm, pages, tmp_path):
     (tmp_path / "texts.json").write_text(json.dumps(pages))
     other = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
     found = run(TRAIN_AND_EMBED, tmp_path / "texts.json", hash_seed=other)
     assert found.strip() == dm.embed(pages[:8]).tobytes().hex()
-
-
-def test_order_batch_and_number_of_workers_do_not_matter(dm, pages):
     whole = dm.embed(pages, jobs=2)
     np.testing.assert_array_equal(dm.embed(pages[::-1], jobs=1)[::-1], whole)
     np.testing.assert_array_equal(dm.embed(pages[:30]), whole[:30])
@@ -83,7 +80,7 @@ def test_long_training_documents_are_counted_and_logged(caplog, in_process):
     assert re.search(r"DBOW;4;lowercase;2: training takes about [\d.]+ MiB of memory \(words ", caplog.text)
 
 
-def test_words_written_once_serve_several_models(pages, tmp_path, in_process):
+def test_words_written_once_serve_several_models_and_a_trained_folder_is_not_trained_again(pages, tmp_path, in_process, monkeypatch):  # fmt: skip
     words = write_words(tmp_path / "words", pages[:20], "none")
     dm, dbow = (ParagraphVector(dm=dm, vector_size=4, epochs=1, preprocess="none") for dm in (True, False))
     for model in (dm, dbow):
@@ -94,10 +91,6 @@ def test_words_written_once_serve_several_models(pages, tmp_path, in_process):
     assert dm.fitted.texts == dbow.fitted.texts == words.texts
     with pytest.raises(InputError, match=r"DM;4;lowercase;2: the words in .* are of preprocess 'none'"):
         ParagraphVector(dm=True, vector_size=4).fit_words(words, tmp_path / "other")
-
-
-def test_a_trained_folder_is_not_trained_again_but_for_another_model(pages, tmp_path, in_process, monkeypatch):
-    words = write_words(tmp_path / "words", pages[:20], "none")
     options = {"dm": False, "vector_size": 4, "epochs": 1, "preprocess": "none"}
     first = ParagraphVector(**options).fit_words(words, tmp_path / "model")
     other = ParagraphVector(**options, seed=1).fit_words(words, tmp_path / "model")
@@ -116,13 +109,10 @@ def test_a_trained_folder_is_not_trained_again_but_for_another_model(pages, tmp_
     assert ParagraphVector(**options, seed=1).fit_words(words, tmp_path / "model").fingerprint == other.fingerprint
 
 
-@pytest.mark.parametrize(
-    ("free", "vector_size", "message"),
-    [
-        (2**20, 300, r"^DM;300;lowercase;2: training takes about [\d.]+ MiB .*, 1\.0 MiB are free; use a larger min_count"),
-        (2**30, 100_000, r"about 1\.\d\d GiB of memory \(words [\d.]+ GiB, documents [\d.]+ MiB, strings .* 1\.00 GiB are free"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("free", "vector_size", "message"), [
+    (2**20, 300, r"^DM;300;lowercase;2: training takes about [\d.]+ MiB .*, 1\.0 MiB are free; use a larger min_count"),
+    (2**30, 100_000, r"about 1\.\d\d GiB of memory \(words [\d.]+ GiB, documents [\d.]+ MiB, strings .* 1\.00 GiB are free"),
+])  # fmt: skip
 def test_what_does_not_fit_into_memory_is_refused_at_once(pages, tmp_path, monkeypatch, free, vector_size, message):
     words = write_words(tmp_path / "words", pages, "lowercase")
     asked = []
@@ -154,37 +144,27 @@ def test_case_matters_only_where_it_is_kept_and_the_example_runs(dm, in_process)
     assert doctest.testmod(paragraph_vector) == (0, 2)
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: ParagraphVector(dm=True, min_count="5%"), "min_count: got '5%'"),
-        (lambda: ParagraphVector(dm=True, min_count=0), "min_count: got 0"),
-        (lambda: ParagraphVector(dm=True, preprocess="lemma"), "preprocess: got 'lemma'"),
-        (lambda: ParagraphVector(dm=True, vector_size=0), "vector_size: got 0"),
-        (lambda: ParagraphVector(dm=True).fit([]), "corpus: 0 documents without any word"),
-        (lambda: ParagraphVector(dm=True, min_count=9).fit(["a b", "a"]), "none of the 3 words in 2 training documents occurs 9 times"),
-        (lambda: ParagraphVector(dm=True).embed(["text"]), "not trained"),
-        (lambda: ParagraphVector(dm=True).save("."), "not trained"),
-        (lambda: ParagraphVector.load("absent"), "no such file"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("call", "message"), [
+    (lambda: ParagraphVector(dm=True, min_count="5%"), "min_count: got '5%'"), (lambda: ParagraphVector(dm=True, min_count=0), "min_count: got 0"),
+    (lambda: ParagraphVector(dm=True, preprocess="lemma"), "preprocess: got 'lemma'"), (lambda: ParagraphVector(dm=True, vector_size=0), "vector_size: got 0"),
+    (lambda: ParagraphVector(dm=True).fit([]), "corpus: 0 documents without any word"),
+    (lambda: ParagraphVector(dm=True, min_count=9).fit(["a b", "a"]), "none of the 3 words in 2 training documents occurs 9 times"),
+    (lambda: ParagraphVector(dm=True).embed(["text"]), "not trained"), (lambda: ParagraphVector(dm=True).save("."), "not trained"),
+    (lambda: ParagraphVector.load("absent"), "no such file"),
+])  # fmt: skip
 def test_bad_arguments_and_untrained_models_are_refused(call, message):
     with pytest.raises(InputError, match=message):
         call()
 
 
-def test_a_compound_is_dm_then_dbow_in_any_order_of_members(dm, pages, in_process):
+def test_a_compound_is_dm_then_dbow_in_any_order_of_members_trained_on_the_same_texts(dm, pages, in_process):
     dbow = ParagraphVector(dm=False, vector_size=5, epochs=1, preprocess="none", min_count=3).fit(pages)
     compound = Compound([dbow, dm])
     embeddings = compound.embed(pages[:4])
     np.testing.assert_array_equal(embeddings[:, :12], dm.embed(pages[:4]))
     np.testing.assert_array_equal(embeddings[:, 12:], dbow.embed(pages[:4]))
-    assert compound.dim == 17
-    assert compound.label == "DM;12;lowercase;2+DBOW;5;None;3"
+    assert (compound.dim, compound.label) == (17, "DM;12;lowercase;2+DBOW;5;None;3")
     assert compound.fingerprint == Compound([dm, dbow]).fingerprint
-
-
-def test_members_of_a_compound_are_several_trained_on_the_same_texts(dm, pages, in_process):
     other = ParagraphVector(dm=False, vector_size=5, epochs=1).fit(pages[:-1])
     both = f"DM;12;lowercase;2 was trained on texts {dm.fitted.texts}, DBOW;5;lower.*{other.fitted.texts}"
     with pytest.raises(InputError, match=both):
@@ -206,7 +186,6 @@ model.fit_words(Words.open(sys.argv[1]), sys.argv[2])
 
 
 def train(folder: Path, documents: list[list[str]], key: str = "key", **options: object) -> Doc2Vec:
-    """In this process; the fixed hash seed matters to inference only."""
     folder.mkdir(exist_ok=True)
     file = folder / "words.txt"
     file.write_text("".join(" ".join(words) + "\n" for words in documents))
@@ -228,13 +207,12 @@ def documents(pages) -> list[list[str]]:
 def test_training_is_gensims_own_in_one_call(tmp_path, documents, options):
     """Up to the rounding of the rates of single epochs; another schedule differs far more."""
     ours = train(tmp_path, documents, **options)
-    file = {} if options["dm"] else {"corpus_file": str(tmp_path / "words.txt")}
-    peer = Doc2Vec(**file, **(OPTIONS | options)) if file else in_one_call(documents, **options)
+    of_file = {"corpus_file": str(tmp_path / "words.txt"), **OPTIONS, **options}
+    peer = in_one_call(documents, **options) if options["dm"] else Doc2Vec(**of_file)
     assert ours.wv.index_to_key == peer.wv.index_to_key
     np.testing.assert_allclose(ours.wv.vectors, peer.wv.vectors, atol=1e-3)
     np.testing.assert_allclose(ours.syn1neg, peer.syn1neg, atol=1e-3)
     assert (ours.alpha, ours.min_alpha, ours.epochs) == (peer.alpha, peer.min_alpha, peer.epochs) == (0.025, 0.0001, 4)
-
     # The windows of DM shrink at random, which gensim's reader of files leaves out.
     for other in ({"alpha": 0.02}, {"shrink_windows": False})[: 1 + options["dm"]]:
         assert np.abs(ours.syn1neg - in_one_call(documents, **options, **other).syn1neg).max() > 0.03
@@ -255,13 +233,11 @@ def test_several_threads_share_one_schedule_of_learning_rates(tmp_path, document
 def test_words_past_ten_thousand_are_trained(tmp_path):
     """Two corpora that differ only in the order of the words past 10,000, where gensim alone sees no difference."""
     head, tail = ["a", "b", "c", "d"] * 2500, ["a", "b", "c", "d"] * 50
-    texts = [" ".join(head + tail), " ".join(head + sorted(tail))]
-    folders = [tmp_path / "0", tmp_path / "1"]
-    for folder, text in zip(folders, texts, strict=True):
-        words = write_words(folder, [text], "none")
-        paragraph_vector.train(words.file, folder, "key", OPTIONS)
-    ours = [Doc2Vec.load(str(folder / "doc2vec.model")).syn1neg for folder in folders]
-    alone = [in_one_call([text.split()]).syn1neg for text in texts]
+    ours, alone = [], []
+    for words in (head + tail, head + sorted(tail)):
+        paragraph_vector.train(write_words(tmp_path, [" ".join(words)], "none").file, tmp_path, f"{len(ours)}", OPTIONS)
+        ours.append(Doc2Vec.load(str(tmp_path / "doc2vec.model")).syn1neg)
+        alone.append(in_one_call([words]).syn1neg)
     assert not np.array_equal(ours[0], ours[1])
     np.testing.assert_array_equal(alone[0], alone[1])
 
@@ -297,13 +273,6 @@ def test_one_state_is_kept_and_that_of_another_training_is_not_continued(tmp_pat
     other = train(tmp_path, documents, key="second", seed=5)
     assert [path.name for path in tmp_path.glob("*state-*")] == ["state-second-4"]
     np.testing.assert_array_equal(other.syn1neg, train(tmp_path / "alone", documents, seed=5).syn1neg)
-
-
-def test_training_outside_of_a_worker_outlives_its_parent(tmp_path, documents, monkeypatch):
-    parents = iter(range(1000))
-    monkeypatch.setattr(os, "getppid", lambda: next(parents))
-    monkeypatch.setattr(os, "_exit", lambda code: pytest.fail("the calling process was ended"))
-    assert len(train(tmp_path, documents).wv)
 
 
 @pytest.mark.slow
@@ -347,6 +316,5 @@ def test_large_arrays_are_files_of_their_own_and_small_ones_are_not(tmp_path, do
     files = {path.name for path in (tmp_path / "large").iterdir() if path.is_file()}
     assert files == {"words.txt", "doc2vec.model", "doc2vec.model.wv.vectors.npy", "doc2vec.model.syn1neg.npy"}
     shared = Doc2Vec.load(str(tmp_path / "large" / "doc2vec.model"), mmap="r")
-    assert isinstance(shared.wv.vectors, np.memmap)
-    assert isinstance(shared.syn1neg, np.memmap)
+    assert all(isinstance(array, np.memmap) for array in (shared.wv.vectors, shared.syn1neg))
     assert not list((tmp_path / "small").glob("*.npy"))

@@ -42,14 +42,10 @@ def texts(pages):
 
 def test_an_embedding_is_the_plain_encoders_mean_over_the_first_256_tokens(sbert, texts, plain, content_ids):
     expected = [plain([101, *content_ids(text)[:254], 102]) for text in texts]
-    np.testing.assert_allclose(sbert.embed(texts), expected, atol=2e-6)
-    assert sbert.max_tokens == 256
-    assert sbert.dim == 384
-
-
-def test_normalised_it_is_what_sentence_transformers_gives(sbert, texts):
-    peer = SentenceTransformer(FOLDER, device="cpu").encode(texts)
     ours = sbert.embed(texts)
+    np.testing.assert_allclose(ours, expected, atol=2e-6)
+    assert (sbert.max_tokens, sbert.dim) == (256, 384)
+    peer = SentenceTransformer(FOLDER, device="cpu").encode(texts)  # normalised
     norms = np.linalg.norm(ours, axis=1, keepdims=True)
     np.testing.assert_allclose(ours / norms, peer, atol=2e-6)
     assert abs(norms - 1).min() > 0.1  # ours are raw
@@ -77,36 +73,26 @@ def test_the_example_runs_and_batches_go_from_long_to_short_and_keep_to_their_si
     assert sbert_module._batches([3, 9, 4, 4, 20], 12) == [[4], [1], [2, 3, 0]]
 
 
-def test_tokens_are_counted_without_special_ones_and_beyond_any_limit(sbert, texts, content_ids):
+def test_tokens_are_counted_beyond_any_limit_and_truncated_documents_in_the_log(sbert, texts, content_ids, caplog):
     long = " ".join(["word"] * 5000)
     assert sbert.count_tokens([*texts, long]) == [*(len(content_ids(text)) for text in texts), 5000]
     assert sbert.count_tokens([""]) == [0]
-
-
-def test_truncated_documents_are_counted_in_the_log(sbert, caplog):
     with caplog.at_level(logging.INFO, logger="docemb_lib.teachers.sbert"):
         sbert.embed(["word " * 254, "word " * 255])
     assert "1 of 2 documents truncated to 256 tokens" in caplog.text
 
 
 def test_bad_contexts_and_treatments_of_long_documents_are_refused():
-    limits = "takes 3 to 512"
-    for options, message in (
-        ({"max_tokens": 2}, limits),
-        ({"max_tokens": 513}, limits),
-        ({"long": "cut"}, "truncate, chunks"),
-    ):
+    limits = [({"max_tokens": 2}, "takes 3 to 512"), ({"max_tokens": 513}, "takes 3 to 512")]
+    for options, message in (*limits, ({"long": "cut"}, "truncate, chunks")):
         with pytest.raises(InputError, match=message):
             SBERT(**options).embed(["text"])
 
 
-def test_the_fingerprint_distinguishes_contexts_and_treatments():
+def test_contexts_treatments_and_bfloat16_make_another_teacher():
     teachers = [SBERT(), SBERT(max_tokens=128), SBERT(long="chunks"), SBERT("some/model")]
     assert len({teacher.fingerprint for teacher in teachers}) == 4
     assert SBERT(batch_tokens=1).fingerprint == SBERT().fingerprint
-
-
-def test_bfloat16_stays_close_to_float32_and_is_another_teacher():
     texts = [" ".join(f"word{k % 37}" for k in range(n)) for n in (1, 40, 300)]
     exact, fast = SBERT(long="chunks"), SBERT(long="chunks", bf16=True)
     a, b = exact.embed(texts), fast.embed(texts)

@@ -1,4 +1,5 @@
 import json
+import re
 from collections import Counter
 
 import numpy as np
@@ -49,15 +50,12 @@ def test_ten_percent_is_one_percent_of_the_documents_and_two_at_least(tmp_path):
         assert (words.occurrences("10%"), words.occurrences(4)) == (resolved, 4)
 
 
-def test_the_fingerprint_is_of_the_raw_texts(corpus, tmp_path):
+def test_the_fingerprint_is_of_the_raw_texts_and_words_on_disk_are_opened_again(corpus, tmp_path):
     stem, none = write_words(tmp_path / "stem", corpus, "stem"), write_words(tmp_path / "none", corpus, "none")
     assert stem.texts == none.texts
     others = [corpus[::-1], corpus[:-1], [*corpus, ""], ["ab", "c"], ["a", "bc"], ["abc"]]
     found = [write_words(tmp_path / f"{k}", texts, "none").texts for k, texts in enumerate(others)]
     assert len({*found, stem.texts}) == len(others) + 1
-
-
-def test_words_on_disk_are_opened_again(corpus, tmp_path):
     written = write_words(tmp_path, corpus, "lowercase")
     assert Words.open(tmp_path) == written
     assert json.loads((tmp_path / "words.json").read_text())["preprocess"] == "lowercase"
@@ -80,26 +78,20 @@ def test_every_word_is_stemmed_once(pages, tmp_path):
     assert _stem.cache_info().misses == lowercase.types > words.types
 
 
-@pytest.mark.parametrize(
-    ("texts", "how", "min_count", "message"),
-    [
-        ([], "none", 1, "corpus: 0 documents without any word"),
-        (["", " \n"], "none", 1, "corpus: 2 documents without any word"),
-        (["a b", "a"], "none", 9, r"none of the 3 words in 2 training documents occurs 9 times, the most .* 2;"),
-        (["a", "b"] + [""] * 310, "none", "10%", r'occurs 3 times \("10%"\)'),
-        (["a"], "lemma", 1, "none, lowercase, stem"),
-    ],
-)
+@pytest.mark.parametrize(("texts", "how", "min_count", "message"), [
+    ([], "none", 1, "corpus: 0 documents without any word"), (["", " \n"], "none", 1, "corpus: 2 documents without any word"),
+    (["a b", "a"], "none", 9, r"none of the 3 words in 2 training documents occurs 9 times, the most .* 2;"),
+    (["a", "b"] + [""] * 310, "none", "10%", r'occurs 3 times \("10%"\)'), (["a"], "lemma", 1, "none, lowercase, stem"),
+])  # fmt: skip
 def test_corpora_that_leave_no_word_are_refused(tmp_path, texts, how, min_count, message):
     with pytest.raises(InputError, match=message):
         write_words(tmp_path, iter(texts), how).vocabulary(min_count)
 
 
-@pytest.mark.parametrize(
-    ("how", "words"),
-    [("none", "The Runners, RUNNING ponies Über"), ("lowercase", "the runners, running ponies über"),
-     ("stem", "the runners, run poni über")],  # Porter (1980): ponies -> poni; "runners," has a comma
-)  # fmt: skip
+@pytest.mark.parametrize(("how", "words"), [
+    ("none", "The Runners, RUNNING ponies Über"), ("lowercase", "the runners, running ponies über"),
+    ("stem", "the runners, run poni über"),  # Porter (1980): ponies -> poni; "runners," has a comma
+])  # fmt: skip
 def test_words_are_split_at_white_space_and_keep_their_punctuation(how, words):
     assert preprocess(" The Runners,\tRUNNING\nponies\u00a0Über ", how) == words.split()
     assert preprocess(" \n", how) == []
@@ -125,15 +117,13 @@ def test_counting_and_training_do_not_add_up():
 
 
 def test_rows_that_share_memory_in_gensim_are_logged(caplog):
-    """gensim computes row * width as unsigned 32-bit integers, in C, as NumPy does here."""
+    """gensim computes row * width as unsigned 32-bit integers, so that row 2**32 / width is the first one over again."""
     most = 2**32 // 1024
-    with np.errstate(over="ignore"):
-        assert np.uint32(most) * np.uint32(1024) == 0  # the first row over again
-        assert np.uint32(most - 1) * np.uint32(1024) == (most - 1) * 1024
     warn_of_shared_rows(vocabulary=most, lines=most, vector_size=1024, label="DM;1024")
     assert not caplog.messages
     warn_of_shared_rows(vocabulary=most + 1, lines=8_300_000, vector_size=1024, label="DM;1024")
     words, documents = caplog.messages
-    assert words.startswith("DM;1024: gensim addresses at most 4,194,304 vectors of 1024 numbers; the other 1 of the 4,194,305")  # fmt: skip
-    assert "4,105,696 of the 8,300,000 documents" in documents
-    assert "fewer documents" in documents
+    assert words.startswith(
+        "DM;1024: gensim addresses at most 4,194,304 vectors of 1024 numbers; the other 1 of the 4,194,305"
+    )
+    assert re.search("4,105,696 of the 8,300,000 documents .*fewer documents", documents)

@@ -109,11 +109,10 @@ def plain_loop():
     """
 
     def loop(model, lengths, settings, loss_of) -> None:
-        decayed, free = [], []
+        groups = [{"params": [], "weight_decay": settings.weight_decay}, {"params": [], "weight_decay": 0.0}]
         for name, parameter in model.named_parameters():
             if parameter.requires_grad:
-                (free if name.endswith("bias") or "norm" in name.lower() else decayed).append(parameter)
-        groups = [{"params": decayed, "weight_decay": settings.weight_decay}, {"params": free, "weight_decay": 0.0}]
+                groups[name.endswith("bias") or "norm" in name.lower()]["params"].append(parameter)
         optimizer = torch.optim.AdamW(groups, lr=settings.learning_rate)
         size = settings.batch_size
         updates = settings.epochs * math.ceil(len(lengths) // size / settings.accumulation)

@@ -22,9 +22,8 @@ from docemb_lib.training import History, TrainingDocuments, train_objective, tra
 
 DIM, TOKENS, WORDS = 16, 40, 200
 WIDTHS = {"structural": 16, "contextual": 10, "far": 8, "topics": 6}  # the last two: where there are `more` teachers
-SETTINGS = Training(
-    batch_size=4, accumulation=2, epochs=2, save_every=2, precision="fp32", learning_rate=1e-3, log_every=1
-)
+SMALL = {"batch_size": 4, "accumulation": 2, "epochs": 2, "save_every": 2, "learning_rate": 1e-3, "log_every": 1}
+SETTINGS = Training(precision="fp32", **SMALL)
 
 
 def make_student(dropout: float) -> Student:
@@ -43,20 +42,13 @@ def make_objective(dropout: float = 0.1, *, more: bool = False) -> Objective:
     """
     torch.manual_seed(3)
     student = make_student(dropout)
-
-    def projections(student_spec: str, name: str, teacher_spec: str) -> dict[str, Any]:
-        ends = Projection(student_spec, DIM), Projection(teacher_spec, WIDTHS[name])
-        return dict(zip(("student_projection", "teacher_projection"), ends, strict=True))
-
-    teachers = [
-        Teaching("structural", "structural", Cosine()),
-        Teaching("contextual", "contextual", SoftCCA(12), **projections("12(ReLU)x12", "contextual", "12")),
-    ]
-    if more:
-        teachers += [
-            Teaching("far", "structural", MaxMargin("cosine", 0.5), weight=0.5, **projections("8", "far", "-")),
-            Teaching("topics", "contextual", SoftCCA(6), weight=2.0, **projections("6", "topics", "-")),
-        ]
+    teachers = [Teaching("structural", "structural", Cosine())]
+    for name, role, loss, weight, student_spec, teacher_spec in (
+        ("contextual", "contextual", SoftCCA(12), 1.0, "12(ReLU)x12", "12"),
+        ("far", "structural", MaxMargin("cosine", 0.5), 0.5, "8", "-"), ("topics", "contextual", SoftCCA(6), 2.0, "6", "-"),
+    )[: 3 if more else 1]:  # fmt: skip
+        f, g = Projection(student_spec, DIM), Projection(teacher_spec, WIDTHS[name])
+        teachers.append(Teaching(name, role, loss, weight=weight, student_projection=f, teacher_projection=g))
     weighting = Weighting(lam=0.5, max_structural_len=30)
     return Objective(student, teachers, weighting=weighting, group_size=4, negatives=5 if more else 0)
 

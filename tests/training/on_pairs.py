@@ -9,18 +9,14 @@ import numpy as np
 import torch
 
 from docemb_lib.losses import Cosine, InfoNCE, MaskedLanguageHead, Objective, PairObjective, Teaching
-from docemb_lib.settings import Training
 from docemb_lib.training import History, PairedDocuments, Taught, TrainingDocuments, train_on_pairs
 from docemb_lib.training.pairs import END
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+import distil
 from distil import DIM, TOKENS, WORDS, main, make_student
 
-BUDGET = 60  # tokens in a pass: several passes a batch
-SETTINGS = Training(
-    batch_size=4, accumulation=2, epochs=2, save_every=2, precision="fp32", learning_rate=1e-3, log_every=1,
-    batch_tokens=BUDGET,
-)  # fmt: skip
+SETTINGS = distil.SETTINGS.model_copy(update={"batch_tokens": 60})  # several passes a batch
 
 
 class Tokenizer(SimpleNamespace):
@@ -67,9 +63,7 @@ def train(
     **changes: Any,
 ) -> tuple[PairObjective, History]:  # fmt: skip
     objective = make_objective(dropout, taught=taught, mlm=mlm)
-    documents, teachers = zip(
-        *(make_documents(size, seed, pairs=pairs) for size, seed in ((n, 1), (10, 2))), strict=True
-    )
+    documents, teachers = zip(make_documents(n, 1, pairs=pairs), make_documents(10, 2, pairs=pairs), strict=True)
     settings, known = SETTINGS.model_copy(update=changes), Taught(*teachers) if taught else None
     return objective, train_on_pairs(objective, *documents, taught=known, settings=settings, seed=5, folder=folder)
 

@@ -12,8 +12,6 @@ from docemb_lib.training import remove_checkpoints
 from docemb_lib.training.checkpoints import MARKER
 
 UPDATES = 12  # 50 documents in 12 batches of 4, two a step, two epochs; of 45 with two sentences, 11 batches
-
-
 RUNS = [
     ("distil", 0, {}), ("distil", 1, {"more": True}), ("on_pairs", 0, {}), ("on_pairs", 1, {"taught": True}),
     ("on_pairs", 2, {"pairs": "dropout", "mlm": False}),
@@ -21,9 +19,7 @@ RUNS = [
 
 
 @pytest.mark.parametrize(("name", "seed", "settings"), RUNS)
-def test_a_run_killed_anywhere_and_resumed_ends_in_the_same_bits(
-    tmp_path, request, interrupt, steps, logged, assert_same_run, name, seed, settings
-):
+def test_a_run_killed_anywhere_and_resumed_ends_in_the_same_bits(tmp_path, request, interrupt, steps, logged, assert_same_run, name, seed, settings):  # fmt: skip
     train, at = request.getfixturevalue(name).train, random.Random(seed).randrange(3, UPDATES)
     unbroken = train(tmp_path / "unbroken", **settings)
     interrupt(name, tmp_path / "killed", settings, at=at, signal=signal.SIGKILL)
@@ -36,9 +32,7 @@ def test_a_run_killed_anywhere_and_resumed_ends_in_the_same_bits(
     assert logged(tmp_path / "killed") == logged(tmp_path / "unbroken")
 
 
-def test_a_run_stopped_by_sigterm_saves_first_and_resumes_to_the_same_bits(
-    tmp_path, distil, interrupt, assert_same_run
-):
+def test_a_run_stopped_by_sigterm_saves_first_and_resumes_to_the_same_bits(tmp_path, distil, interrupt, assert_same_run):  # fmt: skip
     settings = {"save_every": 100, "log_every": 5}
     unbroken = distil.train(tmp_path / "unbroken", **settings)
     status = interrupt("distil", tmp_path / "stopped", settings, at=4, signal=signal.SIGTERM)

@@ -27,18 +27,13 @@ def test_passes_and_processes_give_the_gradients_of_the_plain_loop(distil, budge
         (plain(batch, **targets._asdict()).loss / 6).backward()
 
     objectives = [distil.make_objective(dropout=0.0, more=more).double().train() for _ in range(processes)]
-    updates = [
-        Collate(documents, batch_size=4, budget=budget, bank=bank, rank=rank, processes=processes)(rows)
-        for rank in range(processes)
-    ]
+    updates = [Collate(documents, 4, budget, bank, rank=rank, processes=processes)(rows) for rank in range(processes)]
     assert len({len(parts) for parts in updates}) == 1
     monkeypatch.setattr("torch.distributed.get_world_size", lambda: processes)
     for parts in zip(*updates, strict=True):
         sent = exchange(objectives, parts)
-        monkeypatch.setattr(
-            "torch.distributed.all_gather",
-            lambda received, own, sent=sent: [r.copy_(s) for r, s in zip(received, sent[own.shape[-1]], strict=True)],
-        )
+        gather = lambda received, own, sent=sent: [r.copy_(s) for r, s in zip(received, sent[own.shape[-1]], strict=True)]  # noqa: E731  # fmt: skip
+        monkeypatch.setattr("torch.distributed.all_gather", gather)
         for objective, part in zip(objectives, parts, strict=True):
             (objective(part.batch, **part.targets._asdict(), run_groups=part.run_groups).loss * part.share).backward()
     for name, parameter in plain.named_parameters():

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from docemb_lib.errors import InputError
-from docemb_lib.losses import Contrastive, Cosine, MaxMargin, Objective, Projection, Teaching, Weighting
+from docemb_lib.losses import Contrastive, Cosine, MaxMargin, Objective, Teaching, Weighting
 from docemb_lib.student.packing import CHUNK
 from docemb_lib.training import TrainingDocuments
 from docemb_lib.training.batches import Collate
@@ -48,20 +48,14 @@ def three(**options):
     return TrainingDocuments([[5, 6, 7], [8], [9, 10]], [1, 300, 2], **options)
 
 
-def test_a_pass_is_the_documents_end_to_end_with_their_teachers_rows():
+def test_a_pass_is_the_documents_end_to_end_with_their_teachers_finite_rows():
     teachers = {"sbert": np.arange(6, dtype="float32").reshape(3, 2), "pv": -np.arange(9.0).reshape(3, 3)}
     batch, targets = three(teachers=teachers).pack([[2], [0]])
     assert batch.input_ids.tolist() == [9, 10, 5, 6, 7]
     assert batch.sizes == (2, 3)
-    assert {name: rows.tolist() for name, rows in targets.teachers.items()} == {
-        name: rows[[2, 0]].tolist() for name, rows in teachers.items()
-    }
-    assert {rows.dtype for rows in targets.teachers.values()} == {torch.float32}
+    torch.testing.assert_close(targets.teachers, {n: torch.tensor(rows[[2, 0]], dtype=torch.float32) for n, rows in teachers.items()})  # fmt: skip
     assert targets.n_structural_tokens.tolist() == [2, 1]
     assert targets.negatives == {}
-
-
-def test_embeddings_of_fewer_documents_or_that_are_not_finite_are_refused():
     with pytest.raises(ValueError, match="sbert embeddings hold 2 rows for 3 documents"):
         three(teachers={"sbert": np.zeros((2, 4), dtype="float32")})
     for bad in (np.nan, np.inf):
@@ -84,11 +78,8 @@ def documents(tmp_path):
 
 
 def make_bank(documents, *, size=8, seed=3, batch_size=4, masked=True):
-    teachers = [
-        Teaching("main", "structural", MaxMargin()),
-        Teaching("further", "structural", Contrastive(), student_projection=Projection("3", 3)),
-        Teaching("plain", "structural", Cosine()),
-    ]
+    losses = {"main": MaxMargin(), "further": Contrastive(), "plain": Cosine()}
+    teachers = [Teaching(name, "structural", loss) for name, loss in losses.items()]
     weighting = Weighting(max_structural_len=LONGEST if masked else None)
     objective = Objective(nn.Linear(3, 3), teachers, weighting=weighting, negatives=size)
     return Bank(documents, objective, batch_size=batch_size, seed=seed)
@@ -117,16 +108,13 @@ def test_negatives_are_different_documents_that_the_mask_keeps_and_none_of_the_b
         assert len(seen) > 0.8 * len(bank.rows)
 
 
-def test_every_other_document_is_as_likely(documents):
+def test_every_other_document_is_as_likely_and_no_more_than_there_are_can_be_drawn(documents):
     bank, counts = make_bank(documents, masked=False), np.zeros(N)
     batches = list(itertools.permutations(range(7), 4))  # 840 of the first seven documents
     for rows in drawn(bank, batches, documents):
         counts[rows] += 1
     assert counts[7:] == pytest.approx(840 * 8 / 56, rel=0.35)  # mean 120, deviation 10
     assert counts[:7].sum() == pytest.approx(840 * 8 * 3 / 56, rel=0.2)  # three of the seven are others
-
-
-def test_as_many_as_there_are_can_be_drawn_and_no_more(documents):
     (rows,) = drawn(make_bank(documents, size=36), [[1, 2, 4, 5]], documents)  # 40 are kept
     assert rows == [row for row in range(N) if row % 3 and row not in {1, 2, 4, 5}]
     with pytest.raises(InputError, match="negatives: 37 asked for, but beside a batch of 4 only 36 of 40 training"):
@@ -135,7 +123,7 @@ def test_as_many_as_there_are_can_be_drawn_and_no_more(documents):
         check_negatives(1, kept=3, batch_size=4)
 
 
-def test_a_draw_depends_on_the_seed_and_the_batch(documents):
+def test_a_draw_depends_on_the_seed_and_the_batch_of_whichever_documents(documents):
     batches = [[1, 2, 3, 4], [1, 2, 3, 5], [4, 3, 2, 1]]
     first = drawn(make_bank(documents), batches, documents)
     assert len({tuple(rows) for rows in first}) == 3
@@ -143,9 +131,6 @@ def test_a_draw_depends_on_the_seed_and_the_batch(documents):
     drawn(later, [[9, 8, 7, 6]], documents)  # what came before does not count
     assert [drawn(later, [batch], documents)[0] for batch in batches] == first
     assert drawn(make_bank(documents, seed=4), batches, documents) != first
-
-
-def test_other_documents_draw_from_the_training_documents_the_same_every_time(documents):
     bank = make_bank(documents, size=36)
     validation = TrainingDocuments([[1]] * 4, [1] * 4, teachers=documents.teachers)
     (rows,) = drawn(bank, [[1, 2, 4, 5]], validation)
@@ -161,9 +146,7 @@ def test_no_budget_and_no_number_of_processes_changes_what_a_batch_is_compared_w
     expected = {tuple(rows[i : i + 4]): drawn(bank, [rows[i : i + 4]], documents)[0] for i in range(0, 28, 4)}
     found = {}
     for rank in range(processes):
-        collate = Collate(
-            documents, batch_size=4, budget=budget, bank=make_bank(documents), rank=rank, processes=processes
-        )
+        collate = Collate(documents, 4, budget, make_bank(documents), rank=rank, processes=processes)
         for micro in collate(rows):
             if micro.share:
                 groups = [tuple(micro.rows[i : i + 4]) for i in range(0, len(micro.rows), 4)]

@@ -28,9 +28,6 @@ def test_canonical_correlation_is_scikit_learns_over_principal_components():
     leading = [PCA(5).fit_transform(X) for X in (X1, X2)]
     a, b = cross_decomposition.CCA(5, max_iter=10_000, tol=1e-12).fit_transform(*leading)
     assert found == pytest.approx(np.mean([np.corrcoef(a[:, k], b[:, k])[0, 1] for k in range(5)]), abs=1e-4)
-
-
-def test_one_view_rotated_correlates_perfectly_and_few_documents_not_at_all():
     X = torch.randn(60, 8, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     Q, _ = torch.linalg.qr(torch.randn(8, 8, generator=torch.Generator().manual_seed(1), dtype=torch.float64))
     assert canonical_correlation(X, X @ Q + 3, components=8) == pytest.approx(1)

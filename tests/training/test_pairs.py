@@ -1,6 +1,7 @@
 """Pairs of texts, masked tokens, the gradient cache and training on pairs, each against a loop or one pass."""
 
 import logging
+from functools import partial
 
 import numpy as np
 import pytest
@@ -25,7 +26,7 @@ def tokenizer():
     return AutoTokenizer.from_pretrained(resolve("all-MiniLM-L6-v2"))
 
 
-def test_each_sentence_goes_either_way_by_the_toss_of_a_coin():
+def test_each_sentence_goes_either_way_by_a_coin_of_seed_document_and_epoch():
     """Of two sentences, (first, second) and (second, first) are left after drawing again; of many, all but two."""
     rng = np.random.default_rng(0)
     two = np.array([draw_halves(2, rng) for _ in range(4000)])
@@ -39,8 +40,6 @@ def test_each_sentence_goes_either_way_by_the_toss_of_a_coin():
         with pytest.raises(ValueError, match=f"{n} sentences has no halves"):
             draw_halves(n, np.random.default_rng(0))
 
-
-def test_chance_depends_on_seed_document_and_epoch_and_nothing_else():
     def drawn(document="a", **given):
         return tuple(generator_of(document, **{"seed": 0, "epoch": 0} | given).integers(1000, size=8).tolist())
 
@@ -69,6 +68,10 @@ def test_sentences_are_those_of_the_splitter(tokenizer):
     assert [len(sentences_of(sequence)) for sequence in sequences] == [3, 1, 0, 0, 3, 4, 3, 40]
     assert [tokenizer.decode(s) for s in sentences_of(sequences[0])] == ["it rained.", "nobody came!", "why?"]
     assert truncated == 1  # 120 tokens, for which two halves have room for 58 each
+    (sequence,), truncated = encode_sentences(tokenizer, ["It rains here. " * 100_000], max_tokens=512)
+    sentences = sentences_of(sequence)
+    assert (len(sentences), truncated) == (100_000, 1)
+    assert draw_halves(len(sentences), generator_of("long", seed=0, epoch=0)).mean() == pytest.approx(0.5, abs=0.01)
 
 
 def test_tokens_are_those_of_the_whole_text_where_they_know_the_space_before_them():
@@ -85,17 +88,14 @@ def test_tokens_are_those_of_the_whole_text_where_they_know_the_space_before_the
     assert tokenizer(" It rained.")["input_ids"] != tokenizer("It rained.")["input_ids"]
 
 
-def test_a_hundred_thousand_sentences(tokenizer):
-    (sequence,), truncated = encode_sentences(tokenizer, ["It rains. " * 100_000], max_tokens=512)
-    sentences = sentences_of(sequence)
-    assert (len(sentences), truncated) == (100_000, 1)
-    first = draw_halves(len(sentences), generator_of("long", seed=0, epoch=0))
-    assert first.mean() == pytest.approx(0.5, abs=0.01)
-
-
 def test_fifteen_of_a_hundred_are_guessed_of_which_eighty_are_masked_and_ten_replaced():
     ids = np.random.default_rng(0).integers(5, VOCABULARY, N)
-    masked, labels = module.mask_tokens(ids, np.random.default_rng(1), mask_id=MASK, vocabulary=VOCABULARY)
+    mask = partial(module.mask_tokens, mask_id=MASK, vocabulary=VOCABULARY)
+    masked, labels = mask(before := ids.copy(), np.random.default_rng(1))
+    np.testing.assert_array_equal(before, ids)  # the text stays as it is
+    np.testing.assert_array_equal(mask(ids, np.random.default_rng(1)), (masked, labels))  # chance is the caller's
+    assert (mask(ids, np.random.default_rng(4))[1] != labels).any()
+    assert np.size(mask(ids[:0], np.random.default_rng(0))) == 0
     guessed = labels != NO_LABEL
     assert guessed.mean() == pytest.approx(0.15, abs=0.003)
     np.testing.assert_array_equal(labels[guessed], ids[guessed])
@@ -106,17 +106,6 @@ def test_fifteen_of_a_hundred_are_guessed_of_which_eighty_are_masked_and_ten_rep
     replaced = shown[(shown != MASK) & (shown != true)]
     assert len(replaced) / len(shown) == pytest.approx(0.1, abs=0.01)
     assert np.histogram(replaced, bins=10, range=(0, VOCABULARY))[0].min() > 0.08 * len(replaced)  # any word
-
-
-def test_chance_is_the_callers_and_the_text_stays_as_it_is():
-    ids = np.arange(5, 205)
-    once, again, other = (
-        module.mask_tokens(ids, np.random.default_rng(seed), mask_id=MASK, vocabulary=VOCABULARY) for seed in (3, 3, 4)
-    )
-    np.testing.assert_array_equal(once, again)
-    assert (once[1] != other[1]).any()
-    np.testing.assert_array_equal(ids, np.arange(5, 205))
-    assert np.size(module.mask_tokens(ids[:0], np.random.default_rng(0), mask_id=MASK, vocabulary=10)) == 0
 
 
 DOCUMENTS = [
@@ -148,9 +137,6 @@ def test_documents_of_fewer_than_two_sentences_are_left_out_and_counted(tokenize
     assert documents.ids == [f"document {row}" for row in LEFT]
     assert documents.n_sentences.tolist() == [5, 1, 2, 0, 4, 60]
     assert caplog.messages == ["2 of 6 documents left out: of fewer than two sentences"]
-
-
-def test_documents_without_sentences_and_a_tokenizer_without_a_mask_are_refused(tokenizer):
     with pytest.raises(InputError, match="3 of 4 have fewer than two sentences, so there are not two to learn from"):
         make(tokenizer, ["no end at all " * 50, "", "one more", "Two. Sentences."])
     other = AutoTokenizer.from_pretrained(resolve("all-MiniLM-L6-v2"))
@@ -169,17 +155,13 @@ def test_halves_are_disjoint_ordered_and_cover_the_document(tokenizer, seed, epo
     documents = make(tokenizer, texts, seed=seed)
     halves = texts_of(documents.pack([0, 1], epoch=epoch, budget=10**6))
     for text, first, second in zip(texts, halves[:2], halves[2:], strict=True):
-        sentences = [tokenizer(sentence.strip())["input_ids"][1:-1] for sentence in text.replace(".", ".|").split("|")]
-        sentences = [tuple(sentence) for sentence in sentences if sentence]
-        found = []
+        ids = tokenizer(text)["input_ids"][1:-1]
+        sentences = [ids[i : i + 5] for i in range(0, len(ids), 5)]  # every sentence has five tokens
+        places = []
         for half in (first, second):
             assert (half[0], half[-1]) == (tokenizer.cls_token_id, tokenizer.sep_token_id)
-            inner = half[1:-1]
-            found.append([tuple(inner[i : i + 5]) for i in range(0, len(inner), 5)])  # every sentence has five tokens
-        places = [[sentences.index(sentence) for sentence in half] for half in found]
-        assert places[0] == sorted(places[0])
-        assert places[1] == sorted(places[1])
-        assert all(places)
+            places.append([sentences.index(half[i : i + 5]) for i in range(1, len(half) - 1, 5)])
+            assert places[-1] == sorted(places[-1]) != []
         assert sorted(places[0] + places[1]) == list(range(len(sentences)))
 
 
@@ -203,17 +185,15 @@ def test_parts_hold_every_text_once_within_the_budget_and_the_labels_are_of_hidd
     assert (len(batch.parts) == 1) == (budget == 10**6)
     n_labels = 0
     for part in batch.parts:
-        guessed = part.labels != NO_LABEL
+        guessed, ids = part.labels != NO_LABEL, part.texts.input_ids
         n_labels += int(guessed.sum())
         assert part.masked.sizes == part.texts.sizes
-        assert (part.labels[guessed] == part.texts.input_ids[guessed]).all()
-        assert (part.masked.input_ids[~guessed] == part.texts.input_ids[~guessed]).all()
-        special = (part.texts.input_ids == tokenizer.cls_token_id) | (part.texts.input_ids == tokenizer.sep_token_id)
-        assert not (guessed & special).any()
+        assert torch.equal(part.labels[guessed], ids[guessed])
+        assert torch.equal(part.masked.input_ids[~guessed], ids[~guessed])
+        assert not (guessed & ((ids == tokenizer.cls_token_id) | (ids == tokenizer.sep_token_id))).any()
     assert batch.n_labels == n_labels > 0
-    order = batch.order.tolist()
     placed = [place for part in batch.parts for place in part.places]
-    assert [placed[i] for i in order] == list(range(8))
+    assert [placed[i] for i in batch.order.tolist()] == list(range(8))
 
 
 def test_pairs_by_dropout_are_the_whole_document_twice_of_the_same_documents(tokenizer):
@@ -231,11 +211,7 @@ def test_pairs_by_dropout_are_the_whole_document_twice_of_the_same_documents(tok
 @pytest.fixture
 def students(distil):
     """Two equal students in training: one learns by parts, one with all activations in memory."""
-
-    def make(dropout, dtype=torch.float64):
-        return [distil.make_objective(dropout).student.to(dtype).train() for _ in range(2)]
-
-    return make
+    return lambda dropout, dtype=torch.float64: [distil.make_objective(dropout).student.to(dtype).train() for _ in "ab"]
 
 
 def both_gradients(students, budget, embed=lambda student, part: student(part)):
@@ -250,9 +226,8 @@ def both_gradients(students, budget, embed=lambda student, part: student(part)):
         return InfoNCE(0.5)(*embeddings.chunk(2))
 
     torch.manual_seed(11)
-    found = module.accumulate_gradients(
-        lambda part: embed(students[0], part), parts, plan, losses_of, share=0.7, backward=lambda loss: loss.backward()
-    )
+    own = partial(embed, students[0])
+    found = module.accumulate_gradients(own, parts, plan, losses_of, share=0.7, backward=torch.Tensor.backward)
     later = torch.rand(3)
     torch.manual_seed(11)
     embedded = torch.cat([embed(students[1], part) for part in parts])
@@ -270,22 +245,12 @@ def both_gradients(students, budget, embed=lambda student, part: student(part)):
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
 @pytest.mark.parametrize("budget", [1, 40, 100, 10**6])
 @pytest.mark.parametrize("checkpointing", [False, True])
-def test_parts_give_the_gradients_of_one_graph_with_the_same_dropout(
-    students, assert_close, budget, checkpointing, dropout
-):
+def test_parts_give_the_gradients_of_one_graph_with_the_same_dropout(students, assert_close, budget, checkpointing, dropout):  # fmt: skip
     pair = students(dropout)
     pair[0].checkpointing = checkpointing
     found, expected, n_parts = both_gradients(pair, budget)
     assert (n_parts > 1) == (budget < 10**6)
     assert_close(found, expected, rtol=0, atol=1e-10)
-
-
-def test_parts_give_the_gradients_of_one_pass_over_all_texts(students, assert_close):
-    """Without dropout, the way of packing does not matter."""
-    by_parts, _, _ = both_gradients(students(0.0), 40)
-    at_once, _, n_parts = both_gradients(students(0.0), 10**6)
-    assert n_parts == 1
-    assert_close(by_parts, at_once, rtol=0, atol=1e-10)
 
 
 def test_parts_keep_the_activations_of_one_part_at_a_time(students):
@@ -306,10 +271,8 @@ def test_parts_keep_the_activations_of_one_part_at_a_time(students):
         plan = token_batches([20] * 8, budget)
         saved.clear()
         with torch.autograd.graph.saved_tensors_hooks(Live, lambda live: live.tensor):
-            module.accumulate_gradients(
-                student, [pack([texts[i] for i in places]) for places in plan], plan,
-                lambda y: InfoNCE(0.5)(*y.chunk(2)), share=1.0, backward=lambda loss: loss.backward(),
-            )  # fmt: skip
+            parts = [pack([texts[i] for i in places]) for places in plan]
+            module.accumulate_gradients(student, parts, plan, lambda y: InfoNCE(0.5)(*y.chunk(2)), share=1.0, backward=torch.Tensor.backward)  # fmt: skip
         peaks.append(np.cumsum(saved).max())
     assert peaks[0] < peaks[1] / 4
 
@@ -330,12 +293,9 @@ def losses_by_hand(objective, documents, rows, epoch):
     (part,) = documents.pack(rows, epoch=epoch, budget=10**6).parts
     order = np.argsort(part.places).tolist()
     embeddings = objective.student(part.texts)[order]
-    first, second = embeddings[: len(rows)], embeddings[len(rows) :]
-    losses = []
-    for i, h in enumerate(first):
-        similar = torch.stack([F.cosine_similarity(h, other, dim=0) for other in second]) / 0.05
-        losses.append(similar.logsumexp(0) - similar[i])
-    contrast = torch.stack(losses).mean()
+    first, second = embeddings.chunk(2)
+    similar = torch.stack([F.cosine_similarity(h, second, dim=1) for h in first]) / 0.05
+    contrast = (similar.logsumexp(1) - similar.diagonal()).mean()
     head, words = objective.head, objective.student.model.embeddings.word_embeddings.weight
     hidden = objective.student.hidden(part.masked)
     scores = head.norm(F.gelu(head.dense(hidden))) @ words.T + head.bias
@@ -345,9 +305,7 @@ def losses_by_hand(objective, documents, rows, epoch):
 
 @pytest.mark.parametrize("taught", [False, True])
 @pytest.mark.parametrize("pairs", ["halves", "dropout"])
-def test_the_trainer_does_what_a_plain_loop_does(
-    tmp_path, on_pairs, plain_loop, assert_close, taught, pairs, monkeypatch
-):
+def test_the_trainer_does_what_a_plain_loop_does(tmp_path, on_pairs, plain_loop, assert_close, taught, pairs, monkeypatch):  # fmt: skip
     """The trainer has several passes for each batch, the loop one."""
     monkeypatch.setattr("docemb_lib.training.pairs.has_dropout", lambda student: True)
     trained, history = on_pairs.train(tmp_path, dropout=0.0, taught=taught, pairs=pairs)

@@ -31,17 +31,12 @@ def test_history_has_a_row_per_update_and_validation_from_first_to_last(tmp_path
     assert logged(tmp_path) == ({"title": "student", "updates": 12}, list(range(1, 13)))
 
 
-@pytest.mark.parametrize(
-    ("options", "processes", "message"),
-    [
-        ({"n": 3}, 1, "documents: 3 training documents do not fill one batch"),
-        ({"n": 8, "more": True}, 1, "negatives: 5 asked for, but beside a batch of 4 only"),
-        ({}, 4, "an update of 2 batches leaves some of 4 processes idle"),
-    ],
-)
-def test_a_run_that_cannot_train_is_refused_before_it_starts(
-    distil, tmp_path, monkeypatch, options, processes, message
-):
+@pytest.mark.parametrize(("options", "processes", "message"), [
+    ({"n": 3}, 1, "documents: 3 training documents do not fill one batch"),
+    ({"n": 8, "more": True}, 1, "negatives: 5 asked for, but beside a batch of 4 only"),
+    ({}, 4, "an update of 2 batches leaves some of 4 processes idle"),
+])  # fmt: skip
+def test_a_run_that_cannot_train_is_refused_before_it_starts(distil, tmp_path, monkeypatch, options, processes, message):  # fmt: skip
     monkeypatch.setattr("transformers.TrainingArguments.world_size", processes)
     with pytest.raises(InputError, match=message):
         distil.train(tmp_path, **options)
@@ -64,7 +59,7 @@ def student(distil):
     return distil.make_objective().student
 
 
-def test_a_tokens_activations_are_those_counted_by_hand(distil):
+def test_a_tokens_activations_are_those_counted_by_hand_and_counting_leaves_no_trace(distil):
     """A layer without dropout keeps, in float32: queries, keys, values, their mixture, and twice what LayerNorm takes
     and gives (8 D), the inner layer before and after GELU, and two pairs of mean and deviation. The embeddings keep
     what their LayerNorm takes and gives, a pair, and two ids of 8 bytes."""
@@ -72,15 +67,15 @@ def test_a_tokens_activations_are_those_counted_by_hand(distil):
     D, inner, layers = student.dim, student.config.intermediate_size, 2
     by_hand = 4 * (layers * (8 * D + 2 * inner + 4) + 2 * D + 2) + 2 * 8
     assert run.activation_bytes(student, dtype=None) == by_hand
+    student = distil.make_objective(dropout=0.3).student.eval()
+    before = torch.get_rng_state()
+    run.activation_bytes(student, dtype=torch.bfloat16)
+    assert torch.equal(before, torch.get_rng_state())
+    assert not student.training
+    assert all(parameter.grad is None for parameter in student.parameters())
 
 
-def test_checkpointing_leaves_more_room(student):
-    everything = run.activation_bytes(student, dtype=None)
-    student.checkpointing = True
-    assert run.activation_bytes(student, dtype=None) < everything / 2
-
-
-def test_the_budget_is_a_power_of_two_that_fits_half_of_the_free_memory(student, monkeypatch):
+def test_budget_and_checkpointing_fit_half_of_the_free_memory(student, monkeypatch):
     cost = run.activation_bytes(student, dtype=None)
     for tokens in (100, 5000):
         monkeypatch.setattr(run, "free_memory", lambda _, tokens=tokens: 2 * tokens * cost)
@@ -91,22 +86,14 @@ def test_the_budget_is_a_power_of_two_that_fits_half_of_the_free_memory(student,
     assert run.batch_tokens_for(student, dtype=None, processes=1) == student.max_tokens  # one document at least
     monkeypatch.setattr(run, "free_memory", lambda _: 2**60)
     assert run.batch_tokens_for(student, dtype=None, processes=1) == run.LARGEST["cpu"]
-
-
-def test_counting_draws_no_random_numbers_and_leaves_no_trace(distil):
-    student = distil.make_objective(dropout=0.3).student.eval()
-    before = torch.get_rng_state()
-    run.activation_bytes(student, dtype=torch.bfloat16)
-    assert torch.equal(before, torch.get_rng_state())
-    assert not student.training
-    assert all(parameter.grad is None for parameter in student.parameters())
-
-
-def test_checkpointing_is_for_batches_that_would_not_fit(student, monkeypatch):
-    longest = 4 * student.max_tokens * run.activation_bytes(student, dtype=None)
+    everything = run.activation_bytes(student, dtype=None)
+    student.checkpointing = True
+    assert run.activation_bytes(student, dtype=None) < everything / 2
+    longest = 4 * student.max_tokens * everything
     for free, needed in ((2.1 * longest, False), (1.9 * longest, True)):
         monkeypatch.setattr(run, "free_memory", lambda _, free=free: free)
-        assert run.needs_checkpointing(student, batch_size=4, dtype=None, processes=1) is needed
+        run.set_up(student, Training(), None, processes=1, pass_documents=4)
+        assert student.checkpointing is needed
 
 
 def test_precision_fits_the_device(monkeypatch):
