@@ -71,9 +71,8 @@ def test_a_mean_over_tasks_draws_each_task_by_itself() -> None:
     deviation = np.std(means)
     assert deviation == pytest.approx(np.sqrt(tasks[0].var() / 40 + tasks[1].var() / 200) / 2, rel=0.05)
     assert found.high[0] - found.low[0] == pytest.approx(2 * 1.96 * deviation, rel=0.06)
-    together = uncertainty.bootstrap_over_tasks(
-        [uncertainty.side_by_side(tasks)]
-    )  # as if the shares of the tasks were a matter of chance
+    # side by side, as if the shares of the tasks were a matter of chance
+    together = uncertainty.bootstrap_over_tasks([uncertainty.side_by_side(tasks)])
     assert together.mean[0] == pytest.approx(found.mean[0])
     assert together.high[0] - together.low[0] > 1.5 * (found.high[0] - found.low[0])
 
@@ -88,9 +87,8 @@ def test_the_p_value_of_a_mean_over_tasks_is_that_of_all_permutations() -> None:
 
     signs = np.array(np.meshgrid(*[[-1, 1]] * 11)).reshape(11, -1).T
     exact = np.mean([mean_over_tasks(s) >= mean_over_tasks(np.ones(11)) - 1e-12 for s in signs])
-    assert uncertainty.paired_p_value(uncertainty.side_by_side(tasks)[0], permutations=50_000) == pytest.approx(
-        exact, abs=0.01
-    )
+    p = uncertainty.paired_p_value(uncertainty.side_by_side(tasks)[0], permutations=50_000)
+    assert p == pytest.approx(exact, abs=0.01)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -116,21 +114,19 @@ def test_seeds_are_averaged_and_rounding_makes_no_difference_of_equal_ones() -> 
     assert uncertainty.paired_p_value(fifths, permutations=50_000) == pytest.approx(exact, abs=0.003)
 
 
-def test_no_p_value_is_below_what_the_permutations_can_show() -> None:
-    assert uncertainty.paired_p_value(np.ones(500), permutations=999) == 1 / 1000
-
-
-def test_p_values_of_equal_models_are_uniform() -> None:
+def test_p_values_of_equal_models_are_uniform_and_none_is_below_what_the_permutations_can_show() -> None:
     rng = np.random.default_rng(3)
     p = [uncertainty.paired_p_value(d, permutations=499) for d in rng.normal(size=(300, 40))]
     assert stats.kstest(p, "uniform").pvalue > 0.01
+    assert uncertainty.paired_p_value(np.ones(500), permutations=999) == 1 / 1000
 
 
-def test_holms_correction_is_the_one_by_hand() -> None:
-    # sorted 0.01, 0.02, 0.03, 0.5 times 4, 3, 2, 1 is 0.04, 0.06, 0.06, 0.5
-    np.testing.assert_allclose(uncertainty.holm(np.array([0.5, 0.01, 0.03, 0.02])), [0.5, 0.04, 0.06, 0.06])
-    np.testing.assert_allclose(uncertainty.holm(np.array([0.02, 0.021])), [0.04, 0.04])  # never below an earlier one
-    np.testing.assert_allclose(uncertainty.holm(np.array([0.6, 0.7, 0.9])), [1, 1, 1])
+@pytest.mark.parametrize(("p_values", "corrected"), [
+    ([0.5, 0.01, 0.03, 0.02], [0.5, 0.04, 0.06, 0.06]),  # sorted and times 4, 3, 2, 1: 0.04, 0.06, 0.06, 0.5
+    ([0.02, 0.021], [0.04, 0.04]), ([0.6, 0.7, 0.9], [1, 1, 1]),  # never below an earlier one, never above 1
+])  # fmt: skip
+def test_holms_correction_is_the_one_by_hand(p_values: list[float], corrected: list[float]) -> None:
+    np.testing.assert_allclose(uncertainty.holm(np.array(p_values)), corrected)
 
 
 def compare(scores: uncertainty.Scores, reference: str) -> pd.DataFrame:
@@ -161,12 +157,9 @@ def some_scores(seed: int = 0, n: int = 400) -> dict[str, dict[str, Score]]:
 def test_models_are_found_better_worse_or_neither() -> None:
     scores = some_scores()
     frame = compare(scores, "base").set_index(["model", "task"])
-    assert len(frame) == 9
-    assert frame["verdict"].to_dict() == {
-        ("good", "pairs"): "better", ("same", "pairs"): "no difference shown", ("bad", "pairs"): "worse",
-        ("good", "find"): "better", ("same", "find"): "no difference shown", ("bad", "find"): "worse",
-        ("good", uncertainty.OVERALL): "better", ("same", uncertainty.OVERALL): "no difference shown", ("bad", uncertainty.OVERALL): "worse",
-    }  # fmt: skip
+    expected = {"good": "better", "same": "no difference shown", "bad": "worse"}
+    tasks = ("pairs", "find", uncertainty.OVERALL)
+    assert frame["verdict"].to_dict() == {(m, task): verdict for m, verdict in expected.items() for task in tasks}
     mean = {m: {**{t: s.mean for t, s in own.items()}, uncertainty.OVERALL: np.mean([s.mean for s in own.values()])}
             for m, own in scores.items()}  # fmt: skip
     for (model, task), row in frame.iterrows():
@@ -178,19 +171,12 @@ def test_models_are_found_better_worse_or_neither() -> None:
 
 def test_comparisons_that_are_looked_at_together_are_corrected_together() -> None:
     scores = some_scores()
-    parts = [
-        uncertainty.differences({m: scores[m] for m in names}, names[0])
-        for names in (("base", "good"), ("bad", "good"))
-    ]
+    pairs = (("base", "good"), ("bad", "good"))
+    parts = [uncertainty.differences({m: scores[m] for m in names}, names[0]) for names in pairs]
     alone, both = uncertainty.verdicts(parts[0]), uncertainty.verdicts(pd.concat(parts))
     assert len(both) == 2 * len(alone) == 6
     np.testing.assert_allclose(both["p_holm"], uncertainty.holm(both["p"].to_numpy()))
     assert (both["p_holm"].to_numpy()[:3] > alone["p_holm"].to_numpy()).any()
-
-
-def test_one_task_has_no_mean_over_tasks() -> None:
-    scores = {model: {"find": own["find"]} for model, own in some_scores().items()}
-    assert set(uncertainty.score_intervals(scores)["task"]) == set(compare(scores, "base")["task"]) == {"find"}
 
 
 def test_paired_answers_show_differences_that_separate_intervals_hide() -> None:
@@ -217,20 +203,22 @@ def test_intervals_of_all_metrics_are_in_the_frame() -> None:
     width = (frame["high"] - frame["low"])[frame["model"].eq("base") & frame["task"].eq("pairs")].item()
     rates = some_scores()["base"]["pairs"].per_example["accuracy"].mean(axis=0)
     assert width == pytest.approx(2 * 1.96 * rates.std() / 20, rel=0.1)  # as the normal approximation has it
+    one_task = {model: {"find": own["find"]} for model, own in some_scores().items()}  # has no mean over tasks
+    assert set(uncertainty.score_intervals(one_task)["task"]) == set(compare(one_task, "base")["task"]) == {"find"}
 
 
-def test_what_cannot_be_compared_is_refused() -> None:
-    scores = some_scores()
-    with pytest.raises(InputError, match="'nobody' and another model are needed, there are scores of base, good"):
-        compare(scores, "nobody")
-    with pytest.raises(InputError, match="'new' has scores on pairs, others on pairs, find"):
-        compare(scores | {"new": {"pairs": scores["base"]["pairs"]}}, "base")
-    short = {"pairs": made("accuracy", np.ones(399)), "find": scores["base"]["find"]}
-    with pytest.raises(InputError, match=r"'pairs' was scored on \[399, 400\] examples"):
-        compare(scores | {"short": short}, "base")
-    bare = {"pairs": Score("accuracy", (0.5,)), "find": scores["base"]["find"]}
-    with pytest.raises(InputError, match="'bare' on 'pairs' has no accuracy of single examples"):
-        uncertainty.score_intervals(scores | {"bare": bare})
+FIND = some_scores()["base"]["find"]
+
+
+@pytest.mark.parametrize(("other", "reference", "message"), [
+    ({"find": FIND}, "nobody", "'nobody' and another model are needed, there are scores of base, good"),
+    ({"find": FIND}, "base", "'new' has scores on find, others on pairs, find"),
+    ({"find": FIND, "pairs": made("accuracy", np.ones(399))}, "base", r"'pairs' was scored on \[399, 400\] examples"),
+    ({"find": FIND, "pairs": Score("accuracy", (0.5,))}, "base", "'new' on 'pairs' has no accuracy of single examples"),
+])  # fmt: skip
+def test_what_cannot_be_compared_is_refused(other: dict[str, Score], reference: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        compare(some_scores() | {"new": other}, reference)
 
 
 def test_examples_fall_into_buckets_up_to_and_with_their_edge() -> None:
