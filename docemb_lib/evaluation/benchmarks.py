@@ -207,16 +207,15 @@ def read_articles(file: Path) -> dict[str, str]:
     """
     texts: dict[str, str] = {}
     for row in read_csv(file):
-        values = list(row.fields.values())
-        if len(values) != 2:
-            raise InputError(f"{file}: has {len(values)} columns, expected two, an article's title and its sections")
-        title = without_surrogates(values[0])
-        if title in texts:
+        if len(row.fields) != 2:
+            raise InputError(f"{file}: has {len(row.fields)} columns, expected an article's title and its sections")
+        title, literal = row.fields.values()
+        if (title := without_surrogates(title)) in texts:
             raise InputError(f"{row.where}: the title {title!r} stands in an earlier row too; rename or delete one")
         try:
-            sections = [f"{name} {text}" for name, text in ast.literal_eval(values[1]) if text.strip()]
+            sections = [f"{name} {text}" for name, text in ast.literal_eval(literal) if text.strip()]
         except (ValueError, TypeError, AttributeError, SyntaxError, MemoryError, RecursionError) as error:
-            message = f"the sections must be a Python list of (title, text), found {values[1][:40]!r}"
+            message = f"the sections must be a Python list of (title, text), found {literal[:40]!r}"
             raise InputError(f"{row.where}: {message}; mend the row") from error
         texts[title] = without_surrogates(" ".join([title, *sections]))
     if not texts:
@@ -248,12 +247,10 @@ def read_relevance(file: Path) -> dict[str, list[str]]:
 
 # Unpickling may call any function, so the reader below admits these types only. All are built-in, since a pickle may
 # set attributes of any object it builds, which built-in types refuse.
-ADMITTED: dict[tuple[str, str], type] = {
-    **{("builtins", kind.__name__): kind for kind in (dict, list, tuple, set, frozenset, str, int, float, bool)},
-    ("collections", "defaultdict"): collections.defaultdict,
-    ("collections", "OrderedDict"): dict,
-    ("collections", "Counter"): dict,
-}
+PLAIN = (dict, list, tuple, set, frozenset, str, int, float, bool)
+ADMITTED: dict[tuple[str, str], type] = {("builtins", kind.__name__): kind for kind in PLAIN}
+ADMITTED |= {("collections", name): dict for name in ("OrderedDict", "Counter")}
+ADMITTED["collections", "defaultdict"] = collections.defaultdict
 # Python hashes nested tuples by unlimited recursion in C, so a deep tower of tuples as a key crashes the process.
 MOST_TUPLES = 10_000
 OLD_NAMES = {"__builtin__": "builtins"}  # of Python 2, in pickles of protocol 2 and below
@@ -279,9 +276,8 @@ def read_plain_pickle(file: Path) -> Any:
     except OSError as error:
         raise InputError(f"{file}: cannot be read ({error.strerror}); look for the file and its permissions") from error
     except Exception as error:  # a broken pickle may raise anything
-        reason = " ".join(str(error).split()) or type(error).__name__
-        message = f"refused, is no whole pickle of plain containers ({reason})"
-        raise InputError(f"{file}: {message}; write the mapping as JSON instead") from error
+        reason = f"is no whole pickle of plain containers ({' '.join(str(error).split()) or type(error).__name__})"
+        raise InputError(f"{file}: refused, {reason}; write the mapping as JSON instead") from error
 
 
 def task_lengths(task: Task, counters: Mapping[str, Callable[[list[str]], list[int]]]) -> pd.DataFrame:

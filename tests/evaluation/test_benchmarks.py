@@ -154,14 +154,6 @@ def test_similar_articles_are_a_retrieval_task_over_all_of_them(tmp_path: Path, 
     assert benchmark_task(name, str(tmp_path)) == Retrieval(name, {"test": ranking})
 
 
-def test_the_shipped_sizes_are_those_of_table_5_4_and_5_5() -> None:
-    size = benchmarks.published_tasks().query("protocol == 'final'").set_index(["task", "split", "statistic"])["value"]
-    known = [("s2orc", "train", "examples"), ("arxiv", "test", "examples"), ("games", "test", "documents")]
-    assert size[known].tolist() == [152_000, 2_500, 21_228]
-    assert ("aan", "validation", "examples") not in size
-    assert not benchmarks.published_tasks().duplicated(["protocol", "task", "split", "statistic"]).any()
-
-
 # ---- The tasks of the SimDE paper
 
 TOPICS = ("sport", "tech")
@@ -169,44 +161,33 @@ ARTICLES = [(f"{topic} article {n}", topic) for n in range(10) for topic in TOPI
 NUMBERED = [{"text": text, "label": TOPICS.index(topic), "label_text": topic} for text, topic in ARTICLES]
 
 
-def folders(place: Path) -> Path:
-    for n, (text, topic) in enumerate(ARTICLES):
-        (place / "bbc" / topic).mkdir(parents=True, exist_ok=True)
-        (place / "bbc" / topic / f"{n:03}.txt").write_text(text)
-    (place / "bbc" / "README.TXT").write_text("read me")
-    return place / "bbc"
+def json_lines(rows: list[dict[str, Any]]) -> str:
+    return "".join(json.dumps(row) + "\n" for row in rows)
 
 
-def table(place: Path) -> Path:
-    (place / "bbc-text.csv").write_text("category,text\n" + "".join(f"{topic},{text}\n" for text, topic in ARTICLES))
-    return place / "bbc-text.csv"
+PARALLEL = {
+    "dataset.txt": "".join(f"{text}\n" for text, _ in ARTICLES), "classes.txt": "\n".join(TOPICS),
+    "labels.txt": "".join(f"{TOPICS.index(topic)}\n" for _, topic in ARTICLES),
+}  # fmt: skip
+SOURCES = {
+    "bbc": {f"bbc/{topic}/{text[-1]}.txt": text for text, topic in ARTICLES} | {"bbc/README.TXT": "read me"},
+    "bbc-text.csv": {"bbc-text.csv": "category,text\n" + "".join(f"{topic},{text}\n" for text, topic in ARTICLES)},
+    "bbc.jsonl": {"bbc.jsonl": json_lines([{"text": text, "label": topic} for text, topic in ARTICLES])},
+    ".": PARALLEL,
+}
 
 
-def lines(place: Path) -> Path:
-    write_lines(place / "bbc.jsonl", [{"text": text, "label": topic} for text, topic in ARTICLES])
-    return place / "bbc.jsonl"
+def written(folder: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+    return folder
 
 
-def parquet_file(place: Path) -> Path:
-    write_parquet(place / "b.parquet", *map(list, zip(*ARTICLES, strict=True)))
-    return place
-
-
-def parallel(place: Path) -> Path:
-    (place / "dataset.txt").write_text("".join(f"{text}\n" for text, _ in ARTICLES), encoding="utf-8")
-    (place / "labels.txt").write_text("".join(f"{TOPICS.index(topic)}\n" for _, topic in ARTICLES))
-    (place / "classes.txt").write_text("\n".join(TOPICS))
-    return place
-
-
-def write_lines(file: Path, rows: list[dict[str, Any]]) -> None:
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-
-
-@pytest.mark.parametrize("layout", [folders, table, lines, parquet_file, parallel])
-def test_all_layouts_hold_the_same_documents_and_splits_are_drawn(tmp_path: Path, layout: Any, caplog: Any) -> None:
+@pytest.mark.parametrize("source", SOURCES)
+def test_all_layouts_hold_the_same_documents_and_splits_are_drawn(tmp_path: Path, source: str, caplog: Any) -> None:
     with caplog.at_level(logging.WARNING):
-        task = benchmark_task("bbcnews", str(layout(tmp_path)))
+        task = benchmark_task("bbcnews", str(written(tmp_path, SOURCES[source]) / source))
     found = [pair for data in task.splits.values() for pair in zip(data.texts, data.labels, strict=True)]
     assert sorted(found) == sorted(ARTICLES)
     counts = {split: Counter(data.labels) for split, data in task.splits.items()}
@@ -215,15 +196,14 @@ def test_all_layouts_hold_the_same_documents_and_splits_are_drawn(tmp_path: Path
 
 
 def test_files_and_rows_name_splits_as_a_copy_of_the_hubs_folder_does(tmp_path: Path) -> None:
-    write_lines(tmp_path / "train.jsonl", NUMBERED[:15])
-    write_lines(tmp_path / "test.jsonl", NUMBERED[15:])
-    table(tmp_path)  # all of it again, as on the hub
+    parts = {"train.jsonl": json_lines(NUMBERED[:15]), "test.jsonl": json_lines(NUMBERED[15:])}
+    written(tmp_path, parts | SOURCES["bbc-text.csv"])  # the table holds all of it again, as on the hub
     task, one = benchmark_task("bbcnews", str(tmp_path)), tmp_path / "one.jsonl"
     found = {split: list(zip(data.texts, data.labels, strict=True)) for split, data in task.splits.items()}
     assert found == {"train": ARTICLES[:15], "test": ARTICLES[15:]}
-    write_lines(one, [row | {"split": "train" if n < 15 else "test"} for n, row in enumerate(NUMBERED)])
+    one.write_text(json_lines([row | {"split": "train" if n < 15 else "test"} for n, row in enumerate(NUMBERED)]))
     assert benchmark_task("bbcnews", str(one)) == task
-    write_lines(one, [row | {"split": "dev"} if n % 2 else row for n, row in enumerate(NUMBERED)])
+    one.write_text(json_lines([row | {"split": "dev"} if n % 2 else row for n, row in enumerate(NUMBERED)]))
     message = r"one\.jsonl, line 1: names no split, but other rows do; name it in all of them or in none"
     with pytest.raises(InputError, match=message):
         benchmark_task("bbcnews", str(one))
@@ -242,7 +222,7 @@ def test_a_hubs_data_set_is_read_by_its_names_of_classes(monkeypatch: pytest.Mon
 def test_arxivs_class_is_the_archive_of_the_first_category(tmp_path: Path) -> None:
     kinds = ["math.CO cs.DM", "hep-ph", "cs.CL", "astro-ph.GA physics.space-ph"]
     rows = [{"id": str(n), "title": "t", "abstract": f"  About {n}.\n", "categories": kinds[n % 4]} for n in range(24)]
-    write_lines(tmp_path / "arxiv-metadata-oai-snapshot.json", rows)
+    (tmp_path / "arxiv-metadata-oai-snapshot.json").write_text(json_lines(rows))
     task = benchmark_task("arxiv-abstracts", str(tmp_path))
     assert set(task.splits["train"].labels) == {"math", "hep-ph", "cs", "astro-ph"}
     assert "  About 0.\n" in chain.from_iterable(data.texts for data in task.splits.values())
@@ -268,7 +248,7 @@ def test_fake_news_without_a_class_or_a_text_are_left_out_and_counted(tmp_path: 
     ("dataset.txt", "a\n" * 4 + "\n" + "a\n" * 15, "line 5: a text is blank"),
 ])  # fmt: skip
 def test_lines_that_do_not_belong_together_are_refused(tmp_path: Path, file: str, text: str, message: str) -> None:
-    (parallel(tmp_path) / file).write_text(text)
+    written(tmp_path, PARALLEL | {file: text})
     with pytest.raises(InputError, match=message):
         benchmark_task("nyt", str(tmp_path))
 
@@ -279,7 +259,7 @@ def test_lines_that_do_not_belong_together_are_refused(tmp_path: Path, file: str
     ("imdb", [{"text": "x", "label": "y"}], r"a\.jsonl: names no splits; copy the hub's folder there"),
 ])  # fmt: skip
 def test_rows_without_the_fields_of_the_task_are_refused(tmp_path: Path, name: str, rows: Any, message: str) -> None:
-    write_lines(tmp_path / "a.jsonl", rows)
+    (tmp_path / "a.jsonl").write_text(json_lines(rows))
     with pytest.raises(InputError, match=message):
         benchmark_task(name, str(tmp_path / "a.jsonl"))
 
@@ -295,10 +275,8 @@ def test_every_name_of_a_profile_is_a_task_and_the_sizes_are_table_1s() -> None:
 
 WIKI = [
     ("Merlot", [("", "A dark blue grape."), ("Taste", ""), ("Regions", 'Grown in "France",\nand elsewhere.')]),
-    ("Malbec", [("", "Purple.")]),
-    ("Moët & Chandon", []),
-    ("Game \ud83d", [("Plot", "It \udc00 ends.")]),
-]
+    ("Malbec", [("", "Purple.")]), ("Moët & Chandon", []), ("Game \ud83d", [("Plot", "It \udc00 ends.")]),
+]  # fmt: skip
 
 
 def wiki_file(file: Path, articles: list[tuple[str, Any]] = WIKI) -> Path:
@@ -317,11 +295,9 @@ def write_relevance(folder: Path, lists: Any, *, as_json: bool = False, protocol
 
 def test_the_text_of_an_article_is_its_title_and_every_section_that_is_not_empty(tmp_path: Path) -> None:
     assert benchmarks.read_articles(wiki_file(tmp_path / "wines.txt")) == {
-        "Merlot": 'Merlot  A dark blue grape. Regions Grown in "France",\nand elsewhere.',
-        "Malbec": "Malbec  Purple.",
-        "Moët & Chandon": "Moët & Chandon",
-        "Game ?": "Game ? Plot It \ufffd ends.",  # the surrogate inside the literal is an escape there
-    }
+        "Merlot": 'Merlot  A dark blue grape. Regions Grown in "France",\nand elsewhere.', "Malbec": "Malbec  Purple.",
+        "Moët & Chandon": "Moët & Chandon", "Game ?": "Game ? Plot It \ufffd ends.",  # an escape in the literal
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("as_json", [False, True])
@@ -375,7 +351,7 @@ def test_lists_of_another_kind_are_refused(tmp_path: Path, lists: Any, message: 
 
 def test_files_of_another_kind_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("a,b,c\n1,2,3\n")
-    with pytest.raises(InputError, match="has 3 columns, expected two"):
+    with pytest.raises(InputError, match="has 3 columns, expected an article"):
         benchmarks.read_articles(tmp_path / "a.csv")
     with pytest.raises(InputError, match="holds no article"):
         benchmarks.read_articles(wiki_file(tmp_path / "b.csv", []))
