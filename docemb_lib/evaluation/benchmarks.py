@@ -1,8 +1,7 @@
 """Published tasks: the thesis' eight and the five classification tasks of the SimDE paper (Table 1); their statistics.
 
-`BENCHMARKS` says where the data of each task come from and which fields hold texts and labels; `benchmark_task` reads
-them. The SimDE paper names no splits: where the files name none, a fifth of each class is drawn for test and as much
-for validation. Its document matching is the task `aan`.
+The SimDE paper names no splits: where the files name none, a fifth of each class is drawn for test and as much for
+validation. Its document matching is the task `aan`.
 """
 
 from __future__ import annotations
@@ -137,28 +136,25 @@ def _files(source: str, benchmark: Benchmark) -> list[Path]:
         except (ValueError, OSError) as error:
             reason = " ".join(str(error).split())
             raise InputError(f"{source}: no such folder, and not found on the hub: {reason}") from error
-    found = {names: _find(folder, *names) for names in map(_names, benchmark.files)}
-    if absent := [" nor ".join(names) for names, file in found.items() if file is None]:
-        raise InputError(f"{folder}: holds neither {absent[0]}; put the published file there under this name")
+    found = {file: _find(folder, file) for file in benchmark.files}
+    if absent := [name for name, file in found.items() if file is None]:
+        raise InputError(f"{folder}: holds no {absent[0]}, plain or packed; put the published file there")
     return [file for file in found.values() if file]
 
 
-def _names(file: str) -> tuple[str, str]:
-    return file, f"{file}.json" if file == LISTS else f"{file}.gz"
-
-
-def _find(folder: Path, *names: str) -> Path | None:
+def _find(folder: Path, name: str) -> Path | None:
+    names = name, f"{name}.json" if name == LISTS else f"{name}.gz"
     return next((folder / name for name in names if (folder / name).is_file()), None)
 
 
 def missing_files(name: str, source: str) -> list[str]:
     """The files of a benchmark that a folder lacks; none for the id of a data set on a hub."""
-    folder = Path(source)
+    folder, wanted = Path(source), BENCHMARKS[name].files
     if not folder.is_absolute() and not folder.is_dir():
         return []
-    if wanted := BENCHMARKS[name].files:
-        return [file for file in wanted if _find(folder, *_names(file)) is None]
-    return [] if folder.exists() else ["its published file or folder"]
+    if not wanted:
+        return [] if folder.exists() else ["its published file or folder"]
+    return [file for file in wanted if _find(folder, file) is None]
 
 
 @cache
@@ -176,8 +172,8 @@ def _compare_sizes(task: Task, benchmark: Benchmark) -> None:
             message = "task %s: %d documents, the paper has %d; scores do not compare"
             logger.warning(message, task.name, size, benchmark.size)
         return
-    of_task = published_tasks().query("protocol == 'final' and task == @task.name")
-    published = of_task[of_task["statistic"].isin(["examples", "documents"])].set_index("split")["value"].to_dict()
+    final = "protocol == 'final' and task == @task.name and statistic in ['examples', 'documents']"
+    published = published_tasks().query(final).set_index("split")["value"]
     for split, data in task.splits.items():
         if (expected := published.get(split, sizes[split])) != sizes[split]:
             message = "task %s, split %s: %d examples, the thesis has %d; scores do not compare"
@@ -195,9 +191,8 @@ def read_similar_articles(articles: Path, relevance: Path) -> Ranking:
     links = {title: [t for t in targets if t in texts and t != title] for title, targets in lists.items()}
     missing = sum(map(len, lists.values())) - sum(map(len, links.values()))
     links = {title: targets for title, targets in links.items() if title in texts and targets}
-    if left_out := len(lists) - len(links):
-        message = "%s: %d of %d lists are left out: no article, or no relevant one"
-        logger.warning(message, relevance, left_out, len(lists))
+    if out := len(lists) - len(links):
+        logger.warning("%s: %d of %d lists are left out: no article, or no relevant one", relevance, out, len(lists))
     if missing:
         logger.warning("%s: %d relevant titles are left out: they have no article", relevance, missing)
     if not links:
@@ -212,16 +207,15 @@ def read_articles(file: Path) -> dict[str, str]:
     """
     texts: dict[str, str] = {}
     for row in read_csv(file):
-        values = list(row.fields.values())
-        if len(values) != 2:
-            raise InputError(f"{file}: has {len(values)} columns, expected two, an article's title and its sections")
-        title = without_surrogates(values[0])
-        if title in texts:
+        if len(row.fields) != 2:
+            raise InputError(f"{file}: has {len(row.fields)} columns, expected an article's title and its sections")
+        title, literal = row.fields.values()
+        if (title := without_surrogates(title)) in texts:
             raise InputError(f"{row.where}: the title {title!r} stands in an earlier row too; rename or delete one")
         try:
-            sections = [f"{name} {text}" for name, text in ast.literal_eval(values[1]) if text.strip()]
+            sections = [f"{name} {text}" for name, text in ast.literal_eval(literal) if text.strip()]
         except (ValueError, TypeError, AttributeError, SyntaxError, MemoryError, RecursionError) as error:
-            message = f"the sections must be a Python list of (title, text), found {values[1][:40]!r}"
+            message = f"the sections must be a Python list of (title, text), found {literal[:40]!r}"
             raise InputError(f"{row.where}: {message}; mend the row") from error
         texts[title] = without_surrogates(" ".join([title, *sections]))
     if not texts:
@@ -243,25 +237,21 @@ def read_relevance(file: Path) -> dict[str, list[str]]:
     for title, targets in data.items():
         if not isinstance(title, str):
             raise InputError(f"{file}: a title is {type(title).__name__}, expected a string; look at the file")
-        if not isinstance(targets, Mapping | list | tuple | set | frozenset):
-            raise InputError(f"{file}: {title!r} has {type(targets).__name__}, expected titles; look at the file")
-        names = sorted(targets, key=str) if isinstance(targets, set | frozenset) else list(targets)
-        if not all(isinstance(name, str) for name in names):
-            raise InputError(f"{file}: {title!r} has a title that is no string; look at the file")
+        several = isinstance(targets, Mapping | list | tuple | set | frozenset)
+        if not several or not all(isinstance(name, str) for name in targets):
+            raise InputError(f"{file}: {title!r} has no list of titles; look at the file")
+        names = sorted(targets) if isinstance(targets, set | frozenset) else targets
         lists[without_surrogates(title)] = list(dict.fromkeys(map(without_surrogates, names)))
     return lists
 
 
 # Unpickling may call any function, so the reader below admits these types only. All are built-in, since a pickle may
 # set attributes of any object it builds, which built-in types refuse.
-ADMITTED: dict[tuple[str, str], type] = {
-    **{("builtins", kind.__name__): kind for kind in (dict, list, tuple, set, frozenset, str, int, float, bool)},
-    ("collections", "defaultdict"): collections.defaultdict,
-    ("collections", "OrderedDict"): dict,
-    ("collections", "Counter"): dict,
-}
-# Tuples need no class. Python hashes nested tuples by unlimited recursion in C, so a deep tower of tuples as a key
-# crashes the process; up to this number, no nesting is deep enough.
+PLAIN = (dict, list, tuple, set, frozenset, str, int, float, bool)
+ADMITTED: dict[tuple[str, str], type] = {("builtins", kind.__name__): kind for kind in PLAIN}
+ADMITTED |= {("collections", name): dict for name in ("OrderedDict", "Counter")}
+ADMITTED["collections", "defaultdict"] = collections.defaultdict
+# Python hashes nested tuples by unlimited recursion in C, so a deep tower of tuples as a key crashes the process.
 MOST_TUPLES = 10_000
 OLD_NAMES = {"__builtin__": "builtins"}  # of Python 2, in pickles of protocol 2 and below
 
@@ -286,9 +276,8 @@ def read_plain_pickle(file: Path) -> Any:
     except OSError as error:
         raise InputError(f"{file}: cannot be read ({error.strerror}); look for the file and its permissions") from error
     except Exception as error:  # a broken pickle may raise anything
-        reason = " ".join(str(error).split()) or type(error).__name__
-        message = f"refused, is no whole pickle of plain containers ({reason})"
-        raise InputError(f"{file}: {message}; write the mapping as JSON instead") from error
+        reason = f"is no whole pickle of plain containers ({' '.join(str(error).split()) or type(error).__name__})"
+        raise InputError(f"{file}: refused, {reason}; write the mapping as JSON instead") from error
 
 
 def task_lengths(task: Task, counters: Mapping[str, Callable[[list[str]], list[int]]]) -> pd.DataFrame:
@@ -299,11 +288,10 @@ def task_lengths(task: Task, counters: Mapping[str, Callable[[list[str]], list[i
     frames = []
     for split, data in task.splits.items():
         texts = unique(data.texts)
-        counts: dict[str, list[int]] = {name: [] for name in counters}
-        for start in progress(range(0, len(texts), BATCH), desc=f"counting {task.name} {split}", unit="batches"):
-            for name, counter in counters.items():
-                counts[name] += counter(texts[start : start + BATCH])
-        frames.append(pd.DataFrame(counts, index=texts).loc[list(data.texts)].assign(split=split))
+        starts = progress(range(0, len(texts), BATCH), desc=f"counting {task.name} {split}", unit="batches")
+        batches = (texts[start : start + BATCH] for start in starts)
+        counts = [pd.DataFrame({name: count(batch) for name, count in counters.items()}, batch) for batch in batches]
+        frames.append(pd.concat(counts).loc[list(data.texts)].assign(split=split))
     return pd.concat(frames, ignore_index=True)[["split", *counters]]
 
 
@@ -311,10 +299,9 @@ def task_statistics(task: Task, lengths: pd.DataFrame, *, limit: int = LIMIT) ->
     """Columns protocol, task, split, statistic and value.
 
     The protocol `final` counts the whole task; `validation` counts at most `limit` examples per split of a task with
-    heads. lengths: `split` and `n_structural_tokens`, see `task_lengths`; the thesis counts with all-mpnet-base-v2.
-    Statistics: class_mean and class_std are percent of the examples per class, relevant_mean and relevant_std relevant
-    documents per query, over_384 and over_512 percent of the documents with more tokens; all deviations those of a
-    population. The others are numbers.
+    heads. lengths: `split` and `n_structural_tokens`, see `task_lengths`. Statistics: class_mean and class_std are
+    percent of the examples per class, relevant_mean and relevant_std relevant documents per query, over_384 and
+    over_512 percent of the documents with more tokens; deviations are those of a population.
     """
     rows = []
     for split, data in task.splits.items():
@@ -338,10 +325,9 @@ def _sizes(data: Labelled | LabelledPairs | Ranking) -> dict[str, float]:
 
 
 def beside_thesis(statistics: pd.DataFrame, protocol: str, columns: Sequence[str]) -> pd.DataFrame:
-    """A table of the thesis beside the present tasks: a row per task, split and `of` (here or thesis).
+    """A table of the thesis beside the present tasks, these first: a row per task, split and `of` (here or thesis).
 
     statistics: rows of `task_statistics`; protocol: "final" or "validation"; columns: the statistics of the table.
-    Present tasks come first.
     """
     here = statistics.query("protocol == @protocol").assign(of=HERE)
     thesis = published_tasks().query("protocol == @protocol").assign(of=THESIS)

@@ -1,8 +1,5 @@
 """The one place from a task's name to the task: own tasks, benchmarks, tasks of mteb, and four embedded tasks.
 
-A task from outside the corpus has a fingerprint that is known without reading it, and an outline (its splits, the size
-of its smallest class), which shows before a run starts whether the run can be scored.
-
 Embedded tasks need no download: they are made from pages that were kept out of the distillation corpus, rows with the
 columns id, text, source (the package), split and see_also (ids in the same split).
 
@@ -23,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from docemb_lib.corpus.sources import files_fingerprint
 from docemb_lib.errors import InputError
@@ -47,8 +45,7 @@ from docemb_lib.workspace import VERSIONS, Workspace, write_text
 if TYPE_CHECKING:
     from docemb_lib.settings.profile import Profile
 
-LIMIT = 400  # pages embedded at most to score one split of one embedded task
-TRAIN_SHARE = 0.6  # of them in train, the rest in the split that is scored
+TRAIN_SHARE = 0.6  # of the pages of an embedded task in train, the rest in the split that is scored
 LINKS_PER_PAGE = 2  # of a See-Also list in the pairs task, so that pages weigh alike
 LEAST_PAIRS = 4  # two of each class
 MEND = "raise the number of task pages in the profile, or leave the task out"
@@ -63,18 +60,17 @@ class Outline(NamedTuple):
 
 
 class ProfileTasks(dict[str, Task]):
-    """The tasks of a profile by name; each is built, of `pages` if it is embedded, and checked at the first access."""
+    """The tasks of a profile by name; each is built at the first access, of `pages` if it is embedded."""
 
     def __init__(self, profile: Profile, pages: Callable[[], Iterable[Mapping[str, Any]]]) -> None:
         super().__init__()
         self.profile, self.pages = profile, pages
 
     def __missing__(self, name: str) -> Task:
-        profile = self.profile
-        task = load_task(name, profile.evaluation)
+        evaluation, seed = self.profile.evaluation, self.profile.corpus.seed
+        task = load_task(name, evaluation)
         if task is None:
-            pages, limit = self.pages(), profile.evaluation.documents
-            task = embedded_task(pages, name, seed=profile.corpus.seed, limit=limit)
+            task = embedded_task(self.pages(), name, seed=seed, limit=evaluation.documents)
         warn_of_problems(task)
         self[name] = task
         return task
@@ -119,38 +115,36 @@ def outline_of(name: str, settings: Evaluation) -> Outline | None:
         ranks = task.metadata.type == "Retrieval"
         return Outline(list(retrieval_splits(task) if ranks else ("train", "test")), None, ranks)
     place = _place(name, settings)
-    if _own(name, settings) is None and (place is None or not Path(place).exists()):
+    is_here = _own(name, settings) or (place is not None and Path(place).exists())
+    if not is_here or (task := load_task(name, settings)) is None:
         return None
-    if (loaded := load_task(name, settings)) is None:
-        return None
-    if isinstance(loaded, Retrieval):
-        return Outline(list(loaded.splits), None, ranks=True)
-    labels = loaded.splits["train"].labels
+    if isinstance(task, Retrieval):
+        return Outline(list(task.splits), None, ranks=True)
+    labels = task.splits["train"].labels
     kept = Counter(labels[row] for row in downsample(labels, settings.limit))
-    return Outline(list(loaded.splits), min(kept.values()), ranks=False)
+    return Outline(list(task.splits), min(kept.values()), ranks=False)
 
 
 def check_task(profile: Profile, workspace: Workspace, name: str, split: str) -> None:
     """Check that a task from outside the corpus can be read, once until it changes, and scored on `split`."""
-    files = task_fingerprint(name, profile.evaluation)
+    evaluation = profile.evaluation
+    files, folds, limit = task_fingerprint(name, evaluation), evaluation.folds, evaluation.limit
     if files is None:
         return
 
     def build(folder: Path) -> None:
-        write_text(folder / "outline.json", json.dumps(outline_of(name, profile.evaluation)))
+        write_text(folder / "outline.json", json.dumps(outline_of(name, evaluation)))
 
-    folds, limit = profile.evaluation.folds, profile.evaluation.limit
     artefact = workspace.artefact("task", {"task": name, "files": files, "limit": limit}, build)
     found = json.loads((artefact.path / "outline.json").read_text(encoding="utf-8"))
     if found is None or split in (outline := Outline(*found)).splits:
         return
+    where = f"task {name}: has no split {split}"
     if split == "test" or outline.ranks:
-        there = ", ".join(outline.splits)
-        raise InputError(f"task {name}: has no split {split}, only {there}; add it, or leave the task out")
+        raise InputError(f"{where}, only {', '.join(outline.splits)}; add it, or leave the task out")
     if outline.smallest is not None and outline.smallest < folds:
         few = f"{outline.smallest} examples of its smallest class in train, cut to evaluation.limit {limit}"
-        what = f"has no split validation, and {few}, too few for evaluation.folds {folds}"
-        raise InputError(f"task {name}: {what}; add examples, or lower folds")
+        raise InputError(f"{where}, and {few}, too few for evaluation.folds {folds}; add examples, or lower folds")
 
 
 def _own(name: str, settings: Evaluation) -> OwnTask | None:
@@ -168,23 +162,28 @@ class Page(NamedTuple):
     see_also: tuple[str, ...]
 
 
-def embedded_task(rows: Iterable[Mapping[str, Any]], name: str, *, seed: int, limit: int = LIMIT) -> Task:
-    """rows: the pages; seed: for choosing and pairing pages; limit: see LIMIT."""
+def embedded_task(rows: Iterable[Mapping[str, Any]], name: str, *, seed: int, limit: int) -> Task:
+    """rows: the pages; seed: for choosing and pairing pages; limit: pages embedded at most to score one split."""
+    pages: dict[str, list[Page]] = {split: [] for split in SPLITS}
+    for row in sorted(rows, key=lambda row: row["id"]):  # so that the order of the rows does not matter
+        pages[row["split"]].append(Page(row["id"], row["text"], row["source"], tuple(row["see_also"])))
     kind, build = BUILDERS[name]
     train = round(limit * TRAIN_SHARE)
     splits = {}
-    for split, own in read_pages(rows, name).items():
-        by_id = sorted(own, key=lambda page: page.id)  # so that the order of the rows does not matter
-        order, rng = (np.random.default_rng([seed, SPLITS.index(split)]) for _ in range(2))
-        shuffled = [by_id[i] for i in order.permutation(len(by_id))]
+    for number, (split, own) in enumerate(pages.items()):
+        where = f"task {name!r}, split {split!r}: {len(own)} pages"
+        if not own:
+            raise InputError(f"{where}; {MEND}")
+        order, rng = (np.random.default_rng([seed, number]) for _ in range(2))
         size = limit if kind is Retrieval else train if split == "train" else limit - train
-        splits[split] = build(shuffled, size, rng, f"task {name!r}, split {split!r}: {len(own)} pages")
+        splits[split] = build([own[i] for i in order.permutation(len(own))], size, rng, where)
     return kind(name, splits)
 
 
 def _packages(pages: Sequence[Page], limit: int, rng: np.random.Generator, where: str) -> Labelled:
-    """As many pages of each package as there are, up to an equal share of `limit`."""
-    taken = spread_over_sources(pages, limit)
+    """At most `limit` pages: the first of every package, then the second of every package, and so on."""
+    sources = pd.Series([page.source for page in pages])
+    taken = [pages[i] for i in np.argsort(sources.groupby(sources).cumcount(), kind="stable")[:limit]]
     return Labelled([page.text for page in taken], [page.source for page in taken])
 
 
@@ -235,41 +234,6 @@ BUILDERS: Mapping[str, tuple[Any, Callable[[Sequence[Page], int, np.random.Gener
 }
 
 
-def read_pages(rows: Iterable[Mapping[str, Any]], task: str) -> dict[str, list[Page]]:
-    """The pages of each split. Raises InputError for an empty split and for an id or text in two of them."""
-    splits: dict[str, list[Page]] = {split: [] for split in SPLITS}
-    seen: dict[str, str] = {}
-    for row in rows:
-        page, split = Page(row["id"], row["text"], row["source"], tuple(row["see_also"])), row["split"]
-        if split not in splits:
-            raise InputError(f"task {task!r}: page {page.id!r} has the split {split!r}, not one of {', '.join(SPLITS)}")
-        for key in (f"id {page.id}", f"text {page.text}"):
-            if key in seen:
-                raise InputError(f"task {task!r}: {key[:60]!r} is in {seen[key]!r} and again in {split!r}; keep one")
-            seen[key] = split
-        splits[split].append(page)
-    for split, pages in splits.items():
-        if not pages:
-            counts = ", ".join(f"{len(pages)} {split}" for split, pages in splits.items())
-            raise InputError(f"task {task!r}, split {split!r}: no pages ({counts}); {MEND}")
-        ids = {page.id for page in pages}
-        for page in pages:
-            if outside := set(page.see_also) - (ids - {page.id}):
-                message = f"lists {min(outside)!r}, which is itself or not in {split!r}"
-                raise InputError(f"task {task!r}: page {page.id!r} {message}")
-    return splits
-
-
-def spread_over_sources(pages: Sequence[Page], count: int) -> list[Page]:
-    """At most `count` pages: the first of every source, then the second of every source, and so on."""
-    earlier: Counter[str] = Counter()
-    turn = []
-    for page in pages:
-        turn.append(earlier[page.source])
-        earlier[page.source] += 1
-    return [pages[i] for i in np.argsort(turn, kind="stable")[:count]]
-
-
 def cut_in_half(text: str) -> tuple[str, str]:
     """Two halves, cut at the white space nearest to the middle; without white space the second is empty."""
     text = text.strip()
@@ -282,26 +246,16 @@ def cut_in_half(text: str) -> tuple[str, str]:
 def _balanced_pairs(
     positives: Sequence[tuple[Page, Page]], related: Callable[[Page, Page], bool], rng: np.random.Generator, where: str
 ) -> LabelledPairs:
-    """Each positive pair (label 1), then its first page with an unrelated one (label 0); without one, neither."""
-    unrelated = _draw_unrelated([a for a, _ in positives], [b for _, b in positives], related, rng)
-    kept = [(a, b, other) for (a, b), other in zip(positives, unrelated, strict=True) if other is not None]
-    if 2 * len(kept) < LEAST_PAIRS:
-        raise InputError(f"{where} give {2 * len(kept)} pairs, at least {LEAST_PAIRS} are needed; {MEND}")
-    first, second = [a.text for a, _, _ in kept for _ in range(2)], [c.text for _, *both in kept for c in both]
-    return LabelledPairs(first, second, [1, 0] * len(kept))
+    """Each positive pair (label 1), then its first page with an unrelated second page of its source (label 0).
 
-
-def _draw_unrelated(
-    first: Sequence[Page], second: Sequence[Page], related: Callable[[Page, Page], bool], rng: np.random.Generator
-) -> list[Page | None]:
-    """For each page of `first` an unrelated page of `second` from the same source, None where there is none.
-
-    A matching, so that every page of `second` is used once, if possible, and being used does not predict the class.
+    The latter are drawn by a matching, so that every second page is used once, if possible, and being used does not
+    predict the class. A pair for which there is no unrelated page is left out.
     """
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import maximum_bipartite_matching
 
-    drawn: list[Page | None] = [None] * len(first)
+    first, second = [a for a, _ in positives], [b for _, b in positives]
+    unrelated: dict[int, Page] = {}
     by_source = defaultdict(list)
     for i, page in enumerate(first):
         by_source[page.source].append(i)
@@ -313,5 +267,10 @@ def _draw_unrelated(
         for i, options, choice in zip(rows, allowed, matched, strict=True):
             if choice < 0 and options.any():
                 choice = rng.choice(np.flatnonzero(options))
-            drawn[i] = second[columns[choice]] if choice >= 0 else None
-    return drawn
+            if choice >= 0:
+                unrelated[i] = second[columns[choice]]
+    if 2 * len(unrelated) < LEAST_PAIRS:
+        raise InputError(f"{where} give {2 * len(unrelated)} pairs, at least {LEAST_PAIRS} are needed; {MEND}")
+    kept = sorted(unrelated)
+    seconds = [page.text for i in kept for page in (second[i], unrelated[i])]
+    return LabelledPairs([first[i].text for i in kept for _ in range(2)], seconds, [1, 0] * len(kept))

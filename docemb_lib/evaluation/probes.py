@@ -5,6 +5,7 @@ The latter are `redundancy` (Table 4), `sentence_similarity`, and `attention_by_
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple, Self, TypeVar
 
@@ -13,7 +14,7 @@ import pandas as pd
 
 from docemb_lib.corpus.rows import PARTS, Word, split_sentences, tag_words
 from docemb_lib.errors import InputError
-from docemb_lib.evaluation.retrieval import rank_documents
+from docemb_lib.evaluation.retrieval import rank_documents, unit
 from docemb_lib.progress import progress
 
 if TYPE_CHECKING:
@@ -53,8 +54,8 @@ def principal_plane(embeddings: np.ndarray) -> Plane:
 def fit_ridge(student: np.ndarray, teacher: np.ndarray) -> Pipeline:
     """Ridge regression with an intercept; leave-one-out cross-validation chooses the penalty from ALPHAS.
 
-    student: (N, D); teacher: (N, d); row i of both is document i. One factor scales all student dimensions to a mean
-    variance of 1, so that a penalty means the same for embeddings of any norm. Raises InputError below 3 documents.
+    student: (N, D); teacher: (N, d). One factor scales all student dimensions to a mean variance of 1, so that a
+    penalty means the same for embeddings of any norm. Raises InputError below 3 documents.
     """
     from sklearn.linear_model import RidgeCV
     from sklearn.pipeline import make_pipeline
@@ -83,10 +84,9 @@ def probe(
 ) -> pd.DataFrame:
     """How much of a teacher a linear map reads from a student: columns bucket, documents, r2, overlap.
 
-    train, validation: student (N, D) and teacher (N, d) embeddings of the documents to fit on and to measure on;
-    buckets: masks (N,) over the validation documents; the first row is ALL. r2: variance-weighted over the teacher's
-    dimensions, against the mean of the bucket. overlap: the mean `neighbour_overlap` for k neighbours from all
-    validation documents, or a fifth of them where that is fewer, since most would be common by chance.
+    train, validation: student (N, D) and teacher (N, d) embeddings; buckets: masks (N,) over the validation documents,
+    to which ALL is added. r2: variance-weighted over the teacher's dimensions, against the mean of the bucket. overlap:
+    the mean `neighbour_overlap`; k: neighbours, or a fifth of all where that is fewer, which chance would explain.
     """
     from sklearn.metrics import r2_score
 
@@ -164,11 +164,11 @@ def mistaken(distances: Distances, *, k: int = 10) -> pd.DataFrame:
     Columns document, other (rows), own, to_other (distances) and ahead, which is own - to_other: positive where the
     student's embedding is nearer to the teacher embedding of the other document.
     """
-    ahead = distances.positive[:, None] - distances.negative  # (N, K)
-    rows, columns = np.unravel_index(np.argsort(-ahead, axis=None, kind="stable")[:k], ahead.shape)
-    found = {"document": distances.documents[rows], "other": distances.others[rows, columns]}
-    found |= {"own": distances.positive[rows], "to_other": distances.negative[rows, columns]}
-    return pd.DataFrame(found | {"ahead": ahead[rows, columns]})
+    documents, positive, others, negative = distances
+    ahead = positive[:, None] - negative  # (N, K)
+    top = np.unravel_index(np.argsort(-ahead, axis=None, kind="stable")[:k], ahead.shape)
+    found = {"document": documents[top[0]], "other": others[top], "own": positive[top[0]], "to_other": negative[top]}
+    return pd.DataFrame({**found, "ahead": ahead[top]})
 
 
 def tidy_distances(distances: Distances) -> pd.DataFrame:
@@ -218,9 +218,9 @@ def sentence_similarity(
     """
     documents = []
     for text in texts:
-        found = [" ".join(sentence.split()) for sentence in split_sentences(text, language=language)]
-        documents.append(list(dict.fromkeys(sentence for sentence in found if len(sentence.split()) >= SHORTEST)))
-    documents = [sentences for sentences in documents if len(sentences) > 1]
+        split = (sentence.split() for sentence in split_sentences(text, language=language))
+        sentences = list(dict.fromkeys(" ".join(words) for words in split if len(words) >= SHORTEST))
+        documents += [sentences] if len(sentences) > 1 else []
     if len(documents) < 2:
         counts = f"{len(documents)} of {len(texts)} documents have two sentences or more"
         raise InputError(f"sentence_similarity: {counts}, expected two")
@@ -236,10 +236,8 @@ def sentence_similarity(
         one, other = draw_two(documents)
         drawn.append((one[rng.integers(len(one))], other[rng.integers(len(other))]))
     unique = list(dict.fromkeys(sentence for pair in drawn for sentence in pair))
-    embeddings = np.asarray(embed(unique), dtype=np.float64)
-    embeddings /= np.linalg.norm(embeddings, axis=1, keepdims=True)
-    row_of = {sentence: row for row, sentence in enumerate(unique)}
-    first, second = (embeddings[[row_of[pair[side]] for pair in drawn]] for side in (0, 1))
+    row_of = dict(zip(unique, unit(embed(unique)), strict=True))
+    first, second = (np.array([row_of[pair[side]] for pair in drawn]) for side in (0, 1))
     return pd.DataFrame({"kind": ["inside", "across"] * pairs, "cosine": (first * second).sum(axis=1)})
 
 
@@ -272,33 +270,32 @@ def attention_of_words(weights: np.ndarray, offsets: np.ndarray, words: Sequence
     A token belongs to the word that holds its last character, since the first may be the space before.
     """
     found = np.full(len(words), np.nan)
-    starts = np.array([word.start for word in words], dtype=np.int64)
+    starts = [word.start for word in words]
     for weight, (start, end) in zip(weights, offsets, strict=True):
-        place = int(np.searchsorted(starts, end - 1, side="right")) - 1
+        place = bisect(starts, end - 1) - 1
         if end > start and place >= 0 and end <= words[place].end:
-            found[place] = weight + (0.0 if np.isnan(found[place]) else found[place])
+            found[place] = np.nansum([found[place], weight])
     return found
 
 
 def token_attention(student: Student, text: str) -> tuple[np.ndarray, np.ndarray]:
     """The attention that each token receives in the last layer, (T,), sum 1, and its characters in the text, (T, 2)."""
     import torch
+    from torch.nn.functional import pad
 
     if student.config.model_type != "longformer":
         raise InputError(f"attention: a {student.config.model_type} gives none; take a student with BERT's layers")
     encoding = student.tokenizer(text, truncation=True, max_length=student.max_tokens, return_offsets_mapping=True)
-    ids, offsets = encoding["input_ids"], np.array(encoding["offset_mapping"])
-    T, window = len(ids), max(student.config.attention_window)
-    padding = -T % window  # the stock model would pad too, with a warning
-    input_ids = torch.tensor([ids + [student.config.pad_token_id] * padding], device=student.device)
-    is_text = (torch.arange(T + padding, device=student.device) < T)[None].long()
+    ids = torch.tensor([encoding["input_ids"]], device=student.device)
+    T = ids.shape[1]
+    padding = (0, -T % max(student.config.attention_window))  # the stock model would pad too, with a warning
+    input_ids, is_text = pad(ids, padding, value=student.config.pad_token_id), pad(torch.ones_like(ids), padding)
     is_global = torch.zeros_like(is_text)
     is_global[0, 0] = student.pooling == "cls"
     training = student.training
     student.eval()
-    masks = {"attention_mask": is_text, "global_attention_mask": is_global}
     with torch.inference_mode():
-        output = student.model(input_ids, **masks, output_attentions=True)
+        output = student.model(input_ids, is_text, is_global, output_attentions=True)
     student.train(training)
     if student.pooling == "cls":
         received = output.global_attentions[-1][0, :, :T, 0].mean(0)
@@ -309,4 +306,4 @@ def token_attention(student: Student, text: str) -> tuple[np.ndarray, np.ndarray
         for query, weights in enumerate(local):
             around[query : query + local.shape[1]] += weights
         received = around[half : half + T] / len(local)
-    return received.double().cpu().numpy(), offsets
+    return received.double().cpu().numpy(), np.array(encoding["offset_mapping"])

@@ -75,8 +75,7 @@ def validation_score(
     """The score on the validation split, or by stratified, unshuffled cross-validation on train where there is none.
 
     task: cut by `for_validation`; embeddings: (N, D), row i belongs to `validation_texts(task)[i]`. A value of a
-    cross-validation is the mean over folds for one seed; every example is scored once per seed, by the head that was
-    not trained on it.
+    cross-validation is the mean over folds for one seed.
     """
     from sklearn.model_selection import StratifiedKFold
 
@@ -86,8 +85,8 @@ def validation_score(
     (train,) = task.head_inputs(embeddings, ("train",), head)
     smallest = int(np.bincount(train.labels).min())
     if not 2 <= folds <= smallest:
-        expected = f"expected 2 to {smallest}, the examples of the smallest class in train"
-        raise InputError(f"task {task.name!r}: {folds} folds, {expected}")
+        where = f"task {task.name!r}: {folds} folds"
+        raise InputError(f"{where}, expected 2 to {smallest}, the examples of the smallest class in train")
     split = list(StratifiedKFold(folds).split(train.features, train.labels))
     jobs = [HeadJob(seen, seed, head) for seen, _ in split for seed in range(seeds)]
     by_fold = _predict(train, train, jobs).reshape(folds, seeds, len(train.labels))
@@ -122,8 +121,7 @@ def final_scores(
     whole = len(train.labels)
     number_of = {name: whole if limit is None else min(limit, whole) for name, limit in rounds.items()}
     numbers = list(dict.fromkeys(number_of.values()))  # rounds of all examples share their heads
-    labels = task.splits["train"].labels
-    jobs = [HeadJob(downsample(labels, n), seed, head) for n in numbers for seed in range(seeds)]
+    jobs = [HeadJob(downsample(task.splits["train"].labels, n), seed, head) for n in numbers for seed in range(seeds)]
     predictions = _predict(train, test, jobs).reshape(len(numbers), seeds, len(test.labels))
     by_number = dict(zip(numbers, predictions, strict=True))
     return {name: tasks.score_predictions(task.metric, by_number[n], test.labels) for name, n in number_of.items()}
@@ -154,14 +152,11 @@ def few_shot_scores(
 
 
 def draw_per_class(labels: np.ndarray, number: int, *, draw: int) -> np.ndarray:
-    """The rows of `number` examples of each class, ascending. A larger number keeps the examples of a smaller one.
-
-    labels: (N,) class numbers; draw: the seed.
-    """
+    """The rows of `number` examples of each class, ascending. A larger number keeps the examples of a smaller one."""
     sizes = np.bincount(labels)
-    if not 1 <= number <= sizes.min():
-        expected = f"expected 1 to {sizes.min()}, those of the smallest"
-        raise InputError(f"few-shot: {number} examples of each class, {expected}")
+    least = sizes.min()
+    if not 1 <= number <= least:
+        raise InputError(f"few-shot: {number} examples of each class, expected 1 to {least}, those of the smallest")
     rng = np.random.default_rng(draw)
     kept = [rng.permutation(np.flatnonzero(labels == label))[:number] for label in range(len(sizes))]
     return np.sort(np.concatenate(kept))
@@ -184,10 +179,9 @@ def asks_what_belongs_together(task: Task) -> TypeGuard[Pairs | Retrieval]:
 
 
 def score_cosines(task: Pairs | Retrieval, embeddings: np.ndarray, split: str = "test") -> float:
-    """The score of cosines alone on a task for which `asks_what_belongs_together` holds.
+    """MAP of a retrieval task; of pairs the area under the ROC curve, the probability that related ones are nearer.
 
-    embeddings: (N, D), row i belongs to `task.texts(split)[i]`. Retrieval: MAP. Pairs: the area under the ROC curve,
-    the probability that a related pair is nearer than an unrelated one.
+    task: one for which `asks_what_belongs_together` holds; embeddings: (N, D), row i of `task.texts(split)[i]`.
     """
     from sklearn.metrics import roc_auc_score
 

@@ -155,27 +155,24 @@ def read_examples(
     splits: dict[str, list[Example]] = {}
     without_split, skipped = "", 0
     for split, row in rows:
-        *text_fields, label_field = (
-            next((name for name in names if name in row.fields), names[0]) for names in (*texts, label)
-        )
-        values = [row.fields[name] for name in (*text_fields, label_field) if name in row.fields]
-        if blank == "skip" and any(value is None or (isinstance(value, str) and not value.strip()) for value in values):
+        *names, last = (next((name for name in known if name in row.fields), known[0]) for known in (*texts, label))
+        values = [row.fields[name] for name in (*names, last) if name in row.fields]
+        if blank == "skip" and any(value is None or not str(value).strip() for value in values):
             skipped += 1
             continue
-        found = tuple(text_of(row.fields, field, where=row.where) for field in text_fields)
-        if label_field not in row.fields:
-            names = sorted(row.fields)
-            raise InputError(f"{row.where}: no field {label_field!r}, found {names}; name the one that holds the label")
-        value = row.fields[label_field]
+        found = tuple(text_of(row.fields, name, where=row.where) for name in names)
+        if last not in row.fields:
+            there = sorted(row.fields)
+            raise InputError(f"{row.where}: no field {last!r}, found {there}; name the one that holds the label")
+        value = row.fields[last]
         if not isinstance(value, str | int) or not str(value).strip():
-            message = f"field {label_field!r} must be a string or an integer, found {value!r}"
+            message = f"field {last!r} must be a string or an integer, found {value!r}"
             raise InputError(f"{row.where}: {message}; write the class")
         if blank == "refuse":
             for text in found:
                 _not_blank(text, where=row.where)
         if split_field is not None and split_field in row.fields:
-            split = row.fields[split_field]
-            split = "validation" if split in VALIDATION else split
+            split = "validation" if row.fields[split_field] in VALIDATION else row.fields[split_field]
             if split not in SPLITS:
                 message = f"field {split_field!r} is {split!r}, expected {', '.join(SPLITS)}; name the split"
                 raise InputError(f"{row.where}: {message}")
@@ -203,63 +200,56 @@ def draw_splits(examples: Sequence[Example], *, share: float, seed: int, where: 
     Examples with equal texts go to the same split, with the class of the first.
     """
     rng = np.random.default_rng(seed)
-    group = {texts: number for number, texts in enumerate(dict.fromkeys(example.texts for example in examples))}
-    label = {group[example.texts]: example.label for example in reversed(examples)}
-    split_of: dict[int, str] = {}
-    for name in sorted(set(label.values())):
-        members = rng.permutation([number for number in range(len(group)) if label[number] == name])
+    label = {example.texts: example.label for example in reversed(examples)}
+    by_label: dict[str, list[tuple[str, ...]]] = {name: [] for name in sorted(set(label.values()))}
+    for texts in dict.fromkeys(example.texts for example in examples):
+        by_label[label[texts]].append(texts)
+    split_of = {}
+    for name, members in by_label.items():
         held = max(1, round(share * len(members)))
         if len(members) <= 2 * held:
             what = f"{len(members)} examples are too few to draw train, validation and test from"
             mend = "add some, leave the class out, or name the splits in the file"
             raise InputError(f"{where}: class {name!r}: {what}; {mend}")
-        for place, number in enumerate(members.tolist()):
-            split_of[number] = "test" if place < held else "validation" if place < 2 * held else "train"
-    splits: dict[str, list[Example]] = {split: [] for split in SPLITS}
-    for example in examples:
-        splits[split_of[group[example.texts]]].append(example)
-    return splits
+        for place, number in enumerate(rng.permutation(len(members))):
+            split_of[members[number]] = "test" if place < held else "validation" if place < 2 * held else "train"
+    return {split: [one for one in examples if split_of[one.texts] == split] for split in SPLITS}
 
 
 def head_task(name: str, splits: Mapping[str, Sequence[Example]]) -> Classification | Pairs:
     """Pairs where examples have two texts, else a classification."""
-
-    kind: Any
-    data: Any
     pairs = any(len(some[0].texts) == 2 for some in splits.values())
-    kind, data = (Pairs, LabelledPairs) if pairs else (Classification, Labelled)
-    columns = {
-        split: zip(*((*one.texts, one.label) for one in splits[split]), strict=True)
-        for split in SPLITS
-        if split in splits
-    }
-    return kind(name, {split: data(*map(list, own)) for split, own in columns.items()})
+    kind: Any = LabelledPairs if pairs else Labelled
+    data: dict[str, Any] = {}
+    for split in (split for split in SPLITS if split in splits):
+        columns = zip(*((*one.texts, one.label) for one in splits[split]), strict=True)
+        data[split] = kind(*map(list, columns))
+    return Pairs(name, data) if pairs else Classification(name, data)
 
 
 def own_task(settings: OwnTask) -> Task:
     if settings.kind == "retrieval":
         return Retrieval(settings.name, _own_rankings(settings))
-    pairs = settings.kind == "pairs"
-
-    def read(place: Path, split: str | None = None) -> dict[str, list[Example]]:
-        """All examples of a file or of a folder of classes, those of a named split under that name."""
-        texts, label = [[settings.text_field], [settings.second_field]][: 1 + pairs], [settings.label_field]
-        if place.is_dir():
-            if pairs:
-                raise InputError(f"{place}: a folder of classes is no task of pairs; name a data file")
-            rows, texts, label = class_folder_rows(place), [["text"]], ["label"]
-        else:
-            rows = ((NO_SPLIT, row) for row in read_rows(place))
-        rows, field = (rows, settings.split_field) if split is None else (((split, row) for _, row in rows), None)
-        return read_examples(rows, texts=texts, label=label, where=str(place), blank="refuse", split_field=field)
-
-    if isinstance(settings.path, dict):
-        return head_task(settings.name, {split: read(place, split)[split] for split, place in settings.path.items()})
-    splits = read(settings.path)
+    path = settings.path
+    if isinstance(path, dict):
+        return head_task(settings.name, {split: _own_examples(settings, path[split], split)[split] for split in path})
+    splits = _own_examples(settings, path)
     if NO_SPLIT in splits:
-        where = str(settings.path)
-        splits = draw_splits(splits[NO_SPLIT], share=settings.share, seed=settings.seed, where=where)
+        splits = draw_splits(splits[NO_SPLIT], share=settings.share, seed=settings.seed, where=str(path))
     return head_task(settings.name, splits)
+
+
+def _own_examples(settings: OwnTask, place: Path, split: str | None = None) -> dict[str, list[Example]]:
+    """All examples of a file or of a folder of classes, those of a named split under that name."""
+    pairs, is_folder = settings.kind == "pairs", place.is_dir()
+    if pairs and is_folder:
+        raise InputError(f"{place}: a folder of classes is no task of pairs; name a data file")
+    texts, label = [[settings.text_field], [settings.second_field]][: 1 + pairs], [settings.label_field]
+    rows = class_folder_rows(place) if is_folder else ((NO_SPLIT, row) for row in read_rows(place))
+    if is_folder:
+        texts, label = [["text"]], ["label"]
+    rows, field = (rows, settings.split_field) if split is None else (((split, row) for _, row in rows), None)
+    return read_examples(rows, texts=texts, label=label, where=str(place), blank="refuse", split_field=field)
 
 
 def task_files(settings: OwnTask) -> list[Path]:

@@ -39,7 +39,7 @@ class Intervals(NamedTuple):
 
 
 def bootstrap_over_tasks(
-    examples: Sequence[np.ndarray], *, level: float = LEVEL, resamples: int = RESAMPLES, seed: int = 0
+    examples: Sequence[np.ndarray], *, level: float = LEVEL, resamples: int = RESAMPLES
 ) -> Intervals:
     """BCa bootstrap intervals (Efron, 1987) of M unweighted means over K tasks.
 
@@ -48,7 +48,7 @@ def bootstrap_over_tasks(
     """
     tasks = [np.asarray(X, dtype=np.float64) for X in examples]
     mean = np.mean([X.mean(axis=1) for X in tasks], axis=0).round(DECIMALS)
-    drawn = np.mean([resampled_means(X, resamples=resamples, seed=seed + k) for k, X in enumerate(tasks)], axis=0)
+    drawn = np.mean([resampled_means(X, resamples=resamples, seed=k) for k, X in enumerate(tasks)], axis=0)
     drawn = drawn.round(DECIMALS)  # (B, M)
     # bias correction z0: the quantile of the mean among the resampled means, of which ties count half
     below = ((drawn < mean).mean(axis=0) + (drawn <= mean).mean(axis=0)) / 2
@@ -84,16 +84,16 @@ def resampled_means(examples: np.ndarray, *, resamples: int, seed: int) -> np.nd
     return np.concatenate(means).round(DECIMALS)
 
 
-def paired_p_value(differences: np.ndarray, *, permutations: int = PERMUTATIONS, seed: int = 0) -> float:
-    """Two-sided p-value of equal models: their results on each example are swapped at random.
+def paired_p_value(differences: np.ndarray, *, permutations: int = PERMUTATIONS) -> float:
+    """Two-sided p-value of equal models: their results on each example are swapped at random. differences: (N,).
 
     For right or wrong answers of one head each this is McNemar's exact test, up to the draw of the permutations. The
-    observed results count as one permutation. differences: (N,), of the results of the two models.
+    observed results count as one permutation.
     """
     d = np.round(np.asarray(differences, dtype=np.float64), 9)
     # c examples with the same |d| change sign independently: their sum is |d| * (2 * Binomial(c, 1/2) - c)
     sizes, counts = np.unique(np.abs(d[d != 0]), return_counts=True)
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     observed, extreme = abs(d.sum()), 0
     for start in range(0, permutations, at_once := max(1, CELLS // max(1, len(sizes)))):
         b = min(at_once, permutations - start)
@@ -137,19 +137,14 @@ def differences(scores: Scores, reference: str) -> pd.DataFrame:
             continue
         place = models.index(reference)
         ahead = [np.delete(X, place, axis=0) - X[place] for X in examples]
-        found = bootstrap_over_tasks(ahead)
-        p_values = [paired_p_value(d) for d in side_by_side(ahead)]
         others = [model for model in models if model != reference]
-        by_model = zip(others, np.transpose(found), p_values, strict=True)
-        rows += [(task, metric, model, reference, *row, p) for model, row, p in by_model]
+        by_model = zip(others, np.transpose(bootstrap_over_tasks(ahead)), side_by_side(ahead), strict=True)
+        rows += [(task, metric, model, reference, *row, paired_p_value(d)) for model, row, d in by_model]
     return pd.DataFrame(rows, columns=["task", "metric", "model", "reference", "difference", "low", "high", "p"])
 
 
 def verdicts(found: pd.DataFrame) -> pd.DataFrame:
-    """All `differences` of one comparison, with p_holm (corrected for their number) and verdict.
-
-    The verdict is better or worse where p_holm < 1 - LEVEL, else "no difference shown", which does not show equality.
-    """
+    """All `differences` of one comparison, with p_holm (corrected for their number), and verdict by 1 - LEVEL."""
     corrected, (better, worse, unclear) = holm(found["p"].to_numpy()), VERDICTS
     verdict = np.where(corrected < 1 - LEVEL, np.where(found["difference"] > 0, better, worse), unclear)
     return found.assign(p_holm=corrected, verdict=verdict)
@@ -184,12 +179,11 @@ def all_results(scores: Scores, *, extra: bool = True) -> Iterator[tuple[str, st
 
 
 def by_length(
-    per_example: np.ndarray, lengths: Sequence[int] | np.ndarray, edges: Sequence[int] = EDGES, *, seed: int = 0
+    per_example: np.ndarray, lengths: Sequence[int] | np.ndarray, edges: Sequence[int] = EDGES
 ) -> pd.DataFrame:
-    """A score by document length: columns bucket, examples, value, low, high (a 95% interval).
+    """A score by document length: columns bucket, examples, value, low, high (a 95% interval, NaN below 2 examples).
 
-    per_example: (seeds, N); lengths: (N,); edges: ascending, the last length of each bucket but the final open one. The
-    value is NaN without examples, the interval below two.
+    per_example: (seeds, N); lengths: (N,); edges: ascending, the last length of each bucket but the final open one.
     """
     results = np.asarray(per_example).mean(axis=0, dtype=np.float64)  # (N,)
     lengths = np.asarray(lengths)
@@ -202,6 +196,6 @@ def by_length(
     rows = []
     for number, name in enumerate(names):
         own = results[bucket_of == number]
-        interval = np.ravel(bootstrap_over_tasks([own[None]], seed=seed)[1:]) if len(own) > 1 else (np.nan, np.nan)
+        interval = np.ravel(bootstrap_over_tasks([own[None]])[1:]) if len(own) > 1 else (np.nan, np.nan)
         rows.append((name, len(own), own.mean() if len(own) else np.nan, *interval))
     return pd.DataFrame(rows, columns=["bucket", "examples", "value", "low", "high"])

@@ -1,15 +1,13 @@
 """The claims of the thesis' chapter 5, checked on the thesis' Table 5.7 and on recorded final evaluations.
 
-The claims are data: `published/claims.yaml` lists them and says how each is checked. A claim about the order of models
-holds if a paired test confirms each of its comparisons, with Holm's correction for their number. It does not hold if a
-test confirms the opposite of any comparison, and it is undecided otherwise. Without per-example scores there is no
-test: the verdict then compares means only, and says so.
+`published/claims.yaml` lists the claims and says how each is checked. A claim about the order of models holds if paired
+tests confirm all of its comparisons, with Holm's correction for their number. It does not hold if a test confirms the
+opposite of any, and it is undecided otherwise. Without per-example scores the verdict compares means only, and says so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 from itertools import chain, product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,7 +18,7 @@ import pandas as pd
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation.benchmarks import published_tasks
 from docemb_lib.evaluation.tasks import HeadTask, Score
-from docemb_lib.evaluation.uncertainty import DECIMALS, bootstrap_over_tasks, holm, paired_p_value, side_by_side
+from docemb_lib.evaluation.uncertainty import DECIMALS, LEVEL, bootstrap_over_tasks, holm, paired_p_value, side_by_side
 from docemb_lib.experiments.models import scored_model
 from docemb_lib.experiments.run import Run
 from docemb_lib.experiments.runkey import RunKey
@@ -30,10 +28,8 @@ from docemb_lib.thesis.values import FINAL, published, read_published
 
 HOLDS, FAILS, UNDECIDED, UNTESTED = "holds", "does not hold", "undecided", "not tested"
 NO_INTERVAL = " (no interval)"  # added to a verdict that rests on means alone
-LEVEL = 0.95
-# Names of counts in `claims.yaml`.
-RATIOS = ("fewest examples of a task per example of its first round", "most")
-MASKED = "training documents per document with a structural loss"
+RATIOS = ("fewest examples of a task per example of its first round", "most")  # names of counts in `claims.yaml`
+MASKED = "training documents per document with a structural loss"  # another
 
 Rounds = Mapping[str, Mapping[str, Mapping[str, Score]]]  # {round: {model as named in Table 5.7: {task: score}}}
 
@@ -50,9 +46,8 @@ class Mean(NamedTuple):
     answers: list[np.ndarray] | None  # K arrays (N_k,), per-example scores; None: not known
 
     def over(self, best: np.ndarray) -> Mean:
-        """Scores divided by the best score of each task. best: (K,), taken as exact."""
-        answers = self.answers and [own / most for own, most in zip(self.answers, best, strict=True)]
-        return Mean(self.values / best, answers)
+        """Scores divided by the best score of each task, (K,), taken as exact."""
+        return Mean(self.values / best, self.answers and [a / b for a, b in zip(self.answers, best, strict=True)])
 
 
 class NotTestedError(Exception):
@@ -86,17 +81,12 @@ def claims_of_run(run: Run, finals: Finals) -> pd.DataFrame:
     on_others = check_claims(rounds, others, _counts(run, finals, others["accuracy"], masked=not same_corpora))
     one_reason = on_tasks["verdict"].ne(UNTESTED) | on_tasks["because"].eq(on_others["because"])
     both_reasons = on_tasks["because"] + "; other tasks: " + on_others["because"]
-    final = "protocol == 'final' and split == 'train' and statistic == 'examples'"
-    examples = published_tasks().query(final)["value"]
-    table_5_7, counts = published("table_5_7"), _ratios(examples.to_numpy(), 1000)
-    columns = {
-        "claim": {claim["id"]: claim["says"] for claim in claims()},
-        "in the thesis": check_claims(scores_of_rows(table_5_7), tasks, counts)["verdict"],
-        "on thesis tasks": on_tasks["verdict"],
-        "on other tasks": on_others["verdict"],
-        "because": on_tasks["because"].where(one_reason, both_reasons),
-    }
-    return pd.DataFrame({name: pd.Series(values) for name, values in columns.items()}).rename_axis("id")
+    sizes = published_tasks().query("protocol == 'final' and split == 'train' and statistic == 'examples'")["value"]
+    in_thesis = check_claims(scores_of_rows(published("table_5_7")), tasks, _ratios(sizes.to_numpy(), 1000))
+    table = pd.DataFrame({"claim": pd.Series({claim["id"]: claim["says"] for claim in claims()})}).rename_axis("id")
+    verdicts = {"in the thesis": in_thesis, "on thesis tasks": on_tasks, "on other tasks": on_others}
+    table = table.assign(**{name: found["verdict"] for name, found in verdicts.items()})
+    return table.assign(because=on_tasks["because"].where(one_reason, both_reasons))
 
 
 def check_claims(rounds: Rounds, tasks: Mapping[str, Sequence[str]], counts: Mapping[str, float]) -> pd.DataFrame:
@@ -108,15 +98,14 @@ def check_claims(rounds: Rounds, tasks: Mapping[str, Sequence[str]], counts: Map
     found = {}
     for claim in claims():
         try:
-            counted = "counts" in claim
-            found[claim["id"]] = check_counts(claim["counts"], counts) if counted else _check(claim, rounds, tasks)
+            verdict = _check_counts(claim["counts"], counts) if "counts" in claim else _check(claim, rounds, tasks)
         except NotTestedError as reason:
-            found[claim["id"]] = Verdict(UNTESTED, str(reason))
+            verdict = Verdict(UNTESTED, str(reason))
+        found[claim["id"]] = verdict
     return pd.DataFrame.from_dict(found, orient="index", columns=Verdict._fields).rename_axis("id")
 
 
 def claims() -> list[dict[str, Any]]:
-    """The claims as data: `id`, `says`, and one of `order`, `best_of` and `counts`."""
     return list(read_published("claims")["claims"])
 
 
@@ -136,8 +125,7 @@ def scores_of_rows(rows: pd.DataFrame) -> Rounds:
     return found
 
 
-def check_counts(bounds: Mapping[str, Sequence[float]], counts: Mapping[str, float]) -> Verdict:
-    """Check that each count lies between two bounds. Counts are exact and need no test."""
+def _check_counts(bounds: Mapping[str, Sequence[float]], counts: Mapping[str, float]) -> Verdict:
     if absent := [name for name in bounds if name not in counts]:
         raise NotTestedError(f"not counted: {absent[0]}")
     within = all(low <= counts[name] <= high for name, (low, high) in bounds.items())
@@ -151,19 +139,18 @@ def _check(claim: Mapping[str, Any], rounds: Rounds, tasks: Mapping[str, Sequenc
     scored = {task for models in rounds.values() for by_task in models.values() for task in by_task}
     if missing := sorted({*wanted} - scored):
         raise NotTestedError(f"no scores on {', '.join(missing)}")
-    read = partial(_means, rounds=rounds, metric=metric, tasks=wanted)
     if "best_of" in claim:
-        return best_share(claim, {name: read(claim["among"], name) for name in rounds})
+        return best_share(claim, {name: _means(claim["among"], name, rounds, metric, wanted) for name in rounds})
     order, compared = claim["order"], []
     for name in claim.get("rounds", list(rounds)[-1:]):
-        means = read(list(chain(*order)), name)
+        means = _means(list(chain(*order)), name, rounds, metric, wanted)
         compared.append(comparisons(order, means, name))
         if claim.get("normalised"):
             compared.append(comparisons(order, normalised_means(means), f"{name}, normalised"))
     return check_order(pd.concat(compared))
 
 
-def _means(models: Iterable[str], name: str, *, rounds: Rounds, metric: str, tasks: Sequence[str]) -> dict[str, Mean]:
+def _means(models: Iterable[str], name: str, rounds: Rounds, metric: str, tasks: Sequence[str]) -> dict[str, Mean]:
     """The means of the models in a round. Raises NotTestedError for the first round, model or score that is missing."""
     if name not in rounds:
         raise NotTestedError(f"no round {name}")
@@ -182,20 +169,18 @@ def _means(models: Iterable[str], name: str, *, rounds: Rounds, metric: str, tas
 
 
 def comparisons(order: Sequence[Sequence[str]], means: Mapping[str, Mean], where: str) -> pd.DataFrame:
-    """Compare each model of a group with each model of all later groups: ahead, behind, where, difference, p.
+    """Compare each model of a group with each model of all later groups: columns ahead, behind, where, difference, p.
 
     where: the round, and whether scores are normalised; p: of the paired test, NaN without per-example scores.
     """
-    groups = [(group, chain(*order[place:])) for place, group in enumerate(order, start=1)]
+    pairs = (product(group, chain(*order[place:])) for place, group in enumerate(order, start=1))
     rows = []
-    for ahead, behind in chain.from_iterable(product(group, later) for group, later in groups):
+    for ahead, behind in chain.from_iterable(pairs):
         first, second = means[ahead], means[behind]
         difference, p = (first.values - second.values).mean().round(DECIMALS), np.nan
         if first.answers and second.answers:
             by_task = zip(first.answers, second.answers, strict=True)
-            # Tasks are weighted so that the mean over all examples is the mean over tasks.
-            (weighted,) = side_by_side([(own - other)[None] for own, other in by_task])
-            p = paired_p_value(weighted)
+            p = paired_p_value(side_by_side([(own - other)[None] for own, other in by_task])[0])
         rows.append((ahead, behind, where, difference, p))
     return pd.DataFrame(rows, columns=["ahead", "behind", "where", "difference", "p"])
 
@@ -207,7 +192,6 @@ def normalised_means(means: Mapping[str, Mean]) -> dict[str, Mean]:
 
 
 def check_order(compared: pd.DataFrame) -> Verdict:
-    """Check that the first model of each of the `comparisons` is ahead of the second."""
     least, total = compared.iloc[compared["difference"].argmin()], len(compared)
     detail = f"least: {least['ahead']} minus {least['behind']} {least['difference']:+.3f} ({least['where']})"
     ahead = compared["difference"].to_numpy() > 0
@@ -223,17 +207,16 @@ def check_order(compared: pd.DataFrame) -> Verdict:
 
 def best_share(claim: Mapping[str, Any], by_round: Mapping[str, Mapping[str, Mean]]) -> Verdict:
     """Check the largest mean of a round, with scores divided by the best score of each task over all rounds."""
-    name, (low, high) = claim["round"], claim["between"]
-    if name not in by_round:
-        raise NotTestedError(f"no round {name}")
+    low, high = claim["between"]
+    if claim["round"] not in by_round:
+        raise NotTestedError(f"no round {claim['round']}")
     best = np.max([mean.values for means in by_round.values() for mean in means.values()], axis=0)
-    shares = {model: by_round[name][model].over(best) for model in claim["best_of"]}
-    model, share = max(shares.items(), key=lambda one: float(one[1].values.mean()))
-    value = float(share.values.mean())
+    shares = {model: by_round[claim["round"]][model].over(best) for model in claim["best_of"]}
+    model = max(shares, key=lambda model: float(shares[model].values.mean()))
+    share, value = shares[model], float(shares[model].values.mean())
     if share.answers is None:
         return Verdict((HOLDS if low <= value <= high else FAILS) + NO_INTERVAL, f"{model}: {value:.4f}")
-    found = bootstrap_over_tasks([answers[None] for answers in share.answers], level=LEVEL)
-    least, most = float(found.low[0]), float(found.high[0])
+    _, (least,), (most,) = bootstrap_over_tasks([answers[None] for answers in share.answers])
     verdict = HOLDS if low <= least and most <= high else FAILS if most < low or least > high else UNDECIDED
     return Verdict(verdict, f"{model}: {value:.4f} [{least:.3f}, {most:.3f}]")
 
@@ -253,7 +236,7 @@ def _recorded_scores(run: Run, finals: Finals) -> Rounds:
 
 
 def _counts(run: Run, finals: Finals, tasks: list[str], *, masked: bool) -> dict[str, float]:
-    """The counts that claims need, as far as they are known. masked: count documents of the run's corpus, too."""
+    """The counts that claims need, as far as they are known; with `masked` also of documents of the run's corpus."""
     counts: dict[str, float] = {}
     if not run.stages.corpus.is_built:
         return counts
@@ -274,6 +257,6 @@ def _ratios(sizes: np.ndarray, smallest: int) -> dict[str, float]:
 
 
 def on_thesis_corpora(profile: Profile) -> bool:
-    """Whether students train on Wikipedia and RealNews, or a substitute of the same name, as in the thesis."""
+    """Whether students train on Wikipedia and RealNews, or substitutes of the same names."""
     named = [f"{data.dataset} {data.config}".lower() for data in profile.corpus.datasets]
     return all(any(corpus in name for name in named) for corpus in ("wikipedia", "realnews"))

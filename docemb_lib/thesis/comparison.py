@@ -1,8 +1,7 @@
-"""A run beside the recorded runs that are comparable with it, and tables of recorded runs beside the thesis' numbers.
+"""A run beside the recorded runs that are comparable with it, and Table 5.7 and Figures 4.12, 5.3 to 5.6 from records.
 
-The tables are Table 5.7 and what Figures 5.3 to 5.6 and 4.12 show. Scores are rows of model, round, task, metric,
-value, like `published("table_5_7")`; intervals add low and high. MAP on GAMES is not fully comparable: the thesis ranks
-within the first 1,000 hits, docemb ranks all articles.
+Scores are rows of model, round, task, metric, value, like `published("table_5_7")`; intervals add low and high. MAP on
+GAMES is not fully comparable: the thesis ranks within the first 1,000 hits, docemb ranks all articles.
 """
 
 from __future__ import annotations
@@ -57,15 +56,14 @@ def scores_of_runs(run: Run, scores: pd.DataFrame) -> pd.DataFrame:
     entries += [Entry(r.label, r.label, run.key_of(r), records.scores_of(run.workspace, r)) for r in run.comparable()]
     entries += _structural_only(run, entries)
     thesis = ThesisValues(run.notebook, run.profile)
-    groups = [_group(run.notebook, entry.key) for entry in entries]
-    columns = [
-        {"group": group, "thesis": thesis.of_run(entry.key), "sibling": is_sibling(run, entry.key)}
-        | {name: entry.parameters.get(name) for name in NOTEBOOKS[run.notebook]}
-        for entry, group in zip(entries, groups, strict=True)
-    ]
+    columns = []
+    for entry in entries:
+        values = {"group": _group(run.notebook, entry.key), "thesis": thesis.of_run(entry.key)}
+        values |= {"sibling": is_sibling(run, entry.key)}
+        columns.append(values | {name: entry.parameters.get(name) for name in NOTEBOOKS[run.notebook]})
     shown = [entry._replace(label=label) for entry, label in zip(entries, _distinct(entries), strict=True)]
     rows = beside_baselines(shown, columns, thesis)
-    order = [*sorted(set(groups), key=_rank), BASELINE]
+    order = [*sorted({str(values["group"]) for values in columns}, key=_rank), BASELINE]
     return rows.assign(group=pd.Categorical(rows["group"], categories=order))
 
 
@@ -96,11 +94,11 @@ def _structural_only(run: Run, entries: Sequence[Entry]) -> list[Entry]:
     if any("structural" not in entry.key.roles for entry in entries):  # as in Figure 4.7
         wanted.add(loss_of(structural_loss="cosine"))
     size = {name: run.parameters[name] for name in ("documents", "seed")}
-    shown = {entry.label for entry in entries}
     found = []
     for record in run.comparable(STRUCTURAL):
         key, label = run.key_of(record), f"only-structural;{record.label}"
-        if key.only(*LOSS) in wanted and size.items() <= key.counting.items() and label not in shown:
+        is_shown = any(entry.label == label for entry in entries)
+        if key.only(*LOSS) in wanted and size.items() <= key.counting.items() and not is_shown:
             found.append(Entry(label, record.label, key, records.scores_of(run.workspace, record)))
     return found
 
@@ -111,13 +109,11 @@ def _distinct(entries: Sequence[Entry]) -> list[str]:
     labels = [entries[0].label]
     for entry in entries[1:]:
         alike = [other.parameters for other in entries if other.label == entry.label]
-        others = [first] if first in alike else alike
-        added = [
-            f"{name} {value}"
-            for name, value in entry.parameters.items()
-            if any(other.get(name) != value for other in ([first] if name in {"documents", "seed"} else others))
-        ]
-        labels.append(f"{entry.label} ({', '.join(added)})" if added else entry.label)
+        beside = dict.fromkeys(entry.parameters, [first] if first in alike else alike)
+        beside |= {"documents": [first], "seed": [first]}
+        differ = {n: v for n, v in entry.parameters.items() if any(other.get(n) != v for other in beside[n])}
+        added = ", ".join(f"{name} {value}" for name, value in differ.items())
+        labels.append(f"{entry.label} ({added})" if added else entry.label)
     return labels
 
 
@@ -152,7 +148,7 @@ def table_5_7(scores: pd.DataFrame, metric: str, *, over_rounds: bool = False) -
     """Models × tasks of one metric, best mean first: part (a) with accuracy, by round; part (b) with map.
 
     The last columns are the unweighted mean over tasks, and the mean of scores divided by the best model's score of the
-    same round, or of all rounds if `over_rounds`. Retrieval trains no heads and has the same score in each round.
+    same round, or of all rounds if `over_rounds`. Retrieval has the same score in each round.
     """
     rows = scores[scores["metric"] == metric]
     if metric != "accuracy":
@@ -166,10 +162,7 @@ def table_5_7(scores: pd.DataFrame, metric: str, *, over_rounds: bool = False) -
 
 
 def beside_thesis(scores: pd.DataFrame, names: Mapping[str, str]) -> pd.DataFrame:
-    """Add a column `thesis`: the value in Table 5.7 of the same model, round, task and metric, or NaN.
-
-    names: {model: name in Table 5.7}, without models that the table does not have.
-    """
+    """Add a column `thesis`: the value in Table 5.7, or NaN. names: {model: name there}, of the models it has."""
     keys = ["model", "round", "task", "metric"]
     table = published("table_5_7").fillna({"round": ""}).set_index(keys)["value"].rename("thesis")
     no_rounds = scores["metric"] != "accuracy"  # in the table, retrieval belongs to no round
@@ -183,11 +176,10 @@ def deviations(scores: pd.DataFrame) -> pd.DataFrame:
     scores: see `beside_thesis`, with low and high, the bounds of the 95% interval.
     """
     rows = scores[scores["thesis"].notna()].reset_index(drop=True)
-    table = rows[["round", "model", "task", "metric"]].copy()
-    table["here"] = [with_interval(*row) for row in rows[["value", "low", "high"]].itertuples(index=False)]
-    table["thesis"], table["difference"] = rows["thesis"], rows["value"] - rows["thesis"]
-    table["within interval"] = rows["thesis"].between(rows["low"], rows["high"])
-    return table
+    here = [with_interval(*row) for row in rows[["value", "low", "high"]].itertuples(index=False)]
+    within = {"within interval": rows["thesis"].between(rows["low"], rows["high"])}
+    table = rows[["round", "model", "task", "metric"]].assign(here=here, thesis=rows["thesis"])
+    return table.assign(difference=rows["value"] - rows["thesis"], **within)
 
 
 class Finals(NamedTuple):
@@ -203,10 +195,10 @@ class Finals(NamedTuple):
         """{number of a figure of the thesis that cannot be drawn from these scores: reason}."""
         tasks = self.scores.groupby("metric")["task"].nunique()
         heads, rankings = (tasks.get(metric, 0) for metric in MAIN_METRICS)
-        one_round = not heads or self.scores["round"].nunique() < 2
         reasons = {
             "5.3": heads < 2 and f"a box over tasks needs two tasks with heads, the profile has {heads}",
-            "5.4": one_round and "with one round it equals the bars of each task",
+            "5.4": (not heads or self.scores["round"].nunique() < 2)
+            and "with one round it equals the bars of each task",
             "5.5": rankings < 2 and f"a span over tasks needs two retrieval tasks, the profile has {rankings}",
             "5.6": not rankings and "the profile has no retrieval task",
         }
@@ -224,11 +216,12 @@ def recorded_finals(run: Run, own: Final | None = None) -> Finals:
     If several runs are the same student of the thesis, the run with most documents represents it, then the newest.
     """
     found: list[tuple[str, RunKey, pd.DataFrame, pd.DataFrame]] = []  # label, key, intervals, models
-    record = records.find(run.workspace, run.notebook, run.fingerprint)
+    shown, record = run.comparable(), records.find(run.workspace, run.notebook, run.fingerprint)
     if own is not None:
         found.append((run.label, run.key, own.intervals, own.models))
-        record = None
-    for other in [*([record] if record is not None and record.status == "done" else []), *run.comparable()]:
+    elif record is not None and record.status == "done":
+        shown.insert(0, record)
+    for other in shown:
         intervals, models = (records.table_of(run.workspace, other, name) for name in ("intervals", "models"))
         found.append((other.label, run.key_of(other), intervals, models))
     if not found:
@@ -242,9 +235,8 @@ def recorded_finals(run: Run, own: Final | None = None) -> Finals:
     names |= {model: baseline_name(model, run.profile) for model in rows["model"].unique() if model not in students}
     known = {model: name for model, name in names.items() if name is not None}
     labels = {name: model for model, name in reversed(known.items())}  # the first model of a name
-    fingerprints: dict[str, str] = {}
-    for *_, models in reversed(found):  # the first of several evaluations of a model counts
-        fingerprints |= dict(zip(models["model"], models["fingerprint"], strict=True))
+    models = pd.concat([models for *_, models in found]).drop_duplicates("model")
+    fingerprints = dict(zip(models["model"], models["fingerprint"], strict=True))
     masked = students[labels["cosine-masked"]].parameters if "cosine-masked" in labels else None
     return Finals(beside_thesis(rows, known), labels, fingerprints, masked)
 
@@ -262,14 +254,13 @@ def best_of_chapter_4(run: Run) -> pd.DataFrame:
     if not found:
         return pd.DataFrame()
     newest, _ = max(found, key=lambda one: (one[0].setting == run.key.setting, one[0].finished))
-    found = [one for one in found if one[0].setting == newest.setting]
     found.sort(key=lambda one: (one[0].parameters["documents"], one[0].finished))
-    shown = {value: record for record, value in found}  # the last run of each; a student has one value of its own
+    # the last run of each; a student has one value of its own
+    shown = {value: record for record, value in found if record.setting == newest.setting}
     entries = []
     for record in shown.values():
         label = f"only-structural;{record.label}" if record.notebook == STRUCTURAL else record.label
-        scores = records.scores_of(run.workspace, record)
-        entries.append(Entry(label, record.label, run.key_of(record), scores))
+        entries.append(Entry(label, record.label, run.key_of(record), records.scores_of(run.workspace, record)))
     rows = beside_baselines(entries, [{"group": "student", "thesis": value} for value in shown], thesis)
     rows = rows[rows["own"] | rows["thesis"].notna()]
     return rows.assign(group=pd.Categorical(rows["group"], categories=["student", BASELINE]))

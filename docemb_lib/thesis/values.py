@@ -32,7 +32,7 @@ NAMES = ("table_5_7", "structural_losses", "paragraph_vectors", "projections", "
 
 
 def published(name: str) -> pd.DataFrame:
-    """Return one published result as a tidy frame: a row per `value` (corpora: per split), with its `source`.
+    """One published result as a tidy frame: a row per `value` (corpora: per split), with its `source`.
 
     Table 5.7 and SimDE have the columns of recorded scores (model, task, metric, value) and `round`. A figure has the
     run's `label`, the notebook parameters (missing: switched off), and the box over tasks.
@@ -44,13 +44,10 @@ def published(name: str) -> pd.DataFrame:
 
 
 def read_published(name: str) -> Any:
-    """Read a file of `published/`."""
     return yaml.safe_load(files("docemb_lib.thesis").joinpath("published", f"{name}.yaml").read_text(encoding="utf-8"))
 
 
 class Figure(NamedTuple):
-    """A figure of the thesis that shows the runs of a grid."""
-
     source: str  # column `source` of published(data)
     data: str
     notebook: str
@@ -83,21 +80,18 @@ class ThesisValues:
 
     def __init__(self, notebook: str, profile: Profile) -> None:
         figures = [figure for figure in FIGURES if figure.notebook == notebook]
-        figures.sort(key=lambda figure: not _has_loss(figure, profile))
         self.models = {**MODELS_HERE, **contextual_labels(profile)}
         self.runs: dict[str, float] = {}
         self.baselines: dict[str, float] = {}
-        for figure in figures:
-            rows = published(figure.data).query("source == @figure.source")
-            scaled = _scaled(figure, profile)
+        for figure in sorted(figures, key=lambda figure: not _has_loss(figure, profile)):
+            rows, scaled = published(figure.data).query("source == @figure.source"), _scaled(figure, profile)
             for _, row in rows[rows["kind"] != BASELINE].iterrows():
                 cell = _cell_of(notebook, THESIS, _parameters(row, notebook))
                 for own in (cell, scaled.get(cell, cell)):
                     self.runs.setdefault(own, row["value"])
             if _has_loss(figure, profile):
-                baselines = rows[rows["kind"] == BASELINE]
-                names = baselines["label"].replace(contextual_labels(THESIS))
-                self.baselines |= dict(zip(names, baselines["value"], strict=True))
+                baselines = rows[rows["kind"] == BASELINE].replace({"label": contextual_labels(THESIS)})
+                self.baselines |= dict(zip(baselines["label"], baselines["value"], strict=True))
 
     def of_run(self, key: RunKey) -> float | None:
         """The thesis' value of a run; None if the thesis has no such run."""
@@ -118,7 +112,7 @@ def final_name(key: RunKey) -> str | None:
 
 def baseline_name(label: str, profile: Profile) -> str | None:
     """The name in Table 5.7 of a baseline of the profile, of any width: Longformer, SBERT, DM or PV."""
-    name = {**MODELS_HERE, **contextual_labels(profile)}.get(label)
+    name = (MODELS_HERE | contextual_labels(profile)).get(label)
     return name if name in {*MODELS_HERE.values(), "DM", "PV"} else None
 
 
@@ -151,7 +145,6 @@ def loss_of(**parameters: Any) -> str:
 
 
 def _parameters(row: pd.Series, notebook: str) -> dict[str, Any]:
-    """The notebook parameters of a published row."""
     if row["kind"] == "DM+DBOW":
         return {"compound": row["label"]}
     known = {name: None if pd.isna(row[name]) else row[name] for name in NOTEBOOKS[notebook] if name in row}

@@ -51,8 +51,7 @@ def test_tasks_are_found_by_name_with_paths_relative_to_the_profile(data_folder:
     mine, aan = load_task("mine", settings), load_task("aan", settings)
     assert isinstance(mine, Classification)
     assert isinstance(aan, Pairs)
-    assert (mine.name, aan.name) == ("mine", "aan")
-    assert load_task("halves", settings) is None
+    assert (mine.name, aan.name, load_task("halves", settings)) == ("mine", "aan", None)
 
 
 def test_a_files_change_and_a_settings_change_show_in_the_fingerprint(data_folder: Path) -> None:
@@ -66,30 +65,26 @@ def test_a_files_change_and_a_settings_change_show_in_the_fingerprint(data_folde
     assert task_fingerprint("mine", settings) != prints["mine"]
     assert task_fingerprint("aan", settings) != prints["aan"]
     (data_folder / "data" / "mine.jsonl").unlink()
-    with pytest.raises(
-        InputError, match=r"own_tasks: mine: .*mine\.jsonl is no file; name the one that holds the data"
-    ):
+    with pytest.raises(InputError, match=r"own_tasks: mine: .*mine\.jsonl is no file; name the one that holds the"):
         task_fingerprint("mine", settings)
 
 
-@pytest.mark.parametrize(
-    ("evaluation", "message"),
-    [
-        ({"tasks": ["mine", "yours"]}, "there is no task 'yours'; known are package, .*, games, .*, mine and mteb:NAME; define it in own_tasks"),
-        ({"sweep_tasks": ["yours"]}, "there is no task 'yours'"),
-        ({"own_tasks": [TASK, TASK]}, "there is a task 'mine' already; choose another name"),
-        ({"own_tasks": [TASK, {**TASK, "name": "imdb"}]}, "there is a task 'imdb' already"),
-        ({"own_tasks": [TASK, {**TASK, "name": "mteb:mine"}]}, "there is a task 'mteb:mine' already; choose another name"),
-        ({"tasks": ["pan"]}, "benchmarks: pan stands on no hub; name the folder that holds its files"),
-        ({"benchmarks": {"ann": "data"}}, "evaluation.benchmarks.ann"),
-        ({"own_tasks": [{**TASK, "kind": "ranking"}]}, "evaluation.own_tasks.0.kind"),
-        ({"own_tasks": [{**TASK, "kind": "retrieval"}]}, "relevance, a file of pairs of ids, belongs to every retrieval"),
-        ({"own_tasks": [{**TASK, "relevance": "x.tsv"}]}, "relevance, a file of pairs of ids"),
-        ({"own_tasks": [{**TASK, "kind": "retrieval", "relevance": "x.tsv", "path": {"test": "x"}}]}, "one file of documents"),
-        ({"own_tasks": [{**TASK, "path": {"training": "x"}}]}, "evaluation.own_tasks.0.path"),
-        ({"own_tasks": [{**TASK, "share": 0.5}]}, "evaluation.own_tasks.0.share: input should be less than 0.5"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("evaluation", "message"), [
+    ({"tasks": ["mine", "yours"]}, "there is no task 'yours'; known are package, .*, games, .*, mine and mteb:NAME; define it in own_tasks"),
+    ({"sweep_tasks": ["yours"]}, "there is no task 'yours'"),
+    ({"own_tasks": [TASK, TASK]}, "there is a task 'mine' already; choose another name"),
+    ({"own_tasks": [TASK, {**TASK, "name": "imdb"}]}, "there is a task 'imdb' already"),
+    ({"own_tasks": [TASK, {**TASK, "name": "mteb:mine"}]}, "there is a task 'mteb:mine' already; choose another name"),
+    ({"tasks": ["pan"]}, "benchmarks: pan stands on no hub; name the folder that holds its files"),
+    ({"tasks": ["fakenews"]}, "benchmarks: fakenews stands on no hub"),
+    ({"benchmarks": {"ann": "data"}}, "evaluation.benchmarks.ann"),
+    ({"own_tasks": [{**TASK, "kind": "ranking"}]}, "evaluation.own_tasks.0.kind"),
+    ({"own_tasks": [{**TASK, "kind": "retrieval"}]}, "relevance, a file of pairs of ids, belongs to every retrieval"),
+    ({"own_tasks": [{**TASK, "relevance": "x.tsv"}]}, "relevance, a file of pairs of ids"),
+    ({"own_tasks": [{**TASK, "kind": "retrieval", "relevance": "x.tsv", "path": {"test": "x"}}]}, "one file of documents"),
+    ({"own_tasks": [{**TASK, "path": {"training": "x"}}]}, "evaluation.own_tasks.0.path"),
+    ({"own_tasks": [{**TASK, "share": 0.5}]}, "evaluation.own_tasks.0.share: input should be less than 0.5"),
+])  # fmt: skip
 def test_what_is_wrong_in_a_profile_is_said_in_one_line(data_folder: Path, evaluation: Any, message: str) -> None:
     with pytest.raises(InputError, match=message) as caught:
         profile(data_folder, **evaluation)
@@ -99,45 +94,35 @@ def test_what_is_wrong_in_a_profile_is_said_in_one_line(data_folder: Path, evalu
 def test_a_hubs_name_stays_a_name(data_folder: Path) -> None:
     settings = profile(data_folder, benchmarks={"aan": "data", "imdb": "someone/imdb"}).evaluation
     assert settings.benchmarks == {"aan": str(data_folder / "data"), "imdb": "someone/imdb"}
-    assert "someone/imdb" in (task_fingerprint("imdb", settings) or "")
-    assert "ccdv/arxiv-classification" in (task_fingerprint("arxiv", settings) or "")
+    hubs = {"imdb": "someone/imdb", "arxiv": "ccdv/arxiv-classification", "20news": "SetFit/20_newsgroups"}
+    assert all(hub in (task_fingerprint(name, settings) or "") for name, hub in hubs.items())
 
 
-def test_a_profile_names_them_by_path(tmp_path: Path) -> None:
-    (tmp_path / "data").mkdir()
-    articles = [(f"{topic} article {n}", topic) for n in range(10) for topic in ("sport", "tech")]
-    for n, (text, topic) in enumerate(articles):
-        (tmp_path / "data" / "bbc" / topic).mkdir(parents=True, exist_ok=True)
-        (tmp_path / "data" / "bbc" / topic / f"{n:03}.txt").write_text(text)
-    rows = "".join(f"{topic},{text}\n" for text, topic in articles)
-    (tmp_path / "data" / "bbc-text.csv").write_text(f"category,text\n{rows}")
-    file = tmp_path / "my.yaml"
+@pytest.mark.parametrize(("place", "files"), [
+    ("bbc", {f"bbc/{topic}/{n:03}.txt": f"{topic} article {n}" for n in range(10) for topic in ("sport", "tech")}),
+    ("bbc.csv", {"bbc.csv": "category,text\n" + "".join(f"{c},{c} article {n}\n" for n in range(10) for c in ("sport", "tech"))}),
+])  # fmt: skip
+def test_a_profile_names_benchmarks_by_path(data_folder: Path, place: str, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        (data_folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (data_folder / name).write_text(text)
+    settings = profile(data_folder, tasks=["bbcnews"], benchmarks={"bbcnews": f"./{place}"}).evaluation
+    assert settings.benchmarks == {"bbcnews": str(data_folder / place)}
+    check_benchmarks(settings, settings.tasks)
+    task = load_task("bbcnews", settings)
+    assert task is not None
+    assert sorted(task.texts("test"))[0].startswith("sport article")
+    assert outline_of("bbcnews", settings) == (["train", "validation", "test"], 6, False)
+    before = task_fingerprint("bbcnews", settings)
+    (data_folder / next(iter(files))).write_text("category,text\n")
+    assert task_fingerprint("bbcnews", settings) != before
 
-    def evaluation(**benchmarks: str) -> Evaluation:
-        content = {"tasks": ["halves", *benchmarks], "benchmarks": benchmarks, "head": "simde"}
-        file.write_text(yaml.safe_dump({"corpus": {"tasks": 90}, "evaluation": content}))
-        return Profile.load(file).evaluation
 
-    for place in ("data/bbc", "data/bbc-text.csv"):
-        settings = evaluation(bbcnews=place)
-        assert settings.benchmarks == {"bbcnews": str(tmp_path / place)}
-        check_benchmarks(settings, settings.tasks)
-        task = load_task("bbcnews", settings)
-        assert task is not None
-        assert sorted(task.texts("test"))[0].startswith("sport article")
-        assert outline_of("bbcnews", settings) == (["train", "validation", "test"], 6, False)
-        before = task_fingerprint("bbcnews", settings)
-        for part in [tmp_path / place, *(tmp_path / place).rglob("*")]:
-            if part.is_file():
-                part.write_bytes(part.read_bytes() + b"\n")
-        assert task_fingerprint("bbcnews", settings) != before
-    settings = evaluation(**{"arxiv-abstracts": "./gone.json", "nyt": "./data"})
-    assert settings.benchmarks["arxiv-abstracts"] == str(tmp_path / "gone.json")  # a path, not a hub's name
+def test_a_benchmark_without_its_file_is_named(data_folder: Path) -> None:
+    settings = profile(data_folder, tasks=["arxiv-abstracts"], benchmarks={"arxiv-abstracts": "./gone.json"}).evaluation
+    assert settings.benchmarks["arxiv-abstracts"] == str(data_folder / "gone.json")  # a path, not a hub's name
     with pytest.raises(InputError, match=r"arxiv-abstracts needs its published file or folder in .*gone\.json"):
         check_benchmarks(settings, settings.tasks)
-    with pytest.raises(ValueError, match="benchmarks: fakenews stands on no hub"):
-        Evaluation(tasks=["fakenews"])
-    assert (task_fingerprint("20news", Evaluation(tasks=["20news"])) or "").count("SetFit/20_newsgroups") == 1
 
 
 def test_a_head_may_be_named() -> None:
@@ -169,11 +154,8 @@ class Folder:
         self.root, self.params = workspace_root, workspace_root / "params"
 
     def write(self, files: dict[str, Any]) -> None:
-        """Files beside the profile: text, bytes, rows of JSON lines, or a function that writes the file."""
+        """Files beside the profile: text, bytes, or rows of JSON lines."""
         for name, content in files.items():
-            if callable(content):
-                content(self.params / name)
-                continue
             text = "".join(json.dumps(row) + "\n" for row in content) if isinstance(content, list) else content
             (self.params / name).write_bytes(text if isinstance(text, bytes) else text.encode())
 
@@ -197,11 +179,8 @@ class Program:
 
 LINES = "".join(json.dumps(row) + "\n" for row in examples(400)).encode()
 PACKED = gzip.compress(LINES)
-
-
-def truncated_parquet(file: Path) -> None:
-    parquet.write_table(pa.Table.from_pylist(examples(400)), file)
-    file.write_bytes(file.read_bytes()[:-100])
+PARQUET = pa.BufferOutputStream()
+parquet.write_table(pa.Table.from_pylist(examples(400)), PARQUET)
 
 
 BAD: list[tuple[dict[str, Any], dict[str, Any], str]] = [
@@ -210,7 +189,7 @@ BAD: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"a.jsonl": [*examples(20), {"text": " \n", "label": "x"}]}, {"own": {"path": "a.jsonl"}}, r"a\.jsonl, line 21: a text is blank; write it or delete the row"),
     ({"a.jsonl": DOCUMENTS, "r.tsv": "d0\td1\nd2\td9\n"}, {"own": {"kind": "retrieval", "path": "a.jsonl", "relevance": "r.tsv"}}, r"r\.tsv, row 2: 'd9' is the id of no document; mend it, or delete the row"),
     ({"a.jsonl.gz": PACKED[: len(PACKED) // 2]}, {"own": {"path": "a.jsonl.gz"}}, r"a\.jsonl\.gz: is not a whole gzip file \(.*\); compress it again"),
-    ({"a.parquet": truncated_parquet}, {"own": {"path": "a.parquet"}}, r"a\.parquet: is not a whole parquet file \(.*\); write it again"),
+    ({"a.parquet": PARQUET.getvalue().to_pybytes()[:-100]}, {"own": {"path": "a.parquet"}}, r"a\.parquet: is not a whole parquet file \(.*\); write it again"),
     ({"a.jsonl": b"".join(LINES.splitlines(keepends=True)[:20])[:-9]}, {"own": {"path": "a.jsonl"}}, r"a\.jsonl, line 20: not JSON \(.*\); write one object a line"),
     ({"a.csv": 'text,label\n"said ""so""",x\n"said "so" too",y\n'}, {"own": {"path": "a.csv"}}, r"a\.csv, row 2: broken quoting up to line 3 \(.*\); mend it"),
     ({"wines.txt": "Title,Sections\nA,\"[('x', 'y')]\"\n", "gt": pickle.dumps({"A": Program()})}, {"task": "wines", "benchmarks": {"wines": "."}}, r"gt: refused, is no whole pickle of plain containers \(it asks for .*\); write the mapping as JSON"),
@@ -238,13 +217,10 @@ RANKING = {"kind": "retrieval", "path": "a.jsonl", "relevance": {"test": "r.tsv"
 FEW = {"path": {"train": "a.jsonl", "test": "b.jsonl"}}
 
 
-@pytest.mark.parametrize(
-    ("own", "folds", "message"),
-    [
-        (RANKING, 2, "task mine: has no split validation, only test; add it, or leave the task out"),
-        (FEW, 5, "task mine: has no split validation, and 4 examples of its smallest class in train, cut to evaluation.limit 10000, too few for evaluation.folds 5; add examples, or lower folds"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("own", "folds", "message"), [
+    (RANKING, 2, "task mine: has no split validation, only test; add it, or leave the task out"),
+    (FEW, 5, "task mine: has no split validation, and 4 examples of its smallest class in train, cut to evaluation.limit 10000, too few for evaluation.folds 5; add examples, or lower folds"),
+])  # fmt: skip
 def test_a_plan_is_refused_whose_runs_could_not_be_scored(folder, own, folds, message):
     rows = DOCUMENTS if own is RANKING else examples(8)
     folder.write({"a.jsonl": rows, "r.tsv": "d0\td1\n", "b.jsonl": examples(6, start=50)})
@@ -256,18 +232,13 @@ def test_a_class_that_runs_cut_below_the_folds_is_refused_before_they_start(fold
     folder.write({"a.jsonl": [*examples(90, labels="x"), *examples(10, labels="y")], "b.jsonl": examples(6)})
     whole, cut = (Profile.load(folder.profile(FEW, sweep_tasks=["mine"], folds=5, limit=n)) for n in (100, 40))
     check_task(whole, Workspace(), "mine", "validation")
-    with pytest.raises(
-        InputError, match=r"4 examples of its smallest class in train, cut to evaluation\.limit 40, too"
-    ):
+    with pytest.raises(InputError, match=r"4 examples of its smallest class in train, cut to evaluation\.limit 40, to"):
         check_task(cut, Workspace(), "mine", "validation")
 
 
 def test_cross_validation_is_used_where_there_are_enough_examples(folder):
     folder.write({"a.jsonl": examples(8), "b.jsonl": examples(6, start=50)})
     check_task(Profile.load(folder.profile(FEW, sweep_tasks=["mine"], folds=4)), Workspace(), "mine", "validation")
-    folder.write({"a.jsonl": DOCUMENTS, "r.tsv": "d0\td1\n"})
-    with pytest.raises(InputError, match="has no split nonsense"):
-        check_task(Profile.load(folder.profile(RANKING)), Workspace(), "mine", "nonsense")
 
 
 def test_files_are_read_once_until_they_change(folder, monkeypatch):
@@ -283,10 +254,7 @@ def test_files_are_read_once_until_they_change(folder, monkeypatch):
         with pytest.raises(InputError, match="line 31: a text is blank"):
             check_task(loaded, Workspace(), "mine", "test")
     assert len(read) == 3
-
-
-def test_a_data_set_of_a_hub_is_not_fetched_for_a_check(folder):
-    check_task(Profile.load(folder.profile(task="imdb")), Workspace(), "imdb", "test")
+    check_task(Profile.load(folder.profile(task="imdb")), Workspace(), "imdb", "test")  # on a hub: not fetched
 
 
 def test_rows_of_train_among_the_tests_are_reported_as_leakage(folder, caplog):

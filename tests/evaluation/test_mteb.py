@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import logging
 from collections import Counter
+from importlib.metadata import PackageNotFoundError
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -23,29 +24,30 @@ from docemb_lib.teachers import LSA
 HEAD = HeadSettings(learning_rate=1e-2, epochs=30)
 
 
+def sizes(task: Classification | Pairs) -> dict[str, Counter]:
+    return {split: Counter(data.labels) for split, data in task.splits.items()}
+
+
 def test_a_classification_has_mtebs_splits_and_can_be_learnt(mteb_samples):
     task = mteb_task(mteb_samples.classification())
     assert isinstance(task, Classification)
-    sizes = {split: Counter(data.labels) for split, data in task.splits.items()}
-    assert sizes == {split: dict.fromkeys("012", n) for split, n in (("train", 12), ("test", 5))}
+    assert sizes(task) == {"train": dict.fromkeys("012", 12), "test": dict.fromkeys("012", 5)}
     assert task.splits["test"].texts[1] == "graph node edge path number 100"
     assert evaluate(LSA(4).fit(task.texts()), task, head=HEAD, seeds=2).values == (1.0, 1.0)
 
 
 def test_where_mteb_scores_the_only_split_splits_are_drawn_from_it(mteb_samples):
     name = mteb_samples.classification(eval_splits=["train"])
-    task = mteb_task(name)
-    sizes = {split: Counter(data.labels) for split, data in task.splits.items()}
-    assert sizes == {split: dict.fromkeys("012", n) for split, n in (("train", 8), ("validation", 2), ("test", 2))}
+    task, expected = mteb_task(name), {"train": 8, "validation": 2, "test": 2}
+    assert sizes(task) == {split: dict.fromkeys("012", n) for split, n in expected.items()}
     assert mteb_task(name) == task
 
 
 @pytest.mark.parametrize("nested", [False, True])
 def test_pairs_keep_their_texts_and_labels_and_no_pair_stands_in_two_splits(mteb_samples, nested):
-    task = mteb_task(mteb_samples.pairs(nested=nested))
+    task, expected = mteb_task(mteb_samples.pairs(nested=nested)), {"train": 9, "validation": 3, "test": 3}
     assert isinstance(task, Pairs)
-    sizes = {split: Counter(data.labels) for split, data in task.splits.items()}
-    assert sizes == {split: dict.fromkeys("01", n) for split, n in (("train", 9), ("validation", 3), ("test", 3))}
+    assert sizes(task) == {split: dict.fromkeys("01", n) for split, n in expected.items()}
     rows = [row for data in task.splits.values() for row in zip(data.first, data.second, data.labels, strict=True)]
     assert len(set(rows)) == 30
     assert all((first.split()[0] == second.split()[0]) == (label == "1") for first, second, label in rows)
@@ -115,14 +117,11 @@ def test_a_subset_is_named_where_there_are_several(mteb_samples):
         find_task(f"{name}/fr")
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("mteb:Banking7Classification", "unknown to mteb .*Did you mean: 'Banking77Classification'"),
-        ("mteb:STS12", "is STS of text; take one of text, of the kind Classification, PairClassification, Retrieval"),
-        ("mteb:MNIST", "is ImageClassification of image"),
-    ],
-)
+@pytest.mark.parametrize(("name", "message"), [
+    ("mteb:Banking7Classification", "unknown to mteb .*Did you mean: 'Banking77Classification'"),
+    ("mteb:STS12", "is STS of text; take one of text, of the kind Classification, PairClassification, Retrieval"),
+    ("mteb:MNIST", "is ImageClassification of image"),
+])  # fmt: skip
 def test_tasks_that_have_no_place_here_are_refused(name, message):
     pytest.importorskip("mteb")
     with pytest.raises(InputError, match=message) as caught:
@@ -142,10 +141,7 @@ def test_without_network_or_data_there_is_one_line(mteb_samples):
 
 
 def test_without_mteb_the_mend_is_named(monkeypatch):
-    def absent(name: str) -> str:
-        raise importlib.metadata.PackageNotFoundError(name)
-
-    monkeypatch.setattr("docemb_lib.evaluation.mteb.version", absent)
+    monkeypatch.setattr("docemb_lib.evaluation.mteb.version", Mock(side_effect=PackageNotFoundError))
     with pytest.raises(InputError, match=r'^task mteb:STS12: mteb is not installed; run pip install -e "\.\[mteb\]"$'):
         mteb_fingerprint("mteb:STS12")
 

@@ -66,17 +66,15 @@ def test_a_split_field_puts_each_row_in_its_split(tmp_path: Path, ending: str) -
     made = task("classification", write(tmp_path / f"a.{ending}", records))
     assert isinstance(made, Classification)
     for split, name in zip(SPLITS, ("train", "dev", "test"), strict=True):
-        expected = [record for record in records if record["split"] == name]
-        assert list(made.splits[split].texts) == [record["text"] for record in expected]
-        assert list(made.splits[split].labels) == [record["label"] for record in expected]
+        expected = [(record["text"], record["label"]) for record in records if record["split"] == name]
+        assert list(zip(made.splits[split].texts, made.splits[split].labels, strict=True)) == expected
 
 
 def test_labels_of_all_formats_agree(tmp_path: Path) -> None:
     records = [{"text": f"text {n}", "label": n % 2} for n in range(4)]
     files = {"train": write(tmp_path / "a.jsonl", records), "test": write(tmp_path / "b.csv", records)}
-    made = task("classification", files)
-    assert list(made.splits) == ["train", "test"]
-    assert made.splits["train"].labels == made.splits["test"].labels == ["0", "1", "0", "1"]
+    labels = {split: data.labels for split, data in task("classification", files).splits.items()}
+    assert labels == {"train": ["0", "1", "0", "1"], "test": ["0", "1", "0", "1"]}
 
 
 def test_without_splits_a_share_of_each_class_is_drawn_by_the_seed(tmp_path: Path) -> None:
@@ -113,23 +111,18 @@ def test_pairs_have_two_texts_in_their_order(tmp_path: Path) -> None:
             assert (second, label) == (f"two {number}", str(number % 2 == 0))
 
 
-@pytest.mark.parametrize(
-    ("records", "message"),
-    [
-        ([{"text": "a"}], r"a\.jsonl, line 1: no field 'label', found \['text'\]; name the one that holds the label"),
-        ([{"text": "a", "label": 1.5}], "line 1: field 'label' must be a string or an integer, found 1.5"),
-        ([{"text": "a", "label": None}], "line 1: field 'label' must be a string or an integer, found None"),
-        ([{"text": "a", "label": " "}], "line 1: field 'label' must be"),
-        ([{"text": "a", "label": "x"}, {"text": "", "label": "y"}], "line 2: a text is blank; write it or delete the row"),
-        ([{"body": "a", "label": "x"}], r"line 1: no field 'text', found \['body', 'label'\]"),
-        ([{"text": "a", "label": "x", "split": "held"}], "line 1: field 'split' is 'held', expected train, validation, test"),
-        ([{"text": "a", "label": "x", "split": "test"}, {"text": "b", "label": "x"}], r"a\.jsonl, line 2: names no split, but other rows do"),
-        ([], r"a\.jsonl: holds no example; add one with the fields text"),
-        (reviews(good=9, bad=2), r"a\.jsonl: class 'bad': 2 examples are too few to draw train, validation and test"),
-        (reviews(good=9), "all labels are 'good'; expected two classes or more"),
-        ([{**record, "split": "test"} for record in reviews()], "no split 'train' to train heads on"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("records", "message"), [
+    ([{"text": "a"}], r"a\.jsonl, line 1: no field 'label', found \['text'\]; name the one that holds the label"),
+    ([{"text": "a", "label": 1.5}], "line 1: field 'label' must be a string or an integer, found 1.5"),
+    ([{"text": "a", "label": None}], "line 1: field 'label' must be a string or an integer, found None"),
+    ([{"text": "a", "label": " "}], "line 1: field 'label' must be"),
+    ([{"text": "a", "label": "x"}, {"text": "", "label": "y"}], "line 2: a text is blank; write it or delete the row"),
+    ([{"body": "a", "label": "x"}], r"line 1: no field 'text', found \['body', 'label'\]"),
+    ([{"text": "a", "label": "x", "split": "held"}], "line 1: field 'split' is 'held', expected train, validation, test"),
+    ([{"text": "a", "label": "x", "split": "test"}, {"text": "b", "label": "x"}], r"a\.jsonl, line 2: names no split, but other rows do"),
+    ([], r"a\.jsonl: holds no example; add one with the fields text"),
+    (reviews(good=9, bad=2), r"a\.jsonl: class 'bad': 2 examples are too few to draw train, validation and test"),
+])  # fmt: skip
 def test_an_error_in_a_file_is_named_with_its_row(tmp_path: Path, records: Records, message: str) -> None:
     with pytest.raises(InputError, match=message) as caught:
         task("classification", write(tmp_path / "a.jsonl", records))
@@ -142,14 +135,12 @@ def test_an_error_in_a_file_is_named_with_its_row(tmp_path: Path, records: Recor
 @pytest.fixture
 def newsgroups(tmp_path: Path) -> Path:
     """As 20news-bydate comes: numbers for names, Latin-1."""
+    train, test = "20news-bydate-train", "20news-bydate-test"
     files = {
-        "20news-bydate-train/sci.med/58043": "Subject: pulse\n\nA café is no hospital.".encode("latin-1"),
-        "20news-bydate-train/sci.med/58044": "second",
-        "20news-bydate-train/alt.atheism/49960": "third",
-        "20news-bydate-test/sci.med/59000": "fourth",
-        "20news-bydate-test/alt.atheism/.DS_Store": b"\x00",
-        "20news-bydate-test/alt.atheism/53000": "fifth",
-    }
+        f"{train}/sci.med/58043": "Subject: pulse\n\nA café is no hospital.".encode("latin-1"),
+        f"{train}/sci.med/58044": "second", f"{train}/alt.atheism/49960": "third", f"{test}/sci.med/59000": "fourth",
+        f"{test}/alt.atheism/.DS_Store": b"\x00", f"{test}/alt.atheism/53000": "fifth",
+    }  # fmt: skip
     return write_folder(tmp_path / "20news", files)
 
 
@@ -175,26 +166,20 @@ def test_without_them_no_split_is_named_and_files_beside_the_folders_are_ignored
     assert folder_examples(tmp_path) == [(NO_SPLIT, text, label) for text, label in expected]
 
 
-@pytest.mark.parametrize(
-    ("name", "split"),
-    [
-        ("train", "train"), ("20news-bydate-test", "test"), ("Dev", "validation"), ("val.csv", "validation"),
-        ("validation-00000-of-00001.parquet", "validation"), ("data/test/0000.parquet", "test"),
-        ("bbc-text.csv", NO_SPLIT), ("latest.csv", NO_SPLIT), ("training.csv", NO_SPLIT), ("devices", NO_SPLIT),
-    ],
-)  # fmt: skip
-def test_names_of_splits(name: str, split: str) -> None:
-    assert split_in(name) == split
+def test_names_of_splits() -> None:
+    splits = {
+        "train": "train", "20news-bydate-test": "test", "Dev": "validation", "val.csv": "validation",
+        "validation-00000-of-00001.parquet": "validation", "data/test/0000.parquet": "test",
+        "bbc-text.csv": NO_SPLIT, "latest.csv": NO_SPLIT, "training.csv": NO_SPLIT, "devices": NO_SPLIT,
+    }  # fmt: skip
+    assert {name: split_in(name) for name in splits} == splits
 
 
-@pytest.mark.parametrize(
-    ("files", "message"),
-    [
-        ({"a.txt": "x"}, "holds no folder; name a data file, or put each class into a folder of its name"),
-        ({"one/a.txt": "x", "two/.hidden": "x"}, "two: a class without a document; add some, or delete the folder"),
-        ({"one/a.txt": " \n"}, r"a\.txt: a text is blank"),
-    ],
-)
+@pytest.mark.parametrize(("files", "message"), [
+    ({"a.txt": "x"}, "holds no folder; name a data file, or put each class into a folder of its name"),
+    ({"one/a.txt": "x", "two/.hidden": "x"}, "two: a class without a document; add some, or delete the folder"),
+    ({"one/a.txt": " \n"}, r"a\.txt: a text is blank"),
+])  # fmt: skip
 def test_a_folder_without_classes_is_refused(tmp_path: Path, files: dict[str, str | bytes], message: str) -> None:
     with pytest.raises(InputError, match=message):
         folder_examples(write_folder(tmp_path, files))
@@ -233,11 +218,9 @@ def test_retrieval_ranks_a_corpus_by_a_file_of_links(tmp_path: Path, pool: Path)
     made = task("retrieval", pool, relevance=file)
     assert isinstance(made, Retrieval)
     assert {split: len(data.queries) for split, data in made.splits.items()} == {"validation": 4, "test": 16}
-    queries = [query for data in made.splits.values() for query in data.queries]
-    assert sorted(queries) == list(range(20))
+    assert sorted(query for data in made.splits.values() for query in data.queries) == list(range(20))
     for data in made.splits.values():
-        assert len(data.texts) == 20
-        assert list(data.relevant) == [[query ^ 1] for query in data.queries]
+        assert (len(data.texts), list(data.relevant)) == (20, [[query ^ 1] for query in data.queries])
     assert evaluate(LSA(4).fit(made.texts()), made).mean == pytest.approx(1)
     assert task("retrieval", pool, relevance=file, seed=1) != made
 
@@ -250,22 +233,17 @@ def test_links_may_have_a_line_of_names_another_format_or_a_file_per_split(tmp_p
         assert task("retrieval", pool, relevance={"test": write(tmp_path / name, links)}) == made
 
 
-@pytest.mark.parametrize(
-    ("lines", "records", "message"),
-    [
-        ("d1\td2\nd1\td99\n", None, r"r\.tsv, row 2: 'd99' is the id of no document; mend it, or delete the row"),
-        ("d99\td2\n", None, "row 1: 'd99' is the id of no document"),
-        ("d1\td1\n", None, "row 1: 'd1' is relevant for itself; delete the row"),
-        ("d1 d2\n", None, r"row 1 \(up to line 1\): 1 values, expected 2 \(source, target\)"),
-        ("", None, "holds no pair of ids"),
-        ("a\tb\n", [{"id": "a", "text": "x"}, {"id": "a", "text": "y"}], "line 2: an earlier row has the id 'a' too; rename one"),
-        ("a\tb\n", [{"text": "x"}], "line 1: field 'id' must be a string or an integer, found None"),
-        ("a\tb\n", [{"id": 1, "text": " "}], "line 1: a text is blank"),
-    ],
-)  # fmt: skip
-def test_unsound_links_and_documents_are_refused(
-    tmp_path: Path, pool: Path, lines: str, records: Any, message: str
-) -> None:
+@pytest.mark.parametrize(("lines", "records", "message"), [
+    ("d1\td2\nd1\td99\n", None, r"r\.tsv, row 2: 'd99' is the id of no document; mend it, or delete the row"),
+    ("d99\td2\n", None, "row 1: 'd99' is the id of no document"),
+    ("d1\td1\n", None, "row 1: 'd1' is relevant for itself; delete the row"),
+    ("d1 d2\n", None, r"row 1 \(up to line 1\): 1 values, expected 2 \(source, target\)"),
+    ("", None, "holds no pair of ids"),
+    ("a\tb\n", [{"id": "a", "text": "x"}, {"id": "a", "text": "y"}], "line 2: an earlier row has the id 'a' too; rename one"),
+    ("a\tb\n", [{"text": "x"}], "line 1: field 'id' must be a string or an integer, found None"),
+    ("a\tb\n", [{"id": 1, "text": " "}], "line 1: a text is blank"),
+])  # fmt: skip
+def test_unsound_links_and_documents_are_refused(tmp_path, pool, lines, records, message):
     (tmp_path / "r.tsv").write_text(lines)
     with pytest.raises(InputError, match=message):
         task("retrieval", write(pool, records) if records else pool, relevance=tmp_path / "r.tsv")

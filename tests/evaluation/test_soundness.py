@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import statistics
+from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
@@ -14,11 +15,9 @@ from docemb_lib.evaluation.benchmarks import beside_thesis, published_tasks, tas
 from docemb_lib.evaluation.tasks import problems
 from docemb_lib.settings import HeadSettings
 
-COLUMNS = ["split", "problem", "count", "of", "first"]
-
 
 def problems_of(task: Classification | Pairs | Retrieval) -> list[tuple[object, ...]]:
-    return list(problems(task)[COLUMNS].itertuples(index=False, name=None))
+    return list(problems(task).drop(columns="task").itertuples(index=False, name=None))
 
 
 def test_leaks_contradictions_empty_texts_and_missing_classes_are_counted() -> None:
@@ -42,25 +41,17 @@ def test_a_pair_leaks_only_as_a_pair_in_its_order() -> None:
     assert problems_of(task) == [("test", "without text", 1, 4, 3), ("test", "also in train (leakage)", 1, 4, 2)]
 
 
-def test_of_retrieval_empty_documents_are_reported() -> None:
+def test_of_retrieval_empty_documents_are_reported_and_a_sound_task_has_no_problem() -> None:
     task = Retrieval("r", {"test": Ranking(["a", "\n", "c"], [0], [[2]])})
     assert problems_of(task) == [("test", "without text", 1, 3, 1)]
-
-
-def test_a_sound_task_has_no_problem() -> None:
-    task = Classification("t", {"train": Labelled(["a", "b"], [0, 1]), "test": Labelled(["c", "d"], [1, 0])})
-    assert problems_of(task) == []
-
-
-class Constant:
-    def embed(self, texts: list[str]) -> np.ndarray:
-        return np.ones((len(texts), 2), dtype=np.float32)
+    sound = {"train": Labelled(["a", "b"], [0, 1]), "test": Labelled(["c", "d"], [1, 0])}
+    assert problems_of(Classification("t", sound)) == []
 
 
 def test_evaluating_a_task_warns(caplog: pytest.LogCaptureFixture) -> None:
     task = Classification("t", {"train": Labelled(["a", "b"], [0, 1]), "test": Labelled(["c", "b"], [0, 1])})
     with caplog.at_level(logging.WARNING):
-        evaluate(Constant(), task, head=HeadSettings(epochs=1), seeds=1)
+        evaluate(Mock(embed=lambda texts: np.ones((len(texts), 2))), task, head=HeadSettings(epochs=1), seeds=1)
     assert caplog.messages == ["task t, split test: 1 of 2 also in train (leakage), the first is 1"]
 
 
@@ -89,37 +80,29 @@ def found(limit: int = 10_000) -> pd.DataFrame:
 
 def test_every_statistic_is_what_one_counts_by_hand() -> None:
     value = found().query("protocol == 'final'").set_index(["task", "split", "statistic"])["value"].sort_index()
-    assert value["arxiv", "train"].to_dict() == {
-        "examples": 4, "classes": 2, "class_mean": 50, "class_std": 25, "over_384": 50, "over_512": 25,
-    }  # fmt: skip
     assert value["arxiv", "test", "class_std"] == pytest.approx(statistics.pstdev([100 / 3, 200 / 3]))
-    assert value["mine", "train"].to_dict() == {
-        "examples": 2, "classes": 2, "class_mean": 50, "class_std": 0, "over_384": 50, "over_512": 50,
-    }  # fmt: skip
-    assert value["wines", "test"].to_dict() == {
-        "documents": 4, "queries": 2, "relevant_mean": 2, "relevant_std": 1, "over_384": 100, "over_512": 50,
-    }  # fmt: skip
+    classes = ["class_mean", "class_std", "classes", "examples", "over_384", "over_512"]
+    rankings = ["documents", "over_384", "over_512", "queries", "relevant_mean", "relevant_std"]
+    for of, names, values in (
+        (("arxiv", "train"), classes, [50, 25, 2, 4, 50, 25]), (("mine", "train"), classes, [50, 0, 2, 2, 50, 50]),
+        (("wines", "test"), rankings, [4, 100, 50, 2, 2, 1]),
+    ):  # fmt: skip
+        assert value[of].to_dict() == dict(zip(names, values, strict=True))
 
 
 def test_validation_has_what_is_left_of_tasks_with_heads_and_no_test_split() -> None:
     cut = found(limit=2).query("protocol == 'validation'")
-    assert set(cut["task"]) == {"arxiv", "mine"}
-    assert set(cut["split"]) == {"train"}
+    assert (set(cut["task"]), set(cut["split"])) == ({"arxiv", "mine"}, {"train"})
     value = cut.set_index(["task", "statistic"])["value"]
     assert value["arxiv"].to_dict() == {"examples": 2, "classes": 2, "class_mean": 50, "class_std": 0}
 
 
 def test_lengths_have_a_row_for_both_documents_of_a_pair_and_each_text_is_counted_once() -> None:
-    asked: list[str] = []
-
-    def counting(texts: list[str]) -> list[int]:
-        asked.extend(texts)
-        return words(texts)
-
-    lengths = task_lengths(TASKS["mine"], {"n_structural_tokens": counting, "letters": lambda texts: [1] * len(texts)})
+    counter = Mock(side_effect=words)
+    lengths = task_lengths(TASKS["mine"], {"n_structural_tokens": counter, "letters": lambda texts: [1] * len(texts)})
     assert lengths["n_structural_tokens"].tolist() == [600, 600, 3, 4]
     assert list(lengths.columns) == ["split", "n_structural_tokens", "letters"]
-    assert asked == [long(600), long(3), long(4)]
+    counter.assert_called_once_with([long(600), long(3), long(4)])
 
 
 def test_ours_stand_before_the_thesis_and_a_task_of_both_has_its_rows_together() -> None:
@@ -141,6 +124,11 @@ def test_the_published_tables_are_whole_and_their_shares_add_up() -> None:
     final, cut = (published_tasks().query(f"protocol == '{name}'") for name in ("final", "validation"))
     assert set(final["task"]) == {"arxiv", "imdb", "aan", "oc", "pan", "s2orc", "wines", "games"}
     assert set(cut["task"]) == {"arxiv", "imdb", "aan", "oc", "pan", "s2orc"}
+    assert not published_tasks().duplicated(["protocol", "task", "split", "statistic"]).any()
+    size = final.set_index(["task", "split", "statistic"])["value"]
+    known = [("s2orc", "train", "examples"), ("arxiv", "test", "examples"), ("games", "test", "documents")]
+    assert size[known].tolist() == [152_000, 2_500, 21_228]
+    assert ("aan", "validation", "examples") not in size
     table = cut.pivot(index=["task", "split"], columns="statistic", values="value")
     shares = (table["class_mean"] * table["classes"]).tolist()
     assert shares == pytest.approx([100] * 11, abs=0.02)  # printed: two digits

@@ -31,27 +31,20 @@ def test_intervals_are_scipys_bca_of_the_same_resamples(level: float) -> None:
 
 def test_resampled_means_are_those_of_draws_with_replacement(monkeypatch: pytest.MonkeyPatch) -> None:
     examples = np.random.default_rng(1).normal(size=(2, 30))
-    means = uncertainty.resampled_means(examples, resamples=4000, seed=0)
-    assert means.shape == (4000, 2)
-    np.testing.assert_allclose(means.mean(axis=0), examples.mean(axis=1), atol=0.01)
-    np.testing.assert_allclose(means.std(axis=0), examples.std(axis=1) / np.sqrt(30), rtol=0.05)
     drawn = np.random.default_rng(0).integers(30, size=(4000, 30))
-    np.testing.assert_allclose(means, examples[:, drawn].mean(axis=2).T)
-    monkeypatch.setattr(uncertainty, "CELLS", 100)  # three resamples at a time draw the same
-    np.testing.assert_allclose(uncertainty.resampled_means(examples, resamples=4000, seed=0), means)
+    for cells in (uncertainty.CELLS, 100):  # three resamples at a time draw the same
+        monkeypatch.setattr(uncertainty, "CELLS", cells)
+        means = uncertainty.resampled_means(examples, resamples=4000, seed=0)
+        np.testing.assert_allclose(means, examples[:, drawn].mean(axis=2).T)
 
 
-@pytest.mark.parametrize("kinds", ["a", "r", "ar"])
-def test_intervals_cover_the_true_mean_over_tasks_about_as_often_as_they_say(kinds: str) -> None:
-    """Accuracies (a) and reciprocal ranks (r), and the mean over a task of each."""
+@pytest.mark.parametrize("tasks", [[0], [1], [0, 1]])
+def test_intervals_cover_the_true_mean_over_tasks_about_as_often_as_they_say(tasks: list[int]) -> None:
     rng = np.random.default_rng(2)
-    samples = {
-        "a": (rng.random((400, 150)) < 0.85).astype(float),
-        "r": 1 / rng.geometric(0.3, size=(400, 150 if len(kinds) == 1 else 60)),
-    }
-    truths = {"a": 0.85, "r": sum(0.3 * 0.7 ** (k - 1) / k for k in range(1, 200))}
-    found = uncertainty.bootstrap_over_tasks([samples[kind] for kind in kinds], resamples=1000)
-    truth = np.mean([truths[kind] for kind in kinds])
+    n = 150 if tasks == [1] else 60
+    accuracy, rank = (rng.random((400, 150)) < 0.85).astype(float), 1 / rng.geometric(0.3, size=(400, n))
+    truth = np.mean([[0.85, sum(0.3 * 0.7 ** (k - 1) / k for k in range(1, 200))][task] for task in tasks])
+    found = uncertainty.bootstrap_over_tasks([(accuracy, rank)[task] for task in tasks], resamples=1000)
     assert 0.91 <= ((found.low <= truth) & (truth <= found.high)).mean() <= 0.98
 
 
@@ -71,9 +64,8 @@ def test_a_mean_over_tasks_draws_each_task_by_itself() -> None:
     deviation = np.std(means)
     assert deviation == pytest.approx(np.sqrt(tasks[0].var() / 40 + tasks[1].var() / 200) / 2, rel=0.05)
     assert found.high[0] - found.low[0] == pytest.approx(2 * 1.96 * deviation, rel=0.06)
-    together = uncertainty.bootstrap_over_tasks(
-        [uncertainty.side_by_side(tasks)]
-    )  # as if the shares of the tasks were a matter of chance
+    # side by side, as if the shares of the tasks were a matter of chance
+    together = uncertainty.bootstrap_over_tasks([uncertainty.side_by_side(tasks)])
     assert together.mean[0] == pytest.approx(found.mean[0])
     assert together.high[0] - together.low[0] > 1.5 * (found.high[0] - found.low[0])
 
@@ -88,9 +80,8 @@ def test_the_p_value_of_a_mean_over_tasks_is_that_of_all_permutations() -> None:
 
     signs = np.array(np.meshgrid(*[[-1, 1]] * 11)).reshape(11, -1).T
     exact = np.mean([mean_over_tasks(s) >= mean_over_tasks(np.ones(11)) - 1e-12 for s in signs])
-    assert uncertainty.paired_p_value(uncertainty.side_by_side(tasks)[0], permutations=50_000) == pytest.approx(
-        exact, abs=0.01
-    )
+    p = uncertainty.paired_p_value(uncertainty.side_by_side(tasks)[0], permutations=50_000)
+    assert p == pytest.approx(exact, abs=0.01)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -110,27 +101,25 @@ def test_the_p_value_of_right_or_wrong_answers_is_mcnemars(won: int, lost: int) 
     assert uncertainty.paired_p_value(-differences) == uncertainty.paired_p_value(differences)
 
 
-def test_seeds_are_averaged_and_rounding_makes_no_difference_of_equal_ones() -> None:
+def test_rounding_makes_no_difference_of_equal_results() -> None:
     fifths = np.array([1 / 5 + 2 / 5 - 3 / 5] * 50 + [4 / 5 - 3 / 5] * 20 + [3 / 5 - 4 / 5] * 4)
     exact = stats.binomtest(20, 24).pvalue
     assert uncertainty.paired_p_value(fifths, permutations=50_000) == pytest.approx(exact, abs=0.003)
 
 
-def test_no_p_value_is_below_what_the_permutations_can_show() -> None:
-    assert uncertainty.paired_p_value(np.ones(500), permutations=999) == 1 / 1000
-
-
-def test_p_values_of_equal_models_are_uniform() -> None:
+def test_p_values_of_equal_models_are_uniform_and_none_is_below_what_the_permutations_can_show() -> None:
     rng = np.random.default_rng(3)
     p = [uncertainty.paired_p_value(d, permutations=499) for d in rng.normal(size=(300, 40))]
     assert stats.kstest(p, "uniform").pvalue > 0.01
+    assert uncertainty.paired_p_value(np.ones(500), permutations=999) == 1 / 1000
 
 
-def test_holms_correction_is_the_one_by_hand() -> None:
-    # sorted 0.01, 0.02, 0.03, 0.5 times 4, 3, 2, 1 is 0.04, 0.06, 0.06, 0.5
-    np.testing.assert_allclose(uncertainty.holm(np.array([0.5, 0.01, 0.03, 0.02])), [0.5, 0.04, 0.06, 0.06])
-    np.testing.assert_allclose(uncertainty.holm(np.array([0.02, 0.021])), [0.04, 0.04])  # never below an earlier one
-    np.testing.assert_allclose(uncertainty.holm(np.array([0.6, 0.7, 0.9])), [1, 1, 1])
+@pytest.mark.parametrize(("p_values", "corrected"), [
+    ([0.5, 0.01, 0.03, 0.02], [0.5, 0.04, 0.06, 0.06]),  # sorted and times 4, 3, 2, 1: 0.04, 0.06, 0.06, 0.5
+    ([0.02, 0.021], [0.04, 0.04]), ([0.6, 0.7, 0.9], [1, 1, 1]),  # never below an earlier one, never above 1
+])  # fmt: skip
+def test_holms_correction_is_the_one_by_hand(p_values: list[float], corrected: list[float]) -> None:
+    np.testing.assert_allclose(uncertainty.holm(np.array(p_values)), corrected)
 
 
 def compare(scores: uncertainty.Scores, reference: str) -> pd.DataFrame:
@@ -161,12 +150,9 @@ def some_scores(seed: int = 0, n: int = 400) -> dict[str, dict[str, Score]]:
 def test_models_are_found_better_worse_or_neither() -> None:
     scores = some_scores()
     frame = compare(scores, "base").set_index(["model", "task"])
-    assert len(frame) == 9
-    assert frame["verdict"].to_dict() == {
-        ("good", "pairs"): "better", ("same", "pairs"): "no difference shown", ("bad", "pairs"): "worse",
-        ("good", "find"): "better", ("same", "find"): "no difference shown", ("bad", "find"): "worse",
-        ("good", uncertainty.OVERALL): "better", ("same", uncertainty.OVERALL): "no difference shown", ("bad", uncertainty.OVERALL): "worse",
-    }  # fmt: skip
+    expected = {"good": "better", "same": "no difference shown", "bad": "worse"}
+    tasks = ("pairs", "find", uncertainty.OVERALL)
+    assert frame["verdict"].to_dict() == {(m, task): verdict for m, verdict in expected.items() for task in tasks}
     mean = {m: {**{t: s.mean for t, s in own.items()}, uncertainty.OVERALL: np.mean([s.mean for s in own.values()])}
             for m, own in scores.items()}  # fmt: skip
     for (model, task), row in frame.iterrows():
@@ -178,19 +164,12 @@ def test_models_are_found_better_worse_or_neither() -> None:
 
 def test_comparisons_that_are_looked_at_together_are_corrected_together() -> None:
     scores = some_scores()
-    parts = [
-        uncertainty.differences({m: scores[m] for m in names}, names[0])
-        for names in (("base", "good"), ("bad", "good"))
-    ]
+    pairs = (("base", "good"), ("bad", "good"))
+    parts = [uncertainty.differences({m: scores[m] for m in names}, names[0]) for names in pairs]
     alone, both = uncertainty.verdicts(parts[0]), uncertainty.verdicts(pd.concat(parts))
     assert len(both) == 2 * len(alone) == 6
     np.testing.assert_allclose(both["p_holm"], uncertainty.holm(both["p"].to_numpy()))
     assert (both["p_holm"].to_numpy()[:3] > alone["p_holm"].to_numpy()).any()
-
-
-def test_one_task_has_no_mean_over_tasks() -> None:
-    scores = {model: {"find": own["find"]} for model, own in some_scores().items()}
-    assert set(uncertainty.score_intervals(scores)["task"]) == set(compare(scores, "base")["task"]) == {"find"}
 
 
 def test_paired_answers_show_differences_that_separate_intervals_hide() -> None:
@@ -217,6 +196,8 @@ def test_intervals_of_all_metrics_are_in_the_frame() -> None:
     width = (frame["high"] - frame["low"])[frame["model"].eq("base") & frame["task"].eq("pairs")].item()
     rates = some_scores()["base"]["pairs"].per_example["accuracy"].mean(axis=0)
     assert width == pytest.approx(2 * 1.96 * rates.std() / 20, rel=0.1)  # as the normal approximation has it
+    one_task = {model: {"find": own["find"]} for model, own in some_scores().items()}  # has no mean over tasks
+    assert set(uncertainty.score_intervals(one_task)["task"]) == set(compare(one_task, "base")["task"]) == {"find"}
 
 
 def test_a_model_without_some_task_is_compared_on_the_others_and_has_no_mean() -> None:
@@ -232,16 +213,17 @@ def test_a_model_without_some_task_is_compared_on_the_others_and_has_no_mean() -
     assert set(reverse["task"]) == {"pairs"}
 
 
-def test_what_cannot_be_compared_is_refused() -> None:
-    scores = some_scores()
-    with pytest.raises(InputError, match="'nobody' and another model are needed, there are scores of base, good"):
-        compare(scores, "nobody")
-    short = {"pairs": made("accuracy", np.ones(399)), "find": scores["base"]["find"]}
-    with pytest.raises(InputError, match=r"'pairs' was scored on \[399, 400\] examples"):
-        compare(scores | {"short": short}, "base")
-    bare = {"pairs": Score("accuracy", (0.5,)), "find": scores["base"]["find"]}
-    with pytest.raises(InputError, match="'bare' on 'pairs' has no accuracy of single examples"):
-        uncertainty.score_intervals(scores | {"bare": bare})
+FIND = some_scores()["base"]["find"]
+
+
+@pytest.mark.parametrize(("other", "reference", "message"), [
+    ({"find": FIND}, "nobody", "'nobody' and another model are needed, there are scores of base, good"),
+    ({"find": FIND, "pairs": made("accuracy", np.ones(399))}, "base", r"'pairs' was scored on \[399, 400\] examples"),
+    ({"find": FIND, "pairs": Score("accuracy", (0.5,))}, "base", "'new' on 'pairs' has no accuracy of single examples"),
+])  # fmt: skip
+def test_what_cannot_be_compared_is_refused(other: dict[str, Score], reference: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        compare(some_scores() | {"new": other}, reference)
 
 
 def test_examples_fall_into_buckets_up_to_and_with_their_edge() -> None:
@@ -252,19 +234,14 @@ def test_examples_fall_into_buckets_up_to_and_with_their_edge() -> None:
     np.testing.assert_allclose(frame["value"], [0.75, 1 / 6, np.nan, 1.0])
     assert frame["low"].isna().tolist() == frame["high"].isna().tolist() == [False, False, True, True]
 
-
-def test_intervals_are_those_of_the_bucket_alone() -> None:
-    rng = np.random.default_rng(0)
-    precision, lengths = rng.random((1, 90)), rng.integers(1, 1000, size=90)
-    frame = uncertainty.by_length(precision, lengths, edges=(500,))
-    for row, chosen in zip(frame.itertuples(), (lengths <= 500, lengths > 500), strict=True):
-        alone = uncertainty.bootstrap_over_tasks([precision[:, chosen]])
-        assert (row.examples, row.low, row.high) == (chosen.sum(), alone.low[0], alone.high[0])
-        assert row.value == pytest.approx(precision[0, chosen].mean())
+    for row, chosen in zip(frame.itertuples(), ([0, 1], [2, 3, 5]), strict=False):
+        alone = uncertainty.bootstrap_over_tasks([right[:, chosen].mean(axis=0)[None]])
+        assert (row.low, row.high) == (alone.low[0], alone.high[0])
 
 
-def test_lengths_must_be_as_many_as_examples_and_edges_ascend() -> None:
-    with pytest.raises(InputError, match="3 lengths for 2 examples"):
-        uncertainty.by_length(np.ones((1, 2)), [1, 2, 3])
-    with pytest.raises(InputError, match=r"edges must be ascending and at least one, got \[5, 5\]"):
-        uncertainty.by_length(np.ones((1, 2)), [1, 2], edges=(5, 5))
+@pytest.mark.parametrize(("lengths", "edges", "message"), [
+    ([1, 2, 3], (5,), "3 lengths for 2 examples"), ([1, 2], (5, 5), r"edges must be ascending and at least one, got \[5, 5\]"),
+])  # fmt: skip
+def test_lengths_must_be_as_many_as_examples_and_edges_ascend(lengths, edges, message) -> None:
+    with pytest.raises(InputError, match=message):
+        uncertainty.by_length(np.ones((1, 2)), lengths, edges=edges)

@@ -42,12 +42,10 @@ def test_every_student_beats_every_baseline_with_few_examples_and_only_sbert_is_
 
 
 def test_retrieval_has_map_and_mrr_of_seven_models_on_two_tasks():
-    table = published("table_5_7").query("metric != 'accuracy'")
-    assert table.groupby(["metric", "task"]).size().to_dict() == {
-        (metric, task): 7 for metric in ("map", "mrr") for task in ("games", "wines")
-    }
-    best = table.groupby(["metric", "model"])["value"].mean().groupby("metric").idxmax()
-    assert best.to_dict() == {"map": ("map", "only-MSE"), "mrr": ("mrr", "cosine-masked")}
+    rows = published("table_5_7").query("metric != 'accuracy'")
+    table = rows.pivot(index=["metric", "task"], columns="model", values="value")
+    assert (table.shape, table.notna().all(axis=None)) == ((2 * 2, 7), True)
+    assert table.groupby("metric").mean().idxmax(axis=1).to_dict() == {"map": "only-MSE", "mrr": "cosine-masked"}
 
 
 @pytest.mark.parametrize(("name", "number", "students", "best"), [
@@ -88,16 +86,14 @@ def test_every_box_is_in_order(name):
     frame = published(name)
     boxes = frame.dropna(subset="median")
     assert len(boxes) >= len(frame) - 4  # Figure 4.2 shows whiskers only
-    for lower, upper in [("low", "q3"), ("q1", "median"), ("median", "q3"), ("q1", "high"), ("low", "high")]:
-        assert (boxes[lower] <= boxes[upper]).all(), f"{lower} above {upper}"
+    lower, upper = ["low", "q1", "median", "q1", "low"], ["q3", "median", "q3", "high", "high"]
+    assert (boxes[lower].to_numpy() <= boxes[upper].to_numpy()).all()
     assert frame["value"].between(0.5, 1.0).all()
 
 
 def test_the_corpora_have_as_many_tokens_as_their_documents_and_means_say():
     corpora = published("corpora")
-    assert corpora.groupby("source")["corpus"].unique().map(list).to_dict() == {
-        "table 4.1": ["VAL-500K"], "table 5.1": ["TRAIN-1M"],
-    }  # fmt: skip
+    assert set(corpora["source"] + " " + corpora["corpus"]) == {"table 4.1 VAL-500K", "table 5.1 TRAIN-1M"}
     assert (corpora["documents"] * corpora["mean"]).tolist() == pytest.approx(corpora["tokens"].tolist(), rel=0.005)
     assert (corpora["over_384"] > corpora["over_512"]).all()
 
