@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from docemb_lib import Profile, Workspace
 from docemb_lib.cli import app
 from docemb_lib.errors import InputError
-from docemb_lib.experiments.plan import check_run, resolve_plan
+from docemb_lib.experiments.plan import resolve_plan
 from docemb_lib.experiments.run import Stages
 from docemb_lib.experiments.runkey import RunKey
 
@@ -150,7 +150,7 @@ def test_the_recipe_for_long_documents_in_the_template_fits_when_its_lines_are_l
     workspace = Workspace()
     runs = [run for step in resolve_plan(Profile.load("own"), "own", workspace) for run in step.runs]
     for run in runs:
-        check_run(run, workspace)
+        Stages(run.key, workspace).check()
     assert [teacher.name for teacher in runs[-1].profile.further_teachers] == ["lead"]
     assert (runs[-1].parameters["negatives"], runs[-1].parameters["documents"]) == (256, 1800)
 

@@ -184,7 +184,7 @@ def test_a_scheduler_that_does_not_answer_is_one_line(monkeypatch):
     (1, "/elsewhere", {}, "does not see /elsewhere/notebooks; workers need a file system that they share with the sweep"),
 ])  # fmt: skip
 def test_an_unfit_worker_is_refused(workspace_root, threads, root, changes, said):
-    expected = processes.expected_of(Workspace())
+    expected = processes.Expected(processes.signature(), Workspace().root)
     here = expected.signature
     expected = expected._replace(signature={**here, **changes}, root=Path(root) if root else expected.root)
     worker = SimpleNamespace(state=SimpleNamespace(nthreads=threads))
