@@ -278,8 +278,10 @@ def _environments(count: int) -> list[dict[str, str]]:
 
 def _gpus() -> list[str]:
     """The visible GPUs, named as in CUDA_VISIBLE_DEVICES."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible == "":
+        return []
     import torch
 
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    count = torch.cuda.device_count()
-    return visible.split(",")[:count] if visible else [str(number) for number in range(count)]
+    numbers = [str(number) for number in range(torch.cuda.device_count())]
+    return visible.split(",")[: len(numbers)] if visible else numbers

@@ -33,24 +33,18 @@ class Recorder(Reporter):
 
     def __init__(self):
         self.lines = []
+        self.prepare = self.lines.append
+        self.step = lambda run, line: self.lines.append(line)
+        self.close = lambda: self.lines.append("closed")
 
     def begin(self, runs, missing, where=""):
         self.lines.append(f"{len(missing)} of {len(runs)}")
 
-    def prepare(self, what):
-        self.lines.append(what)
-
     def start(self, run, remaining_s=None):
         self.lines.append(f"start {run.profile.name} {run.parameters['lam']}")
 
-    def step(self, run, line):
-        self.lines.append(line)
-
     def end(self, run, status, seconds, error=""):
         self.lines.append(f"{status} {run.profile.name} {run.parameters['lam']}")
-
-    def close(self):
-        self.lines.append("closed")
 
     def of(self, *words):
         return [line for line in self.lines if line.startswith(words)]
@@ -189,9 +183,8 @@ def test_the_runs_of_a_grid_are_a_sweep_with_a_page_in_which_a_failing_run_stops
     steps, workspace, monkeypatch
 ):
     monkeypatch.setattr(processes, "default_workers", lambda runs: 1)
-    three = (
-        "[{notebook: 05_weighting, lam: 0.3}, {grid: lams, profile: other.yaml}, {notebook: 05_weighting, lam: 0.4}]"
-    )
+    single = "{notebook: 05_weighting, lam: 0.%d}"
+    three = f"[{single % 3}, {{grid: lams, profile: other.yaml}}, {single % 4}]"
     text = SUCCEEDS.replace("import sys", "import sys, os; assert lam != 0.8 or os.path.exists('mended')", 1)
     plan, reporter = steps(text, three), Recorder()
     (failure,) = execute_plan(plan, workspace, reporter)
@@ -210,9 +203,8 @@ def test_the_runs_of_a_grid_are_a_sweep_with_a_page_in_which_a_failing_run_stops
         "1 of 4", "reused planned 0.3", "built other 0.8", "the comparison of all finished runs", "reused planned 0.4",
     ]  # fmt: skip
     ((_, page),) = comparison_paths(plan[1].runs, workspace)
-    assert json.loads((workspace.root / page).read_text())["metadata"]["docemb"]["compared"] == [
-        run.fingerprint for run in plan[1].runs
-    ]
+    metadata = json.loads((workspace.root / page).read_text())["metadata"]
+    assert metadata["docemb"]["compared"] == [run.fingerprint for run in plan[1].runs]
 
     monkeypatch.setitem(sys.modules, "papermill", None)  # a third time nothing is executed
     reporter = Recorder()
