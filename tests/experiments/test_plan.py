@@ -12,8 +12,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from docemb_lib.errors import InputError
 from docemb_lib import grid, sweep
+from docemb_lib.errors import InputError
 from docemb_lib.experiments.plan import load_grid, resolve_plan, resolve_sweep
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.experiments.scores import check_benchmarks
