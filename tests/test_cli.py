@@ -92,7 +92,7 @@ def test_a_notebook_that_refuses_its_input_ends_the_command_with_its_line(worksp
     begun = "from docemb_lib.experiments.run import begin\nbegin('01_corpus', globals()).stages.corpus.artefact"
     write_notebook("01_corpus", "profile = 'tiny'\nseed = 0", begun)  # without figures, which take seconds
     name = own(texts(workspace_root / "t", bad=b"caf\xe9"))
-    refused(in_a_process("run", "--profile", name), "bad.txt", "byte 3", "UTF-8")
+    refused(docemb("run", "--profile", name), "bad.txt", "byte 3", "UTF-8")
 
 
 def test_the_recipe_for_long_documents_in_the_template_fits_when_its_lines_are_let_in(workspace_root):
@@ -232,7 +232,7 @@ def test_a_student_is_trained_by_two_processes_and_found_again_by_one(workspace_
     assert (workspace_root / folder / "model.safetensors").is_file()
     (artefact,) = (workspace_root / "outputs" / "artefacts" / "student").glob("[!.]*")
     assert not (artefact / "checkpoints").exists()
-    again = in_a_process(*arguments)
+    again = docemb(*arguments)
     assert again.stdout == done.stdout
     assert "training the student" not in again.stderr
     assert len(losses.split(" → ")) == 2
@@ -244,7 +244,7 @@ def test_a_run_that_is_told_to_stop_leaves_a_checkpoint(workspace_root):
     profile = workspace_root / "params" / "small.yaml"
     text = profile.read_text().replace("save_every: 2", "save_every: 1000")
     profile.write_text(text.replace("documents: 24\n", "documents: 160\n"))
-    command = [*DOCEMB, "run", "--profile", "small", "--only", "05"]
+    command = [*DOCEMB, "run", "--profile", "small", "--only", "03"]
     running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     students = workspace_root / "outputs" / "artefacts" / "student"
     deadline = time.monotonic() + 200

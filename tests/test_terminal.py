@@ -50,7 +50,6 @@ def test_tables_are_never_cut(columns):
         "0.812",
         "0.756 ± 0.004",
         "10k",
-        "model",
         ".512 [.48, .55]",
     ):
         assert whole in shown.file.getvalue()
@@ -69,9 +68,7 @@ def test_recorded_runs_show_their_status_or_how_to_make_some():
     shown = console(80)
     print_runs(pd.DataFrame(), shown)
     assert "docemb run" in shown.file.getvalue()
-    print_runs(
-        pd.DataFrame({"notebook": ["05_weighting"], "label": ["x"], "status": ["failed"], "mean": [None]}), shown
-    )
+    print_runs(pd.DataFrame({"notebook": ["05_weighting"], "status": ["failed"], "mean": [None]}), shown)
     assert "failed" in shown.file.getvalue()
 
 

@@ -86,10 +86,9 @@ Runs = Sequence[Planned]
 class Reporter:
     """Where a plan or a sweep reports its progress, in the main thread. This base class reports nothing.
 
-    `begin` is called once per plan or sweep (where: the workers, in words), and `close` once at its end, also after an
-    error. Several runs may be at work between `start` (remaining_s: estimate for the whole plan) and `end`. The status
-    "later" means that the run is tried again, since another process executes it or its worker has stopped. `prepare`
-    tells a long step that belongs to no single run, `step` the last line of a notebook's output.
+    `begin` is called once (where: the workers, in words), and `close` once at the end, also after an error. Several
+    runs may be at work between `start` (remaining_s: of the whole plan) and `end`. The status "later" means that the
+    run is tried again. `prepare` tells a long step of no single run, `step` the last line of a notebook's output.
     """
 
     def begin(self, runs: Runs, missing: Runs, where: str = "") -> None: ...
@@ -131,8 +130,8 @@ def execute_run(
 
     report: receives the last state of the notebook's progress bars.
     wait: for another process that executes the same run, instead of filelock.Timeout.
-    unwanted: polled every second; once it is true, the kernel may write a checkpoint, and UnwantedError follows. For
-        tasks in threads. In the main thread SIGTERM does the same, and KeyboardInterrupt follows.
+    unwanted: polled every second in a thread; once it is true, the kernel may write a checkpoint, and UnwantedError
+        follows. In the main thread SIGTERM does the same, and KeyboardInterrupt follows.
 
     Raises RunError if the notebook failed, InputError if it raised that; both are recorded.
     """

@@ -62,11 +62,10 @@ class Grid(NamedTuple):
 def resolve_plan(
     profile: Profile, name: str, workspace: Workspace, *, first: str | None = None, only: str | None = None
 ) -> list[Step]:
-    """The lines of the plan of a profile. Raises InputError for anything that is wrong with a line.
+    """The lines of the plan of a profile, whose name for notebooks is `name`, see `profile_argument`.
 
-    name: the value of the notebooks' parameter `profile`, see `profile_argument`.
-    first: only lines from this notebook on, e.g. "03".
-    only: only lines of this notebook, those marked `on_request` included.
+    first: only lines from this notebook on, e.g. "03". only: only lines of this notebook, those marked `on_request`
+    included. Raises InputError for anything that is wrong with a line.
     """
     for asked in filter(None, (first, only)):
         if not any(notebook.startswith(asked) for notebook in NOTEBOOKS):
@@ -154,11 +153,10 @@ def _notebook_of(grid: Grid, asked: str | None) -> str:
         raise InputError(f"grid {grid.name}: notebook is missing; say which of {', '.join(NOTEBOOKS)} it is for")
     names = []
     for name in filter(None, (asked, grid.notebook)):
-        found = [known for known in NOTEBOOKS if known.startswith(name)]
+        names += (found := [known for known in NOTEBOOKS if known.startswith(name)])
         if len(found) != 1:
             where = "" if name == asked else f"grid {grid.name}: "
             raise InputError(f"{where}notebook {name!r} is unknown; known are {', '.join(NOTEBOOKS)}")
-        names += found
     if names[0] != names[-1]:
         raise InputError(f"grid {grid.name}: is for notebook {names[-1]}, not for {names[0]}")
     return names[0]
@@ -167,9 +165,8 @@ def _notebook_of(grid: Grid, asked: str | None) -> str:
 def grid(name: str, profile: str | Path | Profile = "thesis") -> list[dict[str, Any]]:
     """The runs of a grid in `params/grids/` as notebook parameters, scaled to a profile where the grid says so.
 
-    The last width of both projections becomes the width of the profile's student or contextual teacher, whichever it
-    was in the thesis. Hidden widths and vector sizes shrink in proportion. The mask becomes the structural teacher's
-    context. With the thesis' widths nothing changes.
+    The last width of both projections becomes that of the profile's student or contextual teacher, as in the thesis;
+    hidden widths and vector sizes shrink in proportion, and the mask becomes the structural teacher's context.
 
     Example:
         >>> runs = grid("weighting-cosine", "tiny")
@@ -257,10 +254,10 @@ def _scaled(parameters: Mapping[str, Any], profile: Profile, student: int, where
     if "vector_size" in scaled:
         scaled["vector_size"] = _times(scaled["vector_size"], by_student)
     if scaled.get("compound") is not None:
-        members = members_of(scaled["compound"])
-        sizes = [{"vector_size": _times(one["vector_size"], by_student)} for one in members]
-        labels = (label_of_paragraph_vector(**one | size) for one, size in zip(members, sizes, strict=True))
-        scaled["compound"] = "+".join(labels)
+        members = [
+            one | {"vector_size": _times(one["vector_size"], by_student)} for one in members_of(scaled["compound"])
+        ]
+        scaled["compound"] = "+".join(label_of_paragraph_vector(**one) for one in members)
     return scaled
 
 

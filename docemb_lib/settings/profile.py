@@ -114,11 +114,9 @@ class Profile(sections.Section):
         student, teacher = width(self.student.model), width(self.structural_teacher.model)
         if student and teacher and student != teacher:
             fits = ", ".join(name for name, size in WIDTHS.items() if size == student)
-            raise ValueError(
-                f"student.model {self.student.model} is {student} wide, structural_teacher.model "
-                f"{self.structural_teacher.model} is {teacher} wide; they must be equal"
-                + (f" (as wide as the student: {fits})" if fits else "")
-            )
+            wide = f"{student} wide, structural_teacher.model {self.structural_teacher.model} is {teacher} wide"
+            hint = f" (as wide as the student: {fits})" if fits else ""
+            raise ValueError(f"student.model {self.student.model} is {wide}; they must be equal{hint}")
         names = [further.name for further in self.further_teachers]
         if len(set(names)) < len(names):
             raise ValueError(f"further_teachers: their names must differ, got {', '.join(names)}")
@@ -170,7 +168,7 @@ class Profile(sections.Section):
 
     def with_parameters(self, *, source: str = "parameters", **overrides: Any) -> Self:
         """The same profile with notebook parameters replaced; `source` names them in an error."""
-        given = {name: value for name, value in overrides.items() if value != "profile" and name != "profile"}
+        given = {name: value for name, value in overrides.items() if "profile" not in (name, value)}
         parameters = _validated(Parameters, {**self.parameters.model_dump(), **given}, source)
         return self.model_copy(update={"parameters": parameters})
 

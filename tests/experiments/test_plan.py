@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pandas as pd
@@ -378,10 +376,3 @@ def test_a_grid_of_another_notebook_or_name_is_refused(workspace_root):
         grid("structual", "small")
     with pytest.raises(InputError, match=r"grid nowhere\.yaml: no such file"):
         load_grid("nowhere.yaml", Profile.load("small"))
-
-
-def test_naming_the_functions_loads_neither_torch_nor_dask():
-    code = "import sys; from docemb_lib import grid, sweep; grid('structural'); print(sorted(sys.modules))"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert "'docemb_lib.experiments.sweeps'" in loaded
-    assert not {"torch", "dask", "distributed"} & set(loaded.split("'"))

@@ -17,7 +17,7 @@ from torch import nn
 from docemb_lib.errors import InputError
 from docemb_lib.experiments.run import Stages
 from docemb_lib.experiments.runkey import RunKey
-from docemb_lib.experiments.students import make_objective, weighting_of
+from docemb_lib.experiments.students import StudentStage, make_objective, weighting_of
 from docemb_lib.losses import CCA, MSE, Contrastive, Cosine, MaskedLanguageHead, MaxMargin, SoftCCA, Weighting
 from docemb_lib.settings import Parameters, SimDE, Training
 from docemb_lib.settings.profile import Profile
@@ -175,7 +175,7 @@ def test_more_negatives_than_documents_are_refused_before_anything_is_built(work
 
 
 @pytest.mark.slow
-def test_a_student_learns_from_further_teachers_and_a_bank(workspace_root):
+def test_a_student_learns_from_further_teachers_and_a_bank(workspace_root, monkeypatch):
     further = """
 further_teachers:
   - {name: topics, role: contextual, teacher: LSA, loss: soft-cca, student_projection: "8", weight: WEIGHT}
@@ -200,6 +200,7 @@ further_teachers:
     assert again.fingerprint == student.fingerprint  # found again
     manifest = json.loads((student.path / "artefact.json").read_text(encoding="utf-8"))
     assert manifest["inputs"]["parameters"]["negatives"] == 9
+    monkeypatch.setattr(StudentStage, "_train", lambda *_: None)
     heavier = small(workspace_root, further.replace("WEIGHT", "2.0"), **options).students.trained
     assert heavier.fingerprint != student.fingerprint
 
@@ -221,7 +222,7 @@ def stages_of(root, settings=None, **parameters):
     return Stages(RunKey.of("07_simde", profile, **parameters), Workspace(root))
 
 
-def test_a_student_learns_from_halves_of_real_documents_and_is_found_again(root):
+def test_a_student_learns_from_halves_of_real_documents_and_is_found_again(root, monkeypatch):
     stages = stages_of(root).students
     artefact = stages.trained
     train, validation = stages.history()
@@ -236,6 +237,7 @@ def test_a_student_learns_from_halves_of_real_documents_and_is_found_again(root)
     head.load_state_dict(load_file(artefact.path / "head.safetensors"))
     again = stages_of(root).students.trained
     assert again.path == artefact.path
+    monkeypatch.setattr(StudentStage, "_train", lambda *_: None)
     assert again.fingerprint != stages_of(root, {"symmetric": True}).students.trained.fingerprint
 
 
