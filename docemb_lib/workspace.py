@@ -123,10 +123,7 @@ def fingerprint_of(inputs: Inputs) -> str:
 
 
 def publish(folder: Path, build: Build, *, inputs: Inputs, resumable: bool = False, replace: bool = False) -> None:
-    """Build `folder` in a sibling and rename it into place, under a lock.
-
-    An existing folder stays, unless `replace`: then its files are replaced one by one, so that readers find them.
-    """
+    """Build `folder` in a sibling and rename it under a lock; `replace` the files of an existing one singly."""
     with locked(folder):
         if (folder / MANIFEST).is_file() and not replace:
             return  # another process has built it meanwhile

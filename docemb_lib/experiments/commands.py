@@ -33,10 +33,7 @@ TEXTS = 1024  # texts that a stock model sorts by length at a time
 
 
 def distil(profile: str | Path, parameters: dict[str, Any]) -> str | None:
-    """Train the student of a profile, unless it is there. Returns its folder and mean validation losses in a line.
-
-    Of several processes that train together, all but the first return None.
-    """
+    """Train the student of a profile, unless it is there. Returns a line about it, in the first process that trains."""
     from docemb_lib.training.distributed import is_first, together
 
     stages = Stages(RunKey.of(NOTEBOOK, Profile.load(profile), **parameters))
@@ -114,10 +111,7 @@ class Evaluated(NamedTuple):
 
 
 def evaluate_model(name: str, profile: str | Path, tasks: Sequence[str] = ()) -> Evaluated:
-    """Score a model (a folder or a hub id) on the profile's tasks, or some of them, on their test splits.
-
-    The profile's baselines that a final evaluation has scored already are shown beside it; none is computed.
-    """
+    """Score a model (a folder or a hub id) on test splits, beside the baselines that are scored already."""
     loaded = Profile.load(profile)
     stages = Stages(RunKey(NOTEBOOK, loaded.with_tasks(tasks, source="--task") if tasks else loaded))
     stages.scores.check(("test",))

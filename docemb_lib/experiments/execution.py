@@ -148,10 +148,7 @@ def execute_run(
 
 
 def record_failure(run: Planned, workspace: Workspace, reason: str, trace: str) -> str:
-    """Record why a run failed, unless it once succeeded or another process executes it, and keep its notebook.
-
-    Returns the reason as one line that names the run.
-    """
+    """Record why a run failed, unless it once succeeded or is being executed; returns a line that names the run."""
     with suppress(Timeout), _lock_now(run.executed):
         return _fail(run, workspace, reason, trace)
     return _one_line(run, reason)

@@ -121,10 +121,7 @@ def ended_on_sigterm(sockets: str) -> Iterator[threading.Event]:
 
 @contextmanager
 def ended_once(unwanted: Callable[[], bool] | None, sockets: str) -> Iterator[threading.Event]:
-    """While the block runs, end the kernel once `unwanted` is true. Yields the event that this has happened.
-
-    Each later second ends it again, since it may not have started yet.
-    """
+    """While the block runs, end the kernel once `unwanted` is true (each second: it may not have started yet)."""
     left, ended = threading.Event(), threading.Event()
 
     def watch() -> None:
@@ -190,10 +187,7 @@ def local_workers(count: int) -> Iterator[tuple[Any, None]]:
 
 @contextmanager
 def workers_of(scheduler: str, workspace: Workspace) -> Iterator[tuple[Any, Expected]]:
-    """A Dask client of a running cluster (an address tcp://host:port or a file), and what its workers must have.
-
-    Raises InputError if the scheduler does not answer, or if a present worker is unfit for the workspace.
-    """
+    """A Dask client of a running cluster (address or file), and what its workers must have. Raises InputError."""
     from distributed import Client
 
     expected = Expected(signature(), workspace.root)

@@ -57,10 +57,7 @@ class Record:
 
 
 def save(workspace: Workspace, record: Record, scores: Rows = (), tables: Mapping[str, Rows] | None = None) -> Path:
-    """Publish a record, replacing an earlier one of the same run, and return its folder.
-
-    scores: tidy rows; tables: rows of further tables by name.
-    """
+    """Publish a record (scores: tidy rows; tables: rows of others by name), also over an earlier one."""
 
     def build(folder: Path) -> None:
         write_text(folder / RECORD, json.dumps(record.__dict__, indent=1, ensure_ascii=False) + "\n")

@@ -153,10 +153,7 @@ class Run:
         self.overview.renew()
 
     def link_student(self, scores: pd.DataFrame | None = None) -> str:
-        """Let `outputs/students/<slug>` point at the run's student. Returns this path relative to the workspace.
-
-        scores: tidy; the student's rows are written into its model card.
-        """
+        """Link `outputs/students/<slug>` to the student, whose card gets its tidy scores. Returns the link."""
         student = self.student()
         if scores is not None:
             from docemb_lib.student.export import add_scores

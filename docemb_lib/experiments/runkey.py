@@ -43,10 +43,7 @@ class RunKey:
 
     @classmethod
     def of(cls, notebook: str, profile: Profile, **parameters: Any) -> Self:
-        """The run of `notebook` with these parameters, and with the profile's values for all others.
-
-        Raises InputError for an unknown notebook, an unknown parameter or an invalid value.
-        """
+        """The run of `notebook` with these parameters and the profile's values for all others. Raises InputError."""
         return cls(notebook, profile.for_notebook(notebook, **parameters))
 
     @property
@@ -101,10 +98,7 @@ class RunKey:
 
     @cached_property
     def setting(self) -> str:
-        """Fingerprint of all but the parameters: profile, texts, models, versions. Runs of one setting are comparable.
-
-        It is the same for all notebooks but the self-supervised one, because `simde` counts only there.
-        """
+        """Fingerprint of all but the parameters: runs of one setting are comparable. `simde` counts in 07 only."""
         profile, evaluation = self.profile, self.profile.evaluation
         # Corpora and tasks enter by the fingerprints of their files below; the plan and the parameters do not count.
         excluded: Any = {"plan": True, "parameters": True, "corpus": True, "contextual_teachers": {"corpus"}}
@@ -129,10 +123,7 @@ class RunKey:
 
     @property
     def paragraph_vectors(self) -> list[ParagraphVectorSettings]:
-        """The Paragraph Vectors that the run trains or loads.
-
-        Settings that the parameters of 02_paragraph_vector do not name are those of the profile's DM or DBOW.
-        """
+        """The Paragraph Vectors that the run trains or loads, with the profile's DM or DBOW where no parameter is."""
         p, settings = self.profile.parameters, self.profile.contextual_teachers
         if self.notebook == "02_paragraph_vector":
             asked = members_of(p.compound) if p.compound else [{name: getattr(p, name) for name in SINGLE}]

@@ -261,10 +261,7 @@ def recorded_student(workspace: Workspace, record: Record) -> Artefact | None:
 
 
 def make_objective(student: Student, profile: Profile, widths: Mapping[str, int]) -> Objective:
-    """The training objective of a profile and its parameters. widths: of each teacher's embeddings, by its name.
-
-    Projections draw their initial weights from torch's global generator: seed it first.
-    """
+    """The objective of a profile (widths: by teacher). Its projections draw from torch's global generator."""
     from docemb_lib.losses import Objective, Projection, Teaching, contextual_loss, structural_loss
 
     p, training = profile.parameters, profile.training

@@ -216,10 +216,7 @@ def _count_words(missing: Runs, workspace: Workspace, reporter: Reporter) -> Non
 def _distribute(
     client: Any, missing: Runs, workspace: Workspace, reporter: Reporter, expected: Expected | None
 ) -> dict[Planned, str]:
-    """Give each worker a run, and the next one when it has ended. Returns the errors of the failed runs.
-
-    Dask's own queue cannot hold back a run that another process executes, hence this loop.
-    """
+    """Give each worker a run, and the next one when it has ended. Returns the errors of the failed runs."""
     topic = f"docemb-{uuid4()}"
     events: SimpleQueue[Any] = SimpleQueue()  # lines of progress, and futures that are done
     client.subscribe_topic(topic, lambda event: events.put(event[1]))
@@ -234,7 +231,7 @@ def _distribute(
             reporter.start(run)
 
     try:
-        while waiting or at_work:
+        while waiting or at_work:  # Dask's own queue cannot hold back a run that another process executes
             try:
                 workers = len(client.nthreads())
             except OSError:

@@ -134,11 +134,7 @@ class Profile(sections.Section):
 
     @classmethod
     def load(cls, name: str | Path = "tiny", **overrides: Any) -> Self:
-        """Read and validate the profile of a name in `params/`, or of the path of a .yaml file.
-
-        `overrides` are notebook parameters that replace those of the profile; the string "profile" replaces nothing.
-        Raises InputError, naming file, field, value and mend in one line.
-        """
+        """Read and validate a profile by its name in `params/` or its .yaml file; `overrides` replace parameters."""
         path = profile_path(name)
         file = read_profile_file(path)
         named = file.origins.get(("name",)) == path  # a name from a base is not the name of this profile
