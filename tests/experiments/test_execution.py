@@ -110,18 +110,6 @@ def test_an_execution_that_breaks_outside_the_notebook_is_a_recorded_failure(a_r
     assert records.frame(workspace=workspace, failed=True)["status"].tolist() == ["failed"]
 
 
-def test_a_failed_run_is_tried_again_and_once_done_keeps_its_record(a_run, workspace):
-    run = a_run(SUCCEEDS)
-    record_failure(run, workspace, "no luck", "")
-    run.failed.touch()
-    execute_run(run, workspace)
-    assert records.frame(workspace=workspace, failed=True)["status"].tolist() == ["done"]
-    assert not run.failed.exists()
-    with pytest.raises(RunError):
-        execute_run(a_run(FAILS), workspace)
-    assert records.frame(workspace=workspace, failed=True)["mean"].tolist() == [0.5]
-
-
 def test_all_runs_are_checked_before_the_first_kernel_starts(steps, workspace, monkeypatch):
     plan = steps(SUCCEEDS, "[{notebook: 05_weighting, lam: 0.5}, {notebook: 05_weighting, student_projection: 16x17}]")
     monkeypatch.setattr(execution, "execute_run", lambda *a, **k: pytest.fail("a kernel was started"))
@@ -144,7 +132,9 @@ def test_a_process_killed_when_its_run_is_done_leaves_no_working_copy(a_run, wor
     assert [path.name for path in run.executed.parent.glob(".*") if path.suffix != ".lock"] == []
 
 
-def test_a_run_that_another_process_executes_is_neither_recorded_as_failed_nor_waited_for(a_run, workspace):
+def test_a_failed_run_is_tried_again_unless_another_process_executes_it_and_once_done_keeps_its_record(
+    a_run, workspace
+):
     run = a_run(SUCCEEDS)
     run.executed.parent.mkdir(parents=True)
     run.working.write_text("as far as it came")
@@ -161,6 +151,11 @@ def test_a_run_that_another_process_executes_is_neither_recorded_as_failed_nor_w
     assert not run.working.exists()
     assert execute_run(run, workspace, wait=False)
     assert is_done(run, workspace)
+    assert records.frame(workspace=workspace, failed=True)["status"].tolist() == ["done"]
+    assert not run.failed.exists()
+    with pytest.raises(RunError):
+        execute_run(a_run(FAILS), workspace)
+    assert records.frame(workspace=workspace, failed=True)["mean"].tolist() == [0.5]
 
 
 @pytest.mark.parametrize("kernel_at_once", [False, True])
