@@ -58,12 +58,12 @@ class CorpusStage:
         return self.workspace.is_built("corpus", self._inputs)
 
     @cached_property
-    def splits(self) -> DatasetDict:
-        """Memory-mapped columns id, text, source, n_words, n_student_tokens, n_structural_tokens by split."""
+    def _splits(self) -> DatasetDict:
         return _load(self.artefact)
 
     def split(self, name: str) -> Dataset:
-        return self.splits[name]
+        """A split, memory-mapped: id, text, source, n_words, n_student_tokens, n_structural_tokens."""
+        return self._splits[name]
 
     def texts(self, split: str, rows: int | None = None) -> Sequence[str]:
         """The texts of the first `rows` documents of a split (None: of all), read when they are accessed."""
