@@ -74,10 +74,12 @@ def run(
     debug: Debug = False,
 ) -> None:
     """Execute the plan of a profile: notebooks 01 to 06, then one table of every model on every task."""
-    from docemb_lib import Profile, Workspace, terminal
+    from docemb_lib import terminal
     from docemb_lib.experiments.commands import report
     from docemb_lib.experiments.plan import profile_argument, resolve_plan
     from docemb_lib.experiments.sweeps import execute_plan, missing_runs
+    from docemb_lib.settings.profile import Profile
+    from docemb_lib.workspace import Workspace
 
     if from_ is not None and only is not None:
         raise InputError("--from and --only exclude each other; give one of them")
@@ -121,11 +123,12 @@ def sweep(
     debug: Debug = False,
 ) -> None:
     """Execute the runs of a grid side by side: what is there is recognised, and a failing run stops no other."""
-    from docemb_lib import Workspace, terminal
+    from docemb_lib import terminal
     from docemb_lib.experiments.commands import parse_parameters
     from docemb_lib.experiments.execution import is_done
     from docemb_lib.experiments.plan import resolve_sweep
     from docemb_lib.experiments.sweeps import comparison_paths, execute_sweep, recorded
+    from docemb_lib.workspace import Workspace
 
     if as_json and not dry_run:
         raise InputError("--json lists the runs of --dry-run; for results, see docemb results --json")
@@ -158,7 +161,8 @@ def results(
     debug: Debug = False,
 ) -> None:
     """Show the recorded runs, oldest first."""
-    from docemb_lib import records, terminal
+    from docemb_lib import terminal
+    from docemb_lib.experiments import records
     from docemb_lib.settings.profile import check_names
 
     if as_json and as_csv:
