@@ -20,17 +20,11 @@ from docemb_lib.hardware import tune_environment
 if TYPE_CHECKING:
     from docemb_lib.bench.harness import Report
 
-app = typer.Typer(
-    help="Distil long-document embeddings from two teachers: run the notebooks, read the results, embed documents.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
+group_of = partial(typer.Typer, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app = group_of(
+    help="Distil long-document embeddings from two teachers: run the notebooks, read the results, embed documents."
 )
-bench = typer.Typer(
-    help="Measure docemb beside its peers, side by side in one process.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-)
+bench = group_of(help="Measure docemb beside its peers, side by side in one process.")
 app.add_typer(bench, name="bench")
 console = Console(highlight=False, soft_wrap=True)
 errors = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -93,8 +87,7 @@ def run(
         raise InputError("--from and --only exclude each other; give one of them")
     tune_environment()
     workspace = Workspace()
-    loaded = Profile.load(profile)
-    steps = resolve_plan(loaded, profile_argument(profile), workspace, first=from_, only=only)
+    steps = resolve_plan(Profile.load(profile), profile_argument(profile), workspace, first=from_, only=only)
     if dry_run:
         terminal.print_plan(steps, missing_runs(steps, workspace), console)
         return
@@ -113,10 +106,8 @@ def train(profile: ProfileName = "tiny", parameter: Parameter = None, debug: Deb
     from docemb_lib.experiments.commands import distil, parse_parameters
 
     tune_environment()
-    trained = distil(profile, parse_parameters(parameter or []))
-    if trained is not None:
-        losses = f"{trained.before:.4f} → {trained.after:.4f}"
-        console.print(f"{trained.folder}: mean validation loss {losses}", markup=False)
+    if (trained := distil(profile, parse_parameters(parameter or []))) is not None:
+        console.print(trained, markup=False)
 
 
 @command
@@ -144,21 +135,19 @@ def sweep(
     if as_json and not dry_run:
         raise InputError("--json lists the runs of --dry-run; for results, see docemb results --json")
     workspace = Workspace()
-    given = parse_parameters(parameter or [])
-    planned = resolve_sweep(notebook, grid, workspace, profile=profile, parameters=given)
+    planned = resolve_sweep(notebook, grid, workspace, profile=profile, parameters=parse_parameters(parameter or []))
     if dry_run:
         done = [is_done(run, workspace) for run in planned]
-        if not as_json:
+        if as_json:
+            names = ("notebook", "label", "parameters", "fingerprint")
+            described = [{name: getattr(run, name) for name in names} for run in planned]
+            _write_json([{**row, "done": there} for row, there in zip(described, done, strict=True)])
+        else:
             terminal.print_planned(planned, done, console)
-            return
-        names = ("notebook", "label", "parameters", "fingerprint")
-        described = [{name: getattr(run, name) for name in names} for run in planned]
-        _write_json([{**row, "done": there} for row, there in zip(described, done, strict=True)])
         return
     failures = execute_sweep(planned, workspace, terminal.Terminal(console), workers=workers, scheduler=scheduler)
     terminal.print_runs(recorded(planned, workspace), console)
-    places = ("records", "notebooks", "figures")
-    paths = [(name, workspace.shown(workspace.outputs / name / planned[0].notebook)) for name in places]
+    paths = [(name, f"outputs/{name}/{planned[0].notebook}") for name in ("records", "notebooks", "figures")]
     terminal.print_paths([*paths, *comparison_paths(planned, workspace)], console)
     _end_with(failures)
 
@@ -249,10 +238,10 @@ def evaluate(
     if as_json:
         frames = {"scores": found.final.scores, **found.final.tables}
         _write_json({"model": model, **{name: json.loads(f.to_json(orient="records")) for name, f in frames.items()}})
-        return
-    terminal.print_intervals(found.final.board, console)
-    if found.standing:
-        console.print(found.standing, markup=False)
+    else:
+        terminal.print_intervals(found.final.board, console)
+        if found.standing:
+            console.print(found.standing, markup=False)
 
 
 @command
@@ -261,11 +250,10 @@ def doctor(debug: Debug = False) -> None:
     tune_environment()
     from docemb_lib.doctor import diagnose
 
-    colours = {"ok": "green", "slow": "yellow", "wrong": "red"}
-    findings = diagnose()
-    for finding in findings:
-        console.print(f"[{colours[finding.status]}]{finding.status:<6}[/] {finding.name}: ", end="")
-        console.print(finding.value + (f"; {finding.mend}" if finding.mend else ""), markup=False)
+    colours, findings = {"ok": "green", "slow": "yellow", "wrong": "red"}, diagnose()
+    for name, value, status, mend in findings:
+        console.print(f"[{colours[status]}]{status:<6}[/] {name}: ", end="")
+        console.print(f"{value}; {mend}" if mend else value, markup=False)
     if any(finding.status == "wrong" for finding in findings):
         raise typer.Exit(1)
 
@@ -275,33 +263,24 @@ def student(
     device: Annotated[str | None, typer.Option(help="cpu or cuda; by itself a GPU where there is one.")] = None,
     size: Annotated[str | None, typer.Option(help="small or base; by itself base on a GPU, else small.")] = None,
     documents: Annotated[int | None, typer.Option(help="Documents of the thesis' lengths.")] = None,
-    quick: Quick = False,
-    repeats: Repeats = None,
-    as_json: AsJson = False,
-    out: Out = None,
-    debug: Debug = False,
-) -> None:
+    quick: Quick = False, repeats: Repeats = None, as_json: AsJson = False, out: Out = None, debug: Debug = False,
+) -> None:  # fmt: skip
     """The student against stock LongformerModel: share of the peak, speed, memory, equality. Takes some minutes."""
     tune_environment()
     from docemb_lib.bench.student import bench_student
 
-    measure = partial(bench_student, device=device, size=size, quick=quick, documents=documents, repeats=repeats)
-    _measure(measure, as_json, out)
+    _measure(bench_student, as_json, out, device=device, size=size, quick=quick, documents=documents, repeats=repeats)
 
 
 @partial(command, group=bench)
 def paragraph_vector(
     documents: Annotated[int | None, typer.Option(help="Documents of about 400 words.")] = None,
-    quick: Quick = False,
-    repeats: Repeats = None,
-    as_json: AsJson = False,
-    out: Out = None,
-    debug: Debug = False,
-) -> None:
+    quick: Quick = False, repeats: Repeats = None, as_json: AsJson = False, out: Out = None, debug: Debug = False,
+) -> None:  # fmt: skip
     """Paragraph Vector against a plain gensim loop, by the number of workers. Takes some minutes."""
     from docemb_lib.bench.paragraph_vector import bench_paragraph_vector
 
-    _measure(partial(bench_paragraph_vector, quick=quick, documents=documents, repeats=repeats), as_json, out)
+    _measure(bench_paragraph_vector, as_json, out, quick=quick, documents=documents, repeats=repeats)
 
 
 @partial(command, group=bench)
@@ -312,16 +291,16 @@ def heads(
     tune_environment()
     from docemb_lib.bench.heads import bench_heads
 
-    _measure(partial(bench_heads, quick=quick, repeats=repeats), as_json, out)
+    _measure(bench_heads, as_json, out, quick=quick, repeats=repeats)
 
 
-def _measure(measure: Callable[[], Report], as_json: bool, out: Path | None) -> None:
+def _measure(measure: Callable[..., Report], as_json: bool, out: Path | None, **options: Any) -> None:
     """Run a benchmark, print what it found, and write it into a folder."""
     from docemb_lib.bench.harness import check_folder, write_report
 
     if out is not None:
         check_folder(out)
-    report = measure()
+    report = measure(**options)
     if as_json:
         sys.stdout.write(report.json())
     else:

@@ -8,6 +8,7 @@ import shutil
 import sys
 import tomllib
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from threading import Thread
@@ -76,9 +77,9 @@ def _unmet() -> list[str]:
     if not PROJECT.is_file():
         return unmet_requirements(requires("docemb") or [])
     project, python = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"], platform.python_version()
-    needed = project["requires-python"]
+    needed, unmet = project["requires-python"], unmet_requirements(project["dependencies"])
     right = SpecifierSet(needed).contains(python, prereleases=True)
-    return [*([] if right else [f"python {python}, not {needed}"]), *unmet_requirements(project["dependencies"])]
+    return unmet if right else [f"python {python}, not {needed}", *unmet]
 
 
 def _finding(name: str, value: str, good: bool, status: Status, mend: str) -> Finding:
@@ -139,12 +140,10 @@ def _hub() -> Finding:
     answered: list[bool] = []
 
     def ask() -> None:
-        try:
-            urlopen(Request(constants.ENDPOINT, method="HEAD"), timeout=HUB_SECONDS).close()
-        except OSError as error:
-            if not isinstance(error, HTTPError):
-                return
-        answered.append(True)
+        with suppress(OSError):
+            with suppress(HTTPError):  # an answer, too
+                urlopen(Request(constants.ENDPOINT, method="HEAD"), timeout=HUB_SECONDS).close()
+            answered.append(True)
 
     thread = Thread(target=ask, daemon=True)
     thread.start()

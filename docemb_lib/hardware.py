@@ -56,15 +56,14 @@ def synchronize(device: torch.device | str) -> None:
 
 def matmul_peak(device: torch.device | str, dtype: torch.dtype) -> float:
     """FLOP/s of a large square matrix product: the median of several after a warm-up, measured once per process."""
-    import torch
-
-    return _matmul_peak(torch.device(device), dtype)
+    return _matmul_peak(str(device), dtype)
 
 
 @lru_cache
-def _matmul_peak(device: torch.device, dtype: torch.dtype) -> float:
+def _matmul_peak(name: str, dtype: torch.dtype) -> float:
     import torch
 
+    device = torch.device(name)
     n = PEAK_SIZE.get(device.type, PEAK_SIZE["cpu"])
     generator = torch.Generator(device).manual_seed(0)
     with torch.no_grad(), torch.autocast(device.type, enabled=False):  # random numbers: GPUs are faster at zeros
@@ -100,11 +99,10 @@ def _cgroup_room() -> list[int]:
     rooms = []
     for line in lines:
         _, controllers, path = line.split(":", 2)
-        if not controllers:  # version 2
-            root, names = CGROUPS, ("memory.max", "memory.current", "inactive_file")
-        elif "memory" in controllers.split(","):
+        root, names = CGROUPS, ("memory.max", "memory.current", "inactive_file")  # of version 2
+        if "memory" in controllers.split(","):
             root, names = CGROUPS / "memory", ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
-        else:
+        elif controllers:
             continue
         own = root / path.lstrip("/")  # missing in a container that shows its group as the root
         above = [folder for folder in (own, *own.parents) if folder.is_relative_to(root)]

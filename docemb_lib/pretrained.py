@@ -20,10 +20,7 @@ NOT_IN_FINGERPRINT = {"data_config.json", "artefact.json"}
 
 
 def resolve(name: str) -> str:
-    """The folder or hub id to load the model `name` from: an existing folder, an installed package, or else a hub id.
-
-    The weights of a package are verified once per process. Raises InputError if they are missing or other ones.
-    """
+    """The folder or hub id to load the model `name` from; of a package, whose weights are verified once per process."""
     if Path(name).is_dir():
         return str(Path(name))
     return _packaged_folder(name) if name in PACKAGED else name

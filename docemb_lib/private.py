@@ -1,7 +1,6 @@
 """Private names of other packages that docemb relies on, with the versions they were tried with.
 
 A release of any of these packages may change such a name. `tests/test_private.py` checks each one and says which broke.
-The functions import the packages when called, so that importing this module needs none of them.
 """
 
 from __future__ import annotations

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import pandas as pd
 from rich.console import Console, Group
@@ -14,10 +13,9 @@ from rich.markup import escape
 from rich.measure import Measurement
 from rich.table import Table
 
-from docemb_lib.experiments.execution import Reporter
+from docemb_lib.experiments.execution import Planned, Reporter, Runs, Status
 
 if TYPE_CHECKING:
-    from docemb_lib.experiments.execution import Planned
     from docemb_lib.experiments.plan import Step
 
 QUIET_SECONDS = 10.0  # between two lines about one run, where the output is no terminal
@@ -35,13 +33,11 @@ class Terminal(Reporter):
         self.names: dict[Planned, str] = {}
         self.running: dict[Planned, tuple[float, float, str]] = {}  # start, time of the last line, that line
         self.there: set[Planned] = set()  # done before
-        self.total = self.ended = 0
-        self.begun, self.weight, self.ended_weight = time.monotonic(), 0.0, 0.0
+        self.ended: list[Planned] = []
 
-    def begin(self, runs: Sequence[Planned], missing: Sequence[Planned], where: str = "") -> None:
-        self.total, self.weight = len(runs), sum(run.weight for run in missing)
+    def begin(self, runs: Runs, missing: Runs, where: str = "") -> None:
+        self.begun, self.weight = time.monotonic(), sum(run.weight for run in missing)
         self.there = set(runs) - set(missing)
-        self.begun = time.monotonic()
         labels = [(run.notebook, run.label) for run in runs]
         for run, label in zip(runs, labels, strict=True):  # labels leave out the seed, for one
             self.names[run] = f"{run.notebook}  {run.label if labels.count(label) == 1 else run.executed.stem}"
@@ -68,17 +64,14 @@ class Terminal(Reporter):
             last = now
         self.running[run] = (start, last, line)
 
-    def end(
-        self, run: Planned, status: Literal["built", "reused", "failed", "later"], seconds: float, error: str = ""
-    ) -> None:
+    def end(self, run: Planned, status: Status, seconds: float, error: str = "") -> None:
         self.running.pop(run, None)
         if status == "later":
             return
-        if run not in self.there:
-            self.ended += 1
-            self.ended_weight += run.weight
+        self.ended += [] if run in self.there else [run]
         how = "already there" if status == "reused" else f"{OUTCOMES[status]} in {duration(seconds)}"
-        self._print(f"[{self.ended + len(self.there)}/{self.total}] {how}  {self.names[run]}{self._left()}")
+        ended = f"{len(self.ended) + len(self.there)}/{len(self.names)}"
+        self._print(f"[{ended}] {how}  {self.names[run]}{self._left()}")
 
     def close(self) -> None:
         if self.live is not None:
@@ -91,10 +84,11 @@ class Terminal(Reporter):
             table.add_column(name, no_wrap=True, min_width=width)
         for run, (start, _, line) in list(self.running.items()):
             table.add_row(escape(self.names[run]), duration(time.monotonic() - start), escape(line))
-        return Group(f"{self.ended + len(self.there)} of {self.total} ended{self._left()}", table)
+        ended = f"{len(self.ended) + len(self.there)} of {len(self.names)}"
+        return Group(f"{ended} ended{self._left()}", table)
 
     def _left(self) -> str:
-        share = self.ended_weight / self.weight if self.weight else 1.0
+        share = sum(run.weight for run in self.ended) / self.weight if self.weight else 1.0
         spent = time.monotonic() - self.begun
         return f", about {duration(spent / share * (1 - share))} left in all" if 0 < share < 1 else ""
 
@@ -102,24 +96,19 @@ class Terminal(Reporter):
         self.console.print(escape(text))
 
 
-def print_plan(steps: Sequence[Step], missing: Sequence[Planned], console: Console) -> None:
+def print_plan(steps: Sequence[Step], missing: Runs, console: Console) -> None:
     """The lines of a plan before it starts: how many runs each has, and how many of them are there."""
-    rows = [
-        {
-            "notebook": step.runs[0].notebook,
-            "runs": len(step.runs),
-            "there": sum(run not in missing for run in step.runs),
-            "profile": step.runs[0].profile.name,
-            "grid, or single run": step.grid or step.runs[0].label,
-        }
-        for step in steps
-    ]
-    print_table(pd.DataFrame(rows), console)
+    columns = ("notebook", "runs", "there", "profile", "grid, or single run")
+    rows = []
+    for step in steps:
+        first, there = step.runs[0], sum(run not in missing for run in step.runs)
+        rows.append((first.notebook, len(step.runs), there, first.profile.name, step.grid or first.label))
+    print_table(pd.DataFrame(rows, columns=[*columns]), console)
     total = sum(len(step.runs) for step in steps)
     console.print(f"{total} runs, {total - len(missing)} of them already there")
 
 
-def print_planned(planned: Sequence[Planned], done: Sequence[bool], console: Console) -> None:
+def print_planned(planned: Runs, done: Sequence[bool], console: Console) -> None:
     """The runs of a sweep before it starts: label, the parameters in which they differ, whether they are there."""
     varied = [name for name in planned[0].parameters if len({str(run.parameters[name]) for run in planned}) > 1]
     rows = [
@@ -158,15 +147,13 @@ def print_claims(table: pd.DataFrame, console: Console) -> None:
     console.print(shown)
 
 
-def print_paths(paths: Sequence[tuple[str, str | Path]], console: Console) -> None:
-    """A line for each name and path."""
+def print_paths(paths: Sequence[tuple[str, str]], console: Console) -> None:
     for name, path in paths:
-        console.print(f"{name + ':':<20}{escape(str(path))}")
+        console.print(f"{name + ':':<20}{escape(path)}")
 
 
 def print_table(frame: pd.DataFrame, console: Console, *, title: str | None = None, text: int | None = None) -> None:
-    """A frame as a table of its natural width, however narrow the terminal: a line that wraps is better than a number
-    that is cut.
+    """A frame as a table of its natural width: in a narrow terminal lines wrap, and no number is cut.
 
     text: how many first columns are aligned to the left; None: all that hold no numbers.
     """

@@ -42,6 +42,10 @@ RECORDED_VERSIONS = (
 )  # fmt: skip
 
 
+Inputs = Mapping[str, Any]  # JSON; paths become strings
+Build = Callable[[Path], None]  # writes the files of an artefact into a folder
+
+
 @dataclass(frozen=True)
 class Artefact:
     """A finished folder. `fingerprint` identifies its content in the inputs of other artefacts."""
@@ -73,23 +77,21 @@ class Workspace:
         self.outputs = self.root / "outputs"
         self.used: dict[Artefact, bool] = {}  # artefacts in the order of the requests; True: it had to be built
 
-    def artefact(
-        self, kind: str, inputs: Mapping[str, Any], build: Callable[[Path], None], *, resumable: bool = False
-    ) -> Artefact:
+    def artefact(self, kind: str, inputs: Inputs, build: Build, *, resumable: bool = False) -> Artefact:
         """The artefact made from `inputs` (JSON; paths become strings), which `build(folder)` makes if it is missing.
 
         A `resumable` build starts with the files that an interrupted build left, any other with an empty folder.
         """
-        artefact, missing = self._named(kind, inputs), not self.is_built(kind, inputs)
-        if missing:
+        artefact = self._named(kind, inputs)
+        if missing := not (artefact.path / MANIFEST).is_file():
             publish(artefact.path, build, inputs=inputs, resumable=resumable)
         self.used.setdefault(artefact, missing)
         return artefact
 
-    def is_built(self, kind: str, inputs: Mapping[str, Any]) -> bool:
+    def is_built(self, kind: str, inputs: Inputs) -> bool:
         return (self._named(kind, inputs).path / MANIFEST).is_file()
 
-    def _named(self, kind: str, inputs: Mapping[str, Any]) -> Artefact:
+    def _named(self, kind: str, inputs: Inputs) -> Artefact:
         fingerprint = fingerprint_of({"kind": kind, "version": VERSIONS.get(kind.split("/")[0], 1), **inputs})
         return Artefact(kind, fingerprint, self.outputs / "artefacts" / kind / fingerprint)
 
@@ -114,20 +116,14 @@ class Workspace:
         return str(path.relative_to(self.root)) if path.is_relative_to(self.root) else str(path)
 
 
-def fingerprint_of(inputs: Mapping[str, Any]) -> str:
+def fingerprint_of(inputs: Inputs) -> str:
     """16 hexadecimal digits of a hash of `inputs`; the order of keys does not matter."""
     canonical = json.dumps(inputs, sort_keys=True, ensure_ascii=False, default=str, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 
 
-def publish(
-    folder: Path, build: Callable[[Path], None], *, inputs: Mapping[str, Any],
-    resumable: bool = False, replace: bool = False,
-) -> None:  # fmt: skip
-    """Build `folder` in a sibling and rename it into place, under a lock.
-
-    An existing folder stays, unless `replace`: then its files are replaced one by one, so that readers find them.
-    """
+def publish(folder: Path, build: Build, *, inputs: Inputs, resumable: bool = False, replace: bool = False) -> None:
+    """Build `folder` in a sibling and rename it under a lock; `replace` the files of an existing one singly."""
     with locked(folder):
         if (folder / MANIFEST).is_file() and not replace:
             return  # another process has built it meanwhile
@@ -144,10 +140,9 @@ def publish(
             full = number == errno.ENOSPC or (number is None and shutil.disk_usage(partial).free < FULL)
             if not resumable or not any(partial.iterdir()):
                 shutil.rmtree(partial, ignore_errors=True)
-            if full:
-                problem = f"{folder.parent}: the disk is full; make room and give the same command again"
-                raise InputError(problem) from error
-            raise
+            if not full:
+                raise
+            raise InputError(f"{folder.parent}: the disk is full; make room and give the same command again") from error
         if folder.exists():
             _replace_files(partial, folder)
         else:
@@ -167,9 +162,9 @@ def locked(target: Path) -> Iterator[None]:
     """Allow one builder of `target` at a time; the operating system frees the lock of a killed process."""
     target.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(target.with_name(f".{target.name}.lock"))
-    try:
+    with suppress(Timeout):
         lock.acquire(timeout=0)
-    except Timeout:
+    if not lock.is_locked:
         logger.warning("waiting for another process that is building %s", target)
         lock.acquire()
     try:
@@ -193,9 +188,12 @@ def _files(folder: Path) -> list[Path]:
     return sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
 
 
-def _write_manifest(folder: Path, inputs: Mapping[str, Any], seconds: float) -> None:
-    # Without model cards, which may gain scores later.
-    files = {str(name): _sha256(folder / name) for name in _files(folder) if name.name != "README.md"}
+def _write_manifest(folder: Path, inputs: Inputs, seconds: float) -> None:
+    files = {}
+    for name in _files(folder):
+        if name.name != "README.md":  # a model card, which may gain scores later
+            with (folder / name).open("rb") as file:
+                files[str(name)] = hashlib.file_digest(file, "sha256").hexdigest()
     made = {"inputs": dict(inputs), "versions": installed_versions()}
     manifest = {**made, "seconds": round(seconds, 3), "files": files}
     write_text(folder / MANIFEST, json.dumps(manifest, indent=1, ensure_ascii=False, default=str) + "\n")
@@ -208,8 +206,3 @@ def installed_versions() -> dict[str, str]:
         with suppress(PackageNotFoundError):
             versions[name] = version(name)
     return versions
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
+import sys
 from pathlib import Path
+from typing import NamedTuple
+from unittest import mock
 
 import pytest
 
@@ -15,6 +19,9 @@ os.environ.setdefault("MPLBACKEND", "agg")
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 TEXTS = Path(__file__).parent / "data"
+# What stands in there spares each process the seconds of a package that nothing here needs.
+sys.path.insert(0, str(TEXTS / "quick"))
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(TEXTS / "quick"), os.environ.get("PYTHONPATH"))))
 
 
 @pytest.fixture
@@ -31,3 +38,40 @@ def make_workspace(root: Path, monkeypatch: pytest.MonkeyPatch | None = None) ->
     if monkeypatch is not None:
         monkeypatch.chdir(root)
     return root
+
+
+class Done(NamedTuple):
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def docemb(*arguments: object) -> Done:
+    """The command in this process, in the folder that it is in: to start another takes seconds."""
+    from typer.testing import CliRunner
+
+    from docemb_lib.cli import app
+
+    handler = signal.getsignal(signal.SIGTERM)
+    try:
+        with mock.patch.dict(os.environ):
+            result = CliRunner().invoke(app, [*map(str, arguments)])
+    finally:
+        signal.signal(signal.SIGTERM, handler)
+    return Done(result.exit_code, result.stdout, result.stderr)
+
+
+@pytest.fixture
+def write_notebook(workspace_root):
+    """Puts two cells, the first of which has the parameters, in place of a notebook."""
+
+    import nbformat
+
+    def write(name, parameters, text):
+        first = nbformat.v4.new_code_cell(parameters, metadata={"tags": ["parameters"]})
+        kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+        cells = [first, nbformat.v4.new_code_cell(text)]
+        made = nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernel})
+        nbformat.write(made, workspace_root / "notebooks" / f"{name}.ipynb")
+
+    return write

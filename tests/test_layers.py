@@ -42,11 +42,15 @@ def test_only_experiments_and_the_command_line_know_papermill():
     assert users == {"experiments"}
 
 
-@pytest.mark.parametrize("module", ["docemb_lib.cli", "docemb_lib.experiments.plan", "docemb_lib.widgets.monitor"])
-def test_importing_loads_no_torch(module):
-    code = f"import sys, {module}; from docemb_lib import Profile, Workspace, records; print('torch' in sys.modules)"
+def test_importing_loads_neither_torch_nor_dask():
+    code = """
+import sys, docemb_lib.cli, docemb_lib.experiments.plan, docemb_lib.experiments.sweeps, docemb_lib.widgets.monitor
+from docemb_lib import Profile, Workspace, grid, records, sweep
+grid("structural")
+print(sorted({"torch", "dask", "distributed"} & set(sys.modules)))
+"""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"
+    assert done.stdout.strip() == "[]"
 
 
 BARE = """

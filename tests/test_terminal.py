@@ -32,8 +32,11 @@ def console(columns=100, terminal=False):
     return Console(file=io.StringIO(), width=columns, force_terminal=terminal)
 
 
-def runs(*labels):
-    return [ARun(label, Path(f"{number}.ipynb")) for number, label in enumerate(labels)]
+def reported(*labels, terminal=False):
+    """A terminal, its console, and a run of each label."""
+    planned = [ARun(label, Path(f"{number}.ipynb")) for number, label in enumerate(labels)]
+    shown = console(terminal=terminal)
+    return Terminal(shown), shown, planned
 
 
 @pytest.mark.parametrize("columns", [40, 80, 200])
@@ -50,7 +53,6 @@ def test_tables_are_never_cut(columns):
         "0.812",
         "0.756 ± 0.004",
         "10k",
-        "model",
         ".512 [.48, .55]",
     ):
         assert whole in shown.file.getvalue()
@@ -69,15 +71,12 @@ def test_recorded_runs_show_their_status_or_how_to_make_some():
     shown = console(80)
     print_runs(pd.DataFrame(), shown)
     assert "docemb run" in shown.file.getvalue()
-    print_runs(
-        pd.DataFrame({"notebook": ["05_weighting"], "label": ["x"], "status": ["failed"], "mean": [None]}), shown
-    )
+    print_runs(pd.DataFrame({"notebook": ["05_weighting"], "status": ["failed"], "mean": [None]}), shown)
     assert "failed" in shown.file.getvalue()
 
 
 def test_outside_a_terminal_a_plan_is_lines_but_not_too_many(clock):
-    shown, (first, second) = console(), runs("a", "b")
-    reporter = Terminal(shown)
+    reporter, shown, (first, second) = reported("a", "b")
     reporter.begin([first, second], [second])
     reporter.start(first)
     reporter.end(first, "reused", 0.0)
@@ -97,8 +96,7 @@ def test_outside_a_terminal_a_plan_is_lines_but_not_too_many(clock):
 
 
 def test_a_sweep_counts_what_has_ended_and_forecasts_from_it(clock):
-    shown, planned = console(), runs("a", "b", "c")
-    reporter = Terminal(shown)
+    reporter, shown, planned = reported("a", "b", "c")
     reporter.prepare("the words of the corpus, stem")
     reporter.begin(planned, planned[1:], "2 workers")
     reporter.start(planned[1])
@@ -120,16 +118,14 @@ def test_a_sweep_counts_what_has_ended_and_forecasts_from_it(clock):
 
 
 def test_runs_with_one_label_are_distinguished_by_their_files():
-    shown, planned = console(), runs("a", "a")
-    reporter = Terminal(shown)
+    reporter, shown, planned = reported("a", "a")
     reporter.begin(planned, planned)
     reporter.start(planned[1])
     assert shown.file.getvalue().splitlines()[-1] == "begins  05_weighting  1"
 
 
 def test_in_a_terminal_a_table_shows_the_runs_at_work():
-    planned, shown = runs("a", "b", "c"), console()
-    reporter = Terminal(console(terminal=True))
+    shown, (reporter, _, planned) = console(), reported("a", "b", "c", terminal=True)
     reporter.begin(planned, planned)
     reporter.start(planned[0])
     reporter.step(planned[0], "training: 50%")

@@ -17,16 +17,8 @@ from docemb_lib.corpus.sources import local_documents
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation.scoreboard import last_round, scoreboard
 from docemb_lib.experiments import records
-from docemb_lib.experiments.execution import Planned
-from docemb_lib.experiments.models import (
-    ADAPTED,
-    SBERT_CHUNKS,
-    UNTRAINED,
-    Embeds,
-    Model,
-    scored_model,
-    student_model,
-)
+from docemb_lib.experiments.execution import Runs
+from docemb_lib.experiments.models import ADAPTED, SBERT_CHUNKS, UNTRAINED, Embeds, Model, scored_model, student_model
 from docemb_lib.experiments.run import Stages
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.experiments.scores import Final
@@ -41,14 +33,8 @@ ROWS = 10_000  # rows of embeddings written at a time
 TEXTS = 1024  # texts that a stock model sorts by length at a time
 
 
-class Trained(NamedTuple):
-    folder: str  # relative to the workspace
-    before: float  # mean validation loss
-    after: float
-
-
-def distil(profile: str | Path, parameters: dict[str, Any]) -> Trained | None:
-    """Train the student of a profile with these parameters, unless it is there; None in all processes but the first."""
+def distil(profile: str | Path, parameters: dict[str, Any]) -> str | None:
+    """Train the student of a profile, unless it is there. Returns a line about it, in the first process that trains."""
     from docemb_lib.training.distributed import is_first, together
 
     stages = Stages(RunKey.of(NOTEBOOK, Profile.load(profile), **parameters))
@@ -58,8 +44,8 @@ def distil(profile: str | Path, parameters: dict[str, Any]) -> Trained | None:
     if not is_first():
         return None
     losses = stages.students.history()[1]["loss"]
-    link = stages.workspace.link("students", stages.key.slug, student.path)
-    return Trained(stages.workspace.shown(link), float(losses.iloc[0]), float(losses.iloc[-1]))
+    link = stages.workspace.shown(stages.workspace.link("students", stages.key.slug, student.path))
+    return f"{link}: mean validation loss {losses.iloc[0]:.4f} → {losses.iloc[-1]:.4f}"
 
 
 def parse_parameters(given: list[str]) -> dict[str, Any]:
@@ -80,10 +66,9 @@ def parse_parameters(given: list[str]) -> dict[str, Any]:
 def embed_documents(
     model: str, source: Path, out: Path, *, text_field: str = "text", id_field: str = "id"
 ) -> tuple[int, int]:
-    """Embed the documents of `source` into `out` and return their number and their dimensions.
+    """Embed the documents of `source` into `out`, whole or not at all; returns their number and their dimensions.
 
-    `.parquet`: columns id and embedding (a list of float32); `.npy`: the embeddings alone, in the order of the
-    documents. Everything is checked before the model is loaded; `out` appears whole or not at all.
+    `.parquet`: columns id and embedding (a list of float32); `.npy`: the embeddings alone, in the same order.
     """
     if out.suffix not in {".parquet", ".npy"}:
         raise InputError(f"-o {out}: write .parquet (ids and embeddings) or .npy (embeddings alone)")
@@ -95,15 +80,15 @@ def embed_documents(
 
     student = Student.load(model)
     texts = (document.text for document in documents)
-    temporary = out.with_name(f".{out.name}.{os.getpid()}.npy")  # embeddings go there as they come
+    temporary = [out.with_name(f".{out.name}.{os.getpid()}{suffix}") for suffix in (".npy", ".parquet")]
     try:
-        embeddings = student.embed(texts, out=temporary, devices=devices_at_hand())
-        if out.suffix == ".npy":
-            temporary.replace(out)
-        else:
-            _write_parquet(out, [document.id for document in documents], embeddings)
+        embeddings = student.embed(texts, out=temporary[0], devices=devices_at_hand())  # on disk as they come
+        if out.suffix == ".parquet":
+            _write_parquet(temporary[1], [document.id for document in documents], embeddings)
+        temporary[out.suffix == ".parquet"].replace(out)
     finally:
-        temporary.unlink(missing_ok=True)
+        for path in temporary:
+            path.unlink(missing_ok=True)
     return len(documents), student.width
 
 
@@ -117,41 +102,36 @@ def adapt_student(
     """
     if out.exists():
         raise InputError(f"-o {out}: exists; name a new folder")
-    documents = local_documents(source, text_field=text_field, id_field=id_field)
-    if len(documents) < options["dim"]:
-        what = f"{len(documents)} documents for a lexical half of {options['dim']} dimensions"
+    texts = [document.text for document in local_documents(source, text_field=text_field, id_field=id_field)]
+    if len(texts) < options["dim"]:
+        what = f"{len(texts)} documents for a lexical half of {options['dim']} dimensions"
         raise InputError(f"{source}: {what}; give at least as many documents, or a smaller --dim")
 
     from docemb_lib.student import Student
 
     student = Student.load(model)
-    student.adapt([document.text for document in documents], **options)
+    student.adapt(texts, **options)
     temporary = out.with_name(f".{out.name}.{os.getpid()}")
     try:
         student.save(temporary)
         temporary.replace(out)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-    return len(documents), student.width, float(student.lexical.weight) if student.lexical is not None else 0.0
+    return len(texts), student.width, float(student.lexical.weight) if student.lexical is not None else 0.0
 
 
 def _write_parquet(path: Path, ids: list[str], embeddings: np.ndarray) -> None:
-    """Columns id and embedding (a fixed-size list of float32), a block of rows at a time; whole or not at all."""
+    """Columns id and embedding (a fixed-size list of float32), a block of rows at a time."""
     import pyarrow as pa
     from pyarrow import parquet
 
     width = embeddings.shape[1]
     schema = pa.schema([("id", pa.string()), ("embedding", pa.list_(pa.float32(), width))])
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.parquet")
-    try:
-        with parquet.ParquetWriter(temporary, schema) as writer:
-            for start in range(0, len(ids), ROWS):
-                rows = np.ascontiguousarray(embeddings[start : start + ROWS]).reshape(-1)
-                column = pa.FixedSizeListArray.from_arrays(pa.array(rows), width)
-                writer.write_table(pa.table([pa.array(ids[start : start + ROWS]), column], schema=schema))
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with parquet.ParquetWriter(path, schema) as writer:
+        for start in range(0, len(ids), ROWS):
+            rows = np.ascontiguousarray(embeddings[start : start + ROWS]).reshape(-1)
+            column = pa.FixedSizeListArray.from_arrays(pa.array(rows), width)
+            writer.write_table(pa.table([pa.array(ids[start : start + ROWS]), column], schema=schema))
 
 
 class Evaluated(NamedTuple):
@@ -160,12 +140,7 @@ class Evaluated(NamedTuple):
 
 
 def evaluate_model(name: str, profile: str | Path, tasks: Sequence[str] = ()) -> Evaluated:
-    """Score a model on the profile's tasks, or some of them, on their test splits.
-
-    The profile's baselines that a final evaluation has scored already are shown beside it; none is computed.
-    name: a hub id, or a folder, by whose name the model is shown. Raises InputError for an unknown model, profile or
-    task, before any long work.
-    """
+    """Score a model (a folder or a hub id) on test splits, beside the baselines that are scored already."""
     loaded = Profile.load(profile)
     stages = Stages(RunKey(NOTEBOOK, loaded.with_tasks(tasks, source="--task") if tasks else loaded))
     stages.scores.check(("test",))
@@ -216,9 +191,8 @@ def _stock(source: str) -> Embeds:
         raise InputError(f"{source}: not loadable with sentence-transformers ({error})") from error
 
     def embed(texts: list[str]) -> np.ndarray:
-        starts = range(0, len(texts), TEXTS)
-        shown = progress(starts, desc="embedding", unit="blocks") if len(starts) > 1 else starts
-        blocks = [model.encode(texts[start : start + TEXTS], show_progress_bar=False) for start in shown]
+        starts = progress(range(0, len(texts), TEXTS), desc="embedding", unit="blocks")
+        blocks = [model.encode(texts[start : start + TEXTS], show_progress_bar=False) for start in starts]
         return np.concatenate(blocks).astype(np.float32)
 
     return Embeds(embed)
@@ -229,11 +203,10 @@ def _is_student(source: str) -> bool:
     from docemb_lib.student import export, loading
 
     try:
-        config = loading.load_config(source)
         export.saved_pooling(source)
+        return loading.load_config(source).model_type in loading.LONG
     except InputError:
         return False
-    return config.model_type in loading.LONG
 
 
 class Report(NamedTuple):
@@ -242,13 +215,12 @@ class Report(NamedTuple):
     paths: list[tuple[str, str]]
 
 
-def report(planned: Sequence[Planned], workspace: Workspace) -> Report:
+def report(planned: Runs, workspace: Workspace) -> Report:
     """The report of a plan's runs: from the final evaluations or, where there are none, from those of SimDE."""
     done = records.finished(planned, workspace)
     evaluations, simde = ([record for record in done if record.notebook == name] for name in FINAL)
     final = evaluations or simde
-    folders = {"executed notebooks": "notebooks", "figures": "figures"}
-    paths = [(what, workspace.shown(workspace.outputs / folder)) for what, folder in folders.items()]
+    paths = [("executed notebooks", "outputs/notebooks"), ("figures", "outputs/figures")]
     paths += [("student", record.student) for record in final if record.student]
     if not final:
         return Report(None, "", paths)

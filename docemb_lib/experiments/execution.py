@@ -12,9 +12,8 @@ import re
 import threading
 import traceback
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -29,6 +28,7 @@ from docemb_lib.settings.profile import FINAL, Profile
 from docemb_lib.workspace import Workspace, locked, write_text
 
 Status = Literal["built", "reused", "failed", "later"]  # how a run, or an attempt at it, has ended
+Report = Callable[[str], None]  # receives a line of progress
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,27 +70,28 @@ class Planned:
     @property
     def weight(self) -> float:
         """A rough share of the plan's time: starting a kernel counts as much as training on 150 documents."""
-        documents = self.profile.parameters.documents if self.key.trains else 0
-        return 1 + documents / 150 + 3 * (self.notebook in FINAL)
+        return 1 + self.key.trains * self.profile.parameters.documents / 150 + 3 * (self.notebook in FINAL)
 
     @property
     def stamp(self) -> dict[str, Any]:
         """What an executed copy is made from: run and notebook. Stored in the copy's metadata."""
         source = hashlib.sha256(self.source.read_bytes()).hexdigest()
-        stamp: dict[str, Any] = {"run": self.fingerprint, "source": source}
-        return {**stamp, "compared": list(self.compared)} if self.compared else stamp
+        compared = {"compared": list(self.compared)} if self.compared else {}
+        return {"run": self.fingerprint, "source": source, **compared}
+
+
+Runs = Sequence[Planned]
 
 
 class Reporter:
     """Where a plan or a sweep reports its progress, in the main thread. This base class reports nothing.
 
-    `begin` is called once per plan or sweep (where: the workers, in words), and `close` once at its end, also after an
-    error. Several runs may be at work between `start` (remaining_s: estimate for the whole plan) and `end`. The status
-    "later" means that the run is tried again, since another process executes it or its worker has stopped. `prepare`
-    tells a long step that belongs to no single run, `step` the last line of a notebook's output.
+    `begin` is called once (where: the workers, in words), and `close` once at the end, also after an error. Several
+    runs may be at work between `start` (remaining_s: of the whole plan) and `end`. The status "later" means that the
+    run is tried again. `prepare` tells a long step of no single run, `step` the last line of a notebook's output.
     """
 
-    def begin(self, runs: Sequence[Planned], missing: Sequence[Planned], where: str = "") -> None: ...
+    def begin(self, runs: Runs, missing: Runs, where: str = "") -> None: ...
     def prepare(self, what: str) -> None: ...
     def start(self, run: Planned, remaining_s: float | None = None) -> None: ...
     def step(self, run: Planned, line: str) -> None: ...
@@ -114,8 +115,7 @@ def is_done(run: Planned, workspace: Workspace) -> bool:
     """Whether the run has its record, and an executed copy of the notebook as it is now."""
     if not has_record(run, workspace) or not run.executed.is_file():
         return False
-    executed = json.loads(run.executed.read_text(encoding="utf-8"))
-    return executed["metadata"].get("docemb") == run.stamp
+    return json.loads(run.executed.read_text(encoding="utf-8"))["metadata"].get("docemb") == run.stamp
 
 
 def has_record(run: Planned, workspace: Workspace) -> bool:
@@ -123,19 +123,15 @@ def has_record(run: Planned, workspace: Workspace) -> bool:
 
 
 def execute_run(
-    run: Planned,
-    workspace: Workspace,
-    *,
-    report: Callable[[str], None] = lambda line: None,
-    wait: bool = True,
-    unwanted: Callable[[], bool] | None = None,
-) -> bool:
+    run: Planned, workspace: Workspace, *, report: Report = lambda line: None,
+    wait: bool = True, unwanted: Callable[[], bool] | None = None,
+) -> bool:  # fmt: skip
     """Execute the run unless it is done. Returns whether this call has executed the notebook.
 
     report: receives the last state of the notebook's progress bars.
     wait: for another process that executes the same run, instead of filelock.Timeout.
-    unwanted: polled every second; once it is true, the kernel may write a checkpoint, and UnwantedError follows. For
-        tasks in threads. In the main thread SIGTERM does the same, and KeyboardInterrupt follows.
+    unwanted: polled every second in a thread; once it is true, the kernel may write a checkpoint, and UnwantedError
+        follows. In the main thread SIGTERM does the same, and KeyboardInterrupt follows.
 
     Raises RunError if the notebook failed, InputError if it raised that; both are recorded.
     """
@@ -143,22 +139,19 @@ def execute_run(
         if is_done(run, workspace):
             return False
         by_signal = unwanted is None and threading.current_thread() is threading.main_thread()
-        ends = ended_on_sigterm if by_signal else partial(ended_once, unwanted)
-        with socket_folder() as sockets, ends(sockets) as ended:
+        with (
+            socket_folder() as sockets,
+            ended_on_sigterm(sockets) if by_signal else ended_once(unwanted, sockets) as ended,
+        ):
             _execute(run, workspace, report, sockets, ended)
         return True
 
 
 def record_failure(run: Planned, workspace: Workspace, reason: str, trace: str) -> str:
-    """Record why a run failed, unless it once succeeded or another process executes it, and keep its notebook.
-
-    Returns the reason as one line that names the run.
-    """
-    try:
-        with _lock_now(run.executed):
-            return _fail(run, workspace, reason, trace)
-    except Timeout:
-        return _one_line(run, reason)
+    """Record why a run failed, unless it once succeeded or is being executed; returns a line that names the run."""
+    with suppress(Timeout), _lock_now(run.executed):
+        return _fail(run, workspace, reason, trace)
+    return _one_line(run, reason)
 
 
 def _one_line(run: Planned, reason: str) -> str:
@@ -175,10 +168,10 @@ def _fail(run: Planned, workspace: Workspace, reason: str, trace: str) -> str:
     return f"{message} (see {workspace.shown(run.failed)})" if run.failed.is_file() else message
 
 
-def _execute(
-    run: Planned, workspace: Workspace, report: Callable[[str], None], sockets: str, stopped: threading.Event
-) -> None:
+def _execute(run: Planned, workspace: Workspace, report: Report, sockets: str, stopped: threading.Event) -> None:
+    import nbformat
     import papermill
+    from nbconvert.preprocessors.coalescestreams import CoalesceStreamsPreprocessor
 
     stamp = run.stamp  # before the execution, during which the notebook may be edited
     report("starting the notebook")
@@ -200,25 +193,15 @@ def _execute(
             raise InputError(reason) from None
         raise RunError(message, trace) from None
     if not has_record(run, workspace):
-        reason = (
-            "ended without its record: were the profile or the corpus changed meanwhile, or does the kernel "
-            f"{NAME} belong to another environment?"
-        )
-        raise RunError(_fail(run, workspace, reason, ""), "")
-    _finish_copy(run.working, stamp)
+        reason = "ended without its record: were the profile or the corpus changed meanwhile, or does the kernel "
+        raise RunError(_fail(run, workspace, f"{reason}{NAME} belong to another environment?", ""), "")
+    # Keep the last state of each progress bar. nbclient can coalesce streams during the execution, but then outputs
+    # that are updated later lose their place.
+    executed, _ = CoalesceStreamsPreprocessor().preprocess(nbformat.read(run.working, as_version=4), {})
+    executed.metadata["docemb"] = stamp
+    write_text(run.working, nbformat.writes(executed) + "\n")
     run.failed.unlink(missing_ok=True)
     run.working.replace(run.executed)
-
-
-def _finish_copy(file: Path, stamp: dict[str, Any]) -> None:
-    """Keep the last state of each progress bar, and store the stamp."""
-    # nbclient can coalesce streams during the execution, but then outputs that are updated later lose their place.
-    import nbformat
-    from nbconvert.preprocessors.coalescestreams import CoalesceStreamsPreprocessor
-
-    executed, _ = CoalesceStreamsPreprocessor().preprocess(nbformat.read(file, as_version=4), {})
-    executed.metadata["docemb"] = stamp
-    write_text(file, nbformat.writes(executed) + "\n")
 
 
 def _explained(error: Exception) -> tuple[str, str]:
@@ -244,14 +227,12 @@ def _lock_now(target: Path) -> AbstractContextManager[Any]:
 class _LastLine:
     """A file for a notebook's stream. Of each write, the last line is reported."""
 
-    def __init__(self, report: Callable[[str], None]) -> None:
+    def __init__(self, report: Report) -> None:
         self.report = report
 
     def write(self, text: str) -> int:
-        lines = [part.strip() for part in re.split(r"[\r\n]+", text) if part.strip()]
-        if lines:
+        if lines := [part.strip() for part in re.split(r"[\r\n]+", text) if part.strip()]:
             self.report(lines[-1])
         return len(text)
 
-    def flush(self) -> None:
-        """Nothing is buffered."""
+    def flush(self) -> None: ...

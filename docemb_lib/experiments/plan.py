@@ -14,7 +14,6 @@ scaled to the widths of the profile; any other grid is taken as it is.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
@@ -27,12 +26,22 @@ from docemb_lib.experiments.execution import Planned
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.experiments.stages import sbert_of
 from docemb_lib.settings import label_of_paragraph_vector, members_of
-from docemb_lib.settings.profile import NOTEBOOKS, Profile, check_names, find_root, profile_path, read_yaml, width
+from docemb_lib.settings.profile import (
+    NOTEBOOKS,
+    Profile,
+    check_names,
+    find_root,
+    nearest,
+    profile_path,
+    read_yaml,
+    width,
+)  # fmt: skip
 from docemb_lib.workspace import Workspace
 
 THESIS = Profile(name="thesis")  # the thesis' settings are the defaults
 THESIS_WIDTH = 768  # of the thesis' student
 GRID_FIELDS = ("notebook", "scale", "base", "axes", "runs")
+GridLike = str | Path | Sequence[Mapping[str, Any]]  # a name or file, or the parameters of each run
 
 
 class Step(NamedTuple):
@@ -53,11 +62,10 @@ class Grid(NamedTuple):
 def resolve_plan(
     profile: Profile, name: str, workspace: Workspace, *, first: str | None = None, only: str | None = None
 ) -> list[Step]:
-    """The lines of the plan of a profile. Raises InputError for anything that is wrong with a line.
+    """The lines of the plan of a profile, whose name for notebooks is `name`, see `profile_argument`.
 
-    name: the value of the notebooks' parameter `profile`, see `profile_argument`.
-    first: only lines from this notebook on, e.g. "03".
-    only: only lines of this notebook, those marked `on_request` included.
+    first: only lines from this notebook on, e.g. "03". only: only lines of this notebook, those marked `on_request`
+    included. Raises InputError for anything that is wrong with a line.
     """
     for asked in filter(None, (first, only)):
         if not any(notebook.startswith(asked) for notebook in NOTEBOOKS):
@@ -70,13 +78,10 @@ def resolve_plan(
             source_name = name if line.profile is None else profile_argument(line.profile)
             grid = None if line.grid is None else load_grid(line.grid, source)
             notebooks.append(notebook := str(line.notebook) if grid is None else _notebook_of(grid, line.notebook))
-            skipped = line.on_request or notebook < (first or "") if only is None else not notebook.startswith(only)
-            if skipped:
+            if line.on_request or notebook < (first or "") if only is None else not notebook.startswith(only):
                 continue
-            if grid is None:
-                runs = [_planned(notebook, line.parameters, source, source_name, workspace)]
-            else:
-                runs = _resolve_grid(grid, notebook, line.parameters, source, source_name, workspace)
+            rest: Any = (notebook, line.parameters, source, source_name, workspace)
+            runs = [_planned(*rest)] if grid is None else _resolve_grid(grid, *rest)
             for run in runs:
                 earlier, fingerprint = copies.setdefault(run.executed, (number, run.fingerprint))
                 if fingerprint != run.fingerprint:
@@ -93,17 +98,9 @@ def resolve_plan(
 
 
 def resolve_sweep(
-    notebook: str | None,
-    grid: str | Path | Sequence[Mapping[str, Any]],
-    workspace: Workspace,
-    *,
-    profile: str | Path,
-    parameters: Mapping[str, Any],
+    notebook: str | None, grid: GridLike, workspace: Workspace, *, profile: str | Path, parameters: Mapping[str, Any]
 ) -> list[Planned]:
-    """The runs of a sweep; arguments as of `sweeps.sweep`, and no notebook where the grid names one.
-
-    Raises InputError that names grid, run and field.
-    """
+    """The runs of a sweep; arguments as of `sweeps.sweep`, and no notebook where the grid names one."""
     loaded, name = Profile.load(profile), profile_argument(profile)
     return _resolve_grid(load_grid(grid, loaded), notebook, parameters, loaded, name, workspace)
 
@@ -111,13 +108,6 @@ def resolve_sweep(
 def profile_argument(profile: str | Path) -> str:
     """A profile as a notebook's parameter: its name, or its absolute path, since notebooks run in their own folder."""
     return str(profile_path(profile) if Path(profile).suffix in {".yaml", ".yml"} else profile)
-
-
-def check_run(run: Planned, workspace: Workspace) -> None:
-    """Check everything about a run that is cheap to check. Raises InputError."""
-    from docemb_lib.experiments.run import Stages
-
-    Stages(run.key, workspace).check()
 
 
 def _planned(notebook: str, given: Mapping[str, Any], profile: Profile, name: str, workspace: Workspace) -> Planned:
@@ -133,6 +123,8 @@ def _resolve_grid(
     grid: Grid, notebook: str | None, overrides: Mapping[str, Any], profile: Profile, name: str, workspace: Workspace
 ) -> list[Planned]:
     """The runs of a grid, each with `overrides`. All runs are checked, and no two of them may be the same."""
+    from docemb_lib.experiments.run import Stages
+
     notebook = _notebook_of(grid, notebook)
     planned: list[Planned] = []
     first: dict[str | Path, int] = {}  # fingerprint or executed copy → number of the first run that has it
@@ -143,7 +135,7 @@ def _resolve_grid(
                 raise InputError("profile: a sweep has one for all its runs; give it as --profile")
             check_names(notebook, parameters)
             run = _planned(notebook, parameters, profile, name, workspace)
-            check_run(run, workspace)
+            Stages(run.key, workspace).check()
             if earlier := first.get(run.fingerprint) or first.get(run.executed):
                 varied = f"the grid varies what is given for all runs: {', '.join(overrides)}"
                 mend = varied if overrides else "leave one of them out"
@@ -161,11 +153,10 @@ def _notebook_of(grid: Grid, asked: str | None) -> str:
         raise InputError(f"grid {grid.name}: notebook is missing; say which of {', '.join(NOTEBOOKS)} it is for")
     names = []
     for name in filter(None, (asked, grid.notebook)):
-        found = [known for known in NOTEBOOKS if known.startswith(name)]
+        names += (found := [known for known in NOTEBOOKS if known.startswith(name)])
         if len(found) != 1:
             where = "" if name == asked else f"grid {grid.name}: "
             raise InputError(f"{where}notebook {name!r} is unknown; known are {', '.join(NOTEBOOKS)}")
-        names += found
     if names[0] != names[-1]:
         raise InputError(f"grid {grid.name}: is for notebook {names[-1]}, not for {names[0]}")
     return names[0]
@@ -174,9 +165,8 @@ def _notebook_of(grid: Grid, asked: str | None) -> str:
 def grid(name: str, profile: str | Path | Profile = "thesis") -> list[dict[str, Any]]:
     """The runs of a grid in `params/grids/` as notebook parameters, scaled to a profile where the grid says so.
 
-    The last width of both projections becomes the width of the profile's student or contextual teacher, whichever it
-    was in the thesis. Hidden widths and vector sizes shrink in proportion. The mask becomes the structural teacher's
-    context. With the thesis' widths nothing changes.
+    The last width of both projections becomes that of the profile's student or contextual teacher, as in the thesis;
+    hidden widths and vector sizes shrink in proportion, and the mask becomes the structural teacher's context.
 
     Example:
         >>> runs = grid("weighting-cosine", "tiny")
@@ -186,35 +176,28 @@ def grid(name: str, profile: str | Path | Profile = "thesis") -> list[dict[str, 
     return load_grid(name, profile if isinstance(profile, Profile) else Profile.load(profile)).runs
 
 
-def load_grid(given: str | Path | Sequence[Mapping[str, Any]], profile: Profile) -> Grid:
+def load_grid(given: GridLike, profile: Profile) -> Grid:
     """A grid in `params/grids/` by name, of a .yaml file, or of the runs' own parameters."""
     if not isinstance(given, str | Path):
         if not isinstance(given, Sequence) or not given:
             raise InputError(f"grid: write a list of mappings from parameters to values, got {given!r}")
         return Grid("given", None, [_mapping(run, f"grid: run {number}") for number, run in enumerate(given, 1)])
     path, name = Path(given), str(given)
-    if path.suffix in {".yaml", ".yml"}:
-        if not path.is_file():
-            raise InputError(f"grid {name}: no such file")
-    else:
-        folders = [root / "params" / "grids" for root in (find_root(), Path(__file__).resolve().parents[2])]
-        files = {file.stem: file for folder in reversed(folders) for file in sorted(folder.glob("*.yaml"))}
+    if path.suffix not in {".yaml", ".yml"}:
+        roots = (Path(__file__).resolve().parents[2], find_root())
+        files = {file.stem: file for root in roots for file in (root / "params" / "grids").glob("*.yaml")}
         if name not in files:
             known = ", ".join(sorted(files))
             raise InputError(f"grid {name!r} is unknown; known are {known}, or give the path of a .yaml file")
         path = files[name]
-    return _read(path, name, profile)
-
-
-def _read(path: Path, name: str, profile: Profile) -> Grid:
+    elif not path.is_file():
+        raise InputError(f"grid {name}: no such file")
     raw = read_yaml(path)
     if not isinstance(raw, dict):
         raise InputError(f"{path}: a grid is a mapping with `axes` or `runs`, see params/grids/")
     for key in raw:
         if key not in GRID_FIELDS:
-            close = difflib.get_close_matches(str(key), GRID_FIELDS, n=1)
-            hint = f"; did you mean {close[0]}?" if close else ""
-            raise InputError(f"{path}: unknown key {key!r}{hint} (allowed: {', '.join(GRID_FIELDS)})")
+            raise InputError(f"{path}: unknown key {key!r}{nearest(str(key), GRID_FIELDS)}")
     notebook = raw.get("notebook")
     if type(notebook) is int:  # YAML reads 05 as a number
         notebook = f"{notebook:02d}"
@@ -224,7 +207,10 @@ def _read(path: Path, name: str, profile: Profile) -> Grid:
     if "scale" in raw:
         if raw["scale"] != THESIS.name:
             raise InputError(f"{path}: scale: write thesis, or leave it out, got {raw['scale']!r}")
-        student = _student_width(profile.student.model)
+        if (student := width(profile.student.model)) is None:
+            from docemb_lib.student.loading import load_config
+
+            student = int(load_config(pretrained.resolve(profile.student.model)).hidden_size)
         runs = [_scaled(run, profile, student, f"{path}: run {number}") for number, run in enumerate(runs, 1)]
     return Grid(name, None if notebook is None else str(notebook), runs)
 
@@ -268,19 +254,11 @@ def _scaled(parameters: Mapping[str, Any], profile: Profile, student: int, where
     if "vector_size" in scaled:
         scaled["vector_size"] = _times(scaled["vector_size"], by_student)
     if scaled.get("compound") is not None:
-        members = members_of(scaled["compound"])
-        sizes = [{"vector_size": _times(one["vector_size"], by_student)} for one in members]
-        labels = (label_of_paragraph_vector(**one | size) for one, size in zip(members, sizes, strict=True))
-        scaled["compound"] = "+".join(labels)
+        members = [
+            one | {"vector_size": _times(one["vector_size"], by_student)} for one in members_of(scaled["compound"])
+        ]
+        scaled["compound"] = "+".join(label_of_paragraph_vector(**one) for one in members)
     return scaled
-
-
-def _student_width(model: str) -> int:
-    if (known := width(model)) is not None:
-        return known
-    from docemb_lib.student.loading import load_config
-
-    return int(load_config(pretrained.resolve(model)).hidden_size)
 
 
 def _scaled_projection(spec: str, factor: float, ends: Mapping[int, int], where: str) -> str:

@@ -1,12 +1,10 @@
 """The processes of runs: a notebook's kernel, and the workers of a sweep.
 
 Each kernel has IPC sockets in a folder of its own, because kernels that start at the same time race for TCP ports. A
-kernel ends with the process that started it. A kernel that has to stop gets SIGTERM first, so that a training can write
-a checkpoint.
+kernel ends with the process that started it, or on SIGTERM after its training has written a checkpoint.
 
-A sweep is executed by worker processes of this machine, or by a running Dask cluster. On this machine there is a worker
-for each GPU; without a GPU one for each core with 4 GB of memory, since single runs side by side use cores better than
-one run with many threads. The workers share the cores evenly. Dask loads this module in each of them (`dask_setup`).
+On this machine a sweep has a worker process for each GPU; without a GPU one for each core with 4 GB of memory, since
+single runs side by side use cores better than one run with many threads. Dask loads this module in each of them.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ import signal
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
@@ -123,10 +121,7 @@ def ended_on_sigterm(sockets: str) -> Iterator[threading.Event]:
 
 @contextmanager
 def ended_once(unwanted: Callable[[], bool] | None, sockets: str) -> Iterator[threading.Event]:
-    """While the block runs, end the kernel once `unwanted` is true. Yields the event that this has happened.
-
-    Each later second ends it again, since it may not have started yet.
-    """
+    """While the block runs, end the kernel once `unwanted` is true (each second: it may not have started yet)."""
     left, ended = threading.Event(), threading.Event()
 
     def watch() -> None:
@@ -147,51 +142,40 @@ def wait_for_kernels() -> None:
     kernels = []
     for process in psutil.Process().children(recursive=True):
         with suppress(psutil.NoSuchProcess):
-            if KERNEL_PROCESS in process.cmdline():
-                kernels.append(process)
+            kernels += [process] if KERNEL_PROCESS in process.cmdline() else []
     psutil.wait_procs(kernels, timeout=GRACE)
 
 
 def _end_kernel(sockets: str) -> None:
-    """Send SIGTERM to the kernel with these sockets, then to the processes that it started."""
+    """End the kernel with these sockets, then the processes that it started: SIGTERM, and SIGKILL after a time."""
     for child in psutil.Process().children():
         with suppress(psutil.NoSuchProcess):
             if sockets in " ".join(child.cmdline()):
-                workers = child.children(recursive=True)
-                _terminate([child], timeout=GRACE)
-                _terminate(workers, timeout=1.0)
-
-
-def _terminate(processes: Sequence[psutil.Process], *, timeout: float) -> None:
-    for process in processes:
-        with suppress(psutil.NoSuchProcess):
-            process.terminate()
-    for process in psutil.wait_procs(processes, timeout=timeout)[1]:
-        with suppress(psutil.NoSuchProcess):
-            process.kill()
+                for processes, timeout in (([child], GRACE), (child.children(recursive=True), 1.0)):
+                    for process in processes:
+                        with suppress(psutil.NoSuchProcess):
+                            process.terminate()
+                    for process in psutil.wait_procs(processes, timeout=timeout)[1]:
+                        with suppress(psutil.NoSuchProcess):
+                            process.kill()
 
 
 class Expected(NamedTuple):
-    """What must be the same for every worker of a sweep."""
-
-    signature: dict[str, str]
-    root: Path  # of the workspace
+    signature: dict[str, str]  # which every worker of a sweep must have too
+    root: Path  # of the workspace, which every worker must see
 
 
 @contextmanager
 def local_workers(count: int) -> Iterator[tuple[Any, None]]:
-    """A Dask client of `count` new worker processes, which end with this block and with this process.
-
-    The second value is None: these workers have what this process has.
-    """
+    """A Dask client of `count` new processes, which end with this block; None: they have what this process has."""
     import dask
     from distributed import Client, Nanny, Scheduler, SpecCluster
 
     quiet: dict[str, Any] = {"silence_logs": logging.CRITICAL}
     # memory_limit: a run's memory is that of the kernel, which Dask does not see
     options = {"nthreads": 1, "memory_limit": 0, "preload": [__name__], "dashboard": False, **quiet}
-    environments = enumerate(_environments(count))
-    workers = {number: {"cls": Nanny, "options": {**options, "env": added}} for number, added in environments}
+    environments = _environments(count)
+    workers = {number: {"cls": Nanny, "options": {**options, "env": environments[number]}} for number in range(count)}
     address = {"host": "127.0.0.1", "port": 0, "dashboard": _has_bokeh(), "dashboard_address": "127.0.0.1:0"}
     with (
         dask.config.set({"distributed.scheduler.allowed-failures": ATTEMPTS - 1}),
@@ -203,31 +187,24 @@ def local_workers(count: int) -> Iterator[tuple[Any, None]]:
 
 @contextmanager
 def workers_of(scheduler: str, workspace: Workspace) -> Iterator[tuple[Any, Expected]]:
-    """A Dask client of a running cluster, and what its workers must have.
-
-    scheduler: its address, tcp://host:port, or its scheduler file. Raises InputError if it does not answer, or if a
-    present worker is unfit for the workspace.
-    """
+    """A Dask client of a running cluster (address or file), and what its workers must have. Raises InputError."""
     from distributed import Client
 
-    expected = expected_of(workspace)
+    expected = Expected(signature(), workspace.root)
     is_file = "://" not in scheduler and not scheduler.rpartition(":")[2].isdigit()
     if is_file and not Path(scheduler).is_file():
         raise InputError(f"scheduler {scheduler}: no such file; give a scheduler file or an address, tcp://host:port")
-    where = {"scheduler_file": scheduler} if is_file else {"address": scheduler}
+    where = {"scheduler_file" if is_file else "address": scheduler}
     try:
         client = Client(**where, timeout=TIMEOUT, set_as_default=False)
     except (OSError, ValueError) as error:
-        raise InputError(
-            f"scheduler {scheduler}: no answer within {TIMEOUT} s ({type(error).__name__}); is it running, and can it "
-            "be reached from here?"
-        ) from None
+        problem = f"no answer within {TIMEOUT} s ({type(error).__name__})"
+        raise InputError(f"scheduler {scheduler}: {problem}; is it running, and can it be reached from here?") from None
     with client:
         for worker, reason in client.run(unfit, expected, on_error="return").items():
-            if isinstance(reason, Exception):
-                raise InputError(f"scheduler {scheduler}: worker {worker} cannot load docemb ({reason})")
             if reason is not None:
-                raise InputError(f"scheduler {scheduler}: worker {worker} {reason}")
+                problem = f"cannot load docemb ({reason})" if isinstance(reason, Exception) else reason
+                raise InputError(f"scheduler {scheduler}: worker {worker} {problem}")
         yield client, expected
 
 
@@ -257,11 +234,6 @@ def signature() -> dict[str, str]:
     return {**installed_versions(), "docemb": docemb_lib.__version__, "docemb's source": source.hexdigest()[:16]}
 
 
-def expected_of(workspace: Workspace) -> Expected:
-    """What the workers of a sweep in `workspace` must have, as this process has it."""
-    return Expected(signature(), workspace.root)
-
-
 def unfit(expected: Expected, dask_worker: Any) -> str | None:
     """Why this process, a worker, must not execute runs of a sweep; None if it may. Dask names the second argument."""
     if (threads := dask_worker.state.nthreads) != 1:
@@ -282,8 +254,7 @@ def dask_setup(worker: Any) -> None:
 
 
 def _has_bokeh() -> bool:
-    """Dask draws its dashboard with bokeh."""
-    return importlib.util.find_spec("bokeh") is not None
+    return importlib.util.find_spec("bokeh") is not None  # which draws Dask's dashboard
 
 
 def _environments(count: int) -> list[dict[str, str]]:
@@ -295,14 +266,16 @@ def _environments(count: int) -> list[dict[str, str]]:
 
     wanted = {**dict.fromkeys(THREADS, str(max(1, CPU_COUNT // count))), **ENVIRONMENT}
     shared = {name: os.environ.get(name, value) for name, value in wanted.items()}
-    gpus = _gpus()
-    return [{**shared, **({"CUDA_VISIBLE_DEVICES": gpus[n % len(gpus)]} if gpus else {})} for n in range(count)]
+    own = [{"CUDA_VISIBLE_DEVICES": gpu} for gpu in _gpus()] or [{}]
+    return [{**shared, **own[number % len(own)]} for number in range(count)]
 
 
 def _gpus() -> list[str]:
     """The visible GPUs, named as in CUDA_VISIBLE_DEVICES."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible == "":
+        return []
     import torch
 
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    count = torch.cuda.device_count()
-    return visible.split(",")[:count] if visible else [str(number) for number in range(count)]
+    numbers = [str(number) for number in range(torch.cuda.device_count())]
+    return visible.split(",")[: len(numbers)] if visible else numbers

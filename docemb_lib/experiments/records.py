@@ -20,13 +20,14 @@ from docemb_lib.settings.profile import NOTEBOOKS
 from docemb_lib.workspace import Workspace, installed_versions, publish, write_text
 
 if TYPE_CHECKING:
-    from docemb_lib.experiments.execution import Planned
+    from docemb_lib.experiments.execution import Runs
     from docemb_lib.experiments.runkey import RunKey
 
 logger = logging.getLogger(__name__)
 
 RECORD = "record.json"
 SCORES = "scores"  # the table that every record has; a table is a file NAME.json beside the record
+Rows = Sequence[Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -55,16 +56,8 @@ class Record:
         return cls(key.notebook, key.label, key.fingerprint, key.setting, key.profile.name, key.parameters, **result)
 
 
-def save(
-    workspace: Workspace,
-    record: Record,
-    scores: Sequence[Mapping[str, Any]] = (),
-    tables: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
-) -> Path:
-    """Publish a record, replacing an earlier one of the same run, and return its folder.
-
-    scores: tidy rows; tables: rows of further tables by name.
-    """
+def save(workspace: Workspace, record: Record, scores: Rows = (), tables: Mapping[str, Rows] | None = None) -> Path:
+    """Publish a record (scores: tidy rows; tables: rows of others by name), also over an earlier one."""
 
     def build(folder: Path) -> None:
         write_text(folder / RECORD, json.dumps(record.__dict__, indent=1, ensure_ascii=False) + "\n")
@@ -77,12 +70,11 @@ def save(
 
 
 def find(workspace: Workspace, notebook: str, fingerprint: str) -> Record | None:
-    """The record of that run, or None."""
     path = _folder(workspace, notebook, fingerprint) / RECORD
     return _read(path) if path.is_file() else None
 
 
-def finished(runs: Sequence[Planned], workspace: Workspace) -> list[Record]:
+def finished(runs: Runs, workspace: Workspace) -> list[Record]:
     """The records of those of the runs that have succeeded."""
     found = (find(workspace, run.notebook, run.fingerprint) for run in runs)
     return [record for record in found if record is not None and record.status == "done"]
@@ -123,11 +115,9 @@ def table_of(workspace: Workspace, record: Record, name: str) -> pd.DataFrame:
 def all_records(notebook: str | None = None, *, workspace: Workspace | None = None) -> list[Record]:
     """Every record (of one notebook), oldest first."""
     root = (workspace or Workspace()).outputs / "records"
-    notebooks = NOTEBOOKS if notebook is None else [notebook]
-    paths = [path for name in notebooks for path in root.glob(f"{name}/*/{RECORD}")]
+    paths = [path for name in ([notebook] if notebook else NOTEBOOKS) for path in root.glob(f"{name}/*/{RECORD}")]
     # A folder *.partial is a record that is being written.
-    read = [_read(path) for path in paths if path.parent.suffix != ".partial"]
-    found = (record for record in read if record is not None)
+    found = [record for path in paths if path.parent.suffix != ".partial" and (record := _read(path))]
     return sorted(found, key=lambda record: (record.notebook, record.finished, record.fingerprint))
 
 
@@ -139,14 +129,11 @@ def comparable(key: RunKey, workspace: Workspace) -> list[Record]:
 
 def revision(root: Path) -> str | None:
     """The git commit of the checkout at `root`, with "+" where tracked files differ from it; None outside git."""
+    command = ["git", "-C", str(root), "describe", "--always", "--dirty=+", "--exclude=*"]
     try:
-        commit = subprocess.run(
-            ["git", "-C", str(root), "describe", "--always", "--dirty=+", "--exclude=*"],
-            capture_output=True, text=True, timeout=10, check=True,
-        )  # fmt: skip
+        return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip() or None
     except (OSError, subprocess.SubprocessError):
         return None
-    return commit.stdout.strip() or None
 
 
 def _folder(workspace: Workspace, notebook: str, fingerprint: str) -> Path:

@@ -89,15 +89,17 @@ class Run:
     @cached_property
     def references(self) -> list[Model]:
         """The fixed models that the notebook shows beside the run's own."""
-        stages, final = self.stages, self.notebook in FINAL
-        found = [made.untrained_model(stages.students)] if self.key.trains else []
+        stages, final, trains = self.stages, self.notebook in FINAL, self.key.trains
         sbert = made.sbert_models(stages.teachers)
-        found += sbert[: 2 if final else 1]
         contextual = made.contextual_models(stages.teachers) if self.notebook in BESIDE_CONTEXTUAL else []
-        on_task = made.on_task_models(
-            self.workspace, sbert, next((m for m in contextual if m.label.startswith("PV")), None)
-        )
-        return found + contextual + (on_task if final else on_task[:1] if not self.key.trains else [])
+        both = next((model for model in contextual if model.label.startswith("PV")), None)
+        on_task = made.on_task_models(self.workspace, sbert, both)
+        return [
+            *([made.untrained_model(stages.students)] if trains else []),
+            *sbert[: 2 if final else 1],
+            *contextual,
+            *(on_task if final else [] if trains else on_task[:1]),
+        ]
 
     @cached_property
     def _of_student(self) -> list[Model]:
@@ -129,15 +131,13 @@ class Run:
         """
         scores = last_round(scores)
         own = scores[scores["model"] == self.label]
-        by_task = own.groupby(["task", "metric"], as_index=False)["value"].mean()
-        names = by_task["task"] + "/" + by_task["metric"]
+        by_task: Any = own.groupby(["task", "metric"])["value"].mean()
         metrics = {"mean": float(mean_over_tasks(own)["value"].mean())}
-        metrics |= dict(zip(names, by_task["value"], strict=True))
+        metrics |= {"/".join(names): value for names, value in by_task.items()}
         if self.key.trains:
-            _, validation = self.history()
-            before, after = validation["loss"].iloc[0], validation["loss"].iloc[-1]
-            metrics |= {"validation_loss_before": before, "validation_loss_after": after}
-            metrics["spread"] = validation["spread"].iloc[-1]
+            loss, spread = (self.history()[1][name] for name in ("loss", "spread"))
+            metrics |= {"validation_loss_before": loss.iloc[0], "validation_loss_after": loss.iloc[-1]}
+            metrics["spread"] = spread.iloc[-1]
         if self.notebook in FINAL:
             means = mean_over_tasks(scores).groupby("model")["value"].mean()
             others = {"before": UNTRAINED, "sbert_truncated": SBERT_TRUNCATED, "sbert_chunks": SBERT_CHUNKS}
@@ -167,10 +167,7 @@ class Run:
         self.overview.renew()
 
     def link_student(self, scores: pd.DataFrame | None = None) -> str:
-        """Let `outputs/students/<slug>` point at the run's student. Returns this path relative to the workspace.
-
-        scores: tidy; the student's rows are written into its model card.
-        """
+        """Link `outputs/students/<slug>` to the student, whose card gets its tidy scores. Returns the link."""
         student = self.student()
         if scores is not None:
             from docemb_lib.student.export import add_scores
@@ -184,13 +181,9 @@ class Run:
         return self.workspace.shown(self.workspace.link("students", self.key.slug, student.path))
 
     def finish(
-        self,
-        metrics: Mapping[str, float],
-        *,
-        scores: pd.DataFrame | None = None,
-        student: str | None = None,
+        self, metrics: Mapping[str, float], *, scores: pd.DataFrame | None = None, student: str | None = None,
         tables: Mapping[str, pd.DataFrame] | None = None,
-    ) -> pd.DataFrame:
+    ) -> pd.DataFrame:  # fmt: skip
         """Publish the run's record and return its numbers, a row each.
 
         A run that is executed again keeps its place in time, since it reuses what its first execution built.
@@ -199,12 +192,13 @@ class Run:
         `link_student`; tables: further ones to keep, by name.
         """
         first = records.find(self.workspace, self.notebook, self.fingerprint)
-        time_of: dict[str, Any] = {"seconds": round(time.perf_counter() - self.started, 1)}
+        made_by: dict[str, Any] = {"student": student, "revision": records.revision(self.workspace.root)}
         if first is not None and first.status == "done":
-            time_of = {"seconds": first.seconds, "finished": first.finished}
+            made_by |= {"seconds": first.seconds, "finished": first.finished}
+        else:
+            made_by["seconds"] = round(time.perf_counter() - self.started, 1)
         found = {name: float(value) for name, value in metrics.items()}
-        made_by = {"student": student, "revision": records.revision(self.workspace.root)}
-        record = records.Record.of(self.key, metrics=found, figures=self.figures, **made_by, **time_of)
+        record = records.Record.of(self.key, metrics=found, figures=self.figures, **made_by)
         frames = {records.SCORES: pd.DataFrame() if scores is None else scores, **(tables or {})}
         rows = {name: json.loads(frame.to_json(orient="records")) for name, frame in frames.items()}
         records.save(self.workspace, record, rows.pop(records.SCORES), rows)
@@ -216,8 +210,7 @@ def begin(notebook: str, namespace: Mapping[str, Any]) -> Run:
     """Start the run of a notebook; everything that is cheap to check is checked before any long work.
 
     namespace: the notebook's `globals()`, from which the run takes the notebook's parameters by name; others have the
-    profile's values. Raises InputError for values that do not fit, and for parameters that papermill was given (`-p`)
-    but the notebook does not have; papermill itself only warns of these.
+    profile's values. Raises InputError also for parameters that papermill was given (`-p`) but the notebook lacks.
 
     Example:
         >>> run = begin("05_weighting", {"profile": "tiny", "lam": 0.8})

@@ -43,10 +43,7 @@ class RunKey:
 
     @classmethod
     def of(cls, notebook: str, profile: Profile, **parameters: Any) -> Self:
-        """The run of `notebook` with these parameters, and with the profile's values for all others.
-
-        Raises InputError for an unknown notebook, an unknown parameter or an invalid value.
-        """
+        """The run of `notebook` with these parameters and the profile's values for all others. Raises InputError."""
         return cls(notebook, profile.for_notebook(notebook, **parameters))
 
     @property
@@ -78,16 +75,13 @@ class RunKey:
     @cached_property
     def counting(self) -> dict[str, Any]:
         """The parameters that the run's results depend on. Parameters of an unused loss or teacher are left out."""
-        p = self.profile.parameters
-        counting: dict[str, Any] = {"seed": p.seed}
-        if not self.trains:
-            names = () if not NOTEBOOKS[self.notebook] else ("compound",) if p.compound else SINGLE
-            return counting | {name: getattr(p, name) for name in names}
-        counting["documents"] = p.documents
-        if self.self_supervised:
-            counting |= {name: getattr(p, name) for name in PAIRS}
-            if p.beside_teachers is not None:
-                counting["beside_teachers"] = p.beside_teachers
+        p, names = self.profile.parameters, ["seed"]
+        if self.trains:
+            names += ["documents", *(PAIRS if self.self_supervised else ())]
+            names += ["beside_teachers"] if self.self_supervised and self.taught else []
+        elif NOTEBOOKS[self.notebook]:
+            names += ["compound"] if p.compound else SINGLE
+        counting = {name: getattr(p, name) for name in names}
         return counting | (objective_settings(p, self.profile.further_teachers) if self.taught else {})
 
     def same_but(self, *names: str) -> str:
@@ -104,14 +98,11 @@ class RunKey:
 
     @cached_property
     def setting(self) -> str:
-        """Fingerprint of all but the parameters: profile, texts, models, versions. Runs of one setting are comparable.
-
-        It is the same for all notebooks but the self-supervised one, because `simde` counts only there.
-        """
+        """Fingerprint of all but the parameters: runs of one setting are comparable. `simde` counts in 07 only."""
         profile, evaluation = self.profile, self.profile.evaluation
         # Corpora and tasks enter by the fingerprints of their files below; the plan and the parameters do not count.
-        excluded: Any = {"plan": True, "parameters": True, "training": NOT_IN_FINGERPRINT}
-        excluded |= {"corpus": True, "contextual_teachers": {"corpus"}}
+        excluded: Any = {"plan": True, "parameters": True, "corpus": True, "contextual_teachers": {"corpus"}}
+        excluded |= {"training": NOT_IN_FINGERPRINT}
         excluded["simde"] = {"training": NOT_IN_FINGERPRINT} if self.self_supervised else True
         further = [teacher.model for teacher in profile.further_teachers if teacher.model]
         models = (profile.student.model, profile.structural_teacher.model, *further)
@@ -132,16 +123,13 @@ class RunKey:
 
     @property
     def paragraph_vectors(self) -> list[ParagraphVectorSettings]:
-        """The Paragraph Vectors that the run trains or loads.
-
-        Settings that the parameters of 02_paragraph_vector do not name are those of the profile's DM or DBOW.
-        """
+        """The Paragraph Vectors that the run trains or loads, with the profile's DM or DBOW where no parameter is."""
         p, settings = self.profile.parameters, self.profile.contextual_teachers
         if self.notebook == "02_paragraph_vector":
             asked = members_of(p.compound) if p.compound else [{name: getattr(p, name) for name in SINGLE}]
             return [(settings.DM if one["dm"] else settings.DBOW).model_copy(update=one) for one in asked]
-        names = {str(teacher.teacher) for teacher in self.profile.further_teachers if teacher.teacher and self.trains}
-        names.update(PV_NAMES if self.notebook in BESIDE_CONTEXTUAL else ())
+        names = {str(further.teacher) for further in self.profile.further_teachers if further.teacher and self.trains}
+        names |= {*PV_NAMES} if self.notebook in BESIDE_CONTEXTUAL else set()
         return [member for name in sorted(names) for member in settings.members(name)]
 
     @cached_property
@@ -175,9 +163,8 @@ class RunKey:
         parts.append(f"seed{p.seed}")
         text = "-".join(parts).replace("λ", "lam").replace("γ", "gamma").replace("τ", "tau").replace("%", "pct")
         slug = re.sub(r"[^A-Za-z0-9.=+]+", "-", text).strip("-")
-        if len(slug) > LONGEST_SLUG:
-            slug = f"{slug[: LONGEST_SLUG - 9]}-{fingerprint_of({'slug': slug})[:8]}"
-        return slug
+        cut = f"{slug[: LONGEST_SLUG - 9]}-{fingerprint_of({'slug': slug})[:8]}"
+        return cut if len(slug) > LONGEST_SLUG else slug
 
     def check(self) -> None:
         """Check the combination of parameters and settings; `Stages.check` also asks the corpus. Raises InputError."""
@@ -186,7 +173,12 @@ class RunKey:
         p, training, simde = self.profile.parameters, self.training, self.profile.simde
         section, size = "simde.training" if self.self_supervised else "training", training.batch_size
         if training.report_to:
-            _check_trackers(training.report_to, section)
+            from transformers.integrations import get_available_reporting_integrations
+
+            available = get_available_reporting_integrations()
+            for name in (name for name in training.report_to if name not in available):
+                problem = f"{section}.report_to: {name} is unknown or not installed"
+                raise InputError(f"{problem}; there are {', '.join(available) or 'none'}")
         if p.documents < size:
             few = f"documents: {p.documents} do not fill one batch"
             raise InputError(f"{few}; ask for {section}.batch_size {size} or more")
@@ -198,6 +190,8 @@ class RunKey:
 
     def _check_widths(self) -> None:
         """The two projections of each teacher must end equally wide, as far as widths are known without a model."""
+        from docemb_lib.losses.projection import check_widths
+
         profile, p = self.profile, self.profile.parameters
         own = ("contextual", p.contextual_teacher, None, p.student_projection, p.contextual_projection)
         further = profile.further_teachers
@@ -206,8 +200,6 @@ class RunKey:
         for name, teacher, model, student_spec, teacher_spec in teachers:
             teacher_width = profile.contextual_teachers.width(teacher) if teacher else width(model) if model else None
             if student_width is not None and teacher_width is not None:
-                from docemb_lib.losses.projection import check_widths
-
                 check_widths(student_spec, student_width, teacher_spec, teacher_width, teacher=name)
 
 
@@ -291,13 +283,3 @@ def _sizes(p: Parameters) -> str:
 
 def _names(further: Sequence[FurtherTeacher], role: str) -> str:
     return "+".join(teacher.name for teacher in further if teacher.role == role)
-
-
-def _check_trackers(names: list[str], section: str) -> None:
-    from transformers.integrations import get_available_reporting_integrations
-
-    available = get_available_reporting_integrations()
-    there = ", ".join(available) or "none"
-    for name in names:
-        if name not in available:
-            raise InputError(f"{section}.report_to: {name} is unknown or not installed; there are {there}")

@@ -98,12 +98,9 @@ class CorpusStage:
     @staticmethod
     def check_documents(*asked: int, available: int) -> None:
         """Refuse runs of more documents than the train split has."""
-        most = max(asked, default=0)
-        if most > available:
-            raise InputError(
-                f"documents: {most} asked for, the corpus leaves {available} for training besides those of "
-                "corpus.validation and corpus.tasks; ask for fewer, or add documents"
-            )
+        if (most := max(asked, default=0)) > available:
+            problem = f"documents: {most} asked for, the corpus leaves {available} for training besides those of "
+            raise InputError(f"{problem}corpus.validation and corpus.tasks; ask for fewer, or add documents")
 
     @cached_property
     def _inputs(self) -> dict[str, Any]:
@@ -124,8 +121,7 @@ class CorpusStage:
         profile, settings = self.profile, self.profile.corpus
         count_structural = sbert_of(profile.structural_teacher, "truncate").count_tokens
         counters = {"n_student_tokens": self._count_student, "n_structural_tokens": count_structural}
-        options: dict[str, Any] = {"counters": counters, "validation": settings.validation, "tasks": settings.tasks}
-        dataset = self._build(settings, folder, **options)
+        dataset = self._build(settings, folder, counters, validation=settings.validation, tasks=settings.tasks)
         # A plan that asks for too many documents fails now, not at its last run.
         trained = [line for line in profile.plan if not line.profile and (line.grid or line.notebook in TRAINING)]
         planned = [line.parameters.get("documents", "profile") for line in trained]
@@ -139,16 +135,17 @@ class CorpusStage:
         words = _copy_words(self.profile.corpus)  # as the students' corpus compares: no held-out document has a copy
         held_out = {digest(text, words) for split in HELD_OUT for text in self.texts(split)}
         settings = self.profile.contextual_teachers.corpus or self.profile.corpus
-        options: dict[str, Any] = {"counters": {}, "validation": 0, "tasks": 0}
-        dataset = self._build(settings, folder, lambda text: digest(text, words) not in held_out, **options)
+        dataset = self._build(settings, folder, {}, lambda text: digest(text, words) not in held_out)
         _save(DatasetDict(train=dataset["train"]), folder)
 
     def _build(
-        self, settings: TextSource, folder: Path, wanted: Callable[[str], bool] = lambda text: True, **options: Any
-    ) -> DatasetDict:
+        self, settings: TextSource, folder: Path, counters: Any, wanted: Callable[[str], bool] = lambda text: True,
+        *, validation: int = 0, tasks: int = 0,
+    ) -> DatasetDict:  # fmt: skip
         read = read_documents(settings, count_tokens=self._count_student)
-        options |= {"seed": settings.seed, "copy_words": _copy_words(settings), "folder": folder / PARTS}
-        return build_corpus((document for document in read if wanted(document.text)), **options)
+        options: Any = {"counters": counters, "validation": validation, "tasks": tasks, "seed": settings.seed}
+        wanted_ones = (document for document in read if wanted(document.text))
+        return build_corpus(wanted_ones, copy_words=_copy_words(settings), folder=folder / PARTS, **options)
 
     @cached_property
     def _count_student(self) -> Any:
@@ -184,7 +181,7 @@ class TeacherStage:
     def contextual(self, name: str) -> Teacher:
         """DM, DBOW, PV (their concatenation) or LSA, fitted on the teachers' corpus."""
         if name == "LSA":
-            return LSA.load(self._lsa().path)
+            return self._lsa()
         members = self.profile.contextual_teachers.members(name)
         fitted = [self.paragraph_vector(member, seed=TEACHER_SEED) for member in members]
         return fitted[0] if len(fitted) == 1 else Compound(fitted)
@@ -244,24 +241,23 @@ class TeacherStage:
         return SBERT(str(further.model), max_tokens=further.max_tokens, long=further.long, bf16=bf16)
 
     def _words_inputs(self, preprocess: Preprocessing) -> dict[str, Any]:
-        return {
-            "corpus": self.corpus.for_teachers.fingerprint,
-            "documents": self.profile.contextual_teachers.documents,
-            "preprocess": preprocess,
-            "versions": {"nltk": version("nltk")},
-        }
+        return {**self._fitted_on("nltk"), "preprocess": preprocess}
 
-    def _lsa(self) -> Artefact:
-        settings = self.profile.contextual_teachers
-        inputs: dict[str, Any] = {"corpus": self.corpus.for_teachers.fingerprint, "dim": settings.lsa_dim}
-        inputs |= {"documents": settings.documents, "versions": {"scikit-learn": version("scikit-learn")}}
+    def _fitted_on(self, package: str) -> dict[str, Any]:
+        documents = self.profile.contextual_teachers.documents
+        corpus, versions = self.corpus.for_teachers.fingerprint, {package: version(package)}
+        return {"corpus": corpus, "documents": documents, "versions": versions}
+
+    def _lsa(self) -> LSA:
+        dim = self.profile.contextual_teachers.lsa_dim
 
         def build(folder: Path) -> None:
-            model = LSA(dim=settings.lsa_dim)
+            model = LSA(dim=dim)
             model.fit(self.corpus.teacher_texts)
             model.save(folder)
 
-        return self.workspace.artefact("lsa", inputs, build)
+        inputs = {**self._fitted_on("scikit-learn"), "dim": dim}
+        return LSA.load(self.workspace.artefact("lsa", inputs, build).path)
 
 
 def sbert_of(settings: StructuralTeacher, long: Long) -> SBERT:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,7 +16,7 @@ import pandas as pd
 from docemb_lib import pretrained
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.experiments.stages import CorpusStage, TeacherStage, fingerprint_of_model
-from docemb_lib.settings import NOT_IN_FINGERPRINT, FurtherTeacher, Parameters
+from docemb_lib.settings import NOT_IN_FINGERPRINT, Parameters
 from docemb_lib.settings import Student as StudentSettings
 from docemb_lib.settings.profile import FINAL, Profile
 from docemb_lib.workspace import MANIFEST, Artefact, Workspace, write_text
@@ -35,11 +35,7 @@ CENTRED_ON = 1000  # training documents at most whose mean embedding a centred s
 
 
 class StudentStage:
-    """The student of a run before and after training.
-
-    The run's notebook decides how it learns: from teachers' embeddings, or from pairs of texts of one document, beside
-    teachers if the parameters say so.
-    """
+    """The student of a run before and after training, from teachers or from pairs of texts of a document."""
 
     def __init__(self, key: RunKey, workspace: Workspace, corpus: CorpusStage, teachers: TeacherStage) -> None:
         self.key, self.workspace, self.corpus, self.teachers = key, workspace, corpus, teachers
@@ -116,19 +112,22 @@ class StudentStage:
         """The first `rows` documents of a split with the embeddings of the student's teachers."""
         from docemb_lib.training import TrainingDocuments
 
-        data = self.corpus.split(split).select(range(rows))
-        teachers = self.teachers.of_student
+        data, teachers = self.corpus.split(split).select(range(rows)), self.teachers.of_student
         embeddings = {name: self.teachers.embeddings(teacher, split, rows) for name, teacher in teachers.items()}
-        tokens = self._token_file("tokens", student.encode, split, rows, {"max_tokens": student.max_tokens})
+        tokens = self._token_file("tokens", student.encode, split, rows, max_tokens=student.max_tokens)
         return TrainingDocuments(tokens, data["n_structural_tokens"][:], teachers=embeddings, ids=data["id"])
 
     def paired_documents(self, student: Student, split: str, rows: int) -> PairedDocuments:
         """The pairs of the first `rows` documents of a split, of those with two sentences or more."""
-        from docemb_lib.training import PairedDocuments
+        from docemb_lib.training import PairedDocuments, encode_sentences
 
-        p, ids = self.profile.parameters, self.corpus.split(split).select(range(rows))["id"][:]
-        options: Any = {"max_tokens": self._text_tokens(student), "pairs": p.pairs, "seed": p.seed}
-        return PairedDocuments(self._sentences(student, split, rows), ids=ids, tokenizer=student.tokenizer, **options)
+        p, settings, ids = self.profile.parameters, self.profile.simde, self.corpus.split(split)["id"][:rows]
+        most = min(student.max_tokens, settings.max_tokens or student.max_tokens)  # of one text of a pair
+        encode = partial(encode_sentences, student.tokenizer, max_tokens=most, language=settings.language)
+        inputs = {"language": settings.language, "sentencex": version("sentencex")}
+        sentences = self._token_file("sentences", encode, split, rows, max_tokens=2 * most, **inputs)
+        options: Any = {"ids": ids, "tokenizer": student.tokenizer, "max_tokens": most}
+        return PairedDocuments(sentences, pairs=p.pairs, seed=p.seed, **options)
 
     def check(self) -> None:
         """Refuse more negatives than documents to draw from, of which a built corpus says how many the mask keeps."""
@@ -195,8 +194,8 @@ class StudentStage:
         objective = make_objective(student, self.profile, _widths(train))
         options: Any = {"settings": self.key.training, "seed": p.seed, "folder": folder, "title": title}
         history = train_objective(objective, train, validation, **options)
-        states = [(f"{one.name}.{name}", t) for one in objective.teachings for name, t in one.state_dict().items()]
-        beside = {name: tensor.contiguous() for name, tensor in states}
+        states = ((one.name, one.state_dict()) for one in objective.teachings)
+        beside = {f"{name}.{key}": tensor.contiguous() for name, state in states for key, tensor in state.items()}
         return _Trained(history, p.documents, PROJECTIONS, beside)
 
     def _learn_from_pairs(self, student: Student, folder: Path) -> _Trained:
@@ -232,13 +231,11 @@ class StudentStage:
     def _head(self, student: Student) -> MaskedLanguageHead:
         """The head that the encoder was trained with, or a new one where the encoder's checkpoint has none."""
         from docemb_lib.losses import MaskedLanguageHead
-        from docemb_lib.student import loading
+        from docemb_lib.student.loading import load_masked_head
 
-        rows = student.model.get_input_embeddings().num_embeddings
         eps = getattr(student.config, "layer_norm_eps", None) or student.config.norm_eps
-        head = MaskedLanguageHead(student.dim, rows, norm_eps=eps)
-        weights = loading.load_masked_head(pretrained.resolve(self.profile.student.model))
-        if weights is not None:
+        head = MaskedLanguageHead(student.dim, student.model.get_input_embeddings().num_embeddings, norm_eps=eps)
+        if (weights := load_masked_head(pretrained.resolve(self.profile.student.model))) is not None:
             head.load_state_dict(weights)
         return head
 
@@ -246,34 +243,19 @@ class StudentStage:
         from docemb_lib.student.export import licence_of, model_card
 
         key, profile, p = self.key, self.profile, self.profile.parameters
+        encoder, validation = profile.student.model, trained.history.validation
         return model_card(
-            student,
-            profile=profile.name,
-            encoder=profile.student.model,
-            licence=licence_of(pretrained.resolve(profile.student.model)),
+            student, profile=profile.name, encoder=encoder, licence=licence_of(pretrained.resolve(encoder)),
             structural_teacher=profile.structural_teacher.model if key.taught and p.structural_loss else None,
             contextual_teacher=p.contextual_teacher if key.taught else None,
             parameters={name: value for name, value in key.counting.items() if name not in {"seed", "documents"}},
             pairs=p.pairs if key.self_supervised else None,
-            documents=trained.documents,
-            corpus=profile.corpus.source,
-            validation_before=trained.history.validation[0]["loss"],
-            validation_after=trained.history.validation[-1]["loss"],
-        )
-
-    def _sentences(self, student: Student, split: str, rows: int) -> TokenFile:
-        from docemb_lib.training import encode_sentences
-
-        most, language = self._text_tokens(student), self.profile.simde.language
-
-        def encode(texts: list[str]) -> Any:
-            return encode_sentences(student.tokenizer, texts, max_tokens=most, language=language)
-
-        options = {"max_tokens": 2 * most, "language": language, "sentencex": version("sentencex")}
-        return self._token_file("sentences", encode, split, rows, options)
+            documents=trained.documents, corpus=profile.corpus.source,
+            validation_before=validation[0]["loss"], validation_after=validation[-1]["loss"],
+        )  # fmt: skip
 
     def _token_file(
-        self, kind: str, encode: Callable[[list[str]], Any], split: str, rows: int, options: dict[str, Any]
+        self, kind: str, encode: Callable[[list[str]], Any], split: str, rows: int, **options: Any
     ) -> TokenFile:
         """The student's tokens of the first `rows` documents of a split, written once and memory-mapped."""
         from docemb_lib.training import TokenFile, write_tokens
@@ -286,10 +268,6 @@ class StudentStage:
             write_tokens(folder / TOKENS, texts, encode, total=rows, max_tokens=options["max_tokens"])
 
         return TokenFile(self.workspace.artefact(kind, inputs, build).path / TOKENS)
-
-    def _text_tokens(self, student: Student) -> int:
-        """Of one text of a pair, at most."""
-        return min(student.max_tokens, self.profile.simde.max_tokens or student.max_tokens)
 
 
 class _Trained(NamedTuple):
@@ -311,36 +289,32 @@ def recorded_student(workspace: Workspace, record: Record) -> Artefact | None:
 
 
 def make_objective(student: Student, profile: Profile, widths: Mapping[str, int]) -> Objective:
-    """The training objective of a profile and its parameters. widths: of each teacher's embeddings, by its name.
-
-    Projections draw their initial weights from torch's global generator: seed it first.
-    """
+    """The objective of a profile (widths: by teacher). Its projections draw from torch's global generator."""
     from docemb_lib.losses import Objective, Projection, Teaching, contextual_loss, structural_loss
 
     p, training = profile.parameters, profile.training
-    # name, role, loss, options of a structural loss, projections of student and teacher, weight
-    teachers: list[tuple[str, Any, str, Parameters | FurtherTeacher, str, str, float]] = []
-    if p.structural_loss is not None:
-        teachers.append(("structural", "structural", p.structural_loss, p, "-", "-", 1.0))
-    if p.contextual_teacher is not None:
-        projections = (p.student_projection, p.contextual_projection)
-        teachers.append(("contextual", "contextual", p.contextual_loss, p, *projections, 1.0))
-    for further in profile.further_teachers:
-        projections = (further.student_projection, further.teacher_projection)
-        teachers.append((further.name, further.role, further.loss, further, *projections, further.weight))
     teachings = []
-    for name, role, kind, options, student_spec, teacher_spec, weight in teachers:
-        sides = (Projection(student_spec, student.dim), Projection(teacher_spec, widths[name]))
+
+    def add(name: str, role: Any, loss: str, options: Any, specs: tuple[str, str], weight: float = 1.0) -> None:
+        """options: of a structural loss; specs: the projections of student and teacher."""
+        sides = (Projection(specs[0], student.dim), Projection(specs[1], widths[name]))
         if role == "structural":
-            distance, gamma, temperature = options.distance, options.gamma, options.temperature
-            loss = structural_loss(kind, distance=distance, gamma=gamma, temperature=temperature)
+            settings: Any = {name: getattr(options, name) for name in ("distance", "gamma", "temperature")}
+            made = structural_loss(loss, **settings)
         else:
             settings = {"delta": training.delta, "beta": training.beta, "ridge": training.ridge}
-            loss = contextual_loss(kind, sides[0].out_features, reduction=training.sdl, **settings)
-        projected = {"student_projection": sides[0], "teacher_projection": sides[1]}
-        teachings.append(Teaching(name, role, loss, **projected, weight=weight))
-    weighting, size = weighting_of(p), training.batch_size
-    return Objective(student, teachings, weighting=weighting, group_size=size, negatives=p.negatives)
+            made = contextual_loss(loss, sides[0].out_features, reduction=training.sdl, **settings)
+        projections = {"student_projection": sides[0], "teacher_projection": sides[1]}
+        teachings.append(Teaching(name, role, made, **projections, weight=weight))
+
+    if p.structural_loss is not None:
+        add("structural", "structural", p.structural_loss, p, ("-", "-"))
+    if p.contextual_teacher is not None:
+        add("contextual", "contextual", p.contextual_loss, p, (p.student_projection, p.contextual_projection))
+    for t in profile.further_teachers:
+        add(t.name, t.role, t.loss, t, (t.student_projection, t.teacher_projection), t.weight)
+    size = training.batch_size
+    return Objective(student, teachings, weighting=weighting_of(p), group_size=size, negatives=p.negatives)
 
 
 def weighting_of(p: Parameters) -> Weighting:

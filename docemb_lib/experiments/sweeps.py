@@ -28,8 +28,8 @@ from uuid import uuid4
 
 from docemb_lib.errors import InputError
 from docemb_lib.experiments import execution, processes, records
-from docemb_lib.experiments.execution import Planned, Reporter, RunError, Status, UnwantedError, is_done
-from docemb_lib.experiments.plan import Step, check_run, resolve_sweep
+from docemb_lib.experiments.execution import Planned, Reporter, RunError, Runs, Status, UnwantedError, is_done
+from docemb_lib.experiments.plan import Step, resolve_sweep
 from docemb_lib.experiments.processes import Expected
 from docemb_lib.experiments.run import Stages
 from docemb_lib.progress import progress
@@ -85,12 +85,7 @@ def sweep(
 
 
 def execute_sweep(
-    planned: Sequence[Planned],
-    workspace: Workspace,
-    reporter: Reporter,
-    *,
-    workers: int | None = None,
-    scheduler: str | None = None,
+    planned: Runs, workspace: Workspace, reporter: Reporter, *, workers: int | None = None, scheduler: str | None = None
 ) -> list[str]:
     """Execute the missing runs of a grid and draw their comparison. Returns a line for each failure."""
     if workers is not None and (scheduler is not None or workers < 1):
@@ -111,7 +106,7 @@ def missing_runs(steps: Sequence[Step], workspace: Workspace) -> list[Planned]:
     missing = [(step, run) for step in steps for run in step.runs if not is_done(run, workspace)]
     for step, run in missing:
         if step.grid is None:  # runs of grids are checked when they are resolved
-            check_run(run, workspace)
+            Stages(run.key, workspace).check()
     return [run for _, run in missing]
 
 
@@ -143,7 +138,7 @@ def execute_plan(steps: Sequence[Step], workspace: Workspace, reporter: Reporter
     return failures
 
 
-def recorded(planned: Sequence[Planned], workspace: Workspace) -> pd.DataFrame:
+def recorded(planned: Runs, workspace: Workspace) -> pd.DataFrame:
     """The records of these runs, in their order."""
     order = [run.fingerprint for run in planned]
     frame = records.frame(planned[0].notebook, workspace=workspace, failed=True)
@@ -151,33 +146,29 @@ def recorded(planned: Sequence[Planned], workspace: Workspace) -> pd.DataFrame:
     return frame.loc[found]
 
 
-def comparison_paths(planned: Sequence[Planned], workspace: Workspace) -> list[tuple[str, str]]:
+def comparison_paths(planned: Runs, workspace: Workspace) -> list[tuple[str, str]]:
     """Names and paths of the comparison of a grid: its page and, where the notebook saves them, figure and table."""
-    page = _comparison_page(planned)
-    done = records.finished(planned, workspace)
+    page, done = _comparison_page(planned), records.finished(planned, workspace)
     if not done or not page.is_file():
         return []
     paths = [("comparison", workspace.shown(page))]
-    for figure in (Path(figure) for figure in done[0].figures if Path(figure).stem == "runs"):
-        paths += [("comparison figure", str(figure)), ("comparison table", str(figure.with_suffix(".csv")))]
+    for figure in map(Path, done[0].figures):
+        if figure.stem == "runs":
+            paths += [("comparison figure", str(figure)), ("comparison table", str(figure.with_suffix(".csv")))]
     return paths
 
 
 def _execute_grid(
-    planned: Sequence[Planned],
-    missing: Sequence[Planned],
-    workspace: Workspace,
-    reporter: Reporter,
-    workers: int | None = None,
-    scheduler: str | None = None,
-) -> list[str]:
+    planned: Runs, missing: Runs, workspace: Workspace, reporter: Reporter,
+    workers: int | None = None, scheduler: str | None = None,
+) -> list[str]:  # fmt: skip
     """Execute the `missing` ones of the planned runs, then draw the comparison of all."""
     failures: dict[Planned, str] = {}
     if missing:
         if missing[0].notebook == "02_paragraph_vector":
             _count_words(missing, workspace, reporter)
-        count = workers or processes.default_workers(len(missing))
         remote = None if scheduler is None else processes.workers_of(scheduler, workspace)
+        count = workers or processes.default_workers(len(missing))
         with remote or processes.local_workers(count) as (client, expected):
             if (link := processes.dashboard_of(client)) is not None:
                 reporter.prepare(f"workers; dashboard at {link}")
@@ -189,16 +180,13 @@ def _execute_grid(
     return [*failures.values(), *_compare(planned, failures, workspace, reporter)]
 
 
-def _comparison_page(planned: Sequence[Planned]) -> Path:
+def _comparison_page(planned: Runs) -> Path:
     return planned[0].executed.with_name(f"comparison-{planned[0].executed.name}")
 
 
-def _compare(
-    planned: Sequence[Planned], failures: Mapping[Planned, str], workspace: Workspace, reporter: Reporter
-) -> list[str]:
+def _compare(planned: Runs, failures: Mapping[Planned, str], workspace: Workspace, reporter: Reporter) -> list[str]:
     """Draw the comparison of the runs that succeeded, unless it exists. Returns a line if it failed."""
-    done = [run for run in planned if run not in failures]
-    if not done:
+    if not (done := [run for run in planned if run not in failures]):
         return []
     page = replace(done[0], executed=_comparison_page(planned), compared=tuple(run.fingerprint for run in done))
     if is_done(page, workspace):
@@ -211,7 +199,7 @@ def _compare(
     return []
 
 
-def _count_words(missing: Sequence[Planned], workspace: Workspace, reporter: Reporter) -> None:
+def _count_words(missing: Runs, workspace: Workspace, reporter: Reporter) -> None:
     """Count the words that Paragraph Vectors are trained on; the counts tell which run would keep no word."""
     for run in missing:
         teachers = Stages(run.key, workspace).teachers
@@ -220,22 +208,15 @@ def _count_words(missing: Sequence[Planned], workspace: Workspace, reporter: Rep
                 reporter.prepare(f"the words of the corpus, {settings.preprocess}")
                 teachers.words(settings.preprocess)
         try:
-            check_run(run, workspace)
+            Stages(run.key, workspace).check()
         except InputError as error:
             raise InputError(f"{run.notebook} ({run.label}): {error}") from None
 
 
 def _distribute(
-    client: Any,
-    missing: Sequence[Planned],
-    workspace: Workspace,
-    reporter: Reporter,
-    expected: processes.Expected | None,
+    client: Any, missing: Runs, workspace: Workspace, reporter: Reporter, expected: Expected | None
 ) -> dict[Planned, str]:
-    """Give each worker a run, and the next one when it has ended. Returns the errors of the failed runs.
-
-    Dask's own queue cannot hold back a run that another process executes, hence this loop.
-    """
+    """Give each worker a run, and the next one when it has ended. Returns the errors of the failed runs."""
     topic = f"docemb-{uuid4()}"
     events: SimpleQueue[Any] = SimpleQueue()  # lines of progress, and futures that are done
     client.subscribe_topic(topic, lambda event: events.put(event[1]))
@@ -250,15 +231,19 @@ def _distribute(
             reporter.start(run)
 
     try:
-        while waiting or at_work:
-            for _ in range(_count(client) - len(at_work)):
+        while waiting or at_work:  # Dask's own queue cannot hold back a run that another process executes
+            try:
+                workers = len(client.nthreads())
+            except OSError:
+                raise ClusterError(UNREACHABLE) from None
+            for _ in range(workers - len(at_work)):
                 ready = next((entry for entry in waiting if entry[0] <= time.monotonic()), None)
                 if ready is None:
                     break
                 waiting.remove(ready)
                 future = client.submit(attempt, ready[1], workspace, topic, expected, pure=False)
-                at_work[future] = ready[1]
                 future.add_done_callback(events.put)
+                at_work[future] = ready[1]
             try:
                 event = events.get(timeout=TICK)
             except Empty:
@@ -288,11 +273,10 @@ def _distribute(
 
 def attempt(run: Planned, workspace: Workspace, topic: str, expected: Expected | None) -> Outcome:
     """A task: one run, in the task thread of a worker."""
-    from distributed import Status as WorkerStatus
-    from distributed import get_worker
+    import distributed
     from filelock import Timeout
 
-    worker = get_worker()
+    worker = distributed.get_worker()
     key, reported = worker.get_current_task(), 0.0
 
     def report(line: str) -> None:
@@ -304,13 +288,14 @@ def attempt(run: Planned, workspace: Workspace, topic: str, expected: Expected |
     def unwanted() -> bool:
         task, status = worker.state.tasks.get(key), worker.status
         wanted = task is not None and task.state == "executing"
-        return not wanted or status not in (WorkerStatus.running, WorkerStatus.paused)
+        return not wanted or status not in (distributed.Status.running, distributed.Status.paused)
 
     # A worker may have joined after the first check.
     if expected is not None and (problem := processes.unfit(expected, worker)):
         raise InputError(f"worker {worker.address} {problem}")
     try:
         built = execution.execute_run(run, workspace, report=report, wait=False, unwanted=unwanted)
+        return Outcome("built" if built else "reused")
     except (Timeout, UnwantedError):
         return Outcome("later")
     except (RunError, InputError) as error:
@@ -318,34 +303,24 @@ def attempt(run: Planned, workspace: Workspace, topic: str, expected: Expected |
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
         return Outcome("failed", execution.record_failure(run, workspace, reason, traceback.format_exc()))
-    return Outcome("built" if built else "reused")
 
 
 def _outcome(future: Any, run: Planned, workspace: Workspace) -> Outcome:
     from distributed import KilledWorker
 
-    if future.status == "finished":
-        return future.result()
-    if future.status != "error":  # only a lost connection cancels a future
+    if future.status not in ("finished", "error"):  # only a lost connection cancels a future
         raise ClusterError(UNREACHABLE)
-    error = future.exception()
-    if isinstance(error, KilledWorker):
+    try:
+        return future.result()
+    except KilledWorker as error:
         reason = f"its worker died in each of {error.allowed_failures + 1} attempts; out of memory?"
         return Outcome("failed", execution.record_failure(run, workspace, reason, ""))
-    raise error
-
-
-def _count(client: Any) -> int:
-    try:
-        return len(client.nthreads())
-    except (OSError, TimeoutError):
-        raise ClusterError(UNREACHABLE) from None
 
 
 class _ProgressBar(Reporter):
     """A sweep as one progress bar."""
 
-    def begin(self, runs: Sequence[Planned], missing: Sequence[Planned], where: str = "") -> None:
+    def begin(self, runs: Runs, missing: Runs, where: str = "") -> None:
         self.bar: Any = progress(desc=f"sweep of {runs[0].notebook}", total=len(runs), unit="runs")
         self.bar.update(len(runs) - len(missing))
 

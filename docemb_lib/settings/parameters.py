@@ -77,10 +77,9 @@ class Parameters(Section):
         if self.structural_loss is None and self.contextual_teacher is None:
             raise ValueError("structural_loss and contextual_teacher are both None; a student needs one of them")
         if self.negatives and self.structural_loss not in {"max-margin", "contrastive"}:
-            raise ValueError(
-                f"negatives: structural_loss {self.structural_loss} compares with no other documents; set negatives "
-                f"to 0, or structural_loss to max-margin or contrastive, got {self.negatives}"
-            )
+            problem = f"negatives: structural_loss {self.structural_loss} compares with no other documents"
+            mend = "set negatives to 0, or structural_loss to max-margin or contrastive"
+            raise ValueError(f"{problem}; {mend}, got {self.negatives}")
         if self.form == "half_means_sum" and self.lam_by_length is not None:
             raise ValueError("form: half_means_sum drops the weights at lam 0.5; set lam_by_length to None with it")
         return self

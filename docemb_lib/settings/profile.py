@@ -114,11 +114,9 @@ class Profile(sections.Section):
         student, teacher = width(self.student.model), width(self.structural_teacher.model)
         if student and teacher and student != teacher:
             fits = ", ".join(name for name, size in WIDTHS.items() if size == student)
-            raise ValueError(
-                f"student.model {self.student.model} is {student} wide, structural_teacher.model "
-                f"{self.structural_teacher.model} is {teacher} wide; they must be equal"
-                + (f" (as wide as the student: {fits})" if fits else "")
-            )
+            wide = f"{student} wide, structural_teacher.model {self.structural_teacher.model} is {teacher} wide"
+            hint = f" (as wide as the student: {fits})" if fits else ""
+            raise ValueError(f"student.model {self.student.model} is {wide}; they must be equal{hint}")
         names = [further.name for further in self.further_teachers]
         if len(set(names)) < len(names):
             raise ValueError(f"further_teachers: their names must differ, got {', '.join(names)}")
@@ -136,11 +134,7 @@ class Profile(sections.Section):
 
     @classmethod
     def load(cls, name: str | Path = "tiny", **overrides: Any) -> Self:
-        """Read and validate the profile of a name in `params/`, or of the path of a .yaml file.
-
-        `overrides` are notebook parameters that replace those of the profile; the string "profile" replaces nothing.
-        Raises InputError, naming file, field, value and mend in one line.
-        """
+        """Read and validate a profile by its name in `params/` or its .yaml file; `overrides` replace parameters."""
         path = profile_path(name)
         file = read_profile_file(path)
         named = file.origins.get(("name",)) == path  # a name from a base is not the name of this profile
@@ -170,7 +164,7 @@ class Profile(sections.Section):
 
     def with_parameters(self, *, source: str = "parameters", **overrides: Any) -> Self:
         """The same profile with notebook parameters replaced; `source` names them in an error."""
-        given = {name: value for name, value in overrides.items() if value != "profile" and name != "profile"}
+        given = {name: value for name, value in overrides.items() if "profile" not in (name, value)}
         parameters = _validated(Parameters, {**self.parameters.model_dump(), **given}, source)
         return self.model_copy(update={"parameters": parameters})
 
@@ -185,18 +179,16 @@ def _validated(model: type[Model], raw: dict[str, Any], source: str | ProfileFil
 
 def profile_path(name: str | Path) -> Path:
     """The file of a profile: `params/NAME.yaml` of this workspace, or the given .yaml file. Raises InputError."""
-    as_path = Path(name)
-    if as_path.suffix in {".yaml", ".yml"}:
-        for candidate in (as_path, find_root() / as_path):
+    if Path(name).suffix in {".yaml", ".yml"}:
+        for candidate in (Path(name), find_root() / name):
             if candidate.is_file():
                 return candidate.resolve()
         raise InputError(f"profile {name}: no such file")
-    folder = find_root() / "params"
-    path = folder / f"{name}.yaml"
-    if not path.is_file():
-        known = ", ".join(sorted(p.stem for p in folder.glob("*.yaml")))
+    files = {path.stem: path for path in sorted((find_root() / "params").glob("*.yaml"))}
+    if str(name) not in files:
+        known = ", ".join(files)
         raise InputError(f"profile {str(name)!r} is unknown; known are {known}, or give the path of a .yaml file")
-    return path
+    return files[str(name)]
 
 
 def find_root() -> Path:
@@ -210,11 +202,9 @@ def find_root() -> Path:
 
 def width(model: str) -> int | None:
     """Hidden size of a known model, or of a local folder with a config.json; None if it is not known yet."""
-    if model in WIDTHS:
-        return WIDTHS[model]
     config = Path(model) / "config.json"
-    if not config.is_file():
-        return None
+    if model in WIDTHS or not config.is_file():
+        return WIDTHS.get(model)
     try:
         found = json.loads(config.read_text(encoding="utf-8"))
     except ValueError as error:
@@ -228,12 +218,12 @@ def check_names(notebook: str, names: Any) -> None:
         raise InputError(f"notebook {notebook!r} is unknown; known are {', '.join(NOTEBOOKS)}")
     allowed = ("profile", "seed", *NOTEBOOKS[notebook])
     if unknown := [name for name in names if name not in allowed]:
-        raise InputError(f"{notebook}: unknown parameter {unknown[0]!r}{_nearest(unknown[0], allowed)}")
+        raise InputError(f"{notebook}: unknown parameter {unknown[0]!r}{nearest(unknown[0], allowed)}")
 
 
-def _nearest(name: str, allowed: Any) -> str:
-    close = difflib.get_close_matches(name, allowed, n=1)
-    return (f"; did you mean {close[0]}?" if close else "") + f" (allowed: {', '.join(allowed)})"
+def nearest(name: str, allowed: Any) -> str:
+    close = "".join(f"; did you mean {found}?" for found in difflib.get_close_matches(name, allowed, n=1))
+    return f"{close} (allowed: {', '.join(allowed)})"
 
 
 def _explain(error: ValidationError, model: type[BaseModel]) -> str:
@@ -246,7 +236,7 @@ def _explain(error: ValidationError, model: type[BaseModel]) -> str:
             info = model.model_fields.get(str(part))
             candidates = [] if info is None else [info.annotation, *get_args(info.annotation)]
             model = next((c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel)), model)
-        return f"unknown key {field!r}{_nearest(str(first['loc'][-1]), list(model.model_fields))}{more}"
+        return f"unknown key {field!r}{nearest(str(first['loc'][-1]), list(model.model_fields))}{more}"
     message = first["msg"].removeprefix("Value error, ")
     if isinstance(first["input"], (dict, BaseModel)):  # a whole section: the message names its fields
         return f"{field}: {message}{more}" if field else f"{message}{more}"
@@ -306,7 +296,12 @@ def _read(path: Path, place: Place, readers: tuple[Path, ...], origins: dict[Pla
     def merge(base: dict[str, Any], raw: dict[str, Any], place: Place) -> dict[str, Any]:
         """The mapping `raw` over its own base, or without one over the mapping `base` of an outer base."""
         if "base" in raw:
-            base = _read(_base_file(raw["base"], path, place), place, (*readers, path), origins)
+            field = f"{path}: {'.'.join(map(str, (*place, 'base')))}"
+            if not isinstance(raw["base"], str):
+                raise InputError(f"{field}: write the path of one .yaml file, got {raw['base']!r}")
+            if not (file := (path.parent / raw["base"]).resolve()).is_file():
+                raise InputError(f"{field}: {file} does not exist; name a .yaml file, from the folder of this one")
+            base = _read(file, place, (*readers, path), origins)
         origins[place] = path
         content = dict(base)
         for key, value in raw.items():
@@ -319,15 +314,6 @@ def _read(path: Path, place: Place, readers: tuple[Path, ...], origins: dict[Pla
         return content
 
     return merge({}, raw, place)
-
-
-def _base_file(value: Any, path: Path, place: Place) -> Path:
-    field = f"{path}: {'.'.join(map(str, (*place, 'base')))}"
-    if not isinstance(value, str):
-        raise InputError(f"{field}: write the path of one .yaml file, got {value!r}")
-    if not (file := (path.parent / value).resolve()).is_file():
-        raise InputError(f"{field}: {file} does not exist; name a .yaml file, from the folder of this one")
-    return file
 
 
 def _absolute(value: Any, place: Place, merged: ProfileFile) -> Any:

@@ -1,8 +1,7 @@
-"""What tests of runs share: a workspace, plans of its small profile, and notebooks of a few lines in place of ours."""
+"""What tests of runs share: a workspace, and plans of its small profile."""
 
 from __future__ import annotations
 
-import nbformat
 import pytest
 
 from docemb_lib.experiments.plan import resolve_plan
@@ -35,17 +34,3 @@ def plan_of(workspace, params):
         return resolve_plan(Profile.load(path), str(path), workspace, **selection)
 
     return resolve
-
-
-@pytest.fixture
-def write_notebook(workspace_root):
-    """Puts two cells, the first of which has the parameters, in place of a notebook."""
-
-    def write(name, parameters, text):
-        first = nbformat.v4.new_code_cell(parameters, metadata={"tags": ["parameters"]})
-        kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
-        cells = [first, nbformat.v4.new_code_cell(text)]
-        made = nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernel})
-        nbformat.write(made, workspace_root / "notebooks" / f"{name}.ipynb")
-
-    return write

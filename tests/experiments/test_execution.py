@@ -33,24 +33,18 @@ class Recorder(Reporter):
 
     def __init__(self):
         self.lines = []
+        self.prepare = self.lines.append
+        self.step = lambda run, line: self.lines.append(line)
+        self.close = lambda: self.lines.append("closed")
 
     def begin(self, runs, missing, where=""):
         self.lines.append(f"{len(missing)} of {len(runs)}")
 
-    def prepare(self, what):
-        self.lines.append(what)
-
     def start(self, run, remaining_s=None):
         self.lines.append(f"start {run.profile.name} {run.parameters['lam']}")
 
-    def step(self, run, line):
-        self.lines.append(line)
-
     def end(self, run, status, seconds, error=""):
         self.lines.append(f"{status} {run.profile.name} {run.parameters['lam']}")
-
-    def close(self):
-        self.lines.append("closed")
 
     def of(self, *words):
         return [line for line in self.lines if line.startswith(words)]
@@ -116,18 +110,6 @@ def test_an_execution_that_breaks_outside_the_notebook_is_a_recorded_failure(a_r
     assert records.frame(workspace=workspace, failed=True)["status"].tolist() == ["failed"]
 
 
-def test_a_failed_run_is_tried_again_and_once_done_keeps_its_record(a_run, workspace):
-    run = a_run(SUCCEEDS)
-    record_failure(run, workspace, "no luck", "")
-    run.failed.touch()
-    execute_run(run, workspace)
-    assert records.frame(workspace=workspace, failed=True)["status"].tolist() == ["done"]
-    assert not run.failed.exists()
-    with pytest.raises(RunError):
-        execute_run(a_run(FAILS), workspace)
-    assert records.frame(workspace=workspace, failed=True)["mean"].tolist() == [0.5]
-
-
 def test_all_runs_are_checked_before_the_first_kernel_starts(steps, workspace, monkeypatch):
     plan = steps(SUCCEEDS, "[{notebook: 05_weighting, lam: 0.5}, {notebook: 05_weighting, student_projection: 16x17}]")
     monkeypatch.setattr(execution, "execute_run", lambda *a, **k: pytest.fail("a kernel was started"))
@@ -150,7 +132,9 @@ def test_a_process_killed_when_its_run_is_done_leaves_no_working_copy(a_run, wor
     assert [path.name for path in run.executed.parent.glob(".*") if path.suffix != ".lock"] == []
 
 
-def test_a_run_that_another_process_executes_is_neither_recorded_as_failed_nor_waited_for(a_run, workspace):
+def test_a_failed_run_is_tried_again_unless_another_process_executes_it_and_once_done_keeps_its_record(
+    a_run, workspace
+):
     run = a_run(SUCCEEDS)
     run.executed.parent.mkdir(parents=True)
     run.working.write_text("as far as it came")
@@ -167,6 +151,11 @@ def test_a_run_that_another_process_executes_is_neither_recorded_as_failed_nor_w
     assert not run.working.exists()
     assert execute_run(run, workspace, wait=False)
     assert is_done(run, workspace)
+    assert records.frame(workspace=workspace, failed=True)["status"].tolist() == ["done"]
+    assert not run.failed.exists()
+    with pytest.raises(RunError):
+        execute_run(a_run(FAILS), workspace)
+    assert records.frame(workspace=workspace, failed=True)["mean"].tolist() == [0.5]
 
 
 @pytest.mark.parametrize("kernel_at_once", [False, True])
@@ -189,9 +178,8 @@ def test_the_runs_of_a_grid_are_a_sweep_with_a_page_in_which_a_failing_run_stops
     steps, workspace, monkeypatch
 ):
     monkeypatch.setattr(processes, "default_workers", lambda runs: 1)
-    three = (
-        "[{notebook: 05_weighting, lam: 0.3}, {grid: lams, profile: other.yaml}, {notebook: 05_weighting, lam: 0.4}]"
-    )
+    single = "{notebook: 05_weighting, lam: 0.%d}"
+    three = f"[{single % 3}, {{grid: lams, profile: other.yaml}}, {single % 4}]"
     text = SUCCEEDS.replace("import sys", "import sys, os; assert lam != 0.8 or os.path.exists('mended')", 1)
     plan, reporter = steps(text, three), Recorder()
     (failure,) = execute_plan(plan, workspace, reporter)
@@ -210,9 +198,8 @@ def test_the_runs_of_a_grid_are_a_sweep_with_a_page_in_which_a_failing_run_stops
         "1 of 4", "reused planned 0.3", "built other 0.8", "the comparison of all finished runs", "reused planned 0.4",
     ]  # fmt: skip
     ((_, page),) = comparison_paths(plan[1].runs, workspace)
-    assert json.loads((workspace.root / page).read_text())["metadata"]["docemb"]["compared"] == [
-        run.fingerprint for run in plan[1].runs
-    ]
+    metadata = json.loads((workspace.root / page).read_text())["metadata"]
+    assert metadata["docemb"]["compared"] == [run.fingerprint for run in plan[1].runs]
 
     monkeypatch.setitem(sys.modules, "papermill", None)  # a third time nothing is executed
     reporter = Recorder()

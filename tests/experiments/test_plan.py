@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
+from docemb_lib import grid, sweep
 from docemb_lib.errors import InputError
-from docemb_lib.experiments import grid, sweep
 from docemb_lib.experiments.plan import load_grid, resolve_plan, resolve_sweep
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.experiments.scores import check_benchmarks
@@ -52,10 +50,8 @@ def runs_of(steps):
 @pytest.mark.parametrize(("runs", "selection", "notebooks"), [
     (EACH, {"first": "05"}, ["05_weighting", "06_evaluation", "07_simde"]),
     (EACH, {"only": "03"}, ["03_structural"]),
-    (EACH, {"only": "05_weighting"}, ["05_weighting"]),
     (LINES, {"only": "05"}, ["05_weighting"] * 6),
     (LINES, {"only": "01"}, ["01_corpus"]),
-    (LINES, {"first": "02"}, ["05_weighting"] * 6),
     (ON_REQUEST, {}, ["06_evaluation"]),
     (ON_REQUEST, {"first": "06"}, ["06_evaluation"]),
     (ON_REQUEST, {"only": "07"}, ["07_simde"]),
@@ -291,11 +287,9 @@ def test_a_grid_of_ones_own_has_products_and_single_runs_over_a_base(workspace_r
 
 @pytest.mark.parametrize(("text", "said"), [
     ("", "mine.yaml: a grid is a mapping with `axes` or `runs`"),
-    ("[1, 2", "mine.yaml: not readable as YAML"),
     ("axis: {lam: [1]}", "unknown key 'axis'; did you mean axes?"),
     ("notebook: 05_weighting", "mine.yaml: no runs"),
     ("{notebook: 05, axes: {lam: 0.5}}", "axes: lam: write a list of values, got 0.5"),
-    ("{notebook: 05, axes: {lam: []}}", "axes: lam: write a list of values, got []"),
     ("{notebook: 05, axes: [{lam: [1]}, {lam: 2}]}", "axes, product 2: lam: write a list"),
     ("{notebook: 05, axes: 7}", "axes: write a mapping from parameters to values, got 7"),
     ("{notebook: 05, runs: {lam: 1}}", "runs: write a list of mappings"),
@@ -303,14 +297,9 @@ def test_a_grid_of_ones_own_has_products_and_single_runs_over_a_base(workspace_r
     ("{notebook: '05', base: [lam], runs: [{}]}", "base: write a mapping"),
     ("{runs: [{lam: 1}]}", "notebook is missing; say which of 01_corpus"),
     ("{notebook: 07_all, runs: [{lam: 1}]}", "notebook '07_all' is unknown"),
-    ("{notebook: '0', runs: [{lam: 1}]}", "notebook '0' is unknown"),
     ("{notebook: '05', runs: [{lam: 1}, {lamb: 1}]}", "run 2: 05_weighting: unknown parameter 'lamb'; did you mean lam?"),
-    ("{notebook: '03', runs: [{lam: 1}]}", "run 1: 03_structural: unknown parameter 'lam'"),
     ("{notebook: '05', runs: [{notebook: '03'}]}", "run 1: 05_weighting: unknown parameter 'notebook'"),
-    ("{notebook: '05', runs: [{source: hub}]}", "run 1: 05_weighting: unknown parameter 'source'"),
     ("{notebook: '05', axes: {lam: [0.5, 1.5]}}", "run 2: 05_weighting: lam: must lie in [0, 1]"),
-    ("{notebook: '05', runs: [{lam: 'null'}]}", "run 1: 05_weighting: lam: got the string 'null'"),
-    ("{notebook: '05', runs: [{documents: many}]}", "run 1: 05_weighting: documents: "),
     ("{notebook: '05', runs: [{student_projection: 16x17}]}", "384 → 16 → 17"),
     ("{notebook: '05', axes: {lam: [0.5, 0.2, 0.5]}}", "run 3: the same as run 1 (cosine;64;λ=0.5); leave one of them out"),
     ("{notebook: '05', axes: {structural_loss: [mse], gamma: [0.1, 0.5]}}", "run 2: the same as run 1"),
@@ -387,10 +376,3 @@ def test_a_grid_of_another_notebook_or_name_is_refused(workspace_root):
         grid("structual", "small")
     with pytest.raises(InputError, match=r"grid nowhere\.yaml: no such file"):
         load_grid("nowhere.yaml", Profile.load("small"))
-
-
-def test_naming_the_functions_loads_neither_torch_nor_dask():
-    code = "import sys; from docemb_lib.experiments import grid, sweep; grid('structural'); print(sorted(sys.modules))"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert "'docemb_lib.experiments.sweeps'" in loaded
-    assert not {"torch", "dask", "distributed"} & set(loaded.split("'"))

@@ -118,12 +118,8 @@ def test_a_process_ends_soon_after_its_parent_was_killed_and_not_before(tmp_path
 
 
 @pytest.mark.parametrize(("runs", "cores", "memory", "gpus", "workers"), [
-    (45, 2, 20 * GB, 0, 2),
-    (45, 16, 20 * GB, 0, 5),
-    (3, 16, 200 * GB, 0, 3),
-    (45, 16, 1 * GB, 0, 1),
-    (45, 16, 20 * GB, 8, 8),
-    (2, 16, 20 * GB, 8, 2),
+    (45, 2, 20 * GB, 0, 2), (45, 16, 20 * GB, 0, 5), (3, 16, 200 * GB, 0, 3), (45, 16, 1 * GB, 0, 1),
+    (45, 16, 20 * GB, 8, 8), (2, 16, 20 * GB, 8, 2),
 ])  # fmt: skip
 def test_there_are_as_many_workers_as_gpus_or_else_cores_and_memory_have_room_for(
     monkeypatch, runs, cores, memory, gpus, workers
@@ -134,24 +130,18 @@ def test_there_are_as_many_workers_as_gpus_or_else_cores_and_memory_have_room_fo
     assert processes.default_workers(runs) == workers
 
 
-def test_workers_share_out_cores_and_gpus(monkeypatch):
+def test_workers_share_out_cores_and_gpus_and_keep_what_the_user_has_set(monkeypatch):
     monkeypatch.setattr("dask.system.CPU_COUNT", 16)
     monkeypatch.setattr(processes, "_gpus", lambda: ["2", "5"])
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "GOMP_SPINCOUNT")
+    for name in names:
+        monkeypatch.delenv(name, raising=False)
     environments = processes._environments(3)
     assert [environment["CUDA_VISIBLE_DEVICES"] for environment in environments] == ["2", "5", "2"]
     assert {environment["OMP_NUM_THREADS"] for environment in environments} == {"5"}
     monkeypatch.setattr(processes, "_gpus", list)
     assert all("CUDA_VISIBLE_DEVICES" not in environment for environment in processes._environments(32))
     assert processes._environments(32)[0]["OMP_NUM_THREADS"] == "1"
-
-
-def test_what_the_user_has_set_in_the_environment_stays(monkeypatch):
-    monkeypatch.setattr("dask.system.CPU_COUNT", 16)
-    monkeypatch.setattr(processes, "_gpus", list)
-    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "GOMP_SPINCOUNT")
-    for name in names:
-        monkeypatch.delenv(name, raising=False)
     assert [processes._environments(2)[0][name] for name in names] == ["8", "8", "10000"]
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     monkeypatch.setenv("GOMP_SPINCOUNT", "7")
@@ -162,6 +152,8 @@ def test_only_visible_gpus_are_given_out(monkeypatch):
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,GPU-1a")
     assert processes._gpus() == ["3", "GPU-1a"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert processes._gpus() == []
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
     assert processes._gpus() == ["0", "1"]
 
@@ -184,19 +176,17 @@ def test_a_scheduler_that_does_not_answer_is_one_line(monkeypatch):
     (1, "/elsewhere", {}, "does not see /elsewhere/notebooks; workers need a file system that they share with the sweep"),
 ])  # fmt: skip
 def test_an_unfit_worker_is_refused(workspace_root, threads, root, changes, said):
-    expected = processes.expected_of(Workspace())
+    expected = processes.Expected(processes.signature(), Workspace().root)
     here = expected.signature
     expected = expected._replace(signature={**here, **changes}, root=Path(root) if root else expected.root)
     worker = SimpleNamespace(state=SimpleNamespace(nthreads=threads))
     assert processes.unfit(expected, worker) == (None if said is None else said.format_map(here))
 
 
-@pytest.mark.parametrize(
-    ("services", "address"), [({"dashboard": "http://there:8787/status"}, "http://there:8787/status"), ({}, None)]
-)
-def test_a_schedulers_dashboard_is_named_where_it_has_one(services, address):
+@pytest.mark.parametrize("services", [{"dashboard": "http://there:8787/status"}, {}])
+def test_a_schedulers_dashboard_is_named_where_it_has_one(services):
     class Client:
         cluster = None
         dashboard_link = property(lambda self: services["dashboard"])
 
-    assert processes.dashboard_of(Client()) == address
+    assert processes.dashboard_of(Client()) == services.get("dashboard")

@@ -203,10 +203,11 @@ def test_teachers_with_a_corpus_of_their_own_never_see_what_the_students_corpus_
     stages = make()
     words = stages.teachers.words("none")
     lines = set(words.file.read_text(encoding="utf-8").splitlines())
-    held_out = {
-        " ".join(text.upper().split()) for name in ("validation", "tasks") for text in stages.corpus.split(name)["text"]
-    }
-    trained_on = {" ".join(text.upper().split()) for text in stages.corpus.split("train")["text"]}
+
+    def spelled(*splits):
+        return {" ".join(text.upper().split()) for name in splits for text in stages.corpus.split(name)["text"]}
+
+    held_out, trained_on = spelled("validation", "tasks"), spelled("train")
     assert (len(held_out), len(trained_on), len(lines), words.documents) == (24, 16, 46, 46)
     assert not lines & held_out
     assert trained_on <= lines  # what students learn from, in the other spelling
@@ -225,10 +226,9 @@ def test_teachers_of_different_corpora_are_never_mixed(make, workspace_root):
     assert np.abs(stages.teachers.embeddings(other, "train", 9) - rows).max() > 0
     assert len(artefacts(stages, "corpus")) == 1  # the students'
     assert stages.key.fingerprint != before
-    assert (
-        stages.teachers.contextual("LSA").fingerprint
-        != Stages(RunKey(NOTEBOOK, without_its_own(stages))).teachers.contextual("LSA").fingerprint
-    )
+    teachers = stages.key.profile.contextual_teachers.model_copy(update={"corpus": None})
+    without = Stages(RunKey(NOTEBOOK, stages.key.profile.model_copy(update={"contextual_teachers": teachers})))
+    assert stages.teachers.contextual("LSA").fingerprint != without.teachers.contextual("LSA").fingerprint
     newest = workspace_root / "more" / "0.txt"
     newest.write_text("It has changed, and is read again. " * 9, encoding="utf-8")
     assert make().teachers.contextual("DM").fingerprint != other.fingerprint
@@ -251,11 +251,6 @@ def test_the_teachers_corpus_is_that_of_its_texts_and_of_what_is_held_out_alone(
 
 def _laid_over(base, given):
     return {**base, **{k: _laid_over(base[k], v) if isinstance(v, dict) else v for k, v in given.items()}}
-
-
-def without_its_own(stages):
-    teachers = stages.key.profile.contextual_teachers.model_copy(update={"corpus": None})
-    return stages.key.profile.model_copy(update={"contextual_teachers": teachers})
 
 
 def test_a_killed_build_of_the_teachers_corpus_goes_on_and_ends_in_the_same_texts(make, workspace_root, monkeypatch):

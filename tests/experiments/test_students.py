@@ -17,9 +17,9 @@ from torch import nn
 from docemb_lib.errors import InputError
 from docemb_lib.experiments.run import Stages
 from docemb_lib.experiments.runkey import RunKey
-from docemb_lib.experiments.students import make_objective, weighting_of
-from docemb_lib.losses import CCA, MSE, Contrastive, Cosine, MaskedLanguageHead, MaxMargin, SoftCCA, Weighting
-from docemb_lib.settings import Parameters, SimDE, Training
+from docemb_lib.experiments.students import StudentStage, make_objective
+from docemb_lib.losses import CCA, MSE, Contrastive, Cosine, MaskedLanguageHead, MaxMargin, SoftCCA
+from docemb_lib.settings import SimDE, Training
 from docemb_lib.settings.profile import Profile
 from docemb_lib.student import Student
 from docemb_lib.workspace import Workspace
@@ -106,9 +106,8 @@ FORMS = {  # what a document adds: s and c its losses, k = 1 where it is at most
 @pytest.mark.parametrize("longest", [None, 64])
 def test_the_form_decides_how_the_parameters_weigh(form, lam, longest):
     objective = make(form=form, lam=lam, max_structural_len=longest)
-    structural, contextual = (
-        loss_of(make(lam=alone, max_structural_len=None, training={"batch_size": 6})) for alone in (1.0, 0.0)
-    )
+    free = {"max_structural_len": None, "training": {"batch_size": 6}}
+    structural, contextual = (loss_of(make(lam=alone, **free)) for alone in (1.0, 0.0))
     kept = [longest is None or n <= longest for n in LENGTHS.tolist()]
     t, c, x = some_embeddings()
     y = objective.student(x)
@@ -127,11 +126,6 @@ def test_lam_of_a_half_is_half_of_no_weighting_and_with_all_masked_only_the_cont
     everything_masked = loss_of(make(lam=0.5, max_structural_len=9))
     assert everything_masked.loss.item() == pytest.approx(everything_masked.parts["contextual"].item())
     assert everything_masked.parts["structural"].item() == 0
-
-
-def test_the_weighting_is_that_of_the_parameters():
-    p = Parameters(lam=0.3, lam_by_length="linear:10:20", max_structural_len=99, form="contextual_full")
-    assert weighting_of(p) == Weighting(0.3, 99, "linear:10:20", "contextual_full")
 
 
 def test_negatives_are_asked_for_by_the_objective():
@@ -161,7 +155,7 @@ def test_further_teachers_whose_projections_do_not_meet_are_refused_with_both_ch
         make(further=[FURTHER[0] | {"student_projection": "6(ReLU)x5"}])
 
 
-def small(workspace_root, further: str = "", **parameters) -> Stages:
+def small(workspace_root, further="", **parameters):
     text = (workspace_root / "params" / "small.yaml").read_text().replace("name: small", "name: more")
     (workspace_root / "params" / "more.yaml").write_text(text + further)
     return Stages(RunKey.of("06_evaluation", Profile.load("more"), **parameters))
@@ -175,7 +169,7 @@ def test_more_negatives_than_documents_are_refused_before_anything_is_built(work
 
 
 @pytest.mark.slow
-def test_a_student_learns_from_further_teachers_and_a_bank(workspace_root):
+def test_a_student_learns_from_further_teachers_and_a_bank(workspace_root, monkeypatch):
     further = """
 further_teachers:
   - {name: topics, role: contextual, teacher: LSA, loss: soft-cca, student_projection: "8", weight: WEIGHT}
@@ -200,6 +194,7 @@ further_teachers:
     assert again.fingerprint == student.fingerprint  # found again
     manifest = json.loads((student.path / "artefact.json").read_text(encoding="utf-8"))
     assert manifest["inputs"]["parameters"]["negatives"] == 9
+    monkeypatch.setattr(StudentStage, "_train", lambda *_: None)
     heavier = small(workspace_root, further.replace("WEIGHT", "2.0"), **options).students.trained
     assert heavier.fingerprint != student.fingerprint
 
@@ -221,7 +216,7 @@ def stages_of(root, settings=None, **parameters):
     return Stages(RunKey.of("07_simde", profile, **parameters), Workspace(root))
 
 
-def test_a_student_learns_from_halves_of_real_documents_and_is_found_again(root):
+def test_a_student_learns_from_halves_of_real_documents_and_is_found_again(root, monkeypatch):
     stages = stages_of(root).students
     artefact = stages.trained
     train, validation = stages.history()
@@ -236,6 +231,7 @@ def test_a_student_learns_from_halves_of_real_documents_and_is_found_again(root)
     head.load_state_dict(load_file(artefact.path / "head.safetensors"))
     again = stages_of(root).students.trained
     assert again.path == artefact.path
+    monkeypatch.setattr(StudentStage, "_train", lambda *_: None)
     assert again.fingerprint != stages_of(root, {"symmetric": True}).students.trained.fingerprint
 
 
