@@ -61,6 +61,20 @@ def docemb(*arguments: object) -> Done:
     return Done(result.exit_code, result.stdout, result.stderr)
 
 
+@pytest.fixture(scope="session")
+def refused():
+    """Asserts that a call raises an InputError of one line, in which the pattern is found."""
+
+    from docemb_lib.errors import InputError
+
+    def check(message, call, *given, **named):
+        with pytest.raises(InputError, match=message) as caught:
+            call(*given, **named)
+        assert "\n" not in str(caught.value)
+
+    return check
+
+
 @pytest.fixture
 def write_notebook(workspace_root):
     """Puts two cells, the first of which has the parameters, in place of a notebook."""

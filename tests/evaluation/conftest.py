@@ -1,7 +1,5 @@
 """Small data sets in the layouts that mteb loads from a hub, and tasks of mteb's own classes over them."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterable, Mapping

@@ -1,14 +1,11 @@
 """TF-IDF, BM25 and fused rankings against their definitions, written out as loops."""
 
-from __future__ import annotations
-
 from collections import Counter
 from math import log
 
 import numpy as np
 import pytest
 
-from docemb_lib.errors import InputError
 from docemb_lib.evaluation import Classification, Labelled, LabelledPairs, Pairs, Ranking, Retrieval, baselines
 from docemb_lib.evaluation.baselines import Similarities, bm25, by_cosine, fused, tfidf
 from docemb_lib.settings import HeadSettings
@@ -26,18 +23,15 @@ def weights(words: list[str], document: list[str]) -> np.ndarray:
     return row / np.linalg.norm(row)
 
 
-def test_tfidf_is_damped_counts_times_smoothed_idf_of_words_in_two_documents() -> None:
+def test_tfidf_is_damped_counts_times_smoothed_idf_of_words_in_two_documents(refused) -> None:
     shared = [word for word in WORDS if N_WITH[word] >= 2]
     expected = [weights(shared, document) for document in DOCUMENTS]
     np.testing.assert_allclose(tfidf(TEXTS).toarray(), expected, rtol=1e-6)
-    with pytest.raises(InputError, match="no word occurs in 2 of the 2 texts"):
-        tfidf(["one", "two"])
+    refused("no word occurs in 2 of the 2 texts", tfidf, ["one", "two"])
 
 
 @pytest.mark.parametrize("query_words", [100, 2])
-def test_bm25_is_its_formula_for_the_heaviest_words_of_the_query(
-    query_words: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bm25_is_its_formula_for_the_heaviest_words_of_the_query(query_words, monkeypatch):
     monkeypatch.setattr(baselines, "QUERY_WORDS", query_words)
     mean = np.mean([len(document) for document in DOCUMENTS])
 
@@ -97,11 +91,7 @@ def test_heads_of_sparse_features_are_logistic_regressions(how: str) -> None:
     other = LabelledPairs(texts[40:50], texts[50:], [0, 1] * 5)
     head = HeadSettings(pair_features=how)
     dense, first, second = X.toarray(), slice(0, 20), slice(20, 40)
-    features = np.hstack(
-        [dense[first], dense[second]]
-        if how == "concat"
-        else [abs(dense[first] - dense[second]), dense[first] * dense[second]]
-    )
+    features = np.hstack([dense[first], dense[second]] if how == "concat" else [abs(dense[first] - dense[second]), dense[first] * dense[second]])  # fmt: skip
     model = LogisticRegression(C=10, max_iter=1000).fit(features, pairs.labels)
     a, b = dense[40:50], dense[50:]
     tested = np.hstack([a, b] if how == "concat" else [abs(a - b), a * b])

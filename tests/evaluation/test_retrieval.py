@@ -1,7 +1,5 @@
 """Ranking by cosine and its metrics against plain loops and scikit-learn."""
 
-from __future__ import annotations
-
 import tracemalloc
 from pathlib import Path
 from typing import Any

@@ -106,9 +106,7 @@ def test_standing_names_the_best_reference_common_practice_and_the_start() -> No
     )
     all_worse = comparison({"SBERT": "worse", "chunks": "worse", "untrained": "worse"})
     sentence = standing(FOUND, all_worse, student="student", before="untrained", practice="chunks")
-    assert sentence.endswith(
-        " is worse than the best of 2 references, chunks (.800 [.75, 1.00]) and untrained (.400 [.35, .45])."
-    )
+    assert sentence.endswith(" is worse than the best of 2 references, chunks (.800 [.75, 1.00]) and untrained (.400 [.35, .45]).")  # fmt: skip
 
 
 def test_standing_on_a_single_task_is_that_of_its_own_metric() -> None:
@@ -141,9 +139,7 @@ def test_what_is_recommended_is_shown_to_be_better_or_the_student(scores, verdic
         for (task, metric), value in zip(tasks, own, strict=True)
     ]
     means = [(model, OVERALL, "mean", sum(own) / 2, 0.0, 1.0) for model, own in zip(models, scores, strict=True)]
-    found = [("student", "untrained", task, metric, "better") for task, metric in tasks] + [
-        ("student", "SBERT", OVERALL, "mean", verdict)
-    ]
+    found = [("student", "untrained", task, metric, "better") for task, metric in tasks] + [("student", "SBERT", OVERALL, "mean", verdict)]  # fmt: skip
     compared = pd.DataFrame(found, columns=["model", "reference", "task", "metric", "verdict"])
     assert recommendation(intervals(*rows, *means), compared, student="student", before="untrained") == expected
     nothing_shown = recommendation(
@@ -175,11 +171,9 @@ def test_the_last_round_is_a_frame_like_one_without_rounds() -> None:
     pd.testing.assert_frame_equal(last_round(scores()), scores())
 
 
-def test_unfit_scores_are_refused_with_what_is_missing() -> None:
+def test_unfit_scores_are_refused_with_what_is_missing(refused) -> None:
     frame = scores()
     with pytest.raises(InputError, match="no scores of 'SBERT over chunks', only of SBERT, chunks, student, untrained"):
         standing(FOUND, comparison({}), student="student", before="untrained", practice="SBERT over chunks")
-    with pytest.raises(InputError, match="'student' on 'package' has 2 seeds where others have 3"):
-        scoreboard(frame.query("model != 'student' or seed != 2"))
-    with pytest.raises(InputError, match="'untrained' has two scores on 'package' for one seed"):
-        scoreboard(pd.concat([frame, frame]))
+    refused("'student' on 'package' has 2 seeds where others have 3", scoreboard, frame.query("model != 'student' or seed != 2"))  # fmt: skip
+    refused("'untrained' has two scores on 'package' for one seed", scoreboard, pd.concat([frame, frame]))

@@ -1,7 +1,5 @@
 """Problems of a task's data, and its statistics by hand and beside the numbers of the thesis."""
 
-from __future__ import annotations
-
 import logging
 import statistics
 from unittest.mock import Mock
@@ -113,8 +111,7 @@ def test_ours_stand_before_the_thesis_and_a_task_of_both_has_its_rows_together()
     ]  # fmt: skip
     assert table.loc[("arxiv", "train", "here")].tolist() == [4, 25]
     assert table.loc[("arxiv", "train", "thesis")].tolist() == [28_388, 100]
-    assert table.loc[("wines", "test", "thesis"), "over_512"] == 90.43
-    assert table["examples"].dtype == "Int64"
+    assert (table.loc[("wines", "test", "thesis"), "over_512"], table["examples"].dtype) == (90.43, "Int64")
     cut = beside_thesis(found(), "validation", ["examples", "classes"])
     assert cut.loc[("arxiv", "train", "thesis")].tolist() == [10_000, 11]
     assert "wines" not in cut.index.get_level_values("task")

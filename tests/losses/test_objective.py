@@ -18,6 +18,8 @@ from docemb_lib.settings import Parameters
 
 W, D, C, P = 3, 8, 5, 6  # widths: words, student (and structural), contextual, projected
 LENGTHS = torch.tensor([10, 384, 385, 4000, 500, 20, 384])
+WIDTHS = {"near": D, "far": 4, "words": C, "topics": 2}
+WEIGHTS = {"near": 1.0, "far": 0.25, "words": 2.0, "topics": 0.5}
 
 
 def normal(*shape: int, seed: int) -> Tensor:
@@ -124,7 +126,6 @@ def test_a_single_loss_is_its_plain_mean_whatever_lam_says(lam):
     expected = MaxMargin()(only_structural.student(batch), t, LENGTHS <= 384).mean()
     assert list(output.parts) == ["structural"]
     assert output.loss.item() == output.parts["structural"].item() == pytest.approx(expected.item(), rel=1e-12)
-
     only_contextual = objective(None, weighting=Weighting(lam, 384))
     output = only_contextual(batch, teachers={"contextual": c})  # lengths belong to structural losses: not asked for
     assert list(output.parts) == ["contextual"]
@@ -199,11 +200,9 @@ def test_embeddings_are_the_students_without_gradient_and_in_single_precision_un
     assert torch.equal(output.loss, expected.mean())
 
 
-def test_teachers_without_meaning_are_refused_and_negatives_are_for_those_that_compare_with_others():
-    with pytest.raises(InputError, match="teacher words: role must be one of structural, contextual, got 'lexical'"):
-        Teaching("words", "lexical", MSE())
-    with pytest.raises(InputError, match="teacher words: weight must be a number above 0, got 0"):
-        Teaching("words", "contextual", MSE(), weight=0)
+def test_teachers_without_meaning_are_refused_and_negatives_are_for_those_that_compare_with_others(refused):
+    refused("teacher words: role must be one of structural, contextual, got 'lexical'", Teaching, "words", "lexical", MSE())  # fmt: skip
+    refused("teacher words: weight must be a number above 0, got 0", Teaching, "words", "contextual", MSE(), weight=0)
     for n, given in ((2, "words, words"), (0, "none")):
         with pytest.raises(InputError, match=f"teachers: one or more with different names, got {given}"):
             Objective(nn.Linear(W, D), [Teaching("words", "contextual", MSE()) for _ in range(n)])
@@ -212,19 +211,14 @@ def test_teachers_without_meaning_are_refused_and_negatives_are_for_those_that_c
     assert {key for key, takes in taking.items() if takes} == {("structural", MaxMargin), ("structural", Contrastive)}
 
 
-def test_projections_that_lead_nowhere_are_refused():
+def test_projections_that_lead_nowhere_are_refused(refused):
     ends = {"student_projection": Projection("6", 8), "teacher_projection": Projection("7", 5)}
-    with pytest.raises(InputError, match=r"student 8 → 6; words 5 → 7; .* or teacher_projection"):
-        Teaching("words", "contextual", MSE(), **ends)
+    refused(r"student 8 → 6; words 5 → 7; .* or teacher_projection", Teaching, "words", "contextual", MSE(), **ends)
     batch, known = torch.ones(3, W), {"words": torch.ones(3, 5)}
-    wrong = [
-        (8, SoftCCA(7), "views of width 7, got a student's of 6"),
-        (9, MSE(), "'6' was made for a view of width 9, got 8"),
-    ]
+    wrong = [(8, SoftCCA(7), "views of width 7, got a student's of 6"), (9, MSE(), "'6' was made for a view of width 9, got 8")]  # fmt: skip
     for width, loss, message in wrong:
         ends = {"student_projection": Projection("6", width), "teacher_projection": Projection("6", 5)}
-        with pytest.raises(InputError, match=message):
-            Objective(nn.Linear(W, D), [Teaching("words", "contextual", loss, **ends)])(batch, teachers=known)
+        refused(message, Objective(nn.Linear(W, D), [Teaching("words", "contextual", loss, **ends)]), batch, teachers=known)  # fmt: skip
 
 
 NEGATIVES = {"structural": normal(1, 2, D, seed=9)}
@@ -241,18 +235,13 @@ MISFITS = [  # what replaces an argument of a call that works; the message
 ]  # fmt: skip
 
 
-def test_missing_or_misfitting_tensors_are_named():
+def test_missing_or_misfitting_tensors_are_named(refused):
     module = objective(MaxMargin, weighting=Weighting(0.5, 384), negatives=2)
     batch, t, c = data(7)
     fitting = {"teachers": {"structural": t, "contextual": c}, "n_structural_tokens": LENGTHS, "negatives": NEGATIVES}
     module(batch, **fitting)
     for change, message in MISFITS:
-        with pytest.raises(InputError, match=re.escape(message)):
-            module(batch, **fitting | change)
-
-
-WIDTHS = {"near": D, "far": 4, "words": C, "topics": 2}
-WEIGHTS = {"near": 1.0, "far": 0.25, "words": 2.0, "topics": 0.5}
+        refused(re.escape(message), module, batch, **fitting | change)
 
 
 def four_teachers(**options) -> Objective:

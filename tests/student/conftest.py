@@ -1,7 +1,5 @@
 """Tiny random Longformers with MiniLM's true tokenizer, and MiniLM itself, converted."""
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Callable, Iterator

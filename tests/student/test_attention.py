@@ -8,6 +8,8 @@ from docemb_lib.errors import InputError
 from docemb_lib.student import longformer
 from docemb_lib.student.longformer import Block, banded_attention, blocks, choose_backend
 
+RAGGED = [1, 2, 31, 32, 33, 64, 65, 200, 7]
+
 
 def dense_weights(query, key, lengths, window):
     """The slow obvious way: all T x T scores, masked. (H, T, T)"""
@@ -25,9 +27,6 @@ def dense_attention(query, key, value, lengths, window):
 def random_heads(T, *, heads, head_dim, seed=0):
     generator = torch.Generator().manual_seed(seed)
     return [torch.randn(T, heads, head_dim, dtype=torch.float64, generator=generator) for _ in range(3)]
-
-
-RAGGED = [1, 2, 31, 32, 33, 64, 65, 200, 7]
 
 
 def test_blocks_stop_at_documents_reach_one_window_beyond_and_read_on_to_multiples_of_a_step():

@@ -16,6 +16,7 @@ from docemb_lib.student import Student
 from docemb_lib.student.export import add_scores, licence_of, model_card
 
 FILE = "model.safetensors"
+MORE = "2_Dense does more than subtract a mean"
 
 
 def refused(source, message):
@@ -40,9 +41,7 @@ def in_stock_sentence_transformers(folder):
 
 @pytest.mark.parametrize("centred", [False, True])
 @pytest.mark.parametrize("kind", ["packed", "first", "global", "modernbert"])
-def test_stock_sentence_transformers_gives_the_same_embeddings(
-    make_kind, texts, tmp_path, transformers_log, kind, centred
-):
+def test_stock_sentence_transformers_gives_the_same_embeddings(make_kind, texts, tmp_path, transformers_log, kind, centred):  # fmt: skip
     student = make_kind(kind)
     plain = ours = student.embed(texts, bf16=False)
     if centred:
@@ -53,10 +52,8 @@ def test_stock_sentence_transformers_gives_the_same_embeddings(
     paths = [module["path"] for module in json.loads((tmp_path / "modules.json").read_text())]
     assert paths == ["", "1_Pooling", *["2_Dense"] * centred]
     assert ("The mean embedding of training documents is subtracted" in front_and_body(tmp_path)[1]) == centred
-
     stock = in_stock_sentence_transformers(tmp_path)
-    assert transformers_log == []
-    assert stock.max_seq_length == 600
+    assert (transformers_log, stock.max_seq_length) == ([], 600)
     np.testing.assert_allclose(stock.encode(texts, batch_size=3), ours, atol=1e-5)
     stock.save_pretrained(str(tmp_path / "again"))
     trained = {name for name, weight in student.named_parameters() if weight.requires_grad}
@@ -69,19 +66,15 @@ def test_stock_sentence_transformers_gives_the_same_embeddings(
         np.testing.assert_allclose(loaded.embed(texts, bf16=False), ours, rtol=0, atol=0 if student.packed else 2e-6)
 
 
-def test_a_converted_student_is_the_same_loaded_and_in_stock_libraries(
-    converted, folder, texts, tmp_path, transformers_log
-):
+def test_a_converted_student_is_the_same_loaded_and_in_stock_libraries(converted, folder, texts, tmp_path, transformers_log):  # fmt: skip
     ours = converted.embed(texts, bf16=False)
     loaded = Student.load(folder)
     assert not loaded.training
     assert (loaded.dim, loaded.max_tokens) == (384, 1024)
     np.testing.assert_array_equal(loaded.embed(texts, bf16=False), ours)
-
     stock = in_stock_sentence_transformers(folder)
     assert stock.max_seq_length == 1024
     np.testing.assert_allclose(stock.encode(texts, batch_size=3), ours, atol=1e-5)
-
     model, tokenizer = AutoModel.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
     assert (model.config.model_type, tokenizer.model_max_length) == ("longformer", 1024)
     assert len(tokenizer("word " * 500)["input_ids"]) == 502  # no truncation of its own
@@ -121,9 +114,7 @@ def test_a_plain_longformer_folder_loads_with_the_limit_of_its_positions(make_st
     assert saved["truncation"] is saved["padding"] is None  # a call with truncation leaves none in the file
 
 
-@pytest.mark.parametrize(
-    ("own", "of_tokenizer", "expected"), [(16, 600, 16), (None, 50, 50), (None, 10**30, 600), (None, None, 600)]
-)
+@pytest.mark.parametrize(("own", "of_tokenizer", "expected"), [(16, 600, 16), (None, 50, 50), (None, 10**30, 600), (None, None, 600)])  # fmt: skip
 def test_a_limit_below_the_positions_is_kept(make_kind, tmp_path, edit_json, own, of_tokenizer, expected):
     make_kind("packed").save(tmp_path)
     (tmp_path / "sentence_bert_config.json").write_text(json.dumps({} if own is None else {"max_seq_length": own}))
@@ -157,9 +148,6 @@ def dense(**weights):
         save_file(edited, folder / "2_Dense" / FILE, metadata={"format": "pt"})
 
     return edit
-
-
-MORE = "2_Dense does more than subtract a mean"
 
 
 @pytest.mark.parametrize(
@@ -214,8 +202,7 @@ def test_the_card_has_front_matter_and_says_where_a_student_comes_from(make_stud
     teachers = {"structural_teacher": "all-mpnet-base-v2", "contextual_teacher": "PV"}
     student.save(tmp_path, card=a_card(student, losses, licence="mit", **teachers))
     matter, body = front_and_body(tmp_path)
-    assert matter["library_name"] == "sentence-transformers"
-    assert matter["license"] == "mit"
+    assert (matter["library_name"], matter["license"]) == ("sentence-transformers", "mit")
     assert {"sentence-transformers", "longformer"} <= set(matter["tags"])
     assert "| `lam` | `0.5` |" in body
     assert "1.5000 before, 0.2500 after" in body
@@ -235,9 +222,7 @@ def test_the_card_of_a_student_of_pairs_says_what_it_learnt_from(make_student):
     assert "| `beside_teachers` | `0.5` |" in both
 
 
-@pytest.mark.parametrize(
-    ("kind", "sentence"), [("packed", "mean over all"), ("global", "global"), ("modernbert", "mean")]
-)
+@pytest.mark.parametrize(("kind", "sentence"), [("packed", "mean over all"), ("global", "global"), ("modernbert", "mean")])  # fmt: skip
 def test_a_plain_card_says_what_an_embedding_is(make_kind, tmp_path, kind, sentence):
     make_kind(kind).save(tmp_path)
     matter, body = front_and_body(tmp_path)
@@ -245,7 +230,7 @@ def test_a_plain_card_says_what_an_embedding_is(make_kind, tmp_path, kind, sente
     assert ("global attention" in body, "modernbert" in matter["tags"]) == (kind == "global", kind == "modernbert")
 
 
-def test_scores_are_written_into_a_card_and_replaced(make_student, tmp_path, monkeypatch):
+def test_scores_are_written_into_a_card_and_replaced(make_student, tmp_path, monkeypatch, refused):
     make_student(windows=[8]).save(tmp_path)
     card = tmp_path / "README.md"
     before = card.read_text()
@@ -256,7 +241,6 @@ def test_scores_are_written_into_a_card_and_replaced(make_student, tmp_path, mon
     assert once.startswith(before.rstrip())
     add_scores(tmp_path, first)
     assert card.read_text() == once
-
     card.write_text(once + "\n## Notes\n\nKept.\n")
     add_scores(tmp_path, [("halves", "accuracy", 0.8, None)])
     twice = card.read_text()
@@ -269,8 +253,7 @@ def test_scores_are_written_into_a_card_and_replaced(make_student, tmp_path, mon
     with pytest.raises(KeyboardInterrupt):  # written in one step
         add_scores(tmp_path, first)
     assert card.read_text() == twice
-    with pytest.raises(InputError, match=r"README\.md: missing"):
-        add_scores(tmp_path / "absent", first)
+    refused(r"README\.md: missing", add_scores, tmp_path / "absent", first)
 
 
 def test_the_licence_is_the_one_of_the_encoders_own_card(minilm, tmp_path):

@@ -1,7 +1,5 @@
 """The lexical half: two halves whose cosines add, the same in stock sentence-transformers, and refused with a reason."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -14,7 +12,6 @@ from sentence_transformers import SentenceTransformer
 from sklearn.preprocessing import normalize
 from typer.testing import CliRunner
 
-from docemb_lib.errors import InputError
 from docemb_lib.student import Student
 from docemb_lib.student.lexical import balance, fit_lexical_half, tempered
 from docemb_lib.teachers import LSA
@@ -42,7 +39,6 @@ def test_an_embedding_is_both_halves_centred_and_of_unit_length_whose_cosines_ad
     student.adapt(texts, dim=6, weight=0.3, bf16=False)
     found = student.embed(texts[:5], bf16=False)
     assert (student.width, student.dim) == (found.shape[1], X.shape[1]) == (22, 16)
-
     centred = X - X.mean(axis=0)
     variances, directions = np.linalg.eigh(np.cov(centred.T, bias=True))
     scale = (variances + 0.01 * variances.mean()) ** -0.25
@@ -131,26 +127,23 @@ def test_it_loads_where_docemb_is_not_installed(adapted, tmp_path):
         (lambda student: student.adapt(collection(), dim=4, weight=1.5), "weight: got 1.5, use a number from 0 to 1"),
     ],
 )
-def test_collections_that_cannot_be_fitted_are_refused_and_the_student_stays_as_it_was(make_student, call, message):
+def test_collections_that_cannot_be_fitted_are_refused_and_the_student_stays_as_it_was(make_student, call, message, refused):  # fmt: skip
     student = make_student(windows=[8])
     student.adapt(collection(), dim=6)
     before = student.embed(collection()[:2])
-    with pytest.raises(InputError, match=message):
-        call(student)
+    refused(message, call, student)
     np.testing.assert_array_equal(student.embed(collection()[:2]), before)
 
 
-def test_changed_code_and_missing_files_are_refused(adapted, tmp_path):
+def test_changed_code_and_missing_files_are_refused(adapted, tmp_path, refused):
     adapted.save(tmp_path)
     code = tmp_path / "lexical_module.py"
     original = code.read_text()
     code.write_text(original.replace("class LexicalHalf", "print('owned')\n\n\nclass LexicalHalf"))
-    with pytest.raises(InputError, match=r"lexical_module.py is missing or was changed \(its checksum differs\)"):
-        Student.load(tmp_path)
+    refused(r"lexical_module.py is missing or was changed \(its checksum differs\)", Student.load, tmp_path)
     code.write_text(original)
     (tmp_path / "3_Lexical" / "words.json").unlink()
-    with pytest.raises(InputError, match=r"3_Lexical cannot be used: words\.json or model\.safetensors is missing"):
-        Student.load(tmp_path)
+    refused(r"3_Lexical cannot be used: words\.json or model\.safetensors is missing", Student.load, tmp_path)
 
 
 def test_docemb_adapt_fits_a_student_on_a_folder_of_texts(adapted, tmp_path, monkeypatch):

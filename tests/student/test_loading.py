@@ -19,6 +19,9 @@ from docemb_lib.student.loading import load_masked_head
 
 TINY = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
 WORDS = ["the", "quick", "brown", "fox", "jumps", "over", "a", "lazy", "dog"]
+NO_MODEL = "bert: cannot be loaded as a model with safetensors weights"
+NO_CONFIG = r"bert: its config\.json cannot be used: \S"
+MORE = {"bert.encoder.layer.7.output.dense.weight": torch.zeros(16, 16)}
 
 
 @pytest.fixture(scope="module")
@@ -144,17 +147,15 @@ def test_nothing_in_a_converted_model_is_random(minilm):
     ("modernbert_folder", {"pooling": "cls"}, "pooling: got cls of a modernbert"),
     ("modernbert_folder", {"pooling": "max"}, "pooling: got max of a modernbert"),
 ])  # fmt: skip
-def test_values_out_of_range_are_refused(encoder, arguments, message, request):
-    with pytest.raises(InputError, match=re.escape(message)):
-        Student.from_encoder(request.getfixturevalue(encoder), **{"max_tokens": 600, **arguments})
+def test_values_out_of_range_are_refused(encoder, arguments, message, request, refused):
+    refused(re.escape(message), Student.from_encoder, request.getfixturevalue(encoder), **{"max_tokens": 600, **arguments})  # fmt: skip
 
 
-def test_relative_positions_are_refused(roberta_folder, tmp_path):
+def test_relative_positions_are_refused(roberta_folder, tmp_path, refused):
     config = hf.RobertaConfig.from_pretrained(roberta_folder)
     config.position_embedding_type = "relative_key"
     config.save_pretrained(tmp_path)
-    with pytest.raises(InputError, match="relative_key position embeddings, which do not tile"):
-        Student.from_encoder(tmp_path)
+    refused("relative_key position embeddings, which do not tile", Student.from_encoder, tmp_path)
 
 
 @pytest.fixture(scope="module")
@@ -202,13 +203,6 @@ def test_heads_poolers_and_buffers_beside_the_encoder_are_fine(sound_bert):
     names = load_file(sound_bert / "model.safetensors").keys()
     assert {"cls.predictions.bias", "bert.pooler.dense.weight", "bert.embeddings.position_ids"} <= names
     assert Student.from_encoder(sound_bert, max_tokens=64).max_tokens == 64
-
-
-NO_MODEL = "bert: cannot be loaded as a model with safetensors weights"
-NO_CONFIG = r"bert: its config\.json cannot be used: \S"
-
-
-MORE = {"bert.encoder.layer.7.output.dense.weight": torch.zeros(16, 16)}
 
 
 @pytest.mark.parametrize(("damage", "message"), [
@@ -289,7 +283,6 @@ def test_a_longformer_as_published_is_taken_whole(published, texts, tmp_path):
         for document, ours in zip(short, student(pack(short)), strict=True):
             theirs = stock(torch.tensor([document])).last_hidden_state[0].mean(0)
             torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=0)
-
     student.save(tmp_path)
     some = [text for text, document in zip(texts, ids, strict=True) if len(document) < 500]
     encoded = SentenceTransformer(str(tmp_path), device="cpu").encode(some)

@@ -14,6 +14,8 @@ from docemb_lib.student.longformer import forward_flops, padded_batches, visible
 KINDS = ["packed", "first", "global", "modernbert"]
 LENGTHS = [3, 130, 17, 64, 100, 1, 131]
 WITH_PADDING = [[101, 0, 2000, 0, 0, 3000, 102], [0, 5000]]  # texts that contain "[PAD]"
+WINDOWS = [([4, 4], 8), ([6, 6], 32), ([16, 16], 64), ([64, 64], 8), ([128, 128], 32), ([64, 4, 16], 8)]
+FEW = [1, 2, 5, 6, 40, 17]
 
 
 def stock_hidden(student, document):
@@ -42,9 +44,6 @@ def gradients_of(student, documents):
     torch.manual_seed(0)
     student(documents).square().sum().backward()
     return {name: p.grad.clone() for name, p in student.named_parameters() if p.grad is not None}
-
-
-WINDOWS = [([4, 4], 8), ([6, 6], 32), ([16, 16], 64), ([64, 64], 8), ([128, 128], 32), ([64, 4, 16], 8)]
 
 
 @pytest.mark.parametrize(("windows", "head_dim"), WINDOWS)
@@ -182,9 +181,6 @@ def test_documents_are_padded_beside_others_of_similar_length():
     assert padded_batches([5, 100, 70, 90, 60], 128) == [[1, 3, 2, 4, 0]]  # all become 128
     assert padded_batches([300, 120, 200, 257], 128) == [[0, 3], [2], [1]]  # 384, 384, 256, 128
     assert padded_batches([7, 7, 7], 64) == [[0, 1, 2]]
-
-
-FEW = [1, 2, 5, 6, 40, 17]
 
 
 def counted(forward):

@@ -5,32 +5,27 @@ import numpy as np
 import pytest
 from tqdm import tqdm
 
-from docemb_lib.errors import InputError
 from docemb_lib.student import packing
 from docemb_lib.student.packing import embed_chunks, growing_npy, one_ahead, pack, token_batches
 
 
 def test_packing_lays_documents_end_to_end():
     batch = pack([[7, 8, 9], [5], [4, 4]])
-    assert batch.input_ids.tolist() == [7, 8, 9, 5, 4, 4]
-    assert batch.document.tolist() == [0, 0, 0, 1, 2, 2]
+    assert (batch.input_ids.tolist(), batch.document.tolist()) == ([7, 8, 9, 5, 4, 4], [0, 0, 0, 1, 2, 2])
     assert batch.lengths.tolist() == list(batch.sizes) == [3, 1, 2]
     moved = batch.to("meta")
     assert {tensor.device.type for tensor in (moved.input_ids, moved.lengths, moved.document)} == {"meta"}
     assert moved.sizes == batch.sizes
 
 
-def test_nothing_to_pack_and_no_room_are_refused():
+def test_nothing_to_pack_and_no_room_are_refused(refused):
     for sequences, message in (([], "no document"), ([[1], []], r"sequences\[1\]")):
-        with pytest.raises(InputError, match=message):
-            pack(sequences)
-    with pytest.raises(InputError, match="budget"):
-        token_batches([1], 0)
+        refused(message, pack, sequences)
+    refused("budget", token_batches, [1], 0)
 
 
 def test_batches_hold_the_longest_documents_first_within_the_budget():
-    assert token_batches([], 10) == []
-    assert token_batches([3, 9, 3, 5], 10) == [[1], [3, 0], [2]]
+    assert (token_batches([], 10), token_batches([3, 9, 3, 5], 10)) == ([], [[1], [3, 0], [2]])
     assert token_batches([5, 5, 5, 5], 10) == [[0, 1], [2, 3]]
     assert token_batches([2, 30, 1], 10) == [[1], [0, 2]]  # longer than the budget: alone
 
@@ -109,12 +104,11 @@ def test_no_documents_have_no_rows(make_student, tmp_path):
         assert np.load(tmp_path / "none.npy").dtype == np.float32
 
 
-def test_truncation_and_indices_count_over_all_chunks(make_student, small_chunks, caplog):
+def test_truncation_and_indices_count_over_all_chunks(make_student, small_chunks, caplog, refused):
     student = make_student(windows=[8], max_tokens=12)
     student.embed(["word", "word " * 30] * 5)
     assert [record.getMessage() for record in caplog.records] == ["5 of 10 documents cut at 12 tokens"]
-    with pytest.raises(InputError, match=r"texts\[9\]: got int"):
-        student.embed(["word"] * 9 + [5])
+    refused(r"texts\[9\]: got int", student.embed, ["word"] * 9 + [5])
 
 
 def test_two_devices_share_the_work_and_change_no_bit(make_student, documents, small_chunks, tmp_path):
@@ -140,9 +134,7 @@ def test_two_devices_share_the_work_and_change_no_bit(make_student, documents, s
 
 @pytest.mark.parametrize("devices", [None, ["cpu", "cpu"]])
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
-def test_an_error_in_a_forward_pass_or_in_the_input_leaves_nothing(
-    make_student, documents, small_chunks, tmp_path, devices, error
-):
+def test_an_error_in_a_forward_pass_or_in_the_input_leaves_nothing(make_student, documents, small_chunks, tmp_path, devices, error):  # fmt: skip
     student = make_student(windows=[8]).train()
     passes = []
 
@@ -160,8 +152,7 @@ def test_an_error_in_a_forward_pass_or_in_the_input_leaves_nothing(
     with pytest.raises(error):
         student.embed(texts(), out=tmp_path / "e.npy", devices=devices)
     hook.remove()
-    assert list(tmp_path.iterdir()) == []
-    assert threading.active_count() == before
+    assert (list(tmp_path.iterdir()), threading.active_count()) == ([], before)
     assert student.training
 
 
@@ -179,10 +170,8 @@ def test_a_batch_on_a_cpu_holds_at_most_8192_tokens(make_student):
     ("devices", "message"),
     [("cpu", "devices: got 'cpu', give a list"), ([], "devices: got \\[\\]"), (["gpu"], "devices: gpu cannot be used")],
 )
-def test_devices_that_are_not_there_are_refused(make_student, devices, message):
-    with pytest.raises(InputError, match=message) as failure:
-        make_student(windows=[8]).embed(["a"], devices=devices)
-    assert "\n" not in str(failure.value)
+def test_devices_that_are_not_there_are_refused(make_student, devices, message, refused):
+    refused(message, make_student(windows=[8]).embed, ["a"], devices=devices)
 
 
 @pytest.mark.parametrize("sizes", [[], [0], [1], [3, 0, 9], [5000, 5000, 1]])
@@ -194,8 +183,7 @@ def test_rows_appended_piece_by_piece_are_one_array(tmp_path, sizes):
         assert not (tmp_path / "deep" / "e.npy").exists()
     found = np.load(tmp_path / "deep" / "e.npy")
     np.testing.assert_array_equal(found, np.concatenate([np.empty((0, 7), np.float32), *pieces]))
-    assert found.dtype == np.float32
-    assert [file.name for file in (tmp_path / "deep").iterdir()] == ["e.npy"]
+    assert (found.dtype, [file.name for file in (tmp_path / "deep").iterdir()]) == (np.float32, ["e.npy"])
 
 
 def test_rows_are_converted_and_an_interrupt_keeps_the_earlier_file_and_nothing_else(tmp_path):

@@ -4,7 +4,6 @@ import zlib
 import numpy as np
 import pytest
 
-from docemb_lib.errors import InputError
 from docemb_lib.teachers import open_embeddings, write_embeddings
 
 TEXTS = [f"document {i}" for i in range(23)]
@@ -35,13 +34,12 @@ def test_row_i_is_the_embedding_of_text_i(tmp_path):
 
 
 @pytest.mark.parametrize("fails_at", [0, 1, 4])
-def test_an_interrupted_run_continues_and_ends_with_the_same_bytes(tmp_path, fails_at):
+def test_an_interrupted_run_continues_and_ends_with_the_same_bytes(tmp_path, fails_at, refused):
     write_embeddings(tmp_path / "unbroken", TEXTS, Checksums(), 2, **ORIGIN, block=5)
     killed, second = Checksums(fails_at), Checksums()
     with pytest.raises(KeyboardInterrupt):
         write_embeddings(tmp_path / "broken", TEXTS, killed, 2, **ORIGIN, block=5)
-    with pytest.raises(InputError, match="no finished embeddings"):
-        open_embeddings(tmp_path / "broken", **ORIGIN)
+    refused("no finished embeddings", open_embeddings, tmp_path / "broken", **ORIGIN)
     write_embeddings(tmp_path / "broken", TEXTS, second, 2, **ORIGIN, block=5)
     assert killed.seen + second.seen == [5, 5, 5, 5, 3]
     for file in (tmp_path / "unbroken").iterdir():
@@ -50,28 +48,24 @@ def test_an_interrupted_run_continues_and_ends_with_the_same_bytes(tmp_path, fai
 
 
 @pytest.mark.parametrize("field", ["corpus", "teacher"])
-def test_a_store_of_something_else_is_refused_with_both_fingerprints(tmp_path, field):
+def test_a_store_of_something_else_is_refused_with_both_fingerprints(tmp_path, field, refused):
     other = ORIGIN | {field: "other"}
     write_embeddings(tmp_path / "whole", TEXTS, Checksums(), 2, **ORIGIN)
     with pytest.raises(KeyboardInterrupt):
         write_embeddings(tmp_path / "part", TEXTS, Checksums(1), 2, **ORIGIN, block=5)
     message = f"embeddings of {field} {field}-1, wanted {field} other"
-    with pytest.raises(InputError, match=message):
-        open_embeddings(tmp_path / "whole", **other)
+    refused(message, open_embeddings, tmp_path / "whole", **other)
     for folder in ("whole", "part"):
-        with pytest.raises(InputError, match=message):
-            write_embeddings(tmp_path / folder, TEXTS, Checksums(), 2, **other)
+        refused(message, write_embeddings, tmp_path / folder, TEXTS, Checksums(), 2, **other)
 
 
-def test_a_finished_store_is_not_written_again_and_faulty_embeddings_are_refused(tmp_path):
+def test_a_finished_store_is_not_written_again_and_faulty_embeddings_are_refused(tmp_path, refused):
     write_embeddings(tmp_path, TEXTS, Checksums(), 2, **ORIGIN)
     write_embeddings(tmp_path, TEXTS, Checksums(fails_at=0), 2, **ORIGIN)
     np.save(tmp_path / "embeddings.npy", np.zeros((22, 2), dtype=np.float32))
-    with pytest.raises(InputError, match=r"float32 \(22, 2\), store.json says float32 \(23, 2\)"):
-        open_embeddings(tmp_path, **ORIGIN)
+    refused(r"float32 \(22, 2\), store.json says float32 \(23, 2\)", open_embeddings, tmp_path, **ORIGIN)
     with pytest.raises(ValueError, match="expected width 3"):
         write_embeddings(tmp_path / "wide", TEXTS, Checksums(), 3, **ORIGIN)
     with pytest.raises(ValueError, match="not finite"):
         write_embeddings(tmp_path / "nan", TEXTS, lambda texts: np.full((len(texts), 2), np.nan), 2, **ORIGIN)
-    with pytest.raises(InputError, match="empty"):
-        write_embeddings(tmp_path / "none", [], Checksums(), 2, **ORIGIN)
+    refused("empty", write_embeddings, tmp_path / "none", [], Checksums(), 2, **ORIGIN)

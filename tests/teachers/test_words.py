@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from gensim.models.doc2vec import Doc2Vec
 
-from docemb_lib.errors import InputError
 from docemb_lib.teachers import Words, write_words
 from docemb_lib.teachers.words import _stem, preprocess, training_memory, warn_of_shared_rows
 
@@ -23,10 +22,8 @@ def test_a_line_is_a_document_and_a_long_one_is_several(corpus, tmp_path, how):
     words = write_words(tmp_path, corpus, how)
     lines = [line.split(" ") for line in words.file.read_text(encoding="utf-8").split("\n")[:-1]]
     expected = [preprocess(text, how) for text in corpus if text]
-    assert lines[0] == expected[0]
-    assert [len(line) for line in lines[1:4]] == [10_000, 10_000, 5_000]
-    assert [word for line in lines[1:4] for word in line] == expected[1]
-    assert lines[4:] == expected[2:]
+    assert (lines[0], [len(line) for line in lines[1:4]]) == (expected[0], [10_000, 10_000, 5_000])
+    assert ([word for line in lines[1:4] for word in line], lines[4:]) == (expected[1], expected[2:])
     assert len(lines[-1]) == 5
     assert (words.documents, words.lines, words.long_documents) == (len(corpus), len(corpus) - 1 + 2, 1)
     assert words.words == sum(map(len, lines))
@@ -50,7 +47,7 @@ def test_ten_percent_is_one_percent_of_the_documents_and_two_at_least(tmp_path):
         assert (words.occurrences("10%"), words.occurrences(4)) == (resolved, 4)
 
 
-def test_the_fingerprint_is_of_the_raw_texts_and_words_on_disk_are_opened_again(corpus, tmp_path):
+def test_the_fingerprint_is_of_the_raw_texts_and_words_on_disk_are_opened_again(corpus, tmp_path, refused):
     stem, none = write_words(tmp_path / "stem", corpus, "stem"), write_words(tmp_path / "none", corpus, "none")
     assert stem.texts == none.texts
     others = [corpus[::-1], corpus[:-1], [*corpus, ""], ["ab", "c"], ["a", "bc"], ["abc"]]
@@ -60,8 +57,7 @@ def test_the_fingerprint_is_of_the_raw_texts_and_words_on_disk_are_opened_again(
     assert Words.open(tmp_path) == written
     assert json.loads((tmp_path / "words.json").read_text())["preprocess"] == "lowercase"
     assert np.load(tmp_path / "counts.npy").sum() == written.words
-    with pytest.raises(InputError, match=r"words\.json: no such file"):
-        Words.open(tmp_path / "elsewhere")
+    refused(r"words\.json: no such file", Words.open, tmp_path / "elsewhere")
 
 
 def test_half_a_surrogate_pair_does_not_stop_gensim(tmp_path):
@@ -83,9 +79,8 @@ def test_every_word_is_stemmed_once(pages, tmp_path):
     (["a b", "a"], "none", 9, r"none of the 3 words in 2 training documents occurs 9 times, the most .* 2;"),
     (["a", "b"] + [""] * 310, "none", "10%", r'occurs 3 times \("10%"\)'), (["a"], "lemma", 1, "none, lowercase, stem"),
 ])  # fmt: skip
-def test_corpora_that_leave_no_word_are_refused(tmp_path, texts, how, min_count, message):
-    with pytest.raises(InputError, match=message):
-        write_words(tmp_path, iter(texts), how).vocabulary(min_count)
+def test_corpora_that_leave_no_word_are_refused(tmp_path, texts, how, min_count, message, refused):
+    refused(message, write_words(tmp_path, iter(texts), how).vocabulary, min_count)
 
 
 @pytest.mark.parametrize(("how", "words"), [
@@ -123,7 +118,5 @@ def test_rows_that_share_memory_in_gensim_are_logged(caplog):
     assert not caplog.messages
     warn_of_shared_rows(vocabulary=most + 1, lines=8_300_000, vector_size=1024, label="DM;1024")
     words, documents = caplog.messages
-    assert words.startswith(
-        "DM;1024: gensim addresses at most 4,194,304 vectors of 1024 numbers; the other 1 of the 4,194,305"
-    )
+    assert words.startswith("DM;1024: gensim addresses at most 4,194,304 vectors of 1024 numbers; the other 1 of the 4,194,305")  # fmt: skip
     assert re.search("4,105,696 of the 8,300,000 documents .*fewer documents", documents)

@@ -61,9 +61,7 @@ def make_documents(n: int, seed: int, *, more: bool = False) -> TrainingDocument
     return TrainingDocuments(tokens, [len(ids) for ids in tokens], teachers=teachers)
 
 
-def train(
-    folder: Path, *, dropout: float = 0.1, n: int = 50, more: bool = False, **changes: Any
-) -> tuple[Objective, History]:
+def train(folder: Path, *, dropout: float = 0.1, n: int = 50, more: bool = False, **changes: Any) -> tuple[Objective, History]:  # fmt: skip
     objective = make_objective(dropout, more=more)
     documents = make_documents(n, 1, more=more), make_documents(9, 2, more=more)
     settings = SETTINGS.model_copy(update=changes)

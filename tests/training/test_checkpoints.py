@@ -7,7 +7,6 @@ import signal
 
 import pytest
 
-from docemb_lib.errors import InputError
 from docemb_lib.training import remove_checkpoints
 from docemb_lib.training.checkpoints import MARKER
 
@@ -43,11 +42,10 @@ def test_a_run_stopped_by_sigterm_saves_first_and_resumes_to_the_same_bits(tmp_p
     assert_same_run(unbroken, distil.train(tmp_path / "stopped", **settings))
 
 
-def test_a_checkpoint_of_another_run_is_refused_and_a_torn_one_skipped(distil, tmp_path, caplog):
+def test_a_checkpoint_of_another_run_is_refused_and_a_torn_one_skipped(distil, tmp_path, caplog, refused):
     distil.train(tmp_path)
     for change in ({"learning_rate": 2e-3}, {"n": 49}):
-        with pytest.raises(InputError, match="from a run with other settings, documents or versions"):
-            distil.train(tmp_path, **change)
+        refused("from a run with other settings, documents or versions", distil.train, tmp_path, **change)
     last = tmp_path / "checkpoints" / "checkpoint-12"
     (last / "optimizer.pt").write_bytes(b"torn")
     with caplog.at_level(logging.WARNING):
@@ -56,7 +54,6 @@ def test_a_checkpoint_of_another_run_is_refused_and_a_torn_one_skipped(distil, t
     assert "checkpoint-12 is torn" in caplog.text
     marker = json.loads((last / MARKER).read_text())
     (last / MARKER).write_text(json.dumps({**marker, "processes": 3}))
-    with pytest.raises(InputError, match="from a run of 3 processes, this one has 1; start as many"):
-        distil.train(tmp_path)
+    refused("from a run of 3 processes, this one has 1; start as many", distil.train, tmp_path)
     remove_checkpoints(tmp_path)
     assert not (tmp_path / "checkpoints").exists()

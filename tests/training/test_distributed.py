@@ -19,13 +19,11 @@ from docemb_lib.training.documents import Bank
 def test_passes_and_processes_give_the_gradients_of_the_plain_loop(distil, budget, processes, more, monkeypatch):
     """Six batches of four with accumulation, in double precision; the processes one after the other."""
     documents, rows = distil.make_documents(24, 1, more=more), list(range(24))
-
     plain = distil.make_objective(dropout=0.0, more=more).double().train()
     bank = Bank(documents, plain, batch_size=4, seed=5) if more else None
     for start in range(0, 24, 4):
         batch, targets = documents.pack([rows[start : start + 4]], bank)
         (plain(batch, **targets._asdict()).loss / 6).backward()
-
     objectives = [distil.make_objective(dropout=0.0, more=more).double().train() for _ in range(processes)]
     updates = [Collate(documents, 4, budget, bank, rank=rank, processes=processes)(rows) for rank in range(processes)]
     assert len({len(parts) for parts in updates}) == 1

@@ -24,7 +24,7 @@ def encode(texts):
     return SimpleNamespace(sequences=ids, truncated=sum(len(text) > 5 for text in texts))
 
 
-def test_rows_come_back_as_they_were_tokenised(tmp_path, caplog):
+def test_rows_come_back_as_they_were_tokenised(tmp_path, caplog, refused):
     rng = np.random.default_rng(0)
     texts = ["x" + "abcdefgh"[: rng.integers(0, 8)] for _ in range(2 * CHUNK + 7)]
     write_tokens(tmp_path / "tokens.arrow", iter(texts), encode, total=len(texts), max_tokens=5)
@@ -40,8 +40,7 @@ def test_rows_come_back_as_they_were_tokenised(tmp_path, caplog):
     path = tmp_path / "torn.arrow"
     write_tokens(path, ["abc"] * 10, encode, total=10, max_tokens=5)
     path.write_bytes(path.read_bytes()[:-40])
-    with pytest.raises(InputError, match="not a whole file of tokens"):
-        TokenFile(path)
+    refused("not a whole file of tokens", TokenFile, path)
 
 
 def three(**options):
@@ -51,11 +50,9 @@ def three(**options):
 def test_a_pass_is_the_documents_end_to_end_with_their_teachers_finite_rows():
     teachers = {"sbert": np.arange(6, dtype="float32").reshape(3, 2), "pv": -np.arange(9.0).reshape(3, 3)}
     batch, targets = three(teachers=teachers).pack([[2], [0]])
-    assert batch.input_ids.tolist() == [9, 10, 5, 6, 7]
-    assert batch.sizes == (2, 3)
+    assert (batch.input_ids.tolist(), batch.sizes) == ([9, 10, 5, 6, 7], (2, 3))
     torch.testing.assert_close(targets.teachers, {n: torch.tensor(rows[[2, 0]], dtype=torch.float32) for n, rows in teachers.items()})  # fmt: skip
-    assert targets.n_structural_tokens.tolist() == [2, 1]
-    assert targets.negatives == {}
+    assert (targets.n_structural_tokens.tolist(), targets.negatives) == ([2, 1], {})
     with pytest.raises(ValueError, match="sbert embeddings hold 2 rows for 3 documents"):
         three(teachers={"sbert": np.zeros((2, 4), dtype="float32")})
     for bad in (np.nan, np.inf):
@@ -108,7 +105,7 @@ def test_negatives_are_different_documents_that_the_mask_keeps_and_none_of_the_b
         assert len(seen) > 0.8 * len(bank.rows)
 
 
-def test_every_other_document_is_as_likely_and_no_more_than_there_are_can_be_drawn(documents):
+def test_every_other_document_is_as_likely_and_no_more_than_there_are_can_be_drawn(documents, refused):
     bank, counts = make_bank(documents, masked=False), np.zeros(N)
     batches = list(itertools.permutations(range(7), 4))  # 840 of the first seven documents
     for rows in drawn(bank, batches, documents):
@@ -117,10 +114,8 @@ def test_every_other_document_is_as_likely_and_no_more_than_there_are_can_be_dra
     assert counts[:7].sum() == pytest.approx(840 * 8 * 3 / 56, rel=0.2)  # three of the seven are others
     (rows,) = drawn(make_bank(documents, size=36), [[1, 2, 4, 5]], documents)  # 40 are kept
     assert rows == [row for row in range(N) if row % 3 and row not in {1, 2, 4, 5}]
-    with pytest.raises(InputError, match="negatives: 37 asked for, but beside a batch of 4 only 36 of 40 training"):
-        make_bank(documents, size=37)
-    with pytest.raises(InputError, match="only 0 of 3"):
-        check_negatives(1, kept=3, batch_size=4)
+    refused("negatives: 37 asked for, but beside a batch of 4 only 36 of 40 training", make_bank, documents, size=37)
+    refused("only 0 of 3", check_negatives, 1, kept=3, batch_size=4)
 
 
 def test_a_draw_depends_on_the_seed_and_the_batch_of_whichever_documents(documents):

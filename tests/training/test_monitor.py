@@ -43,7 +43,6 @@ def test_validation_means_are_those_of_a_loop_and_leave_the_objective_as_it_was(
     documents = distil.make_documents(n, 2, more=more)
     bank = Bank(distil.make_documents(50, 1, more=True), objective, batch_size=4, seed=5) if more else None
     means = validate(objective, documents, batch_size=4, bank=bank, budget=budget)
-
     objective.eval()
     rows, embeddings = [], []
     for start, size in zip(np.cumsum([0, *parts]).tolist(), parts, strict=False):  # a last lone one joins a batch

@@ -5,7 +5,6 @@ import logging
 import pytest
 import torch
 
-from docemb_lib.errors import InputError
 from docemb_lib.settings import Training
 from docemb_lib.training import run
 
@@ -36,10 +35,9 @@ def test_history_has_a_row_per_update_and_validation_from_first_to_last(tmp_path
     ({"n": 8, "more": True}, 1, "negatives: 5 asked for, but beside a batch of 4 only"),
     ({}, 4, "an update of 2 batches leaves some of 4 processes idle"),
 ])  # fmt: skip
-def test_a_run_that_cannot_train_is_refused_before_it_starts(distil, tmp_path, monkeypatch, options, processes, message):  # fmt: skip
+def test_a_run_that_cannot_train_is_refused_before_it_starts(distil, tmp_path, monkeypatch, options, processes, message, refused):  # fmt: skip
     monkeypatch.setattr("transformers.TrainingArguments.world_size", processes)
-    with pytest.raises(InputError, match=message):
-        distil.train(tmp_path, **options)
+    refused(message, distil.train, tmp_path, **options)
     assert not list(tmp_path.rglob("*.json"))
 
 
@@ -96,13 +94,11 @@ def test_budget_and_checkpointing_fit_half_of_the_free_memory(student, monkeypat
         assert student.checkpointing is needed
 
 
-def test_precision_fits_the_device(monkeypatch):
+def test_precision_fits_the_device(monkeypatch, refused):
     cpu, gpu = torch.device("cpu"), torch.device("cuda")
     for fast, expected in ((True, ("bf16", "bf16")), (False, ("fp32", "fp16"))):
         monkeypatch.setattr(run, "fast_bf16", lambda _, fast=fast: fast)
         assert (run.precision_of(None, cpu), run.precision_of(None, gpu)) == expected
     assert run.precision_of("fp32", gpu) == "fp32"
-    with pytest.raises(InputError, match="fp16 needs a GPU"):
-        run.precision_of("fp16", cpu)
-    with pytest.raises(InputError, match="this GPU has no bf16"):
-        run.precision_of("bf16", gpu)
+    refused("fp16 needs a GPU", run.precision_of, "fp16", cpu)
+    refused("this GPU has no bf16", run.precision_of, "bf16", gpu)
