@@ -63,7 +63,7 @@ def docemb(*arguments: object) -> Done:
 
 @pytest.fixture(scope="session")
 def refused():
-    """Asserts that a call raises an InputError of one line, in which the pattern is found."""
+    """Asserts that a call raises an InputError of one line that is not long, in which the pattern is found."""
 
     from docemb_lib.errors import InputError
 
@@ -71,6 +71,7 @@ def refused():
         with pytest.raises(InputError, match=message) as caught:
             call(*given, **named)
         assert "\n" not in str(caught.value)
+        assert len(str(caught.value)) < 500
 
     return check
 

@@ -239,7 +239,7 @@ def clusters(number, size=4):
     return [page(id, see_also=[other for other in group if other != id]) for group in groups for id in group]
 
 
-def test_a_page_and_its_targets_stay_in_one_partition_of_its_share():
+def test_a_page_and_its_targets_up_to_six_stay_in_one_partition_of_its_share():
     for size in (0, 1, 2, 7):
         assert len(hold_out(clusters(5), size=size)) == size
     pages = [*clusters(100), *[page(f"b{n}", "b") for n in range(100)]]
@@ -252,9 +252,6 @@ def test_a_page_and_its_targets_stay_in_one_partition_of_its_share():
             whole[homes.pop()] += 4
     # 70% of 50, 20 and 30 places, in groups of four
     assert whole == {"train": 32, "validation": 12, "test": 20}
-
-
-def test_a_page_brings_no_more_than_six_targets_which_stay_with_the_first_page_that_cites_them():
     hub = page("hub", see_also=[f"leaf{n}" for n in range(9)])
     filler = [page(f"other{n}") for n in range(100)]
     held = hold_out([hub, *[page(f"leaf{n}") for n in range(9)], *filler], size=20)

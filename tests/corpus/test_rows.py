@@ -83,12 +83,9 @@ def test_a_truncated_file_is_refused_by_name(tmp_path, name, refused):
     refused(f"{name}: is not a whole", lambda: list(read_rows(file)))
 
 
-def test_the_name_tells_the_format():
+def test_the_name_tells_the_format_unpaired_surrogates_are_replaced_and_pairs_joined():
     names = ("a.jsonl", "b.c.csv.gz", "t.parquet", "t.parquet.gz", "a.gz", "a.txt")
     assert [file_format(Path(name)) for name in names] == [".jsonl", ".csv", ".parquet", None, None, None]
-
-
-def test_unpaired_surrogates_are_replaced_and_pairs_joined():
     assert module.without_surrogates("a\ud83db") == "a\ufffdb"
     assert module.without_surrogates("\ud83d\ude00") == "😀"
     assert module.without_surrogates("plain 😀") == "plain 😀"
@@ -122,11 +119,13 @@ def test_nothing_is_lost_whatever_the_text_and_wherever_its_windows_end(seed, mo
     assert all(sentence.strip() for sentence in found) or len(found) == 1
 
 
-def test_windows_end_no_sentences(monkeypatch):
+def test_windows_end_no_sentences_and_long_texts_have_all_their_sentences_and_words(monkeypatch):
     text = "Dr. Smith went to York in 1990. He left! Was it far? Nobody knows, e.g. I do not. " * 30
     whole = split_sentences(text)
     monkeypatch.setattr(module, "WINDOW", 20)
     assert (split_sentences(text), len(whole)) == (whole, 120)
+    assert len(split_sentences("It rains here. " * 100_000)) == 100_000
+    assert len(tag_words("word " * 30_000)) == 30_000
 
 
 @pytest.mark.parametrize("unit", ["这是一个句子。", "1. An item of a list\n", "It ends. ", "and so on "])
@@ -139,11 +138,6 @@ def test_time_is_linear_in_the_length_of_a_text(unit, monkeypatch):
     split_sentences(text)
     assert max(given) <= module.WINDOW or unit == "and so on "
     assert sum(given) <= 2.5 * len(text) + module.WINDOW
-
-
-def test_long_texts_have_all_their_sentences_and_words():
-    assert len(split_sentences("It rains here. " * 100_000)) == 100_000
-    assert len(tag_words("word " * 30_000)) == 30_000
 
 
 # A word and its part: n, v, a or o; tricky ones included, so that the tagger is not always right.

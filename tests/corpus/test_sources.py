@@ -298,7 +298,7 @@ def test_a_longer_corpus_keeps_most_of_what_was_drawn(tmp_path):
     assert {document.id for document in other} != drawn[1]
 
 
-def test_the_fingerprint_changes_with_every_file_setting_and_version_but_not_with_the_pattern(tmp_path, refused):
+def test_the_fingerprint_changes_with_every_file_setting_and_version_but_not_with_the_pattern(tmp_path, refused, hub):
     one, other = (write_lines(tmp_path / f"{name}.jsonl", [{"text": name}]) for name in "ab")
     settings = {"source": "local", "path": [one, other]}
     before = source_fingerprint(Corpus(**settings))
@@ -313,9 +313,6 @@ def test_the_fingerprint_changes_with_every_file_setting_and_version_but_not_wit
     assert one != other
     with pytest.raises(InputError, match=r"corpus\.packages: nowhere_at_all is not installed; install it"):
         source_fingerprint(Corpus(packages=["numpy", "nowhere_at_all"]))
-
-
-def test_the_files_of_a_data_set_are_part_of_the_fingerprint(hub, tmp_path, refused):
     before = source_fingerprint(Corpus(**hub))
     write_lines(tmp_path / "news.jsonl", [{"text": "less"}])
     assert source_fingerprint(Corpus(**hub)) != before
@@ -358,7 +355,7 @@ def test_documents_of_a_high_exact_jaccard_index_are_left_out_and_no_others(capl
     assert "15 documents are nearly copies" in caplog.text
 
 
-def test_case_does_not_count_short_texts_are_kept_and_near_duplicates_go_before_documents_are_drawn(tmp_path):
+def test_case_does_not_count_short_texts_are_kept_and_near_duplicates_go_before_documents_are_drawn(tmp_path, monkeypatch):  # fmt: skip
     text = " ".join(WORDS[:50])
     documents = [Document(str(n), t, "x") for n, t in enumerate([text, text.upper(), "short text", "short text", ""])]
     assert [document.id for document in drop_near_duplicates(documents, similarity=0.8)] == ["0", "2", "3", "4"]
@@ -367,9 +364,6 @@ def test_case_does_not_count_short_texts_are_kept_and_near_duplicates_go_before_
     settings = {"source": "local", "path": file, "documents": 12}
     assert len(list(read_documents(Corpus(**settings)))) == 12
     assert len(list(read_documents(Corpus(**settings, near_duplicates=0.8)))) == 10
-
-
-def test_without_datasketch_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "datasketch", None)
     with pytest.raises(InputError, match=r"corpus\.near_duplicates needs datasketch; install it: .*docemb\[dedup\]"):
         list(drop_near_duplicates(copies(1), similarity=0.8))

@@ -77,18 +77,6 @@ def test_a_broken_pair_file_is_named_with_its_row(tmp_path: Path, content: bytes
     refused(message, benchmark_task, "aan", str(tmp_path))
 
 
-@pytest.mark.parametrize(("name", "source", "message"), [
-    ("aan", "", r"holds no train_cite\.csv, plain or packed; put the published file there"),
-    ("aan", None, "benchmark task aan: stands on no hub; name the folder or file that holds its data"),
-    ("aan", "nowhere", r"nowhere: no such folder; name the one that holds train_cite\.csv, dev_cite"),
-    ("imdb", "", "holds no folder; name a data file, or put each class into a folder of its name"),
-    ("immdb", None, "'immdb' is not one of arxiv, imdb"),
-    ("nyt", "gone", "gone: no such file or folder; name the one that holds the published data"),
-])  # fmt: skip
-def test_missing_data_is_named(tmp_path: Path, name: str, source: str | None, message: str, refused) -> None:
-    refused(message, benchmark_task, name, None if source is None else str(tmp_path / source))
-
-
 def write_parquet(file: Path, texts: list[Any], labels: list[Any]) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     parquet.write_table(pa.table({"text": texts, "label": labels}), file)
@@ -114,7 +102,7 @@ def test_a_label_that_train_does_not_have_and_a_wrong_column_are_refused(tmp_pat
     refused(r"test\.parquet, row 1: no field 'text', found \['label', 'review'\]", benchmark_task, "imdb", str(tmp_path))  # fmt: skip
 
 
-def test_a_hub_is_asked_for_the_published_configuration_and_then_for_the_converted_files(monkeypatch: Any) -> None:
+def test_hubs_are_asked_for_the_published_configuration_then_for_converted_files_and_for_files_to_copy(monkeypatch, refused, tmp_path):  # fmt: skip
     rows = {split: [{"text": split, "label": n} for n in range(11)] for split in (*SPLITS, "other")}
     load = Mock(side_effect=[RuntimeError("Dataset scripts are no longer supported, but found arxiv.py"), rows])
     monkeypatch.setattr(datasets, "load_dataset", load)
@@ -122,14 +110,8 @@ def test_a_hub_is_asked_for_the_published_configuration_and_then_for_the_convert
     asked = "ccdv/arxiv-classification", "no_ref"
     assert load.call_args_list == [call(*asked), call(*asked, revision="refs/convert/parquet")]
     assert {split: len(data.labels) for split, data in task.splits.items()} == dict.fromkeys(SPLITS, 11)
-
-
-def test_a_hub_that_cannot_be_reached_is_said_in_one_line(monkeypatch: Any, refused) -> None:
     monkeypatch.setattr(datasets, "load_dataset", Mock(side_effect=ConnectionError("Couldn't reach\nthe hub")))
     refused(r"imdb': Couldn't reach the hub; or name a folder in evaluation\.benchmarks", benchmark_task, "imdb")
-
-
-def test_files_that_stand_on_a_hub_are_copied_from_there(tmp_path: Path, monkeypatch: Any) -> None:
     download = Mock(return_value=str(pair_folder(tmp_path, "pan", packed=True)))
     monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
     assert len(benchmark_task("pan", "someone/cda").splits["train"].texts) == 4
@@ -208,16 +190,13 @@ def test_a_hubs_data_set_is_read_by_its_names_of_classes(monkeypatch: pytest.Mon
     assert load.call_args_list == [call("SetFit/20_newsgroups", None), call("someone/news", None)]
 
 
-def test_arxivs_class_is_the_archive_of_the_first_category(tmp_path: Path) -> None:
+def test_arxivs_class_is_the_first_archive_and_fake_news_without_class_or_text_are_left_out(tmp_path, caplog):
     kinds = ["math.CO cs.DM", "hep-ph", "cs.CL", "astro-ph.GA physics.space-ph"]
     rows = [{"id": str(n), "title": "t", "abstract": f"  About {n}.\n", "categories": kinds[n % 4]} for n in range(24)]
     (tmp_path / "arxiv-metadata-oai-snapshot.json").write_text(json_lines(rows))
     task = benchmark_task("arxiv-abstracts", str(tmp_path))
     assert set(task.splits["train"].labels) == {"math", "hep-ph", "cs", "astro-ph"}
     assert "  About 0.\n" in chain.from_iterable(data.texts for data in task.splits.values())
-
-
-def test_fake_news_without_a_class_or_a_text_are_left_out_and_counted(tmp_path: Path, caplog: Any) -> None:
     with (tmp_path / "news.csv").open("w", newline="") as stream:
         writer = csv.writer(stream)
         writer.writerow(["", "id", "domain", "type", "url", "content", "title"])
@@ -230,25 +209,24 @@ def test_fake_news_without_a_class_or_a_text_are_left_out_and_counted(tmp_path: 
     assert "task fakenews: 2 rows without a class or a text are left out" in caplog.text
 
 
-@pytest.mark.parametrize(("file", "text", "message"), [
-    ("labels.txt", "0\n", r"line 2: dataset\.txt has 20 lines, labels\.txt 1; make them equal"),
-    ("labels.txt", "0\n" * 19 + "2\n", "line 20: the label is '2', expected the number of a class from 0 to 1"),
-    ("labels.txt", "0\n" * 19 + "-1\n", "line 20: the label is '-1'"),
-    ("dataset.txt", "a\n" * 4 + "\n" + "a\n" * 15, "line 5: a text is blank"),
+@pytest.mark.parametrize(("name", "files", "source", "message"), [
+    ("aan", {}, "", r"holds no train_cite\.csv, plain or packed; put the published file there"),
+    ("aan", {}, None, "benchmark task aan: stands on no hub; name the folder or file that holds its data"),
+    ("aan", {}, "nowhere", r"nowhere: no such folder; name the one that holds train_cite\.csv, dev_cite"),
+    ("imdb", {}, "", "holds no folder; name a data file, or put each class into a folder of its name"),
+    ("immdb", {}, None, "'immdb' is not one of arxiv, imdb"),
+    ("nyt", {}, "gone", "gone: no such file or folder; name the one that holds the published data"),
+    ("nyt", PARALLEL | {"labels.txt": "0\n"}, "", r"line 2: dataset\.txt has 20 lines, labels\.txt 1; make them equal"),
+    ("nyt", PARALLEL | {"labels.txt": "0\n" * 19 + "2\n"}, "", "line 20: the label is '2', expected the number of a class from 0 to 1"),
+    ("nyt", PARALLEL | {"labels.txt": "0\n" * 19 + "-1\n"}, "", "line 20: the label is '-1'"),
+    ("nyt", PARALLEL | {"dataset.txt": "a\n" * 4 + "\n" + "a\n" * 15}, "", "line 5: a text is blank"),
+    ("arxiv-abstracts", {"a.jsonl": json_lines([{"body": "x", "label": "y"}])}, "a.jsonl", r"a\.jsonl, line 1: no field 'abstract', found \['body', 'label'\]"),
+    ("fakenews", {"a.jsonl": json_lines([])}, "a.jsonl", "task fakenews: holds no example; add one with the fields content, type"),
+    ("imdb", {"a.jsonl": json_lines([{"text": "x", "label": "y"}])}, "a.jsonl", r"a\.jsonl: names no splits; copy the hub's folder there"),
 ])  # fmt: skip
-def test_lines_that_do_not_belong_together_are_refused(tmp_path, file, text, message, refused):
-    written(tmp_path, PARALLEL | {file: text})
-    refused(message, benchmark_task, "nyt", str(tmp_path))
-
-
-@pytest.mark.parametrize(("name", "rows", "message"), [
-    ("arxiv-abstracts", [{"body": "x", "label": "y"}], r"a\.jsonl, line 1: no field 'abstract', found \['body', 'label'\]"),
-    ("fakenews", [], "task fakenews: holds no example; add one with the fields content, type"),
-    ("imdb", [{"text": "x", "label": "y"}], r"a\.jsonl: names no splits; copy the hub's folder there"),
-])  # fmt: skip
-def test_rows_without_the_fields_of_the_task_are_refused(tmp_path, name, rows, message, refused):
-    (tmp_path / "a.jsonl").write_text(json_lines(rows))
-    refused(message, benchmark_task, name, str(tmp_path / "a.jsonl"))
+def test_data_that_is_missing_or_does_not_fit_is_named(tmp_path, name, files, source, message, refused):
+    written(tmp_path, files)
+    refused(message, benchmark_task, name, None if source is None else str(tmp_path / source))
 
 
 def test_every_name_of_a_profile_is_a_task_and_the_sizes_are_table_1s() -> None:
@@ -279,11 +257,14 @@ def write_relevance(folder: Path, lists: Any, *, as_json: bool = False, protocol
     return file
 
 
-def test_the_text_of_an_article_is_its_title_and_every_section_that_is_not_empty(tmp_path: Path) -> None:
+def test_an_article_is_its_title_and_every_section_that_is_not_empty_and_lists_are_any_plain_container(tmp_path):
     assert benchmarks.read_articles(wiki_file(tmp_path / "wines.txt")) == {
         "Merlot": 'Merlot  A dark blue grape. Regions Grown in "France",\nand elsewhere.', "Malbec": "Malbec  Purple.",
         "Moët & Chandon": "Moët & Chandon", "Game ?": "Game ? Plot It \ufffd ends.",  # an escape in the literal
     }  # fmt: skip
+    lists = {"a": ["x", "y", "x"], "b": ("x",), "c": {"y", "x"}, "d": frozenset({"x"})}
+    expected = {"a": ["x", "y"], "b": ["x"], "c": ["x", "y"], "d": ["x"]}
+    assert benchmarks.read_relevance(write_relevance(tmp_path, lists)) == expected
 
 
 @pytest.mark.parametrize("as_json", [False, True])
@@ -301,12 +282,6 @@ def test_titles_without_an_article_are_left_out_and_counted(tmp_path: Path, as_j
     assert (ranking.queries, ranking.relevant) == ([1, 2], [[0], [1, 0]])
     assert "2 of 4 lists are left out" in caplog.text
     assert "3 relevant titles are left out" in caplog.text
-
-
-def test_lists_may_be_any_plain_container_and_name_a_title_twice(tmp_path: Path) -> None:
-    lists = {"a": ["x", "y", "x"], "b": ("x",), "c": {"y", "x"}, "d": frozenset({"x"})}
-    expected = {"a": ["x", "y"], "b": ["x"], "c": ["x", "y"], "d": ["x"]}
-    assert benchmarks.read_relevance(write_relevance(tmp_path, lists)) == expected
 
 
 @pytest.mark.parametrize(("row", "message"), [
@@ -373,14 +348,10 @@ def test_a_hostile_pickle_is_refused_before_it_does_anything(tmp_path: Path, pro
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "value", [Hostile(os.system, "true"), Hostile(eval, "1"), Hostile(getattr, 1, "real"), decimal.Decimal(1), Path("x"), len]
-)  # fmt: skip
-def test_other_functions_and_classes_are_refused(tmp_path: Path, value: Any, refused) -> None:
-    refused("it asks for", benchmarks.read_plain_pickle, write_relevance(tmp_path, value))
-
-
-def test_a_pickle_cannot_change_the_classes_that_it_may_use(tmp_path: Path, refused) -> None:
+def test_other_functions_and_classes_are_refused_and_the_plain_ones_cannot_be_changed(tmp_path: Path, refused) -> None:
+    hostile = Hostile(os.system, "true"), Hostile(eval, "1"), Hostile(getattr, 1, "real")
+    for value in (*hostile, decimal.Decimal(1), Path("x"), len):
+        refused("it asks for", benchmarks.read_plain_pickle, write_relevance(tmp_path, value))
     file = tmp_path / "gt"
     file.write_bytes(b"ccollections\nCounter\n(N(S'most_common'\nI1\ndtb.")  # setattr(Counter, "most_common", 1)
     refused("refused", benchmarks.read_plain_pickle, file)

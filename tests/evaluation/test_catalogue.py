@@ -90,11 +90,14 @@ def test_what_is_wrong_in_a_profile_is_said_in_one_line(data_folder, evaluation,
     refused(message, profile, data_folder, **evaluation)
 
 
-def test_a_hubs_name_stays_a_name(data_folder: Path) -> None:
+def test_a_hubs_name_stays_a_name_and_a_benchmark_without_its_file_is_named(data_folder, refused):
     settings = profile(data_folder, benchmarks={"aan": "data", "imdb": "someone/imdb"}).evaluation
     assert settings.benchmarks == {"aan": str(data_folder / "data"), "imdb": "someone/imdb"}
     hubs = {"imdb": "someone/imdb", "arxiv": "ccdv/arxiv-classification", "20news": "SetFit/20_newsgroups"}
     assert all(hub in (task_fingerprint(name, settings) or "") for name, hub in hubs.items())
+    settings = profile(data_folder, tasks=["arxiv-abstracts"], benchmarks={"arxiv-abstracts": "./gone.json"}).evaluation
+    assert settings.benchmarks["arxiv-abstracts"] == str(data_folder / "gone.json")  # a path, not a hub's name
+    refused(r"arxiv-abstracts needs its published file or folder in .*gone\.json", check_benchmarks, settings, settings.tasks)  # fmt: skip
 
 
 @pytest.mark.parametrize(("place", "files"), [
@@ -115,12 +118,6 @@ def test_a_profile_names_benchmarks_by_path(data_folder: Path, place: str, files
     before = task_fingerprint("bbcnews", settings)
     (data_folder / next(iter(files))).write_text("category,text\n")
     assert task_fingerprint("bbcnews", settings) != before
-
-
-def test_a_benchmark_without_its_file_is_named(data_folder: Path, refused) -> None:
-    settings = profile(data_folder, tasks=["arxiv-abstracts"], benchmarks={"arxiv-abstracts": "./gone.json"}).evaluation
-    assert settings.benchmarks["arxiv-abstracts"] == str(data_folder / "gone.json")  # a path, not a hub's name
-    refused(r"arxiv-abstracts needs its published file or folder in .*gone\.json", check_benchmarks, settings, settings.tasks)  # fmt: skip
 
 
 def test_a_head_may_be_named() -> None:
@@ -216,15 +213,12 @@ def test_a_plan_is_refused_whose_runs_could_not_be_scored(folder, own, folds, me
     assert (done.exit_code, done.stderr.strip()) == (2, f"Error: {message}")
 
 
-def test_a_class_that_runs_cut_below_the_folds_is_refused_before_they_start(folder):
+def test_a_class_cut_below_the_folds_is_refused_before_runs_start_and_enough_examples_are_validated_across(folder):
     folder.write({"a.jsonl": [*examples(90, labels="x"), *examples(10, labels="y")], "b.jsonl": examples(6)})
     whole, cut = (Profile.load(folder.profile(FEW, sweep_tasks=["mine"], folds=5, limit=n)) for n in (100, 40))
     check_task(whole, Workspace(), "mine", "validation")
     with pytest.raises(InputError, match=r"4 examples of its smallest class in train, cut to evaluation\.limit 40, to"):
         check_task(cut, Workspace(), "mine", "validation")
-
-
-def test_cross_validation_is_used_where_there_are_enough_examples(folder):
     folder.write({"a.jsonl": examples(8), "b.jsonl": examples(6, start=50)})
     check_task(Profile.load(folder.profile(FEW, sweep_tasks=["mine"], folds=4)), Workspace(), "mine", "validation")
 

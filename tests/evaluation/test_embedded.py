@@ -95,7 +95,7 @@ def test_no_text_is_more_often_in_one_kind_of_pair_than_in_the_other(name: str) 
             assert of_label[0] == of_label[1]
 
 
-def test_a_page_brings_at_most_two_of_its_links() -> None:
+def test_a_page_brings_at_most_two_links_and_one_for_which_no_stranger_is_left_is_dropped():
     rows = pool((60, 60, 60))
     for row in rows:
         split, i = row["id"].split(".")
@@ -104,10 +104,7 @@ def test_a_page_brings_at_most_two_of_its_links() -> None:
     citing = Counter(text for text, label in zip(pairs.first, pairs.labels, strict=True) if label)
     assert max(citing.values()) == 2
     assert len(citing) > 50
-
-
-def test_a_link_for_which_no_stranger_is_left_is_dropped() -> None:
-    """The three scipy pages of a split all list each other: only torch pages can be told apart."""
+    # The three scipy pages of a split all list each other: only torch pages can be told apart.
     rows = pool((30, 30, 30), ["scipy", "torch"])
     rows = [row for row in rows if row["source"] == "torch" or int(row["id"].split(".")[1]) < 6]
     for row in rows:
@@ -119,7 +116,7 @@ def test_a_link_for_which_no_stranger_is_left_is_dropped() -> None:
     assert sum(pairs.labels) * 2 == len(pairs.labels)
 
 
-def test_halves_are_of_one_page_or_of_two_of_the_same_package() -> None:
+def test_halves_are_of_one_page_or_of_two_of_a_package_and_need_neither_links_nor_packages():
     rows = pool()
     for split, pairs in built("halves", rows).splits.items():
         pages = [row for row in rows if row["split"] == split]
@@ -129,9 +126,6 @@ def test_halves_are_of_one_page_or_of_two_of_the_same_package() -> None:
             (b,) = [page for page in pages if page["text"].endswith(second)]
             assert ((a is b), a["source"]) == (bool(label), b["source"])
             assert not label or f"{first} {second}" == a["text"]
-
-
-def test_halves_need_neither_links_nor_packages() -> None:
     rows = [{**row, "see_also": [], "source": row["id"]} for row in pool((20, 10, 10))]
     assert built("halves", rows).splits["train"].labels == [1, 0] * 20
 

@@ -25,7 +25,7 @@ def test_the_defaults_are_those_of_the_thesis() -> None:
     )  # fmt: skip
 
 
-def test_heads_trained_together_are_those_trained_alone() -> None:
+def test_heads_of_any_rows_and_settings_trained_together_are_those_trained_alone(monkeypatch):
     features, labels = blobs(75, 4, 20, seed=0)
     settings = HeadSettings(epochs=4, learning_rate=1e-3)
     together = heads.train_heads(features, labels, classes=4, settings=settings, seeds=[5, 0, 11])
@@ -34,10 +34,7 @@ def test_heads_trained_together_are_those_trained_alone() -> None:
         for stacked, single in zip(together, alone, strict=True):
             torch.testing.assert_close(stacked[k : k + 1], single, atol=1e-6, rtol=0)
     assert (together.W1[0] - together.W1[1]).abs().max() > 0.1
-
-
-def test_heads_of_other_rows_and_settings_trained_together_are_those_trained_alone(monkeypatch):
-    """Folds, rounds and settings in one call: sizes with as many steps and with others, masks in chunks."""
+    # Folds, rounds and settings in one call: sizes with as many steps and with others, masks in chunks.
     monkeypatch.setattr(heads, "CHUNK", 2)
     features, labels = blobs(150, 3, 10, seed=4)
     rng = np.random.default_rng(0)
@@ -98,21 +95,36 @@ def test_every_epoch_sees_every_row_once_and_shorter_heads_wait_with_weight_0(lo
         torch.testing.assert_close(weight.sum(1), torch.ones(2, 1))  # a mean over the batch of each head
 
 
-def test_dropout_keeps_its_share_and_the_expectation() -> None:
+def test_dropout_keeps_its_share_and_the_expectation_and_not_the_draw_of_the_first_weights():
     jobs = [heads.HeadJob(np.arange(2000), k, HeadSettings(dropout=p)) for k, p in enumerate((0.5, 0.2, 0.0))]
     generators = [torch.Generator().manual_seed(k) for k in range(3)]
     masks = torch.cat([keep for _, keep, _ in heads.batches(jobs, generators)], dim=1)
     for k, p in enumerate((0.5, 0.2, 0.0)):
         assert set(masks[k].unique().tolist()) <= {0.0, float(np.float32(1) / np.float32(1 - p))}
         assert masks[k].mean().item() == pytest.approx(1.0, abs=0.01)
+    features, labels = blobs(40, 2, 6, seed=0)
+    for rate, decay in ((1e-9, 0.0), (1e-2, 0.1)):
+        usual = HeadSettings(epochs=1, learning_rate=rate, weight_decay=decay)
+        with_dropout, without = (
+            heads.train_heads(features, labels, classes=2, settings=settings, seeds=[3]).W1
+            for settings in (usual, usual.model_copy(update={"dropout": 0.0}))
+        )
+        assert ((with_dropout - without).abs().max() < 1e-7) == (rate < 1e-3)
+        assert rate < 1e-3 or (with_dropout - without).abs().max() > 1e-3
 
 
-def test_predictions_do_not_depend_on_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_predictions_do_not_depend_on_blocks_and_features_may_be_read_only_and_of_any_float_type(monkeypatch):
     features, labels = blobs(60, 3, 8, seed=0)
     trained = heads.train_heads(features, labels, classes=3, settings=HeadSettings(epochs=2), seeds=[0, 1])
     whole = trained.predict(features)
     monkeypatch.setattr(heads, "BLOCK", 7)
     np.testing.assert_array_equal(trained.predict(features), whole)
+    features, labels = blobs(40, 2, 6, seed=0)
+    wide = features.astype(np.float64)
+    wide.flags.writeable = False
+    a = heads.train_heads(features, labels, classes=2, settings=HeadSettings(epochs=1), seeds=[0])
+    b = heads.train_heads(wide, labels, classes=2, settings=HeadSettings(epochs=1), seeds=[0])
+    torch.testing.assert_close(a.W1, b.W1, atol=0, rtol=0)
 
 
 @pytest.mark.parametrize("max_grad_norm", [1.0, 0.05])
@@ -174,18 +186,6 @@ def test_each_head_is_clipped_by_its_own_norm() -> None:
     torch.testing.assert_close(gradients, expected)
 
 
-def test_dropout_changes_training_but_not_the_draw_of_the_first_weights() -> None:
-    features, labels = blobs(40, 2, 6, seed=0)
-    for rate, decay in ((1e-9, 0.0), (1e-2, 0.1)):
-        usual = HeadSettings(epochs=1, learning_rate=rate, weight_decay=decay)
-        with_dropout, without = (
-            heads.train_heads(features, labels, classes=2, settings=settings, seeds=[3]).W1
-            for settings in (usual, usual.model_copy(update={"dropout": 0.0}))
-        )
-        assert ((with_dropout - without).abs().max() < 1e-7) == (rate < 1e-3)
-        assert rate < 1e-3 or (with_dropout - without).abs().max() > 1e-3
-
-
 def test_separable_classes_are_learnt_and_random_labels_are_not() -> None:
     settings = HeadSettings(learning_rate=1e-2)
     features, labels = blobs(300, 5, 16, seed=0, spread=0.3)
@@ -198,23 +198,11 @@ def test_separable_classes_are_learnt_and_random_labels_are_not() -> None:
     np.testing.assert_allclose((trained.predict(noise[300:]) == unrelated[300:]).mean(axis=1), 1 / 5, atol=0.04)
 
 
-def test_features_may_be_read_only_and_of_any_float_type() -> None:
-    features, labels = blobs(40, 2, 6, seed=0)
-    wide = features.astype(np.float64)
-    wide.flags.writeable = False
-    a = heads.train_heads(features, labels, classes=2, settings=HeadSettings(epochs=1), seeds=[0])
-    b = heads.train_heads(wide, labels, classes=2, settings=HeadSettings(epochs=1), seeds=[0])
-    torch.testing.assert_close(a.W1, b.W1, atol=0, rtol=0)
-
-
-def test_pair_features_are_the_two_embeddings_or_their_comparison() -> None:
+def test_pair_features_are_both_embeddings_or_their_comparison_from_which_alone_few_pairs_teach_a_head():
     first, second = np.array([[1.0, -2.0]]), np.array([[3.0, 5.0]])
     assert heads.pair_features(first, second).tolist() == [[1, -2, 3, 5]]
     assert heads.pair_features(first, second, "interaction").tolist() == [[2, 7, 3, -10]]
     assert heads.pair_features(second, first, "interaction").tolist() == [[2, 7, 3, -10]]
-
-
-def test_few_pairs_teach_a_head_on_the_comparison_but_none_on_the_concatenation() -> None:
     rng = np.random.default_rng(0)
 
     def pairs(n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -232,13 +220,10 @@ def test_few_pairs_teach_a_head_on_the_comparison_but_none_on_the_concatenation(
     assert scores["concat"] < 0.56
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("hidden", 0), ("epochs", 0), ("batch_size", 0), ("dropout", 1.0), ("label_smoothing", -0.1), ("learning_rate", 0.0),
-        ("learning_rate", math.nan), ("max_grad_norm", 0.0), ("weight_decay", -1.0), ("pair_features", "sum"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("field", "value"), [
+    ("hidden", 0), ("epochs", 0), ("batch_size", 0), ("dropout", 1.0), ("label_smoothing", -0.1), ("learning_rate", 0.0),
+    ("learning_rate", math.nan), ("max_grad_norm", 0.0), ("weight_decay", -1.0), ("pair_features", "sum"),
+])  # fmt: skip
 def test_a_setting_out_of_range_is_refused_with_its_name_and_value(field: str, value: object) -> None:
     with pytest.raises(ValidationError, match=rf"(?s){field}.*{value}"):
         HeadSettings(**{field: value})  # type: ignore[arg-type]

@@ -25,15 +25,12 @@ def sizes(task: Classification | Pairs) -> dict[str, Counter]:
     return {split: Counter(data.labels) for split, data in task.splits.items()}
 
 
-def test_a_classification_has_mtebs_splits_and_can_be_learnt(mteb_samples):
+def test_a_classification_has_mtebs_splits_or_drawn_ones_and_can_be_learnt(mteb_samples):
     task = mteb_task(mteb_samples.classification())
     assert isinstance(task, Classification)
     assert sizes(task) == {"train": dict.fromkeys("012", 12), "test": dict.fromkeys("012", 5)}
     assert task.splits["test"].texts[1] == "graph node edge path number 100"
     assert evaluate(LSA(4).fit(task.texts()), task, head=HEAD, seeds=2).values == (1.0, 1.0)
-
-
-def test_where_mteb_scores_the_only_split_splits_are_drawn_from_it(mteb_samples):
     name = mteb_samples.classification(eval_splits=["train"])
     task, expected = mteb_task(name), {"train": 8, "validation": 2, "test": 2}
     assert sizes(task) == {split: dict.fromkeys("012", n) for split, n in expected.items()}

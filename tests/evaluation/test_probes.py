@@ -63,7 +63,7 @@ def halves(student, teacher):
     return (student[:n], teacher[:n]), (student[n:], teacher[n:])
 
 
-def test_a_linear_map_of_the_student_is_read_whole_and_nothing_from_noise():
+def test_a_linear_map_is_read_whole_nothing_from_noise_and_the_mean_from_a_collapsed_student():
     row = probes.probe(*halves(*spaces()), {}).iloc[0]
     assert row.to_dict() == {"bucket": "all", "documents": 60, "r2": pytest.approx(1, abs=1e-9), "overlap": 1}
     rng = np.random.default_rng(0)
@@ -71,9 +71,6 @@ def test_a_linear_map_of_the_student_is_read_whole_and_nothing_from_noise():
     row = probes.probe(*halves(student, teacher), {}, k=10).iloc[0]
     assert row["r2"] <= 0
     assert row["overlap"] == pytest.approx(10 / 199, abs=0.03)  # chance
-
-
-def test_a_collapsed_student_predicts_the_mean():
     train, validation = halves(np.ones((120, 8)), spaces()[1])
     residual = ((validation[1] - train[1].mean(0)) ** 2).sum()
     r2 = 1 - residual / ((validation[1] - validation[1].mean(0)) ** 2).sum()
@@ -115,7 +112,7 @@ def test_overlap_is_the_share_of_common_neighbours_as_in_a_plain_loop():
     assert probes.neighbour_overlap(*sides, k=5).tolist() == expected
 
 
-def test_buckets_are_judged_by_themselves_among_all_documents():
+def test_buckets_are_judged_by_themselves_among_all_documents_of_which_few_have_fewer_neighbours():
     train, validation = halves(*spaces(noise=6.0))
     short = np.arange(60) % 3 == 0
     buckets = {"short": short, "long": ~short, "one": np.arange(60) == 7, "none": short & ~short}
@@ -129,9 +126,6 @@ def test_buckets_are_judged_by_themselves_among_all_documents():
     assert frame["overlap"][1] == pytest.approx(probes.neighbour_overlap(predicted, validation[1], k=10)[short].mean())
     assert frame["overlap"][0] == pytest.approx((20 * frame["overlap"][1] + 40 * frame["overlap"][2]) / 60)
     assert np.isnan([frame["r2"][3], frame["overlap"][4]]).all()
-
-
-def test_among_few_documents_fewer_neighbours_count():
     train, validation = halves(*spaces(n=24, noise=6.0))
     predicted = probes.fit_ridge(*train).predict(validation[0])
     overlap = probes.probe(train, validation, {})["overlap"][0]
@@ -179,13 +173,18 @@ def test_with_all_others_as_negatives_the_loss_is_max_margin(distance, gamma):
     assert probes.separation(found, gamma=gamma).loss == pytest.approx(loss.mean().item())
 
 
-def test_a_part_has_the_chosen_documents_and_their_first_negatives():
+def test_a_part_has_the_chosen_documents_and_negatives_are_distinct_others_all_of_them_where_fewer_exist():
     found = probes.measure_distances(*noisy(), distance="mse", negatives=6)
     chosen = np.arange(12) % 3 == 0
     part, own = found.part(chosen, 2), [0, 3, 6, 9]
     expected = own, found.positive[own], found.others[own, :2], found.negative[own, :2]
     for values, wanted in zip(part, expected, strict=True):
         np.testing.assert_array_equal(values, wanted)
+    found = probes.measure_distances(np.eye(4), np.eye(4), distance="cosine", negatives=20)
+    assert [sorted(row) for row in found.others.tolist()] == [[1, 2, 3], [0, 2, 3], [0, 1, 3], [0, 1, 2]]
+    assert probes.separation(found)[:2] == (1, 0)  # a perfect student
+    collapsed = probes.measure_distances(np.ones((4, 2)), np.ones((4, 2)), distance="cosine")
+    assert probes.separation(collapsed)[:2] == (0.5, 1)  # at chance
 
 
 def test_the_most_mistaken_pairs_are_those_of_a_loop_over_all():
@@ -201,22 +200,11 @@ def test_the_most_mistaken_pairs_are_those_of_a_loop_over_all():
     np.testing.assert_allclose(result["own"] - result["to_other"], result["ahead"])
 
 
-def test_negatives_are_distinct_others_and_all_of_them_where_fewer_exist():
-    found = probes.measure_distances(np.eye(4), np.eye(4), distance="cosine", negatives=20)
-    assert [sorted(row) for row in found.others.tolist()] == [[1, 2, 3], [0, 2, 3], [0, 1, 3], [0, 1, 2]]
-    assert probes.separation(found)[:2] == (1, 0)  # a perfect student
-    collapsed = probes.measure_distances(np.ones((4, 2)), np.ones((4, 2)), distance="cosine")
-    assert probes.separation(collapsed)[:2] == (0.5, 1)  # at chance
-
-
-def test_redundancy_is_nouns_and_verbs_for_each_distinct_one():
+def test_redundancy_is_nouns_and_verbs_for_each_distinct_one_whatever_its_capitals():
     found = probes.redundancy([SHIPS, "He is very old.", "", "And 3 of 4!"])
     # ships left harbour ships stayed harbour harbour closed: eight, and five of them differ
     assert found[["words", "content", "distinct"]].to_numpy().tolist() == [[15, 8, 5], [4, 1, 1], [0, 0, 0], [4, 0, 0]]
     np.testing.assert_equal(found["redundancy"].to_numpy(), [8 / 5, 1, np.nan, np.nan])
-
-
-def test_capitals_make_no_other_word_and_a_text_twice_is_twice_as_redundant():
     doc = str(logging.__doc__)
     ships, once, twice = probes.redundancy(["Ships sail. ships Sail.", doc, f"{doc} " * 2])["redundancy"]
     assert (ships, twice) == (2, pytest.approx(2 * once, rel=0.02))
@@ -244,10 +232,17 @@ def by_topic(sentences: list[str]) -> np.ndarray:
     return rows
 
 
-def test_sentences_are_of_one_document_inside_and_of_two_across():
+def test_sentences_are_of_one_document_inside_and_of_two_across_and_are_drawn_by_the_seed():
     pairs = probes.sentence_similarity([*DOCUMENTS, *ODD], by_topic, pairs=50)
     assert pairs["kind"].value_counts().to_dict() == {"inside": 50, "across": 50}
     np.testing.assert_allclose(pairs["cosine"], pairs["kind"] == "inside")
+
+    def embed(sentences):
+        return np.array([[len(sentence), 9.0] for sentence in sentences])
+
+    one, again, other = (probes.sentence_similarity(DOCUMENTS, embed, pairs=9, seed=k) for k in (0, 0, 1))
+    pd.testing.assert_frame_equal(one, again)
+    assert not one.equals(other)
 
 
 def test_the_means_are_those_over_all_couples_of_sentences():
@@ -264,15 +259,6 @@ def test_the_means_are_those_over_all_couples_of_sentences():
     for kind, same in (("inside", True), ("across", False)):
         all_of_them = [units[a] @ units[b] for a, b in couples if (a.split()[2] == b.split()[2]) == same]
         assert means[kind] == pytest.approx(np.mean(all_of_them), abs=0.03)
-
-
-def test_pairs_are_drawn_by_the_seed():
-    def embed(sentences):
-        return np.array([[len(sentence), 9.0] for sentence in sentences])
-
-    one, again, other = (probes.sentence_similarity(DOCUMENTS, embed, pairs=9, seed=k) for k in (0, 0, 1))
-    pd.testing.assert_frame_equal(one, again)
-    assert not one.equals(other)
 
 
 @pytest.fixture(scope="module")
@@ -364,16 +350,13 @@ def test_parts_are_means_over_their_words_as_in_a_slow_loop(student):
     assert 0 < probes.attention_by_part(student, [long])["words"].sum() < 200 < len(tag_words(long))
 
 
-def test_the_student_stays_in_training_mode_and_nothing_is_dropped(student):
+def test_the_student_keeps_its_mode_and_texts_without_words_or_attentions_are_refused(student, refused):
     before = probes.attention_by_part(student, [TEXT])
     try:
         pd.testing.assert_frame_equal(probes.attention_by_part(student.train(), [TEXT]), before)
         assert student.training
     finally:
         student.eval()
-
-
-def test_texts_without_words_and_a_student_without_attentions_are_refused(student, refused):
     refused("none of the 2 texts has a word", probes.attention_by_part, student, ["", "1 2"])
     modern = Mock(**{"config.model_type": "modernbert"})
     refused("attention: a modernbert gives none; take a student with BERT's layers", probes.attention_by_part, modern, [TEXT])  # fmt: skip

@@ -107,7 +107,7 @@ def test_what_a_class_cannot_fill_is_refused(ask, message, refused):
     refused(message, ask)
 
 
-def test_a_round_is_a_task_with_less_to_learn_from_and_the_same_test_split() -> None:
+def test_a_round_is_a_task_with_less_to_learn_from_and_the_same_test_split():
     task, embedding = task_and_embeddings({"train": 150, "test": 70})
     vectors = embedded(task.texts("test"), embedding)
     rounds = {"few": 20, "more": 90, "all": None, "too many": 10**6}
@@ -120,9 +120,6 @@ def test_a_round_is_a_task_with_less_to_learn_from_and_the_same_test_split() -> 
         assert (scores[name], scores[name].per_example["accuracy"].shape) == (alone, (2, 70))
     assert scores["too many"] == scores["all"]
     assert scores["few"] != scores["all"]
-
-
-def test_the_rounds_of_the_thesis() -> None:
     assert protocols.ROUNDS == {"1k": 1000, "10k": 10_000, "all": None}
     assert {protocols.round_name(limit): limit for limit in protocols.ROUNDS.values()} == protocols.ROUNDS
     assert protocols.round_name(1500) == "1500"
@@ -145,28 +142,27 @@ def test_few_shot_scores_are_those_of_heads_trained_one_by_one_and_more_examples
     assert means[7, "accuracy"] > max(0.6, means[1, "accuracy"] + 0.05)
 
 
-def test_a_draw_has_so_many_of_each_class_and_keeps_those_of_a_smaller_one():
+def test_a_draw_has_so_many_of_each_class_keeps_those_of_a_smaller_one_and_draws_all_equally_often():
     labels = np.array([0, 1, 2] * 10 + [0] * 50)
     drawn = {number: protocols.draw_per_class(labels, number, draw=4) for number in (1, 4, 10)}
     for number, rows in drawn.items():
         assert (np.bincount(labels[rows]).tolist(), len(set(rows.tolist()))) == ([number] * 3, len(rows))
     assert set(drawn[1]) < set(drawn[4]) < set(drawn[10])
     assert not np.array_equal(drawn[4], protocols.draw_per_class(labels, 4, draw=5))
-
-
-def test_every_example_is_drawn_equally_often():
     labels = np.array([0] * 5 + [1] * 10)
     counts = np.bincount(np.concatenate([protocols.draw_per_class(labels, 2, draw=draw) for draw in range(2000)]))
     np.testing.assert_allclose(counts[:5], 2000 * 2 / 5, rtol=0.1)
     np.testing.assert_allclose(counts[5:], 2000 * 2 / 10, rtol=0.15)
 
 
-def test_spread_is_the_mean_cosine_distance_of_all_couples():
+def test_spread_is_the_mean_cosine_distance_of_all_couples_and_retrieval_keeps_its_own_metric():
     X = np.random.default_rng(0).standard_normal((30, 5)) + 1
     assert protocols.spread(X) == pytest.approx(pdist(X, "cosine").mean())
     assert protocols.spread(np.ones((4, 3))) == pytest.approx(0)
     assert protocols.spread(np.array([[1.0, 0.0], [-2.0, 0.0]])) == pytest.approx(2)
     assert protocols.spread(X + 10) < 0.1 < protocols.spread(X)  # a common offset
+    task = Retrieval("ranking", {"test": Ranking(TEXTS[:3], [0], [[2]])})
+    assert protocols.score_cosines(task, np.array([[1.0, 0], [1.0, 0.2], [1.0, 0.5]])) == 0.5
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -180,11 +176,6 @@ def test_pairs_are_judged_by_how_often_one_that_belongs_together_is_nearer(seed,
     expected = np.mean([distances[i] < distances[j] for i in (0, 2) for j in (1, 3)])
     assert protocols.score_cosines(task, embeddings) == pytest.approx(expected)
     assert protocols.asks_what_belongs_together(task)
-
-
-def test_retrieval_keeps_its_own_metric():
-    task = Retrieval("ranking", {"test": Ranking(TEXTS[:3], [0], [[2]])})
-    assert protocols.score_cosines(task, np.array([[1.0, 0], [1.0, 0.2], [1.0, 0.5]])) == 0.5
 
 
 @pytest.mark.parametrize("labels", [["match", "nonmatch"] * 2, [0, 1, 2, 0]])

@@ -65,14 +65,21 @@ def test_a_split_field_puts_each_row_in_its_split(tmp_path: Path, ending: str) -
         assert list(zip(made.splits[split].texts, made.splits[split].labels, strict=True)) == expected
 
 
-def test_labels_of_all_formats_agree(tmp_path: Path) -> None:
+def test_labels_of_all_formats_agree_and_pairs_have_two_texts_in_their_order(tmp_path):
     records = [{"text": f"text {n}", "label": n % 2} for n in range(4)]
     files = {"train": write(tmp_path / "a.jsonl", records), "test": write(tmp_path / "b.csv", records)}
     labels = {split: data.labels for split, data in task("classification", files).splits.items()}
     assert labels == {"train": ["0", "1", "0", "1"], "test": ["0", "1", "0", "1"]}
+    records = [{"a": f"one {n}", "b": f"two {n}", "same": n % 2 == 0} for n in range(20)]
+    made = task("pairs", write(tmp_path / "a.jsonl", records), text_field="a", second_field="b", label_field="same")
+    assert isinstance(made, Pairs)
+    for data in made.splits.values():
+        for first, second, label in zip(data.first, data.second, data.labels, strict=True):
+            number = int(first.removeprefix("one "))
+            assert (second, label) == (f"two {number}", str(number % 2 == 0))
 
 
-def test_without_splits_a_share_of_each_class_is_drawn_by_the_seed(tmp_path: Path) -> None:
+def test_without_splits_a_share_of_each_class_is_drawn_by_the_seed_and_equal_texts_stay_together(tmp_path):
     records = reviews()
     file = write(tmp_path / "a.csv", records)
     made = task("classification", file)
@@ -86,24 +93,11 @@ def test_without_splits_a_share_of_each_class_is_drawn_by_the_seed(tmp_path: Pat
     assert task("classification", file) == made
     assert task("classification", file, seed=1) != made
     assert len(task("classification", file, share=0.1).splits["test"].labels) == 6
-
-
-def test_a_text_that_stands_in_the_file_twice_is_in_one_split_only(tmp_path: Path) -> None:
     records = [record for record in reviews() for _ in range(3)]
     made = task("classification", write(tmp_path / "a.csv", records))
     texts = [set(data.texts) for data in made.splits.values()]
     assert sum(map(len, texts)) == len(set.union(*texts)) == 60
     assert sum(len(data.labels) for data in made.splits.values()) == 180
-
-
-def test_pairs_have_two_texts_in_their_order(tmp_path: Path) -> None:
-    records = [{"a": f"one {n}", "b": f"two {n}", "same": n % 2 == 0} for n in range(20)]
-    made = task("pairs", write(tmp_path / "a.jsonl", records), text_field="a", second_field="b", label_field="same")
-    assert isinstance(made, Pairs)
-    for data in made.splits.values():
-        for first, second, label in zip(data.first, data.second, data.labels, strict=True):
-            number = int(first.removeprefix("one "))
-            assert (second, label) == (f"two {number}", str(number % 2 == 0))
 
 
 @pytest.mark.parametrize(("records", "message"), [
@@ -139,7 +133,7 @@ def folder_examples(folder: Path) -> list[tuple[str, str, str]]:
     return [(split, row.fields["text"], row.fields["label"]) for split, row in class_folder_rows(folder)]
 
 
-def test_folders_of_splits_name_them(newsgroups: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_folders_and_files_of_splits_name_them(newsgroups, caplog):
     with caplog.at_level(logging.INFO):
         found = folder_examples(newsgroups)
     assert found == [
@@ -148,6 +142,12 @@ def test_folders_of_splits_name_them(newsgroups: Path, caplog: pytest.LogCapture
     ]  # fmt: skip
     assert "20news-bydate-train: 1 files are not UTF-8 and were read as Latin-1" in caplog.text
     assert [file.name for file in visible_files(newsgroups)] == ["53000", "59000", "49960", "58043", "58044"]
+    splits = {
+        "train": "train", "20news-bydate-test": "test", "Dev": "validation", "val.csv": "validation",
+        "validation-00000-of-00001.parquet": "validation", "data/test/0000.parquet": "test",
+        "bbc-text.csv": NO_SPLIT, "latest.csv": NO_SPLIT, "training.csv": NO_SPLIT, "devices": NO_SPLIT,
+    }  # fmt: skip
+    assert {name: split_in(name) for name in splits} == splits
 
 
 def test_without_them_no_split_is_named_and_files_beside_the_folders_are_ignored(tmp_path: Path) -> None:
@@ -155,15 +155,6 @@ def test_without_them_no_split_is_named_and_files_beside_the_folders_are_ignored
     write_folder(tmp_path, {**files, "tech/001.txt": "chip", "test cricket/1": "bat"})  # a class named like a split
     expected = (("ball", "sport"), ("goal", "sport"), ("chip", "tech"), ("bat", "test cricket"))
     assert folder_examples(tmp_path) == [(NO_SPLIT, text, label) for text, label in expected]
-
-
-def test_names_of_splits() -> None:
-    splits = {
-        "train": "train", "20news-bydate-test": "test", "Dev": "validation", "val.csv": "validation",
-        "validation-00000-of-00001.parquet": "validation", "data/test/0000.parquet": "test",
-        "bbc-text.csv": NO_SPLIT, "latest.csv": NO_SPLIT, "training.csv": NO_SPLIT, "devices": NO_SPLIT,
-    }  # fmt: skip
-    assert {name: split_in(name) for name in splits} == splits
 
 
 @pytest.mark.parametrize(("files", "message"), [
@@ -197,7 +188,7 @@ def pool(tmp_path: Path) -> Path:
     return write(tmp_path / "corpus.jsonl", records)
 
 
-def test_retrieval_ranks_a_corpus_by_a_file_of_links(tmp_path: Path, pool: Path) -> None:
+def test_retrieval_ranks_a_corpus_by_files_of_links_in_any_format(tmp_path, pool):
     links = [(f"d{n}", f"d{n ^ 1}") for n in range(20)]
     file = tmp_path / "relevance.tsv"
     file.write_text("".join(f"{source}\t{target}\n" for source, target in [*links, links[0]]), encoding="utf-8")
@@ -209,9 +200,6 @@ def test_retrieval_ranks_a_corpus_by_a_file_of_links(tmp_path: Path, pool: Path)
         assert (len(data.texts), list(data.relevant)) == (20, [[query ^ 1] for query in data.queries])
     assert evaluate(LSA(4).fit(made.texts()), made).mean == pytest.approx(1)
     assert task("retrieval", pool, relevance=file, seed=1) != made
-
-
-def test_links_may_have_a_line_of_names_another_format_or_a_file_per_split(tmp_path: Path, pool: Path) -> None:
     links = [{"source": "d1", "target": "d2"}, {"source": "d1", "target": "d0"}, {"source": "d5", "target": "d4"}]
     made = task("retrieval", pool, relevance={"test": write(tmp_path / "a.csv", links)})
     assert (made.splits["test"].queries, made.splits["test"].relevant) == ([1, 5], [[2, 0], [4]])

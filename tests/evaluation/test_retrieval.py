@@ -52,15 +52,17 @@ def test_scores_are_those_of_a_plain_loop_and_scikit_learn(seed: int, candidates
     np.testing.assert_allclose(precision_and_reciprocal_rank(ranked), scores, atol=1e-12)
 
 
-def test_equal_cosines_are_ordered_by_row_and_the_query_is_no_hit() -> None:
+def test_equal_cosines_are_ordered_by_row_around_the_query_and_a_zero_embedding_is_as_far_from_all(monkeypatch):
     same = np.tile(np.random.default_rng(0).normal(size=7).astype(np.float32), (37, 1))
     assert next(rank_documents(same, [20])).tolist() == [row for row in range(37) if row != 20]
-
-
-def test_a_zero_embedding_is_as_far_from_all() -> None:
     embeddings = np.array([[1.0, 0.0], [0.0, 0.0], [-1.0, 0.0], [1.0, 1.0]])
     assert next(rank_documents(embeddings, [0])).tolist() == [3, 1, 2]
     assert next(rank_documents(embeddings, [1])).tolist() == [0, 2, 3]
+    monkeypatch.setattr(retrieval, "DOCUMENTS", 4)
+    same = np.tile(np.random.default_rng(0).normal(size=7).astype(np.float32), (10, 1))
+    (ranks,) = relevant_ranks(same, [5], [[9, 0, 6]])
+    assert ranks.tolist() == [1, 6, 9]
+    np.testing.assert_array_equal(score_retrieval(np.eye(2), [0, 1], [[1], [0]]), np.ones((2, 2)))
 
 
 def test_the_length_of_an_embedding_and_the_order_of_the_pool_do_not_matter() -> None:
@@ -89,17 +91,6 @@ def test_ranks_are_the_places_in_the_whole_ranking_whatever_the_blocks(seed: int
         monkeypatch.setattr(retrieval, "BLOCK", block)
         for ranks, whole in zip(relevant_ranks(embeddings, queries, relevant), one_block, strict=True):
             np.testing.assert_array_equal(ranks, whole)
-
-
-def test_all_documents_alike_are_ranked_by_row_around_the_query(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retrieval, "DOCUMENTS", 4)
-    same = np.tile(np.random.default_rng(0).normal(size=7).astype(np.float32), (10, 1))
-    (ranks,) = relevant_ranks(same, [5], [[9, 0, 6]])
-    assert ranks.tolist() == [1, 6, 9]
-
-
-def test_a_pool_of_two_has_one_candidate() -> None:
-    np.testing.assert_array_equal(score_retrieval(np.eye(2), [0, 1], [[1], [0]]), np.ones((2, 2)))
 
 
 def test_memory_does_not_grow_with_the_documents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,7 +30,7 @@ def scores() -> pd.DataFrame:
     })  # fmt: skip
 
 
-def test_the_frame_has_a_row_for_each_seed_and_each_further_metric() -> None:
+def test_the_scoreboard_averages_over_tasks_within_each_seed_and_leaves_further_metrics_out():
     frame = scores()
     assert list(frame.columns) == ["model", "task", "metric", "seed", "value"]
     student = frame[frame["model"] == "student"]
@@ -38,9 +38,6 @@ def test_the_frame_has_a_row_for_each_seed_and_each_further_metric() -> None:
         ["package", "accuracy", 0, 0.7], ["package", "accuracy", 1, 0.9], ["package", "accuracy", 2, 0.8],
         ["see-also", "map", 0, 0.5], ["see-also", "mrr", 0, 0.6],
     ]  # fmt: skip
-
-
-def test_the_scoreboard_averages_over_tasks_within_each_seed_and_leaves_further_metrics_out() -> None:
     board = scoreboard(scores())
     assert list(board.index) == ["chunks", "student", "SBERT", "untrained"]
     assert list(board.columns) == ["package", "see-also", "mean", "std"]
@@ -48,19 +45,16 @@ def test_the_scoreboard_averages_over_tasks_within_each_seed_and_leaves_further_
     np.testing.assert_allclose(board.loc["untrained"], [0.5, 0.3, 0.4, 0.0], atol=1e-12)
 
 
-def test_a_model_without_some_task_has_no_mean_and_stands_last() -> None:
+def test_a_model_without_some_task_stands_last_and_errors_that_cancel_within_a_seed_leave_no_spread():
     board = scoreboard(scores().query("model != 'chunks' or task != 'package'"))
     assert list(board.index) == ["student", "SBERT", "untrained", "chunks"]
     assert board.loc["chunks"].isna().tolist() == [True, False, True, True]
     pd.testing.assert_frame_equal(board.iloc[:3], scoreboard(scores()).drop(index="chunks"))
-
-
-def test_errors_of_two_tasks_that_cancel_within_a_seed_leave_no_spread() -> None:
     frame = score_frame({"m": {"a": Score("accuracy", (0.4, 0.6)), "b": Score("accuracy", (0.6, 0.4))}})
     assert scoreboard(frame).loc["m", "std"] == pytest.approx(0.0, abs=1e-12)
 
 
-def test_normalised_scores_are_relative_to_the_best_model_shown() -> None:
+def test_normalised_scores_are_relative_to_the_best_model_shown_of_their_own_round_or_of_all():
     frame = normalised(scores())
     by_model = frame.groupby(["task", "metric", "model"])["normalised"].mean()
     assert by_model.groupby(["task", "metric"]).max().tolist() == pytest.approx([1.0, 1.0, 1.0])
@@ -68,9 +62,6 @@ def test_normalised_scores_are_relative_to_the_best_model_shown() -> None:
     assert by_model["see-also", "map", "student"] == pytest.approx(0.5 / 0.6)
     without_best = normalised(scores().query("model != 'chunks'")).groupby(["task", "metric", "model"])
     assert without_best["normalised"].mean()["package", "accuracy", "student"] == pytest.approx(0.8 / 0.9)
-
-
-def test_scores_of_several_rounds_are_normalised_by_the_best_of_their_own_round_or_of_all() -> None:
     rows = [("1k", "a", 0.2), ("1k", "a", 0.4), ("1k", "b", 0.6), ("all", "a", 0.9), ("all", "b", 0.5)]  # a: two seeds
     frame = pd.DataFrame(rows, columns=["round", "model", "value"]).assign(task="t", metric="accuracy")
     assert normalised(frame)["normalised"].tolist() == pytest.approx([2 / 6, 4 / 6, 1, 1, 5 / 9])
@@ -97,7 +88,7 @@ FOUND = intervals(
 )  # fmt: skip
 
 
-def test_standing_names_the_best_reference_common_practice_and_the_start() -> None:
+def test_standing_names_the_best_reference_common_practice_and_the_start_also_on_a_single_task():
     found = comparison({"SBERT": "no difference shown", "chunks": "worse", "untrained": "better"})
     assert standing(FOUND, found, student="student", before="untrained", practice="SBERT") == (
         "In the mean over 2 tasks, student (.650 [.60, .70]) is worse than the best of 2 references, chunks "
@@ -107,9 +98,6 @@ def test_standing_names_the_best_reference_common_practice_and_the_start() -> No
     all_worse = comparison({"SBERT": "worse", "chunks": "worse", "untrained": "worse"})
     sentence = standing(FOUND, all_worse, student="student", before="untrained", practice="chunks")
     assert sentence.endswith(" is worse than the best of 2 references, chunks (.800 [.75, 1.00]) and untrained (.400 [.35, .45]).")  # fmt: skip
-
-
-def test_standing_on_a_single_task_is_that_of_its_own_metric() -> None:
     rows = [(model, "t", metric, value, value, value) for model, value in (("student", 0.7), ("SBERT", 0.5), ("untrained", 0.5))
             for metric in ("accuracy", "f1_macro")]  # fmt: skip
     found = comparison({"SBERT": "better", "untrained": "no difference shown"}, task="t", metric="accuracy")
@@ -120,16 +108,13 @@ def test_standing_on_a_single_task_is_that_of_its_own_metric() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("scores", "verdict", "expected"),
-    [  # of student, best reference and untrained, on two tasks
-        ([(0.9, 0.5), (0.7, 0.6), (0.6, 0.4)], "no difference shown", "Recommended: student, the best of 3 models in the mean over package, see-also."),
-        ([(0.9, 0.5), (0.95, 0.6), (0.6, 0.4)], "worse", "Recommended: SBERT, which is shown to be better than student (0.775 against 0.700 in the mean over package, see-also)."),
-        ([(0.9, 0.5), (0.95, 0.6), (0.6, 0.4)], "no difference shown", "Recommended: student. SBERT has 0.775 against 0.700 in the mean over package, see-also, but no difference is shown."),
-        ([(0.99, 0.5), (0.98, 0.6), (0.98, 0.4)], "no difference shown", "Recommended: student. SBERT has 0.600 against 0.500 in the mean over see-also (package: saturated), but no difference is shown."),
-        ([(0.99, 0.98), (0.98, 1.0), (0.98, 0.99)], "worse", "No task tells these models apart (package, see-also: saturated). Recommended by default: student."),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("scores", "verdict", "expected"), [  # of student, best reference and untrained, on two tasks
+    ([(0.9, 0.5), (0.7, 0.6), (0.6, 0.4)], "no difference shown", "Recommended: student, the best of 3 models in the mean over package, see-also."),
+    ([(0.9, 0.5), (0.95, 0.6), (0.6, 0.4)], "worse", "Recommended: SBERT, which is shown to be better than student (0.775 against 0.700 in the mean over package, see-also)."),
+    ([(0.9, 0.5), (0.95, 0.6), (0.6, 0.4)], "no difference shown", "Recommended: student. SBERT has 0.775 against 0.700 in the mean over package, see-also, but no difference is shown."),
+    ([(0.99, 0.5), (0.98, 0.6), (0.98, 0.4)], "no difference shown", "Recommended: student. SBERT has 0.600 against 0.500 in the mean over see-also (package: saturated), but no difference is shown."),
+    ([(0.99, 0.98), (0.98, 1.0), (0.98, 0.99)], "worse", "No task tells these models apart (package, see-also: saturated). Recommended by default: student."),
+])  # fmt: skip
 def test_what_is_recommended_is_shown_to_be_better_or_the_student(scores, verdict: str, expected: str) -> None:
     tasks = (("package", "accuracy"), ("see-also", "map"))
     models = ("student", "SBERT", "untrained")

@@ -18,7 +18,7 @@ def problems_of(task: Classification | Pairs | Retrieval) -> list[tuple[object, 
     return list(problems(task).drop(columns="task").itertuples(index=False, name=None))
 
 
-def test_leaks_contradictions_empty_texts_and_missing_classes_are_counted() -> None:
+def test_leaks_contradictions_empty_texts_and_missing_classes_are_counted_in_every_kind_of_task():
     train = Labelled(["a", "b", "c", "a", " "], ["x", "y", "z", "y", "x"])
     test = Labelled(["d", "a", "b", "", "b"], ["x", "x", "x", "y", "y"])
     task = Classification("t", {"train": train, "test": test, "validation": Labelled(["e"], ["z"])})
@@ -30,16 +30,10 @@ def test_leaks_contradictions_empty_texts_and_missing_classes_are_counted() -> N
         ("test", "classes of train without example", 1, 3, "z"),
         ("validation", "classes of train without example", 2, 3, "x"),
     ]
-
-
-def test_a_pair_leaks_only_as_a_pair_in_its_order() -> None:
     train = LabelledPairs(["a", "b"], ["u", "v"], [0, 1])
     test = LabelledPairs(["a", "u", "b", "a"], ["v", "a", "v", ""], [0, 1, 1, 0])
     task = Pairs("p", {"train": train, "test": test})
     assert problems_of(task) == [("test", "without text", 1, 4, 3), ("test", "also in train (leakage)", 1, 4, 2)]
-
-
-def test_of_retrieval_empty_documents_are_reported_and_a_sound_task_has_no_problem() -> None:
     task = Retrieval("r", {"test": Ranking(["a", "\n", "c"], [0], [[2]])})
     assert problems_of(task) == [("test", "without text", 1, 3, 1)]
     sound = {"train": Labelled(["a", "b"], [0, 1]), "test": Labelled(["c", "d"], [1, 0])}
@@ -76,7 +70,7 @@ def found(limit: int = 10_000) -> pd.DataFrame:
     return pd.concat([task_statistics(task, task_lengths(task, counters), limit=limit) for task in TASKS.values()])
 
 
-def test_every_statistic_is_what_one_counts_by_hand() -> None:
+def test_every_statistic_is_what_one_counts_by_hand_and_validation_has_what_is_left_for_heads():
     value = found().query("protocol == 'final'").set_index(["task", "split", "statistic"])["value"].sort_index()
     assert value["arxiv", "test", "class_std"] == pytest.approx(statistics.pstdev([100 / 3, 200 / 3]))
     classes = ["class_mean", "class_std", "classes", "examples", "over_384", "over_512"]
@@ -86,9 +80,6 @@ def test_every_statistic_is_what_one_counts_by_hand() -> None:
         (("wines", "test"), rankings, [4, 100, 50, 2, 2, 1]),
     ):  # fmt: skip
         assert value[of].to_dict() == dict(zip(names, values, strict=True))
-
-
-def test_validation_has_what_is_left_of_tasks_with_heads_and_no_test_split() -> None:
     cut = found(limit=2).query("protocol == 'validation'")
     assert (set(cut["task"]), set(cut["split"])) == ({"arxiv", "mine"}, {"train"})
     value = cut.set_index(["task", "statistic"])["value"]

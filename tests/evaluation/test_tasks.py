@@ -2,70 +2,46 @@
 
 import doctest
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
 from sklearn.metrics import accuracy_score
 
-from docemb_lib.errors import InputError
 from docemb_lib.evaluation import Classification, Labelled, LabelledPairs, Pairs, Ranking, Retrieval, Score, tasks
 from docemb_lib.evaluation.tasks import evaluate, f1_macro, rows_by_text, score_predictions, unique
 from docemb_lib.settings import HeadSettings
 
 TEXTS = [f"text {n}" for n in range(16)]
 QUICK = HeadSettings(learning_rate=1e-2, epochs=20)
+LETTERS, TWO = ["a", "b", "c"], Labelled(["a", "b"], [0, 1])
 
 
-@pytest.mark.parametrize(
-    ("kind", "data", "message"),
-    [
-        (Classification, Labelled(["a"], [0, 1]), r"task 't', split 'train': 1 texts, 2 labels; expected equally many"),
-        (Classification, Labelled([], []), r"task 't', split 'train': 0 texts, 0 labels"),
-        (Classification, Labelled(["a", "b"], [1, 1]), r"task 't', split 'train': all labels are 1"),
-        (Pairs, LabelledPairs(["a", "b"], ["c"], [0, 1]), r"task 't', split 'train': 2 first, 1 second, 2 labels"),
-    ],
-)
-def test_unsound_examples_are_refused_with_task_split_and_numbers(kind: Any, data: Any, message: str, refused) -> None:
-    refused(message, kind, "t", {"train": data})
+@pytest.mark.parametrize(("kind", "splits", "message"), [
+    (Classification, {"train": Labelled(["a"], [0, 1])}, r"task 't', split 'train': 1 texts, 2 labels; expected equally many"),
+    (Classification, {"train": Labelled([], [])}, r"task 't', split 'train': 0 texts, 0 labels"),
+    (Classification, {"train": Labelled(["a", "b"], [1, 1])}, r"task 't', split 'train': all labels are 1"),
+    (Pairs, {"train": LabelledPairs(["a", "b"], ["c"], [0, 1])}, r"task 't', split 'train': 2 first, 1 second, 2 labels"),
+    (Classification, {"train": TWO, "test": Labelled(LETTERS, [0, 7, 7])}, r"task 't', split 'test': 2 of 3 labels are none of the 2 classes .* 7"),
+    (Classification, {"test": TWO}, "no split 'train' to train heads on, only test"),
+    (Classification, {"train": TWO, "dev": TWO}, r"some of train, validation, test, got \['train', 'dev'\]"),
+    *[(Retrieval, {"test": Ranking(LETTERS, [0], [rows])}, r"task 't', split 'test': query 0 .*rows \[") for rows in ([], [0], [1, 1], [3], [-1])],
+    (Retrieval, {"test": Ranking(LETTERS, [2], [[1]], candidates=1)}, "is out of range for 3 texts and 1 candidates"),
+    (Retrieval, {"test": Ranking(LETTERS, [2], [[1]], candidates=0)}, "0 candidates among 3 texts; expected 1 to 3"),
+    (Retrieval, {"test": Ranking(LETTERS, [2], [[1]], candidates=4)}, "4 candidates among 3 texts; expected 1 to 3"),
+    (Retrieval, {"test": Ranking(["a", "b"], [0], [[1], [0]])}, "1 queries and 2 lists"),
+])  # fmt: skip
+def test_unsound_splits_are_refused_with_task_split_and_numbers(kind, splits, message, refused):
+    refused(message, kind, "t", splits)
 
 
-def test_a_class_that_train_does_not_have_is_refused() -> None:
-    train, test = Labelled(["a", "b"], ["x", "y"]), Labelled(["c", "d", "e"], ["x", "z", "z"])
-    with pytest.raises(InputError, match=r"task 't', split 'test': 2 of 3 labels are none of the 2 classes .* 'z'"):
-        Classification("t", {"train": train, "test": test})
-
-
-def test_a_missing_or_unknown_split_is_refused(refused) -> None:
-    data = Labelled(["a", "b"], [0, 1])
-    refused("no split 'train' to train heads on, only test", Classification, "t", {"test": data})
-    refused(r"some of train, validation, test, got \['train', 'dev'\]", Classification, "t", {"train": data, "dev": data})  # fmt: skip
-    refused("task 't' has no split 'test', only train", Classification("t", {"train": data}).texts, "test")
-
-
-@pytest.mark.parametrize("rows", [[], [0], [1, 1], [3], [-1]])
-def test_a_query_needs_other_rows_of_the_pool_each_once(rows: list[int], refused) -> None:
-    refused(r"task 'r', split 'test': query 0 .*rows \[", Retrieval, "r", {"test": Ranking(["a", "b", "c"], [0], [rows])})  # fmt: skip
-
-
-def test_only_candidates_are_relevant_and_queries_may_stand_behind_them(refused) -> None:
+def test_a_split_that_is_not_there_is_named_and_queries_may_stand_behind_the_candidates(refused):
+    refused("task 't' has no split 'test', only train", Classification("t", {"train": TWO}).texts, "test")
     data = Ranking(["a", "b", "a question"], [2], [[1]], candidates=2)
     assert Retrieval("r", {"test": data}).splits["test"] == data
-    refused("is out of range for 3 texts and 1 candidates", Retrieval, "r", {"test": Ranking(["a", "b", "c"], [2], [[1]], candidates=1)})  # fmt: skip
-    for candidates in (0, 4):
-        with pytest.raises(InputError, match=f"{candidates} candidates among 3 texts; expected 1 to 3"):
-            Retrieval("r", {"test": Ranking(["a", "b", "c"], [2], [[1]], candidates=candidates)})
 
 
-def test_queries_and_their_lists_must_be_equally_many(refused) -> None:
-    refused("1 queries and 2 lists", Retrieval, "r", {"test": Ranking(["a", "b"], [0], [[1], [0]])})
-
-
-def test_each_text_stands_once_where_it_came_first() -> None:
+def test_each_text_stands_once_and_rows_are_found_by_text_in_any_order_and_number_without_a_copy():
     assert unique(["b", "a", "b"], ["c", "a"]) == ["b", "a", "c"]
-
-
-def test_rows_are_found_by_text_in_any_order_and_number_and_all_in_their_order_without_a_copy() -> None:
     embeddings = np.arange(32.0).reshape(16, 2)
     find = rows_by_text("t", embeddings, TEXTS)
     np.testing.assert_array_equal(find(["text 3", "text 0", "text 3"]), [[6, 7], [0, 1], [6, 7]])
@@ -114,11 +90,16 @@ def noise(text: str) -> np.ndarray:
     return np.random.default_rng(list(text.encode())).normal(size=8)
 
 
-def test_perfect_embeddings_classify_all_and_noise_none() -> None:
+def test_perfect_embeddings_classify_all_and_noise_none_of_the_split_that_was_asked_for():
     score = evaluate(ByText(one_hot), kinds_task(), head=QUICK, seeds=3)
     assert score == Score("accuracy", (1.0, 1.0, 1.0), extra={"f1_macro": 1.0})
     assert (score.mean, score.std) == (1.0, 0.0)
     assert evaluate(ByText(noise), kinds_task(250), seeds=3).mean == pytest.approx(1 / 4, abs=0.04)
+    train = Labelled(of_kind(0, 20) + of_kind(1, 20), [0] * 20 + [1] * 20)
+    right, wrong = Labelled(of_kind(0, 5, 50), [0] * 5), Labelled(of_kind(0, 5, 60), [1] * 5)
+    task = Classification("t", {"train": train, "validation": right, "test": wrong})
+    assert evaluate(ByText(one_hot), task, split="validation", head=QUICK, seeds=2).values == (1.0, 1.0)
+    assert evaluate(ByText(one_hot), task, split="test", head=QUICK, seeds=2).values == (0.0, 0.0)
 
 
 def test_only_train_and_the_scored_split_are_embedded_and_each_text_once() -> None:
@@ -131,21 +112,10 @@ def test_only_train_and_the_scored_split_are_embedded_and_each_text_once() -> No
     assert (pairs.texts("test"), pairs.texts("train")) == (["a", "b", "c", "d"], ["a", "b", "c"])
 
 
-def test_scores_are_of_the_split_that_was_asked_for() -> None:
-    train = Labelled(of_kind(0, 20) + of_kind(1, 20), [0] * 20 + [1] * 20)
-    right, wrong = Labelled(of_kind(0, 5, 50), [0] * 5), Labelled(of_kind(0, 5, 60), [1] * 5)
-    task = Classification("t", {"train": train, "validation": right, "test": wrong})
-    assert evaluate(ByText(one_hot), task, split="validation", head=QUICK, seeds=2).values == (1.0, 1.0)
-    assert evaluate(ByText(one_hot), task, split="test", head=QUICK, seeds=2).values == (0.0, 0.0)
-
-
-def test_the_first_seeds_are_the_same_however_many_follow() -> None:
+def test_the_first_seeds_are_the_same_however_many_follow_and_the_spread_is_their_sample_deviation():
     few, many = (evaluate(ByText(noise), kinds_task(20), seeds=seeds).values for seeds in (2, 4))
     assert many[:2] == few
     assert len(set(many)) > 1
-
-
-def test_the_spread_is_the_sample_deviation_over_seeds() -> None:
     assert (Score("accuracy", (0.5, 0.7, 0.9)).std, Score("map", (0.4,)).std) == (pytest.approx(0.2), 0.0)
 
 
@@ -178,11 +148,8 @@ def ranking() -> Ranking:
     return Ranking(texts, [0, 7], [[1, 2, 3, 4], [5, 6, 8, 9]])
 
 
-def test_retrieval_is_perfect_where_relevant_documents_coincide_and_trains_nothing() -> None:
+def test_retrieval_trains_nothing_is_perfect_where_relevant_documents_coincide_and_by_noise_at_chance():
     assert evaluate(ByText(one_hot), Retrieval("r", {"test": ranking()})) == Score("map", (1.0,), {"mrr": 1.0})
-
-
-def test_retrieval_by_noise_is_at_chance() -> None:
     texts = [f"document {i}" for i in range(300)]
     task = Retrieval("r", {"test": Ranking(texts, list(range(300)), [[(i + 1) % 300] for i in range(300)])})
     harmonic = sum(1 / rank for rank in range(1, 300)) / 299  # one relevant document at a random rank
@@ -217,7 +184,7 @@ def test_examples_are_as_long_as_their_document_their_longer_document_or_their_q
         retrieval.example_lengths([7, 8])
 
 
-def test_accuracy_is_counted_for_each_head_and_macro_f1_is_the_mean_of_what_a_table_of_counts_gives() -> None:
+def test_accuracy_is_counted_for_each_head_and_macro_f1_is_the_mean_over_classes_that_somebody_names():
     rng = np.random.default_rng(0)
     predictions, labels = rng.integers(3, size=(4, 50)), rng.integers(3, size=50)
     values = score_predictions("accuracy", predictions, labels).values
@@ -228,13 +195,10 @@ def test_accuracy_is_counted_for_each_head_and_macro_f1_is_the_mean_of_what_a_ta
 
     expected = [np.mean([f1(row, c) for c in range(3)]) for row in predictions]
     np.testing.assert_allclose(f1_macro(predictions, labels), expected)
-
-
-def test_macro_f1_leaves_out_a_class_that_nobody_names_and_counts_one_that_is_never_right() -> None:
     labels = np.array([0, 0, 2, 2])
     assert f1_macro(np.array([[0, 0, 2, 2]]), labels)[0] == 1.0  # class 1 is nowhere
     assert f1_macro(np.array([[0, 0, 0, 0]]), labels)[0] == pytest.approx((2 / 3 + 0) / 2)
 
 
 def test_the_examples_in_the_documentation_of_tasks_run() -> None:
-    assert doctest.testmod(tasks) == (0, 9)
+    assert doctest.testmod(tasks) == (0, 10)

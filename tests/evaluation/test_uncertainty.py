@@ -97,17 +97,14 @@ def test_the_p_value_of_right_or_wrong_answers_is_mcnemars(won: int, lost: int) 
     assert uncertainty.paired_p_value(-differences) == uncertainty.paired_p_value(differences)
 
 
-def test_rounding_makes_no_difference_of_equal_results() -> None:
-    fifths = np.array([1 / 5 + 2 / 5 - 3 / 5] * 50 + [4 / 5 - 3 / 5] * 20 + [3 / 5 - 4 / 5] * 4)
-    exact = stats.binomtest(20, 24).pvalue
-    assert uncertainty.paired_p_value(fifths, permutations=50_000) == pytest.approx(exact, abs=0.003)
-
-
-def test_p_values_of_equal_models_are_uniform_and_none_is_below_what_the_permutations_can_show() -> None:
+def test_p_values_of_equal_models_are_uniform_none_is_impossibly_low_and_rounding_makes_no_difference():
     rng = np.random.default_rng(3)
     p = [uncertainty.paired_p_value(d, permutations=499) for d in rng.normal(size=(300, 40))]
     assert stats.kstest(p, "uniform").pvalue > 0.01
     assert uncertainty.paired_p_value(np.ones(500), permutations=999) == 1 / 1000
+    fifths = np.array([1 / 5 + 2 / 5 - 3 / 5] * 50 + [4 / 5 - 3 / 5] * 20 + [3 / 5 - 4 / 5] * 4)
+    exact = stats.binomtest(20, 24).pvalue
+    assert uncertainty.paired_p_value(fifths, permutations=50_000) == pytest.approx(exact, abs=0.003)
 
 
 @pytest.mark.parametrize(("p_values", "corrected"), [

@@ -200,7 +200,7 @@ def test_embeddings_are_the_students_without_gradient_and_in_single_precision_un
     assert torch.equal(output.loss, expected.mean())
 
 
-def test_teachers_without_meaning_are_refused_and_negatives_are_for_those_that_compare_with_others(refused):
+def test_teachers_and_projections_without_meaning_are_refused_and_negatives_are_for_those_that_compare(refused):
     refused("teacher words: role must be one of structural, contextual, got 'lexical'", Teaching, "words", "lexical", MSE())  # fmt: skip
     refused("teacher words: weight must be a number above 0, got 0", Teaching, "words", "contextual", MSE(), weight=0)
     for n, given in ((2, "words, words"), (0, "none")):
@@ -209,9 +209,6 @@ def test_teachers_without_meaning_are_refused_and_negatives_are_for_those_that_c
     taking = {(role, type(loss)): Teaching("a", role, loss).takes_negatives
               for role in ("structural", "contextual") for loss in (MSE(), Cosine(), MaxMargin(), Contrastive())}  # fmt: skip
     assert {key for key, takes in taking.items() if takes} == {("structural", MaxMargin), ("structural", Contrastive)}
-
-
-def test_projections_that_lead_nowhere_are_refused(refused):
     ends = {"student_projection": Projection("6", 8), "teacher_projection": Projection("7", 5)}
     refused(r"student 8 → 6; words 5 → 7; .* or teacher_projection", Teaching, "words", "contextual", MSE(), **ends)
     batch, known = torch.ones(3, W), {"words": torch.ones(3, 5)}

@@ -11,19 +11,11 @@ from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 from transformers import AutoModel, AutoTokenizer
 
-from docemb_lib.errors import InputError
 from docemb_lib.student import Student
 from docemb_lib.student.export import add_scores, licence_of, model_card
 
 FILE = "model.safetensors"
 MORE = "2_Dense does more than subtract a mean"
-
-
-def refused(source, message):
-    with pytest.raises(InputError, match=message) as failure:
-        Student.load(source)
-    assert "\n" not in str(failure.value)
-    assert len(str(failure.value)) < 500
 
 
 @pytest.fixture(scope="module")
@@ -83,13 +75,13 @@ def test_a_converted_student_is_the_same_loaded_and_in_stock_libraries(converted
     assert transformers_log == []
 
 
-def test_global_attention_distinguishes_cls_from_first(make_kind, tmp_path):
+def test_global_attention_distinguishes_cls_from_first(make_kind, tmp_path, refused):
     make_kind("global").save(tmp_path)
     assert Student.load(tmp_path).pooling == "cls"
     pooling = tmp_path / "1_Pooling" / "config.json"
     saved = pooling.read_text()
     pooling.write_text('{"pooling_mode": "mean"}')
-    refused(tmp_path, "pooling is mean with global attention")
+    refused("pooling is mean with global attention", Student.load, tmp_path)
     pooling.write_text(saved)
     (tmp_path / "sentence_bert_config.json").write_text('{"max_seq_length": 600}')
     assert Student.load(tmp_path).pooling == "first"
@@ -122,18 +114,15 @@ def test_a_limit_below_the_positions_is_kept(make_kind, tmp_path, edit_json, own
     assert Student.load(tmp_path).max_tokens == expected
 
 
-@pytest.mark.parametrize("kind", ["packed", "modernbert"])
-def test_a_limit_beyond_the_learnt_positions_is_refused(make_kind, tmp_path, edit_json, kind):
-    make_kind(kind).save(tmp_path)
-    edit_json(tmp_path / "sentence_bert_config.json", max_seq_length=601)
-    refused(tmp_path, "max_seq_length 601, but the model has positions for 600")
-
-
-def test_models_that_are_no_student_are_refused(minilm, tmp_path):
-    refused(minilm, "Transformer, Pooling, Normalize")
-    refused(tmp_path / "absent", "absent")
+def test_models_that_are_no_student_and_limits_beyond_the_positions_are_refused(minilm, make_kind, tmp_path, edit_json, refused):  # fmt: skip
+    for kind in ("packed", "modernbert"):
+        make_kind(kind).save(tmp_path / kind)
+        edit_json(tmp_path / kind / "sentence_bert_config.json", max_seq_length=601)
+        refused("max_seq_length 601, but the model has positions for 600", Student.load, tmp_path / kind)
+    refused("Transformer, Pooling, Normalize", Student.load, minilm)
+    refused("absent", Student.load, tmp_path / "absent")
     AutoModel.from_pretrained(minilm).save_pretrained(tmp_path)
-    refused(tmp_path, "type bert; convert it")
+    refused("type bert; convert it", Student.load, tmp_path)
 
 
 def pickle_weights(folder):
@@ -150,27 +139,20 @@ def dense(**weights):
     return edit
 
 
-@pytest.mark.parametrize(
-    ("damage", "message"),
-    [
-        (pickle_weights, "safetensors"),
-        ({"config.json": {"num_hidden_layers": 3, "attention_window": [8, 8, 8]}}, r"lack encoder\.layer\.2\."),
-        ({"modules.json": "{nope"}, r"modules\.json: not valid JSON"),
-        ({"sentence_bert_config.json": "{nope"}, r"sentence_bert_config\.json: not valid JSON"),
-        ({"1_Pooling/config.json": '{"pooling_mode_max_tokens": true}'}, "pooling is max without"),
-        ({"1_Pooling/config.json": '{"pooling_mode": "max"}'}, "pooling is max without"),
-        (dense(weight=2 * torch.eye(16)), MORE),
-        (dense(weight=torch.ones(16, 16)), MORE),
-        (dense(weight=torch.eye(8, 16)), MORE),
-        (dense(bias=None), MORE),
-        (dense(weight=torch.eye(8), bias=torch.zeros(8)), r"mean: got .* shape \[8\], embeddings have 16 dimensions"),
-        ({"2_Dense/config.json": {"activation_function": "torch.nn.modules.activation.Tanh"}}, MORE),
-        ({"2_Dense/config.json": {"use_residual": True}}, MORE),
-        ({"2_Dense/model.safetensors": "not safetensors"}, r"2_Dense/model\.safetensors cannot be used"),
-        (lambda folder: (folder / "2_Dense" / FILE).unlink(), r"2_Dense has no model\.safetensors"),
-    ],
-)
-def test_a_damaged_student_is_refused_in_one_line(make_student, tmp_path, edit_json, damage, message):
+@pytest.mark.parametrize(("damage", "message"), [
+    (pickle_weights, "safetensors"),
+    ({"config.json": {"num_hidden_layers": 3, "attention_window": [8, 8, 8]}}, r"lack encoder\.layer\.2\."),
+    ({"modules.json": "{nope"}, r"modules\.json: not valid JSON"),
+    ({"sentence_bert_config.json": "{nope"}, r"sentence_bert_config\.json: not valid JSON"),
+    ({"1_Pooling/config.json": '{"pooling_mode_max_tokens": true}'}, "pooling is max without"),
+    ({"1_Pooling/config.json": '{"pooling_mode": "max"}'}, "pooling is max without"),
+    (dense(weight=2 * torch.eye(16)), MORE), (dense(weight=torch.ones(16, 16)), MORE), (dense(weight=torch.eye(8, 16)), MORE), (dense(bias=None), MORE),
+    (dense(weight=torch.eye(8), bias=torch.zeros(8)), r"mean: got .* shape \[8\], embeddings have 16 dimensions"),
+    ({"2_Dense/config.json": {"activation_function": "torch.nn.modules.activation.Tanh"}}, MORE), ({"2_Dense/config.json": {"use_residual": True}}, MORE),
+    ({"2_Dense/model.safetensors": "not safetensors"}, r"2_Dense/model\.safetensors cannot be used"),
+    (lambda folder: (folder / "2_Dense" / FILE).unlink(), r"2_Dense has no model\.safetensors"),
+])  # fmt: skip
+def test_a_damaged_student_is_refused_in_one_line(make_student, tmp_path, edit_json, damage, message, refused):
     student = make_student(windows=[8, 8])
     student.mean = torch.arange(16.0)
     student.save(tmp_path)
@@ -182,7 +164,7 @@ def test_a_damaged_student_is_refused_in_one_line(make_student, tmp_path, edit_j
             edit_json(tmp_path / name, **content)
         else:
             (tmp_path / name).write_text(content)
-    refused(tmp_path, message)
+    refused(message, Student.load, tmp_path)
 
 
 def front_and_body(folder):
@@ -196,7 +178,7 @@ def a_card(student, parameters, **options):
     return model_card(student, parameters=parameters, **(common | options))
 
 
-def test_the_card_has_front_matter_and_says_where_a_student_comes_from(make_student, tmp_path):
+def test_the_card_has_front_matter_and_says_where_a_student_comes_from_also_of_pairs(make_student, tmp_path):
     student = make_student(windows=[8])
     losses = {"structural_loss": "cosine", "contextual_loss": "soft-cca", "lam": 0.5, "student_projection": "-"}
     teachers = {"structural_teacher": "all-mpnet-base-v2", "contextual_teacher": "PV"}
@@ -210,10 +192,6 @@ def test_the_card_has_front_matter_and_says_where_a_student_comes_from(make_stud
     assert "structure from all-mpnet-base-v2 (loss cosine) and context from a PV model (loss soft-cca)" in body
     for package in ("docemb", "torch", "transformers", "sentence-transformers"):
         assert f"{package} {version(package)}" in body
-
-
-def test_the_card_of_a_student_of_pairs_says_what_it_learnt_from(make_student):
-    student = make_student(windows=[8])
     alone = a_card(student, {"pairs": "dropout"}, pairs="dropout")
     assert "e as a longformer, trained to know a document again under another dropout (SimCSE), on 150" in alone
     beside = {"pairs": "halves", "beside_teachers": 0.5, "structural_loss": "mse"}

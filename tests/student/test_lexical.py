@@ -57,7 +57,7 @@ def test_the_lexical_half_reads_on_where_the_tokens_end(make_student):
     assert np.abs(first[16:] - second[16:]).max() > 0.1
 
 
-def test_the_weight_lets_both_halves_vary_the_cosines_alike():
+def test_the_weight_lets_halves_vary_alike_and_only_some_documents_may_give_the_dense_statistics():
     rng = np.random.default_rng(0)
     first, second = (normalize(rng.normal(size=(300, D)) + offset) for D, offset in ((5, 0), (50, 1)))
     w = balance(torch.tensor(first), torch.tensor(second))
@@ -66,9 +66,6 @@ def test_the_weight_lets_both_halves_vary_the_cosines_alike():
     assert spreads[0] == pytest.approx(spreads[1])
     same = tempered(torch.tensor(first).float())
     assert balance(same, same) == pytest.approx(0.5)
-
-
-def test_only_some_documents_may_give_the_statistics_of_the_dense_half():
     texts, X = collection(), np.random.default_rng(0).normal(size=(40, 16)).astype(np.float32)
     rows = np.arange(0, 40, 2)
     half = fit_lexical_half(X[rows], texts, dim=4, rows=rows)
@@ -117,16 +114,13 @@ def test_it_loads_where_docemb_is_not_installed(adapted, tmp_path):
     assert done.stdout.strip() == "(1, 22)", done.stderr[-2000:]
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda student: student.adapt(collection(), dim=64), "LSA;64: got 40 documents; use at least as many as dim"),
-        (lambda student: student.adapt(["one"] * 9, dim=4), "the documents share only 1 words; use a smaller dim"),
-        (lambda student: student.adapt([""] * 9, dim=4), "no word occurs in 2 documents"),
-        (lambda student: student.adapt(collection(documents=3), dim=4), "got 3 documents"),
-        (lambda student: student.adapt(collection(), dim=4, weight=1.5), "weight: got 1.5, use a number from 0 to 1"),
-    ],
-)
+@pytest.mark.parametrize(("call", "message"), [
+    (lambda student: student.adapt(collection(), dim=64), "LSA;64: got 40 documents; use at least as many as dim"),
+    (lambda student: student.adapt(["one"] * 9, dim=4), "the documents share only 1 words; use a smaller dim"),
+    (lambda student: student.adapt([""] * 9, dim=4), "no word occurs in 2 documents"),
+    (lambda student: student.adapt(collection(documents=3), dim=4), "got 3 documents"),
+    (lambda student: student.adapt(collection(), dim=4, weight=1.5), "weight: got 1.5, use a number from 0 to 1"),
+])  # fmt: skip
 def test_collections_that_cannot_be_fitted_are_refused_and_the_student_stays_as_it_was(make_student, call, message, refused):  # fmt: skip
     student = make_student(windows=[8])
     student.adapt(collection(), dim=6)

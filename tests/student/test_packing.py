@@ -9,22 +9,16 @@ from docemb_lib.student import packing
 from docemb_lib.student.packing import embed_chunks, growing_npy, one_ahead, pack, token_batches
 
 
-def test_packing_lays_documents_end_to_end():
+def test_packing_lays_documents_end_to_end_and_batches_hold_the_longest_first_within_the_budget(refused):
     batch = pack([[7, 8, 9], [5], [4, 4]])
     assert (batch.input_ids.tolist(), batch.document.tolist()) == ([7, 8, 9, 5, 4, 4], [0, 0, 0, 1, 2, 2])
     assert batch.lengths.tolist() == list(batch.sizes) == [3, 1, 2]
     moved = batch.to("meta")
     assert {tensor.device.type for tensor in (moved.input_ids, moved.lengths, moved.document)} == {"meta"}
     assert moved.sizes == batch.sizes
-
-
-def test_nothing_to_pack_and_no_room_are_refused(refused):
     for sequences, message in (([], "no document"), ([[1], []], r"sequences\[1\]")):
         refused(message, pack, sequences)
     refused("budget", token_batches, [1], 0)
-
-
-def test_batches_hold_the_longest_documents_first_within_the_budget():
     assert (token_batches([], 10), token_batches([3, 9, 3, 5], 10)) == ([], [[1], [3, 0], [2]])
     assert token_batches([5, 5, 5, 5], 10) == [[0, 1], [2, 3]]
     assert token_batches([2, 30, 1], 10) == [[1], [0, 2]]  # longer than the budget: alone
@@ -86,7 +80,7 @@ def test_a_generator_of_unknown_length_becomes_a_file(make_kind, documents, smal
     assert [file.name for file in (tmp_path / "deep").iterdir()] == ["e.npy"]
 
 
-def test_the_bar_has_a_total_for_sized_input_alone(make_student, monkeypatch):
+def test_the_bar_has_a_total_for_sized_input_alone_and_a_batch_on_a_cpu_at_most_8192_tokens(make_student, monkeypatch):
     bars = []
     bar = lambda **options: bars.append(tqdm(**options, file=StringIO())) or bars[-1]  # noqa: E731
     monkeypatch.setattr("docemb_lib.student.student.progress", bar)
@@ -94,17 +88,20 @@ def test_the_bar_has_a_total_for_sized_input_alone(make_student, monkeypatch):
     student.embed(["a", "b c"])
     student.embed(text for text in ["a", "b c", "d"])
     assert [(bar.total, bar.n) for bar in bars] == [(2, 2), (None, 3)]
+    sizes = []
+    hook = student.register_forward_pre_hook(lambda module, arguments: sizes.append(sum(arguments[0].sizes)))
+    student.embed(["word " * 500] * 40)
+    hook.remove()
+    assert sum(sizes) == 40 * 502
+    assert max(sizes) == 16 * 502  # one more would not fit into 8192
 
 
-def test_no_documents_have_no_rows(make_student, tmp_path):
+def test_no_documents_have_no_rows_and_truncation_and_indices_count_over_all_chunks(make_student, tmp_path, small_chunks, caplog, refused):  # fmt: skip
     student = make_student(windows=[8])
     for texts in ([], iter([])):
         assert student.embed(texts).shape == (0, 16)
         assert student.embed(texts, out=tmp_path / "none.npy", devices=["cpu", "cpu"]).shape == (0, 16)
         assert np.load(tmp_path / "none.npy").dtype == np.float32
-
-
-def test_truncation_and_indices_count_over_all_chunks(make_student, small_chunks, caplog, refused):
     student = make_student(windows=[8], max_tokens=12)
     student.embed(["word", "word " * 30] * 5)
     assert [record.getMessage() for record in caplog.records] == ["5 of 10 documents cut at 12 tokens"]
@@ -156,22 +153,10 @@ def test_an_error_in_a_forward_pass_or_in_the_input_leaves_nothing(make_student,
     assert student.training
 
 
-def test_a_batch_on_a_cpu_holds_at_most_8192_tokens(make_student):
-    student = make_student(windows=[8])
-    sizes = []
-    hook = student.register_forward_pre_hook(lambda module, arguments: sizes.append(sum(arguments[0].sizes)))
-    student.embed(["word " * 500] * 40)
-    hook.remove()
-    assert sum(sizes) == 40 * 502
-    assert max(sizes) == 16 * 502  # one more would not fit into 8192
-
-
-@pytest.mark.parametrize(
-    ("devices", "message"),
-    [("cpu", "devices: got 'cpu', give a list"), ([], "devices: got \\[\\]"), (["gpu"], "devices: gpu cannot be used")],
-)
-def test_devices_that_are_not_there_are_refused(make_student, devices, message, refused):
-    refused(message, make_student(windows=[8]).embed, ["a"], devices=devices)
+def test_devices_that_are_not_there_are_refused(make_student, refused):
+    embed = make_student(windows=[8]).embed
+    for devices, named in (("cpu", "got 'cpu', give a list"), ([], r"got \[\]"), (["gpu"], "gpu cannot be used")):
+        refused(f"devices: {named}", embed, ["a"], devices=devices)
 
 
 @pytest.mark.parametrize("sizes", [[], [0], [1], [3, 0, 9], [5000, 5000, 1]])

@@ -9,21 +9,14 @@ from docemb_lib.student.student import Encoded
 BAD = [("one text", None, "one string"), (["a"], "e.bin", "ends in .npy"), (["a", None], "e.npy", r"texts\[1\]: got None")]  # fmt: skip
 
 
-def test_the_example_runs():
+def test_the_example_runs_and_projections_for_global_attention_are_frozen_where_unused(make_student):
     assert doctest.testmod(student) == (0, 2)
-
-
-def test_projections_for_global_attention_are_frozen_where_unused(make_student):
     frozen = {name for name, weight in make_student(windows=[8]).named_parameters() if not weight.requires_grad}
     names = [f"{name}_global.{part}" for name in ("query", "key", "value") for part in ("weight", "bias")]
     assert frozen == {f"model.encoder.layer.0.attention.self.{name}" for name in names}
 
 
-def test_a_document_beyond_the_positions_is_refused(make_student, refused):
-    refused("21 tokens, the student reads 20", make_student(windows=[8], max_tokens=20), pack([[5] * 21]))
-
-
-def test_texts_become_tokens_with_special_ones_cut_at_the_limit(make_student):
+def test_texts_become_tokens_with_special_ones_cut_at_the_limit(make_student, refused):
     student = make_student(windows=[8], max_tokens=10)
     tokens, truncated = student.encode(["one two", "", "word " * 8, "word " * 9, "word " * 99])
     assert [len(ids) for ids in tokens] == [4, 2, 10, 10, 10]
@@ -31,13 +24,20 @@ def test_texts_become_tokens_with_special_ones_cut_at_the_limit(make_student):
     assert truncated == 2
     assert student.encode(["word " * 9, "word"]) == Encoded([[101, *[2773] * 8, 102], [101, 2773, 102]], truncated=1)
     assert student.encode([]) == Encoded([], 0)
+    refused("21 tokens, the student reads 20", make_student(windows=[8], max_tokens=20), pack([[5] * 21]))
 
 
-def test_embeddings_come_in_the_order_of_the_texts_whatever_the_batches(converted, texts):
+def test_embeddings_come_in_the_order_of_the_texts_and_centring_again_starts_from_uncentred_ones(converted, texts, make_student, refused):  # fmt: skip
     expected = np.concatenate([converted.embed([text], bf16=False) for text in texts])
     for result in (converted.embed(texts, bf16=False, batch_tokens=64), converted.embed(iter(texts), bf16=False)):
         assert result.dtype == np.float32
         np.testing.assert_allclose(result, expected, atol=1e-5)
+    student = make_student(windows=[8])
+    plain = student.embed(texts, bf16=False)
+    student.centre(texts)
+    student.centre(texts[:3], bf16=False)
+    np.testing.assert_allclose(student.embed(texts, bf16=False), plain - plain[:3].mean(axis=0), atol=1e-5)
+    refused("texts: none", student.centre, [])
 
 
 @pytest.mark.parametrize(("kind", "least"), [("converted", 0.9999), ("global", 0.99), ("modernbert", 0.99)])
@@ -57,12 +57,3 @@ def test_bad_input_of_embed_is_refused_and_leaves_no_file(make_student, tmp_path
     assert list(tmp_path.iterdir()) == []
     assert student.training
     assert student.model.encoder.layer[0].training
-
-
-def test_centring_again_starts_from_uncentred_embeddings(make_student, texts, refused):
-    student = make_student(windows=[8])
-    plain = student.embed(texts, bf16=False)
-    student.centre(texts)
-    student.centre(texts[:3], bf16=False)
-    np.testing.assert_allclose(student.embed(texts, bf16=False), plain - plain[:3].mean(axis=0), atol=1e-5)
-    refused("texts: none", student.centre, [])

@@ -7,16 +7,13 @@ from sklearn.preprocessing import normalize
 from docemb_lib.teachers import LSA, lsa
 
 
-def test_it_is_scikit_learns_truncated_svd_with_each_direction_over_the_root_of_its_singular_value(pages):
+def test_it_is_scikit_learns_svd_over_the_root_of_singular_values_fitted_on_evenly_spaced_documents(pages, monkeypatch):
     vectorizer = TfidfVectorizer(min_df=2, sublinear_tf=True)
     svd = TruncatedSVD(10, random_state=0).fit(vectorizer.fit_transform(pages[:60]))
     expected = normalize(svd.transform(vectorizer.transform(pages)) / np.sqrt(svd.singular_values_))
     ours = LSA(10).fit(pages[:60]).embed(pages)
     np.testing.assert_allclose(ours, expected, atol=2e-3)  # the vectors are stored in half precision
     assert ours.dtype == np.float32
-
-
-def test_a_large_corpus_is_fitted_on_evenly_spaced_documents(pages, monkeypatch):
     monkeypatch.setattr(lsa, "DOCUMENTS", 20)
     rows = np.linspace(0, len(pages) - 1, 20).astype(int)
     assert LSA(5).fit(pages).fingerprint == LSA(5).fit([pages[row] for row in rows]).fingerprint
@@ -33,21 +30,12 @@ def test_a_saved_model_is_the_same_model(pages, tmp_path):
     assert not model.embed(["", "qwxz"]).any()
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: LSA(10).fit(["one two", "two three", "three one"]), "got 3 documents"),
-        (lambda: LSA(4).fit(["one two three"] * 9), "only 3 words"),
-        (lambda: LSA(2).fit(["one", "two", "three"]), "no word occurs in 2 documents"),
-        (
-            lambda: LSA(2).fit(["我们今天去公园散步", "他们昨天在图书馆看书", "你明天来吗"]),
-            "words are separated by spaces",
-        ),
-        (lambda: LSA(0), "dim: got 0"),
-        (lambda: LSA().embed(["text"]), "not trained"),
-        (lambda: LSA().save("."), "not trained"),
-        (lambda: LSA.load("absent"), "no such file"),
-    ],
-)
+@pytest.mark.parametrize(("call", "message"), [
+    (lambda: LSA(10).fit(["one two", "two three", "three one"]), "got 3 documents"),
+    (lambda: LSA(4).fit(["one two three"] * 9), "only 3 words"), (lambda: LSA(0), "dim: got 0"),
+    (lambda: LSA(2).fit(["one", "two", "three"]), "no word occurs in 2 documents"),
+    (lambda: LSA(2).fit(["我们今天去公园散步", "他们昨天在图书馆看书", "你明天来吗"]), "words are separated by spaces"),
+    (lambda: LSA().embed(["text"]), "not trained"), (lambda: LSA().save("."), "not trained"), (lambda: LSA.load("absent"), "no such file"),
+])  # fmt: skip
 def test_small_corpora_and_untrained_models_are_refused(call, message, refused):
     refused(message, call)

@@ -59,15 +59,12 @@ def test_chunks_give_the_mean_of_all_hidden_states_of_all_chunks(texts, plain, c
     np.testing.assert_allclose(SBERT(max_tokens=128, long="chunks").embed(texts), expected, atol=2e-6)
 
 
-def test_neither_order_nor_batches_matter(sbert, texts):
+def test_neither_order_nor_batches_matter_which_go_from_long_to_short_and_keep_to_their_size(sbert, texts):
     whole = sbert.embed(texts)
     small = SBERT(batch_tokens=300)
     np.testing.assert_allclose(small.embed(texts[::-1])[::-1], whole, atol=2e-6)
     np.testing.assert_allclose(np.concatenate([sbert.embed([text]) for text in texts]), whole, atol=2e-6)
     assert sbert.embed([]).shape == (0, 384)
-
-
-def test_the_example_runs_and_batches_go_from_long_to_short_and_keep_to_their_size_with_padding():
     assert doctest.testmod(sbert_module) == (0, 1)
     assert sbert_module._batches([3, 9, 4, 4, 20], 12) == [[4], [1], [2, 3, 0]]
 
@@ -81,13 +78,7 @@ def test_tokens_are_counted_beyond_any_limit_and_truncated_documents_in_the_log(
     assert "1 of 2 documents truncated to 256 tokens" in caplog.text
 
 
-def test_bad_contexts_and_treatments_of_long_documents_are_refused(refused):
-    limits = [({"max_tokens": 2}, "takes 3 to 512"), ({"max_tokens": 513}, "takes 3 to 512")]
-    for options, message in (*limits, ({"long": "cut"}, "truncate, chunks")):
-        refused(message, SBERT(**options).embed, ["text"])
-
-
-def test_contexts_treatments_and_bfloat16_make_another_teacher():
+def test_contexts_treatments_and_bfloat16_make_another_teacher_and_bad_ones_are_refused(refused):
     teachers = [SBERT(), SBERT(max_tokens=128), SBERT(long="chunks"), SBERT("some/model")]
     assert len({teacher.fingerprint for teacher in teachers}) == 4
     assert SBERT(batch_tokens=1).fingerprint == SBERT().fingerprint
@@ -98,3 +89,6 @@ def test_contexts_treatments_and_bfloat16_make_another_teacher():
     assert cosine.min() > 0.9999
     assert not np.array_equal(a, b)
     assert exact.fingerprint != fast.fingerprint
+    limits = [({"max_tokens": 2}, "takes 3 to 512"), ({"max_tokens": 513}, "takes 3 to 512")]
+    for options, message in (*limits, ({"long": "cut"}, "truncate, chunks")):
+        refused(message, SBERT(**options).embed, ["text"])

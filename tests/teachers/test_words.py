@@ -60,14 +60,11 @@ def test_the_fingerprint_is_of_the_raw_texts_and_words_on_disk_are_opened_again(
     refused(r"words\.json: no such file", Words.open, tmp_path / "elsewhere")
 
 
-def test_half_a_surrogate_pair_does_not_stop_gensim(tmp_path):
+def test_every_word_is_stemmed_once_and_half_a_surrogate_pair_does_not_stop_gensim(tmp_path, pages):
     words = write_words(tmp_path, ["broken \ud800 emoji"] * 2, "none")
     model = Doc2Vec(min_count=2, vector_size=2)
     model.build_vocab(corpus_file=str(words.file))
     assert set(model.wv.index_to_key) == {"broken", "?", "emoji"}
-
-
-def test_every_word_is_stemmed_once(pages, tmp_path):
     _stem.cache_clear()
     words = write_words(tmp_path, pages * 3, "stem")
     lowercase = write_words(tmp_path, pages, "lowercase")
@@ -104,15 +101,12 @@ def test_the_arrays_of_a_trained_model_are_as_large_as_predicted(pages, tmp_path
     assert needed["total"] > needed["words"] + needed["documents"]
 
 
-def test_counting_and_training_do_not_add_up():
+def test_memory_of_counting_and_training_does_not_add_up_and_rows_that_share_it_are_logged(caplog):
     rare = training_memory(vocabulary=10, types=1_000_000, lines=10, vector_size=10)
     wide = training_memory(vocabulary=1000, types=1000, lines=10, vector_size=10_000)
     assert rare["total"] == rare["strings"] + rare["counting"]
     assert wide["total"] == wide["strings"] + wide["words"] + wide["documents"]
-
-
-def test_rows_that_share_memory_in_gensim_are_logged(caplog):
-    """gensim computes row * width as unsigned 32-bit integers, so that row 2**32 / width is the first one over again."""
+    # gensim computes row * width as unsigned 32-bit integers, so that row 2**32 / width is the first one over again.
     most = 2**32 // 1024
     warn_of_shared_rows(vocabulary=most, lines=most, vector_size=1024, label="DM;1024")
     assert not caplog.messages

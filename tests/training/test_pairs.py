@@ -354,15 +354,12 @@ def test_a_student_learns_to_find_the_other_half(tmp_path, on_pairs):
     assert (steps[0], steps[-1], len(steps)) == (0, 15 * 6, 3)
 
 
-def test_what_cannot_be_trained_on_is_refused_before_anything_starts(tmp_path, on_pairs, monkeypatch, refused):
+def test_what_cannot_be_trained_on_is_refused_before_anything_starts_and_a_student_held_once(tmp_path, on_pairs, monkeypatch, refused):  # fmt: skip
     refused("dropout makes no pairs of a student without dropout", on_pairs.train, tmp_path, dropout=0.0, pairs="dropout")  # fmt: skip
     refused("documents: 3 training documents do not fill one batch", on_pairs.train, tmp_path, n=3)
     monkeypatch.setenv("WORLD_SIZE", "2")
     refused("SimDE trains in one process", on_pairs.train, tmp_path)
     assert not list(tmp_path.iterdir())
-
-
-def test_the_student_is_held_once_and_distillation_is_of_the_same_student(on_pairs):
     objective, other = on_pairs.make_objective(taught=True), on_pairs.make_objective()
     assert objective.student is objective.distillation.student
     assert not [name for name in objective.state_dict() if name.startswith("own_student")]

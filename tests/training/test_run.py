@@ -9,10 +9,17 @@ from docemb_lib.settings import Training
 from docemb_lib.training import run
 
 
-def test_the_number_of_updates_is_the_thesis(distil):
+def test_the_number_of_updates_is_the_thesis_and_precision_fits_the_device(distil, monkeypatch, refused):
     assert run.count_updates(15_000, Training()) == 2500
     assert run.count_updates(1_000_000, Training(accumulation=10)) == 16_667  # 16,666 and one for the batches left over
     assert run.count_updates(50, distil.SETTINGS) == 12
+    cpu, gpu = torch.device("cpu"), torch.device("cuda")
+    for fast, expected in ((True, ("bf16", "bf16")), (False, ("fp32", "fp16"))):
+        monkeypatch.setattr(run, "fast_bf16", lambda _, fast=fast: fast)
+        assert (run.precision_of(None, cpu), run.precision_of(None, gpu)) == expected
+    assert run.precision_of("fp32", gpu) == "fp32"
+    refused("fp16 needs a GPU", run.precision_of, "fp16", cpu)
+    refused("this GPU has no bf16", run.precision_of, "bf16", gpu)
 
 
 @pytest.mark.parametrize("more", [False, True])
@@ -92,13 +99,3 @@ def test_budget_and_checkpointing_fit_half_of_the_free_memory(student, monkeypat
         monkeypatch.setattr(run, "free_memory", lambda _, free=free: free)
         run.set_up(student, Training(), None, processes=1, pass_documents=4)
         assert student.checkpointing is needed
-
-
-def test_precision_fits_the_device(monkeypatch, refused):
-    cpu, gpu = torch.device("cpu"), torch.device("cuda")
-    for fast, expected in ((True, ("bf16", "bf16")), (False, ("fp32", "fp16"))):
-        monkeypatch.setattr(run, "fast_bf16", lambda _, fast=fast: fast)
-        assert (run.precision_of(None, cpu), run.precision_of(None, gpu)) == expected
-    assert run.precision_of("fp32", gpu) == "fp32"
-    refused("fp16 needs a GPU", run.precision_of, "fp16", cpu)
-    refused("this GPU has no bf16", run.precision_of, "bf16", gpu)
