@@ -77,7 +77,7 @@ def test_every_word_is_stemmed_once_and_half_a_surrogate_pair_does_not_stop_gens
     (["a", "b"] + [""] * 310, "none", "10%", r'occurs 3 times \("10%"\)'), (["a"], "lemma", 1, "none, lowercase, stem"),
 ])  # fmt: skip
 def test_corpora_that_leave_no_word_are_refused(tmp_path, texts, how, min_count, message, refused):
-    refused(message, write_words(tmp_path, iter(texts), how).vocabulary, min_count)
+    refused(message, lambda: write_words(tmp_path, iter(texts), how).vocabulary(min_count))
 
 
 @pytest.mark.parametrize(("how", "words"), [

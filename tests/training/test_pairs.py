@@ -1,6 +1,5 @@
 """Pairs of texts, masked tokens, the gradient cache and training on pairs, each against a loop or one pass."""
 
-import logging
 from functools import partial
 
 import numpy as np
@@ -126,8 +125,7 @@ def texts_of(batch, *, masked=False):
 
 
 def test_documents_of_fewer_than_two_sentences_are_left_out_and_counted(tokenizer, caplog, refused):
-    with caplog.at_level(logging.WARNING):
-        documents = make(tokenizer)
+    documents = make(tokenizer)
     assert (documents.rows.tolist(), documents.ids) == (LEFT, [f"document {row}" for row in LEFT])
     assert documents.n_sentences.tolist() == [5, 1, 2, 0, 4, 60]
     assert caplog.messages == ["2 of 6 documents left out: of fewer than two sentences"]
