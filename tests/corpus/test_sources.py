@@ -192,13 +192,7 @@ def long_text(kind, n):
 def published(tmp_path):
     """RealNews as its authors give it out, Wikipedia and C4 as on the hub."""
     odd = {0: {"summary": "In short.", "authors": [], "split": "val"}}  # columns that change their type
-    same = {
-        "summary": None,
-        "authors": ["A. Writer"],
-        "split": "train",
-        "status": "success",
-        "publish_date": "02-01-2019",
-    }
+    same = {"summary": None, "authors": ["A. Writer"], "split": "train", "status": "success", "publish_date": "02-01-2019"}  # fmt: skip
     realnews = [{"url": f"https://paper.example/{n}", **same, **odd.get(n % 10, {}), "text": long_text("news", n)} for n in range(30)]  # fmt: skip
     write_lines(tmp_path / "realnews.jsonl", realnews)
     wikipedia, c4 = tmp_path / "wikipedia" / "20231101.en", tmp_path / "c4" / "realnewslike"

@@ -10,16 +10,10 @@ from sklearn.metrics import average_precision_score
 from sklearn.metrics.pairwise import cosine_similarity
 
 from docemb_lib.evaluation import retrieval
-from docemb_lib.evaluation.retrieval import (
-    precision_and_reciprocal_rank,
-    rank_documents,
-    ranks_by_similarity,
-    relevant_ranks,
-)
 
 
 def score_retrieval(*args: Any, **kwargs: Any) -> tuple[np.ndarray, np.ndarray]:
-    return precision_and_reciprocal_rank(relevant_ranks(*args, **kwargs))
+    return retrieval.precision_and_reciprocal_rank(retrieval.relevant_ranks(*args, **kwargs))
 
 
 def random_case(seed: int, documents: int = 60, queries: int = 12) -> tuple[np.ndarray, list[int], list[list[int]]]:
@@ -48,19 +42,19 @@ def test_scores_are_those_of_a_plain_loop_and_scikit_learn(seed: int, candidates
     scores = score_retrieval(embeddings, queries, relevant, candidates=candidates)
     np.testing.assert_allclose(np.transpose(scores), expected, atol=1e-12)
     rows = similarities[queries]  # without embeddings, the same ranks come from similarities
-    ranked = ranks_by_similarity(rows, queries, relevant, candidates=candidates)
-    np.testing.assert_allclose(precision_and_reciprocal_rank(ranked), scores, atol=1e-12)
+    ranked = retrieval.ranks_by_similarity(rows, queries, relevant, candidates=candidates)
+    np.testing.assert_allclose(retrieval.precision_and_reciprocal_rank(ranked), scores, atol=1e-12)
 
 
 def test_equal_cosines_are_ordered_by_row_around_the_query_and_a_zero_embedding_is_as_far_from_all(monkeypatch):
     same = np.tile(np.random.default_rng(0).normal(size=7).astype(np.float32), (37, 1))
-    assert next(rank_documents(same, [20])).tolist() == [row for row in range(37) if row != 20]
+    assert next(retrieval.rank_documents(same, [20])).tolist() == [row for row in range(37) if row != 20]
     embeddings = np.array([[1.0, 0.0], [0.0, 0.0], [-1.0, 0.0], [1.0, 1.0]])
-    assert next(rank_documents(embeddings, [0])).tolist() == [3, 1, 2]
-    assert next(rank_documents(embeddings, [1])).tolist() == [0, 2, 3]
+    assert next(retrieval.rank_documents(embeddings, [0])).tolist() == [3, 1, 2]
+    assert next(retrieval.rank_documents(embeddings, [1])).tolist() == [0, 2, 3]
     monkeypatch.setattr(retrieval, "DOCUMENTS", 4)
     same = np.tile(np.random.default_rng(0).normal(size=7).astype(np.float32), (10, 1))
-    (ranks,) = relevant_ranks(same, [5], [[9, 0, 6]])
+    (ranks,) = retrieval.relevant_ranks(same, [5], [[9, 0, 6]])
     assert ranks.tolist() == [1, 6, 9]
     np.testing.assert_array_equal(score_retrieval(np.eye(2), [0, 1], [[1], [0]]), np.ones((2, 2)))
 
@@ -81,15 +75,15 @@ def test_ranks_are_the_places_in_the_whole_ranking_whatever_the_blocks(seed: int
     embeddings, queries, relevant = random_case(seed, documents=80)
     embeddings[40:60] = embeddings[:20]  # twins: ties to be broken by row
     embeddings[70] = 0
-    orders = zip(rank_documents(embeddings, queries), relevant, strict=True)
+    orders = zip(retrieval.rank_documents(embeddings, queries), relevant, strict=True)
     expected = [[1 + order.tolist().index(row) for row in wanted] for order, wanted in orders]
-    one_block = relevant_ranks(embeddings, queries, relevant)
+    one_block = retrieval.relevant_ranks(embeddings, queries, relevant)
     for ranks, places in zip(one_block, expected, strict=True):
         assert ranks.tolist() == sorted(places)
     for documents, block in ((7, 5), (80, 1), (1, 12)):
         monkeypatch.setattr(retrieval, "DOCUMENTS", documents)
         monkeypatch.setattr(retrieval, "BLOCK", block)
-        for ranks, whole in zip(relevant_ranks(embeddings, queries, relevant), one_block, strict=True):
+        for ranks, whole in zip(retrieval.relevant_ranks(embeddings, queries, relevant), one_block, strict=True):
             np.testing.assert_array_equal(ranks, whole)
 
 
@@ -100,7 +94,7 @@ def test_memory_does_not_grow_with_the_documents(tmp_path: Path, monkeypatch: py
     peaks = []
     for documents in (2000, 2000, 20_000):  # the first time, modules and caches take theirs
         tracemalloc.start()
-        relevant_ranks(X[:documents], list(range(300)), [[row + 1, row + 2] for row in range(300)])
+        retrieval.relevant_ranks(X[:documents], list(range(300)), [[row + 1, row + 2] for row in range(300)])
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[2] < 1.05 * peaks[1]

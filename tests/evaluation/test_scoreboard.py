@@ -6,15 +6,7 @@ import pytest
 
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation import Score
-from docemb_lib.evaluation.scoreboard import (
-    interval_board,
-    last_round,
-    normalised,
-    recommendation,
-    score_frame,
-    scoreboard,
-    standing,
-)
+from docemb_lib.evaluation import scoreboard as boards
 from docemb_lib.evaluation.uncertainty import OVERALL
 
 
@@ -24,7 +16,7 @@ def scores() -> pd.DataFrame:
         "untrained": ((0.5, 0.5, 0.5), 0.3, 0.9), "student": ((0.7, 0.9, 0.8), 0.5, 0.6),
         "SBERT": ((0.88, 0.92, 0.9), 0.4, 0.5), "chunks": ((1.0, 1.0, 1.0), 0.6, 0.7),
     }  # fmt: skip
-    return score_frame({
+    return boards.score_frame({
         model: {"package": Score("accuracy", accuracy), "see-also": Score("map", (mean,), {"mrr": mrr})}
         for model, (accuracy, mean, mrr) in values.items()
     })  # fmt: skip
@@ -38,7 +30,7 @@ def test_the_scoreboard_averages_over_tasks_within_each_seed_and_leaves_further_
         ["package", "accuracy", 0, 0.7], ["package", "accuracy", 1, 0.9], ["package", "accuracy", 2, 0.8],
         ["see-also", "map", 0, 0.5], ["see-also", "mrr", 0, 0.6],
     ]  # fmt: skip
-    board = scoreboard(scores())
+    board = boards.scoreboard(scores())
     assert list(board.index) == ["chunks", "student", "SBERT", "untrained"]
     assert list(board.columns) == ["package", "see-also", "mean", "std"]
     np.testing.assert_allclose(board.loc["student"], [0.8, 0.5, 0.65, np.std([0.6, 0.7, 0.65], ddof=1)])
@@ -46,26 +38,26 @@ def test_the_scoreboard_averages_over_tasks_within_each_seed_and_leaves_further_
 
 
 def test_a_model_without_some_task_stands_last_and_errors_that_cancel_within_a_seed_leave_no_spread():
-    board = scoreboard(scores().query("model != 'chunks' or task != 'package'"))
+    board = boards.scoreboard(scores().query("model != 'chunks' or task != 'package'"))
     assert list(board.index) == ["student", "SBERT", "untrained", "chunks"]
     assert board.loc["chunks"].isna().tolist() == [True, False, True, True]
-    pd.testing.assert_frame_equal(board.iloc[:3], scoreboard(scores()).drop(index="chunks"))
-    frame = score_frame({"m": {"a": Score("accuracy", (0.4, 0.6)), "b": Score("accuracy", (0.6, 0.4))}})
-    assert scoreboard(frame).loc["m", "std"] == pytest.approx(0.0, abs=1e-12)
+    pd.testing.assert_frame_equal(board.iloc[:3], boards.scoreboard(scores()).drop(index="chunks"))
+    frame = boards.score_frame({"m": {"a": Score("accuracy", (0.4, 0.6)), "b": Score("accuracy", (0.6, 0.4))}})
+    assert boards.scoreboard(frame).loc["m", "std"] == pytest.approx(0.0, abs=1e-12)
 
 
 def test_normalised_scores_are_relative_to_the_best_model_shown_of_their_own_round_or_of_all():
-    frame = normalised(scores())
+    frame = boards.normalised(scores())
     by_model = frame.groupby(["task", "metric", "model"])["normalised"].mean()
     assert by_model.groupby(["task", "metric"]).max().tolist() == pytest.approx([1.0, 1.0, 1.0])
     assert by_model["package", "accuracy", "student"] == pytest.approx(0.8)
     assert by_model["see-also", "map", "student"] == pytest.approx(0.5 / 0.6)
-    without_best = normalised(scores().query("model != 'chunks'")).groupby(["task", "metric", "model"])
+    without_best = boards.normalised(scores().query("model != 'chunks'")).groupby(["task", "metric", "model"])
     assert without_best["normalised"].mean()["package", "accuracy", "student"] == pytest.approx(0.8 / 0.9)
     rows = [("1k", "a", 0.2), ("1k", "a", 0.4), ("1k", "b", 0.6), ("all", "a", 0.9), ("all", "b", 0.5)]  # a: two seeds
     frame = pd.DataFrame(rows, columns=["round", "model", "value"]).assign(task="t", metric="accuracy")
-    assert normalised(frame)["normalised"].tolist() == pytest.approx([2 / 6, 4 / 6, 1, 1, 5 / 9])
-    together = normalised(frame, over_rounds=True)["normalised"]
+    assert boards.normalised(frame)["normalised"].tolist() == pytest.approx([2 / 6, 4 / 6, 1, 1, 5 / 9])
+    together = boards.normalised(frame, over_rounds=True)["normalised"]
     assert together.tolist() == pytest.approx([2 / 9, 4 / 9, 6 / 9, 1, 5 / 9])
 
 
@@ -90,18 +82,18 @@ FOUND = intervals(
 
 def test_standing_names_the_best_reference_common_practice_and_the_start_also_on_a_single_task():
     found = comparison({"SBERT": "no difference shown", "chunks": "worse", "untrained": "better"})
-    assert standing(FOUND, found, student="student", before="untrained", practice="SBERT") == (
+    assert boards.standing(FOUND, found, student="student", before="untrained", practice="SBERT") == (
         "In the mean over 2 tasks, student (.650 [.60, .70]) is worse than the best of 2 references, chunks "
         "(.800 [.75, 1.00]); it is not shown to differ from SBERT (.650 [.61, .69]); it is better than untrained "
         "(.400 [.35, .45])."
     )
     all_worse = comparison({"SBERT": "worse", "chunks": "worse", "untrained": "worse"})
-    sentence = standing(FOUND, all_worse, student="student", before="untrained", practice="chunks")
+    sentence = boards.standing(FOUND, all_worse, student="student", before="untrained", practice="chunks")
     assert sentence.endswith(" is worse than the best of 2 references, chunks (.800 [.75, 1.00]) and untrained (.400 [.35, .45]).")  # fmt: skip
     rows = [(model, "t", metric, value, value, value) for model, value in (("student", 0.7), ("SBERT", 0.5), ("untrained", 0.5))
             for metric in ("accuracy", "f1_macro")]  # fmt: skip
     found = comparison({"SBERT": "better", "untrained": "no difference shown"}, task="t", metric="accuracy")
-    sentence = standing(intervals(*rows), found, student="student", before="untrained", practice="SBERT")
+    sentence = boards.standing(intervals(*rows), found, student="student", before="untrained", practice="SBERT")
     assert sentence == (
         "In the mean over 1 task, student (.700 [.70, .70]) is better than SBERT "
         "(.500 [.50, .50]); it is not shown to differ from untrained (.500 [.50, .50])."
@@ -126,8 +118,8 @@ def test_what_is_recommended_is_shown_to_be_better_or_the_student(scores, verdic
     means = [(model, OVERALL, "mean", sum(own) / 2, 0.0, 1.0) for model, own in zip(models, scores, strict=True)]
     found = [("student", "untrained", task, metric, "better") for task, metric in tasks] + [("student", "SBERT", OVERALL, "mean", verdict)]  # fmt: skip
     compared = pd.DataFrame(found, columns=["model", "reference", "task", "metric", "verdict"])
-    assert recommendation(intervals(*rows, *means), compared, student="student", before="untrained") == expected
-    nothing_shown = recommendation(
+    assert boards.recommendation(intervals(*rows, *means), compared, student="student", before="untrained") == expected
+    nothing_shown = boards.recommendation(
         intervals(*rows, *means), compared.assign(verdict="no difference shown"), student="student", before="untrained"
     )
     assert nothing_shown.startswith("No task tells these models apart")
@@ -137,7 +129,7 @@ def test_the_interval_board_has_the_best_mean_first_and_the_mean_last() -> None:
     rows = [("a", "see-also", "map", 0.5, 0.4, 0.6), ("a", "see-also", "mrr", 0.9, 0.9, 0.9), ("a", "package", "accuracy", 1, 1, 1),
             ("a", OVERALL, "mean", 0.75, 0.7, 0.8), ("b", "see-also", "map", 0.7, 0.6, 0.8),
             ("b", "package", "accuracy", 0.9, 0.85, 0.95), ("b", OVERALL, "mean", 0.8, 0.76, 0.84)]  # fmt: skip
-    board = interval_board(intervals(*rows))
+    board = boards.interval_board(intervals(*rows))
     assert board.columns.tolist() == ["see-also", "package", OVERALL]
     assert board.map(lambda text: text.replace("\u00a0", " ")).to_dict("index") == {
         "b": {"see-also": ".700 [.60, .80]", "package": ".900 [.85, .95]", OVERALL: ".800 [.76, .84]"},
@@ -147,18 +139,18 @@ def test_the_interval_board_has_the_best_mean_first_and_the_mean_last() -> None:
     assert list(board.index) == ["b", "a"]
     few = [(*row[:3], row[3] - 0.3 * (row[0] == "b"), *row[4:]) for row in rows]
     rounds = pd.concat([intervals(*few).assign(round="1k"), intervals(*rows).assign(round="all")])
-    assert list(interval_board(rounds).index) == [("1k", "a"), ("1k", "b"), ("all", "b"), ("all", "a")]
+    assert list(boards.interval_board(rounds).index) == [("1k", "a"), ("1k", "b"), ("all", "b"), ("all", "a")]
 
 
 def test_the_last_round_is_a_frame_like_one_without_rounds() -> None:
     rounds = pd.concat([scores().assign(round="1k", value=0.0), scores().assign(round="all")])
-    pd.testing.assert_frame_equal(last_round(rounds), scores())
-    pd.testing.assert_frame_equal(last_round(scores()), scores())
+    pd.testing.assert_frame_equal(boards.last_round(rounds), scores())
+    pd.testing.assert_frame_equal(boards.last_round(scores()), scores())
 
 
 def test_unfit_scores_are_refused_with_what_is_missing(refused) -> None:
     frame = scores()
     with pytest.raises(InputError, match="no scores of 'SBERT over chunks', only of SBERT, chunks, student, untrained"):
-        standing(FOUND, comparison({}), student="student", before="untrained", practice="SBERT over chunks")
-    refused("'student' on 'package' has 2 seeds where others have 3", scoreboard, frame.query("model != 'student' or seed != 2"))  # fmt: skip
-    refused("'untrained' has two scores on 'package' for one seed", scoreboard, pd.concat([frame, frame]))
+        boards.standing(FOUND, comparison({}), student="student", before="untrained", practice="SBERT over chunks")
+    refused("'student' on 'package' has 2 seeds where others have 3", boards.scoreboard, frame.query("model != 'student' or seed != 2"))  # fmt: skip
+    refused("'untrained' has two scores on 'package' for one seed", boards.scoreboard, pd.concat([frame, frame]))
