@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from docemb_lib import pretrained
+from docemb_lib.errors import InputError
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.experiments.stages import CorpusStage, TeacherStage, fingerprint_of_model
 from docemb_lib.settings import NOT_IN_FINGERPRINT, Parameters
@@ -130,8 +131,14 @@ class StudentStage:
         return PairedDocuments(sentences, pairs=p.pairs, seed=p.seed, **options)
 
     def check(self) -> None:
-        """Refuse more negatives than documents to draw from, of which a built corpus says how many the mask keeps."""
-        p = self.profile.parameters
+        """Refuse more negatives than the mask keeps documents, and a lexical half wider than there are documents.
+
+        How many documents there are, a built corpus says.
+        """
+        p, lexical = self.profile.parameters, self.profile.student.lexical
+        if self.has_lexical_half and self.corpus.is_built and (N := len(self.corpus.split("train"))) < lexical:
+            what = f"{lexical} dimensions from the words of {N} training documents"
+            raise InputError(f"student.lexical: {what}; use at most {N}, or 0 for no lexical half")
         if not (self.key.taught and p.negatives):
             return
         from docemb_lib.training.documents import check_negatives
