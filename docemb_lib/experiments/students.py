@@ -19,8 +19,8 @@ from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.experiments.stages import CorpusStage, TeacherStage, fingerprint_of_model
 from docemb_lib.settings import NOT_IN_FINGERPRINT, Parameters
 from docemb_lib.settings import Student as StudentSettings
-from docemb_lib.settings.profile import FINAL, Profile
-from docemb_lib.workspace import MANIFEST, Artefact, Workspace, write_text
+from docemb_lib.settings.profile import Profile
+from docemb_lib.workspace import MANIFEST, VERSIONS, Artefact, Workspace, write_text
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -54,17 +54,20 @@ class StudentStage:
 
     @property
     def has_lexical_half(self) -> bool:
-        """Whether the run's student gets a lexical half: that of a final evaluation, in profiles that ask for one."""
-        return self.profile.student.lexical > 0 and self.key.notebook in FINAL
+        """Whether the run's student gets a lexical half: that of 06_evaluation, in profiles that ask for one."""
+        return self.profile.student.lexical > 0 and self.key.notebook == "06_evaluation"
 
     @cached_property
     def trained(self) -> Artefact:
         """The trained student, with a lexical half where there is one, and the files that its training left."""
         if not self.has_lexical_half:
             return self.dense
+        from docemb_lib.training import precision_of
+
         settings = self.profile.student
         options: dict[str, Any] = {"dim": settings.lexical, "words": settings.lexical_words}
-        inputs = {"dense": self.dense.fingerprint, "corpus": self.corpus.fingerprint, **options}
+        fitted_by = {"lsa": VERSIONS["lsa"], "precision": precision_of(None)}
+        inputs = {"dense": self.dense.fingerprint, "corpus": self.corpus.fingerprint, **options, **fitted_by}
 
         def build(folder: Path) -> None:
             from docemb_lib.student import Student
@@ -72,7 +75,8 @@ class StudentStage:
 
             student = Student.load(self.dense.path)
             student.adapt(self.corpus.texts("train"), **options)
-            student.save(folder, card=with_lexical_half(self.dense.path, student))
+            documents = f"{len(self.corpus.split('train'))} documents of {self.profile.corpus.source}"
+            student.save(folder, card=with_lexical_half(str(self.dense.path), student, documents))
             for file in (HISTORY, PROJECTIONS, HEAD):
                 if (self.dense.path / file).is_file():
                     shutil.copy(self.dense.path / file, folder)
