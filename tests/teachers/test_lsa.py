@@ -19,6 +19,18 @@ def test_it_is_scikit_learns_svd_over_the_root_of_singular_values_fitted_on_even
     assert LSA(5).fit(pages).fingerprint == LSA(5).fit([pages[row] for row in rows]).fingerprint
 
 
+@pytest.mark.parametrize("more", [lambda texts: texts[:40], lambda texts: [""] * 40])
+def test_copies_and_empty_documents_do_not_drown_what_unseen_texts_are_about(more):
+    rng = np.random.default_rng(0)
+    topics = [[f"w{topic}x{i}" for i in range(60)] for topic in range(4)]
+    texts = [" ".join(rng.choice(topics[i % 4], size=40)) for i in range(120)]
+    unseen = LSA(80).fit(texts[:60] + more(texts[:60])).embed(texts[60:])
+    same = np.arange(60)[:, None] % 4 == np.arange(60) % 4
+    cosines = unseen @ unseen.T
+    off = ~np.eye(60, dtype=bool)
+    assert cosines[same & off].mean() > cosines[~same].mean() + 0.2
+
+
 def test_a_saved_model_is_the_same_model(pages, tmp_path):
     model = LSA(10, words=300, seed=4).fit(pages)
     model.save(tmp_path)
@@ -33,6 +45,7 @@ def test_a_saved_model_is_the_same_model(pages, tmp_path):
 @pytest.mark.parametrize(("call", "message"), [
     (lambda: LSA(10).fit(["one two", "two three", "three one"]), "got 3 documents"),
     (lambda: LSA(4).fit(["one two three"] * 9), "only 3 words"), (lambda: LSA(0), "dim: got 0"),
+    (lambda: LSA(10, words=0), "words: got 0, use at least as many as dim, 10"),
     (lambda: LSA(2).fit(["one", "two", "three"]), "no word occurs in 2 documents"),
     (lambda: LSA(2).fit(["我们今天去公园散步", "他们昨天在图书馆看书", "你明天来吗"]), "words are separated by spaces"),
     (lambda: LSA().embed(["text"]), "not trained"), (lambda: LSA().save("."), "not trained"), (lambda: LSA.load("absent"), "no such file"),
