@@ -9,7 +9,6 @@ from docemb_lib.evaluation import Score
 from docemb_lib.evaluation import scoreboard as boards
 from docemb_lib.evaluation.uncertainty import OVERALL
 
-
 OVER = "in the mean over package, see-also"
 
 
