@@ -1,7 +1,5 @@
 """The command line: bad input is one line and exit code 2 before anything is built; the right exit codes."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

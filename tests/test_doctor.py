@@ -1,7 +1,5 @@
 """`docemb doctor` finds what is missing or slow; the two ways to install agree with each other and with the imports."""
 
-from __future__ import annotations
-
 import ast
 import logging
 import re

@@ -1,7 +1,5 @@
 """What README and docs/ show works: the examples run, and links and files that they name are there."""
 
-from __future__ import annotations
-
 import ast
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Speed in bfloat16 follows the processor's flags; free memory is the least that machine and control groups leave."""
 
-from __future__ import annotations
-
 import time
 
 import psutil

@@ -1,7 +1,5 @@
 """The folders are layers: a module imports only from its own folder or from one above it."""
 
-from __future__ import annotations
-
 import ast
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """Each private name of another package that docemb relies on is still there; a failure names the package."""
 
-from __future__ import annotations
-
 import inspect
 from importlib.metadata import version
 from typing import Annotated

@@ -1,7 +1,5 @@
 """Jupyter saves the notebooks of a checkout without outputs, and other notebooks as they are."""
 
-from __future__ import annotations
-
 import copy
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the command line prints can be read in any terminal."""
 
-from __future__ import annotations
-
 import io
 from dataclasses import dataclass
 from pathlib import Path

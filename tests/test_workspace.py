@@ -1,7 +1,5 @@
 """Artefacts: built once, whole or not at all, by one builder at a time, whatever is killed."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

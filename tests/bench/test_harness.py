@@ -1,7 +1,5 @@
 """Timings take turns, memory is that of one run, rows are judged at their bounds, reports hold every row."""
 
-from __future__ import annotations
-
 import io
 import json
 import math

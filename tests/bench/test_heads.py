@@ -1,7 +1,5 @@
 """The loop ends in the weights of our heads, and rows are judged by the usual loop."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

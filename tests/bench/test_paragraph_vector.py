@@ -1,7 +1,5 @@
 """Words follow Zipf's law, and rates are compared with those of as many workers."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 

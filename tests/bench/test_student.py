@@ -1,7 +1,5 @@
 """Both sides do the same work on the same documents; each kind of difference shows; rows are judged by the budgets."""
 
-from __future__ import annotations
-
 import math
 from unittest.mock import Mock
 

@@ -1,7 +1,5 @@
 """JupyterLab on a free port and Chromium, started once per module; each notebook is opened and run once, in order."""
 
-from __future__ import annotations
-
 import json
 import os
 import secrets

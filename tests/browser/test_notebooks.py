@@ -1,7 +1,5 @@
 """Every notebook in JupyterLab: opened, run from top to bottom, shown in light and dark themes, saved."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

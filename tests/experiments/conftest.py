@@ -1,7 +1,5 @@
 """What tests of runs share: a workspace, and plans of its small profile."""
 
-from __future__ import annotations
-
 import pytest
 
 from docemb_lib.experiments.plan import resolve_plan

@@ -1,7 +1,5 @@
 """One run: executed once, recognised afterwards, and its failures recorded; then whole plans of such runs."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

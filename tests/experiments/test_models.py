@@ -1,7 +1,5 @@
 """Models that are compared: each text is embedded once, and a centred model subtracts a mean."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import numpy as np

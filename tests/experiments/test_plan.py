@@ -1,7 +1,5 @@
 """Plans and grids: resolved and checked before anything starts; the thesis' grids are those of its figures."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

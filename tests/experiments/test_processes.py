@@ -1,7 +1,5 @@
 """A kernel's client over real sockets, its sockets' folder, and its end; workers, as many as there is room for."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import subprocess

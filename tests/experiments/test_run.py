@@ -1,7 +1,5 @@
 """The run of a notebook: its settings and artefacts in the first output, its parameters, its record."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import nbformat

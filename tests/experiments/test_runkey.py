@@ -1,7 +1,5 @@
 """RunKey: which runs are the same, what they are called, and which combinations are refused."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

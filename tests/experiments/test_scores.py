@@ -1,7 +1,5 @@
 """The score stage: each (model, task) scored once by the right protocol; intervals, comparisons and the report."""
 
-from __future__ import annotations
-
 import logging
 from types import SimpleNamespace
 

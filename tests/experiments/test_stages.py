@@ -1,7 +1,5 @@
 """Words and contextual teachers as artefacts: made once, shared, resumed, and refused before any work."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

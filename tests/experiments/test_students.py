@@ -1,7 +1,5 @@
 """The student stage: every setting reaches the objective, and students learn from teachers and from pairs."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

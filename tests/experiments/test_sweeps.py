@@ -1,7 +1,5 @@
 """Sweeps: shared out among workers, in one wave, and the same in the end whichever process was killed on the way."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -1,7 +1,5 @@
 """Figures of documents and embeddings draw what the frame contains: values are read back from the artists."""
 
-from __future__ import annotations
-
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd

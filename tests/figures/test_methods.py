@@ -1,7 +1,5 @@
 """The diagrams show what the run does, legibly; the examples what is true of the methods, by closed forms and scikit-learn."""
 
-from __future__ import annotations
-
 from itertools import combinations
 
 import numpy as np

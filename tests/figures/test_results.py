@@ -1,7 +1,5 @@
 """Figures of scores, on hand-made numbers and on those of the thesis: values are read back from the artists."""
 
-from __future__ import annotations
-
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd

@@ -1,7 +1,5 @@
 """The whole way on a small profile, as users go it: the command, papermill in its three forms, kills and mistakes."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

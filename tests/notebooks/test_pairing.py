@@ -1,7 +1,5 @@
 """Every notebook is a pair that agrees, carries no outputs, and names its parameters as the vocabulary does."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Profiles: every shipped one is valid; errors are one line with file, field, value and mend."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import get_args
 

@@ -1,7 +1,5 @@
 """Runs of the small profile, and final evaluations with invented scores, recorded as notebook 06 records them."""
 
-from __future__ import annotations
-
 import pandas as pd
 import pytest
 

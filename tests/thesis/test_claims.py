@@ -1,7 +1,5 @@
 """Claims: they hold in the thesis' own table, tests decide where per-example scores are known, gaps are named."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from types import SimpleNamespace
 

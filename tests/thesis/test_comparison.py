@@ -1,7 +1,5 @@
 """Runs beside each other: comparable ones only, labels, groups, thesis values; Table 5.7 and Figure 4.12 from records."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Published results are complete and consistent, and each run finds the value of the thesis' run that it repeats."""
 
-from __future__ import annotations
-
 import pandas as pd
 import pytest
 

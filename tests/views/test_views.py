@@ -1,7 +1,5 @@
 """Data that notebooks show of a run: corpus, tasks, weights, students, probes; halves, gains, the numbers of the SimDE paper."""
 
-from __future__ import annotations
-
 import json
 from types import SimpleNamespace
 from typing import get_args

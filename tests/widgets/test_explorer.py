@@ -1,7 +1,5 @@
 """Controls change the answer; without a person, the answer is shown alone; all text is escaped."""
 
-from __future__ import annotations
-
 import json
 from html.parser import HTMLParser
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """The state of runs and trainings, from files as papermill, records and trainings write them, and the monitor."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import shutil

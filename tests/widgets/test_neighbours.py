@@ -1,7 +1,5 @@
 """Neighbours in several spaces, against a loop over scipy's cosines."""
 
-from __future__ import annotations
-
 import re
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """Distances of several students, the spaces of a training, views of a saved student, and the explorers of them."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from types import SimpleNamespace
 

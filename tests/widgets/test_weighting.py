@@ -1,7 +1,5 @@
 """Scores at a λ and a mask: recorded, interpolated, or the command that makes the run."""
 
-from __future__ import annotations
-
 import ast
 import shlex
 
