@@ -6,9 +6,9 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
+from conftest import docemb
 
 from docemb_lib import Profile, Workspace, pretrained
 from docemb_lib.errors import InputError
@@ -16,9 +16,6 @@ from docemb_lib.experiments.commands import parse_parameters
 from docemb_lib.experiments.plan import resolve_plan
 from docemb_lib.experiments.run import Stages
 from docemb_lib.experiments.runkey import RunKey
-
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-from conftest import docemb
 
 DOCEMB = [sys.executable, "-m", "docemb_lib.cli"]
 OWN = """
@@ -43,8 +40,6 @@ def refused(done, *said):
 
 @pytest.fixture
 def own(workspace_root):
-    """Write params/mine.yaml that points at `path`, with further lines."""
-
     def write(path, more=""):
         (workspace_root / "params" / "mine.yaml").write_text(OWN.format(path=path, more=more), encoding="utf-8")
         return "mine"
@@ -52,21 +47,36 @@ def own(workspace_root):
     return write
 
 
-def test_help_names_the_commands():
+def test_help_names_the_commands_and_an_unknown_option_is_wrong_usage():
     done = in_a_process("--help")
     assert done.returncode == 0
     assert all(name in done.stdout for name in ("run", "results", "embed", "evaluate", "bench"))
-
-
-def test_unknown_options_and_profiles_are_wrong_usage(workspace_root):
     assert docemb("run", "--prfile", "tiny").returncode == 2
-    refused(docemb("run", "--profile", "tiney"), "profile 'tiney' is unknown", "small")
-    refused(docemb("results", "5_weighting"), "notebook '5_weighting' is unknown")
-    refused(docemb("results", "--claims", "small"), "small: no final evaluation is recorded")
 
 
-def test_the_template_is_refused_until_it_is_filled_in(workspace_root):
-    refused(docemb("run", "--profile", "params/own.yaml"), "corpus.path", "CHANGE-ME")
+@pytest.mark.parametrize(("arguments", "said"), [
+    (["run", "--profile", "tiney"], ["profile 'tiney' is unknown", "small"]),
+    (["run", "--profile", "params/own.yaml"], ["corpus.path", "CHANGE-ME"]),  # the template, not yet filled in
+    (["results", "5_weighting"], ["notebook '5_weighting' is unknown"]),
+    (["results", "--claims", "small"], ["small: no final evaluation is recorded"]),
+    (["train", "--profile", "small", "-p", "lam"], ["-p lam: write NAME=VALUE, as in -p lam=0.5"]),
+    (["train", "--profile", "small", "-p", "lamb=0.5"], ["unknown parameter 'lamb'; did you mean lam?"]),
+    (["evaluate", "no/model", "--profile", "small"], ["no/model: no folder or hub id"]),
+    (["evaluate", "params", "--profile", "small"],
+     ["params: no folder or hub id with a modules.json or config.json", "give one of a model"]),
+    (["evaluate", "params", "--profile", "small", "--task", "halfs"],
+     ["--task: evaluation: there is no task 'halfs'", "halves"]),
+    (["evaluate", "params", "--profile", "small", "--task", "wines"], ["wines stands on no hub", "name the folder"]),
+    (["evaluate", "params", "--profile", "smal"], ["profile 'smal' is unknown"]),
+    (["bench", "student", "--json", "--size", "huge"], ["size: got 'huge'", "small or base"]),
+    (["bench", "student", "--json", "--out", "params/own.yaml"], ["--out params/own.yaml: is a file; give a folder"]),
+    (["bench", "student", "--json", "--device", "cuda"], ["device: got cuda", "give cpu"]),
+])  # fmt: skip
+def test_wrong_arguments_are_refused_before_anything_is_built(workspace_root, monkeypatch, arguments, said):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    done = docemb(*arguments)
+    refused(done, *said)
+    assert done.stdout == ""
     assert not (workspace_root / "outputs").exists()
 
 
@@ -89,8 +99,7 @@ def texts(folder, n=40, **special):
 def test_a_notebook_that_refuses_its_input_ends_the_command_with_its_line(workspace_root, own, write_notebook):
     begun = "from docemb_lib.experiments.run import begin\nbegin('01_corpus', globals()).stages.corpus.artefact"
     write_notebook("01_corpus", "profile = 'tiny'\nseed = 0", begun)  # without figures, which take seconds
-    name = own(texts(workspace_root / "t", bad=b"caf\xe9"))
-    refused(docemb("run", "--profile", name), "bad.txt", "byte 3", "UTF-8")
+    refused(docemb("run", "--profile", own(texts(workspace_root / "t", bad=b"caf\xe9"))), "bad.txt", "byte 3", "UTF-8")
 
 
 def test_the_recipe_for_long_documents_in_the_template_fits_when_its_lines_are_let_in(workspace_root):
@@ -119,7 +128,7 @@ def test_the_recipe_for_long_documents_in_the_template_fits_when_its_lines_are_l
 
 @pytest.mark.parametrize(("special", "said"), [
     ({"bad": b"caf\xe9"}, ["bad.txt", "byte 3", "UTF-8"]),
-    ({"n": 5}, ["5 distinct documents", "lower corpus.validation"]),
+    ({"n": 5}, ["corpus: 5 distinct documents", "validation=4 and tasks=20", "lower these"]),
 ])  # fmt: skip
 def test_a_wrong_corpus_is_refused_and_nothing_half_written_stays(workspace_root, own, special, said):
     """As the first notebook finds it, without a kernel."""
@@ -175,37 +184,9 @@ def test_embed_checks_its_arguments_first_and_writes_nothing(workspace_root, arg
     assert not list(workspace_root.rglob("out.*"))
 
 
-@pytest.mark.parametrize(("arguments", "said"), [
-    (["no/model"], ["no/model: no folder or hub id"]),
-    (["params"], ["params: no folder or hub id with a modules.json or config.json", "give one of a model"]),
-    (["params", "--task", "halfs"], ["--task: evaluation: there is no task 'halfs'", "halves"]),
-    (["params", "--task", "wines"], ["wines stands on no hub", "name the folder"]),
-    (["params", "--profile", "smal"], ["profile 'smal' is unknown"]),
-])  # fmt: skip
-def test_evaluate_checks_its_arguments_before_anything_is_built(workspace_root, arguments, said):
-    profile = [] if "--profile" in arguments else ["--profile", "small"]
-    refused(docemb("evaluate", *arguments, *profile), *said)
-    assert not (workspace_root / "outputs").exists()
-
-
-@pytest.mark.parametrize(("arguments", "said"), [
-    (["--size", "huge"], ["size: got 'huge'", "small or base"]),
-    (["--out", "file"], ["--out file: is a file; give a folder"]),
-    (["--device", "cuda"], ["device: got cuda", "give cpu"]),
-])  # fmt: skip
-def test_a_wrong_benchmark_is_refused_before_anything_is_measured(tmp_path, monkeypatch, arguments, said):
-    (tmp_path / "file").write_text("kept")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    done = docemb("bench", "student", "--json", *arguments)
-    refused(done, *said)
-    assert done.stdout == ""
-
-
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_run_says_so_and_exits_with_130(workspace_root, own, how):
-    name = own(texts(workspace_root / "t"))
-    command = [*DOCEMB, "run", "--profile", name]
+    command = [*DOCEMB, "run", "--profile", own(texts(workspace_root / "t"))]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stdout.readline() == "1 runs, 0 of them already there\n"
@@ -255,15 +236,6 @@ def test_a_run_that_is_told_to_stop_leaves_a_checkpoint(workspace_root):
     assert running.returncode == 130
     assert stderr.splitlines()[-1] == "Interrupted. The same command goes on from here."
     assert len(list(students.glob("*.partial/checkpoints/*/whole.json"))) == 1
-
-
-@pytest.mark.parametrize(("parameter", "said"), [
-    ("lam", "-p lam: write NAME=VALUE, as in -p lam=0.5"),
-    ("lamb=0.5", "unknown parameter 'lamb'; did you mean lam?"),
-])  # fmt: skip
-def test_train_refuses_what_does_not_fit(workspace_root, parameter, said):
-    refused(docemb("train", "--profile", "small", "-p", parameter), said)
-    assert not (workspace_root / "outputs").exists()
 
 
 def test_a_parameter_is_read_as_papermill_reads_it():

@@ -15,8 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from conftest import TEXTS, make_workspace
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -35,8 +33,6 @@ SETTINGS: dict[str, dict[str, Any]] = {  # of JupyterLab: no dialogs; all cells 
 
 
 class Lab:
-    """A running JupyterLab server; `url` adds the token."""
-
     def __init__(self, root: Path, port: int) -> None:
         self.root, self.port, self.token = root, port, secrets.token_hex(16)
 
@@ -44,15 +40,12 @@ class Lab:
         return f"http://127.0.0.1:{self.port}/{path}{'&' if '?' in path else '?'}token={self.token}"
 
     def api(self, path: str, method: str = "GET") -> Any:
-        """The response of the REST API."""
         request = urllib.request.Request(self.url(f"api/{path}"), method=method)
         with urllib.request.urlopen(request, timeout=30) as answer:
             return json.loads(answer.read() or "null")
 
 
 class OpenNotebook:
-    """One notebook, opened in a page of the browser."""
-
     def __init__(self, page: Any, lab: Lab, path: str) -> None:
         self.page, self.name = page, Path(path).stem
         page.goto(lab.url(f"lab/tree/{path}?reset"))
@@ -64,11 +57,9 @@ class OpenNotebook:
         page.wait_for_function(ready, arg=path, timeout=2 * MINUTE)
 
     def command(self, name: str, **arguments: Any) -> None:
-        """Run a JupyterLab command to the end."""
         self.page.evaluate("([name, options]) => window.jupyterapp.commands.execute(name, options)", [name, arguments])
 
     def run_all(self, *, timeout: float = 5 * MINUTE) -> None:
-        """Run all cells and wait for the last one."""
         self.page.set_default_timeout(timeout)
         self.command("notebook:run-all-cells")
 
@@ -86,7 +77,6 @@ class OpenNotebook:
         return str(self.page.evaluate(run, code))
 
     def content(self) -> dict[str, Any]:
-        """The notebook shown in the page, with outputs."""
         shown = "() => JSON.stringify(window.jupyterapp.shell.currentWidget.content.model.toJSON())"
         return dict(json.loads(self.page.evaluate(shown)))
 
@@ -99,11 +89,9 @@ class OpenNotebook:
         return self.page.locator(f'{SHOWN} .widget-inline-hbox:has(> label:text-is("{description}"))')
 
     def choose(self, description: str, label: str) -> None:
-        """Choose an option of a drop-down list."""
         self.control(description).locator("select").select_option(label=label)
 
     def press(self, description: str, key: str, *, handle: int = 0) -> None:
-        """Press a key on the handle of a slider."""
         self.control(description).locator(".noUi-handle").nth(handle).press(key)
 
     def shows(self, selector: str, text: str) -> None:
@@ -120,7 +108,6 @@ class OpenNotebook:
         return list(self.page.evaluate(wide, SHOWN))
 
     def screenshot(self, file: Path) -> None:
-        """Save the whole notebook as one picture."""
         size = self.page.viewport_size
         for _ in range(2):  # the second pass includes cells that grew in the first
             height = self.page.evaluate(f"() => document.querySelector('{SHOWN} .jp-WindowedPanel-inner').scrollHeight")

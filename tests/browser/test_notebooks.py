@@ -16,8 +16,7 @@ every_notebook = pytest.mark.parametrize("notebook", NOTEBOOKS, indirect=True)
 @every_notebook
 def test_all_cells_run_without_an_error(notebook):
     cells = [cell for cell in notebook.content()["cells"] if cell["cell_type"] == "code"]
-    errors = [o["evalue"] for cell in cells for o in cell["outputs"] if o["output_type"] == "error"]
-    assert not errors
+    assert not [o["evalue"] for cell in cells for o in cell["outputs"] if o["output_type"] == "error"]
     assert all(cell["execution_count"] for cell in cells if cell["source"])
 
 

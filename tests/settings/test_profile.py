@@ -15,8 +15,6 @@ SHIPPED = sorted((REPOSITORY / "params").glob("*.yaml"))
 
 @pytest.fixture
 def load(tmp_path):
-    """Loads a profile of the given YAML, which is written to `p.yaml`."""
-
     def load(text, **overrides):
         (tmp_path / "p.yaml").write_text(text, encoding="utf-8")
         return Profile.load(tmp_path / "p.yaml", **overrides)
@@ -76,21 +74,17 @@ def test_the_final_students_have_the_settings_of_table_5_2_and_the_last_teachers
     assert caps == [(100, 60_000_000), (1024, 12_000_000), (1024, 12_000_000)]
     assert chapter_5.contextual_teachers.PV[1] == chapter_5.contextual_teachers.DBOW
     uncapped = [one.model_copy(update={"max_vocab_size": None}) for one in chapter_5.contextual_teachers.PV]
-    assert uncapped == chapter_4.contextual_teachers.PV
-    assert chapter_5.evaluation == chapter_4.evaluation
+    assert (uncapped, chapter_5.evaluation) == (chapter_4.contextual_teachers.PV, chapter_4.evaluation)
     assert set(chapter_5.evaluation.tasks) == set(get_args(BenchmarkName))
     assert set(chapter_5.evaluation.tasks) - set(chapter_5.evaluation.sweep_tasks) == {"wines", "games"}
-    decay = Profile.load("thesis-decay")
-    assert decay.training == chapter_4.training.model_copy(update={"weight_decay": 0.01})
+    assert Profile.load("thesis-decay").training == chapter_4.training.model_copy(update={"weight_decay": 0.01})
 
 
 def test_the_plan_of_the_thesis_has_its_eight_grids_and_both_corpora():
     plan = Profile.load("thesis").plan
     grids = {path.stem for path in (REPOSITORY / "params" / "grids").glob("*.yaml")}
     assert sorted(line.grid for line in plan if line.grid) == sorted(grids)
-    assert {(line.notebook, line.profile) for line in plan if not line.grid} == {
-        ("01_corpus", None), ("01_corpus", "thesis-final"),
-    }  # fmt: skip
+    assert {(line.notebook, line.profile) for line in plan if not line.grid} == {("01_corpus", None), ("01_corpus", "thesis-final")}  # fmt: skip
     assert {line.grid for line in plan if line.profile == "thesis-final" and line.grid} == {"final"}
 
 
@@ -164,8 +158,7 @@ def further(fields: str, times: int = 1, *, name: str = "a") -> str:
     *(("corpus: {tasks: 90}", {name: True}, f"{name}: must be a number, got True") for name in ("seed", "temperature")),
     ("corpus: {tasks: 90}\ncorpus: {tasks: 80}", {}, "not readable as YAML (the key 'corpus' is there twice; keep one"),
     ("corpus: {tasks: 90, tasks: 80}", {}, "the key 'tasks' is there twice; keep one of them"),
-    ("", {}, "empty; a profile is a mapping"),
-    ("a: [", {}, "not readable as YAML"),
+    ("", {}, "empty; a profile is a mapping"), ("a: [", {}, "not readable as YAML"),
     ("corpus: {source: local, path: {a: b}}", {}, "p.yaml: corpus.path: Input is not a valid path"),
     ("evaluation: {own_tasks: [{name: a, kind: pairs, path: {train: [x]}}]}", {}, "evaluation.own_tasks.0.path: Input"),
 ])  # fmt: skip
@@ -230,8 +223,6 @@ def test_further_teachers_of_both_roles_are_read_and_a_projection_may_bridge_wid
 
 @pytest.fixture
 def write(tmp_path):
-    """Writes files below a folder, given as name and text, and returns the path of the last."""
-
     def files(*pairs: tuple[str, str]) -> Path:
         for name, text in pairs:
             path = tmp_path / name
@@ -262,8 +253,7 @@ def test_a_section_with_a_base_of_its_own_ignores_the_outer_base(write):
         ("p.yaml", "base: outer.yaml\ncorpus: {base: corpora/larger.yaml, tasks: 60}"),
     )
     assert read_profile_file(path).content == {"corpus": {"source": "hub", "documents": 99, "tasks": 60}, "plan": []}
-    replaced = write(("q.yaml", "base: p.yaml\ncorpus: null"))
-    assert read_profile_file(replaced).content["corpus"] is None
+    assert read_profile_file(write(("q.yaml", "base: p.yaml\ncorpus: null"))).content["corpus"] is None
 
 
 def test_a_value_may_become_a_section_and_a_section_a_value(write):
@@ -323,8 +313,7 @@ def test_an_error_names_the_file_that_holds_the_value(write, tmp_path, text, nam
 
 def test_a_profile_is_not_named_by_its_base(write):
     path = write(("a.yaml", "name: something"), ("b.yaml", "base: a.yaml"), ("c.yaml", "base: a.yaml\nname: other"))
-    assert Profile.load(path).name == "other"
-    assert Profile.load(path.with_name("b.yaml")).name == "b"
+    assert (Profile.load(path).name, Profile.load(path.with_name("b.yaml")).name) == ("other", "b")
     assert Profile.load(path.with_name("a.yaml")).name == "something"
 
 

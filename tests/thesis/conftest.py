@@ -23,8 +23,7 @@ def small(workspace_root):
 @pytest.fixture
 def make_run(workspace_root, small):
     def make(notebook="06_evaluation", profile=None, **parameters):
-        key = RunKey.of(notebook, small if profile is None else profile, **parameters)
-        return Run(key, Workspace(workspace_root))
+        return Run(RunKey.of(notebook, small if profile is None else profile, **parameters), Workspace(workspace_root))
 
     return make
 
@@ -53,8 +52,6 @@ def evaluated():
 
 @pytest.fixture
 def recorded(make_run, evaluated):
-    """Record a final evaluation."""
-
     def record(level=0.7, **parameters):
         run = make_run(**parameters)
         run.finish({}, tables=evaluated(run.label, level).tables)

@@ -50,7 +50,6 @@ def frame_of(run):
 
 
 def shown(run):
-    """One row per model."""
     return frame_of(run).drop_duplicates("model").set_index("model")
 
 
@@ -208,24 +207,21 @@ def test_each_score_finds_the_thesis_number_of_its_model_task_and_round():
 
 def test_comparable_evaluations_stand_together_each_model_once(make_run, evaluated, recorded, students):
     other = recorded(0.8, **students["only-MSE"], documents=40)
-    elsewhere = Profile.load("small", seed=0).with_tasks(["halves"], source="test")
-    recorded(0.9, profile=elsewhere, structural_loss="mse")
+    recorded(0.9, profile=Profile.load("small", seed=0).with_tasks(["halves"], source="test"), structural_loss="mse")
     run = make_run(**students["cosine-masked"])
     final = evaluated(run.label)
     finals = recorded_finals(run, final)
     rows = finals.scores
     assert list(dict.fromkeys(rows["model"])) == [*final.models["model"], other.label]
     assert not rows.duplicated(["round", "model", "task", "metric"]).any()
-    assert set(rows["metric"]) == {"accuracy", "map", "mrr"}
-    assert set(rows["task"]) == {"package", "halves", "find"}
+    assert (set(rows["metric"]), set(rows["task"])) == ({"accuracy", "map", "mrr"}, {"package", "halves", "find"})
     assert (rows["round"].unique().tolist(), rows["thesis"].isna().all()) == (["all"], True)
     assert rows.set_index(["model", "task"]).loc[(other.label, "package"), "value"] == 0.8
     assert finals.labels == {
         "Longformer": "student before distillation", "SBERT": "SBERT truncated", "DM": "DM;8d", "PV": "PV;16d",
         "cosine-masked": run.label, "only-MSE": other.label,
     }  # fmt: skip
-    assert finals.fingerprints[other.label] == f"f/{other.label}"
-    assert finals.masked["max_structural_len"] == 64
+    assert (finals.fingerprints[other.label], finals.masked["max_structural_len"]) == (f"f/{other.label}", 64)
 
 
 def test_of_several_runs_of_one_student_that_of_most_documents_represents_it(make_run, evaluated, recorded, students):
@@ -273,14 +269,11 @@ def test_the_thesis_number_stands_beside_scores_on_its_tasks(make_run, evaluated
 def test_figures_that_need_more_scores_are_left_out_with_a_reason(make_run, evaluated, tasks, rounds, left_out):
     run = make_run()
     finals = recorded_finals(run, evaluated(run.label, 0.7, tasks, rounds))
-    assert set(finals.not_drawn) == left_out
-    assert len(finals.left_out.splitlines()) == len(left_out)
+    assert (set(finals.not_drawn), len(finals.left_out.splitlines())) == (left_out, len(left_out))
 
 
 @pytest.fixture
 def validated(make_run, evaluated):
-    """Record a run with validation scores."""
-
     def record(notebook, level, **parameters):
         run = make_run(notebook, **parameters)
         rows = evaluated(run.label, level, {"package": "accuracy"}).intervals.query("task == 'package'")

@@ -55,8 +55,7 @@ def test_retrieval_has_map_and_mrr_of_seven_models_on_two_tasks():
 ])  # fmt: skip
 def test_each_figure_has_its_runs_and_its_winner(name, number, students, best):
     rows = figure(name, number)
-    assert (rows["kind"] == "student").sum() == students
-    assert rows["value"].idxmax() == best
+    assert ((rows["kind"] == "student").sum(), rows["value"].idxmax()) == (students, best)
 
 
 def test_the_45_paragraph_vectors_are_a_full_grid_and_nine_compounds():
@@ -102,9 +101,7 @@ def test_an_unknown_name_is_refused_with_those_there_are():
 
 
 def value_of(notebook, profile, run, **own):
-    """The value of a run in the notebook of a run with `own` parameters."""
-    values = ThesisValues(notebook, profile.for_notebook(notebook, **own))
-    return values.of_run(RunKey.of(notebook, profile, **run))
+    return ThesisValues(notebook, profile.for_notebook(notebook, **own)).of_run(RunKey.of(notebook, profile, **run))
 
 
 @pytest.fixture
@@ -121,8 +118,7 @@ def test_every_run_of_a_grid_finds_its_own_value(shown, profile, request):
     values = ThesisValues(shown.notebook, profile.for_notebook(shown.notebook, **runs[0]))
     found = [values.of_run(RunKey.of(shown.notebook, profile, **run)) for run in runs]
     rows = figure(shown.data, shown.source.removeprefix("figure ")).query("kind != 'baseline'")
-    expected = rows[~rows.index.str.startswith("only-")]["value"]
-    assert sorted(found) == sorted(expected)
+    assert sorted(found) == sorted(rows[~rows.index.str.startswith("only-")]["value"])
 
 
 @pytest.mark.parametrize(("notebook", "parameters", "value"), [
@@ -205,8 +201,7 @@ def test_the_four_best_students_have_the_values_of_figure_4_12(thesis):
         "masked-cosine;λ=0.5": COSINE_WEIGHTING, "cosine;no-weighting": unweighted,
         "mm-MSE;λ=0.5": grid("final")[1], "only-structural;mm-MSE": grid("final")[2],
     }  # fmt: skip
-    found = {name: value_of("06_evaluation", thesis, run) for name, run in runs.items()}
-    assert found == rows[list(runs)].to_dict()
+    assert {name: value_of("06_evaluation", thesis, run) for name, run in runs.items()} == rows[list(runs)].to_dict()
     assert value_of("06_evaluation", thesis, COSINE_WEIGHTING | {"lam": 0.8}) is None
     assert ThesisValues("06_evaluation", thesis).of_baseline("PV;2048d") == rows["PV;2048d"]
 
