@@ -27,11 +27,6 @@ plan: [{{notebook: 01_corpus}}]
 """
 
 
-def in_a_process(*arguments):
-    env = {**os.environ, "COLUMNS": "400"}
-    return subprocess.run([*DOCEMB, *map(str, arguments)], env=env, capture_output=True, text=True, timeout=300)
-
-
 def refused(done, *said):
     assert done.returncode == 2, (done.stdout, done.stderr)
     (line,) = [line for line in done.stderr.splitlines() if line.strip()]
@@ -48,7 +43,8 @@ def own(workspace_root):
 
 
 def test_help_names_the_commands_and_an_unknown_option_is_wrong_usage():
-    done = in_a_process("--help")
+    env = {**os.environ, "COLUMNS": "400"}
+    done = subprocess.run([*DOCEMB, "--help"], env=env, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0
     assert all(name in done.stdout for name in ("run", "results", "embed", "evaluate", "bench"))
     assert docemb("run", "--prfile", "tiny").returncode == 2
@@ -70,8 +66,7 @@ def test_help_names_the_commands_and_an_unknown_option_is_wrong_usage():
     (["evaluate", "params", "--profile", "smal"], ["profile 'smal' is unknown"]),
     (["bench", "student", "--json", "--size", "huge"], ["size: got 'huge'", "small or base"]),
     (["bench", "student", "--json", "--out", "params/own.yaml"], ["--out params/own.yaml: is a file; give a folder"]),
-    (["bench", "student", "--json", "--device", "cuda"], ["device: got cuda", "give cpu"]),
-])  # fmt: skip
+    (["bench", "student", "--json", "--device", "cuda"], ["device: got cuda", "give cpu"])])  # fmt: skip
 def test_wrong_arguments_are_refused_before_anything_is_built(workspace_root, monkeypatch, arguments, said):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     done = docemb(*arguments)
@@ -128,8 +123,7 @@ def test_the_recipe_for_long_documents_in_the_template_fits_when_its_lines_are_l
 
 @pytest.mark.parametrize(("special", "said"), [
     ({"bad": b"caf\xe9"}, ["bad.txt", "byte 3", "UTF-8"]),
-    ({"n": 5}, ["corpus: 5 distinct documents", "validation=4 and tasks=20", "lower these"]),
-])  # fmt: skip
+    ({"n": 5}, ["corpus: 5 distinct documents", "validation=4 and tasks=20", "lower these"])])  # fmt: skip
 def test_a_wrong_corpus_is_refused_and_nothing_half_written_stays(workspace_root, own, special, said):
     """As the first notebook finds it, without a kernel."""
     stages = Stages(RunKey("01_corpus", Profile.load(own(texts(workspace_root / "t", **special)))))
@@ -176,8 +170,7 @@ def test_a_missing_teacher_package_is_named_with_the_command_that_installs_it(wo
     (["student", "t", "-o", "out.csv"], ["out.csv", ".parquet"]),
     (["student", "t", "-o", "no/folder/out.npy"], ["the folder no/folder does not exist"]),
     (["student", "nothing", "-o", "out.npy"], ["nothing", "no such file or folder"]),
-    (["no/student", "t", "-o", "out.npy"], ["no/student"]),
-])  # fmt: skip
+    (["no/student", "t", "-o", "out.npy"], ["no/student"])])  # fmt: skip
 def test_embed_checks_its_arguments_first_and_writes_nothing(workspace_root, arguments, said):
     texts(workspace_root / "t", n=2)
     refused(docemb("embed", *arguments), *said)
@@ -193,8 +186,7 @@ def test_an_interrupted_run_says_so_and_exits_with_130(workspace_root, own, how)
     assert "begins" in process.stdout.readline()
     process.send_signal(how)
     _, errors = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert errors.splitlines()[-1] == "Interrupted. The same command goes on from here."
+    assert (process.returncode, errors.splitlines()[-1]) == (130, "Interrupted. The same command goes on from here.")
     assert not list((workspace_root / "outputs" / "notebooks").rglob("*.ipynb"))
 
 
@@ -233,8 +225,7 @@ def test_a_run_that_is_told_to_stop_leaves_a_checkpoint(workspace_root):
         time.sleep(0.05)
     running.send_signal(signal.SIGTERM)
     _, stderr = running.communicate(timeout=200)
-    assert running.returncode == 130
-    assert stderr.splitlines()[-1] == "Interrupted. The same command goes on from here."
+    assert (running.returncode, stderr.splitlines()[-1]) == (130, "Interrupted. The same command goes on from here.")
     assert len(list(students.glob("*.partial/checkpoints/*/whole.json"))) == 1
 
 

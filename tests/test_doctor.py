@@ -61,8 +61,7 @@ def test_an_environment_that_meets_the_requirements_gives_no_warning(caplog):
     ("numpy>=1000", [f"numpy {version('numpy')}, not >=1000"]),
     (f"torch=={version('torch').partition('+')[0]}", []),  # a build for one kind of hardware is that version too
     ("no-such-package>=1", ["no-such-package is missing"]), ('no-such-package>=1; sys_platform == "nowhere"', []),
-    ('no-such-package>=1; extra == "cluster"', []),
-])  # fmt: skip
+    ('no-such-package>=1; extra == "cluster"', [])])  # fmt: skip
 def test_a_requirement_is_unmet_where_another_version_or_none_is_installed(line, unmet):
     assert doctor.unmet_requirements([line]) == unmet
 
@@ -78,10 +77,8 @@ def test_an_old_environment_gives_one_warning_that_says_what_to_do(old_environme
     doctor.warn_of_other_versions()
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
-    assert (
-        f": python {'.'.join(map(str, sys.version_info[:3]))}, not >=9; numpy {version('numpy')}, not >=1000; choose another kernel"
-        in record.message
-    )
+    python = ".".join(map(str, sys.version_info[:3]))
+    assert f": python {python}, not >=9; numpy {version('numpy')}, not >=1000; choose another kernel" in record.message
     assert all(part not in record.message for part in ("\n", "pandas"))
 
 
@@ -105,8 +102,7 @@ def test_what_is_slow_or_wrong_has_a_mend_and_nothing_else_has(old_environment, 
     found = {finding.name: finding for finding in doctor.diagnose()}
     assert {name: finding.status for name, finding in found.items()} == {
         "python": "ok", "packages": "wrong", "embedded model": "wrong", "cores": "slow", "memory": "slow", "workspace": "ok",
-        "disk": "wrong", "gpu": "slow", "hub": "slow", "cpu speed": "slow",
-    }  # fmt: skip
+        "disk": "wrong", "gpu": "slow", "hub": "slow", "cpu speed": "slow"}  # fmt: skip
     assert {name for name, finding in found.items() if finding.mend} == set(found) - {"python", "workspace"}
     assert all("\n" not in finding.value + finding.mend for finding in found.values())
     assert found["cores"].value == "4, torch uses 2"

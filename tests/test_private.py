@@ -111,13 +111,11 @@ def transformers_trainer(tmp_path):
 
 @pytest.mark.parametrize("check", [
     ipykernel_process, ipykernel_stream, jupyter_server_path, papermill_injected_cell, papermill_status, pydantic_locations,
-    torch_softmax_backward, transformers_one_gpu, transformers_checkpointing, transformers_trainer,
-])  # fmt: skip
+    torch_softmax_backward, transformers_one_gpu, transformers_checkpointing, transformers_trainer])  # fmt: skip
 def test_a_private_name_is_still_what_docemb_relies_on(check, tmp_path):
     package = next(name for name in private.TRIED if check.__name__.startswith(name.replace("-", "_")))
     try:
         check(tmp_path)
     except Exception as error:
-        pytest.fail(
-            f"{package} {version(package)} broke {check.__name__} (tried with {private.TRIED[package]}): {error}"
-        )
+        tried = f"tried with {private.TRIED[package]}"
+        pytest.fail(f"{package} {version(package)} broke {check.__name__} ({tried}): {error}")

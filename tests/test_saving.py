@@ -19,10 +19,8 @@ def executed():
 
 
 def save(root, path, content):
-    model, manager = (
-        {"type": "notebook", "content": content},
-        SimpleNamespace(_get_os_path=lambda path: str(root / path)),
-    )
+    manager = SimpleNamespace(_get_os_path=lambda path: str(root / path))
+    model = {"type": "notebook", "content": content}
     keep_outputs_apart(model=model, path=path, contents_manager=manager)
     return model["content"]
 

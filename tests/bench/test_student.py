@@ -165,8 +165,7 @@ def test_documents_hold_no_special_token(tiny):
     ("options", "message"), [({"device": "tpu"}, "device: got 'tpu'; give cpu or cuda"),
      ({"device": "cuda"}, "device: got cuda, but torch sees no GPU here; give cpu"),
      ({"size": "huge"}, "size: got 'huge'; give small or base"),
-     ({"documents": 0}, "documents: got 0; give at least 1"), ({"repeats": -1}, "repeats: got -1; give at least 1")],
-)  # fmt: skip
+     ({"documents": 0}, "documents: got 0; give at least 1"), ({"repeats": -1}, "repeats: got -1; give at least 1")])  # fmt: skip
 def test_wrong_options_are_refused(monkeypatch, options, message):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(InputError, match=f"^{message}$"):

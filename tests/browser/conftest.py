@@ -22,8 +22,7 @@ CHROMIUM = next(filter(None, map(shutil.which, NAMES)), None)
 NO_BROWSER = "no browser: `apt-get install chromium` (Debian, Ubuntu), or any Chromium on the PATH"
 FLAGS = (
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync",
-)  # fmt: skip
+    "--disable-component-update", "--disable-sync")  # fmt: skip
 SHOWN = ".jp-NotebookPanel:not(.lm-mod-hidden)"  # the visible notebook
 MINUTE = 60_000.0  # milliseconds
 SETTINGS: dict[str, dict[str, Any]] = {  # of JupyterLab: no dialogs; all cells are rendered
@@ -141,8 +140,7 @@ def lab(tmp_path_factory) -> Iterator[Lab]:
         sys.executable, "-m", "jupyterlab", "--no-browser", "--ip=127.0.0.1", f"--port={served.port}", "--allow-root",
         "--ServerApp.port_retries=0", f"--IdentityProvider.token={served.token}", f"--ServerApp.root_dir={root}",
         f"--LabApp.user_settings_dir={home / 'user-settings'}", f"--LabApp.workspaces_dir={home / 'workspaces'}",
-        "--LabApp.expose_app_in_browser=True", "--LabApp.extension_manager=readonly",
-    ]  # fmt: skip
+        "--LabApp.expose_app_in_browser=True", "--LabApp.extension_manager=readonly"]  # fmt: skip
     log = home / "jupyterlab.log"
     with log.open("w", encoding="utf-8") as file:
         server = subprocess.Popen(command, cwd=root, env=environment, stdout=file, stderr=subprocess.STDOUT)

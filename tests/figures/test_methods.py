@@ -64,8 +64,7 @@ def assert_legible(ax):
     {"form": "contextual_full", "max_structural_len": None}])  # fmt: skip
 def test_every_objective_is_drawn_legibly(profile, parameters):
     profile = Profile.load(profile, **parameters)
-    ax = plot_training(profile, THESIS)
-    assert_legible(ax)
+    assert_legible(ax := plot_training(profile, THESIS))
     teachers = (profile.parameters.structural_loss is not None) + 2 * (profile.parameters.contextual_teacher is not None)  # fmt: skip
     assert len(arrows(ax)) == {1: 5, 2: 7, 3: 11}[teachers]
     if teachers > 1:
@@ -236,7 +235,6 @@ def test_mse_ends_at_the_teacher_cosine_in_its_direction_and_half_gamma_beyond_i
     assert (paths["MSE"][-1] - teacher).norm(dim=1).max() < 0.1
     assert paired_cosine_distances(paths["cosine"][-1], teacher).max() < 0.02
     assert norms(paths["cosine"])[-1] > 2 * teacher.norm(dim=1).mean()  # the norm is free
-
     # half γ goes beyond the teacher, away from the others m: its minimum lies at (t - gamma m) / (1 - gamma) = 2 t - m
     others = (teacher.sum(dim=0) - teacher) / (len(teacher) - 1)
     path = paths["max-margin MSE, γ = 0.5"]

@@ -32,8 +32,7 @@ def tidy(scores, **columns):
 @pytest.mark.parametrize(
     ("columns", "parts"),  # the second: a loss of one part
     [({"loss": 3.0, "structural": 1.0}, ["loss", "structural"]), ({"loss": 3.0, "structural": 3.0}, ["loss"]),
-     ({"contextual": 1.0, "a": 2.0, "loss": 3.0, "structural": 4.0}, ["loss", "structural", "contextual", "a"])],
-)  # fmt: skip
+     ({"contextual": 1.0, "a": 2.0, "loss": 3.0, "structural": 4.0}, ["loss", "structural", "contextual", "a"])])  # fmt: skip
 def test_history_shows_the_parts_of_the_training_loss_in_colours_of_their_own(ax, names_of, columns, parts):
     train = pd.DataFrame({"step": [1, 2], **columns})
     beside = {"spread": 0.5, "norm": 9.0, "epoch": 0.0, "contextual": columns.get("contextual", 0.0)}
@@ -255,5 +254,4 @@ def test_a_model_has_one_colour_in_both_figures_of_a_frame(names_of, table_5_7):
     bars, names = left.get_legend_handles_labels()
     colours = {name: bar[0].get_facecolor() for name, bar in zip(names, bars, strict=True) if name != "thesis"}
     faces = [patch.get_facecolor() for patch in right.get_legend().get_patches()]
-    assert colours == dict(zip(names_of(right.get_legend()), faces, strict=False))
-    assert len(set(colours.values())) == 7
+    assert (colours, len(set(colours.values()))) == (dict(zip(names_of(right.get_legend()), faces, strict=False)), 7)

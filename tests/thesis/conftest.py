@@ -33,13 +33,9 @@ def evaluated():
     """A final evaluation in which the student has `level` on all tasks, and each baseline its own level."""
 
     def evaluate(label, level=0.7, tasks=TASKS, rounds=("all",)):
-        rows = [
-            (name, model, task, metric, 100, value, value - 0.1, value + 0.1)
-            for name in rounds
-            for model, value in {label: level, **LEVELS}.items()
-            for task, own in tasks.items()
-            for metric in ((own, "mrr", "ndcg") if own == "map" else (own,))
-        ]
+        rows = [(name, model, task, metric, 100, value, value - 0.1, value + 0.1) for name in rounds
+            for model, value in {label: level, **LEVELS}.items() for task, own in tasks.items()
+            for metric in ((own, "mrr", "ndcg") if own == "map" else (own,))]  # fmt: skip
         frame = pd.DataFrame(rows, columns=["round", "model", "task", "metric", "examples", "value", "low", "high"])
         means = frame[frame["metric"] != "mrr"].assign(task="mean over tasks", metric="mean").drop_duplicates("model")
         intervals = pd.concat([frame, means])

@@ -87,12 +87,10 @@ def test_widths_are_those_of_student_and_contextual_teacher(make_run, workspace_
     assert views.widths_of(run) == {"student": 32, **({"contextual": width} if width else {})}
 
 
-@pytest.mark.parametrize(
-    ("parameters", "words"),
-    [({"preprocess": "none"}, ["Nodes", "of", "Graphs,"]), ({"preprocess": "lowercase"}, ["nodes", "of", "graphs,"]),
-     ({"preprocess": "stem"}, ["node", "of", "graphs,"]),
-     ({"compound": "DBOW;8;None;2+DM;8;lowercase;2"}, ["nodes", "of", "graphs,"])],  # DM comes first
-)  # fmt: skip
+@pytest.mark.parametrize(("parameters", "words"), [
+    ({"preprocess": "none"}, ["Nodes", "of", "Graphs,"]), ({"preprocess": "lowercase"}, ["nodes", "of", "graphs,"]),
+    ({"preprocess": "stem"}, ["node", "of", "graphs,"]),  # in the last, DM comes first
+    ({"compound": "DBOW;8;None;2+DM;8;lowercase;2"}, ["nodes", "of", "graphs,"])])  # fmt: skip
 def test_opening_words_are_preprocessed_as_for_the_model(make_run, parameters, words):
     run = make_run("02_paragraph_vector", **parameters)
     run.stages.corpus.split = {"train": {"text": ["Nodes of\nGraphs, and edges", "Else"]}}.__getitem__
@@ -333,7 +331,6 @@ def test_heads_of_few_examples_are_trained_for_classification_alone(of_texts):
     texts = {split: [f"{split} {label} {i}" for label in "ab" for i in range(4)] for split in ("train", "test")}
     splits = {split: Labelled(texts[split], ["a"] * 4 + ["b"] * 4) for split in texts}
     tasks = {"package": Classification("package", splits), **dict.fromkeys(["see-also-pairs", "halves", "see-also-retrieval"])}  # fmt: skip
-
     exact = embedder("exact", lambda text: [1, 0] if " a " in text else [0, 1])
     scores = views.few_shot(of_texts(tasks=tasks), [exact], per_class=(2, 4, 5))
     assert set(scores["per_class"]) == {2, 4}  # a class has four

@@ -61,12 +61,10 @@ def test_the_distance_explorer_shows_separation_and_the_most_mistaken_pair(dista
     text = moved(explorer)
     expected = [separation(found) for found in distances.measured["cosine"].values()]
     assert numbers(text, "auc") == [f"{found.auc:.3f}" for found in expected]
-
     text = moved(explorer, loss="before", distance="mse", γ=0.3, negatives=4, tokens=(12, 17))
     part = distances.measured["mse"]["before"].part(np.arange(10, 19) // 6 == 2, 4)  # 12 to 17 tokens
     expected = separation(part, gamma=0.3)
-    assert numbers(text, "auc") == [f"{expected.auc:.3f}"]
-    assert numbers(text, "overlap") == [f"{expected.overlap:.3f}"]
+    assert (numbers(text, "auc"), numbers(text, "overlap")) == ([f"{expected.auc:.3f}"], [f"{expected.overlap:.3f}"])
     assert (numbers(text, "loss"), numbers(text, "documents")) == ([f"{expected.loss:.4g}"], ["6"])
     pairs = mistaken(part, k=10)
     assert [pair for _, pair in explorer.widgets["pair"].options] == list(zip(pairs["document"], pairs["other"], strict=True))  # fmt: skip

@@ -128,9 +128,7 @@ def test_the_explorer_distinguishes_recorded_interpolated_and_missing_runs(works
     assert [numbers(text, name) for name in ("status", "score", "interval")] == [["interpolated"], ["0.500"], [""]]
     assert "λ = 0.2 and 0.8" in text
     assert numbers(moved(explorer, mask=64), "status") == ["no run"]
-
     assert "no recorded run has a λ yet" in moved(weighting_explorer(run, points.assign(lam=np.nan), profile="small"))
-
     alone = Run(RunKey.of("05_weighting", profile, contextual_teacher=None), workspace)
     alone = weighting_explorer(alone, points, profile="small")
     assert "a single teacher" in moved(alone)
