@@ -60,11 +60,11 @@ def test_the_peak_on_a_gpu_is_that_of_its_tensors_above_those_before(monkeypatch
     assert peak_memory(lambda: setattr(memory, "peak", 270), torch.device("cuda")) == 200
 
 
-@pytest.mark.parametrize(
-    ("row", "verdict"), [(Row("", 10.0, "", peer=1.0, at_least=10), "ok"), (Row("", 9.99, "", peer=1.0, at_least=10), "below"),
-     (Row("", 1.0, "", peer=4.0, at_most=0.25), "ok"), (Row("", 1.01, "", peer=4.0, at_most=0.25), "below"),
-     (Row("", 0.4, "%", at_least=0.4), "ok"), (Row("", 0.0, "", at_most=1e-5), "ok"), (Row("", 5.0, "", peer=1.0), ""),
-     (Row("", None, "", at_most=1e-5), ""), (Row("", float("nan"), "", at_most=1e-5), "below")])  # fmt: skip
+@pytest.mark.parametrize(("row", "verdict"), [
+    (Row("", 10.0, "", peer=1.0, at_least=10), "ok"), (Row("", 9.99, "", peer=1.0, at_least=10), "below"),
+    (Row("", 1.0, "", peer=4.0, at_most=0.25), "ok"), (Row("", 1.01, "", peer=4.0, at_most=0.25), "below"),
+    (Row("", 0.4, "%", at_least=0.4), "ok"), (Row("", 0.0, "", at_most=1e-5), "ok"), (Row("", 5.0, "", peer=1.0), ""),
+    (Row("", None, "", at_most=1e-5), ""), (Row("", float("nan"), "", at_most=1e-5), "below")])  # fmt: skip
 def test_a_row_is_judged_by_its_ratio_or_by_ours(row, verdict):
     assert row.verdict == verdict
 

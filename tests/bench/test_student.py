@@ -17,12 +17,11 @@ from docemb_lib.student.longformer import forward_flops
 CPU = torch.device("cpu")
 
 
-@pytest.mark.parametrize(
-    ("lengths", "budget", "step", "batches"),
-    [([4, 10, 3, 9], 20, 1, [[1, 3], [0, 2]]), ([4, 10, 3, 9], 19, 1, [[1], [3, 0], [2]]),
-     ([4, 10, 3, 9], 40, 1, [[1, 3, 0, 2]]), ([50, 2], 10, 1, [[0], [1]]),  # longer than the budget: alone
-     ([60] * 5, 1024, 512, [[0, 1], [2, 3], [4]])],  # stock pads to a multiple of its window
-)  # fmt: skip
+@pytest.mark.parametrize(("lengths", "budget", "step", "batches"), [
+    ([4, 10, 3, 9], 20, 1, [[1, 3], [0, 2]]), ([4, 10, 3, 9], 19, 1, [[1], [3, 0], [2]]),
+    ([4, 10, 3, 9], 40, 1, [[1, 3, 0, 2]]), ([50, 2], 10, 1, [[0], [1]]),  # longer than the budget: alone
+    ([60] * 5, 1024, 512, [[0, 1], [2, 3], [4]])  # stock pads to a multiple of its window
+])  # fmt: skip
 def test_padded_batches_count_what_padding_adds(lengths, budget, step, batches):
     assert student.padded_batches(lengths, budget, step=step) == batches
 
@@ -161,11 +160,11 @@ def test_documents_hold_no_special_token(tiny):
     assert set(np.concatenate(Workload().tokens([500, 3]))) == set(range(5, 95))
 
 
-@pytest.mark.parametrize(
-    ("options", "message"), [({"device": "tpu"}, "device: got 'tpu'; give cpu or cuda"),
-     ({"device": "cuda"}, "device: got cuda, but torch sees no GPU here; give cpu"),
-     ({"size": "huge"}, "size: got 'huge'; give small or base"),
-     ({"documents": 0}, "documents: got 0; give at least 1"), ({"repeats": -1}, "repeats: got -1; give at least 1")])  # fmt: skip
+@pytest.mark.parametrize(("options", "message"), [
+    ({"device": "tpu"}, "device: got 'tpu'; give cpu or cuda"),
+    ({"device": "cuda"}, "device: got cuda, but torch sees no GPU here; give cpu"),
+    ({"size": "huge"}, "size: got 'huge'; give small or base"),
+    ({"documents": 0}, "documents: got 0; give at least 1"), ({"repeats": -1}, "repeats: got -1; give at least 1")])  # fmt: skip
 def test_wrong_options_are_refused(monkeypatch, options, message):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(InputError, match=f"^{message}$"):

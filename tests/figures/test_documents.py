@@ -51,15 +51,12 @@ def test_cumulative_lines_end_at_one_and_pass_the_share_of_shorter_documents(ax,
     assert (ax.get_xlim(), ax.get_xscale()) == ((8, 4096), "log")
 
 
-@pytest.mark.parametrize(
-    ("weighting", "lengths", "structural", "contextual", "line"),
-    [(Weighting(0.8, 256), [40, 256, 257, 2000], [0.8, 0.8, 0, 0], [0.2, 0.2, 1, 1], 1.5),
-     (Weighting(0.5, None, "linear:100:300"), [50, 200, 300], [0.5, 0.25, 0], [0.5, 0.75, 1], None),
-     (Weighting(None, 100), [50, 200], [1, 0], [1, 1], 0.5)],  # without λ, a kept document counts twice
-)  # fmt: skip
-def test_a_document_has_a_bar_per_loss_and_the_mask_is_a_line(
-    ax, names_of, colour_of, weighting, lengths, structural, contextual, line
-):
+@pytest.mark.parametrize(("weighting", "lengths", "structural", "contextual", "line"), [
+    (Weighting(0.8, 256), [40, 256, 257, 2000], [0.8, 0.8, 0, 0], [0.2, 0.2, 1, 1], 1.5),
+    (Weighting(0.5, None, "linear:100:300"), [50, 200, 300], [0.5, 0.25, 0], [0.5, 0.75, 1], None),
+    (Weighting(None, 100), [50, 200], [1, 0], [1, 1], 0.5)  # without λ, a kept document counts twice
+])  # fmt: skip
+def test_a_document_has_a_bar_per_loss_and_the_mask_is_a_line(ax, names_of, colour_of, weighting, lengths, structural, contextual, line):  # fmt: skip
     columns = dict(zip(("structural", "contextual"), weighting.weights(torch.tensor(lengths)), strict=True))
     figures.plot_mask(pd.DataFrame({"length": lengths, **columns}), max_structural_len=weighting.max_structural_len, ax=ax)  # fmt: skip
     first, second = ax.containers

@@ -29,10 +29,9 @@ def tidy(scores, **columns):
     return frame.assign(**{name: frame["model"].map(by_model) for name, by_model in columns.items()})
 
 
-@pytest.mark.parametrize(
-    ("columns", "parts"),  # the second: a loss of one part
-    [({"loss": 3.0, "structural": 1.0}, ["loss", "structural"]), ({"loss": 3.0, "structural": 3.0}, ["loss"]),
-     ({"contextual": 1.0, "a": 2.0, "loss": 3.0, "structural": 4.0}, ["loss", "structural", "contextual", "a"])])  # fmt: skip
+@pytest.mark.parametrize(("columns", "parts"), [  # the second: a loss of one part
+    ({"loss": 3.0, "structural": 1.0}, ["loss", "structural"]), ({"loss": 3.0, "structural": 3.0}, ["loss"]),
+    ({"contextual": 1.0, "a": 2.0, "loss": 3.0, "structural": 4.0}, ["loss", "structural", "contextual", "a"])])  # fmt: skip
 def test_history_shows_the_parts_of_the_training_loss_in_colours_of_their_own(ax, names_of, columns, parts):
     train = pd.DataFrame({"step": [1, 2], **columns})
     beside = {"spread": 0.5, "norm": 9.0, "epoch": 0.0, "contextual": columns.get("contextual", 0.0)}
