@@ -206,7 +206,7 @@ def adapt(
     student: Annotated[str, typer.Argument(help="A student: a folder or a hub id.")],
     source: Annotated[Path, typer.Argument(metavar="CORPUS", help="Folder of .txt/.md files, or a data file.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the adapted student; must not exist.")],
-    dim: Annotated[int, typer.Option(help="Width of the lexical half.")] = 512,
+    dim: Annotated[int | None, typer.Option(help="Width of the lexical half; by itself as it is, or 512.")] = None,
     words: Annotated[int, typer.Option(help="Size of its vocabulary at most.")] = 50_000,
     weight: Annotated[float | None, typer.Option(help="Of the lexical half, 0 to 1; by itself from the texts.")] = None,
     text_field: TextField = "text",

@@ -116,7 +116,7 @@ final.comparison.query("model == @final.student")[columns].round(4)
 
 # %%
 by_length = run.stages.scores.by_length(run.models())
-compared = [model.label for model in run.models()[:4]]  # the student after and before training, SBERT in both forms
+compared = [final.student, "student before distillation", "SBERT truncated", "SBERT over chunks"]
 compared = by_length[by_length["model"].isin(compared)]
 figure = figures.each_task(figures.plot_by_length, compared, height=3.4)
 run.save_figure(figure, "by-length", by_length)
@@ -253,11 +253,12 @@ thesis.claims_of_run(run, finals)
 # %% [markdown]
 # ## Using the student
 #
-# The student is a plain sentence-transformers folder.
+# The student is a sentence-transformers folder; a lexical half brings a small file of code, which you must allow.
 
 # %%
 folder = run.link_student(final.scores)  # which now stand in its model card
-print(f'SentenceTransformer("{folder}")')
+trust = ", trust_remote_code=True" if run.stages.students.has_lexical_half else ""
+print(f'SentenceTransformer("{folder}"{trust})')
 
 # %%
 run.finish(run.metrics(final.scores), scores=final.scores, student=folder, tables=final.tables)

@@ -1,8 +1,4 @@
-"""The student against stock `transformers.LongformerModel`: same random weights, same documents, one process.
-
-Measured are the share of the machine's matrix-product peak, tokens a second beside stock, equality of hidden states and
-gradients, time per token by document length, peak memory, and on a GPU full training at longformer-base's size.
-"""
+"""The student against stock `transformers.LongformerModel`: same random weights, same documents, one process."""
 
 from __future__ import annotations
 
@@ -10,7 +6,7 @@ import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from statistics import median
 from types import SimpleNamespace
@@ -21,7 +17,7 @@ import torch
 import transformers
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
-from transformers import LongformerConfig, LongformerModel
+from transformers import BertConfig, BertModel, LongformerConfig, LongformerModel
 
 from docemb_lib.bench import harness
 from docemb_lib.bench.harness import LONGEST, THESIS_MEAN, Report, Row
@@ -29,7 +25,7 @@ from docemb_lib.errors import InputError
 from docemb_lib.hardware import fast_bf16, free_memory, matmul_peak
 from docemb_lib.progress import progress
 from docemb_lib.student.longformer import forward_flops
-from docemb_lib.student.packing import pack, token_batches
+from docemb_lib.student.packing import embed_chunks, pack, token_batches
 from docemb_lib.student.student import Student
 
 GEOMETRIES = {
@@ -43,6 +39,7 @@ SHARES = {(FORWARD, "fp32"): 0.90, (TRAINING, "fp32"): 0.80, (FORWARD, "bf16"): 
 HIDDEN, COSINE, GRADIENT, GRADIENT_COSINE = 1e-5, 0.9999, 1e-4, 0.99  # equality
 LENGTH_RATIO, MEMORY_RATIO = 1.15, 0.25  # time per token of 4,096 against 256 tokens; peak memory against stock
 GPU_SHARE, GPU_MINUTES = 0.40, 45.0  # of full training on a GPU; of a million documents
+CHUNK = 256  # tokens that a sentence encoder reads
 EQUAL_LENGTHS = (8, 257, 513, 1000, 2500)  # tokens: below a window, just above one and two halves of it, several
 
 
@@ -90,7 +87,6 @@ class Stock:
         self.model: Any = model
 
     def batches(self, documents: Sequence[np.ndarray], budget: int) -> list[Batch]:
-        """Batches of at most `budget` padded tokens, longest documents first."""
         rows = padded_batches([len(one) for one in documents], budget, step=max(self.model.config.attention_window))
         return [self._batch(some, [torch.from_numpy(documents[k]) for k in some]) for some in rows]
 
@@ -101,7 +97,6 @@ class Stock:
         return Batch(torch.tensor(rows).to(device), (input_ids.to(device), mask.to(device)))
 
     def embed(self, inputs: tuple[Tensor, Tensor]) -> Tensor:
-        """(B, D)."""
         input_ids, mask = inputs
         hidden = self.model(input_ids, attention_mask=mask).last_hidden_state.float()  # (B, T, D)
         return (hidden * mask[:, :, None]).sum(1) / mask.sum(1, keepdim=True)
@@ -115,7 +110,6 @@ class Ours:
         self.embed = self.model
 
     def batches(self, documents: Sequence[np.ndarray], budget: int) -> list[Batch]:
-        """Batches of at most `budget` tokens, longest documents first."""
         rows = token_batches([len(one) for one in documents], budget)
         device = self.model.device
         return [Batch(torch.tensor(some).to(device), pack([documents[k] for k in some]).to(device)) for some in rows]
@@ -172,15 +166,9 @@ def bench_student(
 ) -> Report:  # fmt: skip
     """Measure the student beside stock Longformer.
 
-    Args:
-        device: cpu or cuda; None: a GPU where there is one.
-        size: small or base; None: base on a GPU, else small.
-        quick: one layer and short documents, to see that all parts run; the numbers mean little.
-        documents: how many of the thesis' lengths. None: a number that takes some minutes.
-        repeats: how many of each timing. None: a number that takes some minutes.
-
-    Raises:
-        InputError: for a device that is not there, an unknown size, or a number below 1.
+    device: cpu or cuda (None: a GPU where there is one); size: small or base (None: base on a GPU); quick: one layer
+    and short documents, to see that all parts run; documents, of the thesis' lengths, and repeats of each timing (None:
+    a few minutes). Raises InputError for a device that is not there, an unknown size, or a number below 1.
     """
     if device not in (None, "cpu", "cuda"):
         raise InputError(f"device: got {device!r}; give cpu or cuda")
@@ -204,8 +192,7 @@ def bench_student(
         given |= {"layers": 1, "longest": 512, "documents": 4, "repeats": 1}
         given |= {"memory_documents": 2, "growth_tokens": 1024, "training_steps": 2}
         notes.append("quick: one layer and short documents; the numbers mean little")
-    given |= {name: number for name, number in (("documents", documents), ("repeats", repeats)) if number}
-    workload = Workload(**given)
+    workload = Workload(**given | {k: n for k, n in (("documents", documents), ("repeats", repeats)) if n})
     torch.manual_seed(workload.seed)
     model = LongformerModel(workload.config(), add_pooling_layer=False).to(where)
     stock, ours = Stock(model), Ours(copy.deepcopy(model), workload.longest)
@@ -214,6 +201,7 @@ def bench_student(
         partial(speed, stock, ours, workload, precisions, where),
         partial(equality, stock, ours, compared, where),
         partial(growth, ours, workload, precisions[-1], where),
+        partial(embedding, ours, workload, precisions[-1], where),
         partial(memory, stock, ours, workload, where),
     ]
     if where.type == "cuda":
@@ -328,6 +316,33 @@ def growth(ours: Ours, workload: Workload, precision: str, device: torch.device)
     arithmetic = forward_flops(config, [long]) / long / (forward_flops(config, [short]) / short)
     note = f"{arithmetic:.3g} times the arithmetic: more keys lie within the window"
     return [Row(name, median(seconds[long]) / median(seconds[short]), "×", at_most=LENGTH_RATIO, note=note)]
+
+
+def embedding(ours: Ours, workload: Workload, precision: str, device: torch.device) -> list[Row]:
+    """Embedding long documents in one pass, beside a stock BERT of the same size over chunks, without tokenising."""
+    geometry = {name: getattr(ours.model.config, name) for name in (*GEOMETRIES["small"], "num_attention_heads")}
+    config = BertConfig(**geometry, max_position_embeddings=CHUNK)
+    bert = BertModel(config, add_pooling_layer=False).eval().to(device)
+    lengths = np.linspace(workload.longest // 4, workload.longest, workload.documents).astype(int).tolist()
+    documents = workload.tokens(lengths)
+    cut = [document[start : start + CHUNK] for document in documents for start in range(0, len(document), CHUNK)]
+    parts = [torch.from_numpy(chunk) for chunk in sorted(cut, key=len, reverse=True)]
+    step = token_budget(device, ours) // CHUNK
+
+    def in_chunks() -> None:
+        with torch.inference_mode(), autocast(device, precision):
+            for batch in (parts[start : start + step] for start in range(0, len(parts), step)):
+                mask = pad_sequence([torch.ones_like(part) for part in batch], batch_first=True).to(device)
+                hidden = bert(pad_sequence(batch, batch_first=True).to(device), attention_mask=mask).last_hidden_state
+                (hidden * mask[:, :, None]).sum(1).float().cpu()
+
+    one_pass = partial(embed_chunks, ours.model, [documents], None, None, precision == "bf16", int)
+    runs: dict[str, Callable[[], object]] = {"ours": lambda: list(one_pass()), "chunks": in_chunks}
+    harness.interleaved(runs, 1, device)  # warms both up
+    seconds = harness.interleaved(runs, workload.repeats, device)
+    name = f"embedding {precision}, the same encoder over chunks of {CHUNK}"
+    row = harness.ratio_row(name, sum(lengths), "tokens/s", seconds["ours"], seconds["chunks"], at_least=1.0)
+    return [replace(row, note=f"documents of {lengths[0]} to {lengths[-1]} tokens")]
 
 
 def memory(stock: Stock, ours: Ours, workload: Workload, device: torch.device) -> list[Row]:

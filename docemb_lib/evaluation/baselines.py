@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -19,9 +20,12 @@ FUSION = 60  # constant of reciprocal rank fusion (Cormack et al., 2009)
 
 
 class Similarities(NamedTuple):
-    """How similar queries are to the texts of a task, where there are no embeddings: (Q, N), highest first."""
+    """How similar the N texts of a task are, where there are no embeddings.
 
-    values: np.ndarray
+    of: (Q, N) from Q rows of the texts; called with a few hundred rows at a time, which bounds the memory.
+    """
+
+    of: Callable[[list[int]], np.ndarray]
 
 
 def tfidf(texts: Sequence[str]) -> csr_array:
@@ -29,41 +33,50 @@ def tfidf(texts: Sequence[str]) -> csr_array:
     return _tfidf(texts, min_df=2)[0]
 
 
-def bm25(texts: Sequence[str], queries: Sequence[int]) -> Similarities:
-    """BM25 as in Lucene of the texts, for Q of them as queries, each by its QUERY_WORDS words of highest TF-IDF."""
+def bm25(texts: Sequence[str]) -> Similarities:
+    """BM25 as in Lucene; a text as a query is its QUERY_WORDS words of highest TF-IDF."""
     import bm25s
     from sklearn.feature_extraction.text import CountVectorizer
 
+    weights, vocabulary = _tfidf(texts, min_df=1)
     words = CountVectorizer().build_analyzer()
     index = bm25s.BM25(k1=K1, b=B, method="lucene")
-    index.index([words(text) for text in texts], show_progress=False)
-    weights, vocabulary = _tfidf(texts, min_df=1)
-    values = np.zeros((len(queries), len(texts)), dtype=np.float32)
-    for row, query in zip(values, queries, strict=True):
-        own = weights[[query]]
+    index.index([list(map(sys.intern, words(text))) for text in texts], show_progress=False)
+
+    def similarities(row: int) -> np.ndarray:
+        own = weights[[row]]
         heaviest = own.indices[np.argsort(-own.data, kind="stable")[:QUERY_WORDS]]
-        if len(heaviest):
-            row[:] = index.get_scores([vocabulary[column] for column in heaviest])
-    return Similarities(values)
+        if not len(heaviest):
+            return np.zeros(len(texts), dtype=np.float32)
+        return index.get_scores([vocabulary[column] for column in heaviest])
+
+    return Similarities(lambda rows: np.stack([similarities(row) for row in rows]))
 
 
-def by_cosine(embeddings: np.ndarray, queries: Sequence[int]) -> Similarities:
-    """embeddings: (N, D), of the texts; queries: Q rows of it."""
+def by_cosine(embeddings: Any) -> Similarities:
+    """embeddings: (N, D), or sparse with rows of unit length."""
+    if not isinstance(embeddings, np.ndarray):
+        return Similarities(lambda rows: (embeddings[rows] @ embeddings.T).toarray())
     X = unit(embeddings)
-    return Similarities(X[list(queries)] @ X.T)
+    return Similarities(lambda rows: X[rows] @ X.T)
 
 
-def fused(parts: Sequence[Similarities], queries: Sequence[int]) -> Similarities:
-    """Reciprocal rank fusion: the sum over the rankings of 1 / (60 + rank), ranks from 1 among all other texts."""
-    total = np.zeros(parts[0].values.shape)
-    for part in parts:
-        values = part.values.astype(np.float64)
-        values[np.arange(len(values)), list(queries)] = -np.inf  # a query does not retrieve itself
-        order = np.argsort(-values, axis=1, kind="stable")
-        ranks = np.empty_like(order)
-        np.put_along_axis(ranks, order, np.arange(1, values.shape[1] + 1)[None], axis=1)
-        total += 1 / (FUSION + ranks)
-    return Similarities(total)
+def fused(*parts: Similarities) -> Similarities:
+    """Reciprocal rank fusion: the sum over the rankings of 1 / (60 + rank), ranks from 1 among all other texts.
+
+    Texts that are equally similar share the mean of their ranks.
+    """
+    from scipy.stats import rankdata
+
+    def of(rows: list[int]) -> np.ndarray:
+        total: Any = 0.0
+        for part in parts:
+            values = part.of(rows).astype(np.float64)
+            values[np.arange(len(rows)), rows] = -np.inf  # a query does not retrieve itself
+            total = total + 1 / (FUSION + rankdata(-values, axis=1))
+        return total
+
+    return Similarities(of)
 
 
 def _tfidf(texts: Sequence[str], *, min_df: int) -> tuple[csr_array, list[str]]:
@@ -75,5 +88,5 @@ def _tfidf(texts: Sequence[str], *, min_df: int) -> tuple[csr_array, list[str]]:
         X = csr_array(vectorizer.fit_transform(texts))
     except ValueError as error:
         problem = f"no word occurs in {min_df} of the {len(texts)} texts"
-        raise InputError(f"TF-IDF: {problem}; check whether words are separated by spaces") from error
+        raise InputError(f"{problem}; words are separated by spaces or punctuation") from error
     return X, vectorizer.get_feature_names_out().tolist()

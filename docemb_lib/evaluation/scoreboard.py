@@ -143,22 +143,21 @@ def standing(intervals: pd.DataFrame, comparison: pd.DataFrame, *, student: str,
 def recommendation(intervals: pd.DataFrame, comparison: pd.DataFrame, *, student: str, before: str) -> str:
     """One or two sentences: which model to use, and why. Arguments as in `standing`.
 
-    A task decides nothing if it is saturated (the best model and the student before training are both above SATURATED)
-    or if no paired test shows a difference on it. A reference is recommended only if it is shown to be better than the
-    student in the mean over tasks; otherwise the student is, which embeds any further document in one pass.
+    A task is saturated if the best model and the student before training are both above SATURATED. If all tasks are, or
+    if no paired test shows a difference, the student is recommended by default. A reference is recommended only if it
+    is shown to be better than the student in the mean over tasks.
     """
     main = intervals[intervals["metric"].isin(MAIN_METRICS)].pivot_table(index="model", columns="task", values="value")
     shown = set(comparison.loc[comparison["verdict"].isin(VERDICTS[:2]), "task"])
     tasks = [str(task) for task in main]
     saturated = {task for task in tasks if min(main[task].max(), main[task][before]) > SATURATED}
-    deciding = [task for task in tasks if task in shown - saturated]
     silent = f" ({', '.join(sorted(saturated))}: saturated)" if saturated else ""
-    if not deciding:
+    if not shown or saturated == set(tasks):
         return f"No task tells these models apart{silent}. Recommended by default: {student}."
-    means = main[deciding].dropna().mean(axis=1).sort_values(ascending=False)
+    means = _over_tasks(intervals).set_index("model")["value"].sort_values(ascending=False)
     own = _over_tasks(comparison).query("model == @student").set_index("reference")["verdict"]
     better = [model for model in means.index if own.get(model) == VERDICTS[1]]
-    over = f"in the mean over {', '.join(deciding)}{silent}"
+    over = f"in the mean over {', '.join(tasks)}{silent}"
     if better:
         numbers = f"{means[better[0]]:.3f} against {means[student]:.3f}"
         return f"Recommended: {better[0]}, which is shown to be better than {student} ({numbers} {over})."

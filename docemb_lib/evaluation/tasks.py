@@ -17,8 +17,9 @@ import numpy as np
 import pandas as pd
 
 from docemb_lib.errors import InputError
-from docemb_lib.evaluation.baselines import Similarities
+from docemb_lib.evaluation.baselines import Similarities, by_cosine
 from docemb_lib.evaluation.heads import pair_features, train_heads
+from docemb_lib.evaluation.retrieval import BLOCK as AT_ONCE
 from docemb_lib.evaluation.retrieval import precision_and_reciprocal_rank, ranks_by_similarity, relevant_ranks
 from docemb_lib.settings import HeadSettings
 
@@ -281,29 +282,26 @@ class Retrieval:
         """The pool of `split`, each text once."""
         return unique(pick(self.name, self.splits, split).texts)
 
-    def queries(self, split: str = "test") -> list[int]:
-        """The rows of `texts(split)` that are queries."""
-        ranking, row = pick(self.name, self.splits, split), {text: i for i, text in enumerate(self.texts(split))}
-        return [row[ranking.texts[query]] for query in ranking.queries]
-
     def score(
         self, embeddings: Any, split: str = "test", *, head: HeadSettings | None = None, seeds: int = SEEDS
     ) -> Score:
         """MAP, with MRR as an extra; see `HeadTask.score`, with which it shares its signature.
 
-        embeddings: (N, D), or the `Similarities` (Q, N) of `queries(split)` with `texts(split)`.
+        embeddings: (N, D), maybe sparse, or the `Similarities` of `texts(split)`.
         """
         ranking, texts = pick(self.name, self.splits, split), self.texts(split)
         queries, relevant, pool = ranking.queries, ranking.relevant, {"candidates": ranking.candidates}
-        if not isinstance(embeddings, Similarities | np.ndarray):
-            embeddings = Similarities((embeddings[self.queries(split)] @ embeddings.T).toarray())
-        if isinstance(embeddings, Similarities):
-            values = rows_by_text(self.name, embeddings.values.T, texts)(ranking.texts).T
-            ranked = ranks_by_similarity(values, queries, relevant, **pool)
+        if isinstance(embeddings, np.ndarray):
+            X = rows_by_text(self.name, embeddings, texts)(ranking.texts)
+            ranked = relevant_ranks(X, queries, relevant, **pool)
         else:
-            ranked = relevant_ranks(
-                rows_by_text(self.name, embeddings, texts)(ranking.texts), queries, relevant, **pool
-            )
+            similarities = embeddings if isinstance(embeddings, Similarities) else by_cosine(embeddings)
+            row = {text: i for i, text in enumerate(texts)}
+            columns, ranked = [row[text] for text in ranking.texts], []
+            for start in range(0, len(queries), AT_ONCE):
+                some = slice(start, start + AT_ONCE)
+                values = similarities.of([columns[query] for query in queries[some]])[:, columns]
+                ranked += ranks_by_similarity(values, queries[some], relevant[some], **pool)
         found = precision_and_reciprocal_rank(ranked)
         mean, mrr = (float(values.mean()) for values in found)
         per_query = {name: values[None].astype(np.float32) for name, values in zip(("map", "mrr"), found, strict=True)}

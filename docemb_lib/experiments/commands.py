@@ -98,26 +98,24 @@ def adapt_student(
     """Fit a student's lexical half on the documents of `source` and save it in the folder `out`, whole or not at all.
 
     options: of `Student.adapt`. Returns the number of documents, the width of the embeddings and the weight of the
-    lexical half. Raises InputError if `out` exists, and for too few documents, before the model is loaded.
+    lexical half. Raises InputError if `out` exists or the documents are too few.
     """
     if out.exists():
         raise InputError(f"-o {out}: exists; name a new folder")
     texts = [document.text for document in local_documents(source, text_field=text_field, id_field=id_field)]
-    if len(texts) < options["dim"]:
-        what = f"{len(texts)} documents for a lexical half of {options['dim']} dimensions"
-        raise InputError(f"{source}: {what}; give at least as many documents, or a smaller --dim")
 
     from docemb_lib.student import Student
+    from docemb_lib.student.export import with_lexical_half
 
     student = Student.load(model)
     student.adapt(texts, **options)
     temporary = out.with_name(f".{out.name}.{os.getpid()}")
     try:
-        student.save(temporary)
+        student.save(temporary, card=with_lexical_half(model, student, f"{len(texts)} documents of {source.name}"))
         temporary.replace(out)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-    return len(texts), student.width, float(student.lexical.weight) if student.lexical is not None else 0.0
+    return len(texts), student.width, 0.0 if student.lexical is None else float(student.lexical.weight)
 
 
 def _write_parquet(path: Path, ids: list[str], embeddings: np.ndarray) -> None:
@@ -160,7 +158,8 @@ def any_model(name: str) -> Model:
         raise InputError(f"{name}: no folder or hub id with a modules.json or config.json; give one of a model")
     label = Path(name).absolute().name if Path(name).is_dir() else name
     if not _is_student(source):
-        return Model(label, f"sentence-transformers/{pretrained.fingerprint(source)}", lambda: _stock(source))
+        fingerprint = f"sentence-transformers/{pretrained.fingerprint(source)}"
+        return Model(label, fingerprint, lambda: _stock(source), fitted_on="")
     # What the notebooks have scored of a student trained here is found again by its artefact.
     here = student_at(Path(source)) or Artefact("student", pretrained.fingerprint(source), Path(source))
     return student_model(label, here)
@@ -234,7 +233,8 @@ def report(planned: Runs, workspace: Workspace) -> Report:
     evaluated = Final(records.scores_of(workspace, last), **tables, student=student)
     sentence = f"{evaluated.standing()}\n{evaluated.recommendation()}"
     if student == adapted:
-        sentence += f"\nFit it on your documents: docemb adapt {last.student} CORPUS -o OUT"
-    fitted = tables["models"].set_index("model")["fitted on"]
+        sentence += f"\nTo fit the student on your documents: docemb adapt {last.student} CORPUS -o OUT"
+    described = pd.concat(records.table_of(workspace, one, "models") for one in final if one.setting == last.setting)
+    fitted = described.drop_duplicates("model").set_index("model")["fitted on"]
     board = scoreboard(scores)
-    return Report(board.assign(**{"fitted on": fitted.reindex(board.index).fillna("corpus")}), sentence, paths)
+    return Report(board.assign(**{"fitted on": fitted.reindex(board.index)}), sentence, paths)

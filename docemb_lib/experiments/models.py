@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
+from docemb_lib.errors import InputError
 from docemb_lib.evaluation.baselines import Similarities, bm25, by_cosine, fused, tfidf
 from docemb_lib.evaluation.retrieval import unit
 from docemb_lib.evaluation.tasks import Embedder
@@ -28,11 +30,14 @@ from docemb_lib.teachers import LSA, Compound, Teacher
 from docemb_lib.teachers.sbert import Long
 from docemb_lib.workspace import MANIFEST, VERSIONS, Artefact, Workspace
 
+logger = logging.getLogger(__name__)
+
 UNTRAINED = "student before distillation"
 SBERT_TRUNCATED, SBERT_CHUNKS = SBERT_LABELS = ("SBERT truncated", "SBERT over chunks")
-TFIDF, BM25, LSA_ON_TASK = WORDS_ALONE = ("TF-IDF", "BM25", "LSA")
-ADAPTED = ", adapted"  # ends the label of a student whose lexical half is fitted on the texts of a task
-ON_TASK_DIM = 512  # directions at most of what is fitted on a task, and half as many as it has texts
+TFIDF, BM25, LSA_ON_TASK = ("TF-IDF", "BM25", "LSA")
+# End the label of a student whose lexical half is fitted on the texts of a task, and of one without it.
+ADAPTED, DENSE = ", adapted", ", dense half"
+DIM = 512  # directions at most of what is fitted on a task, and half as many as it has texts
 FEW = 200  # training documents that estimate a mean embedding well enough to compare models
 KIND = "embeddings"
 
@@ -43,9 +48,9 @@ class Model(NamedTuple):
     label: str  # in tables and figures
     fingerprint: str  # equal for two models only if they embed alike
     load: Callable[[], Embedder]
-    # Fits the model on N texts of a task without their labels, of which some (rows) are queries, and gives what the
-    # task scores: embeddings, dense or sparse, or `Similarities`. None: `load` embeds any text.
-    fit: Callable[[list[str], list[int]], Any] | None = None
+    # Fits the model on the N texts of a task, without labels, and gives what the task scores: embeddings (N, D), dense
+    # or sparse, or `Similarities`. None: `load` embeds any text.
+    fit: Callable[[list[str]], Any] | None = None
     ranks_only: bool = False  # gives similarities alone, so that only retrieval can be scored
     fitted_on: str = "corpus"  # or "task", or "" for a model as it was published
 
@@ -100,26 +105,40 @@ def student_model(label: str, artefact: Artefact) -> Model:
 
 
 def lexical_models(label: str, students: StudentStage) -> list[Model]:
-    """A student with a lexical half as it was fitted on the corpus, and fitted on the texts of each task.
+    """A student with a lexical half as it was fitted on the corpus; without it; and fitted on the texts of each task.
 
-    The second is what `docemb adapt` makes of a user's texts. Both embed a text once with the dense half.
+    The last is what `docemb adapt` makes of a user's texts. All embed a text once, with the dense half.
     """
-    dense, dim = student_model(label, students.dense), students.profile.student.lexical
-    embed = partial(embed_once, students.workspace, dense)
+    settings, workspace = students.profile.student, students.workspace
+    dense = student_model(f"{label}{DENSE}", students.dense)
 
     def load() -> Embeds:
         from docemb_lib.student.lexical import saved_lexical_half
 
         half = saved_lexical_half(str(students.trained.path))
-        return Embeds(lambda texts: _joined(half, embed(texts), texts))
+        return Embeds(lambda texts: _joined(half, embed_once(workspace, dense, texts), texts))
 
     own = student_model(label, students.trained)._replace(load=load)
-    return [
-        own,
-        _on_task(
-            f"{label}{ADAPTED}", lambda texts, _: _beside_lsa(embed(texts), texts, dim), f"{dense.fingerprint}/{dim}"
-        ),
-    ]
+    return [own, dense, beside_lsa(workspace, dense, f"{label}{ADAPTED}", settings.lexical, settings.lexical_words)]
+
+
+def beside_lsa(workspace: Workspace, dense: Model, label: str, dim: int = DIM, words: int = 50_000) -> Model:
+    """A model and LSA of a task's texts side by side, joined as a student's two halves.
+
+    A task whose texts share too few words is scored by the dense half alone.
+    """
+
+    def fit(texts: list[str]) -> np.ndarray:
+        from docemb_lib.student.lexical import fit_lexical_half
+
+        X = embed_once(workspace, dense, texts)
+        try:
+            return _joined(fit_lexical_half(X, texts, dim=_width(texts, dim), words=words), X, texts)
+        except InputError as error:
+            logger.warning("%s without words: %s", label, error)
+            return X
+
+    return _on_task(label, fit, f"{dense.fingerprint}/{dim}/{words}")
 
 
 def on_task_models(workspace: Workspace, teachers: Sequence[Model], paragraph_vector: Model | None) -> list[Model]:
@@ -130,45 +149,36 @@ def on_task_models(workspace: Workspace, teachers: Sequence[Model], paragraph_ve
     truncated, chunks = (partial(embed_once, workspace, model) for model in teachers)
     of_sbert = teachers[1].fingerprint
 
-    def with_lead(texts: list[str], _: list[int]) -> np.ndarray:
-        return unit(chunks(texts)) + unit(truncated(texts))
-
-    def centred(texts: list[str], _: list[int]) -> np.ndarray:
+    def centred(texts: list[str]) -> np.ndarray:
         X = chunks(texts)
         return X - X.mean(axis=0)
 
-    def lsa(texts: list[str], _: list[int]) -> np.ndarray:
-        return LSA(_width(texts, ON_TASK_DIM)).fit(texts).embed(texts)
+    def with_lead(texts: list[str]) -> np.ndarray:
+        return unit(chunks(texts)) + unit(truncated(texts))
 
-    def beside_lsa(texts: list[str], _: list[int]) -> np.ndarray:
-        return _beside_lsa(chunks(texts), texts, ON_TASK_DIM)
-
-    def fusion(texts: list[str], queries: list[int]) -> Similarities:
-        return fused([bm25(texts, queries), by_cosine(chunks(texts), queries)], queries)
+    def fusion(texts: list[str]) -> Similarities:
+        return fused(bm25(texts), by_cosine(chunks(texts)))
 
     found = [
-        _on_task(TFIDF, lambda texts, _: tfidf(texts)),
-        _on_task(LSA_ON_TASK, lsa),
+        _on_task(TFIDF, tfidf),
+        _on_task(LSA_ON_TASK, lambda texts: LSA(_width(texts, DIM)).fit(texts).embed(texts)),
         _on_task(BM25, bm25, ranks_only=True),
         _on_task(f"{SBERT_CHUNKS}, centred", centred, of_sbert),
         _on_task(f"{SBERT_CHUNKS} and lead", with_lead, of_sbert)._replace(fitted_on=""),
-        _on_task(f"{SBERT_CHUNKS} ⊕ LSA", beside_lsa, of_sbert),
+        beside_lsa(workspace, teachers[1], f"{SBERT_CHUNKS} ⊕ LSA"),
         _on_task(f"{BM25} and {SBERT_CHUNKS}, fused", fusion, of_sbert, ranks_only=True),
     ]
     if paragraph_vector is not None:
         context = partial(embed_once, workspace, paragraph_vector)
 
-        def beside_pv(texts: list[str], _: list[int]) -> np.ndarray:
+        def beside_pv(texts: list[str]) -> np.ndarray:
             return _side_by_side(chunks(texts), context(texts))
 
-        key = f"{of_sbert}/{paragraph_vector.fingerprint}"
-        found.append(_on_task(f"{SBERT_CHUNKS} ⊕ PV", beside_pv, key))
+        found.append(_on_task(f"{SBERT_CHUNKS} ⊕ PV", beside_pv, f"{of_sbert}/{paragraph_vector.fingerprint}"))
     return found
 
 
-def _on_task(
-    label: str, fit: Callable[[list[str], list[int]], Any], key: str = "", *, ranks_only: bool = False
-) -> Model:
+def _on_task(label: str, fit: Callable[[list[str]], Any], key: str = "", *, ranks_only: bool = False) -> Model:
     """key: identifies what the fit depends on besides the texts."""
     fingerprint = f"on-task/{VERSIONS['on-task']}/{label}/{key}"
     return scored_model(label, fingerprint)._replace(fit=fit, ranks_only=ranks_only, fitted_on="task")
@@ -176,13 +186,6 @@ def _on_task(
 
 def _width(texts: Sequence[str], most: int) -> int:
     return max(1, min(most, len(texts) // 2))
-
-
-def _beside_lsa(dense: np.ndarray, texts: list[str], dim: int) -> np.ndarray:
-    """(N, D + dim): dense embeddings and LSA of the same texts side by side, as a student's lexical half is."""
-    from docemb_lib.student.lexical import fit_lexical_half
-
-    return _joined(fit_lexical_half(dense, texts, dim=_width(texts, dim)), dense, texts)
 
 
 def _joined(half: Any, dense: np.ndarray, texts: list[str]) -> np.ndarray:

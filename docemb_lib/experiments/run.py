@@ -91,11 +91,15 @@ class Run:
         """The fixed models that the notebook shows beside the run's own."""
         stages, final, trains = self.stages, self.notebook in FINAL, self.key.trains
         sbert = made.sbert_models(stages.teachers)
+        before = [made.untrained_model(stages.students)] if trains else []
+        if trains and stages.students.has_lexical_half:
+            label, width = f"{UNTRAINED} ⊕ LSA", self.profile.student.lexical
+            before.append(made.beside_lsa(self.workspace, before[0], label, width))
         contextual = made.contextual_models(stages.teachers) if self.notebook in BESIDE_CONTEXTUAL else []
         both = next((model for model in contextual if model.label.startswith("PV")), None)
         on_task = made.on_task_models(self.workspace, sbert, both)
         return [
-            *([made.untrained_model(stages.students)] if trains else []),
+            *before,
             *sbert[: 2 if final else 1],
             *contextual,
             *(on_task if final else [] if trains else on_task[:1]),
@@ -103,14 +107,14 @@ class Run:
 
     @cached_property
     def _of_student(self) -> list[Model]:
-        """The student; with a lexical half also the student adapted to each task."""
+        """The student; with a lexical half also its dense half, and last the student adapted to each task."""
         students = self.stages.students
         if students.has_lexical_half:
             return made.lexical_models(self.label, students)
         return [made.student_model(self.label, students.trained)]
 
     def models(self, beside: Sequence[Model] = ()) -> list[Model]:
-        """The run's own model, with a lexical half also adapted to each task, those `beside` it, and the references."""
+        """The run's own model (with a lexical half its other forms, too), those `beside` it, and the references."""
         return [self.model, *(self._of_student[1:] if self.key.trains else []), *beside, *self.references]
 
     def scores(self) -> pd.DataFrame:
@@ -141,6 +145,7 @@ class Run:
         if self.notebook in FINAL:
             means = mean_over_tasks(scores).groupby("model")["value"].mean()
             others = {"before": UNTRAINED, "sbert_truncated": SBERT_TRUNCATED, "sbert_chunks": SBERT_CHUNKS}
+            others |= {"adapted": f"{self.label}{made.ADAPTED}"} if self.stages.students.has_lexical_half else {}
             metrics |= {f"mean_{name}": float(means[model]) for name, model in others.items()}
         return metrics
 

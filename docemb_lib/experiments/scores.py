@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, cached_property
 from pathlib import Path
@@ -34,6 +35,7 @@ from docemb_lib.workspace import Workspace, write_text
 if TYPE_CHECKING:
     from docemb_lib.evaluation.tasks import Task
 
+logger = logging.getLogger(__name__)
 NUMBERS = "scores.json"  # {round: {metric, values, extra}}
 EXAMPLES = "per_example.npz"  # round/metric: float32 (seeds, N)
 LENGTHS = "lengths.npy"
@@ -164,14 +166,16 @@ class ScoreStage:
 
             def build(folder: Path, name: str = name) -> None:
                 texts = self._texts(name, final=final)
-                if model.fit is None:
-                    embeddings = np.stack([embedded()[text] for text in texts])
-                else:
-                    embeddings = model.fit(texts, self._queries(name, final=final))
+                embeddings = np.stack([embedded()[text] for text in texts]) if model.fit is None else model.fit(texts)
                 write_scores(folder, self._score(name, embeddings, final=final))
 
             inputs = self._inputs(model, name, final=final)
-            found[name] = read_scores(self.workspace.artefact("scores", inputs, build).path)
+            try:
+                found[name] = read_scores(self.workspace.artefact("scores", inputs, build).path)
+            except InputError as error:
+                if model.fit is None:
+                    raise
+                logger.warning("%s is left out of %s: %s", model.label, name, error)
         return found
 
     def _is_scored(self, model: Model, name: str, *, final: bool) -> bool:
@@ -191,11 +195,6 @@ class ScoreStage:
         if isinstance(task, HeadTask) and not final:
             return protocols.validation_texts(protocols.for_validation(task, self.profile.evaluation.limit))
         return task.texts("test" if final else "validation")
-
-    def _queries(self, name: str, *, final: bool) -> list[int]:
-        """The rows of `_texts(...)` that a retrieval task searches for; none of other tasks."""
-        task = self.tasks[name]
-        return [] if isinstance(task, HeadTask) else task.queries("test" if final else "validation")
 
     def _score(self, name: str, embeddings: Any, *, final: bool) -> dict[str, Score]:
         """{round: score}. embeddings: (N, D), row i of `_texts(...)[i]`, or what else the task scores."""

@@ -14,12 +14,13 @@ import numpy as np
 import pandas as pd
 
 from docemb_lib import pretrained
+from docemb_lib.errors import InputError
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.experiments.stages import CorpusStage, TeacherStage, fingerprint_of_model
 from docemb_lib.settings import NOT_IN_FINGERPRINT, Parameters
 from docemb_lib.settings import Student as StudentSettings
-from docemb_lib.settings.profile import FINAL, Profile
-from docemb_lib.workspace import MANIFEST, Artefact, Workspace, write_text
+from docemb_lib.settings.profile import Profile
+from docemb_lib.workspace import MANIFEST, VERSIONS, Artefact, Workspace, write_text
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -53,17 +54,20 @@ class StudentStage:
 
     @property
     def has_lexical_half(self) -> bool:
-        """Whether the run's student gets a lexical half: that of a final evaluation, in profiles that ask for one."""
-        return self.profile.student.lexical > 0 and self.key.notebook in FINAL
+        """Whether the run's student gets a lexical half: that of 06_evaluation, in profiles that ask for one."""
+        return self.profile.student.lexical > 0 and self.key.notebook == "06_evaluation"
 
     @cached_property
     def trained(self) -> Artefact:
         """The trained student, with a lexical half where there is one, and the files that its training left."""
         if not self.has_lexical_half:
             return self.dense
+        from docemb_lib.training import precision_of
+
         settings = self.profile.student
         options: dict[str, Any] = {"dim": settings.lexical, "words": settings.lexical_words}
-        inputs = {"dense": self.dense.fingerprint, "corpus": self.corpus.fingerprint, **options}
+        fitted_by = {"lsa": VERSIONS["lsa"], "precision": precision_of(None)}
+        inputs = {"dense": self.dense.fingerprint, "corpus": self.corpus.fingerprint, **options, **fitted_by}
 
         def build(folder: Path) -> None:
             from docemb_lib.student import Student
@@ -71,7 +75,8 @@ class StudentStage:
 
             student = Student.load(self.dense.path)
             student.adapt(self.corpus.texts("train"), **options)
-            student.save(folder, card=with_lexical_half(self.dense.path, student))
+            documents = f"{len(self.corpus.split('train'))} documents of {self.profile.corpus.source}"
+            student.save(folder, card=with_lexical_half(str(self.dense.path), student, documents))
             for file in (HISTORY, PROJECTIONS, HEAD):
                 if (self.dense.path / file).is_file():
                     shutil.copy(self.dense.path / file, folder)
@@ -130,8 +135,14 @@ class StudentStage:
         return PairedDocuments(sentences, pairs=p.pairs, seed=p.seed, **options)
 
     def check(self) -> None:
-        """Refuse more negatives than documents to draw from, of which a built corpus says how many the mask keeps."""
-        p = self.profile.parameters
+        """Refuse more negatives than the mask keeps documents, and a lexical half wider than there are documents.
+
+        How many documents there are, a built corpus says.
+        """
+        p, lexical = self.profile.parameters, self.profile.student.lexical
+        if self.has_lexical_half and self.corpus.is_built and (N := len(self.corpus.split("train"))) < lexical:
+            what = f"{lexical} dimensions from the words of {N} training documents"
+            raise InputError(f"student.lexical: {what}; use at most {N}, or 0 for no lexical half")
         if not (self.key.taught and p.negatives):
             return
         from docemb_lib.training.documents import check_negatives

@@ -72,12 +72,12 @@ def each_task(plot: Callable[..., Axes], scores: pd.DataFrame, *, height: float,
 
 def kind_of(model: str) -> str:
     """The kind of a model, a key of `PALETTE`, from its label."""
-    if model.startswith("SBERT"):
-        return "structural"
-    if model.startswith(("DM;", "DBOW;", "PV;", "LSA")) and "S:" not in model:
-        return "contextual"
-    if model == "TF-IDF":
+    if model in ("TF-IDF", "BM25", "LSA"):
         return "floor"
+    if model.startswith(("SBERT", "BM25 and")):
+        return "structural"
+    if model.startswith(("DM;", "DBOW;", "PV;", "LSA;")) and "S:" not in model:
+        return "contextual"
     return "untrained" if model.startswith("student before") else "student"
 
 

@@ -178,10 +178,11 @@ from sentence_transformers import SentenceTransformer
 embeddings = SentenceTransformer("this/folder"{trust}).encode(["a long document"])
 ```"""
 TRUST = ", trust_remote_code=True"
+BEHIND = "Behind the dense half stands a lexical one of"
 LEXICAL_SENTENCE = (
-    "Behind the dense half stands a lexical one of {width} dimensions, a sum of one vector per word of the whole text, "
-    "fitted on the documents named above; refit it on others with `docemb adapt`. Its code is `" + CODE + "`, which "
-    "sentence-transformers runs with `trust_remote_code=True`."
+    BEHIND + " {width} dimensions, a sum of one vector per word of the whole text, fitted on {documents}; refit it on "
+    "others with `docemb adapt`. Its code is `" + CODE + "`, which sentence-transformers runs with "
+    "`trust_remote_code=True`."
 )
 SCORES, END = "<!-- scores, written by docemb -->", "<!-- end of scores -->"
 FRONT_MATTER = re.compile(r"\A---\n(.*?)\n---\n", re.DOTALL)
@@ -246,10 +247,16 @@ def licence_of(path_or_id: str) -> str | None:
     return licence if isinstance(licence, str) else None
 
 
-def with_lexical_half(folder: Path, student: Student) -> str:
-    """The card of a dense student's folder for the same student with a lexical half."""
-    card = (folder / README).read_text(encoding="utf-8")
-    sentence = f" {LEXICAL_SENTENCE.format(width=student.width - student.dim)}\n\nMade with"
+def with_lexical_half(path_or_id: str, student: Student, documents: str) -> str | None:
+    """The card of a saved student for the same student with a lexical half; None where it has no card.
+
+    documents: what the half was fitted on, as in "300 documents of reports".
+    """
+    file = find_file(path_or_id, README)
+    if file is None:
+        return None
+    card = re.sub(f" {BEHIND}.*", "", file.read_text(encoding="utf-8"))  # of an earlier half
+    sentence = f" {LEXICAL_SENTENCE.format(width=student.width - student.dim, documents=documents)}\n\nMade with"
     return card.replace(USAGE.format(trust=""), USAGE.format(trust=TRUST)).replace("\n\nMade with", sentence)
 
 
@@ -266,6 +273,6 @@ def _card(student: Student, title: str, paragraphs: list[str], licence: str | No
     embedding = POOLING_SENTENCE[student.pooling] + ("" if student.mean is None else f" {CENTRED}")
     usage = USAGE.format(trust="" if student.lexical is None else TRUST)
     if student.lexical is not None:
-        embedding += " " + LEXICAL_SENTENCE.format(width=student.width - student.dim)
+        embedding += " " + LEXICAL_SENTENCE.format(width=student.width - student.dim, documents="a collection")
     body = "\n\n".join([f"# {title}", *paragraphs, usage, embedding, made_with])
     return f"---\n{yaml.safe_dump(front, sort_keys=False)}---\n\n{body}\n"

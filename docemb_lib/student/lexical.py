@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 from docemb_lib.errors import InputError
 from docemb_lib.student.loading import find_file, one_line, read_json, read_modules
-from docemb_lib.teachers import LSA
 
 if TYPE_CHECKING:
     from docemb_lib.student.lexical_module import LexicalHalf
@@ -24,15 +23,15 @@ SAMPLE = 2000  # documents whose cosines give the spread of a half
 
 
 def fit_lexical_half(
-    dense: np.ndarray, texts: Sequence[str], *, dim: int = 512, words: int = 50_000, weight: float | None = None,
-    rows: Sequence[int] | np.ndarray | None = None,
+    dense: np.ndarray | Callable[[list[str]], np.ndarray], texts: Sequence[str], *, dim: int = 512, words: int = 50_000,
+    weight: float | None = None, rows: Sequence[int] | np.ndarray | None = None,
 ) -> LexicalHalf:  # fmt: skip
     """Fit a lexical half on the texts of a collection, and the dense half's mean and map on its embeddings.
 
     The weight w is chosen without labels, see `balance`.
 
     Args:
-        dense: (N, D), the embeddings of some documents.
+        dense: (N, D), the embeddings of some documents, or a function that embeds them, called last.
         texts: of the collection.
         dim: width of the lexical half.
         words: size of its vocabulary at most.
@@ -42,15 +41,16 @@ def fit_lexical_half(
     Raises InputError for fewer documents or words than `dim`, and for a weight out of range.
     """
     from docemb_lib.student.lexical_module import LexicalHalf
+    from docemb_lib.teachers import LSA  # imported here: a student also runs where gensim is not installed
 
     if weight is not None and not 0 <= weight <= 1:
         raise InputError(f"weight: got {weight}, use a number from 0 to 1")
     lsa = LSA(dim, words=words).fit(texts)
-    embedded = texts if rows is None else [texts[int(row)] for row in rows]
+    embedded = [texts[int(row)] for row in (range(len(texts)) if rows is None else rows)]
     lexical = torch.from_numpy(lsa.embed(embedded))
-    X = torch.from_numpy(np.asarray(dense, dtype=np.float32))
+    X = torch.from_numpy(np.asarray(dense(embedded) if callable(dense) else dense, dtype=np.float32))
     fitted = {
-        "vectors": torch.from_numpy(lsa.vectors.astype(np.float32)),
+        "vectors": torch.from_numpy(lsa.vectors),
         "lexical_mean": lexical.mean(dim=0),
         "dense_mean": X.mean(dim=0),
         "dense_map": tempering(X),
@@ -58,7 +58,7 @@ def fit_lexical_half(
     }
     half = LexicalHalf(lsa.vocabulary, fitted)
     if weight is None:
-        half.weight.fill_(balance(half.dense(X), half.lexical(embedded)))
+        half.weight.fill_(balance(half.dense(X), half.centred(lexical)))
     return half
 
 
@@ -90,7 +90,7 @@ def tempering(X: Tensor) -> Tensor:
 
 def _spread(X: Tensor) -> float:
     """The standard deviation of the cosines between different rows. X: (N, D), of unit length."""
-    X = X[:: max(1, len(X) // SAMPLE)]
+    X = X[:: max(1, -(-len(X) // SAMPLE))]
     cosines = (X @ X.T)[~torch.eye(len(X), dtype=torch.bool)]
     return float(cosines.std()) if cosines.numel() > 1 else 0.0
 

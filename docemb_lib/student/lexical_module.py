@@ -37,7 +37,6 @@ class LexicalHalf(nn.Module):
     vocabulary: V words; vectors: (V, L); lexical_mean: (L,); dense_mean: (D,); dense_map: (D, D); weight: w.
     """
 
-    vectors: Tensor
     lexical_mean: Tensor
     dense_mean: Tensor
     dense_map: Tensor
@@ -46,8 +45,9 @@ class LexicalHalf(nn.Module):
     def __init__(self, vocabulary: list[str], tensors: dict[str, Tensor]) -> None:
         super().__init__()
         self.vocabulary = vocabulary
+        self.vectors = tensors["vectors"].float().numpy()  # of words, summed on the CPU
         self.counter = CountVectorizer(vocabulary=vocabulary, dtype=np.float32)
-        for name in ("vectors", "lexical_mean", "dense_mean", "dense_map", "weight"):
+        for name in ("lexical_mean", "dense_mean", "dense_map", "weight"):
             self.register_buffer(name, tensors[name].float())
 
     @property
@@ -59,17 +59,20 @@ class LexicalHalf(nn.Module):
         """(N, L) on the CPU, rows of unit length; zero for a text without a known word."""
         counts = self.counter.transform(texts)
         counts.data = 1 + np.log(counts.data)
-        summed = torch.from_numpy(counts @ self.vectors.cpu().numpy())
-        known = summed.norm(dim=1, keepdim=True) > 0
-        return nn.functional.normalize(nn.functional.normalize(summed) - self.lexical_mean.cpu()) * known
+        return self.centred(nn.functional.normalize(torch.from_numpy(counts @ self.vectors)))
+
+    def centred(self, lexical: Tensor) -> Tensor:
+        """(N, L), of unit length; zero rows stay zero. lexical: (N, L) on the CPU."""
+        return nn.functional.normalize(lexical - self.lexical_mean.float().cpu()) * lexical.any(dim=1, keepdim=True)
 
     def dense(self, embeddings: Tensor) -> Tensor:
         """(N, D), rows of unit length. embeddings: (N, D) of the encoder."""
-        return nn.functional.normalize((embeddings.float() - self.dense_mean) @ self.dense_map)
+        return nn.functional.normalize((embeddings.float() - self.dense_mean.float()) @ self.dense_map.float())
 
     def join(self, embeddings: Tensor, lexical: Tensor) -> Tensor:
         """(N, D + L)."""
-        halves = (1 - self.weight).sqrt() * self.dense(embeddings), self.weight.sqrt() * lexical.to(embeddings.device)
+        w = self.weight.float()
+        halves = (1 - w).sqrt() * self.dense(embeddings), w.sqrt() * lexical.to(embeddings.device)
         return torch.cat(halves, dim=1)
 
     def forward(self, features: dict[str, Any]) -> dict[str, Any]:
@@ -84,8 +87,8 @@ class LexicalHalf(nn.Module):
 
     def save(self, folder: str, **kwargs: Any) -> None:
         """Write vocabulary, tensors (the vectors in half precision) and the checksum of this file."""
-        tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in self.state_dict().items()}
-        tensors["vectors"] = tensors["vectors"].half()
+        tensors = {name: tensor.detach().float().cpu().contiguous() for name, tensor in self.state_dict().items()}
+        tensors["vectors"] = torch.from_numpy(self.vectors).half()
         path = Path(folder)
         (path / WORDS).write_text(json.dumps(self.vocabulary), encoding="utf-8")
         code = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()  # docemb compares it with this file's copy

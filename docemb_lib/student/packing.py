@@ -109,8 +109,9 @@ def one_ahead(function: Callable[[Item], Result], items: Iterable[Item]) -> Gene
 
 
 def embed_chunks(
-    student: Student, tokenised: Iterable[Sequence[Sequence[int]]], devices: Sequence[str | torch.device] | None,
-    batch_tokens: int | None, bf16: bool | None, report: Callable[[int], object],
+    student: Student, tokenised: Iterable[Sequence[Sequence[int] | np.ndarray]],
+    devices: Sequence[str | torch.device] | None, batch_tokens: int | None, bf16: bool | None,
+    report: Callable[[int], object],
 ) -> Generator[np.ndarray, None, None]:  # fmt: skip
     """Float32 (n, D) for each chunk of n documents' token ids, in order.
 

@@ -133,6 +133,8 @@ class Student(nn.Module):
         Distilled embeddings share a direction that carries no information but dominates their cosines. Centre after
         training only: a loss would compare centred embeddings with uncentred ones of a teacher.
         """
+        if self.lexical is not None:
+            raise InputError("centre: the student has a lexical half, which is centred already; centre it before adapt")
         self.mean = None
         embeddings = self.embed(texts, bf16=bf16, desc="centring")
         if not len(embeddings):
@@ -140,22 +142,27 @@ class Student(nn.Module):
         self.mean = torch.from_numpy(embeddings.mean(axis=0, dtype=np.float64)).float().to(self.device)
 
     def adapt(
-        self, texts: Sequence[str], *, dim: int = 512, words: int = 50_000, weight: float | None = None,
+        self, texts: Sequence[str], *, dim: int | None = None, words: int = 50_000, weight: float | None = None,
         bf16: bool | None = None,
     ) -> None:  # fmt: skip
         """Fit a lexical half on the documents of a collection; `embed` appends it from now on, and it is saved.
 
-        The weights of the encoder stay as they are. `embed` then gives [dense; lexical], (N, D + dim), see
-        `lexical.fit_lexical_half` for the arguments and for what raises InputError.
+        The weights of the encoder stay as they are. `embed` then gives [dense; lexical], (N, D + dim). dim: None is the
+        width of the student's half, or 512. See `lexical.fit_lexical_half` for the others and for what raises
+        InputError; nothing is embedded before it is raised, and the student stays as it was.
         """
-        fitted, self.__dict__["lexical"] = self.lexical, None
+        before = self.lexical
+        dim = dim or (512 if before is None else self.width - self.dim)
+        rows = np.unique(np.linspace(0, len(texts) - 1, min(ADAPTED_ON, len(texts))).astype(int))
+
+        def dense(some: list[str]) -> np.ndarray:
+            self.__dict__["lexical"] = None
+            return self.embed(some, bf16=bf16, desc="adapting")
+
         try:
-            rows = np.unique(np.linspace(0, len(texts) - 1, min(ADAPTED_ON, len(texts))).astype(int))
-            dense = self.embed((texts[int(row)] for row in rows), bf16=bf16, desc="adapting")
-            options: dict[str, Any] = {"dim": dim, "words": words, "weight": weight, "rows": rows}
-            fitted = lexical.fit_lexical_half(dense, texts, **options)
+            before = lexical.fit_lexical_half(dense, texts, dim=dim, words=words, weight=weight, rows=rows)
         finally:
-            self.__dict__["lexical"] = fitted  # after an error the earlier one
+            self.__dict__["lexical"] = before  # after an error the earlier half
 
     @property
     def config(self) -> Any:

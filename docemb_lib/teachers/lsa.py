@@ -15,6 +15,7 @@ from docemb_lib.errors import InputError
 
 DESCRIPTION, VOCABULARY, VECTORS = "lsa.json", "vocabulary.json", "lsa.safetensors"
 DOCUMENTS = 50_000  # documents at most that are fitted, evenly spaced: bounds time and memory
+NEGLIGIBLE = 1e-3  # singular values below this share of the largest count as zero
 MIN_DOCUMENTS = 2  # documents that hold a word of the vocabulary
 
 
@@ -34,6 +35,8 @@ class LSA:
     def __init__(self, dim: int = 100, *, words: int = 50_000, seed: int = 0) -> None:
         if dim < 1:
             raise InputError(f"dim: got {dim}, use 1 or more")
+        if words < dim:
+            raise InputError(f"words: got {words}, use at least as many as dim, {dim}")
         self.dim, self.words, self.seed = dim, words, seed
         self.vocabulary: list[str] = []
         # (words, dim) float16: idf times direction over the root of its singular value, the largest entry 1
@@ -68,7 +71,10 @@ class LSA:
         if X.shape[1] < self.dim:
             raise InputError(f"{self.label}: the documents share only {X.shape[1]} words; use a smaller dim")
         svd = TruncatedSVD(self.dim, random_state=self.seed).fit(X)
-        vectors = vectorizer.idf_[:, None] * svd.components_.T / np.sqrt(np.maximum(svd.singular_values_, 1e-6))
+        s = svd.singular_values_
+        # Copies and empty documents leave directions that the corpus does not span: their division would blow noise up.
+        scale = np.where(s > NEGLIGIBLE * s[0], 1 / np.sqrt(np.maximum(s, 1e-12)), 0)
+        vectors = vectorizer.idf_[:, None] * svd.components_.T * scale
         self.vocabulary = vectorizer.get_feature_names_out().tolist()
         self.vectors = (vectors / np.abs(vectors).max()).astype(np.float16)
         self.__dict__.pop("_counter", None)

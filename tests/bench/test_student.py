@@ -112,6 +112,30 @@ def test_growth_has_the_same_tokens_in_long_and_short_documents(sides, monkeypat
     assert (asked, row.ours, row.budget, row.verdict) == ([[16] * 32, [256] * 2], 16.0, "≤ 1.15", "below")
 
 
+def test_embedding_takes_the_same_tokens_in_one_pass_and_in_chunks(sides, monkeypatch):
+    packed, chunks = [], []
+    embed, forward = student.embed_chunks, student.BertModel.forward
+    monkeypatch.setattr(
+        student, "embed_chunks", lambda s, documents, *rest: packed.append(documents) or embed(s, documents, *rest)
+    )
+    monkeypatch.setattr(
+        student.BertModel,
+        "forward",
+        lambda self, ids, attention_mask, **rest: (
+            chunks.append(attention_mask.sum()) or forward(self, ids, attention_mask=attention_mask, **rest)
+        ),
+    )
+    workload = type(sides.workload)(layers=1, longest=600, documents=3, repeats=1)
+    (row,) = student.embedding(sides.ours, workload, "fp32", CPU)
+    assert [[len(document) for document in documents] for ((documents),) in packed] == [[150, 375, 600]] * 2
+    assert sum(chunks) == 2 * 1125
+    assert (row.name, row.note) == (
+        "embedding fp32, the same encoder over chunks of 256",
+        "documents of 150 to 600 tokens",
+    )
+    assert row.ratio == pytest.approx(row.ours / row.peer)
+
+
 @pytest.mark.skipif(peak_memory(lambda: None, CPU) is None, reason="this system does not report a process' peak")
 def test_memory_is_that_of_both_sides(sides):
     (row,) = student.memory(sides.stock, sides.ours, Workload(longest=1024, memory_documents=4), CPU)

@@ -126,7 +126,7 @@ def test_documents_that_make_no_corpus_are_refused_and_leave_nothing_behind(buil
         kept([Document(id, f"text {n}", "x") for n, id in enumerate("bzazb")])
     with pytest.raises(InputError, match="0 distinct documents"):
         kept([])
-    with pytest.raises(InputError, match=r"50 distinct documents, but validation=10 and tasks=40 .* from 51; lower"):
+    with pytest.raises(InputError, match=r"50 distinct documents, but validation=10 and tasks=40 .* 51 or more; lower"):
         build(documents(50))
     assert list(tmp_path.iterdir()) == []
     assert len(build(documents(51))["train"]) == 1

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from docemb_lib.errors import InputError
-from docemb_lib.evaluation import Classification, Labelled, LabelledPairs, Pairs, Ranking, Retrieval, baselines
+from docemb_lib.evaluation import Classification, Labelled, LabelledPairs, Pairs, Ranking, Retrieval, baselines, tasks
 from docemb_lib.evaluation.baselines import Similarities, bm25, by_cosine, fused, tfidf
 from docemb_lib.settings import HeadSettings
 
@@ -52,30 +52,40 @@ def test_bm25_is_its_formula_for_the_heaviest_words_of_the_query(
         return total
 
     expected = [[similarity(DOCUMENTS[query], document) for document in DOCUMENTS] for query in (3, 0)]
-    np.testing.assert_allclose(bm25(TEXTS, [3, 0]).values, expected, rtol=1e-5)
+    np.testing.assert_allclose(bm25(TEXTS).of([3, 0]), expected, rtol=1e-5)
+    assert not bm25([*TEXTS, "?"]).of([4]).any()  # a query without words
+    with pytest.raises(InputError, match="no word occurs in 1 of the 2 texts"):
+        bm25(["", "?"])
 
 
-def test_fusion_adds_reciprocal_ranks_without_the_query() -> None:
+def test_fusion_adds_reciprocal_ranks_without_the_query_and_ties_share_theirs() -> None:
     rng = np.random.default_rng(0)
-    parts, queries = [Similarities(rng.normal(size=(3, 7))) for _ in range(2)], [2, 0, 6]
+    tables, queries = [rng.integers(0, 4, size=(7, 7)).astype(float) for _ in range(2)], [2, 0, 6]
     expected = np.zeros((3, 7))
-    for part in parts:
-        for row, (query, values) in enumerate(zip(queries, part.values, strict=True)):
-            others = sorted((i for i in range(7) if i != query), key=lambda i: -values[i])
-            for rank, i in enumerate(others, 1):
-                expected[row, i] += 1 / (60 + rank)
-    found = fused(parts, queries).values
+    for table in tables:
+        for row, query in enumerate(queries):
+            others = [i for i in range(7) if i != query]
+            for i in others:
+                before = sum(table[query, other] > table[query, i] for other in others)
+                equal = sum(table[query, other] == table[query, i] for other in others)
+                expected[row, i] += 1 / (60 + before + (equal + 1) / 2)
+    found = fused(*(Similarities(table.__getitem__) for table in tables)).of(queries)
     others = np.array([[i for i in range(7) if i != query] for query in queries])
     np.testing.assert_allclose(np.take_along_axis(found, others, 1), np.take_along_axis(expected, others, 1))
 
 
-def test_retrieval_scores_similarities_and_sparse_rows_as_embeddings() -> None:
+def test_retrieval_scores_similarities_and_sparse_rows_as_embeddings(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(1)
     texts = [f"document {i}" for i in range(9)] + ["document 3"]  # twice in the pool, once among the texts
     task = Retrieval("r", {"test": Ranking(texts, [4, 9, 0], [[1, 3], [2], [5, 6]])})
     X = rng.random((9, 5)).astype(np.float32)
     by_embeddings = task.score(X)
-    assert task.score(by_cosine(X, task.queries())) == by_embeddings
+    assert task.score(by_cosine(X)) == by_embeddings
+    monkeypatch.setattr(tasks, "AT_ONCE", 2)
+    asked = []
+    in_blocks = Similarities(lambda rows: asked.append(rows) or by_cosine(X).of(rows))
+    assert task.score(in_blocks) == by_embeddings
+    assert asked == [[4, 3], [0]]
     counted = tfidf(["aa bb cc", "aa bb", "cc bb", "bb bb aa", "cc aa", "aa", "bb cc cc", "cc", "bb"])
     sparse, dense = task.score(counted), task.score(counted.toarray())
     assert sparse.mean == pytest.approx(dense.mean)

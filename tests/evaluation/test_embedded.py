@@ -175,7 +175,7 @@ def test_retrieval_asks_for_the_listed_pages_among_all_of_the_split() -> None:
 def test_word_counts_join_halves_and_tell_nothing_of_links_between_unrelated_texts() -> None:
     """The pages' vocabularies are their own: halves can be joined, random links cannot be guessed."""
     rows = pool((120, 10, 120))
-    model = LSA(100).fit([row["text"] for row in rows])
+    model = LSA(50).fit([row["text"] for row in rows])
     pairs = built("halves", rows).splits["test"]
     first, second = model.embed(pairs.first), model.embed(pairs.second)
     joined = (first * second).sum(axis=1)

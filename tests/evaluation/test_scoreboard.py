@@ -122,34 +122,33 @@ def test_standing_on_a_single_task_is_that_of_its_own_metric() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("scores", "verdict", "expected"),
-    [  # of student, best reference and untrained, on two tasks
-        ([(0.9, 0.5), (0.7, 0.6), (0.6, 0.4)], "no difference shown", "Recommended: student, the best of 3 models in the mean over package, see-also."),
-        ([(0.9, 0.5), (0.95, 0.6), (0.6, 0.4)], "worse", "Recommended: SBERT, which is shown to be better than student (0.775 against 0.700 in the mean over package, see-also)."),
-        ([(0.9, 0.5), (0.95, 0.6), (0.6, 0.4)], "no difference shown", "Recommended: student. SBERT has 0.775 against 0.700 in the mean over package, see-also, but no difference is shown."),
-        ([(0.99, 0.5), (0.98, 0.6), (0.98, 0.4)], "no difference shown", "Recommended: student. SBERT has 0.600 against 0.500 in the mean over see-also (package: saturated), but no difference is shown."),
-        ([(0.99, 0.98), (0.98, 1.0), (0.98, 0.99)], "worse", "No task tells these models apart (package, see-also: saturated). Recommended by default: student."),
-    ],
-)  # fmt: skip
+OVER = "in the mean over package, see-also"
+
+
+@pytest.mark.parametrize(("scores", "verdict", "expected"), [  # of student, best reference and untrained, on two tasks
+    ([(0.9, 0.5), (0.7, 0.6), (0.6, 0.4)], "no difference shown", f"Recommended: student, the best of 3 models {OVER}."),
+    ([(0.9, 0.5), (0.95, 0.6), (0.6, 0.4)], "worse", f"Recommended: SBERT, which is shown to be better than student (0.775 against 0.700 {OVER})."),
+    ([(0.9, 0.5), (0.95, 0.6), (0.6, 0.4)], "no difference shown", f"Recommended: student. SBERT has 0.775 against 0.700 {OVER}, but no difference is shown."),
+    ([(0.99, 0.5), (0.98, 0.6), (0.98, 0.4)], "no difference shown", f"Recommended: student. SBERT has 0.790 against 0.745 {OVER} (package: saturated), but no difference is shown."),
+    ([(0.99, 0.98), (0.98, 1.0), (0.98, 0.99)], "worse", "No task tells these models apart (package, see-also: saturated). Recommended by default: student."),
+])  # fmt: skip
 def test_what_is_recommended_is_shown_to_be_better_or_the_student(scores, verdict: str, expected: str) -> None:
-    tasks = (("package", "accuracy"), ("see-also", "map"))
-    models = ("student", "SBERT", "untrained")
+    tasks, models = (("package", "accuracy"), ("see-also", "map")), ("student", "SBERT", "untrained")
     rows = [
-        (model, task, metric, value, value, value)
+        (model, *task, value, value, value)
         for model, own in zip(models, scores, strict=True)
-        for (task, metric), value in zip(tasks, own, strict=True)
+        for task, value in zip(tasks, own, strict=True)
     ]
-    means = [(model, OVERALL, "mean", sum(own) / 2, 0.0, 1.0) for model, own in zip(models, scores, strict=True)]
-    found = [("student", "untrained", task, metric, "better") for task, metric in tasks] + [
-        ("student", "SBERT", OVERALL, "mean", verdict)
-    ]
+    rows += [(model, OVERALL, "mean", sum(own) / 2, 0.0, 1.0) for model, own in zip(models, scores, strict=True)]
+    found = [
+        ("student", "untrained", OVERALL, "mean", "better"),
+        ("student", "SBERT", OVERALL, "mean", verdict),
+    ]  # only the mean is shown
     compared = pd.DataFrame(found, columns=["model", "reference", "task", "metric", "verdict"])
-    assert recommendation(intervals(*rows, *means), compared, student="student", before="untrained") == expected
-    nothing_shown = recommendation(
-        intervals(*rows, *means), compared.assign(verdict="no difference shown"), student="student", before="untrained"
-    )
-    assert nothing_shown.startswith("No task tells these models apart")
+    options = {"student": "student", "before": "untrained"}
+    assert recommendation(intervals(*rows), compared, **options) == expected
+    nothing = compared.assign(verdict="no difference shown")
+    assert recommendation(intervals(*rows), nothing, **options).startswith("No task tells these models apart")
 
 
 def test_the_interval_board_has_the_best_mean_first_and_the_mean_last() -> None:

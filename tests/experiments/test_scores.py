@@ -249,17 +249,23 @@ def test_a_reference_is_fitted_on_the_texts_of_each_task_it_can_be_scored_on(wor
         "find": Retrieval("find", {"test": Ranking(TEXTS[:5], [0, 1], [[2], [3, 4]])})}  # fmt: skip
     asked = []
 
-    def rank(texts, queries):
-        asked.append((texts, queries))
-        return Similarities(np.eye(2, len(texts), 2))
+    def rank(texts):
+        asked.append(texts)
+        return Similarities(lambda rows: np.eye(len(texts), len(texts), 2)[rows])
 
     model = scored_model("ranks", "r")._replace(fit=rank, ranks_only=True)
     world = a_world(workspace_root, tasks)
     for _ in range(2):
         (found,) = world.by_round([model], final=True).values()
-    assert (asked, list(found["ranks"])) == ([(TEXTS[:5], [0, 1])], ["find"])
+    assert (asked, list(found["ranks"])) == ([TEXTS[:5]], ["find"])
     assert found["ranks"]["find"].mean == pytest.approx((1 + (1 / 1 + 2 / 4) / 2) / 2)  # ties in the order of rows
     assert world.is_scored(model)
+
+    def unfit(texts):
+        raise InputError("no word occurs in 2 of the 5 texts")
+
+    left_out = model._replace(label="unfit", fingerprint="u", fit=unfit)
+    assert "unfit" not in world.by_round([model, left_out], final=True)["all"]
 
 
 def test_the_board_has_intervals_and_the_deviation_over_head_seeds(rounds):

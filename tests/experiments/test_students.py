@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 from docemb_lib.errors import InputError
+from docemb_lib.experiments.models import embed_once, lexical_models
 from docemb_lib.experiments.run import Stages
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.experiments.students import StudentStage, make_objective
@@ -246,3 +247,32 @@ def test_a_centred_student_lacks_the_mean_of_its_training_documents_and_nothing_
     before = Student.load(plain.students.trained.path).embed(texts)
     after = Student.load(centred.students.trained.path).embed(texts)
     np.testing.assert_allclose(after, before - before.mean(axis=0), atol=1e-5)
+
+
+def with_lexical_half(stages, notebook="06_evaluation", dim=8):
+    student = stages.key.profile.student.model_copy(update={"lexical": dim})
+    return Stages(RunKey(notebook, stages.key.profile.model_copy(update={"student": student})), stages.workspace)
+
+
+def test_a_final_student_gets_its_lexical_half_after_training_and_others_none(root):
+    plain = stages_of(root, mlm_weight=0.0)
+    final, chapter = with_lexical_half(plain), with_lexical_half(plain, "07_simde")
+    assert (final.students.has_lexical_half, chapter.students.has_lexical_half) == (True, False)
+    final.students.dense = plain.students.trained  # trained above
+    texts = final.corpus.split("train")["text"][:]
+    student = Student.load(plain.students.trained.path)
+    student.adapt(texts, dim=8)
+    own, dense, adapted = lexical_models("s", final.students)
+    np.testing.assert_allclose(own.load().embed(texts[:9]), student.embed(texts[:9]), atol=1e-5)
+    on_task = adapted.fit(texts[:30])
+    student.adapt(texts[:30], dim=8)
+    np.testing.assert_allclose(on_task, student.embed(texts[:30]), atol=1e-4)
+    without_words = ["alone", "single"]
+    np.testing.assert_array_equal(adapted.fit(without_words), embed_once(final.workspace, dense, without_words))
+    folder = final.students.trained.path
+    assert (folder / "history.json").is_file()
+    card = (folder / "README.md").read_text()
+    assert "trust_remote_code=True" in card
+    assert f"fitted on {len(texts)} documents of installed-docs" in card
+    with pytest.raises(InputError, match=r"student\.lexical: 10000 dimensions from the words of"):
+        with_lexical_half(plain, dim=10_000).check()

@@ -92,6 +92,8 @@ def test_a_saved_student_is_the_same_here_and_in_stock_sentence_transformers(mak
     np.testing.assert_array_equal(Student.load(tmp_path).embed(queries, bf16=False), ours)
     stock = SentenceTransformer(str(tmp_path), device="cpu", trust_remote_code=True)
     np.testing.assert_allclose(stock.encode(queries, batch_size=3), ours, atol=1e-5)
+    half = SentenceTransformer(str(tmp_path), device="cpu", trust_remote_code=True).bfloat16()
+    np.testing.assert_allclose(half.encode(queries, batch_size=3), ours, atol=0.05)
     stock.save(str(tmp_path / "again"))
     np.testing.assert_array_equal(Student.load(tmp_path / "again").embed(queries, bf16=False), ours)
     with pytest.raises(ValueError, match="trust_remote_code=True"):
@@ -129,14 +131,20 @@ def test_it_loads_where_docemb_is_not_installed(adapted, tmp_path):
         (lambda student: student.adapt([""] * 9, dim=4), "no word occurs in 2 documents"),
         (lambda student: student.adapt(collection(documents=3), dim=4), "got 3 documents"),
         (lambda student: student.adapt(collection(), dim=4, weight=1.5), "weight: got 1.5, use a number from 0 to 1"),
+        (lambda student: student.adapt([], dim=4), "got 0 documents"),
+        (lambda student: student.centre(collection()), "centre it before adapt"),
     ],
 )
-def test_collections_that_cannot_be_fitted_are_refused_and_the_student_stays_as_it_was(make_student, call, message):
+def test_collections_that_cannot_be_fitted_are_refused_and_the_student_stays_as_it_was(
+    make_student, call, message, monkeypatch
+):
     student = make_student(windows=[8])
     student.adapt(collection(), dim=6)
     before = student.embed(collection()[:2])
-    with pytest.raises(InputError, match=message):
-        call(student)
+    with monkeypatch.context() as patched:
+        patched.setattr(Student, "embed", lambda *_, **__: pytest.fail("documents were embedded first"))
+        with pytest.raises(InputError, match=message):
+            call(student)
     np.testing.assert_array_equal(student.embed(collection()[:2]), before)
 
 
@@ -162,15 +170,23 @@ def test_docemb_adapt_fits_a_student_on_a_folder_of_texts(adapted, tmp_path, mon
     for number, text in enumerate(collection(2)):
         Path(f"texts/{number}.txt").write_text(text)
     run = CliRunner().invoke
+    Path("student/README.md").write_text("# Mine\n\nSentenceTransformer.\n\nMade with docemb.\n")
     done = run(app, ["adapt", "student", "texts", "-o", "refit", "--dim", "5"])
     assert done.exit_code == 0, done.output
     assert "refit: fitted on 40 documents, 21 dimensions" in done.output
+    assert "# Mine" in (card := Path("refit/README.md").read_text())
+    assert (
+        "one of 5 dimensions, a sum of one vector per word of the whole text, fitted on 40 documents of texts" in card
+    )
     refitted = Student.load("refit")
+    assert run(app, ["adapt", "refit", "texts", "-o", "again"]).exit_code == 0
+    assert Student.load("again").width == 21  # as wide as it was
+    assert Path("again/README.md").read_text() == card
     assert refitted.lexical is not None
     assert refitted.lexical.vocabulary == LSA(5).fit(collection(2)).vocabulary
     for arguments, said in [
         (["-o", "refit", "--dim", "5"], "exists; name a new folder"),
-        (["-o", "new", "--dim", "64"], "40 documents for a lexical half of 64 dimensions"),
+        (["-o", "new", "--dim", "64"], "LSA;64: got 40 documents; use at least as many as dim, or a smaller dim"),
     ]:
         done = run(app, ["adapt", "student", "texts", *arguments])
         assert done.exit_code == 2

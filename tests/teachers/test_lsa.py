@@ -17,6 +17,18 @@ def test_it_is_scikit_learns_truncated_svd_with_each_direction_over_the_root_of_
     assert ours.dtype == np.float32
 
 
+@pytest.mark.parametrize("more", [lambda texts: texts[:40], lambda texts: [""] * 40])
+def test_copies_and_empty_documents_do_not_drown_what_unseen_texts_are_about(more):
+    rng = np.random.default_rng(0)
+    topics = [[f"w{topic}x{i}" for i in range(60)] for topic in range(4)]
+    texts = [" ".join(rng.choice(topics[i % 4], size=40)) for i in range(120)]
+    unseen = LSA(80).fit(texts[:60] + more(texts[:60])).embed(texts[60:])
+    same = np.arange(60)[:, None] % 4 == np.arange(60) % 4
+    cosines = unseen @ unseen.T
+    off = ~np.eye(60, dtype=bool)
+    assert cosines[same & off].mean() > cosines[~same].mean() + 0.2
+
+
 def test_a_large_corpus_is_fitted_on_evenly_spaced_documents(pages, monkeypatch):
     monkeypatch.setattr(lsa, "DOCUMENTS", 20)
     rows = np.linspace(0, len(pages) - 1, 20).astype(int)
@@ -45,6 +57,7 @@ def test_a_saved_model_is_the_same_model(pages, tmp_path):
             "words are separated by spaces",
         ),
         (lambda: LSA(0), "dim: got 0"),
+        (lambda: LSA(10, words=0), "words: got 0, use at least as many as dim, 10"),
         (lambda: LSA().embed(["text"]), "not trained"),
         (lambda: LSA().save("."), "not trained"),
         (lambda: LSA.load("absent"), "no such file"),
