@@ -123,7 +123,7 @@ def test_the_recipe_for_long_documents_in_the_template_fits_when_its_lines_are_l
 
 @pytest.mark.parametrize(("special", "said"), [
     ({"bad": b"caf\xe9"}, ["bad.txt", "byte 3", "UTF-8"]),
-    ({"n": 5}, ["corpus: 5 distinct documents", "validation=4 and tasks=20", "lower these"])])  # fmt: skip
+    ({"n": 5}, ["5 distinct documents", "lower corpus.validation"])])  # fmt: skip
 def test_a_wrong_corpus_is_refused_and_nothing_half_written_stays(workspace_root, own, special, said):
     """As the first notebook finds it, without a kernel."""
     stages = Stages(RunKey("01_corpus", Profile.load(own(texts(workspace_root / "t", **special)))))
