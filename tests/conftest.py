@@ -1,7 +1,5 @@
 """What all tests share: a small workspace of its own, and tiny models with real tokenizers."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -1,16 +1,14 @@
 """The command line: bad input is one line and exit code 2 before anything is built; the right exit codes."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
+from conftest import docemb
 
 from docemb_lib import Profile, Workspace, pretrained
 from docemb_lib.errors import InputError
@@ -18,9 +16,6 @@ from docemb_lib.experiments.commands import parse_parameters
 from docemb_lib.experiments.plan import resolve_plan
 from docemb_lib.experiments.run import Stages
 from docemb_lib.experiments.runkey import RunKey
-
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-from conftest import docemb
 
 DOCEMB = [sys.executable, "-m", "docemb_lib.cli"]
 OWN = """
@@ -32,11 +27,6 @@ plan: [{{notebook: 01_corpus}}]
 """
 
 
-def in_a_process(*arguments):
-    env = {**os.environ, "COLUMNS": "400"}
-    return subprocess.run([*DOCEMB, *map(str, arguments)], env=env, capture_output=True, text=True, timeout=300)
-
-
 def refused(done, *said):
     assert done.returncode == 2, (done.stdout, done.stderr)
     (line,) = [line for line in done.stderr.splitlines() if line.strip()]
@@ -45,8 +35,6 @@ def refused(done, *said):
 
 @pytest.fixture
 def own(workspace_root):
-    """Write params/mine.yaml that points at `path`, with further lines."""
-
     def write(path, more=""):
         (workspace_root / "params" / "mine.yaml").write_text(OWN.format(path=path, more=more), encoding="utf-8")
         return "mine"
@@ -54,21 +42,36 @@ def own(workspace_root):
     return write
 
 
-def test_help_names_the_commands():
-    done = in_a_process("--help")
+def test_help_names_the_commands_and_an_unknown_option_is_wrong_usage():
+    env = {**os.environ, "COLUMNS": "400"}
+    done = subprocess.run([*DOCEMB, "--help"], env=env, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0
     assert all(name in done.stdout for name in ("run", "results", "embed", "evaluate", "bench"))
-
-
-def test_unknown_options_and_profiles_are_wrong_usage(workspace_root):
     assert docemb("run", "--prfile", "tiny").returncode == 2
-    refused(docemb("run", "--profile", "tiney"), "profile 'tiney' is unknown", "small")
-    refused(docemb("results", "5_weighting"), "notebook '5_weighting' is unknown")
-    refused(docemb("results", "--claims", "small"), "small: no final evaluation is recorded")
 
 
-def test_the_template_is_refused_until_it_is_filled_in(workspace_root):
-    refused(docemb("run", "--profile", "params/own.yaml"), "corpus.path", "CHANGE-ME")
+@pytest.mark.parametrize(("arguments", "said"), [
+    (["run", "--profile", "tiney"], ["profile 'tiney' is unknown", "small"]),
+    (["run", "--profile", "params/own.yaml"], ["corpus.path", "CHANGE-ME"]),  # the template, not yet filled in
+    (["results", "5_weighting"], ["notebook '5_weighting' is unknown"]),
+    (["results", "--claims", "small"], ["small: no final evaluation is recorded"]),
+    (["train", "--profile", "small", "-p", "lam"], ["-p lam: write NAME=VALUE, as in -p lam=0.5"]),
+    (["train", "--profile", "small", "-p", "lamb=0.5"], ["unknown parameter 'lamb'; did you mean lam?"]),
+    (["evaluate", "no/model", "--profile", "small"], ["no/model: no folder or hub id"]),
+    (["evaluate", "params", "--profile", "small"],
+     ["params: no folder or hub id with a modules.json or config.json", "give one of a model"]),
+    (["evaluate", "params", "--profile", "small", "--task", "halfs"],
+     ["--task: evaluation: there is no task 'halfs'", "halves"]),
+    (["evaluate", "params", "--profile", "small", "--task", "wines"], ["wines stands on no hub", "name the folder"]),
+    (["evaluate", "params", "--profile", "smal"], ["profile 'smal' is unknown"]),
+    (["bench", "student", "--json", "--size", "huge"], ["size: got 'huge'", "small or base"]),
+    (["bench", "student", "--json", "--out", "params/own.yaml"], ["--out params/own.yaml: is a file; give a folder"]),
+    (["bench", "student", "--json", "--device", "cuda"], ["device: got cuda", "give cpu"])])  # fmt: skip
+def test_wrong_arguments_are_refused_before_anything_is_built(workspace_root, monkeypatch, arguments, said):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    done = docemb(*arguments)
+    refused(done, *said)
+    assert done.stdout == ""
     assert not (workspace_root / "outputs").exists()
 
 
@@ -91,8 +94,7 @@ def texts(folder, n=40, **special):
 def test_a_notebook_that_refuses_its_input_ends_the_command_with_its_line(workspace_root, own, write_notebook):
     begun = "from docemb_lib.experiments.run import begin\nbegin('01_corpus', globals()).stages.corpus.artefact"
     write_notebook("01_corpus", "profile = 'tiny'\nseed = 0", begun)  # without figures, which take seconds
-    name = own(texts(workspace_root / "t", bad=b"caf\xe9"))
-    refused(docemb("run", "--profile", name), "bad.txt", "byte 3", "UTF-8")
+    refused(docemb("run", "--profile", own(texts(workspace_root / "t", bad=b"caf\xe9"))), "bad.txt", "byte 3", "UTF-8")
 
 
 def test_the_recipe_for_long_documents_in_the_template_fits_when_its_lines_are_let_in(workspace_root):
@@ -121,8 +123,7 @@ def test_the_recipe_for_long_documents_in_the_template_fits_when_its_lines_are_l
 
 @pytest.mark.parametrize(("special", "said"), [
     ({"bad": b"caf\xe9"}, ["bad.txt", "byte 3", "UTF-8"]),
-    ({"n": 5}, ["5 distinct documents", "lower corpus.validation"]),
-])  # fmt: skip
+    ({"n": 5}, ["5 distinct documents", "lower corpus.validation"])])  # fmt: skip
 def test_a_wrong_corpus_is_refused_and_nothing_half_written_stays(workspace_root, own, special, said):
     """As the first notebook finds it, without a kernel."""
     stages = Stages(RunKey("01_corpus", Profile.load(own(texts(workspace_root / "t", **special)))))
@@ -169,53 +170,23 @@ def test_a_missing_teacher_package_is_named_with_the_command_that_installs_it(wo
     (["student", "t", "-o", "out.csv"], ["out.csv", ".parquet"]),
     (["student", "t", "-o", "no/folder/out.npy"], ["the folder no/folder does not exist"]),
     (["student", "nothing", "-o", "out.npy"], ["nothing", "no such file or folder"]),
-    (["no/student", "t", "-o", "out.npy"], ["no/student"]),
-])  # fmt: skip
+    (["no/student", "t", "-o", "out.npy"], ["no/student"])])  # fmt: skip
 def test_embed_checks_its_arguments_first_and_writes_nothing(workspace_root, arguments, said):
     texts(workspace_root / "t", n=2)
     refused(docemb("embed", *arguments), *said)
     assert not list(workspace_root.rglob("out.*"))
 
 
-@pytest.mark.parametrize(("arguments", "said"), [
-    (["no/model"], ["no/model: no folder or hub id"]),
-    (["params"], ["params: no folder or hub id with a modules.json or config.json", "give one of a model"]),
-    (["params", "--task", "halfs"], ["--task: evaluation: there is no task 'halfs'", "halves"]),
-    (["params", "--task", "wines"], ["wines stands on no hub", "name the folder"]),
-    (["params", "--profile", "smal"], ["profile 'smal' is unknown"]),
-])  # fmt: skip
-def test_evaluate_checks_its_arguments_before_anything_is_built(workspace_root, arguments, said):
-    profile = [] if "--profile" in arguments else ["--profile", "small"]
-    refused(docemb("evaluate", *arguments, *profile), *said)
-    assert not (workspace_root / "outputs").exists()
-
-
-@pytest.mark.parametrize(("arguments", "said"), [
-    (["--size", "huge"], ["size: got 'huge'", "small or base"]),
-    (["--out", "file"], ["--out file: is a file; give a folder"]),
-    (["--device", "cuda"], ["device: got cuda", "give cpu"]),
-])  # fmt: skip
-def test_a_wrong_benchmark_is_refused_before_anything_is_measured(tmp_path, monkeypatch, arguments, said):
-    (tmp_path / "file").write_text("kept")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    done = docemb("bench", "student", "--json", *arguments)
-    refused(done, *said)
-    assert done.stdout == ""
-
-
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_run_says_so_and_exits_with_130(workspace_root, own, how):
-    name = own(texts(workspace_root / "t"))
-    command = [*DOCEMB, "run", "--profile", name]
+    command = [*DOCEMB, "run", "--profile", own(texts(workspace_root / "t"))]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stdout.readline() == "1 runs, 0 of them already there\n"
     assert "begins" in process.stdout.readline()
     process.send_signal(how)
     _, errors = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert errors.splitlines()[-1] == "Interrupted. The same command goes on from here."
+    assert (process.returncode, errors.splitlines()[-1]) == (130, "Interrupted. The same command goes on from here.")
     assert not list((workspace_root / "outputs" / "notebooks").rglob("*.ipynb"))
 
 
@@ -254,18 +225,8 @@ def test_a_run_that_is_told_to_stop_leaves_a_checkpoint(workspace_root):
         time.sleep(0.05)
     running.send_signal(signal.SIGTERM)
     _, stderr = running.communicate(timeout=200)
-    assert running.returncode == 130
-    assert stderr.splitlines()[-1] == "Interrupted. The same command goes on from here."
+    assert (running.returncode, stderr.splitlines()[-1]) == (130, "Interrupted. The same command goes on from here.")
     assert len(list(students.glob("*.partial/checkpoints/*/whole.json"))) == 1
-
-
-@pytest.mark.parametrize(("parameter", "said"), [
-    ("lam", "-p lam: write NAME=VALUE, as in -p lam=0.5"),
-    ("lamb=0.5", "unknown parameter 'lamb'; did you mean lam?"),
-])  # fmt: skip
-def test_train_refuses_what_does_not_fit(workspace_root, parameter, said):
-    refused(docemb("train", "--profile", "small", "-p", parameter), said)
-    assert not (workspace_root / "outputs").exists()
 
 
 def test_a_parameter_is_read_as_papermill_reads_it():

@@ -1,7 +1,5 @@
 """Speed in bfloat16 follows the processor's flags; free memory is the least that machine and control groups leave."""
 
-from __future__ import annotations
-
 import time
 
 import psutil
@@ -38,8 +36,7 @@ def test_the_peak_is_operations_by_seconds_and_measured_once(monkeypatch):
     assert set(products) == {((64, 64), torch.bfloat16, torch.bfloat16)}
     n = len(products)
     assert n >= 3
-    assert matmul_peak(torch.device("cpu"), torch.bfloat16) == pytest.approx(2 * 64**3 / 0.1)
-    assert len(products) == n
+    assert (matmul_peak(torch.device("cpu"), torch.bfloat16), len(products)) == (pytest.approx(2 * 64**3 / 0.1), n)
     hardware._matmul_peak.cache_clear()
 
 
@@ -53,7 +50,6 @@ def test_the_peak_is_what_plain_products_reach():
 
 @pytest.fixture
 def cgroups(tmp_path, monkeypatch):
-    """Writes /proc/self/cgroup and the files of control groups below /sys/fs/cgroup."""
     monkeypatch.setattr(hardware, "CGROUPS", tmp_path)
     monkeypatch.setattr(hardware, "OWN_CGROUPS", tmp_path / "own")
     monkeypatch.setattr(psutil, "virtual_memory", lambda: type("Memory", (), {"available": 20 * GiB}))
@@ -88,6 +84,5 @@ def test_free_memory_is_the_least_of_what_machine_and_control_groups_leave(cgrou
 
 def test_free_memory_without_control_groups_is_that_of_the_machine_or_of_the_gpu(cgroups, monkeypatch):
     assert free_memory(torch.device("cpu")) == 20 * GiB
-    memory = {torch.device("cuda:1"): (7 * GiB, 80 * GiB)}
-    monkeypatch.setattr(torch.cuda, "mem_get_info", memory.__getitem__)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", {torch.device("cuda:1"): (7 * GiB, 80 * GiB)}.__getitem__)
     assert free_memory("cuda:1") == 7 * GiB

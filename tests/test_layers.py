@@ -1,7 +1,5 @@
 """The folders are layers: a module imports only from its own folder or from one above it."""
 
-from __future__ import annotations
-
 import ast
 import json
 import subprocess
@@ -13,8 +11,7 @@ import pytest
 LIBRARY = Path(__file__).resolve().parent.parent / "docemb_lib"
 LAYERS = [
     "errors", "private", "progress", "hardware", "pretrained", "settings", "workspace", "saving", "corpus", "teachers", "student", "losses", "doctor",
-    "training", "evaluation", "experiments", "thesis", "figures", "views", "widgets", "bench", "terminal", "cli",
-]  # fmt: skip
+    "training", "evaluation", "experiments", "thesis", "figures", "views", "widgets", "bench", "terminal", "cli"]  # fmt: skip
 
 
 def imported(path: Path) -> set[str]:
@@ -81,8 +78,7 @@ def test_the_student_is_measured_with_torch_transformers_and_pandas_alone(tmp_pa
     # transformers imports sklearn where it is, and that needs joblib.
     absent = {
         "pydantic", "datasets", "gensim", "seaborn", "nltk", "pyarrow", "papermill", "nbclient", "jupytext",
-        "ipywidgets", "joblib", "sklearn", "dask",
-    }  # fmt: skip
+        "ipywidgets", "joblib", "sklearn", "dask"}  # fmt: skip
     code = BARE.format(absent=absent, out=str(tmp_path))
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr

@@ -44,8 +44,8 @@ def test_a_local_folder_wins_and_any_other_name_is_a_hub_id(tmp_path, monkeypatc
     (tmp_path / "all-MiniLM-L6-v2").mkdir()
     monkeypatch.chdir(tmp_path)
     assert pretrained.resolve("all-MiniLM-L6-v2") == "all-MiniLM-L6-v2"
-    assert pretrained.resolve("allenai/longformer-base-4096") == "allenai/longformer-base-4096"
-    assert pretrained.fingerprint("allenai/longformer-base-4096") == "allenai/longformer-base-4096"
+    hub_id = "allenai/longformer-base-4096"
+    assert pretrained.resolve(hub_id) == pretrained.fingerprint(hub_id) == hub_id
 
 
 def test_a_folders_fingerprint_follows_weights_and_configuration_only(tmp_path):
@@ -58,6 +58,5 @@ def test_a_folders_fingerprint_follows_weights_and_configuration_only(tmp_path):
     assert pretrained.fingerprint(str(tmp_path)) == first
     for name in ("model.safetensors", "1_Pooling/config.json"):
         (tmp_path / name).write_text("other")
-        changed = pretrained.fingerprint(str(tmp_path))
-        assert changed != first
-        first = changed
+        before, first = first, pretrained.fingerprint(str(tmp_path))
+        assert before != first

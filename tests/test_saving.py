@@ -1,25 +1,13 @@
 """Jupyter saves the notebooks of a checkout without outputs, and other notebooks as they are."""
 
-from __future__ import annotations
-
 import copy
 import json
-from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 from docemb_lib.saving import keep_outputs_apart
-
-
-class Files:
-    """The contents manager of a folder."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-
-    def _get_os_path(self, path: str) -> str:
-        return str(self.root / path)
 
 
 @pytest.fixture
@@ -31,8 +19,9 @@ def executed():
 
 
 def save(root, path, content):
+    manager = SimpleNamespace(_get_os_path=lambda path: str(root / path))
     model = {"type": "notebook", "content": content}
-    keep_outputs_apart(model=model, path=path, contents_manager=Files(root))
+    keep_outputs_apart(model=model, path=path, contents_manager=manager)
     return model["content"]
 
 
@@ -41,8 +30,7 @@ def test_outputs_go_to_the_outputs_folder_and_the_open_notebook_keeps_them(works
     written = save(workspace_root, "notebooks/05_weighting.ipynb", executed)
     title, cell = written["cells"]
     assert (cell["source"], cell["outputs"], cell["execution_count"]) == ("6 * 7", [], None)
-    assert title == original.cells[0]
-    assert written["metadata"] == {"kernelspec": {"name": "python3"}}
+    assert (title, written["metadata"]) == (original.cells[0], {"kernelspec": {"name": "python3"}})
     assert executed == original
     apart = workspace_root / "outputs" / "notebooks" / "05_weighting" / "as-last-saved.ipynb"
     assert json.loads(apart.read_text(encoding="utf-8")) == original

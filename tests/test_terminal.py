@@ -1,7 +1,5 @@
 """What the command line prints can be read in any terminal."""
 
-from __future__ import annotations
-
 import io
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,7 +31,6 @@ def console(columns=100, terminal=False):
 
 
 def reported(*labels, terminal=False):
-    """A terminal, its console, and a run of each label."""
     planned = [ARun(label, Path(f"{number}.ipynb")) for number, label in enumerate(labels)]
     shown = console(terminal=terminal)
     return Terminal(shown), shown, planned
@@ -47,14 +44,7 @@ def test_tables_are_never_cut(columns):
     print_scoreboard(board, shown)
     intervals = pd.DataFrame({"find": [".512 [.48, .55]"]}, index=pd.Index(["a"], name="model"))
     print_intervals(pd.concat({"10k": intervals}, names=["round"]), shown)
-    for whole in (
-        "student before distillation",
-        "see-also-retrieval",
-        "0.812",
-        "0.756 ± 0.004",
-        "10k",
-        ".512 [.48, .55]",
-    ):
+    for whole in ("student before distillation", "see-also-retrieval", "0.812", "0.756 ± 0.004", "10k", ".512 [.48, .55]"):  # fmt: skip
         assert whole in shown.file.getvalue()
 
 

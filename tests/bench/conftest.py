@@ -1,7 +1,5 @@
 """Both sides of the student's benchmark, so small that a test takes milliseconds."""
 
-from __future__ import annotations
-
 import copy
 from dataclasses import dataclass
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Timings take turns, memory is that of one run, rows are judged at their bounds, reports hold every row."""
 
-from __future__ import annotations
-
 import io
 import json
 import math
@@ -20,12 +18,9 @@ from docemb_lib.errors import InputError
 
 CPU = torch.device("cpu")
 MiB = 2**20
-ROWS = [
-    Row("speed", 30.0, "tokens/s", peer=3.0, at_least=10, spread=(9.0, 11.0)),
+ROWS = [Row("speed", 30.0, "tokens/s", peer=3.0, at_least=10, spread=(9.0, 11.0)),
     Row("memory", 3 * 2**30, "bytes", peer=8 * 2**30, at_most=0.25, note="2 documents"),
-    Row("share", 0.5, "%", at_least=0.4),
-    Row("gone", None, "bytes", peer=None, at_most=0.25, note="not measurable"),
-]
+    Row("share", 0.5, "%", at_least=0.4), Row("gone", None, "bytes", peer=None, at_most=0.25, note="not measurable")]  # fmt: skip
 REPORT = Report("student", "stock", {"size": "small"}, ROWS, ["x"])
 
 
@@ -65,13 +60,11 @@ def test_the_peak_on_a_gpu_is_that_of_its_tensors_above_those_before(monkeypatch
     assert peak_memory(lambda: setattr(memory, "peak", 270), torch.device("cuda")) == 200
 
 
-@pytest.mark.parametrize(
-    ("row", "verdict"),
-    [(Row("", 10.0, "", peer=1.0, at_least=10), "ok"), (Row("", 9.99, "", peer=1.0, at_least=10), "below"),
-     (Row("", 1.0, "", peer=4.0, at_most=0.25), "ok"), (Row("", 1.01, "", peer=4.0, at_most=0.25), "below"),
-     (Row("", 0.4, "%", at_least=0.4), "ok"), (Row("", 0.0, "", at_most=1e-5), "ok"), (Row("", 5.0, "", peer=1.0), ""),
-     (Row("", None, "", at_most=1e-5), ""), (Row("", float("nan"), "", at_most=1e-5), "below")],
-)  # fmt: skip
+@pytest.mark.parametrize(("row", "verdict"), [
+    (Row("", 10.0, "", peer=1.0, at_least=10), "ok"), (Row("", 9.99, "", peer=1.0, at_least=10), "below"),
+    (Row("", 1.0, "", peer=4.0, at_most=0.25), "ok"), (Row("", 1.01, "", peer=4.0, at_most=0.25), "below"),
+    (Row("", 0.4, "%", at_least=0.4), "ok"), (Row("", 0.0, "", at_most=1e-5), "ok"), (Row("", 5.0, "", peer=1.0), ""),
+    (Row("", None, "", at_most=1e-5), ""), (Row("", float("nan"), "", at_most=1e-5), "below")])  # fmt: skip
 def test_a_row_is_judged_by_its_ratio_or_by_ours(row, verdict):
     assert row.verdict == verdict
 
@@ -81,19 +74,20 @@ def test_ratios_are_of_medians_with_the_spread_of_the_pairs():
     assert (row.ours, row.peer, row.ratio, row.spread, row.verdict) == (30, 3, 10, (5, 15), "ok")
 
 
-def test_all_files_hold_every_row(tmp_path):
+def test_all_files_hold_every_row_and_a_file_in_the_place_of_the_folder_is_refused(tmp_path):
     written = write_report(REPORT, tmp_path / "new" / "folder")
     assert [path.name for path in written] == [f"student.{kind}" for kind in ("json", "csv", "png", "svg")]
     assert all(path.stat().st_size > 500 for path in written[2:])
     content = json.loads(written[0].read_text(encoding="utf-8"))
     assert content["results"][0] == {
         "name": "speed", "peer": 3.0, "ours": 30.0, "unit": "tokens/s", "ratio": 10.0, "ratio_low": 9.0,
-        "ratio_high": 11.0, "budget": "≥ 10", "verdict": "ok", "note": "",
-    }  # fmt: skip
+        "ratio_high": 11.0, "budget": "≥ 10", "verdict": "ok", "note": ""}  # fmt: skip
     assert content["results"][3]["ours"] is None
     assert (content["machine"]["threads"], content["versions"]["torch"]) == (torch.get_num_threads(), torch.__version__)
     rows = pd.read_csv(written[1], dtype=str, keep_default_na=False)[["name", "ratio", "verdict"]].to_numpy().tolist()
     assert rows == [["speed", "10.0", "ok"], ["memory", "0.375", "below"], ["share", "", "ok"], ["gone", "", ""]]
+    with pytest.raises(InputError, match=r"--out .*csv: is a file; give a folder"):
+        write_report(REPORT, written[1])
 
 
 def test_the_table_shows_budgets_and_what_is_not_measured():
@@ -107,12 +101,6 @@ def test_the_table_shows_budgets_and_what_is_not_measured():
     assert REPORT.remarks() == ["memory: 2 documents", "gone: not measurable", "x"]
 
 
-def test_a_file_in_the_place_of_the_folder_is_refused(tmp_path):
-    (tmp_path / "file").write_text("kept")
-    with pytest.raises(InputError, match=r"--out .*file: is a file; give a folder"):
-        write_report(REPORT, tmp_path / "file")
-
-
 def test_lengths_follow_the_log_normal_of_the_thesis_cut_at_4096():
     sigma = math.sqrt(math.log(1 + (1723 / 1371) ** 2))
     thesis = stats.lognorm(sigma, scale=1371 / math.exp(sigma**2 / 2))
@@ -120,8 +108,7 @@ def test_lengths_follow_the_log_normal_of_the_thesis_cut_at_4096():
     expected = np.clip(thesis.ppf((np.arange(50_000) + 0.5) / 50_000), SHORTEST, LONGEST)
     lengths = np.array(thesis_lengths(5000, seed=3))
     np.testing.assert_allclose(np.quantile(lengths, [0.1, 0.5, 0.9]), np.quantile(expected, [0.1, 0.5, 0.9]), rtol=0.01)
-    assert lengths.mean() == pytest.approx(expected.mean(), rel=0.005)
-    assert lengths.max() == LONGEST
+    assert (lengths.mean(), lengths.max()) == (pytest.approx(expected.mean(), rel=0.005), LONGEST)
     assert (lengths == LONGEST).mean() == pytest.approx(thesis.sf(LONGEST), abs=0.001)
     assert all(0.8 < np.mean(thesis_lengths(8, seed=seed)) / lengths.mean() < 1.25 for seed in range(30))
     # they depend on their seed and are in random order

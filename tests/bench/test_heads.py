@@ -1,7 +1,5 @@
 """The loop ends in the weights of our heads, and rows are judged by the usual loop."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -44,15 +42,12 @@ def test_each_side_trains_as_many_heads_and_only_the_usual_loop_has_a_budget(mon
     assert (usual.name, usual.budget, tuned.budget) == ("3 heads, 8 dimensions, against the loop", "≥ 10", "")
 
 
-def test_all_widths_are_measured():
+def test_all_widths_are_measured_and_no_repeat_is_refused():
     report = bench_heads(quick=True, repeats=2)
     assert [row.verdict for row in report.rows if row.name.startswith("weights")] == ["ok", "ok"]
     assert [row.unit for row in report.rows] == ["heads/s", "heads/s", ""] * 2
     assert all(row.ours > 0 for row in report.rows if row.unit)
     assert (report.settings["epochs"], report.settings["repeats"]) == (1, 2)
     assert report.notes[-1].startswith("quick")
-
-
-def test_no_repeat_is_refused():
     with pytest.raises(InputError, match=r"^repeats: got 0; give at least 1$"):
         bench_heads(repeats=0)

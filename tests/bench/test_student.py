@@ -1,7 +1,5 @@
 """Both sides do the same work on the same documents; each kind of difference shows; rows are judged by the budgets."""
 
-from __future__ import annotations
-
 import math
 from unittest.mock import Mock
 
@@ -19,18 +17,16 @@ from docemb_lib.student.longformer import forward_flops
 CPU = torch.device("cpu")
 
 
-@pytest.mark.parametrize(
-    ("lengths", "budget", "step", "batches"),
-    [([4, 10, 3, 9], 20, 1, [[1, 3], [0, 2]]), ([4, 10, 3, 9], 19, 1, [[1], [3, 0], [2]]),
-     ([4, 10, 3, 9], 40, 1, [[1, 3, 0, 2]]), ([50, 2], 10, 1, [[0], [1]]),  # longer than the budget: alone
-     ([60] * 5, 1024, 512, [[0, 1], [2, 3], [4]])],  # stock pads to a multiple of its window
-)  # fmt: skip
+@pytest.mark.parametrize(("lengths", "budget", "step", "batches"), [
+    ([4, 10, 3, 9], 20, 1, [[1, 3], [0, 2]]), ([4, 10, 3, 9], 19, 1, [[1], [3, 0], [2]]),
+    ([4, 10, 3, 9], 40, 1, [[1, 3, 0, 2]]), ([50, 2], 10, 1, [[0], [1]]),  # longer than the budget: alone
+    ([60] * 5, 1024, 512, [[0, 1], [2, 3], [4]])  # stock pads to a multiple of its window
+])  # fmt: skip
 def test_padded_batches_count_what_padding_adds(lengths, budget, step, batches):
     assert student.padded_batches(lengths, budget, step=step) == batches
 
 
 def alone(sides):
-    """Embeddings of each document alone, by stock."""
     model = sides.stock.model
     return torch.stack([model(torch.from_numpy(one)[None]).last_hidden_state[0].mean(0) for one in sides.documents])
 
@@ -53,8 +49,7 @@ def test_gradients_are_those_of_all_documents_together(sides, side):
     chosen = getattr(sides, side)
     model = getattr(chosen.model, "model", chosen.model)
     for _ in range(2):  # the second time nothing is left of the first
-        batches = chosen.batches(sides.documents, 320)
-        forward_backward(chosen, batches, targets=targets, precision="fp32", device=CPU)
+        forward_backward(chosen, chosen.batches(sides.documents, 320), targets=targets, precision="fp32", device=CPU)
         torch.testing.assert_close(model.encoder.layer[0].output.dense.weight.grad, expected, atol=1e-5, rtol=1e-4)
 
 
@@ -78,8 +73,7 @@ def test_a_window_that_differs_shows(sides):
 
 def test_the_difference_of_gradients_is_relative_and_the_largest():
     expected = {"a": torch.tensor([3.0, 4.0]), "b": torch.tensor([10.0, 0.0])}
-    close = {**expected, "a": torch.tensor([3.0, 4.5])}
-    assert student.gradient_difference(close, expected) == pytest.approx(0.1)
+    assert student.gradient_difference({**expected, "a": torch.tensor([3.0, 4.5])}, expected) == pytest.approx(0.1)
     assert math.isnan(student.gradient_difference({**expected, "a": torch.tensor([3.0, math.nan])}, expected))
     other = {"a": torch.tensor([3.0, 4.0]), "b": torch.tensor([1.0, 1.0])}
     assert student.gradient_cosine(expected, other) == pytest.approx(0.5**0.5)
@@ -114,10 +108,8 @@ def test_growth_has_the_same_tokens_in_long_and_short_documents(sides, monkeypat
     tokens = type(sides.workload).tokens
     monkeypatch.setattr(type(sides.workload), "tokens", lambda self, lengths: asked.append(lengths) or tokens(self, lengths))  # fmt: skip
     monkeypatch.setattr(student.harness, "interleaved", lambda runs, *_: {length: [float(length)] for length in runs})
-    workload = type(sides.workload)(layers=1, growth_tokens=512, longest=256)
-    (row,) = student.growth(sides.ours, workload, "fp32", CPU)
-    assert asked == [[16] * 32, [256] * 2]
-    assert (row.ours, row.budget, row.verdict) == (16.0, "≤ 1.15", "below")
+    (row,) = student.growth(sides.ours, type(sides.workload)(layers=1, growth_tokens=512, longest=256), "fp32", CPU)
+    assert (asked, row.ours, row.budget, row.verdict) == ([[16] * 32, [256] * 2], 16.0, "≤ 1.15", "below")
 
 
 def test_embedding_takes_the_same_tokens_in_one_pass_and_in_chunks(sides, monkeypatch):
@@ -178,8 +170,7 @@ def test_full_training_follows_the_gradient_and_counts_minutes_by_its_speed(side
 @pytest.mark.parametrize(("free", "ours", "stock"), [(139, 65536, 16384), (24, 24576, 6144), (2, 4096, 4096)])
 def test_batches_on_a_gpu_fit_its_memory(monkeypatch, free, ours, stock):
     monkeypatch.setattr(student, "free_memory", lambda device: free * 2**30)
-    found = [student.token_budget(torch.device("cuda"), object.__new__(kind)) for kind in (Ours, Stock)]
-    assert found == [ours, stock]
+    assert [student.token_budget(torch.device("cuda"), object.__new__(kind)) for kind in (Ours, Stock)] == [ours, stock]
 
 
 def test_base_is_longformer_base():
@@ -193,13 +184,11 @@ def test_documents_hold_no_special_token(tiny):
     assert set(np.concatenate(Workload().tokens([500, 3]))) == set(range(5, 95))
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [({"device": "tpu"}, "device: got 'tpu'; give cpu or cuda"),
-     ({"device": "cuda"}, "device: got cuda, but torch sees no GPU here; give cpu"),
-     ({"size": "huge"}, "size: got 'huge'; give small or base"),
-     ({"documents": 0}, "documents: got 0; give at least 1"), ({"repeats": -1}, "repeats: got -1; give at least 1")],
-)  # fmt: skip
+@pytest.mark.parametrize(("options", "message"), [
+    ({"device": "tpu"}, "device: got 'tpu'; give cpu or cuda"),
+    ({"device": "cuda"}, "device: got cuda, but torch sees no GPU here; give cpu"),
+    ({"size": "huge"}, "size: got 'huge'; give small or base"),
+    ({"documents": 0}, "documents: got 0; give at least 1"), ({"repeats": -1}, "repeats: got -1; give at least 1")])  # fmt: skip
 def test_wrong_options_are_refused(monkeypatch, options, message):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(InputError, match=f"^{message}$"):

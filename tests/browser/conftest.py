@@ -1,7 +1,5 @@
 """JupyterLab on a free port and Chromium, started once per module; each notebook is opened and run once, in order."""
 
-from __future__ import annotations
-
 import json
 import os
 import secrets
@@ -17,8 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from conftest import TEXTS, make_workspace
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -26,8 +22,7 @@ CHROMIUM = next(filter(None, map(shutil.which, NAMES)), None)
 NO_BROWSER = "no browser: `apt-get install chromium` (Debian, Ubuntu), or any Chromium on the PATH"
 FLAGS = (
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync",
-)  # fmt: skip
+    "--disable-component-update", "--disable-sync")  # fmt: skip
 SHOWN = ".jp-NotebookPanel:not(.lm-mod-hidden)"  # the visible notebook
 MINUTE = 60_000.0  # milliseconds
 SETTINGS: dict[str, dict[str, Any]] = {  # of JupyterLab: no dialogs; all cells are rendered
@@ -37,8 +32,6 @@ SETTINGS: dict[str, dict[str, Any]] = {  # of JupyterLab: no dialogs; all cells 
 
 
 class Lab:
-    """A running JupyterLab server; `url` adds the token."""
-
     def __init__(self, root: Path, port: int) -> None:
         self.root, self.port, self.token = root, port, secrets.token_hex(16)
 
@@ -46,15 +39,12 @@ class Lab:
         return f"http://127.0.0.1:{self.port}/{path}{'&' if '?' in path else '?'}token={self.token}"
 
     def api(self, path: str, method: str = "GET") -> Any:
-        """The response of the REST API."""
         request = urllib.request.Request(self.url(f"api/{path}"), method=method)
         with urllib.request.urlopen(request, timeout=30) as answer:
             return json.loads(answer.read() or "null")
 
 
 class OpenNotebook:
-    """One notebook, opened in a page of the browser."""
-
     def __init__(self, page: Any, lab: Lab, path: str) -> None:
         self.page, self.name = page, Path(path).stem
         page.goto(lab.url(f"lab/tree/{path}?reset"))
@@ -66,11 +56,9 @@ class OpenNotebook:
         page.wait_for_function(ready, arg=path, timeout=2 * MINUTE)
 
     def command(self, name: str, **arguments: Any) -> None:
-        """Run a JupyterLab command to the end."""
         self.page.evaluate("([name, options]) => window.jupyterapp.commands.execute(name, options)", [name, arguments])
 
     def run_all(self, *, timeout: float = 5 * MINUTE) -> None:
-        """Run all cells and wait for the last one."""
         self.page.set_default_timeout(timeout)
         self.command("notebook:run-all-cells")
 
@@ -88,7 +76,6 @@ class OpenNotebook:
         return str(self.page.evaluate(run, code))
 
     def content(self) -> dict[str, Any]:
-        """The notebook shown in the page, with outputs."""
         shown = "() => JSON.stringify(window.jupyterapp.shell.currentWidget.content.model.toJSON())"
         return dict(json.loads(self.page.evaluate(shown)))
 
@@ -101,11 +88,9 @@ class OpenNotebook:
         return self.page.locator(f'{SHOWN} .widget-inline-hbox:has(> label:text-is("{description}"))')
 
     def choose(self, description: str, label: str) -> None:
-        """Choose an option of a drop-down list."""
         self.control(description).locator("select").select_option(label=label)
 
     def press(self, description: str, key: str, *, handle: int = 0) -> None:
-        """Press a key on the handle of a slider."""
         self.control(description).locator(".noUi-handle").nth(handle).press(key)
 
     def shows(self, selector: str, text: str) -> None:
@@ -122,7 +107,6 @@ class OpenNotebook:
         return list(self.page.evaluate(wide, SHOWN))
 
     def screenshot(self, file: Path) -> None:
-        """Save the whole notebook as one picture."""
         size = self.page.viewport_size
         for _ in range(2):  # the second pass includes cells that grew in the first
             height = self.page.evaluate(f"() => document.querySelector('{SHOWN} .jp-WindowedPanel-inner').scrollHeight")
@@ -156,8 +140,7 @@ def lab(tmp_path_factory) -> Iterator[Lab]:
         sys.executable, "-m", "jupyterlab", "--no-browser", "--ip=127.0.0.1", f"--port={served.port}", "--allow-root",
         "--ServerApp.port_retries=0", f"--IdentityProvider.token={served.token}", f"--ServerApp.root_dir={root}",
         f"--LabApp.user_settings_dir={home / 'user-settings'}", f"--LabApp.workspaces_dir={home / 'workspaces'}",
-        "--LabApp.expose_app_in_browser=True", "--LabApp.extension_manager=readonly",
-    ]  # fmt: skip
+        "--LabApp.expose_app_in_browser=True", "--LabApp.extension_manager=readonly"]  # fmt: skip
     log = home / "jupyterlab.log"
     with log.open("w", encoding="utf-8") as file:
         server = subprocess.Popen(command, cwd=root, env=environment, stdout=file, stderr=subprocess.STDOUT)

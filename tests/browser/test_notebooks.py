@@ -1,7 +1,5 @@
 """Every notebook in JupyterLab: opened, run from top to bottom, shown in light and dark themes, saved."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -16,16 +14,12 @@ every_notebook = pytest.mark.parametrize("notebook", NOTEBOOKS, indirect=True)
 
 
 @every_notebook
-def test_all_cells_run_without_an_error(notebook):
+def test_all_cells_run_without_an_error_and_the_first_shows_the_configuration(notebook):
     cells = [cell for cell in notebook.content()["cells"] if cell["cell_type"] == "code"]
-    errors = [o["evalue"] for cell in cells for o in cell["outputs"] if o["output_type"] == "error"]
-    assert not errors
+    assert not [o["evalue"] for cell in cells for o in cell["outputs"] if o["output_type"] == "error"]
     assert all(cell["execution_count"] for cell in cells if cell["source"])
-
-
-@every_notebook
-def test_the_first_output_is_the_configuration_with_what_was_reused_and_built(notebook):
-    first = next(cell for cell in notebook.content()["cells"] if cell.get("outputs"))
+    # The first output is the configuration with what was reused and built.
+    first = next(cell for cell in cells if cell.get("outputs"))
     (shown,) = [o["data"]["text/plain"] for o in first["outputs"] if o["output_type"] == "display_data"]
     rows = {line.split()[0]: line for line in "".join(shown).splitlines()[1:]}
     assert "small" in rows["profile"]
@@ -48,7 +42,6 @@ def test_saving_keeps_the_pair_in_step_and_its_outputs_out_of_git(notebook, lab)
     halves = committed.read_bytes(), script.read_bytes()
     notebook.command("docmanager:save")
     assert (committed.read_bytes(), script.read_bytes()) == halves  # a run changes no committed file
-
     notebook.command("notebook:insert-cell-below")
     notebook.page.locator(".jp-Cell.jp-mod-active .cm-content").click()
     notebook.page.keyboard.insert_text("documents_seen = 42")
@@ -171,9 +164,7 @@ def test_the_neighbour_browser_shows_the_nearest_by_cosine_and_texts_as_texts(no
         expected = notebook.kernel(NEAREST.format(task=tasks[-1], document=document, k=k)).split()
         notebook.page.wait_for_function(
             "([cells, rows]) => [...document.querySelectorAll(cells)].map(c => c.dataset.row).join() === rows",
-            arg=[first, ",".join(expected)], timeout=10_000,
-        )  # fmt: skip
-
+            arg=[first, ",".join(expected)], timeout=10_000)  # fmt: skip
     hostile = "<img src=x onerror='window.harmed = true'><script>window.harmed = true</script>"
     notebook.control("your text").locator("textarea").fill(hostile)
     notebook.control("your text").locator("textarea").blur()

@@ -1,7 +1,5 @@
 """What tests of runs share: a workspace, and plans of its small profile."""
 
-from __future__ import annotations
-
 import pytest
 
 from docemb_lib.experiments.plan import resolve_plan
@@ -26,8 +24,6 @@ def params(workspace_root):
 
 @pytest.fixture
 def plan_of(workspace, params):
-    """Resolves a plan of the small profile."""
-
     def resolve(runs, **selection):
         small, path = (params / "small.yaml").read_text(encoding="utf-8"), params / "planned.yaml"
         path.write_text(small[: small.index("plan:")].replace("name: small", "name: planned") + f"plan: {runs}\n")

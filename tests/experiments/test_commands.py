@@ -1,7 +1,5 @@
 """Any model is evaluated as itself: students as docemb runs them, others as sentence-transformers does."""
 
-from __future__ import annotations
-
 import shutil
 
 import numpy as np

@@ -1,7 +1,5 @@
 """One run: executed once, recognised afterwards, and its failures recorded; then whole plans of such runs."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys
@@ -29,8 +27,6 @@ NAME = r"05_weighting \(cosine;64;λ=0\.5\)"
 
 
 class Recorder(Reporter):
-    """Keeps what is reported, a line each."""
-
     def __init__(self):
         self.lines = []
         self.prepare = self.lines.append
@@ -64,7 +60,6 @@ def steps(plan_of, write_notebook):
 
 @pytest.fixture
 def a_run(steps):
-    """Resolves the one run of a plan."""
     return lambda text="": steps(text)[0].runs[0]
 
 
@@ -82,12 +77,10 @@ def test_an_edited_notebook_or_a_lost_copy_is_executed_again(a_run, workspace):
 
 
 @pytest.mark.parametrize(("text", "error", "said", "kept"), [
-    (FAILS, RunError, "RuntimeError: no luck", FAILS),
-    ("pass", RunError, "ended without its record", "pass"),
+    (FAILS, RunError, "RuntimeError: no luck", FAILS), ("pass", RunError, "ended without its record", "pass"),
     ("import os; os._exit(9)", RunError, "its kernel died", "os._exit(9)"),
     ("from docemb_lib.errors import InputError\nraise InputError('lam: too much of it')", InputError,
-     "lam: too much of it", "too much of it"),
-])  # fmt: skip
+     "lam: too much of it", "too much of it")])  # fmt: skip
 def test_a_failure_is_recorded_with_its_error_and_its_notebook(a_run, workspace, text, error, said, kept):
     run = a_run(text)
     message = rf"^{NAME}: {said}.* \(see .*failed\.ipynb\)$" if error is RunError else f"^{said}$"
@@ -132,9 +125,7 @@ def test_a_process_killed_when_its_run_is_done_leaves_no_working_copy(a_run, wor
     assert [path.name for path in run.executed.parent.glob(".*") if path.suffix != ".lock"] == []
 
 
-def test_a_failed_run_is_tried_again_unless_another_process_executes_it_and_once_done_keeps_its_record(
-    a_run, workspace
-):
+def test_a_failed_run_is_tried_again_unless_it_is_being_executed_and_once_done_keeps_its_record(a_run, workspace):
     run = a_run(SUCCEEDS)
     run.executed.parent.mkdir(parents=True)
     run.working.write_text("as far as it came")
@@ -174,9 +165,7 @@ def test_an_unwanted_run_in_a_thread_is_ended_and_counts_as_no_failure(a_run, wo
 
 
 @pytest.mark.slow
-def test_the_runs_of_a_grid_are_a_sweep_with_a_page_in_which_a_failing_run_stops_no_other(
-    steps, workspace, monkeypatch
-):
+def test_the_runs_of_a_grid_are_a_sweep_with_a_page_and_a_failing_run_stops_no_other(steps, workspace, monkeypatch):
     monkeypatch.setattr(processes, "default_workers", lambda runs: 1)
     single = "{notebook: 05_weighting, lam: 0.%d}"
     three = f"[{single % 3}, {{grid: lams, profile: other.yaml}}, {single % 4}]"
@@ -187,23 +176,17 @@ def test_the_runs_of_a_grid_are_a_sweep_with_a_page_in_which_a_failing_run_stops
     assert reporter.of("built", "failed", "the comparison", "closed") == [
         "built planned 0.3", "built other 0.5", "failed other 0.8", "the comparison of all finished runs", "built planned 0.4", "closed",
     ]  # fmt: skip
-    assert sorted(records.frame(workspace=workspace)["mean"]) == [0.3, 0.4, 0.5]
-    assert reporter.lines[0] == "4 of 4"
+    assert (sorted(records.frame(workspace=workspace)["mean"]), reporter.lines[0]) == ([0.3, 0.4, 0.5], "4 of 4")
     assert reporter.lines.index("start planned 0.3") < reporter.lines.index("half-way")
-
     (workspace.root / "notebooks" / "mended").touch()
     reporter = Recorder()
     assert execute_plan(steps("", three), workspace, reporter) == []
     assert reporter.of("1 of", "built", "reused", "the comparison") == [
-        "1 of 4", "reused planned 0.3", "built other 0.8", "the comparison of all finished runs", "reused planned 0.4",
-    ]  # fmt: skip
+        "1 of 4", "reused planned 0.3", "built other 0.8", "the comparison of all finished runs", "reused planned 0.4"]  # fmt: skip
     ((_, page),) = comparison_paths(plan[1].runs, workspace)
     metadata = json.loads((workspace.root / page).read_text())["metadata"]
     assert metadata["docemb"]["compared"] == [run.fingerprint for run in plan[1].runs]
-
     monkeypatch.setitem(sys.modules, "papermill", None)  # a third time nothing is executed
     reporter = Recorder()
     assert execute_plan(steps("", three), workspace, reporter) == []
-    assert reporter.of("0 of", "built", "reused", "the", "closed") == [
-        "0 of 4", "reused planned 0.3", "reused planned 0.4", "closed",
-    ]  # fmt: skip
+    assert reporter.of("0 of", "built", "reused", "the", "closed") == ["0 of 4", "reused planned 0.3", "reused planned 0.4", "closed"]  # fmt: skip

@@ -1,7 +1,5 @@
 """A kernel's client over real sockets, its sockets' folder, and its end; workers, as many as there is room for."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import subprocess
@@ -57,7 +55,7 @@ def channel(monkeypatch):
     context.destroy(linger=0)
 
 
-def test_a_message_without_a_notification_is_found(channel):
+def test_a_message_without_a_notification_is_found_and_a_time_limit_holds(channel):
     near, send = channel
 
     async def talk():
@@ -67,12 +65,9 @@ def test_a_message_without_a_notification_is_found(channel):
         return await asyncio.wait_for(waiting, 5)
 
     assert asyncio.run(talk())["msg_type"] == "execute_reply"
-
-
-def test_a_time_limit_holds(channel):
     start = time.monotonic()
     with pytest.raises(Empty):
-        asyncio.run(channel[0].get_msg(timeout=0.12))
+        asyncio.run(near.get_msg(timeout=0.12))
     assert time.monotonic() - start >= 0.12
 
 
@@ -82,8 +77,7 @@ def test_runs_are_executed_by_a_polling_client(tmp_path):
     client, used = nbclient.NotebookClient(notebook, kernel_name="python3", config=options["config"]), []
     client.on_notebook_start = lambda notebook: used.append(type(client.kc))
     client.execute()
-    assert used == [processes.PollingClient]
-    assert notebook.cells[0].outputs[0]["data"]["text/plain"] == "42"
+    assert (used, notebook.cells[0].outputs[0]["data"]["text/plain"]) == ([processes.PollingClient], "42")
 
 
 def test_sockets_fit_into_the_longest_path_that_systems_take(monkeypatch):
@@ -119,11 +113,8 @@ def test_a_process_ends_soon_after_its_parent_was_killed_and_not_before(tmp_path
 
 @pytest.mark.parametrize(("runs", "cores", "memory", "gpus", "workers"), [
     (45, 2, 20 * GB, 0, 2), (45, 16, 20 * GB, 0, 5), (3, 16, 200 * GB, 0, 3), (45, 16, 1 * GB, 0, 1),
-    (45, 16, 20 * GB, 8, 8), (2, 16, 20 * GB, 8, 2),
-])  # fmt: skip
-def test_there_are_as_many_workers_as_gpus_or_else_cores_and_memory_have_room_for(
-    monkeypatch, runs, cores, memory, gpus, workers
-):
+    (45, 16, 20 * GB, 8, 8), (2, 16, 20 * GB, 8, 2)])  # fmt: skip
+def test_there_are_as_many_workers_as_gpus_or_as_cores_and_memory_allow(monkeypatch, runs, cores, memory, gpus, workers):  # fmt: skip
     monkeypatch.setattr("dask.system.CPU_COUNT", cores)
     monkeypatch.setattr(processes, "free_memory", lambda device: memory)
     monkeypatch.setattr(processes, "_gpus", lambda: [str(number) for number in range(gpus)])
@@ -150,21 +141,17 @@ def test_workers_share_out_cores_and_gpus_and_keep_what_the_user_has_set(monkeyp
 
 def test_only_visible_gpus_are_given_out(monkeypatch):
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,GPU-1a")
-    assert processes._gpus() == ["3", "GPU-1a"]
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    assert processes._gpus() == []
+    for visible, gpus in (("3,GPU-1a", ["3", "GPU-1a"]), ("", [])):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+        assert processes._gpus() == gpus
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
     assert processes._gpus() == ["0", "1"]
 
 
 def test_a_scheduler_that_does_not_answer_is_one_line(monkeypatch):
     monkeypatch.setattr(processes, "TIMEOUT", 0.5)
-    with (
-        pytest.raises(InputError, match=r"^scheduler tcp://127\.0\.0\.1:9: no answer within 0\.5 s .*$"),
-        processes.workers_of("tcp://127.0.0.1:9", Workspace()),
-    ):
-        pass
+    with pytest.raises(InputError, match=r"^scheduler tcp://127\.0\.0\.1:9: no answer within 0\.5 s .*$"):
+        processes.workers_of("tcp://127.0.0.1:9", Workspace()).__enter__()
 
 
 @pytest.mark.parametrize(("threads", "root", "changes", "said"), [
@@ -173,12 +160,10 @@ def test_a_scheduler_that_does_not_answer_is_one_line(monkeypatch):
     (1, None, {SOURCE: "0"}, f"has {SOURCE} {{{SOURCE}}}, the sweep has 0; install the same there and start the workers anew"),
     (1, None, {"numba": "1"}, "has numba missing, the sweep has 1; install the same there and start the workers anew"),
     (2, None, {}, "has 2 threads and would execute as many notebooks in one process; start it with --nthreads 1"),
-    (1, "/elsewhere", {}, "does not see /elsewhere/notebooks; workers need a file system that they share with the sweep"),
-])  # fmt: skip
+    (1, "/elsewhere", {}, "does not see /elsewhere/notebooks; workers need a file system that they share with the sweep")])  # fmt: skip
 def test_an_unfit_worker_is_refused(workspace_root, threads, root, changes, said):
-    expected = processes.Expected(processes.signature(), Workspace().root)
-    here = expected.signature
-    expected = expected._replace(signature={**here, **changes}, root=Path(root) if root else expected.root)
+    here = processes.signature()
+    expected = processes.Expected({**here, **changes}, Path(root) if root else Workspace().root)
     worker = SimpleNamespace(state=SimpleNamespace(nthreads=threads))
     assert processes.unfit(expected, worker) == (None if said is None else said.format_map(here))
 

@@ -1,7 +1,5 @@
 """Records: published whole, found by fingerprint, shown as one frame."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 

@@ -1,7 +1,5 @@
 """The run of a notebook: its settings and artefacts in the first output, its parameters, its record."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import nbformat
@@ -20,8 +18,7 @@ from docemb_lib.workspace import Workspace
 def test_the_settings_tell_where_the_run_differs_from_its_profile(workspace_root):
     run = begin("05_weighting", {"profile": "small", "lam": 0.25, "documents": "profile", "ax": 1})
     table = run.settings().settings
-    assert table.loc["profile", "value"] == "small"
-    assert tuple(table.loc["lam"]) == ("0.25", "0.5")
+    assert (table.loc["profile", "value"], tuple(table.loc["lam"])) == ("small", ("0.25", "0.5"))
     assert tuple(table.loc["documents"]) == ("24", "")
 
 
@@ -42,10 +39,8 @@ def test_a_run_takes_its_notebooks_parameters_from_the_namespace(workspace_root)
 
 @pytest.mark.parametrize(("notebook", "given", "said"), [
     ("03_structural", {"gamma": -1}, "gamma: input should be greater than or equal to 0, got -1"),
-    ("05_weighting", {"lam": "null"}, "write None"),
-    ("05_weighting", {"student_projection": "16x17"}, "16 → 17"),
-    ("08_more", {}, "notebook '08_more' is unknown"),
-])  # fmt: skip
+    ("05_weighting", {"lam": "null"}, "write None"), ("05_weighting", {"student_projection": "16x17"}, "16 → 17"),
+    ("08_more", {}, "notebook '08_more' is unknown")])  # fmt: skip
 def test_what_does_not_fit_is_refused_before_any_work(workspace_root, notebook, given, said):
     with pytest.raises(InputError, match=said):
         begin(notebook, {"profile": "small", **given})

@@ -1,7 +1,5 @@
 """RunKey: which runs are the same, what they are called, and which combinations are refused."""
 
-from __future__ import annotations
-
 import re
 
 import pytest
@@ -69,16 +67,12 @@ def test_the_labels_of_the_structural_losses_and_paragraph_vectors_are_the_publi
 
 
 @pytest.mark.parametrize(("notebook", "further", "parameters", "label"), [
-    ("05_weighting", [TOPICS], ALONE, "cosine;384;λ=0.5"),
-    ("05_weighting", [FAR], ALONE, "only-structural;cosine;384"),
-    ("05_weighting", [FAR], CONTEXTUAL, "far;384;λ=0.5"),
-    ("05_weighting", [TOPICS], CONTEXTUAL, "only-contextual;PV"),
+    ("05_weighting", [TOPICS], ALONE, "cosine;384;λ=0.5"), ("05_weighting", [FAR], ALONE, "only-structural;cosine;384"),
+    ("05_weighting", [FAR], CONTEXTUAL, "far;384;λ=0.5"), ("05_weighting", [TOPICS], CONTEXTUAL, "only-contextual;PV"),
     ("03_structural", [FAR], CONTEXTUAL | {"contextual_teacher": "PV"}, "far"),
-    ("04_projections", [TOPICS], ALONE, "cosine;topics"),
-])  # fmt: skip
+    ("04_projections", [TOPICS], ALONE, "cosine;topics")])  # fmt: skip
 def test_labels_name_further_teachers_where_they_stand_for_a_role(notebook, further, parameters, label):
-    profile = with_further(Profile(name="thesis"), further).with_parameters(**parameters)
-    assert RunKey(notebook, profile).label == label
+    assert RunKey(notebook, with_further(Profile(name="thesis"), further).with_parameters(**parameters)).label == label
 
 
 def test_slugs_are_one_safe_path_component_and_tell_runs_apart():
@@ -94,25 +88,20 @@ def test_slugs_are_one_safe_path_component_and_tell_runs_apart():
 def test_long_slugs_are_cut_and_stay_different(small):
     projections = ["x".join(["16(ReLU)"] * 40) + f"x{width}" for width in (8, 16)]
     slugs = [RunKey.of("05_weighting", small, student_projection=p).slug for p in projections]
-    assert len(set(slugs)) == 2
-    assert {len(slug) for slug in slugs} == {LONGEST_SLUG}
-    short = RunKey.of("05_weighting", small).slug
-    assert short == "small-cosine-64-lam=0.5-PV-S-16-ReLU-x16-C-16-24docs-seed0"
+    assert (len(set(slugs)), {len(slug) for slug in slugs}) == (2, {LONGEST_SLUG})
+    assert RunKey.of("05_weighting", small).slug == "small-cosine-64-lam=0.5-PV-S-16-ReLU-x16-C-16-24docs-seed0"
 
 
 ALL = {
     "structural_loss", "max_structural_len", "contextual_teacher", "contextual_loss", "student_projection",
-    "contextual_projection", "lam", "lam_by_length", "form",
-}  # fmt: skip
+    "contextual_projection", "lam", "lam_by_length", "form"}  # fmt: skip
 
 
 @pytest.mark.parametrize(("parameters", "names"), [
-    ({}, ALL),
-    ({"structural_loss": "max-margin"}, ALL | {"distance", "gamma", "negatives"}),
+    ({}, ALL), ({"structural_loss": "max-margin"}, ALL | {"distance", "gamma", "negatives"}),
     ({"structural_loss": "contrastive"}, ALL | {"temperature", "negatives"}),
     ({"contextual_teacher": None}, {"structural_loss", "max_structural_len"}),
-    ({"structural_loss": None}, {name for name in ALL if "projection" in name or name.startswith("contextual")}),
-])  # fmt: skip
+    ({"structural_loss": None}, {name for name in ALL if "projection" in name or name.startswith("contextual")})])  # fmt: skip
 def test_only_parameters_that_count_are_settings_of_the_objective(parameters, names):
     assert set(objective_settings(Parameters(**parameters))) == names
 
@@ -126,8 +115,7 @@ def test_a_further_teacher_makes_the_other_role_count():
 
 
 @pytest.mark.parametrize(("notebook", "further", "one", "other", "same"), [
-    ("03_structural", [], COSINE, {"gamma": 0.5}, True),
-    ("03_structural", [], MARGIN, {"gamma": 0.5}, False),
+    ("03_structural", [], COSINE, {"gamma": 0.5}, True), ("03_structural", [], MARGIN, {"gamma": 0.5}, False),
     ("03_structural", [], MARGIN, {"temperature": 0.1}, True),
     ("04_projections", [], CONTEXTUAL, {"gamma": 0.5, "distance": "cosine"}, True),
     ("05_weighting", [], COSINE, {"distance": "cosine"}, True),
@@ -136,18 +124,14 @@ def test_a_further_teacher_makes_the_other_role_count():
     ("05_weighting", [], CONTEXTUAL, {"lam": 0.2, "max_structural_len": 9}, True),
     ("05_weighting", [TOPICS], ALONE, {"lam": 0.2}, False),
     ("05_weighting", [TOPICS], ALONE, {"form": "contextual_full"}, False),
-    ("05_weighting", [FAR], ALONE, {"lam": 0.2}, True),
-    ("05_weighting", [FAR], CONTEXTUAL, {"lam": 0.2}, False),
+    ("05_weighting", [FAR], ALONE, {"lam": 0.2}, True), ("05_weighting", [FAR], CONTEXTUAL, {"lam": 0.2}, False),
     ("05_weighting", [FAR], CONTEXTUAL, {"max_structural_len": 9}, False),
     ("06_evaluation", [FAR], CONTEXTUAL, {"max_structural_len": 9}, False),
     ("06_evaluation", [], CONTEXTUAL, {"max_structural_len": 9}, True),
-    ("06_evaluation", [], COSINE, {"documents": 9}, False),
-    ("06_evaluation", [], COSINE, {"seed": 9}, False),
-])  # fmt: skip
+    ("06_evaluation", [], COSINE, {"documents": 9}, False), ("06_evaluation", [], COSINE, {"seed": 9}, False)])  # fmt: skip
 def test_runs_have_one_record_and_one_slug_where_what_counts_is_the_same(small, notebook, further, one, other, same):
     runs = [RunKey.of(notebook, with_further(small, further), **given) for given in (one, one | other)]
-    assert (runs[0].fingerprint == runs[1].fingerprint) == same
-    assert (runs[0].same_but() == runs[1].same_but()) == same
+    assert (runs[0].fingerprint == runs[1].fingerprint, runs[0].same_but() == runs[1].same_but()) == (same, same)
     assert (runs[0].slug == runs[1].slug) == same
 
 
@@ -162,7 +146,7 @@ def test_runs_are_compared_but_for_some_parameters_and_by_some_alone(small):
     assert final.fingerprint != one.fingerprint  # in another notebook
 
 
-def test_settings_that_no_result_depends_on_leave_a_run_what_it_is(small):
+def test_settings_that_no_result_depends_on_leave_a_run_what_it_is_as_those_of_simde_do_elsewhere(small):
     def found(**changes):
         training = small.training.model_copy(update=changes)
         return RunKey("05_weighting", small.model_copy(update={"training": training})).fingerprint
@@ -170,9 +154,6 @@ def test_settings_that_no_result_depends_on_leave_a_run_what_it_is(small):
     unimportant = {"save_every": 7, "log_every": 3, "report_to": ["wandb"], "batch_tokens": 9, "checkpointing": True}
     assert found(**unimportant, compile=False) == found()
     assert found(precision="fp32") != found()
-
-
-def test_the_settings_of_simde_count_in_its_own_notebook_alone(small):
     other = small.model_copy(update={"simde": small.simde.model_copy(update={"symmetric": True})})
     assert RunKey("06_evaluation", other).fingerprint == RunKey("06_evaluation", small).fingerprint
     assert RunKey("07_simde", other).fingerprint != RunKey("07_simde", small).fingerprint
@@ -184,8 +165,7 @@ def test_pairs_count_where_a_student_learns_from_them_and_teachers_only_beside_t
 
     base = fingerprint()
     others = ({"pairs": "dropout"}, {"pair_temperature": 0.1}, {"mlm_weight": 0}, {"beside_teachers": 1}, {"seed": 1})
-    assert len({base, *(fingerprint(**one) for one in others)}) == 1 + len(others)
-    assert fingerprint(lam=0.9) == base
+    assert (len({base, *(fingerprint(**one) for one in others)}), fingerprint(lam=0.9)) == (1 + len(others), base)
     assert fingerprint(lam=0.9, beside_teachers=1) != fingerprint(beside_teachers=1)
 
 
@@ -194,19 +174,16 @@ def test_a_run_of_a_compound_does_not_depend_on_the_parameters_of_single_models(
     turned = {"compound": " DBOW;3;None;2 + DM;4;stem;10% ", "dm": False, "vector_size": 9}
     given = ({"compound": compound}, turned, {"compound": compound, "min_count": 7, "preprocess": "none"})
     keys = [RunKey.of("02_paragraph_vector", small, **one) for one in given]
-    assert {key.label for key in keys} == {compound}
-    assert len({key.fingerprint for key in keys}) == 1
+    assert ({key.label for key in keys}, len({key.fingerprint for key in keys})) == ({compound}, 1)
     single = RunKey.of("02_paragraph_vector", small, compound=None, vector_size=9)
     assert single.fingerprint != keys[0].fingerprint
     assert single.profile.parameters.vector_size == 9
     assert [(one.dm, one.vector_size, one.epochs) for one in keys[1].paragraph_vectors] == [(True, 4, 2), (False, 3, 2)]
 
 
-@pytest.mark.parametrize(
-    "compound",
-    ["DM;4;stem;2", "DM;4;stem;2+", "DM;4;stem;2+DBOW;3;lemma;2", "DM;4;stem;2+DM;4;stem;2", "DM;4;stem;5%+DM;4;stem;2",
-     "DM;1;stem;2+DBOW;3;stem;2", "PV;4;stem;2+DBOW;3;stem;2", "DM;4;stem;0+DBOW;3;stem;2", ""],
-)  # fmt: skip
+@pytest.mark.parametrize("compound", [
+    "DM;4;stem;2", "DM;4;stem;2+", "DM;4;stem;2+DBOW;3;lemma;2", "DM;4;stem;2+DM;4;stem;2", "DM;4;stem;5%+DM;4;stem;2",
+    "DM;1;stem;2+DBOW;3;stem;2", "PV;4;stem;2+DBOW;3;stem;2", "DM;4;stem;0+DBOW;3;stem;2", ""])  # fmt: skip
 def test_a_compound_of_another_form_is_refused_with_the_form(small, compound):
     said = r"compound: must be two or more different labels ARCH;.*, e\.g\. DM;1024;stem"
     with pytest.raises(InputError, match=said):
@@ -219,8 +196,7 @@ def test_a_compound_of_another_form_is_refused_with_the_form(small, compound):
     ("06_evaluation", TOPICS | {"student_projection": "5x"}, {}, "'' is not a block"),
     ("03_structural", None, {"documents": 5}, "5 do not fill one batch; ask for training.batch_size 6"),
     ("07_simde", None, {"documents": 5}, "5 do not fill one batch; ask for simde.training.batch_size 6"),
-    ("07_simde", None, {"pairs": "dropout"}, "set simde.dropout to 0.1"),
-])  # fmt: skip
+    ("07_simde", None, {"pairs": "dropout"}, "set simde.dropout to 0.1")])  # fmt: skip
 def test_combinations_that_cannot_fit_are_refused(small, notebook, further, parameters, message):
     simde = SimDE(training=small.simde.training)  # the student's dropout, 0
     profile = with_further(small, [further] if further else []).model_copy(update={"simde": simde})

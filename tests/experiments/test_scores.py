@@ -1,7 +1,5 @@
 """The score stage: each (model, task) scored once by the right protocol; intervals, comparisons and the report."""
 
-from __future__ import annotations
-
 import logging
 from types import SimpleNamespace
 
@@ -49,7 +47,6 @@ def labelled(split, n, classes=2):
 
 
 def a_world(root, tasks, **evaluation):
-    """A score stage of nothing but these tasks."""
     names = {"tasks": list(tasks), "sweep_tasks": list(tasks)}
     settings = Evaluation(**{"head": TINY_HEAD, "seeds": 2, **evaluation}).model_copy(update=names)
     stage = ScoreStage(SimpleNamespace(evaluation=settings), Workspace(root), SimpleNamespace(fingerprint="corpus"))
@@ -61,8 +58,7 @@ TASKS = {
     "sort": Classification("sort", {s: labelled(s, n) for s, n in {"train": 40, "validation": 12, "test": 14}.items()}),
     "folded": Classification("folded", {"train": labelled("folded", 30), "test": labelled("unseen", 8)}),
     "find": Retrieval("find", {s: Ranking([f"{s} page {i}" for i in range(6)], [0, 1], [[2], [3, 4]])
-                               for s in ("validation", "test")}),
-}  # fmt: skip
+                               for s in ("validation", "test")})}  # fmt: skip
 
 
 def test_the_final_evaluation_scores_test_splits_in_every_round_on_texts_embedded_together(tmp_path):
@@ -76,9 +72,7 @@ def test_the_final_evaluation_scores_test_splits_in_every_round_on_texts_embedde
         expected = protocols.final_scores(TASKS[name], vectors, rounds={"10": 10, "all": None}, head=head, seeds=2)
         for size, score in expected.items():
             assert rounds[size]["m"][name] == score
-            np.testing.assert_array_equal(
-                rounds[size]["m"][name].per_example["accuracy"], score.per_example["accuracy"]
-            )
+            np.testing.assert_array_equal(rounds[size]["m"][name].per_example["accuracy"], score.per_example["accuracy"])  # fmt: skip
     expected = TASKS["find"].score(embedding_of(TASKS["find"].texts("test")), "test")
     assert rounds["10"]["m"]["find"] == rounds["all"]["m"]["find"] == expected
     np.testing.assert_array_equal(rounds["all"]["m"]["find"].per_example["mrr"], expected.per_example["mrr"])
@@ -124,8 +118,7 @@ def test_tidy_scores_tell_the_main_metrics_and_rounds_where_there_are_some(tmp_p
     frame = a_world(tmp_path, TASKS).of([model], final=True)
     assert list(frame.columns) == ["model", "task", "metric", "seed", "value"]
     assert frame.groupby("task")["metric"].unique().map(list).to_dict() == {
-        "find": ["map", "mrr"], "folded": ["accuracy", "f1_macro"], "sort": ["accuracy", "f1_macro"],
-    }  # fmt: skip
+        "find": ["map", "mrr"], "folded": ["accuracy", "f1_macro"], "sort": ["accuracy", "f1_macro"]}  # fmt: skip
     rounds = a_world(tmp_path, TASKS, rounds=[10, None]).of([model], final=True)
     of_all = rounds[rounds["round"] == "all"].drop(columns="round").reset_index(drop=True)
     assert of_all.to_dict("records") == frame.to_dict("records")
@@ -142,12 +135,9 @@ def test_a_profiles_tasks_are_made_once_and_what_is_odd_is_told_once(workspace_r
     file = workspace_root / "mine.csv"
     rows = [f"{'a' if i % 2 else 'b'},word {i % 18},{'train' if i < 18 else 'test'}" for i in range(24)]
     file.write_text("\n".join(["label,text,split", *rows]), encoding="utf-8")
-    (workspace_root / "params" / "odd.yaml").write_text(
-        "corpus: {source: local, path: texts, tasks: 20}\nplan: []\n"
+    (workspace_root / "params" / "odd.yaml").write_text("corpus: {source: local, path: texts, tasks: 20}\nplan: []\n"
         "evaluation: {tasks: [mine], sweep_tasks: [mine], "
-        f"own_tasks: [{{name: mine, kind: classification, path: {file}}}]}}\n",
-        encoding="utf-8",
-    )
+        f"own_tasks: [{{name: mine, kind: classification, path: {file}}}]}}\n", encoding="utf-8")  # fmt: skip
     tasks = ProfileTasks(Profile.load("odd"), lambda: pytest.fail("no embedded task is asked for"))
     with caplog.at_level(logging.WARNING):
         assert tasks["mine"] is tasks["mine"]
@@ -157,11 +147,9 @@ def test_a_profiles_tasks_are_made_once_and_what_is_odd_is_told_once(workspace_r
 def test_cosines_are_scored_on_what_belongs_together_and_texts_are_embedded_once(workspace_root):
     pairs = LabelledPairs(TEXTS[:4], TEXTS[4:], [1, 0, 0, 1])
     both = Labelled(TEXTS, [0, 1] * 4)
-    tasks = {
-        "sort": Classification("sort", {"train": both, "test": both}),
+    tasks = {"sort": Classification("sort", {"train": both, "test": both}),
         "pair": Pairs("pair", {"train": pairs, "test": pairs}),
-        "find": Retrieval("find", {"test": Ranking(TEXTS[:5], [0, 1], [[2], [3, 4]])}),
-    }
+        "find": Retrieval("find", {"test": Ranking(TEXTS[:5], [0, 1], [[2], [3, 4]])})}  # fmt: skip
     asked = []
 
     class Random:
@@ -174,8 +162,7 @@ def test_cosines_are_scored_on_what_belongs_together_and_texts_are_embedded_once
 
     models = [Model(f"model {seed}", str(seed), lambda seed=seed: Random(seed)) for seed in (1, 2)]
     table = a_world(workspace_root, tasks).of_cosines(models)
-    assert list(table.columns) == ["spread", "pair", "find"]
-    assert table.index.tolist() == ["model 1", "model 2"]
+    assert (list(table.columns), table.index.tolist()) == (["spread", "pair", "find"], ["model 1", "model 2"])
     rows = Random(2).rows
     assert table.loc["model 2", "pair"] == protocols.score_cosines(tasks["pair"], rows)
     assert table.loc["model 2", "find"] == protocols.score_cosines(tasks["find"], rows[:5])
@@ -197,23 +184,17 @@ def some_rounds(names=("all",)):
     hard, precision = rng.random(300), rng.random(80)
     rounds = {}
     for place, name in enumerate(names[::-1]):
-        rounds[name] = {
-            model: {
-                "sort": made("accuracy", *(hard + 0.2 * rng.normal(size=300) < skill - 0.1 * place for _ in range(3))),
-                "find": made("map", precision ** (1 / skill)),
-            }
-            for model, skill in SKILL.items()
-        }
+        rounds[name] = {model: {
+            "sort": made("accuracy", *(hard + 0.2 * rng.normal(size=300) < skill - 0.1 * place for _ in range(3))),
+            "find": made("map", precision ** (1 / skill))} for model, skill in SKILL.items()}  # fmt: skip
     return {name: rounds[name] for name in names}
 
 
 @pytest.fixture
 def rounds(monkeypatch):
-    """Scores that are there already, in as many rounds as asked for."""
     found = {}
     monkeypatch.setattr(ScoreStage, "by_round", lambda stage, models, *, final: {
-        name: {model.label: scores[model.fingerprint] for model in models} for name, scores in found.items()
-    })  # fmt: skip
+        name: {model.label: scores[model.fingerprint] for model in models} for name, scores in found.items()})  # fmt: skip
 
     def use(*names):
         found.update(some_rounds(names))
@@ -252,28 +233,20 @@ def test_a_model_that_only_ranks_stands_last_without_a_mean(rounds):
     del found["TF-IDF"]["sort"]
     final = evaluated(MODELS, student="student")
     assert final.board.index[-1] == "TF-IDF"
-    assert final.board.loc["TF-IDF"].tolist() == ["", found_text(final, "TF-IDF", "find"), "", "corpus", ""]
+    row = final.intervals.query("model == 'TF-IDF' and task == 'find'").iloc[0]
+    shown = with_interval(*row[["value", "low", "high"]]).replace(", ", ",\u00a0")
+    assert final.board.loc["TF-IDF"].tolist() == ["", shown, "", "corpus", ""]
     assert set(final.comparison.query("reference == 'TF-IDF'")["task"]) == {"find"}
     complete = score_intervals({model: scores for model, scores in found.items() if model != "TF-IDF"})
-    assert (
-        final.intervals.query("task == @OVERALL")
-        .reset_index(drop=True)
-        .equals(complete.query("task == @OVERALL").reset_index(drop=True))
-    )
+    means = [rows.query("task == @OVERALL").reset_index(drop=True) for rows in (final.intervals, complete)]
+    assert means[0].equals(means[1])
     assert "the best of 2 references, SBERT over chunks" in final.standing()
-
-
-def found_text(final, model, task):
-    row = final.intervals.query("model == @model and task == @task").iloc[0]
-    return with_interval(*row[["value", "low", "high"]]).replace(", ", ",\u00a0")
 
 
 def test_a_reference_is_fitted_on_the_texts_of_each_task_it_can_be_scored_on(workspace_root):
     both = Labelled(TEXTS, [0, 1] * 4)
-    tasks = {
-        "sort": Classification("sort", {"train": both, "test": both}),
-        "find": Retrieval("find", {"test": Ranking(TEXTS[:5], [0, 1], [[2], [3, 4]])}),
-    }
+    tasks = {"sort": Classification("sort", {"train": both, "test": both}),
+        "find": Retrieval("find", {"test": Ranking(TEXTS[:5], [0, 1], [[2], [3, 4]])})}  # fmt: skip
     asked = []
 
     def rank(texts):
@@ -284,8 +257,7 @@ def test_a_reference_is_fitted_on_the_texts_of_each_task_it_can_be_scored_on(wor
     world = a_world(workspace_root, tasks)
     for _ in range(2):
         (found,) = world.by_round([model], final=True).values()
-    assert asked == [TEXTS[:5]]
-    assert list(found["ranks"]) == ["find"]
+    assert (asked, list(found["ranks"])) == ([TEXTS[:5]], ["find"])
     assert found["ranks"]["find"].mean == pytest.approx((1 + (1 / 1 + 2 / 4) / 2) / 2)  # ties in the order of rows
     assert world.is_scored(model)
 
@@ -311,8 +283,7 @@ def test_the_board_has_intervals_and_the_deviation_over_head_seeds(rounds):
 def test_rounds_stand_in_the_table_and_the_last_one_is_compared(rounds):
     found = rounds("1k", "all")
     final = evaluated(MODELS, student="student")
-    assert list(dict.fromkeys(final.board.index.get_level_values("round"))) == ["1k", "all"]
-    assert len(final.board) == 10
+    assert (list(dict.fromkeys(final.board.index.get_level_values("round"))), len(final.board)) == (["1k", "all"], 10)
     assert not final.board.isna().to_numpy().any()
     of_first = final.intervals.query("round == '1k'").drop(columns="round").reset_index(drop=True)
     pd.testing.assert_frame_equal(of_first, score_intervals(found["1k"]))
@@ -354,9 +325,7 @@ def test_a_report_has_no_models_of_another_profile_on_its_board(rounds, workspac
         only_its_own = final.scores if runs else final.scores[final.scores["task"] == "find"].assign(value=0.123)
         run.finish({}, scores=only_its_own, tables=final.tables)
         runs.append(run)
-    board = report(
-        [SimpleNamespace(notebook=run.notebook, fingerprint=run.fingerprint) for run in runs], workspace
-    ).board
+    board = report([SimpleNamespace(notebook=run.notebook, fingerprint=run.fingerprint) for run in runs], workspace).board  # fmt: skip
     assert set(board.index) == {runs[1].label, *SKILL} - {"student"}
     assert 0.123 not in board["find"].to_numpy()
 

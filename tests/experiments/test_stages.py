@@ -1,8 +1,7 @@
 """Words and contextual teachers as artefacts: made once, shared, resumed, and refused before any work."""
 
-from __future__ import annotations
-
 import json
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -61,7 +60,6 @@ def trained(monkeypatch):
 
 
 def model_of(stages):
-    """The model of notebook 02."""
     key = stages.key
     return paragraph_vector_model(stages.teachers, key.paragraph_vectors, seed=key.profile.parameters.seed)
 
@@ -76,8 +74,7 @@ def test_words_are_written_once_for_each_preprocessing(make):
     assert (lowercase.documents, lowercase.vocabulary(1)) == (16, 23 + 1 + 16)
     for given in ({"vector_size": 4}, {"dm": False}):
         model_of(make(**given))
-    assert len(artefacts(stages, "paragraph-vector")) == 2
-    assert len(artefacts(stages, "words")) == 1
+    assert (len(artefacts(stages, "paragraph-vector")), len(artefacts(stages, "words"))) == (2, 1)
     stages.teachers.words("none")
     assert len(artefacts(stages, "words")) == 2
     texts = {json.loads((path / "words.json").read_text())["texts"] for path in artefacts(stages, "words")}
@@ -89,8 +86,7 @@ def test_members_of_a_compound_are_the_single_models_and_not_trained_again(make,
     assert trained == ["DBOW;3;None;2"]
     stages = make(compound="DBOW;3;None;2+DM;4;lowercase;2")
     compound = model_of(stages)
-    assert trained == ["DBOW;3;None;2", "DM;4;lowercase;2"]
-    assert compound.label == "DM;4;lowercase;2+DBOW;3;None;2"
+    assert (trained, compound.label) == (["DBOW;3;None;2", "DM;4;lowercase;2"], "DM;4;lowercase;2+DBOW;3;None;2")
     texts = stages.corpus.split("validation")["text"][:]
     found, dbow = compound.load().embed(texts), single.load().embed(texts)
     assert (found.shape, compound.load().dim) == ((4, 7), 7)
@@ -105,8 +101,7 @@ def test_members_of_a_compound_are_the_single_models_and_not_trained_again(make,
 def test_pv_is_the_compound_teacher_and_asks_no_member_twice(make, trained):
     stages = make()
     models = contextual_models(stages.teachers)
-    assert [model.label for model in models] == ["DM;4d", "DBOW;3d", "PV;7d", "LSA;3d"]
-    assert len(trained) == 2
+    assert ([model.label for model in models], len(trained)) == (["DM;4d", "DBOW;3d", "PV;7d", "LSA;3d"], 2)
     texts = stages.corpus.split("validation")["text"][:]
     found = models[2].load().embed(texts)
     np.testing.assert_array_equal(found, stages.teachers.contextual("PV").embed(texts))
@@ -154,12 +149,8 @@ def test_a_sweep_counts_words_before_its_first_run_and_refuses_a_run_that_would_
 def test_an_interrupted_training_leaves_its_state_for_the_next_call(make, monkeypatch):
     undisturbed = model_of(make()).fingerprint
     stages = make(seed=1)
-
-    def killed(*_, **__):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(paragraph_vector, "remove_states", killed)  # in this process: after training, while tidying up
+    with monkeypatch.context() as patch:  # in this process: after training, while tidying up
+        patch.setattr(paragraph_vector, "remove_states", Mock(side_effect=KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             model_of(stages)
     (partial,) = stages.workspace.outputs.glob("artefacts/paragraph-vector/*.partial")
@@ -180,8 +171,7 @@ def test_lsa_is_compared_where_it_takes_seconds(make, monkeypatch):
 
 def test_workers_and_a_cap_reach_the_model(make):
     settings = make().key.profile.contextual_teachers.DBOW.model_copy(update={"min_count": 1})
-    capped = settings.model_copy(update={"workers": 2, "max_vocab_size": 20})
-    model = make().teachers.paragraph_vector(capped, seed=0)
+    model = make().teachers.paragraph_vector(settings.model_copy(update={"workers": 2, "max_vocab_size": 20}), seed=0)
     assert (model.workers, model.max_vocab_size) == (2, 20)
     assert model.fitted.vocabulary < make().teachers.paragraph_vector(settings, seed=0).fitted.vocabulary == 40
 
@@ -229,8 +219,7 @@ def test_teachers_of_different_corpora_are_never_mixed(make, workspace_root):
     teachers = stages.key.profile.contextual_teachers.model_copy(update={"corpus": None})
     without = Stages(RunKey(NOTEBOOK, stages.key.profile.model_copy(update={"contextual_teachers": teachers})))
     assert stages.teachers.contextual("LSA").fingerprint != without.teachers.contextual("LSA").fingerprint
-    newest = workspace_root / "more" / "0.txt"
-    newest.write_text("It has changed, and is read again. " * 9, encoding="utf-8")
+    (workspace_root / "more" / "0.txt").write_text("It has changed, and is read again. " * 9, encoding="utf-8")
     assert make().teachers.contextual("DM").fingerprint != other.fingerprint
 
 

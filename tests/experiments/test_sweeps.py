@@ -1,7 +1,5 @@
 """Sweeps: shared out among workers, in one wave, and the same in the end whichever process was killed on the way."""
 
-from __future__ import annotations
-
 import json
 import os
 import random
@@ -10,27 +8,18 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from textwrap import indent
 
 import psutil
 import pytest
+from conftest import docemb
 
 from docemb_lib.experiments import records
 from docemb_lib.experiments.sweeps import sweep
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from conftest import docemb
-
 ARGUMENTS = ["sweep", "01", "--grid", "params/seeds.yaml", "--profile", "small"]
 SWEEP = [sys.executable, "-m", "docemb_lib.cli", *ARGUMENTS]
-ENVIRONMENT = {
-    **os.environ,
-    "OMP_NUM_THREADS": "1",
-    "HF_HUB_OFFLINE": "1",
-    "COLUMNS": "200",
-    "CUDA_VISIBLE_DEVICES": "",
-}
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "COLUMNS": "200", "CUDA_VISIBLE_DEVICES": ""}  # fmt: skip
 PAGE = "comparison-small-corpus-seed0.ipynb"
 NOTEBOOK = """
 import os, signal, sys, time
@@ -67,8 +56,7 @@ def runs(workspace, write_notebook):
 def begin(workspace, *arguments, **options):
     return subprocess.Popen(
         [*SWEEP, *arguments], cwd=workspace.root, env=ENVIRONMENT, text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, **options,
-    )  # fmt: skip
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, **options)  # fmt: skip
 
 
 def finish(*arguments):
@@ -77,7 +65,6 @@ def finish(*arguments):
 
 
 def begun(workspace):
-    """The seeds of all attempts so far."""
     path = workspace.root / "begun.txt"
     return [int(line) for line in path.read_text().split()] if path.is_file() else []
 
@@ -95,12 +82,10 @@ def is_complete(workspace, seeds=2):
     frame = records.frame("01_corpus", workspace=workspace, failed=True)
     copies = [path.name for path in (workspace.outputs / "notebooks" / "01_corpus").glob("*.ipynb")]
     kept = [path.name for path in (workspace.outputs / "records" / "01_corpus").iterdir() if path.suffix != ".lock"]
-    return (
-        frame["status"].tolist() == ["done"] * seeds
+    return (frame["status"].tolist() == ["done"] * seeds
         and sorted(zip(frame["seed"], frame["mean"], strict=True)) == [(seed, seed) for seed in range(seeds)]
         and sorted(copies) == [PAGE, *(f"small-corpus-seed{seed}.ipynb" for seed in range(seeds))]
-        and sorted(kept) == sorted(frame["fingerprint"])
-    )
+        and sorted(kept) == sorted(frame["fingerprint"]))  # fmt: skip
 
 
 def kernels_below(pid):
@@ -124,14 +109,12 @@ def test_runs_are_listed_with_what_they_are_given_before_anything_is_executed(wo
 
 
 @pytest.mark.parametrize(("arguments", "said"), [
-    (["--json"], "--json lists the runs of --dry-run"),
-    (["--workers", "0"], "workers: got 0; write 1 or more"),
+    (["--json"], "--json lists the runs of --dry-run"), (["--workers", "0"], "workers: got 0; write 1 or more"),
     (["--workers", "2", "--scheduler", "tcp://127.0.0.1:9"], "leave it out where there is a scheduler"),
     (["--scheduler", "nowhere.json"], "scheduler nowhere.json: no such file"),
     (["-p", "lam=0.5"], "run 1: 01_corpus: unknown parameter 'lam'"),
     (["-p", "seed=1"], "run 2: the same as run 1 (corpus); the grid varies what is given for all runs: seed"),
-    (["-p", "profile=tiny"], "run 1: profile: a sweep has one"),
-])  # fmt: skip
+    (["-p", "profile=tiny"], "run 1: profile: a sweep has one")])  # fmt: skip
 def test_wrong_options_are_refused_in_one_line(workspace, arguments, said):
     done = finish(*arguments)
     assert done.returncode == 2
@@ -154,17 +137,13 @@ def test_equal_runs_on_as_many_workers_take_one_wave_and_then_the_comparison_is_
     assert "small-corpus-seed" in second
     assert "[4/4] done in " in stdout
     assert "outputs/records/01_corpus" in stdout
-    assert stdout.splitlines()[-3:] == [
-        f"comparison:         outputs/notebooks/01_corpus/{PAGE}",
-        "comparison figure:  outputs/figures/0/runs.png",
-        "comparison table:   outputs/figures/0/runs.csv",
-    ]
+    assert stdout.splitlines()[-3:] == [f"comparison:         outputs/notebooks/01_corpus/{PAGE}",
+        "comparison figure:  outputs/figures/0/runs.png", "comparison table:   outputs/figures/0/runs.csv"]  # fmt: skip
     copies = workspace.outputs / "notebooks" / "01_corpus"
     page, own = copies / PAGE, copies / "small-corpus-seed0.ipynb"
     assert "records: 4" in page.read_text()
     assert "records: 4" not in own.read_text()
     assert own.stat().st_mtime < page.stat().st_mtime
-
     written, start = page.stat().st_mtime, time.monotonic()
     frame = sweep("01_corpus", "params/seeds.yaml", profile="small")  # nothing to do
     assert time.monotonic() - start < 5
@@ -195,7 +174,6 @@ def test_failing_runs_stop_no_other_are_recorded_and_tried_again(workspace, runs
     assert "no luck" in (folder / names[1]).read_text()
     assert not list(folder.glob(".*.running.ipynb"))
     assert sorted(begun(workspace)) == [0, 0, 0, 1, 2]
-
     runs("pass", seeds=3)
     assert finish("--workers", "1").returncode == 0
     assert is_complete(workspace, seeds=3)
@@ -219,14 +197,8 @@ def test_a_killed_worker_costs_its_run_only(workspace, runs):
 @pytest.mark.slow
 def test_an_interrupted_or_killed_sweep_leaves_no_process_and_goes_on_the_next_time(workspace, runs):
     """The interrupted one lets its kernels write a checkpoint."""
-    runs(
-        "def stop(*_):\n"
-        "    time.sleep(1.5)\n"
-        "    (run.workspace.root / f'checkpoint{seed}').touch()\n"
-        "    os._exit(1)\n"
-        "signal.signal(signal.SIGTERM, stop)\n"
-        "time.sleep(60)",
-    )
+    stop = "def stop(*_):\n    time.sleep(1.5)\n    (run.workspace.root / f'checkpoint{seed}').touch()\n    os._exit(1)"
+    runs(f"{stop}\nsignal.signal(signal.SIGTERM, stop)\ntime.sleep(60)")
     process = begin(workspace, "--workers", "2", start_new_session=True)
     wait_until(lambda: len(begun(workspace)) == 2, process)
     time.sleep(0.5)
@@ -238,7 +210,6 @@ def test_an_interrupted_or_killed_sweep_leaves_no_process_and_goes_on_the_next_t
     assert {path.name for path in workspace.root.glob("checkpoint*")} == {f"checkpoint{s}" for s in begun(workspace)}
     assert psutil.wait_procs(below, timeout=5)[1] == []
     assert not (workspace.outputs / "records").exists()  # nothing has failed
-
     runs()
     before = len(begun(workspace))
     process = begin(workspace, "--workers", "2")
@@ -296,9 +267,8 @@ def test_a_killed_scheduler_or_an_unfit_worker_ends_a_sweep_and_the_next_goes_on
         scheduler.kill()
         _, stderr = process.communicate(timeout=90)
         assert process.returncode == 1
-        assert stderr.splitlines()[-1] == (
-            "Error: ClusterError: the scheduler is out of reach; the same command goes on from here"
-        )
+        said = "Error: ClusterError: the scheduler is out of reach; the same command goes on from here"
+        assert stderr.splitlines()[-1] == said
         assert psutil.wait_procs(kernels, timeout=20)[1] == []
     with a_cluster(tmp_path) as (_, _, file):
         before = len(begun(workspace))
@@ -313,11 +283,9 @@ def test_a_killed_scheduler_or_an_unfit_worker_ends_a_sweep_and_the_next_goes_on
             late.terminate()
             late.wait(timeout=30)
         assert process.returncode == code == 2
+        said = "has 2 threads and would execute as many notebooks in one process; start it with --nthreads 1"
         for lines in (stderr.splitlines()[-1:], again.splitlines()):
-            (line,) = lines
-            assert (
-                "has 2 threads and would execute as many notebooks in one process; start it with --nthreads 1" in line
-            )
+            assert [said in line for line in lines] == [True]
         assert begun(workspace) == attempts
         assert records.frame("01_corpus", workspace=workspace, failed=True).empty
         runs("pass")

@@ -18,7 +18,6 @@ def close_figures():
 
 @pytest.fixture
 def names_of():
-    """The texts of a list of labels, or of a legend."""
     return lambda labels: [text.get_text() for text in getattr(labels, "get_texts", lambda: labels)()]
 
 

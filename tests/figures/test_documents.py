@@ -1,7 +1,5 @@
 """Figures of documents and embeddings draw what the frame contains: values are read back from the artists."""
 
-from __future__ import annotations
-
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -46,23 +44,19 @@ def test_cumulative_lines_end_at_one_and_pass_the_share_of_shorter_documents(ax,
     assert figures.plot_cumulative(lengths, ax=ax) is ax
     first, second, third = ax.lines
     x, y = first.get_data()
-    assert y[x <= 20].max() == pytest.approx(2 / 3)
-    assert y.max() == 1
+    assert (y[x <= 20].max(), y.max()) == (pytest.approx(2 / 3), 1)
     assert first.get_color() == second.get_color() != third.get_color()
     assert first.get_linestyle() == third.get_linestyle() != second.get_linestyle()
     assert names_of(ax.get_legend()) == ["a", "b", "train", "test"]
     assert (ax.get_xlim(), ax.get_xscale()) == ((8, 4096), "log")
 
 
-@pytest.mark.parametrize(
-    ("weighting", "lengths", "structural", "contextual", "line"),
-    [(Weighting(0.8, 256), [40, 256, 257, 2000], [0.8, 0.8, 0, 0], [0.2, 0.2, 1, 1], 1.5),
-     (Weighting(0.5, None, "linear:100:300"), [50, 200, 300], [0.5, 0.25, 0], [0.5, 0.75, 1], None),
-     (Weighting(None, 100), [50, 200], [1, 0], [1, 1], 0.5)],  # without λ, a kept document counts twice
-)  # fmt: skip
-def test_a_document_has_a_bar_per_loss_and_the_mask_is_a_line(
-    ax, names_of, colour_of, weighting, lengths, structural, contextual, line
-):
+@pytest.mark.parametrize(("weighting", "lengths", "structural", "contextual", "line"), [
+    (Weighting(0.8, 256), [40, 256, 257, 2000], [0.8, 0.8, 0, 0], [0.2, 0.2, 1, 1], 1.5),
+    (Weighting(0.5, None, "linear:100:300"), [50, 200, 300], [0.5, 0.25, 0], [0.5, 0.75, 1], None),
+    (Weighting(None, 100), [50, 200], [1, 0], [1, 1], 0.5)  # without λ, a kept document counts twice
+])  # fmt: skip
+def test_a_document_has_a_bar_per_loss_and_the_mask_is_a_line(ax, names_of, colour_of, weighting, lengths, structural, contextual, line):  # fmt: skip
     columns = dict(zip(("structural", "contextual"), weighting.weights(torch.tensor(lengths)), strict=True))
     figures.plot_mask(pd.DataFrame({"length": lengths, **columns}), max_structural_len=weighting.max_structural_len, ax=ax)  # fmt: skip
     first, second = ax.containers
@@ -81,8 +75,7 @@ def test_of_many_documents_twelve_are_drawn_with_the_shortest_and_the_longest(ax
     weights = pd.DataFrame({"length": range(10, 1510, 10), "structural": 0.5, "contextual": 0.5})
     figures.plot_mask(weights, max_structural_len=5000, ax=ax)
     shown = [int(text.replace(",", "")) for text in names_of(ax.get_yticklabels())]
-    assert (len(shown), shown[0], shown[-1]) == (12, 10, 1500)
-    assert shown == sorted(shown)
+    assert (len(shown), shown[0], shown[-1], shown) == (12, 10, 1500, sorted(shown))
     assert not ax.lines  # no document is masked
     figures.plot_weights(np.array([1, 5, 9]), np.array([0.5, 0.5, 0.0]), ax=ax)
     assert ax.lines[0].get_xydata().tolist() == [[1, 0.5], [5, 0.5], [9, 0.0]]
@@ -140,8 +133,7 @@ def test_positives_stand_above_their_row_and_negatives_below_with_medians(ax, di
     own = distances[distances["model"] == "a"]
     plot_distances(own, distance=distance, ax=ax)
     above, below = (polygon.get_paths()[0].get_extents() for polygon in ax.collections)
-    assert (above.y0, above.y1) == pytest.approx((-HALF, 0))
-    assert (below.y0, below.y1) == pytest.approx((0, HALF))
+    assert ((above.y0, above.y1), (below.y0, below.y1)) == (pytest.approx((-HALF, 0)), pytest.approx((0, HALF)))
     scale, inverse = (np.log10, lambda x: float(10**x)) if distance == "mse" else (np.array, float)
     medians = [inverse(np.median(scale(rows["value"]))) for _, rows in own.groupby("kind", sort=False)]
     assert [line.get_xdata()[0] for line in ax.lines if np.ptp(line.get_ydata()) > 0] == pytest.approx(medians)

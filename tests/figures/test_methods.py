@@ -1,7 +1,5 @@
 """The diagrams show what the run does, legibly; the examples what is true of the methods, by closed forms and scikit-learn."""
 
-from __future__ import annotations
-
 from itertools import combinations
 
 import numpy as np
@@ -30,7 +28,6 @@ def style():
 
 
 def boxes(ax):
-    """The framed texts, by their text."""
     return {text.get_text(): text for text in ax.texts if text.get_bbox_patch() is not None}
 
 
@@ -67,8 +64,7 @@ def assert_legible(ax):
     {"form": "contextual_full", "max_structural_len": None}])  # fmt: skip
 def test_every_objective_is_drawn_legibly(profile, parameters):
     profile = Profile.load(profile, **parameters)
-    ax = plot_training(profile, THESIS)
-    assert_legible(ax)
+    assert_legible(ax := plot_training(profile, THESIS))
     teachers = (profile.parameters.structural_loss is not None) + 2 * (profile.parameters.contextual_teacher is not None)  # fmt: skip
     assert len(arrows(ax)) == {1: 5, 2: 7, 3: 11}[teachers]
     if teachers > 1:
@@ -126,13 +122,11 @@ def test_the_sum_and_its_notes_are_what_the_objective_computes(parameters, short
 
 def test_further_teachers_are_named_below():
     raw = Profile.load("tiny").model_dump()
-    raw["further_teachers"] = [{"name": "topics", "role": "contextual", "teacher": "LSA", "loss": "mse",
-                                "student_projection": "100"}]  # fmt: skip
+    raw["further_teachers"] = [{"name": "topics", "role": "contextual", "teacher": "LSA", "loss": "mse", "student_projection": "100"}]  # fmt: skip
     assert "Not drawn: further teachers topics" in notes(plot_training(Profile.model_validate(raw), TINY))
     assert "Not drawn" not in notes(plot_training(Profile.load("tiny"), TINY))
     raw["parameters"]["contextual_teacher"] = None  # λ counts all the same: both roles have a teacher
-    assert "$L$ = mean of\n$\\lambda_i\\,L_S$\n$+ (1-\\lambda_i)\\,L_C$" in boxes(
-        plot_training(Profile.model_validate(raw), TINY))  # fmt: skip
+    assert "$L$ = mean of\n$\\lambda_i\\,L_S$\n$+ (1-\\lambda_i)\\,L_C$" in boxes(plot_training(Profile.model_validate(raw), TINY))  # fmt: skip
 
 
 @pytest.mark.parametrize(("profile", "widths"),
@@ -151,8 +145,7 @@ def test_the_contextual_loss_shows_every_layer_with_the_weights_that_torch_count
     solid = [name for name, text in boxes(ax).items() if text.get_bbox_patch().get_linestyle() == "-" and "$" not in name]  # fmt: skip
     shown = [name.replace(",", "").replace("\n", " ").split() for name in solid]
     found = [(int(parts[0]), parts[1].lower() if len(parts) == 3 else "", int(parts[-1])) for parts in shown]
-    assert sorted(set(found)) == sorted(set(map(tuple, expected)))
-    assert len(arrows(ax)) == len(expected) + 2
+    assert (sorted(set(found)), len(arrows(ax))) == (sorted(set(map(tuple, expected))), len(expected) + 2)
     assert {f"student\n$y$: {widths['student']:,}", f"contextual\n$c$: {widths['contextual']:,}"} <= set(boxes(ax))
 
 
@@ -242,7 +235,6 @@ def test_mse_ends_at_the_teacher_cosine_in_its_direction_and_half_gamma_beyond_i
     assert (paths["MSE"][-1] - teacher).norm(dim=1).max() < 0.1
     assert paired_cosine_distances(paths["cosine"][-1], teacher).max() < 0.02
     assert norms(paths["cosine"])[-1] > 2 * teacher.norm(dim=1).mean()  # the norm is free
-
     # half γ goes beyond the teacher, away from the others m: its minimum lies at (t - gamma m) / (1 - gamma) = 2 t - m
     others = (teacher.sum(dim=0) - teacher) / (len(teacher) - 1)
     path = paths["max-margin MSE, γ = 0.5"]
@@ -257,8 +249,7 @@ def test_at_gamma_one_every_step_is_equal_and_beyond_one_steps_grow_and_norms_ha
     torch.testing.assert_close(steps, steps[:1].expand_as(steps), rtol=1e-3, atol=1e-5)
     assert norms(one)[-1] > 1.3 * norms(one)[0]
     assert (norms(one).diff()[DESCENT // 2 :] > 0).all()
-    far = descend(MaxMargin("mse", 1.0), *methods.two_topics(), steps=10 * DESCENT)
-    assert norms(far)[-1] > 8 * norms(one)[-1]
+    assert norms(descend(MaxMargin("mse", 1.0), *methods.two_topics(), steps=10 * DESCENT))[-1] > 8 * norms(one)[-1]
     lengths = beyond.diff(dim=0).norm(dim=2).mean(dim=1)
     torch.testing.assert_close(lengths[1:] / lengths[:-1], torch.full((DESCENT - 1,), 1 + RATE / 2), rtol=1e-3, atol=0)
     assert norms(beyond)[-1] > 7 * norms(beyond)[0]
@@ -285,7 +276,6 @@ def test_the_figure_shows_these_paths(paths, names_of):
 
 @pytest.fixture(scope="module")
 def known():
-    """The canonical correlations by scikit-learn."""
     X, Y = methods.two_views()
     a, b = CCA(n_components=2, max_iter=5000, tol=1e-9).fit_transform(X.numpy(), Y.numpy())
     return [np.corrcoef(a[:, k], b[:, k]).item(1) for k in range(2)]
@@ -298,8 +288,7 @@ def traces():
 
 def test_canonical_correlations_are_those_of_scikit_learn_and_of_the_trained_features(known, traces):
     found = methods.canonical_correlations(*methods.two_views())
-    assert len(found) == 4
-    assert found[:2] == pytest.approx(known, abs=1e-4)
+    assert (len(found), found[:2]) == (4, pytest.approx(known, abs=1e-4))
     assert found[2] < 0.3  # noise
     # both features find the same signal without decorrelation, and two with it
     alone, decorrelated = (trace.iloc[-1] for trace in traces.values())

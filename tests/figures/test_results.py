@@ -1,7 +1,5 @@
 """Figures of scores, on hand-made numbers and on those of the thesis: values are read back from the artists."""
 
-from __future__ import annotations
-
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -15,13 +13,11 @@ from docemb_lib.thesis.values import published
 
 
 def marks(ax, marker):
-    """Where marks of this kind are, as (x, y)."""
     points = [line.get_xydata() for line in ax.lines if line.get_marker() == marker]
     return np.concatenate(points) if points else np.empty((0, 2))
 
 
 def spans(ax):
-    """The error bars, each as its two ends (2, 2)."""
     bars = [container[2][0] for container in ax.containers if isinstance(container, ErrorbarContainer)]
     return [segment for lines in bars for segment in lines.get_segments()]
 
@@ -33,11 +29,9 @@ def tidy(scores, **columns):
     return frame.assign(**{name: frame["model"].map(by_model) for name, by_model in columns.items()})
 
 
-@pytest.mark.parametrize(
-    ("columns", "parts"),  # the second: a loss of one part
-    [({"loss": 3.0, "structural": 1.0}, ["loss", "structural"]), ({"loss": 3.0, "structural": 3.0}, ["loss"]),
-     ({"contextual": 1.0, "a": 2.0, "loss": 3.0, "structural": 4.0}, ["loss", "structural", "contextual", "a"])],
-)  # fmt: skip
+@pytest.mark.parametrize(("columns", "parts"), [  # the second: a loss of one part
+    ({"loss": 3.0, "structural": 1.0}, ["loss", "structural"]), ({"loss": 3.0, "structural": 3.0}, ["loss"]),
+    ({"contextual": 1.0, "a": 2.0, "loss": 3.0, "structural": 4.0}, ["loss", "structural", "contextual", "a"])])  # fmt: skip
 def test_history_shows_the_parts_of_the_training_loss_in_colours_of_their_own(ax, names_of, columns, parts):
     train = pd.DataFrame({"step": [1, 2], **columns})
     beside = {"spread": 0.5, "norm": 9.0, "epoch": 0.0, "contextual": columns.get("contextual", 0.0)}
@@ -121,8 +115,7 @@ def test_only_runs_with_the_mask_are_joined_and_the_plain_sum_is_dotted(ax):
     figures.plot_weighting_points(points, lam=0.5, mask=64, found=found, ax=ax)
     joined, dotted, here, _ = ax.lines
     assert joined.get_xydata().tolist() == [[0.2, 0.3], [0.8, 0.5]]
-    assert (dotted.get_linestyle(), dotted.get_ydata()[0]) == (":", 0.4)
-    assert here.get_xydata().tolist() == [[0.5, 0.4]]
+    assert (dotted.get_linestyle(), dotted.get_ydata()[0], here.get_xydata().tolist()) == (":", 0.4, [[0.5, 0.4]])
     ax.clear()
     figures.plot_weighting_points(points, lam=0.5, mask=None, found=found, ax=ax)
     assert ax.lines[0].get_xydata().tolist() == [[0.5, 0.9]]
@@ -180,8 +173,7 @@ def test_few_shot_is_the_mean_over_draws_of_one_metric(ax):
     np.testing.assert_allclose([band.min(), band.max()], [0.3 - deviation, 0.35 + deviation])
     assert [line.get_xdata().tolist() for line in ax.lines] == [[5, 10]] * 2
     np.testing.assert_allclose([line.get_ydata() for line in ax.lines], [[0.3, 0.35], [0.6, 0.65]])
-    assert ax.get_ylabel() == "macro-F1"
-    assert list(ax.get_xticks()) == [5, 10]
+    assert (ax.get_ylabel(), list(ax.get_xticks())) == ("macro-F1", [5, 10])
 
 
 @pytest.fixture(scope="module")
@@ -249,8 +241,7 @@ def test_retrieval_points_are_in_the_order_of_mean_map_with_the_thesis_hollow(ax
     assert models == ["DM", "Longformer", "PV", "cosine-masked", "MSE-contextual", "SBERT", "only-MSE"]
     filled = [line for line in ax.lines if line.get_markerfacecolor() != "none"]
     found = {(round(x, 4), models[round(y)]) for line in filled for x, y in line.get_xydata()}
-    expected = rows[rows["metric"].isin(["map", "mrr"])]
-    assert found == {(row.value, row.model) for row in expected.itertuples()}
+    assert found == {(row.value, row.model) for row in rows[rows["metric"].isin(["map", "mrr"])].itertuples()}
     hollow = np.concatenate([line.get_xdata() for line in ax.lines if line.get_markerfacecolor() == "none"])
     assert np.isfinite(hollow).sum() == 14  # MAP of seven models on two tasks
 
@@ -262,5 +253,4 @@ def test_a_model_has_one_colour_in_both_figures_of_a_frame(names_of, table_5_7):
     bars, names = left.get_legend_handles_labels()
     colours = {name: bar[0].get_facecolor() for name, bar in zip(names, bars, strict=True) if name != "thesis"}
     faces = [patch.get_facecolor() for patch in right.get_legend().get_patches()]
-    assert colours == dict(zip(names_of(right.get_legend()), faces, strict=False))
-    assert len(set(colours.values())) == 7
+    assert (colours, len(set(colours.values()))) == (dict(zip(names_of(right.get_legend()), faces, strict=False)), 7)

@@ -1,7 +1,5 @@
 """One palette for all figures, figures sized by their rows, and every plot function by its public name."""
 
-from __future__ import annotations
-
 import re
 
 import pandas as pd

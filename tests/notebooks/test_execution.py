@@ -1,7 +1,5 @@
 """The whole way on a small profile, as users go it: the command, papermill in its three forms, kills and mistakes."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json
@@ -17,14 +15,12 @@ import nbformat
 import numpy as np
 import pandas as pd
 import pytest
+from conftest import docemb, make_workspace
 from nbconvert import HTMLExporter
 
 from docemb_lib.experiments import records
 from docemb_lib.settings.profile import NOTEBOOKS
 from docemb_lib.workspace import Workspace
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from conftest import docemb, make_workspace
 
 pytestmark = pytest.mark.slow
 DOCEMB = [sys.executable, "-m", "docemb_lib.cli"]
@@ -36,8 +32,7 @@ del ENVIRONMENT["MPLBACKEND"]  # which conftest sets: a kernel's own shows figur
 def call(command, cwd, **options):
     return subprocess.run(
         [str(part) for part in command], cwd=cwd, env=ENVIRONMENT, text=True, timeout=600,
-        stdin=subprocess.DEVNULL, **{"capture_output": True, **options},
-    )  # fmt: skip
+        stdin=subprocess.DEVNULL, **{"capture_output": True, **options})  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -50,8 +45,7 @@ def finished(root):
     """`docemb run`, killed once on its way, then run to its end."""
     first = subprocess.Popen(
         [*DOCEMB, "run", "--profile", "small"], cwd=root, env=ENVIRONMENT, text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
-    )  # fmt: skip
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)  # fmt: skip
     assert first.stdout is not None
     for line in first.stdout:
         if "[2/" in line:
@@ -64,19 +58,16 @@ def finished(root):
 
 @pytest.fixture
 def inside(root, finished, monkeypatch):
-    """The working directory is the workspace in which the plan was run."""
     monkeypatch.chdir(root)
 
 
 def test_a_killed_run_goes_on_and_ends_with_table_sentence_and_paths(root, finished):
     assert finished.returncode == 0, finished.stderr
     assert finished.stdout.count("] already there") >= 2
-    for model in ("student before distillation", "SBERT truncated", "SBERT over chunks", "DM;8d", "DBOW;8d", "PV;16d",
-                  "TF-IDF", "cosine;64;λ=0.5"):  # fmt: skip
-        assert model in finished.stdout
-    for task in ("package", "see-also-pairs", "halves", "see-also-retrieval"):
-        assert task in finished.stdout
-    assert "In the mean over 4 tasks, student cosine;64;λ=0.5" in finished.stdout
+    for said in ("student before distillation", "SBERT truncated", "SBERT over chunks", "DM;8d", "DBOW;8d", "PV;16d",
+                 "TF-IDF", "cosine;64;λ=0.5", "package", "see-also-pairs", "halves", "see-also-retrieval",
+                 "In the mean over 4 tasks, student cosine;64;λ=0.5"):  # fmt: skip
+        assert said in finished.stdout
     for path in ("outputs/notebooks", "outputs/figures"):
         assert path in finished.stdout
         assert (root / path).is_dir()
@@ -86,8 +77,7 @@ def test_a_killed_run_goes_on_and_ends_with_table_sentence_and_paths(root, finis
 
 def test_a_second_run_finds_everything_and_ends_with_the_same_table(root, finished):
     again = call([*DOCEMB, "run", "--profile", "small"], root)
-    table = finished.stdout[finished.stdout.index("Test scores") :]
-    assert again.stdout[again.stdout.index("Test scores") :] == table
+    assert again.stdout[again.stdout.index("Test scores") :] == finished.stdout[finished.stdout.index("Test scores") :]
     assert again.stdout.count("] already there") == 7
 
 
@@ -189,7 +179,6 @@ def test_a_student_is_evaluated_beside_what_is_scored_already_and_a_stock_model_
     assert f"In the mean over 4 tasks, {student.name} (" in done.stdout
     # The notebook has embedded and scored it all.
     assert {path: path.stat().st_mtime for path in embeddings.rglob("*.npy")} == shards
-
     stock_model = docemb("evaluate", "all-MiniLM-L6-v2", "--profile", "small", "--task", "halves", "--json")
     found = json.loads(stock_model.stdout)
     assert {row["task"] for row in found["scores"]} == {"halves"}
@@ -209,9 +198,7 @@ def test_a_centred_student_is_the_same_student_without_its_mean(root, inside):
     folder = student_of(root, "centred-*")
     student = Student.load(folder)
     texts = ["A graph is a set of nodes and edges.", "Violins show a distribution. " * 60]
-    np.testing.assert_allclose(
-        student.embed(texts, bf16=False) + student.mean.numpy(), plain.embed(texts, bf16=False), atol=1e-4
-    )
+    np.testing.assert_allclose(student.embed(texts, bf16=False) + student.mean.numpy(), plain.embed(texts, bf16=False), atol=1e-4)  # fmt: skip
     assert student.mean.norm() > 0.1
     np.testing.assert_allclose(stock(folder).encode(texts), student.embed(texts, bf16=False), atol=1e-5)
     assert "is subtracted" in (folder / "README.md").read_text()
@@ -221,12 +208,10 @@ def test_papermill_runs_a_notebook_in_every_form_and_leaves_the_committed_one_al
     notebooks = root / "notebooks"
     before = hashlib.sha256((notebooks / "05_weighting.ipynb").read_bytes()).hexdigest()
     command = [*PAPERMILL, "05_weighting.ipynb", "-p", "lam", "0.7", "-p", "profile", "small", "--no-progress-bar"]
-
     piped = call(["bash", "-c", f"set -o pipefail; {' '.join(map(str, command))} | cat > run.ipynb"], notebooks)
     assert piped.returncode == 0, piped.stderr
     assert "unknown" not in piped.stderr.lower()
     assert nbformat.read(notebooks / "run.ipynb", as_version=4).cells
-
     leader, follower = pty.openpty()  # a terminal: papermill asks for an output name
     terminal = call(command, notebooks, capture_output=False, stdout=follower, stderr=follower)
     os.close(follower)
@@ -238,17 +223,8 @@ def test_papermill_runs_a_notebook_in_every_form_and_leaves_the_committed_one_al
 
 
 def test_a_wrong_parameter_ends_a_notebook_at_once_with_one_line(root, finished):
-    command = [
-        *PAPERMILL,
-        "05_weighting.ipynb",
-        "../outputs/wrong.ipynb",
-        "--no-progress-bar",
-        "-p",
-        "profile",
-        "small",
-    ]
-    done = call([*command, "-p", "lam", "null", "-p", "lamm", "0.5"], root / "notebooks")
-    assert done.returncode == 1
+    command = [*PAPERMILL, "05_weighting.ipynb", "../outputs/wrong.ipynb", "--no-progress-bar", "-p", "profile", "small"]  # fmt: skip
+    assert call([*command, "-p", "lam", "null", "-p", "lamm", "0.5"], root / "notebooks").returncode == 1
     notebook = nbformat.read(root / "outputs" / "wrong.ipynb", as_version=4)
     (error,) = [output for output in outputs_of(notebook) if output.output_type == "error"]
     assert (error.ename, len(error.traceback)) == ("InputError", 1)

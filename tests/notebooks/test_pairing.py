@@ -1,7 +1,5 @@
 """Every notebook is a pair that agrees, carries no outputs, and names its parameters as the vocabulary does."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
@@ -34,46 +32,33 @@ def test_the_two_halves_of_a_pair_agree_and_carry_no_outputs(name):
     assert [(c.cell_type, c.source) for c in script.cells] == [(c.cell_type, c.source) for c in notebook.cells]
     assert [c.metadata.get("tags") for c in script.cells] == [c.metadata.get("tags") for c in notebook.cells]
     assert notebook.metadata.kernelspec.name == script.metadata.kernelspec["name"] == "python3"
-    for cell in notebook.cells:
-        if cell.cell_type == "code":
-            assert cell.outputs == []
-            assert cell.execution_count is None
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert not [cell for cell in code if cell.outputs != [] or cell.execution_count is not None]
 
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
-def test_the_parameters_cell_holds_the_vocabulary_each_with_a_comment(name):
-    cells = [c for c in jupytext.read(FOLDER / f"{name}.py").cells if "parameters" in c.metadata.get("tags", [])]
-    assert len(cells) == 1
-    lines = [re.fullmatch(r"(\w+) = (.+?)  # (.{15,})", line) for line in cells[0].source.splitlines()]
+def test_the_parameters_cell_holds_the_vocabulary_each_with_a_comment_which_papermill_lists(name, capsys):
+    (cell,) = [c for c in jupytext.read(FOLDER / f"{name}.py").cells if "parameters" in c.metadata.get("tags", [])]
+    lines = [re.fullmatch(r"(\w+) = (.+?)  # (.{15,})", line) for line in cell.source.splitlines()]
     assert all(lines), "each line is a name, a value and a comment"
     assert tuple(line[1] for line in lines if line) == ("profile", "seed", *NOTEBOOKS[name])
-
-
-@pytest.mark.parametrize("name", NOTEBOOKS)
-def test_papermill_lists_every_parameter_with_its_help(name, capsys):
-    shown = inspect_notebook(str(FOLDER / f"{name}.ipynb"))
-    assert set(shown) == {"profile", "seed", *NOTEBOOKS[name]}
+    assert set(inspect_notebook(str(FOLDER / f"{name}.ipynb"))) == {"profile", "seed", *NOTEBOOKS[name]}
     assert display_notebook_help(click.Context(papermill), str(FOLDER / f"{name}.ipynb"), {}) == 0
     assert "Can't infer" not in capsys.readouterr().out
 
 
 def test_a_notebook_with_conflicts_is_made_anew_from_its_script(tmp_path):
     name = "05_weighting"
-    for suffix in ("py", "ipynb"):
-        shutil.copy(FOLDER / f"{name}.{suffix}", tmp_path)
-    shutil.copy(FOLDER / "jupytext.toml", tmp_path)
-    good = nbformat.read(tmp_path / f"{name}.ipynb", as_version=4)
+    for file in (f"{name}.py", f"{name}.ipynb", "jupytext.toml"):
+        shutil.copy(FOLDER / file, tmp_path)
     broken = tmp_path / f"{name}.ipynb"
+    good = nbformat.read(broken, as_version=4)
     broken.write_text("<<<<<<< ours\n" + broken.read_text(encoding="utf-8"), encoding="utf-8")
     command = [sys.executable, "-m", "jupytext", "--to", "ipynb", f"{name}.py"]
     subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
     again = nbformat.read(broken, as_version=4)
     for found, expected in zip(again.cells, good.cells, strict=True):
-        assert (found.cell_type, found.source, found.metadata) == (
-            expected.cell_type,
-            expected.source,
-            expected.metadata,
-        )
+        assert (found.cell_type, found.source, found.metadata) == (expected.cell_type, expected.source, expected.metadata)  # fmt: skip
     assert again.metadata == good.metadata
 
 

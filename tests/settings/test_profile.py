@@ -1,7 +1,5 @@
 """Profiles: every shipped one is valid; errors are one line with file, field, value and mend."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import get_args
 
@@ -17,8 +15,6 @@ SHIPPED = sorted((REPOSITORY / "params").glob("*.yaml"))
 
 @pytest.fixture
 def load(tmp_path):
-    """Loads a profile of the given YAML, which is written to `p.yaml`."""
-
     def load(text, **overrides):
         (tmp_path / "p.yaml").write_text(text, encoding="utf-8")
         return Profile.load(tmp_path / "p.yaml", **overrides)
@@ -51,8 +47,7 @@ def test_the_thesis_profile_has_the_published_settings():
     assert (profile.evaluation.limit, profile.evaluation.folds) == (10_000, 5)
     assert profile.evaluation.head.model_dump(exclude={"pair_features"}) == {
         "hidden": 50, "dropout": 0.5, "epochs": 10, "batch_size": 32, "learning_rate": 1e-4,
-        "weight_decay": 0.1, "label_smoothing": 0.1, "max_grad_norm": 1.0,
-    }  # fmt: skip
+        "weight_decay": 0.1, "label_smoothing": 0.1, "max_grad_norm": 1.0}  # fmt: skip
 
 
 def test_the_corpora_of_the_thesis_have_its_sizes():
@@ -78,21 +73,17 @@ def test_the_final_students_have_the_settings_of_table_5_2_and_the_last_teachers
     assert caps == [(100, 60_000_000), (1024, 12_000_000), (1024, 12_000_000)]
     assert chapter_5.contextual_teachers.PV[1] == chapter_5.contextual_teachers.DBOW
     uncapped = [one.model_copy(update={"max_vocab_size": None}) for one in chapter_5.contextual_teachers.PV]
-    assert uncapped == chapter_4.contextual_teachers.PV
-    assert chapter_5.evaluation == chapter_4.evaluation
+    assert (uncapped, chapter_5.evaluation) == (chapter_4.contextual_teachers.PV, chapter_4.evaluation)
     assert set(chapter_5.evaluation.tasks) == set(get_args(BenchmarkName))
     assert set(chapter_5.evaluation.tasks) - set(chapter_5.evaluation.sweep_tasks) == {"wines", "games"}
-    decay = Profile.load("thesis-decay")
-    assert decay.training == chapter_4.training.model_copy(update={"weight_decay": 0.01})
+    assert Profile.load("thesis-decay").training == chapter_4.training.model_copy(update={"weight_decay": 0.01})
 
 
 def test_the_plan_of_the_thesis_has_its_eight_grids_and_both_corpora():
     plan = Profile.load("thesis").plan
     grids = {path.stem for path in (REPOSITORY / "params" / "grids").glob("*.yaml")}
     assert sorted(line.grid for line in plan if line.grid) == sorted(grids)
-    assert {(line.notebook, line.profile) for line in plan if not line.grid} == {
-        ("01_corpus", None), ("01_corpus", "thesis-final"),
-    }  # fmt: skip
+    assert {(line.notebook, line.profile) for line in plan if not line.grid} == {("01_corpus", None), ("01_corpus", "thesis-final")}  # fmt: skip
     assert {line.grid for line in plan if line.profile == "thesis-final" and line.grid} == {"final"}
 
 
@@ -107,8 +98,7 @@ def test_all_of_a_hub_is_taken_only_where_that_is_written(load):
 
 def test_overrides_replace_notebook_parameters_and_the_word_profile_leaves_them():
     profile = Profile.load("tiny", lam=0.8, documents="profile", max_structural_len=None)
-    assert profile.parameters.lam == 0.8
-    assert profile.parameters.documents == Profile.load("tiny").parameters.documents
+    assert (profile.parameters.lam, profile.parameters.documents) == (0.8, Profile.load("tiny").parameters.documents)
     assert profile.parameters.max_structural_len is None
     parameters = Profile.load("tiny").for_notebook("03_structural").parameters  # fixed for this notebook
     assert (parameters.contextual_teacher, parameters.max_structural_len) == (None, None)
@@ -166,11 +156,9 @@ def further(fields: str, times: int = 1, *, name: str = "a") -> str:
     *(("corpus: {tasks: 90}", {name: True}, f"{name}: must be a number, got True") for name in ("seed", "temperature")),
     ("corpus: {tasks: 90}\ncorpus: {tasks: 80}", {}, "not readable as YAML (the key 'corpus' is there twice; keep one"),
     ("corpus: {tasks: 90, tasks: 80}", {}, "the key 'tasks' is there twice; keep one of them"),
-    ("", {}, "empty; a profile is a mapping"),
-    ("a: [", {}, "not readable as YAML"),
+    ("", {}, "empty; a profile is a mapping"), ("a: [", {}, "not readable as YAML"),
     ("corpus: {source: local, path: {a: b}}", {}, "p.yaml: corpus.path: Input is not a valid path"),
-    ("evaluation: {own_tasks: [{name: a, kind: pairs, path: {train: [x]}}]}", {}, "evaluation.own_tasks.0.path: Input"),
-])  # fmt: skip
+    ("evaluation: {own_tasks: [{name: a, kind: pairs, path: {train: [x]}}]}", {}, "evaluation.own_tasks.0.path: Input")])  # fmt: skip
 def test_an_error_is_one_line_with_the_file_and_the_mend(tmp_path, load, text, overrides, expected):
     with pytest.raises(InputError) as caught:
         load(text, **overrides)
@@ -227,13 +215,8 @@ def test_further_teachers_of_both_roles_are_read_and_a_projection_may_bridge_wid
     assert (topics.teacher, topics.weight, topics.model) == ("LSA", 0.5, None)
 
 
-# Profiles that build on other files
-
-
 @pytest.fixture
 def write(tmp_path):
-    """Writes files below a folder, given as name and text, and returns the path of the last."""
-
     def files(*pairs: tuple[str, str]) -> Path:
         for name, text in pairs:
             path = tmp_path / name
@@ -245,32 +228,30 @@ def write(tmp_path):
 
 
 def test_mappings_are_merged_key_by_key_and_everything_else_is_replaced(write):
-    path = write(
-        ("a.yaml", "corpus: {tasks: 90, datasets: [{dataset: x}]}\ntraining: {epochs: 2}\nseed: 1\nname: a"),
+    path = write(("a.yaml", "corpus: {tasks: 90, datasets: [{dataset: x}]}\ntraining: {epochs: 2}\nseed: 1\nname: a"),
         ("b.yaml", "base: a.yaml\ntraining: {epochs: 3, warmup: 5}\nlam: null"),
-        ("c.yaml", "base: b.yaml\ncorpus: {tasks: 80, datasets: []}\ntraining: {warmup: 6}\nseed: null"),
-    )
+        ("c.yaml", "base: b.yaml\ncorpus: {tasks: 80, datasets: []}\ntraining: {warmup: 6}\nseed: null"))  # fmt: skip
     assert read_profile_file(path).content == {
         "corpus": {"tasks": 80, "datasets": []}, "training": {"epochs": 3, "warmup": 6}, "seed": None, "name": "a",
-        "lam": None,
-    }  # fmt: skip
+        "lam": None}  # fmt: skip
+    path = write(("a.yaml", "x: 1\ny: {z: 1}"), ("b.yaml", "base: a.yaml\nx: {z: 2}\ny: [3]"))
+    assert read_profile_file(path).content == {
+        "x": {"z": 2},
+        "y": [3],
+    }  # a value becomes a section and a section a value
+    assert read_yaml(write(("p.yaml", "a: &a {x: 1, y: 2}\nb: {<<: *a, x: 3}")))["b"] == {
+        "x": 3,
+        "y": 2,
+    }  # YAML's own way
 
 
 def test_a_section_with_a_base_of_its_own_ignores_the_outer_base(write):
-    path = write(
-        ("corpora/large.yaml", "source: hub\ndocuments: 9"),
+    path = write(("corpora/large.yaml", "source: hub\ndocuments: 9"),
         ("corpora/larger.yaml", "base: large.yaml\ndocuments: 99"),
         ("outer.yaml", "corpus: {source: installed-docs, packages: [numpy], tasks: 70}\nplan: []"),
-        ("p.yaml", "base: outer.yaml\ncorpus: {base: corpora/larger.yaml, tasks: 60}"),
-    )
+        ("p.yaml", "base: outer.yaml\ncorpus: {base: corpora/larger.yaml, tasks: 60}"))  # fmt: skip
     assert read_profile_file(path).content == {"corpus": {"source": "hub", "documents": 99, "tasks": 60}, "plan": []}
-    replaced = write(("q.yaml", "base: p.yaml\ncorpus: null"))
-    assert read_profile_file(replaced).content["corpus"] is None
-
-
-def test_a_value_may_become_a_section_and_a_section_a_value(write):
-    path = write(("a.yaml", "x: 1\ny: {z: 1}"), ("b.yaml", "base: a.yaml\nx: {z: 2}\ny: [3]"))
-    assert read_profile_file(path).content == {"x": {"z": 2}, "y": [3]}
+    assert read_profile_file(write(("q.yaml", "base: p.yaml\ncorpus: null"))).content["corpus"] is None
 
 
 def test_a_path_starts_at_the_folder_of_the_file_that_holds_it(write, tmp_path):
@@ -280,21 +261,14 @@ def test_a_path_starts_at_the_folder_of_the_file_that_holds_it(write, tmp_path):
     path = write(
         ("elsewhere/p.yaml", "corpus: {base: ../corpora/mine.yaml}\ncontextual_teachers: {corpus: {path: [a, /b]}}\n"
          "evaluation: {own_tasks: [{path: {train: t.csv}, relevance: r.tsv, text_field: ../x}], benchmarks: {aan: ../cda, "
-         "oc: an/id}}\nplan: [{grid: g.yaml, profile: ../p.yaml}, {grid: final, profile: thesis}]"),
-    )  # fmt: skip
+         "oc: an/id}}\nplan: [{grid: g.yaml, profile: ../p.yaml}, {grid: final, profile: thesis}]"))  # fmt: skip
     content, here = read_profile_file(path).content, tmp_path / "elsewhere"
     assert [one["dataset"] for one in content["corpus"]["datasets"]] == [str(tmp_path / "data/news.jsonl"), "far/off"]
     assert content["contextual_teachers"]["corpus"]["path"] == [str(here / "a"), "/b"]
     task = {"path": {"train": str(here / "t.csv")}, "relevance": str(here / "r.tsv"), "text_field": "../x"}
     assert content["evaluation"] == {"own_tasks": [task], "benchmarks": {"aan": str(tmp_path / "cda"), "oc": "an/id"}}
-    assert content["plan"] == [
-        {"grid": str(here / "g.yaml"), "profile": str(tmp_path / "p.yaml")},
-        {"grid": "final", "profile": "thesis"},
-    ]
-
-
-def test_a_yaml_mapping_may_be_merged_into_another_and_change_it(write):
-    assert read_yaml(write(("p.yaml", "a: &a {x: 1, y: 2}\nb: {<<: *a, x: 3}")))["b"] == {"x": 3, "y": 2}
+    assert content["plan"] == [{"grid": str(here / "g.yaml"), "profile": str(tmp_path / "p.yaml")},
+        {"grid": "final", "profile": "thesis"}]  # fmt: skip
 
 
 @pytest.mark.parametrize(("text", "named", "message"), [
@@ -308,14 +282,12 @@ def test_a_yaml_mapping_may_be_merged_into_another_and_change_it(write):
     ("base: nowhere.yaml", "p.yaml", "base: "),
     ("corpus: {base: [a.yaml]}", "p.yaml", "corpus.base: write the path of one .yaml file, got ['a.yaml']"),
     ("corpus: {base: list.yaml}", "list.yaml", "empty; a profile is a mapping"),
-    ("corpus: {base: torn.yaml}", "torn.yaml", "not readable as YAML"),
-])  # fmt: skip
+    ("corpus: {base: torn.yaml}", "torn.yaml", "not readable as YAML")])  # fmt: skip
 def test_an_error_names_the_file_that_holds_the_value(write, tmp_path, text, named, message):
     path = write(
         ("a.yaml", "corpus: {tasks: 90}"), ("bad.yaml", "corpus: {sorce: hub}"), ("bad-corpus.yaml", "tasks: 2"),
         ("bad-plan.yaml", "plan: [{notebook: 05_weighting, lam: 2}]"), ("circle.yaml", "base: p.yaml"),
-        ("list.yaml", "[1]"), ("torn.yaml", "a: ["), ("p.yaml", text),
-    )  # fmt: skip
+        ("list.yaml", "[1]"), ("torn.yaml", "a: ["), ("p.yaml", text))  # fmt: skip
     with pytest.raises(InputError) as caught:
         Profile.load(path)
     assert str(caught.value).startswith(f"{tmp_path / named}: ")
@@ -325,12 +297,8 @@ def test_an_error_names_the_file_that_holds_the_value(write, tmp_path, text, nam
 
 def test_a_profile_is_not_named_by_its_base(write):
     path = write(("a.yaml", "name: something"), ("b.yaml", "base: a.yaml"), ("c.yaml", "base: a.yaml\nname: other"))
-    assert Profile.load(path).name == "other"
-    assert Profile.load(path.with_name("b.yaml")).name == "b"
+    assert (Profile.load(path).name, Profile.load(path.with_name("b.yaml")).name) == ("other", "b")
     assert Profile.load(path.with_name("a.yaml")).name == "something"
-
-
-# Labels of Paragraph Vectors and ramps of lam
 
 
 def test_a_compound_is_its_members_dm_first():

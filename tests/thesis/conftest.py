@@ -1,7 +1,5 @@
 """Runs of the small profile, and final evaluations with invented scores, recorded as notebook 06 records them."""
 
-from __future__ import annotations
-
 import pandas as pd
 import pytest
 
@@ -25,8 +23,7 @@ def small(workspace_root):
 @pytest.fixture
 def make_run(workspace_root, small):
     def make(notebook="06_evaluation", profile=None, **parameters):
-        key = RunKey.of(notebook, small if profile is None else profile, **parameters)
-        return Run(key, Workspace(workspace_root))
+        return Run(RunKey.of(notebook, small if profile is None else profile, **parameters), Workspace(workspace_root))
 
     return make
 
@@ -36,13 +33,9 @@ def evaluated():
     """A final evaluation in which the student has `level` on all tasks, and each baseline its own level."""
 
     def evaluate(label, level=0.7, tasks=TASKS, rounds=("all",)):
-        rows = [
-            (name, model, task, metric, 100, value, value - 0.1, value + 0.1)
-            for name in rounds
-            for model, value in {label: level, **LEVELS}.items()
-            for task, own in tasks.items()
-            for metric in ((own, "mrr", "ndcg") if own == "map" else (own,))
-        ]
+        rows = [(name, model, task, metric, 100, value, value - 0.1, value + 0.1) for name in rounds
+            for model, value in {label: level, **LEVELS}.items() for task, own in tasks.items()
+            for metric in ((own, "mrr", "ndcg") if own == "map" else (own,))]  # fmt: skip
         frame = pd.DataFrame(rows, columns=["round", "model", "task", "metric", "examples", "value", "low", "high"])
         means = frame[frame["metric"] != "mrr"].assign(task="mean over tasks", metric="mean").drop_duplicates("model")
         intervals = pd.concat([frame, means])
@@ -55,8 +48,6 @@ def evaluated():
 
 @pytest.fixture
 def recorded(make_run, evaluated):
-    """Record a final evaluation."""
-
     def record(level=0.7, **parameters):
         run = make_run(**parameters)
         run.finish({}, tables=evaluated(run.label, level).tables)

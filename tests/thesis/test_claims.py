@@ -1,7 +1,5 @@
 """Claims: they hold in the thesis' own table, tests decide where per-example scores are known, gaps are named."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -19,8 +17,7 @@ from docemb_lib.thesis.comparison import recorded_finals
 from docemb_lib.thesis.values import STUDENTS, published
 
 TASKS = {"accuracy": ["sort", "match"], "map": ["find"], "mrr": ["find"]}
-LEVELS = {"Longformer": 0.5, "DM": 0.45, "PV": 0.55, "SBERT": 0.6,
-          "cosine-masked": 0.7, "MSE-contextual": 0.8, "only-MSE": 0.9}  # fmt: skip
+LEVELS = {"Longformer": 0.5, "DM": 0.45, "PV": 0.55, "SBERT": 0.6, "cosine-masked": 0.7, "MSE-contextual": 0.8, "only-MSE": 0.9}  # fmt: skip
 ABSENT = "no scores on aan, arxiv, imdb, oc, pan, s2orc"
 
 
@@ -47,10 +44,6 @@ def verdicts(rounds, tasks=TASKS, counts=None):
     return check_claims(rounds, tasks, counts or {})["verdict"].to_dict()
 
 
-def means_of(**values):
-    return {name: Mean(np.array([value]), None) for name, value in values.items()}
-
-
 @pytest.fixture
 def table():
     return module.scores_of_rows(published("table_5_7"))
@@ -59,8 +52,7 @@ def table():
 def test_every_claim_is_true_of_the_thesis_own_table_which_has_no_intervals(table):
     names = next(claim for claim in module.claims() if claim["id"] == "c6")["counts"]
     found = verdicts(table, module.thesis_tasks(), dict(zip(names, (17.968, 240.0), strict=True)))
-    assert (found.pop("c5"), found.pop("c6")) == (UNTESTED, HOLDS)
-    assert set(found.values()) == {HOLDS + NO_INTERVAL}
+    assert (found.pop("c5"), found.pop("c6"), set(found.values())) == (UNTESTED, HOLDS, {HOLDS + NO_INTERVAL})
     because = check_claims(table, module.thesis_tasks(), {})["because"]
     assert because["c4"] == "only-MSE: 0.7878"
     assert because["c1"].startswith("48 of 48 ")  # 3 students, 4 baselines, 2 rounds, raw and normalised
@@ -77,8 +69,7 @@ def test_a_single_printed_number_can_break_a_claim(table):
     ({}, 400, {"c1": HOLDS, "c3": HOLDS, "c2": FAILS}),  # SBERT is behind
     ({"SBERT": 0.95}, 400, {"c1": FAILS, "c2": HOLDS}),
     ({"SBERT": 0.6975}, 400, {"c1": UNDECIDED}),  # one example of a task less than cosine-masked
-    ({}, 10, {"c3": UNDECIDED}),
-])  # fmt: skip
+    ({}, 10, {"c3": UNDECIDED})])  # fmt: skip
 def test_an_order_holds_if_tests_show_all_of_it_and_fails_if_one_shows_the_opposite(levels, examples, expected):
     found = verdicts(world(LEVELS | levels, examples=examples))
     assert {claim: found[claim] for claim in expected} == expected
@@ -93,18 +84,17 @@ def test_the_test_of_one_comparison_is_mcnemars():
 
 
 def test_each_group_is_compared_with_all_later_groups_and_corrected_for_the_number_of_comparisons():
-    found = module.comparisons([["a"], ["b", "c"], ["d"]], means_of(a=3.0, b=2.0, c=1.0, d=0.5), "all")
+    means = {name: Mean(np.array([value]), None) for name, value in zip("abcd", (3.0, 2.0, 1.0, 0.5), strict=True)}
+    found = module.comparisons([["a"], ["b", "c"], ["d"]], means, "all")
     assert (found["ahead"] + found["behind"]).tolist() == ["ab", "ac", "ad", "bd", "cd"]
     assert module.check_order(found).verdict == HOLDS + NO_INTERVAL
     one = found[:1].assign(p=0.03)
-    assert module.check_order(one).verdict == HOLDS
-    assert module.check_order(pd.concat([one] * 10)).verdict == UNDECIDED
+    assert (module.check_order(one).verdict, module.check_order(pd.concat([one] * 10)).verdict) == (HOLDS, UNDECIDED)
 
 
 def test_normalised_means_divide_each_task_and_its_answers_by_the_best():
     a, b = np.array([1.0, 0.0]), np.array([1.0, 1.0])
-    means = {"a": Mean(np.array([0.5, 0.8]), [a, b]), "b": Mean(np.array([1.0, 0.4]), None)}
-    found = module.normalised_means(means)
+    found = module.normalised_means({"a": Mean(np.array([0.5, 0.8]), [a, b]), "b": Mean(np.array([1.0, 0.4]), None)})
     np.testing.assert_allclose([found["a"].values, found["b"].values], [[0.5, 1.0], [1.0, 0.5]])
     np.testing.assert_allclose(found["a"].answers, [[1, 0], [1.25, 1.25]])
     assert found["b"].answers is None
@@ -126,8 +116,7 @@ def test_the_best_share_is_of_the_best_of_each_task_over_all_rounds():
     assert name == "b"
     normal = share - 1.96 * deviation, share + 1.96 * deviation
     assert float(numbers[0]) == pytest.approx(share, abs=5e-5)
-    assert [float(bound) for bound in numbers[1:]] == pytest.approx(normal, abs=0.004)
-    assert found.verdict == HOLDS
+    assert ([float(bound) for bound in numbers[1:]], found.verdict) == (pytest.approx(normal, abs=0.004), HOLDS)
     assert module.best_share(claim | {"between": [0.2, 0.3]}, by_round).verdict == FAILS
     assert module.best_share(claim | {"between": [0.2, share]}, by_round).verdict == UNDECIDED
     unknown = {name: {m: mean._replace(answers=None) for m, mean in own.items()} for name, own in by_round.items()}
@@ -140,8 +129,7 @@ def test_the_best_share_is_of_the_best_of_each_task_over_all_rounds():
      {"c1": "no run of only-MSE, DM", "c2": "no run of only-MSE, DM", "c7-mrr": "no run of only-MSE, DM"}),
     (world(LEVELS), {"accuracy": ["sort", "oc", "aan"]}, {"c3": "no scores on aan, oc", "c7-map": "no tasks with map"}),
     ({"all": {**world(LEVELS)["all"], "PV": {"sort": right(10, 5)}}}, TASKS, {"c2": "no scores of PV on match"}),
-    ({}, TASKS, {"c2": "no scores on match, sort", "c4": "no scores on match, sort"}),
-])  # fmt: skip
+    ({}, TASKS, {"c2": "no scores on match, sort", "c4": "no scores on match, sort"})])  # fmt: skip
 def test_a_claim_that_is_not_tested_names_what_is_missing(rounds, tasks, because):
     found = check_claims(rounds, tasks, {})
     for claim, reason in because.items():

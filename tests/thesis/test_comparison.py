@@ -1,7 +1,5 @@
 """Runs beside each other: comparable ones only, labels, groups, thesis values; Table 5.7 and Figure 4.12 from records."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np
@@ -52,7 +50,6 @@ def frame_of(run):
 
 
 def shown(run):
-    """One row per model."""
     return frame_of(run).drop_duplicates("model").set_index("model")
 
 
@@ -72,8 +69,7 @@ def test_runs_stand_beside_each_other_with_all_their_scores_and_baselines_once(a
 
 @pytest.mark.parametrize("changes", [
     [{"documents": 30}], [{"seed": 3}], [{"contextual_teacher": "DM"}],
-    [{"contextual_teacher": "DM", "lam": 0.8}, {"contextual_teacher": "DBOW", "lam": 0.8}],
-])  # fmt: skip
+    [{"contextual_teacher": "DM", "lam": 0.8}, {"contextual_teacher": "DBOW", "lam": 0.8}]])  # fmt: skip
 def test_runs_that_share_a_label_are_told_apart(a_run, with_scores, changes):
     others = [with_scores(**change) for change in changes]
     run = a_run(lam=0.5)
@@ -140,8 +136,7 @@ def test_the_structural_student_stands_beside_those_with_a_contextual_teacher(a_
      ["MSE", "contrastive", "max-margin MSE", "max-margin cosine"]),
     ("04_projections", [{"contextual_teacher": None}, {"contextual_teacher": "PV"}, {"contextual_teacher": "DM"}],
      ["–", "8", "16"]),
-    ("05_weighting", [{"lam": 0.2}, {"lam": None}, {"contextual_teacher": None}], ["–", "0.2", "1.0"]),
-])  # fmt: skip
+    ("05_weighting", [{"lam": 0.2}, {"lam": None}, {"contextual_teacher": None}], ["–", "0.2", "1.0"])])  # fmt: skip
 def test_runs_are_grouped_by_what_the_thesis_colours(a_run, with_scores, notebook, parameters, groups):
     for others in parameters[1:]:
         with_scores(notebook, **others)
@@ -156,17 +151,13 @@ def test_the_thesis_values_stand_beside_runs_and_baselines(a_run, with_scores):
     assert other.label in shown(run).index
 
 
-# Tables
-
-
 def scores(*rows):
     return pd.DataFrame(rows, columns=["round", "model", "task", "metric", "value", "low", "high"])
 
 
 @pytest.mark.parametrize(("model", "examples", "mean", "own_round", "all_rounds"), [  # recomputed by hand from the printed cells
     ("only-MSE", "1k", 0.6802, 0.9696, 0.7878), ("DM", "1k", 0.5228, 0.7469, 0.6114),
-    ("PV", "10k", 0.7228, 0.8901, 0.8349), ("SBERT", "all", 0.8388, 0.9691, 0.9691),
-])  # fmt: skip
+    ("PV", "10k", 0.7228, 0.8901, 0.8349), ("SBERT", "all", 0.8388, 0.9691, 0.9691)])  # fmt: skip
 def test_the_thesis_table_follows_from_its_raw_numbers(model, examples, mean, own_round, all_rounds):
     by_round, together = (table_5_7(published("table_5_7"), "accuracy", over_rounds=over) for over in (False, True))
     found = (*by_round.loc[(examples, model), [MEAN, NORMALISED]], together.loc[(examples, model), NORMALISED])
@@ -177,8 +168,7 @@ def test_models_stand_by_their_mean_within_rounds_in_the_order_of_the_frame():
     rows = scores(
         ("1k", "a", "t", "accuracy", 0.5, 0, 1), ("1k", "b", "t", "accuracy", 0.7, 0, 1),
         ("10k", "a", "t", "accuracy", 0.9, 0, 1), ("10k", "b", "t", "accuracy", 0.8, 0, 1),
-        ("1k", "a", "find", "map", 0.2, 0, 1), ("10k", "a", "find", "map", 0.2, 0, 1),
-    )  # fmt: skip
+        ("1k", "a", "find", "map", 0.2, 0, 1), ("10k", "a", "find", "map", 0.2, 0, 1))  # fmt: skip
     table, together = (table_5_7(rows, "accuracy", over_rounds=over) for over in (False, True))
     assert list(table.index) == [("1k", "b"), ("1k", "a"), ("10k", "a"), ("10k", "b")]
     assert table[NORMALISED].tolist() == pytest.approx([1, 5 / 7, 1, 8 / 9])
@@ -197,8 +187,7 @@ def test_each_score_finds_the_thesis_number_of_its_model_task_and_round():
         ("1k", own, "arxiv", "accuracy", 0.7, 0.6, 0.8), ("all", own, "arxiv", "accuracy", 0.7, 0.6, 0.75),
         ("500", own, "arxiv", "accuracy", 0.7, 0.6, 0.8), ("all", own, "games", "map", 0.2, 0.198, 0.3),
         ("all", own, "games", "mrr", 0.2, 0.1, 0.3), ("all", "SBERT over chunks", "arxiv", "accuracy", 0.7, 0.6, 0.8),
-        ("all", "SBERT truncated", "package", "accuracy", 0.7, 0.6, 0.8),
-    )  # fmt: skip
+        ("all", "SBERT truncated", "package", "accuracy", 0.7, 0.6, 0.8))  # fmt: skip
     found = beside_thesis(rows, {"student after": "only-MSE", "SBERT truncated": "SBERT"})
     np.testing.assert_equal(found["thesis"].to_numpy(), [0.642, 0.773, np.nan, 0.198, 0.461, np.nan, np.nan])
     table = deviations(found)
@@ -210,24 +199,20 @@ def test_each_score_finds_the_thesis_number_of_its_model_task_and_round():
 
 def test_comparable_evaluations_stand_together_each_model_once(make_run, evaluated, recorded, students):
     other = recorded(0.8, **students["only-MSE"], documents=40)
-    elsewhere = Profile.load("small", seed=0).with_tasks(["halves"], source="test")
-    recorded(0.9, profile=elsewhere, structural_loss="mse")
+    recorded(0.9, profile=Profile.load("small", seed=0).with_tasks(["halves"], source="test"), structural_loss="mse")
     run = make_run(**students["cosine-masked"])
     final = evaluated(run.label)
     finals = recorded_finals(run, final)
     rows = finals.scores
     assert list(dict.fromkeys(rows["model"])) == [*final.models["model"], other.label]
     assert not rows.duplicated(["round", "model", "task", "metric"]).any()
-    assert set(rows["metric"]) == {"accuracy", "map", "mrr"}
-    assert set(rows["task"]) == {"package", "halves", "find"}
+    assert (set(rows["metric"]), set(rows["task"])) == ({"accuracy", "map", "mrr"}, {"package", "halves", "find"})
     assert (rows["round"].unique().tolist(), rows["thesis"].isna().all()) == (["all"], True)
     assert rows.set_index(["model", "task"]).loc[(other.label, "package"), "value"] == 0.8
     assert finals.labels == {
         "Longformer": "student before distillation", "SBERT": "SBERT truncated", "DM": "DM;8d", "PV": "PV;16d",
-        "cosine-masked": run.label, "only-MSE": other.label,
-    }  # fmt: skip
-    assert finals.fingerprints[other.label] == f"f/{other.label}"
-    assert finals.masked["max_structural_len"] == 64
+        "cosine-masked": run.label, "only-MSE": other.label}  # fmt: skip
+    assert (finals.fingerprints[other.label], finals.masked["max_structural_len"]) == (f"f/{other.label}", 64)
 
 
 def test_of_several_runs_of_one_student_that_of_most_documents_represents_it(make_run, evaluated, recorded, students):
@@ -243,8 +228,7 @@ def test_of_several_runs_of_one_student_that_of_most_documents_represents_it(mak
 def test_a_recorded_run_is_read_and_without_records_there_are_no_scores(make_run, evaluated, recorded, students):
     run = make_run(**students["only-MSE"])
     nothing = recorded_finals(run)
-    assert (nothing.scores.empty, nothing.labels) == (True, {})
-    assert set(nothing.not_drawn) == {"5.3", "5.4", "5.5", "5.6"}
+    assert (nothing.scores.empty, nothing.labels, set(nothing.not_drawn)) == (True, {}, {"5.3", "5.4", "5.5", "5.6"})
     recorded(**students["only-MSE"])
     pd.testing.assert_frame_equal(recorded_finals(run).scores, recorded_finals(run, evaluated(run.label)).scores)
     assert recorded_finals(make_run(structural_loss="mse")).labels["only-MSE"] == run.label
@@ -256,8 +240,7 @@ def test_the_thesis_number_stands_beside_scores_on_its_tasks(make_run, evaluated
     rows = recorded_finals(run, final).scores.set_index(["round", "model", "task", "metric"])["thesis"]
     expected = {
         ("1k", run.label, "arxiv", "accuracy"): 0.645, ("all", "DM;8d", "arxiv", "accuracy"): 0.710,
-        ("all", BASELINE, "games", "map"): 0.191, ("all", "TF-IDF", "arxiv", "accuracy"): np.nan,
-    }  # fmt: skip
+        ("all", BASELINE, "games", "map"): 0.191, ("all", "TF-IDF", "arxiv", "accuracy"): np.nan}  # fmt: skip
     assert rows[list(expected)].to_dict() == pytest.approx(expected, nan_ok=True)
     # a single round stands beside the thesis' round of as many examples
     evaluation = small.evaluation.model_copy(update={"rounds": [1000]})
@@ -270,19 +253,15 @@ def test_the_thesis_number_stands_beside_scores_on_its_tasks(make_run, evaluated
     ({"a": "accuracy", "b": "accuracy", "c": "map", "d": "map"}, ("1k", "all"), set()),
     ({"a": "accuracy", "b": "accuracy", "c": "map"}, ("all",), {"5.4", "5.5"}),
     ({"a": "accuracy"}, ("1k", "all"), {"5.3", "5.5", "5.6"}),
-    ({"c": "map", "d": "map"}, ("1k", "all"), {"5.3", "5.4"}),
-])  # fmt: skip
+    ({"c": "map", "d": "map"}, ("1k", "all"), {"5.3", "5.4"})])  # fmt: skip
 def test_figures_that_need_more_scores_are_left_out_with_a_reason(make_run, evaluated, tasks, rounds, left_out):
     run = make_run()
     finals = recorded_finals(run, evaluated(run.label, 0.7, tasks, rounds))
-    assert set(finals.not_drawn) == left_out
-    assert len(finals.left_out.splitlines()) == len(left_out)
+    assert (set(finals.not_drawn), len(finals.left_out.splitlines())) == (left_out, len(left_out))
 
 
 @pytest.fixture
 def validated(make_run, evaluated):
-    """Record a run with validation scores."""
-
     def record(notebook, level, **parameters):
         run = make_run(notebook, **parameters)
         rows = evaluated(run.label, level, {"package": "accuracy"}).intervals.query("task == 'package'")
@@ -310,10 +289,8 @@ def test_figure_4_12_is_the_recorded_runs_of_table_4_10_with_its_baselines(make_
         masked.label: ("student", values["masked-cosine;λ=0.5"]),
         f"only-structural;{only.label}": ("student", values["only-structural;mm-MSE"]),
         "student before distillation": ("baseline", values["Longformer"]),
-        "SBERT truncated": ("baseline", values["SBERT"]),
-        "DM;8d": ("baseline", values["DM;100d"]),
-        "PV;16d": ("baseline", values["PV;2048d"]),
-    }
+        "SBERT truncated": ("baseline", values["SBERT"]), "DM;8d": ("baseline", values["DM;100d"]),
+        "PV;16d": ("baseline", values["PV;2048d"])}  # fmt: skip
     assert shown.loc[f"only-structural;{only.label}", "value"] == 0.64
 
 

@@ -1,7 +1,5 @@
 """Published results are complete and consistent, and each run finds the value of the thesis' run that it repeats."""
 
-from __future__ import annotations
-
 import pandas as pd
 import pytest
 
@@ -15,8 +13,7 @@ from docemb_lib.thesis.values import FIGURES, NAMES, STUDENTS, ThesisValues, bas
 LARGE = "768(ReLU)x4096(ReLU)x2048"
 COSINE_WEIGHTING = {
     "structural_loss": "cosine", "contextual_teacher": "PV", "student_projection": LARGE, "contextual_projection": "-",
-    "lam": 0.5, "max_structural_len": 384,
-}  # fmt: skip
+    "lam": 0.5, "max_structural_len": 384}  # fmt: skip
 
 
 def figure(name, number):
@@ -53,12 +50,10 @@ def test_retrieval_has_map_and_mrr_of_seven_models_on_two_tasks():
     ("projections", "4.7", 16 + 1, "only-structural;cosine"),
     ("projections", "4.8", 12 + 1, "2048d;S:768(ReLU)x4096(ReLU)x2048;C:-"),
     ("projections", "4.9", 14 + 1, "only-structural;mm-MSE"), ("weighting", "4.10", 9 + 1, "384;λ=0.5"),
-    ("weighting", "4.11", 9 + 1, "only-structural;mm-MSE"), ("weighting", "4.12", 4, "only-structural;mm-MSE"),
-])  # fmt: skip
+    ("weighting", "4.11", 9 + 1, "only-structural;mm-MSE"), ("weighting", "4.12", 4, "only-structural;mm-MSE")])  # fmt: skip
 def test_each_figure_has_its_runs_and_its_winner(name, number, students, best):
     rows = figure(name, number)
-    assert (rows["kind"] == "student").sum() == students
-    assert rows["value"].idxmax() == best
+    assert ((rows["kind"] == "student").sum(), rows["value"].idxmax()) == (students, best)
 
 
 def test_the_45_paragraph_vectors_are_a_full_grid_and_nine_compounds():
@@ -104,9 +99,7 @@ def test_an_unknown_name_is_refused_with_those_there_are():
 
 
 def value_of(notebook, profile, run, **own):
-    """The value of a run in the notebook of a run with `own` parameters."""
-    values = ThesisValues(notebook, profile.for_notebook(notebook, **own))
-    return values.of_run(RunKey.of(notebook, profile, **run))
+    return ThesisValues(notebook, profile.for_notebook(notebook, **own)).of_run(RunKey.of(notebook, profile, **run))
 
 
 @pytest.fixture
@@ -123,8 +116,7 @@ def test_every_run_of_a_grid_finds_its_own_value(shown, profile, request):
     values = ThesisValues(shown.notebook, profile.for_notebook(shown.notebook, **runs[0]))
     found = [values.of_run(RunKey.of(shown.notebook, profile, **run)) for run in runs]
     rows = figure(shown.data, shown.source.removeprefix("figure ")).query("kind != 'baseline'")
-    expected = rows[~rows.index.str.startswith("only-")]["value"]
-    assert sorted(found) == sorted(expected)
+    assert sorted(found) == sorted(rows[~rows.index.str.startswith("only-")]["value"])
 
 
 @pytest.mark.parametrize(("notebook", "parameters", "value"), [
@@ -150,8 +142,7 @@ def test_every_run_of_a_grid_finds_its_own_value(shown, profile, request):
     ("05_weighting", COSINE_WEIGHTING | {"form": "contextual_full"}, None),
     ("05_weighting", COSINE_WEIGHTING | {"lam_by_length": "linear:384:4096"}, None),
     ("05_weighting", COSINE_WEIGHTING | {"student_projection": "768(ReLU)x2048"}, None),
-    ("05_weighting", {"structural_loss": "cosine", "contextual_teacher": None, "max_structural_len": 384}, None),
-])  # fmt: skip
+    ("05_weighting", {"structural_loss": "cosine", "contextual_teacher": None, "max_structural_len": 384}, None)])  # fmt: skip
 def test_a_run_has_the_value_of_its_figure_if_the_thesis_has_the_run(thesis, notebook, parameters, value):
     assert value_of(notebook, thesis, parameters) == value
 
@@ -173,10 +164,14 @@ def test_baselines_have_the_values_of_the_same_figure(thesis, small):
     assert ThesisValues("05_weighting", elsewhere).of_baseline("SBERT truncated") is None
 
 
-def test_a_profile_with_further_teachers_makes_no_run_of_the_thesis(thesis):
+def test_further_teachers_and_losses_with_options_that_others_refuse_make_no_run_of_the_thesis(thesis, small):
     further = {"name": "words", "role": "contextual", "teacher": "LSA", "loss": "soft-cca"}
     more = Profile.model_validate(thesis.model_dump() | {"further_teachers": [further]})
     assert value_of("03_structural", more, {"structural_loss": "mse"}) is None
+    parameters = {"structural_loss": "max-margin", "negatives": 3}
+    for notebook in ("04_projections", "05_weighting", "06_evaluation"):
+        assert value_of(notebook, small, parameters, **parameters) is None
+    assert final_name(RunKey.of("06_evaluation", small, **parameters)) is None
 
 
 @pytest.mark.parametrize("profile", ["thesis", "small"])
@@ -205,16 +200,7 @@ def test_the_four_best_students_have_the_values_of_figure_4_12(thesis):
     unweighted = COSINE_WEIGHTING | {"max_structural_len": None, "lam": None}
     runs = {
         "masked-cosine;λ=0.5": COSINE_WEIGHTING, "cosine;no-weighting": unweighted,
-        "mm-MSE;λ=0.5": grid("final")[1], "only-structural;mm-MSE": grid("final")[2],
-    }  # fmt: skip
-    found = {name: value_of("06_evaluation", thesis, run) for name, run in runs.items()}
-    assert found == rows[list(runs)].to_dict()
+        "mm-MSE;λ=0.5": grid("final")[1], "only-structural;mm-MSE": grid("final")[2]}  # fmt: skip
+    assert {name: value_of("06_evaluation", thesis, run) for name, run in runs.items()} == rows[list(runs)].to_dict()
     assert value_of("06_evaluation", thesis, COSINE_WEIGHTING | {"lam": 0.8}) is None
     assert ThesisValues("06_evaluation", thesis).of_baseline("PV;2048d") == rows["PV;2048d"]
-
-
-def test_a_run_whose_loss_takes_options_that_other_losses_refuse_has_no_value(small):
-    parameters = {"structural_loss": "max-margin", "negatives": 3}
-    for notebook in ("04_projections", "05_weighting", "06_evaluation"):
-        assert value_of(notebook, small, parameters, **parameters) is None
-    assert final_name(RunKey.of("06_evaluation", small, **parameters)) is None

@@ -1,7 +1,5 @@
 """Data that notebooks show of a run: corpus, tasks, weights, students, probes; halves, gains, the numbers of the SimDE paper."""
 
-from __future__ import annotations
-
 import json
 from types import SimpleNamespace
 from typing import get_args
@@ -89,17 +87,14 @@ def test_widths_are_those_of_student_and_contextual_teacher(make_run, workspace_
     assert views.widths_of(run) == {"student": 32, **({"contextual": width} if width else {})}
 
 
-@pytest.mark.parametrize(
-    ("parameters", "words"),
-    [({"preprocess": "none"}, ["Nodes", "of", "Graphs,"]), ({"preprocess": "lowercase"}, ["nodes", "of", "graphs,"]),
-     ({"preprocess": "stem"}, ["node", "of", "graphs,"]),
-     ({"compound": "DBOW;8;None;2+DM;8;lowercase;2"}, ["nodes", "of", "graphs,"])],  # DM comes first
-)  # fmt: skip
+@pytest.mark.parametrize(("parameters", "words"), [
+    ({"preprocess": "none"}, ["Nodes", "of", "Graphs,"]), ({"preprocess": "lowercase"}, ["nodes", "of", "graphs,"]),
+    ({"preprocess": "stem"}, ["node", "of", "graphs,"]),  # in the last, DM comes first
+    ({"compound": "DBOW;8;None;2+DM;8;lowercase;2"}, ["nodes", "of", "graphs,"])])  # fmt: skip
 def test_opening_words_are_preprocessed_as_for_the_model(make_run, parameters, words):
     run = make_run("02_paragraph_vector", **parameters)
     run.stages.corpus.split = {"train": {"text": ["Nodes of\nGraphs, and edges", "Else"]}}.__getitem__
-    assert views.opening_words(run, 3) == words
-    assert len(views.opening_words(run)) == 5
+    assert (views.opening_words(run, 3), len(views.opening_words(run))) == (words, 5)
 
 
 class Given(nn.Module):
@@ -147,8 +142,7 @@ def test_students_stand_in_the_order_of_figure_4_4_and_others_behind(make_run, w
     for number, parameters in enumerate(others):
         folder = student(str(number)).path.relative_to(workspace_root)
         make_run("03_structural", **parameters).finish({}, student=str(folder))
-    deleted = "outputs/artefacts/student/deleted"
-    make_run("03_structural", structural_loss="contrastive").finish({}, student=deleted)
+    make_run("03_structural", structural_loss="contrastive").finish({}, student="outputs/artefacts/student/deleted")
     models = views.students_of_runs(run)
     labels = [model.label for model in models]
     assert labels == [UNTRAINED, "MSE", "max-margin;MSE;γ=1.0", "max-margin;MSE;γ=1.5", "cosine", "max-margin;MSE;γ=0.7"]  # fmt: skip
@@ -213,15 +207,12 @@ def text_of(name, n):
 
 
 def embedder(name, embed):
-    """A model that embeds a text as the numbers that `embed` returns."""
     rows = SimpleNamespace(embed=lambda texts: np.array([embed(text) for text in texts], dtype=np.float32))
     return Model(name, name, lambda: rows)
 
 
 @pytest.fixture
 def of_sizes(make_run):
-    """A run over three documents with these numbers of sentences."""
-
     def make(*sizes, seed=0):
         run = make_run("07_simde", seed=seed, documents=3)
         documents = Dataset.from_dict({"id": NAMES, "text": list(map(text_of, NAMES, sizes))})
@@ -233,8 +224,6 @@ def of_sizes(make_run):
 
 @pytest.fixture
 def of_texts(make_run):
-    """A run over PAGES."""
-
     def make(language="en", tasks=()):
         run = make_run("07_simde", changes={"simde": SimDE(language=language, dropout=0.1)}, documents=2)
         corpus, scores = SimpleNamespace(split=lambda _: {"text": PAGES}), SimpleNamespace(tasks=tasks)
@@ -249,8 +238,7 @@ def test_the_document_shown_is_one_of_few_sentences_in_the_halves_that_training_
     shown = views.example_halves(of_sizes(20, 8, 7, seed=seed))
     sentences = [sentence.strip() for sentence in split_sentences(text_of("beta", 8))]
     assert (shown["first half"] + shown["second half"]).tolist() == sentences
-    drawn = draw_halves(8, generator_of("beta", seed=seed, epoch=0))
-    assert (shown["first half"] != "").tolist() == drawn.tolist()
+    assert (shown["first half"] != "").tolist() == draw_halves(8, generator_of("beta", seed=seed, epoch=0)).tolist()
 
 
 def test_without_a_document_of_few_sentences_the_first_of_two_is_shown_and_one_sentence_has_no_halves(of_sizes):
@@ -290,8 +278,7 @@ def test_scores_stand_beside_the_papers_where_it_has_the_task():
     table = views.beside_paper(scores)
     assert list(table.columns) == [("20news", "accuracy")]
     assert table.loc[("here", "ours")].item() == pytest.approx(0.65)
-    assert table.loc[("paper", "SimDE_bert")].item() == pytest.approx(0.7689)
-    assert len(table) == 1 + 9
+    assert (table.loc[("paper", "SimDE_bert")].item(), len(table)) == (pytest.approx(0.7689), 1 + 9)
     assert views.beside_paper(scores[scores["task"] == "package"]).empty
 
 
@@ -305,8 +292,7 @@ def test_the_gain_has_a_row_per_task_and_the_spread_of_heads():
         ("X", "SBERT truncated", "package", "accuracy", -0.1, -0.2, 0, "worse"),
         ("Y", UNTRAINED, "package", "accuracy", -0.1, -0.2, 0, "worse")]  # fmt: skip
     gain = views.gain_over_start(scores[scores["model"] == "X"], pd.DataFrame(given, columns=columns), student="X")
-    assert gain.index.tolist() == ["package", "mean over tasks"]
-    assert gain["verdict"].tolist() == ["better", "better"]
+    assert (gain.index.tolist(), gain["verdict"].tolist()) == (["package", "mean over tasks"], ["better", "better"])
     deviation = np.std([0.5, 0.7], ddof=1)
     assert gain["head_seeds"].tolist() == pytest.approx([deviation, deviation / 2])
 
@@ -344,9 +330,7 @@ def test_sentences_are_compared_by_sbert(of_texts, monkeypatch):
 def test_heads_of_few_examples_are_trained_for_classification_alone(of_texts):
     texts = {split: [f"{split} {label} {i}" for label in "ab" for i in range(4)] for split in ("train", "test")}
     splits = {split: Labelled(texts[split], ["a"] * 4 + ["b"] * 4) for split in texts}
-    tasks = {"package": Classification("package", splits),
-        **dict.fromkeys(["see-also-pairs", "halves", "see-also-retrieval"])}  # fmt: skip
-
+    tasks = {"package": Classification("package", splits), **dict.fromkeys(["see-also-pairs", "halves", "see-also-retrieval"])}  # fmt: skip
     exact = embedder("exact", lambda text: [1, 0] if " a " in text else [0, 1])
     scores = views.few_shot(of_texts(tasks=tasks), [exact], per_class=(2, 4, 5))
     assert set(scores["per_class"]) == {2, 4}  # a class has four

@@ -22,14 +22,11 @@ def workspace(workspace_root):
 
 @pytest.fixture
 def numbers():
-    """The contents of all elements of a class, in order."""
     return lambda html, name: re.findall(rf'class="docemb-{name}"[^>]*>([^<]*)<', html)
 
 
 @pytest.fixture
 def moved():
-    """The text after moving live controls one after the other."""
-
     def move(explorer, **settings):
         if not explorer.widgets:
             explorer.live()
@@ -47,7 +44,6 @@ def hostile():
 
 @pytest.fixture
 def split_of():
-    """A corpus split of these texts."""
     return lambda texts: Dataset.from_dict({
         "id": [f"d{row}" for row in range(len(texts))], "text": texts, "source": ["s"] * len(texts),
         "n_structural_tokens": range(len(texts))})  # fmt: skip

@@ -1,7 +1,5 @@
 """Controls change the answer; without a person, the answer is shown alone; all text is escaped."""
 
-from __future__ import annotations
-
 import json
 from html.parser import HTMLParser
 from types import SimpleNamespace
@@ -50,8 +48,7 @@ def test_moving_a_control_changes_text_picture_and_what_others_offer(moved):
     assert 'alt="a &lt;line&gt;"' in explorer._picture.value
     assert moved(explorer, pair=3, one="B") == "<b>4/B/3</b>"  # a choice that is still offered stays
     assert [label for label, _ in explorer.widgets["pair"].options] == ["B0", "B1", "B2", "B3"]
-    assert moved(explorer, number=2) == "<b>2/B/0</b>"
-    assert moved(explorer, number=0) == "<b>0/B/None</b>"
+    assert (moved(explorer, number=2), moved(explorer, number=0)) == ("<b>2/B/0</b>", "<b>0/B/None</b>")
     assert explorer.settings == {"number": 0, "one": "B", "pair": None}
     assert explorer.answer(number=7).html == "<b>7/B/None</b>"
 
@@ -67,8 +64,7 @@ def test_an_error_becomes_a_line_and_the_controls_go_on(moved, error):
     text = moved(explorer, number=5)
     assert text.startswith('<p class="docemb-message">')
     assert "<this>" not in text
-    assert explorer._picture.value == ""
-    assert moved(explorer, number=6) == "fine"
+    assert (explorer._picture.value, moved(explorer, number=6)) == ("", "fine")
 
 
 def test_a_figure_that_did_not_change_is_not_drawn_again(monkeypatch, moved):
@@ -90,8 +86,7 @@ def test_without_a_person_there_is_a_figure_and_no_widget():
     assert not ipywidgets.Widget.get_manager_state()["state"]
 
 
-@pytest.mark.parametrize(
-    ("metadata", "expected"), [({"cellId": "abc"}, ("abc", 7)), ({}, None)], ids=["JupyterLab", "papermill"])  # fmt: skip
+@pytest.mark.parametrize(("metadata", "expected"), [({"cellId": "abc"}, ("abc", 7)), ({}, None)], ids=["JupyterLab", "papermill"])  # fmt: skip
 def test_a_person_and_papermill_differ_in_the_request(monkeypatch, metadata, expected):
     request = SimpleNamespace(get_parent=lambda: {"metadata": metadata}, execution_count=7)
     monkeypatch.setattr("IPython.get_ipython", lambda: request)

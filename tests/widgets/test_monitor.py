@@ -1,7 +1,5 @@
 """The state of runs and trainings, from files as papermill, records and trainings write them, and the monitor."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import shutil
@@ -33,7 +31,6 @@ def record(fingerprint, **further):
 
 @pytest.fixture
 def running_notebook(workspace):
-    """A notebook at its second of three cells."""
     executed = workspace.outputs / "notebooks" / NOTEBOOK / "small-cosine-lam=0.5-seed0.ipynb"
     executed.parent.mkdir(parents=True)
     working = executed.with_name(f".{executed.stem}.running.ipynb")
@@ -43,9 +40,7 @@ def running_notebook(workspace):
     return executed
 
 
-def test_a_running_run_differs_from_an_interrupted_one_by_its_lock_and_recorded_runs_follow(
-    workspace, running_notebook
-):
+def test_a_running_run_differs_from_an_interrupted_one_by_its_lock_and_records_follow(workspace, running_notebook):
     with locked(running_notebook):
         (running,) = runs_on_disk(workspace).to_dict("records")
     assert (running["run"], running["notebook"], running["state"]) == (running_notebook.stem, NOTEBOOK, "running")
@@ -56,8 +51,7 @@ def test_a_running_run_differs_from_an_interrupted_one_by_its_lock_and_recorded_
     records.save(workspace, record("a", metrics={"mean": 0.25}, seconds=9.0, finished="2024-01-01T00:00:00"))
     records.save(workspace, record("b", status="failed", error="out of memory", finished="2024-01-02T00:00:00"))
     rows = runs_on_disk(workspace).to_dict("records")
-    assert [row["state"] for row in rows] == ["interrupted", "failed", "done"]
-    assert rows[1]["at"] == "out of memory"
+    assert ([row["state"] for row in rows], rows[1]["at"]) == (["interrupted", "failed", "done"], "out of memory")
     assert (rows[2]["mean"], rows[2]["seconds"]) == (0.25, 9.0)
 
 
@@ -83,8 +77,7 @@ def test_a_sweep_has_its_runs_in_order_and_the_time_that_is_left(workspace, runn
     with locked(running_notebook):
         runs = sweep_on_disk(plan, workspace)
     assert runs["state"].tolist() == ["waiting", "running", "done", "failed"]
-    assert time_left(runs) == pytest.approx(30.0 * 2 / 1)
-    assert time_left(runs[runs["state"] == "done"]) == 0
+    assert (time_left(runs), time_left(runs[runs["state"] == "done"])) == (pytest.approx(30.0 * 2 / 1), 0)
     assert np.isnan(time_left(runs[runs["state"] == "waiting"]))
 
 
@@ -93,12 +86,10 @@ def training(workspace):
     """A training after the fourth of ten updates, resumed after the second, as the callback writes it."""
     folder = workspace.outputs / "artefacts" / "student" / "abc.partial" / "checkpoints"
     log = Log(folder, "student cosine", 10)
-    state = SimpleNamespace(
-        is_world_process_zero=True, global_step=2, log_history=[{"step": 2, "loss": 9.0, "learning_rate": 1e-3}])  # fmt: skip
+    state = SimpleNamespace(is_world_process_zero=True, global_step=2, log_history=[{"step": 2, "loss": 9.0, "learning_rate": 1e-3}])  # fmt: skip
     log.on_train_begin(None, state, None)
     for step in (3, 4):
-        row = {"step": step, "loss": 2.0 / step, "structural": 1.0, "learning_rate": 1e-3,
-            "tokens_per_second": 500.0 * step}  # fmt: skip
+        row = {"step": step, "loss": 2.0 / step, "structural": 1.0, "learning_rate": 1e-3, "tokens_per_second": 500.0 * step}  # fmt: skip
         state.log_history.append(row)
         log.on_log(None, state, None)
     state.log_history.append({"step": 4, "eval_loss": 7.0})
@@ -116,8 +107,7 @@ def test_a_training_reports_its_progress(workspace, training):
         (row,) = trainings_on_disk(workspace).to_dict("records")
     assert (row["training"], row["state"]) == ("student cosine", "running")
     assert (row["update"], row["updates"], row["loss"], row["structural"]) == (4, 10, 0.5, 1.0)
-    assert row["tokens_per_second"] == 2000.0
-    assert row["eta"] == pytest.approx((112 - 100) / (4 - 2) * (10 - 4))
+    assert (row["tokens_per_second"], row["eta"]) == (2000.0, pytest.approx((112 - 100) / (4 - 2) * (10 - 4)))
     assert "learning_rate" not in row
     (row,) = trainings_on_disk(workspace).to_dict("records")
     assert (row["state"], row["update"]) == ("interrupted", 4)
@@ -179,12 +169,10 @@ def test_the_monitor_finds_notebooks_by_number_and_lists_the_last_runs(workspace
     for number in range(3):
         records.save(workspace, record(str(number), finished=f"2024-01-0{number + 1}T00:00:00"))
     text = run_monitor().answer().html
-    assert numbers(text, "done") == ["3"]
-    assert numbers(text, "run") == ["run 2", "run 1"]
+    assert (numbers(text, "done"), numbers(text, "run")) == (["3"], ["run 2", "run 1"])
     assert "the last 2 of 3 recorded runs" in text
 
 
 def test_the_monitor_of_a_grid_has_all_of_its_runs(workspace, numbers):
     text = run_monitor("05", [{"lam": 0.2}, {"lam": 0.7}], profile="small").answer().html
-    assert numbers(text, "waiting") == ["2"]
-    assert numbers(text, "left") == ["not known yet"]
+    assert (numbers(text, "waiting"), numbers(text, "left")) == (["2"], ["not known yet"])

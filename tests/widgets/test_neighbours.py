@@ -1,7 +1,5 @@
 """Neighbours in several spaces, against a loop over scipy's cosines."""
 
-from __future__ import annotations
-
 import re
 from types import SimpleNamespace
 
@@ -62,12 +60,9 @@ def test_a_task_becomes_a_pool_embedded_once_with_what_belongs_together(workspac
         teachers=SimpleNamespace(structural=SimpleNamespace(count_tokens=lambda texts: [len(text.split()) for text in texts])))  # fmt: skip
     found = Neighbourhoods(stages, [Model("student", "s", Lengths), Model("SBERT", "t", Lengths)])
     pool = found.pool("find")
-    assert pool.texts == ["a query", "an answer", "some other page"]
-    assert pool.lengths.tolist() == [2, 2, 3]
-    assert pool.relevant == {0: [1, 2], 1: [2]}
-    assert sorted(asked) == sorted(pool.texts * 2)
+    assert (pool.texts, pool.lengths.tolist()) == (["a query", "an answer", "some other page"], [2, 2, 3])
+    assert (pool.relevant, sorted(asked)) == ({0: [1, 2], 1: [2]}, sorted(pool.texts * 2))
     assert found.pool("find") is pool
-
     own = found.embed("anything at all")
     assert {model: y.tolist() for model, y in own.items()} == {"student": [15, 1], "SBERT": [15, 1]}
 
@@ -90,12 +85,10 @@ def test_the_neighbour_browser_shows_neighbours_of_a_document_and_of_a_text(monk
     found = pool.neighbours(2, 3)
     for model, own in found.items():
         assert rows(text, model) == own.rows.tolist()
-    common = len(set(found["student"].rows) & set(found["SBERT over chunks"].rows))
-    assert numbers(text, "common") == [str(common)]
+    assert numbers(text, "common") == [str(len(set(found["student"].rows) & set(found["SBERT over chunks"].rows)))]
     assert ("✓ ·" in text) == any(4 in own.rows for own in found.values())
     assert "<script" not in text
     assert explorer._picture.value.startswith("<img")
-
     assert "documents are listed" not in text
     monkeypatch.setattr(neighbours, "LISTED", 4)
     assert "the first 4 of 6 documents are listed" in moved(explorer, neighbours=4)

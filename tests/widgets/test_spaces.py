@@ -1,7 +1,5 @@
 """Distances of several students, the spaces of a training, views of a saved student, and the explorers of them."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from types import SimpleNamespace
 
@@ -63,14 +61,11 @@ def test_the_distance_explorer_shows_separation_and_the_most_mistaken_pair(dista
     text = moved(explorer)
     expected = [separation(found) for found in distances.measured["cosine"].values()]
     assert numbers(text, "auc") == [f"{found.auc:.3f}" for found in expected]
-
     text = moved(explorer, loss="before", distance="mse", γ=0.3, negatives=4, tokens=(12, 17))
     part = distances.measured["mse"]["before"].part(np.arange(10, 19) // 6 == 2, 4)  # 12 to 17 tokens
     expected = separation(part, gamma=0.3)
-    assert numbers(text, "auc") == [f"{expected.auc:.3f}"]
-    assert numbers(text, "overlap") == [f"{expected.overlap:.3f}"]
-    assert numbers(text, "loss") == [f"{expected.loss:.4g}"]
-    assert numbers(text, "documents") == ["6"]
+    assert (numbers(text, "auc"), numbers(text, "overlap")) == ([f"{expected.auc:.3f}"], [f"{expected.overlap:.3f}"])
+    assert (numbers(text, "loss"), numbers(text, "documents")) == ([f"{expected.loss:.4g}"], ["6"])
     pairs = mistaken(part, k=10)
     assert [pair for _, pair in explorer.widgets["pair"].options] == list(zip(pairs["document"], pairs["other"], strict=True))  # fmt: skip
     picked = explorer.widgets["pair"].options[2][1]
@@ -117,14 +112,12 @@ def test_every_collection_is_seen_in_the_spaces_of_student_and_teachers(workspac
         teachers=SimpleNamespace(structural=teacher, of_student={"structural": teacher},
         embeddings=lambda asked, name, rows: model("structural").load().embed(texts[:rows])), students=None,
         scores=SimpleNamespace(tasks={"sort": Classification("sort", {"test": other, "train": other, split: ordered})}))  # fmt: skip
-    profile = SimpleNamespace(
-        parameters=SimpleNamespace(contextual_teacher=None), evaluation=SimpleNamespace(sweep_tasks=["sort"]))  # fmt: skip
+    profile = SimpleNamespace(parameters=SimpleNamespace(contextual_teacher=None), evaluation=SimpleNamespace(sweep_tasks=["sort"]))  # fmt: skip
     run = SimpleNamespace(stages=stages, profile=profile, workspace=Workspace(workspace_root), model=model("run"))
     found = spaces.spaces_of_run(run)
     assert found.documents["validation documents"]["length"].tolist() == list(range(6))
     assert found.documents["task sort"]["label"].tolist() == ["0"] * 4 + ["1"] * 2  # shares as in the split
-    for collection, shown in (("validation documents", texts[:6]),
-                              ("task sort", [f"task {row}" for row in (0, 1, 2, 3, 8, 9)])):  # fmt: skip
+    for collection, shown in (("validation documents", texts[:6]), ("task sort", [f"task {row}" for row in (0, 1, 2, 3, 8, 9)])):  # fmt: skip
         labels = {"student": "run", "student before distillation": "before", "structural teacher": "structural"}
         assert list(found.planes[collection]) == list(labels)
         for space, label in labels.items():

@@ -1,7 +1,5 @@
 """Scores at a λ and a mask: recorded, interpolated, or the command that makes the run."""
 
-from __future__ import annotations
-
 import ast
 import shlex
 
@@ -36,8 +34,7 @@ def points():
 
 def test_a_recorded_run_has_its_scores_and_intervals_and_others_are_interpolated_on_request(points):
     found = scores_at(points, lam=0.8, mask=None, interpolate=True)
-    assert (found.status, found.between) == ("recorded", None)
-    assert found.scores["value"].tolist() == [0.6, 0.2]
+    assert (found.status, found.between, found.scores["value"].tolist()) == ("recorded", None, [0.6, 0.2])
     assert found.scores["high"].tolist() == pytest.approx([0.7, 0.3])
     pd.testing.assert_frame_equal(scores_at(points, lam=0.05 * 16, mask=None).scores, found.scores)  # a sum of steps
     # between runs scores are interpolated, only on request
@@ -122,8 +119,7 @@ def test_the_explorer_distinguishes_recorded_interpolated_and_missing_runs(works
         columns=weighting.COLUMNS)  # fmt: skip
     explorer = weighting_explorer(run, points, profile="small")
     text = moved(explorer)
-    assert [numbers(text, name) for name in ("status", "score", "interval")] == [["recorded"], ["0.400"],
-        ["[.30, .50]"]]  # fmt: skip
+    assert [numbers(text, name) for name in ("status", "score", "interval")] == [["recorded"], ["0.400"], ["[.30, .50]"]]  # fmt: skip
     assert "command" not in text
     text = moved(explorer, λ=0.4)
     assert (numbers(text, "status"), numbers(text, "score")) == (["no run"], [])
@@ -132,10 +128,7 @@ def test_the_explorer_distinguishes_recorded_interpolated_and_missing_runs(works
     assert [numbers(text, name) for name in ("status", "score", "interval")] == [["interpolated"], ["0.500"], [""]]
     assert "λ = 0.2 and 0.8" in text
     assert numbers(moved(explorer, mask=64), "status") == ["no run"]
-
-    none_yet = weighting_explorer(run, points.assign(lam=np.nan), profile="small")
-    assert "no recorded run has a λ yet" in moved(none_yet)
-
+    assert "no recorded run has a λ yet" in moved(weighting_explorer(run, points.assign(lam=np.nan), profile="small"))
     alone = Run(RunKey.of("05_weighting", profile, contextual_teacher=None), workspace)
     alone = weighting_explorer(alone, points, profile="small")
     assert "a single teacher" in moved(alone)
