@@ -79,7 +79,7 @@ final = run.evaluate()
 final.board
 
 # %%
-figure = figures.each_task(figures.plot_task, final.last, height=2.8)
+figure = figures.each_task(figures.plot_task, final.last)
 run.save_figure(figure, "tasks", final.last)
 
 # %% [markdown]
@@ -97,7 +97,7 @@ run.save_figure(figure, "tasks", final.last)
 # few hundred examples reveal large differences only.
 
 # %%
-figure = figures.each_task(figures.plot_differences, final.comparison, reference="SBERT over chunks", height=2.8)
+figure = figures.each_task(figures.plot_differences, final.comparison, reference="SBERT over chunks")
 run.save_figure(figure, "differences", final.comparison)
 
 # %%

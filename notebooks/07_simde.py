@@ -139,7 +139,7 @@ final = run.evaluate(beside=students)
 final.board
 
 # %%
-figure = figures.each_task(figures.plot_task, final.last, height=3.2)
+figure = figures.each_task(figures.plot_task, final.last)
 run.save_figure(figure, "tasks", final.last)
 
 # %% [markdown]
@@ -154,7 +154,7 @@ run.save_figure(figure, "tasks", final.last)
 views.gain_over_start(final.scores, final.comparison, student=final.student).round(4)
 
 # %%
-figure = figures.each_task(figures.plot_differences, final.comparison, reference="SBERT over chunks", height=3.0)
+figure = figures.each_task(figures.plot_differences, final.comparison, reference="SBERT over chunks")
 run.save_figure(figure, "differences", final.comparison)
 
 # %%

@@ -61,9 +61,15 @@ def rows_axes(rows: int, *, columns: int = 1, each: float = 0.3) -> list[Axes]:
     return list(figure.subplots(1, columns, sharey=True, squeeze=False)[0])
 
 
-def each_task(plot: Callable[..., Axes], scores: pd.DataFrame, *, height: float, **options: Any) -> Figure:
-    """Draw `plot(scores, task=…, ax=…, **options)` for each task of `scores`, in rows of `height` inches."""
+def each_task(
+    plot: Callable[..., Axes], scores: pd.DataFrame, *, height: float | None = None, **options: Any
+) -> Figure:
+    """Draw `plot(scores, task=…, ax=…, **options)` for each task of `scores`, in rows of `height` inches.
+
+    height: None gives each model a line of text.
+    """
     tasks = list(scores["task"].unique())
+    height = height or 1 + 0.2 * scores["model"].nunique()
     figure = plt.figure(figsize=(RC["figure.figsize"][0], height * len(tasks)), layout="constrained")
     for task, ax in zip(tasks, figure.subplots(len(tasks), squeeze=False)[:, 0], strict=True):
         plot(scores, task=task, ax=ax, **options)
