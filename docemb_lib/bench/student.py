@@ -66,7 +66,6 @@ class Workload:
         )
 
     def drawn(self, documents: int) -> list[np.ndarray]:
-        """Random token ids of documents of the thesis' lengths."""
         return self.tokens(harness.thesis_lengths(documents, seed=self.seed, scale=self.longest / LONGEST))
 
     def tokens(self, lengths: Sequence[int]) -> list[np.ndarray]:

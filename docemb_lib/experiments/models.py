@@ -105,10 +105,7 @@ def student_model(label: str, artefact: Artefact) -> Model:
 
 
 def lexical_models(label: str, students: StudentStage) -> list[Model]:
-    """A student with a lexical half as it was fitted on the corpus; without it; and fitted on the texts of each task.
-
-    The last is what `docemb adapt` makes of a user's texts. All embed a text once, with the dense half.
-    """
+    """A student with a lexical half fitted on the corpus; without it; and fitted on each task (as `docemb adapt` does)."""
     settings, workspace = students.profile.student, students.workspace
     dense = student_model(f"{label}{DENSE}", students.dense)
 
@@ -142,10 +139,7 @@ def beside_lsa(workspace: Workspace, dense: Model, label: str, dim: int = DIM, w
 
 
 def on_task_models(workspace: Workspace, teachers: Sequence[Model], paragraph_vector: Model | None) -> list[Model]:
-    """What a user has without training: search engines on the task's texts, and the structural teacher beside them.
-
-    teachers: SBERT truncated and over chunks.
-    """
+    """What a user has without training: search engines, and the teachers (SBERT truncated, over chunks) beside them."""
     truncated, chunks = (partial(embed_once, workspace, model) for model in teachers)
     of_sbert = teachers[1].fingerprint
 

@@ -231,10 +231,7 @@ class Final(NamedTuple):
 
     @property
     def board(self) -> pd.DataFrame:
-        """Models × tasks with intervals, best mean first; then what was fitted on, and the mean's head seeds.
-
-        The last column is the deviation of the mean over head seeds.
-        """
+        """Models × tasks with intervals, best mean first; what each was fitted on; deviations over head seeds."""
         if "round" in self.scores:
             parts = self.scores.groupby("round", sort=False)
             of_row = pd.concat({name: scoreboard(rows)["std"] for name, rows in parts})
