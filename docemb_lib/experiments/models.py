@@ -105,7 +105,7 @@ def student_model(label: str, artefact: Artefact) -> Model:
 
 
 def lexical_models(label: str, students: StudentStage) -> list[Model]:
-    """A student with a lexical half fitted on the corpus; without it; and fitted on each task (as `docemb adapt` does)."""
+    """A student with a lexical half fitted on the corpus; without it; and fitted on each task, as by `docemb adapt`."""
     settings, workspace = students.profile.student, students.workspace
     dense = student_model(f"{label}{DENSE}", students.dense)
 
