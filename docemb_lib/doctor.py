@@ -158,7 +158,7 @@ def _cpu_speed() -> Finding:
 
     single = f"fp32 {hardware.matmul_peak('cpu', torch.float32) / 1e9:.0f} GFLOP/s"
     if not hardware.fast_bf16("cpu"):  # emulated products would take long to measure
-        mend = "training on this CPU computes in fp32 and takes about three times as long as with bf16"
-        return Finding("cpu speed", f"{single}, no bf16 instructions", "slow", mend)
+        mend = "this CPU computes in fp32; one with fast bf16 (Intel AMX, AMD Zen 4) trains two to three times as fast"
+        return Finding("cpu speed", f"{single}, no fast bf16", "slow", mend)
     half = hardware.matmul_peak("cpu", torch.bfloat16)
     return Finding("cpu speed", f"bf16 {half / 1e9:.0f} GFLOP/s, {single}")

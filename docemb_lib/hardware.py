@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import statistics
 import time
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,23 +22,35 @@ ENVIRONMENT = {  # the libraries of torch read these variables once, when they a
     # oneDNN caches code for a thousand shapes of products; packed batches hardly repeat one, and it grows to gigabytes.
     "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "256",
 }
+# Parameters of glibc's malloc. By default it gives the memory of large tensors back to the system and asks for it again
+# in each step; to keep it makes training on a CPU a quarter faster.
+MALLOC = {-1: 2**29, -3: 2**29}  # bytes, of M_TRIM_THRESHOLD and M_MMAP_THRESHOLD
 CGROUPS, OWN_CGROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
 
 def tune_environment() -> None:
-    """Set the variables of `ENVIRONMENT` that the user has not set. Call it before torch is loaded."""
+    """Set `MALLOC`, and the variables of `ENVIRONMENT` that the user has not set. Call it before torch is loaded."""
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
+    with suppress(AttributeError, OSError, TypeError):  # another C library than glibc
+        for parameter, size in MALLOC.items():
+            ctypes.CDLL(None).mallopt(parameter, size)
 
 
 def fast_bf16(device: torch.device | str = "cpu") -> bool:
-    """Whether a device multiplies matrices faster in bfloat16 than in float32: it has instructions for it."""
+    """Whether a device multiplies matrices faster in bfloat16 than in float32.
+
+    Intel's processors do so with AMX only: products with their AVX-512 instructions for bfloat16 take longer than those
+    in float32. The answer depends on the device alone, not on a measurement, because cached results depend on it.
+    """
     import torch
 
     if torch.device(device).type == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
     capabilities = torch.cpu.get_capabilities()
-    return any(capabilities.get(name, False) for name in ("amx_bf16", "avx512_bf16", "bf16"))
+    by_intel = str(capabilities.get("cpu_name", "")).startswith("Intel")
+    fast = ("amx_bf16", "bf16") if by_intel else ("amx_bf16", "bf16", "avx512_bf16")
+    return any(capabilities.get(name, False) for name in fast)
 
 
 def devices_at_hand() -> list[str]:

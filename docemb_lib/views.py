@@ -31,7 +31,6 @@ from docemb_lib.experiments.stages import CorpusStage
 from docemb_lib.experiments.students import recorded_student, weighting_of
 from docemb_lib.settings.profile import FINAL
 from docemb_lib.thesis.values import FIGURE_4_4, loss_of, published
-from docemb_lib.training.pairs import draw_halves, generator_of
 
 SHOWN = 1000  # validation documents in views, as in Figure 4.4
 PROBED = 300  # training documents that a probe is fitted on
@@ -258,6 +257,8 @@ def distances_of_halves(run: Run, models: list[Model]) -> pd.DataFrame:
 
 def _draw(run: Run, document: str, n: int) -> np.ndarray:
     """Which of n sentences training puts into the first half in the first epoch: (n,) bool."""
+    from docemb_lib.training.pairs import draw_halves, generator_of
+
     return draw_halves(n, generator_of(document, seed=run.profile.parameters.seed, epoch=0))
 
 

@@ -1,14 +1,18 @@
 """What all tests share: a small workspace of its own, and tiny models with real tokenizers."""
 
+import json
 import os
 import shutil
 import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import NamedTuple
 from unittest import mock
 
 import pytest
+from filelock import FileLock
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # one of a process per core
     os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -20,6 +24,14 @@ TEXTS = Path(__file__).parent / "data"
 # What stands in there spares each process the seconds of a package that nothing here needs.
 sys.path.insert(0, str(TEXTS / "quick"))
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(TEXTS / "quick"), os.environ.get("PYTHONPATH"))))
+
+from docemb_lib.hardware import tune_environment  # noqa: E402
+
+tune_environment()
+DOCEMB = [sys.executable, "-m", "docemb_lib.cli"]
+# Of a command in a process of its own, whose kernels show figures as those of a user do.
+AS_A_USER = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
+del AS_A_USER["MPLBACKEND"]
 
 
 @pytest.fixture
@@ -88,3 +100,34 @@ def write_notebook(workspace_root):
         nbformat.write(made, workspace_root / "notebooks" / f"{name}.ipynb")
 
     return write
+
+
+class WholeRun(NamedTuple):
+    root: Path
+    done: Done
+
+    def copy(self, root: Path) -> Path:
+        """A copy of the workspace, with all that it has built."""
+        return Path(shutil.copytree(self.root, root, symlinks=True))
+
+
+@pytest.fixture(scope="session")
+def whole_run(tmp_path_factory) -> WholeRun:
+    """A workspace after `docemb run`, killed once on its way, then run to its end; made once for all processes."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "whole-run"
+    command = [*DOCEMB, "run", "--profile", "small"]
+    options = {"cwd": folder, "env": AS_A_USER, "text": True, "stdin": subprocess.DEVNULL}
+    with FileLock(folder.with_suffix(".lock")):
+        if not folder.is_dir():
+            make_workspace(folder)
+            first = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **options)
+            for line in first.stdout:
+                if "[2/" in line:
+                    time.sleep(2)  # the kernel of the next run has started
+                    first.kill()
+                    break
+            first.wait(timeout=60)
+            done = subprocess.run(command, capture_output=True, timeout=600, check=False, **options)
+            folder.with_suffix(".json").write_text(json.dumps([done.returncode, done.stdout, done.stderr]))
+        return WholeRun(folder, Done(*json.loads(folder.with_suffix(".json").read_text())))

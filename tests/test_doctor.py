@@ -106,7 +106,7 @@ def test_what_is_slow_or_wrong_has_a_mend_and_nothing_else_has(old_environment, 
     assert {name for name, finding in found.items() if finding.mend} == set(found) - {"python", "workspace"}
     assert all("\n" not in finding.value + finding.mend for finding in found.values())
     assert found["cores"].value == "4, torch uses 2"
-    assert found["cpu speed"].value == "fp32 50 GFLOP/s, no bf16 instructions"
+    assert found["cpu speed"].value == "fp32 50 GFLOP/s, no fast bf16"
     assert "http://127.0.0.1:9 does not answer within 1 s" in found["hub"].value
 
 

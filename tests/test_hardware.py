@@ -13,11 +13,20 @@ GiB = 2**30
 UNLIMITED_V1 = 9223372036854771712
 
 
-def test_fast_bfloat16_follows_the_processors_flags(monkeypatch):
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx2": True, "amx_bf16": False})
-    assert not fast_bf16("cpu")
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx2": True, "amx_bf16": True})
-    assert fast_bf16(torch.device("cpu"))
+@pytest.mark.parametrize(
+    ("processor", "fast"),
+    [
+        ({"cpu_name": "Intel Xeon", "avx512_bf16": True, "amx_bf16": True}, True),
+        ({"cpu_name": "Intel Xeon", "avx512_bf16": True, "amx_bf16": False}, False),
+        ({"cpu_name": "AMD Zen 4", "avx512_bf16": True, "amx_bf16": False}, True),
+        ({"cpu_name": "AMD Zen 2", "avx2": True, "avx512_bf16": False}, False),
+        ({"bf16": True}, True),
+    ],
+)
+def test_fast_bfloat16_follows_the_processors_flags(monkeypatch, processor, fast):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: processor)
+    assert fast_bf16("cpu") is fast
+    assert fast_bf16(torch.device("cpu")) is fast
 
 
 def test_the_peak_is_operations_by_seconds_and_measured_once(monkeypatch):

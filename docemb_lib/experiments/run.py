@@ -21,6 +21,7 @@ from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.experiments.scores import Final, ScoreStage
 from docemb_lib.experiments.stages import CorpusStage, TeacherStage
 from docemb_lib.experiments.students import StudentStage
+from docemb_lib.hardware import tune_environment
 from docemb_lib.private import INJECTED_CELL
 from docemb_lib.settings.profile import BESIDE_CONTEXTUAL, FINAL, NOTEBOOKS, Profile, check_names
 from docemb_lib.workspace import Artefact, Workspace
@@ -162,9 +163,11 @@ class Run:
         figure: Any = drawn if hasattr(drawn, "savefig") else drawn.figure
         folder = self.workspace.outputs / "figures" / self.notebook / self.key.slug
         folder.mkdir(parents=True, exist_ok=True)
+        figure.draw_without_rendering()
+        box = figure.get_tightbbox().padded(0.1)  # inches; computed once for both files
         for suffix in ("png", "svg"):
             temporary = folder / f".{name}.{suffix}"
-            figure.savefig(temporary, dpi=150, bbox_inches="tight", format=suffix)
+            figure.savefig(temporary, dpi=150, bbox_inches=box, format=suffix)
             temporary.replace(folder / f"{name}.{suffix}")
         if data is not None:
             data.to_csv(folder / f"{name}.csv", index=False)
@@ -221,6 +224,7 @@ def begin(notebook: str, namespace: Mapping[str, Any]) -> Run:
         >>> run = begin("05_weighting", {"profile": "tiny", "lam": 0.8})
         >>> train_history, validation_history = run.history()
     """
+    tune_environment()
     warn_of_other_versions()
     check_names(notebook, _injected_by_papermill())
     given = {name: namespace[name] for name in ("seed", *NOTEBOOKS[notebook]) if name in namespace}

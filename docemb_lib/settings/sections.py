@@ -284,6 +284,9 @@ class HeadSettings(Section):
     weight_decay: float = Field(0.1, ge=0)  # AdamW, not on biases
     label_smoothing: float = Field(0.1, ge=0, lt=1)
     max_grad_norm: float = Field(1.0, gt=0)  # clips each head by the norm of that head
+    # One factor scales all embeddings to this root mean square on the train split, so that models differ by content and
+    # not by scale, to which a head of few steps is sensitive; None: as the model gives them (thesis).
+    rms: float | None = Field(None, gt=0)
     pair_features: PairFeatures = "concat"  # [e0; e1] (thesis), or interaction: [|e0 - e1|; e0 * e1]
 
 

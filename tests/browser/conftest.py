@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import TEXTS, make_workspace
+from conftest import TEXTS
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 CHROMIUM = next(filter(None, map(shutil.which, NAMES)), None)
@@ -119,12 +119,12 @@ class OpenNotebook:
 
 
 @pytest.fixture(scope="module")
-def lab(tmp_path_factory) -> Iterator[Lab]:
-    """JupyterLab in a workspace of its own, whose `tiny`, the notebooks' default, is the test profile."""
+def lab(whole_run, tmp_path_factory) -> Iterator[Lab]:
+    """JupyterLab in a workspace of finished runs, whose `tiny`, the notebooks' default, is the test profile."""
     if CHROMIUM is None:
         pytest.skip(NO_BROWSER)
     home = tmp_path_factory.mktemp("jupyterlab")
-    root = make_workspace(home / "workspace")
+    root = whole_run.copy(home / "workspace")
     shutil.copy(TEXTS / "small.yaml", root / "params" / "tiny.yaml")
     for name, values in SETTINGS.items():
         file = home / "user-settings" / f"{name}.jupyterlab-settings"

@@ -202,3 +202,18 @@ def test_accuracy_is_counted_for_each_head_and_macro_f1_is_the_mean_over_classes
 
 def test_the_examples_in_the_documentation_of_tasks_run() -> None:
     assert doctest.testmod(tasks) == (0, 10)
+
+
+@pytest.mark.parametrize("kind", [Classification, Pairs])
+def test_heads_read_embeddings_of_one_scale_if_asked_and_as_they_are_if_not(kind):
+    data = Labelled(["a", "b"], [0, 1]) if kind is Classification else LabelledPairs(["a", "b"], ["c", "d"], [0, 1])
+    task = kind("t", {"train": data, "test": data})
+    embeddings = np.random.default_rng(0).normal(size=(len(task.texts("test")), 5)).astype(np.float32)
+    for factor in (1e-3, 7.0):
+        (train, test) = task.head_inputs(factor * embeddings, ("train", "test"), HeadSettings(rms=0.3))
+        assert np.sqrt(np.square(train.features).mean()) == pytest.approx(0.3, rel=1e-5)
+        np.testing.assert_allclose(train.features, test.features)
+        (raw,) = task.head_inputs(factor * embeddings, ("train",), HeadSettings())
+        np.testing.assert_allclose(
+            raw.features * (0.3 / np.sqrt(np.square(raw.features).mean())), train.features, rtol=1e-5
+        )

@@ -5,17 +5,15 @@ import io
 import json
 import os
 import pty
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import nbformat
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import docemb, make_workspace
+from conftest import AS_A_USER, DOCEMB, docemb
 from nbconvert import HTMLExporter
 
 from docemb_lib.experiments import records
@@ -23,37 +21,23 @@ from docemb_lib.settings.profile import NOTEBOOKS
 from docemb_lib.workspace import Workspace
 
 pytestmark = pytest.mark.slow
-DOCEMB = [sys.executable, "-m", "docemb_lib.cli"]
 PAPERMILL = [sys.executable, "-m", "papermill"]
-ENVIRONMENT = {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
-del ENVIRONMENT["MPLBACKEND"]  # which conftest sets: a kernel's own shows figures
 
 
 def call(command, cwd, **options):
     return subprocess.run(
-        [str(part) for part in command], cwd=cwd, env=ENVIRONMENT, text=True, timeout=600,
+        [str(part) for part in command], cwd=cwd, env=AS_A_USER, text=True, timeout=600,
         stdin=subprocess.DEVNULL, **{"capture_output": True, **options})  # fmt: skip
 
 
 @pytest.fixture(scope="module")
-def root(tmp_path_factory) -> Path:
-    return make_workspace(tmp_path_factory.mktemp("whole") / "workspace")
+def root(whole_run, tmp_path_factory) -> Path:
+    return whole_run.copy(tmp_path_factory.mktemp("whole") / "workspace")
 
 
 @pytest.fixture(scope="module")
-def finished(root):
-    """`docemb run`, killed once on its way, then run to its end."""
-    first = subprocess.Popen(
-        [*DOCEMB, "run", "--profile", "small"], cwd=root, env=ENVIRONMENT, text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)  # fmt: skip
-    assert first.stdout is not None
-    for line in first.stdout:
-        if "[2/" in line:
-            time.sleep(2)  # the kernel of the next run has started
-            first.send_signal(signal.SIGKILL)
-            break
-    first.wait(timeout=60)
-    return call([*DOCEMB, "run", "--profile", "small"], root)
+def finished(whole_run):
+    return whole_run.done
 
 
 @pytest.fixture

@@ -45,7 +45,7 @@ def test_the_thesis_profile_has_the_published_settings():
     assert [member.vector_size for member in profile.contextual_teachers.PV] == [1024, 1024]
     assert profile.evaluation.rounds == [1000, 10_000, None]
     assert (profile.evaluation.limit, profile.evaluation.folds) == (10_000, 5)
-    assert profile.evaluation.head.model_dump(exclude={"pair_features"}) == {
+    assert profile.evaluation.head.model_dump(exclude={"pair_features", "rms"}) == {
         "hidden": 50, "dropout": 0.5, "epochs": 10, "batch_size": 32, "learning_rate": 1e-4,
         "weight_decay": 0.1, "label_smoothing": 0.1, "max_grad_norm": 1.0}  # fmt: skip
 
