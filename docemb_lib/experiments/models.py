@@ -37,7 +37,7 @@ SBERT_TRUNCATED, SBERT_CHUNKS = SBERT_LABELS = ("SBERT truncated", "SBERT over c
 TFIDF, BM25, LSA_ON_TASK = ("TF-IDF", "BM25", "LSA")
 # End the label of a student whose lexical half is fitted on the texts of a task, and of one without it.
 ADAPTED, DENSE = ", adapted", ", dense half"
-DIM = 512  # directions at most of what is fitted on a task, and half as many as it has texts
+DIM = 1024  # width at most of what is fitted on a task
 FEW = 200  # training documents that estimate a mean embedding well enough to compare models
 KIND = "embeddings"
 
@@ -179,7 +179,7 @@ def _on_task(label: str, fit: Callable[[list[str]], Any], key: str = "", *, rank
 
 
 def _width(texts: Sequence[str], most: int) -> int:
-    return max(1, min(most, len(texts) // 2))
+    return min(most, len(texts))
 
 
 def _joined(half: Any, dense: np.ndarray, texts: list[str]) -> np.ndarray:

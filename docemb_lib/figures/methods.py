@@ -95,7 +95,7 @@ def plot_training(profile: Profile, widths: Mapping[str, int], *, ax: Axes | Non
              "sum": Box(4.2, 0, f"$L$ = mean of\n{total}")}  # fmt: skip
     if p.structural_loss is not None:
         limit = "limit of the model" if teacher.max_tokens is None else f"{teacher.max_tokens:,} tokens"
-        reads = f"{'chunks of' if teacher.long == 'chunks' else 'first'} {limit}"
+        reads = f"{'first' if teacher.long == 'truncate' else 'chunks of'} {limit}"
         text = f"{short(Path(teacher.model).name)}\n{reads}\n$t$: {widths['student']} numbers"
         boxes["structural"] = Box(1, 1, f"structural teacher\n{text}", "structural", dashed=True)
         boxes["L_S"] = Box(3.2, 1, "\n".join(["$L_S$", *structural_label(p).split(";")]), "structural")

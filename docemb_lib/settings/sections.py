@@ -129,7 +129,8 @@ class Corpus(TextSource):
 class StructuralTeacher(Section):
     model: str = "sentence-transformers/all-mpnet-base-v2"
     max_tokens: int | None = Field(384, ge=8)  # with special tokens; None: the limit of the model
-    long: Literal["truncate", "chunks"] = "truncate"  # beyond max_tokens: cut, or mean over chunks weighted by tokens
+    # Beyond max_tokens: cut, or the mean over chunks weighted by tokens, or the same with the first chunk counted more.
+    long: Literal["truncate", "chunks", "lead"] = "truncate"
     bf16: bool | None = None  # compute its embeddings in bfloat16; None: where the processor is fast at it
 
 
@@ -187,7 +188,7 @@ class FurtherTeacher(Section):
     teacher: ContextualName | None = None  # contextual: as in contextual_teachers
     model: str | None = None  # structural: a hub id, a folder, or all-MiniLM-L6-v2
     max_tokens: int | None = Field(None, ge=8)  # with special tokens; None: the limit of the model
-    long: Literal["truncate", "chunks"] = "truncate"
+    long: Literal["truncate", "chunks", "lead"] = "truncate"
     distance: Literal["mse", "cosine"] = "mse"
     gamma: float = Field(1.0, ge=0)
     temperature: float | None = Field(None, gt=0)

@@ -17,6 +17,7 @@ from sentence_transformers.sentence_transformer.modules import Transformer
 from sklearn.feature_extraction.text import CountVectorizer
 from torch import Tensor, nn
 
+LEAD, MORE = 150, 2  # a word among the first 150 words of a document counts two times more
 WORDS, WEIGHTS, CONFIG = "words.json", "model.safetensors", "config.json"
 
 
@@ -31,7 +32,7 @@ class LexicalHalf(nn.Module):
     """Dense and lexical embeddings side by side: `[sqrt(1 - w) * dense; sqrt(w) * lexical]`.
 
     Cosines of the result are the sum of those of the halves, weighted by 1 - w and w. The lexical half of a document is
-    the sum over its distinct words of (1 + log count) * vector, of unit length. Both halves are then centred and scaled
+    the sum over its distinct words of sqrt(count) * vector, of unit length. Both halves are then centred and scaled
     to unit length; `dense_map` is applied to the dense half between the two.
 
     vocabulary: V words; vectors: (V, L); lexical_mean: (L,); dense_mean: (D,); dense_map: (D, D); weight: w.
@@ -57,8 +58,8 @@ class LexicalHalf(nn.Module):
 
     def lexical(self, texts: Sequence[str]) -> Tensor:
         """(N, L) on the CPU, rows of unit length; zero for a text without a known word."""
-        counts = self.counter.transform(texts)
-        counts.data = 1 + np.log(counts.data)
+        leads = (" ".join(text.split(maxsplit=LEAD)[:LEAD]) for text in texts)
+        counts = (self.counter.transform(texts) + MORE * self.counter.transform(leads)).sqrt()
         return self.centred(nn.functional.normalize(torch.from_numpy(counts @ self.vectors)))
 
     def centred(self, lexical: Tensor) -> Tensor:

@@ -15,19 +15,29 @@ from docemb_lib.errors import InputError
 
 DESCRIPTION, VOCABULARY, VECTORS = "lsa.json", "vocabulary.json", "lsa.safetensors"
 DOCUMENTS = 50_000  # documents at most that are fitted, evenly spaced: bounds time and memory
+LEAD, MORE = 150, 2  # a word among the first 150 words of a document counts two times more; chosen on validation
 NEGLIGIBLE = 1e-3  # singular values below this share of the largest count as zero
 MIN_DOCUMENTS = 2  # documents that hold a word of the vocabulary
 
 
-class LSA:
-    """TF-IDF with logarithmic term frequencies, on the leading right singular vectors of the corpus.
+def directions(documents: int, dim: int) -> int:
+    """The number of directions to keep: all of a small collection, otherwise at most a third of the documents.
 
-    A direction is divided by the square root of its singular value, so that the first directions, which hold what all
-    documents share, do not dominate the cosines. An embedding has unit length; without a known word it is zero. Words
-    are scikit-learn's default tokens: lower case, at least two characters.
+    Between a third and all, directions that single documents fill distort the cosines of the rest.
+    """
+    return max(1, documents - 1 if documents <= dim else min(dim, documents // 3))
+
+
+class LSA:
+    """TF-IDF on the leading right singular vectors of the corpus.
+
+    A term frequency is the square root of a word's count, in which the beginning of a document counts more. A direction
+    is divided by the square root of its singular value, so that the first directions, which hold what all documents
+    share, do not dominate the cosines. An embedding has unit length; without a known word it is zero. Words are
+    scikit-learn's default tokens: lower case, at least two characters.
 
     Args:
-        dim: directions.
+        dim: width of an embedding. Few documents fill fewer directions, see `directions`; the others are zero.
         words: size of the vocabulary at most, the most frequent words; each occurs in at least two documents.
         seed: of the randomised SVD.
     """
@@ -55,36 +65,37 @@ class LSA:
     def fit(self, texts: Sequence[str]) -> Self:
         """Learn the vocabulary and its vectors. Raises InputError for fewer documents or words than `dim`."""
         from sklearn.decomposition import TruncatedSVD
-        from sklearn.feature_extraction.text import TfidfVectorizer
+        from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer
 
         if (N := len(texts)) < max(self.dim, MIN_DOCUMENTS):
             raise InputError(f"{self.label}: got {N} documents; use at least as many as dim, or a smaller dim")
         fitted = [texts[int(row)] for row in np.linspace(0, N - 1, DOCUMENTS)] if N > DOCUMENTS else texts
-        vectorizer = TfidfVectorizer(min_df=MIN_DOCUMENTS, max_features=self.words, sublinear_tf=True, dtype=np.float32)
+        counter = CountVectorizer(min_df=MIN_DOCUMENTS, max_features=self.words, dtype=np.float32)
         try:
-            X = vectorizer.fit_transform(fitted)  # (N, words)
+            counter.fit(fitted)
         except ValueError as error:  # raised for an empty vocabulary
             raise InputError(
                 f"{self.label}: no word occurs in {MIN_DOCUMENTS} documents; words are separated by spaces or "
                 "punctuation: give documents of such a language, or leave LSA out"
             ) from error
-        if X.shape[1] < self.dim:
-            raise InputError(f"{self.label}: the documents share only {X.shape[1]} words; use a smaller dim")
-        svd = TruncatedSVD(self.dim, random_state=self.seed).fit(X)
+        self.vocabulary = counter.get_feature_names_out().tolist()
+        if (words := len(self.vocabulary)) < self.dim:
+            raise InputError(f"{self.label}: the documents share only {words} words; use a smaller dim")
+        self.__dict__.pop("_counter", None)
+        weighting = TfidfTransformer()
+        X = weighting.fit_transform(self._frequencies(fitted))  # (N, words)
+        svd = TruncatedSVD(directions(len(fitted), self.dim), random_state=self.seed).fit(X)
         s = svd.singular_values_
         # Copies and empty documents leave directions that the corpus does not span: their division would blow noise up.
         scale = np.where(s > NEGLIGIBLE * s[0], 1 / np.sqrt(np.maximum(s, 1e-12)), 0)
-        vectors = vectorizer.idf_[:, None] * svd.components_.T * scale
-        self.vocabulary = vectorizer.get_feature_names_out().tolist()
+        vectors = np.zeros((words, self.dim))
+        vectors[:, : len(s)] = weighting.idf_[:, None] * svd.components_.T * scale
         self.vectors = (vectors / np.abs(vectors).max()).astype(np.float16)
-        self.__dict__.pop("_counter", None)
         return self
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         """Float32 (N, dim), rows of unit length or zero."""
-        counts = self._counter.transform(texts)
-        counts.data = 1 + np.log(counts.data)
-        X = counts @ self.vectors.astype(np.float32)
+        X = self._frequencies(texts) @ self.vectors.astype(np.float32)
         return X / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), np.finfo(np.float32).tiny)
 
     def save(self, folder: Path | str) -> None:
@@ -110,6 +121,11 @@ class LSA:
         model.vocabulary = json.loads((folder / VOCABULARY).read_text())
         model.vectors = load_file(folder / VECTORS)["vectors"]
         return model
+
+    def _frequencies(self, texts: Sequence[str]) -> Any:
+        """(N, words), sparse: the square roots of the counts of words."""
+        leads = (" ".join(text.split(maxsplit=LEAD)[:LEAD]) for text in texts)
+        return (self._counter.transform(texts) + MORE * self._counter.transform(leads)).sqrt()
 
     @cached_property
     def _counter(self) -> Any:

@@ -7,13 +7,20 @@ from sklearn.preprocessing import normalize
 from docemb_lib.teachers import LSA, lsa
 
 
-def test_it_is_scikit_learns_svd_over_the_root_of_singular_values_fitted_on_evenly_spaced_documents(pages, monkeypatch):
-    vectorizer = TfidfVectorizer(min_df=2, sublinear_tf=True)
-    svd = TruncatedSVD(10, random_state=0).fit(vectorizer.fit_transform(pages[:60]))
-    expected = normalize(svd.transform(vectorizer.transform(pages)) / np.sqrt(svd.singular_values_))
-    ours = LSA(10).fit(pages[:60]).embed(pages)
-    np.testing.assert_allclose(ours, expected, atol=2e-3)  # the vectors are stored in half precision
-    assert ours.dtype == np.float32
+@pytest.mark.parametrize(("dim", "kept"), [(10, 10), (30, 20), (60, 59)])  # of 60 documents a third, or all
+def test_it_is_scikit_learns_svd_over_the_root_of_singular_values(pages, dim, kept):
+    words = TfidfVectorizer(min_df=2, use_idf=False, norm=None).fit(pages[:60])
+    twice_more = [" ".join([text, *text.split()[:150], *text.split()[:150]]) for text in pages]
+    X = np.sqrt(words.transform(twice_more).toarray())
+    X *= 1 + np.log(61 / (1 + (X[:60] > 0).sum(axis=0)))
+    svd = TruncatedSVD(kept, random_state=0).fit(normalize(X[:60]))
+    expected = normalize(X @ svd.components_.T / np.sqrt(svd.singular_values_))
+    ours = LSA(dim).fit(pages[:60]).embed(pages)
+    assert not ours[:, kept:].any()
+    np.testing.assert_allclose(ours @ ours.T, expected @ expected.T, atol=5e-3)  # vectors are stored in half precision
+
+
+def test_a_large_collection_is_fitted_on_evenly_spaced_documents(pages, monkeypatch):
     monkeypatch.setattr(lsa, "DOCUMENTS", 20)
     rows = np.linspace(0, len(pages) - 1, 20).astype(int)
     assert LSA(5).fit(pages).fingerprint == LSA(5).fit([pages[row] for row in rows]).fingerprint
@@ -40,6 +47,7 @@ def test_a_saved_model_is_the_same_model(pages, tmp_path):
     assert LSA(10).fit(pages[:40]).fingerprint != model.fingerprint
     np.testing.assert_allclose(model.embed(pages[3:4])[0], model.embed(pages)[3], atol=1e-6)  # of its own text alone
     assert not model.embed(["", "qwxz"]).any()
+    assert model.embed(pages).dtype == np.float32
 
 
 @pytest.mark.parametrize(("call", "message"), [

@@ -50,13 +50,15 @@ def test_an_embedding_is_the_plain_encoders_mean_over_the_first_256_tokens(sbert
     assert abs(norms - 1).min() > 0.1  # ours are raw
 
 
-def test_chunks_give_the_mean_of_all_hidden_states_of_all_chunks(texts, plain, content_ids):
+@pytest.mark.parametrize(("long", "first"), [("chunks", 1), ("lead", 3)])
+def test_chunks_give_the_mean_of_all_hidden_states_of_all_chunks(texts, plain, content_ids, long, first):
     expected = []
     for text in texts:
         ids = content_ids(text)
         chunks = [[101, *ids[start : start + 126], 102] for start in range(0, max(len(ids), 1), 126)]
-        expected.append(np.average([plain(c) for c in chunks], axis=0, weights=[len(c) for c in chunks]))
-    np.testing.assert_allclose(SBERT(max_tokens=128, long="chunks").embed(texts), expected, atol=2e-6)
+        weights = [len(chunk) * (first if number == 0 else 1) for number, chunk in enumerate(chunks)]
+        expected.append(np.average([plain(chunk) for chunk in chunks], axis=0, weights=weights))
+    np.testing.assert_allclose(SBERT(max_tokens=128, long=long).embed(texts), expected, atol=2e-6)
 
 
 def test_neither_order_nor_batches_matter_which_go_from_long_to_short_and_keep_to_their_size(sbert, texts):
@@ -90,5 +92,5 @@ def test_contexts_treatments_and_bfloat16_make_another_teacher_and_bad_ones_are_
     assert not np.array_equal(a, b)
     assert exact.fingerprint != fast.fingerprint
     limits = [({"max_tokens": 2}, "takes 3 to 512"), ({"max_tokens": 513}, "takes 3 to 512")]
-    for options, message in (*limits, ({"long": "cut"}, "truncate, chunks")):
+    for options, message in (*limits, ({"long": "cut"}, "truncate, chunks, lead")):
         refused(message, lambda given=options: SBERT(**given).embed(["text"]))
