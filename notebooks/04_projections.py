@@ -124,9 +124,9 @@ run.save_figure(figure, "probe", probes)
 # **How to read it.** R² = 1 means that the map predicts the teacher's embeddings exactly, 0 that it predicts only their
 # mean, and below 0 that it does not generalise to new documents. The right column compares neighbourhoods: the share of
 # a document's ten nearest neighbours that are the same in the predicted and in the teacher's space (by chance: ten
-# divided by the number of the other documents). The difference between the blue and the grey bar is due to distillation.
-# If the bars of a teacher are equal, the student has not learnt from it, even if its loss fell. Bars of a bucket with few
-# documents are uncertain.
+# divided by the number of the other documents). The difference between the blue and the grey bar is due to
+# distillation. If the bars of a teacher are equal, the student has not learnt from it, even if its loss fell. Bars of a
+# bucket with few documents are uncertain.
 #
 # ## The spaces themselves
 #
