@@ -27,6 +27,7 @@ SPLIT = re.compile(rf"(?<![a-z])(train|validation|test|{'|'.join(VALIDATION)})(?
 NO_SPLIT = ""  # the split of rows for which no split is named
 LINES = ("dataset.txt", "labels.txt", "classes.txt")  # documents; numbers of their classes; names of the classes
 CONVERTED = "refs/convert/parquet"  # branch on a hub with the files of data sets whose main branch is a script
+WORD = re.compile(r"\b[^\W\d_]\w*")  # begins with a letter
 LINK = ("source", "target")  # columns of a relevance file
 
 
@@ -268,7 +269,8 @@ def _own_rankings(settings: OwnTask) -> dict[str, Ranking]:
             raise InputError(f"{where}: field {settings.id_field!r} must be a string or an integer, found {id!r}")
         if str(id) in texts:
             raise InputError(f"{where}: an earlier row has the id {str(id)!r} too; rename one")
-        texts[str(id)] = _not_blank(text_of(fields, settings.text_field, where=where), where=where)
+        text = text_of(fields, settings.text_field, where=where)
+        texts[str(id)] = _not_blank(WORD.sub(_unless_upper, text) if settings.mask_names else text, where=where)
     if isinstance(settings.relevance, dict):
         return {split: make_ranking(texts, _own_links(file, texts)) for split, file in settings.relevance.items()}
     links = _own_links(cast(Path, settings.relevance), texts)
@@ -277,6 +279,10 @@ def _own_rankings(settings: OwnTask) -> dict[str, Ranking]:
     validation = {source: targets for source, targets in links.items() if source in drawn}
     test = {source: targets for source, targets in links.items() if source not in drawn}
     return {split: make_ranking(texts, some) for split, some in (("validation", validation), ("test", test)) if some}
+
+
+def _unless_upper(word: re.Match[str]) -> str:
+    return "" if word[0][0].isupper() else word[0]
 
 
 def _own_links(file: Path, texts: Mapping[str, str]) -> dict[str, list[str]]:

@@ -316,11 +316,14 @@ class OwnTask(Section):
     seed: int = Field(0, ge=0)  # of this draw
     id_field: str = "id"  # retrieval: the field of a document's id
     relevance: Path | dict[SplitName, Path] | None = None  # retrieval: pairs of ids, a document and one to be found
+    mask_names: bool = False  # retrieval: words that begin with a capital letter are removed, so that none is a key
 
     @model_validator(mode="after")
     def _fits_its_kind(self) -> Self:
         if (self.kind == "retrieval") != (self.relevance is not None):
             raise ValueError("relevance, a file of pairs of ids, belongs to every retrieval task and to no other")
+        if self.mask_names and self.kind != "retrieval":
+            raise ValueError("mask_names belongs to retrieval tasks; leave it out")
         if self.kind == "retrieval" and isinstance(self.path, dict):
             raise ValueError("path of a retrieval task is one file of documents; give relevance a file per split")
         return self

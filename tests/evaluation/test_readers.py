@@ -207,6 +207,19 @@ def test_retrieval_ranks_a_corpus_by_files_of_links_in_any_format(tmp_path, pool
         assert task("retrieval", pool, relevance={"test": write(tmp_path / name, links)}) == made
 
 
+def test_masked_retrieval_lacks_the_words_that_begin_with_a_capital_letter(tmp_path):
+    texts = ["The (Ångström) unit, a 10th of NumPy's nm_2.", "iPhones cost; Élan 3D_x"]
+    pool = write(tmp_path / "pool.jsonl", [{"id": n, "text": text} for n, text in enumerate(texts)])
+    links = {"test": write(tmp_path / "a.csv", [{"source": 0, "target": 1}])}
+    masked = task("retrieval", pool, relevance=links, mask_names=True).splits["test"].texts
+    assert [text.split() for text in masked] == [
+        ["()", "unit,", "a", "10th", "of", "'s", "nm_2."],
+        ["iPhones", "cost;", "3D_x"],
+    ]
+    with pytest.raises(ValueError, match="mask_names belongs to retrieval tasks"):
+        task("pairs", pool, mask_names=True)
+
+
 @pytest.mark.parametrize(("lines", "records", "message"), [
     ("d1\td2\nd1\td99\n", None, r"r\.tsv, row 2: 'd99' is the id of no document; mend it, or delete the row"),
     ("d99\td2\n", None, "row 1: 'd99' is the id of no document"),
