@@ -87,6 +87,26 @@ def refused():
 
 
 @pytest.fixture
+def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Train in the calling process: the hash seed of a worker matters to inference only."""
+    from docemb_lib.teachers.worker_pool import WorkerPool
+
+    monkeypatch.setattr(WorkerPool, "run", lambda pool, *args, meanwhile: pool._function(*args))
+
+
+@pytest.fixture
+def infer_in_process(in_process, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also infer in it: embeddings of one process agree with each other, under any hash seed."""
+    from docemb_lib.teachers.worker_pool import WorkerPool
+
+    def infer(pool, arguments, *, jobs):
+        pool._prepare()
+        return enumerate([pool._function(*given) for given in arguments])
+
+    monkeypatch.setattr(WorkerPool, "map", infer)
+
+
+@pytest.fixture
 def write_notebook(workspace_root):
     """Puts two cells, the first of which has the parameters, in place of a notebook."""
 

@@ -13,6 +13,7 @@ from docemb_lib import pretrained
 from docemb_lib.corpus.sources import source_fingerprint
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation.catalogue import task_fingerprint
+from docemb_lib.projections import check_widths
 from docemb_lib.settings import NOT_IN_FINGERPRINT, FurtherTeacher, ParagraphVectorSettings, Training
 from docemb_lib.settings.parameters import SINGLE, Parameters, label_of_paragraph_vector, members_of
 from docemb_lib.settings.profile import BESIDE_CONTEXTUAL, NOTEBOOKS, SELF_SUPERVISED, TRAINING, Profile, width
@@ -190,8 +191,6 @@ class RunKey:
 
     def _check_widths(self) -> None:
         """The two projections of each teacher must end equally wide, as far as widths are known without a model."""
-        from docemb_lib.losses.projection import check_widths
-
         profile, p = self.profile, self.profile.parameters
         own = ("contextual", p.contextual_teacher, None, p.student_projection, p.contextual_projection)
         further = profile.further_teachers

@@ -159,6 +159,7 @@ class TeacherStage:
 
     def __init__(self, profile: Profile, workspace: Workspace, corpus: CorpusStage) -> None:
         self.profile, self.workspace, self.corpus = profile, workspace, corpus
+        self._loaded: dict[Path, ParagraphVector] = {}  # by folder: the processes of each model take seconds to start
 
     @cached_property
     def of_student(self) -> dict[str, Teacher]:
@@ -194,7 +195,8 @@ class TeacherStage:
         def build(folder: Path) -> None:
             ParagraphVector(**settings.model_dump(), seed=seed).fit_words(self.words(settings.preprocess), folder)
 
-        return ParagraphVector.load(self.workspace.artefact("paragraph-vector", inputs, build, resumable=True).path)
+        folder = self.workspace.artefact("paragraph-vector", inputs, build, resumable=True).path
+        return self._loaded.setdefault(folder, ParagraphVector.load(folder))
 
     def words(self, preprocess: Preprocessing) -> Words:
         """The words of the teachers' corpus, shared by all Paragraph Vectors with this preprocessing."""

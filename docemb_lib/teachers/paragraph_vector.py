@@ -41,6 +41,7 @@ DESCRIPTION, MODEL_FILE = "paragraph_vector.json", "doc2vec.model"
 SEPARATE = 2**18  # numbers: larger arrays get files of their own, which processes share; smaller ones are pickled
 BLOCK = 16  # documents per task at most: a task takes a millisecond to send and a fraction of a second to compute
 TASKS = 8  # tasks per process at least, if there are enough documents, so that all processes end at about the same time
+WORTH = 128  # documents per process at least: the start of a process takes seconds
 
 
 @dataclass(frozen=True)
@@ -142,13 +143,13 @@ class ParagraphVector:
         return {name: value for name, value in self.parameters.items() if name != "preprocess"} | resolved
 
     def embed(self, texts: Sequence[str], *, jobs: int | None = None) -> np.ndarray:
-        """Float32 (N, dim), inferred by `jobs` processes (None: one per core).
+        """Float32 (N, dim), inferred by `jobs` processes (None: one per core, fewer for few texts).
 
         A text without any word of the vocabulary becomes the zero vector. One of more than 10,000 words is the mean of
         its pieces, weighted by their words.
         """
         _, _, pool = self._trained
-        jobs = jobs or cpu_count()
+        jobs = jobs or max(pool.size, min(cpu_count(), -(-len(texts) // WORTH)), 1)
         n_long, size = 0, min(BLOCK, max(1, len(texts) // (TASKS * jobs)))
         starts, embeddings = range(0, len(texts), size), np.zeros((len(texts), self.dim), dtype=np.float32)
         blocks = ((list(texts[start : start + size]), self.preprocess) for start in starts)

@@ -33,7 +33,7 @@ class WorkerPool(Generic[Result]):
     def __init__(self, function: Callable[..., Result], prepare: Callable[[], object] | None = None) -> None:
         self._function, self._prepare = function, prepare
         self._executor: ProcessPoolExecutor | None = None
-        self._size = 0
+        self.size = 0  # processes of the latest tasks; 0 before the first and after `stop`
 
     def map(self, arguments: Iterable[tuple[Any, ...]], *, jobs: int) -> Iterator[tuple[int, Result]]:
         """Run the function on each tuple of arguments, `jobs` at a time.
@@ -63,12 +63,12 @@ class WorkerPool(Generic[Result]):
         """End all processes, running tasks included."""
         if self._executor is not None:
             self._executor.shutdown(kill_workers=True)
-        self._executor = None
+        self._executor, self.size = None, 0
 
     def _submit(self, args: tuple[Any, ...], jobs: int) -> Future[Result]:
-        if self._executor is None or self._size != jobs:
+        if self._executor is None or self.size != jobs:
             self.stop()
-            self._size = jobs
+            self.size = jobs
             start = {"initializer": _start_worker, "initargs": (os.getpid(), self._prepare)}
             self._executor = ProcessPoolExecutor(jobs, timeout=IDLE_SECONDS, env=ENVIRONMENT, **start)
         future: Future[Result] = self._executor.submit(self._function, *args)

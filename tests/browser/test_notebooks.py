@@ -1,4 +1,4 @@
-"""Every notebook in JupyterLab: opened, run from top to bottom, shown in light and dark themes, saved."""
+"""Every notebook in JupyterLab: opened, run from top to bottom if it has controls, shown in light and dark themes, saved."""
 
 import json
 import subprocess

@@ -1,7 +1,6 @@
 """Words and contextual teachers as artefacts: made once, shared, resumed, and refused before any work."""
 
 import json
-from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -35,9 +34,8 @@ contextual_teachers:
 
 
 @pytest.fixture
-def make(workspace_root, monkeypatch):
+def make(workspace_root, infer_in_process):
     """Stages of notebook 02 with some parameters, on 40 short texts."""
-    monkeypatch.setattr(paragraph_vector, "cpu_count", lambda: 1)  # processes for so little would only cost their start
     (workspace_root / "texts").mkdir()
     for number in range(40):
         words = f"Text {number} " + " ".join(f"Word{(number * 7 + k) % 23}" for k in range(40))
@@ -149,8 +147,13 @@ def test_a_sweep_counts_words_before_its_first_run_and_refuses_a_run_that_would_
 def test_an_interrupted_training_leaves_its_state_for_the_next_call(make, monkeypatch):
     undisturbed = model_of(make()).fingerprint
     stages = make(seed=1)
-    with monkeypatch.context() as patch:  # in this process: after training, while tidying up
-        patch.setattr(paragraph_vector, "remove_states", Mock(side_effect=KeyboardInterrupt))
+
+    def interrupted(folder, *, but=None):
+        if but is None:  # after training, while tidying up
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(paragraph_vector, "remove_states", interrupted)
         with pytest.raises(KeyboardInterrupt):
             model_of(stages)
     (partial,) = stages.workspace.outputs.glob("artefacts/paragraph-vector/*.partial")
@@ -266,7 +269,6 @@ def test_a_killed_build_of_the_teachers_corpus_goes_on_and_ends_in_the_same_text
     monkeypatch.undo()
     monkeypatch.chdir(workspace_root)
     (workspace_root / "outputs").rename(workspace_root / "earlier")
-    monkeypatch.setattr(paragraph_vector, "cpu_count", lambda: 1)
     assert make().teachers.words("none").texts == words.texts
 
 

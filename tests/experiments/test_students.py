@@ -220,7 +220,7 @@ def test_a_student_learns_from_halves_of_real_documents_and_is_found_again(root,
     assert again.fingerprint != stages_of(root, {"symmetric": True}).students.trained.fingerprint
 
 
-def test_it_learns_beside_its_teachers_and_from_dropout(root):
+def test_it_learns_beside_its_teachers_and_from_dropout(root, infer_in_process):
     both = stages_of(root, beside_teachers=0.5, mlm_weight=0.0).students
     artefact = both.trained
     _, validation = both.history()

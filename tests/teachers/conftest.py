@@ -6,19 +6,12 @@ import numpy as np
 import pytest
 
 from docemb_lib.teachers import SBERT, ParagraphVector, paragraph_vector
-from docemb_lib.teachers.worker_pool import WorkerPool
 
 
 @pytest.fixture(autouse=True)
 def one_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     """Infer with one process unless a test asks for more: each one takes seconds to start."""
     monkeypatch.setattr(paragraph_vector, "cpu_count", lambda: 1)
-
-
-@pytest.fixture
-def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Train in the calling process: the hash seed of a worker matters to inference only."""
-    monkeypatch.setattr(WorkerPool, "run", lambda pool, *args, meanwhile: pool._function(*args))
 
 
 @pytest.fixture(scope="session")
