@@ -130,7 +130,7 @@ def beside_lsa(workspace: Workspace, dense: Model, label: str, dim: int = DIM, w
 
         X = embed_once(workspace, dense, texts)
         try:
-            return _joined(fit_lexical_half(X, texts, dim=_width(texts, dim), words=words), X, texts)
+            return _joined(fit_lexical_half(X, texts, dim=min(dim, len(texts)), words=words), X, texts)
         except InputError as error:
             logger.warning("%s without words: %s", label, error)
             return X
@@ -155,7 +155,7 @@ def on_task_models(workspace: Workspace, teachers: Sequence[Model], paragraph_ve
 
     found = [
         _on_task(TFIDF, tfidf),
-        _on_task(LSA_ON_TASK, lambda texts: LSA(_width(texts, DIM)).fit(texts).embed(texts)),
+        _on_task(LSA_ON_TASK, lambda texts: LSA(min(DIM, len(texts))).fit(texts).embed(texts)),
         _on_task(BM25, bm25, ranks_only=True),
         _on_task(f"{SBERT_CHUNKS}, centred", centred, of_sbert),
         _on_task(f"{SBERT_CHUNKS} and lead", with_lead, of_sbert)._replace(fitted_on=""),
@@ -176,10 +176,6 @@ def _on_task(label: str, fit: Callable[[list[str]], Any], key: str = "", *, rank
     """key: identifies what the fit depends on besides the texts."""
     fingerprint = f"on-task/{VERSIONS['on-task']}/{label}/{key}"
     return scored_model(label, fingerprint)._replace(fit=fit, ranks_only=ranks_only, fitted_on="task")
-
-
-def _width(texts: Sequence[str], most: int) -> int:
-    return min(most, len(texts))
 
 
 def _joined(half: Any, dense: np.ndarray, texts: list[str]) -> np.ndarray:
