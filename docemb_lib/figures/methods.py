@@ -20,8 +20,8 @@ from docemb_lib.evaluation.heads import one_thread
 from docemb_lib.experiments.runkey import roles_of, structural_label
 from docemb_lib.figures import PALETTE, SERIES, label, rows_axes, short
 from docemb_lib.losses import MSE, Cosine, MaxMargin, SoftCCA
+from docemb_lib.projections import parse_projection, projection_widths
 from docemb_lib.settings.profile import Profile
-from docemb_lib.settings.projections import parse_projection, projection_widths
 
 # ---- diagrams: Paragraph Vector, training with two teachers, and the contextual loss of a run
 SYMBOLS = {"structural": "L_S", "contextual": "L_C"}

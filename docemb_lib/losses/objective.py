@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from docemb_lib.errors import InputError
 from docemb_lib.losses.contextual import full_precision
 from docemb_lib.losses.projection import Projection
-from docemb_lib.settings.projections import check_widths
+from docemb_lib.projections import check_widths
 
 Role = Literal["structural", "contextual"]
 # Applies a contextual loss to the groups of a batch, the two views of each, (b, P). Returns the losses, (B,).

@@ -5,7 +5,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from docemb_lib.errors import InputError
-from docemb_lib.settings.projections import chain, parse_projection, projection_widths
+from docemb_lib.projections import chain, parse_projection, projection_widths
 
 LAYERS: dict[str, Any] = {"relu": nn.ReLU, "linear": None, "sigmoid": nn.Sigmoid, "softmax": nn.Softmax}
 

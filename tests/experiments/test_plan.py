@@ -13,8 +13,8 @@ from docemb_lib.errors import InputError
 from docemb_lib.experiments.plan import load_grid, resolve_plan, resolve_sweep
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.experiments.scores import check_benchmarks
+from docemb_lib.projections import check_widths
 from docemb_lib.settings.profile import NOTEBOOKS, Profile
-from docemb_lib.settings.projections import check_widths
 from docemb_lib.thesis.values import published
 from docemb_lib.workspace import Workspace
 
