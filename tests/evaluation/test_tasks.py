@@ -210,10 +210,13 @@ def test_heads_read_embeddings_of_one_scale_if_asked_and_as_they_are_if_not(kind
     task = kind("t", {"train": data, "test": data})
     embeddings = np.random.default_rng(0).normal(size=(len(task.texts("test")), 5)).astype(np.float32)
     for factor in (1e-3, 7.0):
-        (train, test) = task.head_inputs(factor * embeddings, ("train", "test"), HeadSettings(rms=0.3))
-        assert np.sqrt(np.square(train.features).mean()) == pytest.approx(0.3, rel=1e-5)
-        np.testing.assert_allclose(train.features, test.features)
-        (raw,) = task.head_inputs(factor * embeddings, ("train",), HeadSettings())
-        np.testing.assert_allclose(
-            raw.features * (0.3 / np.sqrt(np.square(raw.features).mean())), train.features, rtol=1e-5
+        raw, scaled = (
+            task.head_inputs(factor * embeddings, ("train", "test"), HeadSettings(rms=rms)) for rms in (None, 0.3)
         )
+        assert np.sqrt(np.square(scaled[0].features).mean()) == pytest.approx(0.3, rel=1e-5)
+        if kind is Classification:
+            np.testing.assert_array_equal(raw[0].features, factor * embeddings[: len(raw[0].features)])
+        np.testing.assert_allclose(
+            scaled[0].features / scaled[0].features[0, 0], raw[0].features / raw[0].features[0, 0], rtol=1e-4
+        )
+        np.testing.assert_allclose(scaled[0].features, scaled[1].features)
