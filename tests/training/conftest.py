@@ -1,10 +1,12 @@
-"""Two small trainings, `distil.py` and `on_pairs.py`, as modules and as programs; and a plain loop to compare with."""
+"""Two small trainings, `distil.py` and `on_pairs.py`, here and in processes to be killed; a plain loop to compare with."""
 
-import importlib.util
+import importlib
 import json
 import math
-import subprocess
+import multiprocessing
+import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 
@@ -16,24 +18,19 @@ from docemb_lib.training import trainer
 from docemb_lib.training.batches import Updates
 from docemb_lib.training.checkpoints import LOG
 
-HERE = Path(__file__).parent
-
-
-def load(name: str) -> ModuleType:
-    specification = importlib.util.spec_from_file_location(name, HERE / f"{name}.py")
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module
+sys.path.insert(0, str(Path(__file__).parent))
+SERVER = multiprocessing.get_context("forkserver")  # imports once what its processes share, which takes seconds
+SERVER.set_forkserver_preload(["docemb_lib.training"])
 
 
 @pytest.fixture(scope="session")
 def distil() -> ModuleType:
-    return load("distil")
+    return importlib.import_module("distil")
 
 
 @pytest.fixture(scope="session")
 def on_pairs() -> ModuleType:
-    return load("on_pairs")
+    return importlib.import_module("on_pairs")
 
 
 @pytest.fixture(autouse=True)
@@ -58,17 +55,22 @@ def steps(monkeypatch) -> list[int]:
 
 
 @pytest.fixture(scope="session")
-def interrupt():
-    """Runs one of the programs in `folder` until the end of update `at`, then sends it `signal`. Returns its status."""
+def interrupt(distil):
+    """Runs a training in a process of its own until the end of update `at`, then sends it `signal`. Returns its status."""
 
     def run(name: str, folder: Path, settings: dict, *, at: int, signal: int) -> int:
-        command = [sys.executable, HERE / f"{name}.py", folder, folder / "unfinished.safetensors", json.dumps(settings)]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        for line in process.stdout:
-            if line.strip() == str(at):
-                process.send_signal(signal)
-        assert not (folder / "unfinished.safetensors").exists()
-        return process.wait(timeout=60)
+        receiver, sender = SERVER.Pipe(duplex=False)
+        given = (importlib.import_module(name).train, folder, settings, sender)
+        process = SERVER.Process(target=distil.announce_updates, args=given)
+        process.start()
+        sender.close()
+        with suppress(EOFError):
+            while True:
+                if receiver.recv() == at:
+                    os.kill(process.pid, signal)
+        process.join(timeout=60)
+        assert process.exitcode == -signal  # rather than at its end
+        return process.exitcode
 
     return run
 

@@ -1,7 +1,4 @@
-"""A small distillation, also as a program to be killed or run under torchrun: `python distil.py FOLDER WEIGHTS [SETTINGS]`.
-
-SETTINGS is JSON. The program prints the number of each update when it is done.
-"""
+"""A small distillation, also in a process to be killed, and as a program: `distil.py FOLDER WEIGHTS SETTINGS` (JSON)."""
 
 import json
 import os
@@ -68,17 +65,23 @@ def train(folder: Path, *, dropout: float = 0.1, n: int = 50, more: bool = False
     return objective, train_objective(objective, *documents, settings=settings, seed=5, folder=folder)
 
 
-def main(train: Any) -> None:
-    """Train by the command line's arguments; the first process saves the weights, and the history beside them."""
+def announce_updates(train: Any, folder: Path, settings: dict[str, Any], pipe: Any) -> None:
+    """Train, and send the number of each update when it is done."""
     torch.set_num_threads(1)
     original = trainer.Bar.on_step_end
 
     def announced(self: Any, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         original(self, args, state, control, **kwargs)
-        print(state.global_step, flush=True)
+        pipe.send(state.global_step)
 
     trainer.Bar.on_step_end = announced
-    trained, history = train(Path(sys.argv[1]), **json.loads(sys.argv[3] if len(sys.argv) > 3 else "{}"))
+    train(folder, **settings)
+
+
+def main() -> None:
+    """Train by the command line's arguments; the first process saves the weights, and the history beside them."""
+    torch.set_num_threads(1)
+    trained, history = train(Path(sys.argv[1]), **json.loads(sys.argv[3]))
     if os.environ.get("RANK", "0") == "0":
         file = Path(sys.argv[2])
         file.with_suffix(".json").write_text(json.dumps(history))
@@ -86,4 +89,4 @@ def main(train: Any) -> None:
 
 
 if __name__ == "__main__":
-    main(train)
+    main()

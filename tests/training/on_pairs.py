@@ -1,20 +1,17 @@
-"""A small training on pairs, also as a program to be killed: see `distil.py`."""
+"""A small training on pairs, also in a process to be killed: see `distil.py`."""
 
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import distil
 import numpy as np
 import torch
+from distil import DIM, TOKENS, WORDS, make_student
 
 from docemb_lib.losses import Cosine, InfoNCE, MaskedLanguageHead, Objective, PairObjective, Teaching
 from docemb_lib.training import History, PairedDocuments, Taught, TrainingDocuments, train_on_pairs
 from docemb_lib.training.pairs import END
-
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-import distil
-from distil import DIM, TOKENS, WORDS, main, make_student
 
 SETTINGS = distil.SETTINGS.model_copy(update={"batch_tokens": 60})  # several passes a batch
 
@@ -66,7 +63,3 @@ def train(
     documents, teachers = zip(make_documents(n, 1, pairs=pairs), make_documents(10, 2, pairs=pairs), strict=True)
     settings, known = SETTINGS.model_copy(update=changes), Taught(*teachers) if taught else None
     return objective, train_on_pairs(objective, *documents, taught=known, settings=settings, seed=5, folder=folder)
-
-
-if __name__ == "__main__":
-    main(train)
