@@ -74,7 +74,6 @@ def docemb(*arguments: object) -> Done:
 @pytest.fixture(scope="session")
 def refused():
     """Asserts that a call raises an InputError of one line that is not long, in which the pattern is found."""
-
     from docemb_lib.errors import InputError
 
     def check(message, call, *given, **named):
@@ -109,7 +108,6 @@ def infer_in_process(in_process, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def write_notebook(workspace_root):
     """Puts two cells, the first of which has the parameters, in place of a notebook."""
-
     import nbformat
 
     def write(name, parameters, text):
@@ -122,17 +120,8 @@ def write_notebook(workspace_root):
     return write
 
 
-class WholeRun(NamedTuple):
-    root: Path
-    done: Done
-
-    def copy(self, root: Path) -> Path:
-        """A copy of the workspace, with all that it has built."""
-        return Path(shutil.copytree(self.root, root, symlinks=True))
-
-
 @pytest.fixture(scope="session")
-def whole_run(tmp_path_factory) -> WholeRun:
+def whole_run(tmp_path_factory) -> tuple[Path, Done]:
     """A workspace after `docemb run`, killed once on its way, then run to its end; made once for all processes."""
     base = tmp_path_factory.getbasetemp()
     folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "whole-run"
@@ -142,12 +131,10 @@ def whole_run(tmp_path_factory) -> WholeRun:
         if not folder.is_dir():
             make_workspace(folder)
             first = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **options)
-            for line in first.stdout:
-                if "[2/" in line:
-                    time.sleep(2)  # the kernel of the next run has started
-                    first.kill()
-                    break
+            next(line for line in first.stdout if "[2/" in line)
+            time.sleep(2)  # the kernel of the next run has started
+            first.kill()
             first.wait(timeout=60)
             done = subprocess.run(command, capture_output=True, timeout=600, check=False, **options)
             folder.with_suffix(".json").write_text(json.dumps([done.returncode, done.stdout, done.stderr]))
-        return WholeRun(folder, Done(*json.loads(folder.with_suffix(".json").read_text())))
+        return folder, Done(*json.loads(folder.with_suffix(".json").read_text()))

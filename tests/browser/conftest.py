@@ -130,7 +130,7 @@ def lab(whole_run, tmp_path_factory) -> Iterator[Lab]:
     if CHROMIUM is None:
         pytest.skip(NO_BROWSER)
     home = tmp_path_factory.mktemp("jupyterlab")
-    root = whole_run.copy(home / "workspace")
+    root = Path(shutil.copytree(whole_run[0], home / "workspace", symlinks=True))
     shutil.copy(TEXTS / "small.yaml", root / "params" / "tiny.yaml")
     for name, values in SETTINGS.items():
         file = home / "user-settings" / f"{name}.jupyterlab-settings"

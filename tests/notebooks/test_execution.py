@@ -5,6 +5,7 @@ import io
 import json
 import os
 import pty
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -32,12 +33,12 @@ def call(command, cwd, **options):
 
 @pytest.fixture(scope="module")
 def root(whole_run, tmp_path_factory) -> Path:
-    return whole_run.copy(tmp_path_factory.mktemp("whole") / "workspace")
+    return Path(shutil.copytree(whole_run[0], tmp_path_factory.mktemp("whole") / "workspace", symlinks=True))
 
 
 @pytest.fixture(scope="module")
 def finished(whole_run):
-    return whole_run.done
+    return whole_run[1]
 
 
 @pytest.fixture
