@@ -45,7 +45,8 @@ def test_numbers_that_cannot_be_measured_are_refused():
 
 
 @pytest.mark.slow
-def test_all_of_it_runs_and_the_number_of_processes_does_not_change_an_embedding():
+def test_all_of_it_runs_and_the_number_of_processes_does_not_change_an_embedding(monkeypatch):
+    monkeypatch.setattr("docemb_lib.bench.paragraph_vector.WARM_UP", 0.2)  # seconds
     report = bench_paragraph_vector(quick=True, documents=20, cores=3)
     verdicts = {row.name: row.verdict for row in report.rows}
     for kind in ("DM", "DBOW"):
