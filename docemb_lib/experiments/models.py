@@ -27,6 +27,7 @@ from docemb_lib.hardware import devices_at_hand, fast_bf16
 from docemb_lib.settings import ParagraphVectorSettings
 from docemb_lib.settings.profile import Profile
 from docemb_lib.teachers import LSA, Compound, Teacher
+from docemb_lib.teachers.lsa import directions
 from docemb_lib.teachers.sbert import Long
 from docemb_lib.workspace import MANIFEST, VERSIONS, Artefact, Workspace
 
@@ -37,7 +38,7 @@ SBERT_TRUNCATED, SBERT_CHUNKS = SBERT_LABELS = ("SBERT truncated", "SBERT over c
 TFIDF, BM25, LSA_ON_TASK = ("TF-IDF", "BM25", "LSA")
 # End the label of a student whose lexical half is fitted on the texts of a task, and of one without it.
 ADAPTED, DENSE = ", adapted", ", dense half"
-DIM = 1024  # width at most of what is fitted on a task
+DIM = 512  # directions at most of what is fitted on a task
 FEW = 200  # training documents that estimate a mean embedding well enough to compare models
 KIND = "embeddings"
 
@@ -130,7 +131,7 @@ def beside_lsa(workspace: Workspace, dense: Model, label: str, dim: int = DIM, w
 
         X = embed_once(workspace, dense, texts)
         try:
-            return _joined(fit_lexical_half(X, texts, dim=min(dim, len(texts)), words=words), X, texts)
+            return _joined(fit_lexical_half(X, texts, dim=directions(len(texts), dim), words=words), X, texts)
         except InputError as error:
             logger.warning("%s without words: %s", label, error)
             return X
@@ -155,7 +156,7 @@ def on_task_models(workspace: Workspace, teachers: Sequence[Model], paragraph_ve
 
     found = [
         _on_task(TFIDF, tfidf),
-        _on_task(LSA_ON_TASK, lambda texts: LSA(min(DIM, len(texts))).fit(texts).embed(texts)),
+        _on_task(LSA_ON_TASK, lambda texts: LSA(directions(len(texts), DIM)).fit(texts).embed(texts)),
         _on_task(BM25, bm25, ranks_only=True),
         _on_task(f"{SBERT_CHUNKS}, centred", centred, of_sbert),
         _on_task(f"{SBERT_CHUNKS} and lead", with_lead, of_sbert)._replace(fitted_on=""),

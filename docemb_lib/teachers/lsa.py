@@ -21,11 +21,11 @@ MIN_DOCUMENTS = 2  # documents that hold a word of the vocabulary
 
 
 def directions(documents: int, dim: int) -> int:
-    """The number of directions to keep: all of a small collection, otherwise at most a third of the documents.
+    """The number of directions to keep: at most a third as many as documents.
 
-    Between a third and all, directions that single documents fill distort the cosines of the rest.
+    Further directions belong to single documents: heads learn less from them, and rankings gain nothing.
     """
-    return max(1, documents - 1 if documents <= dim else min(dim, documents // 3))
+    return max(1, min(dim, documents // 3))
 
 
 class LSA:
