@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +17,8 @@ from docemb_lib.student.loading import find_file, one_line, read_json, read_modu
 
 if TYPE_CHECKING:
     from docemb_lib.student.lexical_module import LexicalHalf
+
+logger = logging.getLogger(__name__)
 
 FOLDER, CODE = "3_Lexical", "lexical_module.py"
 SHRINKAGE = 0.01  # of the mean variance, added to each: directions that a few documents leave empty are not blown up
@@ -117,6 +120,8 @@ def saved_lexical_half(path_or_id: str) -> LexicalHalf | None:
     if file is None or hashlib.sha256(file.read_bytes()).hexdigest() != expected:
         mend = "save the student again with docemb, or get an unchanged copy"
         raise InputError(f"{path_or_id}: {CODE} is missing or was changed (its checksum differs); {mend}")
+    if expected != hashlib.sha256((Path(__file__).parent / CODE).read_bytes()).hexdigest():
+        logger.warning("%s: its lexical half is of another version of docemb; run `docemb adapt` on it", path_or_id)
     parts = [find_file(path_or_id, name, subfolder=folder) for name in (WORDS, WEIGHTS)]
     with one_line(path_or_id, f"{folder} cannot be used"):
         if None in parts:

@@ -1,8 +1,10 @@
 """The lexical half: two halves whose cosines add, the same in stock sentence-transformers, and refused with a reason."""
 
+import json
 import os
 import subprocess
 import sys
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
@@ -99,17 +101,16 @@ def test_a_saved_student_is_the_same_here_and_in_stock_sentence_transformers(mak
 def test_it_loads_where_docemb_is_not_installed(adapted, tmp_path):
     adapted.save(tmp_path / "student")
     script = tmp_path / "alone.py"
-    script.write_text(
-        "import sys\n"
-        "class Absent:\n"
-        "    def find_spec(self, name, path=None, target=None):\n"
-        "        if name.split('.')[0] == 'docemb_lib':\n"
-        "            raise ImportError(f'{name} is not installed')\n"
-        "sys.meta_path.insert(0, Absent())\n"
-        "from sentence_transformers import SentenceTransformer\n"
-        "model = SentenceTransformer(sys.argv[1], device='cpu', trust_remote_code=True)\n"
-        "print(model.encode(['worda wordb']).shape)\n"
-    )
+    script.write_text("""
+import sys
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.split('.')[0] == 'docemb_lib':
+            raise ImportError(f'{name} is not installed')
+sys.meta_path.insert(0, Absent())
+from sentence_transformers import SentenceTransformer
+print(SentenceTransformer(sys.argv[1], device='cpu', trust_remote_code=True).encode(['worda wordb']).shape)
+""")
     environment = {**os.environ, "HF_HOME": str(tmp_path / "hub"), "HF_HUB_OFFLINE": "1"}
     command = [sys.executable, str(script), str(tmp_path / "student")]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
@@ -135,13 +136,13 @@ def test_collections_that_cannot_be_fitted_are_refused_and_the_student_stays_as_
     np.testing.assert_array_equal(student.embed(collection()[:2]), before)
 
 
-def test_changed_code_and_missing_files_are_refused(adapted, tmp_path, refused):
+def test_changed_code_and_missing_files_are_refused_and_another_version_is_said(adapted, tmp_path, refused, caplog):
     adapted.save(tmp_path)
-    code = tmp_path / "lexical_module.py"
-    original = code.read_text()
-    code.write_text(original.replace("class LexicalHalf", "print('owned')\n\n\nclass LexicalHalf"))
+    code, config = tmp_path / "lexical_module.py", tmp_path / "3_Lexical" / "config.json"
+    code.write_text(code.read_text().replace("class LexicalHalf", "print('owned')\n\n\nclass LexicalHalf"))
     refused(r"lexical_module.py is missing or was changed \(its checksum differs\)", Student.load, tmp_path)
-    code.write_text(original)
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"code": sha256(code.read_bytes()).hexdigest()}))
+    assert Student.load(tmp_path).lexical is not None and "another version of docemb" in caplog.text  # noqa: PT018
     (tmp_path / "3_Lexical" / "words.json").unlink()
     refused(r"3_Lexical cannot be used: words\.json or model\.safetensors is missing", Student.load, tmp_path)
 
