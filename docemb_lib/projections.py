@@ -9,7 +9,7 @@ import re
 from docemb_lib.errors import InputError
 
 IDENTITY = "-"
-ACTIVATIONS = ("relu", "linear", "sigmoid", "softmax")
+ACTIVATIONS = {"relu": "ReLU", "linear": None, "sigmoid": "Sigmoid", "softmax": "Softmax"}  # their classes in torch.nn
 _EXAMPLE = "768(ReLU)x4096(ReLU)x2048"
 _BETWEEN_BLOCKS = re.compile(r"[x×](?![^(]*\))")  # an x outside parentheses: softmax has one inside
 _BLOCK = re.compile(r"\s*([0-9]+)\s*(?:\(\s*(\w+)\s*\))?\s*")

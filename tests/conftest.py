@@ -131,7 +131,7 @@ def whole_run(tmp_path_factory) -> tuple[Path, Done]:
         if not folder.is_dir():
             make_workspace(folder)
             first = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **options)
-            next(line for line in first.stdout if "[2/" in line)
+            next((line for line in first.stdout if "[2/" in line), None)
             time.sleep(2)  # the kernel of the next run has started
             first.kill()
             first.wait(timeout=60)

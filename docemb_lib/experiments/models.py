@@ -24,11 +24,10 @@ from docemb_lib.experiments.runkey import PV_NAMES
 from docemb_lib.experiments.stages import CorpusStage, TeacherStage
 from docemb_lib.experiments.students import StudentStage
 from docemb_lib.hardware import devices_at_hand, fast_bf16
-from docemb_lib.settings import ParagraphVectorSettings
+from docemb_lib.settings import Long, ParagraphVectorSettings
 from docemb_lib.settings.profile import Profile
 from docemb_lib.teachers import LSA, Compound, Teacher
 from docemb_lib.teachers.lsa import directions
-from docemb_lib.teachers.sbert import Long
 from docemb_lib.workspace import MANIFEST, VERSIONS, Artefact, Workspace
 
 logger = logging.getLogger(__name__)

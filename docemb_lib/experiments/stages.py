@@ -19,10 +19,9 @@ from docemb_lib import pretrained
 from docemb_lib.corpus.build import build_corpus, digest
 from docemb_lib.corpus.sources import read_documents, source_fingerprint
 from docemb_lib.errors import InputError
-from docemb_lib.settings import FurtherTeacher, ParagraphVectorSettings, StructuralTeacher, TextSource
+from docemb_lib.settings import FurtherTeacher, Long, ParagraphVectorSettings, StructuralTeacher, TextSource
 from docemb_lib.settings.profile import TRAINING, Profile
 from docemb_lib.teachers import LSA, SBERT, Compound, ParagraphVector, Teacher, Words
-from docemb_lib.teachers.sbert import Long
 from docemb_lib.teachers.store import open_embeddings, write_embeddings
 from docemb_lib.teachers.words import Preprocessing, write_words
 from docemb_lib.workspace import Artefact, Workspace

@@ -1,13 +1,9 @@
 """Projections: small networks that map both views to one width before the contextual loss (Tables 4.6 to 4.8)."""
 
-from typing import Any
-
 from torch import Tensor, nn
 
 from docemb_lib.errors import InputError
-from docemb_lib.projections import chain, parse_projection, projection_widths
-
-LAYERS: dict[str, Any] = {"relu": nn.ReLU, "linear": None, "sigmoid": nn.Sigmoid, "softmax": nn.Softmax}
+from docemb_lib.projections import ACTIVATIONS, chain, parse_projection, projection_widths
 
 
 class Projection(nn.Module):
@@ -29,8 +25,8 @@ class Projection(nn.Module):
         self.layers = nn.Sequential()
         for width_in, (width, name) in zip(self.widths, parse_projection(spec), strict=False):
             self.layers.append(nn.Linear(width_in, width))
-            if activation := LAYERS[name]:
-                self.layers.append(activation(dim=-1) if name == "softmax" else activation())
+            if activation := ACTIVATIONS[name]:
+                self.layers.append(getattr(nn, activation)(**({"dim": -1} if name == "softmax" else {})))
 
     def forward(self, view: Tensor) -> Tensor:  # (B, in_features) to (B, out_features)
         if view.shape[-1] != self.in_features:

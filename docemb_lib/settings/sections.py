@@ -20,6 +20,7 @@ ON_HUB = ("arxiv", "imdb", "20news", "bbcnews")  # the authors publish the other
 STRUCTURAL_LOSSES = ("mse", "cosine", "max-margin", "contrastive")
 MTEB = "mteb:"  # prefix of the tasks of that benchmark, which needs the extra `mteb`
 SplitName = Literal["train", "validation", "test"]
+Long = Literal["truncate", "chunks", "lead"]
 PairFeatures = Literal["concat", "interaction"]
 ContextualName = Literal["DM", "DBOW", "PV", "LSA"]
 # Settings of `Training` that do not change a result. `precision` and `batch_size` do.
@@ -130,7 +131,7 @@ class StructuralTeacher(Section):
     model: str = "sentence-transformers/all-mpnet-base-v2"
     max_tokens: int | None = Field(384, ge=8)  # with special tokens; None: the limit of the model
     # Beyond max_tokens: cut, or the mean over chunks weighted by tokens, or the same with the first chunk counted more.
-    long: Literal["truncate", "chunks", "lead"] = "truncate"
+    long: Long = "truncate"
     bf16: bool | None = None  # compute its embeddings in bfloat16; None: where the processor is fast at it
 
 
@@ -188,7 +189,7 @@ class FurtherTeacher(Section):
     teacher: ContextualName | None = None  # contextual: as in contextual_teachers
     model: str | None = None  # structural: a hub id, a folder, or all-MiniLM-L6-v2
     max_tokens: int | None = Field(None, ge=8)  # with special tokens; None: the limit of the model
-    long: Literal["truncate", "chunks", "lead"] = "truncate"
+    long: Long = "truncate"
     distance: Literal["mse", "cosine"] = "mse"
     gamma: float = Field(1.0, ge=0)
     temperature: float | None = Field(None, gt=0)

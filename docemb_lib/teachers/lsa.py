@@ -72,7 +72,7 @@ class LSA:
         fitted = [texts[int(row)] for row in np.linspace(0, N - 1, DOCUMENTS)] if N > DOCUMENTS else texts
         counter = CountVectorizer(min_df=MIN_DOCUMENTS, max_features=self.words, dtype=np.float32)
         try:
-            counter.fit(fitted)
+            counts = counter.fit_transform(fitted)  # (N, words)
         except ValueError as error:  # raised for an empty vocabulary
             raise InputError(
                 f"{self.label}: no word occurs in {MIN_DOCUMENTS} documents; words are separated by spaces or "
@@ -83,7 +83,7 @@ class LSA:
             raise InputError(f"{self.label}: the documents share only {words} words; use a smaller dim")
         self.__dict__.pop("_counter", None)
         weighting = TfidfTransformer()
-        X = weighting.fit_transform(self._frequencies(fitted))  # (N, words)
+        X = weighting.fit_transform(self._frequencies(fitted, counts))
         svd = TruncatedSVD(directions(len(fitted), self.dim), random_state=self.seed).fit(X)
         s = svd.singular_values_
         # Copies and empty documents leave directions that the corpus does not span: their division would blow noise up.
@@ -95,7 +95,7 @@ class LSA:
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         """Float32 (N, dim), rows of unit length or zero."""
-        X = self._frequencies(texts) @ self.vectors.astype(np.float32)
+        X = self._frequencies(texts, self._counter.transform(texts)) @ self.vectors.astype(np.float32)
         return X / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), np.finfo(np.float32).tiny)
 
     def save(self, folder: Path | str) -> None:
@@ -122,10 +122,10 @@ class LSA:
         model.vectors = load_file(folder / VECTORS)["vectors"]
         return model
 
-    def _frequencies(self, texts: Sequence[str]) -> Any:
-        """(N, words), sparse: the square roots of the counts of words."""
+    def _frequencies(self, texts: Sequence[str], counts: Any) -> Any:
+        """The square roots of the counts of words, in which leads count more: (N, words), sparse, as `counts`."""
         leads = (" ".join(text.split(maxsplit=LEAD)[:LEAD]) for text in texts)
-        return (self._counter.transform(texts) + MORE * self._counter.transform(leads)).sqrt()
+        return (counts + MORE * self._counter.transform(leads)).sqrt()
 
     @cached_property
     def _counter(self) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from docemb_lib import pretrained
 from docemb_lib.errors import InputError
 from docemb_lib.hardware import devices_at_hand, fast_bf16
 from docemb_lib.progress import progress
+from docemb_lib.settings import Long
 from docemb_lib.teachers.store import BAR_FROM
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-Long = Literal["truncate", "chunks", "lead"]
 LEAD = 3  # times that the first chunk counts with `long="lead"`; chosen among 1, 3 and 5 on validation
 SLICE = 256  # texts tokenised at a time: a tokenizer's output takes a hundred bytes per token
 

@@ -127,27 +127,27 @@ def test_wrong_options_are_refused_in_one_line(workspace, arguments, said):
 def test_equal_runs_on_as_many_workers_take_one_wave_and_then_the_comparison_is_drawn(workspace, runs):
     """Each run ends only when all runs have begun: a run that waits for another one would stop the sweep."""
     count = "len(open(run.workspace.root / 'begun.txt').read().split())"
-    runs(f"end = time.time() + 120\nwhile {count} < 3:\n    time.sleep(0.05)\n    assert time.time() < end", seeds=3)
-    code, stdout, stderr = finish("--workers", "3")
+    runs(f"end = time.time() + 120\nwhile {count} < 4:\n    time.sleep(0.05)\n    assert time.time() < end", seeds=4)
+    code, stdout, stderr = finish("--workers", "4")
     assert code == 0, stderr
-    assert is_complete(workspace, seeds=3)
-    assert sorted(begun(workspace)) == [0, 1, 2]  # the page reuses the artefact
+    assert is_complete(workspace, seeds=4)
+    assert sorted(begun(workspace)) == [0, 1, 2, 3]  # the page reuses the artefact
     first, second = stdout.splitlines()[:2]
-    assert (first[:6], first[-9:], second[:6]) == ("3 runs", "3 workers", "begins")
+    assert (first[:6], first[-9:], second[:6]) == ("4 runs", "4 workers", "begins")
     assert "small-corpus-seed" in second
-    assert "[3/3] done in " in stdout
+    assert "[4/4] done in " in stdout
     assert "outputs/records/01_corpus" in stdout
     assert stdout.splitlines()[-3:] == [f"comparison:         outputs/notebooks/01_corpus/{PAGE}",
         "comparison figure:  outputs/figures/0/runs.png", "comparison table:   outputs/figures/0/runs.csv"]  # fmt: skip
     copies = workspace.outputs / "notebooks" / "01_corpus"
     page, own = copies / PAGE, copies / "small-corpus-seed0.ipynb"
-    assert "records: 3" in page.read_text()
-    assert "records: 3" not in own.read_text()
+    assert "records: 4" in page.read_text()
+    assert "records: 4" not in own.read_text()
     assert own.stat().st_mtime < page.stat().st_mtime
     written, start = page.stat().st_mtime, time.monotonic()
     frame = sweep("01_corpus", "params/seeds.yaml", profile="small")  # nothing to do
     assert time.monotonic() - start < 5
-    assert frame["seed"].tolist() == [0, 1, 2]
+    assert frame["seed"].tolist() == [0, 1, 2, 3]
     assert page.stat().st_mtime == written
 
 
@@ -212,7 +212,7 @@ def test_an_interrupted_or_killed_sweep_leaves_no_process_and_goes_on_the_next_t
     assert not (workspace.outputs / "records").exists()  # nothing has failed
     runs()
     before = len(begun(workspace))
-    process = begin(workspace, "--workers", "1")
+    process = begin(workspace, "--workers", "2")
     wait_until(lambda: len(begun(workspace)) > before, process)
     time.sleep(random.uniform(0, 1.5))
     below = psutil.Process(process.pid).children(recursive=True)

@@ -105,12 +105,15 @@ def converted(minilm: str) -> Student:
 @pytest.fixture(scope="session")
 def texts() -> list[str]:
     """Real text of mixed lengths: short, empty, not English, longer than 1,024 tokens."""
-    own = (
+    return [
+        str(torch.nn.LayerNorm.__doc__),
+        "",
         "Die Sonne schien, da sie keine andere Wahl hatte, auf nichts Neues.",
+        str(torch.nn.Transformer.__doc__) + str(torch.nn.MultiheadAttention.__doc__) * 3,
         "A tokenizer pads with [PAD], as in [CLS] short text [SEP] [PAD] [PAD].",
-    )
-    long = str(torch.nn.Transformer.__doc__) + str(torch.nn.MultiheadAttention.__doc__) * 3
-    return [str(torch.nn.LayerNorm.__doc__), "", own[0], long, own[1], "word", str(Path.__doc__)]
+        "word",
+        str(Path.__doc__),
+    ]
 
 
 @pytest.fixture(scope="session")
