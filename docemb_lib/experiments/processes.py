@@ -9,8 +9,10 @@ single runs side by side use cores better than one run with many threads. Dask l
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import importlib.util
+import json
 import logging
 import os
 import shutil
@@ -19,11 +21,14 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from queue import Empty
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlsplit
 
 import psutil
 from jupyter_client.asynchronous import AsyncKernelClient
@@ -37,12 +42,15 @@ from docemb_lib.private import KERNEL_PROCESS
 if TYPE_CHECKING:
     from docemb_lib.workspace import Workspace
 
+logger = logging.getLogger(__name__)
+
 NAME = "python3"
 GRACE = 120.0  # seconds that a kernel has for its checkpoint
 POLL = 1.0  # seconds after which a silent socket is polled again
 LONGEST_SOCKET = 103  # bytes of a socket's path that every system takes: macOS no more, Linux 107
 SOCKET = "/docemb-12345678/kernel-ipc-10"  # as long as the longest path below the folder of temporary files
 MEMORY = 4 * 2**30  # bytes for a run without a GPU: torch, a small student, its teachers
+LOOPBACK = "127.0.0.1"
 TIMEOUT = 10  # seconds for a scheduler to answer
 ATTEMPTS = 3  # after so many killed workers a run has failed
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS", "LOKY_MAX_CPU_COUNT")
@@ -167,19 +175,27 @@ class Expected(NamedTuple):
 
 @contextmanager
 def local_workers(count: int) -> Iterator[tuple[Any, None]]:
-    """A Dask client of `count` new processes, which end with this block; None: they have what this process has."""
+    """A Dask client of `count` new processes, which end with this block; None: they have what this process has.
+
+    A Dask process executes what its peers send. These listen on the loopback only, and speak TLS with a key that only
+    they have, so that neither other machines nor other users of this one are among the peers.
+    """
     import dask
     from distributed import Client, Nanny, Scheduler, SpecCluster
+    from distributed.security import Security
 
+    security = Security.temporary()
+    shared: dict[str, Any] = {"host": LOOPBACK, "security": security}
     quiet: dict[str, Any] = {"silence_logs": logging.CRITICAL}
     # memory_limit: a run's memory is that of the kernel, which Dask does not see
-    options = {"nthreads": 1, "memory_limit": 0, "preload": [__name__], "dashboard": False, **quiet}
+    options = {"nthreads": 1, "memory_limit": 0, "preload": [__name__], "dashboard": False, **shared, **quiet}
     environments = _environments(count)
     workers = {number: {"cls": Nanny, "options": {**options, "env": environments[number]}} for number in range(count)}
-    address = {"host": "127.0.0.1", "port": 0, "dashboard": _has_bokeh(), "dashboard_address": "127.0.0.1:0"}
+    address = {"port": 0, "protocol": "tls://", "dashboard": _has_bokeh(), "dashboard_address": f"{LOOPBACK}:0"}
+    scheduler = {"cls": Scheduler, "options": {**address, **shared}}
     with (
         dask.config.set({"distributed.scheduler.allowed-failures": ATTEMPTS - 1}),
-        SpecCluster(workers=workers, scheduler={"cls": Scheduler, "options": address}, **quiet) as cluster,
+        SpecCluster(workers=workers, scheduler=scheduler, security=security, **quiet) as cluster,
         Client(cluster) as client,
     ):
         yield client, None
@@ -190,22 +206,45 @@ def workers_of(scheduler: str, workspace: Workspace) -> Iterator[tuple[Any, Expe
     """A Dask client of a running cluster (address or file), and what its workers must have. Raises InputError."""
     from distributed import Client
 
-    expected = Expected(signature(), workspace.root)
-    is_file = "://" not in scheduler and not scheduler.rpartition(":")[2].isdigit()
-    if is_file and not Path(scheduler).is_file():
-        raise InputError(f"scheduler {scheduler}: no such file; give a scheduler file or an address, tcp://host:port")
-    where = {"scheduler_file" if is_file else "address": scheduler}
+    expected, address = Expected(signature(), workspace.root), _address_of(scheduler)
     try:
-        client = Client(**where, timeout=TIMEOUT, set_as_default=False)
-    except (OSError, ValueError) as error:
-        problem = f"no answer within {TIMEOUT} s ({type(error).__name__})"
+        with ThreadPoolExecutor(1) as thread:  # a notebook that calls `sweep` has an event loop in this one
+            thread.submit(asyncio.run, _answer(address)).result()
+        client = Client(address, timeout=TIMEOUT, set_as_default=False)
+    except Exception as error:  # whatever the bytes of something that is no scheduler raise
+        problem = f"no answer within {TIMEOUT} s ({shorten(f'{type(error).__name__} {error}', 120)})"
         raise InputError(f"scheduler {scheduler}: {problem}; is it running, and can it be reached from here?") from None
     with client:
         for worker, reason in client.run(unfit, expected, on_error="return").items():
             if reason is not None:
                 problem = f"cannot load docemb ({reason})" if isinstance(reason, Exception) else reason
                 raise InputError(f"scheduler {scheduler}: worker {worker} {problem}")
+        if (parts := urlsplit(address)).scheme != "tls" and parts.hostname not in (LOOPBACK, "localhost", "::1"):
+            open_to = "whoever reaches it can execute code as you; docs/sweeps.md says how to close it with TLS"
+            logger.warning("scheduler %s: it does not ask who sends work, and %s", scheduler, open_to)
         yield client, expected
+
+
+def _address_of(scheduler: str) -> str:
+    """The address in a scheduler file, or what is one already. Raises InputError."""
+    if "://" in scheduler or scheduler.rpartition(":")[2].isdigit():
+        return scheduler if "://" in scheduler else f"tcp://{scheduler}"
+    if not (file := Path(scheduler)).is_file():
+        raise InputError(f"scheduler {scheduler}: no such file; give a scheduler file or an address, tcp://host:port")
+    try:
+        return str(json.loads(file.read_bytes())["address"])
+    except (ValueError, KeyError, TypeError):
+        problem = "is not the file that a scheduler writes; remove it, and start the scheduler again"
+        raise InputError(f"scheduler {scheduler}: {problem}") from None
+
+
+async def _answer(address: str) -> None:
+    """Ask for the identity of a scheduler: `Client` would try again and again where something else answers."""
+    from distributed.core import rpc
+    from distributed.security import Security
+
+    async with rpc(address, connection_args=Security().get_connection_args("client")) as scheduler:
+        await asyncio.wait_for(scheduler.identity(), TIMEOUT)
 
 
 def dashboard_of(client: Any) -> str | None:

@@ -2,9 +2,12 @@
 
 import asyncio
 import os
+import re
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 from queue import Empty
@@ -148,10 +151,34 @@ def test_only_visible_gpus_are_given_out(monkeypatch):
     assert processes._gpus() == ["0", "1"]
 
 
-def test_a_scheduler_that_does_not_answer_is_one_line(monkeypatch):
+def test_a_scheduler_that_does_not_answer_is_one_line(monkeypatch, tmp_path):
     monkeypatch.setattr(processes, "TIMEOUT", 0.5)
-    with pytest.raises(InputError, match=r"^scheduler tcp://127\.0\.0\.1:9: no answer within 0\.5 s .*$"):
-        processes.workers_of("tcp://127.0.0.1:9", Workspace()).__enter__()
+    file = tmp_path / "scheduler.json"
+    file.write_text("[]")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        threading.Thread(target=lambda: server.accept()[0].sendall(b"SSH-2.0-OpenSSH_9.2"), daemon=True).start()
+        for scheduler, said in {
+            address: r"no answer within 0\.5 s \(.*MemoryError .*\); is it running, and can it be reached from here\?",
+            "tcp://127.0.0.1:9": r"no answer within 0\.5 s \(TimeoutError\); .*", "tls://a:1": "no answer .* TLS config.*",
+            str(file): "is not the file that a scheduler writes; remove it, .*", "none.json": "no such file; .*",
+        }.items():  # fmt: skip
+            with pytest.raises(InputError, match=f"^scheduler {re.escape(scheduler)}: {said}$"):
+                processes.workers_of(scheduler, Workspace()).__enter__()
+
+
+def test_own_workers_listen_on_the_loopback_and_refuse_who_has_no_key(monkeypatch):
+    monkeypatch.setattr(processes, "TIMEOUT", 1)
+    with processes.local_workers(1) as _:
+        ours = [psutil.Process(), *psutil.Process().children(recursive=True)]
+        sockets = [
+            socket for process in ours for socket in process.net_connections("inet") if socket.status == "LISTEN"
+        ]
+        assert len({socket.laddr.port for socket in sockets}) >= 3  # of scheduler, nanny and worker
+        assert {socket.laddr.ip for socket in sockets} == {"127.0.0.1"}
+        for socket in sockets:
+            with pytest.raises((OSError, TimeoutError)):
+                asyncio.run(processes._answer(f"tcp://127.0.0.1:{socket.laddr.port}"))
 
 
 @pytest.mark.parametrize(("threads", "root", "changes", "said"), [
