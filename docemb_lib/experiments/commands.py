@@ -18,7 +18,7 @@ from docemb_lib.errors import InputError
 from docemb_lib.evaluation.scoreboard import last_round, scoreboard
 from docemb_lib.experiments import records
 from docemb_lib.experiments.execution import Runs
-from docemb_lib.experiments.models import ADAPTED, SBERT_CHUNKS, UNTRAINED, Embeds, Model, scored_model, student_model
+from docemb_lib.experiments.models import ADAPTED, SBERT_CHUNKS, UNTRAINED, Embeds, Model, lexical_models, scored_model
 from docemb_lib.experiments.run import Stages
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.experiments.scores import Final
@@ -142,15 +142,18 @@ def evaluate_model(name: str, profile: str | Path, tasks: Sequence[str] = ()) ->
     loaded = Profile.load(profile)
     stages = Stages(RunKey(NOTEBOOK, loaded.with_tasks(tasks, source="--task") if tasks else loaded))
     stages.scores.check(("test",))
-    model = any_model(name)
+    models = models_of(name, stages.workspace)
     beside = [one for one in recorded_baselines(loaded, stages.workspace) if stages.scores.is_scored(one)]
     labels = [one.label for one in beside]
-    final = stages.scores.evaluate([model, *beside], student=model.label, references=labels)
+    final = stages.scores.evaluate([*models, *beside], student=models[-1].label, references=labels)
     return Evaluated(final, final.standing() if {SBERT_CHUNKS, UNTRAINED} <= {*labels} else "")
 
 
-def any_model(name: str) -> Model:
-    """A student as docemb runs it, any other model as sentence-transformers does. Raises InputError for no model."""
+def models_of(name: str, workspace: Workspace) -> list[Model]:
+    """A student as docemb runs it, in all its forms (`lexical_models`); any other model as sentence-transformers does.
+
+    Raises InputError for no model.
+    """
     from docemb_lib.student import loading
 
     source = pretrained.resolve(name)
@@ -159,10 +162,10 @@ def any_model(name: str) -> Model:
     label = Path(name).absolute().name if Path(name).is_dir() else name
     if not _is_student(source):
         fingerprint = f"sentence-transformers/{pretrained.fingerprint(source)}"
-        return Model(label, fingerprint, lambda: _stock(source), fitted_on="")
+        return [Model(label, fingerprint, lambda: _stock(source), fitted_on="")]
     # What the notebooks have scored of a student trained here is found again by its artefact.
     here = student_at(Path(source)) or Artefact("student", pretrained.fingerprint(source), Path(source))
-    return student_model(label, here)
+    return lexical_models(label, here, workspace)
 
 
 def recorded_baselines(profile: Profile, workspace: Workspace) -> list[Model]:

@@ -92,31 +92,36 @@ def _shelf(model: Model) -> str:
     return f"{KIND}/{hashlib.sha256(model.fingerprint.encode()).hexdigest()[:16]}"
 
 
-def student_model(label: str, artefact: Artefact) -> Model:
-    """A student, which embeds on all GPUs."""
+def student_model(label: str, artefact: Artefact, *, dense: bool = False) -> Model:
+    """A student, which embeds on all GPUs. dense: without its lexical half."""
 
     def load() -> Embeds:
         from docemb_lib.student import Student
 
-        return Embeds(partial(Student.load(artefact.path).embed, devices=devices_at_hand()))
+        student = Student.load(artefact.path)
+        if dense:
+            student.lexical = None
+        return Embeds(partial(student.embed, devices=devices_at_hand()))
 
     precision = "bf16" if fast_bf16(devices_at_hand()[0]) else "float32"
     return Model(label, f"student/{artefact.fingerprint}/{precision}", load)
 
 
-def lexical_models(label: str, students: StudentStage) -> list[Model]:
-    """A student with a lexical half fitted on the corpus; without it; and fitted on each task, as by `docemb adapt`."""
-    settings, workspace = students.profile.student, students.workspace
-    dense = student_model(f"{label}{DENSE}", students.dense)
+def lexical_models(label: str, trained: Artefact, workspace: Workspace, *, words: int = 50_000) -> list[Model]:
+    """A student with the lexical half that it was saved with; without it; and fitted on each task, as `docemb adapt`.
 
-    def load() -> Embeds:
-        from docemb_lib.student.lexical import saved_lexical_half
+    Without a lexical half there is the student alone. words: of the vocabulary fitted on a task.
+    """
+    from docemb_lib.student.lexical import saved_lexical_half
 
-        half = saved_lexical_half(str(students.trained.path))
-        return Embeds(lambda texts: _joined(half, embed_once(workspace, dense, texts), texts))
-
-    own = student_model(label, students.trained)._replace(load=load)
-    return [own, dense, beside_lsa(workspace, dense, f"{label}{ADAPTED}", settings.lexical, settings.lexical_words)]
+    own = student_model(label, trained)
+    if (half := saved_lexical_half(str(trained.path))) is None:
+        return [own]
+    inputs = trained.manifest["inputs"] if (trained.path / MANIFEST).is_file() else {}
+    artefact = Artefact("student", inputs.get("dense", f"{trained.fingerprint}/dense"), trained.path)
+    dense = student_model(f"{label}{DENSE}", artefact, dense=True)
+    own = own._replace(load=lambda: Embeds(lambda texts: _joined(half, embed_once(workspace, dense, texts), texts)))
+    return [own, dense, beside_lsa(workspace, dense, f"{label}{ADAPTED}", half.vectors.shape[1], words)]
 
 
 def beside_lsa(workspace: Workspace, dense: Model, label: str, dim: int = DIM, words: int = 50_000) -> Model:

@@ -110,9 +110,8 @@ class Run:
     def _of_student(self) -> list[Model]:
         """The student; with a lexical half also its dense half, and last the student adapted to each task."""
         students = self.stages.students
-        if students.has_lexical_half:
-            return made.lexical_models(self.label, students)
-        return [made.student_model(self.label, students.trained)]
+        words = self.profile.student.lexical_words
+        return made.lexical_models(self.label, students.trained, self.workspace, words=words)
 
     def models(self, beside: Sequence[Model] = ()) -> list[Model]:
         """The run's own model (with a lexical half its other forms, too), those `beside` it, and the references."""

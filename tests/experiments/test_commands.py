@@ -10,7 +10,7 @@ from sentence_transformers import SentenceTransformer
 
 from docemb_lib import pretrained
 from docemb_lib.errors import InputError
-from docemb_lib.experiments.commands import any_model, evaluate_model, recorded_baselines
+from docemb_lib.experiments.commands import evaluate_model, models_of, recorded_baselines
 from docemb_lib.experiments.models import UNTRAINED, untrained_model
 from docemb_lib.experiments.run import Run, Stages
 from docemb_lib.experiments.runkey import RunKey
@@ -21,7 +21,7 @@ TEXTS = ["A graph is a set of nodes and edges.", "Violins show a distribution. "
 
 
 def test_a_stock_model_is_run_as_sentence_transformers_runs_it():
-    model = any_model("all-MiniLM-L6-v2")
+    (model,) = models_of("all-MiniLM-L6-v2", Workspace())
     assert model.label == "all-MiniLM-L6-v2"
     embeddings = model.load().embed(TEXTS)
     stock = SentenceTransformer(pretrained.resolve("all-MiniLM-L6-v2"), device="cpu")
@@ -34,13 +34,13 @@ def test_a_student_is_run_by_docemb_and_one_trained_here_is_the_notebooks_own(wo
     stages = Stages(RunKey("06_evaluation", Profile.load("small")), Workspace(workspace_root))
     untrained = untrained_model(stages.students)
     folder = stages.students.untrained.path
-    assert any_model(str(folder)).fingerprint == untrained.fingerprint
-    linked = any_model(str(stages.workspace.link("students", "it", folder)))
+    assert [one.fingerprint for one in models_of(str(folder), stages.workspace)] == [untrained.fingerprint]
+    (linked,) = models_of(str(stages.workspace.link("students", "it", folder)), stages.workspace)
     assert (linked.label, linked.fingerprint) == ("it", untrained.fingerprint)
     copied = workspace_root / "copy"
     shutil.copytree(folder, copied)
     (copied / MANIFEST).unlink()
-    elsewhere = any_model(str(copied))
+    (elsewhere,) = models_of(str(copied), stages.workspace)
     assert elsewhere.fingerprint != untrained.fingerprint
     np.testing.assert_array_equal(elsewhere.load().embed(TEXTS), untrained.load().embed(TEXTS))
 

@@ -13,7 +13,8 @@ from safetensors.torch import load_file
 from torch import nn
 
 from docemb_lib.errors import InputError
-from docemb_lib.experiments.models import embed_once, lexical_models
+from docemb_lib.experiments.commands import models_of
+from docemb_lib.experiments.models import beside_lsa, embed_once, lexical_models, student_model
 from docemb_lib.experiments.run import Stages
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.experiments.students import StudentStage, make_objective
@@ -262,14 +263,21 @@ def test_a_final_student_gets_its_lexical_half_after_training_and_others_none(ro
     texts = final.corpus.split("train")["text"][:]
     student = Student.load(plain.students.trained.path)
     student.adapt(texts, dim=8)
-    own, dense, adapted = lexical_models("s", final.students)
+    folder = final.students.trained.path
+    own, dense, adapted = lexical_models("s", final.students.trained, final.workspace)
     np.testing.assert_allclose(own.load().embed(texts[:9]), student.embed(texts[:9]), atol=1e-5)
     on_task = adapted.fit(texts[:30])
     student.adapt(texts[:30], dim=8)
     np.testing.assert_allclose(on_task, student.embed(texts[:30]), atol=1e-4)
     without_words = ["alone", "single"]
     np.testing.assert_array_equal(adapted.fit(without_words), embed_once(final.workspace, dense, without_words))
-    folder = final.students.trained.path
+    assert dense.fingerprint == student_model("", final.students.dense).fingerprint  # whose embeddings may be there
+    forms = [one.fingerprint for one in models_of(str(folder), final.workspace)]
+    assert forms == [
+        own.fingerprint,
+        dense.fingerprint,
+        beside_lsa(final.workspace, dense, f"{folder.name}, adapted", 8).fingerprint,
+    ]
     assert (folder / "history.json").is_file()
     card = (folder / "README.md").read_text()
     assert "trust_remote_code=True" in card
