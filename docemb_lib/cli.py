@@ -154,7 +154,7 @@ def sweep(
 
 @command
 def results(
-    notebook: Annotated[str | None, typer.Argument(help="Only the runs of this notebook, e.g. 05_weighting.")] = None,
+    notebook: Annotated[str | None, typer.Argument(help="Only the runs of this notebook, e.g. 05.")] = None,
     as_json: AsJson = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Comma-separated values.")] = False,
     claims: Annotated[
@@ -165,14 +165,12 @@ def results(
     """Show the recorded runs, oldest first."""
     from docemb_lib import terminal
     from docemb_lib.experiments import records
-    from docemb_lib.settings.profile import check_names
+    from docemb_lib.settings.profile import notebook_named
 
     if as_json and as_csv:
         raise InputError("--json and --csv exclude each other")
-    if notebook is not None:
-        check_names(notebook, ())
     if claims is None:
-        frame = records.frame(notebook, failed=True)
+        frame = records.frame(notebook and notebook_named(notebook), failed=True)
     else:
         from docemb_lib.thesis.claims import recorded_claims
 
