@@ -7,9 +7,11 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Sequence
-from functools import partial, wraps
+from functools import wraps
+from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from pkgutil import resolve_name
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -17,15 +19,12 @@ from rich.console import Console
 from docemb_lib.errors import InputError
 from docemb_lib.hardware import tune_environment
 
-if TYPE_CHECKING:
-    from docemb_lib.bench.harness import Report
-
-group_of = partial(typer.Typer, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
-app = group_of(
-    help="Distil long-document embeddings from two teachers: run the notebooks, read the results, embed documents."
+app = typer.Typer(
+    help="Distil long-document embeddings from two teachers: run the notebooks, read the results, embed documents.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
 )
-bench = group_of(help="Measure docemb beside its peers, side by side in one process.")
-app.add_typer(bench, name="bench")
 console = Console(highlight=False, soft_wrap=True)
 errors = Console(stderr=True, highlight=False, soft_wrap=True)
 
@@ -34,15 +33,13 @@ Parameter = Annotated[
     list[str] | None, typer.Option("-p", "--parameter", metavar="NAME=VALUE", help="As a notebook takes it.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Everything, as JSON.")]
-Quick = Annotated[bool, typer.Option("--quick", help="Only see that all parts run, in seconds.")]
-Repeats = Annotated[int | None, typer.Option(help="Of each timing; medians are shown.")]
-Out = Annotated[Path | None, typer.Option(help="A folder for the results as .json, .csv, .png and .svg.")]
 TextField = Annotated[str, typer.Option(help="The field of a .jsonl that holds the text.")]
 IdField = Annotated[str, typer.Option(help="The field of a .jsonl that holds the id.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the whole traceback of an error.")]
+BENCHMARKS = ("student", "paragraph-vector", "heads")
 
 
-def command(function: Callable[..., None], group: typer.Typer = app) -> Callable[..., None]:
+def command(function: Callable[..., None]) -> Callable[..., None]:
     """Register a command; its errors become one line and an exit code."""
 
     @wraps(function)
@@ -51,7 +48,8 @@ def command(function: Callable[..., None], group: typer.Typer = app) -> Callable
         try:
             function(*args, **kwargs)
         except KeyboardInterrupt:
-            errors.print("Interrupted." + ("" if group is bench else " The same command goes on from here."))
+            goes_on = "" if function.__name__ == "bench" else " The same command goes on from here."
+            errors.print(f"Interrupted.{goes_on}")
             raise typer.Exit(130) from None
         except typer.Exit:
             raise
@@ -64,7 +62,7 @@ def command(function: Callable[..., None], group: typer.Typer = app) -> Callable
             errors.print(f"Error: {kind}{' '.join(str(error).split())}", markup=False)
             raise typer.Exit(2 if bad_input else 1) from None
 
-    return group.command()(wrapped)
+    return app.command()(wrapped)
 
 
 @command
@@ -154,7 +152,7 @@ def sweep(
 
 @command
 def results(
-    notebook: Annotated[str | None, typer.Argument(help="Only the runs of this notebook, e.g. 05_weighting.")] = None,
+    notebook: Annotated[str | None, typer.Argument(help="Only the runs of this notebook, e.g. 05.")] = None,
     as_json: AsJson = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Comma-separated values.")] = False,
     claims: Annotated[
@@ -165,14 +163,12 @@ def results(
     """Show the recorded runs, oldest first."""
     from docemb_lib import terminal
     from docemb_lib.experiments import records
-    from docemb_lib.settings.profile import check_names
+    from docemb_lib.settings.profile import notebook_named
 
     if as_json and as_csv:
         raise InputError("--json and --csv exclude each other")
-    if notebook is not None:
-        check_names(notebook, ())
     if claims is None:
-        frame = records.frame(notebook, failed=True)
+        frame = records.frame(notebook and notebook_named(notebook), failed=True)
     else:
         from docemb_lib.thesis.claims import recorded_claims
 
@@ -258,49 +254,38 @@ def doctor(debug: Debug = False) -> None:
         raise typer.Exit(1)
 
 
-@partial(command, group=bench)
-def student(
+@command
+def bench(
+    what: Annotated[str, typer.Argument(metavar="|".join(BENCHMARKS))],
     device: Annotated[str | None, typer.Option(help="cpu or cuda; by itself a GPU where there is one.")] = None,
     size: Annotated[str | None, typer.Option(help="small or base; by itself base on a GPU, else small.")] = None,
-    documents: Annotated[int | None, typer.Option(help="Documents of the thesis' lengths.")] = None,
-    quick: Quick = False, repeats: Repeats = None, as_json: AsJson = False, out: Out = None, debug: Debug = False,
-) -> None:  # fmt: skip
-    """The student against stock LongformerModel: share of the peak, speed, memory, equality. Takes some minutes."""
-    tune_environment()
-    from docemb_lib.bench.student import bench_student
-
-    _measure(bench_student, as_json, out, device=device, size=size, quick=quick, documents=documents, repeats=repeats)
-
-
-@partial(command, group=bench)
-def paragraph_vector(
-    documents: Annotated[int | None, typer.Option(help="Documents of about 400 words.")] = None,
-    quick: Quick = False, repeats: Repeats = None, as_json: AsJson = False, out: Out = None, debug: Debug = False,
-) -> None:  # fmt: skip
-    """Paragraph Vector against a plain gensim loop, by the number of workers. Takes some minutes."""
-    from docemb_lib.bench.paragraph_vector import bench_paragraph_vector
-
-    _measure(bench_paragraph_vector, as_json, out, quick=quick, documents=documents, repeats=repeats)
-
-
-@partial(command, group=bench)
-def heads(
-    quick: Quick = False, repeats: Repeats = None, as_json: AsJson = False, out: Out = None, debug: Debug = False
+    documents: Annotated[int | None, typer.Option(help="Of the thesis' lengths; for Paragraph Vectors short.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Only see that all parts run, in seconds.")] = False,
+    repeats: Annotated[int | None, typer.Option(help="Of each timing; medians are shown.")] = None,
+    as_json: AsJson = False,
+    out: Annotated[Path | None, typer.Option(help="A folder for the results as .json, .csv, .png and .svg.")] = None,
+    debug: Debug = False,
 ) -> None:
-    """Classification heads trained as one against a loop over torch modules, on the CPU. Takes about a minute."""
+    """Measure docemb beside its peers, both sides in one process. Takes some minutes.
+
+    student, with --device and --size: against stock LongformerModel: share of the peak, speed, memory, equality.
+    paragraph-vector: against a plain gensim loop, by the number of workers.
+    heads: all classification heads as one against a loop over torch modules, on the CPU.
+    """
+    if what not in BENCHMARKS:
+        raise InputError(f"bench: got {what!r}; give one of {', '.join(BENCHMARKS)}")
     tune_environment()
-    from docemb_lib.bench.heads import bench_heads
-
-    _measure(bench_heads, as_json, out, quick=quick, repeats=repeats)
-
-
-def _measure(measure: Callable[..., Report], as_json: bool, out: Path | None, **options: Any) -> None:
-    """Run a benchmark, print what it found, and write it into a folder."""
     from docemb_lib.bench.harness import check_folder, write_report
 
+    module = what.replace("-", "_")
+    measure = resolve_name(f"docemb_lib.bench.{module}:bench_{module}")
+    given = {"device": device, "size": size, "documents": documents, "repeats": repeats}
+    options = {name: value for name, value in given.items() if value is not None}
+    if foreign := [name for name in options if name not in signature(measure).parameters]:
+        raise InputError(f"--{foreign[0]}: bench {what} has no such option; leave it out")
     if out is not None:
         check_folder(out)
-    report = measure(**options)
+    report = measure(quick=quick, **options)
     if as_json:
         sys.stdout.write(report.json())
     else:

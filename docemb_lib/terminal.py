@@ -47,11 +47,10 @@ class Terminal(Reporter):
     def prepare(self, what: str) -> None:
         self._print(f"preparing {what}")
 
-    def start(self, run: Planned, remaining_s: float | None = None) -> None:
+    def start(self, run: Planned) -> None:
         now = time.monotonic()
         self.running[run] = (now, now, "")
-        left = "" if remaining_s is None else f", about {duration(remaining_s)} left in all"
-        self._print(f"begins  {self.names[run]}{left}")
+        self._print(f"begins  {self.names[run]}")
         if self.live is None and self.console.is_terminal:
             self.live = Live(get_renderable=self.at_work, console=self.console, refresh_per_second=2, transient=True)
             self.live.start()

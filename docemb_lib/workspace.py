@@ -158,13 +158,18 @@ def write_text(path: Path, text: str) -> None:
 
 
 @contextmanager
-def locked(target: Path) -> Iterator[None]:
-    """Allow one builder of `target` at a time; the operating system frees the lock of a killed process."""
+def locked(target: Path, *, wait: bool = True) -> Iterator[None]:
+    """Allow one builder of `target` at a time; the operating system frees the lock of a killed process.
+
+    wait: for another process that builds it, instead of filelock.Timeout.
+    """
     target.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(target.with_name(f".{target.name}.lock"))
-    with suppress(Timeout):
-        lock.acquire(timeout=0)
-    if not lock.is_locked:
+    try:
+        lock.acquire(timeout=0.1)  # the run monitor holds a lock for a moment
+    except Timeout:
+        if not wait:
+            raise
         logger.warning("waiting for another process that is building %s", target)
         lock.acquire()
     try:

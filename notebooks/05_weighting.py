@@ -138,8 +138,7 @@ run.save_figure(ax, "lambda", siblings)
 #
 # Which λ and mask suit a single task? The explorer shows the same runs for each task. Bars are 95% intervals over
 # validation examples; circles are the scores at the selected λ. Without a recorded run at this λ there is no score, and
-# the command that makes the run is printed. `interpolate` draws a straight line between the nearest runs instead, and
-# marks it as interpolated.
+# the command that makes the run is printed.
 
 # %%
 widgets.weighting_explorer(run, widgets.weighting_points(run), profile=profile)

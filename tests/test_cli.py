@@ -64,6 +64,8 @@ def test_help_names_the_commands_and_an_unknown_option_is_wrong_usage():
      ["--task: evaluation: there is no task 'halfs'", "halves"]),
     (["evaluate", "params", "--profile", "small", "--task", "wines"], ["wines stands on no hub", "name the folder"]),
     (["evaluate", "params", "--profile", "smal"], ["profile 'smal' is unknown"]),
+    (["bench", "studnt", "--json"], ["bench: got 'studnt'", "student, paragraph-vector, heads"]),
+    (["bench", "heads", "--json", "--size", "small"], ["--size: bench heads has no such option"]),
     (["bench", "student", "--json", "--size", "huge"], ["size: got 'huge'", "small or base"]),
     (["bench", "student", "--json", "--out", "params/own.yaml"], ["--out params/own.yaml: is a file; give a folder"]),
     (["bench", "student", "--json", "--device", "cuda"], ["device: got cuda", "give cpu"])])  # fmt: skip

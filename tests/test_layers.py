@@ -69,7 +69,7 @@ import docemb_lib.bench, docemb_lib.losses, docemb_lib.student
 from docemb_lib import cli
 
 # As a function, because Typer imports pydantic itself to read options.
-cli.student(device="cpu", quick=True, documents=2, as_json=True, out=pathlib.Path({out!r}))
+cli.bench("student", device="cpu", quick=True, documents=2, as_json=True, out=pathlib.Path({out!r}))
 """
 
 

@@ -66,22 +66,25 @@ def test_recorded_runs_show_their_status_or_how_to_make_some():
 
 
 def test_outside_a_terminal_a_plan_is_lines_but_not_too_many(clock):
-    reporter, shown, (first, second) = reported("a", "b")
-    reporter.begin([first, second], [second])
+    reporter, shown, (first, second, third) = reported("a", "b", "c")
+    reporter.begin([first, second, third], [second, third])
     reporter.start(first)
     reporter.end(first, "reused", 0.0)
-    reporter.start(second, 75.0)
+    reporter.start(second)
     for clock[0], percent in ((5.0, 10), (12.0, 50), (13.0, 51)):
         reporter.step(second, f"training: {percent}%")
+    clock[0] = 75.0
     reporter.end(second, "built", 61.0)
+    reporter.start(third)
     reporter.close()
     assert shown.file.getvalue().splitlines() == [
-        "2 runs, 1 of them already there",
+        "3 runs, 1 of them already there",
         "begins  05_weighting  a",
-        "[1/2] already there  05_weighting  a",
-        "begins  05_weighting  b, about 1 min 15 s left in all",
+        "[1/3] already there  05_weighting  a",
+        "begins  05_weighting  b",
         "        training: 50%",
-        "[2/2] done in 1 min 01 s  05_weighting  b",
+        "[2/3] done in 1 min 01 s  05_weighting  b, about 1 min 15 s left in all",
+        "begins  05_weighting  c",
     ]
 
 

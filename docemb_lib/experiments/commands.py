@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,7 +28,7 @@ from docemb_lib.settings.profile import FINAL, Profile
 from docemb_lib.workspace import Artefact, Workspace
 
 NOTEBOOK = "06_evaluation"  # the notebook whose parameters a student has, and which reuses the student
-ROWS = 10_000  # rows of embeddings written at a time
+ROWS = 10_000  # rows of embeddings in a group of a parquet file
 TEXTS = 1024  # texts that a stock model sorts by length at a time
 
 
@@ -76,19 +75,22 @@ def embed_documents(
         raise InputError(f"-o {out}: the folder {out.parent} does not exist; create it first")
     documents = list(local_documents(source, text_field=text_field, id_field=id_field))
 
+    import pyarrow as pa
+    from pyarrow import parquet
+
     from docemb_lib.student import Student
 
     student = Student.load(model)
     texts = (document.text for document in documents)
-    temporary = [out.with_name(f".{out.name}.{os.getpid()}{suffix}") for suffix in (".npy", ".parquet")]
-    try:
-        embeddings = student.embed(texts, out=temporary[0], devices=devices_at_hand())  # on disk as they come
+    with TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as folder:
+        written = Path(folder, "embeddings.npy")
+        embeddings = student.embed(texts, out=written, devices=devices_at_hand())  # on disk as they come
         if out.suffix == ".parquet":
-            _write_parquet(temporary[1], [document.id for document in documents], embeddings)
-        temporary[out.suffix == ".parquet"].replace(out)
-    finally:
-        for path in temporary:
-            path.unlink(missing_ok=True)
+            written = Path(folder, "embeddings.parquet")
+            column = pa.FixedSizeListArray.from_arrays(pa.array(embeddings.reshape(-1)), student.width)  # no copy
+            table = pa.table({"id": [document.id for document in documents], "embedding": column})
+            parquet.write_table(table, written, row_group_size=ROWS)
+        written.replace(out)
     return len(documents), student.width
 
 
@@ -109,27 +111,12 @@ def adapt_student(
 
     student = Student.load(model)
     student.adapt(texts, **options)
-    temporary = out.with_name(f".{out.name}.{os.getpid()}")
-    try:
-        student.save(temporary, card=with_lexical_half(model, student, f"{len(texts)} documents of {source.name}"))
-        temporary.replace(out)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as folder:
+        written = Path(folder, out.name)
+        student.save(written, card=with_lexical_half(model, student, f"{len(texts)} documents of {source.name}"))
+        written.replace(out)
     return len(texts), student.width, 0.0 if student.lexical is None else float(student.lexical.weight)
-
-
-def _write_parquet(path: Path, ids: list[str], embeddings: np.ndarray) -> None:
-    """Columns id and embedding (a fixed-size list of float32), a block of rows at a time."""
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    width = embeddings.shape[1]
-    schema = pa.schema([("id", pa.string()), ("embedding", pa.list_(pa.float32(), width))])
-    with parquet.ParquetWriter(path, schema) as writer:
-        for start in range(0, len(ids), ROWS):
-            rows = np.ascontiguousarray(embeddings[start : start + ROWS]).reshape(-1)
-            column = pa.FixedSizeListArray.from_arrays(pa.array(rows), width)
-            writer.write_table(pa.table([pa.array(ids[start : start + ROWS]), column], schema=schema))
 
 
 class Evaluated(NamedTuple):

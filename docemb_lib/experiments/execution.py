@@ -12,12 +12,12 @@ import re
 import threading
 import traceback
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from filelock import FileLock, Timeout
+from filelock import Timeout
 
 from docemb_lib.errors import InputError
 from docemb_lib.experiments import records
@@ -87,13 +87,13 @@ class Reporter:
     """Where a plan or a sweep reports its progress, in the main thread. This base class reports nothing.
 
     `begin` is called once (where: the workers, in words), and `close` once at the end, also after an error. Several
-    runs may be at work between `start` (remaining_s: of the whole plan) and `end`. The status "later" means that the
-    run is tried again. `prepare` tells a long step of no single run, `step` the last line of a notebook's output.
+    runs may be at work between `start` and `end`. The status "later" means that the run is tried again. `prepare` tells
+    a long step of no single run, `step` the last line of a notebook's output.
     """
 
     def begin(self, runs: Runs, missing: Runs, where: str = "") -> None: ...
     def prepare(self, what: str) -> None: ...
-    def start(self, run: Planned, remaining_s: float | None = None) -> None: ...
+    def start(self, run: Planned) -> None: ...
     def step(self, run: Planned, line: str) -> None: ...
     def end(self, run: Planned, status: Status, seconds: float, error: str = "") -> None: ...
     def close(self) -> None: ...
@@ -135,7 +135,7 @@ def execute_run(
 
     Raises RunError if the notebook failed, InputError if it raised that; both are recorded.
     """
-    with locked(run.executed) if wait else _lock_now(run.executed):
+    with locked(run.executed, wait=wait):
         if is_done(run, workspace):
             return False
         by_signal = unwanted is None and threading.current_thread() is threading.main_thread()
@@ -149,7 +149,7 @@ def execute_run(
 
 def record_failure(run: Planned, workspace: Workspace, reason: str, trace: str) -> str:
     """Record why a run failed, unless it once succeeded or is being executed; returns a line that names the run."""
-    with suppress(Timeout), _lock_now(run.executed):
+    with suppress(Timeout), locked(run.executed, wait=False):
         return _fail(run, workspace, reason, trace)
     return _one_line(run, reason)
 
@@ -216,12 +216,6 @@ def _explained(error: Exception) -> tuple[str, str]:
     if error.ename == InputError.__name__:
         return str(error.evalue), ""
     return f"{error.ename}: {error.evalue}", re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(error.traceback))
-
-
-def _lock_now(target: Path) -> AbstractContextManager[Any]:
-    """The lock of `workspace.locked`; raises filelock.Timeout where another process has it."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    return FileLock(target.with_name(f".{target.name}.lock")).acquire(timeout=0.1)
 
 
 class _LastLine:

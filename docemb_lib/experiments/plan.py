@@ -32,6 +32,7 @@ from docemb_lib.settings.profile import (
     check_names,
     find_root,
     nearest,
+    notebook_named,
     profile_path,
     read_yaml,
     width,
@@ -55,7 +56,7 @@ class Grid(NamedTuple):
     """Sets of notebook parameters, not validated yet."""
 
     name: str  # for error messages
-    notebook: str | None  # as the grid's file says
+    notebook: str | None  # if the grid's file names one
     runs: list[dict[str, Any]]
 
 
@@ -149,14 +150,9 @@ def _resolve_grid(
 
 def _notebook_of(grid: Grid, asked: str | None) -> str:
     """The notebook of a grid's runs; a name or number that is `asked` for must agree with the grid's own."""
-    if asked is None and grid.notebook is None:
+    names = [name for name in (asked and notebook_named(asked), grid.notebook) if name]
+    if not names:
         raise InputError(f"grid {grid.name}: notebook is missing; say which of {', '.join(NOTEBOOKS)} it is for")
-    names = []
-    for name in filter(None, (asked, grid.notebook)):
-        names += (found := [known for known in NOTEBOOKS if known.startswith(name)])
-        if len(found) != 1:
-            where = "" if name == asked else f"grid {grid.name}: "
-            raise InputError(f"{where}notebook {name!r} is unknown; known are {', '.join(NOTEBOOKS)}")
     if names[0] != names[-1]:
         raise InputError(f"grid {grid.name}: is for notebook {names[-1]}, not for {names[0]}")
     return names[0]
@@ -199,8 +195,9 @@ def load_grid(given: GridLike, profile: Profile) -> Grid:
         if key not in GRID_FIELDS:
             raise InputError(f"{path}: unknown key {key!r}{nearest(str(key), GRID_FIELDS)}")
     notebook = raw.get("notebook")
-    if type(notebook) is int:  # YAML reads 05 as a number
-        notebook = f"{notebook:02d}"
+    if notebook is not None:
+        asked = f"{notebook:02d}" if type(notebook) is int else str(notebook)  # YAML reads 05 as a number
+        notebook = notebook_named(asked, source=f"{path}: ")
     runs = list(_runs(raw, path))
     if not runs:
         raise InputError(f"{path}: no runs; list some under `runs`, or values under `axes`")
@@ -212,7 +209,7 @@ def load_grid(given: GridLike, profile: Profile) -> Grid:
 
             student = int(load_config(pretrained.resolve(profile.student.model)).hidden_size)
         runs = [_scaled(run, profile, student, f"{path}: run {number}") for number, run in enumerate(runs, 1)]
-    return Grid(name, None if notebook is None else str(notebook), runs)
+    return Grid(name, notebook, runs)
 
 
 def _runs(raw: Mapping[str, Any], path: Path) -> Iterator[dict[str, Any]]:

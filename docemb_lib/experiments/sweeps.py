@@ -116,23 +116,19 @@ def execute_plan(steps: Sequence[Step], workspace: Workspace, reporter: Reporter
     Raises InputError before anything starts, and RunError at the first notebook outside of grids that fails.
     """
     missing = missing_runs(steps, workspace)
-    spent, done_weight, left = 0.0, 0.0, sum(run.weight for run in missing)
     failures: list[str] = []
     try:
         reporter.begin([run for step in steps for run in step.runs], missing)
         for step in steps:
             todo = [run for run in step.runs if run in missing]
-            start = time.perf_counter()
             if step.grid is not None:
                 failures += _execute_grid(step.runs, todo, workspace, reporter)
             else:
                 (run,) = step.runs
-                reporter.start(run, spent / done_weight * left if done_weight and todo else None)
+                start = time.perf_counter()
+                reporter.start(run)
                 built = bool(todo) and execution.execute_run(run, workspace, report=partial(reporter.step, run))
                 reporter.end(run, "built" if built else "reused", time.perf_counter() - start)
-            if todo:
-                weight = sum(run.weight for run in todo)
-                spent, done_weight, left = spent + time.perf_counter() - start, done_weight + weight, left - weight
     finally:
         reporter.close()
     return failures

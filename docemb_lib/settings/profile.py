@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from glob import glob
 from pathlib import Path
-from typing import Any, NamedTuple, Self, TypeVar, get_args
+from typing import Any, Self, TypeVar, get_args
 
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
@@ -53,6 +53,7 @@ WIDTHS = {  # hidden sizes of the usual encoders of students and structural teac
     "sentence-transformers/all-roberta-large-v1": 1024,
 }  # fmt: skip
 Place = tuple[str | int, ...]  # the keys and positions that lead to a value
+Origins = dict[Place, Path]  # the file that a value comes from; holds for everything below it that is not listed
 # Fields that are always paths. Other fields are paths only where the value begins with a dot, or where there is such a
 # file; otherwise they name something on a hub.
 _PATHS = re.compile(r"(contextual_teachers\.)?corpus\.path|evaluation\.own_tasks\.(path|relevance)(\.\w+)?")
@@ -136,13 +137,13 @@ class Profile(sections.Section):
     def load(cls, name: str | Path = "tiny", **overrides: Any) -> Self:
         """Read and validate a profile by its name in `params/` or its .yaml file; `overrides` replace parameters."""
         path = profile_path(name)
-        file = read_profile_file(path)
-        named = file.origins.get(("name",)) == path  # a name from a base is not the name of this profile
-        raw = file.content if named else {**file.content, "name": path.stem}
-        profile = _validated(cls, raw, file)
+        raw, origins = read_profile_file(path)
+        if origins.get(("name",)) != path:  # a name from a base is not the name of this profile
+            raw["name"] = path.stem
+        profile = _validated(cls, raw, origins)
         for number, line in enumerate(profile.plan, 1):  # `resolve_plan` checks the lines with a grid
             if line.grid is None and line.profile is None:
-                source = f"{file.origin(('plan',))}: plan, line {number} ({line})"
+                source = f"{origins[('plan',)]}: plan, line {number} ({line})"
                 profile.for_notebook(str(line.notebook), source=source, **line.parameters)
         return profile.with_parameters(**overrides)
 
@@ -169,12 +170,14 @@ class Profile(sections.Section):
         return self.model_copy(update={"parameters": parameters})
 
 
-def _validated(model: type[Model], raw: dict[str, Any], source: str | ProfileFile) -> Model:
+def _validated(model: type[Model], raw: dict[str, Any], source: str | Origins) -> Model:
     try:
         return model.model_validate(raw)
     except ValidationError as error:
-        where = source.origin(error.errors()[0]["loc"]) if isinstance(source, ProfileFile) else source
-        raise InputError(f"{where}: {_explain(error, model)}") from None
+        if not isinstance(source, str):
+            place = error.errors()[0]["loc"]
+            source = str(next(source[place[:n]] for n in range(len(place), -1, -1) if place[:n] in source))
+        raise InputError(f"{source}: {_explain(error, model)}") from None
 
 
 def profile_path(name: str | Path) -> Path:
@@ -212,6 +215,14 @@ def width(model: str) -> int | None:
     return found.get("hidden_size") if isinstance(found, dict) else None
 
 
+def notebook_named(name: str, *, source: str = "") -> str:
+    """The notebook of this name or number, e.g. 05. Raises InputError unless there is one; `source` begins its line."""
+    found = [notebook for notebook in NOTEBOOKS if notebook.startswith(name)]
+    if len(found) != 1:
+        raise InputError(f"{source}notebook {name!r} is unknown; known are {', '.join(NOTEBOOKS)}")
+    return found[0]
+
+
 def check_names(notebook: str, names: Any) -> None:
     """Raise InputError for an unknown notebook or parameter, naming the nearest known one."""
     if notebook not in NOTEBOOKS:
@@ -243,21 +254,10 @@ def _explain(error: ValidationError, model: type[BaseModel]) -> str:
     return f"{field}: {message[0].lower()}{message[1:]}, got {first['input']!r}{more}"
 
 
-class ProfileFile(NamedTuple):
-    """A profile merged with its bases."""
-
-    content: dict[str, Any]
-    origins: dict[Place, Path]  # the file that a value comes from; holds for everything below it that is not listed
-
-    def origin(self, place: Place) -> Path:
-        return next(self.origins[place[:n]] for n in range(len(place), -1, -1) if place[:n] in self.origins)
-
-
-def read_profile_file(path: Path) -> ProfileFile:
-    """Read a profile and its bases. Raises InputError, naming the file, where one cannot be read."""
-    origins: dict[Place, Path] = {}
-    merged = ProfileFile(_read(path, (), (), origins), origins)
-    return merged._replace(content=_absolute(merged.content, (), merged))
+def read_profile_file(path: Path) -> tuple[dict[str, Any], Origins]:
+    """A profile merged with its bases, and where its values come from. Raises InputError, naming the file."""
+    origins: Origins = {}
+    return _read(path, (), (), origins), origins
 
 
 def read_yaml(path: Path) -> Any:
@@ -281,7 +281,7 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep=deep)
 
 
-def _read(path: Path, place: Place, readers: tuple[Path, ...], origins: dict[Place, Path]) -> dict[str, Any]:
+def _read(path: Path, place: Place, readers: tuple[Path, ...], origins: Origins) -> dict[str, Any]:
     """The mapping that a file gives for `place`; fills in `origins`.
 
     readers: the files whose chain of bases leads here, the profile first.
@@ -313,19 +313,18 @@ def _read(path: Path, place: Place, readers: tuple[Path, ...], origins: dict[Pla
                 origins[(*place, key)] = path
         return content
 
-    return merge({}, raw, place)
+    return merge({}, _absolute(raw, place, path.parent), place)
 
 
-def _absolute(value: Any, place: Place, merged: ProfileFile) -> Any:
-    """`value` with absolute paths, because notebooks run in another folder."""
+def _absolute(value: Any, place: Place, folder: Path) -> Any:
+    """`value` with absolute paths, because notebooks run in another folder. folder: that of its file."""
     if isinstance(value, dict):
-        return {key: _absolute(one, (*place, key), merged) for key, one in value.items()}
+        return {key: _absolute(one, (*place, key), folder) for key, one in value.items()}
     if isinstance(value, list):
-        return [_absolute(one, (*place, number), merged) for number, one in enumerate(value)]
+        return [_absolute(one, place, folder) for one in value]
     if not isinstance(value, str):
         return value
-    field = ".".join(part for part in place if isinstance(part, str))
-    path = merged.origin(place).parent / value
+    field, path = ".".join(map(str, place)), folder / value
     is_path = (
         _PATHS.fullmatch(field)
         or (_PERHAPS_PATHS.fullmatch(field) and (value.startswith(".") or glob(str(path))))

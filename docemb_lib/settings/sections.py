@@ -95,7 +95,7 @@ class TextSource(Section):
     """Where text comes from."""
 
     source: Literal["installed-docs", "local", "hub"] = "installed-docs"
-    packages: list[str] | None = None  # installed-docs: import names; None: the eleven of corpus.PACKAGES
+    packages: list[str] | None = None  # installed-docs: import names; None: the eleven of installed_docs.PACKAGES
     # local: a folder of .txt/.md files, a data file (.jsonl, .csv, .tsv, .parquet), a pattern such as news/*.jsonl.gz,
     # or a list of them, relative to the folder of this profile
     path: Path | list[Path] | None = None

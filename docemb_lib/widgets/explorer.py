@@ -94,10 +94,6 @@ def interval(low: int, high: int) -> Control:
     return Control("IntRangeSlider", (low, high), {"min": low, "max": high, "value": (low, high)})
 
 
-def checkbox() -> Control:
-    return Control("Checkbox", False, {"value": False})
-
-
 def text_field(placeholder: str = "", *, lines: int = 1) -> Control:
     """A text, which counts when the field is left or, with one line, at the return key."""
     field = {"placeholder": placeholder, "continuous_update": False, "layout": {"width": "min(600px, 95%)"}}

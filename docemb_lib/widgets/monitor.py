@@ -17,11 +17,10 @@ import pandas as pd
 from filelock import FileLock, Timeout
 from tqdm import tqdm
 
-from docemb_lib.errors import InputError
 from docemb_lib.experiments import records
 from docemb_lib.experiments.execution import Planned, is_done
 from docemb_lib.private import cell_has_begun
-from docemb_lib.settings.profile import NOTEBOOKS
+from docemb_lib.settings.profile import notebook_named
 from docemb_lib.widgets import explorer as html
 from docemb_lib.widgets.explorer import Answer, Explorer, choice
 from docemb_lib.workspace import Workspace
@@ -161,11 +160,7 @@ def run_monitor(
     from docemb_lib.experiments.plan import resolve_sweep
 
     workspace = Workspace()
-    if notebook is not None:
-        known = [name for name in NOTEBOOKS if name.startswith(notebook)]
-        if len(known) != 1:
-            raise InputError(f"run_monitor: notebook {notebook!r} is unknown; known are {', '.join(NOTEBOOKS)}")
-        notebook = known[0]
+    notebook = None if notebook is None else notebook_named(notebook)
     given: dict[str, Any] = {"profile": profile, "parameters": parameters or {}}
     planned = None if grid is None else resolve_sweep(notebook, grid, workspace, **given)
 

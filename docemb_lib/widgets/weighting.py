@@ -7,7 +7,7 @@ import json
 import shlex
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -24,15 +24,9 @@ from docemb_lib.experiments.students import recorded_student
 from docemb_lib.figures.results import plot_weighting_points
 from docemb_lib.thesis.comparison import is_sibling
 from docemb_lib.widgets import explorer as html
-from docemb_lib.widgets.explorer import Answer, Explorer, checkbox, choice, slider
+from docemb_lib.widgets.explorer import Answer, Explorer, choice, slider
 
 COLUMNS = ["lam", "max_structural_len", "task", "metric", "value", "low", "high"]
-
-
-class Found(NamedTuple):
-    status: Literal["recorded", "interpolated", "no run"]
-    scores: pd.DataFrame  # task, metric, value, low, high; interpolated: no interval; no run: no rows
-    between: tuple[float, float] | None = None  # the recorded λ of an interpolation
 
 
 def weighting_points(run: Run) -> pd.DataFrame:
@@ -53,19 +47,10 @@ def weighting_points(run: Run) -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True).drop_duplicates(["lam", "max_structural_len", "task"])
 
 
-def scores_at(points: pd.DataFrame, *, lam: float, mask: float | None, interpolate: bool = False) -> Found:
-    """The scores at a λ and mask, of a run or interpolated between the nearest recorded λ with the same mask."""
+def scores_at(points: pd.DataFrame, *, lam: float, mask: float | None) -> pd.DataFrame:
+    """The recorded scores at a λ and mask: task, metric, value, low, high; no rows where there is no run."""
     masked = points["max_structural_len"].isna() if mask is None else points["max_structural_len"] == mask
-    line = points[masked & points["lam"].notna()]
-    if len(exact := line[np.isclose(line["lam"], lam)]):
-        return Found("recorded", exact[COLUMNS[2:]].reset_index(drop=True))
-    below, above = line.loc[line["lam"] < lam, "lam"].max(), line.loc[line["lam"] > lam, "lam"].min()
-    if not interpolate or pd.isna(below) or pd.isna(above):
-        return Found("no run", line.iloc[:0][COLUMNS[2:]])
-    left, right = (line[line["lam"] == end].set_index(["task", "metric"])["value"] for end in (below, above))
-    share = (lam - below) / (above - below)
-    values = ((1 - share) * left + share * right).reset_index()
-    return Found("interpolated", values.assign(low=np.nan, high=np.nan), (float(below), float(above)))
+    return points[masked & np.isclose(points["lam"], lam)][COLUMNS[2:]].reset_index(drop=True)
 
 
 def command_for(run: Run, profile: str | Path, *, lam: float, mask: int | None) -> str:
@@ -116,31 +101,30 @@ def weighting_explorer(run: Run, points: pd.DataFrame, *, profile: str | Path) -
     known = {int(mask) for mask in (*points["max_structural_len"].dropna(), *given) if mask is not None}
     options = [*((str(mask), mask) for mask in sorted(known)), ("no mask", None)]
 
-    def answer(lam: float, mask: int | None, interpolate: bool) -> Answer:
+    def answer(lam: float, mask: int | None) -> Answer:
         if not is_sibling(run, run.key):
             advice = "choose a structural loss and a contextual teacher"
             raise InputError(f"this run has a single teacher, so λ has no effect; {advice}")
         command = partial(command_for, run, profile, lam=lam, mask=mask)
         if recorded.empty:
             raise InputError(f"no recorded run has a λ yet; in notebooks/, run {command()}")
-        found = scores_at(points, lam=lam, mask=mask, interpolate=interpolate)
-        between = found.between and " linearly between the runs with λ = {:g} and {:g}".format(*found.between)
-        text = f"<p>{html.number('status', found.status)}{between or ''}</p>"
-        if found.status != "recorded":
+        found = scores_at(points, lam=lam, mask=mask)
+        text = f"<p>{html.number('status', 'no run' if found.empty else 'recorded')}</p>"
+        if found.empty:
             text += f"<p>To run it, in <code>notebooks/</code>: {html.number('command', command(), 'code')}</p>"
         figure = Figure(figsize=(8, 3.6), layout="constrained")
-        plot_weighting_points(points, lam=lam, mask=mask, found=found.scores, ax=figure.subplots())
+        plot_weighting_points(points, lam=lam, mask=mask, found=found, ax=figure.subplots())
         return Answer(text + _scores(found), figure, f"scores by λ with mask {mask}, a line for each task")
 
     lam, mask = (0.5, None) if recorded.empty else recorded[["lam", "max_structural_len"]].iloc[0]
     place = [value for _, value in options].index(None if pd.isna(mask) else int(mask))
-    masks = choice(options, place, slider=True)
-    return Explorer({"λ": slider(0.0, 1.0, 0.05, float(lam)), "mask": masks, "interpolate": checkbox()}, answer)
+    controls = {"λ": slider(0.0, 1.0, 0.05, float(lam)), "mask": choice(options, place, slider=True)}
+    return Explorer(controls, answer)
 
 
-def _scores(found: Found) -> str:
+def _scores(found: pd.DataFrame) -> str:
     rows = []
-    for task, metric, value, low, high in found.scores.itertuples(index=False):
+    for task, metric, value, low, high in found.itertuples(index=False):
         interval = "" if pd.isna(low) else with_interval(value, low, high).split(" ", 1)[1]
         cells = {"task": task, "metric": metric, "score": f"{value:.3f}", "interval": interval}
         rows.append(html.row(cells, task=task))

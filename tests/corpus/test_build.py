@@ -17,9 +17,16 @@ import pyarrow as pa
 import pytest
 from datasets import Dataset, DatasetDict, load_from_disk
 
-from docemb_lib.corpus import Document, build_corpus
 from docemb_lib.corpus import build as module
-from docemb_lib.corpus.build import corpus_statistics, distinct_rows, hold_out, open_parts, write_parts
+from docemb_lib.corpus.build import (
+    build_corpus,
+    corpus_statistics,
+    distinct_rows,
+    hold_out,
+    open_parts,
+    write_parts,
+)
+from docemb_lib.corpus.sources import Document
 from docemb_lib.errors import InputError
 
 

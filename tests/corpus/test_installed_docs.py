@@ -9,8 +9,16 @@ import textwrap
 
 import pytest
 
-from docemb_lib.corpus import PACKAGES, Document, installed_docs
-from docemb_lib.corpus.installed_docs import Page, cut_see_also, read_pages, remove_names, text_of
+from docemb_lib.corpus.installed_docs import (
+    PACKAGES,
+    Page,
+    cut_see_also,
+    installed_docs,
+    read_pages,
+    remove_names,
+    text_of,
+)
+from docemb_lib.corpus.sources import Document
 
 # Written apart from the library's own patterns.
 PACKAGE_NAME = re.compile(
@@ -134,7 +142,7 @@ def test_real_pages_are_distinct_sorted_long_enough_and_linked_as_a_reader_would
 
 
 def test_the_pages_depend_neither_on_what_is_imported_nor_on_the_number_of_processes(real):
-    program = "import sys, hashlib, {before}; from docemb_lib.corpus import installed_docs; pages = installed_docs(['seaborn'], jobs=1); "
+    program = "import sys, hashlib, {before}; from docemb_lib.corpus.installed_docs import installed_docs; pages = installed_docs(['seaborn'], jobs=1); "
     program += "print(hashlib.sha256(repr(pages).encode()).hexdigest(), 'seaborn' in sys.modules)"
     pages = [page for page in real if page.source == "seaborn"]  # read by two processes
     expected = hashlib.sha256(repr(pages).encode()).hexdigest()

@@ -14,8 +14,14 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from docemb_lib.corpus import Document, local_documents, sources
-from docemb_lib.corpus.sources import drop_near_duplicates, read_documents, source_fingerprint
+from docemb_lib.corpus import sources
+from docemb_lib.corpus.sources import (
+    Document,
+    drop_near_duplicates,
+    local_documents,
+    read_documents,
+    source_fingerprint,
+)
 from docemb_lib.errors import InputError
 from docemb_lib.settings import Corpus, HubDataset
 

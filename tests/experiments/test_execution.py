@@ -36,7 +36,7 @@ class Recorder(Reporter):
     def begin(self, runs, missing, where=""):
         self.lines.append(f"{len(missing)} of {len(runs)}")
 
-    def start(self, run, remaining_s=None):
+    def start(self, run):
         self.lines.append(f"start {run.profile.name} {run.parameters['lam']}")
 
     def end(self, run, status, seconds, error=""):

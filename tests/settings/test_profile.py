@@ -231,11 +231,11 @@ def test_mappings_are_merged_key_by_key_and_everything_else_is_replaced(write):
     path = write(("a.yaml", "corpus: {tasks: 90, datasets: [{dataset: x}]}\ntraining: {epochs: 2}\nseed: 1\nname: a"),
         ("b.yaml", "base: a.yaml\ntraining: {epochs: 3, warmup: 5}\nlam: null"),
         ("c.yaml", "base: b.yaml\ncorpus: {tasks: 80, datasets: []}\ntraining: {warmup: 6}\nseed: null"))  # fmt: skip
-    assert read_profile_file(path).content == {
+    assert read_profile_file(path)[0] == {
         "corpus": {"tasks": 80, "datasets": []}, "training": {"epochs": 3, "warmup": 6}, "seed": None, "name": "a",
         "lam": None}  # fmt: skip
     path = write(("a.yaml", "x: 1\ny: {z: 1}"), ("b.yaml", "base: a.yaml\nx: {z: 2}\ny: [3]"))
-    assert read_profile_file(path).content == {
+    assert read_profile_file(path)[0] == {
         "x": {"z": 2},
         "y": [3],
     }  # a value becomes a section and a section a value
@@ -250,8 +250,8 @@ def test_a_section_with_a_base_of_its_own_ignores_the_outer_base(write):
         ("corpora/larger.yaml", "base: large.yaml\ndocuments: 99"),
         ("outer.yaml", "corpus: {source: installed-docs, packages: [numpy], tasks: 70}\nplan: []"),
         ("p.yaml", "base: outer.yaml\ncorpus: {base: corpora/larger.yaml, tasks: 60}"))  # fmt: skip
-    assert read_profile_file(path).content == {"corpus": {"source": "hub", "documents": 99, "tasks": 60}, "plan": []}
-    assert read_profile_file(write(("q.yaml", "base: p.yaml\ncorpus: null"))).content["corpus"] is None
+    assert read_profile_file(path)[0] == {"corpus": {"source": "hub", "documents": 99, "tasks": 60}, "plan": []}
+    assert read_profile_file(write(("q.yaml", "base: p.yaml\ncorpus: null")))[0]["corpus"] is None
 
 
 def test_a_path_starts_at_the_folder_of_the_file_that_holds_it(write, tmp_path):
@@ -262,7 +262,7 @@ def test_a_path_starts_at_the_folder_of_the_file_that_holds_it(write, tmp_path):
         ("elsewhere/p.yaml", "corpus: {base: ../corpora/mine.yaml}\ncontextual_teachers: {corpus: {path: [a, /b]}}\n"
          "evaluation: {own_tasks: [{path: {train: t.csv}, relevance: r.tsv, text_field: ../x}], benchmarks: {aan: ../cda, "
          "oc: an/id}}\nplan: [{grid: g.yaml, profile: ../p.yaml}, {grid: final, profile: thesis}]"))  # fmt: skip
-    content, here = read_profile_file(path).content, tmp_path / "elsewhere"
+    content, here = read_profile_file(path)[0], tmp_path / "elsewhere"
     assert [one["dataset"] for one in content["corpus"]["datasets"]] == [str(tmp_path / "data/news.jsonl"), "far/off"]
     assert content["contextual_teachers"]["corpus"]["path"] == [str(here / "a"), "/b"]
     task = {"path": {"train": str(here / "t.csv")}, "relevance": str(here / "r.tsv"), "text_field": "../x"}

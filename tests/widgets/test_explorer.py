@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from docemb_lib.errors import InputError
 from docemb_lib.widgets import explorer as html
-from docemb_lib.widgets.explorer import Answer, Explorer, checkbox, choice, interval, slider, text_field
+from docemb_lib.widgets.explorer import Answer, Explorer, choice, interval, slider, text_field
 
 
 @pytest.fixture(autouse=True)
@@ -34,12 +34,12 @@ def an_explorer(answer=lambda number, one, pair: Answer(f"<b>{number}/{one}/{pai
 
 
 def test_every_control_has_its_description_and_first_value():
-    controls = {"λ": slider(0.0, 1.0, 0.05, 0.5), "tokens": interval(3, 90), "yes": checkbox(), "find": text_field()}
+    controls = {"λ": slider(0.0, 1.0, 0.05, 0.5), "tokens": interval(3, 90), "find": text_field()}
     controls["mask"] = choice([("64", 64), ("no", None)], 1, slider=True)
     explorer = Explorer(controls, lambda *values: Answer(str(values)))
     explorer.live()
     assert [(widget.description, widget.value) for widget in explorer.widgets.values()] == [
-        ("λ", 0.5), ("tokens", (3, 90)), ("yes", False), ("find", ""), ("mask", None)]  # fmt: skip
+        ("λ", 0.5), ("tokens", (3, 90)), ("find", ""), ("mask", None)]  # fmt: skip
 
 
 def test_moving_a_control_changes_text_picture_and_what_others_offer(moved):

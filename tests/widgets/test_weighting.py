@@ -1,4 +1,4 @@
-"""Scores at a λ and a mask: recorded, interpolated, or the command that makes the run."""
+"""Scores at a λ and a mask: recorded, or the command that makes the run."""
 
 import ast
 import shlex
@@ -32,23 +32,14 @@ def points():
     return pd.DataFrame(rows, columns=weighting.COLUMNS)
 
 
-def test_a_recorded_run_has_its_scores_and_intervals_and_others_are_interpolated_on_request(points):
-    found = scores_at(points, lam=0.8, mask=None, interpolate=True)
-    assert (found.status, found.between, found.scores["value"].tolist()) == ("recorded", None, [0.6, 0.2])
-    assert found.scores["high"].tolist() == pytest.approx([0.7, 0.3])
-    pd.testing.assert_frame_equal(scores_at(points, lam=0.05 * 16, mask=None).scores, found.scores)  # a sum of steps
-    # between runs scores are interpolated, only on request
-    assert scores_at(points, lam=0.5, mask=None).status == "no run"
-    assert scores_at(points, lam=0.5, mask=None).scores.empty
-    found = scores_at(points, lam=0.4, mask=None, interpolate=True)
-    assert (found.status, found.between) == ("interpolated", (0.2, 0.8))
-    for task, low, high in (("sort", 0.3, 0.6), ("find", 0.5, 0.2)):
-        (row,) = found.scores[found.scores["task"] == task].to_dict("records")
-        assert row["value"] == pytest.approx(np.interp(0.4, [0.2, 0.8], [low, high]))
-        assert np.isnan(row["low"])
-    for lam, mask in ((0.1, None), (0.9, None), (0.4, 64), (0.4, 128)):  # beyond the runs, and of another mask
-        found = scores_at(points, lam=lam, mask=mask, interpolate=True)
-        assert (found.status, len(found.scores)) == ("no run", 0)
+def test_a_recorded_run_has_its_scores_and_intervals_and_others_have_none(points):
+    found = scores_at(points, lam=0.8, mask=None)
+    assert found["value"].tolist() == [0.6, 0.2]
+    assert found["high"].tolist() == pytest.approx([0.7, 0.3])
+    pd.testing.assert_frame_equal(scores_at(points, lam=0.05 * 16, mask=None), found)  # a sum of steps
+    # between the runs, beyond them, and of another mask
+    for lam, mask in ((0.5, None), (0.4, None), (0.1, None), (0.9, None), (0.4, 64), (0.4, 128)):
+        assert scores_at(points, lam=lam, mask=mask).empty
 
 
 def a_run(root, **parameters):
@@ -112,7 +103,7 @@ def test_points_are_this_run_and_its_siblings_with_intervals_if_the_student_exis
         assert found.loc[lam, "low"] < found.loc[lam, "value"] < found.loc[lam, "high"]
 
 
-def test_the_explorer_distinguishes_recorded_interpolated_and_missing_runs(workspace_root, numbers, moved):
+def test_the_explorer_distinguishes_recorded_and_missing_runs(workspace_root, numbers, moved):
     profile, workspace = Profile.load("small"), Workspace(workspace_root)
     run = Run(RunKey.of("05_weighting", profile, lam=0.5, max_structural_len=None), workspace)
     points = pd.DataFrame([(0.2, np.nan, "sort", "accuracy", 0.4, 0.3, 0.5), (0.8, np.nan, "sort", "accuracy", 0.7, 0.6, 0.8)],
@@ -124,9 +115,6 @@ def test_the_explorer_distinguishes_recorded_interpolated_and_missing_runs(works
     text = moved(explorer, λ=0.4)
     assert (numbers(text, "status"), numbers(text, "score")) == (["no run"], [])
     assert "-p lam 0.4 " in "".join(numbers(text, "command")) + " "
-    text = moved(explorer, interpolate=True)
-    assert [numbers(text, name) for name in ("status", "score", "interval")] == [["interpolated"], ["0.500"], [""]]
-    assert "λ = 0.2 and 0.8" in text
     assert numbers(moved(explorer, mask=64), "status") == ["no run"]
     assert "no recorded run has a λ yet" in moved(weighting_explorer(run, points.assign(lam=np.nan), profile="small"))
     alone = Run(RunKey.of("05_weighting", profile, contextual_teacher=None), workspace)
