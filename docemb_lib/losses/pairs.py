@@ -24,8 +24,6 @@ class InfoNCE(nn.Module):
 
     def __init__(self, temperature: float = 0.05, *, symmetric: bool = False) -> None:
         super().__init__()
-        if not 0 < temperature < float("inf"):
-            raise InputError(f"temperature must be a number above 0, got {temperature}")
         self.temperature, self.symmetric = temperature, symmetric
 
     def forward(self, first: Tensor, second: Tensor) -> Tensor:
