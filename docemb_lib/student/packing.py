@@ -30,13 +30,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-class Later(NamedTuple):
-    """A call that is made when its result is asked for, in place of a Future."""
-
-    result: Callable[[], np.ndarray]
-
-
-_Running = list[tuple[list[int], Future[np.ndarray] | Later]]  # batches of one chunk: its rows, their embeddings
+_Running = list[tuple[list[int], Callable[[], np.ndarray]]]  # batches of one chunk: rows, what gives their embeddings
 
 
 class PackedBatch(NamedTuple):
@@ -138,16 +132,16 @@ def embed_chunks(
 
         def collect(batches: _Running) -> np.ndarray:
             embeddings = np.empty((sum(len(rows) for rows, _ in batches), student.dim), dtype=np.float32)
-            for rows, future in batches:
-                embeddings[rows] = future.result()
+            for rows, result in batches:
+                embeddings[rows] = result()
                 report(len(rows))
             return embeddings
 
         threads = ThreadPoolExecutor(len(replicas))
         inline = len(replicas) == 1 and replicas[0].device.type == "cpu"
 
-        def start(batch: PackedBatch) -> Future[np.ndarray] | Later:
-            return Later(partial(embed, batch)) if inline else threads.submit(embed, batch)
+        def start(batch: PackedBatch) -> Callable[[], np.ndarray]:
+            return partial(embed, batch) if inline else threads.submit(embed, batch).result
 
         try:
             pending: deque[_Running] = deque()
