@@ -79,8 +79,6 @@ class PairObjective(nn.Module):
         super().__init__()
         if distillation is None:
             self.own_student = student
-        elif distillation.student is not student:
-            raise InputError("distillation: of another student; give an objective of the one that reads the pairs")
         self.contrast, self.head, self.distillation = contrast, head, distillation
         self.mlm_weight, self.weight = mlm_weight if head is not None else 0.0, weight
 

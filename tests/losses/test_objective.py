@@ -215,7 +215,6 @@ def test_projections_that_do_not_fit_are_refused_and_negatives_are_for_those_tha
 NEGATIVES = {"structural": normal(1, 2, D, seed=9)}
 MISFITS = [  # what replaces an argument of a call that works; the message
     ({"n_structural_tokens": None}, "pass n_structural_tokens"),
-    ({"n_structural_tokens": LENGTHS[:6]}, "expected 7, got (6,)"),
     ({"teachers": {"structural": data(7)[1][:, :4], "contextual": data(7)[2]}}, "8 wide and teacher embeddings 4"),
 ]  # fmt: skip
 
