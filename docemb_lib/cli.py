@@ -36,7 +36,7 @@ Parameter = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Everything, as JSON.")]
 Quick = Annotated[bool, typer.Option("--quick", help="Only see that all parts run, in seconds.")]
 Repeats = Annotated[int | None, typer.Option(help="Of each timing; medians are shown.")]
-Out = Annotated[Path | None, typer.Option(help="A folder for the results as .json, .csv, .png and .svg.")]
+Out = Annotated[Path | None, typer.Option(help="A folder for the results as .json and .csv.")]
 TextField = Annotated[str, typer.Option(help="The field of a .jsonl that holds the text.")]
 IdField = Annotated[str, typer.Option(help="The field of a .jsonl that holds the id.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the whole traceback of an error.")]
