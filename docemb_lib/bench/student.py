@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from statistics import median
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -73,11 +73,6 @@ class Workload:
         return [generator.integers(5, self.config().vocab_size - 5, length) for length in lengths]
 
 
-class Batch(NamedTuple):
-    documents: Tensor  # (B,) indices of the documents, in the order of the embeddings
-    packed: PackedBatch
-
-
 def both_sides(model: LongformerModel, longest: int) -> tuple[Student, Student]:
     """Stock and ours with the same weights; stock pads documents of similar length to the longest of them."""
     stock, ours = (Student(one, SimpleNamespace(model_max_length=longest)) for one in (model, copy.deepcopy(model)))
@@ -85,10 +80,10 @@ def both_sides(model: LongformerModel, longest: int) -> tuple[Student, Student]:
     return stock, ours
 
 
-def batches_of(documents: Sequence[np.ndarray], budget: int, device: torch.device) -> list[Batch]:
+def batches_of(documents: Sequence[np.ndarray], budget: int, device: torch.device) -> list[PackedBatch]:
     """The documents in batches of at most `budget` tokens, without padding, longest first."""
     rows = token_batches([len(one) for one in documents], budget)
-    return [Batch(torch.tensor(some).to(device), pack([documents[k] for k in some]).to(device)) for some in rows]
+    return [pack([documents[k] for k in some]).to(device) for some in rows]
 
 
 def token_budget(student: Student) -> int:
@@ -106,21 +101,27 @@ def autocast(device: torch.device, precision: str) -> torch.autocast:
     return torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16")
 
 
-def forward(student: Student, batches: Sequence[Batch], *, precision: str) -> None:
+def forward(student: Student, batches: Sequence[PackedBatch], *, precision: str) -> None:
     student.eval()
     with torch.inference_mode(), autocast(student.device, precision):
         for batch in batches:
-            student(batch.packed)
+            student(batch)
 
 
-def forward_backward(student: Student, batches: Sequence[Batch], *, targets: Tensor, precision: str) -> None:
-    """Leave the gradients of the embeddings' products with `targets`, (N, D), in the parameters."""
+def forward_backward(student: Student, batches: Sequence[PackedBatch], *, precision: str) -> None:
+    """Leave the gradients of the embeddings' products with `direction_of(student)` in the parameters."""
     student.train()
     student.zero_grad(set_to_none=True)
+    direction = direction_of(student)
     for batch in batches:
         with autocast(student.device, precision):
-            embeddings = student(batch.packed)
-        (embeddings * targets[batch.documents]).sum().backward()
+            embeddings = student(batch)
+        (embeddings @ direction).sum().backward()
+
+
+def direction_of(student: Student) -> Tensor:
+    """(D,), the same random numbers for both sides: LayerNorm makes the sum of an embedding constant."""
+    return torch.randn(student.dim, generator=torch.Generator().manual_seed(0)).to(student.device)
 
 
 def bench_student(
@@ -181,13 +182,10 @@ def speed(stock: Student, ours: Student, workload: Workload, precisions: Sequenc
     """Forward, and forward with backward: shares of the measured peak, and tokens a second beside stock in fp32."""
     device, documents = ours.device, workload.drawn(workload.documents)
     lengths = [len(document) for document in documents]
-    generator = torch.Generator().manual_seed(workload.seed)
-    targets = torch.randn(len(documents), ours.dim, generator=generator).to(device)
     batches = {side: batches_of(documents, token_budget(side), device) for side in (stock, ours)}
     sides = [("stock", stock, "fp32"), *(("ours", ours, precision) for precision in precisions)]
     shares, ratios = [], []
-    for what, passes in ((FORWARD, 1), (TRAINING, 3)):
-        run = forward if what == FORWARD else partial(forward_backward, targets=targets)
+    for what, passes, run in ((FORWARD, 1, forward), (TRAINING, 3, forward_backward)):
         runs: dict[tuple[str, str], Callable[[], None]] = {}
         for name, side, precision in sides:
             # The shortest batch warms a CPU up; a long one of stock takes half a minute.
@@ -208,20 +206,18 @@ def speed(stock: Student, ours: Student, workload: Workload, precisions: Sequenc
 
 def equality(stock: Student, ours: Student, documents: Sequence[np.ndarray]) -> list[Row]:
     """Largest differences to stock over the same documents: hidden states, embeddings, gradients."""
-    generator = torch.Generator().manual_seed(0)
-    targets = torch.randn(len(documents), ours.dim, generator=generator).to(ours.device)
     (batch,) = batches_of(documents, sum(map(len, documents)), ours.device)
     gradients = []
     for student, precision in ((stock, "fp32"), (ours, "fp32"), (ours, "bf16")):
-        forward_backward(student, [batch], targets=targets, precision=precision)
+        forward_backward(student, [batch], precision=precision)
         gradients.append(_gradients(student.model))
         student.zero_grad(set_to_none=True)
     expected, single, half = gradients
     with torch.no_grad():
-        difference = (ours.hidden(batch.packed) - stock.hidden(batch.packed)).abs().max()
+        difference = (ours.hidden(batch) - stock.hidden(batch)).abs().max()
         with autocast(ours.device, "bf16"):
-            embeddings = ours(batch.packed)
-        cosine = torch.cosine_similarity(embeddings, stock(batch.packed), dim=1).min()
+            embeddings = ours(batch)
+        cosine = torch.cosine_similarity(embeddings, stock(batch), dim=1).min()
     return [
         Row("hidden states fp32, largest difference", float(difference), "", at_most=HIDDEN),
         Row("embeddings bf16, smallest cosine to stock fp32", float(cosine), "", at_least=COSINE),
@@ -259,8 +255,7 @@ def growth(ours: Student, workload: Workload, precision: str) -> list[Row]:
     for length in (short, long):
         documents = workload.tokens([length] * (workload.growth_tokens // length))
         batches = batches_of(documents, token_budget(ours), ours.device)
-        targets = torch.ones(len(documents), ours.dim, device=ours.device)
-        runs[length] = partial(forward_backward, ours, batches, targets=targets, precision=precision)
+        runs[length] = partial(forward_backward, ours, batches, precision=precision)
         runs[length]()
     seconds = harness.interleaved(runs, workload.repeats, ours.device)
     ours.zero_grad(set_to_none=True)
@@ -303,10 +298,9 @@ def memory(stock: Student, ours: Student, workload: Workload) -> list[Row]:
     name = "peak memory of forward + backward, fp32"
     note = f"{workload.memory_documents} documents of {workload.longest} tokens"
     device, documents = ours.device, workload.tokens([workload.longest] * workload.memory_documents)
-    targets = torch.ones(len(documents), ours.dim, device=device)
     peaks = []
     for side in (stock, ours):
-        run = partial(forward_backward, side, targets=targets, precision="fp32")
+        run = partial(forward_backward, side, precision="fp32")
         run(batches_of(workload.tokens([64]), 64, device))  # libraries take memory of their own once
         batches = batches_of(documents, sum(map(len, documents)), device)
         side.zero_grad(set_to_none=True)
@@ -326,11 +320,10 @@ def throughput(ours: Student, workload: Workload) -> list[Row]:
     per_step = max(1, token_budget(ours) // round(THESIS_MEAN * workload.longest / LONGEST))
     documents = workload.drawn(per_step * workload.training_steps)
     groups = [documents[start : start + per_step] for start in range(0, len(documents), per_step)]
-    targets = torch.randn(per_step, ours.dim, device=ours.device)
     optimizer = torch.optim.AdamW(ours.parameters(), lr=2e-5, fused=True)
 
-    def step(batches: list[Batch]) -> None:
-        forward_backward(ours, batches, targets=targets, precision="bf16")
+    def step(batches: list[PackedBatch]) -> None:
+        forward_backward(ours, batches, precision="bf16")
         torch.nn.utils.clip_grad_norm_(ours.parameters(), 1.0)
         optimizer.step()
 
