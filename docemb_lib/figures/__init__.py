@@ -95,7 +95,7 @@ def looks_of(models: Iterable[str]) -> dict[str, tuple[str, LineStyleType]]:
     return {model: (PALETTE[kind], next(styles[kind])) for model, kind in kinds.items()}
 
 
-def series_colors(names: Iterable[str], *, more: str = "husl") -> dict[str, Any]:
+def series_colors(names: Iterable[Any], *, more: str = "husl") -> dict[Any, Any]:
     """A colour per name in order of first appearance: equal in all figures of one frame. more: palette beyond seven."""
     unique = list(dict.fromkeys(names))
     palette = SERIES if len(unique) < len(SERIES) else sns.color_palette(more, len(unique))

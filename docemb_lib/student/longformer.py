@@ -176,7 +176,9 @@ def banded_attention(
         reason = _unfit_for_varlen(device, dtype, head_dim)
         if reason is None and dropout:
             reason = f"it has no dropout, and {dropout} is asked for"
-        if reason is not None:
+        if reason is None and starts is None:
+            reason = "it needs `starts`"
+        if reason is not None or starts is None:
             raise InputError(f"attention: varlen cannot be used: {reason}; take blocks, or None for the faster one")
         from torch.nn.attention.varlen import varlen_attn  # has windows from torch 2.11 on
 
