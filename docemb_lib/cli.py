@@ -263,7 +263,7 @@ def bench(
     quick: Annotated[bool, typer.Option("--quick", help="Only see that all parts run, in seconds.")] = False,
     repeats: Annotated[int | None, typer.Option(help="Of each timing; medians are shown.")] = None,
     as_json: AsJson = False,
-    out: Annotated[Path | None, typer.Option(help="A folder for the results as .json, .csv, .png and .svg.")] = None,
+    out: Annotated[Path | None, typer.Option(help="A folder for the results as .json and .csv.")] = None,
     debug: Debug = False,
 ) -> None:
     """Measure docemb beside its peers, both sides in one process. Takes some minutes.

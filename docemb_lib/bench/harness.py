@@ -117,15 +117,12 @@ class Report:
 
 
 def write_report(report: Report, folder: Path) -> list[Path]:
-    """Write <benchmark>.json, .csv, .png and .svg into `folder`, and return the files."""
+    """Write <benchmark>.json and .csv into `folder`, and return the files."""
     check_folder(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    json, csv, *pictures = files = [folder / f"{report.benchmark}.{kind}" for kind in ("json", "csv", "png", "svg")]
+    json, csv = files = [folder / f"{report.benchmark}.{kind}" for kind in ("json", "csv")]
     json.write_text(report.json(), encoding="utf-8")
     report.frame().to_csv(csv, index=False)
-    figure = _figure(report)
-    for file in pictures:
-        figure.savefig(file, dpi=150, bbox_inches="tight")
     return files
 
 
@@ -236,32 +233,6 @@ def _number(value: float, unit: str) -> str:
         return f"{value / 2**30:.2f} GiB"
     shown = f"{value:,.0f}" if value >= 1000 else f"{value:.6f}" if 0.99 < value < 1 else f"{value:.3g}"
     return f"{shown} {unit}".strip()
-
-
-def _figure(report: Report) -> Any:
-    """Ratios to the peer with the spread of the repeats, on a logarithmic axis, above shares of the peak."""
-    from matplotlib.figure import Figure
-
-    ratios = [(row, row.ratio) for row in report.rows if row.ratio]
-    shares = [(row, row.ours) for row in report.rows if row.unit == "%" and row.ours is not None]
-    panels = [(rows, label) for rows, label in ((ratios, f"ours / {report.peer}"), (shares, "share of peak")) if rows]
-    figure = Figure(figsize=(9, 1 + 0.4 * sum(len(rows) for rows, _ in panels)), layout="constrained")
-    axes = figure.subplots(len(panels), 1, squeeze=False, height_ratios=[len(rows) for rows, _ in panels])
-    for ax, (rows, label) in zip(axes[:, 0], panels, strict=True):
-        colours = [{"ok": "tab:green", "below": "tab:red"}.get(row.verdict, "tab:blue") for row, _ in rows]
-        bars = ax.barh([row.name for row, _ in rows], [value for _, value in rows], color=colours, alpha=0.8)
-        ax.bar_label(bars, [f"{value:.3g}" for _, value in rows], padding=4)
-        for place, (row, _) in enumerate(rows):
-            ax.plot(row.spread, (place, place), color="black", linewidth=1)
-            if (bound := row.at_least or row.at_most) is not None:
-                ax.plot((bound, bound), (place - 0.4, place + 0.4), color="black", linestyle=":")
-        if rows is ratios:
-            ax.set_xscale("log")
-        ax.invert_yaxis()
-        ax.margins(x=0.2)
-        ax.set(xlabel=f"{label} (dotted: budget)")
-    figure.suptitle(f"{report.benchmark} on {machine(report.device)['name']}")
-    return figure
 
 
 def _cpu_name() -> str:

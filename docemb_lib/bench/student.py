@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from statistics import median
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,7 +24,7 @@ from docemb_lib.errors import InputError
 from docemb_lib.hardware import fast_bf16, free_memory, matmul_peak
 from docemb_lib.progress import progress
 from docemb_lib.student.longformer import forward_flops
-from docemb_lib.student.packing import embed_chunks, pack, token_batches
+from docemb_lib.student.packing import PackedBatch, embed_chunks, pack, token_batches
 from docemb_lib.student.student import Student
 
 GEOMETRIES = {
@@ -74,89 +73,55 @@ class Workload:
         return [generator.integers(5, self.config().vocab_size - 5, length) for length in lengths]
 
 
-class Batch(NamedTuple):
-    documents: Tensor  # (B,) indices of the documents, in the order of the embeddings
-    inputs: Any
+def both_sides(model: LongformerModel, longest: int) -> tuple[Student, Student]:
+    """Stock and ours with the same weights; stock pads documents of similar length to the longest of them."""
+    stock, ours = (Student(one, SimpleNamespace(model_max_length=longest)) for one in (model, copy.deepcopy(model)))
+    stock.packed = False
+    return stock, ours
 
 
-class Stock:
-    """The peer: documents of similar length padded to the longest of a batch, mean pooling over the mask."""
-
-    def __init__(self, model: LongformerModel) -> None:
-        self.model: Any = model
-
-    def batches(self, documents: Sequence[np.ndarray], budget: int) -> list[Batch]:
-        rows = padded_batches([len(one) for one in documents], budget, step=max(self.model.config.attention_window))
-        return [self._batch(some, [torch.from_numpy(documents[k]) for k in some]) for some in rows]
-
-    def _batch(self, rows: list[int], documents: list[Tensor]) -> Batch:
-        input_ids = pad_sequence(documents, batch_first=True, padding_value=self.model.config.pad_token_id)
-        mask = pad_sequence([torch.ones_like(one) for one in documents], batch_first=True)
-        device = self.model.device
-        return Batch(torch.tensor(rows).to(device), (input_ids.to(device), mask.to(device)))
-
-    def embed(self, inputs: tuple[Tensor, Tensor]) -> Tensor:
-        input_ids, mask = inputs
-        hidden = self.model(input_ids, attention_mask=mask).last_hidden_state.float()  # (B, T, D)
-        return (hidden * mask[:, :, None]).sum(1) / mask.sum(1, keepdim=True)
+def batches_of(documents: Sequence[np.ndarray], budget: int, device: torch.device) -> list[PackedBatch]:
+    """The documents in batches of at most `budget` tokens, without padding, longest first."""
+    rows = token_batches([len(one) for one in documents], budget)
+    return [pack([documents[k] for k in some]).to(device) for some in rows]
 
 
-class Ours:
-    """The student, over documents packed without padding."""
-
-    def __init__(self, model: LongformerModel, longest: int) -> None:
-        self.model: Any = Student(model, SimpleNamespace(model_max_length=longest))
-        self.embed = self.model
-
-    def batches(self, documents: Sequence[np.ndarray], budget: int) -> list[Batch]:
-        rows = token_batches([len(one) for one in documents], budget)
-        device = self.model.device
-        return [Batch(torch.tensor(some).to(device), pack([documents[k] for k in some]).to(device)) for some in rows]
-
-
-def padded_batches(lengths: Sequence[int], budget: int, *, step: int) -> list[list[int]]:
-    """Indices of `lengths`, longest first, in batches of at most `budget` tokens when each document is padded to the
-    longest of its batch, which stock rounds up to a multiple of `step`."""
-    batches: list[list[int]] = []
-    for index in sorted(range(len(lengths)), key=lambda index: -lengths[index]):
-        if not batches or (len(batches[-1]) + 1) * math.ceil(lengths[batches[-1][0]] / step) * step > budget:
-            batches.append([])
-        batches[-1].append(index)
-    return batches
-
-
-def token_budget(device: torch.device, side: Stock | Ours) -> int:
+def token_budget(student: Student) -> int:
     """Tokens of one batch that keep the device busy and fit into half of its memory.
 
     Training longformer-base in fp32 takes about 0.6 MB a token of the student and 1.8 MB of stock.
     """
-    if device.type == "cpu":
+    if student.device.type == "cpu":
         return 8192
-    most, bytes_per_token = (65536, 2**20) if isinstance(side, Ours) else (16384, 2**22)
-    return max(4096, min(most, free_memory(device) // bytes_per_token))
+    most, bytes_per_token = (65536, 2**20) if student.packed else (16384, 2**22)
+    return max(4096, min(most, free_memory(student.device) // bytes_per_token))
 
 
 def autocast(device: torch.device, precision: str) -> torch.autocast:
     return torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16")
 
 
-def forward(side: Any, batches: Sequence[Batch], *, precision: str, device: torch.device) -> None:
-    side.model.eval()
-    with torch.inference_mode(), autocast(device, precision):
+def forward(student: Student, batches: Sequence[PackedBatch], *, precision: str) -> None:
+    student.eval()
+    with torch.inference_mode(), autocast(student.device, precision):
         for batch in batches:
-            side.embed(batch.inputs)
+            student(batch)
 
 
-def forward_backward(
-    side: Any, batches: Sequence[Batch], *, targets: Tensor, precision: str, device: torch.device
-) -> None:
-    """Leave the gradients of the embeddings' products with `targets`, (N, D), in the parameters."""
-    side.model.train()
-    side.model.zero_grad(set_to_none=True)
+def forward_backward(student: Student, batches: Sequence[PackedBatch], *, precision: str) -> None:
+    """Leave the gradients of the embeddings' products with `direction_of(student)` in the parameters."""
+    student.train()
+    student.zero_grad(set_to_none=True)
+    direction = direction_of(student)
     for batch in batches:
-        with autocast(device, precision):
-            embeddings = side.embed(batch.inputs)
-        (embeddings.float() * targets[batch.documents]).sum().backward()
+        with autocast(student.device, precision):
+            embeddings = student(batch)
+        (embeddings @ direction).sum().backward()
+
+
+def direction_of(student: Student) -> Tensor:
+    """(D,), the same random numbers for both sides: LayerNorm makes the sum of an embedding constant."""
+    return torch.randn(student.dim, generator=torch.Generator().manual_seed(0)).to(student.device)
 
 
 def bench_student(
@@ -194,17 +159,17 @@ def bench_student(
     workload = Workload(**given | {k: n for k, n in (("documents", documents), ("repeats", repeats)) if n})
     torch.manual_seed(workload.seed)
     model = LongformerModel(workload.config(), add_pooling_layer=False).to(where)
-    stock, ours = Stock(model), Ours(copy.deepcopy(model), workload.longest)
+    stock, ours = both_sides(model, workload.longest)
     compared = workload.tokens([min(n, workload.longest) for n in EQUAL_LENGTHS])
     parts: list[Callable[[], list[Row]]] = [
-        partial(speed, stock, ours, workload, precisions, where),
-        partial(equality, stock, ours, compared, where),
-        partial(growth, ours, workload, precisions[-1], where),
-        partial(embedding, ours, workload, precisions[-1], where),
-        partial(memory, stock, ours, workload, where),
+        partial(speed, stock, ours, workload, precisions),
+        partial(equality, stock, ours, compared),
+        partial(growth, ours, workload, precisions[-1]),
+        partial(embedding, ours, workload, precisions[-1]),
+        partial(memory, stock, ours, workload),
     ]
     if where.type == "cuda":
-        parts.append(partial(throughput, ours, workload, where))
+        parts.append(partial(throughput, ours, workload))
     with ExitStack() as stack:  # without stock's message on padding
         stack.callback(transformers.logging.set_verbosity, transformers.logging.get_verbosity())
         transformers.logging.set_verbosity_error()
@@ -213,72 +178,56 @@ def bench_student(
     return Report("student", "stock", settings, rows, notes, where.type)
 
 
-def speed(stock: Stock, ours: Ours, workload: Workload, precisions: Sequence[str], device: torch.device) -> list[Row]:
+def speed(stock: Student, ours: Student, workload: Workload, precisions: Sequence[str]) -> list[Row]:
     """Forward, and forward with backward: shares of the measured peak, and tokens a second beside stock in fp32."""
-    documents = workload.drawn(workload.documents)
+    device, documents = ours.device, workload.drawn(workload.documents)
     lengths = [len(document) for document in documents]
-    config = ours.model.config
-    generator = torch.Generator().manual_seed(workload.seed)
-    targets = torch.randn(len(documents), config.hidden_size, generator=generator).to(device)
-    batches = {side: side.batches(documents, token_budget(device, side)) for side in (stock, ours)}
-    names: list[tuple[str, str]] = [("stock", "fp32"), *(("ours", precision) for precision in precisions)]
+    batches = {side: batches_of(documents, token_budget(side), device) for side in (stock, ours)}
+    sides = [("stock", stock, "fp32"), *(("ours", ours, precision) for precision in precisions)]
     shares, ratios = [], []
-    for what, passes in ((FORWARD, 1), (TRAINING, 3)):
+    for what, passes, run in ((FORWARD, 1, forward), (TRAINING, 3, forward_backward)):
         runs: dict[tuple[str, str], Callable[[], None]] = {}
-        for name, precision in names:
-            side: Any = stock if name == "stock" else ours
-            run = partial(forward, side) if what == FORWARD else partial(forward_backward, side, targets=targets)
+        for name, side, precision in sides:
             # The shortest batch warms a CPU up; a long one of stock takes half a minute.
-            run(batches[side] if device.type == "cuda" else batches[side][-1:], precision=precision, device=device)
-            runs[name, precision] = partial(run, batches[side], precision=precision, device=device)
+            run(side, batches[side] if device.type == "cuda" else batches[side][-1:], precision=precision)
+            runs[name, precision] = partial(run, side, batches[side], precision=precision)
         seconds = harness.interleaved(runs, workload.repeats, device)
         for precision in precisions:
             own = seconds["ours", precision]
-            share = passes * forward_flops(config, lengths) / median(own) / matmul_peak(device, DTYPES[precision])
+            share = passes * forward_flops(ours.config, lengths) / median(own) / matmul_peak(device, DTYPES[precision])
             budget = SHARES[what, precision] if device.type == "cpu" else None
             shares.append(Row(f"{what} {precision}, share of peak", share, "%", at_least=budget))
             name = f"{what} {precision}, stock in fp32"
             ratios.append(harness.ratio_row(name, sum(lengths), "tokens/s", own, seconds["stock", "fp32"]))
-    for one in (ours, stock):
-        one.model.zero_grad(set_to_none=True)
+    for side in (ours, stock):
+        side.zero_grad(set_to_none=True)
     return shares + ratios
 
 
-def equality(stock: Stock, ours: Ours, documents: Sequence[np.ndarray], device: torch.device) -> list[Row]:
-    """Largest differences to stock, which computes each document alone: hidden states, embeddings, gradients."""
-    generator = torch.Generator().manual_seed(0)
-    student, model = ours.model.train(), stock.model.train()
-    targets = torch.randn(len(documents), model.config.hidden_size, generator=generator).to(device)
-    hidden, embeddings = [], []
-    for document, target in zip(documents, targets, strict=True):
-        input_ids = torch.from_numpy(document)[None].to(device)
-        states = model(input_ids, attention_mask=torch.ones_like(input_ids)).last_hidden_state[0]  # (T, D)
-        embeddings.append(states.mean(0).detach())
-        hidden.append(states.detach())
-        (states.mean(0) @ target).backward()
-    expected = _gradients(model)
-    batch = pack(documents).to(device)
-    with torch.no_grad():
-        difference = (student.hidden(batch) - torch.cat(hidden)).abs().max()
-        with autocast(device, "bf16"):
-            half = student(batch).float()
-        cosine = torch.cosine_similarity(half, torch.stack(embeddings), dim=1).min()
-    gradients = {}
-    for precision in DTYPES:
+def equality(stock: Student, ours: Student, documents: Sequence[np.ndarray]) -> list[Row]:
+    """Largest differences to stock over the same documents: hidden states, embeddings, gradients."""
+    (batch,) = batches_of(documents, sum(map(len, documents)), ours.device)
+    gradients = []
+    for student, precision in ((stock, "fp32"), (ours, "fp32"), (ours, "bf16")):
+        forward_backward(student, [batch], precision=precision)
+        gradients.append(_gradients(student.model))
         student.zero_grad(set_to_none=True)
-        with autocast(device, precision):
-            out = student(batch)
-        (out.float() * targets).sum().backward()
-        gradients[precision] = _gradients(student.model)
-    for side in (student, model):
-        side.zero_grad(set_to_none=True)
-    apart = gradient_difference(gradients["fp32"], expected)
-    alike = gradient_cosine(gradients["bf16"], expected)
+    expected, single, half = gradients
+    with torch.no_grad():
+        difference = (ours.hidden(batch) - stock.hidden(batch)).abs().max()
+        with autocast(ours.device, "bf16"):
+            embeddings = ours(batch)
+        cosine = torch.cosine_similarity(embeddings, stock(batch), dim=1).min()
     return [
         Row("hidden states fp32, largest difference", float(difference), "", at_most=HIDDEN),
         Row("embeddings bf16, smallest cosine to stock fp32", float(cosine), "", at_least=COSINE),
-        Row("gradients fp32, largest relative difference", apart, "", at_most=GRADIENT),
-        Row("gradients bf16, smallest cosine to stock fp32", alike, "", at_least=GRADIENT_COSINE),
+        Row("gradients fp32, largest relative difference", gradient_difference(single, expected), "", at_most=GRADIENT),
+        Row(
+            "gradients bf16, smallest cosine to stock fp32",
+            gradient_cosine(half, expected),
+            "",
+            at_least=GRADIENT_COSINE,
+        ),
     ]
 
 
@@ -299,34 +248,34 @@ def gradient_cosine(gradients: Mapping[str, Tensor], expected: Mapping[str, Tens
     return float(torch.stack([torch.cosine_similarity(a, b, dim=0) for a, b in flat]).min())
 
 
-def growth(ours: Ours, workload: Workload, precision: str, device: torch.device) -> list[Row]:
+def growth(ours: Student, workload: Workload, precision: str) -> list[Row]:
     """Time per token of forward and backward, of long documents against short ones, `growth_tokens` in all."""
-    config, short, long = ours.model.config, workload.longest // 16, workload.longest
+    short, long = workload.longest // 16, workload.longest
     runs: dict[int, Callable[[], None]] = {}
     for length in (short, long):
         documents = workload.tokens([length] * (workload.growth_tokens // length))
-        batches = ours.batches(documents, token_budget(device, ours))
-        targets = torch.ones(len(documents), config.hidden_size, device=device)
-        runs[length] = partial(forward_backward, ours, batches, targets=targets, precision=precision, device=device)
+        batches = batches_of(documents, token_budget(ours), ours.device)
+        runs[length] = partial(forward_backward, ours, batches, precision=precision)
         runs[length]()
-    seconds = harness.interleaved(runs, workload.repeats, device)
-    ours.model.zero_grad(set_to_none=True)
+    seconds = harness.interleaved(runs, workload.repeats, ours.device)
+    ours.zero_grad(set_to_none=True)
     name = f"time per token {precision}, {long} tokens a document against {short}"
-    arithmetic = forward_flops(config, [long]) / long / (forward_flops(config, [short]) / short)
+    arithmetic = forward_flops(ours.config, [long]) / long / (forward_flops(ours.config, [short]) / short)
     note = f"{arithmetic:.3g} times the arithmetic: more keys lie within the window"
     return [Row(name, median(seconds[long]) / median(seconds[short]), "×", at_most=LENGTH_RATIO, note=note)]
 
 
-def embedding(ours: Ours, workload: Workload, precision: str, device: torch.device) -> list[Row]:
+def embedding(ours: Student, workload: Workload, precision: str) -> list[Row]:
     """Embedding long documents in one pass, beside a stock BERT of the same size over chunks, without tokenising."""
-    geometry = {name: getattr(ours.model.config, name) for name in (*GEOMETRIES["small"], "num_attention_heads")}
+    device = ours.device
+    geometry = {name: getattr(ours.config, name) for name in (*GEOMETRIES["small"], "num_attention_heads")}
     config = BertConfig(**geometry, max_position_embeddings=CHUNK)
     bert = BertModel(config, add_pooling_layer=False).eval().to(device)
     lengths = np.linspace(workload.longest // 4, workload.longest, workload.documents).astype(int).tolist()
     documents = workload.tokens(lengths)
     cut = [document[start : start + CHUNK] for document in documents for start in range(0, len(document), CHUNK)]
     parts = [torch.from_numpy(chunk) for chunk in sorted(cut, key=len, reverse=True)]
-    step = token_budget(device, ours) // CHUNK
+    step = token_budget(ours) // CHUNK
 
     def in_chunks() -> None:
         with torch.inference_mode(), autocast(device, precision):
@@ -335,7 +284,7 @@ def embedding(ours: Ours, workload: Workload, precision: str, device: torch.devi
                 hidden = bert(pad_sequence(batch, batch_first=True).to(device), attention_mask=mask).last_hidden_state
                 (hidden * mask[:, :, None]).sum(1).float().cpu()
 
-    one_pass = partial(embed_chunks, ours.model, [documents], None, None, precision == "bf16", int)
+    one_pass = partial(embed_chunks, ours, [documents], None, None, precision == "bf16", int)
     runs: dict[str, Callable[[], object]] = {"ours": lambda: list(one_pass()), "chunks": in_chunks}
     harness.interleaved(runs, 1, device)  # warms both up
     seconds = harness.interleaved(runs, workload.repeats, device)
@@ -344,57 +293,51 @@ def embedding(ours: Ours, workload: Workload, precision: str, device: torch.devi
     return [replace(row, note=f"documents of {lengths[0]} to {lengths[-1]} tokens")]
 
 
-def memory(stock: Stock, ours: Ours, workload: Workload, device: torch.device) -> list[Row]:
+def memory(stock: Student, ours: Student, workload: Workload) -> list[Row]:
     """Peak memory of forward and backward in fp32 over documents of the greatest length."""
     name = "peak memory of forward + backward, fp32"
     note = f"{workload.memory_documents} documents of {workload.longest} tokens"
-    documents = workload.tokens([workload.longest] * workload.memory_documents)
-    targets = torch.ones(len(documents), ours.model.config.hidden_size, device=device)
+    device, documents = ours.device, workload.tokens([workload.longest] * workload.memory_documents)
     peaks = []
     for side in (stock, ours):
-        run = partial(forward_backward, side, targets=targets, precision="fp32", device=device)
-        run(side.batches(workload.tokens([64]), 64))  # libraries take memory of their own once
-        batches = side.batches(documents, sum(map(len, documents)))
-        side.model.zero_grad(set_to_none=True)
+        run = partial(forward_backward, side, precision="fp32")
+        run(batches_of(workload.tokens([64]), 64, device))  # libraries take memory of their own once
+        batches = batches_of(documents, sum(map(len, documents)), device)
+        side.zero_grad(set_to_none=True)
         try:
             peaks.append(harness.peak_memory(partial(run, batches), device))
         except torch.OutOfMemoryError:
             return [Row(name, None, "bytes", note=f"{note} do not fit into the GPU's memory")]
         finally:
-            side.model.zero_grad(set_to_none=True)
+            side.zero_grad(set_to_none=True)
     if None in peaks:
         return [Row(name, None, "bytes", note="this system does not report the peak of a process")]
     return [Row(name, peaks[1], "bytes", peer=peaks[0], at_most=MEMORY_RATIO, note=note)]
 
 
-def throughput(ours: Ours, workload: Workload, device: torch.device) -> list[Row]:
+def throughput(ours: Student, workload: Workload) -> list[Row]:
     """Full training steps in bf16: forward, backward, clipping, fused AdamW."""
-    student = ours.model
-    per_step = max(1, token_budget(device, ours) // round(THESIS_MEAN * workload.longest / LONGEST))
+    per_step = max(1, token_budget(ours) // round(THESIS_MEAN * workload.longest / LONGEST))
     documents = workload.drawn(per_step * workload.training_steps)
     groups = [documents[start : start + per_step] for start in range(0, len(documents), per_step)]
-    targets = torch.randn(per_step, student.dim, device=device)
-    optimizer = torch.optim.AdamW(student.parameters(), lr=2e-5, fused=True)
+    optimizer = torch.optim.AdamW(ours.parameters(), lr=2e-5, fused=True)
 
-    def step(batch: Batch) -> None:
-        student.train()
-        with autocast(device, "bf16"):
-            embeddings = ours.embed(batch.inputs)
-        (embeddings.float() * targets[batch.documents]).mean().backward()
-        torch.nn.utils.clip_grad_norm_(student.parameters(), 1.0)
+    def step(batches: list[PackedBatch]) -> None:
+        forward_backward(ours, batches, precision="bf16")
+        torch.nn.utils.clip_grad_norm_(ours.parameters(), 1.0)
         optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
 
-    runs = {k: partial(step, ours.batches(group, sum(map(len, group)))[0]) for k, group in enumerate(groups)}
+    runs = {k: partial(step, batches_of(group, sum(map(len, group)), ours.device)) for k, group in enumerate(groups)}
     for run in runs.values():
         run()
-    seconds = sum(times[0] for times in harness.interleaved(runs, 1, device).values())
+    seconds = sum(times[0] for times in harness.interleaved(runs, 1, ours.device).values())
+    ours.zero_grad(set_to_none=True)
     tokens = sum(map(len, documents))
-    share = 3 * forward_flops(student.config, [len(one) for one in documents]) / seconds
+    share = 3 * forward_flops(ours.config, [len(one) for one in documents]) / seconds
     million = 1e6 * float(np.mean(harness.thesis_lengths(10_000, seed=workload.seed)))  # tokens of as many documents
     name = f"training longformer-{workload.size} bf16"
     return [
         Row(name, tokens / seconds, "tokens/s"),
-        Row(f"{name}, share of peak", share / matmul_peak(device, torch.bfloat16), "%", at_least=GPU_SHARE),
+        Row(f"{name}, share of peak", share / matmul_peak(ours.device, torch.bfloat16), "%", at_least=GPU_SHARE),
         Row(f"{name}, 1M documents", million * seconds / tokens / 60, "min", at_most=GPU_MINUTES),
     ]

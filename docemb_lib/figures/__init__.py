@@ -14,6 +14,7 @@ from typing import Any
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 import pandas as pd
+import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.typing import LineStyleType
@@ -92,6 +93,13 @@ def looks_of(models: Iterable[str]) -> dict[str, tuple[str, LineStyleType]]:
     styles: defaultdict[str, Iterator[LineStyleType]] = defaultdict(lambda: cycle(STYLES))
     kinds = {model: kind_of(model) for model in models}
     return {model: (PALETTE[kind], next(styles[kind])) for model, kind in kinds.items()}
+
+
+def series_colors(names: Iterable[Any], *, more: str = "husl") -> dict[Any, Any]:
+    """A colour per name in order of first appearance: equal in all figures of one frame. more: palette beyond seven."""
+    unique = list(dict.fromkeys(names))
+    palette = SERIES if len(unique) < len(SERIES) else sns.color_palette(more, len(unique))
+    return dict(zip(unique, palette, strict=False))
 
 
 def short(text: str, longest: int = 24) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import cycle
 from typing import Any
 
@@ -17,7 +17,7 @@ from matplotlib.ticker import LogLocator, NullLocator
 from scipy.ndimage import gaussian_filter1d
 
 from docemb_lib.evaluation.probes import ALL_LENGTHS
-from docemb_lib.figures import PALETTE, SERIES, STYLES, kind_of, label, looks_of, short, value_grid
+from docemb_lib.figures import PALETTE, SERIES, STYLES, kind_of, label, looks_of, series_colors, short, value_grid
 
 # ---- documents of a corpus
 MASK_ROWS = 12  # documents drawn by plot_mask
@@ -60,7 +60,10 @@ def plot_lengths(
 def plot_cumulative(lengths: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     """Share of documents (rows: data, split, tokens) with at most so many tokens (thesis, Figure 5.2)."""
     ax = plt.gca() if ax is None else ax
-    colors, styles = _colors(lengths["data"]), dict(zip(dict.fromkeys(lengths["split"]), cycle(STYLES), strict=False))
+    colors, styles = (
+        series_colors(lengths["data"]),
+        dict(zip(dict.fromkeys(lengths["split"]), cycle(STYLES), strict=False)),
+    )
     for (name, split), group in lengths.groupby(["data", "split"], sort=False):
         ax.ecdf(group["tokens"], color=colors[name], linestyle=styles[split], linewidth=1.5)
     handles = [Line2D([], [], color=color, label=name) for name, color in colors.items()]
@@ -114,7 +117,7 @@ def plot_redundancy(rows: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     A diamond is the value over all documents; bins without documents (NaN) are left out.
     """
     ax = plt.gca() if ax is None else ax
-    bins, colors = list(dict.fromkeys(rows["words"])), _colors(rows["data"])
+    bins, colors = list(dict.fromkeys(rows["words"])), series_colors(rows["data"])
     for name, group in rows.dropna(subset="redundancy").groupby("data", sort=False):
         in_bins = group["words"] != ALL_LENGTHS
         for part, marker, entry in ((group[in_bins], "o-", str(name)), (group[~in_bins], "D", None)):
@@ -137,10 +140,6 @@ def plot_sentence_similarity(pairs: pd.DataFrame, *, ax: Axes | None = None) -> 
     ax.set(xlabel="cosine of two sentences", ylabel="pairs (%)", xlim=(low - 0.05, high + 0.05))
     ax.legend(fontsize=8)
     return ax
-
-
-def _colors(names: Iterable[Any]) -> dict[Any, str]:
-    return dict(zip(dict.fromkeys(names), cycle(SERIES), strict=False))
 
 
 # ---- embeddings

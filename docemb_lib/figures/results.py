@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from itertools import cycle
 from typing import Any, Literal
 
@@ -17,7 +16,7 @@ from matplotlib.ticker import MaxNLocator
 
 from docemb_lib.evaluation.scoreboard import MAIN_METRICS, mean_over_tasks, normalised
 from docemb_lib.evaluation.uncertainty import OVERALL, VERDICTS
-from docemb_lib.figures import PALETTE, SERIES, kind_of, label, looks_of, value_grid
+from docemb_lib.figures import PALETTE, SERIES, kind_of, label, looks_of, series_colors, value_grid
 from docemb_lib.thesis.values import BASELINE
 
 METRICS = {"map": "MAP", "mrr": "MRR", "mean": OVERALL, "f1_macro": "macro-F1"}
@@ -65,7 +64,7 @@ def plot_runs(runs: pd.DataFrame, *, by: str, ax: Axes | None = None) -> Axes:
     rows = scores.groupby("model")[["group", "thesis"]].first()
     rows = rows.assign(mean=over_seeds.mean(), std=over_seeds.std().fillna(0.0)).sort_values("mean", kind="stable")
     present = [group for group in pd.Categorical(rows["group"]).categories if (rows["group"] == group).any()]
-    colors = _series_colors((group for group in present if group != BASELINE), more="viridis")
+    colors = series_colors((group for group in present if group != BASELINE), more="viridis")
     colors |= {group: PALETTE["untrained"] for group in present if group == BASELINE}
     points = scores.groupby(["model", "task"])["value"].mean().reset_index()  # over head seeds
     points["group"] = points["model"].map(rows["group"].astype(str))
@@ -91,7 +90,7 @@ def plot_rounds(scores: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     rows = pd.DataFrame({"mean": of_row["value"].mean(), "round": of_row["round"].first().map(rounds.index)})
     rows["thesis"] = of_row["thesis"].agg(lambda values: values.mean(skipna=False))
     rows = rows.sort_values(["round", "mean"], kind="stable")
-    colors = _series_colors(rounds)
+    colors = series_colors(rounds)
     ax = _draw_boxes(points, rows, y="row", hue="round", colors=colors, ax=ax)
     best = "task" if len(rounds) == 1 else "task, of all rounds"
     ax.set_xlabel(f"normalised accuracy (1: the best model shown on a {best})")
@@ -252,7 +251,7 @@ def plot_by_task(scores: pd.DataFrame, *, name: str, ax: Axes | None = None) -> 
     ax = plt.gca() if ax is None else ax
     accuracy = scores[scores["metric"] == "accuracy"]
     rows = accuracy[accuracy["round"] == name].set_index(["task", "model"])
-    _bar_groups(rows, sorted(accuracy["task"].unique()), _series_colors(scores["model"]), ax=ax)
+    _bar_groups(rows, sorted(accuracy["task"].unique()), series_colors(scores["model"]), ax=ax)
     ax.set(ylabel="accuracy", xlabel="", ylim=(0, 1), title=f"heads trained on {name} examples")
     value_grid(ax)
     return ax
@@ -265,7 +264,7 @@ def plot_retrieval_means(scores: pd.DataFrame, *, ax: Axes | None = None) -> Axe
     groups = rows.groupby(["metric", "model"])
     means = pd.DataFrame(groups["value"].agg(value="mean", low="min", high="max"))
     means["thesis"] = groups["thesis"].agg(lambda values: values.mean(skipna=False))
-    of_all = _series_colors(scores["model"])
+    of_all = series_colors(scores["model"])
     colors = {model: of_all[model] for model in models}
     _bar_groups(means, list(RETRIEVAL), colors, kind="barh", ax=ax)
     _legend(ax, dict(reversed(colors.items())), _thesis(rows["thesis"]))
@@ -278,7 +277,7 @@ def plot_retrieval(scores: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     """MAP and MRR on each retrieval task, a row per model, lowest mean MAP on top (thesis, Figure 5.6)."""
     ax = plt.gca() if ax is None else ax
     rows, models = _retrieval(scores)
-    colors = _series_colors(rows["task"].sort_values())
+    colors = series_colors(rows["task"].sort_values())
     for (task, metric), group in rows.groupby(["task", "metric"]):
         look: dict[str, Any] = {"marker": RETRIEVAL[str(metric)], "color": colors[str(task)], "linestyle": ""}
         places = group["model"].map(models.index)
@@ -315,13 +314,6 @@ def _bar_groups(
 
 def _reach(value: Any, low: Any, high: Any) -> np.ndarray:
     return np.stack([value - low, high - value]).clip(min=0)
-
-
-def _series_colors(names: Iterable[str], *, more: str = "husl") -> dict[str, Any]:
-    """A colour per name in order of first appearance: equal in all figures of one frame. more: palette beyond seven."""
-    unique = list(dict.fromkeys(names))
-    palette = SERIES if len(unique) < len(SERIES) else sns.color_palette(more, len(unique))
-    return dict(zip(unique, palette, strict=False))
 
 
 def _thesis(values: pd.Series, label: str = "thesis") -> dict[str, dict[str, Any]]:

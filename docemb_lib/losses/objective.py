@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, cast, get_args
+from typing import Any, Literal, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -70,6 +70,8 @@ class Teaching(nn.Module):
         weighted by 1 - lam_i (see `Weighting`).
     student_projection, teacher_projection: from the embeddings of either to views; None: identity.
     weight: of this loss among those of its role.
+
+    `settings.FurtherTeacher` validates name, role and weight.
     """
 
     def __init__(
@@ -77,10 +79,6 @@ class Teaching(nn.Module):
         teacher_projection: nn.Module | None = None, weight: float = 1.0,
     ) -> None:  # fmt: skip
         super().__init__()
-        if role not in get_args(Role):
-            raise InputError(f"teacher {name}: role must be one of {', '.join(get_args(Role))}, got {role!r}")
-        if not 0 < weight < float("inf"):
-            raise InputError(f"teacher {name}: weight must be a number above 0, got {weight}")
         f, g = student_projection, teacher_projection
         if isinstance(f, Projection) and isinstance(g, Projection):
             check_widths(f.spec, f.in_features, g.spec, g.in_features, teacher=name)
@@ -138,9 +136,6 @@ class Objective(nn.Module):
         group_size: int | None = None, negatives: int = 0,
     ) -> None:  # fmt: skip
         super().__init__()
-        names = [teaching.name for teaching in teachers]
-        if len(set(names)) < len(names) or not names:
-            raise InputError(f"teachers: one or more with different names, got {', '.join(names) or 'none'}")
         self.student, self.teachings = student, cast(Sequence[Teaching], nn.ModuleList(teachers))
         self.weighting, self.group_size, self.negatives = weighting or Weighting(), group_size, negatives
 
@@ -168,14 +163,14 @@ class Objective(nn.Module):
             losses: dict[str, list[Tensor]] = {}  # w_s S_s and w_c C_c by role, (B,) each
             parts, contextual_views = {}, None
             for teaching in self.teachings:
-                views = teaching.views(embeddings, _teacher_embeddings(teaching.name, teachers, embeddings))
+                views = teaching.views(embeddings, teachers[teaching.name].to(embeddings))
                 arguments: list[Sequence[Tensor]] = [view.split(sizes) for view in views]  # of the loss, by group
                 run = in_order if teaching.role == "structural" else run_groups
                 if teaching.role == "structural":
                     arguments.append(keep)
                     if self.negatives and teaching.takes_negatives:
-                        bank = _bank(teaching.name, negatives, groups=len(sizes), size=self.negatives)
-                        arguments.append(teaching.teacher_projection(bank.to(embeddings)).unbind())  # (K, P) each
+                        bank = (negatives or {})[teaching.name].to(embeddings)
+                        arguments.append(teaching.teacher_projection(bank).unbind())  # (K, P) each
                 else:
                     contextual_views = contextual_views or (views[0].detach(), views[1].detach())
                 each = run(teaching.loss, list(zip(*arguments, strict=True)))
@@ -211,19 +206,3 @@ def group_sizes(n: int, group_size: int | None) -> list[int]:
     if rest == 1:  # a lone document has no negatives and no covariance
         return [group_size] * (full - 1) + [group_size + 1]
     return [group_size] * full + [rest] * (rest > 0)
-
-
-def _teacher_embeddings(name: str, given: Mapping[str, Tensor], embeddings: Tensor) -> Tensor:
-    if name not in given:
-        raise InputError(f"teachers: the {name} loss compares with the {name} teacher's embeddings: pass them, (B, T)")
-    if len(given[name]) != len(embeddings):
-        raise InputError(f"{name} holds {len(given[name])} embeddings for a batch of {len(embeddings)} documents")
-    return given[name].to(embeddings)
-
-
-def _bank(name: str, given: Mapping[str, Tensor] | None, *, groups: int, size: int) -> Tensor:
-    bank = (given or {}).get(name)
-    if bank is None or bank.ndim != 3 or bank.shape[:2] != (groups, size):
-        both = f"as ({groups}, {size}, width), got {None if bank is None else tuple(bank.shape)}"
-        raise InputError(f"negatives: the {name} loss compares with more documents: pass their embeddings {both}")
-    return bank

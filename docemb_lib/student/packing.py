@@ -30,13 +30,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-class Later(NamedTuple):
-    """A call that is made when its result is asked for, in place of a Future."""
-
-    result: Callable[[], np.ndarray]
-
-
-_Running = list[tuple[list[int], Future[np.ndarray] | Later]]  # batches of one chunk: its rows, their embeddings
+_Running = list[tuple[list[int], Callable[[], np.ndarray]]]  # batches of one chunk: rows, what gives their embeddings
 
 
 class PackedBatch(NamedTuple):
@@ -138,16 +132,16 @@ def embed_chunks(
 
         def collect(batches: _Running) -> np.ndarray:
             embeddings = np.empty((sum(len(rows) for rows, _ in batches), student.dim), dtype=np.float32)
-            for rows, future in batches:
-                embeddings[rows] = future.result()
+            for rows, result in batches:
+                embeddings[rows] = result()
                 report(len(rows))
             return embeddings
 
         threads = ThreadPoolExecutor(len(replicas))
         inline = len(replicas) == 1 and replicas[0].device.type == "cpu"
 
-        def start(batch: PackedBatch) -> Future[np.ndarray] | Later:
-            return Later(partial(embed, batch)) if inline else threads.submit(embed, batch)
+        def start(batch: PackedBatch) -> Callable[[], np.ndarray]:
+            return partial(embed, batch) if inline else threads.submit(embed, batch).result
 
         try:
             pending: deque[_Running] = deque()
@@ -185,7 +179,7 @@ def _replicas(student: Student, devices: Sequence[str | torch.device] | None) ->
 
 
 @contextmanager
-def growing_npy(path: Path, width: int) -> Iterator[Callable[[np.ndarray], None]]:
+def growing_npy(path: Path, width: int) -> Iterator[Callable[[np.ndarray], object]]:
     """A function that appends rows (n, width) to a float32 array in the file `path`, which appears when the block ends.
 
     Until then the rows are in a hidden file beside it, which an error or an interrupt removes. Raises InputError for a
@@ -195,23 +189,15 @@ def growing_npy(path: Path, width: int) -> Iterator[Callable[[np.ndarray], None]
         raise InputError(f"out: got {path}, give a file that ends in .npy")
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.stem}.{os.getpid()}.npy")
-    n = 0
+    header = {"descr": "<f4", "fortran_order": False, "shape": (0, width)}
     try:
         with partial.open("wb") as file:
-
-            def write_header() -> None:  # numpy reserves room for a first axis of any length
-                header = {"descr": "<f4", "fortran_order": False, "shape": (n, width)}
-                np.lib.format.write_array_header_1_0(file, header)
-
-            def append(rows: np.ndarray) -> None:
-                nonlocal n
-                file.write(np.ascontiguousarray(rows, dtype="<f4").data)
-                n += len(rows)
-
-            write_header()
-            yield append
+            np.lib.format.write_array_header_1_0(file, header)  # reserves room for a first axis of any length
+            start = file.tell()
+            yield lambda rows: file.write(np.ascontiguousarray(rows, dtype="<f4").data)
+            n = (file.tell() - start) // (4 * width)
             file.seek(0)
-            write_header()
+            np.lib.format.write_array_header_1_0(file, header | {"shape": (n, width)})
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)

@@ -139,17 +139,14 @@ class SBERT:
             full = SentenceTransformer(pretrained.resolve(self.model), device=self.device)
         # Compared by name, because the class has moved between versions of sentence-transformers.
         modules = [module for module in full if type(module).__name__ != "Normalize"]
-        return SentenceTransformer(modules=modules, device=self.device).eval()
+        encoder = SentenceTransformer(modules=modules, device=self.device).eval()
+        encoder.tokenizer.backend_tokenizer.no_truncation()  # which MiniLM's tokenizer file contains, like padding
+        encoder.tokenizer.backend_tokenizer.no_padding()
+        return encoder
 
-    @cached_property
+    @property
     def _tokenizer(self) -> Tokenizer:
-        from tokenizers import Tokenizer
-
-        # A copy of the encoder's, without the truncation and padding in MiniLM's tokenizer file.
-        tokenizer = Tokenizer.from_str(self._encoder.tokenizer.backend_tokenizer.to_str())
-        tokenizer.no_truncation()
-        tokenizer.no_padding()
-        return tokenizer
+        return self._encoder.tokenizer.backend_tokenizer
 
     @cached_property
     def _affixes(self) -> tuple[list[int], list[int]]:

@@ -20,7 +20,6 @@ from docemb_lib.student.packing import PackedBatch, chunks, pack
 
 logger = logging.getLogger(__name__)
 SCHEMA = pa.schema([("input_ids", pa.large_list(pa.int32()))])
-ROWS_CHECKED = 65_536  # of teacher embeddings at a time
 Tokens = Any  # token ids of documents by row: a `TokenFile`, or a list of lists
 
 
@@ -47,14 +46,10 @@ class TokenFile:
     """Token ids by row, int32, from a file of `write_tokens`. Logs how many documents were cut."""
 
     def __init__(self, path: Path) -> None:
-        try:
-            reader = pa.ipc.open_file(pa.memory_map(str(path)))
-            metadata = reader.get_batch_with_custom_metadata(reader.num_record_batches - 1).custom_metadata
-            self.truncated, self.max_tokens = int(metadata["truncated"]), int(metadata["max_tokens"])
-            self._ids = reader.read_all()["input_ids"]  # memory-mapped: no copy
-        except (pa.ArrowInvalid, KeyError, TypeError, ValueError, OSError) as error:
-            reason = " ".join(str(error).split())
-            raise InputError(f"{path}: not a whole file of tokens ({reason}); remove its folder") from None
+        reader = pa.ipc.open_file(pa.memory_map(str(path)))
+        metadata = reader.get_batch_with_custom_metadata(reader.num_record_batches - 1).custom_metadata
+        self.truncated, self.max_tokens = int(metadata["truncated"]), int(metadata["max_tokens"])
+        self._ids = reader.read_all()["input_ids"]  # memory-mapped: no copy
         if self.truncated:
             logger.warning("%d of %d documents cut at %d tokens", self.truncated, len(self), self.max_tokens)
 
@@ -88,21 +83,10 @@ class TrainingDocuments:
         self, tokens: Tokens, n_structural_tokens: Sequence[int] | np.ndarray, *,
         teachers: Mapping[str, np.ndarray], ids: Sequence[str] | None = None,
     ) -> None:  # fmt: skip
-        N = len(tokens)
-        if len(n_structural_tokens) != N:
-            raise ValueError(f"{len(n_structural_tokens)} lengths for {N} documents")
         self.tokens, self.n_structural_tokens = tokens, np.asarray(n_structural_tokens)
         self.lengths = self.n_structural_tokens  # by which `Updates` orders documents
-        self.ids = [f"row {row}" for row in range(N)] if ids is None else ids
+        self.ids = [f"row {row}" for row in range(len(tokens))] if ids is None else ids
         self.teachers = dict(teachers)
-        for name, rows in self.teachers.items():
-            if len(rows) < N:
-                raise ValueError(f"{name} embeddings hold {len(rows)} rows for {N} documents")
-            for start in range(0, N, ROWS_CHECKED):
-                finite = np.isfinite(rows[start : min(start + ROWS_CHECKED, N)]).all(axis=1)
-                if not finite.all():
-                    first = self.ids[start + int(finite.argmin())]
-                    raise InputError(f"{name} teacher: the embedding of document {first} is not finite; embed again")
 
     def __len__(self) -> int:
         return len(self.tokens)

@@ -76,8 +76,7 @@ def test_ratios_are_of_medians_with_the_spread_of_the_pairs():
 
 def test_all_files_hold_every_row_and_a_file_in_the_place_of_the_folder_is_refused(tmp_path):
     written = write_report(REPORT, tmp_path / "new" / "folder")
-    assert [path.name for path in written] == [f"student.{kind}" for kind in ("json", "csv", "png", "svg")]
-    assert all(path.stat().st_size > 500 for path in written[2:])
+    assert [path.name for path in written] == ["student.json", "student.csv"]
     content = json.loads(written[0].read_text(encoding="utf-8"))
     assert content["results"][0] == {
         "name": "speed", "peer": 3.0, "ours": 30.0, "unit": "tokens/s", "ratio": 10.0, "ratio_low": 9.0,

@@ -1,6 +1,7 @@
 """Both sides do the same work on the same documents; each kind of difference shows; rows are judged by the budgets."""
 
 import math
+from types import SimpleNamespace
 from unittest.mock import Mock
 
 import numpy as np
@@ -10,20 +11,11 @@ from transformers import LongformerModel
 
 from docemb_lib.bench import student
 from docemb_lib.bench.harness import Row, peak_memory
-from docemb_lib.bench.student import Ours, Stock, Workload, bench_student, equality, forward_backward
+from docemb_lib.bench.student import Workload, batches_of, bench_student, equality, forward_backward
 from docemb_lib.errors import InputError
 from docemb_lib.student.longformer import forward_flops
 
 CPU = torch.device("cpu")
-
-
-@pytest.mark.parametrize(("lengths", "budget", "step", "batches"), [
-    ([4, 10, 3, 9], 20, 1, [[1, 3], [0, 2]]), ([4, 10, 3, 9], 19, 1, [[1], [3, 0], [2]]),
-    ([4, 10, 3, 9], 40, 1, [[1, 3, 0, 2]]), ([50, 2], 10, 1, [[0], [1]]),  # longer than the budget: alone
-    ([60] * 5, 1024, 512, [[0, 1], [2, 3], [4]])  # stock pads to a multiple of its window
-])  # fmt: skip
-def test_padded_batches_count_what_padding_adds(lengths, budget, step, batches):
-    assert student.padded_batches(lengths, budget, step=step) == batches
 
 
 def alone(sides):
@@ -33,41 +25,41 @@ def alone(sides):
 
 @pytest.mark.parametrize("side", ["stock", "ours"])
 def test_embeddings_are_the_means_of_each_document_alone_in_any_batch(sides, side):
-    chosen, expected = getattr(sides, side), alone(sides).detach()
+    chosen, expected, lengths = getattr(sides, side), alone(sides).detach(), [len(one) for one in sides.documents]
     for budget in (300, 320, 10_000):
         found = torch.full((5, 48), torch.nan)
-        for batch in chosen.batches(sides.documents, budget):
-            found[batch.documents] = chosen.embed(batch.inputs).detach()
+        for batch in batches_of(sides.documents, budget, CPU):
+            found[[lengths.index(size) for size in batch.sizes]] = chosen(batch).detach()
         torch.testing.assert_close(found, expected, atol=2e-6, rtol=0)
 
 
 @pytest.mark.parametrize("side", ["stock", "ours"])
 def test_gradients_are_those_of_all_documents_together(sides, side):
-    targets = torch.randn(5, 48, generator=torch.Generator().manual_seed(1))
     weight = sides.stock.model.encoder.layer[0].output.dense.weight
-    (expected,) = torch.autograd.grad((alone(sides) * targets).sum(), weight)
+    (expected,) = torch.autograd.grad((alone(sides) @ student.direction_of(sides.ours)).sum(), weight)
     chosen = getattr(sides, side)
-    model = getattr(chosen.model, "model", chosen.model)
     for _ in range(2):  # the second time nothing is left of the first
-        forward_backward(chosen, chosen.batches(sides.documents, 320), targets=targets, precision="fp32", device=CPU)
-        torch.testing.assert_close(model.encoder.layer[0].output.dense.weight.grad, expected, atol=1e-5, rtol=1e-4)
+        forward_backward(chosen, batches_of(sides.documents, 320, CPU), precision="fp32")
+        torch.testing.assert_close(
+            chosen.model.encoder.layer[0].output.dense.weight.grad, expected, atol=1e-5, rtol=1e-4
+        )
 
 
 def test_the_same_weights_are_equal_and_one_that_differs_shows(sides):
-    rows = equality(sides.stock, sides.ours, sides.documents, CPU)
+    rows = equality(sides.stock, sides.ours, sides.documents)
     assert [row.verdict for row in rows] == ["ok"] * 4
     assert all(parameter.grad is None for parameter in sides.stock.model.parameters())
     with torch.no_grad():
-        sides.ours.model.model.encoder.layer[0].output.dense.weight[0] += 1
-    rows = equality(sides.stock, sides.ours, sides.documents, CPU)
+        sides.ours.model.encoder.layer[0].output.dense.weight[0] += 1
+    rows = equality(sides.stock, sides.ours, sides.documents)
     hidden, cosine, gradient, half_gradient = [row.ours for row in rows]
     assert [row.verdict for row in rows] == ["below"] * 4
     assert (hidden > 1e-3, cosine < 0.9999, gradient > 1e-3, half_gradient < 0.99) == (True,) * 4
 
 
 def test_a_window_that_differs_shows(sides):
-    sides.ours.model.model.encoder.layer[0].attention.self.one_sided_attn_window_size = 16
-    rows = equality(sides.stock, sides.ours, sides.documents, CPU)
+    sides.ours.model.encoder.layer[0].attention.self.one_sided_attn_window_size = 16
+    rows = equality(sides.stock, sides.ours, sides.documents)
     assert (rows[0].verdict, rows[2].verdict) == ("below", "below")
 
 
@@ -80,8 +72,8 @@ def test_the_difference_of_gradients_is_relative_and_the_largest():
 
 
 def test_the_keys_biases_have_no_gradient_to_compare(sides):
-    batches = sides.stock.batches(sides.documents, 4000)
-    forward_backward(sides.stock, batches, targets=torch.ones(5, 48), precision="fp32", device=CPU)
+    batches = batches_of(sides.documents, 4000, CPU)
+    forward_backward(sides.stock, batches, precision="fp32")
     names = student._gradients(sides.stock.model)
     assert any(name.endswith("self.query.bias") for name in names)
     assert not any(name.endswith("self.key.bias") for name in names)
@@ -92,8 +84,8 @@ def test_shares_count_three_times_the_arithmetic_for_training(sides, monkeypatch
     monkeypatch.setattr(student, "matmul_peak", lambda device, dtype: peaks[dtype])
     monkeypatch.setattr(student.harness, "interleaved", lambda runs, *_: {n: [{"stock": 8.0}.get(n[0], 1.0)] for n in runs})  # fmt: skip
     monkeypatch.setattr(Workload, "drawn", lambda workload, documents: sides.documents)
-    rows = {row.name: row for row in student.speed(sides.stock, sides.ours, sides.workload, ["fp32", "bf16"], CPU)}
-    flops = forward_flops(sides.ours.model.config, [40, 7, 300, 12, 150])
+    rows = {row.name: row for row in student.speed(sides.stock, sides.ours, sides.workload, ["fp32", "bf16"])}
+    flops = forward_flops(sides.ours.config, [40, 7, 300, 12, 150])
     expected = {("forward", "fp32"): flops / 1e9, ("forward", "bf16"): flops / 4e9}
     expected |= {("forward + backward", precision): 3 * expected["forward", precision] for precision in ("fp32", "bf16")}  # fmt: skip
     assert {name: rows[f"{name[0]} {name[1]}, share of peak"].ours for name in expected} == pytest.approx(expected)
@@ -108,7 +100,7 @@ def test_growth_has_the_same_tokens_in_long_and_short_documents(sides, monkeypat
     tokens = type(sides.workload).tokens
     monkeypatch.setattr(type(sides.workload), "tokens", lambda self, lengths: asked.append(lengths) or tokens(self, lengths))  # fmt: skip
     monkeypatch.setattr(student.harness, "interleaved", lambda runs, *_: {length: [float(length)] for length in runs})
-    (row,) = student.growth(sides.ours, type(sides.workload)(layers=1, growth_tokens=512, longest=256), "fp32", CPU)
+    (row,) = student.growth(sides.ours, type(sides.workload)(layers=1, growth_tokens=512, longest=256), "fp32")
     assert (asked, row.ours, row.budget, row.verdict) == ([[16] * 32, [256] * 2], 16.0, "≤ 1.15", "below")
 
 
@@ -126,7 +118,7 @@ def test_embedding_takes_the_same_tokens_in_one_pass_and_in_chunks(sides, monkey
         ),
     )
     workload = type(sides.workload)(layers=1, longest=600, documents=3, repeats=1)
-    (row,) = student.embedding(sides.ours, workload, "fp32", CPU)
+    (row,) = student.embedding(sides.ours, workload, "fp32")
     assert [[len(document) for document in documents] for ((documents),) in packed] == [[150, 375, 600]] * 2
     assert sum(chunks) == 2 * 1125
     assert (row.name, row.note) == (
@@ -138,7 +130,7 @@ def test_embedding_takes_the_same_tokens_in_one_pass_and_in_chunks(sides, monkey
 
 @pytest.mark.skipif(peak_memory(lambda: None, CPU) is None, reason="this system does not report a process' peak")
 def test_memory_is_that_of_both_sides(sides):
-    (row,) = student.memory(sides.stock, sides.ours, Workload(longest=1024, memory_documents=4), CPU)
+    (row,) = student.memory(sides.stock, sides.ours, Workload(longest=1024, memory_documents=4))
     assert 0 < row.ours < row.peer / 2
     assert row.note == "4 documents of 1024 tokens"
 
@@ -147,16 +139,16 @@ def test_memory_is_that_of_both_sides(sides):
     (torch.OutOfMemoryError, "1 documents of 64 tokens do not fit into the GPU's memory")], ids=["unknown", "full"])  # fmt: skip
 def test_memory_that_is_not_to_be_had_gives_a_row_without_a_number(sides, monkeypatch, outcome, said):
     monkeypatch.setattr(student.harness, "peak_memory", Mock(side_effect=outcome))
-    (row,) = student.memory(sides.stock, sides.ours, Workload(longest=64, memory_documents=1), CPU)
+    (row,) = student.memory(sides.stock, sides.ours, Workload(longest=64, memory_documents=1))
     assert (row.ours, row.note) == (None, said)
 
 
 def test_full_training_follows_the_gradient_and_counts_minutes_by_its_speed(sides, monkeypatch):
     monkeypatch.setattr(student, "matmul_peak", lambda device, dtype: 1e12)
-    monkeypatch.setattr(student, "token_budget", lambda device, side: 1000)
+    monkeypatch.setattr(student, "token_budget", lambda side: 1000)
     workload = type(sides.workload)(layers=1, longest=512, training_steps=3)
     before = [parameter.detach().clone() for parameter in sides.ours.model.parameters() if parameter.requires_grad]
-    speed, share, minutes = student.throughput(sides.ours, workload, CPU)
+    speed, share, minutes = student.throughput(sides.ours, workload)
     after = [parameter for parameter in sides.ours.model.parameters() if parameter.requires_grad]
     assert any(not torch.equal(a, b) for a, b in zip(before, after, strict=True))
     assert all(parameter.grad is None for parameter in after)
@@ -170,7 +162,8 @@ def test_full_training_follows_the_gradient_and_counts_minutes_by_its_speed(side
 @pytest.mark.parametrize(("free", "ours", "stock"), [(139, 65536, 16384), (24, 24576, 6144), (2, 4096, 4096)])
 def test_batches_on_a_gpu_fit_its_memory(monkeypatch, free, ours, stock):
     monkeypatch.setattr(student, "free_memory", lambda device: free * 2**30)
-    assert [student.token_budget(torch.device("cuda"), object.__new__(kind)) for kind in (Ours, Stock)] == [ours, stock]
+    sides = [SimpleNamespace(device=torch.device("cuda"), packed=packed) for packed in (True, False)]
+    assert [student.token_budget(side) for side in sides] == [ours, stock]
 
 
 def test_base_is_longformer_base():
