@@ -88,8 +88,8 @@ def validation_score(
         where = f"task {task.name!r}: {folds} folds"
         raise InputError(f"{where}, expected 2 to {smallest}, the examples of the smallest class in train")
     split = list(StratifiedKFold(folds).split(train.features, train.labels))
-    jobs = [HeadJob(seen, seed, head) for seen, _ in split for seed in range(seeds)]
-    by_fold = _predict(train, train, jobs).reshape(folds, seeds, len(train.labels))
+    jobs = [HeadJob(seen, seed) for seen, _ in split for seed in range(seeds)]
+    by_fold = _predict(train, train, jobs, head).reshape(folds, seeds, len(train.labels))
     scores, correct = [], np.empty((seeds, len(train.labels)), dtype=np.float32)
     for predictions, (_, unseen) in zip(by_fold, split, strict=True):
         scores.append(tasks.score_predictions(task.metric, predictions[:, unseen], train.labels[unseen]))
@@ -99,9 +99,9 @@ def validation_score(
     return Score(task.metric, values, extra, {task.metric: correct})
 
 
-def _predict(train: HeadInputs, scored: HeadInputs, jobs: Sequence[HeadJob]) -> np.ndarray:
+def _predict(train: HeadInputs, scored: HeadInputs, jobs: Sequence[HeadJob], head: HeadSettings) -> np.ndarray:
     """The class numbers that one head per job predicts: (K, N)."""
-    return train_jobs(train.features, train.labels, jobs, classes=train.classes).predict(scored.features)
+    return train_jobs(train.features, train.labels, jobs, head, classes=train.classes).predict(scored.features)
 
 
 def final_scores(
@@ -121,8 +121,8 @@ def final_scores(
     whole = len(train.labels)
     number_of = {name: whole if limit is None else min(limit, whole) for name, limit in rounds.items()}
     numbers = list(dict.fromkeys(number_of.values()))  # rounds of all examples share their heads
-    jobs = [HeadJob(downsample(task.splits["train"].labels, n), seed, head) for n in numbers for seed in range(seeds)]
-    predictions = _predict(train, test, jobs).reshape(len(numbers), seeds, len(test.labels))
+    jobs = [HeadJob(downsample(task.splits["train"].labels, n), seed) for n in numbers for seed in range(seeds)]
+    predictions = _predict(train, test, jobs, head).reshape(len(numbers), seeds, len(test.labels))
     by_number = dict(zip(numbers, predictions, strict=True))
     return {name: tasks.score_predictions(task.metric, by_number[n], test.labels) for name, n in number_of.items()}
 
@@ -143,8 +143,8 @@ def few_shot_scores(
     head = head or HEADS["few-shot"]
     train, scored = task.head_inputs(embeddings, ("train", split), head)
     runs = [(number, draw) for number in per_class for draw in range(draws)]
-    jobs = [HeadJob(draw_per_class(train.labels, number, draw=draw), draw, head) for number, draw in runs]
-    predictions = _predict(train, scored, jobs)
+    jobs = [HeadJob(draw_per_class(train.labels, number, draw=draw), draw) for number, draw in runs]
+    predictions = _predict(train, scored, jobs, head)
     frame = pd.DataFrame(runs, columns=["per_class", "draw"]).assign(
         accuracy=(predictions == scored.labels).mean(axis=1), f1_macro=tasks.f1_macro(predictions, scored.labels)
     )
