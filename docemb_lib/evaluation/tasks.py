@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from docemb_lib.errors import InputError
-from docemb_lib.evaluation.baselines import Similarities, by_cosine
+from docemb_lib.evaluation.baselines import by_cosine
 from docemb_lib.evaluation.heads import pair_features, train_heads
 from docemb_lib.evaluation.retrieval import BLOCK as AT_ONCE
 from docemb_lib.evaluation.retrieval import precision_and_reciprocal_rank, ranks_by_similarity, relevant_ranks
@@ -303,12 +303,12 @@ class Retrieval:
             X = rows_by_text(self.name, embeddings, texts)(ranking.texts)
             ranked = relevant_ranks(X, queries, relevant, **pool)
         else:
-            similarities = embeddings if isinstance(embeddings, Similarities) else by_cosine(embeddings)
+            similarities = embeddings if callable(embeddings) else by_cosine(embeddings)
             row = {text: i for i, text in enumerate(texts)}
             columns, ranked = [row[text] for text in ranking.texts], []
             for start in range(0, len(queries), AT_ONCE):
                 some = slice(start, start + AT_ONCE)
-                values = similarities.of([columns[query] for query in queries[some]])[:, columns]
+                values = similarities([columns[query] for query in queries[some]])[:, columns]
                 ranked += ranks_by_similarity(values, queries[some], relevant[some], **pool)
         found = precision_and_reciprocal_rank(ranked)
         mean, mrr = (float(values.mean()) for values in found)
