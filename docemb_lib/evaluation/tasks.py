@@ -236,10 +236,10 @@ class HeadTask:
             inputs.append(HeadInputs(features, np.array([number[label] for label in data.labels]), len(number)))
         return inputs
 
-    def example_lengths(self, lengths: Sequence[int] | np.ndarray, split: str = "test") -> np.ndarray:
-        """The length of each example, for a pair that of the longer document: (N,). lengths: of `texts(split)`."""
-        length_of = dict(zip(self.texts(split), lengths, strict=True))
-        columns = pick(self.name, self.splits, split).documents
+    def example_lengths(self, lengths: Sequence[int] | np.ndarray) -> np.ndarray:
+        """The length of each test example, of a pair that of the longer document: (N,). lengths: of `texts("test")`."""
+        length_of = dict(zip(self.texts("test"), lengths, strict=True))
+        columns = pick(self.name, self.splits, "test").documents
         return np.max([[length_of[text] for text in column] for column in columns], axis=0)
 
 
@@ -315,9 +315,9 @@ class Retrieval:
         per_query = {name: values[None].astype(np.float32) for name, values in zip(("map", "mrr"), found, strict=True)}
         return Score(self.metric, (mean,), extra={"mrr": mrr}, per_example=per_query)
 
-    def example_lengths(self, lengths: Sequence[int] | np.ndarray, split: str = "test") -> np.ndarray:
-        """The length of each query: (Q,). lengths: of `texts(split)`."""
-        length_of, ranking = dict(zip(self.texts(split), lengths, strict=True)), pick(self.name, self.splits, split)
+    def example_lengths(self, lengths: Sequence[int] | np.ndarray) -> np.ndarray:
+        """The length of each query in test: (Q,). lengths: of `texts("test")`."""
+        length_of, ranking = dict(zip(self.texts("test"), lengths, strict=True)), pick(self.name, self.splits, "test")
         return np.array([length_of[ranking.texts[query]] for query in ranking.queries])
 
 
