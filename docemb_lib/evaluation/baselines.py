@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,14 +18,9 @@ K1, B = 1.5, 0.75  # of BM25, the usual values
 QUERY_WORDS = 100  # a whole document as a query: its words of highest TF-IDF
 FUSION = 60  # constant of reciprocal rank fusion (Cormack et al., 2009)
 
-
-class Similarities(NamedTuple):
-    """How similar the N texts of a task are, where there are no embeddings.
-
-    of: (Q, N) from Q rows of the texts; called with a few hundred rows at a time, which bounds the memory.
-    """
-
-    of: Callable[[list[int]], np.ndarray]
+# How similar the N texts of a task are, where there are no embeddings: (Q, N) from Q rows of the texts. It is called
+# with a few hundred rows at a time, which bounds the memory.
+Similarities = Callable[[list[int]], np.ndarray]
 
 
 def tfidf(texts: Sequence[str]) -> csr_array:
@@ -50,15 +45,15 @@ def bm25(texts: Sequence[str]) -> Similarities:
             return np.zeros(len(texts), dtype=np.float32)
         return index.get_scores([vocabulary[column] for column in heaviest])
 
-    return Similarities(lambda rows: np.stack([similarities(row) for row in rows]))
+    return lambda rows: np.stack([similarities(row) for row in rows])
 
 
 def by_cosine(embeddings: Any) -> Similarities:
     """embeddings: (N, D), or sparse with rows of unit length."""
     if not isinstance(embeddings, np.ndarray):
-        return Similarities(lambda rows: (embeddings[rows] @ embeddings.T).toarray())
+        return lambda rows: (embeddings[rows] @ embeddings.T).toarray()
     X = unit(embeddings)
-    return Similarities(lambda rows: X[rows] @ X.T)
+    return lambda rows: X[rows] @ X.T
 
 
 def fused(*parts: Similarities) -> Similarities:
@@ -68,15 +63,15 @@ def fused(*parts: Similarities) -> Similarities:
     """
     from scipy.stats import rankdata
 
-    def of(rows: list[int]) -> np.ndarray:
+    def summed(rows: list[int]) -> np.ndarray:
         total: Any = 0.0
         for part in parts:
-            values = part.of(rows).astype(np.float64)
+            values = part(rows).astype(np.float64)
             values[np.arange(len(rows)), rows] = -np.inf  # a query does not retrieve itself
             total = total + 1 / (FUSION + rankdata(-values, axis=1))
         return total
 
-    return Similarities(of)
+    return summed
 
 
 def _tfidf(texts: Sequence[str], *, min_df: int) -> tuple[csr_array, list[str]]:

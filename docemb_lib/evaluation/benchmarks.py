@@ -25,7 +25,7 @@ import yaml
 
 from docemb_lib.corpus.rows import Row, read_csv, read_text, without_surrogates
 from docemb_lib.errors import InputError
-from docemb_lib.evaluation.protocols import LIMIT, for_validation
+from docemb_lib.evaluation.protocols import for_validation
 from docemb_lib.evaluation.readers import NO_SPLIT, draw_splits, head_task, make_ranking, read_examples, source_rows
 from docemb_lib.evaluation.tasks import SPLITS, HeadTask, Labelled, LabelledPairs, Ranking, Retrieval, Task, unique
 from docemb_lib.progress import progress
@@ -295,7 +295,7 @@ def task_lengths(task: Task, counters: Mapping[str, Callable[[list[str]], list[i
     return pd.concat(frames, ignore_index=True)[["split", *counters]]
 
 
-def task_statistics(task: Task, lengths: pd.DataFrame, *, limit: int = LIMIT) -> pd.DataFrame:
+def task_statistics(task: Task, lengths: pd.DataFrame, *, limit: int) -> pd.DataFrame:
     """Columns protocol, task, split, statistic and value.
 
     The protocol `final` counts the whole task; `validation` counts at most `limit` examples per split of a task with

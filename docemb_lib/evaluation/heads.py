@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from itertools import groupby, pairwise
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -93,7 +93,6 @@ def initial_head(features: int, classes: int, *, hidden: int, generator: Generat
 class HeadJob(NamedTuple):
     rows: np.ndarray  # (n,) of the features, in any order
     seed: int  # of the initial weights, the order of the rows and the dropout masks
-    settings: HeadSettings
 
 
 def train_heads(
@@ -105,11 +104,13 @@ def train_heads(
     seeds: Sequence[int],
 ) -> Heads | LinearHeads:
     """K heads on all rows, one per seed; see `train_jobs`. settings: None is the thesis' settings."""
-    jobs = [HeadJob(np.arange(features.shape[0]), seed, settings or HeadSettings()) for seed in seeds]
-    return train_jobs(features, labels, jobs, classes=classes)
+    jobs = [HeadJob(np.arange(features.shape[0]), seed) for seed in seeds]
+    return train_jobs(features, labels, jobs, settings or HeadSettings(), classes=classes)
 
 
-def train_jobs(features: Any, labels: np.ndarray, jobs: Sequence[HeadJob], *, classes: int) -> Heads | LinearHeads:
+def train_jobs(
+    features: Any, labels: np.ndarray, jobs: Sequence[HeadJob], settings: HeadSettings, *, classes: int
+) -> Heads | LinearHeads:
     """K heads in float32, one per job and in their order; those with equally many steps train together, on all cores.
 
     features: (N, D), dense or a sparse matrix, for which heads are logistic regressions (C = 10) without a seed;
@@ -121,16 +122,13 @@ def train_jobs(features: Any, labels: np.ndarray, jobs: Sequence[HeadJob], *, cl
         raise InputError("heads: no seed given, expected one per head")
     if not all(len(job.rows) for job in jobs):
         raise InputError("heads: a head has no rows to learn from, give each at least one")
-    if len(widths := {job.settings.hidden for job in jobs}) > 1:
-        raise InputError(f"heads: hidden is {sorted(widths)} in different heads, train those of each width together")
     if not isinstance(features, np.ndarray):
         return _linear(features, labels, jobs)
     X = torch.tensor(np.asarray(features, dtype=np.float32))
     y = torch.tensor(np.asarray(labels, dtype=np.int64))
-    stacks: dict[tuple[int, ...], list[int]] = defaultdict(list)
+    stacks: dict[int, list[int]] = defaultdict(list)
     for number, job in enumerate(jobs):
-        steps = math.ceil(len(job.rows) / job.settings.batch_size)
-        stacks[steps, job.settings.batch_size, job.settings.epochs].append(number)
+        stacks[math.ceil(len(job.rows) / settings.batch_size)].append(number)
     # the parts do not depend on the number of cores, so that the results do not depend on it either
     parts: list[list[int]] = []
     for stack in stacks.values():
@@ -140,7 +138,7 @@ def train_jobs(features: Any, labels: np.ndarray, jobs: Sequence[HeadJob], *, cl
 
     def train_part(members: list[int]) -> Heads:
         with torch.no_grad():  # grad mode is a property of the thread
-            return train_stack(X, y, [jobs[number] for number in members], classes=classes)
+            return train_stack(X, y, [jobs[number] for number in members], settings, classes=classes)
 
     cores = torch.get_num_threads()
     with one_thread(), ThreadPoolExecutor(cores, initializer=torch.set_num_threads, initargs=(1,)) as pool:
@@ -162,24 +160,32 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
-def train_stack(X: Tensor, y: Tensor, jobs: Sequence[HeadJob], *, classes: int) -> Heads:
-    """Heads of equal batch size, epochs and steps. X: (N, D); y: (N,)."""
+def train_stack(X: Tensor, y: Tensor, jobs: Sequence[HeadJob], settings: HeadSettings, *, classes: int) -> Heads:
+    """Heads with equally many steps. X: (N, D); y: (N,)."""
     import torch
+    from torch.optim import AdamW
+    from torch.optim.lr_scheduler import LambdaLR
 
-    settings, D = [job.settings for job in jobs], X.shape[1]
+    D = X.shape[1]
     generators = [torch.Generator().manual_seed(job.seed) for job in jobs]
-    initial = [initial_head(D, classes, hidden=settings[0].hidden, generator=generator) for generator in generators]
+    initial = [initial_head(D, classes, hidden=settings.hidden, generator=generator) for generator in generators]
     heads = Heads(*map(torch.cat, zip(*initial, strict=True)))
-    update = Update(heads, settings)
-    smoothing, max_norm = (per_head(settings, name) for name in ("label_smoothing", "max_grad_norm"))
-    steps = settings[0].epochs * math.ceil(len(jobs[0].rows) / settings[0].batch_size)
+    decayed = {"params": [heads.W1, heads.W2], "weight_decay": settings.weight_decay}
+    biases = {"params": [heads.b1, heads.b2], "weight_decay": 0.0}
+    optimizer = AdamW([decayed, biases], lr=settings.learning_rate, fused=True)
+    steps = settings.epochs * math.ceil(len(jobs[0].rows) / settings.batch_size)
+    schedule = LambdaLR(optimizer, lambda step: (1 + math.cos(math.pi * step / steps)) / 2)
+    smoothing, max_norm = torch.tensor(settings.label_smoothing), torch.tensor(settings.max_grad_norm)
     # the two large tensors of a step are allocated once: allocation in every step would take longer than the products
-    seen, gradient = X.new_empty(len(jobs) * settings[0].batch_size, D), torch.empty_like(heads.W1)
-    for step, (rows, keep, weight) in enumerate(batches(jobs, generators)):
+    seen, gradient = X.new_empty(len(jobs) * settings.batch_size, D), torch.empty_like(heads.W1)
+    for rows, keep, weight in batches(jobs, settings, generators):
         x = torch.index_select(X, 0, rows.flatten(), out=seen[: rows.numel()]).view(*rows.shape, D)  # (K, B, D)
         gradients = backward(heads, x, y[rows], keep=keep, weight=weight, smoothing=smoothing, out=gradient)
         clip_each_head(gradients, max_norm=max_norm)
-        update(gradients, factor=(1 + math.cos(math.pi * step / steps)) / 2)
+        for weights, own in zip(heads, gradients, strict=True):
+            weights.grad = own
+        optimizer.step()
+        schedule.step()
     return heads
 
 
@@ -207,7 +213,7 @@ def backward(
     """The gradient of the sum over heads and rows of weight * cross-entropy with label smoothing.
 
     x: (K, B, D); y: (K, B); keep: (K, B, H), the dropout mask divided by its mean, None: no dropout; weight: (K, B, 1);
-    smoothing: (K, 1, 1); out: memory for the gradient of W1. Gradients have the shapes of the weights.
+    smoothing: a scalar; out: memory for the gradient of W1. Gradients have the shapes of the weights.
     """
     import torch
 
@@ -225,28 +231,29 @@ def backward(
     return Heads(*first, torch.bmm(hidden.mT, error.mT), error.sum(2)[:, None])
 
 
-def batches(jobs: Sequence[HeadJob], generators: Sequence[Generator]) -> Iterator[tuple[Tensor, Tensor | None, Tensor]]:
+def batches(
+    jobs: Sequence[HeadJob], settings: HeadSettings, generators: Sequence[Generator]
+) -> Iterator[tuple[Tensor, Tensor | None, Tensor]]:
     """For each step rows (K, B), dropout masks divided by their mean (K, B, H) or None, and row weights (K, B, 1).
 
     The last batch of an epoch is short. Heads for which it is shorter than for others repeat row 0 with weight 0.
     """
     import torch
 
-    settings = [job.settings for job in jobs]
-    K, B, H = len(jobs), settings[0].batch_size, settings[0].hidden
+    K, B, H = len(jobs), settings.batch_size, settings.hidden
     rows_of = [torch.tensor(job.rows) for job in jobs]
     dropout_rngs = [np.random.default_rng(job.seed) for job in jobs]  # several times as fast as torch's
     sizes = torch.tensor([len(rows) for rows in rows_of])
     shortest, longest = int(sizes.min()), int(sizes.max())
-    kept = 1 - per_head(settings, "dropout")
+    kept = 1 - torch.tensor(settings.dropout)
     weight_of_full = torch.full((K, B, 1), 1 / B)
-    for _ in range(settings[0].epochs):
+    for _ in range(settings.epochs):
         order = torch.zeros(K, longest, dtype=torch.long)
         for k, (rows, generator) in enumerate(zip(rows_of, generators, strict=True)):
             order[k, : len(rows)] = rows[torch.randperm(len(rows), generator=generator)]
         for chunk in range(0, longest, CHUNK * B):
             drawn = min(CHUNK * B, longest - chunk)
-            keep = torch.zeros(K, drawn, H) if (kept < 1).any() else None
+            keep = torch.zeros(K, drawn, H) if settings.dropout else None
             if keep is not None:
                 for masks, rows, rng in zip(keep.numpy(), rows_of, dropout_rngs, strict=True):
                     own = masks[: max(0, len(rows) - chunk)]
@@ -261,48 +268,12 @@ def batches(jobs: Sequence[HeadJob], generators: Sequence[Generator]) -> Iterato
                 yield rows, None if keep is None else keep[:, start : start + B], weight
 
 
-class Update:
-    """torch's fused AdamW on a stack: one call for adjacent heads with equal settings; biases do not decay."""
-
-    def __init__(self, heads: Heads, settings: Sequence[HeadSettings]) -> None:
-        import torch
-
-        self.state = heads, *(Heads(*map(torch.zeros_like, heads)) for _ in range(2))  # weights, two moments
-        self.groups = []
-        rates = [(s.learning_rate, s.weight_decay) for s in settings]
-        for (rate, decay), group in groupby(range(len(rates)), key=rates.__getitem__):
-            members = list(group)
-            for kind, own in ((slice(0, None, 2), decay), (slice(1, None, 2), 0.0)):  # W1 and W2, b1 and b2
-                steps = [torch.zeros(()) for _ in range(2)]
-                self.groups.append((kind, slice(members[0], members[-1] + 1), rate, own, steps))
-
-    def __call__(self, gradients: Heads, *, factor: float) -> None:
-        from torch.optim.adamw import adamw
-
-        weights, means, squares = self.state
-        for kind, members, rate, decay, steps in self.groups:
-            params, grads, exp_avgs, exp_avg_sqs = (
-                [tensor[members] for tensor in stack[kind]] for stack in (weights, gradients, means, squares)
-            )
-            adamw(
-                params, grads, exp_avgs, exp_avg_sqs, [], steps, fused=True, amsgrad=False, beta1=0.9, beta2=0.999,
-                lr=rate * factor, weight_decay=decay, eps=1e-8, maximize=False,
-            )  # fmt: skip
-
-
 def clip_each_head(gradients: Sequence[Tensor], *, max_norm: Tensor) -> None:
-    """Scale, in place, the gradients (K, ., .) of heads whose norm over all weights exceeds max_norm, (K, 1, 1)."""
+    """Scale, in place, the gradients (K, ., .) of heads whose norm over all weights exceeds max_norm."""
     import torch
 
     parts = torch.stack([torch.linalg.vector_norm(gradient, dim=(1, 2)) for gradient in gradients])  # (weights, K)
-    scale = (max_norm[:, 0, 0] / (torch.linalg.vector_norm(parts, dim=0) + 1e-6)).clamp(max=1.0)
+    scale = (max_norm / (torch.linalg.vector_norm(parts, dim=0) + 1e-6)).clamp(max=1.0)
     if (scale < 1).any():
         for gradient in gradients:
             gradient.mul_(scale[:, None, None])
-
-
-def per_head(settings: Sequence[HeadSettings], name: str) -> Tensor:
-    """One field of the settings of each head: (K, 1, 1)."""
-    import torch
-
-    return torch.tensor([getattr(s, name) for s in settings], dtype=torch.float32)[:, None, None]

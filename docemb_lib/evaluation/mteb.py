@@ -1,7 +1,8 @@
-"""Tasks of the MTEB benchmark, `mteb:Banking77Classification`, and students in mteb's runner (extra `mteb`).
+"""Tasks of the MTEB benchmark, `mteb:Banking77Classification` (extra `mteb`).
 
 `mteb_task` takes texts and labels from mteb and scores them as all tasks here: heads on all training examples (mteb: a
-logistic regression on eight of each class), rankings of all documents. `StudentEncoder` gives the scores of mteb.
+logistic regression on eight of each class), rankings of all documents. For mteb's own scores of a student, give mteb's
+runner the `SentenceTransformer` of the student's folder.
 
 | in mteb            | here           | splits                                                                  |
 |--------------------|----------------|-------------------------------------------------------------------------|
@@ -16,17 +17,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from docemb_lib import pretrained
 from docemb_lib.corpus.rows import Row, text_of
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation.readers import VALIDATION, draw_splits, head_task, read_examples
 from docemb_lib.evaluation.tasks import Ranking, Retrieval, Task
-from docemb_lib.hardware import devices_at_hand
 from docemb_lib.settings import MTEB
 
 logger = logging.getLogger(__name__)
@@ -149,30 +145,3 @@ def _ranking(data: Mapping[str, Any], name: str, *, same_ids: bool) -> Ranking:
     if missing:
         logger.warning("task %s: %d relevant documents are left out: the corpus has no such id", name, missing)
     return Ranking(texts, queries, relevant, candidates=pool)
-
-
-class StudentEncoder:
-    """A student, from a folder or hub, as a model of mteb's runner; prompts are ignored, because students take none.
-
-    revision: the name under which mteb keeps results, None: a fingerprint of the files; device: None: a GPU if any.
-    """
-
-    def __init__(self, model_name: str | Path, revision: str | None = None, *, device: str | None = None) -> None:
-        from mteb.models.model_meta import ModelMeta, ScoringFunction
-        from mteb.similarity_functions import cos_sim, pairwise_cos_sim
-
-        from docemb_lib.student import Student
-
-        source = pretrained.resolve(str(model_name))
-        self.model = Student.load(source).to(device or devices_at_hand()[0])
-        self.similarity, self.similarity_pairwise = cos_sim, pairwise_cos_sim
-        folder = Path(source)
-        name = f"docemb/{folder.absolute().name}" if folder.is_dir() else source
-        revision, cosine = revision or pretrained.fingerprint(source), ScoringFunction.COSINE
-        sizes = {"max_tokens": self.model.max_tokens, "embed_dim": self.model.dim}
-        known = {"name": name, "revision": revision, "framework": ["PyTorch"], "similarity_fn_name": cosine}
-        self.mteb_model_meta = ModelMeta.create_empty(known | sizes)
-
-    def encode(self, inputs: Any, **kwargs: Any) -> np.ndarray:
-        """inputs: batches of mteb, mappings whose `text` is a list of texts. Returns float32 (N, D), in their order."""
-        return np.asarray(self.model.embed([text for batch in inputs for text in batch["text"]]))

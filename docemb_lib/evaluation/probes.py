@@ -146,15 +146,14 @@ def _distance(a: np.ndarray, b: np.ndarray, distance: Distance) -> np.ndarray:
 
 
 def separation(distances: Distances, *, gamma: float = 1.0) -> Separation:
-    positive, negative = np.sort(distances.positive), np.sort(distances.negative, axis=None)
-    if not len(positive) or not len(negative):
+    from scipy.stats import ks_2samp, mannwhitneyu
+
+    positive, negative = distances.positive, distances.negative.ravel()
+    if not negative.size:
         raise InputError("distances: no documents are chosen; widen the range of lengths")
-    # for each negative, twice the number of positives below it, ties counting once: Mann and Whitney's U
-    nearer = np.searchsorted(positive, negative, side="left") + np.searchsorted(positive, negative, side="right")
-    values = np.concatenate([positive, negative])
-    shares = [np.searchsorted(side, values, side="right") / len(side) for side in (positive, negative)]
-    loss = distances.positive - gamma * distances.negative.mean(axis=1)
-    auc, overlap = nearer.sum() / (2 * len(positive) * len(negative)), 1 - np.abs(shares[0] - shares[1]).max()
+    auc = mannwhitneyu(negative, positive, method="asymptotic").statistic / (positive.size * negative.size)
+    overlap = 1 - ks_2samp(positive, negative, method="asymp").statistic
+    loss = positive - gamma * distances.negative.mean(axis=1)
     return Separation(float(auc), float(overlap), float(loss.mean()))
 
 

@@ -19,12 +19,9 @@ from docemb_lib.errors import InputError
 from docemb_lib.evaluation import tasks
 from docemb_lib.evaluation.heads import HeadJob, train_jobs
 from docemb_lib.evaluation.retrieval import unit
-from docemb_lib.evaluation.tasks import SEEDS, HeadInputs, HeadTask, Pairs, Retrieval, Score, Task
+from docemb_lib.evaluation.tasks import HeadInputs, HeadTask, Pairs, Retrieval, Score, Task
 from docemb_lib.settings import HEADS, HeadSettings
 
-LIMIT = 10_000  # examples of each split in validation
-FOLDS = 5
-ROUNDS: Mapping[str, int | None] = {"1k": 1000, "10k": 10_000, "all": None}  # train examples; None: all
 DRAWS = 10  # of examples for few-shot heads
 PAIR_LABELS = ["0", "1"]  # the labels of pairs for which 1 is known to mean "related"
 
@@ -42,8 +39,6 @@ def downsample(labels: Sequence[Hashable], limit: int) -> np.ndarray:
     Of each class the first floor(share * limit). Then the smallest cut class that has examples left gets one more,
     until there are `limit`. Classes of equal size, and groups, follow the order of the class names.
     """
-    if limit < 1:
-        raise InputError(f"downsample: limit must be at least 1, got {limit}")
     if len(labels) <= limit:
         return np.arange(len(labels))
     available = Counter(labels)
@@ -58,7 +53,7 @@ def downsample(labels: Sequence[Hashable], limit: int) -> np.ndarray:
     return np.array([row for label in classes for row in rows[label]])
 
 
-def for_validation(task: AnyHeadTask, limit: int = LIMIT) -> AnyHeadTask:
+def for_validation(task: AnyHeadTask, limit: int) -> AnyHeadTask:
     """The task with train and validation splits cut to `limit` examples, without a test split."""
     kept = {split: data for split, data in task.splits.items() if split != "test"}
     return replace(task, splits={split: data.take(downsample(data.labels, limit)) for split, data in kept.items()})
@@ -69,9 +64,7 @@ def validation_texts(task: HeadTask) -> list[str]:
     return task.texts("validation" if "validation" in task.splits else "train")
 
 
-def validation_score(
-    task: HeadTask, embeddings: np.ndarray, *, head: HeadSettings | None = None, seeds: int = SEEDS, folds: int = FOLDS
-) -> Score:
+def validation_score(task: HeadTask, embeddings: np.ndarray, *, head: HeadSettings, seeds: int, folds: int) -> Score:
     """The score on the validation split, or by stratified, unshuffled cross-validation on train where there is none.
 
     task: cut by `for_validation`; embeddings: (N, D), row i belongs to `validation_texts(task)[i]`. A value of a
@@ -81,15 +74,14 @@ def validation_score(
 
     if "validation" in task.splits:
         return task.score(embeddings, "validation", head=head, seeds=seeds)
-    head = head or HeadSettings()
     (train,) = task.head_inputs(embeddings, ("train",), head)
     smallest = int(np.bincount(train.labels).min())
     if not 2 <= folds <= smallest:
         where = f"task {task.name!r}: {folds} folds"
         raise InputError(f"{where}, expected 2 to {smallest}, the examples of the smallest class in train")
     split = list(StratifiedKFold(folds).split(train.features, train.labels))
-    jobs = [HeadJob(seen, seed, head) for seen, _ in split for seed in range(seeds)]
-    by_fold = _predict(train, train, jobs).reshape(folds, seeds, len(train.labels))
+    jobs = [HeadJob(seen, seed) for seen, _ in split for seed in range(seeds)]
+    by_fold = _predict(train, train, jobs, head).reshape(folds, seeds, len(train.labels))
     scores, correct = [], np.empty((seeds, len(train.labels)), dtype=np.float32)
     for predictions, (_, unseen) in zip(by_fold, split, strict=True):
         scores.append(tasks.score_predictions(task.metric, predictions[:, unseen], train.labels[unseen]))
@@ -99,30 +91,24 @@ def validation_score(
     return Score(task.metric, values, extra, {task.metric: correct})
 
 
-def _predict(train: HeadInputs, scored: HeadInputs, jobs: Sequence[HeadJob]) -> np.ndarray:
+def _predict(train: HeadInputs, scored: HeadInputs, jobs: Sequence[HeadJob], head: HeadSettings) -> np.ndarray:
     """The class numbers that one head per job predicts: (K, N)."""
-    return train_jobs(train.features, train.labels, jobs, classes=train.classes).predict(scored.features)
+    return train_jobs(train.features, train.labels, jobs, head, classes=train.classes).predict(scored.features)
 
 
 def final_scores(
-    task: HeadTask,
-    embeddings: np.ndarray,
-    *,
-    rounds: Mapping[str, int | None] = ROUNDS,
-    head: HeadSettings | None = None,
-    seeds: int = SEEDS,
+    task: HeadTask, embeddings: np.ndarray, *, rounds: Mapping[str, int | None], head: HeadSettings, seeds: int
 ) -> dict[str, Score]:
     """One score per round, on the whole test split.
 
     embeddings: (N, D), row i belongs to `task.texts("test")[i]`; rounds: number of train examples by name, None: all.
     """
-    head = head or HeadSettings()
     train, test = task.head_inputs(embeddings, ("train", "test"), head)
     whole = len(train.labels)
     number_of = {name: whole if limit is None else min(limit, whole) for name, limit in rounds.items()}
     numbers = list(dict.fromkeys(number_of.values()))  # rounds of all examples share their heads
-    jobs = [HeadJob(downsample(task.splits["train"].labels, n), seed, head) for n in numbers for seed in range(seeds)]
-    predictions = _predict(train, test, jobs).reshape(len(numbers), seeds, len(test.labels))
+    jobs = [HeadJob(downsample(task.splits["train"].labels, n), seed) for n in numbers for seed in range(seeds)]
+    predictions = _predict(train, test, jobs, head).reshape(len(numbers), seeds, len(test.labels))
     by_number = dict(zip(numbers, predictions, strict=True))
     return {name: tasks.score_predictions(task.metric, by_number[n], test.labels) for name, n in number_of.items()}
 
@@ -133,20 +119,18 @@ def few_shot_scores(
     *,
     per_class: Sequence[int] = (5,),
     draws: int = DRAWS,
-    head: HeadSettings | None = None,
-    split: str = "test",
+    head: HeadSettings = HEADS["few-shot"],
 ) -> pd.DataFrame:
     """Columns per_class, draw, metric (accuracy, f1_macro) and value: one head per number and draw of examples.
 
-    embeddings: (N, D), row i belongs to `task.texts(split)[i]`; head: None is `HEADS["few-shot"]`.
+    embeddings: (N, D), row i belongs to `task.texts("test")[i]`.
     """
-    head = head or HEADS["few-shot"]
-    train, scored = task.head_inputs(embeddings, ("train", split), head)
+    train, test = task.head_inputs(embeddings, ("train", "test"), head)
     runs = [(number, draw) for number in per_class for draw in range(draws)]
-    jobs = [HeadJob(draw_per_class(train.labels, number, draw=draw), draw, head) for number, draw in runs]
-    predictions = _predict(train, scored, jobs)
+    jobs = [HeadJob(draw_per_class(train.labels, number, draw=draw), draw) for number, draw in runs]
+    predictions = _predict(train, test, jobs, head)
     frame = pd.DataFrame(runs, columns=["per_class", "draw"]).assign(
-        accuracy=(predictions == scored.labels).mean(axis=1), f1_macro=tasks.f1_macro(predictions, scored.labels)
+        accuracy=(predictions == test.labels).mean(axis=1), f1_macro=tasks.f1_macro(predictions, test.labels)
     )
     return frame.melt(["per_class", "draw"], var_name="metric", value_name="value")
 
@@ -178,16 +162,16 @@ def asks_what_belongs_together(task: Task) -> TypeGuard[Pairs | Retrieval]:
     return isinstance(task, Retrieval)
 
 
-def score_cosines(task: Pairs | Retrieval, embeddings: np.ndarray, split: str = "test") -> float:
+def score_cosines(task: Pairs | Retrieval, embeddings: np.ndarray) -> float:
     """MAP of a retrieval task; of pairs the area under the ROC curve, the probability that related ones are nearer.
 
-    task: one for which `asks_what_belongs_together` holds; embeddings: (N, D), row i of `task.texts(split)[i]`.
+    task: one for which `asks_what_belongs_together` holds; embeddings: (N, D), row i of `task.texts("test")[i]`.
     """
     from sklearn.metrics import roc_auc_score
 
     if isinstance(task, Retrieval):
-        return task.score(embeddings, split).mean
-    pairs = tasks.pick(task.name, task.splits, split)
-    lookup = tasks.rows_by_text(task.name, embeddings, task.texts(split))
+        return task.score(embeddings, "test").mean
+    pairs = tasks.pick(task.name, task.splits, "test")
+    lookup = tasks.rows_by_text(task.name, embeddings, task.texts("test"))
     cosines = (unit(lookup(pairs.first)) * unit(lookup(pairs.second))).sum(axis=1)
     return float(roc_auc_score([str(label) == PAIR_LABELS[1] for label in pairs.labels], cosines))

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from docemb_lib.errors import InputError
-from docemb_lib.evaluation.baselines import Similarities, by_cosine
+from docemb_lib.evaluation.baselines import by_cosine
 from docemb_lib.evaluation.heads import pair_features, train_heads
 from docemb_lib.evaluation.retrieval import BLOCK as AT_ONCE
 from docemb_lib.evaluation.retrieval import precision_and_reciprocal_rank, ranks_by_similarity, relevant_ranks
@@ -236,10 +236,10 @@ class HeadTask:
             inputs.append(HeadInputs(features, np.array([number[label] for label in data.labels]), len(number)))
         return inputs
 
-    def example_lengths(self, lengths: Sequence[int] | np.ndarray, split: str = "test") -> np.ndarray:
-        """The length of each example, for a pair that of the longer document: (N,). lengths: of `texts(split)`."""
-        length_of = dict(zip(self.texts(split), lengths, strict=True))
-        columns = pick(self.name, self.splits, split).documents
+    def example_lengths(self, lengths: Sequence[int] | np.ndarray) -> np.ndarray:
+        """The length of each test example, of a pair that of the longer document: (N,). lengths: of `texts("test")`."""
+        length_of = dict(zip(self.texts("test"), lengths, strict=True))
+        columns = pick(self.name, self.splits, "test").documents
         return np.max([[length_of[text] for text in column] for column in columns], axis=0)
 
 
@@ -303,21 +303,21 @@ class Retrieval:
             X = rows_by_text(self.name, embeddings, texts)(ranking.texts)
             ranked = relevant_ranks(X, queries, relevant, **pool)
         else:
-            similarities = embeddings if isinstance(embeddings, Similarities) else by_cosine(embeddings)
+            similarities = embeddings if callable(embeddings) else by_cosine(embeddings)
             row = {text: i for i, text in enumerate(texts)}
             columns, ranked = [row[text] for text in ranking.texts], []
             for start in range(0, len(queries), AT_ONCE):
                 some = slice(start, start + AT_ONCE)
-                values = similarities.of([columns[query] for query in queries[some]])[:, columns]
+                values = similarities([columns[query] for query in queries[some]])[:, columns]
                 ranked += ranks_by_similarity(values, queries[some], relevant[some], **pool)
         found = precision_and_reciprocal_rank(ranked)
         mean, mrr = (float(values.mean()) for values in found)
         per_query = {name: values[None].astype(np.float32) for name, values in zip(("map", "mrr"), found, strict=True)}
         return Score(self.metric, (mean,), extra={"mrr": mrr}, per_example=per_query)
 
-    def example_lengths(self, lengths: Sequence[int] | np.ndarray, split: str = "test") -> np.ndarray:
-        """The length of each query: (Q,). lengths: of `texts(split)`."""
-        length_of, ranking = dict(zip(self.texts(split), lengths, strict=True)), pick(self.name, self.splits, split)
+    def example_lengths(self, lengths: Sequence[int] | np.ndarray) -> np.ndarray:
+        """The length of each query in test: (Q,). lengths: of `texts("test")`."""
+        length_of, ranking = dict(zip(self.texts("test"), lengths, strict=True)), pick(self.name, self.splits, "test")
         return np.array([length_of[ranking.texts[query]] for query in ranking.queries])
 
 

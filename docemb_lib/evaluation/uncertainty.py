@@ -178,21 +178,17 @@ def all_results(scores: Scores, *, extra: bool = True) -> Iterator[tuple[str, st
         yield OVERALL, "mean", everywhere, main
 
 
-def by_length(
-    per_example: np.ndarray, lengths: Sequence[int] | np.ndarray, edges: Sequence[int] = EDGES
-) -> pd.DataFrame:
+def by_length(per_example: np.ndarray, lengths: Sequence[int] | np.ndarray) -> pd.DataFrame:
     """A score by document length: columns bucket, examples, value, low, high (a 95% interval, NaN below 2 examples).
 
-    per_example: (seeds, N); lengths: (N,); edges: ascending, the last length of each bucket but the final open one.
+    per_example: (seeds, N); lengths: (N,). Buckets end with the lengths in EDGES, the last bucket is open.
     """
     results = np.asarray(per_example).mean(axis=0, dtype=np.float64)  # (N,)
     lengths = np.asarray(lengths)
     if len(lengths) != len(results):
         raise InputError(f"by_length: {len(lengths)} lengths for {len(results)} examples, expected one each")
-    if not len(edges) or list(edges) != sorted(set(edges)):
-        raise InputError(f"by_length: edges must be ascending and at least one, got {list(edges)}")
-    names = [f"≤ {edges[0]}", *(f"{low + 1}-{high}" for low, high in pairwise(edges)), f"> {edges[-1]}"]
-    bucket_of = np.searchsorted(edges, lengths, side="left")
+    names = [f"≤ {EDGES[0]}", *(f"{low + 1}-{high}" for low, high in pairwise(EDGES)), f"> {EDGES[-1]}"]
+    bucket_of = np.searchsorted(EDGES, lengths, side="left")
     rows = []
     for number, name in enumerate(names):
         own = results[bucket_of == number]

@@ -132,7 +132,7 @@ class ScoreStage:
         def build(folder: Path) -> None:
             task = self.tasks[name]
             counted = sbert_of(settings, settings.long).count_tokens(task.texts("test"))
-            np.save(folder / LENGTHS, task.example_lengths(counted, "test"))
+            np.save(folder / LENGTHS, task.example_lengths(counted))
 
         return np.load(self.workspace.artefact("task-lengths", inputs, build).path / LENGTHS)
 

@@ -144,16 +144,16 @@ def _rank(group: str) -> tuple[float, str]:
         return -1.0 if group == NEITHER else float("inf"), group
 
 
-def table_5_7(scores: pd.DataFrame, metric: str, *, over_rounds: bool = False) -> pd.DataFrame:
+def table_5_7(scores: pd.DataFrame, metric: str) -> pd.DataFrame:
     """Models × tasks of one metric, best mean first: part (a) with accuracy, by round; part (b) with map.
 
     The last columns are the unweighted mean over tasks, and the mean of scores divided by the best model's score of the
-    same round, or of all rounds if `over_rounds`. Retrieval has the same score in each round.
+    same round. Retrieval has the same score in each round.
     """
     rows = scores[scores["metric"] == metric]
     if metric != "accuracy":
         rows = rows.drop_duplicates(["model", "task"]).drop(columns="round")
-    rows = normalised(rows, over_rounds=over_rounds)
+    rows = normalised(rows)
     index = ["round", "model"] if "round" in rows else ["model"]
     table = rows.pivot_table(index=index, columns="task", values="value").rename_axis(columns=None)
     table[[MEAN, NORMALISED]] = rows.groupby(index)[["value", "normalised"]].mean()

@@ -8,7 +8,7 @@ import pytest
 
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation import Classification, Labelled, LabelledPairs, Pairs, Ranking, Retrieval, baselines, tasks
-from docemb_lib.evaluation.baselines import Similarities, bm25, by_cosine, fused, tfidf
+from docemb_lib.evaluation.baselines import bm25, by_cosine, fused, tfidf
 from docemb_lib.settings import HeadSettings
 
 TEXTS = ["graph node graph", "node edge", "path of graph", "edge of path of path"]
@@ -47,8 +47,8 @@ def test_bm25_is_its_formula_for_the_heaviest_words_of_the_query(query_words, mo
         return total
 
     expected = [[similarity(DOCUMENTS[query], document) for document in DOCUMENTS] for query in (3, 0)]
-    np.testing.assert_allclose(bm25(TEXTS).of([3, 0]), expected, rtol=1e-5)
-    assert not bm25([*TEXTS, "?"]).of([4]).any()  # a query without words
+    np.testing.assert_allclose(bm25(TEXTS)([3, 0]), expected, rtol=1e-5)
+    assert not bm25([*TEXTS, "?"])([4]).any()  # a query without words
     with pytest.raises(InputError, match="no word occurs in 1 of the 2 texts"):
         bm25(["", "?"])
 
@@ -64,7 +64,7 @@ def test_fusion_adds_reciprocal_ranks_without_the_query_and_ties_share_theirs() 
                 before = sum(table[query, other] > table[query, i] for other in others)
                 equal = sum(table[query, other] == table[query, i] for other in others)
                 expected[row, i] += 1 / (60 + before + (equal + 1) / 2)
-    found = fused(*(Similarities(table.__getitem__) for table in tables)).of(queries)
+    found = fused(*(table.__getitem__ for table in tables))(queries)
     others = np.array([[i for i in range(7) if i != query] for query in queries])
     np.testing.assert_allclose(np.take_along_axis(found, others, 1), np.take_along_axis(expected, others, 1))
 
@@ -78,8 +78,7 @@ def test_retrieval_scores_similarities_and_sparse_rows_as_embeddings(monkeypatch
     assert task.score(by_cosine(X)) == by_embeddings
     monkeypatch.setattr(tasks, "AT_ONCE", 2)
     asked = []
-    in_blocks = Similarities(lambda rows: asked.append(rows) or by_cosine(X).of(rows))
-    assert task.score(in_blocks) == by_embeddings
+    assert task.score(lambda rows: asked.append(rows) or by_cosine(X)(rows)) == by_embeddings
     assert asked == [[4, 3], [0]]
     counted = tfidf(["aa bb cc", "aa bb", "cc bb", "bb bb aa", "cc aa", "aa", "bb cc cc", "cc", "bb"])
     sparse, dense = task.score(counted), task.score(counted.toarray())

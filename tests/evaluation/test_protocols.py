@@ -72,7 +72,7 @@ def test_validation_cuts_train_and_validation_and_drops_test() -> None:
     assert cut.splits["train"] == train.take(protocols.downsample(train.labels, 60))
     assert protocols.validation_texts(cut) == [*cut.splits["train"].texts, *cut.splits["validation"].texts]
     vectors = embedded(protocols.validation_texts(cut), embedding)
-    score = protocols.validation_score(cut, vectors, head=QUICK, seeds=2)
+    score = protocols.validation_score(cut, vectors, head=QUICK, seeds=2, folds=5)
     assert score == cut.score(vectors, "validation", head=QUICK, seeds=2)
     data = LabelledPairs(list("abcdef"), list("uvwxyz"), [0, 1, 0, 1, 0, 1])
     pairs = protocols.for_validation(Pairs("p", {"train": data}), 4)
@@ -97,8 +97,7 @@ def test_without_a_validation_split_every_example_is_scored_by_heads_that_have_n
 
 
 @pytest.mark.parametrize(("ask", "message"), [
-    (lambda: protocols.downsample(LABELS, 0), "limit must be at least 1, got 0"),
-    (lambda: protocols.validation_score(Classification("t", {"train": Labelled(list("abcdefg"), LABELS)}), np.eye(7), seeds=1),
+    (lambda: protocols.validation_score(Classification("t", {"train": Labelled(list("abcdefg"), LABELS)}), np.eye(7), head=QUICK, seeds=1, folds=5),
      "task 't': 5 folds, expected 2 to 2, the examples of the smallest class"),
     (lambda: protocols.draw_per_class(np.array(LABELS), 0, draw=0), "few-shot: 0 examples of each class, expected 1 to 2"),
     (lambda: protocols.draw_per_class(np.array(LABELS), 3, draw=0), "few-shot: 3 examples of each class, expected 1 to 2"),
@@ -120,9 +119,8 @@ def test_a_round_is_a_task_with_less_to_learn_from_and_the_same_test_split():
         assert (scores[name], scores[name].per_example["accuracy"].shape) == (alone, (2, 70))
     assert scores["too many"] == scores["all"]
     assert scores["few"] != scores["all"]
-    assert protocols.ROUNDS == {"1k": 1000, "10k": 10_000, "all": None}
-    assert {protocols.round_name(limit): limit for limit in protocols.ROUNDS.values()} == protocols.ROUNDS
-    assert protocols.round_name(1500) == "1500"
+    names = {1000: "1k", 10_000: "10k", None: "all", 1500: "1500"}
+    assert {limit: protocols.round_name(limit) for limit in names} == names
 
 
 def test_few_shot_scores_are_those_of_heads_trained_one_by_one_and_more_examples_tell_more():
