@@ -103,10 +103,7 @@ def test_the_recipe_for_long_documents_in_the_template_fits_when_its_lines_are_l
     file = workspace_root / "params" / "own.yaml"
     text = file.read_text(encoding="utf-8").replace("CHANGE-ME", str(texts(workspace_root / "t")))
     let_in = {
-        "# further_teachers:": "further_teachers:",
-        "#   - {name: lead,": "  - {name: lead,",
-        "#      weight: 0.5}": "     weight: 0.5}",
-        "  # - {notebook: 06_evaluation, structural_loss": "  - {notebook: 06_evaluation, structural_loss",
+        "long: chunks": "long: truncate",
         "layers: [0, 2, 4]": "layers: null",
         "max_tokens: 2048": "max_tokens: 4096",
         "learning_rate: 3.0e-4       #": "learning_rate: 1.0e-4  #",
@@ -119,8 +116,8 @@ def test_the_recipe_for_long_documents_in_the_template_fits_when_its_lines_are_l
     runs = [run for step in resolve_plan(Profile.load("own"), "own", workspace) for run in step.runs]
     for run in runs:
         Stages(run.key, workspace).check()
-    assert [teacher.name for teacher in runs[-1].profile.further_teachers] == ["lead"]
-    assert (runs[-1].parameters["negatives"], runs[-1].parameters["documents"]) == (256, 1800)
+    student = runs[-1].profile.student
+    assert (student.layers, student.max_tokens, student.lexical) == (None, 4096, 256)
 
 
 @pytest.mark.parametrize(("special", "said"), [
