@@ -1,7 +1,8 @@
 """Draws the validation and test data of these results: `python prepare.py FROM INTO`.
 
-FROM holds wikipedia_articles.jsonl.gz (id, title, text), wiki_seealso/ (corpus.jsonl.gz: id, text; relevance.tsv: two
-ids a line), imdb20k.jsonl.gz and newsgroups20.jsonl.gz (id, text, label, split). The profiles read what is in INTO.
+FROM holds wikipedia_articles.jsonl.gz (id, title, text), wiki_seealso/ and peps/ (corpus.jsonl.gz: id, text;
+relevance.tsv: two ids a line), imdb20k.jsonl.gz and newsgroups20.jsonl.gz (id, text, label, split). The profile reads
+what is in INTO.
 """
 
 import gzip
@@ -89,7 +90,8 @@ def validation_of(links: list[tuple[str, str]]) -> tuple[list[str], dict[str, No
 
 def main(origin: Path, into: Path) -> None:
     into.mkdir(parents=True, exist_ok=True)
-    (into / "wikipedia_articles.jsonl.gz").symlink_to((origin / "wikipedia_articles.jsonl.gz").resolve())
+    for whole in ("wikipedia_articles.jsonl.gz", "peps"):
+        (into / whole).symlink_to((origin / whole).resolve())
     texts = {row["id"]: row["text"] for row in read(origin / "wiki_seealso" / "corpus.jsonl.gz")}
     listed = (line.split("\t") for line in (origin / "wiki_seealso" / "relevance.tsv").read_text().splitlines())
     links = [(a, b) for a, b in listed if a in texts and b in texts and a != b]
