@@ -169,8 +169,8 @@ class Objective(nn.Module):
                 if teaching.role == "structural":
                     arguments.append(keep)
                     if self.negatives and teaching.takes_negatives:
-                        bank = (negatives or {})[teaching.name].to(embeddings)
-                        arguments.append(teaching.teacher_projection(bank).unbind())  # (K, P) each
+                        bank = _bank(teaching.name, negatives, groups=len(sizes), size=self.negatives)
+                        arguments.append(teaching.teacher_projection(bank.to(embeddings)).unbind())  # (K, P) each
                 else:
                     contextual_views = contextual_views or (views[0].detach(), views[1].detach())
                 each = run(teaching.loss, list(zip(*arguments, strict=True)))
@@ -206,3 +206,11 @@ def group_sizes(n: int, group_size: int | None) -> list[int]:
     if rest == 1:  # a lone document has no negatives and no covariance
         return [group_size] * (full - 1) + [group_size + 1]
     return [group_size] * full + [rest] * (rest > 0)
+
+
+def _bank(name: str, given: Mapping[str, Tensor] | None, *, groups: int, size: int) -> Tensor:
+    bank = (given or {}).get(name)
+    if bank is None or bank.ndim != 3 or bank.shape[:2] != (groups, size):
+        both = f"as ({groups}, {size}, width), got {None if bank is None else tuple(bank.shape)}"
+        raise InputError(f"negatives: the {name} loss compares with more documents: pass their embeddings {both}")
+    return bank

@@ -230,7 +230,7 @@ def test_missing_lengths_and_misfitting_tensors_are_named(refused):
     for absent in ("structural", "contextual"):
         with pytest.raises(KeyError, match=absent):
             module(batch, **fitting | {"teachers": {k: v for k, v in fitting["teachers"].items() if k != absent}})
-    with pytest.raises(KeyError, match="structural"):  # the negatives are not left out in silence
+    with pytest.raises(ValueError, match="negatives: the structural loss"):  # the negatives are not left out in silence
         module(batch, **fitting | {"negatives": None})
 
 
