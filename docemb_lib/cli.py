@@ -167,8 +167,9 @@ def results(
 
     if as_json and as_csv:
         raise InputError("--json and --csv exclude each other")
+    notebook = notebook and notebook_named(notebook)
     if claims is None:
-        frame = records.frame(notebook and notebook_named(notebook), failed=True)
+        frame = records.frame(notebook, failed=True)
     else:
         from docemb_lib.thesis.claims import recorded_claims
 
@@ -259,7 +260,9 @@ def bench(
     what: Annotated[str, typer.Argument(metavar="|".join(BENCHMARKS))],
     device: Annotated[str | None, typer.Option(help="cpu or cuda; by itself a GPU where there is one.")] = None,
     size: Annotated[str | None, typer.Option(help="small or base; by itself base on a GPU, else small.")] = None,
-    documents: Annotated[int | None, typer.Option(help="Of the thesis' lengths; for Paragraph Vectors short.")] = None,
+    documents: Annotated[
+        int | None, typer.Option(help="How many: of the thesis' lengths (student), short ones (paragraph-vector).")
+    ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Only see that all parts run, in seconds.")] = False,
     repeats: Annotated[int | None, typer.Option(help="Of each timing; medians are shown.")] = None,
     as_json: AsJson = False,

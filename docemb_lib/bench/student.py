@@ -80,9 +80,11 @@ def both_sides(model: LongformerModel, longest: int) -> tuple[Student, Student]:
     return stock, ours
 
 
-def batches_of(documents: Sequence[np.ndarray], budget: int, device: torch.device) -> list[PackedBatch]:
-    """The documents in batches of at most `budget` tokens, without padding, longest first."""
-    rows = token_batches([len(one) for one in documents], budget)
+def batches_of(
+    documents: Sequence[np.ndarray], budget: int, device: torch.device, *, window: int = 1
+) -> list[PackedBatch]:
+    """The documents in batches of at most `budget` tokens, longest first; each counts as whole windows, as padded."""
+    rows = token_batches([-(-len(one) // window) * window for one in documents], budget)
     return [pack([documents[k] for k in some]).to(device) for some in rows]
 
 
@@ -182,7 +184,8 @@ def speed(stock: Student, ours: Student, workload: Workload, precisions: Sequenc
     """Forward, and forward with backward: shares of the measured peak, and tokens a second beside stock in fp32."""
     device, documents = ours.device, workload.drawn(workload.documents)
     lengths = [len(document) for document in documents]
-    batches = {side: batches_of(documents, token_budget(side), device) for side in (stock, ours)}
+    window = {stock: max(stock.config.attention_window), ours: 1}
+    batches = {side: batches_of(documents, token_budget(side), device, window=n) for side, n in window.items()}
     sides = [("stock", stock, "fp32"), *(("ours", ours, precision) for precision in precisions)]
     shares, ratios = [], []
     for what, passes, run in ((FORWARD, 1, forward), (TRAINING, 3, forward_backward)):

@@ -148,7 +148,7 @@ def _distance(a: np.ndarray, b: np.ndarray, distance: Distance) -> np.ndarray:
 def separation(distances: Distances, *, gamma: float = 1.0) -> Separation:
     from scipy.stats import ks_2samp, mannwhitneyu
 
-    positive, negative = distances.positive, distances.negative.ravel()
+    positive, negative = distances.positive.astype(np.float64), distances.negative.ravel().astype(np.float64)
     if not negative.size:
         raise InputError("distances: no documents are chosen; widen the range of lengths")
     auc = mannwhitneyu(negative, positive, method="asymptotic").statistic / (positive.size * negative.size)

@@ -17,7 +17,16 @@ from docemb_lib.errors import InputError
 from docemb_lib.evaluation.scoreboard import last_round, scoreboard
 from docemb_lib.experiments import records
 from docemb_lib.experiments.execution import Runs
-from docemb_lib.experiments.models import ADAPTED, SBERT_CHUNKS, UNTRAINED, Embeds, Model, lexical_models, scored_model
+from docemb_lib.experiments.models import (
+    ADAPTED,
+    DENSE,
+    SBERT_CHUNKS,
+    UNTRAINED,
+    Embeds,
+    Model,
+    lexical_models,
+    scored_model,
+)  # fmt: skip
 from docemb_lib.experiments.run import Stages
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.experiments.scores import Final
@@ -159,7 +168,7 @@ def recorded_baselines(profile: Profile, workspace: Workspace) -> list[Model]:
     """The baselines of the newest comparable final evaluation, without weights: their scores are artefacts."""
     found = records.comparable(RunKey(NOTEBOOK, profile), workspace)
     rows = records.table_of(workspace, found[0], "models").to_dict("records") if found else []
-    own = {found[0].label, f"{found[0].label}{ADAPTED}"} if found else set()
+    own = {f"{found[0].label}{form}" for form in ("", DENSE, ADAPTED)} if found else set()
     return [
         scored_model(row["model"], row["fingerprint"])._replace(
             fitted_on=row["fitted on"], ranks_only=row["ranks_only"]

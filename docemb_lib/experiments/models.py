@@ -107,10 +107,10 @@ def student_model(label: str, artefact: Artefact, *, dense: bool = False) -> Mod
     return Model(label, f"student/{artefact.fingerprint}/{precision}", load)
 
 
-def lexical_models(label: str, trained: Artefact, workspace: Workspace, *, words: int = 50_000) -> list[Model]:
+def lexical_models(label: str, trained: Artefact, workspace: Workspace) -> list[Model]:
     """A student with the lexical half that it was saved with; without it; and fitted on each task, as `docemb adapt`.
 
-    Without a lexical half there is the student alone. words: of the vocabulary fitted on a task.
+    Without a lexical half there is the student alone.
     """
     from docemb_lib.student.lexical import saved_lexical_half
 
@@ -121,7 +121,8 @@ def lexical_models(label: str, trained: Artefact, workspace: Workspace, *, words
     artefact = Artefact("student", inputs.get("dense", f"{trained.fingerprint}/dense"), trained.path)
     dense = student_model(f"{label}{DENSE}", artefact, dense=True)
     own = own._replace(load=lambda: Embeds(lambda texts: _joined(half, embed_once(workspace, dense, texts), texts)))
-    return [own, dense, beside_lsa(workspace, dense, f"{label}{ADAPTED}", half.vectors.shape[1], words)]
+    options = {"dim": half.vectors.shape[1], **{name: inputs[name] for name in ("words",) if name in inputs}}
+    return [own, dense, beside_lsa(workspace, dense, f"{label}{ADAPTED}", **options)]
 
 
 def beside_lsa(workspace: Workspace, dense: Model, label: str, dim: int = DIM, words: int = 50_000) -> Model:
@@ -140,7 +141,7 @@ def beside_lsa(workspace: Workspace, dense: Model, label: str, dim: int = DIM, w
             logger.warning("%s without words: %s", label, error)
             return X
 
-    return _on_task(label, fit, f"{dense.fingerprint}/{dim}/{words}")
+    return _on_task(label, fit, f"{dense.fingerprint} ⊕ LSA/{dim}/{words}")
 
 
 def on_task_models(workspace: Workspace, teachers: Sequence[Model], paragraph_vector: Model | None) -> list[Model]:
@@ -162,10 +163,10 @@ def on_task_models(workspace: Workspace, teachers: Sequence[Model], paragraph_ve
         _on_task(TFIDF, tfidf),
         _on_task(LSA_ON_TASK, lambda texts: LSA(directions(len(texts), DIM)).fit(texts).embed(texts)),
         _on_task(BM25, bm25, ranks_only=True),
-        _on_task(f"{SBERT_CHUNKS}, centred", centred, of_sbert),
-        _on_task(f"{SBERT_CHUNKS} and lead", with_lead, of_sbert)._replace(fitted_on=""),
+        _on_task(f"{SBERT_CHUNKS}, centred", centred, f"centred/{of_sbert}"),
+        _on_task(f"{SBERT_CHUNKS} and lead", with_lead, f"lead/{of_sbert}")._replace(fitted_on=""),
         beside_lsa(workspace, teachers[1], f"{SBERT_CHUNKS} ⊕ LSA"),
-        _on_task(f"{BM25} and {SBERT_CHUNKS}, fused", fusion, of_sbert, ranks_only=True),
+        _on_task(f"{BM25} and {SBERT_CHUNKS}, fused", fusion, f"fused/{of_sbert}", ranks_only=True),
     ]
     if paragraph_vector is not None:
         context = partial(embed_once, workspace, paragraph_vector)
@@ -178,8 +179,8 @@ def on_task_models(workspace: Workspace, teachers: Sequence[Model], paragraph_ve
 
 
 def _on_task(label: str, fit: Callable[[list[str]], Any], key: str = "", *, ranks_only: bool = False) -> Model:
-    """key: identifies what the fit depends on besides the texts."""
-    fingerprint = f"on-task/{VERSIONS['on-task']}/{label}/{key}"
+    """key: identifies the fit and what it depends on besides the texts; by default the label."""
+    fingerprint = f"on-task/{VERSIONS['on-task']}/{key or label}"
     return scored_model(label, fingerprint)._replace(fit=fit, ranks_only=ranks_only, fitted_on="task")
 
 

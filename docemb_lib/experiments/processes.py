@@ -219,16 +219,21 @@ def workers_of(scheduler: str, workspace: Workspace) -> Iterator[tuple[Any, Expe
             if reason is not None:
                 problem = f"cannot load docemb ({reason})" if isinstance(reason, Exception) else reason
                 raise InputError(f"scheduler {scheduler}: worker {worker} {problem}")
-        if (parts := urlsplit(address)).scheme != "tls" and parts.hostname not in (LOOPBACK, "localhost", "::1"):
-            open_to = "whoever reaches it can execute code as you; docs/sweeps.md says how to close it with TLS"
-            logger.warning("scheduler %s: it does not ask who sends work, and %s", scheduler, open_to)
+        if urlsplit(address).scheme not in {"tls", "wss"}:
+            open_to = "anyone who can reach it can execute code as you; docs/sweeps.md says how to close it with TLS"
+            logger.warning("scheduler %s: it does not check who sends work: %s", scheduler, open_to)
         yield client, expected
 
 
 def _address_of(scheduler: str) -> str:
-    """The address in a scheduler file, or what is one already. Raises InputError."""
+    """The address in a scheduler file, or what is one already, in the scheme that Dask is configured for.
+
+    Raises InputError.
+    """
+    from distributed.comm.addressing import normalize_address
+
     if "://" in scheduler or scheduler.rpartition(":")[2].isdigit():
-        return scheduler if "://" in scheduler else f"tcp://{scheduler}"
+        return normalize_address(scheduler)
     if not (file := Path(scheduler)).is_file():
         raise InputError(f"scheduler {scheduler}: no such file; give a scheduler file or an address, tcp://host:port")
     try:

@@ -109,9 +109,7 @@ class Run:
     @cached_property
     def _of_student(self) -> list[Model]:
         """The student; with a lexical half also its dense half, and last the student adapted to each task."""
-        students = self.stages.students
-        words = self.profile.student.lexical_words
-        return made.lexical_models(self.label, students.trained, self.workspace, words=words)
+        return made.lexical_models(self.label, self.stages.students.trained, self.workspace)
 
     def models(self, beside: Sequence[Model] = ()) -> list[Model]:
         """The run's own model (with a lexical half its other forms, too), those `beside` it, and the references."""

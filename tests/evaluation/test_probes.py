@@ -164,6 +164,16 @@ def test_auc_and_overlap_are_those_of_scikit_learn_and_scipy(seed, ties):
     assert result.overlap == pytest.approx(1 - ks_2samp(found.positive, found.negative.ravel()).statistic)
 
 
+def test_no_auc_is_above_1_where_many_float32_distances_are_ranked():
+    own = np.zeros(5000, dtype=np.float32)
+    assert (
+        probes.separation(
+            probes.Distances(np.arange(5000), own, np.zeros((5000, 9), int), own[:, None] + np.ones(9, np.float32))
+        ).auc
+        == 1.0
+    )
+
+
 @pytest.mark.parametrize("distance", ["cosine", "mse"])
 @pytest.mark.parametrize("gamma", [0.0, 0.4, 1.5])
 def test_with_all_others_as_negatives_the_loss_is_max_margin(distance, gamma):

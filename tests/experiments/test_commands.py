@@ -11,7 +11,7 @@ from sentence_transformers import SentenceTransformer
 from docemb_lib import pretrained
 from docemb_lib.errors import InputError
 from docemb_lib.experiments.commands import evaluate_model, models_of, recorded_baselines
-from docemb_lib.experiments.models import UNTRAINED, untrained_model
+from docemb_lib.experiments.models import ADAPTED, DENSE, UNTRAINED, untrained_model
 from docemb_lib.experiments.run import Run, Stages
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.settings.profile import Profile
@@ -50,7 +50,8 @@ def test_baselines_are_those_of_the_newest_comparable_evaluation(workspace_root,
     workspace = Workspace(workspace_root)
     for seed in range(2):
         run = Run(RunKey.of("06_evaluation", Profile.load("small"), seed=seed), workspace)
-        rows = [(run.label, "own"), (UNTRAINED, f"before {seed}"), ("TF-IDF", "words")]
+        own = [(f"{run.label}{form}", f"own{form}") for form in ("", DENSE, ADAPTED)]
+        rows = [*own, (UNTRAINED, f"before {seed}"), ("TF-IDF", "words")]
         models = pd.DataFrame(rows, columns=["model", "fingerprint"])
         run.finish({}, tables={"models": models.assign(**{"fitted on": "task", "ranks_only": False})})
     if changed:

@@ -217,6 +217,9 @@ MISFITS = [  # what replaces an argument of a call that works; the message
     ({"n_structural_tokens": None}, "pass n_structural_tokens"),
     ({"n_structural_tokens": LENGTHS[:6]}, "expected 7, got (6,)"),
     ({"teachers": {"structural": data(7)[1][:, :4], "contextual": data(7)[2]}}, "8 wide and teacher embeddings 4"),
+    ({"negatives": None}, "the structural loss compares with more documents: pass their embeddings as (1, 2, width), got None"),
+    ({"negatives": {"structural": normal(2, 2, D, seed=9)}}, "as (1, 2, width), got (2, 2, 8)"),
+    ({"negatives": {"structural": normal(1, 3, D, seed=9)}}, "as (1, 2, width), got (1, 3, 8)"),
 ]  # fmt: skip
 
 
@@ -230,8 +233,6 @@ def test_missing_lengths_and_misfitting_tensors_are_named(refused):
     for absent in ("structural", "contextual"):
         with pytest.raises(KeyError, match=absent):
             module(batch, **fitting | {"teachers": {k: v for k, v in fitting["teachers"].items() if k != absent}})
-    with pytest.raises(ValueError, match="negatives: the structural loss"):  # the negatives are not left out in silence
-        module(batch, **fitting | {"negatives": None})
 
 
 def four_teachers(**options) -> Objective:

@@ -153,7 +153,7 @@ def test_bad_arguments_and_untrained_models_are_refused(call, message, refused):
     refused(message, call)
 
 
-def test_a_compound_is_dm_then_dbow_in_any_order_of_members_trained_on_the_same_texts(dm, pages, in_process, refused):
+def test_a_compound_is_dm_then_dbow_in_any_order_of_its_members(dm, pages, in_process, refused):
     dbow = ParagraphVector(dm=False, vector_size=5, epochs=1, preprocess="none", min_count=3).fit(pages)
     compound = Compound([dbow, dm])
     embeddings = compound.embed(pages[:4])
