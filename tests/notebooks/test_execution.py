@@ -171,6 +171,23 @@ def test_a_student_is_evaluated_beside_what_is_scored_already_and_a_stock_model_
     assert {row["reference"] for row in rows} >= {"SBERT over chunks"}
 
 
+def test_a_student_with_a_lexical_half_is_evaluated_in_three_forms_and_the_adapted_one_compared(root, inside):
+    from docemb_lib.student import Student
+
+    student = Student.load(student_of(root))
+    student.adapt([" ".join(f"word{n % k} " for k in range(2, 9)) for n in range(40)], dim=4)
+    student.save(root / "lexical")
+    done = docemb("evaluate", "lexical", "--profile", "small", "--task", "halves", "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    scored = [(row["model"], row["seed"]) for row in found["scores"] if row["metric"] == "accuracy"]
+    assert list(dict(scored))[:3] == ["lexical", "lexical, dense half", "lexical, adapted"]
+    assert len(scored) == len(set(scored))
+    compared = [row["reference"] for row in found["comparison"] if row["model"] == "lexical, adapted"]
+    assert {"SBERT over chunks", "student before distillation", "LSA"} < {*compared}
+    assert not any(name.startswith("lexical") for name in compared)
+
+
 def test_a_centred_student_is_the_same_student_without_its_mean(root, inside):
     from docemb_lib.student import Student
 
