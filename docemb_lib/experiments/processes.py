@@ -212,8 +212,10 @@ def workers_of(scheduler: str, workspace: Workspace) -> Iterator[tuple[Any, Expe
             thread.submit(asyncio.run, _answer(address)).result()
         client = Client(address, timeout=TIMEOUT, set_as_default=False)
     except Exception as error:  # whatever the bytes of something that is no scheduler raise
-        problem = f"no answer within {TIMEOUT} s ({shorten(f'{type(error).__name__} {error}', 120)})"
-        raise InputError(f"scheduler {scheduler}: {problem}; is it running, and can it be reached from here?") from None
+        problem = f"no answer within {TIMEOUT} s" if isinstance(error, OSError) else "cannot be used"
+        problem += f" ({shorten(f'{type(error).__name__} {error}', 120)})"
+        mend = "is a Dask scheduler running there, with the same TLS files, and can it be reached from here?"
+        raise InputError(f"scheduler {scheduler}: {problem}; {mend}") from None
     with client:
         for worker, reason in client.run(unfit, expected, on_error="return").items():
             if reason is not None:

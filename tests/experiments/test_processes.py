@@ -13,6 +13,7 @@ from pathlib import Path
 from queue import Empty
 from types import SimpleNamespace
 
+import dask
 import nbclient
 import nbformat
 import psutil
@@ -159,12 +160,18 @@ def test_a_scheduler_that_does_not_answer_is_one_line(monkeypatch, tmp_path):
         address = f"127.0.0.1:{server.getsockname()[1]}"
         threading.Thread(target=lambda: server.accept()[0].sendall(b"SSH-2.0-OpenSSH_9.2"), daemon=True).start()
         for scheduler, said in {
-            address: r"no answer within 0\.5 s \(.*MemoryError .*\); is it running, and can it be reached from here\?",
-            "tcp://127.0.0.1:9": r"no answer within 0\.5 s \(TimeoutError\); .*", "tls://a:1": "no answer .* TLS config.*",
+            address: r"cannot be used \(.*MemoryError .*\); is a Dask scheduler running there, .* reached from here\?",
+            "tcp://127.0.0.1:9": r"no answer within 0\.5 s \(TimeoutError\); .*", "tls://a:1": "cannot be used .* TLS config.*",
             str(file): "is not the file that a scheduler writes; remove it, .*", "none.json": "no such file; .*",
         }.items():  # fmt: skip
             with pytest.raises(InputError, match=f"^scheduler {re.escape(scheduler)}: {said}$"):
                 processes.workers_of(scheduler, Workspace()).__enter__()
+
+
+def test_an_address_without_a_scheme_has_that_of_dasks_configuration():
+    assert processes._address_of("here:8786") == "tcp://here:8786"
+    with dask.config.set({"distributed.comm.default-scheme": "tls"}):
+        assert processes._address_of("here:8786") == "tls://here:8786"
 
 
 def test_own_workers_listen_on_the_loopback_and_refuse_who_has_no_key(monkeypatch):
