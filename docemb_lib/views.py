@@ -38,6 +38,7 @@ STATISTICS, LENGTHS = "statistics.parquet", "lengths.parquet"
 CORPUS_COLUMNS = ["documents", "tokens", "mean", "std", "over_384", "over_512"]  # of Tables 4.1 and 5.1
 FEW = range(6, 13)  # sentences of the example document
 READ = 300  # training documents whose words are counted
+COMPARED = 1000  # sentences, which give half a million pairs
 ATTENDED = 20  # validation documents; attentions take stock Longformer a second per document
 TAGGED = "en"  # the language of the part-of-speech tagger
 
@@ -302,9 +303,17 @@ def redundancy_beside_paper(run: Run) -> pd.DataFrame:
 
 
 def similarity_of_sentences(run: Run) -> pd.DataFrame:
-    """SBERT cosines of two sentences of one training document and of two documents; see `sentence_similarity`."""
+    """SBERT cosines of every two sentences of the first training documents; see `sentence_similarity`."""
     embed = partial(embed_once, run.workspace, known_models.sbert_models(run.stages.teachers)[0])
-    return probes.sentence_similarity(_texts_read(run), embed, pairs=READ, language=run.profile.simde.language)
+    return probes.sentence_similarity(_texts_read(run), embed, sentences=COMPARED, language=run.profile.simde.language)
+
+
+def similarity_beside_paper(run: Run, pairs: pd.DataFrame) -> pd.DataFrame:
+    """Table 5 of the paper (SimCSE's cosines) below those of `similarity_of_sentences`: data × inside, across."""
+    paper = published("simde").query("source == 'table 5'")
+    rows = paper.pivot(index="task", columns="metric", values="value")[["inside", "across"]]
+    own = pairs.groupby("kind", observed=True)["cosine"].mean().rename(f"here: {run.profile.corpus.source}")
+    return pd.concat([own.to_frame().T, rows]).rename_axis(index="data", columns="mean cosine")
 
 
 def _texts_read(run: Run) -> list[str]:

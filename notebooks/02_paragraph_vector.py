@@ -71,8 +71,10 @@ ax = figures.plot_windows(words, dm=dm)
 #
 # The model is trained on `train`, or on the part of it that the profile selects, with the settings of Table 4.5: window
 # 5, 5 negative samples, no subsampling, and 10 epochs unless the profile changes them. gensim ignores all words of a
-# document after the 10,000th; docemb splits longer documents. A compound loads its members if their own runs have
-# trained them, and trains them otherwise.
+# document after the 10,000th; docemb splits longer documents. `min_count="10%"` is the label of the thesis, which
+# prints "10 percent of the training corpus"; its author's logs have 1 percent, 5,000 of 500,000, and so does docemb,
+# counted in occurrences of a word, as gensim does. A compound loads its members if their own runs have trained them,
+# and trains them otherwise.
 
 # %%
 print(run.model.label, "·", run.model.load().dim, "dimensions")
@@ -112,9 +114,9 @@ run.save_figure(ax, "runs", runs)
 # %% [markdown]
 # **How to read it.** The best model is at the bottom. If the points of a row are far apart, the model is good at some
 # tasks only. A hollow diamond is the mean in the thesis of the same settings, or of the same place in the grid at the
-# widths of this profile. The thesis uses six other tasks and half a million documents, so compare the order of runs,
-# not their values. In the thesis larger vectors are better, DBOW and DM are close, and the concatenation of the best
-# two is better than either. Expect a smaller effect of the vector size with a few thousand documents.
+# widths of this profile. Unless the profile is `thesis`, its tasks and numbers of documents are others, so compare the
+# order of runs, not their values. In the thesis larger vectors are better, DBOW and DM are close, and the concatenation
+# of the best two is better than either. Expect a smaller effect of the vector size with a few thousand documents.
 
 # %%
 run.finish(run.metrics(scores), scores=scores)

@@ -159,9 +159,9 @@ run.save_figure(ax, "runs", runs)
 
 # %% [markdown]
 # **How to read it.** The best model is at the bottom; grey rows are baselines. A hollow diamond is the mean in the
-# thesis of the same loss. The thesis has other tasks, a larger student and more documents, so compare the order of
-# losses, not their values. In the thesis max-margin MSE with γ = 1 is best and collapses with γ = 1.5; cosine is a
-# close second.
+# thesis of the same loss. Unless the profile is `thesis`, its tasks, student and number of documents are others, so
+# compare the order of losses, not their values. In the thesis max-margin MSE with γ = 1 is best and collapses with γ =
+# 1.5; cosine is a close second.
 
 # %%
 run.finish(run.metrics(scores), scores=scores, student=run.link_student())

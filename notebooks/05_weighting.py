@@ -128,11 +128,11 @@ run.save_figure(ax, "lambda", siblings)
 
 # %% [markdown]
 # **How to read it.** First compare the differences between runs with the bars. A hollow diamond is the mean in the
-# thesis of the same place in the grid, with other tasks and models: compare the order of runs within one structural
-# loss. In the thesis masking at λ = 0.5 is slightly better for the cosine loss and worse for max-margin. With few
-# documents, most of them long, expect masking to be worse: long documents lose the structural loss and keep only a
-# correlation of projections. If the structural teacher averages over chunks of the whole document (`long: chunks`), it
-# truncates nothing, and the mask has no purpose.
+# thesis of the same place in the grid. Unless the profile is `thesis`, tasks and models are others: compare the order
+# of runs within one structural loss. In the thesis masking at λ = 0.5 is slightly better for the cosine loss and worse
+# for max-margin. With few documents, most of them long, expect masking to be worse: long documents lose the structural
+# loss and keep only a correlation of projections. If the structural teacher averages over chunks of the whole document
+# (`long: chunks`), it truncates nothing, and the mask has no purpose.
 #
 # ## Between the points
 #

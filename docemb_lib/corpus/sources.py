@@ -22,7 +22,6 @@ from docemb_lib.workspace import VERSIONS, fingerprint_of
 
 logger = logging.getLogger(__name__)
 
-SHUFFLE_BUFFER = 10_000  # rows that a shuffled stream holds in memory
 BATCH = 256  # texts given to a counter at once
 CACHE = 8 * 1024  # kB of memory for a set of names
 BUILDERS = {".jsonl": "json", ".tsv": "csv"}  # of `datasets`, where they are not the format's name
@@ -106,8 +105,7 @@ def _sampled(read: Callable[[], Iterable[Document]], settings: TextSource) -> It
     if settings.documents is None:
         return _distinct(read(), settings)
     ids = (document.id for document in _distinct(read(), settings))
-    draws = ((hashlib.sha256(f"{settings.seed}\0{id}".encode()).digest(), id) for id in ids)
-    chosen = {id for _, id in nsmallest(settings.documents, draws)}
+    chosen = set(nsmallest(settings.documents, ids, key=partial(_draw, seed=settings.seed)))
     return (document for document in read() if document.id in chosen)
 
 
@@ -235,20 +233,21 @@ class Seen:
 def hub_documents(
     source: HubDataset, *, limit: int | None, seed: int = 0, count_tokens: CountTokens | None = None
 ) -> Iterator[Document]:
-    """Up to `limit` documents (None: all) of a data set, which is streamed and shuffled through a buffer.
+    """`limit` documents of a data set (None: all), each set of so many being equally likely; all rows are streamed.
 
     Skips blank texts, repeated ones, and those below `source.min_words` or `source.min_student_tokens`, counted by
-    `count_tokens`. The id is a hash of the text, because rows of a shuffled stream have no number.
+    `count_tokens`. The id is a hash of the text. The sample are the documents whose hash of seed and id is lowest, in
+    this order: wherever they stand, and in whichever shard. It is held in memory.
     Raises InputError for local files that cannot be read, ConnectionError for a hub that fails on the way.
     """
-    name = _stem(Path(source.dataset))
-    documents = _new(_texts(source, seed), name, source.min_words or 1)
-    if source.min_student_tokens is not None:
-        if count_tokens is None:
-            raise ValueError("min_student_tokens needs count_tokens, a function from texts to their numbers of tokens")
-        documents = _long(documents, source.min_student_tokens, count_tokens)
+    name, least_tokens = _stem(Path(source.dataset)), source.min_student_tokens
+    if least_tokens is not None and count_tokens is None:
+        raise ValueError("min_student_tokens needs count_tokens, a function from texts to their numbers of tokens")
+    texts = progress(_texts(source), desc=f"streaming {name}", unit="rows")
+    documents = _of_words(texts, name, source.min_words or 1)
+    long = iter if least_tokens is None else partial(_long, min_tokens=least_tokens, count_tokens=count_tokens)
     given = 0
-    for document in progress(islice(documents, limit), desc=f"streaming {name}", total=limit, unit="documents"):
+    for document in _new(long(documents)) if limit is None else _drawn(documents, limit, seed, long):
         given += 1
         yield document
     if not given:
@@ -260,12 +259,34 @@ def hub_documents(
         logger.warning("%s [%s] gave %d documents of the %d asked for", source.dataset, source.split, given, limit)
 
 
-def _new(texts: Iterable[str], source: str, min_words: int) -> Iterator[Document]:
-    seen = Seen()
+def _of_words(texts: Iterable[str], source: str, least: int) -> Iterator[Document]:
     for text in texts:
-        id = f"{source}/{hashlib.sha256(text.encode()).hexdigest()[:16]}"
-        if len(text.split()) >= min_words and seen.add(id) is None:
-            yield Document(id, text, source)
+        if len(text.split()) >= least:
+            yield Document(f"{source}/{hashlib.sha256(text.encode()).hexdigest()[:16]}", text, source)
+
+
+def _new(documents: Iterable[Document]) -> Iterator[Document]:
+    seen = Seen()
+    return (document for document in documents if seen.add(document.id) is None)
+
+
+def _drawn(
+    documents: Iterator[Document], limit: int, seed: int, long: Callable[[Iterator[Document]], Iterator[Document]]
+) -> Iterator[Document]:
+    """The `limit` documents with the lowest draws. Only those that could be among them are counted by `long`."""
+    lowest: dict[bytes, Document] = {}  # by draw; an eighth more than needed before the highest are left out
+    bound = b"\xff" * 32
+    candidates = (document for document in documents if _draw(document.id, seed) < bound)
+    for document in long(candidates):
+        lowest[_draw(document.id, seed)] = document  # a repeated text has the same draw
+        if len(lowest) >= limit + max(limit // 8, BATCH):
+            lowest = {draw: lowest[draw] for draw in nsmallest(limit, lowest)}
+            bound = max(lowest)
+    yield from (lowest[draw] for draw in nsmallest(limit, lowest))
+
+
+def _draw(id: str, seed: int) -> bytes:
+    return hashlib.sha256(f"{seed}\0{id}".encode()).digest()
 
 
 def _long(documents: Iterator[Document], min_tokens: int, count_tokens: CountTokens) -> Iterator[Document]:
@@ -276,12 +297,12 @@ def _long(documents: Iterator[Document], min_tokens: int, count_tokens: CountTok
         yield from (document for document, n in zip(batch, counts, strict=True) if n >= min_tokens)
 
 
-def _texts(source: HubDataset, seed: int) -> Iterator[str]:
-    """The texts of the shuffled stream. An error names the row of a local file, or how far the stream of a hub came."""
+def _texts(source: HubDataset) -> Iterator[str]:
+    """The texts of all rows. An error names the row of a local file, or how far the stream of a hub came."""
     where, number = f"dataset {source.dataset!r}, split {source.split!r}", 0
     try:
-        for row in _stream(source).shuffle(seed=seed, buffer_size=SHUFFLE_BUFFER):
-            text = text_of(row, source.text_field, where=f"{where}, row {number + 1} as shuffled")
+        for row in _stream(source):
+            text = text_of(row, source.text_field, where=f"{where}, row {number + 1}")
             number += 1
             yield text
     except Exception as error:  # libraries raise many kinds of errors for files, formats and the network

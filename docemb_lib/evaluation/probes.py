@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from bisect import bisect
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple, Self, TypeVar
+from functools import cache
+from typing import TYPE_CHECKING, Literal, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
@@ -30,7 +31,6 @@ ALL_LENGTHS = "All"  # the last row of Table 4
 SHORTEST = 3  # words of a compared sentence; shorter ones are headings, dates and signatures
 
 Distance = Literal["cosine", "mse"]
-Item = TypeVar("Item")
 
 
 class Plane(NamedTuple):
@@ -183,15 +183,22 @@ def tidy_distances(distances: Distances) -> pd.DataFrame:
 def redundancy(texts: Sequence[str]) -> pd.DataFrame:
     """Columns words (split at white space), content (nouns and verbs), distinct and redundancy, a row per text.
 
-    redundancy is content / distinct: 1 where no noun or verb is repeated, NaN without any. Word forms are compared
-    without case, which the paper leaves open. English.
+    redundancy is content / distinct lemmas: 1 where no noun or verb is repeated, NaN without any. English. Tags are
+    textblob's and lemmas LemmInflect's; the paper (A.2) has both from spaCy, whose models no package registry has.
     """
     rows = []
     for text in progress(texts, desc="nouns and verbs", unit="documents"):
-        content = [word.text.lower() for word in tag_words(text) if word.part in {"noun", "verb"}]
+        content = [_lemma(word.text.lower(), word.part) for word in tag_words(text) if word.part in {"noun", "verb"}]
         rows.append((len(text.split()), len(content), len(set(content))))
     documents = pd.DataFrame(rows, columns=["words", "content", "distinct"])
     return documents.assign(redundancy=documents["content"] / documents["distinct"])
+
+
+@cache
+def _lemma(word: str, part: str) -> str:
+    from lemminflect import getLemma
+
+    return getLemma(word, upos=part.upper())[0]
 
 
 def redundancy_by_length(documents: pd.DataFrame) -> pd.DataFrame:
@@ -208,36 +215,30 @@ def redundancy_by_length(documents: pd.DataFrame) -> pd.DataFrame:
 
 
 def sentence_similarity(
-    texts: Sequence[str], embed: Callable[[list[str]], np.ndarray], *, pairs: int, seed: int = 0, language: str = "en"
+    texts: Sequence[str], embed: Callable[[list[str]], np.ndarray], *, sentences: int, language: str = "en"
 ) -> pd.DataFrame:
-    """Cosines of sentence pairs: columns kind, "inside" (of one document) or "across" (of two documents), and cosine.
+    """Cosines of every two sentences: kind, "inside" (of one document) or "across" (of two documents), and cosine.
 
-    Documents are drawn evenly, then a sentence of each, so that a long document counts as much as a short one. Ignored
-    are sentences below SHORTEST words and documents below two different ones. pairs: number of each kind.
+    Ignored are sentences below SHORTEST words and documents below two different ones. sentences: how many at most, of
+    the first documents, each of which gives no more than half of them.
     """
-    documents = []
+    documents: list[list[str]] = []
     for text in texts:
         split = (sentence.split() for sentence in split_sentences(text, language=language))
-        sentences = list(dict.fromkeys(" ".join(words) for words in split if len(words) >= SHORTEST))
-        documents += [sentences] if len(sentences) > 1 else []
+        own = list(dict.fromkeys(" ".join(words) for words in split if len(words) >= SHORTEST))[: sentences // 2]
+        if documents and sum(map(len, documents)) + len(own) > sentences:
+            break
+        documents += [own] if len(own) > 1 else []
     if len(documents) < 2:
         counts = f"{len(documents)} of {len(texts)} documents have two sentences or more"
         raise InputError(f"sentence_similarity: {counts}, expected two")
-    rng = np.random.default_rng(seed)
-
-    def draw_two(items: Sequence[Item]) -> tuple[Item, Item]:
-        one, other = rng.choice(len(items), size=2, replace=False)
-        return items[one], items[other]
-
-    drawn: list[tuple[str, str]] = []
-    for _ in range(pairs):
-        drawn.append(draw_two(documents[rng.integers(len(documents))]))
-        one, other = draw_two(documents)
-        drawn.append((one[rng.integers(len(one))], other[rng.integers(len(other))]))
-    unique = list(dict.fromkeys(sentence for pair in drawn for sentence in pair))
+    unique = list(dict.fromkeys(sentence for own in documents for sentence in own))
     row_of = dict(zip(unique, unit(embed(unique)), strict=True))
-    first, second = (np.array([row_of[pair[side]] for pair in drawn]) for side in (0, 1))
-    return pd.DataFrame({"kind": ["inside", "across"] * pairs, "cosine": (first * second).sum(axis=1)})
+    X = np.array([row_of[sentence] for own in documents for sentence in own], dtype=np.float32)
+    document = np.repeat(np.arange(len(documents)), [len(own) for own in documents])
+    first, second = np.triu_indices(len(X), k=1)
+    kinds = pd.Categorical.from_codes((document[first] != document[second]).astype(int), ["inside", "across"])
+    return pd.DataFrame({"kind": kinds, "cosine": (X @ X.T)[first, second]})
 
 
 def attention_by_part(student: Student, texts: Sequence[str]) -> pd.DataFrame:

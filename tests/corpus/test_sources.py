@@ -7,12 +7,12 @@ import re
 import sys
 from collections import Counter
 from itertools import combinations
-from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
+from scipy.stats import chisquare, kstest, spearmanr
 
 from docemb_lib.corpus import sources
 from docemb_lib.corpus.sources import (
@@ -151,6 +151,19 @@ def test_a_dataset_is_drawn_by_a_seed_without_short_blank_and_repeated_texts(dat
     assert sorted(len(document.text.split()) for document in long) == list(range(30, 42))
 
 
+def test_a_sample_is_drawn_evenly_from_all_shards_and_from_all_places_of_each(tmp_path):
+    shards, rows = 10, 4000
+    (tmp_path / "numbers").mkdir()
+    for shard in range(shards):
+        numbers = range(shard * rows, (shard + 1) * rows)
+        write_lines(tmp_path / "numbers" / f"train-{shard:02}.jsonl", [{"text": f"text {n}"} for n in numbers])
+    places = np.array([int(one.text[5:]) for one in hub_documents(tmp_path / "numbers", limit=2000)])
+    assert kstest(places / (shards * rows), "uniform").pvalue > 0.01
+    assert kstest(places % rows / rows, "uniform").pvalue > 0.01
+    assert chisquare(np.bincount(places // rows)).pvalue > 0.01
+    assert abs(spearmanr(places, np.arange(2000)).statistic) < 0.06  # nor does their order follow their places
+
+
 def test_texts_of_too_few_tokens_are_skipped_and_the_limit_is_still_reached(dataset):
     def letters(texts):
         return list(map(len, texts))
@@ -247,13 +260,13 @@ def test_a_bad_line_is_named_by_its_number(published, line, message, refused):
 
 
 def test_a_hub_that_fails_on_the_way_is_no_wrong_input_and_the_error_gives_the_row(monkeypatch):
-    def rows(**options):
+    def rows(source):
         for n in range(7):
             yield {"text": long_text("wiki", n)}
         raise TimeoutError("the read operation\ntimed out")
 
-    monkeypatch.setattr(sources, "_stream", lambda source: SimpleNamespace(shuffle=rows))
-    drawn = sources.hub_documents(HubDataset(dataset="wikimedia/wikipedia"), limit=99)
+    monkeypatch.setattr(sources, "_stream", rows)
+    drawn = sources.hub_documents(HubDataset(dataset="wikimedia/wikipedia"), limit=None)
     assert len([next(drawn) for _ in range(7)]) == 7
     message = r"^dataset 'wikimedia/wikipedia', split 'train', after row 7: TimeoutError: the read operation timed out; the same"
     with pytest.raises(ConnectionError, match=message):

@@ -1,6 +1,7 @@
 """Planes, probes, distances, redundancy and attention against numpy, scikit-learn, scipy and slow loops."""
 
 import logging
+from itertools import combinations
 from unittest.mock import Mock
 
 import numpy as np
@@ -43,7 +44,7 @@ def test_the_plane_is_spanned_by_the_leading_singular_vectors():
     (lambda: probes.measure_distances(np.ones((3, 2)), np.ones((3, 4)), distance="mse"), "expected equal"),
     (lambda: probes.measure_distances(np.ones((1, 2)), np.ones((1, 2)), distance="mse"), "two documents or more"),
     (lambda: probes.redundancy_by_length(probes.redundancy(["1 2", ""])), "none of the 2 documents has a noun or a verb; is it English"),
-    (lambda: probes.sentence_similarity([DOCUMENTS[0], *ODD], by_topic, pairs=9), "1 of 5 documents have two sentences or more, expected two"),
+    (lambda: probes.sentence_similarity([DOCUMENTS[0], *ODD], by_topic, sentences=9), "1 of 5 documents have two sentences or more, expected two"),
     (lambda: probes.separation(probes.measure_distances(*noisy(), distance="mse").part(np.zeros(12, dtype=bool), 2)), "no documents are chosen"),
 ])  # fmt: skip
 def test_unfit_input_is_refused(measure, message, refused):
@@ -218,6 +219,7 @@ def test_redundancy_is_nouns_and_verbs_for_each_distinct_one_whatever_its_capita
     doc = str(logging.__doc__)
     ships, once, twice = probes.redundancy(["Ships sail. ships Sail.", doc, f"{doc} " * 2])["redundancy"]
     assert (ships, twice) == (2, pytest.approx(2 * once, rel=0.02))
+    assert probes.redundancy(["Ships sail. The ship sailed."])["redundancy"].tolist() == [2]  # of lemmas
 
 
 def test_lengths_are_divided_as_in_table_4():
@@ -242,33 +244,25 @@ def by_topic(sentences: list[str]) -> np.ndarray:
     return rows
 
 
-def test_sentences_are_of_one_document_inside_and_of_two_across_and_are_drawn_by_the_seed():
-    pairs = probes.sentence_similarity([*DOCUMENTS, *ODD], by_topic, pairs=50)
-    assert pairs["kind"].value_counts().to_dict() == {"inside": 50, "across": 50}
-    np.testing.assert_allclose(pairs["cosine"], pairs["kind"] == "inside")
-
-    def embed(sentences):
-        return np.array([[len(sentence), 9.0] for sentence in sentences])
-
-    one, again, other = (probes.sentence_similarity(DOCUMENTS, embed, pairs=9, seed=k) for k in (0, 0, 1))
-    pd.testing.assert_frame_equal(one, again)
-    assert not one.equals(other)
-
-
-def test_the_means_are_those_over_all_couples_of_sentences():
+def test_every_two_sentences_are_compared_as_in_a_loop_over_all():
     rng = np.random.default_rng(0)
-    documents = [f"This is {n} apples. That is {n} pears. Here is {n} plums." for n in range(4)]
+    documents = [
+        " ".join(f"This is {n} {fruit}." for fruit in ("apples", "pears", "plums")[: 2 + n % 2]) for n in range(4)
+    ]
     vectors: dict[str, np.ndarray] = {}
 
     def embed(sentences: list[str]) -> np.ndarray:
         return np.array([vectors.setdefault(sentence, rng.normal(size=4)) for sentence in sentences])
 
-    means = probes.sentence_similarity(documents, embed, pairs=4000).groupby("kind")["cosine"].mean()
-    units = {sentence: vector / np.linalg.norm(vector) for sentence, vector in vectors.items()}
-    couples = [(a, b) for a in units for b in units if a != b]
-    for kind, same in (("inside", True), ("across", False)):
-        all_of_them = [units[a] @ units[b] for a, b in couples if (a.split()[2] == b.split()[2]) == same]
-        assert means[kind] == pytest.approx(np.mean(all_of_them), abs=0.03)
+    for most, expected in ((99, 4), (9, 3), (6, 2)):  # two, three, two and three sentences; whole documents
+        found = probes.sentence_similarity(documents, embed, sentences=most).groupby("kind", observed=True)["cosine"]
+        units = {sentence: vectors[sentence] / np.linalg.norm(vectors[sentence]) for sentence in vectors}
+        first = [s for s in units if int(s.split()[2]) < expected]
+        for kind, same in (("inside", True), ("across", False)):
+            of_kind = [units[a] @ units[b] for a, b in combinations(first, 2) if (a.split()[2] == b.split()[2]) == same]
+            assert sorted(found.get_group(kind)) == pytest.approx(sorted(of_kind), abs=1e-6)
+    found = probes.sentence_similarity([*DOCUMENTS, *ODD], by_topic, sentences=99)
+    np.testing.assert_allclose(found["cosine"], found["kind"] == "inside", atol=1e-6)
 
 
 @pytest.fixture(scope="module")

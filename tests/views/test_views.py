@@ -323,8 +323,11 @@ def test_the_runs_own_texts_stand_before_the_papers(of_texts):
 def test_sentences_are_compared_by_sbert(of_texts, monkeypatch):
     subject = embedder("subject", lambda text: ["cat" in text or "dog" in text, "house" in text])
     monkeypatch.setattr("docemb_lib.experiments.models.sbert_models", lambda teachers: [subject])
-    pairs = views.similarity_of_sentences(of_texts())
-    assert pairs.groupby("kind")["cosine"].mean().to_dict() == pytest.approx({"inside": 1, "across": 0})
+    pairs = views.similarity_of_sentences(run := of_texts())
+    beside = views.similarity_beside_paper(run, pairs)
+    assert beside.loc["here: installed-docs"].to_dict() == pytest.approx({"inside": 1, "across": 0})
+    assert beside.loc["nyt"].to_dict() == {"inside": 0.3, "across": 0.11}
+    assert len(beside) == 6
 
 
 def test_heads_of_few_examples_are_trained_for_classification_alone(of_texts):
