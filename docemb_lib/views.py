@@ -38,6 +38,7 @@ STATISTICS, LENGTHS = "statistics.parquet", "lengths.parquet"
 CORPUS_COLUMNS = ["documents", "tokens", "mean", "std", "over_384", "over_512"]  # of Tables 4.1 and 5.1
 FEW = range(6, 13)  # sentences of the example document
 READ = 300  # training documents whose words are counted
+TEN = ("fakenews", "arxiv-abstracts")  # tasks with ten examples of each class where the paper takes few
 COMPARED = 1000  # sentences, which give half a million pairs
 ATTENDED = 20  # validation documents; attentions take stock Longformer a second per document
 TAGGED = "en"  # the language of the part-of-speech tagger
@@ -273,9 +274,16 @@ def students_beside(run: Run) -> list[Model]:
 
 
 def beside_paper(scores: pd.DataFrame) -> pd.DataFrame:
-    """Tidy scores beside the paper's on common tasks: rows (source, model), columns (task, metric)."""
-    here = last_round(scores)[["model", "task", "metric", "value"]].assign(source="here")
-    rows = pd.concat([here, published("simde").query("round == 'all'").assign(source="paper")])
+    """Tidy scores beside the paper's on common tasks (Table 2): rows (source, model), columns (task, metric).
+
+    The scores of `few_shot` stand beside those of five examples of each class, or TEN.
+    """
+    few = "per_class" in scores
+    own = scores[scores["per_class"] == 5 + 5 * scores["task"].isin(TEN)] if few else last_round(scores)
+    here = own[["model", "task", "metric", "value"]].assign(source="here")
+    rows = pd.concat(
+        [here, published("simde")[lambda p: p["round"] == ("few-shot" if few else "all")].assign(source="paper")]
+    )
     common = rows.groupby(["task", "metric"])["source"].transform("nunique") == 2
     return rows[common].pivot_table(index=["source", "model"], columns=["task", "metric"], values="value", sort=False)
 
@@ -338,16 +346,16 @@ def attention_of_students(run: Run) -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True)
 
 
-def few_shot(run: Run, models: Sequence[Model], *, per_class: Sequence[int] = (2, 5)) -> pd.DataFrame:
-    """Scores on the profile's classification tasks of heads trained on `per_class` examples of each class.
+def few_shot(run: Run, models: Sequence[Model]) -> pd.DataFrame:
+    """Scores on the profile's classification tasks of heads trained on `evaluation.few_shot` examples of each class.
 
     Columns task, model, and see `few_shot_scores`. A number that exceeds the smallest class of a task is left out.
     """
-    frames = [pd.DataFrame()]
+    frames = [pd.DataFrame(columns=["per_class", "draw", "metric", "value", "task", "model"])]
     for name in run.profile.evaluation.tasks:
         if isinstance(task := run.stages.scores.tasks[name], Classification):
             smallest = min(Counter(task.splits["train"].labels).values())
-            numbers = [number for number in per_class if number <= smallest]
+            numbers = sorted(number for number in run.profile.evaluation.few_shot if number <= smallest)
             for model in models if numbers else ():
                 embeddings = embed_once(run.workspace, model, task.texts("test"))
                 frames.append(few_shot_scores(task, embeddings, per_class=numbers).assign(task=name, model=model.label))

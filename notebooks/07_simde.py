@@ -172,16 +172,19 @@ print(fill(final.recommendation(), 110))
 #
 # ## A few examples of each class
 #
-# Does the student help if labels are scarce? The paper finds the largest gains with five or ten training examples per
-# class. The figures show the profile's classification tasks with few examples, drawn ten times. Bands are standard
-# deviations over draws. There is no figure if the profile has no classification task, or if a class has fewer examples.
+# Does the student help if labels are scarce? The paper finds the largest gains with few training examples: five of each
+# class, ten in FakeNews and arXiv. The figures show the profile's classification tasks with few examples
+# (`evaluation.few_shot`), drawn ten times. Bands are standard deviations over draws. There is no figure if the profile
+# has no classification task, or if a class has fewer examples. The table has means beside the paper's (lower half of
+# its Table 2) on common tasks, and is empty if there are none.
 
 # %%
 few = views.few_shot(run, [run.model, *students, *run.references[:3]])  # with the untrained student and both SBERT
-for task in few["task"].unique() if len(few) else ():
+for task in few["task"].unique():
     _, ax = plt.subplots()
     figures.plot_few_shot(few[few["task"] == task], ax=ax).set_title(task)
     run.save_figure(ax, f"few-shot-{task}", few)
+views.beside_paper(few).round(3)
 
 # %% [markdown]
 # ## What it attends to

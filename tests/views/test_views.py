@@ -21,7 +21,7 @@ from docemb_lib.experiments.run import Run
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.experiments.students import weighting_of
 from docemb_lib.losses import Objective, Teaching
-from docemb_lib.settings import FurtherTeacher, SimDE, SimDEName
+from docemb_lib.settings import Evaluation, FurtherTeacher, SimDE, SimDEName
 from docemb_lib.settings.profile import Profile
 from docemb_lib.thesis.values import published
 from docemb_lib.training.pairs import draw_halves, generator_of
@@ -225,7 +225,11 @@ def of_sizes(make_run):
 @pytest.fixture
 def of_texts(make_run):
     def make(language="en", tasks=()):
-        run = make_run("07_simde", changes={"simde": SimDE(language=language, dropout=0.1)}, documents=2)
+        changes = {
+            "simde": SimDE(language=language, dropout=0.1),
+            "evaluation": Evaluation(tasks=["package", "halves"], few_shot={2, 4, 5}),
+        }
+        run = make_run("07_simde", changes=changes, documents=2)
         corpus, scores = SimpleNamespace(split=lambda _: {"text": PAGES}), SimpleNamespace(tasks=tasks)
         run.stages = SimpleNamespace(corpus=corpus, scores=scores, teachers=None)
         return run
@@ -280,6 +284,10 @@ def test_scores_stand_beside_the_papers_where_it_has_the_task():
     assert table.loc[("here", "ours")].item() == pytest.approx(0.65)
     assert (table.loc[("paper", "SimDE_bert")].item(), len(table)) == (pytest.approx(0.7689), 1 + 9)
     assert views.beside_paper(scores[scores["task"] == "package"]).empty
+    rows = [("ours", task, "accuracy", n, n / 100) for task in ("20news", "fakenews") for n in (2, 5, 10)]
+    table = views.beside_paper(pd.DataFrame(rows, columns=["model", "task", "metric", "per_class", "value"]))
+    assert table.loc[("here", "ours")].to_dict() == {("20news", "accuracy"): 0.05, ("fakenews", "accuracy"): 0.1}
+    assert table.loc[("paper", "BERT"), ("20news", "accuracy")] == 0.1994
 
 
 def test_the_gain_has_a_row_per_task_and_the_spread_of_heads():
@@ -335,6 +343,6 @@ def test_heads_of_few_examples_are_trained_for_classification_alone(of_texts):
     splits = {split: Labelled(texts[split], ["a"] * 4 + ["b"] * 4) for split in texts}
     tasks = {"package": Classification("package", splits), **dict.fromkeys(["see-also-pairs", "halves", "see-also-retrieval"])}  # fmt: skip
     exact = embedder("exact", lambda text: [1, 0] if " a " in text else [0, 1])
-    scores = views.few_shot(of_texts(tasks=tasks), [exact], per_class=(2, 4, 5))
+    scores = views.few_shot(of_texts(tasks=tasks), [exact])
     assert set(scores["per_class"]) == {2, 4}  # a class has four
     assert (set(scores["task"]), len(scores)) == ({"package"}, 2 * 10 * 2)
