@@ -103,11 +103,15 @@ def ranks_by_similarity(
     return ranked
 
 
-def precision_and_reciprocal_rank(ranked: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+def precision_and_reciprocal_rank(
+    ranked: Sequence[np.ndarray], *, top: int | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """Average precision and reciprocal rank of every query, (Q,) each; their means are MAP and MRR.
 
     The average precision is the mean over the relevant documents of the precision at the rank of each. ranked: see
-    `relevant_ranks`.
+    `relevant_ranks`. top: count only relevant documents among the first so many hits, also in the mean, as the code
+    behind Table 5.7 does with 1,000; a query without any has 0 and 1 / top.
     """
-    precision = [(np.arange(1, len(ranks) + 1) / ranks).mean() for ranks in ranked]
-    return np.array(precision), np.array([1 / ranks[0] for ranks in ranked])
+    found = [ranks if top is None else ranks[ranks <= top] for ranks in ranked]
+    precision = [(np.arange(1, len(ranks) + 1) / ranks).mean() if len(ranks) else 0.0 for ranks in found]
+    return np.array(precision), np.array([1 / (ranks[0] if len(ranks) else top) for ranks in found])

@@ -291,11 +291,12 @@ class Retrieval:
         return unique(pick(self.name, self.splits, split).texts)
 
     def score(
-        self, embeddings: Any, split: str = "test", *, head: HeadSettings | None = None, seeds: int = SEEDS
-    ) -> Score:
-        """MAP, with MRR as an extra; see `HeadTask.score`, with which it shares its signature.
+        self, embeddings: Any, split: str = "test", *, head: HeadSettings | None = None, seeds: int = SEEDS,
+        top: int | None = None,
+    ) -> Score:  # fmt: skip
+        """MAP, with MRR as an extra; see `HeadTask.score`, with which it shares its signature but for `top`.
 
-        embeddings: (N, D), maybe sparse, or the `Similarities` of `texts(split)`.
+        embeddings: (N, D), maybe sparse, or the `Similarities` of `texts(split)`. top: hits that count, None: all.
         """
         ranking, texts = pick(self.name, self.splits, split), self.texts(split)
         queries, relevant, pool = ranking.queries, ranking.relevant, {"candidates": ranking.candidates}
@@ -310,7 +311,7 @@ class Retrieval:
                 some = slice(start, start + AT_ONCE)
                 values = similarities([columns[query] for query in queries[some]])[:, columns]
                 ranked += ranks_by_similarity(values, queries[some], relevant[some], **pool)
-        found = precision_and_reciprocal_rank(ranked)
+        found = precision_and_reciprocal_rank(ranked, top=top)
         mean, mrr = (float(values.mean()) for values in found)
         per_query = {name: values[None].astype(np.float32) for name, values in zip(("map", "mrr"), found, strict=True)}
         return Score(self.metric, (mean,), extra={"mrr": mrr}, per_example=per_query)

@@ -186,7 +186,7 @@ class ScoreStage:
 
     def _inputs(self, model: Model, name: str, *, final: bool) -> dict[str, Any]:
         protocol = {"rounds"} if final else {"limit", "folds"}
-        settings = self.profile.evaluation.model_dump(include={"head", "seeds", *protocol})
+        settings = self.profile.evaluation.model_dump(include={"head", "seeds", "map_at", *protocol})
         return {"model": model.fingerprint, **self._task_inputs(name), **settings}
 
     def _texts(self, name: str, *, final: bool) -> list[str]:
@@ -202,7 +202,9 @@ class ScoreStage:
         limits = evaluation.rounds if final else [None]
         rounds = {protocols.round_name(limit): limit for limit in limits}
         if not isinstance(task, HeadTask):
-            return dict.fromkeys(rounds, task.score(embeddings, "test" if final else "validation"))
+            return dict.fromkeys(
+                rounds, task.score(embeddings, "test" if final else "validation", top=evaluation.map_at)
+            )
         heads: dict[str, Any] = {"head": evaluation.head, "seeds": evaluation.seeds}
         if final:
             return protocols.final_scores(task, embeddings, rounds=rounds, **heads)

@@ -32,18 +32,22 @@ def test_scores_are_those_of_a_plain_loop_and_scikit_learn(seed: int, candidates
         queries = [*queries[:6], *range(54, 60)]  # some in the pool, some behind it
         relevant = [sorted({row % 54 for row in rows} - {query}) for query, rows in zip(queries, relevant, strict=True)]
     similarities = cosine_similarity(embeddings.astype(np.float64))
-    expected = []
+    expected, of_seven = [], []
     for query, wanted in zip(queries, relevant, strict=True):
         others = [row for row in range(candidates) if row != query]
         ranked = sorted(others, key=lambda row, near=similarities[query]: -near[row])
         truth = [row in wanted for row in others]
         first = next(rank for rank, row in enumerate(ranked, start=1) if row in wanted)
         expected.append((average_precision_score(truth, similarities[query, others]), 1 / first))
+        hits = [row in wanted for row in ranked[:7]]
+        of_seven.append((average_precision_score(hits, range(7, 0, -1)) if any(hits) else 0, 1 / min(first, 7)))
     scores = score_retrieval(embeddings, queries, relevant, candidates=candidates)
     np.testing.assert_allclose(np.transpose(scores), expected, atol=1e-12)
     rows = similarities[queries]  # without embeddings, the same ranks come from similarities
     ranked = retrieval.ranks_by_similarity(rows, queries, relevant, candidates=candidates)
     np.testing.assert_allclose(retrieval.precision_and_reciprocal_rank(ranked), scores, atol=1e-12)
+    found = retrieval.precision_and_reciprocal_rank(ranked, top=7)
+    np.testing.assert_allclose(np.transpose(found), of_seven, atol=1e-12)
 
 
 def test_equal_cosines_are_ordered_by_row_around_the_query_and_a_zero_embedding_is_as_far_from_all(monkeypatch):

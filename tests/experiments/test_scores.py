@@ -61,7 +61,7 @@ TASKS = {
 
 
 def test_the_final_evaluation_scores_test_splits_in_every_round_on_texts_embedded_together(tmp_path):
-    stages = a_world(tmp_path, TASKS, rounds=[10, None])
+    stages = a_world(tmp_path, TASKS, rounds=[10, None], map_at=1)
     model = Hashed()
     rounds = stages.by_round([Model("m", "1", lambda: model)], final=True)
     assert list(rounds) == ["10", "all"]
@@ -72,7 +72,7 @@ def test_the_final_evaluation_scores_test_splits_in_every_round_on_texts_embedde
         for size, score in expected.items():
             assert rounds[size]["m"][name] == score
             np.testing.assert_array_equal(rounds[size]["m"][name].per_example["accuracy"], score.per_example["accuracy"])  # fmt: skip
-    expected = TASKS["find"].score(embedding_of(TASKS["find"].texts("test")), "test")
+    expected = TASKS["find"].score(embedding_of(TASKS["find"].texts("test")), "test", top=1)
     assert rounds["10"]["m"]["find"] == rounds["all"]["m"]["find"] == expected
     np.testing.assert_array_equal(rounds["all"]["m"]["find"].per_example["mrr"], expected.per_example["mrr"])
     (asked,) = model.asked
@@ -107,7 +107,7 @@ def test_what_is_scored_is_not_scored_again_and_a_further_task_costs_its_own_tex
     again = both.of([Model("m", "1", lambda: models[1])], final=True)
     assert again[again["task"] == "sort"].to_dict("records") == once.to_dict("records")
     assert models[1].asked == [TASKS["find"].texts("test")]
-    for changed in ({"seeds": 3}, {"rounds": [10]}):
+    for changed in ({"seeds": 3}, {"map_at": 1}, {"rounds": [10]}):
         assert not a_world(tmp_path, {"sort": TASKS["sort"]}, **changed).is_scored(model)
     assert a_world(tmp_path, {"sort": TASKS["sort"]}, limit=5, folds=2).is_scored(model)  # of runs
 
