@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -172,6 +173,23 @@ def grid(name: str, profile: str | Path | Profile = "thesis") -> list[dict[str, 
     return load_grid(name, profile if isinstance(profile, Profile) else Profile.load(profile)).runs
 
 
+def grid_place(key: RunKey) -> str:
+    """The grid in `params/grids/`, scaled to the profile, that a run belongs to: `structural, run 3 of 16`; or ""."""
+    own = key.same_but("seed", "documents")
+    for name in _grid_files():
+        with suppress(InputError):  # of a grid whose runs do not fit this profile
+            found = load_grid(name, key.profile)
+            runs = [RunKey.of(key.notebook, key.profile, **run) for run in found.runs if found.notebook == key.notebook]
+            if own in (cells := [run.same_but("seed", "documents") for run in runs]):
+                return f"{name}, run {cells.index(own) + 1} of {len(cells)}"
+    return ""
+
+
+def _grid_files() -> dict[str, Path]:
+    roots = (Path(__file__).resolve().parents[2], find_root())
+    return {file.stem: file for root in roots for file in sorted((root / "params" / "grids").glob("*.yaml"))}
+
+
 def load_grid(given: GridLike, profile: Profile) -> Grid:
     """A grid in `params/grids/` by name, of a .yaml file, or of the runs' own parameters."""
     if not isinstance(given, str | Path):
@@ -180,9 +198,7 @@ def load_grid(given: GridLike, profile: Profile) -> Grid:
         return Grid("given", None, [_mapping(run, f"grid: run {number}") for number, run in enumerate(given, 1)])
     path, name = Path(given), str(given)
     if path.suffix not in {".yaml", ".yml"}:
-        roots = (Path(__file__).resolve().parents[2], find_root())
-        files = {file.stem: file for root in roots for file in (root / "params" / "grids").glob("*.yaml")}
-        if name not in files:
+        if name not in (files := _grid_files()):
             known = ", ".join(sorted(files))
             raise InputError(f"grid {name!r} is unknown; known are {known}, or give the path of a .yaml file")
         path = files[name]

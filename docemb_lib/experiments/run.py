@@ -7,22 +7,26 @@ import re
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from docemb_lib.doctor import warn_of_other_versions
+from docemb_lib.errors import InputError
 from docemb_lib.evaluation.scoreboard import last_round, mean_over_tasks
 from docemb_lib.experiments import models as made
 from docemb_lib.experiments import records
 from docemb_lib.experiments.models import SBERT_CHUNKS, SBERT_TRUNCATED, UNTRAINED, Model
-from docemb_lib.experiments.runkey import RunKey
+from docemb_lib.experiments.plan import THESIS, grid_place
+from docemb_lib.experiments.runkey import PV_NAMES, RunKey
 from docemb_lib.experiments.scores import Final, ScoreStage
 from docemb_lib.experiments.stages import CorpusStage, TeacherStage
 from docemb_lib.experiments.students import StudentStage
 from docemb_lib.hardware import tune_environment
 from docemb_lib.private import INJECTED_CELL
+from docemb_lib.settings import SINGLE, label_of_paragraph_vector
 from docemb_lib.settings.profile import BESIDE_CONTEXTUAL, FINAL, NOTEBOOKS, Profile, check_names
 from docemb_lib.workspace import Artefact, Workspace
 
@@ -231,14 +235,49 @@ def begin(notebook: str, namespace: Mapping[str, Any]) -> Run:
     return run
 
 
+# The settings of a profile that decide a result and stand in Tables 4.3, 4.4, 5.2 or 5.6.
+SHOWN = {
+    "corpus": ("source", "documents", "validation"),
+    "structural teacher": ("model", "max_tokens", "long"),
+    "student": ("model", "layers", "max_tokens", "attention_window", "pooling", "dropout", "lexical"),
+    "training": ("batch_size", "accumulation", "order", "learning_rate", "warmup", "weight_decay", "epochs",
+                 "precision", "attention", "delta", "beta"),
+    "heads": ("epochs", "batch_size", "learning_rate", "weight_decay", "label_smoothing", "rms", "pair_features"),
+}  # fmt: skip
+
+
+def _shown(key: RunKey) -> dict[tuple[str, str], str]:
+    """{(section, name): value} of `SHOWN`, and the contextual teachers (Table 4.5)."""
+    profile, teachers = key.profile, key.profile.contextual_teachers
+    sections = {"corpus": profile.corpus, "structural teacher": profile.structural_teacher, "student": profile.student}
+    sections |= {"training": key.training, "heads": profile.evaluation.head}
+    found = {(section, name): str(getattr(sections[section], name)) for section in SHOWN for name in SHOWN[section]}
+    for name in PV_NAMES:
+        members = [member.model_dump(include={*SINGLE}) for member in teachers.members(name)]
+        found["contextual teachers", name] = "+".join(label_of_paragraph_vector(**member) for member in members)
+    return found
+
+
+def _published(key: RunKey) -> RunKey:
+    """A run of the same notebook with the settings of its paper; the defaults are those of chapter 4 of the thesis."""
+    name = "simde" if key.self_supervised else "thesis-final" if key.notebook in FINAL else "thesis"
+    with suppress(InputError):  # a root without these profiles
+        return RunKey(key.notebook, Profile.load(name))
+    return RunKey(key.notebook, THESIS)
+
+
 class Overview:
     """The settings of a run and the artefacts it uses, as one output that JupyterLab and papermill update in place."""
 
     def __init__(self, run: Run, own: Mapping[str, Any]) -> None:
-        rows = {"profile": (run.profile.name, "")}
+        rows = {("run", "profile"): (run.profile.name, "", ""), ("run", "grid"): (grid_place(run.key), "", "")}
         for name, value in run.parameters.items():
-            rows[name] = (str(value), "" if own.get(name, value) == value else str(own[name]))
-        self.settings = pd.DataFrame.from_dict(rows, orient="index", columns=["value", "instead of the profile's"])
+            rows["run", name] = (str(value), "" if own.get(name, value) == value else str(own[name]), "")
+        published = _shown(_published(run.key))
+        for place, value in _shown(run.key).items():
+            rows[place] = (value, "", "" if published[place] == value else published[place])
+        columns = ["value", "instead of the profile's", "in the paper"]
+        self.settings = pd.DataFrame(list(rows.values()), pd.MultiIndex.from_tuples(rows), columns)
         self.used = run.workspace.used
         self._handle: Any = None  # of the output that is shown
 
