@@ -351,7 +351,7 @@ def few_shot(run: Run, models: Sequence[Model]) -> pd.DataFrame:
 
     Columns task, model, and see `few_shot_scores`. A number that exceeds the smallest class of a task is left out.
     """
-    frames = [pd.DataFrame(columns=["per_class", "draw", "metric", "value", "task", "model"])]
+    frames = []
     for name in run.profile.evaluation.tasks:
         if isinstance(task := run.stages.scores.tasks[name], Classification):
             smallest = min(Counter(task.splits["train"].labels).values())
@@ -359,4 +359,6 @@ def few_shot(run: Run, models: Sequence[Model]) -> pd.DataFrame:
             for model in models if numbers else ():
                 embeddings = embed_once(run.workspace, model, task.texts("test"))
                 frames.append(few_shot_scores(task, embeddings, per_class=numbers).assign(task=name, model=model.label))
-    return pd.concat(frames, ignore_index=True)
+    return pd.concat(
+        frames or [pd.DataFrame(columns=["model", "task", "metric", "per_class", "value"])], ignore_index=True
+    )

@@ -243,7 +243,8 @@ def _draw_bands(rows: pd.DataFrame, ax: Axes) -> None:
         own = rows[rows["model"] == model]
         ax.plot(own["x"], own["value"], style, marker="o", markersize=4, color=color, label=model)
         ax.fill_between(own["x"], own["low"], own["high"], color=color, alpha=0.12, linewidth=0)
-    ax.legend(fontsize=8, handlelength=3)
+    if len(rows):
+        ax.legend(fontsize=8, handlelength=3)
 
 
 def plot_by_task(scores: pd.DataFrame, *, name: str, ax: Axes | None = None) -> Axes:

@@ -344,5 +344,7 @@ def test_heads_of_few_examples_are_trained_for_classification_alone(of_texts):
     tasks = {"package": Classification("package", splits), **dict.fromkeys(["see-also-pairs", "halves", "see-also-retrieval"])}  # fmt: skip
     exact = embedder("exact", lambda text: [1, 0] if " a " in text else [0, 1])
     scores = views.few_shot(of_texts(tasks=tasks), [exact])
+    assert scores["value"].dtype == float
+    assert views.few_shot(of_texts(tasks=dict.fromkeys(tasks)), [exact]).empty
     assert set(scores["per_class"]) == {2, 4}  # a class has four
     assert (set(scores["task"]), len(scores)) == ({"package"}, 2 * 10 * 2)
