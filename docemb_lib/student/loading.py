@@ -23,7 +23,7 @@ from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, AutoTokeni
 from transformers.utils import cached_file
 
 from docemb_lib.errors import InputError
-from docemb_lib.pretrained import quiet_loading
+from docemb_lib.pretrained import quiet_loading, require
 
 SHORT = ("bert", "roberta", "xlm-roberta", "camembert")  # convert to a Longformer: the module names are the same
 LONG = ("longformer", "modernbert")  # are students as they are
@@ -209,6 +209,7 @@ def read_json(path_or_id: str, name: str, *, subfolder: str = "") -> Any:
 
 def find_file(path_or_id: str, name: str, *, subfolder: str = "") -> Path | None:
     """A file of a folder or of a model on a hub; None where there is none. Raises InputError for an unknown model."""
+    require(path_or_id)
     try:
         file = cached_file(path_or_id, name, subfolder=subfolder, _raise_exceptions_for_missing_entries=False)
     except OSError as error:
@@ -222,6 +223,8 @@ def one_line(path_or_id: str, problem: str) -> Iterator[None]:
     """Raise any exception as InputError of one line: the libraries share no error class."""
     try:
         yield
+    except InputError:
+        raise
     except Exception as error:
         reason = textwrap.shorten(str(error), width=250, placeholder=" …")
         raise InputError(f"{path_or_id}: {problem}: {reason}") from error

@@ -136,7 +136,7 @@ class SBERT:
         from sentence_transformers import SentenceTransformer
 
         with pretrained.quiet_loading():
-            full = SentenceTransformer(pretrained.resolve(self.model), device=self.device)
+            full = SentenceTransformer(pretrained.require(self.model), device=self.device)
         # Compared by name, because the class has moved between versions of sentence-transformers.
         modules = [module for module in full if type(module).__name__ != "Normalize"]
         encoder = SentenceTransformer(modules=modules, device=self.device).eval()
