@@ -121,8 +121,10 @@ class CorpusStage:
         further = (teacher.model for teacher in profile.further_teachers if teacher.model)
         for model in (profile.student.model, profile.structural_teacher.model, *further):
             pretrained.require(model)
+        same = profile.structural_teacher.model == profile.student.model
         count_structural = sbert_of(profile.structural_teacher, "truncate").count_tokens
-        counters = {"n_student_tokens": self._count_student, "n_structural_tokens": count_structural}
+        counters = {"n_student_tokens": self._count_student}
+        counters["n_structural_tokens"] = self._count_student if same else count_structural
         dataset = self._build(settings, folder, counters, validation=settings.validation, tasks=settings.tasks)
         # A plan that asks for too many documents fails now, not at its last run.
         trained = [line for line in profile.plan if not line.profile and (line.grid or line.notebook in TRAINING)]

@@ -22,6 +22,7 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, AutoTokenizer, LongformerConfig, LongformerModel
 from transformers.utils import cached_file
 
+from docemb_lib import tokenizing
 from docemb_lib.errors import InputError
 from docemb_lib.pretrained import quiet_loading, require
 
@@ -45,7 +46,6 @@ HEAD = re.compile(  # the masked-language heads of BERT, RoBERTa and Longformer,
     r"(?:cls\.predictions\.(?:transform\.)?|lm_head\.|head\.|decoder\.(?=bias))"
     r"(?:(?P<layer>dense|LayerNorm|layer_norm|norm)\.)?(?P<kind>weight|bias)"
 )
-SLICE = 256  # texts tokenised at a time: a tokenizer's output takes a hundred bytes per token
 
 
 def load_long(path_or_id: str) -> Any:
@@ -182,9 +182,7 @@ def remove_limits(tokenizer: Any) -> None:
 
 def count_tokens(path_or_id: str, texts: Sequence[str]) -> list[int]:
     """Number of an encoder's tokens of each text, without special tokens and truncation."""
-    tokenizer = _counting_tokenizer(path_or_id)
-    slices = (list(texts[start : start + SLICE]) for start in range(0, len(texts), SLICE))
-    return [len(ids) for part in slices for ids in tokenizer.encode_batch_fast(part, add_special_tokens=False)]
+    return tokenizing.count_tokens(_counting_tokenizer(path_or_id), texts)
 
 
 @lru_cache(maxsize=4)

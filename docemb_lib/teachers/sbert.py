@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 
-from docemb_lib import pretrained
+from docemb_lib import pretrained, tokenizing
 from docemb_lib.errors import InputError
 from docemb_lib.hardware import devices_at_hand, fast_bf16
 from docemb_lib.progress import progress
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 LEAD = 3  # times that the first chunk counts with `long="lead"`; chosen among 1, 3 and 5 on validation
-SLICE = 256  # texts tokenised at a time: a tokenizer's output takes a hundred bytes per token
 
 
 class SBERT:
@@ -83,7 +82,7 @@ class SBERT:
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
         """Number of tokens of each text, without special tokens and truncation."""
-        return [len(ids) for ids in self._tokenize(texts)]
+        return tokenizing.count_tokens(self._tokenizer, texts)
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         """Float32 (N, dim). A row depends on its own text alone, up to rounding."""
@@ -126,8 +125,10 @@ class SBERT:
             yield batch, out["sentence_embedding"].float().cpu().numpy()
 
     def _tokenize(self, texts: Sequence[str]) -> Iterator[list[int]]:
-        for start in range(0, len(texts), SLICE):
-            part = list(texts[start : start + SLICE])
+        for start in range(0, len(texts), tokenizing.SLICE):
+            part = list(texts[start : start + tokenizing.SLICE])
+            if self.long == "truncate":
+                part = tokenizing.heads(self._tokenizer, part, self.max_text_tokens)
             for encoding in self._tokenizer.encode_batch_fast(part, add_special_tokens=False):
                 yield encoding.ids
 
