@@ -10,9 +10,14 @@ from contextlib import contextmanager, suppress
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
+from textwrap import shorten
 from threading import Thread
+from typing import TYPE_CHECKING
 
 from docemb_lib.errors import InputError
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
 
 logger = logging.getLogger(__name__)
 
@@ -109,6 +114,33 @@ def quiet_loading() -> Iterator[None]:
     finally:
         if bar:
             transformers_logging.enable_progress_bar()
+
+
+@contextmanager
+def one_line(path_or_id: str, problem: str) -> Iterator[None]:
+    """Raise any exception as InputError of one line: the libraries share no error class."""
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        reason = shorten(str(error), width=250, placeholder=" …")
+        raise InputError(f"{path_or_id}: {problem}: {reason}") from error
+
+
+def load_stock(name: str, *, device: str | None) -> SentenceTransformer:
+    """A model as sentence-transformers runs it. Raises InputError for one that it cannot load, or pickled weights."""
+    from sentence_transformers import SentenceTransformer
+
+    folder = Path(source := require(name))
+    for file in folder.rglob("*.bin") if folder.is_dir() else ():
+        if not file.with_name("model.safetensors").is_file():
+            raise InputError(f"{file}: pickled weights, which may run code; save the model with safetensors weights")
+    with quiet_loading(), one_line(name, "not loadable with sentence-transformers"):
+        model = SentenceTransformer(source, device=device, model_kwargs={"use_safetensors": True})
+    if folder.is_dir() and not (folder / "modules.json").is_file():
+        logger.warning("%s: no modules.json says how tokens are pooled; their mean is taken", name)
+    return model
 
 
 @lru_cache

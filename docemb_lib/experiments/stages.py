@@ -46,7 +46,14 @@ class CorpusStage:
 
     @cached_property
     def artefact(self) -> Artefact:
-        return self.workspace.artefact("corpus", self._inputs, self._write, resumable=True)
+        made = self.workspace.artefact("corpus", self._inputs, self._write, resumable=True)
+        if self.workspace.used[made]:  # a plan that asks for too many documents fails now, not at its last run
+            trained = [o for o in self.profile.plan if not o.profile and (o.grid or o.notebook in TRAINING)]
+            asked = [line.parameters.get("documents", "profile") for line in trained]
+            default = self.profile.parameters.documents
+            available = len(_load(made)["train"])
+            self.check_documents(*(default if n == "profile" else n for n in asked), available=available)
+        return made
 
     @property
     def fingerprint(self) -> str:
@@ -126,11 +133,6 @@ class CorpusStage:
         counters = {"n_student_tokens": self._count_student}
         counters["n_structural_tokens"] = self._count_student if same else count_structural
         dataset = self._build(settings, folder, counters, validation=settings.validation, tasks=settings.tasks)
-        # A plan that asks for too many documents fails now, not at its last run.
-        trained = [line for line in profile.plan if not line.profile and (line.grid or line.notebook in TRAINING)]
-        planned = [line.parameters.get("documents", "profile") for line in trained]
-        asked = [profile.parameters.documents if n == "profile" else n for n in planned]
-        self.check_documents(*asked, available=len(dataset["train"]))
         _save(dataset, folder)
 
     def _write_for_teachers(self, folder: Path) -> None:

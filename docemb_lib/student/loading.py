@@ -10,9 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-import textwrap
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -24,7 +22,7 @@ from transformers.utils import cached_file
 
 from docemb_lib import tokenizing
 from docemb_lib.errors import InputError
-from docemb_lib.pretrained import quiet_loading, require
+from docemb_lib.pretrained import one_line, quiet_loading, require
 
 SHORT = ("bert", "roberta", "xlm-roberta", "camembert")  # convert to a Longformer: the module names are the same
 LONG = ("longformer", "modernbert")  # are students as they are
@@ -192,17 +190,21 @@ def _counting_tokenizer(path_or_id: str) -> Any:
 
 def read_modules(path_or_id: str) -> list[tuple[str, str]]:
     """Class name and folder of each module of a sentence-transformers model; empty for a plain model."""
-    modules = read_json(path_or_id, "modules.json") or []  # releases differ in the package of a class
-    return [(str(module["type"]).rpartition(".")[2], module["path"]) for module in modules]
+    modules = read_json(path_or_id, "modules.json", kind=list) or []  # releases differ in the package of a class
+    with one_line(path_or_id, "modules.json: a module is no mapping with `type` and `path`"):
+        return [(module["type"].rpartition(".")[2], str(Path(module["path"]))) for module in modules]
 
 
-def read_json(path_or_id: str, name: str, *, subfolder: str = "") -> Any:
-    """The content of a JSON file as `find_file` finds it; None where there is none."""
+def read_json(path_or_id: str, name: str, *, subfolder: str = "", kind: type = dict) -> Any:
+    """The content of a JSON file as `find_file` finds it, of type `kind`; None where there is none."""
     file = find_file(path_or_id, name, subfolder=subfolder)
     try:
-        return None if file is None else json.loads(file.read_text(encoding="utf-8"))
+        content = None if file is None else json.loads(file.read_text(encoding="utf-8"))
     except ValueError as error:
         raise InputError(f"{file}: not valid JSON ({error}); restore the file") from error
+    if content is not None and not isinstance(content, kind):
+        raise InputError(f"{file}: found a {type(content).__name__}, expected a {kind.__name__}; restore the file")
+    return content
 
 
 def find_file(path_or_id: str, name: str, *, subfolder: str = "") -> Path | None:
@@ -214,18 +216,6 @@ def find_file(path_or_id: str, name: str, *, subfolder: str = "") -> Path | None
         reason = str(error).splitlines()[0]
         raise InputError(f"{path_or_id}: no such folder, and not found on the hub: {reason}") from error
     return None if file is None else Path(file)
-
-
-@contextmanager
-def one_line(path_or_id: str, problem: str) -> Iterator[None]:
-    """Raise any exception as InputError of one line: the libraries share no error class."""
-    try:
-        yield
-    except InputError:
-        raise
-    except Exception as error:
-        reason = textwrap.shorten(str(error), width=250, placeholder=" …")
-        raise InputError(f"{path_or_id}: {problem}: {reason}") from error
 
 
 def transformer_subfolder(path_or_id: str) -> str:

@@ -69,7 +69,10 @@ class SBERT:
         # RoBERTa-like encoders number positions from the padding id + 1 onwards.
         offset = config.pad_token_id + 1 if config.model_type in {"roberta", "mpnet", "xlm-roberta", "camembert"} else 0
         limit = config.max_position_embeddings - offset
-        tokens = self._wanted_tokens or min(self._encoder.max_seq_length or limit, limit)
+        own = self._encoder.max_seq_length or limit
+        if not isinstance(own, int):
+            raise InputError(f"{self.model}: max_seq_length: got {own!r}, write a whole number")
+        tokens = self._wanted_tokens or min(own, limit)
         least = sum(map(len, self._affixes)) + 1
         if not least <= tokens <= limit:
             raise InputError(f"max_tokens: got {tokens}, {self.model} takes {least} to {limit}")
@@ -136,10 +139,11 @@ class SBERT:
     def _encoder(self) -> SentenceTransformer:
         from sentence_transformers import SentenceTransformer
 
-        with pretrained.quiet_loading():
-            full = SentenceTransformer(pretrained.require(self.model), device=self.device)
+        full = pretrained.load_stock(self.model, device=self.device)
         # Compared by name, because the class has moved between versions of sentence-transformers.
         modules = [module for module in full if type(module).__name__ != "Normalize"]
+        if "Pooling" not in (kinds := [type(module).__name__ for module in modules]):
+            raise InputError(f"{self.model}: its modules.json lists {', '.join(kinds)} and no Pooling; add it")
         encoder = SentenceTransformer(modules=modules, device=self.device).eval()
         encoder.tokenizer.backend_tokenizer.no_truncation()  # which MiniLM's tokenizer file contains, like padding
         encoder.tokenizer.backend_tokenizer.no_padding()
