@@ -96,8 +96,8 @@ class CorpusStage:
         """Check that sources and models exist and, of a built corpus, as many training documents. Raises InputError."""
         for source in self.profile.text_sources:
             source_fingerprint(source)
-        pretrained.resolve(self.profile.student.model)
-        pretrained.resolve(self.profile.structural_teacher.model)
+        for model in self.profile.models:
+            pretrained.resolve(model)
         if documents is not None and self.is_built:
             self.check_documents(documents, available=len(self.split("train")))
 
@@ -125,8 +125,7 @@ class CorpusStage:
 
     def _write(self, folder: Path) -> None:
         profile, settings = self.profile, self.profile.corpus
-        further = (teacher.model for teacher in profile.further_teachers if teacher.model)
-        for model in (profile.student.model, profile.structural_teacher.model, *further):
+        for model in profile.models:
             pretrained.require(model)
         same = profile.structural_teacher.model == profile.student.model
         count_structural = sbert_of(profile.structural_teacher, "truncate").count_tokens
@@ -234,10 +233,7 @@ class TeacherStage:
         return self.profile.contextual_teachers.lsa_dim <= len(self.corpus.teacher_texts) <= LSA_BY_THE_WAY
 
     def check(self, paragraph_vectors: Sequence[ParagraphVectorSettings] = ()) -> None:
-        """Check the further teachers and, once words are counted, that no Paragraph Vector drops all of them."""
-        for further in self.profile.further_teachers:
-            if further.model:
-                pretrained.resolve(further.model)
+        """Check, once words are counted, that no Paragraph Vector drops all of them."""
         for settings in paragraph_vectors:
             if self.has_words(settings.preprocess):
                 self.words(settings.preprocess).vocabulary(settings.min_count)
