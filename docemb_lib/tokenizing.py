@@ -35,21 +35,13 @@ def count_tokens(tokenizer: Tokenizer, texts: Sequence[str]) -> list[int]:
     A repeated word has the same tokens everywhere, so time and memory follow the different words of a long text.
     """
     counts = [0] * len(texts)
-    parts = (
-        (row, part, times)
-        for row, text in enumerate(texts)
-        for part, times in (_words(text) if len(text) > PIECE else [(text, 1)])
-    )
+    words = (chain.from_iterable(map(BETWEEN_WORDS.split, pieces(one))) if len(one) > PIECE else [one] for one in texts)
+    parts = ((row, *item) for row, own in enumerate(words) for item in Counter(own).items())
     while batch := list(islice(parts, SLICE)):
         encodings = tokenizer.encode_batch_fast([part for _, part, _ in batch], add_special_tokens=False)
         for (row, _, times), encoding in zip(batch, encodings, strict=True):
             counts[row] += times * len(encoding)
     return counts
-
-
-def _words(text: str) -> Iterator[tuple[str, int]]:
-    """The different words of a text, with what stands between them, and how often each of them occurs."""
-    yield from Counter(chain.from_iterable(map(BETWEEN_WORDS.split, pieces(text)))).items()
 
 
 def heads(tokenizer: Tokenizer, texts: Sequence[str], most: int) -> list[str]:

@@ -48,11 +48,10 @@ class CorpusStage:
     def artefact(self) -> Artefact:
         made = self.workspace.artefact("corpus", self._inputs, self._write, resumable=True)
         if self.workspace.used[made]:  # a plan that asks for too many documents fails now, not at its last run
-            trained = [o for o in self.profile.plan if not o.profile and (o.grid or o.notebook in TRAINING)]
-            asked = [line.parameters.get("documents", "profile") for line in trained]
-            default = self.profile.parameters.documents
-            available = len(_load(made)["train"])
-            self.check_documents(*(default if n == "profile" else n for n in asked), available=available)
+            plan = [one for one in self.profile.plan if not one.profile and (one.grid or one.notebook in TRAINING)]
+            own = self.profile.parameters.documents
+            asked = [own if (n := one.parameters.get("documents", own)) == "profile" else n for one in plan]
+            self.check_documents(*asked, available=len(_load(made)["train"]))
         return made
 
     @property
@@ -127,10 +126,9 @@ class CorpusStage:
         profile, settings = self.profile, self.profile.corpus
         for model in profile.models:
             pretrained.require(model)
-        same = profile.structural_teacher.model == profile.student.model
-        count_structural = sbert_of(profile.structural_teacher, "truncate").count_tokens
-        counters = {"n_student_tokens": self._count_student}
-        counters["n_structural_tokens"] = self._count_student if same else count_structural
+        counters = {"n_student_tokens": self._count_student, "n_structural_tokens": self._count_student}
+        if profile.structural_teacher.model != profile.student.model:
+            counters["n_structural_tokens"] = sbert_of(profile.structural_teacher, "truncate").count_tokens
         dataset = self._build(settings, folder, counters, validation=settings.validation, tasks=settings.tasks)
         _save(dataset, folder)
 

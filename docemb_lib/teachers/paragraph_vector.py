@@ -205,7 +205,7 @@ class ParagraphVector:
         memory = check_memory(words, self.label, **limits, free=free_memory("cpu"))
         folder.mkdir(parents=True, exist_ok=True)
         (folder / DESCRIPTION).unlink(missing_ok=True)  # describes another model, whose files are overwritten now
-        key = hashlib.sha256(json.dumps([self.parameters, words.texts]).encode()).hexdigest()[:16]
+        key = hashlib.sha256(json.dumps([self.parameters, words.texts, STATE]).encode()).hexdigest()[:16]
         pool, options = WorkerPool(train), self.gensim_options(words.occurrences(self.min_count))
         bar: tqdm[None]
         with progress(desc=f"Training {self.label} ({memory})", total=self.epochs, unit="epochs") as bar:
