@@ -27,7 +27,7 @@ PACKAGED_WEIGHTS = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128
 # Files that determine the output of a model, unlike cards and lists of training data.
 IN_FINGERPRINT = {".json", ".safetensors", ".bin", ".txt", ".model"}
 NOT_IN_FINGERPRINT = {"data_config.json", "artefact.json"}
-HUB_SECONDS = 1.0  # for an answer of the hub
+HUB_SECONDS = float(os.environ.get("HF_HUB_ETAG_TIMEOUT", 1))  # for an answer of the hub, by its library's own variable
 
 
 def resolve(name: str) -> str:
@@ -58,10 +58,14 @@ def _require_from_hub(name: str) -> None:
     status = None if offline else ask_hub(f"/api/models/{name}")
     if status is not None and (downloaded or status < 400):
         return
-    problem = "HF_HUB_OFFLINE switches the hub off" if offline else f"{constants.ENDPOINT} does not answer"
+    problem = (
+        "HF_HUB_OFFLINE switches the hub off"
+        if offline
+        else f"{constants.ENDPOINT} does not answer within {HUB_SECONDS:g} s"
+    )
     if not downloaded:
         problem = problem if status is None else f"{constants.ENDPOINT} does not give it (HTTP {status})"
-        mend = "correct the name, connect, or copy the model here and give its folder"
+        mend = "correct the name, connect (HF_HUB_ETAG_TIMEOUT: seconds to wait), or give the folder of a copy"
         raise InputError(f"{name}: no such folder, not downloaded before, and {problem}; {mend}")
     if not offline:
         logger.warning("%s; downloaded models are used as they are", problem)
