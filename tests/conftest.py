@@ -88,7 +88,7 @@ def refused():
 @pytest.fixture
 def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Train in the calling process: the hash seed of a worker matters to inference only."""
-    from docemb_lib.teachers.worker_pool import WorkerPool
+    from docemb_lib.worker_pool import WorkerPool
 
     monkeypatch.setattr(WorkerPool, "run", lambda pool, *args, meanwhile: pool._function(*args))
 
@@ -96,7 +96,7 @@ def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def infer_in_process(in_process, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also infer in it: embeddings of one process agree with each other, under any hash seed."""
-    from docemb_lib.teachers.worker_pool import WorkerPool
+    from docemb_lib.worker_pool import WorkerPool
 
     def infer(pool, arguments, *, jobs):
         pool._prepare()

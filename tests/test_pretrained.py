@@ -1,8 +1,14 @@
 import hashlib
+import os
+import socket
+import time
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from importlib.machinery import ModuleSpec
 from pathlib import Path
+from threading import Thread
 
 import pytest
+from huggingface_hub import constants
 
 from docemb_lib import pretrained
 from docemb_lib.errors import InputError
@@ -60,3 +66,62 @@ def test_a_folders_fingerprint_follows_weights_and_configuration_only(tmp_path):
         (tmp_path / name).write_text("other")
         before, first = first, pretrained.fingerprint(str(tmp_path))
         assert before != first
+
+
+@pytest.fixture
+def hub(monkeypatch):
+    """Puts a hub of this test, which answers with `status` (None: never), in place of the true one; lists requests."""
+    asked, servers = [], []
+
+    def serve(status):
+        if status is None:
+            servers.append(silent := socket.create_server(("127.0.0.1", 0)))
+            port = silent.getsockname()[1]
+        else:
+            head = lambda self: (asked.append(self.path), self.send_response(status), self.end_headers())  # noqa: E731
+            handler = type("Handler", (BaseHTTPRequestHandler,), {"do_HEAD": head, "log_message": lambda *_: None})
+            server = HTTPServer(("127.0.0.1", 0), handler)
+            Thread(target=server.serve_forever, daemon=True).start()
+            servers.append(server.socket)
+            port = server.server_port
+        monkeypatch.setattr(constants, "ENDPOINT", f"http://127.0.0.1:{port}")
+        return asked
+
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "0")
+    pretrained._require_from_hub.cache_clear()
+    yield serve
+    pretrained._require_from_hub.cache_clear()
+    for server in servers:
+        server.close()
+
+
+@pytest.mark.parametrize(("name", "status", "said"), [
+    ("some/model", None, r"http://127\.0\.0\.1:\d+ does not answer"), ("some/model", 404, r"does not give it \(HTTP 404\)"),
+    ("some/model", 503, r"does not give it \(HTTP 503\)"), ("outputs/students/gone", 200, "no name of a model on a hub; correct it"),
+])  # fmt: skip
+def test_a_model_that_is_nowhere_is_named_in_one_line_after_one_attempt_of_a_second(hub, refused, name, status, said):
+    from docemb_lib.student import Student
+    from docemb_lib.teachers import SBERT
+
+    asked, start = hub(status), time.monotonic()
+    refused(f"^{name}: no such folder, .*{said}", pretrained.require, name)
+    assert time.monotonic() - start < 2
+    assert asked == ([] if status in (None, 200) else [f"/api/models/{name}"])
+    for load in (Student.load, Student.from_encoder, lambda name: SBERT(name).dim):
+        refused(f"^{name}: no such folder, .*{said}", load, name)
+    pretrained._require_from_hub.cache_clear()
+
+
+def test_a_downloaded_model_is_used_without_a_hub_and_one_on_the_hub_is_asked_for_once(hub, tmp_path, monkeypatch):
+    asked = hub(200)
+    assert [pretrained.require("some/model") for _ in range(2)] == ["some/model"] * 2
+    assert (asked, constants.HF_HUB_OFFLINE) == (["/api/models/some/model"], False)
+    (commit := tmp_path / "models--some--other" / "snapshots" / "abc").mkdir(parents=True)
+    (commit / "config.json").touch()
+    (tmp_path / "models--some--other" / "refs").mkdir()
+    (tmp_path / "models--some--other" / "refs" / "main").write_text("abc")
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    hub(None)
+    assert pretrained.require("some/other") == "some/other"
+    assert (constants.HF_HUB_OFFLINE, os.environ["HF_HUB_OFFLINE"]) == (True, "1")  # of this process and its kernels

@@ -5,7 +5,6 @@ gensim's side is the usual script: a Doc2Vec over a list of documents in memory,
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -19,6 +18,7 @@ import numpy as np
 from docemb_lib.bench.harness import Report, Row, check_counts, interleaved, machine, ratio_row, thesis_lengths
 from docemb_lib.progress import progress
 from docemb_lib.teachers import ParagraphVector, paragraph_vector, write_words
+from docemb_lib.worker_pool import TemporaryFolder
 
 if TYPE_CHECKING:
     from docemb_lib.teachers import Words
@@ -68,7 +68,7 @@ def bench_paragraph_vector(
     notes += ["one core: nothing to scale with"] if most == 1 else []
     notes += ["quick: few documents; the numbers mean little"] if quick else []
     rows: list[Row] = []
-    with tempfile.TemporaryDirectory(prefix="docemb-bench-") as temporary:
+    with TemporaryFolder() as temporary:
         texts = workload.texts()
         words = write_words(Path(temporary) / "words", texts, "lowercase")
         for name in progress(("DM", "DBOW"), desc="bench", unit="parts"):
@@ -93,22 +93,20 @@ def training_runs(texts: Sequence[str], words: Words, models: dict[int, Paragrap
     def train(model: ParagraphVector) -> None:
         target = folder.with_name(f"{folder.name}-{model.workers}-workers")
         target.mkdir(exist_ok=True)
-        paragraph_vector.train(words.file, target, "bench", model.gensim_options(words))
+        paragraph_vector.train(words.file, target, "bench", model.gensim_options(words.occurrences(model.min_count)))
         paragraph_vector.remove_states(target)
 
     runs: Runs = {}
     for number, model in models.items():
-        runs["gensim", number] = partial(Doc2Vec, documents, **model.gensim_options(words))
+        runs["gensim", number] = partial(Doc2Vec, documents, **model.gensim_options(words.occurrences(model.min_count)))
         runs["ours", number] = partial(train, model)
     return runs
 
 
 def inference(name: str, texts: Sequence[str], folder: Path, numbers: Sequence[int], repeats: int) -> list[Row]:
     """Rates of the model in `folder`, the start of its processes, and their largest difference."""
-    from gensim.models.doc2vec import Doc2Vec
-
-    plain = Doc2Vec.load(str(folder / paragraph_vector.MODEL_FILE))
     models = {number: ParagraphVector.load(folder) for number in numbers}  # each with processes of its own
+    plain = paragraph_vector.load_model(folder, models[1].gensim_options(models[1].fitted.min_count))
     runs: Runs = {("gensim", 1): lambda: [plain.infer_vector(text.lower().split()) for text in texts]}
     found, start = [], 0.0
     for number, model in models.items():

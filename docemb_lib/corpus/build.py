@@ -24,6 +24,7 @@ import pyarrow as pa
 from docemb_lib.corpus.sources import CountTokens, Document
 from docemb_lib.errors import InputError
 from docemb_lib.progress import progress
+from docemb_lib.tokenizing import pieces
 
 if TYPE_CHECKING:
     from datasets import Dataset, DatasetDict
@@ -146,7 +147,11 @@ def open_parts(folder: Path) -> Dataset:
 
 def digest(text: str, words: int | None) -> bytes:
     """16 bytes of a hash of the first `words` words (None: all), case and white space aside; equal for copies."""
-    return hashlib.sha256(" ".join(text.lower().split()[:words]).encode()).digest()[:16]
+    if words is None:
+        plain = " ".join(filter(None, (" ".join(piece.lower().split()) for piece in pieces(text))))
+    else:
+        plain = " ".join(text.lower().split(None, words)[:words])
+    return hashlib.sha256(plain.encode()).digest()[:16]
 
 
 def corpus_statistics(corpus: Mapping[str, Dataset], *, limit: int, student_limit: int = 4096) -> pd.DataFrame:
@@ -221,12 +226,13 @@ def _measured(
     documents: Sequence[Document], *, counters: Mapping[str, CountTokens], copy_words: int | None
 ) -> pa.RecordBatch:
     ids, texts, sources, links = map(list, zip(*documents, strict=True))
+    counts = {counter: counter(texts) for counter in set(counters.values())}  # once where two columns share a tokenizer
     columns: dict[str, Any] = {
         "id": pa.array(ids, pa.string()),
         "text": pa.array(texts, pa.large_string()),  # a split may exceed 2 GB
         "source": pa.array(sources, pa.string()),
-        "n_words": pa.array([len(text.split()) for text in texts], pa.int64()),
-        **{name: pa.array(counter(texts), pa.int64()) for name, counter in counters.items()},
+        "n_words": pa.array([sum(len(piece.split()) for piece in pieces(text)) for text in texts], pa.int64()),
+        **{name: pa.array(counts[counter], pa.int64()) for name, counter in counters.items()},
         "digest": pa.array([digest(text, copy_words) for text in texts], pa.binary()),
         "see_also": pa.array(links, pa.list_(pa.string())),
     }

@@ -17,15 +17,14 @@ import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import takewhile
+from itertools import starmap, takewhile
 from pathlib import Path
 from typing import NamedTuple
-
-from joblib import Parallel, delayed
 
 from docemb_lib.corpus.sources import Document
 from docemb_lib.errors import InputError
 from docemb_lib.progress import progress
+from docemb_lib.worker_pool import WorkerPool
 
 logger = logging.getLogger(__name__)
 
@@ -94,10 +93,12 @@ def installed_docs(packages: Sequence[str] = PACKAGES, *, min_words: int = 80, j
     The id is the dotted path without its private parts, where that is unique; `source` is the package; `see_also` holds
     ids of pages of the same package. Pages of fewer than `min_words` words are left out. `jobs` processes read.
     """
-    files = [(path, module) for package in packages for path, module in _source_files(package)]
-    read = Parallel(n_jobs=jobs, return_as="generator")(delayed(_clean_pages)(*file, min_words) for file in files)
-    found = progress(read, desc="reading docs", total=len(files), unit="files")
-    pages = {page.path: page for of_file in found for page in of_file}.values()
+    files = [(path, module, min_words) for package in packages for path, module in _source_files(package)]
+    pool = WorkerPool(_clean_pages)
+    read = pool.map(files, jobs=jobs) if jobs > 1 else enumerate(starmap(_clean_pages, files))
+    found = sorted(progress(read, desc="reading docs", total=len(files), unit="files"))  # by position in `files`
+    pool.stop()
+    pages = {page.path: page for _, of_file in found for page in of_file}.values()
 
     uses = Counter(_public(page.path) for page in pages)
     by_id = {public if uses[public := _public(page.path)] == 1 else page.path: page for page in pages}

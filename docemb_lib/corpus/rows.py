@@ -116,8 +116,10 @@ def _read_jsonl(file: Path) -> Iterator[Row]:
         where = f"{file}, line {number}"
         try:
             record = json.loads(line)
-        except json.JSONDecodeError as error:
-            place = f"{error.msg} at column {error.colno}"
+        except ValueError as error:  # not only of JSON: Python reads no number of thousands of digits
+            place = "a number of more digits than Python reads"
+            if isinstance(error, json.JSONDecodeError):
+                place = f"{error.msg} at column {error.colno}"
             raise InputError(f"{where}: not JSON ({place}); write one object a line") from error
         except RecursionError:
             raise InputError(f"{where}: nested too deeply; write one flat object a line") from None

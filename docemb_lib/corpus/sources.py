@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import hashlib
 import logging
+import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, partial
@@ -14,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from docemb_lib.corpus.rows import DATA_FILES, file_format, read_rows, read_text, text_of
+from docemb_lib.corpus.rows import DATA_FILES, file_format, read_rows, read_text, text_of, without_surrogates
 from docemb_lib.errors import InputError
 from docemb_lib.progress import progress
 from docemb_lib.settings import HubDataset, TextSource
@@ -85,7 +86,7 @@ def source_fingerprint(settings: TextSource) -> str:
 def files_fingerprint(files: Iterable[Path]) -> str:
     stats = ((file, file.stat()) for file in files)
     names = "".join(f"{file} {stat.st_size} {stat.st_mtime_ns}\n" for file, stat in stats)
-    return hashlib.sha256(names.encode()).hexdigest()
+    return hashlib.sha256(names.encode(errors="surrogateescape")).hexdigest()
 
 
 def _hub_shares(settings: TextSource, count_tokens: CountTokens | None) -> Iterator[Document]:
@@ -159,7 +160,9 @@ def local_documents(
     paths, seen = local_paths(path), Seen()
     for one in paths:
         found = _folder(one) if one.is_dir() else _data_file(one, text_field, id_field, alone=len(paths) == 1)
-        for where, document in found:
+        for place, given in found:  # names of files and ids may hold surrogates as texts do
+            where, id, source = map(without_surrogates, (place, given.id, given.source))
+            document = given._replace(id=id, source=source)
             if (first := seen.add(document.id, where)) is not None:
                 raise InputError(f"{first} and {where}: both have id {document.id!r}; rename one")
             yield document
@@ -169,12 +172,15 @@ def local_paths(path: Path | Sequence[Path]) -> list[Path]:
     """The folders and data files that a path, a pattern such as `news/*.jsonl.gz`, or a list of them stands for."""
     found: list[Path] = []
     for one in [path] if isinstance(path, str | Path) else path:
-        matches = [Path(one)] if Path(one).exists() else sorted(map(Path, glob.glob(str(one), recursive=True)))
+        named = [str(one)] if Path(one).exists() else sorted(glob.glob(str(one), recursive=True), reverse=True)
+        matches = sorted(map(Path, {os.path.realpath(name): name for name in named}.values()))  # links may form a loop
         if not matches:
             raise InputError(
                 f"{one} does not exist: no such file or folder; name a folder of .txt/.md files or data files"
             )
         for match in matches:
+            if not match.exists():
+                raise InputError(f"{match}: a link that leads to no file; remove it")
             if not match.is_dir() and file_format(match) is None:
                 raise InputError(f"{match}: a corpus is a folder of .txt/.md files, or data files: {DATA_FILES}")
         found += matches
@@ -204,7 +210,7 @@ def _data_file(file: Path, text_field: str, id_field: str, *, alone: bool) -> It
         if not text.strip():
             raise InputError(f"{where}: field {text_field!r} is blank; write text into it or delete the row")
         name = fields.get(id_field, number if alone else f"{source}:{number}")
-        if not isinstance(name, str | int):
+        if isinstance(name, bool) or not isinstance(name, str | int):
             raise InputError(f"{where}: field {id_field!r} must be a string or an integer, found {name!r}; change it")
         yield where, Document(str(name), text, source)
     if not number:

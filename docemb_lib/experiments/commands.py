@@ -153,7 +153,7 @@ def models_of(name: str, workspace: Workspace) -> list[Model]:
     from docemb_lib.student import loading
 
     source = pretrained.resolve(name)
-    if loading.read_json(source, "modules.json") is None and loading.read_json(source, "config.json") is None:
+    if not any(loading.find_file(source, file) for file in ("modules.json", "config.json")):
         raise InputError(f"{name}: no folder or hub id with a modules.json or config.json; give one of a model")
     label = Path(name).absolute().name if Path(name).is_dir() else name
     if not _is_student(source):
@@ -180,13 +180,7 @@ def recorded_baselines(profile: Profile, workspace: Workspace) -> list[Model]:
 
 def _stock(source: str) -> Embeds:
     """A model as sentence-transformers runs it, with all of its modules."""
-    from sentence_transformers import SentenceTransformer
-
-    try:
-        with pretrained.quiet_loading():
-            model = SentenceTransformer(source, device=devices_at_hand()[0])
-    except (OSError, ValueError, KeyError) as error:
-        raise InputError(f"{source}: not loadable with sentence-transformers ({error})") from error
+    model = pretrained.load_stock(source, device=devices_at_hand()[0])
 
     def embed(texts: list[str]) -> np.ndarray:
         starts = progress(range(0, len(texts), TEXTS), desc="embedding", unit="blocks")

@@ -38,6 +38,7 @@ import docemb_lib
 from docemb_lib.errors import InputError
 from docemb_lib.hardware import ENVIRONMENT, free_memory
 from docemb_lib.private import KERNEL_PROCESS
+from docemb_lib.worker_pool import TemporaryFolder
 
 if TYPE_CHECKING:
     from docemb_lib.workspace import Workspace
@@ -96,7 +97,7 @@ def socket_folder() -> Iterator[str]:
     """A new folder whose name leaves room for a socket's: among the temporary files, or in /tmp."""
     folder = tempfile.gettempdir()
     short = len(os.fsencode(folder + SOCKET)) <= LONGEST_SOCKET
-    with tempfile.TemporaryDirectory(prefix="docemb-", dir=folder if short else "/tmp") as sockets:
+    with TemporaryFolder(folder if short else "/tmp") as sockets:
         yield sockets
 
 

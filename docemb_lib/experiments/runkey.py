@@ -105,14 +105,12 @@ class RunKey:
         excluded: Any = {"plan": True, "parameters": True, "corpus": True, "contextual_teachers": {"corpus"}}
         excluded |= {"training": NOT_IN_FINGERPRINT}
         excluded["simde"] = {"training": NOT_IN_FINGERPRINT} if self.self_supervised else True
-        further = [teacher.model for teacher in profile.further_teachers if teacher.model]
-        models = (profile.student.model, profile.structural_teacher.model, *further)
         inputs = {
             "version": VERSIONS["run"],
             "profile": profile.model_dump(mode="json", exclude=excluded),
             "sources": [source_fingerprint(texts) for texts in profile.text_sources],
             "tasks": [task_fingerprint(name, evaluation) for name in (*evaluation.tasks, *evaluation.sweep_tasks)],
-            "models": [pretrained.fingerprint(pretrained.resolve(name)) for name in models],
+            "models": [pretrained.fingerprint(pretrained.resolve(name)) for name in profile.models],
             "versions": {name: v for name, v in installed_versions().items() if name not in {"docemb", "python"}},
         }
         return fingerprint_of(inputs)

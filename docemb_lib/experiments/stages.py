@@ -46,7 +46,13 @@ class CorpusStage:
 
     @cached_property
     def artefact(self) -> Artefact:
-        return self.workspace.artefact("corpus", self._inputs, self._write, resumable=True)
+        made = self.workspace.artefact("corpus", self._inputs, self._write, resumable=True)
+        if self.workspace.used[made]:  # a plan that asks for too many documents fails now, not at its last run
+            plan = [one for one in self.profile.plan if not one.profile and (one.grid or one.notebook in TRAINING)]
+            own = self.profile.parameters.documents
+            asked = [own if (n := one.parameters.get("documents", own)) == "profile" else n for one in plan]
+            self.check_documents(*asked, available=len(_load(made)["train"]))
+        return made
 
     @property
     def fingerprint(self) -> str:
@@ -89,8 +95,8 @@ class CorpusStage:
         """Check that sources and models exist and, of a built corpus, as many training documents. Raises InputError."""
         for source in self.profile.text_sources:
             source_fingerprint(source)
-        pretrained.resolve(self.profile.student.model)
-        pretrained.resolve(self.profile.structural_teacher.model)
+        for model in self.profile.models:
+            pretrained.resolve(model)
         if documents is not None and self.is_built:
             self.check_documents(documents, available=len(self.split("train")))
 
@@ -118,14 +124,12 @@ class CorpusStage:
 
     def _write(self, folder: Path) -> None:
         profile, settings = self.profile, self.profile.corpus
-        count_structural = sbert_of(profile.structural_teacher, "truncate").count_tokens
-        counters = {"n_student_tokens": self._count_student, "n_structural_tokens": count_structural}
+        for model in profile.models:
+            pretrained.require(model)
+        counters = {"n_student_tokens": self._count_student, "n_structural_tokens": self._count_student}
+        if profile.structural_teacher.model != profile.student.model:
+            counters["n_structural_tokens"] = sbert_of(profile.structural_teacher, "truncate").count_tokens
         dataset = self._build(settings, folder, counters, validation=settings.validation, tasks=settings.tasks)
-        # A plan that asks for too many documents fails now, not at its last run.
-        trained = [line for line in profile.plan if not line.profile and (line.grid or line.notebook in TRAINING)]
-        planned = [line.parameters.get("documents", "profile") for line in trained]
-        asked = [profile.parameters.documents if n == "profile" else n for n in planned]
-        self.check_documents(*asked, available=len(dataset["train"]))
         _save(dataset, folder)
 
     def _write_for_teachers(self, folder: Path) -> None:
@@ -227,10 +231,7 @@ class TeacherStage:
         return self.profile.contextual_teachers.lsa_dim <= len(self.corpus.teacher_texts) <= LSA_BY_THE_WAY
 
     def check(self, paragraph_vectors: Sequence[ParagraphVectorSettings] = ()) -> None:
-        """Check the further teachers and, once words are counted, that no Paragraph Vector drops all of them."""
-        for further in self.profile.further_teachers:
-            if further.model:
-                pretrained.resolve(further.model)
+        """Check, once words are counted, that no Paragraph Vector drops all of them."""
         for settings in paragraph_vectors:
             if self.has_words(settings.preprocess):
                 self.words(settings.preprocess).vocabulary(settings.min_count)

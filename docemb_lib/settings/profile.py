@@ -152,6 +152,12 @@ class Profile(sections.Section):
         """The students' corpus, and the corpus of the contextual teachers if it is another one."""
         return [self.corpus, *filter(None, [self.contextual_teachers.corpus])]
 
+    @property
+    def models(self) -> list[str]:
+        """The encoder of the student and the pretrained teachers, by name."""
+        further = [teacher.model for teacher in self.further_teachers if teacher.model]
+        return [self.student.model, self.structural_teacher.model, *further]
+
     def for_notebook(self, notebook: str, *, source: str | None = None, **overrides: Any) -> Self:
         """The profile for a run of `notebook`. Raises InputError for a parameter that the notebook does not take."""
         check_names(notebook, overrides)

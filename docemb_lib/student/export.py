@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import json
+import logging
 import re
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from docemb_lib.student.student import Student
 
 Pooling = Literal["mean", "first", "cls"]
+logger = logging.getLogger(__name__)
 STOCK: list[tuple[str, ...]] = [("Transformer", "Pooling"), ("Transformer", "Pooling", "Dense")]
 LEXICAL = CODE.removesuffix(".py")
 KINDS = [*STOCK, *(("TextTransformer", *kinds[1:], "LexicalHalf") for kinds in STOCK)]  # of a student's modules
@@ -118,7 +120,10 @@ def saved_pooling(path_or_id: str) -> Pooling:
         raise InputError(f"{path_or_id}: modules {', '.join(kinds)}; {is_one}")
     config = read_json(path_or_id, "config.json", subfolder=folders[1]) or {}
     flags = {name.removeprefix("pooling_mode_") for name, on in config.items() if on is True and "_mode_" in name}
-    mode = config.get("pooling_mode") or "+".join(flags).replace("_tokens", "").replace("_token", "") or "mean"
+    mode = config.get("pooling_mode") or "+".join(flags).replace("_tokens", "").replace("_token", "")
+    if not mode:
+        logger.warning("%s: %s/config.json names no pooling; the mean over tokens is taken", path_or_id, folders[1])
+        mode = "mean"
     settings = read_json(path_or_id, SETTINGS, subfolder=folders[0]) or {}
     is_global = settings.get("transformer_task") == GLOBAL_ATTENTION["transformer_task"]
     if mode == "mean" and not is_global:
@@ -154,7 +159,10 @@ def saved_max_tokens(path_or_id: str, *, positions: int) -> int:
     limit = (read_json(path_or_id, SETTINGS, subfolder=subfolder) or {}).get("max_seq_length")
     if limit is None:  # sentence-transformers leaves it to the tokenizer, whose limit may be 10^30
         tokenizer = read_json(path_or_id, "tokenizer_config.json", subfolder=subfolder) or {}
-        return int(min(positions, tokenizer.get("model_max_length") or positions))
+        with one_line(path_or_id, "tokenizer_config.json: model_max_length is no number"):
+            return int(min(positions, tokenizer.get("model_max_length") or positions))
+    if not isinstance(limit, int) or limit < 1:
+        raise InputError(f"{path_or_id}: {SETTINGS}: max_seq_length: got {limit!r}, write a whole number from 1")
     if limit > positions:
         problem = f"max_seq_length {limit}, but the model has positions for {positions}"
         raise InputError(f"{path_or_id}: {SETTINGS}: {problem}; write at most that")

@@ -10,9 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-import textwrap
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -22,8 +20,9 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, AutoTokenizer, LongformerConfig, LongformerModel
 from transformers.utils import cached_file
 
+from docemb_lib import tokenizing
 from docemb_lib.errors import InputError
-from docemb_lib.pretrained import quiet_loading
+from docemb_lib.pretrained import one_line, quiet_loading, require
 
 SHORT = ("bert", "roberta", "xlm-roberta", "camembert")  # convert to a Longformer: the module names are the same
 LONG = ("longformer", "modernbert")  # are students as they are
@@ -45,7 +44,6 @@ HEAD = re.compile(  # the masked-language heads of BERT, RoBERTa and Longformer,
     r"(?:cls\.predictions\.(?:transform\.)?|lm_head\.|head\.|decoder\.(?=bias))"
     r"(?:(?P<layer>dense|LayerNorm|layer_norm|norm)\.)?(?P<kind>weight|bias)"
 )
-SLICE = 256  # texts tokenised at a time: a tokenizer's output takes a hundred bytes per token
 
 
 def load_long(path_or_id: str) -> Any:
@@ -182,9 +180,7 @@ def remove_limits(tokenizer: Any) -> None:
 
 def count_tokens(path_or_id: str, texts: Sequence[str]) -> list[int]:
     """Number of an encoder's tokens of each text, without special tokens and truncation."""
-    tokenizer = _counting_tokenizer(path_or_id)
-    slices = (list(texts[start : start + SLICE]) for start in range(0, len(texts), SLICE))
-    return [len(ids) for part in slices for ids in tokenizer.encode_batch_fast(part, add_special_tokens=False)]
+    return tokenizing.count_tokens(_counting_tokenizer(path_or_id), texts)
 
 
 @lru_cache(maxsize=4)
@@ -194,37 +190,32 @@ def _counting_tokenizer(path_or_id: str) -> Any:
 
 def read_modules(path_or_id: str) -> list[tuple[str, str]]:
     """Class name and folder of each module of a sentence-transformers model; empty for a plain model."""
-    modules = read_json(path_or_id, "modules.json") or []  # releases differ in the package of a class
-    return [(str(module["type"]).rpartition(".")[2], module["path"]) for module in modules]
+    modules = read_json(path_or_id, "modules.json", kind=list) or []  # releases differ in the package of a class
+    with one_line(path_or_id, "modules.json: a module is no mapping with `type` and `path`"):
+        return [(module["type"].rpartition(".")[2], str(Path(module["path"]))) for module in modules]
 
 
-def read_json(path_or_id: str, name: str, *, subfolder: str = "") -> Any:
-    """The content of a JSON file as `find_file` finds it; None where there is none."""
+def read_json(path_or_id: str, name: str, *, subfolder: str = "", kind: type = dict) -> Any:
+    """The content of a JSON file as `find_file` finds it, of type `kind`; None where there is none."""
     file = find_file(path_or_id, name, subfolder=subfolder)
     try:
-        return None if file is None else json.loads(file.read_text(encoding="utf-8"))
+        content = None if file is None else json.loads(file.read_text(encoding="utf-8"))
     except ValueError as error:
         raise InputError(f"{file}: not valid JSON ({error}); restore the file") from error
+    if content is not None and not isinstance(content, kind):
+        raise InputError(f"{file}: found a {type(content).__name__}, expected a {kind.__name__}; restore the file")
+    return content
 
 
 def find_file(path_or_id: str, name: str, *, subfolder: str = "") -> Path | None:
     """A file of a folder or of a model on a hub; None where there is none. Raises InputError for an unknown model."""
+    require(path_or_id)
     try:
         file = cached_file(path_or_id, name, subfolder=subfolder, _raise_exceptions_for_missing_entries=False)
     except OSError as error:
         reason = str(error).splitlines()[0]
         raise InputError(f"{path_or_id}: no such folder, and not found on the hub: {reason}") from error
     return None if file is None else Path(file)
-
-
-@contextmanager
-def one_line(path_or_id: str, problem: str) -> Iterator[None]:
-    """Raise any exception as InputError of one line: the libraries share no error class."""
-    try:
-        yield
-    except Exception as error:
-        reason = textwrap.shorten(str(error), width=250, placeholder=" …")
-        raise InputError(f"{path_or_id}: {problem}: {reason}") from error
 
 
 def transformer_subfolder(path_or_id: str) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from docemb_lib import tokenizing
 from docemb_lib.errors import InputError
 from docemb_lib.pretrained import resolve
 from docemb_lib.progress import progress
@@ -209,8 +210,10 @@ class Student(nn.Module):
                 raise InputError(f"texts[{index}]: got {type(text).__name__}, give a string")
         if not texts:
             return Encoded([], 0)
+        loading.remove_limits(self.tokenizer)  # set by the call below
+        heads = tokenizing.heads(self.tokenizer.backend_tokenizer, texts, self.max_tokens)
         tokens = self.tokenizer(
-            list(texts), truncation=True, max_length=self.max_tokens, return_attention_mask=False,
+            heads, truncation=True, max_length=self.max_tokens, return_attention_mask=False,
             return_token_type_ids=False, verbose=False,
         )  # fmt: skip
         return Encoded(tokens["input_ids"], sum(bool(encoding.overflowing) for encoding in tokens.encodings))

@@ -11,7 +11,6 @@ import json
 import logging
 import os
 import shutil
-import tempfile
 import weakref
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
@@ -29,7 +28,7 @@ from docemb_lib.progress import progress
 from docemb_lib.settings import SINGLE, label_of_paragraph_vector
 from docemb_lib.teachers.store import BAR_FROM
 from docemb_lib.teachers.words import Preprocessing, Words, check_memory, pieces, preprocess, write_words
-from docemb_lib.teachers.worker_pool import WorkerPool, end_if_orphaned
+from docemb_lib.worker_pool import TemporaryFolder, WorkerPool, end_if_orphaned
 from docemb_lib.workspace import write_text
 
 if TYPE_CHECKING:
@@ -37,8 +36,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-DESCRIPTION, MODEL_FILE = "paragraph_vector.json", "doc2vec.model"
-SEPARATE = 2**18  # numbers: larger arrays get files of their own, which processes share; smaller ones are pickled
+DESCRIPTION, VOCABULARY = "paragraph_vector.json", "vocabulary.json"  # the words by their rows in the arrays
+# Files `<name>.npy`, where V words are kept: word vectors and output weights, (V, vector_size); and, (V,), how often a
+# word occurs, its threshold for dropping it, and the cumulated frequencies that noise words are drawn by.
+ARRAYS = {"vectors": "f4", "weights": "f4", "counts": "i8", "thresholds": "u4", "noise": "u4"}
 BLOCK = 16  # documents per task at most: a task takes a millisecond to send and a fraction of a second to compute
 TASKS = 8  # tasks per process at least, if there are enough documents, so that all processes end at about the same time
 WORTH = 128  # documents per process at least: the start of a process takes seconds
@@ -116,8 +117,9 @@ class ParagraphVector:
 
     def fit(self, texts: Iterable[str]) -> Self:
         """Train on `texts`, read once."""
-        folder = Path(tempfile.mkdtemp(prefix="docemb-pv-"))
-        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)  # the model files live as long as this object
+        temporary = TemporaryFolder()
+        weakref.finalize(self, temporary.cleanup)  # the model files live as long as this object
+        folder = Path(temporary.name)
         words = write_words(folder / "words", texts, self.preprocess)
         self.fit_words(words, folder / "model")
         shutil.rmtree(words.folder)
@@ -137,9 +139,9 @@ class ParagraphVector:
         remove_states(folder)
         return self._set(folder, fitted)
 
-    def gensim_options(self, words: Words) -> dict[str, Any]:
-        """The arguments of gensim's Doc2Vec for training on `words`."""
-        resolved = {"min_count": words.occurrences(self.min_count), "dbow_words": int(self.dbow_words and not self.dm)}
+    def gensim_options(self, min_count: int) -> dict[str, Any]:
+        """The arguments of gensim's Doc2Vec; "10%" needs a corpus to become the number `min_count`."""
+        resolved = {"min_count": min_count, "dbow_words": int(self.dbow_words and not self.dm)}
         return {name: value for name, value in self.parameters.items() if name != "preprocess"} | resolved
 
     def embed(self, texts: Sequence[str], *, jobs: int | None = None) -> np.ndarray:
@@ -169,24 +171,30 @@ class ParagraphVector:
             self._model[2].stop()
 
     def save(self, folder: Path | str) -> None:
-        """Copy the trained model into `folder`: gensim's own files, which contain pickles, and a description."""
+        """Copy the trained model into `folder`: arrays (.npy) and JSON, without pickles."""
         (fitted, own, _), folder = self._trained, Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        for file in own.glob(f"{MODEL_FILE}*"):
-            shutil.copy2(file, folder)
+        for name in (VOCABULARY, *(f"{name}.npy" for name in ARRAYS)):
+            shutil.copy2(own / name, folder)
         self._describe(folder, fitted)
 
     @classmethod
     def load(cls, folder: Path | str) -> Self:
-        """The model saved in `folder`, which must exist as long as the model is used. Load only folders you trust."""
+        """The model saved in `folder`, which must exist as long as the model is used. InputError if broken."""
         description = Path(folder) / DESCRIPTION
         if not description.is_file():
             raise InputError(f"{description}: no such file; name a folder written by ParagraphVector.save")
-        content = json.loads(description.read_text())
-        return cls(**content["parameters"])._set(Path(folder).resolve(), Fitted(**content["fitted"]))
+        try:
+            content = json.loads(description.read_text())
+            model, fitted = cls(**content["parameters"]), Fitted(**content["fitted"])
+            _read_model(Path(folder), model.vector_size)
+        except (OSError, ValueError, KeyError, TypeError, EOFError) as error:
+            problem = f"is no whole Paragraph Vector ({type(error).__name__}: {error})"
+            raise InputError(f"{folder}: {problem}; remove it and train again") from error
+        return model._set(Path(folder).resolve(), fitted)
 
     def _find(self, folder: Path, words: Words) -> Fitted | None:
-        if not (folder / DESCRIPTION).is_file():
+        if not all((folder / name).is_file() for name in (DESCRIPTION, VOCABULARY)):
             return None
         content = json.loads((folder / DESCRIPTION).read_text())
         same = content["parameters"] == self.parameters and content["fitted"]["texts"] == words.texts
@@ -197,8 +205,8 @@ class ParagraphVector:
         memory = check_memory(words, self.label, **limits, free=free_memory("cpu"))
         folder.mkdir(parents=True, exist_ok=True)
         (folder / DESCRIPTION).unlink(missing_ok=True)  # describes another model, whose files are overwritten now
-        key = hashlib.sha256(json.dumps([self.parameters, words.texts]).encode()).hexdigest()[:16]
-        pool, options = WorkerPool(train), self.gensim_options(words)
+        key = hashlib.sha256(json.dumps([self.parameters, words.texts, STATE]).encode()).hexdigest()[:16]
+        pool, options = WorkerPool(train), self.gensim_options(words.occurrences(self.min_count))
         bar: tqdm[None]
         with progress(desc=f"Training {self.label} ({memory})", total=self.epochs, unit="epochs") as bar:
             vocabulary, weights = pool.run(
@@ -217,7 +225,8 @@ class ParagraphVector:
 
     def _set(self, folder: Path, fitted: Fitted) -> Self:
         self.stop()
-        self._model = fitted, folder, WorkerPool(infer, prepare=partial(load_model, folder / MODEL_FILE))
+        prepare = partial(load_model, folder, self.gensim_options(fitted.min_count))
+        self._model = fitted, folder, WorkerPool(infer, prepare=prepare)
         return self
 
 
@@ -229,20 +238,20 @@ def train(corpus_file: Path, folder: Path, key: str, options: dict[str, Any]) ->
     `key`. The learning rate falls along the line of a single call of gensim's `train`, up to rounding.
     """
     from gensim.models.doc2vec import Doc2Vec, TaggedLineDocument
-    from gensim.models.keyedvectors import KeyedVectors
 
     logging.getLogger("gensim").setLevel(logging.ERROR)
     done = epochs_done(folder, key)
     state = folder / f"state-{key}-{done}"
     remove_states(folder, but=state)
+    model = Doc2Vec(**options)
+    model.build_vocab(corpus_file=str(corpus_file))
+    if not len(model.wv):  # Words.vocabulary has found frequent words, so the cap has dropped them
+        cap, least = model.max_vocab_size, model.min_count
+        raise InputError(f"max_vocab_size: {cap} leaves no word that occurs {least} times")
     if done:
-        model = Doc2Vec.load(str(state / MODEL_FILE))
-    else:
-        model = Doc2Vec(**options)
-        model.build_vocab(corpus_file=str(corpus_file))
-        if not len(model.wv):  # Words.vocabulary has found frequent words, so the cap has dropped them
-            cap, least = model.max_vocab_size, model.min_count
-            raise InputError(f"max_vocab_size: {cap} leaves no word that occurs {least} times")
+        vectors, weights, documents, random = (np.load(state / f"{name}.npy") for name in STATE)
+        model.wv.vectors, model.syn1neg, model.dv.vectors = vectors, weights, documents
+        model.random.set_state(("MT19937", random[:-1], int(random[-1])))
     # gensim's reader of corpus files does not shrink the windows of DM at random, so DM reads an iterable. With a file,
     # each thread compares the number of its own documents with `total_examples` to find its learning rate.
     name, source, examples = "corpus_file", str(corpus_file), -(-model.corpus_count // model.workers)
@@ -258,10 +267,13 @@ def train(corpus_file: Path, folder: Path, key: str, options: dict[str, Any]) ->
         model.alpha, model.min_alpha, model.epochs = first, last, epochs  # restored for inference
         end_if_orphaned()  # without its parent this process must not write: another may train in the same folder
         _save_state(model, folder / f"state-{key}-{epoch + 1}")
-    # Embeddings are always inferred, so drop the vectors of the training documents, most of the file, and all times.
-    model.dv = KeyedVectors(model.vector_size)
-    model.lifecycle_events, model.total_train_time = None, 0.0
-    model.save(str(folder / MODEL_FILE), sep_limit=SEPARATE)
+    # Embeddings are always inferred, so the vectors of the training documents, most of the state, are not kept.
+    wv = model.wv
+    values = (wv.vectors, model.syn1neg, wv.expandos["count"], wv.expandos["sample_int"], model.cum_table)
+    for (array, kind), content in zip(ARRAYS.items(), values, strict=True):
+        (folder / f"{array}.npy").unlink(missing_ok=True)  # a loaded model keeps the map of its own file
+        np.save(folder / f"{array}.npy", content.astype(kind, casting="safe", copy=False))
+    write_text(folder / VOCABULARY, json.dumps(wv.index_to_key))
     digest = hashlib.sha256(json.dumps(model.wv.index_to_key).encode())
     for array in (model.wv.vectors, model.syn1neg, model.cum_table):
         digest.update(np.ascontiguousarray(array).data)
@@ -278,11 +290,17 @@ def remove_states(folder: Path, *, but: Path | None = None) -> None:
             shutil.rmtree(state, ignore_errors=True)
 
 
+STATE = ("vectors", "weights", "documents", "random")
+
+
 def _save_state(model: Doc2Vec, state: Path) -> None:
-    """Save the whole model, document vectors and random state included, under its name by one rename."""
+    """Save what training changes, document vectors and random state included, under its name by one rename."""
     unfinished = state.with_name(f".{state.name}.{os.getpid()}")
     unfinished.mkdir()
-    model.save(str(unfinished / MODEL_FILE), sep_limit=SEPARATE)
+    _, key, position, *_ = model.random.get_state()
+    values = (model.wv.vectors, model.syn1neg, model.dv.vectors, np.append(key, np.uint32(position)))
+    for name, value in zip(STATE, values, strict=True):
+        np.save(unfinished / f"{name}.npy", value)
     shutil.rmtree(state, ignore_errors=True)  # of a killed process that lived a moment longer
     unfinished.rename(state)
     remove_states(state.parent, but=state)
@@ -291,15 +309,31 @@ def _save_state(model: Doc2Vec, state: Path) -> None:
 _models: list[Doc2Vec] = []  # the one model of this process, set by `load_model`
 
 
-def load_model(file: Path) -> None:
-    """Load the model that `infer` uses; its large arrays are memory-mapped, shared by all workers."""
+def load_model(folder: Path, options: dict[str, Any]) -> Doc2Vec:
+    """Load the model that `infer` uses; its arrays are memory-mapped, shared by all workers."""
     from gensim.models.doc2vec import Doc2Vec
 
-    model = Doc2Vec.load(str(file), mmap="r")
+    model = Doc2Vec(**options)
+    words, arrays = _read_model(folder, model.vector_size)
+    model.wv.index_to_key, model.wv.key_to_index = words, {word: row for row, word in enumerate(words)}
+    model.wv.vectors, model.syn1neg, counts, thresholds, model.cum_table = arrays
+    model.wv.expandos = {"count": counts, "sample_int": thresholds}
     # Touch every page now: loky takes a process that grows by 300 MB between tasks for leaking, and restarts it.
     for array in (model.wv.vectors, model.syn1neg):
         array.max()
     _models[:] = [model]
+    return model
+
+
+def _read_model(folder: Path, vector_size: int) -> tuple[list[str], list[np.ndarray]]:
+    """The words, and `ARRAYS` in their order. Raises ValueError where they do not fit: gensim checks no index."""
+    words = json.loads((folder / VOCABULARY).read_text(encoding="utf-8"))
+    arrays = [np.load(folder / f"{name}.npy", mmap_mode="r") for name in ARRAYS]
+    for (name, kind), array in zip(ARRAYS.items(), arrays, strict=True):
+        shape = (len(words), vector_size)[: 2 if kind == "f4" else 1]
+        if (array.dtype, array.shape) != (kind, shape) or not array.flags.c_contiguous:
+            raise ValueError(f"{name}.npy is {array.dtype} {array.shape}, expected {np.dtype(kind)} {shape}")
+    return words, arrays
 
 
 def infer(texts: list[str], how: Preprocessing) -> tuple[np.ndarray, int]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 
-from docemb_lib import pretrained
+from docemb_lib import pretrained, tokenizing
 from docemb_lib.errors import InputError
 from docemb_lib.hardware import devices_at_hand, fast_bf16
 from docemb_lib.progress import progress
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 LEAD = 3  # times that the first chunk counts with `long="lead"`; chosen among 1, 3 and 5 on validation
-SLICE = 256  # texts tokenised at a time: a tokenizer's output takes a hundred bytes per token
 
 
 class SBERT:
@@ -70,7 +69,10 @@ class SBERT:
         # RoBERTa-like encoders number positions from the padding id + 1 onwards.
         offset = config.pad_token_id + 1 if config.model_type in {"roberta", "mpnet", "xlm-roberta", "camembert"} else 0
         limit = config.max_position_embeddings - offset
-        tokens = self._wanted_tokens or min(self._encoder.max_seq_length or limit, limit)
+        own = self._encoder.max_seq_length or limit
+        if not isinstance(own, int):
+            raise InputError(f"{self.model}: max_seq_length: got {own!r}, write a whole number")
+        tokens = self._wanted_tokens or min(own, limit)
         least = sum(map(len, self._affixes)) + 1
         if not least <= tokens <= limit:
             raise InputError(f"max_tokens: got {tokens}, {self.model} takes {least} to {limit}")
@@ -83,7 +85,7 @@ class SBERT:
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
         """Number of tokens of each text, without special tokens and truncation."""
-        return [len(ids) for ids in self._tokenize(texts)]
+        return tokenizing.count_tokens(self._tokenizer, texts)
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         """Float32 (N, dim). A row depends on its own text alone, up to rounding."""
@@ -126,8 +128,10 @@ class SBERT:
             yield batch, out["sentence_embedding"].float().cpu().numpy()
 
     def _tokenize(self, texts: Sequence[str]) -> Iterator[list[int]]:
-        for start in range(0, len(texts), SLICE):
-            part = list(texts[start : start + SLICE])
+        for start in range(0, len(texts), tokenizing.SLICE):
+            part = list(texts[start : start + tokenizing.SLICE])
+            if self.long == "truncate":
+                part = tokenizing.heads(self._tokenizer, part, self.max_text_tokens)
             for encoding in self._tokenizer.encode_batch_fast(part, add_special_tokens=False):
                 yield encoding.ids
 
@@ -135,10 +139,11 @@ class SBERT:
     def _encoder(self) -> SentenceTransformer:
         from sentence_transformers import SentenceTransformer
 
-        with pretrained.quiet_loading():
-            full = SentenceTransformer(pretrained.resolve(self.model), device=self.device)
+        full = pretrained.load_stock(self.model, device=self.device)
         # Compared by name, because the class has moved between versions of sentence-transformers.
         modules = [module for module in full if type(module).__name__ != "Normalize"]
+        if "Pooling" not in (kinds := [type(module).__name__ for module in modules]):
+            raise InputError(f"{self.model}: its modules.json lists {', '.join(kinds)} and no Pooling; add it")
         encoder = SentenceTransformer(modules=modules, device=self.device).eval()
         encoder.tokenizer.backend_tokenizer.no_truncation()  # which MiniLM's tokenizer file contains, like padding
         encoder.tokenizer.backend_tokenizer.no_padding()

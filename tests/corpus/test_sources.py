@@ -6,6 +6,7 @@ import os
 import re
 import sys
 from collections import Counter
+from functools import partial
 from itertools import combinations
 
 import numpy as np
@@ -93,6 +94,9 @@ def test_several_files_and_patterns_make_one_corpus_with_unique_ids(tmp_path, re
     ("a.jsonl", b'{"id": "k", "text": "a"}\n\n{"id": "k", "text": "b"}', r"a\.jsonl, line 1 and .*, line 3: both have id 'k'; rename one"),
     ("a.jsonl", b'{"id": 2, "text": "a"}\n{"text": "b"}', r"a\.jsonl, line 1 and .*, line 2: both have id '2'; rename one"),
     ("a.jsonl", b'{"id": [1], "text": "a"}', r"line 1: field 'id' must be a string or an integer, found \[1\]"),
+    ("a.jsonl", b'{"id": true, "text": "a"}', r"line 1: field 'id' must be a string or an integer, found True"),
+    ("a.jsonl", b'{"id": ' + b"9" * 5000 + b', "text": "a"}', r"line 1: not JSON \(a number of more digits than Python reads\)"),
+    ("a.jsonl", b'{"id": "a\\ud800", "text": "a"}\n{"id": "a\\udbff", "text": "b"}', r"both have id 'a\ufffd'; rename one"),
     ("a.jsonl", b"\n", r"a\.jsonl: holds no document"),
     ("a.jsonl", b'{"text": "a"}\n{"text": "caf\xe9"}\n', r"a\.jsonl: byte 27 is 0xe9, which is not UTF-8; save the file as UTF-8"),
     ("a.jsonl.gz", b"not gzip", r"a\.jsonl\.gz: is not a whole gzip file"),
@@ -111,6 +115,19 @@ def test_what_is_no_document_is_refused_with_its_place_and_the_mend(tmp_path, na
         local(path.parent if path.parent.name == "folder" else path)
     assert "\n" not in str(caught.value)
     assert str(path) in str(caught.value)
+
+
+def test_undecodable_names_and_loops_of_links_give_each_document_once(tmp_path, refused):
+    (folder := tmp_path / "texts").mkdir()
+    (folder / os.fsdecode(b"caf\xe9.txt")).write_text("a text")
+    (folder / "a.jsonl").write_text('{"id": "x\\ud83d\\ude00y\\udc00", "text": "z"}\n')
+    (folder / "loop").symlink_to(folder)
+    assert local(folder) == [Document("caf\ufffd.txt", "a text", "texts")]
+    assert local(folder / "**" / "*.jsonl") == [Document("x\U0001f600y\ufffd", "z", "a")]
+    settings = partial(Corpus, source="local")
+    assert source_fingerprint(settings(path=folder)) != source_fingerprint(settings(path=folder / "**" / "*.jsonl"))
+    (folder / "b.jsonl").symlink_to(folder / "b.jsonl")
+    refused(r"b\.jsonl: a link that leads to no file; remove it", local, folder / "*.jsonl")
 
 
 def test_a_name_that_was_seen_gives_its_first_place_even_when_the_cache_is_full(monkeypatch):

@@ -7,7 +7,7 @@ import pytest
 
 from docemb_lib.corpus import build
 from docemb_lib.errors import InputError
-from docemb_lib.experiments import processes
+from docemb_lib.experiments import processes, stages
 from docemb_lib.experiments.execution import Reporter
 from docemb_lib.experiments.models import contextual_models, paragraph_vector_model
 from docemb_lib.experiments.plan import resolve_sweep
@@ -279,3 +279,16 @@ def test_a_teachers_corpus_that_is_not_there_is_refused_before_any_work(make, wo
     with pytest.raises(InputError, match=r"corpus.path: .*/moore does not exist"):
         make().check()
     assert not (workspace_root / "outputs").exists()
+
+
+@pytest.mark.parametrize(("model", "said"), [("all-MiniLM-L6-v2", "documents: 999 asked for, the corpus leaves 16"), ("no/where", "no/where: no such folder, not downloaded before, and HF_HUB_OFFLINE")])  # fmt: skip
+def test_a_model_or_documents_that_are_not_there_leave_no_half_of_a_corpus(make, workspace_root, monkeypatch, model, said, refused):  # fmt: skip
+    read, original = [], stages.read_documents
+    monkeypatch.setattr(stages, "read_documents", lambda *a, **k: (read.append(a), original(*a, **k))[1])
+    file, plan = workspace_root / "params" / "mine.yaml", "\nplan: [{notebook: 03_structural, documents: 999}]\n"
+    file.write_text(MINE.replace("model: all-MiniLM-L6-v2}", f"model: {model}}}", 2) + plan)
+    refused(said, lambda: make().corpus.artefact)
+    assert len(read) == (model == "all-MiniLM-L6-v2")  # a model is looked for before the corpus is read
+    assert not [path for path in (workspace_root / "outputs").rglob("*") if path.name in {"parts", "dataset"} and ".partial" in str(path)]  # fmt: skip
+    file.write_text(MINE)
+    assert (len(make().corpus.split("train")), len(read)) == (16, 1)  # what was read is not read again

@@ -142,7 +142,10 @@ def dense(**weights):
 @pytest.mark.parametrize(("damage", "message"), [
     (pickle_weights, "safetensors"),
     ({"config.json": {"num_hidden_layers": 3, "attention_window": [8, 8, 8]}}, r"lack encoder\.layer\.2\."),
-    ({"modules.json": "{nope"}, r"modules\.json: not valid JSON"),
+    ({"modules.json": "{nope"}, r"modules\.json: not valid JSON"), ({"modules.json": "[1]"}, r"modules\.json: a module is no mapping"),
+    ({"modules.json": '{"a": 1}'}, r"modules\.json: found a dict, expected a list"), ({"modules.json": '[{"type": 3, "path": ""}]'}, r"modules\.json: a module is no"),
+    ({"sentence_bert_config.json": '{"max_seq_length": "64"}'}, "max_seq_length: got '64', write a whole number from 1"), ({"1_Pooling/config.json": "[]"}, "found a list, expected a dict"),
+    ({"sentence_bert_config.json": '{"max_seq_length": 0}'}, "max_seq_length: got 0, write"), ({"2_Dense/config.json": "3"}, "found a int"),
     ({"sentence_bert_config.json": "{nope"}, r"sentence_bert_config\.json: not valid JSON"),
     ({"1_Pooling/config.json": '{"pooling_mode_max_tokens": true}'}, "pooling is max without"),
     ({"1_Pooling/config.json": '{"pooling_mode": "max"}'}, "pooling is max without"),

@@ -16,7 +16,7 @@ from gensim.models.doc2vec import Doc2Vec, TaggedDocument
 
 from docemb_lib.errors import InputError
 from docemb_lib.teachers import Compound, ParagraphVector, paragraph_vector, write_words
-from docemb_lib.teachers.worker_pool import WorkerPool
+from docemb_lib.worker_pool import WorkerPool
 
 TRAIN_AND_EMBED = """
 import json, sys
@@ -24,20 +24,32 @@ from docemb_lib.teachers import ParagraphVector
 texts = json.load(open(sys.argv[1]))
 print(ParagraphVector(dm=True, vector_size=12, epochs=3).fit(texts).embed(texts[:8], jobs=1).tobytes().hex())
 """
-# Inference by gensim alone: the words, cut by hand; the generator set by hand; pieces weighted by their words.
+# Inference by gensim alone, with the very model that was trained: the words, cut by hand; the generator set by hand;
+# pieces weighted by their words. Beside it, the inference of the model that is read from its files.
 INFER_BY_HAND = """
 import hashlib, json, sys
-import numpy as np
+from pathlib import Path
 from gensim.models.doc2vec import Doc2Vec
-model = Doc2Vec.load(sys.argv[2])
-for text in json.load(open(sys.argv[1])):
-    words, total, n = text.lower().split(), 0, 0
-    while n < len(words):
-        piece = words[n : n + 10000]
-        model.random.seed(int(hashlib.sha256(" ".join(piece).encode()).hexdigest()[:8], 16))
-        total = total + len(piece) * model.infer_vector(piece).astype(float)
-        n += len(piece)
-    print(json.dumps((total / n).tolist()))
+from docemb_lib.teachers import ParagraphVector, paragraph_vector
+paragraph_vector.WorkerPool.run = lambda pool, *args, meanwhile: pool._function(*args)
+kept, original = [], Doc2Vec.train
+Doc2Vec.train = lambda self, **given: (kept.append(self), original(self, **given))
+training, texts, kinds = json.load(open(sys.argv[1]))
+for name, kind in enumerate(kinds):
+    teacher = ParagraphVector(vector_size=12, epochs=3, **kind).fit(training)
+    teacher.save(folder := Path(sys.argv[2], str(name)))
+    model, found = kept[-1], []
+    for text in texts:
+        words, vectors, n = text.lower().split(), [], 0
+        while n < len(words):
+            piece = words[n : n + 10000]
+            model.random.seed(int(hashlib.sha256(" ".join(piece).encode()).hexdigest()[:8], 16))
+            vectors.append((len(piece), model.infer_vector(piece)))
+            n += len(piece)
+        many = sum(size * vector.astype(float) for size, vector in vectors) / n
+        found.append((vectors[0][1] if len(vectors) == 1 else many).tolist())
+    paragraph_vector.load_model(folder, teacher.gensim_options(2))
+    print(json.dumps([found, paragraph_vector.infer(texts, "lowercase")[0].tolist()]))
 """
 
 
@@ -59,16 +71,22 @@ def test_neither_hash_seed_nor_order_batch_and_number_of_workers_matter(dm, page
     assert (len(np.unique(whole, axis=0)), dm.embed([]).shape) == (len(pages), (0, 12))
 
 
-def test_embeddings_are_gensims_own_with_long_documents_averaged(dm, pages, tmp_path, caplog):
+def test_embeddings_are_those_of_the_model_just_trained_bit_for_bit_with_long_documents_averaged(dm, pages, tmp_path, caplog):  # fmt: skip
     long = " ".join(pages)
     assert 10_000 < len(long.split()) < 100_000
-    (tmp_path / "texts.json").write_text(json.dumps([pages[0], long, pages[5]]))
-    dm.save(tmp_path)
-    lines = run(INFER_BY_HAND, tmp_path / "texts.json", tmp_path / "doc2vec.model", hash_seed="0").splitlines()
+    texts, kinds = (
+        [pages[0], pages[5], long],
+        [{"dm": True}, *({"dm": False, "dbow_words": on} for on in (True, False))],
+    )
+    (tmp_path / "texts.json").write_text(json.dumps([pages, texts, kinds]))
+    lines = run(INFER_BY_HAND, tmp_path / "texts.json", tmp_path, hash_seed="0").splitlines()
     with caplog.at_level(logging.INFO, logger="docemb_lib.teachers.paragraph_vector"):
-        ours = dm.embed([pages[0], long, pages[5]])
-    np.testing.assert_allclose(ours, [json.loads(line) for line in lines], rtol=1e-5, atol=1e-7)
+        of_dm = dm.embed(texts)
     assert "1 of 3 documents averaged" in caplog.text
+    for by_hand, ours in [*map(json.loads, lines), (json.loads(lines[0])[0], of_dm)]:
+        np.testing.assert_array_equal(ours[:2], by_hand[:2])
+        np.testing.assert_allclose(ours[2], by_hand[2], rtol=1e-5, atol=1e-7)
+    assert len(lines) == len({json.dumps(json.loads(line)[0]) for line in lines}) == len(kinds)
 
 
 def test_long_training_documents_are_counted_and_logged(caplog, in_process):
@@ -127,7 +145,10 @@ def test_a_saved_model_is_the_same_model_with_the_thesis_settings(dm, pages, tmp
     np.testing.assert_array_equal(loaded.embed(pages[:3], jobs=1), dm.embed(pages[:3]))
     assert loaded.parameters == dm.parameters
     assert (loaded.fingerprint, loaded.label, loaded.dim) == (dm.fingerprint, "DM;12;lowercase;2", 12)
-    model = Doc2Vec.load(str(tmp_path / "doc2vec.model"))
+    assert {file.suffix for file in tmp_path.iterdir()} == {".json", ".npy"}
+    for file in tmp_path.glob("*.npy"):
+        assert isinstance(np.load(file, mmap_mode="r", allow_pickle=False), np.memmap)
+    model = paragraph_vector.load_model(tmp_path, loaded.gensim_options(2))
     assert (model.sample, model.window, model.negative, model.hs, model.epochs) == (0, 5, 5, 0, 3)
     assert (model.alpha, model.min_alpha) == (0.025, 0.0001)
     assert (model.wv.expandos["sample_int"] == 2**32 - 1).all()  # kept with probability one
@@ -179,7 +200,7 @@ def train(folder: Path, documents: list[list[str]], key: str = "key", **options:
     file = folder / "words.txt"
     file.write_text("".join(" ".join(words) + "\n" for words in documents))
     paragraph_vector.train(file, folder, key, OPTIONS | options)
-    return Doc2Vec.load(str(folder / "doc2vec.model"))
+    return paragraph_vector.load_model(folder, OPTIONS | options)
 
 
 def in_one_call(documents: list[list[str]], **options: object) -> Doc2Vec:
@@ -225,7 +246,7 @@ def test_words_past_ten_thousand_are_trained(tmp_path):
     ours, alone = [], []
     for words in (head + tail, head + sorted(tail)):
         paragraph_vector.train(write_words(tmp_path, [" ".join(words)], "none").file, tmp_path, f"{len(ours)}", OPTIONS)
-        ours.append(Doc2Vec.load(str(tmp_path / "doc2vec.model")).syn1neg)
+        ours.append(paragraph_vector.load_model(tmp_path, OPTIONS).syn1neg)
         alone.append(in_one_call([words]).syn1neg)
     assert not np.array_equal(ours[0], ours[1])
     np.testing.assert_array_equal(alone[0], alone[1])
@@ -296,12 +317,15 @@ def test_a_cap_is_gensims_own_and_refused_where_it_leaves_no_word(tmp_path, docu
     assert len(ours.wv) < len(train(tmp_path / "all", documents, min_count=2).wv)
 
 
-def test_large_arrays_are_files_of_their_own_and_small_ones_are_not(tmp_path, documents):
-    words = [[f"w{i}" for i in range(3000)]]
-    train(tmp_path / "large", words, vector_size=100, epochs=1)  # 300,000 numbers
-    train(tmp_path / "small", words, vector_size=50, epochs=1)
-    files = {path.name for path in (tmp_path / "large").iterdir() if path.is_file()}
-    assert files == {"words.txt", "doc2vec.model", "doc2vec.model.wv.vectors.npy", "doc2vec.model.syn1neg.npy"}
-    shared = Doc2Vec.load(str(tmp_path / "large" / "doc2vec.model"), mmap="r")
-    assert all(isinstance(array, np.memmap) for array in (shared.wv.vectors, shared.syn1neg))
-    assert not list((tmp_path / "small").glob("*.npy"))
+@pytest.mark.parametrize(("file", "content"), [
+    ("vectors.npy", np.zeros((3, 12), "f4")), ("weights.npy", np.zeros(9, "f4")), ("noise.npy", np.zeros(4, "i8")), ("thresholds.npy", b"x"),
+    ("counts.npy", np.array([os.getcwd], dtype=object)), ("vocabulary.json", b"[]"), ("vocabulary.json", b"{"), ("paragraph_vector.json", b"{}"), ("weights.npy", None),
+])  # fmt: skip
+def test_a_broken_model_is_named_before_gensim_reads_beyond_its_arrays(dm, tmp_path, refused, file, content):
+    dm.save(tmp_path)
+    (tmp_path / file).unlink()
+    if isinstance(content, bytes):
+        (tmp_path / file).write_bytes(content)
+    elif content is not None:
+        np.save(tmp_path / file, content)
+    refused(f"{tmp_path}: is no whole Paragraph Vector .*; remove it and train again", ParagraphVector.load, tmp_path)

@@ -1,5 +1,7 @@
 import doctest
 import logging
+import os
+import shutil
 
 import numpy as np
 import pytest
@@ -94,3 +96,21 @@ def test_contexts_treatments_and_bfloat16_make_another_teacher_and_bad_ones_are_
     limits = [({"max_tokens": 2}, "takes 3 to 512"), ({"max_tokens": 513}, "takes 3 to 512")]
     for options, message in (*limits, ({"long": "cut"}, "truncate, chunks, lead")):
         refused(message, lambda given=options: SBERT(**given).embed(["text"]))
+
+
+@pytest.mark.parametrize(("file", "content", "message"), [
+    ("modules.json", b'[{"idx": 0}]', "not loadable with sentence-transformers"), ("2_Dense/pytorch_model.bin", b"\x80", r"pytorch_model\.bin: pickled weights, which may run code; save"),
+    ("modules.json", b'[{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"}]', "lists Transformer and no Pooling; add it"),
+    ("sentence_bert_config.json", b'{"max_seq_length": "64"}', "max_seq_length|not loadable"), ("modules.json", None, "no modules.json says how tokens are pooled"),
+    ("1_Pooling/config.json", b"{", "not loadable with sentence-transformers"),
+])  # fmt: skip
+def test_a_damaged_teacher_is_refused_in_one_line_and_unsaid_pooling_is_said(tmp_path, caplog, refused, file, content, message):  # fmt: skip
+    shutil.copytree(FOLDER, tmp_path / "own", copy_function=os.symlink)
+    (tmp_path / "own" / file).parent.mkdir(exist_ok=True)
+    (tmp_path / "own" / file).unlink(missing_ok=True)
+    if content is None:
+        assert SBERT(str(tmp_path / "own"), device="cpu").dim == 384
+        assert message in caplog.text
+        return
+    (tmp_path / "own" / file).write_bytes(content)
+    refused(message, lambda: SBERT(str(tmp_path / "own"), device="cpu").max_tokens)

@@ -1,20 +1,26 @@
-"""Worker processes with a fixed hash seed, for work whose result depends on Python's `hash`.
+"""Worker processes and temporary folders, of which nothing stays when the process that made them is killed.
 
-gensim starts an inference from the hash of the text, and a running process (a Jupyter kernel) cannot change its own
-hash seed. A worker ends within a second after its parent, even if that was killed.
+Workers have a fixed hash seed: gensim starts an inference from the hash of the text, and a running process (a Jupyter
+kernel) cannot change its own hash seed. A worker ends within a second after its parent, even if that was killed.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from contextlib import contextmanager
-from typing import Any, Generic, TypeVar
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from joblib.externals.loky import ProcessPoolExecutor
+from filelock import FileLock
+
+if TYPE_CHECKING:
+    from joblib.externals.loky import ProcessPoolExecutor
 
 # One BLAS thread each: the processes are the parallelism.
 ENVIRONMENT = {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
@@ -67,6 +73,8 @@ class WorkerPool(Generic[Result]):
 
     def _submit(self, args: tuple[Any, ...], jobs: int) -> Future[Result]:
         if self._executor is None or self.size != jobs:
+            from joblib.externals.loky import ProcessPoolExecutor  # here: kernels import this module at their start
+
             self.stop()
             self.size = jobs
             start = {"initializer": _start_worker, "initargs": (os.getpid(), self._prepare)}
@@ -81,6 +89,28 @@ class WorkerPool(Generic[Result]):
         except BaseException:
             self.stop()
             raise
+
+
+class TemporaryFolder(tempfile.TemporaryDirectory[str]):
+    """A folder among the temporary files (or in `parent`), removed with this object, or after a kill by the next one.
+
+    The operating system frees the lock beside a folder when its process ends, however that ends.
+    """
+
+    def __init__(self, parent: str | None = None) -> None:
+        parent = parent or tempfile.gettempdir()
+        for lock in Path(parent).glob("docemb-*.lock"):
+            with suppress(OSError), FileLock(lock, timeout=0):
+                shutil.rmtree(lock.with_suffix(""), ignore_errors=True)
+                lock.unlink(missing_ok=True)
+        super().__init__(prefix="docemb-", dir=parent)
+        self._lock = FileLock(f"{self.name}.lock")
+        self._lock.acquire()
+
+    def cleanup(self) -> None:
+        super().cleanup()
+        self._lock.release()
+        Path(self._lock.lock_file).unlink(missing_ok=True)
 
 
 def end_if_orphaned() -> None:

@@ -1,12 +1,15 @@
 import os
+import random
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import psutil
 import pytest
 
-from docemb_lib.teachers import worker_pool
-from docemb_lib.teachers.worker_pool import WorkerPool
+from docemb_lib import worker_pool
+from docemb_lib.worker_pool import TemporaryFolder, WorkerPool
 
 
 def test_workers_hash_as_any_process_with_hash_seed_zero():
@@ -45,7 +48,7 @@ def test_an_interrupt_ends_the_worker(tmp_path):
 
 PARENT = """
 import os, time
-from docemb_lib.teachers.worker_pool import WorkerPool
+from docemb_lib.worker_pool import WorkerPool
 task = "import os, time; print(os.getpid(), flush=True); time.sleep(600)"
 WorkerPool(exec).run(task, meanwhile=lambda: None)
 """
@@ -71,3 +74,43 @@ def test_only_a_worker_without_its_parent_is_ended(monkeypatch):
     monkeypatch.setattr(worker_pool, "_parent", os.getpid())  # not its parent
     worker_pool.end_if_orphaned()
     assert ended == [1]
+
+
+READER = """
+from docemb_lib.corpus.installed_docs import installed_docs
+from docemb_lib.worker_pool import TemporaryFolder
+kept = TemporaryFolder()
+print(kept.name, flush=True)
+while True:
+    installed_docs(["seaborn", "pandas"], jobs=2)
+"""
+
+
+def test_nothing_lives_or_stays_when_a_process_is_killed_while_it_reads_documentation(tmp_path):
+    def alive() -> list[str]:  # of all generations: orphans have no parent to be found by
+        marked = psutil.process_iter(["environ", "cmdline"])
+        return [" ".join(p.info["cmdline"]) for p in marked if (p.info["environ"] or {}).get("TMPDIR") == str(tmp_path)]
+
+    rng, environment = random.Random(17), os.environ | {"TMPDIR": str(tmp_path)}
+    command = [sys.executable, "-c", READER]
+    start = time.monotonic()
+    readers = [subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    folders = [Path(reader.stdout.readline().strip()) for reader in readers]
+    limit = max(
+        5.0, 5 * (time.monotonic() - start)
+    )  # seconds; more where this machine is so busy that starts take long
+    start, most = time.monotonic(), 0
+    for moment, reader in zip(sorted(rng.uniform(0, 4) for _ in readers), readers, strict=True):
+        while time.monotonic() < start + moment or (reader is readers[-1] and most <= len(readers)):  # without workers
+            most = max(most, len(alive()))
+            time.sleep(0.1)
+        reader.kill()
+        reader.wait()
+    killed = time.monotonic()
+    with TemporaryFolder(str(tmp_path)) as mine, TemporaryFolder(str(tmp_path)) as other:  # sweep; what is in use stays
+        assert {path.name for path in tmp_path.glob("*.lock")} == {f"{Path(one).name}.lock" for one in (mine, other)}
+        assert (Path(mine).is_dir(), any(folder.exists() for folder in folders)) == (True, False)
+    while alive() and time.monotonic() < killed + limit:
+        time.sleep(0.1)
+    semaphores = [path for reader in readers for path in Path("/dev/shm").glob(f"*-{reader.pid}[-_]*")]
+    assert (alive(), semaphores, os.listdir(tmp_path)) == ([], [], [])
