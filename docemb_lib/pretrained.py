@@ -133,15 +133,12 @@ def one_line(path_or_id: str, problem: str) -> Iterator[None]:
 
 
 def load_stock(name: str, *, device: str | None) -> SentenceTransformer:
-    """A model as sentence-transformers runs it. Raises InputError for one that it cannot load, or pickled weights."""
+    """A model as sentence-transformers runs it, pickled weights as tensors only. Raises InputError where it cannot."""
     from sentence_transformers import SentenceTransformer
 
     folder = Path(source := require(name))
-    for file in folder.rglob("*.bin") if folder.is_dir() else ():
-        if not file.with_name("model.safetensors").is_file():
-            raise InputError(f"{file}: pickled weights, which may run code; save the model with safetensors weights")
     with quiet_loading(), one_line(name, "not loadable with sentence-transformers"):
-        model = SentenceTransformer(source, device=device, model_kwargs={"use_safetensors": True})
+        model = SentenceTransformer(source, device=device)
     if folder.is_dir() and not (folder / "modules.json").is_file():
         logger.warning("%s: no modules.json says how tokens are pooled; their mean is taken", name)
     return model
