@@ -6,9 +6,11 @@ imported where they are used, so that asking for what is built stays cheap.
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable, Sequence
-from functools import cached_property, partial
+from contextlib import suppress
+from functools import cache, cached_property, partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,8 +22,9 @@ from docemb_lib.corpus.build import build_corpus, digest
 from docemb_lib.corpus.sources import read_documents, source_fingerprint
 from docemb_lib.errors import InputError
 from docemb_lib.settings import FurtherTeacher, Long, ParagraphVectorSettings, StructuralTeacher, TextSource
-from docemb_lib.settings.profile import TRAINING, Profile
+from docemb_lib.settings.profile import TRAINING, WIDTHS, Profile
 from docemb_lib.teachers import LSA, SBERT, Compound, ParagraphVector, Teacher, Words
+from docemb_lib.teachers.sbert import context_of
 from docemb_lib.teachers.store import open_embeddings, write_embeddings
 from docemb_lib.teachers.words import Preprocessing, write_words
 from docemb_lib.workspace import Artefact, Workspace
@@ -89,8 +92,12 @@ class CorpusStage:
         """Check that sources and models exist and, of a built corpus, as many training documents. Raises InputError."""
         for source in self.profile.text_sources:
             source_fingerprint(source)
-        pretrained.resolve(self.profile.student.model)
-        pretrained.resolve(self.profile.structural_teacher.model)
+        student, teacher = self.profile.student, self.profile.structural_teacher
+        layers = model_config("student", student.model).get("num_hidden_layers")
+        if layers and student.layers and max(student.layers) >= layers:
+            problem = f"got {student.layers}, {student.model} has layers 0 to {layers - 1}"
+            raise InputError(f"student.layers: {problem}; name some of them")
+        check_context("structural_teacher", teacher.model, teacher.max_tokens)
         if documents is not None and self.is_built:
             self.check_documents(documents, available=len(self.split("train")))
 
@@ -230,7 +237,7 @@ class TeacherStage:
         """Check the further teachers and, once words are counted, that no Paragraph Vector drops all of them."""
         for further in self.profile.further_teachers:
             if further.model:
-                pretrained.resolve(further.model)
+                check_context(f"further_teachers: {further.name}", further.model, further.max_tokens)
         for settings in paragraph_vectors:
             if self.has_words(settings.preprocess):
                 self.words(settings.preprocess).vocabulary(settings.min_count)
@@ -263,6 +270,30 @@ class TeacherStage:
 
 def sbert_of(settings: StructuralTeacher, long: Long) -> SBERT:
     return SBERT(settings.model, max_tokens=settings.max_tokens, long=long, bf16=settings.bf16)
+
+
+def check_context(section: str, model: str, max_tokens: int | None) -> None:
+    """Check that a teacher's model exists and reads `max_tokens`. Raises InputError."""
+    limit = context_of(model_config(section, model))
+    if max_tokens and limit and max_tokens > limit:
+        raise InputError(f"{section}.max_tokens: got {max_tokens}, {model} reads {limit}; write that or fewer, or null")
+
+
+@cache
+def model_config(section: str, name: str) -> dict[str, Any]:
+    """The config.json of a model; {} for a model of the thesis, which needs no hub. Raises InputError for no model."""
+    file = Path(source := pretrained.resolve(name), "config.json")
+    if file.is_file():  # read here, because transformers takes seconds to import
+        with suppress(ValueError):
+            return dict(json.loads(file.read_bytes()))
+    if name in WIDTHS:
+        return {}
+    from docemb_lib.student.loading import load_config
+
+    try:
+        return load_config(source).to_dict()
+    except InputError as error:
+        raise InputError(f"{section}.model: {error}") from None
 
 
 def fingerprint_of_model(name: str) -> str:

@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Sequence
 from glob import glob
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any, Self, TypeVar, get_args
 
@@ -61,6 +62,10 @@ _PERHAPS_PATHS = re.compile(
     r"(contextual_teachers\.)?corpus\.datasets\.dataset|evaluation\.benchmarks\.[\w-]+"
     r"|(student|structural_teacher|further_teachers)\.model"
 )
+LONGEST_YAML = 1_000_000  # characters
+MOST_VALUES = 100_000  # of a YAML text, those that aliases repeat included
+DEEPEST = 100
+INTEGER, MOST_DIGITS = "tag:yaml.org,2002:int", 40
 _PERHAPS_YAML = re.compile(r"plan\.(grid|profile)")  # otherwise names in `params/`
 
 
@@ -251,7 +256,7 @@ def _explain(error: ValidationError, model: type[BaseModel]) -> str:
     message = first["msg"].removeprefix("Value error, ")
     if isinstance(first["input"], (dict, BaseModel)):  # a whole section: the message names its fields
         return f"{field}: {message}{more}" if field else f"{message}{more}"
-    return f"{field}: {message[0].lower()}{message[1:]}, got {first['input']!r}{more}"
+    return f"{field}: {message[0].lower()}{message[1:]}, got {first['input']!r:.200}{more}"
 
 
 def read_profile_file(path: Path) -> tuple[dict[str, Any], Origins]:
@@ -263,13 +268,48 @@ def read_profile_file(path: Path) -> tuple[dict[str, Any], Origins]:
 def read_yaml(path: Path) -> Any:
     """The content of a YAML file. Raises InputError where it is not YAML, or where a mapping has a key twice."""
     try:
-        return yaml.load(path.read_text(encoding="utf-8"), _Loader)
+        return parse_yaml(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
-        raise InputError(f"{path}: not readable as YAML ({' '.join(str(error).split())})") from None
+        raise InputError(f"{path}: not readable as YAML ({error})") from None
+
+
+def parse_yaml(text: str) -> Any:
+    """The value that a text in YAML stands for. Raises yaml.YAMLError for one that is none, or is too large or deep."""
+    if len(text) > LONGEST_YAML:
+        raise yaml.YAMLError(f"{len(text):,} characters; at most {LONGEST_YAML:,} are read")
+    brackets = accumulate(1 if bracket in "[{" else -1 for bracket in re.findall(r"[][{}]", text))
+    if max(brackets, default=0) > DEEPEST:  # PyYAML's time grows with the square of the depth
+        raise yaml.YAMLError(f"more than {DEEPEST} brackets are open at a time")
+    try:
+        return yaml.load(text, _Loader)
+    except yaml.YAMLError:
+        raise
+    except Exception as error:  # a date that does not exist, lists in lists in lists: PyYAML raises many kinds
+        raise yaml.YAMLError(f"{type(error).__name__}: {error}") from None
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML forbids equal keys; PyYAML takes the last one."""
+    """YAML forbids equal keys, of which PyYAML takes the last; and a few aliases can stand for billions of values."""
+
+    def get_single_node(self) -> yaml.Node | None:
+        node, sizes = super().get_single_node(), dict[int, int]()
+
+        def size(node: yaml.Node) -> int:
+            """How many values a node stands for: an alias counts wherever it is."""
+            if (known := sizes.get(id(node))) is None:
+                sizes[id(node)] = MOST_VALUES  # until it is counted: a node that holds itself is endless
+                parts = chain(*node.value) if isinstance(node, yaml.MappingNode) else node.value
+                known = 1 + (0 if isinstance(node, yaml.ScalarNode) else sum(map(size, parts)))
+                if isinstance(node, yaml.ScalarNode) and node.tag == INTEGER and len(node.value) > MOST_DIGITS:
+                    raise yaml.YAMLError(f"a number of {len(node.value):,} digits; write at most {MOST_DIGITS}")
+                if known > MOST_VALUES:
+                    raise yaml.YAMLError(f"it stands for more than {MOST_VALUES:,} values; use fewer aliases")
+                sizes[id(node)] = known
+            return known
+
+        if node is not None:
+            size(node)
+        return node
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen = set()

@@ -1,8 +1,11 @@
 """`transformers.Trainer` for packed documents: how updates are computed, ordered, validated, logged and stopped."""
 
 import contextlib
+import errno
 import json
 import math
+import os
+import shutil
 import signal
 import threading
 import time
@@ -26,6 +29,7 @@ from docemb_lib.training.checkpoints import LOG
 from docemb_lib.training.distributed import all_reduced
 from docemb_lib.training.documents import Bank
 from docemb_lib.training.monitor import Monitor, validate
+from docemb_lib.workspace import FULL
 
 
 class DistillationTrainer(Trainer):
@@ -75,8 +79,15 @@ class DistillationTrainer(Trainer):
         return norm
 
     def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
-        with self._untimed():
-            super()._save_checkpoint(*args, **kwargs)
+        try:
+            with self._untimed():
+                super()._save_checkpoint(*args, **kwargs)
+        except Exception as error:  # of safetensors, which gives the number as text, or of torch, which gives none
+            folder = str(self.args.output_dir)
+            full = "os error 28" in str(error) or shutil.disk_usage(folder).free < FULL
+            if isinstance(error, OSError) or not full:
+                raise
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), folder) from error
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         if "learning_rate" in logs:

@@ -1,0 +1,119 @@
+"""Any text that a user or a file may give is a value, or an InputError of one line, within a second."""
+
+import time
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from docemb_lib.errors import InputError
+from docemb_lib.evaluation.readers import own_task
+from docemb_lib.experiments.commands import parse_parameters
+from docemb_lib.projections import parse_projection
+from docemb_lib.settings import OwnTask
+from docemb_lib.settings.profile import Profile
+
+FIELDS = list(Profile.model_fields)
+
+
+def text_of(*pieces: str) -> st.SearchStrategy[str]:
+    """Texts made of the pieces of a grammar, of digits, and of anything else."""
+    digits = st.sampled_from(
+        ["0", "7", "4294967296", "9" * 5_000, "-1", "1.5", ".nan", "2026-13-45", "0x" + "f" * 5_000]
+    )
+    return st.lists(st.one_of(st.sampled_from(pieces), digits, st.text(max_size=8)), max_size=12).map("".join)
+
+
+YAML = text_of(
+    *(f"{name}: " for name in FIELDS), *(f"\n  {name}: " for name in ("seed", "lam", "layers", "model", "tasks", "path")),
+    "\n", "\n- ", " ", "[", "]", "{", "}", ", ", ": ", "&a ", "*a", "? ", "<<: ", "|\n ", "'", '"', "!!int ", "!!set ", "null", "true", "name: a\n",
+)  # fmt: skip
+NAMES = [
+    f"{name}="
+    for name in (
+        "seed",
+        "lam",
+        "lam_by_length",
+        "student_projection",
+        "compound",
+        "min_count",
+        "profile",
+        "structural_loss",
+    )
+]
+VALUE = text_of(
+    "None",
+    "null",
+    "true",
+    "[",
+    "]",
+    "{",
+    "&a ",
+    "*a",
+    "-",
+    "x",
+    "(ReLU)",
+    "linear:",
+    ":",
+    "DM;8;stem;2",
+    "+",
+    "'",
+    '"',
+    "#",
+)
+PROJECTION = text_of("x", "×", "(", ")", "(ReLU)", "(softmax)", "-", " ", "16", "384")
+ROWS = text_of('{"id": "1", "text": "one"}\n', '{"source": "1", "target": "2"}\n', '"source"', '"target"', '"id"', '"text"', '"label"',
+               ": ", ", ", "{", "}", "[", "]", '"', "\n", "\r", "\t", ",", "1", "2", "null", "true", "1e999", "\\ud800", "source,target\n")  # fmt: skip
+DOCUMENTS = '{"id": "1", "text": "one"}\n{"id": 2, "text": "two"}\n'
+
+
+def profile(text, folder):
+    (folder / "p.yaml").write_text(text, encoding="utf-8", errors="surrogatepass")
+    Profile.load(folder / "p.yaml")
+
+
+def parameter(text, folder):
+    Profile(name="a").with_parameters(**parse_parameters([text]))
+
+
+def projection(text, folder):
+    parse_projection(text)
+
+
+def ramp(text, folder):
+    Profile(name="a").with_parameters(lam_by_length=text)
+
+
+def task(kind, suffix):
+    def read(text, folder):
+        file = folder / f"rows{suffix}"
+        file.write_text(text, encoding="utf-8", errors="surrogatepass")
+        (folder / "documents.jsonl").write_text(DOCUMENTS)
+        files = {"path": folder / "documents.jsonl", "relevance": file} if kind == "retrieval" else {"path": file}
+        own_task(OwnTask(name="own", kind=kind, **files))
+
+    return read
+
+
+CASES = [
+    (profile, YAML), (parameter, st.tuples(st.sampled_from(NAMES), VALUE).map("".join)), (parameter, VALUE),
+    (projection, PROJECTION), (ramp, VALUE), *((task("retrieval", suffix), ROWS) for suffix in (".jsonl", ".csv", ".tsv")),
+    (task("classification", ".jsonl"), ROWS), (task("pairs", ".csv"), ROWS), (task("retrieval", ".parquet"), ROWS),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("parse", "texts"), CASES, ids=range(len(CASES)))
+def test_any_text_is_a_value_or_an_input_error_within_a_second(tmp_path, parse, texts):
+    @settings(max_examples=120, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
+    @given(texts)
+    def check(text):
+        begun, said = time.process_time(), ""
+        try:
+            parse(text, tmp_path)
+        except InputError as error:
+            said = str(error)
+        assert time.process_time() - begun < 1
+        assert "\n" not in said
+        assert len(said) < 1_200
+
+    check()
