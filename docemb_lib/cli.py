@@ -17,7 +17,6 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.text import Text
-from tqdm import tqdm
 
 from docemb_lib.errors import InputError, as_line, plain
 from docemb_lib.hardware import tune_environment
@@ -39,11 +38,10 @@ class PlainConsole(Console):
 
 
 class PlainLog(logging.Handler):
-    """Warnings of the library as plain lines of stderr, which a progress bar makes room for."""
+    """Warnings of the library, as plain lines of stderr."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        with tqdm.external_write_mode(sys.stderr):
-            errors.print(self.format(record), markup=False)
+        errors.print(self.format(record), markup=False)
 
 
 console = PlainConsole(highlight=False, soft_wrap=True)

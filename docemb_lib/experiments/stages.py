@@ -6,10 +6,8 @@ imported where they are used, so that asking for what is built stays cheap.
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import cache, cached_property, partial
 from importlib.metadata import version
 from pathlib import Path
@@ -22,7 +20,7 @@ from docemb_lib.corpus.build import build_corpus, digest
 from docemb_lib.corpus.sources import read_documents, source_fingerprint
 from docemb_lib.errors import InputError
 from docemb_lib.settings import FurtherTeacher, Long, ParagraphVectorSettings, StructuralTeacher, TextSource
-from docemb_lib.settings.profile import TRAINING, WIDTHS, Profile
+from docemb_lib.settings.profile import TRAINING, WIDTHS, Profile, local_config
 from docemb_lib.teachers import LSA, SBERT, Compound, ParagraphVector, Teacher, Words
 from docemb_lib.teachers.sbert import context_of
 from docemb_lib.teachers.store import open_embeddings, write_embeddings
@@ -282,13 +280,10 @@ def check_context(section: str, model: str, max_tokens: int | None) -> None:
 @cache
 def model_config(section: str, name: str) -> dict[str, Any]:
     """The config.json of a model; {} for a model of the thesis, which needs no hub. Raises InputError for no model."""
-    file = Path(source := pretrained.resolve(name), "config.json")
-    if file.is_file():  # read here, because transformers takes seconds to import
-        with suppress(ValueError):
-            return dict(json.loads(file.read_bytes()))
-    if name in WIDTHS:
-        return {}
-    from docemb_lib.student.loading import load_config
+    config = local_config(source := pretrained.resolve(name))
+    if config or name in WIDTHS:
+        return config
+    from docemb_lib.student.loading import load_config  # with transformers, which takes seconds to import
 
     try:
         return load_config(source).to_dict()

@@ -210,14 +210,19 @@ def find_root() -> Path:
 
 def width(model: str) -> int | None:
     """Hidden size of a known model, or of a local folder with a config.json; None if it is not known yet."""
-    config = Path(model) / "config.json"
-    if model in WIDTHS or not config.is_file():
-        return WIDTHS.get(model)
+    return WIDTHS.get(model) or local_config(model).get("hidden_size")
+
+
+def local_config(model: str) -> dict[str, Any]:
+    """Type and numbers in the config.json of a local model; {} without one. Raises InputError for broken JSON."""
+    if not (config := Path(model) / "config.json").is_file():
+        return {}
     try:
         found = json.loads(config.read_text(encoding="utf-8"))
     except ValueError as error:
         raise InputError(f"{config}: not valid JSON ({error}); restore the file") from None
-    return found.get("hidden_size") if isinstance(found, dict) else None
+    fields = found.items() if isinstance(found, dict) else ()
+    return {name: value for name, value in fields if isinstance(value, int) or name == "model_type"}
 
 
 def notebook_named(name: str, *, source: str = "") -> str:
@@ -292,23 +297,8 @@ class _Loader(yaml.SafeLoader):
     """YAML forbids equal keys, of which PyYAML takes the last; and a few aliases can stand for billions of values."""
 
     def get_single_node(self) -> yaml.Node | None:
-        node, sizes = super().get_single_node(), dict[int, int]()
-
-        def size(node: yaml.Node) -> int:
-            """How many values a node stands for: an alias counts wherever it is."""
-            if (known := sizes.get(id(node))) is None:
-                sizes[id(node)] = MOST_VALUES  # until it is counted: a node that holds itself is endless
-                parts = chain(*node.value) if isinstance(node, yaml.MappingNode) else node.value
-                known = 1 + (0 if isinstance(node, yaml.ScalarNode) else sum(map(size, parts)))
-                if isinstance(node, yaml.ScalarNode) and node.tag == INTEGER and len(node.value) > MOST_DIGITS:
-                    raise yaml.YAMLError(f"a number of {len(node.value):,} digits; write at most {MOST_DIGITS}")
-                if known > MOST_VALUES:
-                    raise yaml.YAMLError(f"it stands for more than {MOST_VALUES:,} values; use fewer aliases")
-                sizes[id(node)] = known
-            return known
-
-        if node is not None:
-            size(node)
+        if (node := super().get_single_node()) is not None:
+            _size(node, {})
         return node
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
@@ -319,6 +309,20 @@ class _Loader(yaml.SafeLoader):
                 raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
             seen.add((key.tag, key.value))
         return super().construct_mapping(node, deep=deep)
+
+
+def _size(node: yaml.Node, known: dict[int, int]) -> int:
+    """How many values a node stands for; an alias counts each time. Raises YAMLError for too many or too long ones."""
+    if (size := known.get(id(node))) is None:
+        known[id(node)] = MOST_VALUES  # until it is counted: a node that holds itself is endless
+        if node.tag == INTEGER and len(node.value) > MOST_DIGITS:
+            raise yaml.YAMLError(f"a number of {len(node.value):,} digits; write at most {MOST_DIGITS}")
+        parts = () if isinstance(node, yaml.ScalarNode) else node.value
+        parts = chain(*parts) if isinstance(node, yaml.MappingNode) else parts
+        known[id(node)] = size = 1 + sum(_size(part, known) for part in parts)
+        if size > MOST_VALUES:
+            raise yaml.YAMLError(f"it stands for more than {MOST_VALUES:,} values; use fewer aliases")
+    return size
 
 
 def _read(path: Path, place: Place, readers: tuple[Path, ...], origins: Origins) -> dict[str, Any]:

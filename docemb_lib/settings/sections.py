@@ -10,16 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ValidationInfo,
-    field_validator,
-    model_validator,
-)
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from docemb_lib.projections import WIDEST, parse_projection
 
@@ -56,19 +47,12 @@ def _loss_name(value: Any) -> Any:
     raise ValueError(f"must be one of {', '.join(STRUCTURAL_LOSSES)}, or the import path of a loss, module:Class")
 
 
-def _as_text(value: Any) -> Any:
-    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
-
-
-def _is_a_projection(value: str) -> str:
-    parse_projection(value)
-    return value
-
-
-def _different(values: list[Any] | None) -> list[Any] | None:
-    if values and (twice := [value for n, value in enumerate(values) if value in values[:n]]):
-        raise ValueError(f"names {twice[0]} twice; leave one out")
-    return values
+def _projection(value: Any) -> Any:
+    """The text of a projection, which papermill and YAML read as a number where it is a single width."""
+    text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    if isinstance(text, str):
+        parse_projection(text)
+    return text
 
 
 def _head_of_that_name(value: Any) -> Any:
@@ -78,10 +62,7 @@ def _head_of_that_name(value: Any) -> Any:
 
 
 NoNull = BeforeValidator(_no_null)  # for fields that None switches off
-# papermill and YAML read a single width as a number
-ProjectionSpec = Annotated[str, BeforeValidator(_as_text), AfterValidator(_is_a_projection)]
-Layers = Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1), AfterValidator(_different)]
-TaskNames = Annotated[list[str], Field(min_length=1), AfterValidator(_different)]
+ProjectionSpec = Annotated[str, BeforeValidator(_projection)]
 MaxTokens = Annotated[int, Field(ge=8, le=2**20)]
 StructuralLoss = Annotated[str, BeforeValidator(_loss_name)]
 MinCount = Annotated[int | str, BeforeValidator(_min_count)]
@@ -94,24 +75,21 @@ class Section(BaseModel):
     @classmethod
     def _no_bool_for_a_number(cls, value: Any, info: ValidationInfo) -> Any:
         """Refuse true where a number is expected; pydantic would read it as 1."""
-        if isinstance(value, bool):
-            types = _types(cls.model_fields[str(info.field_name)].annotation)
-            if types & {int, float} and bool not in types:
-                raise ValueError("must be a number")
+        annotation = repr(cls.model_fields[str(info.field_name)].annotation)
+        if isinstance(value, bool) and re.search(r"\b(int|float)\b", annotation) and "bool" not in annotation:
+            raise ValueError("must be a number")
         return value
 
     @field_validator("*", mode="after")
     @classmethod
-    def _below_2_to_32(cls, value: Any) -> Any:
-        """Refuse integers that no seed, count or size can be; generators take no larger seeds."""
-        if any(isinstance(one, int) and abs(one) >= 2**32 for one in (value if isinstance(value, list) else [value])):
+    def _no_giant_and_no_twin(cls, value: Any) -> Any:
+        """Refuse integers that no generator takes as a seed, and lists that name one thing twice."""
+        values = [one for one in (value if isinstance(value, list) else [value]) if isinstance(one, int | str)]
+        if any(isinstance(one, int) and abs(one) >= 2**32 for one in values):
             raise ValueError("must be below 2**32")
+        if twice := [one for place, one in enumerate(values) if one in values[:place]]:
+            raise ValueError(f"names {twice[0]} twice; leave one out")
         return value
-
-
-def _types(annotation: Any) -> set[Any]:
-    """The annotation, or all members of a union or generic type."""
-    return set().union(*map(_types, get_args(annotation))) if get_args(annotation) else {annotation}
 
 
 class HubDataset(Section):
@@ -256,7 +234,7 @@ class Student(Section):
     model: str = "allenai/longformer-base-4096"
     # first: the first token, [CLS] of a BERT; cls: the same with global attention, unpacked and slow
     pooling: Literal["mean", "first", "cls"] = "mean"
-    layers: Layers | None = None  # which encoder layers to keep; None: all
+    layers: list[Annotated[int, Field(ge=0)]] | None = Field(None, min_length=1)  # those to keep; None: all
     max_tokens: MaxTokens = 4096  # positions, special tokens included
     # two-sided and even, as in transformers; None: as in the checkpoint
     attention_window: int | None = Field(512, ge=4, le=2**21, multiple_of=2)
@@ -373,8 +351,8 @@ class Evaluation(Section):
     """
 
     # Names of EMBEDDED_TASKS, BenchmarkName, SimDEName or own_tasks, and mteb:NAME.
-    tasks: TaskNames = ["halves"]  # of the final evaluation
-    sweep_tasks: TaskNames = ["halves"]  # of every run
+    tasks: list[str] = Field(["halves"], min_length=1)  # of the final evaluation
+    sweep_tasks: list[str] = Field(["halves"], min_length=1)  # of every run
     own_tasks: list[OwnTask] = []
     benchmarks: dict[BenchmarkName | SimDEName, str] = {}  # where one lies: a folder (SimDEName: or file), or a hub id
     seeds: int = Field(5, ge=1)  # heads trained per score; the spread is over them

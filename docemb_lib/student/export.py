@@ -23,7 +23,6 @@ from torch import Tensor
 
 from docemb_lib import __version__
 from docemb_lib.errors import InputError
-from docemb_lib.settings.profile import parse_yaml
 from docemb_lib.student.lexical import CODE, FOLDER, write_lexical_half
 from docemb_lib.student.loading import (
     find_file,
@@ -242,8 +241,8 @@ def licence_of(path_or_id: str) -> str | None:
     try:
         file = find_file(path_or_id, README)
         matter = FRONT_MATTER.match(file.read_text(encoding="utf-8")) if file is not None else None
-        licence = parse_yaml(matter[1]).get("license") if matter else None
-    except (ValueError, yaml.YAMLError, AttributeError):  # AttributeError: the front matter is no mapping
+        licence = yaml.safe_load(matter[1]).get("license") if matter else None
+    except Exception:  # PyYAML raises many kinds, and the front matter may be no mapping
         return None
     return licence if isinstance(licence, str) else None
 

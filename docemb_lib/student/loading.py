@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import logging
 import re
-import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
@@ -223,8 +222,7 @@ def one_line(path_or_id: str, problem: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        reason = textwrap.shorten(str(error), width=250, placeholder=" …")
-        raise InputError(f"{path_or_id}: {problem}: {reason}") from error
+        raise InputError(f"{path_or_id}: {problem}: {error!s:.250}") from error
 
 
 def transformer_subfolder(path_or_id: str) -> str:

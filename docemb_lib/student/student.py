@@ -256,9 +256,8 @@ class Student(nn.Module):
             for rows in stack.enter_context(closing(embeddings)):
                 if self.lexical is not None:
                     rows = self.lexical.join(torch.from_numpy(rows), lexical_rows.popleft()).numpy()
-                if not np.isfinite(rows).all():
-                    row = embedded + int(np.flatnonzero(~np.isfinite(rows).all(axis=1))[0])
-                    problem = f"document {row + 1} has an embedding that is not finite"
+                if not (finite := np.isfinite(rows).all(axis=1)).all():
+                    problem = f"document {embedded + finite.argmin() + 1} has an embedding that is not finite"
                     raise InputError(f"{problem}: the student's weights are damaged; restore them")
                 embedded += len(rows)
                 append(rows)

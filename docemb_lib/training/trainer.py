@@ -1,10 +1,8 @@
 """`transformers.Trainer` for packed documents: how updates are computed, ordered, validated, logged and stopped."""
 
 import contextlib
-import errno
 import json
 import math
-import os
 import shutil
 import signal
 import threading
@@ -20,6 +18,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from docemb_lib.errors import InputError
 from docemb_lib.losses import ObjectiveOutput
 from docemb_lib.progress import progress
 from docemb_lib.settings import Training
@@ -84,10 +83,9 @@ class DistillationTrainer(Trainer):
                 super()._save_checkpoint(*args, **kwargs)
         except Exception as error:  # of safetensors, which gives the number as text, or of torch, which gives none
             folder = str(self.args.output_dir)
-            full = "os error 28" in str(error) or shutil.disk_usage(folder).free < FULL
-            if isinstance(error, OSError) or not full:
+            if isinstance(error, OSError) or not ("os error 28" in str(error) or shutil.disk_usage(folder).free < FULL):
                 raise
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), folder) from error
+            raise InputError(f"{folder}: the disk is full; make room and give the same command again") from error
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         if "learning_rate" in logs:
