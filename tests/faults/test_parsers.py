@@ -13,57 +13,29 @@ from docemb_lib.projections import parse_projection
 from docemb_lib.settings import OwnTask
 from docemb_lib.settings.profile import Profile
 
-FIELDS = list(Profile.model_fields)
+NUMBERS = ["0", "7", "4294967296", "9" * 5_000, "-1", "1.5", ".nan", "2026-13-45", "0x" + "f" * 5_000]
 
 
-def text_of(*pieces: str) -> st.SearchStrategy[str]:
-    """Texts made of the pieces of a grammar, of digits, and of anything else."""
-    digits = st.sampled_from(
-        ["0", "7", "4294967296", "9" * 5_000, "-1", "1.5", ".nan", "2026-13-45", "0x" + "f" * 5_000]
-    )
-    return st.lists(st.one_of(st.sampled_from(pieces), digits, st.text(max_size=8)), max_size=12).map("".join)
+def text_of(pieces: str, *more: str) -> st.SearchStrategy[str]:
+    """Texts made of the pieces of a grammar (separated by blanks), of numbers, and of anything else."""
+    known = st.sampled_from([*pieces.split(), *more, *NUMBERS, "\n", " "])
+    return st.lists(known | st.text(max_size=8), max_size=12).map("".join)
 
 
-YAML = text_of(
-    *(f"{name}: " for name in FIELDS), *(f"\n  {name}: " for name in ("seed", "lam", "layers", "model", "tasks", "path")),
-    "\n", "\n- ", " ", "[", "]", "{", "}", ", ", ": ", "&a ", "*a", "? ", "<<: ", "|\n ", "'", '"', "!!int ", "!!set ", "null", "true", "name: a\n",
-)  # fmt: skip
-NAMES = [
-    f"{name}="
-    for name in (
-        "seed",
-        "lam",
-        "lam_by_length",
-        "student_projection",
-        "compound",
-        "min_count",
-        "profile",
-        "structural_loss",
-    )
+FIELDS = [
+    f"{name}: "
+    for name in (*Profile.model_fields, "\n  seed", "\n  lam", "\n  layers", "\n  model", "\n  tasks", "\n  path")
 ]
-VALUE = text_of(
-    "None",
-    "null",
-    "true",
-    "[",
-    "]",
-    "{",
-    "&a ",
-    "*a",
-    "-",
-    "x",
-    "(ReLU)",
-    "linear:",
-    ":",
-    "DM;8;stem;2",
-    "+",
-    "'",
-    '"',
-    "#",
+YAML = text_of(
+    "[ ] { } &a *a ' \" null true !!int !!set", *FIELDS, "\n- ", ", ", ": ", "? ", "<<: ", "|\n ", "name: a\n"
 )
-PROJECTION = text_of("x", "×", "(", ")", "(ReLU)", "(softmax)", "-", " ", "16", "384")
-ROWS = text_of('{"id": "1", "text": "one"}\n', '{"source": "1", "target": "2"}\n', '"source"', '"target"', '"id"', '"text"', '"label"',
-               ": ", ", ", "{", "}", "[", "]", '"', "\n", "\r", "\t", ",", "1", "2", "null", "true", "1e999", "\\ud800", "source,target\n")  # fmt: skip
+NAMES = [
+    f"{name}=" for name in ("seed", "lam", "lam_by_length", "student_projection", "compound", "min_count", "profile")
+]
+VALUE = text_of("None null true [ ] { &a *a - x (ReLU) linear: : DM;8;stem;2 + ' \" #")
+PROJECTION = text_of("x × ( ) (ReLU) (softmax) - 16 384")
+ROWS = text_of('"source" "target" "id" "text" "label" : , { } [ ] " 1 2 null true 1e999 \\ud800 source,target', "\r", "\t",
+               '{"id": "1", "text": "one"}\n', '{"source": "1", "target": "2"}\n')  # fmt: skip
 DOCUMENTS = '{"id": "1", "text": "one"}\n{"id": 2, "text": "two"}\n'
 
 
