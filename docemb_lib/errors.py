@@ -28,6 +28,6 @@ def plain(text: str) -> str:
 
 
 def as_line(text: object) -> str:
-    """The text as one plain line of at most about `LONGEST` characters."""
+    """The text as one plain line of at most `LONGEST` characters."""
     line = plain(" ".join(filter(None, map(str.strip, str(text).splitlines()))))
-    return line if len(line) <= LONGEST else f"{line[: LONGEST * 2 // 3]} … {line[-LONGEST // 3 :]}"
+    return line if len(line) <= LONGEST else f"{line[: LONGEST * 2 // 3 - 3]} … {line[-(LONGEST // 3) :]}"

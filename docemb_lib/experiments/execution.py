@@ -155,7 +155,7 @@ def record_failure(run: Planned, workspace: Workspace, reason: str, trace: str) 
 
 
 def _one_line(run: Planned, reason: str) -> str:
-    return as_line(f"{run.notebook} ({run.label}): {reason}")
+    return as_line(f"{run.notebook} ({run.label}): {' '.join(reason.split())}")
 
 
 def _fail(run: Planned, workspace: Workspace, reason: str, trace: str) -> str:
