@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import signal
 import sys
 import traceback
@@ -15,9 +16,11 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.text import Text
 
-from docemb_lib.errors import InputError
+from docemb_lib.errors import InputError, as_line, plain
 from docemb_lib.hardware import tune_environment
+from docemb_lib.progress import close_bars
 
 app = typer.Typer(
     help="Distil long-document embeddings from two teachers: run the notebooks, read the results, embed documents.",
@@ -25,8 +28,24 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-console = Console(highlight=False, soft_wrap=True)
-errors = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+class PlainConsole(Console):
+    """A console that a file name, a label or a text cannot command: it prints all text `plain`."""
+
+    def render_str(self, text: str, **options: Any) -> Text:  # rich calls it for every string, also in tables
+        return super().render_str(plain(text), **options)
+
+
+class PlainLog(logging.Handler):
+    """Warnings of the library, as plain lines of stderr."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        errors.print(self.format(record), markup=False)
+
+
+console = PlainConsole(highlight=False, soft_wrap=True)
+errors = PlainConsole(stderr=True, highlight=False, soft_wrap=True)
 
 ProfileName = Annotated[str, typer.Option(help="A profile in params/ by name, or the path of a .yaml file.")]
 Parameter = Annotated[
@@ -45,21 +64,24 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     @wraps(function)
     def wrapped(*args: Any, **kwargs: Any) -> None:
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # SIGTERM ends like Ctrl-C: resumable
+        logging.lastResort = PlainLog(logging.WARNING)
         try:
             function(*args, **kwargs)
         except KeyboardInterrupt:
+            close_bars()
             goes_on = "" if function.__name__ == "bench" else " The same command goes on from here."
             errors.print(f"Interrupted.{goes_on}")
             raise typer.Exit(130) from None
         except typer.Exit:
             raise
         except Exception as error:
+            close_bars()
             if kwargs.get("debug"):
                 trace = getattr(error, "traceback", None) or "".join(traceback.format_exception(error))
                 errors.print(trace, markup=False)
             bad_input = isinstance(error, InputError)
             kind = "" if bad_input else f"{type(error).__name__}: "
-            errors.print(f"Error: {kind}{' '.join(str(error).split())}", markup=False)
+            errors.print(as_line(f"Error: {kind}{error}"), markup=False)
             raise typer.Exit(2 if bad_input else 1) from None
 
     return app.command()(wrapped)
@@ -189,12 +211,13 @@ def embed(
     out: Annotated[Path, typer.Option("-o", "--out", help="Where to write: .parquet (id and embedding) or .npy.")],
     text_field: TextField = "text",
     id_field: IdField = "id",
+    force: Annotated[bool, typer.Option("--force", help="Write over an existing file.")] = False,
     debug: Debug = False,
 ) -> None:
     """Turn documents into embeddings with a trained student."""
     from docemb_lib.experiments.commands import embed_documents
 
-    count, dim = embed_documents(model, source, out, text_field=text_field, id_field=id_field)
+    count, dim = embed_documents(model, source, out, text_field=text_field, id_field=id_field, force=force)
     console.print(f"{count} documents, {dim} dimensions each: {out}")
 
 
@@ -292,7 +315,7 @@ def bench(
     if as_json:
         sys.stdout.write(report.json())
     else:
-        Console(width=max(console.width, 120)).print(report.table())
+        PlainConsole(width=max(console.width, 120)).print(report.table())
         for remark in report.remarks():
             console.print(remark, markup=False)
     if out is not None:

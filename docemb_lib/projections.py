@@ -10,15 +10,19 @@ from docemb_lib.errors import InputError
 
 IDENTITY = "-"
 ACTIVATIONS = {"relu": "ReLU", "linear": None, "sigmoid": "Sigmoid", "softmax": "Softmax"}  # their classes in torch.nn
+LONGEST = 500  # characters of a projection
+WIDEST = 2**16  # features: SoftCCA holds the square of them
 _EXAMPLE = "768(ReLU)x4096(ReLU)x2048"
 _BETWEEN_BLOCKS = re.compile(r"[x×](?![^(]*\))")  # an x outside parentheses: softmax has one inside
-_BLOCK = re.compile(r"\s*([0-9]+)\s*(?:\(\s*(\w+)\s*\))?\s*")
+_BLOCK = re.compile(r"\s*([0-9]{1,9})\s*(?:\(\s*(\w+)\s*\))?\s*")
 
 
 def parse_projection(spec: str) -> tuple[tuple[int, str], ...]:
     """Width and activation of each block of a projection string, none for the identity."""
     if not isinstance(spec, str) or not spec.strip():
         raise InputError(f"projection {spec!r} is empty: write '{IDENTITY}' for none or blocks such as {_EXAMPLE!r}")
+    if len(spec) > LONGEST:
+        raise InputError(f"projection of {len(spec):,} characters: write at most {LONGEST}, as in {_EXAMPLE!r}")
     if spec.strip() == IDENTITY:
         return ()
     blocks = []
@@ -27,8 +31,8 @@ def parse_projection(spec: str) -> tuple[tuple[int, str], ...]:
         activation = ((match and match[2]) or "linear").lower()
         if match is None:
             problem = "is not a block; write a width, or a width and an activation in parentheses, joined by x"
-        elif int(match[1]) < 1:
-            problem = "has no features; write 1 or more"
+        elif not 1 <= int(match[1]) <= WIDEST:
+            problem = f"has no features, or too many; write 1 to {WIDEST}"
         elif activation not in ACTIVATIONS:
             problem = f"has the unknown activation {match[2]!r}; write one of {', '.join(ACTIVATIONS)}"
         else:

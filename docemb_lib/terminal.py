@@ -163,7 +163,8 @@ def print_table(frame: pd.DataFrame, console: Console, *, title: str | None = No
     for row in frame.itertuples(index=False):
         table.add_row(*(escape(_cell(value)) for value in row))
     needed = Measurement.get(console, console.options.update(max_width=10_000), table).maximum
-    Console(file=console.file, width=max(needed, console.width), force_terminal=console.is_terminal).print(table)
+    wide = max(needed, console.width)
+    type(console)(file=console.file, width=wide, force_terminal=console.is_terminal).print(table)
 
 
 def duration(seconds: float) -> str:

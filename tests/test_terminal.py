@@ -1,14 +1,27 @@
 """What the command line prints can be read in any terminal."""
 
 import io
+import logging
+import unicodedata
 from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
 import pytest
+from conftest import docemb
 from rich.console import Console
 
-from docemb_lib.terminal import Terminal, print_claims, print_intervals, print_runs, print_scoreboard
+from docemb_lib.cli import PlainConsole
+from docemb_lib.progress import progress
+from docemb_lib.terminal import (
+    Terminal,
+    print_claims,
+    print_intervals,
+    print_paths,
+    print_runs,
+    print_scoreboard,
+    print_table,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,3 +139,29 @@ def test_in_a_terminal_a_table_shows_the_runs_at_work():
     reporter.close()
     text = shown.file.getvalue()
     assert all(words in text for words in ("0 of 3 ended", "05_weighting  a", "training: 50%"))
+
+
+def test_no_name_label_or_text_can_command_the_terminal(monkeypatch):
+    name = "\x1b]0;owned\x07\x1b[2J\u202e\u2066\x9b31m\x00\r"
+    shown = PlainConsole(file=io.StringIO(), width=300, highlight=False)
+    run = ARun(name, Path(name))
+    reporter = Terminal(shown)
+    reporter.begin([run], [run], name)
+    reporter.start(run)
+    monkeypatch.setattr("docemb_lib.terminal.QUIET_SECONDS", 0.0)
+    reporter.step(run, name)
+    shown.print(reporter.at_work())
+    reporter.end(run, "failed", 1.0, name)
+    print_table(pd.DataFrame({name: [name]}), shown, title=name)
+    print_claims(pd.DataFrame({name: [name]}), shown)
+    print_paths([(name, f"{name}\udcff")], shown)
+    monkeypatch.setattr("sys.stderr", io.StringIO())
+    bar = progress(desc=name, total=2)
+    bar.update()
+    refused = docemb("results", name)  # which ends the line of an open bar, and sets the handler of warnings
+    assert bar.fp.getvalue().endswith("\n")
+    assert refused.returncode == 2
+    logging.lastResort.handle(logging.makeLogRecord({"msg": name, "levelno": logging.WARNING}))
+    for text in (shown.file.getvalue(), refused.stderr, bar.fp.getvalue().replace("\r", "")):
+        assert "owned" in text
+        assert not [c for c in text if c != "\n" and unicodedata.category(c) in {"Cc", "Cf", "Cs"}]

@@ -116,13 +116,13 @@ def _read_jsonl(file: Path) -> Iterator[Row]:
         where = f"{file}, line {number}"
         try:
             record = json.loads(line)
-        except ValueError as error:  # not only of JSON: Python reads no number of thousands of digits
-            place = "a number of more digits than Python reads"
-            if isinstance(error, json.JSONDecodeError):
-                place = f"{error.msg} at column {error.colno}"
+        except json.JSONDecodeError as error:
+            place = f"{error.msg} at column {error.colno}"
             raise InputError(f"{where}: not JSON ({place}); write one object a line") from error
         except RecursionError:
             raise InputError(f"{where}: nested too deeply; write one flat object a line") from None
+        except ValueError as error:  # a number of thousands of digits
+            raise InputError(f"{where}: {error.args[0].partition(';')[0]}; write it as a string") from None
         if not isinstance(record, dict):
             found = f"{type(record).__name__} {line.strip()[:40]!r}"
             raise InputError(f"{where}: found {found}; write one JSON object a line")
@@ -139,8 +139,7 @@ def _read_parquet(file: Path) -> Iterator[Row]:
             for number, fields in enumerate(rows, start=1):
                 yield Row(f"{file}, row {number}", number, fields)
     except (ArrowException, OSError) as error:
-        reason = " ".join(str(error).split())
-        raise InputError(f"{file}: is not a whole parquet file ({reason}); write it again") from error
+        raise InputError(f"{file}: is not a whole parquet file ({error}); write it again") from error
 
 
 def _lines(file: Path) -> Iterator[tuple[int, str]]:

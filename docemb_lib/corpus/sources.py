@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from docemb_lib.corpus.rows import DATA_FILES, file_format, read_rows, read_text, text_of, without_surrogates
-from docemb_lib.errors import InputError
+from docemb_lib.errors import InputError, as_line
 from docemb_lib.progress import progress
 from docemb_lib.settings import HubDataset, TextSource
 from docemb_lib.workspace import VERSIONS, fingerprint_of
@@ -318,7 +318,7 @@ def _texts(source: HubDataset) -> Iterator[str]:
                 text_of(found.fields, source.text_field, where=found.where)
         if isinstance(error, InputError):
             raise
-        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        reason = as_line(f"{type(error).__name__}: {error}")
         if files:
             raise InputError(f"{where}, after row {number}: {reason}; mend its files") from error
         raise ConnectionError(f"{where}, after row {number}: {reason}; the same command goes on from here") from error
@@ -342,5 +342,4 @@ def _stream(source: HubDataset) -> Any:
         files, builder = {source.split: name}, BUILDERS.get(format, format[1:])
         return load_dataset(builder, split=source.split, streaming=True, data_files=files, **options)
     except (ValueError, OSError) as error:  # unknown split or config; unknown or unreachable data set
-        reason = " ".join(str(error).split())
-        raise InputError(f"dataset {name!r}, config {source.config!r}, split {source.split!r}: {reason}") from error
+        raise InputError(f"dataset {name!r}, config {source.config!r}, split {source.split!r}: {error}") from error

@@ -134,8 +134,7 @@ def _files(source: str, benchmark: Benchmark) -> list[Path]:
             patterns = [f"{name}*" for name in benchmark.files]
             folder = Path(snapshot_download(source, repo_type="dataset", allow_patterns=patterns))
         except (ValueError, OSError) as error:
-            reason = " ".join(str(error).split())
-            raise InputError(f"{source}: no such folder, and not found on the hub: {reason}") from error
+            raise InputError(f"{source}: no such folder, and not found on the hub: {error}") from error
     found = {file: _find(folder, file) for file in benchmark.files}
     if absent := [name for name, file in found.items() if file is None]:
         raise InputError(f"{folder}: holds no {absent[0]}, plain or packed; put the published file there")
@@ -276,7 +275,7 @@ def read_plain_pickle(file: Path) -> Any:
     except OSError as error:
         raise InputError(f"{file}: cannot be read ({error.strerror}); look for the file and its permissions") from error
     except Exception as error:  # a broken pickle may raise anything
-        reason = f"is no whole pickle of plain containers ({' '.join(str(error).split()) or type(error).__name__})"
+        reason = f"is no whole pickle of plain containers ({str(error) or type(error).__name__})"
         raise InputError(f"{file}: refused, {reason}; write the mapping as JSON instead") from error
 
 

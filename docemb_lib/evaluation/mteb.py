@@ -41,8 +41,7 @@ def mteb_task(name: str) -> Task:
     try:
         task.load_data()
     except (OSError, ValueError, RuntimeError, DatasetsError) as error:
-        reason = " ".join(str(error).split())
-        raise InputError(f"task {name}: cannot be loaded ({reason}); look at the network, or leave it out") from error
+        raise InputError(f"task {name}: cannot be loaded ({error}); look at the network, or leave it out") from error
     (subset,) = task.hf_subsets
     if task.metadata.type == "Retrieval":
         task.convert_v1_dataset_format_to_v2(num_proc=None)

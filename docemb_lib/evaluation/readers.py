@@ -67,8 +67,7 @@ def _hub_rows(dataset: str, config: str | None) -> Iterator[tuple[str, Row]]:
         except RuntimeError:  # the main branch is a script, which `datasets` no longer runs
             splits = load_dataset(dataset, config, revision=CONVERTED)
     except (ValueError, OSError, DatasetsError) as error:
-        reason = " ".join(str(error).split())
-        raise InputError(f"dataset {dataset!r}: {reason}; or name a folder in evaluation.benchmarks") from error
+        raise InputError(f"dataset {dataset!r}: {error}; or name a folder in evaluation.benchmarks") from error
     for split in (name for name in SPLITS if name in splits):
         for number, fields in enumerate(splits[split], start=1):
             yield split, Row(f"{dataset} [{split}], row {number}", number, fields)
@@ -291,7 +290,10 @@ def _own_links(file: Path, texts: Mapping[str, str]) -> dict[str, list[str]]:
     rows = read_csv(file, columns=LINK, delimiter=delimiter) if delimiter else read_rows(file)
     links: dict[str, dict[str, None]] = {}
     for where, number, fields in rows:
-        source, target = (str(fields.get(column)) for column in LINK)
+        if absent := [column for column in LINK if not isinstance(fields.get(column), str | int)]:
+            problem = f"no string or integer in the field {absent[0]!r}"
+            raise InputError(f"{where}: {problem}, found {sorted(fields)}; write an id into source and into target")
+        source, target = (str(fields[column]) for column in LINK)
         if delimiter and number == 1 and (source, target) == LINK:
             continue
         for id in (source, target):

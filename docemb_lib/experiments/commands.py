@@ -33,7 +33,7 @@ from docemb_lib.experiments.scores import Final
 from docemb_lib.experiments.students import student_at
 from docemb_lib.hardware import devices_at_hand
 from docemb_lib.progress import progress
-from docemb_lib.settings.profile import FINAL, Profile
+from docemb_lib.settings.profile import FINAL, Profile, parse_yaml
 from docemb_lib.workspace import Artefact, Workspace
 
 NOTEBOOK = "06_evaluation"  # the notebook whose parameters a student has, and which reuses the student
@@ -57,31 +57,39 @@ def distil(profile: str | Path, parameters: dict[str, Any]) -> str | None:
 
 
 def parse_parameters(given: list[str]) -> dict[str, Any]:
-    """`NAME=VALUE` each, values as in YAML, and None as papermill reads it. Raises InputError for anything else."""
+    """`NAME=VALUE` each, once; values as in YAML, and None as papermill reads it. Raises InputError for other texts."""
     parameters: dict[str, Any] = {}
     for text in given:
-        name, separator, value = text.partition("=")
-        if not separator or not name:
-            raise InputError(f"-p {text}: write NAME=VALUE, as in -p lam=0.5")
+        name, _, value = map(str.strip, text.partition("="))
+        if not name or not value:
+            raise InputError(f"-p {text}: write NAME=VALUE, as in -p lam=0.5; None switches off")
+        if name == "profile":
+            raise InputError(f"-p {text}: give the profile as --profile")
+        if name in parameters:
+            raise InputError(f"-p {text}: {name} is given twice; leave one out")
         try:
-            parsed = None if value.strip() == "None" else yaml.safe_load(value)
+            parsed = None if value == "None" else parse_yaml(value)
         except yaml.YAMLError:
             parsed = value
-        parameters[name.strip()] = value if isinstance(parsed, list | dict) else parsed  # "-" is a projection
+        parameters[name] = parsed if isinstance(parsed, str | int | float | None) else value  # "-" is a projection
     return parameters
 
 
 def embed_documents(
-    model: str, source: Path, out: Path, *, text_field: str = "text", id_field: str = "id"
+    model: str, source: Path, out: Path, *, text_field: str = "text", id_field: str = "id", force: bool = False
 ) -> tuple[int, int]:
     """Embed the documents of `source` into `out`, whole or not at all; returns their number and their dimensions.
 
-    `.parquet`: columns id and embedding (a list of float32); `.npy`: the embeddings alone, in the same order.
+    `.parquet`: columns id and embedding (a list of float32); `.npy`: the embeddings alone, in the same order. Raises
+    InputError for an `out` that exists, unless `force` is true, and for embeddings that are not finite.
     """
     if out.suffix not in {".parquet", ".npy"}:
         raise InputError(f"-o {out}: write .parquet (ids and embeddings) or .npy (embeddings alone)")
     if not out.parent.is_dir():
         raise InputError(f"-o {out}: the folder {out.parent} does not exist; create it first")
+    if out.exists() and not (force and out.is_file()):
+        mend = "give --force to write over it, or another name" if out.is_file() else "give the name of a file"
+        raise InputError(f"-o {out}: exists; {mend}")
     documents = list(local_documents(source, text_field=text_field, id_field=id_field))
 
     import pyarrow as pa

@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 from filelock import Timeout
 
-from docemb_lib.errors import InputError
+from docemb_lib.errors import InputError, as_line
 from docemb_lib.experiments import records
 from docemb_lib.experiments.processes import NAME, ended_on_sigterm, ended_once, kernel_options, socket_folder
 from docemb_lib.experiments.runkey import RunKey
@@ -155,7 +155,7 @@ def record_failure(run: Planned, workspace: Workspace, reason: str, trace: str) 
 
 
 def _one_line(run: Planned, reason: str) -> str:
-    return f"{run.notebook} ({run.label}): {' '.join(reason.split())}"
+    return as_line(f"{run.notebook} ({run.label}): {' '.join(reason.split())}")
 
 
 def _fail(run: Planned, workspace: Workspace, reason: str, trace: str) -> str:

@@ -69,9 +69,8 @@ def resolve_plan(
     first: only lines from this notebook on, e.g. "03". only: only lines of this notebook, those marked `on_request`
     included. Raises InputError for anything that is wrong with a line.
     """
-    for asked in filter(None, (first, only)):
-        if not any(notebook.startswith(asked) for notebook in NOTEBOOKS):
-            raise InputError(f"no notebook begins with {asked!r}; there are {', '.join(NOTEBOOKS)}")
+    for asked in (asked for asked in (first, only) if asked is not None):
+        notebook_named(asked)
     steps, notebooks = [], []
     copies: dict[Path, tuple[int, str]] = {}  # executed copy → line and fingerprint of its run
     for number, line in enumerate(profile.plan, 1):
@@ -151,7 +150,7 @@ def _resolve_grid(
 
 def _notebook_of(grid: Grid, asked: str | None) -> str:
     """The notebook of a grid's runs; a name or number that is `asked` for must agree with the grid's own."""
-    names = [name for name in (asked and notebook_named(asked), grid.notebook) if name]
+    names = [name for name in (None if asked is None else notebook_named(asked), grid.notebook) if name]
     if not names:
         raise InputError(f"grid {grid.name}: notebook is missing; say which of {', '.join(NOTEBOOKS)} it is for")
     if names[0] != names[-1]:

@@ -22,7 +22,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from queue import Empty
@@ -194,12 +194,14 @@ def local_workers(count: int) -> Iterator[tuple[Any, None]]:
     workers = {number: {"cls": Nanny, "options": {**options, "env": environments[number]}} for number in range(count)}
     address = {"port": 0, "protocol": "tls://", "dashboard": _has_bokeh(), "dashboard_address": f"{LOOPBACK}:0"}
     scheduler = {"cls": Scheduler, "options": {**address, **shared}}
-    with (
-        dask.config.set({"distributed.scheduler.allowed-failures": ATTEMPTS - 1}),
-        SpecCluster(workers=workers, scheduler=scheduler, security=security, **quiet) as cluster,
-        Client(cluster) as client,
-    ):
-        yield client, None
+    with dask.config.set({"distributed.scheduler.allowed-failures": ATTEMPTS - 1}), ExitStack() as stack:
+        try:
+            cluster = SpecCluster(workers=workers, scheduler=scheduler, security=security, **quiet)
+        except RuntimeError as error:  # "Nanny failed to start": the reason stands below it
+            problem = f"the {count} processes of the sweep did not start ({error.__cause__ or error})"
+            raise RuntimeError(f"{problem}; close other programs, or give fewer --workers") from error
+        stack.enter_context(cluster)
+        yield stack.enter_context(Client(cluster)), None
 
 
 @contextmanager

@@ -203,9 +203,11 @@ class Run:
         first = records.find(self.workspace, self.notebook, self.fingerprint)
         made_by: dict[str, Any] = {"student": student, "revision": records.revision(self.workspace.root)}
         if first is not None and first.status == "done":
-            made_by |= {"seconds": first.seconds, "finished": first.finished}
+            made_by |= {"seconds": first.seconds, "finished": first.finished, "threads": first.threads}
         else:
-            made_by["seconds"] = round(time.perf_counter() - self.started, 1)
+            import torch
+
+            made_by |= {"seconds": round(time.perf_counter() - self.started, 1), "threads": torch.get_num_threads()}
         found = {name: float(value) for name, value in metrics.items()}
         record = records.Record.of(self.key, metrics=found, figures=self.figures, **made_by)
         frames = {records.SCORES: pd.DataFrame() if scores is None else scores, **(tables or {})}

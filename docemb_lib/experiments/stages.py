@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Sequence
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,8 +20,9 @@ from docemb_lib.corpus.build import build_corpus, digest
 from docemb_lib.corpus.sources import read_documents, source_fingerprint
 from docemb_lib.errors import InputError
 from docemb_lib.settings import FurtherTeacher, Long, ParagraphVectorSettings, StructuralTeacher, TextSource
-from docemb_lib.settings.profile import TRAINING, Profile
+from docemb_lib.settings.profile import TRAINING, WIDTHS, Profile, local_config
 from docemb_lib.teachers import LSA, SBERT, Compound, ParagraphVector, Teacher, Words
+from docemb_lib.teachers.sbert import context_of
 from docemb_lib.teachers.store import open_embeddings, write_embeddings
 from docemb_lib.teachers.words import Preprocessing, write_words
 from docemb_lib.workspace import Artefact, Workspace
@@ -97,6 +98,12 @@ class CorpusStage:
             source_fingerprint(source)
         for model in self.profile.models:
             pretrained.resolve(model)
+        student, teacher = self.profile.student, self.profile.structural_teacher
+        layers = model_config("student", student.model).get("num_hidden_layers")
+        if layers and student.layers and max(student.layers) >= layers:
+            problem = f"got {student.layers}, {student.model} has layers 0 to {layers - 1}"
+            raise InputError(f"student.layers: {problem}; name some of them")
+        check_context("structural_teacher", teacher.model, teacher.max_tokens)
         if documents is not None and self.is_built:
             self.check_documents(documents, available=len(self.split("train")))
 
@@ -231,7 +238,10 @@ class TeacherStage:
         return self.profile.contextual_teachers.lsa_dim <= len(self.corpus.teacher_texts) <= LSA_BY_THE_WAY
 
     def check(self, paragraph_vectors: Sequence[ParagraphVectorSettings] = ()) -> None:
-        """Check, once words are counted, that no Paragraph Vector drops all of them."""
+        """Check the further teachers and, once words are counted, that no Paragraph Vector drops all of them."""
+        for further in self.profile.further_teachers:
+            if further.model:
+                check_context(f"further_teachers: {further.name}", further.model, further.max_tokens)
         for settings in paragraph_vectors:
             if self.has_words(settings.preprocess):
                 self.words(settings.preprocess).vocabulary(settings.min_count)
@@ -264,6 +274,27 @@ class TeacherStage:
 
 def sbert_of(settings: StructuralTeacher, long: Long) -> SBERT:
     return SBERT(settings.model, max_tokens=settings.max_tokens, long=long, bf16=settings.bf16)
+
+
+def check_context(section: str, model: str, max_tokens: int | None) -> None:
+    """Check that a teacher's model exists and reads `max_tokens`. Raises InputError."""
+    limit = context_of(model_config(section, model))
+    if max_tokens and limit and max_tokens > limit:
+        raise InputError(f"{section}.max_tokens: got {max_tokens}, {model} reads {limit}; write that or fewer, or null")
+
+
+@cache
+def model_config(section: str, name: str) -> dict[str, Any]:
+    """The config.json of a model; {} for a model of the thesis, which needs no hub. Raises InputError for no model."""
+    config = local_config(source := pretrained.resolve(name))
+    if config or name in WIDTHS:
+        return config
+    from docemb_lib.student.loading import load_config  # with transformers, which takes seconds to import
+
+    try:
+        return load_config(pretrained.require(source)).to_dict()
+    except InputError as error:
+        raise InputError(f"{section}.model: {error}") from None
 
 
 def fingerprint_of_model(name: str) -> str:

@@ -173,6 +173,7 @@ class StudentStage:
         return self.workspace.artefact("student-untrained", inputs, build)
 
     def _train(self, folder: Path) -> None:
+        import torch
         from safetensors.torch import save_file
 
         from docemb_lib.student import Student
@@ -191,7 +192,9 @@ class StudentStage:
         student.save(folder, card=self._card(student, trained))
         if trained.beside is not None:
             save_file(trained.beside, str(folder / trained.file))
-        write_text(folder / HISTORY, json.dumps(trained.history._asdict(), sort_keys=True) + "\n")
+        # Sums are split over the threads: weights depend on their number in the last digits.
+        history = {**trained.history._asdict(), "threads": torch.get_num_threads()}
+        write_text(folder / HISTORY, json.dumps(history, sort_keys=True) + "\n")
         remove_checkpoints(folder)
 
     def _distil(self, student: Student, folder: Path) -> _Trained:

@@ -41,6 +41,7 @@ RC: dict[Any, Any] = {
     "axes.spines.right": False, "axes.grid": True, "axes.grid.axis": "x", "axes.axisbelow": True,
     "grid.color": "#dddddd", "grid.linewidth": 0.7, "legend.frameon": False, "svg.fonttype": "none",
     "savefig.facecolor": "white",
+    "text.parse_math": False,  # a `$` of a name or a text begins no formula; the diagrams of `methods` ask for theirs
 }  # fmt: skip
 
 
@@ -103,8 +104,8 @@ def series_colors(names: Iterable[Any], *, more: str = "husl") -> dict[Any, Any]
 
 
 def short(text: str, longest: int = 24) -> str:
-    """The text cut to `longest` characters, with `$` escaped: matplotlib reads text between two `$` as a formula."""
-    return (text if len(text) <= longest else f"{text[: longest - 1]}…").replace("$", r"\$")
+    """The text cut to `longest` characters."""
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
 def label(ax: Axes, text: str, place: tuple[Any, Any], offset: tuple[float, float] = (0, 0), **options: Any) -> None:

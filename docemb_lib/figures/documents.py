@@ -213,7 +213,8 @@ def plot_plane(
     if colour == "length":
         drawn = ax.scatter(x, y, c=points["length"].clip(lower=1), cmap="viridis", norm=LogNorm(), s=14, linewidth=0)
         if legend:
-            ax.figure.colorbar(drawn, ax=ax, label="tokens of the structural teacher")
+            ticks: Any = {"ticks": LogLocator(subs=(1, 2, 5)), "format": "{x:g}"}
+            ax.figure.colorbar(drawn, ax=ax, label="tokens of the structural teacher", **ticks).minorticks_off()
     else:
         for place, (value, rows) in enumerate(points.groupby(colour)):
             color, marker = SERIES[place % len(SERIES)], MARKERS[place // len(SERIES) % len(MARKERS)]

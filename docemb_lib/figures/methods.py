@@ -42,14 +42,17 @@ class Box(NamedTuple):
 
 
 def draw_graph(boxes: Mapping[str, Box], arrows: Iterable[str], *, note: str = "", ax: Axes | None = None) -> Axes:
-    """Draw boxes by name and `arrows` "source > target" between them; an arrow to a missing box is skipped."""
+    """Draw boxes by name and `arrows` "source > target" between them; an arrow to a missing box is skipped.
+
+    Only here are texts between two `$` formulas; `literal` keeps the `$` of a name.
+    """
     ax = plt.figure().add_axes((0, 0, 1, 1)) if ax is None else ax
     ax.set_axis_off()
     texts = {}
     for name, (column, row, text, kind, dashed) in boxes.items():
         frame = {"boxstyle": "round", "facecolor": "white", "linestyle": "--" if dashed else "-"}
         frame["edgecolor"] = "#333333" if kind is None else PALETTE[kind]
-        texts[name] = ax.text(column, row, text, size=8, ha="center", va="center", bbox=frame)
+        texts[name] = ax.text(column, row, text, size=8, ha="center", va="center", bbox=frame, parse_math=True)
     for source, target in (arrow.split(" > ") for arrow in arrows):
         if source in texts and target in texts:  # from the right edge of one to the left edge of the other
             start, end = texts[source], texts[target]
@@ -58,13 +61,13 @@ def draw_graph(boxes: Mapping[str, Box], arrows: Iterable[str], *, note: str = "
     columns, rows = [box.column for box in boxes.values()], [box.row for box in boxes.values()]
     right = max(columns) + max(0.55, 0.13 * (max(columns) - min(columns)))  # room for half of a wide box
     ax.set(xlim=(min(columns) - 0.5, right), ylim=(min(rows) - 0.75, max(rows) + 0.5))
-    ax.text(0.01, 0.02, note, transform=ax.transAxes, size=8, va="bottom")
+    ax.text(0.01, 0.02, note, transform=ax.transAxes, size=8, va="bottom", parse_math=True)
     return ax
 
 
 def plot_paragraph_vectors(words: Sequence[str], *, ax: Axes | None = None) -> Axes:
     """DM (left) and DBOW (right) on the first five words of a document; predicted words have a dashed frame."""
-    shown = [short(word, 16) for word in words[:5]]
+    shown = [literal(word, 16) for word in words[:5]]
     centre, top, kind = len(shown) // 2, len(shown), "contextual"
     boxes = {"DM": Box(0, top, "document vector", kind), "mean": Box(1.15, top - centre - 1, "mean"),
              "DBOW": Box(3.5, top - centre - 1, "document vector", kind)}  # fmt: skip
@@ -82,6 +85,11 @@ def plot_paragraph_vectors(words: Sequence[str], *, ax: Axes | None = None) -> A
     return ax
 
 
+def literal(name: str, longest: int = 24) -> str:
+    """The name, cut like `short`, for a text that holds formulas."""
+    return short(name, longest).replace("$", r"\$")
+
+
 def plot_training(profile: Profile, widths: Mapping[str, int], *, ax: Axes | None = None) -> Axes:
     """From a document to the loss of a run: student, frozen teachers, projections, losses and their sum (chapter 3).
 
@@ -89,14 +97,14 @@ def plot_training(profile: Profile, widths: Mapping[str, int], *, ax: Axes | Non
     """
     p, student, teacher = profile.parameters, profile.student, profile.structural_teacher
     kept = "" if student.layers is None else f"layers {', '.join(map(str, student.layers))}; "
-    text = f"{short(Path(student.model).name)}\n{kept}{student.max_tokens:,} tokens\n$y$: {widths['student']} numbers"
+    text = f"{literal(Path(student.model).name)}\n{kept}{student.max_tokens:,} tokens\n$y$: {widths['student']} numbers"
     total, notes = _weighted_sum(profile)
     boxes = {"document": Box(0, 0, "document"), "student": Box(1, 0, f"student\n{text}", "student"),
              "sum": Box(4.2, 0, f"$L$ = mean of\n{total}")}  # fmt: skip
     if p.structural_loss is not None:
         limit = "limit of the model" if teacher.max_tokens is None else f"{teacher.max_tokens:,} tokens"
         reads = f"{'first' if teacher.long == 'truncate' else 'chunks of'} {limit}"
-        text = f"{short(Path(teacher.model).name)}\n{reads}\n$t$: {widths['student']} numbers"
+        text = f"{literal(Path(teacher.model).name)}\n{reads}\n$t$: {widths['student']} numbers"
         boxes["structural"] = Box(1, 1, f"structural teacher\n{text}", "structural", dashed=True)
         boxes["L_S"] = Box(3.2, 1, "\n".join(["$L_S$", *structural_label(p).split(";")]), "structural")
     if p.contextual_teacher is not None:

@@ -7,10 +7,11 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from docemb_lib.projections import WIDEST
 from docemb_lib.settings.sections import ContextualName, MinCount, NoNull, ProjectionSpec, Section, StructuralLoss
 
 SINGLE = ("dm", "vector_size", "min_count", "preprocess")  # the parameters of one Paragraph Vector
-_LABEL = re.compile(r"(DM|DBOW);([2-9]|[1-9]\d+);(stem|lowercase|None);([1-9]\d*|10%)")
+_LABEL = re.compile(r"(DM|DBOW);([2-9]|[1-9]\d{1,4});(stem|lowercase|None);([1-9]\d{0,8}|10%)")
 
 
 class Parameters(Section):
@@ -19,7 +20,7 @@ class Parameters(Section):
     seed: int = Field(0, ge=0)
     # 02: one Paragraph Vector
     dm: bool = True  # True: distributed memory (DM); False: distributed bag of words (DBOW)
-    vector_size: int = Field(100, ge=2)  # dimensions
+    vector_size: int = Field(100, ge=2, le=WIDEST)  # dimensions
     min_count: MinCount = 2  # drop rarer words; an occurrence count, or the thesis' "10%"
     preprocess: Literal["none", "lowercase", "stem"] = "lowercase"
     compound: Annotated[str | None, NoNull] = None  # labels of trained models, joined by +
@@ -87,7 +88,7 @@ class Parameters(Section):
 
 def length_ramp(text: str) -> tuple[int, int]:
     """The lengths, in structural tokens, between which `linear:FIRST:LAST` lowers lam to 0. Raises ValueError."""
-    match = re.fullmatch(r"linear:([0-9]+):([0-9]+)", text) if isinstance(text, str) else None
+    match = re.fullmatch(r"linear:([0-9]{1,9}):([0-9]{1,9})", text) if isinstance(text, str) else None
     if match is None or int(match[1]) >= int(match[2]):
         raise ValueError("must be None or linear:FIRST:LAST with FIRST < LAST in tokens, as in linear:384:4096")
     return int(match[1]), int(match[2])

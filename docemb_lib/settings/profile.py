@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Sequence
 from glob import glob
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any, Self, TypeVar, get_args
 
@@ -61,6 +62,10 @@ _PERHAPS_PATHS = re.compile(
     r"(contextual_teachers\.)?corpus\.datasets\.dataset|evaluation\.benchmarks\.[\w-]+"
     r"|(student|structural_teacher|further_teachers)\.model"
 )
+LONGEST_YAML = 1_000_000  # characters
+MOST_VALUES = 100_000  # of a YAML text, those that aliases repeat included
+DEEPEST = 100
+INTEGER, MOST_DIGITS = "tag:yaml.org,2002:int", 40
 _PERHAPS_YAML = re.compile(r"plan\.(grid|profile)")  # otherwise names in `params/`
 
 
@@ -211,14 +216,19 @@ def find_root() -> Path:
 
 def width(model: str) -> int | None:
     """Hidden size of a known model, or of a local folder with a config.json; None if it is not known yet."""
-    config = Path(model) / "config.json"
-    if model in WIDTHS or not config.is_file():
-        return WIDTHS.get(model)
+    return WIDTHS.get(model) or local_config(model).get("hidden_size")
+
+
+def local_config(model: str) -> dict[str, Any]:
+    """Type and numbers in the config.json of a local model; {} without one. Raises InputError for broken JSON."""
+    if not (config := Path(model) / "config.json").is_file():
+        return {}
     try:
         found = json.loads(config.read_text(encoding="utf-8"))
     except ValueError as error:
         raise InputError(f"{config}: not valid JSON ({error}); restore the file") from None
-    return found.get("hidden_size") if isinstance(found, dict) else None
+    fields = found.items() if isinstance(found, dict) else ()
+    return {name: value for name, value in fields if isinstance(value, int) or name == "model_type"}
 
 
 def notebook_named(name: str, *, source: str = "") -> str:
@@ -257,7 +267,7 @@ def _explain(error: ValidationError, model: type[BaseModel]) -> str:
     message = first["msg"].removeprefix("Value error, ")
     if isinstance(first["input"], (dict, BaseModel)):  # a whole section: the message names its fields
         return f"{field}: {message}{more}" if field else f"{message}{more}"
-    return f"{field}: {message[0].lower()}{message[1:]}, got {first['input']!r}{more}"
+    return f"{field}: {message[0].lower()}{message[1:]}, got {first['input']!r:.200}{more}"
 
 
 def read_profile_file(path: Path) -> tuple[dict[str, Any], Origins]:
@@ -269,13 +279,33 @@ def read_profile_file(path: Path) -> tuple[dict[str, Any], Origins]:
 def read_yaml(path: Path) -> Any:
     """The content of a YAML file. Raises InputError where it is not YAML, or where a mapping has a key twice."""
     try:
-        return yaml.load(path.read_text(encoding="utf-8"), _Loader)
+        return parse_yaml(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
-        raise InputError(f"{path}: not readable as YAML ({' '.join(str(error).split())})") from None
+        raise InputError(f"{path}: not readable as YAML ({error})") from None
+
+
+def parse_yaml(text: str) -> Any:
+    """The value that a text in YAML stands for. Raises yaml.YAMLError for one that is none, or is too large or deep."""
+    if len(text) > LONGEST_YAML:
+        raise yaml.YAMLError(f"{len(text):,} characters; at most {LONGEST_YAML:,} are read")
+    brackets = accumulate(1 if bracket in "[{" else -1 for bracket in re.findall(r"[][{}]", text))
+    if max(brackets, default=0) > DEEPEST:  # PyYAML's time grows with the square of the depth
+        raise yaml.YAMLError(f"more than {DEEPEST} brackets are open at a time")
+    try:
+        return yaml.load(text, _Loader)
+    except yaml.YAMLError:
+        raise
+    except Exception as error:  # a date that does not exist, lists in lists in lists: PyYAML raises many kinds
+        raise yaml.YAMLError(f"{type(error).__name__}: {error}") from None
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML forbids equal keys; PyYAML takes the last one."""
+    """YAML forbids equal keys, of which PyYAML takes the last; and a few aliases can stand for billions of values."""
+
+    def get_single_node(self) -> yaml.Node | None:
+        if (node := super().get_single_node()) is not None:
+            _size(node, {})
+        return node
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen = set()
@@ -285,6 +315,20 @@ class _Loader(yaml.SafeLoader):
                 raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
             seen.add((key.tag, key.value))
         return super().construct_mapping(node, deep=deep)
+
+
+def _size(node: yaml.Node, known: dict[int, int]) -> int:
+    """How many values a node stands for; an alias counts each time. Raises YAMLError for too many or too long ones."""
+    if (size := known.get(id(node))) is None:
+        known[id(node)] = MOST_VALUES  # until it is counted: a node that holds itself is endless
+        if node.tag == INTEGER and len(node.value) > MOST_DIGITS:
+            raise yaml.YAMLError(f"a number of {len(node.value):,} digits; write at most {MOST_DIGITS}")
+        parts = () if isinstance(node, yaml.ScalarNode) else node.value
+        parts = chain(*parts) if isinstance(node, yaml.MappingNode) else parts
+        known[id(node)] = size = 1 + sum(_size(part, known) for part in parts)
+        if size > MOST_VALUES:
+            raise yaml.YAMLError(f"it stands for more than {MOST_VALUES:,} values; use fewer aliases")
+    return size
 
 
 def _read(path: Path, place: Place, readers: tuple[Path, ...], origins: Origins) -> dict[str, Any]:

@@ -12,6 +12,8 @@ from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
+from docemb_lib.projections import WIDEST, parse_projection
+
 EMBEDDED_TASKS = ("package", "see-also-pairs", "halves", "see-also-retrieval")
 LINKED_TASKS = ("package", "see-also-pairs", "see-also-retrieval")  # need links between the pages
 BenchmarkName = Literal["arxiv", "imdb", "aan", "oc", "s2orc", "pan", "wines", "games"]
@@ -45,8 +47,12 @@ def _loss_name(value: Any) -> Any:
     raise ValueError(f"must be one of {', '.join(STRUCTURAL_LOSSES)}, or the import path of a loss, module:Class")
 
 
-def _as_text(value: Any) -> Any:
-    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+def _projection(value: Any) -> Any:
+    """The text of a projection, which papermill and YAML read as a number where it is a single width."""
+    text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    if isinstance(text, str):
+        parse_projection(text)
+    return text
 
 
 def _head_of_that_name(value: Any) -> Any:
@@ -56,7 +62,8 @@ def _head_of_that_name(value: Any) -> Any:
 
 
 NoNull = BeforeValidator(_no_null)  # for fields that None switches off
-ProjectionSpec = Annotated[str, BeforeValidator(_as_text)]  # papermill and YAML read a single width as a number
+ProjectionSpec = Annotated[str, BeforeValidator(_projection)]
+MaxTokens = Annotated[int, Field(ge=8, le=2**20)]
 StructuralLoss = Annotated[str, BeforeValidator(_loss_name)]
 MinCount = Annotated[int | str, BeforeValidator(_min_count)]
 
@@ -68,16 +75,21 @@ class Section(BaseModel):
     @classmethod
     def _no_bool_for_a_number(cls, value: Any, info: ValidationInfo) -> Any:
         """Refuse true where a number is expected; pydantic would read it as 1."""
-        if isinstance(value, bool):
-            types = _types(cls.model_fields[str(info.field_name)].annotation)
-            if types & {int, float} and bool not in types:
-                raise ValueError("must be a number")
+        annotation = repr(cls.model_fields[str(info.field_name)].annotation)
+        if isinstance(value, bool) and re.search(r"\b(int|float)\b", annotation) and "bool" not in annotation:
+            raise ValueError("must be a number")
         return value
 
-
-def _types(annotation: Any) -> set[Any]:
-    """The annotation, or all members of a union or generic type."""
-    return set().union(*map(_types, get_args(annotation))) if get_args(annotation) else {annotation}
+    @field_validator("*", mode="after")
+    @classmethod
+    def _no_giant_and_no_twin(cls, value: Any) -> Any:
+        """Refuse integers that no generator takes as a seed, and lists that name one thing twice."""
+        values = [one for one in (value if isinstance(value, list) else [value]) if isinstance(one, int | str)]
+        if any(isinstance(one, int) and abs(one) >= 2**32 for one in values):
+            raise ValueError("must be below 2**32")
+        if twice := [one for place, one in enumerate(values) if one in values[:place]]:
+            raise ValueError(f"names {twice[0]} twice; leave one out")
+        return value
 
 
 class HubDataset(Section):
@@ -95,7 +107,8 @@ class TextSource(Section):
     """Where text comes from."""
 
     source: Literal["installed-docs", "local", "hub"] = "installed-docs"
-    packages: list[str] | None = None  # installed-docs: import names; None: the eleven of installed_docs.PACKAGES
+    # installed-docs: import names; None: the eleven of installed_docs.PACKAGES
+    packages: list[str] | None = Field(None, min_length=1)
     # local: a folder of .txt/.md files, a data file (.jsonl, .csv, .tsv, .parquet), a pattern such as news/*.jsonl.gz,
     # or a list of them, relative to the folder of this profile
     path: Path | list[Path] | None = None
@@ -111,7 +124,7 @@ class TextSource(Section):
 
     @model_validator(mode="after")
     def _fits_its_source(self) -> Self:
-        if self.source == "local" and self.path is None:
+        if self.source == "local" and not self.path:
             raise ValueError("path is missing: name a folder of .txt/.md files or a data file")
         if self.source == "hub" and not self.datasets:
             raise ValueError("datasets is missing: name at least one data set of the hub")
@@ -129,7 +142,7 @@ class Corpus(TextSource):
 
 class StructuralTeacher(Section):
     model: str = "sentence-transformers/all-mpnet-base-v2"
-    max_tokens: int | None = Field(384, ge=8)  # with special tokens; None: the limit of the model
+    max_tokens: MaxTokens | None = 384  # with special tokens; None: the limit of the model
     # Beyond max_tokens: cut, or the mean over chunks weighted by tokens, or the same with the first chunk counted more.
     long: Long = "truncate"
     bf16: bool | None = None  # compute its embeddings in bfloat16; None: where the processor is fast at it
@@ -139,7 +152,7 @@ class ParagraphVectorSettings(Section):
     """One gensim Doc2Vec. What Table 4.5 holds fixed is no setting."""
 
     dm: bool
-    vector_size: int = Field(100, ge=2)
+    vector_size: int = Field(100, ge=2, le=WIDEST)
     min_count: MinCount = 2
     preprocess: Literal["none", "lowercase", "stem"] = "lowercase"
     epochs: int = Field(10, ge=1)
@@ -161,7 +174,7 @@ class ContextualTeachers(Section):
     PV: list[ParagraphVectorSettings] = Field(
         [ParagraphVectorSettings(dm=True, vector_size=1024, preprocess="stem"), DBOW], min_length=1
     )
-    lsa_dim: int = Field(300, ge=2)
+    lsa_dim: int = Field(300, ge=2, le=WIDEST)
 
     def members(self, name: str) -> list[ParagraphVectorSettings]:
         """The Paragraph Vectors of a contextual teacher: one of DM and DBOW, several of PV, none of LSA."""
@@ -188,7 +201,7 @@ class FurtherTeacher(Section):
     teacher_projection: ProjectionSpec = "-"
     teacher: ContextualName | None = None  # contextual: as in contextual_teachers
     model: str | None = None  # structural: a hub id, a folder, or all-MiniLM-L6-v2
-    max_tokens: int | None = Field(None, ge=8)  # with special tokens; None: the limit of the model
+    max_tokens: MaxTokens | None = None  # with special tokens; None: the limit of the model
     long: Long = "truncate"
     distance: Literal["mse", "cosine"] = "mse"
     gamma: float = Field(1.0, ge=0)
@@ -221,13 +234,14 @@ class Student(Section):
     model: str = "allenai/longformer-base-4096"
     # first: the first token, [CLS] of a BERT; cls: the same with global attention, unpacked and slow
     pooling: Literal["mean", "first", "cls"] = "mean"
-    layers: list[int] | None = None  # which encoder layers to keep; None: all
-    max_tokens: int = Field(4096, ge=8)  # positions, special tokens included
-    attention_window: int | None = Field(512, ge=4)  # two-sided, as in transformers; None: as in the checkpoint
+    layers: list[Annotated[int, Field(ge=0)]] | None = Field(None, min_length=1)  # those to keep; None: all
+    max_tokens: MaxTokens = 4096  # positions, special tokens included
+    # two-sided and even, as in transformers; None: as in the checkpoint
+    attention_window: int | None = Field(512, ge=4, le=2**21, multiple_of=2)
     dropout: float | None = Field(None, ge=0, lt=1)  # None: as in the checkpoint
     centre: bool = False  # after training: subtract the mean embedding of the first 1,000 training documents
     # Width of a lexical half, fitted after training on the words of the corpus' train split; 0: none
-    lexical: int = Field(0, ge=0)
+    lexical: int = Field(0, ge=0, le=WIDEST)
     lexical_words: int = Field(50_000, ge=2)  # size of its vocabulary at most
 
 
@@ -269,7 +283,7 @@ class SimDE(Section):
 
     symmetric: bool = False  # also find the first text by the second
     language: str = "en"  # ISO 639; decides which abbreviations end no sentence
-    max_tokens: int | None = Field(None, ge=8)  # of each text of a pair; None: as many as the student reads
+    max_tokens: MaxTokens | None = None  # of each text of a pair; None: as many as the student reads
     dropout: float | None = Field(None, ge=0, lt=1)  # of the student while it is trained; None: as student.dropout
     # The paper's values for BERT; its Longformer had batches of 12. Warm-up and decay, which it does not give: BERT's.
     training: Training = Training(batch_size=36, learning_rate=5e-5, weight_decay=0.01)

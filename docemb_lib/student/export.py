@@ -250,7 +250,7 @@ def licence_of(path_or_id: str) -> str | None:
         file = find_file(path_or_id, README)
         matter = FRONT_MATTER.match(file.read_text(encoding="utf-8")) if file is not None else None
         licence = yaml.safe_load(matter[1]).get("license") if matter else None
-    except (InputError, yaml.YAMLError, AttributeError):  # AttributeError: the front matter is no mapping
+    except Exception:  # PyYAML raises many kinds, and the front matter may be no mapping
         return None
     return licence if isinstance(licence, str) else None
 

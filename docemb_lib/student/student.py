@@ -239,7 +239,7 @@ class Student(nn.Module):
         target = None if out is None else Path(out)
         in_memory: list[np.ndarray] = [np.empty((0, self.width), dtype=np.float32)]
         lexical_rows: deque[Tensor] = deque()  # of the chunks that are tokenised and not embedded yet
-        truncated = done = 0
+        truncated = done = embedded = 0
         with ExitStack() as stack:
             append = in_memory.append if target is None else stack.enter_context(growing_npy(target, self.width))
             total = len(texts) if isinstance(texts, Sized) else None
@@ -259,6 +259,10 @@ class Student(nn.Module):
             for rows in stack.enter_context(closing(embeddings)):
                 if self.lexical is not None:
                     rows = self.lexical.join(torch.from_numpy(rows), lexical_rows.popleft()).numpy()
+                if not (finite := np.isfinite(rows).all(axis=1)).all():
+                    problem = f"document {embedded + finite.argmin() + 1} has an embedding that is not finite"
+                    raise InputError(f"{problem}: the student's weights are damaged; restore them")
+                embedded += len(rows)
                 append(rows)
         if truncated:
             logger.warning("%d of %d documents cut at %d tokens", truncated, done, self.max_tokens)

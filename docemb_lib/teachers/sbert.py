@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
@@ -65,10 +65,7 @@ class SBERT:
 
     @cached_property
     def max_tokens(self) -> int:
-        config = self._encoder[0].auto_model.config
-        # RoBERTa-like encoders number positions from the padding id + 1 onwards.
-        offset = config.pad_token_id + 1 if config.model_type in {"roberta", "mpnet", "xlm-roberta", "camembert"} else 0
-        limit = config.max_position_embeddings - offset
+        limit = context_of(self._encoder[0].auto_model.config.to_dict())
         own = self._encoder.max_seq_length or limit
         if not isinstance(own, int):
             raise InputError(f"{self.model}: max_seq_length: got {own!r}, write a whole number")
@@ -160,6 +157,13 @@ class SBERT:
         special = encoding.special_tokens_mask
         first, last = special.index(0), len(special) - special[::-1].index(0)
         return encoding.ids[:first], encoding.ids[last:]
+
+
+def context_of(config: Mapping[str, Any]) -> int:
+    """The number of tokens that an encoder has positions for, from its config.json; 0 where that does not say."""
+    # RoBERTa-like encoders number positions from the padding id + 1 onwards.
+    numbered = config.get("model_type") in {"roberta", "mpnet", "xlm-roberta", "camembert"}
+    return config.get("max_position_embeddings", 0) - (config.get("pad_token_id", 1) + 1 if numbered else 0)
 
 
 def _batches(lengths: Sequence[int], batch_tokens: int) -> list[list[int]]:

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import math
+import shutil
 import signal
 import threading
 import time
@@ -17,6 +18,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from docemb_lib.errors import InputError
 from docemb_lib.losses import ObjectiveOutput
 from docemb_lib.progress import progress
 from docemb_lib.settings import Training
@@ -26,6 +28,7 @@ from docemb_lib.training.checkpoints import LOG
 from docemb_lib.training.distributed import all_reduced
 from docemb_lib.training.documents import Bank
 from docemb_lib.training.monitor import Monitor, validate
+from docemb_lib.workspace import FULL
 
 
 class DistillationTrainer(Trainer):
@@ -75,8 +78,14 @@ class DistillationTrainer(Trainer):
         return norm
 
     def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
-        with self._untimed():
-            super()._save_checkpoint(*args, **kwargs)
+        try:
+            with self._untimed():
+                super()._save_checkpoint(*args, **kwargs)
+        except Exception as error:  # of safetensors, which gives the number as text, or of torch, which gives none
+            folder = str(self.args.output_dir)
+            if isinstance(error, OSError) or not ("os error 28" in str(error) or shutil.disk_usage(folder).free < FULL):
+                raise
+            raise InputError(f"{folder}: the disk is full; make room and give the same command again") from error
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         if "learning_rate" in logs:

@@ -1,5 +1,6 @@
 """Any model is evaluated as itself: students as docemb runs them, others as sentence-transformers does."""
 
+import json
 import shutil
 
 import numpy as np
@@ -10,7 +11,7 @@ from sentence_transformers import SentenceTransformer
 
 from docemb_lib import pretrained
 from docemb_lib.errors import InputError
-from docemb_lib.experiments.commands import evaluate_model, models_of, recorded_baselines
+from docemb_lib.experiments.commands import embed_documents, evaluate_model, models_of, recorded_baselines
 from docemb_lib.experiments.models import ADAPTED, DENSE, UNTRAINED, untrained_model
 from docemb_lib.experiments.run import Run, Stages
 from docemb_lib.experiments.runkey import RunKey
@@ -43,6 +44,11 @@ def test_a_student_is_run_by_docemb_and_one_trained_here_is_the_notebooks_own(wo
     (elsewhere,) = models_of(str(copied), stages.workspace)
     assert elsewhere.fingerprint != untrained.fingerprint
     np.testing.assert_array_equal(elsewhere.load().embed(TEXTS), untrained.load().embed(TEXTS))
+    documents, out = workspace_root / "d.jsonl", workspace_root / "e.npy"
+    documents.write_text("".join(json.dumps({"text": text}) + "\n" for text in TEXTS))
+    out.write_bytes(b"old")
+    assert embed_documents(str(copied), documents, out, force=True) == (3, 384)
+    np.testing.assert_allclose(np.load(out), untrained.load().embed(TEXTS), atol=1e-2)
 
 
 @pytest.mark.parametrize("changed", [False, True])

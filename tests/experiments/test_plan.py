@@ -46,7 +46,7 @@ def test_from_and_only_choose_runs_and_grids_by_their_notebook(plan_of, runs, se
 
 
 @pytest.mark.parametrize(("selection", "said"), [
-    ({"only": "99"}, "no notebook begins with '99'"),
+    ({"only": "99"}, "notebook '99' is unknown; known are 01_corpus"),
     ({"only": "03"}, "--only 03 leaves no run; the plan's notebooks are 05_weighting, 01_corpus")])  # fmt: skip
 def test_a_choice_that_leaves_nothing_is_refused(plan_of, selection, said):
     with pytest.raises(InputError, match=said):

@@ -188,6 +188,16 @@ def test_own_workers_listen_on_the_loopback_and_refuse_who_has_no_key(monkeypatc
                 asyncio.run(processes._answer(f"tcp://127.0.0.1:{socket.laddr.port}"))
 
 
+def test_workers_that_do_not_start_say_why_and_what_to_do(monkeypatch):
+    def start(**_):
+        raise RuntimeError("Nanny failed to start.") from OSError("Resource temporarily unavailable")
+
+    monkeypatch.setattr("distributed.SpecCluster", start)
+    said = r"^the 2 processes of the sweep did not start \(Resource temporarily unavailable\); .* give fewer --workers$"
+    with pytest.raises(RuntimeError, match=said), processes.local_workers(2):
+        pass
+
+
 @pytest.mark.parametrize(("threads", "root", "changes", "said"), [
     (1, None, {}, None),
     (1, None, {"torch": "1.0"}, "has torch {torch}, the sweep has 1.0; install the same there and start the workers anew"),

@@ -4,6 +4,8 @@ import matplotlib.pyplot as plt
 import pytest
 from matplotlib.colors import to_hex
 
+from docemb_lib.figures import use_style
+
 
 @pytest.fixture
 def ax():
@@ -11,7 +13,8 @@ def ax():
 
 
 @pytest.fixture(autouse=True)
-def close_figures():
+def styled_figures():
+    use_style()
     yield
     plt.close("all")
 

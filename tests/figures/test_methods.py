@@ -9,7 +9,7 @@ from sklearn.cross_decomposition import CCA
 from sklearn.metrics.pairwise import cosine_distances, paired_cosine_distances
 
 from docemb_lib.experiments.students import weighting_of
-from docemb_lib.figures import methods, use_style
+from docemb_lib.figures import methods
 from docemb_lib.figures.methods import Box, descend, draw_graph, plot_contextual_loss, plot_training
 from docemb_lib.losses import MaxMargin, Projection
 from docemb_lib.settings.profile import Profile
@@ -20,11 +20,6 @@ DEEP = {"student_projection": "384(ReLU)x100(sigmoid)x100x100(ReLU)x384", "conte
 BANK = {"structural_loss": "max-margin", "gamma": 1.5, "negatives": 256}
 RAMP = {"lam": None, "lam_by_length": "linear:384:4096"}
 WORDS = ["Return", "the", "shortest", "path", "lengths", "between", "source", "and", "all", "reachable", "nodes"]
-
-
-@pytest.fixture(autouse=True)
-def style():
-    use_style()
 
 
 def boxes(ax):

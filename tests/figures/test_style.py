@@ -2,12 +2,15 @@
 
 import re
 
+import matplotlib.pyplot as plt
 import pandas as pd
 import pytest
 from matplotlib.axes import Axes
+from matplotlib.text import Text
 
 from docemb_lib import figures
 from docemb_lib.figures import PALETTE, each_task, kind_of, looks_of, rows_axes, short
+from docemb_lib.figures.methods import Box, draw_graph, literal
 
 
 def test_every_public_name_and_what_notebooks_call_is_there_and_others_are_refused(request):
@@ -33,7 +36,28 @@ def test_models_of_one_kind_share_a_colour_and_differ_in_style():
     looks = looks_of(kinds)
     assert [colour for colour, _ in looks.values()] == [PALETTE[kind] for kind in kinds.values()]
     assert [style for _, style in looks.values()] == ["-", "-", "-", "--", "--"]
-    assert (short("$x$"), short("x" * 30, 5), short("")) == (r"\$x\$", "xxxx…", "")  # dollars are escaped
+    assert (short("$x$"), short("x" * 30, 5), short("")) == ("$x$", "xxxx…", "")
+
+
+def test_a_dollar_in_a_name_is_no_formula_and_no_tick_is_one():
+    names = ["$x$", r"$\nonsense{$", "a_$b$"]
+    scores = pd.DataFrame({"model": names, "task": "$t$", "metric": "accuracy", "value": 0.5, "low": 0.1, "high": 0.9})
+    points = pd.DataFrame(
+        {"first": range(9), "second": range(9), "length": range(2, 11), "$s$": [f"$s{n}$" for n in range(9)]}
+    )
+    ax, plane, coloured = (plt.subplots()[1] for _ in range(3))
+    figures.plot_task(scores, task="$t$", ax=ax)
+    figures.plot_plane(points, colour="$s$", explained=0.5, ax=plane)
+    figures.plot_plane(points, colour="length", explained=0.5, ax=coloured)
+    for drawn in (ax, plane, coloured):
+        drawn.figure.canvas.draw()
+        texts = [text for text in drawn.figure.findobj(Text) if text.get_text()]
+        assert not [text.get_text() for text in texts if text.get_parse_math()]
+        assert not [text.get_text() for text in texts if "mathdefault" in text.get_text()]
+    assert {*names, "$t$"} <= {text.get_text() for text in ax.figure.findobj(Text)}
+    diagram = draw_graph({"a": Box(0, 0, f"$y$: {literal('$m$')}")}, [])
+    assert diagram.texts[0].get_parse_math()
+    diagram.figure.canvas.draw()
 
 
 def test_rows_make_a_figure_high_and_columns_share_their_rows():

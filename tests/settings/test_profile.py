@@ -146,6 +146,7 @@ def further(fields: str, times: int = 1, *, name: str = "a") -> str:
     (further("role: contextual, loss: cosine, teacher: PV"), {}, "must be one of soft-cca, mse, cca, got 'cosine'"),
     (further("role: contextual, loss: mse, teacher: PV, gamma: 2"), {}, "gamma is not for a contextual teacher"),
     (further("role: structural, loss: mse, model: x, teacher: PV"), {}, "teacher is not for a structural teacher"),
+    (further("role: contextual, loss: mse, teacher: PV, student_projection: 5x"), {}, "projection '5x': '' is not a block"),
     (further("role: contextual, loss: mse, teacher: PV", name="norm"), {}, "further_teachers.0.name: is taken, as are"),
     (further("role: contextual, loss: mse, teacher: PV", 2), {}, "further_teachers: their names must differ, got a, a"),
     (further("role: structural, loss: mse, model: all-MiniLM-L6-v2"), {}, "a is 384 wide, student.model allenai/long"),

@@ -2,6 +2,7 @@ import doctest
 
 import numpy as np
 import pytest
+import torch
 
 from docemb_lib.student import pack, student
 from docemb_lib.student.student import Encoded
@@ -48,6 +49,16 @@ def test_bfloat16_embeddings_point_the_same_way(make_kind, converted, texts, kin
     cosines = (full * half).sum(1) / np.linalg.norm(full, axis=1) / np.linalg.norm(half, axis=1)
     assert cosines.min() >= least
     assert np.abs(full - half).max() > 0  # the precisions differ
+
+
+def test_embeddings_that_are_not_finite_are_refused_naming_the_document(make_student, tmp_path, refused):
+    student = make_student(windows=[8])
+    with torch.no_grad():
+        student.model.embeddings.word_embeddings.weight[2773] = float("nan")  # "word"
+    refused("document 3 has an embedding that is not finite: the student's weights are damaged", student.embed,
+            ["one", "", "one word"], out=tmp_path / "e.npy")  # fmt: skip
+    assert list(tmp_path.iterdir()) == []
+    assert np.isfinite(student.embed(["one"])).all()
 
 
 @pytest.mark.parametrize(("text", "out", "message"), BAD)

@@ -3,9 +3,12 @@
 import json
 import random
 import signal
+from types import SimpleNamespace
 
 import pytest
+from safetensors import SafetensorError
 
+from docemb_lib.errors import InputError
 from docemb_lib.training import remove_checkpoints
 from docemb_lib.training.checkpoints import MARKER
 
@@ -39,6 +42,24 @@ def test_a_run_stopped_by_sigterm_saves_first_and_resumes_to_the_same_bits(tmp_p
     assert len(saved) == 1
     assert 4 <= int(saved[0].removeprefix("checkpoint-")) < UPDATES
     assert_same_run(unbroken, distil.train(tmp_path / "stopped", **settings))
+
+
+FULL_DISK = "Error while serializing: I/O error: No space left on device (os error 28)"  # of safetensors
+
+
+@pytest.mark.parametrize(("error", "free", "said"), [
+    (SafetensorError(FULL_DISK), 2**30, InputError), (RuntimeError("unexpected pos 64 vs 0"), 512, InputError),
+    (RuntimeError("something else"), 2**30, RuntimeError)])  # fmt: skip
+def test_a_full_disk_while_a_checkpoint_is_written_names_its_folder(distil, tmp_path, monkeypatch, error, free, said):
+    def save(*_, **__):
+        raise error
+
+    monkeypatch.setattr("transformers.Trainer._save_checkpoint", save)
+    monkeypatch.setattr("docemb_lib.training.trainer.shutil.disk_usage", lambda path: SimpleNamespace(free=free))
+    with pytest.raises(said) as caught:
+        distil.train(tmp_path)
+    full = f"{tmp_path / 'checkpoints'}: the disk is full; make room and give the same command again"
+    assert str(caught.value) == (full if said is InputError else "something else")
 
 
 def test_a_checkpoint_of_another_run_is_refused_and_a_torn_one_skipped(distil, tmp_path, caplog, refused):

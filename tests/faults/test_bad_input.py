@@ -1,0 +1,168 @@
+"""Bad input: one line that names what to mend, exit code 2 before any work, and nothing left behind."""
+
+import json
+import re
+import shlex
+import time
+import unicodedata
+
+import pytest
+from conftest import docemb
+
+CONTROL = "\x1b]0;owned\x07\u202e\x9b31m"
+BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 12)
+)
+# The text of a profile on top of `small`, and what its line says.
+PROFILES = [
+    # YAML
+    (BOMB, "more than 100,000 values; use fewer aliases"), ("a: &a [*a]", "more than 100,000 values"),
+    ("a: &a {b: *a}", "more than 100,000 values"), ("a: " + "[" * 20_000, "more than 100 brackets"),
+    ("a: " + "{" * 20_000, "more than 100 brackets"), ("a:\n  " + "- " * 20_000, "nested too deeply|RecursionError"),
+    ("corpus: {seed: 2026-13-45}", "not readable as YAML .*month must be in 1..12"),
+    ("parameters: {seed: " + "9" * 6_000 + "}", "a number of 6,000 digits"),
+    ("parameters: {seed: 0x" + "f" * 6_000 + "}", "a number of 6,002 digits"),
+    ("parameters: {lam: " + "1:" * 3_000 + "1}", "a number of 6,001 digits"),
+    ("name: 2026-01-01", "name: input should be a valid string"), ("x" * 1_100_000, "at most 1,000,000 are read"),
+    ("name: a\nname: b", "the key 'name' is there twice"), ("a: !!python/object/apply:os.system [id]", "could not determine"),
+    ("a: !!timestamp z", "not readable as YAML"), ("a: !!bool z", "not readable as YAML"), ("a: 'b", "not readable as YAML"),
+    ("a: !!int ''", "not readable as YAML"), ("a: \x00", "not readable as YAML"), ("a: \x1b[31m", "not readable as YAML"),
+    ("a: [1, 2", "not readable as YAML"), ("a: *nothing", "undefined alias"), ("a\tb:\n\t- 1", "not readable as YAML"),
+    ("? [1, 2]\n: 3", "unhashable key"), (r'"\e]0;a\a": 1', "unknown key"), ("1: 2", "unknown key|string"),
+    (b"name: caf\xe9", "not readable as YAML .*utf-8"), (b"\xff\xfe\x00", "not readable as YAML"),
+    # numbers
+    ("parameters: {seed: 4294967296}", "parameters.seed: must be below 2..32, got 4294967296"),
+    ("parameters: {seed: '4294967296'}", "parameters.seed: must be below 2..32"), ("corpus: {seed: 4294967296}", "corpus.seed: must"),
+    ("parameters: {seed: -1}", "parameters.seed: .*greater than or equal to 0"), ("parameters: {seed: true}", "seed: must be a number"),
+    ("parameters: {seed: 1.5}", "parameters.seed: .*integer"), ("parameters: {seed: .nan}", "parameters.seed: .*finite"),
+    ("parameters: {lam: .nan}", "parameters.lam: .*finite"), ("parameters: {lam: .inf}", "parameters.lam: .*finite"),
+    ("parameters: {lam: 1.0e+400}", "parameters.lam: .*finite"), ("parameters: {documents: 1}", "parameters.documents"),
+    ("parameters: {documents: 100000000000}", "documents: must be below 2..32"), ("training: {batch_size: 1}", "batch_size"),
+    ("evaluation: {rounds: [100000000000]}", "rounds: must be below 2..32"), ("training: {epochs: 0}", "training.epochs"),
+    # sizes
+    ("student: {layers: []}", "student.layers: .*at least 1 item"), ("student: {layers: [-1]}", "student.layers.0: .*or equal to 0"),
+    ("student: {layers: [99]}", r"student.layers: got \[99\], all-MiniLM-L6-v2 has layers 0 to 5"),
+    ("student: {layers: [0, 0]}", "student.layers: names 0 twice"), ("student: {layers: 3}", "student.layers: .*valid list"),
+    ("student: {attention_window: 33}", "attention_window: .*multiple of 2"), ("student: {attention_window: 2}", "equal to 4"),
+    ("student: {attention_window: 1000000000000}", "student.attention_window: .*2097152"),
+    ("student: {max_tokens: 1000000000000}", "student.max_tokens: .*1048576"), ("student: {max_tokens: 7}", "equal to 8"),
+    ("structural_teacher: {max_tokens: 1000000000000}", "structural_teacher.max_tokens: .*1048576"),
+    ("structural_teacher: {max_tokens: 513}", "structural_teacher.max_tokens: got 513, all-MiniLM-L6-v2 reads 512"),
+    ("simde: {max_tokens: 1000000000000}", "simde.max_tokens: .*1048576"), ("contextual_teachers: {lsa_dim: 100000000}", "lsa_dim"),
+    ("parameters: {vector_size: 100000000}", "vector_size"), ("student: {lexical: 100000000}", "student.lexical"),
+    ("parameters: {student_projection: 100000000}", "student_projection: .*'100000000' has no features, or too many; write 1 to 65536"),
+    ("parameters: {student_projection: " + "9" * 6_000 + "x1}", "student_projection: projection of 6,002 characters"),
+    ("parameters: {contextual_projection: 5(Tanh)}", "contextual_projection: .*unknown activation 'Tanh'"),
+    ("parameters: {contextual_projection: ''}", "contextual_projection: projection '' is empty"),
+    ("parameters: {contextual_projection: 4097x0}", "contextual_projection: .*'0' has no features"),
+    ("parameters: {lam_by_length: 'linear:" + "9" * 5_000 + ":1'}", "lam_by_length: must be None or linear"),
+    # names
+    ("student: {model: no/such-model}", "student.model: no/such-model: "),
+    ("structural_teacher: {model: no/such-model}", "structural_teacher.model: no/such-model: "), ("student: {model: ./missing}", "student.model: .*params/missing: "),
+    ("further_teachers: [{name: a, role: structural, loss: mse, model: no/such-model, student_projection: 8, teacher_projection: 8}]", "further_teachers: a.model: no/such-model: "),
+    ("corpus: {packages: []}", "corpus.packages: .*at least 1 item"), ("corpus: {packages: [no_such]}", "corpus.packages: no_such is not"),
+    ("corpus: {source: local, path: []}", "path is missing"), ("corpus: {source: local, path: nowhere}\nevaluation: {tasks: [halves], sweep_tasks: [halves]}", "corpus.path: .*does not exist"),
+    ("evaluation: {tasks: [halves, halves]}", "evaluation.tasks: names halves twice"), ("evaluation: {tasks: [halfs]}", "no task 'halfs'"),
+    ("evaluation: {sweep_tasks: [package, package]}", "sweep_tasks: names package twice"), ("evaluation: {tasks: []}", "evaluation.tasks"),
+    (r'evaluation: {tasks: ["\e[31m\u202e"]}', "there is no task"), ('name: "\\e]0;a\\a"\nplan: [{lam: 1}]', "plan.0: names neither"),
+    ("evaluation: {tasks: [" + "halfs" * 100_000 + "]}", "there is no task 'halfs.* … .*define it in own_tasks"),
+    ("parameters: {lam: ''}", "parameters.lam: .*valid number"), ("parameters: {contextual_teacher: LDA}", "contextual_teacher"),
+    ("parameters: {structural_loss: a b}", "structural_loss: must be one of"), ("parameters: {min_count: 5%}", "min_count: must be"),
+    ("parameters: {compound: DM;99999999999;stem;2+DBOW;8;stem;2}", "compound: must be two or more"),
+    ("parameters: 3", "parameters: .*valid"), ("plan: 3", "plan: .*list"), ("plan: []", "an empty plan leaves no run"),
+    ("plan: [{notebook: 05_weighting, seed: 4294967296}]", r"plan, line 1 \(05_weighting\): seed: must be below 2..32"),
+    ("plan: [{notebook: ''}]", "notebook '' is unknown"), ("base: bad.yaml", "leads in a circle"), ("base: 3", "write the path of one"),
+    ("base: none.yaml", "none.yaml does not exist"), ("plan: [{grid: none}]", "grid 'none' is unknown"),
+]  # fmt: skip
+SWEEP = ["sweep", "05", "--grid", "params/g.yaml", "--profile", "small", "--dry-run"]
+PARAMETERS = [
+    ("profile=tiny", "-p profile=tiny: give the profile as --profile"), ("lam=", "-p lam=: write NAME=VALUE"), ("=1", "-p =1: write"),
+    ("lam", "-p lam: write NAME=VALUE"), ("lam= ", "write NAME=VALUE"), ("seed=" + "9" * 6_000, "seed: unable to parse"),
+    ("seed=0x" + "f" * 6_000, "seed: "), ("seed=4294967296", "seed: must be below 2..32"), ("seed=2026-13-45", "seed: "),
+    ("lam=" + "[" * 20_000, "lam: "), ("lam=&a [*a]", "lam: "), ("lam=nan", "lam: "), ("lam=.nan", "lam: "), ("lam=2", "lam: must lie"),
+    ("lam=true", "lam: must be a number"), ("lam='null'", "lam: got the string 'null'"), (f"lam={CONTROL}", "lam: "),
+    ("student_projection=100000000", "too many"), ("lamb=1", "unknown parameter 'lamb'; did you mean lam"),
+]  # fmt: skip
+GRIDS = [
+    (BOMB, "more than 100,000 values"), ("runs: " + "[" * 20_000, "more than 100 brackets"), ("runs: 3", "runs: write a list"),
+    ("axes: {lam: 3}", "lam: write a list of values"), ("axes: {lam: [0.1, 0.1]}", "the same as run 1"), ("", "a grid is a mapping"),
+    ("notebook: ''\nruns: [{lam: 0.1}]", "notebook '' is unknown"), ("run: []", "unknown key 'run'"), ("runs: [{lam: 2}]", "lam: must lie"),
+]  # fmt: skip
+RETRIEVAL = "evaluation: {{tasks: [own], own_tasks: [{{name: own, kind: retrieval, path: docs.jsonl, relevance: {}}}]}}"
+ROWS = "".join(json.dumps({"id": str(n), "text": f"text {n}", "label": "ab"[n % 2]}) + "\n" for n in range(40))
+TASKS = [
+    ("links.jsonl", b'{"sauce": "1", "target": "2"}', "links.jsonl, line 1: no string or integer in the field 'source'"),
+    ("links.jsonl", b'{"source": "1"}', "no string or integer in the field 'target'"),
+    ("links.jsonl", b'{"source": "1", "target": "99"}', "'99' is the id of no document"), ("links.jsonl", b"", "holds no pair"),
+    ("links.jsonl", b'{"source": "1", "target": "1"}', "relevant for itself"), ("links.jsonl", b"[", "not JSON"),
+    ("links.csv", b"1,2,3\n", "links.csv, row 1"), ("links.csv", b'"1,2\n', "broken quoting"), ("links.csv", b"\xff,1", "not UTF-8"),
+    ("links.csv", b"1,\x1b[31m\n", "is the id of no document"), ("links.xml", b"", "not a data file"),
+    ("links.parquet", b"PAR1", "not a whole parquet file"), ("links.csv.gz", b"no gzip", "not a whole gzip file"),
+]  # fmt: skip
+DOCUMENT = b'{"id": "1", "text": "one"}\n'
+COMMANDS = [
+    ("run --only '' --profile small", {}, "notebook '' is unknown"), ("run --from '' --profile small", {}, "notebook '' is unknown"), ("results ''", {}, "notebook '' is"),
+    ("run --only 03 --from 03 --profile small", {}, "exclude each other"), ("sweep '' --grid structural --dry-run --profile small", {}, "notebook '' is unknown"),
+    ("run --profile ''", {}, "profile '' is unknown"), ("run --profile none.yaml", {}, "no such file"), ("results 5", {}, "unknown"),
+    (f"run --profile '{CONTROL}'", {}, "profile .* is unknown"), ("sweep 05 --grid '' --dry-run --profile small", {}, "grid '' is unknown"),
+    ("sweep 05 --grid structural --json --profile small", {}, "--json lists the runs"), ("results --json --csv", {}, "exclude each other"),
+    ("sweep 05 --grid params/g.yaml --profile small --dry-run -p lam=0.1 -p lam=0.2", {}, "lam is given twice"),
+    ("evaluate params --profile small --task ''", {}, "no task ''"),
+    ("embed m in.jsonl -o there.npy", {"there.npy": b"old"}, "-o there.npy: exists; give --force"),
+    ("embed m in.jsonl -o params.npy --force", {"params.npy/x": b""}, "-o params.npy: exists; give the name of a file"),
+    ("embed m none.jsonl -o out.npy", {}, "none.jsonl does not exist"), ("embed m in.xml -o out.npy", {"in.xml": b""}, "a corpus is"),
+    ("embed m in.jsonl -o out.npy", {"in.jsonl": b"{"}, "in.jsonl, line 1: not JSON"), ("embed m empty -o out.npy", {"empty/x": b""}, "no .txt"),
+    ("embed m in.jsonl -o out.npy", {"in.jsonl": DOCUMENT * 2}, "both have id '1'"),
+    ("embed m in.jsonl -o out.npy", {"in.jsonl": DOCUMENT.replace(b"one", b" ")}, "is blank"),
+    ("embed m in.jsonl -o out.npy", {"in.jsonl": DOCUMENT}, "m: "),
+    ("embed m in.jsonl -o out.npy", {"in.jsonl": DOCUMENT, "m/config.json": b"{"}, "not valid JSON|cannot be used"),
+    ("embed m in.jsonl -o out.npy", {"in.jsonl": f'{{"{CONTROL}": 1}}'.encode()}, "not JSON"),
+    ("embed m bad\x1b[31m.jsonl -o out.npy", {"bad\x1b[31m.jsonl": b"{"}, "not JSON"),
+    ("run --profile tiney", {}, "profile 'tiney' is unknown; .*small"), ("run --profile params/own.yaml", {}, "corpus.path.*CHANGE-ME"),
+    ("results 5_weighting", {}, "notebook '5_weighting' is unknown"), ("results --claims small", {}, "small: no final evaluation is recorded"),
+    ("train --profile small -p lam", {}, "-p lam: write NAME=VALUE, as in -p lam=0.5"), ("evaluate params --profile smal", {}, "profile 'smal' is unknown"),
+    ("train --profile small -p lamb=0.5", {}, r"unknown parameter 'lamb'; did you mean lam\?"),
+    ("evaluate no/model --profile small", {}, "no/model: no folder or hub id"),
+    ("evaluate params --profile small", {}, "params: no folder or hub id with a modules.json or config.json; give one of a model"),
+    ("evaluate params --profile small --task halfs", {}, "--task: evaluation: there is no task 'halfs'.*halves"),
+    ("evaluate params --profile small --task wines", {}, "wines stands on no hub; name the folder"),
+    ("bench studnt --json", {}, "bench: got 'studnt'.*student, paragraph-vector, heads"), ("bench heads --json --size small", {}, "--size: bench heads has no such option"),
+    ("bench student --json --size huge", {}, "size: got 'huge'.*small or base"), ("embed student t -o out.csv", {"t/a.txt": b"a"}, "out.csv.*.parquet"),
+    ("bench student --json --out params/own.yaml", {}, "--out params/own.yaml: is a file; give a folder"),
+    ("embed student t -o no/folder/out.npy", {"t/a.txt": b"a"}, "the folder no/folder does not exist"), ("embed student nothing -o out.npy", {}, "nothing.*no such file or folder"),
+    ("embed no/student t -o out.npy", {"t/a.txt": b"a"}, "no/student"), ("adapt m in.jsonl -o params", {}, "-o params: exists"), ("adapt m none.jsonl -o out", {}, "does not exist"),
+    ("bench heads --out params/own.yaml", {}, "is a file"), ("sweep 99 --grid structural --profile small", {}, "'99' is"),
+]  # fmt: skip
+BAD = ["run", "--profile", "bad", "--dry-run"]
+CASES = [
+    *((BAD, {"params/bad.yaml": text if "base:" in str(text) else f"base: small.yaml\n{text}"}, f"(bad.*|^Error: )({said})")
+      for text, said in PROFILES if isinstance(text, str)),
+    *((BAD, {"params/bad.yaml": text}, f"(bad.*|^Error: )({said})") for text, said in PROFILES if isinstance(text, bytes)),
+    *(([*SWEEP, "-p", given], {"params/g.yaml": "runs: [{}]"}, said) for given, said in PARAMETERS),
+    *((SWEEP, {"params/g.yaml": text}, said) for text, said in GRIDS),
+    *((BAD, {"params/bad.yaml": f"base: small.yaml\n{RETRIEVAL.format(name)}", "params/docs.jsonl": ROWS, f"params/{name}": content}, said)
+      for name, content, said in TASKS),
+    *((shlex.split(command), files, said) for command, files, said in COMMANDS),
+]  # fmt: skip
+
+
+def state(root):
+    return {path: path.stat().st_size for path in root.rglob("*") if path.is_file() and path.suffix != ".lock"}
+
+
+@pytest.mark.parametrize(("arguments", "files", "said"), CASES, ids=range(len(CASES)))
+def test_bad_input_is_one_line_and_leaves_nothing(workspace_root, arguments, files, said):
+    for name, content in files.items():
+        (workspace_root / name).parent.mkdir(parents=True, exist_ok=True)
+        (workspace_root / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    before = state(workspace_root)
+    begun = time.process_time()
+    done = docemb(*arguments)
+    assert time.process_time() - begun < 20  # nothing was built
+    assert (done.returncode, done.stdout) == (2, ""), (done.stdout, done.stderr)
+    (line,) = done.stderr.splitlines()
+    assert re.search(said, line), line[-600:]
+    assert line.startswith("Error: ")
+    assert len(line) <= len("Error: ") + 1_000
+    assert not [c for c in line if unicodedata.category(c) in {"Cc", "Cf", "Cs"}]
+    assert state(workspace_root) == before
