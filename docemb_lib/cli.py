@@ -241,15 +241,20 @@ def evaluate(
 
 
 @command
-def doctor(debug: Debug = False) -> None:
+def doctor(
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Instead, compare all of outputs/ with its checksums.")
+    ] = False,
+    debug: Debug = False,
+) -> None:
     """Say what is installed, reachable and slow on this machine; exit code 1 if something must be mended."""
     tune_environment()
-    from docemb_lib.doctor import diagnose
+    from docemb_lib.doctor import diagnose, verify_outputs
 
-    colours, findings = {"ok": "green", "slow": "yellow", "wrong": "red"}, diagnose()
+    colours, findings = {"ok": "green", "slow": "yellow", "wrong": "red"}, verify_outputs() if verify else diagnose()
     for name, value, status, mend in findings:
-        console.print(f"[{colours[status]}]{status:<6}[/] {name}: ", end="")
-        console.print(f"{value}; {mend}" if mend else value, markup=False)
+        console.print(f"[{colours[status]}]{status:<6}[/] ", end="")
+        console.print(f"{name}: {value}; {mend}" if mend else f"{name}: {value}", markup=False)
     if any(finding.status == "wrong" for finding in findings):
         raise typer.Exit(1)
 

@@ -1,7 +1,8 @@
-"""What `docemb doctor` reports: versions, machine, accelerators, model hub, and what will be slow or fail."""
+"""What `docemb doctor` reports: versions, machine, accelerators, model hub, what is slow or fails, damaged files."""
 
 from __future__ import annotations
 
+import json
 import logging
 import platform
 import shutil
@@ -21,6 +22,8 @@ from packaging.specifiers import SpecifierSet
 
 from docemb_lib import hardware, pretrained
 from docemb_lib.errors import InputError
+from docemb_lib.integrity import MANIFEST, MARKER, damaged, fault
+from docemb_lib.progress import progress
 from docemb_lib.settings.profile import find_root
 
 logger = logging.getLogger(__name__)
@@ -45,6 +48,26 @@ class Finding(NamedTuple):
 def diagnose() -> list[Finding]:
     """All findings about this environment and machine. Takes a few seconds on a CPU and builds nothing."""
     return [*_software(), *_machine(), *_gpus(), _hub(), _cpu_speed()]
+
+
+def verify_outputs() -> list[Finding]:
+    """The damaged and missing files of all that is published under `outputs/`; reads everything there once."""
+    outputs = find_root() / "outputs"
+    published = {(file.parent, file.name) for name in (MANIFEST, MARKER) for file in outputs.rglob(name)}
+    # A folder without a manifest has lost it if it was published, that is, under a lock.
+    targets = (lock.with_name(lock.name[1:].removesuffix(".lock")) for lock in outputs.rglob(".*.lock"))
+    published |= {(folder, MANIFEST) for folder in targets if folder.is_dir()}
+    bar = progress(sorted(published), desc="verifying checksums", unit="folders")
+    files = {file: folder for folder, manifest in bar for file in damaged(folder, manifest)}
+    for copy in outputs.glob("notebooks/*/*.ipynb"):
+        with suppress(ValueError):
+            json.loads(copy.read_bytes())
+            continue
+        files[copy] = copy
+    wrong = [
+        Finding(fault(file), f"remove {files[file]}; what needs it builds it again", "wrong") for file in sorted(files)
+    ]
+    return wrong or [Finding(str(outputs), f"{len(published)} folders are as they were published")]
 
 
 def warn_of_other_versions() -> None:

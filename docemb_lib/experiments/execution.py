@@ -112,10 +112,11 @@ class UnwantedError(RuntimeError):
 
 
 def is_done(run: Planned, workspace: Workspace) -> bool:
-    """Whether the run has its record, and an executed copy of the notebook as it is now."""
-    if not has_record(run, workspace) or not run.executed.is_file():
-        return False
-    return json.loads(run.executed.read_text(encoding="utf-8"))["metadata"].get("docemb") == run.stamp
+    """Whether the run has its record, and a readable executed copy of the notebook as it is now."""
+    with suppress(OSError, ValueError, LookupError, TypeError):
+        copy = json.loads(run.executed.read_text(encoding="utf-8"))
+        return copy["metadata"]["docemb"] == run.stamp and has_record(run, workspace)
+    return False
 
 
 def has_record(run: Planned, workspace: Workspace) -> bool:

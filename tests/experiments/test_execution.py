@@ -72,6 +72,10 @@ def test_an_edited_notebook_or_a_lost_copy_is_executed_again(a_run, workspace):
     assert execute_run(run, workspace)
     assert is_done(run, workspace)
     assert not execute_run(run, workspace)
+    copy = run.executed.read_bytes()
+    for unreadable in (copy[:99], b"", b"[]", b'{"metadata": {}}', copy.replace(b"m", b"\xff", 1)):
+        run.executed.write_bytes(unreadable)
+        assert not is_done(run, workspace)
     run.executed.unlink()
     assert not is_done(run, workspace)
 
