@@ -242,9 +242,7 @@ def evaluate(
 
 @command
 def doctor(
-    verify: Annotated[
-        bool, typer.Option("--verify", help="Instead, compare all of outputs/ with its checksums.")
-    ] = False,
+    verify: Annotated[bool, typer.Option("--verify", help="Only compare outputs/ with its checksums.")] = False,
     debug: Debug = False,
 ) -> None:
     """Say what is installed, reachable and slow on this machine; exit code 1 if something must be mended."""
@@ -253,8 +251,8 @@ def doctor(
 
     colours, findings = {"ok": "green", "slow": "yellow", "wrong": "red"}, verify_outputs() if verify else diagnose()
     for name, value, status, mend in findings:
-        console.print(f"[{colours[status]}]{status:<6}[/] ", end="")
-        console.print(f"{name}: {value}; {mend}" if mend else f"{name}: {value}", markup=False)
+        console.print(f"[{colours[status]}]{status:<6}[/] {name}: ", end="")
+        console.print(f"{value}; {mend}" if mend else value, markup=False)
     if any(finding.status == "wrong" for finding in findings):
         raise typer.Exit(1)
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,8 +16,8 @@ logger = logging.getLogger(__name__)
 
 MANIFEST, MARKER = "artefact.json", "whole.json"  # of a published folder, and of a checkpoint
 CARD = "README.md"  # a model card, which may gain scores later
-MEND = "remove {} and give the same command again"
 
+warn_once = cache(logger.warning)
 _digests: dict[tuple[int, ...], str] = {}  # SHA-256 by file and its state
 
 
@@ -38,27 +37,23 @@ def files_of(folder: Path) -> list[Path]:
 
 
 def sealed(folder: Path, content: Mapping[str, Any], manifest: str = MANIFEST) -> str:
-    """The text of a folder's manifest: `content` (JSON; paths become strings), checksums and sizes of the files."""
+    """The text of a folder's manifest: `content` (JSON; paths become strings) and the checksums of all files."""
     names = [name for name in files_of(folder) if name.name not in (manifest, CARD)]
-    files = {name.as_posix(): digest_of(folder / name) for name in names}
-    sizes = {name.as_posix(): (folder / name).stat().st_size for name in names}
-    listed = json.loads(json.dumps({**content, "files": files, "sizes": sizes}, default=str))
+    made = {**content, "files": {name.as_posix(): digest_of(folder / name) for name in names}}
+    listed = json.loads(json.dumps(made, default=str))
     return json.dumps({**listed, "checksum": _checksum(listed)}, indent=1, ensure_ascii=False) + "\n"
 
 
 def damaged(folder: Path, manifest: str = MANIFEST) -> list[Path]:
-    """The files of a published folder that are missing or differ from the manifest, or the manifest itself.
-
-    A manifest of an earlier version, without sizes and its own checksum, is compared as far as it goes.
-    """
+    """The files of a published folder that are missing or differ from its manifest, or the manifest itself."""
     try:
         listed = json.loads((folder / manifest).read_text(encoding="utf-8"))
-        if listed.pop("checksum", None) not in (None, _checksum(listed)):
+        if listed.pop("checksum", None) not in (None, _checksum(listed)):  # None: of an earlier version
             return [folder / manifest]
+        files = {folder / name: digest for name, digest in listed.get("files", {}).items()}
     except (OSError, ValueError, AttributeError, TypeError):
         return [folder / manifest]
-    files, sizes = listed.get("files", {}), listed.get("sizes", {})
-    return [folder / name for name in files if not _is_as_listed(folder / name, sizes.get(name), files[name])]
+    return [file for file, digest in files.items() if not file.is_file() or digest_of(file) != digest]
 
 
 def is_whole(folder: Path) -> bool:
@@ -66,41 +61,28 @@ def is_whole(folder: Path) -> bool:
     if not folder.is_dir():
         return False
     if damage := damaged(folder):
-        _warn(fault(damage[0]))
+        warn_once("%s: not used, but built again where all that it is made from is here", fault(damage[0]))
     return not damage
 
 
-def check_whole(folder: Path) -> None:
-    """Raise InputError for a published folder with a damaged file, where nothing is known of how to build it."""
-    if damage := damaged(folder):
-        raise InputError(f"{fault(damage[0])}; {MEND.format(folder)}")
+def is_published(folder: Path) -> bool:
+    """Whether a folder was published here. Raises InputError for a damaged one: how to build it is not known."""
+    if (known := (folder / MANIFEST).is_file()) and (damage := damaged(folder)):
+        raise InputError(f"{fault(damage[0])}; remove {folder} and give the same command again")
+    return known
 
 
 def fault(file: Path) -> str:
     return f"{file} is {'damaged (its checksum differs)' if file.is_file() else 'missing'}"
 
 
-@contextmanager
-def readable(file: Path, mend: str = "") -> Iterator[None]:
-    """Raise any error of reading a file as InputError of one line. mend: by default to remove its folder."""
+def read_json(file: Path, mend: str) -> Any:
+    """The content of a JSON file. Raises InputError where it cannot be read."""
     try:
-        yield
-    except InputError:
-        raise
-    except (OSError, ValueError, LookupError, TypeError) as error:
-        raise InputError(
-            f"{file} cannot be read ({type(error).__name__}); {mend or MEND.format(file.parent)}"
-        ) from error
+        return json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{file}: not valid JSON ({error}); {mend}") from error
 
 
 def _checksum(listed: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(listed, sort_keys=True).encode()).hexdigest()
-
-
-def _is_as_listed(file: Path, size: int | None, digest: str) -> bool:
-    return file.is_file() and size in (None, file.stat().st_size) and digest_of(file) == digest
-
-
-@cache
-def _warn(what: str) -> None:
-    logger.warning("%s: it is not used, but built again where all that it is made from is here", what)

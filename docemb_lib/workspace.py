@@ -125,10 +125,7 @@ def fingerprint_of(inputs: Inputs) -> str:
 
 
 def publish(folder: Path, build: Build, *, inputs: Inputs, resumable: bool = False, replace: bool = False) -> None:
-    """Build `folder` in a sibling, flush it to the disk and rename it under a lock.
-
-    A whole folder that exists stays, unless its files are to be replaced (`replace`); that happens file by file.
-    """
+    """Build `folder` in a sibling, flush and rename it under a lock; `replace` the files of an existing one singly."""
     with locked(folder):
         if not (replace or damaged(folder)):
             return  # another process has built it meanwhile
@@ -139,9 +136,9 @@ def publish(folder: Path, build: Build, *, inputs: Inputs, resumable: bool = Fal
         start = time.perf_counter()
         try:
             build(partial)
-            made = {"inputs": inputs, "versions": installed_versions()}
             seconds = round(time.perf_counter() - start, 3)
-            write_text(partial / MANIFEST, sealed(partial, {**made, "seconds": seconds}))
+            made = {"inputs": inputs, "versions": installed_versions(), "seconds": seconds}
+            write_text(partial / MANIFEST, sealed(partial, made))
             _flush(partial)
         except BaseException as error:
             number = error.errno if isinstance(error, OSError) else 0  # None: of NumPy

@@ -14,7 +14,6 @@ scaled to the widths of the profile; any other grid is taken as it is.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
@@ -26,7 +25,7 @@ from docemb_lib.errors import InputError
 from docemb_lib.experiments.execution import Planned
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.experiments.stages import sbert_of
-from docemb_lib.integrity import readable
+from docemb_lib.integrity import read_json
 from docemb_lib.settings import label_of_paragraph_vector, members_of
 from docemb_lib.settings.profile import (
     NOTEBOOKS,
@@ -118,8 +117,7 @@ def _planned(notebook: str, given: Mapping[str, Any], profile: Profile, name: st
     source = workspace.root / "notebooks" / f"{notebook}.ipynb"
     if not source.is_file():
         raise InputError(f"{source}: no such notebook; regenerate it with `jupytext --sync notebooks/*.py`")
-    with readable(source, "remove it, and regenerate it with `jupytext --sync notebooks/*.py`"):
-        json.loads(source.read_text(encoding="utf-8"))["cells"]
+    read_json(source, "remove it and regenerate it with `jupytext --sync notebooks/*.py`")
     executed = workspace.outputs / "notebooks" / notebook / f"{key.slug}.ipynb"
     return Planned(key, {"profile": name, **key.parameters}, source, executed)
 

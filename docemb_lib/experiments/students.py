@@ -17,7 +17,7 @@ from docemb_lib import pretrained
 from docemb_lib.errors import InputError
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.experiments.stages import CorpusStage, TeacherStage, fingerprint_of_model
-from docemb_lib.integrity import MANIFEST, check_whole
+from docemb_lib.integrity import is_published
 from docemb_lib.settings import NOT_IN_FINGERPRINT, Parameters
 from docemb_lib.settings import Student as StudentSettings
 from docemb_lib.settings.profile import Profile
@@ -291,10 +291,8 @@ class _Trained(NamedTuple):
 
 def student_at(folder: Path) -> Artefact | None:
     """The student in this folder, or behind this link, if it was trained here. Raises InputError for a damaged one."""
-    if not ((folder := folder.resolve()) / MANIFEST).is_file():
-        return None
-    check_whole(folder)
-    return Artefact("student", folder.name, folder)
+    folder = folder.resolve()
+    return Artefact("student", folder.name, folder) if is_published(folder) else None
 
 
 def recorded_student(workspace: Workspace, record: Record) -> Artefact | None:

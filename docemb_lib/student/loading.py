@@ -7,7 +7,6 @@ checkpoint raises InputError with one line.
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 import textwrap
@@ -22,6 +21,7 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, AutoTokenizer, LongformerConfig, LongformerModel
 from transformers.utils import cached_file
 
+from docemb_lib import integrity
 from docemb_lib.errors import InputError
 from docemb_lib.pretrained import quiet_loading
 
@@ -201,10 +201,7 @@ def read_modules(path_or_id: str) -> list[tuple[str, str]]:
 def read_json(path_or_id: str, name: str, *, subfolder: str = "") -> Any:
     """The content of a JSON file as `find_file` finds it; None where there is none."""
     file = find_file(path_or_id, name, subfolder=subfolder)
-    try:
-        return None if file is None else json.loads(file.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise InputError(f"{file}: not valid JSON ({error}); restore the file") from error
+    return None if file is None else integrity.read_json(file, "restore the file")
 
 
 def find_file(path_or_id: str, name: str, *, subfolder: str = "") -> Path | None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -17,7 +16,7 @@ import numpy as np
 from tqdm import tqdm
 
 from docemb_lib.errors import InputError
-from docemb_lib.integrity import readable
+from docemb_lib.integrity import read_json
 from docemb_lib.progress import progress
 from docemb_lib.workspace import write_text
 
@@ -76,9 +75,9 @@ def write_embeddings(
     if (folder / STORE).exists():
         _check(folder, STORE, corpus=corpus, teacher=teacher)
         return
-    done: int = _check(folder, MARKER, **origin)["done"] if (folder / MARKER).exists() else 0
-    with readable(folder / ARRAY) if done else nullcontext():
-        array = np.lib.format.open_memmap(folder / ARRAY, "r+" if done else "w+", np.float32, (n, dim))
+    begun = (folder / MARKER).exists() and (folder / ARRAY).stat().st_size > 4 * n * dim  # float32, after a header
+    done: int = _check(folder, MARKER, **origin)["done"] if begun else 0
+    array = np.lib.format.open_memmap(folder / ARRAY, "r+" if done else "w+", np.float32, (n, dim))
     if done:
         logger.info("%s: continuing after %d of %d documents", folder, done, n)
     bar: tqdm[None]
@@ -105,17 +104,15 @@ def open_embeddings(folder: Path | str, *, corpus: str, teacher: str) -> np.ndar
     if not (folder / STORE).exists():
         raise InputError(f"{folder}: no finished embeddings here (no {STORE}); write them first, or continue writing")
     _check(folder, STORE, corpus=corpus, teacher=teacher)
-    with readable(folder / ARRAY):
-        array: np.ndarray = np.load(folder / ARRAY, mmap_mode="r")
-        return array
+    array: np.ndarray = np.load(folder / ARRAY, mmap_mode="r")
+    return array
 
 
 def _check(folder: Path, file: str, **expected: object) -> dict[str, Any]:
     """The content of a JSON file of the store, if its fields are the expected ones."""
-    with readable(folder / file):
-        found: dict[str, Any] = json.loads((folder / file).read_text())
-        for field, value in expected.items():
-            if found[field] != value:
-                both = f"embeddings of {field} {found[field]}, wanted {field} {value}"
-                raise InputError(f"{folder}: {both}; use another folder")
-        return found
+    found: dict[str, Any] = read_json(folder / file, f"remove {folder} and give the same command again")
+    for field, value in expected.items():
+        if found[field] != value:
+            both = f"embeddings of {field} {found[field]}, wanted {field} {value}"
+            raise InputError(f"{folder}: {both}; use another folder")
+    return found

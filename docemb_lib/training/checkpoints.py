@@ -1,7 +1,6 @@
 """Checkpoints that a run can resume from bit-exactly: complete ones, of the same configuration and number of processes.
 
-The Trainer writes in place. A marker, written last, lists the files and their checksums: where they differ, the writing
-was interrupted or a file was damaged.
+The Trainer writes in place. A marker, written last, lists checksums: a folder that differs is torn or damaged.
 """
 
 import contextlib

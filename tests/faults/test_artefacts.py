@@ -61,7 +61,7 @@ def make(root: Path) -> None:
 def ask(root: Path) -> dict[str, object]:
     """What two runs give that need every kind of artefact, as a new process would get it."""
     integrity._digests.clear()
-    integrity._warn.cache_clear()
+    integrity.warn_once.cache_clear()
     workspace, profile, values = Workspace(root), Profile.load(root / "params" / "faults.yaml"), {}
     for notebook in ("06_evaluation", "07_simde"):
         run = Run(RunKey.of(notebook, profile), workspace)
