@@ -21,7 +21,7 @@ from packaging.specifiers import SpecifierSet
 
 from docemb_lib import hardware, pretrained
 from docemb_lib.errors import InputError
-from docemb_lib.integrity import MANIFEST, MARKER, damaged, fault
+from docemb_lib.integrity import AGAIN, MANIFEST, MARKER, damaged, fault
 from docemb_lib.progress import progress
 from docemb_lib.settings.profile import find_root
 
@@ -58,7 +58,7 @@ def verify_outputs() -> list[Finding]:
     published |= {(folder, MANIFEST) for folder in targets if folder.is_dir()}
     bar = progress(sorted(published), desc="verifying", unit="folders")
     wrong = [fault(file) for folder, manifest in bar for file in damaged(folder, manifest)]
-    found = [Finding("outputs", text, "wrong", "what needs it will build it again") for text in wrong]
+    found = [Finding("outputs", text, "wrong", f"remove its folder and {AGAIN}") for text in wrong]
     return found or [Finding("outputs", f"{len(published)} folders, all as they were published")]
 
 

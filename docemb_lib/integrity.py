@@ -15,6 +15,7 @@ from docemb_lib.errors import InputError
 logger = logging.getLogger(__name__)
 
 MANIFEST, MARKER = "artefact.json", "whole.json"  # of a published folder, and of a checkpoint
+AGAIN = "give the command that made it again"
 CARD = "README.md"  # a model card, which may gain scores later
 
 warn_once = cache(logger.warning)
@@ -61,14 +62,14 @@ def is_whole(folder: Path) -> bool:
     if not folder.is_dir():
         return False
     if damage := damaged(folder):
-        warn_once("%s: not used, but built again where all that it is made from is here", fault(damage[0]))
+        warn_once("%s: it is not used; what needs it builds it again", fault(damage[0]))
     return not damage
 
 
 def is_published(folder: Path) -> bool:
     """Whether a folder was published here. Raises InputError for a damaged one: how to build it is not known."""
     if (known := (folder / MANIFEST).is_file()) and (damage := damaged(folder)):
-        raise InputError(f"{fault(damage[0])}; remove {folder} and give the same command again")
+        raise InputError(f"{fault(damage[0])}; remove {folder.resolve()} and {AGAIN}")
     return known
 
 

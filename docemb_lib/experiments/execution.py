@@ -112,10 +112,11 @@ class UnwantedError(RuntimeError):
 
 
 def is_done(run: Planned, workspace: Workspace) -> bool:
-    """Whether the run has its record, and a readable executed copy of the notebook as it is now."""
+    """Whether the run has its record, its student, and a readable executed copy of the notebook as it is now."""
     with suppress(OSError, ValueError, LookupError, TypeError):
-        copy = json.loads(run.executed.read_text(encoding="utf-8"))
-        return copy["metadata"]["docemb"] == run.stamp and has_record(run, workspace)
+        copy, found = json.loads(run.executed.read_text(encoding="utf-8")), records.finished([run], workspace)
+        students = [workspace.root / record.student for record in found if record.student]
+        return bool(found) and copy["metadata"]["docemb"] == run.stamp and all(map(Path.is_dir, students))
     return False
 
 

@@ -131,7 +131,11 @@ def test_a_damaged_student_given_by_its_folder_is_refused_in_one_line(tmp_path, 
         content = file.read_bytes()
         harm(file)
         for load in (Student.load, student_at):
-            refused(rf"^{file} is (missing|damaged.*); remove {folder} and give the same command again$", load, folder)
+            refused(
+                rf"^{file} is (missing|damaged.*); remove {folder} and give the command that made it again$",
+                load,
+                folder,
+            )
         file.write_bytes(content)
     assert student_at(folder) is not None
 
