@@ -19,7 +19,7 @@ from docemb_lib.pretrained import resolve
 from docemb_lib.settings.profile import Profile
 from docemb_lib.student import Student
 from docemb_lib.training.checkpoints import find_checkpoint
-from docemb_lib.workspace import Workspace, publish
+from docemb_lib.workspace import Workspace, publish, write_text
 
 PROFILE = """
 corpus: {source: local, path: ../texts, validation: 4, tasks: 24}
@@ -32,12 +32,8 @@ contextual_teachers:
   DBOW: {dm: false, vector_size: 3, epochs: 1, dbow_words: false}
   PV: [{dm: false, vector_size: 3, epochs: 1, dbow_words: false}, {dm: true, vector_size: 4, epochs: 1}]
   lsa_dim: 3
-evaluation:
-  tasks: [topic]
-  sweep_tasks: [topic]
-  own_tasks: [{name: topic, kind: classification, path: ../topic.jsonl}]
-  seeds: 1
-  head: {epochs: 1}
+evaluation: {tasks: [topic], sweep_tasks: [topic], seeds: 1, head: {epochs: 1},
+             own_tasks: [{name: topic, kind: classification, path: ../topic.jsonl}]}
 parameters: {documents: 12, student_projection: "7", contextual_projection: "-", max_structural_len: null}
 """
 
@@ -74,11 +70,6 @@ def ask(root: Path) -> dict[str, object]:
     return values
 
 
-def published(outputs: Path) -> dict[Path, list[Path]]:
-    """The files of each published folder, but for model cards."""
-    return {manifest.parent: published_in(manifest.parent) for manifest in sorted(outputs.glob(f"[ar]*/**/{MANIFEST}"))}
-
-
 def published_in(folder: Path) -> list[Path]:
     return sorted(file for file in folder.rglob("*") if file.is_file() and file.name != CARD)
 
@@ -97,7 +88,8 @@ ARRAYS = {".npy", ".npz", ".safetensors", ".arrow", ".txt", ".parquet"}  # other
 def test_a_damaged_file_of_any_kind_is_named_and_what_lost_it_is_built_again(tmp_path, infer_in_process, caplog, monkeypatch):  # fmt: skip
     make(root := tmp_path / "workspace")
     monkeypatch.chdir(root)
-    values, folders = ask(root), published(root / "outputs")
+    values, manifests = ask(root), sorted((root / "outputs").glob(f"[ar]*/**/{MANIFEST}"))
+    folders = {manifest.parent: published_in(manifest.parent) for manifest in manifests}
     arrays = {file: file.read_bytes() for files in folders.values() for file in files if file.suffix in ARRAYS}
     assert docemb("doctor", "--verify").returncode == 0
     for folder, files in folders.items():
@@ -110,10 +102,11 @@ def test_a_damaged_file_of_any_kind_is_named_and_what_lost_it_is_built_again(tmp
     for file, harm in zip(hurt, itertools.cycle(DAMAGE), strict=False):
         harm(file)
     listed = docemb("doctor", "--verify")
-    assert (listed.returncode, [file for file in hurt if str(file) not in listed.stdout]) == (1, [])
     caplog.clear()
     assert ask(root) == values
-    assert [file for file in hurt if str(file) not in caplog.text] == []
+    for said in (listed.stdout, caplog.text):
+        assert [file for file in hurt if str(file) not in said] == []
+    assert listed.returncode == 1
     assert [file for file, content in arrays.items() if file.read_bytes() != content] == []
     assert docemb("doctor", "--verify").returncode == 0
 
@@ -154,24 +147,16 @@ def test_a_damaged_checkpoint_is_skipped_for_the_one_before_it(tmp_path, caplog)
 
 
 def test_a_folder_is_on_the_disk_before_its_rename_publishes_it(tmp_path, monkeypatch):
-    flushed, rename = set(), Path.rename
+    flushed, seen, rename = set(), [], Path.rename
     monkeypatch.setattr(os, "fsync", lambda descriptor: flushed.add(os.readlink(f"/proc/self/fd/{descriptor}")))
-    seen = []
     monkeypatch.setattr(Path, "rename", lambda path, target: (seen.extend(flushed), rename(path, target))[1])
-
-    def build(folder):
-        (folder / "inner").mkdir()
-        (folder / "inner" / "value").write_text("42")
-
-    publish(tmp_path / "made", build, inputs={})
-    partial = tmp_path / "made.partial"
-    assert set(seen) == {str(partial / name) for name in ("", "inner", "inner/value", MANIFEST)}
+    publish(tmp_path / "made", lambda folder: write_text(folder / "inner" / "value", "42"), inputs={})
+    assert set(seen) == {str(tmp_path / "made.partial" / name) for name in ("", "inner", "inner/value", MANIFEST)}
 
 
 def test_a_manifest_of_an_earlier_version_is_compared_as_far_as_it_goes(tmp_path):
     (tmp_path / "value").write_text("42")
-    manifest = {"inputs": {}, "files": {"value": hashlib.sha256(b"42").hexdigest()}}
-    (tmp_path / MANIFEST).write_text(json.dumps(manifest))
+    (tmp_path / MANIFEST).write_text(json.dumps({"files": {"value": hashlib.sha256(b"42").hexdigest()}}))
     assert integrity.damaged(tmp_path) == []
     (tmp_path / "value").write_text("4")
     assert integrity.damaged(tmp_path) == [tmp_path / "value"]

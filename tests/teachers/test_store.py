@@ -52,11 +52,11 @@ def test_of_an_unfinished_store_broken_progress_is_named_and_cut_rows_are_writte
     write_embeddings(tmp_path / "unbroken", TEXTS, Checksums(), 2, **ORIGIN, block=5)
     with pytest.raises(KeyboardInterrupt):
         write_embeddings(tmp_path / "cut", TEXTS, Checksums(2), 2, **ORIGIN, block=5)
-    progress = (tmp_path / "cut" / "rows_done.json").read_text()
-    (tmp_path / "cut" / "rows_done.json").write_text(progress[:9])
+    done = (marker := tmp_path / "cut" / "rows_done.json").read_text()
+    marker.write_text(done[:9])
     message = f"rows_done.json: not valid JSON .*; remove {tmp_path / 'cut'} and give the same command again"
     refused(message, write_embeddings, tmp_path / "cut", TEXTS, Checksums(), 2, **ORIGIN)
-    (tmp_path / "cut" / "rows_done.json").write_text(progress)
+    marker.write_text(done)
     os.truncate(tmp_path / "cut" / "embeddings.npy", 99)
     write_embeddings(tmp_path / "cut", TEXTS, Checksums(), 2, **ORIGIN, block=5)
     assert (tmp_path / "cut" / "embeddings.npy").read_bytes() == (tmp_path / "unbroken" / "embeddings.npy").read_bytes()
