@@ -189,7 +189,7 @@ def results(
 
     if as_json and as_csv:
         raise InputError("--json and --csv exclude each other")
-    notebook = notebook and notebook_named(notebook)
+    notebook = None if notebook is None else notebook_named(notebook)
     if claims is None:
         frame = records.frame(notebook, failed=True)
     else:
@@ -265,12 +265,15 @@ def evaluate(
 
 
 @command
-def doctor(debug: Debug = False) -> None:
+def doctor(
+    verify: Annotated[bool, typer.Option("--verify", help="Only compare outputs/ with its checksums.")] = False,
+    debug: Debug = False,
+) -> None:
     """Say what is installed, reachable and slow on this machine; exit code 1 if something must be mended."""
     tune_environment()
-    from docemb_lib.doctor import diagnose
+    from docemb_lib.doctor import diagnose, verify_outputs
 
-    colours, findings = {"ok": "green", "slow": "yellow", "wrong": "red"}, diagnose()
+    colours, findings = {"ok": "green", "slow": "yellow", "wrong": "red"}, verify_outputs() if verify else diagnose()
     for name, value, status, mend in findings:
         console.print(f"[{colours[status]}]{status:<6}[/] {name}: ", end="")
         console.print(f"{value}; {mend}" if mend else value, markup=False)

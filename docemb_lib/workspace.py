@@ -16,8 +16,9 @@ import platform
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -25,11 +26,11 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from docemb_lib.errors import InputError
+from docemb_lib.integrity import MANIFEST, damaged, files_of, is_whole, sealed
 from docemb_lib.settings.profile import find_root
 
 logger = logging.getLogger(__name__)
 
-MANIFEST = "artefact.json"
 FULL = 2**20  # a disk with fewer free bytes counts as full
 # Version of each kind of artefact and fingerprint. Raise it when the same inputs would give another result. Default: 1.
 VERSIONS = {
@@ -80,16 +81,17 @@ class Workspace:
     def artefact(self, kind: str, inputs: Inputs, build: Build, *, resumable: bool = False) -> Artefact:
         """The artefact made from `inputs` (JSON; paths become strings), which `build(folder)` makes if it is missing.
 
-        A `resumable` build starts with the files that an interrupted build left, any other with an empty folder.
+        A `resumable` build starts with the files that an interrupted build left, any other with an empty folder. An
+        artefact with a damaged file is built again, and a warning names the file.
         """
         artefact = self._named(kind, inputs)
-        if missing := not (artefact.path / MANIFEST).is_file():
+        if missing := not is_whole(artefact.path):
             publish(artefact.path, build, inputs=inputs, resumable=resumable)
         self.used.setdefault(artefact, missing)
         return artefact
 
     def is_built(self, kind: str, inputs: Inputs) -> bool:
-        return (self._named(kind, inputs).path / MANIFEST).is_file()
+        return is_whole(self._named(kind, inputs).path)
 
     def _named(self, kind: str, inputs: Inputs) -> Artefact:
         fingerprint = fingerprint_of({"kind": kind, "version": VERSIONS.get(kind.split("/")[0], 1), **inputs})
@@ -123,9 +125,9 @@ def fingerprint_of(inputs: Inputs) -> str:
 
 
 def publish(folder: Path, build: Build, *, inputs: Inputs, resumable: bool = False, replace: bool = False) -> None:
-    """Build `folder` in a sibling and rename it under a lock; `replace` the files of an existing one singly."""
+    """Build `folder` in a sibling, flush and rename it under a lock; `replace` the files of an existing one singly."""
     with locked(folder):
-        if (folder / MANIFEST).is_file() and not replace:
+        if not (replace or damaged(folder)):
             return  # another process has built it meanwhile
         partial = folder.with_name(f"{folder.name}.partial")
         if not resumable:
@@ -134,7 +136,10 @@ def publish(folder: Path, build: Build, *, inputs: Inputs, resumable: bool = Fal
         start = time.perf_counter()
         try:
             build(partial)
-            _write_manifest(partial, inputs, time.perf_counter() - start)
+            seconds = round(time.perf_counter() - start, 3)
+            made = {"inputs": inputs, "versions": installed_versions(), "seconds": seconds}
+            write_text(partial / MANIFEST, sealed(partial, made))
+            _flush(partial)
         except BaseException as error:
             number = error.errno if isinstance(error, OSError) else 0  # None: of NumPy
             full = number == errno.ENOSPC or (number is None and shutil.disk_usage(partial).free < FULL)
@@ -178,32 +183,38 @@ def locked(target: Path, *, wait: bool = True) -> Iterator[None]:
         lock.release()
 
 
+def is_locked(target: Path) -> bool:
+    """Whether a process builds `target` at this moment, see `locked`."""
+    lock = target.with_name(f".{target.name}.lock")
+    try:
+        with FileLock(lock).acquire(timeout=0) if lock.is_file() else nullcontext():
+            return False
+    except Timeout:
+        return True
+
+
 def _replace_files(source: Path, folder: Path) -> None:
     """Move the files of `source` to `folder`, the manifest last, and remove files that only `folder` has."""
-    new = sorted(_files(source), key=lambda name: name.name == MANIFEST)
+    new = sorted(files_of(source), key=lambda name: name.name == MANIFEST)
     for name in new:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         os.replace(source / name, folder / name)
-    for name in set(_files(folder)) - set(new):
+    for name in set(files_of(folder)) - set(new):
         (folder / name).unlink()
     shutil.rmtree(source)
 
 
-def _files(folder: Path) -> list[Path]:
-    return sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
+def _flush(folder: Path) -> None:
+    """Write a folder and everything in it to the disk, before a rename publishes it."""
+    for path in (folder, *folder.rglob("*")):
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
-def _write_manifest(folder: Path, inputs: Inputs, seconds: float) -> None:
-    files = {}
-    for name in _files(folder):
-        if name.name != "README.md":  # a model card, which may gain scores later
-            with (folder / name).open("rb") as file:
-                files[str(name)] = hashlib.file_digest(file, "sha256").hexdigest()
-    made = {"inputs": dict(inputs), "versions": installed_versions()}
-    manifest = {**made, "seconds": round(seconds, 3), "files": files}
-    write_text(folder / MANIFEST, json.dumps(manifest, indent=1, ensure_ascii=False, default=str) + "\n")
-
-
+@cache  # reading what packages say of themselves takes tens of milliseconds
 def installed_versions() -> dict[str, str]:
     """Versions of Python and of the packages that results depend on."""
     versions = {"python": platform.python_version()}

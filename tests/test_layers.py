@@ -10,7 +10,7 @@ import pytest
 
 LIBRARY = Path(__file__).resolve().parent.parent / "docemb_lib"
 LAYERS = [
-    "errors", "private", "progress", "projections", "hardware", "worker_pool", "tokenizing", "pretrained", "settings", "workspace", "saving", "corpus", "teachers", "student", "losses", "doctor",
+    "errors", "private", "progress", "projections", "hardware", "integrity", "worker_pool", "tokenizing", "pretrained", "settings", "workspace", "saving", "corpus", "teachers", "student", "losses", "doctor",
     "training", "evaluation", "experiments", "thesis", "figures", "views", "widgets", "bench", "terminal", "cli"]  # fmt: skip
 
 

@@ -112,10 +112,12 @@ class UnwantedError(RuntimeError):
 
 
 def is_done(run: Planned, workspace: Workspace) -> bool:
-    """Whether the run has its record, and an executed copy of the notebook as it is now."""
-    if not has_record(run, workspace) or not run.executed.is_file():
-        return False
-    return json.loads(run.executed.read_text(encoding="utf-8"))["metadata"].get("docemb") == run.stamp
+    """Whether the run has its record, its student, and a readable executed copy of the notebook as it is now."""
+    with suppress(OSError, ValueError, LookupError, TypeError):
+        copy, found = json.loads(run.executed.read_text(encoding="utf-8")), records.finished([run], workspace)
+        students = [workspace.root / record.student for record in found if record.student]
+        return bool(found) and copy["metadata"]["docemb"] == run.stamp and all(map(Path.is_dir, students))
+    return False
 
 
 def has_record(run: Planned, workspace: Workspace) -> bool:

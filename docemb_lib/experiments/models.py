@@ -24,11 +24,12 @@ from docemb_lib.experiments.runkey import PV_NAMES
 from docemb_lib.experiments.stages import CorpusStage, TeacherStage
 from docemb_lib.experiments.students import StudentStage
 from docemb_lib.hardware import devices_at_hand, fast_bf16
+from docemb_lib.integrity import MANIFEST, is_whole
 from docemb_lib.settings import Long, ParagraphVectorSettings
 from docemb_lib.settings.profile import Profile
 from docemb_lib.teachers import LSA, Compound, Teacher
 from docemb_lib.teachers.lsa import directions
-from docemb_lib.workspace import MANIFEST, VERSIONS, Artefact, Workspace
+from docemb_lib.workspace import VERSIONS, Artefact, Workspace
 
 logger = logging.getLogger(__name__)
 
@@ -79,9 +80,8 @@ def embed_once(workspace: Workspace, model: Model, texts: Sequence[str]) -> np.n
 def _shards(workspace: Workspace, model: Model) -> dict[str, np.ndarray]:
     """Text key → embedding (D,), of all shards of the model."""
     found: dict[str, np.ndarray] = {}
-    for manifest in sorted((workspace.outputs / "artefacts" / _shelf(model)).glob(f"*/{MANIFEST}")):
-        folder = manifest.parent
-        if folder.suffix:  # `.partial`: not published yet
+    for folder in sorted((workspace.outputs / "artefacts" / _shelf(model)).glob("*")):
+        if folder.suffix or not is_whole(folder):  # `.partial`: not published yet
             continue
         texts = json.loads((folder / "shard.json").read_text(encoding="utf-8"))["texts"]
         found.update(zip(texts, np.load(folder / "embeddings.npy", mmap_mode="r"), strict=True))

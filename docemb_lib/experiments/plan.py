@@ -26,6 +26,7 @@ from docemb_lib.errors import InputError
 from docemb_lib.experiments.execution import Planned
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.experiments.stages import sbert_of
+from docemb_lib.integrity import read_json
 from docemb_lib.settings import label_of_paragraph_vector, members_of
 from docemb_lib.settings.profile import (
     NOTEBOOKS,
@@ -116,6 +117,7 @@ def _planned(notebook: str, given: Mapping[str, Any], profile: Profile, name: st
     source = workspace.root / "notebooks" / f"{notebook}.ipynb"
     if not source.is_file():
         raise InputError(f"{source}: no such notebook; regenerate it with `jupytext --sync notebooks/*.py`")
+    read_json(source, "remove it and regenerate it with `jupytext --sync notebooks/*.py`")
     executed = workspace.outputs / "notebooks" / notebook / f"{key.slug}.ipynb"
     return Planned(key, {"profile": name, **key.parameters}, source, executed)
 

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pandas as pd
 
+from docemb_lib.integrity import damaged, is_whole
 from docemb_lib.settings.profile import NOTEBOOKS
-from docemb_lib.workspace import Workspace, installed_versions, publish, write_text
+from docemb_lib.workspace import Workspace, installed_versions, is_locked, publish, write_text
 
 if TYPE_CHECKING:
     from docemb_lib.experiments.execution import Runs
@@ -71,8 +72,8 @@ def save(workspace: Workspace, record: Record, scores: Rows = (), tables: Mappin
 
 
 def find(workspace: Workspace, notebook: str, fingerprint: str) -> Record | None:
-    path = _folder(workspace, notebook, fingerprint) / RECORD
-    return _read(path) if path.is_file() else None
+    folder = _folder(workspace, notebook, fingerprint)
+    return _read(folder) if folder.is_dir() else None
 
 
 def finished(runs: Runs, workspace: Workspace) -> list[Record]:
@@ -116,9 +117,9 @@ def table_of(workspace: Workspace, record: Record, name: str) -> pd.DataFrame:
 def all_records(notebook: str | None = None, *, workspace: Workspace | None = None) -> list[Record]:
     """Every record (of one notebook), oldest first."""
     root = (workspace or Workspace()).outputs / "records"
-    paths = [path for name in ([notebook] if notebook else NOTEBOOKS) for path in root.glob(f"{name}/*/{RECORD}")]
+    folders = [folder for name in ([notebook] if notebook else NOTEBOOKS) for folder in root.glob(f"{name}/*/")]
     # A folder *.partial is a record that is being written.
-    found = [record for path in paths if path.parent.suffix != ".partial" and (record := _read(path))]
+    found = [record for folder in folders if folder.suffix != ".partial" and (record := _read(folder))]
     return sorted(found, key=lambda record: (record.notebook, record.finished, record.fingerprint))
 
 
@@ -141,10 +142,13 @@ def _folder(workspace: Workspace, notebook: str, fingerprint: str) -> Path:
     return workspace.outputs / "records" / notebook / fingerprint
 
 
-def _read(path: Path) -> Record | None:
-    """The record, or None for one that another version of docemb has written; its run counts as not done."""
+def _read(folder: Path) -> Record | None:
+    """The record, or None for a damaged one or one of another version of docemb; its run counts as not done."""
+    # While a record is replaced, under its lock, the folder has files of both.
+    if damaged(folder) and not is_locked(folder) and not is_whole(folder):
+        return None
     try:
-        return Record(**json.loads(path.read_text(encoding="utf-8")))
-    except (TypeError, ValueError) as error:
-        logger.warning("%s: left out, not a record of this version (%s)", path, error)
+        return Record(**json.loads((folder / RECORD).read_text(encoding="utf-8")))
+    except (OSError, TypeError, ValueError) as error:
+        logger.warning("%s: left out, not a record of this version (%s)", folder / RECORD, error)
         return None

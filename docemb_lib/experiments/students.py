@@ -17,10 +17,11 @@ from docemb_lib import pretrained
 from docemb_lib.errors import InputError
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.experiments.stages import CorpusStage, TeacherStage, fingerprint_of_model
+from docemb_lib.integrity import is_published
 from docemb_lib.settings import NOT_IN_FINGERPRINT, Parameters
 from docemb_lib.settings import Student as StudentSettings
 from docemb_lib.settings.profile import Profile
-from docemb_lib.workspace import MANIFEST, VERSIONS, Artefact, Workspace, write_text
+from docemb_lib.workspace import VERSIONS, Artefact, Workspace, write_text
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -292,9 +293,9 @@ class _Trained(NamedTuple):
 
 
 def student_at(folder: Path) -> Artefact | None:
-    """The student in this folder, or behind this link, if it was trained here."""
+    """The student in this folder, or behind this link, if it was trained here. Raises InputError for a damaged one."""
     folder = folder.resolve()
-    return Artefact("student", folder.name, folder) if (folder / MANIFEST).is_file() else None
+    return Artefact("student", folder.name, folder) if is_published(folder) else None
 
 
 def recorded_student(workspace: Workspace, record: Record) -> Artefact | None:

@@ -239,7 +239,7 @@ def add_scores(folder: str | Path, rows: Sequence[Score]) -> None:
     for task, metric, value, spread in rows:
         lines.append(f"| {task} | {metric} | {value:.4f}{'' if spread is None else f' ± {spread:.4f}'} |")
     table = "\n".join([*lines, "", END])
-    card = file.read_text(encoding="utf-8")
+    card = file.read_text(encoding="utf-8", errors="replace")
     earlier = re.compile(rf"{re.escape(SCORES)}.*?{re.escape(END)}", re.DOTALL)
     write_text(file, earlier.sub(lambda _: table, card) if earlier.search(card) else f"{card.rstrip()}\n\n{table}\n")
 
@@ -248,7 +248,7 @@ def licence_of(path_or_id: str) -> str | None:
     """The licence that a model's own card declares; None without a card, a declaration, or access to the hub."""
     try:
         file = find_file(path_or_id, README)
-        matter = FRONT_MATTER.match(file.read_text(encoding="utf-8")) if file is not None else None
+        matter = FRONT_MATTER.match(file.read_text(encoding="utf-8", errors="replace")) if file is not None else None
         licence = yaml.safe_load(matter[1]).get("license") if matter else None
     except Exception:  # PyYAML raises many kinds, and the front matter may be no mapping
         return None
@@ -263,7 +263,7 @@ def with_lexical_half(path_or_id: str, student: Student, documents: str) -> str 
     file = find_file(path_or_id, README)
     if file is None:
         return None
-    card = re.sub(f" {BEHIND}.*", "", file.read_text(encoding="utf-8"))  # of an earlier half
+    card = re.sub(f" {BEHIND}.*", "", file.read_text(encoding="utf-8", errors="replace"))  # of an earlier half
     sentence = f" {LEXICAL_SENTENCE.format(width=student.width - student.dim, documents=documents)}\n\nMade with"
     return card.replace(USAGE.format(trust=""), USAGE.format(trust=TRUST)).replace("\n\nMade with", sentence)
 

@@ -7,7 +7,6 @@ checkpoint raises InputError with one line.
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 from collections.abc import Sequence
@@ -20,7 +19,7 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, AutoTokenizer, LongformerConfig, LongformerModel
 from transformers.utils import cached_file
 
-from docemb_lib import tokenizing
+from docemb_lib import integrity, tokenizing
 from docemb_lib.errors import InputError
 from docemb_lib.pretrained import one_line, quiet_loading, require
 
@@ -198,10 +197,7 @@ def read_modules(path_or_id: str) -> list[tuple[str, str]]:
 def read_json(path_or_id: str, name: str, *, subfolder: str = "", kind: type = dict) -> Any:
     """The content of a JSON file as `find_file` finds it, of type `kind`; None where there is none."""
     file = find_file(path_or_id, name, subfolder=subfolder)
-    try:
-        content = None if file is None else json.loads(file.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise InputError(f"{file}: not valid JSON ({error}); restore the file") from error
+    content = None if file is None else integrity.read_json(file, "restore the file")
     if content is not None and not isinstance(content, kind):
         raise InputError(f"{file}: found a {type(content).__name__}, expected a {kind.__name__}; restore the file")
     return content

@@ -16,6 +16,7 @@ import numpy as np
 from tqdm import tqdm
 
 from docemb_lib.errors import InputError
+from docemb_lib.integrity import read_json
 from docemb_lib.progress import progress
 from docemb_lib.workspace import write_text
 
@@ -74,7 +75,8 @@ def write_embeddings(
     if (folder / STORE).exists():
         _check(folder, STORE, corpus=corpus, teacher=teacher)
         return
-    done: int = _check(folder, MARKER, **origin)["done"] if (folder / MARKER).exists() else 0
+    begun = (folder / MARKER).exists() and (folder / ARRAY).stat().st_size > 4 * n * dim  # float32, after a header
+    done: int = _check(folder, MARKER, **origin)["done"] if begun else 0
     array = np.lib.format.open_memmap(folder / ARRAY, "r+" if done else "w+", np.float32, (n, dim))
     if done:
         logger.info("%s: continuing after %d of %d documents", folder, done, n)
@@ -108,7 +110,7 @@ def open_embeddings(folder: Path | str, *, corpus: str, teacher: str) -> np.ndar
 
 def _check(folder: Path, file: str, **expected: object) -> dict[str, Any]:
     """The content of a JSON file of the store, if its fields are the expected ones."""
-    found: dict[str, Any] = json.loads((folder / file).read_text())
+    found: dict[str, Any] = read_json(folder / file, f"remove {folder} and give the same command again")
     for field, value in expected.items():
         if found[field] != value:
             both = f"embeddings of {field} {found[field]}, wanted {field} {value}"

@@ -1,6 +1,6 @@
 """Checkpoints that a run can resume from bit-exactly: complete ones, of the same configuration and number of processes.
 
-The Trainer writes in place. A marker, written last, lists the files: a folder where they differ was interrupted.
+The Trainer writes in place. A marker, written last, lists checksums: a folder that differs is torn or damaged.
 """
 
 import contextlib
@@ -14,6 +14,7 @@ import torch.distributed as dist
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from docemb_lib.errors import InputError
+from docemb_lib.integrity import MARKER, damaged, sealed
 from docemb_lib.training.distributed import from_first
 from docemb_lib.training.monitor import Monitor
 from docemb_lib.workspace import write_text
@@ -21,7 +22,6 @@ from docemb_lib.workspace import write_text
 logger = logging.getLogger(__name__)
 
 CHECKPOINTS = "checkpoints"
-MARKER = "whole.json"
 LOG = "log.jsonl"  # beside the checkpoints, see `trainer.Log`
 
 
@@ -48,20 +48,19 @@ class Checkpoints(TrainerCallback):
         if args.world_size > 1:
             dist.barrier()  # every process has written its part
         if state.is_world_process_zero:
-            files = {path.name: path.stat().st_size for path in sorted(checkpoint.iterdir()) if path.name != MARKER}
-            write_text(checkpoint / MARKER, json.dumps({**self.marker, "files": files}, indent=1))
+            write_text(checkpoint / MARKER, sealed(checkpoint, self.marker, MARKER))
 
 
 def find_checkpoint(folder: Path, configuration: str, processes: int) -> Checkpoint | None:
     """The newest complete checkpoint in `folder`, the same one in all processes; None where there is none.
 
-    The first process looks, since a shared file system may show others an older state. It removes interrupted ones: the
+    The first process looks, since a shared file system may show others an older state. It removes the others: the
     Trainer would keep them, and delete a complete one instead. Raises InputError for a checkpoint of another run.
     """
 
     def find() -> Checkpoint | None:
         found = [path for path in folder.glob("checkpoint-*") if path.name.removeprefix("checkpoint-").isdigit()]
-        markers = {path: marker for path in found if (marker := _read_marker(path))}
+        markers = {path: json.loads((path / MARKER).read_bytes()) for path in found if not damaged(path, MARKER)}
         newest = max(markers, key=lambda path: int(path.name.removeprefix("checkpoint-")), default=None)
         marker = markers[newest] if newest else {}
         if newest and marker["configuration"] != configuration:
@@ -70,7 +69,7 @@ def find_checkpoint(folder: Path, configuration: str, processes: int) -> Checkpo
             both = f"from a run of {marker['processes']} processes, this one has {processes}"
             raise InputError(f"{newest}: {both}; start as many, or remove {folder}")
         for path in set(found) - set(markers):
-            logger.warning("%s is torn (its writing was interrupted): going on from the one before it", path)
+            logger.warning("%s is torn or damaged: going on from the one before it", path)
             shutil.rmtree(path)
         return Checkpoint(newest, marker["batch_tokens"]) if newest else None
 
@@ -84,13 +83,3 @@ def remove_checkpoints(folder: Path) -> None:
     (folder / CHECKPOINTS / LOG).unlink(missing_ok=True)
     with contextlib.suppress(OSError):  # not empty, or not there
         (folder / CHECKPOINTS).rmdir()
-
-
-def _read_marker(checkpoint: Path) -> dict[str, Any] | None:
-    """None where it is missing or a listed file has another size."""
-    try:
-        marker: dict[str, Any] = json.loads((checkpoint / MARKER).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    files = [(checkpoint / name, size) for name, size in marker["files"].items()]
-    return marker if all(file.is_file() and file.stat().st_size == size for file, size in files) else None

@@ -8,13 +8,12 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from filelock import FileLock, Timeout
 from tqdm import tqdm
 
 from docemb_lib.experiments import records
@@ -23,7 +22,7 @@ from docemb_lib.private import cell_has_begun
 from docemb_lib.settings.profile import notebook_named
 from docemb_lib.widgets import explorer as html
 from docemb_lib.widgets.explorer import Answer, Explorer, choice
-from docemb_lib.workspace import Workspace
+from docemb_lib.workspace import Workspace, is_locked
 
 RUNS = ["run", "notebook", "state", "mean", "seconds", "at"]
 TRAININGS = ["training", "state", "update", "updates", "tokens_per_second", "eta"]
@@ -43,7 +42,7 @@ def runs_on_disk(workspace: Workspace, notebook: str | None = None) -> pd.DataFr
     rows = []
     for path in sorted((workspace.outputs / "notebooks").glob(f"{notebook or '*'}/.*{RUNNING}")):
         executed = path.with_name(path.name.removeprefix(".").removesuffix(RUNNING) + ".ipynb")
-        state = "running" if _is_locked(executed) else "interrupted"
+        state = "running" if is_locked(executed) else "interrupted"
         rows.append((executed.stem, path.parent.name, state, np.nan, np.nan, _progress_of(path)))
     recorded = sorted(records.all_records(notebook, workspace=workspace), key=lambda record: record.finished)
     rows += [_recorded(record) for record in recorded[::-1]]
@@ -55,7 +54,7 @@ def sweep_on_disk(planned: Sequence[Planned], workspace: Workspace) -> pd.DataFr
     rows = []
     for run in planned:
         record = records.find(workspace, run.notebook, run.fingerprint)
-        running = run.working.is_file() and _is_locked(run.executed)
+        running = run.working.is_file() and is_locked(run.executed)
         if not running and record is not None and (record.status == "failed" or is_done(run, workspace)):
             rows.append(_recorded(record))
         else:
@@ -86,7 +85,7 @@ def trainings_on_disk(workspace: Workspace) -> pd.DataFrame:
         timed = [row for row in history if "at" in row]
         done = step - timed[0]["step"] if timed else 0
         eta = (timed[-1]["at"] - timed[0]["at"]) / done * (head["updates"] - step) if done else np.nan
-        state, eta = ("running", eta) if _is_locked(log.parents[1].with_suffix("")) else ("interrupted", np.nan)
+        state, eta = ("running", eta) if is_locked(log.parents[1].with_suffix("")) else ("interrupted", np.nan)
         values = head["title"], state, step, head["updates"], logged.get("tokens_per_second", np.nan), eta
         parts = {name: x for name, x in logged.items() if name not in NOT_LOSSES and not name.endswith("_per_second")}
         rows.append({**dict(zip(TRAININGS, values, strict=True)), **parts})
@@ -118,16 +117,6 @@ def _progress_of(path: Path) -> str:
     texts = [output.get("text", "") for output in code[begun[-1] - 1]["outputs"] if output["output_type"] == "stream"]
     lines = "".join(part for text in texts for part in text).strip().splitlines()  # a bar returns to the line's start
     return f"cell {begun[-1]} of {len(code)}" + (f": {lines[-1].strip()}" if lines else "")
-
-
-def _is_locked(target: Path) -> bool:
-    """Whether a process builds `target`, see `workspace.locked`."""
-    lock = target.with_name(f".{target.name}.lock")
-    try:
-        with FileLock(lock).acquire(timeout=0) if lock.is_file() else nullcontext():
-            return False
-    except Timeout:
-        return True
 
 
 class Monitor(Explorer):

@@ -1,5 +1,6 @@
 """One run: executed once, recognised afterwards, and its failures recorded; then whole plans of such runs."""
 
+import dataclasses
 import json
 import os
 import sys
@@ -72,6 +73,15 @@ def test_an_edited_notebook_or_a_lost_copy_is_executed_again(a_run, workspace):
     assert execute_run(run, workspace)
     assert is_done(run, workspace)
     assert not execute_run(run, workspace)
+    copy = run.executed.read_bytes()
+    for unreadable in (copy[:99], b"", b"[]", b'{"metadata": {}}', copy.replace(b"m", b"\xff", 1)):
+        run.executed.write_bytes(unreadable)
+        assert not is_done(run, workspace)
+    run.executed.write_bytes(copy)
+    recorded = records.find(workspace, run.notebook, run.fingerprint)
+    for student, done in (("outputs/students", False), ("outputs/records", True)):  # the first was removed
+        records.save(workspace, dataclasses.replace(recorded, student=student))
+        assert is_done(run, workspace) is done
     run.executed.unlink()
     assert not is_done(run, workspace)
 

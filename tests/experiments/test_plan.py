@@ -53,6 +53,13 @@ def test_a_choice_that_leaves_nothing_is_refused(plan_of, selection, said):
         plan_of(LINES, **selection)
 
 
+@pytest.mark.parametrize(("harm", "said"), [
+    (lambda file: file.write_bytes(file.read_bytes()[:99]), "not valid JSON"), (Path.unlink, "no such notebook")])  # fmt: skip
+def test_a_broken_or_missing_notebook_is_named_before_anything_starts(plan_of, workspace, refused, harm, said):
+    harm(workspace.root / "notebooks" / "05_weighting.ipynb")
+    refused(f"05_weighting.ipynb: {said}.*regenerate it with", plan_of, "[{notebook: 05_weighting}]")
+
+
 def test_the_notebook_gets_every_parameter_so_that_both_sides_mean_the_same_run(workspace):
     for run in runs_of(resolve_plan(Profile.load("small"), "small", workspace)):
         again = Profile.load("small").for_notebook(run.notebook, **run.parameters)

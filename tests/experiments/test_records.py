@@ -5,6 +5,7 @@ import subprocess
 
 from docemb_lib.experiments import records
 from docemb_lib.experiments.records import Record
+from docemb_lib.workspace import publish, write_text
 
 
 def record(fingerprint="f1", **changes):
@@ -66,7 +67,8 @@ def test_a_record_that_is_being_written_or_of_another_version_is_left_out(worksp
     partial = folder.with_name("f9.partial")
     partial.mkdir()
     (partial / records.RECORD).write_text((folder / records.RECORD).read_text())
-    (other / records.RECORD).write_text('{"notebook": "05_weighting", "colour": "blue"}')
+    text = '{"notebook": "05_weighting", "colour": "blue"}'
+    publish(other, lambda folder: write_text(folder / records.RECORD, text), inputs={}, replace=True)
     assert records.frame(workspace=workspace)["fingerprint"].tolist() == ["f1"]
     assert records.find(workspace, "05_weighting", "f2") is None
     assert "not a record of this version" in caplog.text

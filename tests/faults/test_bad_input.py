@@ -122,7 +122,7 @@ COMMANDS = [
     ("results 5_weighting", {}, "notebook '5_weighting' is unknown"), ("results --claims small", {}, "small: no final evaluation is recorded"),
     ("train --profile small -p lam", {}, "-p lam: write NAME=VALUE, as in -p lam=0.5"), ("evaluate params --profile smal", {}, "profile 'smal' is unknown"),
     ("train --profile small -p lamb=0.5", {}, r"unknown parameter 'lamb'; did you mean lam\?"),
-    ("evaluate no/model --profile small", {}, "no/model: no folder or hub id"),
+    ("evaluate no/model --profile small", {}, "no/model: no such folder, not downloaded before, and"),
     ("evaluate params --profile small", {}, "params: no folder or hub id with a modules.json or config.json; give one of a model"),
     ("evaluate params --profile small --task halfs", {}, "--task: evaluation: there is no task 'halfs'.*halves"),
     ("evaluate params --profile small --task wines", {}, "wines stands on no hub; name the folder"),

@@ -1,4 +1,5 @@
 import json
+import os
 import zlib
 
 import numpy as np
@@ -45,6 +46,20 @@ def test_an_interrupted_run_continues_and_ends_with_the_same_bytes(tmp_path, fai
     for file in (tmp_path / "unbroken").iterdir():
         assert (tmp_path / "broken" / file.name).read_bytes() == file.read_bytes()
     assert len(list((tmp_path / "broken").iterdir())) == 2
+
+
+def test_of_an_unfinished_store_broken_progress_is_named_and_cut_rows_are_written_again(tmp_path, refused):
+    write_embeddings(tmp_path / "unbroken", TEXTS, Checksums(), 2, **ORIGIN, block=5)
+    with pytest.raises(KeyboardInterrupt):
+        write_embeddings(tmp_path / "cut", TEXTS, Checksums(2), 2, **ORIGIN, block=5)
+    done = (marker := tmp_path / "cut" / "rows_done.json").read_text()
+    marker.write_text(done[:9])
+    message = f"rows_done.json: not valid JSON .*; remove {tmp_path / 'cut'} and give the same command again"
+    refused(message, write_embeddings, tmp_path / "cut", TEXTS, Checksums(), 2, **ORIGIN)
+    marker.write_text(done)
+    os.truncate(tmp_path / "cut" / "embeddings.npy", 99)
+    write_embeddings(tmp_path / "cut", TEXTS, Checksums(), 2, **ORIGIN, block=5)
+    assert (tmp_path / "cut" / "embeddings.npy").read_bytes() == (tmp_path / "unbroken" / "embeddings.npy").read_bytes()
 
 
 @pytest.mark.parametrize("field", ["corpus", "teacher"])

@@ -9,8 +9,8 @@ import pytest
 from safetensors import SafetensorError
 
 from docemb_lib.errors import InputError
+from docemb_lib.integrity import MARKER, sealed
 from docemb_lib.training import remove_checkpoints
-from docemb_lib.training.checkpoints import MARKER
 
 UPDATES = 12  # 50 documents in 12 batches of 4, two a step, two epochs; of 45 with two sentences, 11 batches
 RUNS = [
@@ -71,8 +71,8 @@ def test_a_checkpoint_of_another_run_is_refused_and_a_torn_one_skipped(distil, t
     _, history = distil.train(tmp_path, save_every=100, log_every=5)  # these may differ, and then hold
     assert [row["step"] for row in history.train if row["step"] > 10] == [12]
     assert "checkpoint-12 is torn" in caplog.text
-    marker = json.loads((last / MARKER).read_text())
-    (last / MARKER).write_text(json.dumps({**marker, "processes": 3}))
+    marker = {name: json.loads((last / MARKER).read_text())[name] for name in ("configuration", "batch_tokens")}
+    (last / MARKER).write_text(sealed(last, {**marker, "processes": 3}, MARKER))
     refused("from a run of 3 processes, this one has 1; start as many", distil.train, tmp_path)
     remove_checkpoints(tmp_path)
     assert not (tmp_path / "checkpoints").exists()

@@ -1,0 +1,162 @@
+"""Every kind of file under `outputs/`, found by walking it: damaged ones are built again or named in one line."""
+
+import hashlib
+import itertools
+import json
+import os
+from pathlib import Path
+
+import pytest
+from conftest import docemb, make_workspace
+from transformers import AutoTokenizer, BertConfig, BertModel
+
+from docemb_lib import integrity, views
+from docemb_lib.experiments.run import Run
+from docemb_lib.experiments.runkey import RunKey
+from docemb_lib.experiments.students import student_at
+from docemb_lib.integrity import CARD, MANIFEST, MARKER
+from docemb_lib.pretrained import resolve
+from docemb_lib.settings.profile import Profile
+from docemb_lib.student import Student
+from docemb_lib.training.checkpoints import find_checkpoint
+from docemb_lib.workspace import Workspace, publish, write_text
+
+PROFILE = """
+corpus: {source: local, path: ../texts, validation: 4, tasks: 24}
+structural_teacher: {model: ../encoder, max_tokens: 64}
+student: {model: ../encoder, max_tokens: 64, attention_window: 16, dropout: 0.0, lexical: 4}
+training: {batch_size: 4, save_every: 100, log_every: 1, precision: fp32}
+simde: {training: {batch_size: 4, save_every: 100, precision: fp32}}
+contextual_teachers:
+  DM: {dm: true, vector_size: 4, epochs: 1}
+  DBOW: {dm: false, vector_size: 3, epochs: 1, dbow_words: false}
+  PV: [{dm: false, vector_size: 3, epochs: 1, dbow_words: false}, {dm: true, vector_size: 4, epochs: 1}]
+  lsa_dim: 3
+evaluation: {tasks: [topic], sweep_tasks: [topic], seeds: 1, head: {epochs: 1},
+             own_tasks: [{name: topic, kind: classification, path: ../topic.jsonl}]}
+parameters: {documents: 12, student_projection: "7", contextual_projection: "-", max_structural_len: null}
+"""
+
+
+def make(root: Path) -> None:
+    """A workspace of 60 short texts, a task and an encoder of one small layer."""
+    make_workspace(root)
+    (root / "texts").mkdir()
+    for n in range(60):
+        words = f"Text {n} " + " ".join(f"Word{(n * 7 + k) % 23} follows. " * (k % 3) for k in range(30))
+        (root / "texts" / f"{n}.txt").write_text(words, encoding="utf-8")
+    rows = [{"text": f"page {n} of {'red' if n % 2 else 'blue'}", "label": str(n % 2)} for n in range(30)]
+    (root / "topic.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    tokenizer = AutoTokenizer.from_pretrained(resolve("all-MiniLM-L6-v2"), model_max_length=64)
+    size = {"hidden_size": 8, "num_attention_heads": 2, "num_hidden_layers": 1, "intermediate_size": 8}
+    BertModel(BertConfig(vocab_size=tokenizer.vocab_size, **size)).save_pretrained(root / "encoder")
+    tokenizer.save_pretrained(root / "encoder")
+    (root / "params" / "faults.yaml").write_text(PROFILE, encoding="utf-8")
+
+
+def ask(root: Path) -> dict[str, object]:
+    """What two runs give that need every kind of artefact, as a new process would get it."""
+    integrity._digests.clear()
+    integrity.warn_once.cache_clear()
+    workspace, profile, values = Workspace(root), Profile.load(root / "params" / "faults.yaml"), {}
+    for notebook in ("06_evaluation", "07_simde"):
+        run = Run(RunKey.of(notebook, profile), workspace)
+        run.stages.check()
+        scores = run.evaluate().scores if notebook == "06_evaluation" else run.scores()
+        run.finish(run.metrics(scores), scores=scores, student=run.link_student(scores))
+        values[notebook] = scores.to_dict("records"), [frame["loss"].tolist() for frame in run.history()]
+    values["lengths"] = run.stages.scores.lengths("topic").tolist()
+    values["statistics"] = views.described_tasks(run).statistics.to_dict("records")
+    return values
+
+
+def published_in(folder: Path) -> list[Path]:
+    return sorted(file for file in folder.rglob("*") if file.is_file() and file.name != CARD)
+
+
+def flip(file: Path) -> None:
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+
+
+DAMAGE = [flip, lambda file: os.truncate(file, file.stat().st_size // 2), Path.unlink]
+ARRAYS = {".npy", ".npz", ".safetensors", ".arrow", ".txt", ".parquet"}  # other files hold times
+
+
+@pytest.mark.slow
+def test_a_damaged_file_of_any_kind_is_named_and_what_lost_it_is_built_again(tmp_path, infer_in_process, caplog, monkeypatch):  # fmt: skip
+    make(root := tmp_path / "workspace")
+    monkeypatch.chdir(root)
+    values, manifests = ask(root), sorted((root / "outputs").glob(f"[ar]*/**/{MANIFEST}"))
+    folders = {manifest.parent: published_in(manifest.parent) for manifest in manifests}
+    arrays = {file: file.read_bytes() for files in folders.values() for file in files if file.suffix in ARRAYS}
+    assert docemb("doctor", "--verify").returncode == 0
+    for folder, files in folders.items():
+        for file, harm in itertools.product(files, DAMAGE):
+            content = file.read_bytes()
+            harm(file)
+            assert integrity.damaged(folder) == [file]
+            file.write_bytes(content)
+    hurt = [files[place % len(files)] for place, files in enumerate(folders.values())]  # one of every folder
+    for file, harm in zip(hurt, itertools.cycle(DAMAGE), strict=False):
+        harm(file)
+    listed = docemb("doctor", "--verify")
+    caplog.clear()
+    assert ask(root) == values
+    for said in (listed.stdout, caplog.text):
+        assert [file for file in hurt if str(file) not in said] == []
+    assert listed.returncode == 1
+    assert [file for file, content in arrays.items() if file.read_bytes() != content] == []
+    assert docemb("doctor", "--verify").returncode == 0
+
+
+@pytest.mark.parametrize("harm", DAMAGE)
+def test_a_damaged_student_given_by_its_folder_is_refused_in_one_line(tmp_path, refused, harm):
+    make(tmp_path / "workspace")
+    folder = tmp_path / "student"
+    student = Student.from_encoder(str(tmp_path / "workspace" / "encoder"), max_tokens=16, attention_window=8)
+    publish(folder, student.save, inputs={})
+    assert {"model.safetensors", "modules.json"} <= {file.name for file in published_in(folder)}
+    for file in published_in(folder):
+        if file.name == MANIFEST and harm is Path.unlink:
+            continue  # a student of someone else has none
+        content = file.read_bytes()
+        harm(file)
+        for load in (Student.load, student_at):
+            refused(
+                rf"^{file} is (missing|damaged.*); remove {folder} and give the command that made it again$",
+                load,
+                folder,
+            )
+        file.write_bytes(content)
+    assert student_at(folder) is not None
+
+
+def test_a_damaged_checkpoint_is_skipped_for_the_one_before_it(tmp_path, caplog):
+    for number in (2, 4, 6):
+        (folder := tmp_path / f"checkpoint-{number}").mkdir()
+        (folder / "model.safetensors").write_bytes(bytes(100))
+        marker = {"configuration": "c", "processes": 1, "batch_tokens": 64}
+        (folder / MARKER).write_text(integrity.sealed(folder, marker, MARKER))
+    flip(tmp_path / "checkpoint-6" / "model.safetensors")
+    flip(tmp_path / "checkpoint-4" / MARKER)
+    assert find_checkpoint(tmp_path, "c", 1) == (tmp_path / "checkpoint-2", 64)
+    assert "checkpoint-6 is torn or damaged" in caplog.text
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-2"]  # others would be kept instead of whole ones
+
+
+def test_a_folder_is_on_the_disk_before_its_rename_publishes_it(tmp_path, monkeypatch):
+    flushed, seen, rename = set(), [], Path.rename
+    monkeypatch.setattr(os, "fsync", lambda descriptor: flushed.add(os.readlink(f"/proc/self/fd/{descriptor}")))
+    monkeypatch.setattr(Path, "rename", lambda path, target: (seen.extend(flushed), rename(path, target))[1])
+    publish(tmp_path / "made", lambda folder: write_text(folder / "inner" / "value", "42"), inputs={})
+    assert set(seen) == {str(tmp_path / "made.partial" / name) for name in ("", "inner", "inner/value", MANIFEST)}
+
+
+def test_a_manifest_of_an_earlier_version_is_compared_as_far_as_it_goes(tmp_path):
+    (tmp_path / "value").write_text("42")
+    (tmp_path / MANIFEST).write_text(json.dumps({"files": {"value": hashlib.sha256(b"42").hexdigest()}}))
+    assert integrity.damaged(tmp_path) == []
+    (tmp_path / "value").write_text("4")
+    assert integrity.damaged(tmp_path) == [tmp_path / "value"]
