@@ -246,12 +246,14 @@ def hub_documents(
     this order: wherever they stand, and in whichever shard. It is held in memory.
     Raises InputError for local files that cannot be read, ConnectionError for a hub that fails on the way.
     """
-    name, least_tokens = _stem(Path(source.dataset)), source.min_student_tokens
-    if least_tokens is not None and count_tokens is None:
-        raise ValueError("min_student_tokens needs count_tokens, a function from texts to their numbers of tokens")
+    name = _stem(Path(source.dataset))
+    long: Callable[[Iterator[Document]], Iterator[Document]] = iter
+    if source.min_student_tokens is not None:
+        if count_tokens is None:
+            raise ValueError("min_student_tokens needs count_tokens, a function from texts to their numbers of tokens")
+        long = partial(_long, min_tokens=source.min_student_tokens, count_tokens=count_tokens)
     texts = progress(_texts(source), desc=f"streaming {name}", unit="rows")
     documents = _of_words(texts, name, source.min_words or 1)
-    long = iter if least_tokens is None else partial(_long, min_tokens=least_tokens, count_tokens=count_tokens)
     given = 0
     for document in _new(long(documents)) if limit is None else _drawn(documents, limit, seed, long):
         given += 1

@@ -237,7 +237,7 @@ def sentence_similarity(
     X = np.array([row_of[sentence] for own in documents for sentence in own], dtype=np.float32)
     document = np.repeat(np.arange(len(documents)), [len(own) for own in documents])
     first, second = np.triu_indices(len(X), k=1)
-    kinds = pd.Categorical.from_codes((document[first] != document[second]).astype(int), ["inside", "across"])
+    kinds = np.where(document[first] == document[second], "inside", "across")
     return pd.DataFrame({"kind": kinds, "cosine": (X @ X.T)[first, second]})
 
 

@@ -114,4 +114,4 @@ def precision_and_reciprocal_rank(
     """
     found = [ranks if top is None else ranks[ranks <= top] for ranks in ranked]
     precision = [(np.arange(1, len(ranks) + 1) / ranks).mean() if len(ranks) else 0.0 for ranks in found]
-    return np.array(precision), np.array([1 / (ranks[0] if len(ranks) else top) for ranks in found])
+    return np.array(precision), np.array([1 / min([*ranks, top or np.inf]) for ranks in found])
