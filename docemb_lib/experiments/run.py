@@ -237,26 +237,26 @@ def begin(notebook: str, namespace: Mapping[str, Any]) -> Run:
     return run
 
 
-# The settings of a profile that decide a result and stand in Tables 4.3, 4.4, 5.2 or 5.6.
+# The settings of a profile that decide a result and stand in Tables 4.3, 4.4, 5.2 or 5.6, by section.
 SHOWN = {
     "corpus": ("source", "documents", "validation"),
-    "structural teacher": ("model", "max_tokens", "long"),
+    "structural_teacher": ("model", "max_tokens", "long"),
     "student": ("model", "layers", "max_tokens", "attention_window", "pooling", "dropout", "lexical"),
     "training": ("batch_size", "accumulation", "order", "learning_rate", "warmup", "weight_decay", "epochs",
                  "precision", "attention", "delta", "beta"),
-    "heads": ("epochs", "batch_size", "learning_rate", "weight_decay", "label_smoothing", "rms", "pair_features"),
+    "head": ("epochs", "batch_size", "learning_rate", "weight_decay", "label_smoothing", "rms", "pair_features"),
 }  # fmt: skip
 
 
-def _shown(key: RunKey) -> dict[tuple[str, str], str]:
-    """{(section, name): value} of `SHOWN`, and the contextual teachers (Table 4.5)."""
+def _shown(key: RunKey) -> dict[str, str]:
+    """{section.name: value} of `SHOWN`, and the contextual teachers (Table 4.5)."""
     profile, teachers = key.profile, key.profile.contextual_teachers
-    sections = {"corpus": profile.corpus, "structural teacher": profile.structural_teacher, "student": profile.student}
-    sections |= {"training": key.training, "heads": profile.evaluation.head}
-    found = {(section, name): str(getattr(sections[section], name)) for section in SHOWN for name in SHOWN[section]}
+    sections = {"corpus": profile.corpus, "structural_teacher": profile.structural_teacher, "student": profile.student}
+    sections |= {"training": key.training, "head": profile.evaluation.head}
+    found = {f"{section}.{name}": str(getattr(sections[section], name)) for section in SHOWN for name in SHOWN[section]}
     for name in PV_NAMES:
         members = [member.model_dump(include={*SINGLE}) for member in teachers.members(name)]
-        found["contextual teachers", name] = "+".join(label_of_paragraph_vector(**member) for member in members)
+        found[f"contextual_teachers.{name}"] = " + ".join(label_of_paragraph_vector(**member) for member in members)
     return found
 
 
@@ -272,14 +272,14 @@ class Overview:
     """The settings of a run and the artefacts it uses, as one output that JupyterLab and papermill update in place."""
 
     def __init__(self, run: Run, own: Mapping[str, Any]) -> None:
-        rows = {("run", "profile"): (run.profile.name, "", ""), ("run", "grid"): (grid_place(run.key), "", "")}
+        rows = {"profile": (run.profile.name, "", ""), "grid": (grid_place(run.key), "", "")}
         for name, value in run.parameters.items():
-            rows["run", name] = (str(value), "" if own.get(name, value) == value else str(own[name]), "")
+            rows[name] = (str(value), "" if own.get(name, value) == value else str(own[name]), "")
         published = _shown(_published(run.key))
-        for place, value in _shown(run.key).items():
-            rows[place] = (value, "", "" if published[place] == value else published[place])
+        for name, value in _shown(run.key).items():
+            rows[name] = (value, "", "" if published[name] == value else published[name])
         columns = ["value", "instead of the profile's", "in the paper"]
-        self.settings = pd.DataFrame(list(rows.values()), pd.MultiIndex.from_tuples(rows), columns)
+        self.settings = pd.DataFrame.from_dict(rows, orient="index", columns=columns)
         self.used = run.workspace.used
         self._handle: Any = None  # of the output that is shown
 

@@ -19,11 +19,11 @@ from docemb_lib.workspace import Workspace
 def test_the_settings_tell_where_the_run_differs_from_its_profile(workspace_root):
     run = begin("05_weighting", {"profile": "small", "lam": 0.25, "documents": "profile", "ax": 1})
     table = run.settings().settings
-    assert (table.loc[("run", "profile"), "value"], *table.loc[("run", "lam")]) == ("small", "0.25", "0.5", "")
-    assert tuple(table.loc[("run", "documents")]) == ("24", "", "")
-    assert table.loc[("student", "max_tokens")].tolist()[1:] == ["", "4096"]  # Table 4.3
-    assert table.loc[("heads", "label_smoothing")].tolist() == ["0.1", "", ""]  # the same
-    assert table.loc[("contextual teachers", "DBOW")].tolist() == [
+    assert (table.loc["profile", "value"], *table.loc["lam"]) == ("small", "0.25", "0.5", "")
+    assert tuple(table.loc["documents"]) == ("24", "", "")
+    assert table.loc["student.max_tokens"].tolist()[1:] == ["", "4096"]  # Table 4.3
+    assert table.loc["head.label_smoothing"].tolist() == ["0.1", "", ""]  # the same
+    assert table.loc["contextual_teachers.DBOW"].tolist() == [
         "DBOW;8;lowercase;2",
         "",
         "DBOW;1024;None;2",
@@ -31,9 +31,9 @@ def test_the_settings_tell_where_the_run_differs_from_its_profile(workspace_root
 
 
 @pytest.mark.parametrize(("notebook", "row", "column", "expected"), [
-    ("05_weighting", ("run", "grid"), "value", "weighting-cosine, run 3 of 9"),
-    ("06_evaluation", ("training", "learning_rate"), "in the paper", "3e-05"),  # Table 5.2
-    ("07_simde", ("heads", "learning_rate"), "in the paper", "0.0003")])  # fmt: skip
+    ("05_weighting", "grid", "value", "weighting-cosine, run 3 of 9"),
+    ("06_evaluation", "training.learning_rate", "in the paper", "3e-05"),  # Table 5.2
+    ("07_simde", "head.learning_rate", "in the paper", "0.0003")])  # fmt: skip
 def test_the_settings_stand_beside_those_of_the_paper_and_name_the_grid(notebook, row, column, expected):
     profile, given = Profile.load("tiny"), grid("weighting-cosine", "tiny")[2] if notebook == "05_weighting" else {}
     assert Run(RunKey.of(notebook, profile, **given)).settings().settings.loc[row, column] == expected

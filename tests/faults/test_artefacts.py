@@ -7,51 +7,17 @@ import os
 from pathlib import Path
 
 import pytest
-from conftest import docemb, make_workspace
-from transformers import AutoTokenizer, BertConfig, BertModel
+from conftest import docemb
 
 from docemb_lib import integrity, views
 from docemb_lib.experiments.run import Run
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.experiments.students import student_at
 from docemb_lib.integrity import CARD, MANIFEST, MARKER
-from docemb_lib.pretrained import resolve
 from docemb_lib.settings.profile import Profile
 from docemb_lib.student import Student
 from docemb_lib.training.checkpoints import find_checkpoint
 from docemb_lib.workspace import Workspace, publish, write_text
-
-PROFILE = """
-corpus: {source: local, path: ../texts, validation: 4, tasks: 24}
-structural_teacher: {model: ../encoder, max_tokens: 64}
-student: {model: ../encoder, max_tokens: 64, attention_window: 16, dropout: 0.0, lexical: 4}
-training: {batch_size: 4, save_every: 100, log_every: 1, precision: fp32}
-simde: {training: {batch_size: 4, save_every: 100, precision: fp32}}
-contextual_teachers:
-  DM: {dm: true, vector_size: 4, epochs: 1}
-  DBOW: {dm: false, vector_size: 3, epochs: 1, dbow_words: false}
-  PV: [{dm: false, vector_size: 3, epochs: 1, dbow_words: false}, {dm: true, vector_size: 4, epochs: 1}]
-  lsa_dim: 3
-evaluation: {tasks: [topic], sweep_tasks: [topic], seeds: 1, head: {epochs: 1},
-             own_tasks: [{name: topic, kind: classification, path: ../topic.jsonl}]}
-parameters: {documents: 12, student_projection: "7", contextual_projection: "-", max_structural_len: null}
-"""
-
-
-def make(root: Path) -> None:
-    """A workspace of 60 short texts, a task and an encoder of one small layer."""
-    make_workspace(root)
-    (root / "texts").mkdir()
-    for n in range(60):
-        words = f"Text {n} " + " ".join(f"Word{(n * 7 + k) % 23} follows. " * (k % 3) for k in range(30))
-        (root / "texts" / f"{n}.txt").write_text(words, encoding="utf-8")
-    rows = [{"text": f"page {n} of {'red' if n % 2 else 'blue'}", "label": str(n % 2)} for n in range(30)]
-    (root / "topic.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    tokenizer = AutoTokenizer.from_pretrained(resolve("all-MiniLM-L6-v2"), model_max_length=64)
-    size = {"hidden_size": 8, "num_attention_heads": 2, "num_hidden_layers": 1, "intermediate_size": 8}
-    BertModel(BertConfig(vocab_size=tokenizer.vocab_size, **size)).save_pretrained(root / "encoder")
-    tokenizer.save_pretrained(root / "encoder")
-    (root / "params" / "faults.yaml").write_text(PROFILE, encoding="utf-8")
 
 
 def ask(root: Path) -> dict[str, object]:
@@ -85,7 +51,7 @@ ARRAYS = {".npy", ".npz", ".safetensors", ".arrow", ".txt", ".parquet"}  # other
 
 
 @pytest.mark.slow
-def test_a_damaged_file_of_any_kind_is_named_and_what_lost_it_is_built_again(tmp_path, infer_in_process, caplog, monkeypatch):  # fmt: skip
+def test_a_damaged_file_of_any_kind_is_named_and_what_lost_it_is_built_again(make, tmp_path, infer_in_process, caplog, monkeypatch):  # fmt: skip
     make(root := tmp_path / "workspace")
     monkeypatch.chdir(root)
     values, manifests = ask(root), sorted((root / "outputs").glob(f"[ar]*/**/{MANIFEST}"))
@@ -112,7 +78,7 @@ def test_a_damaged_file_of_any_kind_is_named_and_what_lost_it_is_built_again(tmp
 
 
 @pytest.mark.parametrize("harm", DAMAGE)
-def test_a_damaged_student_given_by_its_folder_is_refused_in_one_line(tmp_path, refused, harm):
+def test_a_damaged_student_given_by_its_folder_is_refused_in_one_line(make, tmp_path, refused, harm):
     make(tmp_path / "workspace")
     folder = tmp_path / "student"
     student = Student.from_encoder(str(tmp_path / "workspace" / "encoder"), max_tokens=16, attention_window=8)
