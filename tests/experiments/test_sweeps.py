@@ -114,7 +114,7 @@ def test_runs_are_listed_with_what_they_are_given_before_anything_is_executed(wo
     (["--scheduler", "nowhere.json"], "scheduler nowhere.json: no such file"),
     (["-p", "lam=0.5"], "run 1: 01_corpus: unknown parameter 'lam'"),
     (["-p", "seed=1"], "run 2: the same as run 1 (corpus); the grid varies what is given for all runs: seed"),
-    (["-p", "profile=tiny"], "run 1: profile: a sweep has one")])  # fmt: skip
+    (["-p", "profile=tiny"], "-p profile=tiny: give the profile as --profile")])  # fmt: skip
 def test_wrong_options_are_refused_in_one_line(workspace, arguments, said):
     done = finish(*arguments)
     assert done.returncode == 2
