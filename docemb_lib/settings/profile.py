@@ -51,7 +51,7 @@ WIDTHS = {  # hidden sizes of the usual encoders of students and structural teac
     "all-MiniLM-L6-v2": 384, "sentence-transformers/all-MiniLM-L6-v2": 384,
     "sentence-transformers/all-MiniLM-L12-v2": 384, "sentence-transformers/all-mpnet-base-v2": 768,
     "allenai/longformer-base-4096": 768, "allenai/longformer-large-4096": 1024,
-    "sentence-transformers/all-roberta-large-v1": 1024,
+    "sentence-transformers/all-roberta-large-v1": 1024, "google-bert/bert-base-uncased": 768,
 }  # fmt: skip
 Place = tuple[str | int, ...]  # the keys and positions that lead to a value
 Origins = dict[Place, Path]  # the file that a value comes from; holds for everything below it that is not listed

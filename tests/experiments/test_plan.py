@@ -11,6 +11,7 @@ import pytest
 from docemb_lib import grid, sweep
 from docemb_lib.errors import InputError
 from docemb_lib.experiments.plan import load_grid, resolve_plan, resolve_sweep
+from docemb_lib.experiments.run import Stages
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.experiments.scores import check_benchmarks
 from docemb_lib.projections import check_widths
@@ -120,6 +121,13 @@ def thesis(workspace):
     shutil.rmtree(workspace.root / "params")
     shutil.copytree(REPOSITORY / "params", workspace.root / "params")
     return Profile.load("thesis")
+
+
+@pytest.mark.usefixtures("thesis")
+def test_the_plan_of_simde_is_checked_without_a_hub(workspace):
+    steps = resolve_plan(Profile.load("simde"), "simde", workspace)
+    Stages(steps[-1].runs[0].key, workspace).check()
+    assert [step.runs[0].label for step in steps] == ["corpus", "SimCSE;6218825 docs", "SimDE;6218825 docs"]
 
 
 def test_the_plan_of_the_thesis_is_checked_whole_without_a_hub_and_has_all_its_runs(thesis, workspace):
