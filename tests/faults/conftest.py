@@ -24,7 +24,7 @@ contextual_teachers:
 evaluation: {tasks: [topic], sweep_tasks: [topic], seeds: 1, head: {epochs: 1},
              own_tasks: [{name: topic, kind: classification, path: ../topic.jsonl}]}
 parameters: {documents: 12, student_projection: "7", contextual_projection: "-", max_structural_len: null}
-plan: [{notebook: 02_paragraph_vector}, {notebook: 03_structural}]
+plan: [{notebook: 03_structural}]
 """
 
 
