@@ -218,7 +218,7 @@ def embed(
     from docemb_lib.experiments.commands import embed_documents
 
     count, dim = embed_documents(model, source, out, text_field=text_field, id_field=id_field, force=force)
-    console.print(f"{count} documents, {dim} dimensions each: {out}")
+    console.print(f"{count} documents, {dim} dimensions each: {out}", markup=False)
 
 
 @command

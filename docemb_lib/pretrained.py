@@ -28,7 +28,6 @@ PACKAGED_WEIGHTS = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128
 # Files that determine the output of a model, unlike cards and lists of training data.
 IN_FINGERPRINT = {".json", ".safetensors", ".bin", ".txt", ".model"}
 NOT_IN_FINGERPRINT = {"data_config.json", MANIFEST}
-HUB_SECONDS = float(os.environ.get("HF_HUB_ETAG_TIMEOUT", 1))  # for an answer of the hub, by its library's own variable
 
 
 def resolve(name: str) -> str:
@@ -38,16 +37,21 @@ def resolve(name: str) -> str:
     return _packaged_folder(name) if name in PACKAGED else name
 
 
-def require(name: str) -> str:
-    """What `resolve` gives for a model that is needed next. Raises InputError if it is neither here nor on the hub."""
-    if not Path(source := resolve(name)).is_dir():
-        _require_from_hub(source)
+def require(name: str, *, stay_online: bool = False) -> str:
+    """What `resolve` gives for a model that is needed next. Raises InputError if it is neither here nor on the hub.
+
+    If no hub answers, this process and those it starts use downloaded models without asking again, unless stay_online.
+    """
+    if not Path(source := resolve(name)).is_dir() and not _hub_answers(source) and not stay_online:
+        from huggingface_hub import constants
+
+        constants.HF_HUB_OFFLINE, os.environ["HF_HUB_OFFLINE"] = True, "1"
     return source
 
 
 @lru_cache
-def _require_from_hub(name: str) -> None:
-    """One request. If no hub answers, this process and those it starts use downloaded models without asking again."""
+def _hub_answers(name: str) -> bool:
+    """Whether a hub that is asked once answers for a model; False only for a downloaded one. Raises InputError."""
     from huggingface_hub import constants, try_to_load_from_cache
     from huggingface_hub.errors import HFValidationError
 
@@ -55,26 +59,29 @@ def _require_from_hub(name: str) -> None:
         files = [try_to_load_from_cache(name, file) for file in ("config.json", "modules.json")]
     except HFValidationError:
         raise InputError(f"{name}: no such folder, and no name of a model on a hub; correct it") from None
-    offline, downloaded = constants.HF_HUB_OFFLINE, any(isinstance(file, str) for file in files)
-    status = None if offline else ask_hub(f"/api/models/{name}")
+    status = None if constants.HF_HUB_OFFLINE else ask_hub(f"/api/models/{name}")
+    downloaded = any(isinstance(file, str) for file in files)
     if status is not None and (downloaded or status < 400):
-        return
-    problem = (
-        "HF_HUB_OFFLINE switches the hub off"
-        if offline
-        else f"{constants.ENDPOINT} does not answer within {HUB_SECONDS:g} s"
-    )
+        return True
+    problem = f"{constants.ENDPOINT} does not answer within {hub_seconds():g} s, or HF_HUB_OFFLINE switches it off"
     if not downloaded:
         problem = problem if status is None else f"{constants.ENDPOINT} does not give it (HTTP {status})"
         mend = "correct the name, connect (HF_HUB_ETAG_TIMEOUT: seconds to wait), or give the folder of a copy"
         raise InputError(f"{name}: no such folder, not downloaded before, and {problem}; {mend}")
-    if not offline:
+    if not constants.HF_HUB_OFFLINE:
         logger.warning("%s; downloaded models are used as they are", problem)
-        constants.HF_HUB_OFFLINE, os.environ["HF_HUB_OFFLINE"] = True, "1"
+    return False
+
+
+def hub_seconds() -> float:
+    """How long an answer of the hub may take: one second, or what its library's own variable says."""
+    from huggingface_hub import constants
+
+    return constants.HF_HUB_ETAG_TIMEOUT if "HF_HUB_ETAG_TIMEOUT" in os.environ else 1
 
 
 def ask_hub(path: str = "") -> int | None:
-    """The HTTP status of an address of the hub, asked for once; None: no answer within `HUB_SECONDS`."""
+    """The HTTP status of an address of the hub, asked for once; None: no answer within `hub_seconds`."""
     from huggingface_hub import constants
     from huggingface_hub.utils import build_hf_headers, get_session
 
@@ -82,12 +89,12 @@ def ask_hub(path: str = "") -> int | None:
 
     def ask() -> None:
         with suppress(Exception):  # each release of the hub's library has another kind for no connection
-            response = get_session().head(constants.ENDPOINT + path, headers=build_hf_headers(), timeout=HUB_SECONDS)
+            response = get_session().head(constants.ENDPOINT + path, headers=build_hf_headers(), timeout=hub_seconds())
             found.append(int(response.status_code))
 
     thread = Thread(target=ask, daemon=True)  # looking up the host's name has no time limit of its own
     thread.start()
-    thread.join(HUB_SECONDS)
+    thread.join(hub_seconds())
     return found[0] if found else None
 
 

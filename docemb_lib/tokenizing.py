@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 SLICE = 256  # texts tokenised at a time: a tokenizer's output takes a hundred bytes per token
 PIECE = 2**16  # characters of a text that is tokenised whole, some 10,000 words
-# The place before a blank and a word. No tokenizer joins what stands before it with what follows.
-BETWEEN_WORDS = re.compile(r"(?<=\S)(?= \w)")
+# The place before white space and a word. No tokenizer joins what stands before it with what follows.
+BETWEEN_WORDS = re.compile(r"(?<=\S)(?=\s+\w)")
 
 
 def pieces(text: str, size: int | None = None) -> Iterator[str]:
-    """The text in pieces of `size` (None: `PIECE`) to twice as many characters, cut between words if there are any."""
+    """The text in pieces of `size` (None: `PIECE`) to twice as many characters, cut between words or in longer ones."""
     start, size = 0, size or PIECE
     while len(text) - start > size:
         cut = BETWEEN_WORDS.search(text, start + size, start + 2 * size)
@@ -32,7 +32,8 @@ def pieces(text: str, size: int | None = None) -> Iterator[str]:
 def count_tokens(tokenizer: Tokenizer, texts: Sequence[str]) -> list[int]:
     """Number of tokens of each text, without special tokens and truncation; of a long text each word is counted once.
 
-    A repeated word has the same tokens everywhere, so time and memory follow the different words of a long text.
+    A repeated word has the same tokens everywhere, so time and memory follow the different words of a long text. A word
+    of more than 2 * `PIECE` characters is counted in parts.
     """
     counts = [0] * len(texts)
     words = (chain.from_iterable(map(BETWEEN_WORDS.split, pieces(one))) if len(one) > PIECE else [one] for one in texts)

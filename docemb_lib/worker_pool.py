@@ -103,9 +103,11 @@ class TemporaryFolder(tempfile.TemporaryDirectory[str]):
             with suppress(OSError), FileLock(lock, timeout=0):
                 shutil.rmtree(lock.with_suffix(""), ignore_errors=True)
                 lock.unlink(missing_ok=True)
-        super().__init__(prefix="docemb-", dir=parent)
-        self._lock = FileLock(f"{self.name}.lock")
-        self._lock.acquire()
+        self.name = ""
+        while not os.path.isdir(self.name):  # another process may sweep the folder before it is locked
+            super().__init__(prefix="docemb-", dir=parent)
+            self._lock = FileLock(f"{self.name}.lock")
+            self._lock.acquire()
 
     def cleanup(self) -> None:
         super().cleanup()

@@ -89,9 +89,9 @@ def hub(monkeypatch):
 
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setenv("HF_HUB_OFFLINE", "0")
-    pretrained._require_from_hub.cache_clear()
+    pretrained._hub_answers.cache_clear()
     yield serve
-    pretrained._require_from_hub.cache_clear()
+    pretrained._hub_answers.cache_clear()
     for server in servers:
         server.close()
 
@@ -110,7 +110,7 @@ def test_a_model_that_is_nowhere_is_named_in_one_line_after_one_attempt_of_a_sec
     assert asked == ([] if status in (None, 200) else [f"/api/models/{name}"])
     for load in (Student.load, Student.from_encoder, lambda name: SBERT(name).dim):
         refused(f"^{name}: no such folder, .*{said}", load, name)
-    pretrained._require_from_hub.cache_clear()
+    pretrained._hub_answers.cache_clear()
 
 
 def test_a_downloaded_model_is_used_without_a_hub_and_one_on_the_hub_is_asked_for_once(hub, tmp_path, monkeypatch):
@@ -123,5 +123,7 @@ def test_a_downloaded_model_is_used_without_a_hub_and_one_on_the_hub_is_asked_fo
     (tmp_path / "models--some--other" / "refs" / "main").write_text("abc")
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
     hub(None)
+    assert pretrained.require("some/other", stay_online=True) == "some/other"  # for a corpus that is streamed next
+    assert not constants.HF_HUB_OFFLINE
     assert pretrained.require("some/other") == "some/other"
     assert (constants.HF_HUB_OFFLINE, os.environ["HF_HUB_OFFLINE"]) == (True, "1")  # of this process and its kernels

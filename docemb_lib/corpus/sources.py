@@ -323,7 +323,7 @@ def _texts(source: HubDataset) -> Iterator[str]:
         reason = as_line(f"{type(error).__name__}: {error}")
         if files:
             raise InputError(f"{where}, after row {number}: {reason}; mend its files") from error
-        raise ConnectionError(f"{where}, after row {number}: {reason}; the same command goes on from here") from error
+        raise ConnectionError(f"{where}, after row {number}: {reason}; the same command streams it again") from error
 
 
 def _dataset_files(dataset: str) -> list[Path]:

@@ -68,6 +68,8 @@ def embed_once(workspace: Workspace, model: Model, texts: Sequence[str]) -> np.n
 
         def build(folder: Path) -> None:
             vectors = np.asarray(model.load().embed(list(missing.values())), dtype=np.float32)
+            if bad := int((~np.isfinite(vectors).all(axis=1)).sum()):
+                raise InputError(f"{model.label}: {bad} of {len(vectors)} embeddings are not finite; mend the model")
             np.save(folder / "embeddings.npy", vectors)
             content = {"model": model.fingerprint, "label": model.label, "texts": list(missing)}
             (folder / "shard.json").write_text(json.dumps(content), encoding="utf-8")
@@ -121,8 +123,8 @@ def lexical_models(label: str, trained: Artefact, workspace: Workspace) -> list[
     artefact = Artefact("student", inputs.get("dense", f"{trained.fingerprint}/dense"), trained.path)
     dense = student_model(f"{label}{DENSE}", artefact, dense=True)
     own = own._replace(load=lambda: Embeds(lambda texts: _joined(half, embed_once(workspace, dense, texts), texts)))
-    options = {"dim": half.vectors.shape[1], **{name: inputs[name] for name in ("words",) if name in inputs}}
-    return [own, dense, beside_lsa(workspace, dense, f"{label}{ADAPTED}", **options)]
+    words = inputs.get("words", 50_000)
+    return [own, dense, beside_lsa(workspace, dense, f"{label}{ADAPTED}", half.vectors.shape[1], words)]
 
 
 def beside_lsa(workspace: Workspace, dense: Model, label: str, dim: int = DIM, words: int = 50_000) -> Model:

@@ -105,6 +105,7 @@ class RunKey:
         excluded: Any = {"plan": True, "parameters": True, "corpus": True, "contextual_teachers": {"corpus"}}
         excluded |= {"training": NOT_IN_FINGERPRINT}
         excluded["simde"] = {"training": NOT_IN_FINGERPRINT} if self.self_supervised else True
+        excluded["evaluation"] = set() if self.self_supervised else {"few_shot"}
         inputs = {
             "version": VERSIONS["run"],
             "profile": profile.model_dump(mode="json", exclude=excluded),

@@ -96,8 +96,6 @@ class CorpusStage:
         """Check that sources and models exist and, of a built corpus, as many training documents. Raises InputError."""
         for source in self.profile.text_sources:
             source_fingerprint(source)
-        for model in self.profile.models:
-            pretrained.resolve(model)
         student, teacher = self.profile.student, self.profile.structural_teacher
         layers = model_config("student", student.model).get("num_hidden_layers")
         if layers and student.layers and max(student.layers) >= layers:
@@ -132,7 +130,7 @@ class CorpusStage:
     def _write(self, folder: Path) -> None:
         profile, settings = self.profile, self.profile.corpus
         for model in profile.models:
-            pretrained.require(model)
+            pretrained.require(model, stay_online=settings.source == "hub")
         counters = {"n_student_tokens": self._count_student, "n_structural_tokens": self._count_student}
         if profile.structural_teacher.model != profile.student.model:
             counters["n_structural_tokens"] = sbert_of(profile.structural_teacher, "truncate").count_tokens

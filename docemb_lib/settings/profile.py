@@ -7,7 +7,6 @@ file, keys of a mapping replace those of the file named by its key `base`.
 from __future__ import annotations
 
 import difflib
-import json
 import re
 from collections.abc import Sequence
 from glob import glob
@@ -19,6 +18,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from docemb_lib.errors import InputError
+from docemb_lib.integrity import read_json
 from docemb_lib.private import UNION_LOCATIONS
 from docemb_lib.settings import sections
 from docemb_lib.settings.parameters import Parameters
@@ -223,10 +223,7 @@ def local_config(model: str) -> dict[str, Any]:
     """Type and numbers in the config.json of a local model; {} without one. Raises InputError for broken JSON."""
     if not (config := Path(model) / "config.json").is_file():
         return {}
-    try:
-        found = json.loads(config.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise InputError(f"{config}: not valid JSON ({error}); restore the file") from None
+    found = read_json(config, "restore the file")
     fields = found.items() if isinstance(found, dict) else ()
     return {name: value for name, value in fields if isinstance(value, int) or name == "model_type"}
 
@@ -288,8 +285,9 @@ def parse_yaml(text: str) -> Any:
     """The value that a text in YAML stands for. Raises yaml.YAMLError for one that is none, or is too large or deep."""
     if len(text) > LONGEST_YAML:
         raise yaml.YAMLError(f"{len(text):,} characters; at most {LONGEST_YAML:,} are read")
-    brackets = accumulate(1 if bracket in "[{" else -1 for bracket in re.findall(r"[][{}]", text))
-    if max(brackets, default=0) > DEEPEST:  # PyYAML's time grows with the square of the depth
+    steps = (1 if bracket in "[{" else -1 for bracket in re.findall(r"[][{}]", text))
+    depths = accumulate(steps, lambda depth, step: max(0, depth + step), initial=0)
+    if max(depths) > DEEPEST:  # PyYAML's time grows with the square of the depth
         raise yaml.YAMLError(f"more than {DEEPEST} brackets are open at a time")
     try:
         return yaml.load(text, _Loader)

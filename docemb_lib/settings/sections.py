@@ -6,6 +6,7 @@ A comment beside a field gives the unit or the reason of its value.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
@@ -87,7 +88,7 @@ class Section(BaseModel):
         values = [one for one in (value if isinstance(value, list) else [value]) if isinstance(one, int | str)]
         if any(isinstance(one, int) and abs(one) >= 2**32 for one in values):
             raise ValueError("must be below 2**32")
-        if twice := [one for place, one in enumerate(values) if one in values[:place]]:
+        if twice := [one for one, times in Counter(values).items() if times > 1]:
             raise ValueError(f"names {twice[0]} twice; leave one out")
         return value
 
@@ -361,7 +362,7 @@ class Evaluation(Section):
     limit: int = Field(10_000, ge=1)  # runs: examples of each split of a task with heads, classes keep their shares
     folds: int = Field(5, ge=2)  # runs: of the cross-validation of such a task, where it has no validation split
     map_at: int | None = Field(None, ge=1)  # MAP over so many first hits, 1000 in Table 5.7; None: over all
-    few_shot: set[Annotated[int, Field(ge=1)]] = {2, 5, 10}  # 07_simde: heads learn from so many examples of each class
+    few_shot: list[Annotated[int, Field(ge=1)]] = [2, 5, 10]  # 07_simde: heads learn from so many of each class
     rounds: list[int | None] = Field([None], min_length=1)  # final: heads learn from so many examples; None: from all
 
     @field_validator("rounds")

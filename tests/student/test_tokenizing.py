@@ -1,7 +1,8 @@
 """Long texts are counted and cut without being tokenised whole, and nothing of the result changes."""
 
+import subprocess
+import sys
 from functools import partial
-from resource import RUSAGE_SELF, getrusage
 from time import process_time
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from docemb_lib import tokenizing
-from docemb_lib.corpus.build import _measured
+from docemb_lib.corpus.build import _measured, digest
 from docemb_lib.corpus.sources import Document
 from docemb_lib.pretrained import resolve
 from docemb_lib.student import Student, count_tokens
@@ -66,11 +67,29 @@ def test_a_document_of_megabytes_takes_seconds_and_the_memory_of_its_different_w
     student: Student = make_student(windows=[32])
     counter = partial(count_tokens, minilm)
     counter([""])  # loads the tokenizer
-    start, before = process_time(), getrusage(RUSAGE_SELF).ru_maxrss
+    start = process_time()
     row = _measured([Document("a", text, "b")], counters={"n": counter, "m": counter}, copy_words=None).to_pylist()[0]
     encoded = student.encode([text, text[:8000]])
-    seconds, kilobytes = process_time() - start, getrusage(RUSAGE_SELF).ru_maxrss - before
+    seconds = process_time() - start
     assert (row["n_words"], row["n"]) == (1_500_000, row["m"])
     assert encoded == ([student.encode([text[:8000]]).sequences[0]] * 2, 2)
     assert seconds < 5
-    assert kilobytes < 200_000
+    peaks = []  # of processes of their own: of one word, of the text, and of the text tokenised whole
+    for n, call in ((1, "count_tokens(t, [text])"), (10**6, "count_tokens(t, [text])"), (10**6, "t.encode(text)")):
+        program = f"""
+from resource import *; from docemb_lib.tokenizing import *; from tokenizers import Tokenizer
+t = Tokenizer.from_file({f"{resolve('all-MiniLM-L6-v2')}/tokenizer.json"!r}); t.no_truncation()
+text = " ".join(f"etaoin{{k % 5000}}" for k in range({n})); {call}; print(getrusage(RUSAGE_SELF).ru_maxrss)"""
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+        peaks.append(int(done.stdout))
+    assert peaks[1] - peaks[0] < 100_000 < peaks[2] - peaks[0]  # kB
+
+
+@pytest.mark.parametrize("blank", ["\n", "  ", "\r\n", "\t"])
+def test_copies_but_for_white_space_have_one_digest_and_as_many_words_and_tokens(minilm, blank):
+    words = [f"word{n % 900}" for n in range(40_000)]
+    text, copy = " ".join(words), blank.join(words)
+    assert digest(copy, None) == digest(text, None)
+    rows = _measured([Document("a", text, ""), Document("b", copy, "")], counters={}, copy_words=None).to_pylist()
+    assert [row["n_words"] for row in rows] == [40_000, 40_000]
+    assert len({*count_tokens(minilm, [text, copy])}) == 1

@@ -227,7 +227,7 @@ def of_texts(make_run):
     def make(language="en", tasks=()):
         changes = {
             "simde": SimDE(language=language, dropout=0.1),
-            "evaluation": Evaluation(tasks=["package", "halves"], few_shot={2, 4, 5}),
+            "evaluation": Evaluation(tasks=["package", "halves"], few_shot=[2, 4, 5]),
         }
         run = make_run("07_simde", changes=changes, documents=2)
         corpus, scores = SimpleNamespace(split=lambda _: {"text": PAGES}), SimpleNamespace(tasks=tasks)
