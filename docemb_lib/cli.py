@@ -9,6 +9,7 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from functools import wraps
+from importlib import metadata
 from inspect import signature
 from pathlib import Path
 from pkgutil import resolve_name
@@ -23,11 +24,22 @@ from docemb_lib.hardware import tune_environment
 from docemb_lib.progress import close_bars
 
 app = typer.Typer(
-    help="Distil long-document embeddings from two teachers: run the notebooks, read the results, embed documents.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        sys.stdout.write(f"docemb {metadata.version('docemb')}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.", callback=_print_version)] = False,
+) -> None:
+    """Distil long-document embeddings from two teachers: run the notebooks, read the results, embed documents."""
 
 
 class PlainConsole(Console):

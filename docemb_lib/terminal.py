@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Sequence
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
 import pandas as pd
 from rich.console import Console, Group
 from rich.live import Live
 from rich.markup import escape
-from rich.measure import Measurement
 from rich.table import Table
 
+from docemb_lib.evaluation.scoreboard import NO_BREAK
 from docemb_lib.experiments.execution import Planned, Reporter, Runs, Status
+from docemb_lib.settings.profile import FINAL
 
 if TYPE_CHECKING:
     from docemb_lib.experiments.plan import Step
 
 QUIET_SECONDS = 10.0  # between two lines about one run, where the output is no terminal
-RUN_COLUMNS = ("notebook", "label", "profile", "status", "documents", "seed", "mean", "seconds")
+RUN_COLUMNS = ("notebook", "label", "profile", "status", "documents", "seed", "validation", "test", "seconds")
+AS_USUAL = {"status": "done", "seed": 0}  # columns of runs that all have this value are left out
+BORDERS = 3  # characters that a table needs for each column, and one more
 OUTCOMES = {"built": "done", "failed": "failed"}
 SCORES = "Test scores (accuracy; MAP for retrieval)"
 
@@ -120,8 +125,9 @@ def print_planned(planned: Runs, done: Sequence[bool], console: Console) -> None
 def print_scoreboard(board: pd.DataFrame, console: Console) -> None:
     """Models × tasks. board: index model; a column per task, `mean`, `std` and `fitted on`; NaN: not scored."""
     shown = board.drop(columns=["mean", "std", "fitted on"]).map("{:.3f}".format)
-    shown["mean ± spread"] = [f"{mean:.3f} ± {std:.3f}" for mean, std in zip(board["mean"], board["std"], strict=True)]
-    shown = shown.assign(**{"fitted on": board["fitted on"]}).replace({"nan": "", "nan ± nan": ""})
+    pairs = zip(board["mean"], board["std"], strict=True)
+    shown["mean ± spread"] = [f"{mean:.3f}{NO_BREAK}± {std:.3f}" for mean, std in pairs]
+    shown = shown.assign(**{"fitted on": board["fitted on"]}).replace({"nan": "", f"nan{NO_BREAK}± nan": ""})
     print_table(shown.rename_axis("model").reset_index(), console, title=f"{SCORES}, mean over head seeds", text=1)
 
 
@@ -131,11 +137,21 @@ def print_intervals(board: pd.DataFrame, console: Console) -> None:
 
 
 def print_runs(frame: pd.DataFrame, console: Console) -> None:
-    """Recorded runs, a row each; `docemb results --csv` has every column."""
+    """Recorded runs, a row each; `docemb results --csv` has every column.
+
+    The mean over tasks stands under `test` for notebooks that score test splits, else under `validation`.
+    """
     if frame.empty:
         console.print("No recorded runs yet; `docemb run` makes some.")
         return
-    print_table(frame[[name for name in RUN_COLUMNS if name in frame and frame[name].notna().any()]], console)
+    on_test = frame["notebook"].isin(FINAL)
+    frame = frame.assign(validation=frame["mean"].mask(on_test), test=frame["mean"].where(on_test))
+    shown = [name for name in RUN_COLUMNS if name in frame and frame[name].notna().any()]
+    usual = [name for name, value in AS_USUAL.items() if name in frame and (frame[name] == value).all()]
+    profiles = frame["profile"].unique() if "profile" in frame else ()
+    title = f"Profile {profiles[0]}" if len(profiles) == 1 else None
+    left_out = {*usual, "profile"} if title else {*usual}
+    print_table(frame[[name for name in shown if name not in left_out]], console, title=title)
 
 
 def print_claims(table: pd.DataFrame, console: Console) -> None:
@@ -152,19 +168,35 @@ def print_paths(paths: Sequence[tuple[str, str]], console: Console) -> None:
 
 
 def print_table(frame: pd.DataFrame, console: Console, *, title: str | None = None, text: int | None = None) -> None:
-    """A frame as a table of its natural width: in a narrow terminal lines wrap, and no number is cut.
+    """A frame as a table. Where the terminal is too narrow, cells become several lines, and no word is broken.
 
     text: how many first columns are aligned to the left; None: all that hold no numbers.
     """
+    columns = [[str(name), *map(_cell, frame.iloc[:, place])] for place, name in enumerate(frame)]
+    widths = [max(map(len, cells)) for cells in columns]
+    least = [max(len(line) for cell in cells for line in _folded(cell, 1).split("\n")) for cells in columns]
+    needed = BORDERS * len(columns) + 1
+    while sum(widths) + needed > console.width and widths != least:
+        widest = max((width, place) for place, width in enumerate(widths) if width > least[place])[1]
+        widths[widest] -= 1
     table = Table(title=title, title_justify="left")
-    for place, name in enumerate(frame.columns):
-        left = frame[name].dtype.kind not in "if" if text is None else place < text
-        table.add_column(str(name), justify="left" if left else "right", no_wrap=True)
-    for row in frame.itertuples(index=False):
-        table.add_row(*(escape(_cell(value)) for value in row))
-    needed = Measurement.get(console, console.options.update(max_width=10_000), table).maximum
-    wide = max(needed, console.width)
+    folded = [[_folded(cell, width) for cell in cells] for cells, width in zip(columns, widths, strict=True)]
+    for place, (head, *_) in enumerate(folded):
+        left = frame.dtypes.iloc[place].kind not in "if" if text is None else place < text
+        table.add_column(head, justify="left" if left else "right", no_wrap=True)
+    for row in zip(*(cells[1:] for cells in folded), strict=True):
+        table.add_row(*map(escape, row))
+    wide = max(sum(widths) + needed, console.width)
     type(console)(file=console.file, width=wide, force_terminal=console.is_terminal).print(table)
+
+
+def _folded(text: str, width: int) -> str:
+    """`text` in lines of at most `width` characters where possible, broken at spaces, `-`, `;`, `_` and `)`."""
+    if len(text) > width:
+        breakable = re.sub("[;_)]", r"\g<0>\t", text)  # a tab marks a place to break at
+        lines = wrap(breakable, width, expand_tabs=False, replace_whitespace=False, break_long_words=False)
+        text = "\n".join(lines).replace("\t", "")
+    return text.replace(NO_BREAK, " ")
 
 
 def duration(seconds: float) -> str:

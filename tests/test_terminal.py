@@ -12,6 +12,7 @@ from conftest import docemb
 from rich.console import Console
 
 from docemb_lib.cli import PlainConsole
+from docemb_lib.evaluation.scoreboard import NO_BREAK
 from docemb_lib.progress import progress
 from docemb_lib.terminal import (
     Terminal,
@@ -49,16 +50,41 @@ def reported(*labels, terminal=False):
     return Terminal(shown), shown, planned
 
 
-@pytest.mark.parametrize("columns", [40, 80, 200])
-def test_tables_are_never_cut(columns):
+def cells_of(text):
+    """The cells of a printed table, column by column, with their lines joined."""
+    rows = [line.strip("│┃").replace("┃", "│").split("│") for line in text.splitlines() if line[0] in "│┃"]
+    return ["".join(cell.strip() for cell in column) for column in zip(*rows, strict=True)]
+
+
+@pytest.mark.parametrize("columns", [40, 60, 80, 120, 200])
+def test_tables_fit_the_terminal_and_lose_nothing(columns):
     shown = console(columns)
     board = pd.DataFrame({"see-also-retrieval": [0.8123], "package": [0.7], "mean": [0.7561], "std": [0.0041],
                           "fitted on": ["task"]}, index=["student before distillation"])  # fmt: skip
     print_scoreboard(board, shown)
-    intervals = pd.DataFrame({"find": [".512 [.48, .55]"]}, index=pd.Index(["a"], name="model"))
+    _title, _, table = shown.file.getvalue().partition("\n")
+    expected = ["model", "student before distillation", "see-also-retrieval", "0.812", "package", "0.700",
+                "mean ± spread", "0.756 ± 0.004", "fitted on", "task"]  # fmt: skip
+    assert "".join(cells_of(table)).replace(" ", "") == "".join(expected).replace(" ", "")
+    assert all(word in table for word in ("distillation", "retrieval", "0.756 ±"))  # no word is broken
+    assert columns == 40 or max(map(len, table.splitlines())) <= columns
+    intervals = pd.DataFrame({"find": [f".512 [.48,{NO_BREAK}.55]"]}, index=pd.Index(["a"], name="model"))
     print_intervals(pd.concat({"10k": intervals}, names=["round"]), shown)
-    for whole in ("student before distillation", "see-also-retrieval", "0.812", "0.756 ± 0.004", "10k", ".512 [.48, .55]"):  # fmt: skip
-        assert whole in shown.file.getvalue()
+    assert "[.48, .55]" in shown.file.getvalue()
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_recorded_runs_fit_the_terminal(columns):
+    shown, label = console(columns), "cosine;PV;S:384(ReLU)x512(ReLU)x384;C:384"
+    notebooks = ["04_projections", "06_evaluation"]
+    rows = {"notebook": notebooks, "label": label, "profile": "tiny", "status": "done", "documents": 150, "seed": 0}
+    print_runs(pd.DataFrame({**rows, "mean": [0.61, 0.87], "seconds": 53.2}), shown)
+    title, *lines = shown.file.getvalue().splitlines()
+    assert title.strip() == "Profile tiny"
+    assert max(map(len, lines)) <= columns
+    columns_shown = cells_of("\n".join(lines))
+    assert columns_shown == [f"notebook{''.join(notebooks)}", f"label{label * 2}", "documents150150", "validation0.61",
+                             "test0.87", "seconds53.253.2"]  # fmt: skip
 
 
 def test_claims_wrap_where_the_terminal_is_narrow():

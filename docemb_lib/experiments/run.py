@@ -232,7 +232,8 @@ def begin(notebook: str, namespace: Mapping[str, Any]) -> Run:
     check_names(notebook, _injected_by_papermill())
     given = {name: namespace[name] for name in ("seed", *NOTEBOOKS[notebook]) if name in namespace}
     profile = Profile.load(namespace.get("profile", "tiny"))
-    run = Run(RunKey.of(notebook, profile, **given), own=profile.parameters.model_dump())
+    own = profile.for_notebook(notebook).parameters.model_dump()
+    run = Run(RunKey.of(notebook, profile, **given), own=own)
     run.stages.check()
     return run
 

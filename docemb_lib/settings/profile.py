@@ -105,6 +105,7 @@ class Profile(sections.Section):
 
     name: str
     parameters: Parameters = Parameters()
+    notebooks: dict[str, dict[str, Any]] = {}  # parameters of single notebooks, over `parameters`
     corpus: sections.Corpus = sections.Corpus()
     structural_teacher: sections.StructuralTeacher = sections.StructuralTeacher()
     contextual_teachers: sections.ContextualTeachers = sections.ContextualTeachers()
@@ -117,6 +118,8 @@ class Profile(sections.Section):
 
     @model_validator(mode="after")
     def _sections_agree(self) -> Self:
+        for notebook, own in self.notebooks.items():
+            check_names(notebook, own)
         student, teacher = width(self.student.model), width(self.structural_teacher.model)
         if student and teacher and student != teacher:
             fits = ", ".join(name for name, size in WIDTHS.items() if size == student)
@@ -146,6 +149,8 @@ class Profile(sections.Section):
         if origins.get(("name",)) != path:  # a name from a base is not the name of this profile
             raw["name"] = path.stem
         profile = _validated(cls, raw, origins)
+        for notebook in profile.notebooks:
+            profile.for_notebook(notebook, source=f"{origins[('notebooks',)]}: notebooks.{notebook}")
         for number, line in enumerate(profile.plan, 1):  # `resolve_plan` checks the lines with a grid
             if line.grid is None and line.profile is None:
                 source = f"{origins[('plan',)]}: plan, line {number} ({line})"
@@ -164,9 +169,14 @@ class Profile(sections.Section):
         return [self.student.model, self.structural_teacher.model, *further]
 
     def for_notebook(self, notebook: str, *, source: str | None = None, **overrides: Any) -> Self:
-        """The profile for a run of `notebook`. Raises InputError for a parameter that the notebook does not take."""
+        """The profile for a run of `notebook`, with its values in `notebooks` where `overrides` gives none.
+
+        Raises InputError for a parameter that the notebook does not take.
+        """
         check_names(notebook, overrides)
-        return self.with_parameters(source=source or notebook, **{**overrides, **FIXED.get(notebook, {})})
+        given = {name: value for name, value in overrides.items() if value != "profile"}
+        own = {**self.notebooks.get(notebook, {}), **given, **FIXED.get(notebook, {})}
+        return self.with_parameters(source=source or notebook, **own)
 
     def with_tasks(self, tasks: Sequence[str], *, source: str) -> Self:
         """The same profile with other tasks in its final evaluation; `source` names them in an error."""
@@ -178,7 +188,10 @@ class Profile(sections.Section):
         """The same profile with notebook parameters replaced; `source` names them in an error."""
         given = {name: value for name, value in overrides.items() if "profile" not in (name, value)}
         parameters = _validated(Parameters, {**self.parameters.model_dump(), **given}, source)
-        return self.model_copy(update={"parameters": parameters})
+        rest = {
+            name: {key: value for key, value in own.items() if key not in given} for name, own in self.notebooks.items()
+        }
+        return self.model_copy(update={"parameters": parameters, "notebooks": rest})
 
 
 def _validated(model: type[Model], raw: dict[str, Any], source: str | Origins) -> Model:

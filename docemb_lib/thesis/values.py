@@ -130,7 +130,8 @@ def _cell(key: RunKey) -> str:
 
 def _cell_of(notebook: str, profile: Profile, parameters: dict[str, Any]) -> str:
     """The cell of a run of the profile with these parameters and the defaults for all others."""
-    return _cell(RunKey.of(notebook, profile.model_copy(update={"parameters": Parameters()}), **parameters))
+    bare = profile.model_copy(update={"parameters": Parameters(), "notebooks": {}})
+    return _cell(RunKey.of(notebook, bare, **parameters))
 
 
 def _has_loss(figure: Figure, profile: Profile) -> bool:
