@@ -71,6 +71,19 @@ def structural_limit(run: Run) -> int:
     return run.stages.teachers.sbert("truncate").max_text_tokens
 
 
+def seen_by_models(run: Run) -> str:
+    """Sentences: how much of the training documents the structural teacher and the student read."""
+    train, read = run.stages.corpus.split("train"), run.profile.student.max_tokens
+    structural, student = (np.array(train[f"n_{model}_tokens"][:]) for model in ("structural", "student"))
+    limit = structural_limit(run)
+    seen, of_student = np.minimum(structural, limit).sum(), np.minimum(student, read).sum()
+    return (
+        f"{(structural > limit).mean():.0%} of the {len(train)} training documents are longer than the {limit} tokens "
+        f"that the structural teacher reads at once.\nIt reads {seen / structural.sum():.0%} of their text; the "
+        f"student, with {read} tokens, reads {of_student / student.sum():.0%}."
+    )
+
+
 def corpus_tables(statistics: pd.DataFrame, name: str) -> pd.DataFrame:
     """Tables 4.1 and 5.1 with this corpus first: a row per corpus and split. statistics: see `corpus_statistics`."""
     here = statistics[statistics["split"].isin(["train", "validation"])].assign(corpus=name, of=benchmarks.HERE)

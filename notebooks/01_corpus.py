@@ -175,6 +175,15 @@ run.save_figure(ax, "tasks", lengths[["data", "split", "tokens"]])
 # **How to read it.** The further right a line rises, the longer the documents are. The lines of train and test of one
 # task should coincide. If they differ, heads are tested on documents of other lengths than they were trained on.
 
+# %% [markdown]
+# ## The answer
+#
+# How long are the documents, and how much of them do the models read? If the structural teacher reads nearly all of the
+# text, a long-document model has little to add.
+
+# %%
+print(views.seen_by_models(run))
+
 # %%
 run.finish(
     {

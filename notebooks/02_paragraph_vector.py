@@ -118,6 +118,15 @@ run.save_figure(ax, "runs", runs)
 # order of runs, not their values. In the thesis larger vectors are better, DBOW and DM are close, and the concatenation
 # of the best two is better than either. Expect a smaller effect of the vector size with a few thousand documents.
 
+# %% [markdown]
+# ## The answer so far
+#
+# Is this model better than the references? The next cell compares their validation scores. Intervals are 95%.
+# "Better" and "worse" are the results of paired permutation tests, corrected for their number.
+
+# %%
+print(run.standing())
+
 # %%
 run.finish(run.metrics(scores), scores=scores)
 

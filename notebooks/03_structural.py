@@ -163,6 +163,15 @@ run.save_figure(ax, "runs", runs)
 # compare the order of losses, not their values. In the thesis max-margin MSE with γ = 1 is best and collapses with γ =
 # 1.5; cosine is a close second.
 
+# %% [markdown]
+# ## The answer so far
+#
+# Is this student better than the references? The next cell compares their validation scores. Intervals are 95%.
+# "Better" and "worse" are the results of paired permutation tests, corrected for their number.
+
+# %%
+print(run.standing())
+
 # %%
 run.finish(run.metrics(scores), scores=scores, student=run.link_student())
 

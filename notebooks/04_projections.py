@@ -166,6 +166,15 @@ run.save_figure(ax, "runs", runs)
 # ones perform very well beside max-margin (section 4.5.2); larger student projections are better, and bottlenecks are
 # harmful.
 
+# %% [markdown]
+# ## The answer so far
+#
+# Is this student better than the references? The next cell compares their validation scores. Intervals are 95%.
+# "Better" and "worse" are the results of paired permutation tests, corrected for their number.
+
+# %%
+print(run.standing())
+
 # %%
 run.finish(run.metrics(scores), scores=scores, student=run.link_student())
 

@@ -143,6 +143,15 @@ run.save_figure(ax, "lambda", siblings)
 # %%
 widgets.weighting_explorer(run, widgets.weighting_points(run), profile=profile)
 
+# %% [markdown]
+# ## The answer so far
+#
+# Is this student better than the references? The next cell compares their validation scores. Intervals are 95%.
+# "Better" and "worse" are the results of paired permutation tests, corrected for their number.
+
+# %%
+print(run.standing())
+
 # %%
 run.finish(run.metrics(scores), scores=scores, student=run.link_student())
 

@@ -253,12 +253,18 @@ thesis.claims_of_run(run, finals)
 # %% [markdown]
 # ## Using the student
 #
-# The student is a sentence-transformers folder; a lexical half brings a small file of code, which you must allow.
+# The student is a sentence-transformers folder. A lexical half is a small file of code in it, which you must allow. The
+# next cell does not need docemb: it embeds three texts and searches them.
 
 # %%
-folder = run.link_student(final.scores)  # which now stand in its model card
-trust = ", trust_remote_code=True" if run.stages.students.has_lexical_half else ""
-print(f'SentenceTransformer("{folder}"{trust})')
+from sentence_transformers import SentenceTransformer
+
+folder = run.link_student(final.scores)  # its model card now has the scores above
+model = SentenceTransformer(str(run.workspace.root / folder), trust_remote_code=True)
+texts = ["A straight line is fitted to points.", "Rows are read from a text file.", "A graph has weighted edges."]
+found = model.similarity(model.encode("linear regression"), model.encode(texts))
+print(run.workspace.root / folder)
+pd.DataFrame({"text": texts, "cosine": found[0]}).sort_values("cosine", ascending=False)
 
 # %%
 run.finish(run.metrics(final.scores), scores=final.scores, student=folder, tables=final.tables)

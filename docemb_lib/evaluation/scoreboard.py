@@ -110,18 +110,22 @@ def with_interval(value: float, low: float, high: float) -> str:
     return re.sub(r"\b0\.", ".", f"{value:.3f} [{low:.2f}, {high:.2f}]")
 
 
-def standing(intervals: pd.DataFrame, comparison: pd.DataFrame, *, student: str, before: str, practice: str) -> str:
+def standing(
+    intervals: pd.DataFrame, comparison: pd.DataFrame, *, student: str, before: str | None, practice: str
+) -> str:
     """One sentence that compares the student with its best reference, with common practice and with its start.
 
     Means over tasks are compared; "better" and "worse" are the verdicts of paired tests. The best reference is that of
     the highest mean among those that `comparison` compares the student with. intervals: see `score_intervals`;
-    comparison: see `verdicts`; before: the student before training; practice: the reference that users have today.
+    comparison: see `verdicts`; before: the student before training, None where nothing was trained from it; practice:
+    the reference that users have today.
     """
     tasks = intervals.loc[intervals["task"] != OVERALL, "task"].nunique()
     scores = _over_tasks(intervals).set_index("model")
     own = _over_tasks(comparison).query("model == @student").set_index("reference")
     references = [model for model in own.index if model in scores.index and model != before]
-    if absent := [model for model in (student, before, practice) if model not in scores.index]:
+    named = [student, practice, *([] if before is None else [before])]
+    if absent := [model for model in named if model not in scores.index]:
         raise InputError(f"standing: no scores of {absent[0]!r}, only of {', '.join(sorted(scores.index))}")
     best = scores.loc[references, "value"].idxmax()
     better, worse, _ = VERDICTS
@@ -131,8 +135,8 @@ def standing(intervals: pd.DataFrame, comparison: pd.DataFrame, *, student: str,
 
     groups: dict[str, list[str]] = {}
     title = f"the best of {len(references)} references, {best}" if len(references) > 1 else best
-    names = {practice: practice, best: title, before: before}
-    for other in dict.fromkeys((best, practice, before)):
+    names = {name: name for name in named} | {best: title}
+    for other in dict.fromkeys((best, *named[1:])):
         verdict = {better: "better than", worse: "worse than"}.get(own["verdict"][other], "not shown to differ from")
         groups.setdefault(verdict, []).append(f"{names[other]} ({number(other)})")
     found = [f"{verdict} {', '.join([*group[:-2], ' and '.join(group[-2:])])}" for verdict, group in groups.items()]

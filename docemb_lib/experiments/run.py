@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -29,6 +30,9 @@ from docemb_lib.private import INJECTED_CELL
 from docemb_lib.settings import SINGLE, label_of_paragraph_vector
 from docemb_lib.settings.profile import BESIDE_CONTEXTUAL, FINAL, NOTEBOOKS, Profile, check_names
 from docemb_lib.workspace import Artefact, Workspace
+
+LINE = 110  # characters of printed text
+ALONE = "No other run of this notebook is recorded yet."
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -128,6 +132,19 @@ class Run:
         student = self._of_student[-1].label
         references = [model.label for model in self.references]
         return self.stages.scores.evaluate(self.models(beside), student=student, references=references)
+
+    def standing(self) -> str:
+        """Validation scores in two sentences: the run's model beside its references, and its rank among all runs."""
+        own, names = self.model.label, [model.label for model in self.references]
+        found = self.stages.scores.evaluate(self.models(), student=own, references=names, final=False)
+        mean = float(mean_over_tasks(found.scores).query("model == @own")["value"].mean())
+        others = [(one.metrics["mean"], one.label) for one in self.comparable() if "mean" in one.metrics]
+        place, total = 1 + sum(value > mean for value, _ in others), 1 + len(others)
+        rank = f"Of {total} recorded runs of this notebook it has the best mean."
+        if place > 1:
+            value, best = max(others)
+            rank = f"It is number {place} of {total} recorded runs of this notebook; the best is {best} ({value:.3f})."
+        return "\n".join(fill(text, LINE) for text in (found.standing(), rank if others else ALONE))
 
     def metrics(self, scores: pd.DataFrame) -> dict[str, float]:
         """The numbers that the run records, of the last round of its tidy scores.

@@ -26,7 +26,7 @@ from docemb_lib.evaluation.scoreboard import (
 )
 from docemb_lib.evaluation.tasks import HeadTask, Score
 from docemb_lib.evaluation.uncertainty import by_length, differences, score_intervals, verdicts
-from docemb_lib.experiments.models import SBERT_CHUNKS, UNTRAINED, Model, embed_once
+from docemb_lib.experiments.models import SBERT_CHUNKS, SBERT_TRUNCATED, UNTRAINED, Model, embed_once
 from docemb_lib.experiments.stages import CorpusStage, fingerprint_of_model, sbert_of
 from docemb_lib.settings import Evaluation
 from docemb_lib.settings.profile import Profile
@@ -94,13 +94,15 @@ class ScoreStage:
             rows[model.label] = {"spread": protocols.spread(embeddings), **scores}
         return pd.DataFrame.from_dict(rows, orient="index").rename_axis("model")
 
-    def evaluate(self, models: Sequence[Model], *, student: str, references: Sequence[str]) -> Final:
-        """Score the models on all tasks of the profile, with intervals and paired tests.
+    def evaluate(
+        self, models: Sequence[Model], *, student: str, references: Sequence[str], final: bool = True
+    ) -> Final:
+        """Score the models on the tasks of the profile, with intervals and paired tests.
 
-        student: the label of the model that is compared with each of the `references`, labels as well; the other models
-        are compared with the common practice, SBERT over chunks.
+        final: see `of`; student: the label of the model that is compared with each of the `references`, labels as well;
+        the other models are compared with the common practice, SBERT over chunks.
         """
-        rounds = self.by_round(models, final=True)
+        rounds = self.by_round(models, final=final)
         described = [(m.label, m.fingerprint, m.fitted_on, m.ranks_only) for m in models]
         return Final(
             _stacked(rounds, score_frame),
@@ -246,7 +248,10 @@ class Final(NamedTuple):
 
     def standing(self) -> str:
         """A sentence: the student's mean over tasks beside the best reference, the common practice and its start."""
-        return standing(self.last, self.comparison, student=self.student, before=UNTRAINED, practice=SBERT_CHUNKS)
+        models = set(self.models["model"])
+        before = UNTRAINED if UNTRAINED in models else None
+        practice = SBERT_CHUNKS if SBERT_CHUNKS in models else SBERT_TRUNCATED
+        return standing(self.last, self.comparison, student=self.student, before=before, practice=practice)
 
     def recommendation(self) -> str:
         """Which of the models to use, and why."""

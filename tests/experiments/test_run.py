@@ -3,15 +3,18 @@
 from dataclasses import replace
 
 import nbformat
+import numpy as np
 import pytest
 from nbclient import NotebookClient
 
 from docemb_lib.errors import InputError
+from docemb_lib.evaluation.tasks import Score
 from docemb_lib.experiments import records
 from docemb_lib.experiments import run as module
 from docemb_lib.experiments.plan import grid
 from docemb_lib.experiments.run import Run, begin
 from docemb_lib.experiments.runkey import RunKey
+from docemb_lib.experiments.scores import ScoreStage
 from docemb_lib.settings.profile import Profile
 from docemb_lib.workspace import Workspace
 
@@ -82,6 +85,27 @@ def test_an_identical_run_keeps_the_seconds_and_the_end_of_its_first_record(work
     assert 60 <= found[2].seconds < 62
     assert found[0].finished < found[1].finished == found[2].finished
     assert found[2].metrics == {"documents": 2.0}
+
+
+def made(metric, right):
+    answers = right[None].astype(np.float32)
+    return Score(metric, (float(answers.mean()),), per_example={metric: answers})
+
+
+@pytest.mark.parametrize(("others", "said"), [
+    ((), "No other run of this notebook is recorded yet."),
+    ((0.4,), "Of 2 recorded runs of this notebook it has the best mean."),
+    ((0.4, 0.9, 0.7), "It is number 3 of 4 recorded runs of this notebook; the best is a 0.9 (0.900).")])  # fmt: skip
+def test_a_run_is_ranked_among_those_recorded(workspace_root, monkeypatch, others, said):
+    run = Run(RunKey.of("03_structural", Profile.load("small")))
+    labels = [run.label, *(model.label for model in run.references)]
+    scores = {label: {"sort": made("accuracy", np.arange(10) < 6)} for label in labels}
+    monkeypatch.setattr(ScoreStage, "by_round", lambda stage, models, *, final: {} if final else {"all": scores})
+    recorded = [replace(records.Record.of(run.key, metrics={"mean": value}), label=f"a {value}") for value in others]
+    monkeypatch.setattr(run, "comparable", lambda: recorded)
+    first, *rest = run.standing().split("\n")
+    assert first.startswith("In the mean over 1 task, cosine (.600 [")
+    assert rest[-1] == said
 
 
 CELLS = (

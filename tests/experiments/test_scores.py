@@ -242,6 +242,14 @@ def test_a_model_that_only_ranks_stands_last_without_a_mean(rounds):
     assert "the best of 2 references, SBERT over chunks" in final.standing()
 
 
+def test_without_training_and_chunks_a_model_is_compared_with_the_truncated_teacher(rounds):
+    rounds("all")
+    final = evaluated([model for model in MODELS if model.label not in (UNTRAINED, SBERT_CHUNKS)], student="TF-IDF")
+    assert final.standing().startswith("In the mean over 2 tasks, TF-IDF (.")
+    assert " is worse than the best of 2 references, student (.5" in final.standing()
+    assert f" and {SBERT_TRUNCATED} (.4" in final.standing()
+
+
 def test_a_reference_is_fitted_on_the_texts_of_each_task_it_can_be_scored_on(workspace_root):
     both = Labelled(TEXTS, [0, 1] * 4)
     tasks = {"sort": Classification("sort", {"train": both, "test": both}),

@@ -107,6 +107,21 @@ def test_overrides_replace_notebook_parameters_and_the_word_profile_leaves_them(
     assert parameters.contextual_projection == "384"
 
 
+def test_a_notebooks_own_parameters_replace_those_of_all_and_are_replaced_by_given_ones(load):
+    text = (
+        "parameters: {documents: 20, lam: 0.3}\nnotebooks: {06_evaluation: {documents: 70, contextual_teacher: null}}"
+    )
+    final = load(text).for_notebook("06_evaluation", documents="profile").parameters
+    assert (final.documents, final.contextual_teacher, final.lam) == (70, None, 0.3)
+    assert load(text).for_notebook("05_weighting").parameters.documents == 20
+    assert load(text).for_notebook("06_evaluation", documents=9).parameters.documents == 9
+    assert load(text, documents=9).for_notebook("06_evaluation").parameters.documents == 9
+    with pytest.raises(InputError, match=r"p.yaml: .*02_paragraph_vector: unknown parameter 'lam'"):
+        load("notebooks: {02_paragraph_vector: {lam: 0.3}}")
+    with pytest.raises(InputError, match=r"p.yaml: notebooks.05_weighting: lam: must lie in \[0, 1\]"):
+        load("notebooks: {05_weighting: {lam: 3}}")
+
+
 def test_other_tasks_of_the_final_evaluation_are_checked_as_the_profiles_own():
     profile = Profile.load("tiny")
     assert profile.with_tasks(["halves"], source="--task").evaluation.tasks == ["halves"]

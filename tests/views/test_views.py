@@ -46,10 +46,11 @@ def make_run(workspace_root):
 def described(make_run):
     """A run of 01_corpus with invented documents and one task. The structural teacher counts letters."""
     evaluation = Profile.load("small").evaluation.model_copy(update={"tasks": ["package"], "sweep_tasks": ["package"]})
-    run = make_run("01_corpus", changes={"evaluation": evaluation})
-    splits = {"train": Dataset.from_dict({"source": ["x", "y"], "n_student_tokens": [3, 5], "text": ["", ""]}),
+    student = Profile.load("small").student.model_copy(update={"max_tokens": 4})
+    run = make_run("01_corpus", changes={"evaluation": evaluation, "student": student})
+    splits = {"train": Dataset.from_dict({"source": ["x", "y"], "n_student_tokens": [3, 5], "n_structural_tokens": [200, 310], "text": ["", ""]}),
         "validation": Dataset.from_dict({"source": ["x"], "n_student_tokens": [7], "text": [""]})}  # fmt: skip
-    counter = SimpleNamespace(count_tokens=lambda texts: [200 * len(text) for text in texts])
+    counter = SimpleNamespace(count_tokens=lambda texts: [200 * len(text) for text in texts], max_text_tokens=256)
     task = Classification("package", {"train": Labelled(TEXTS, list("aabb")), "test": Labelled(TEXTS[:2], ["a", "b"])})
     run.stages = SimpleNamespace(key=run.key, workspace=run.workspace,
         corpus=SimpleNamespace(fingerprint="corpus", split=splits.__getitem__),
@@ -67,6 +68,10 @@ def test_the_corpus_at_hand_stands_before_those_of_the_thesis_and_tasks_are_desc
     assert list(table.index) == [(*corpus, split) for corpus in corpora for split in ("train", "validation")]
     assert table.loc[("here", "tiny", "train")].tolist() == [10, 100, 10, 2, 30, 20]
     assert table.loc[("thesis", "TRAIN-1M", "train"), "documents"] == 1_000_000
+    assert views.seen_by_models(described) == (
+        "50% of the 2 training documents are longer than the 256 tokens that the structural teacher reads at once.\n"
+        "It reads 89% of their text; the student, with 4 tokens, reads 88%."  # (200 + 256) / 510; (3 + 4) / 8
+    )
     monkeypatch.setattr("docemb_lib.student.count_tokens", lambda model, texts: [len(text.split()) for text in texts])
     found = views.described_tasks(described)
     assert found.lengths.query("split == 'train'")["n_student_tokens"].tolist() == [2, 3, 1, 2]
