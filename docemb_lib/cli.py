@@ -133,6 +133,22 @@ def run(
 
 
 @command
+def init(
+    source: Annotated[Path, typer.Argument(metavar="INPUT", help="A folder of .txt/.md files, or a data file.")],
+    out: Annotated[Path | None, typer.Option("-o", "--out", help="The profile; by itself INPUT's name, here.")] = None,
+    text_field: Annotated[str | None, typer.Option(help="The field that holds the text; by itself found.")] = None,
+    id_field: Annotated[str | None, typer.Option(help="The field that holds the id.")] = None,
+    debug: Debug = False,
+) -> None:
+    """Write a profile for one's own documents, sized to them."""
+    from docemb_lib.experiments.commands import initial_profile
+
+    out = Path(f"{source.resolve().name.split('.')[0]}.yaml") if out is None else out
+    for name, value in initial_profile(source, out, text_field=text_field, id_field=id_field).items():
+        console.print(f"{name + ':':<16}{value}", markup=False)
+
+
+@command
 def train(profile: ProfileName = "tiny", parameter: Parameter = None, debug: Debug = False) -> None:
     """Distil one student without a notebook; under torchrun or accelerate launch, by all their processes together."""
     from docemb_lib.experiments.commands import distil, parse_parameters

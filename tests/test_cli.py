@@ -78,6 +78,54 @@ def test_a_notebook_that_refuses_its_input_ends_the_command_with_its_line(worksp
     refused(docemb("run", "--profile", own(texts(workspace_root / "t", bad=b"caf\xe9"))), "bad.txt", "byte 3", "UTF-8")
 
 
+SIZED = {"folder": (".txt", None), "rows": (".jsonl", "body")}
+
+
+@pytest.mark.parametrize("kind", SIZED)
+def test_a_profile_is_written_for_documents_and_sized_to_them(workspace_root, kind):
+    """Of 90 documents of 5 words and 30 of 3,000."""
+    source, texts = workspace_root / kind, ["the cat of a king"] * 90 + ["word " * 3000] * 30
+    texts = [f"{text} {number}" for number, text in enumerate(texts)]
+    if kind == "folder":
+        source.mkdir()
+        for number, text in enumerate(texts):
+            (source / f"{number}.txt").write_text(text)
+    else:
+        source = source.with_suffix(".jsonl")
+        rows = ({"id": str(number), "title": "a", "body": text} for number, text in enumerate(texts))
+        source.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    done = docemb("init", source)
+    assert done.returncode == 0, done.stderr
+    assert "120: 68 to train on, 40 to measure with, 12 to watch the training" in done.stdout
+    assert "6 in the median, 3001 at most" in done.stdout
+    assert "about 25% are longer" in done.stdout
+    assert "not English?" in done.stdout  # 90,000 of the words are "word"
+    profile = Profile.load(workspace_root / f"{kind}.yaml")
+    own = Profile.load("own")
+    assert (profile.name, profile.corpus.path, profile.corpus.text_field) == (kind, source, "body" if kind == "rows" else "text")  # fmt: skip
+    assert (profile.corpus.tasks, profile.corpus.validation, profile.parameters.documents) == (40, 12, 68)
+    assert (profile.student.max_tokens, profile.student.lexical) == (4096, 22)
+    assert profile.notebooks == {name: {**given, "documents": 68} for name, given in own.notebooks.items()}
+    assert profile.model_dump(include={"evaluation", "training", "simde"}) == own.model_dump(include={"evaluation", "training", "simde"})  # fmt: skip
+    assert docemb("run", "--profile", f"{kind}.yaml", "--dry-run").returncode == 0
+    again = docemb("init", source)
+    assert (again.returncode, again.stderr) == (2, f"Error: -o {kind}.yaml: exists; name a new file\n")
+
+
+@pytest.mark.parametrize(("name", "content", "said"), [
+    ("few.jsonl", '{"text": "a b"}\n' * 59, "few.jsonl: 59 documents; a student needs 60 or more: add some"),
+    ("none.csv", "id,text\n", "none.csv: holds no document; add one with a field 'text'"),
+    ("blank.jsonl", '{"text": " "}\n', "blank.jsonl, line 1: field 'text' is blank"),
+    ("a.pdf", "x", "a.pdf: a corpus is a folder of .txt/.md files, or data files")])  # fmt: skip
+def test_documents_that_make_no_profile_are_refused(workspace_root, name, content, said):
+    (workspace_root / name).write_text(content)
+    done = docemb("init", workspace_root / name, "-o", "mine.yaml")
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert done.stderr.count("Error") == 1
+    assert not (workspace_root / "mine.yaml").exists()
+
+
 def test_the_recipe_for_long_documents_in_the_template_fits_when_its_lines_are_let_in(workspace_root):
     file = workspace_root / "params" / "own.yaml"
     text = file.read_text(encoding="utf-8").replace("CHANGE-ME", str(texts(workspace_root / "t")))

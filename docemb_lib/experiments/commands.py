@@ -1,8 +1,11 @@
-"""What the commands `docemb train`, `embed` and `evaluate` do, and the report at the end of `docemb run`."""
+"""What the commands `init`, `train`, `embed`, `adapt` and `evaluate` do, and the report at the end of `docemb run`."""
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -12,7 +15,8 @@ import pandas as pd
 import yaml
 
 from docemb_lib import pretrained
-from docemb_lib.corpus.sources import local_documents
+from docemb_lib.corpus.rows import read_rows
+from docemb_lib.corpus.sources import local_documents, local_paths
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation.scoreboard import last_round, scoreboard
 from docemb_lib.experiments import records
@@ -33,12 +37,77 @@ from docemb_lib.experiments.scores import Final
 from docemb_lib.experiments.students import student_at
 from docemb_lib.hardware import devices_at_hand
 from docemb_lib.progress import progress
-from docemb_lib.settings.profile import FINAL, Profile, parse_yaml
-from docemb_lib.workspace import Artefact, Workspace
+from docemb_lib.settings.profile import FINAL, Profile, find_root, parse_yaml
+from docemb_lib.workspace import Artefact, Workspace, write_text
 
 NOTEBOOK = "06_evaluation"  # the notebook whose parameters a student has, and which reuses the student
 ROWS = 10_000  # rows of embeddings in a group of a parquet file
 TEXTS = 1024  # texts that a stock model sorts by length at a time
+LEAST = 60  # documents from which a student is trained, and measured on others
+LOOKED_AT = 1000  # first rows or documents that show the fields and the language
+ENGLISH = {"the", "of", "and", "to", "in", "a", "is", "that", "for", "it"}  # every fourth word of English
+LEAST_ENGLISH = 0.12  # share of these words; other languages have fewer
+TOKENS_PER_WORD = 1.4  # of MiniLM, in English
+
+
+def initial_profile(
+    source: Path, out: Path, *, text_field: str | None = None, id_field: str | None = None
+) -> dict[str, str]:
+    """Write a profile for one's own documents: `params/own.yaml`, filled in and sized to them.
+
+    text_field, id_field: of data files; None: `text` and `id`, or for the text the field that holds most of it.
+    Returns what was found, by name. Raises InputError for documents that cannot be read or are too few, and for an
+    `out` that exists.
+    """
+    if out.suffix not in {".yaml", ".yml"} or out.exists():
+        mend = "exists; name a new file" if out.exists() else "name a .yaml file"
+        raise InputError(f"-o {out}: {mend}")
+    fields = {"text_field": text_field or _text_field(source), "id_field": id_field or "id"}
+    words, english, seen = [], 0, 0
+    for number, document in enumerate(progress(local_documents(source, **fields), desc="reading", unit="documents")):
+        found = document.text.lower().split()
+        words.append(len(found))
+        if number < LOOKED_AT:
+            english, seen = english + sum(word in ENGLISH for word in found), seen + len(found)
+    if (N := len(words)) < LEAST:
+        raise InputError(f"{source}: {N} documents; a student needs {LEAST} or more: add some")
+    tokens = TOKENS_PER_WORD * np.array(words)
+    tasks, validation = min(300, N // 3), min(100, N // 10)
+    train = N - tasks - validation
+    longest = 4096 if np.quantile(tokens, 0.9) > 2048 else 2048
+    sizes = {
+        "name: own": f"name: {json.dumps(out.stem)}",
+        "path: CHANGE-ME": f"path: {json.dumps(str(source.resolve()), ensure_ascii=False)}",
+        "text_field: text ": f"text_field: {json.dumps(fields['text_field'], ensure_ascii=False)} ",
+        "id_field: id ": f"id_field: {json.dumps(fields['id_field'], ensure_ascii=False)} ",
+        "validation: 100 ": f"validation: {validation} ", "tasks: 300 ": f"tasks: {tasks} ",
+        "max_tokens: 2048 ": f"max_tokens: {longest} ", "lexical: 256 ": f"lexical: {min(256, train // 3)} ",
+        "documents: 1000 ": f"documents: {min(1000, train)} ", "documents: 150": f"documents: {min(150, train)}",
+        "docemb run --profile params/own.yaml": f"docemb run --profile {out}",
+    }  # fmt: skip
+    text = (find_root() / "params" / "own.yaml").read_text(encoding="utf-8")
+    for old, new in sizes.items():
+        text = text.replace(old, new.ljust(len(old)))  # comments stay where they are
+    write_text(out, text)
+    Profile.load(out)
+    foreign = {"language": "not English? The default models are; name multilingual ones in the profile"}
+    return {
+        "documents": f"{N}: {train} to train on, {tasks} to measure with, {validation} to watch the training",
+        "words": f"{np.median(words):.0f} in the median, {max(words)} at most",
+        "long documents": f"about {(tokens > 256).mean():.0%} are longer than SBERT reads at once",
+        **(foreign if english < LEAST_ENGLISH * seen else {}),
+        "profile": str(out),
+        "next": f"docemb run --profile {out}",
+    }
+
+
+def _text_field(source: Path) -> str:
+    """The field of a data file that holds the text: `text`, or the one with most characters."""
+    sizes: Counter[str] = Counter()
+    for path in local_paths(source):
+        for row in islice(read_rows(path) if path.is_file() else (), LOOKED_AT):
+            sizes.update({name: len(value) for name, value in row.fields.items() if isinstance(value, str)})
+    return "text" if "text" in sizes or not sizes else sizes.most_common(1)[0][0]
 
 
 def distil(profile: str | Path, parameters: dict[str, Any]) -> str | None:

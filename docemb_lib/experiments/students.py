@@ -120,7 +120,7 @@ class StudentStage:
 
         data, teachers = self.corpus.split(split).select(range(rows)), self.teachers.of_student
         embeddings = {name: self.teachers.embeddings(teacher, split, rows) for name, teacher in teachers.items()}
-        tokens = self._token_file("tokens", student.encode, split, rows, max_tokens=student.max_tokens)
+        tokens = self._token_file("tokens", student.tokenize, split, rows, max_tokens=student.max_tokens)
         return TrainingDocuments(tokens, data["n_structural_tokens"][:], teachers=embeddings, ids=data["id"])
 
     def paired_documents(self, student: Student, split: str, rows: int) -> PairedDocuments:

@@ -203,7 +203,7 @@ class Student(nn.Module):
             return longformer.hidden_states(self.model, batch, self.attention, self.checkpointing, self.compiled)
         return longformer.stock_hidden_states(self.model, batch, self.pooling == "cls", self.checkpointing)
 
-    def encode(self, texts: Sequence[str], *, first: int = 0) -> Encoded:
+    def tokenize(self, texts: Sequence[str], *, first: int = 0) -> Encoded:
         """Token ids of each text, cut at `max_tokens`. A text that is no string raises InputError; `first` counts."""
         for index, text in enumerate(texts, first):
             if not isinstance(text, str):
@@ -217,6 +217,10 @@ class Student(nn.Module):
             return_token_type_ids=False, verbose=False,
         )  # fmt: skip
         return Encoded(tokens["input_ids"], sum(bool(encoding.overflowing) for encoding in tokens.encodings))
+
+    def encode(self, texts: str | Sequence[str], **options: Any) -> np.ndarray:
+        """As in sentence-transformers: float32 (N, width), or (width,) for a single text. options: of `embed`."""
+        return self.embed([texts], **options)[0] if isinstance(texts, str) else self.embed(texts, **options)
 
     def embed(
         self, texts: Iterable[str], *, out: str | Path | None = None, batch_tokens: int | None = None,
@@ -245,16 +249,16 @@ class Student(nn.Module):
             total = len(texts) if isinstance(texts, Sized) else None
             bar: Any = stack.enter_context(progress(desc=desc, total=total, unit="documents"))
 
-            def encode(chunk: list[str]) -> list[list[int]]:
+            def tokenize(chunk: list[str]) -> list[list[int]]:
                 nonlocal truncated, done
-                encoded = self.encode(chunk, first=done)
+                encoded = self.tokenize(chunk, first=done)
                 truncated += encoded.truncated
                 done += len(chunk)
                 if self.lexical is not None:
                     lexical_rows.append(self.lexical.lexical(chunk))
                 return encoded.sequences
 
-            tokenised = stack.enter_context(closing(one_ahead(encode, chunks(texts))))
+            tokenised = stack.enter_context(closing(one_ahead(tokenize, chunks(texts))))
             embeddings = embed_chunks(self, tokenised, devices, batch_tokens, bf16, bar.update)
             for rows in stack.enter_context(closing(embeddings)):
                 if self.lexical is not None:

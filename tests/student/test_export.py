@@ -100,7 +100,7 @@ def test_a_plain_longformer_folder_loads_with_the_limit_of_its_positions(make_st
     loaded = Student.load(str(tmp_path))
     assert loaded.max_tokens == 30
     np.testing.assert_array_equal(loaded.embed(["a b c"], bf16=False), student.embed(["a b c"], bf16=False))
-    student.encode(["word " * 50])
+    student.tokenize(["word " * 50])
     student.save(tmp_path)
     saved = json.loads((tmp_path / "tokenizer.json").read_text())
     assert saved["truncation"] is saved["padding"] is None  # a call with truncation leaves none in the file

@@ -49,7 +49,7 @@ def test_a_converted_encoder_is_the_original_on_short_texts(encoder, options, do
     source = request.getfixturevalue(encoder)
     student = Student.from_encoder(source, **options)
     original = hf.AutoModel.from_pretrained(source).eval()
-    ids = [ids for ids in student.encode(documents or texts).sequences if len(ids) <= 256]
+    ids = [ids for ids in student.tokenize(documents or texts).sequences if len(ids) <= 256]
     short = [document for document in ids if student.tokenizer.pad_token_id not in document]
     assert len(short) >= least
     with torch.no_grad():
@@ -64,7 +64,7 @@ def test_a_window_over_all_positions_makes_minilm_itself_with_its_cls(minilm, te
     student = Student.from_encoder(minilm, pooling="first", **options)
     original = hf.BertModel.from_pretrained(minilm, add_pooling_layer=False).eval()
     original.encoder.layer = original.encoder.layer[:2]
-    documents = [ids for ids in student.encode(texts).sequences if 0 not in ids]
+    documents = [ids for ids in student.tokenize(texts).sequences if 0 not in ids]
     assert max(map(len, documents)) == 512
     ours = student.eval()(pack(documents))
     expected = torch.stack([original(torch.tensor([ids])).last_hidden_state[0, 0] for ids in documents])
@@ -118,7 +118,7 @@ def test_a_longformer_and_a_modernbert_stay_as_they_are(make_student, tmp_path, 
 
 def test_the_tokenizer_neither_truncates_nor_pads_and_nothing_in_a_converted_model_is_random(minilm, texts):
     student = Student.from_encoder(minilm, layers=[0], max_tokens=300)
-    assert [len(ids) for ids in student.encode(["word", "word " * 200]).sequences] == [3, 202]
+    assert [len(ids) for ids in student.tokenize(["word", "word " * 200]).sequences] == [3, 202]
     assert student.tokenizer.model_max_length == student.max_tokens == 300
     tokenizer = hf.AutoTokenizer.from_pretrained(minilm, model_max_length=10**6)
     expected = [len(tokenizer.encode(text, add_special_tokens=False)) for text in texts]
@@ -256,7 +256,7 @@ def test_a_longformer_as_published_is_taken_whole(published, texts, tmp_path):
     assert (student.max_tokens, student.config.attention_window) == (4096, [8, 16])
     for name, weight in stock.state_dict().items():
         assert torch.equal(student.model.state_dict()[name], weight), name
-    ids = student.encode(texts).sequences
+    ids = student.tokenize(texts).sequences
     assert ids == [[0, *bpe.encode(text).ids[:4094], 2] for text in texts]
     assert max(map(len, ids)) == 4096
     short = [document for document in ids if len(document) < 500]

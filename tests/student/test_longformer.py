@@ -104,7 +104,7 @@ def test_global_attention_reaches_the_first_token_from_beyond_every_window_also_
         local = student.model(torch.tensor([document, changed])).last_hidden_state[:, 0]
     torch.testing.assert_close(local[0], local[1], atol=1e-6, rtol=0)
     student = Student.from_encoder(minilm, pooling="cls", layers=[0], max_tokens=300, attention_window=16)
-    [ids] = student.encode(["Global attention starts from the local projections. " * 20]).sequences
+    [ids] = student.tokenize(["Global attention starts from the local projections. " * 20]).sequences
     with torch.no_grad():
         torch.testing.assert_close(student(pack([ids]))[0], stock_embedding(student, ids), atol=1e-5, rtol=0)
 

@@ -19,12 +19,12 @@ def test_the_example_runs_and_projections_for_global_attention_are_frozen_where_
 
 def test_texts_become_tokens_with_special_ones_cut_at_the_limit(make_student, refused):
     student = make_student(windows=[8], max_tokens=10)
-    tokens, truncated = student.encode(["one two", "", "word " * 8, "word " * 9, "word " * 99])
+    tokens, truncated = student.tokenize(["one two", "", "word " * 8, "word " * 9, "word " * 99])
     assert [len(ids) for ids in tokens] == [4, 2, 10, 10, 10]
     assert all(ids[0] == 101 and ids[-1] == 102 for ids in tokens)
     assert truncated == 2
-    assert student.encode(["word " * 9, "word"]) == Encoded([[101, *[2773] * 8, 102], [101, 2773, 102]], truncated=1)
-    assert student.encode([]) == Encoded([], 0)
+    assert student.tokenize(["word " * 9, "word"]) == Encoded([[101, *[2773] * 8, 102], [101, 2773, 102]], truncated=1)
+    assert student.tokenize([]) == Encoded([], 0)
     refused("21 tokens, the student reads 20", make_student(windows=[8], max_tokens=20), pack([[5] * 21]))
 
 
@@ -33,6 +33,8 @@ def test_embeddings_come_in_the_order_of_the_texts_and_centring_again_starts_fro
     for result in (converted.embed(texts, bf16=False, batch_tokens=64), converted.embed(iter(texts), bf16=False)):
         assert result.dtype == np.float32
         np.testing.assert_allclose(result, expected, atol=1e-5)
+    np.testing.assert_allclose(converted.encode(texts[0], bf16=False), expected[0], atol=1e-5)
+    np.testing.assert_allclose(converted.encode(texts, bf16=False), expected, atol=1e-5)
     student = make_student(windows=[8])
     plain = student.embed(texts, bf16=False)
     student.centre(texts)
