@@ -98,8 +98,6 @@ def test_several_files_and_patterns_make_one_corpus_with_unique_ids(tmp_path, re
     ("a.jsonl", b'{"id": ' + b"9" * 5000 + b', "text": "a"}', "line 1: Exceeds the limit .* write it as a string"),
     ("a.jsonl", b'{"id": "a\\ud800", "text": "a"}\n{"id": "a\\udbff", "text": "b"}', r"both have id 'a\ufffd'; rename one"),
     ("a.jsonl", b"\n", r"a\.jsonl: holds no document"),
-    ("a.jsonl", b'{"text": "a"}\n{"text": "caf\xe9"}\n', r"a\.jsonl: byte 27 is 0xe9, which is not UTF-8; save the file as UTF-8"),
-    ("a.jsonl.gz", b"not gzip", r"a\.jsonl\.gz: is not a whole gzip file"),
     ("a.jsonl.gz", BROKEN, r"a\.jsonl\.gz: is not a whole gzip file"), ("a.xlsx", b"text", r"a\.xlsx: a corpus is a folder"),
     ("missing/*.csv", None, r"\*\.csv does not exist"),
     ("missing", None, "missing does not exist: no such file or folder; name a folder"),
@@ -140,7 +138,7 @@ def test_a_name_that_was_seen_gives_its_first_place_even_when_the_cache_is_full(
 
 
 # Data sets
-def hub_documents(dataset, *, limit, seed=0, count_tokens=None, **fields):
+def hub_documents(dataset, *, limit, seed=0, count_tokens=words, **fields):
     source = HubDataset(dataset=str(dataset), **fields)
     return list(sources.hub_documents(source, limit=limit, seed=seed, count_tokens=count_tokens))
 
@@ -189,8 +187,6 @@ def test_texts_of_too_few_tokens_are_skipped_and_the_limit_is_still_reached(data
     lengths = sorted(letters([document.text for document in drawn]))
     assert lengths == [9 + 5 * n for n in range(20, 40)]  # "story NN word …"
     assert len(hub_documents(dataset, limit=20, min_student_tokens=108, count_tokens=letters)) == 20
-    with pytest.raises(ValueError, match="min_student_tokens needs count_tokens"):
-        hub_documents(dataset, limit=1, min_student_tokens=1)
 
 
 @pytest.mark.parametrize("ending", ["jsonl", "jsonl.gz", "csv", "tsv", "parquet"])
@@ -283,7 +279,7 @@ def test_a_hub_that_fails_on_the_way_is_no_wrong_input_and_the_error_gives_the_r
         raise TimeoutError("the read operation\ntimed out")
 
     monkeypatch.setattr(sources, "_stream", rows)
-    drawn = sources.hub_documents(HubDataset(dataset="wikimedia/wikipedia"), limit=None)
+    drawn = sources.hub_documents(HubDataset(dataset="wikimedia/wikipedia"), limit=None, seed=0, count_tokens=words)
     assert len([next(drawn) for _ in range(7)]) == 7
     message = r"^dataset 'wikimedia/wikipedia', split 'train', after row 7: TimeoutError: the read operation timed out; the same"
     with pytest.raises(ConnectionError, match=message):
@@ -319,10 +315,11 @@ def test_a_longer_corpus_keeps_most_of_what_was_drawn(tmp_path):
     drawn = []
     for size in (100, 110):
         write_lines(file, [{"text": f"text {n}"} for n in range(size)])
-        drawn.append({document.id for document in read_documents(Corpus(source="local", path=file, documents=50))})
+        settings = Corpus(source="local", path=file, documents=50)
+        drawn.append({document.id for document in read_documents(settings, count_tokens=words)})
     assert [len(ids) for ids in drawn] == [50, 50]
     assert len(drawn[0] & drawn[1]) >= 40
-    other = read_documents(Corpus(source="local", path=file, documents=50, seed=1))
+    other = read_documents(Corpus(source="local", path=file, documents=50, seed=1), count_tokens=words)
     assert {document.id for document in other} != drawn[1]
 
 
@@ -389,8 +386,8 @@ def test_case_does_not_count_short_texts_are_kept_and_near_duplicates_go_before_
     texts = [f"{n} " + " ".join(f"w{n}.{i}" for i in range(200)) for n in range(10)]
     file = write_lines(tmp_path / "a.jsonl", [{"text": text} for text in (*texts, *(text + " end" for text in texts))])
     settings = {"source": "local", "path": file, "documents": 12}
-    assert len(list(read_documents(Corpus(**settings)))) == 12
-    assert len(list(read_documents(Corpus(**settings, near_duplicates=0.8)))) == 10
+    assert len(list(read_documents(Corpus(**settings), count_tokens=words))) == 12
+    assert len(list(read_documents(Corpus(**settings, near_duplicates=0.8), count_tokens=words))) == 10
     monkeypatch.setitem(sys.modules, "datasketch", None)
     with pytest.raises(InputError, match=r"corpus\.near_duplicates needs datasketch; install it: .*docemb\[dedup\]"):
         list(drop_near_duplicates(copies(1), similarity=0.8))
