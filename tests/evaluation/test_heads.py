@@ -217,12 +217,6 @@ def test_a_setting_out_of_range_is_refused_with_its_name_and_value(field: str, v
         HeadSettings(**{field: value})  # type: ignore[arg-type]
 
 
-def test_heads_need_a_seed_and_rows(refused) -> None:
-    features, labels = blobs(10, 2, 3, seed=0)
-    refused("no seed", heads.train_heads, features, labels, classes=2, seeds=[])
-    refused("has no rows", heads.train_jobs, features, labels, [heads.HeadJob(np.arange(0), 0)], HeadSettings(), classes=2)  # fmt: skip
-
-
 def test_one_thread_trains_and_leaves_the_number_of_threads_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
     original = heads.clip_each_head
