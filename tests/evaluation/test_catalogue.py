@@ -218,10 +218,3 @@ def test_files_are_read_once_until_they_change(folder, monkeypatch, refused):
         refused("line 31: a text is blank", check_task, loaded, Workspace(), "mine", "test")
     assert len(read) == 3
     check_task(Profile.load(folder.profile(task="imdb")), Workspace(), "imdb", "test")  # on a hub: not fetched
-
-
-def test_rows_of_train_among_the_tests_are_reported_as_leakage(folder, caplog):
-    rows = examples(20)
-    folder.write({"a.jsonl": rows, "b.jsonl": [*examples(6, start=50), *rows[:3]]})
-    assert catalogue.ProfileTasks(Profile.load(folder.profile(FEW)), list)["mine"].name == "mine"
-    assert caplog.messages == ["task mine, split test: 3 of 9 also in train (leakage), the first is 6"]
