@@ -21,12 +21,6 @@ def blobs(n: int, classes: int, dim: int, seed: int, spread: float = 1.0) -> tup
     return (centres[labels] + spread * rng.normal(size=(n, dim))).astype(np.float32), labels
 
 
-def test_the_defaults_are_those_of_the_thesis() -> None:
-    assert HeadSettings() == HeadSettings(
-        hidden=50, dropout=0.5, epochs=10, batch_size=32, learning_rate=1e-4, weight_decay=0.1, label_smoothing=0.1, max_grad_norm=1.0, pair_features="concat",
-    )  # fmt: skip
-
-
 def test_heads_of_any_rows_trained_together_are_those_trained_alone(monkeypatch):
     features, labels = blobs(75, 4, 20, seed=0)
     settings = HeadSettings(epochs=4, learning_rate=1e-3)

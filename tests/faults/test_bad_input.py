@@ -129,7 +129,7 @@ COMMANDS = [
     ("train --profile small -p lamb=0.5", {}, r"unknown parameter 'lamb'; did you mean lam\?"),
     ("evaluate no/model --profile small", {}, "no/model: no such folder, not downloaded before, and"),
     ("evaluate params --profile small", {}, "params: no folder or hub id with a modules.json or config.json; give one of a model"),
-    ("evaluate params --profile small --task halfs", {}, "--task: evaluation: there is no task 'halfs'.*halves"),
+    ("evaluate params --profile small --task halfs", {}, "--task: evaluation: there is no task 'halfs'; known are package.*halves"),
     ("evaluate params --profile small --task wines", {}, "wines stands on no hub; name the folder"),
     ("bench studnt --json", {}, "bench: got 'studnt'.*student, paragraph-vector, heads"), ("bench heads --json --size small", {}, "--size: bench heads has no such option"),
     ("bench student --json --size huge", {}, "size: got 'huge'.*small or base"), ("embed student t -o out.csv", {"t/a.txt": b"a"}, "out.csv.*.parquet"),
