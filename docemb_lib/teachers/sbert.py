@@ -55,7 +55,7 @@ class SBERT:
     def fingerprint(self) -> str:
         """Of the model's files and all options that change an embedding; the model is not loaded."""
         options = f"{self._wanted_tokens or 'own'}:{self.long}{':bf16' if self.bf16 else ''}"
-        return f"sbert:{pretrained.fingerprint(pretrained.resolve(self.model))}:{options}"
+        return f"sbert:{pretrained.fingerprint(self.model)}:{options}"
 
     @property
     def dim(self) -> int:
