@@ -65,7 +65,7 @@ def write_rows(file: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
         if ".json" in file.name:
             stream.writelines(json.dumps(row) + "\n" for row in rows)
         else:
-            writer = csv.DictWriter(stream, list(rows[0]))
+            writer = csv.DictWriter(stream, list(rows[0]), delimiter="\t" if ".tsv" in file.name else ",")
             writer.writeheader()
             writer.writerows(rows)
     return file
