@@ -8,7 +8,7 @@ import sys
 import time
 
 import pytest
-from conftest import docemb
+from conftest import docemb, write_files, write_rows
 
 from docemb_lib import Profile, Workspace
 from docemb_lib.experiments.commands import parse_parameters
@@ -48,13 +48,9 @@ def test_help_names_the_commands_and_an_unknown_option_is_wrong_usage():
 
 
 def texts(folder, n=40, **special):
-    folder.mkdir()
-    for number in range(n):
-        words = " ".join(f"word{(number * 7 + k) % 97}" for k in range(90))
-        (folder / f"{number:03}.txt").write_text(f"Document {number}. {words}", encoding="utf-8")
-    for name, content in special.items():
-        (folder / f"{name}.txt").write_bytes(content)
-    return folder
+    words = {number: " ".join(f"word{(number * 7 + k) % 97}" for k in range(90)) for number in range(n)}
+    files = {f"{number:03}.txt": f"Document {number}. {own}" for number, own in words.items()}
+    return write_files(folder, files | {f"{name}.txt": content for name, content in special.items()})
 
 
 def test_a_notebook_that_refuses_its_input_ends_the_command_with_its_line(workspace_root, own, write_notebook):
@@ -72,13 +68,10 @@ def test_a_profile_is_written_for_documents_and_sized_to_them(workspace_root, ki
     source, texts = workspace_root / kind, ["the cat of a king"] * 90 + ["word " * 3000] * 30
     texts = [f"{text} {number}" for number, text in enumerate(texts)]
     if kind == "folder":
-        source.mkdir()
-        for number, text in enumerate(texts):
-            (source / f"{number}.txt").write_text(text)
+        write_files(source, {f"{number}.txt": text for number, text in enumerate(texts)})
     else:
-        source = source.with_suffix(".jsonl")
-        rows = ({"id": str(number), "title": "a", "body": text} for number, text in enumerate(texts))
-        source.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        rows = [{"id": str(number), "title": "a", "body": text} for number, text in enumerate(texts)]
+        source = write_rows(source.with_suffix(".jsonl"), rows)
     done = docemb("init", source)
     assert done.returncode == 0, done.stderr
     assert "120: 68 to train on, 40 to measure with, 12 to watch the training" in done.stdout
