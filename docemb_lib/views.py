@@ -113,7 +113,7 @@ def described_tasks(run: Run) -> DescribedTasks:
 def _described(stages: Stages, name: str) -> Path:
     profile, limit = stages.key.profile, stages.key.profile.evaluation.limit
     student, structural = profile.student.model, profile.structural_teacher.model
-    counters = [pretrained.fingerprint(pretrained.resolve(model)) for model in (student, structural)]
+    counters = [pretrained.fingerprint(model) for model in (student, structural)]
     inputs = task_inputs(profile, name, lambda: stages.corpus.fingerprint) | {"limit": limit, "counters": counters}
 
     def build(folder: Path) -> None:

@@ -112,7 +112,7 @@ class RunKey:
             "profile": profile.model_dump(mode="json", exclude=excluded),
             "sources": [source_fingerprint(texts) for texts in profile.text_sources],
             "tasks": [task_fingerprint(name, evaluation) for name in (*evaluation.tasks, *evaluation.sweep_tasks)],
-            "models": [pretrained.fingerprint(pretrained.resolve(name)) for name in profile.models],
+            "models": [pretrained.fingerprint(name) for name in profile.models],
             "versions": {name: v for name, v in installed_versions().items() if name not in {"docemb", "python"}},
         }
         return fingerprint_of(inputs)

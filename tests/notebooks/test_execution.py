@@ -196,24 +196,6 @@ def test_a_student_with_a_lexical_half_is_evaluated_in_three_forms_and_the_adapt
     assert not any(name.startswith("lexical") for name in compared)
 
 
-def test_a_centred_student_is_the_same_student_without_its_mean(root, inside):
-    from docemb_lib.student import Student
-
-    small = (root / "params" / "small.yaml").read_text()
-    centred = small.replace("student: {", "student: {centre: true, ").replace("name: small", "name: centred")
-    (root / "params" / "centred.yaml").write_text(centred)
-    done = docemb("train", "--profile", "centred", "-p", "documents=30")
-    assert done.returncode == 0, done.stderr
-    plain = Student.load(student_of(root))
-    folder = student_of(root, "centred-*")
-    student = Student.load(folder)
-    texts = ["A graph is a set of nodes and edges.", "Violins show a distribution. " * 60]
-    np.testing.assert_allclose(student.embed(texts, bf16=False) + student.mean.numpy(), plain.embed(texts, bf16=False), atol=1e-4)  # fmt: skip
-    assert student.mean.norm() > 0.1
-    np.testing.assert_allclose(stock(folder).encode(texts), student.embed(texts, bf16=False), atol=1e-5)
-    assert "is subtracted" in (folder / "README.md").read_text()
-
-
 def test_papermill_runs_a_notebook_in_every_form_and_leaves_the_committed_one_alone(root, finished):
     notebooks = root / "notebooks"
     before = hashlib.sha256((notebooks / "05_weighting.ipynb").read_bytes()).hexdigest()
