@@ -8,9 +8,10 @@ from docemb_lib.evaluation import normalised
 from docemb_lib.experiments.plan import grid
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.settings.profile import Profile
-from docemb_lib.thesis.values import FIGURES, NAMES, STUDENTS, ThesisValues, baseline_name, final_name, published
+from docemb_lib.thesis.values import FIGURES, NAMES, ThesisValues, baseline_name, final_name, published
 
 LARGE = "768(ReLU)x4096(ReLU)x2048"
+STUDENTS = ("cosine-masked", "MSE-contextual", "only-MSE")  # of the grid `final`, in its order
 COSINE_WEIGHTING = {
     "structural_loss": "cosine", "contextual_teacher": "PV", "student_projection": LARGE, "contextual_projection": "-",
     "lam": 0.5, "max_structural_len": 384}  # fmt: skip
