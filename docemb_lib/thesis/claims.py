@@ -33,9 +33,10 @@ from docemb_lib.experiments.run import Run
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.settings.profile import Profile
 from docemb_lib.thesis.comparison import CHAPTER_4, Finals, recorded_finals, recorded_in_figures
-from docemb_lib.thesis.values import FIGURES, FINAL, baselines_in_figures, published, read_published, rows_of
+from docemb_lib.thesis.values import BASELINE, FIGURES, FINAL, baselines_in_figures, published, read_published, rows_of
 
 HOLDS, FAILS, UNDECIDED, UNTESTED = "holds", "does not hold", "undecided", "not tested"
+OTHERS = "others"  # a group of an order
 LISTED = 4  # missing runs that a reason names
 NO_INTERVAL = " (no interval)"  # added to a verdict that rests on means alone
 RATIOS = ("fewest examples of a task per example of its first round", "most")  # names of counts in `claims.yaml`
@@ -179,7 +180,7 @@ def _check_counts(bounds: Mapping[str, Sequence[float]], counts: Mapping[str, fl
 
 
 def _check(claim: Mapping[str, Any], rounds: Rounds, tasks: Mapping[str, Sequence[str]]) -> Verdict:
-    metric, figure = claim["metric"], claim.get("figure")
+    figure, metric = claim.get("figure"), claim.get("metric", "accuracy")
     if figure and figure not in rounds:
         raise NotTestedError(f"no run of {figure}")
     if not (wanted := tasks.get(metric, ())):
@@ -189,7 +190,7 @@ def _check(claim: Mapping[str, Any], rounds: Rounds, tasks: Mapping[str, Sequenc
         raise NotTestedError(f"no scores on {', '.join(missing)}")
     if "best_of" in claim:
         return best_share(claim, {name: _means(claim["among"], name, rounds, metric, wanted) for name in rounds})
-    orders, compared = claim.get("orders") or [claim["order"]], []
+    orders, compared = orders_of(claim), []
     models = dict.fromkeys(chain(*chain(*orders)))
     for name in [figure] if figure else claim.get("rounds", list(rounds)[-1:]):
         means = _means(models, name, rounds, metric, wanted)
@@ -198,6 +199,15 @@ def _check(claim: Mapping[str, Any], rounds: Rounds, tasks: Mapping[str, Sequenc
             shown[f"{name}, normalised"] = normalised_means(means)
         compared += [comparisons(order, values, where) for where, values in shown.items() for order in orders]
     return check_order(pd.concat(compared), exceptions=claim.get("exceptions", 0))
+
+
+def orders_of(claim: Mapping[str, Any]) -> list[list[list[str]]]:
+    """The orders of a claim, in which `others` are the students of its figure that the claim does not name."""
+    orders = claim.get("orders") or [claim["order"]]
+    named = {model for group in chain(*orders) if group != OTHERS for model in group}
+    rows = [row for figure in FIGURES if figure.source == claim.get("figure") for row in rows_of(figure).itertuples()]
+    others = [str(row.Index) for row in rows if row.kind != BASELINE and row.Index not in named]
+    return [[others if group == OTHERS else group for group in order] for order in orders]
 
 
 def _means(models: Iterable[str], name: str, rounds: Rounds, metric: str, tasks: Sequence[str]) -> dict[str, Mean]:

@@ -151,6 +151,16 @@ def test_the_thesis_values_stand_beside_runs_and_baselines(a_run, with_scores):
     assert other.label in shown(run).index
 
 
+def test_figure_4_2_has_the_plain_losses_with_the_values_of_that_figure(a_run, with_scores):
+    cosine = with_scores("03_structural", structural_loss="cosine")
+    with_scores("03_structural", structural_loss="max-margin", gamma=1.0)
+    run = a_run("03_structural", structural_loss="mse")
+    frame = scores_of_runs(run, scores_of(run.label, 0.2), "figure 4.2")
+    values = frame.drop_duplicates("model").set_index("model")["thesis"].to_dict()
+    assert values == {run.label: 0.8205, cosine.label: 0.9503, BASELINE: 0.9307}
+    assert frame["group"].cat.categories.tolist() == ["MSE", "cosine", "baseline"]
+
+
 def scores(*rows):
     return pd.DataFrame(rows, columns=["round", "model", "task", "metric", "value", "low", "high"])
 
@@ -193,6 +203,8 @@ def test_each_score_finds_the_thesis_number_of_its_model_task_and_round():
     found = beside_thesis(rows, {"student after": "only-MSE", "SBERT truncated": "SBERT"})
     np.testing.assert_equal(found["thesis"].to_numpy(), [0.642, 0.773, np.nan, 0.198, 0.461, np.nan, np.nan])
     table = deviations(found)
+    assert table["in the thesis"].tolist() == ["only-MSE"] * 4
+    assert table_5_7(found, "accuracy").loc[("all", own), "in the thesis"] == "only-MSE"
     assert table["within interval"].tolist() == [True, False, True, False]  # a bound belongs to the interval
     assert table["difference"].tolist() == pytest.approx([0.058, -0.073, 0.002, -0.261])
     assert table["here"].tolist()[0] == ".700 [.60, .80]"
