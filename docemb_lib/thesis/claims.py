@@ -138,12 +138,10 @@ def check_claims(
     metric, each model of a claim needs scores on all of them; counts: numbers of documents and examples, named as in
     `claims.yaml`.
     """
-    found = {}
+    found, counts = {}, counts or {}
     for claim in asked:
         try:
-            verdict = (
-                _check_counts(claim["counts"], counts or {}) if "counts" in claim else _check(claim, rounds, tasks)
-            )
+            verdict = _check_counts(claim["counts"], counts) if "counts" in claim else _check(claim, rounds, tasks)
         except NotTestedError as reason:
             verdict = Verdict(UNTESTED, str(reason))
         found[claim["id"]] = verdict
@@ -304,9 +302,7 @@ def _recorded_figures(run: Run, asked: Claims) -> Rounds:
         for label, record in recorded.items():
             rows, described = (records.table_of(run.workspace, record, name) for name in (records.SCORES, "models"))
             means = rows.groupby(["model", "task", "metric"], sort=False, as_index=False)["value"].mean()
-            fingerprints = (
-                {} if described.empty else dict(zip(described["model"], described["fingerprint"], strict=True))
-            )
+            fingerprints = described.reindex(columns=["model", "fingerprint"]).set_index("model")["fingerprint"]
             for model, of_model in means.assign(round=source).groupby("model"):
                 if name := {record.label: label, **baselines}.get(model):
                     known = scored_model(model, fingerprints.get(model, ""))

@@ -257,28 +257,27 @@ def recorded_finals(run: Run, own: Final | None = None) -> Finals:
     return Finals(beside_thesis(rows, known), labels, fingerprints, masked)
 
 
-def recorded_in_figures(run: Run, sources: Iterable[str]) -> dict[str, dict[str, Record]]:
+def recorded_in_figures(run: Run, sources: Iterable[str], *, elsewhere: bool = False) -> dict[str, dict[str, Record]]:
     """{figure of chapter 4: {label of a row: recorded run}}, in the order in which the runs ended.
 
-    The runs of a figure have one setting, number of documents and seed: in the setting of `run`, if there are any,
-    those with most runs in the figure, then with most documents.
+    The runs of a figure have the setting of `run`, one number of documents and one seed: those of most runs in the
+    figure, then those of most documents. elsewhere: if there are none, take runs of one other setting.
     """
-    figures = [figure for figure in FIGURES if figure.source in {*sources}]
-    cells = {figure.source: cells_of(figure, run.profile) for figure in figures}
+    cells = {figure.source: cells_of(figure, run.profile) for figure in FIGURES if figure.source in {*sources}}
     found: dict[str, dict[tuple[Any, ...], dict[str, Record]]] = {source: {} for source in cells}
     for record in (one for notebook in CHAPTER_4 for one in records.all_records(notebook, workspace=run.workspace)):
-        key = run.key_of(record)
-        size = key.counting["documents"], key.counting["seed"], record.setting
-        for source, labels in cells.items():
-            if record.status == "done" and key.cell in labels:
-                found[source].setdefault(size, {})[labels[key.cell]] = record
+        own = record.setting == run.key.setting
+        if record.status == "done" and (own or elsewhere):
+            key = run.key_of(record)
+            alike = own, key.counting["documents"], key.counting["seed"], record.setting
+            for source in (source for source, labels in cells.items() if key.cell in labels):
+                found[source].setdefault(alike, {})[cells[source][key.cell]] = record
 
-    def preferred(group: tuple[Any, ...], runs: Mapping[str, Record]) -> tuple[bool, int, int]:
-        return group[-1] == run.key.setting, len(runs), group[0]
+    def preferred(group: tuple[tuple[Any, ...], dict[str, Record]]) -> tuple[bool, int, int]:
+        (own, documents, *_), runs = group
+        return own, len(runs), documents
 
-    return {
-        source: max(groups.items(), key=lambda one: preferred(*one))[1] for source, groups in found.items() if groups
-    }
+    return {source: max(groups.items(), key=preferred)[1] for source, groups in found.items() if groups}
 
 
 def best_of_chapter_4(run: Run) -> pd.DataFrame:
@@ -289,7 +288,7 @@ def best_of_chapter_4(run: Run) -> pd.DataFrame:
     thesis = ThesisValues(run.notebook, run.profile)
     entries = [
         Entry(label, record.label, run.key_of(record), records.scores_of(run.workspace, record))
-        for label, record in recorded_in_figures(run, [BEST]).get(BEST, {}).items()
+        for label, record in recorded_in_figures(run, [BEST], elsewhere=True).get(BEST, {}).items()
     ]
     if not entries:
         return pd.DataFrame()

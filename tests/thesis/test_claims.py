@@ -291,6 +291,8 @@ def test_recorded_runs_of_a_figure_are_found_by_their_parameters_and_missing_one
     validated("03_structural", 0.95, structural_loss="mse", documents=12)  # of another size
     validated("03_structural", 0.1, structural_loss="contrastive", temperature=0.1)
     validated("03_structural", 0.99, **MARGIN, gamma=0.7)  # not in the thesis
+    elsewhere = make_run().profile.with_tasks(["halves"], source="test")
+    validated("03_structural", 0.99, profile=elsewhere, **MARGIN, gamma=1.0)  # of another setting
     table = module.claims_of_figures(make_run("03_structural"))
     assert table.loc["s1", ["on thesis tasks", "on other tasks"]].tolist() == [UNTESTED, HOLDS + NO_INTERVAL]
     said = "no scores on aan, arxiv, imdb, oc, pan, s2orc; other tasks: "
