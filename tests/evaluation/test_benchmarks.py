@@ -194,9 +194,13 @@ def test_arxivs_class_is_the_first_archive_and_fake_news_without_class_or_text_a
     task = benchmark_task("arxiv-abstracts", str(tmp_path))
     assert set(task.splits["train"].labels) == {"math", "hep-ph", "cs", "astro-ph"}
     assert "  About 0.\n" in chain.from_iterable(data.texts for data in task.splits.values())
-    texts = [(("fake", "bias")[n % 2], f"Text, {n}\nof two lines.") for n in range(12)]
-    rows = [{"": n, "domain": "a.com", "type": kind, "content": text} for n, (kind, text) in enumerate([*texts, ("", "no class"), ("fake", " ")])]  # fmt: skip
-    task = benchmark_task("fakenews", str(write_rows(tmp_path / "news.csv", rows)))
+    with (tmp_path / "news.csv").open("w", newline="") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(["", "id", "domain", "type", "url", "content", "title"])
+        for n in range(12):
+            writer.writerow([n, n, "a.com", ("fake", "bias")[n % 2], "u", f"Text, {n}\nof two lines.", "t"])
+        writer.writerows([[12, 12, "a.com", "", "u", "no class", "t"], [13, 13, "a.com", "fake", "u", " ", "t"]])
+    task = benchmark_task("fakenews", str(tmp_path / "news.csv"))
     assert sum(len(data.labels) for data in task.splits.values()) == 12
     assert "task fakenews: 2 rows without a class or a text are left out" in caplog.text
 

@@ -8,9 +8,10 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 import yaml
-from conftest import write_files
+from pyarrow import parquet
 from typer.testing import CliRunner
 
 from docemb_lib import Profile, Workspace
@@ -31,9 +32,12 @@ FEW = {"path": {"train": "a.jsonl", "test": "b.jsonl"}}
 @pytest.fixture
 def data_folder(tmp_path: Path) -> Path:
     """A profile's folder with an own task and one of the benchmarks beside it."""
+    (tmp_path / "data").mkdir()
     records = [{"text": f"text {n}", "label": n % 2} for n in range(20)]
-    pairs = dict.fromkeys([f"data/{part}_cite.csv" for part in ("train", "dev", "test")], '"1","a","b"\n"0","c","d"\n')
-    return write_files(tmp_path, {"data/mine.jsonl": records, **pairs})
+    (tmp_path / "data" / "mine.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    for part in ("train", "dev", "test"):
+        (tmp_path / "data" / f"{part}_cite.csv").write_text('"1","a","b"\n"0","c","d"\n')
+    return tmp_path
 
 
 def profile(data_folder: Path, **evaluation: Any) -> Profile:
@@ -101,7 +105,9 @@ def test_a_hubs_name_stays_a_name_and_a_benchmark_without_its_file_is_named(data
     ("bbc.csv", {"bbc.csv": "category,text\n" + "".join(f"{c},{c} article {n}\n" for n in range(10) for c in ("sport", "tech"))}),
 ])  # fmt: skip
 def test_a_profile_names_benchmarks_by_path(data_folder: Path, place: str, files: dict[str, str]) -> None:
-    write_files(data_folder, files)
+    for name, text in files.items():
+        (data_folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (data_folder / name).write_text(text)
     settings = profile(data_folder, tasks=["bbcnews"], benchmarks={"bbcnews": f"./{place}"}).evaluation
     assert settings.benchmarks == {"bbcnews": str(data_folder / place)}
     check_benchmarks(settings, settings.tasks)
@@ -137,8 +143,10 @@ class Folder:
         self.root, self.params = workspace_root, workspace_root / "params"
 
     def write(self, files: dict[str, Any]) -> None:
-        """Files beside the profile."""
-        write_files(self.params, files)
+        """Files beside the profile: text, bytes, or rows of JSON lines."""
+        for name, content in files.items():
+            text = "".join(json.dumps(row) + "\n" for row in content) if isinstance(content, list) else content
+            (self.params / name).write_bytes(text if isinstance(text, bytes) else text.encode())
 
     def profile(self, own: dict[str, Any] | None = None, *, task: str = "mine", **evaluation: Any) -> str:
         profile = yaml.safe_load((self.params / "small.yaml").read_text(encoding="utf-8"))
@@ -158,11 +166,21 @@ class Program:
         return (Path.touch, (MARK,))
 
 
-PACKED = gzip.compress("".join(json.dumps(row) + "\n" for row in examples(400)).encode())
+LINES = "".join(json.dumps(row) + "\n" for row in examples(400)).encode()
+PACKED = gzip.compress(LINES)
+PARQUET = pa.BufferOutputStream()
+parquet.write_table(pa.Table.from_pylist(examples(400)), PARQUET)
+
+
 BAD: list[tuple[dict[str, Any], dict[str, Any], str]] = [
+    ({"a.csv": "body,label\nhello,1\n"}, {"own": {"path": "a.csv"}}, r"params/a\.csv, row 1: no field 'text', found \['body', 'label'\]; name the one that holds the text"),
     ({"a.jsonl": examples(8), "b.jsonl": examples(6, "xyz")}, {"own": {"path": {"train": "a.jsonl", "test": "b.jsonl"}}}, r"task 'mine', split 'test': 2 of 6 labels are none of the 2 classes of 'train', the first is 'z'; leave"),
+    ({"a.jsonl": [*examples(20), {"text": " \n", "label": "x"}]}, {"own": {"path": "a.jsonl"}}, r"a\.jsonl, line 21: a text is blank; write it or delete the row"),
     ({"a.jsonl": DOCUMENTS, "r.tsv": "d0\td1\nd2\td9\n"}, {"own": {"kind": "retrieval", "path": "a.jsonl", "relevance": "r.tsv"}}, r"r\.tsv, row 2: 'd9' is the id of no document; mend it, or delete the row"),
     ({"a.jsonl.gz": PACKED[: len(PACKED) // 2]}, {"own": {"path": "a.jsonl.gz"}}, r"a\.jsonl\.gz: is not a whole gzip file \(.*\); compress it again"),
+    ({"a.parquet": PARQUET.getvalue().to_pybytes()[:-100]}, {"own": {"path": "a.parquet"}}, r"a\.parquet: is not a whole parquet file \(.*\); write it again"),
+    ({"a.jsonl": b"".join(LINES.splitlines(keepends=True)[:20])[:-9]}, {"own": {"path": "a.jsonl"}}, r"a\.jsonl, line 20: not JSON \(.*\); write one object a line"),
+    ({"a.csv": 'text,label\n"said ""so""",x\n"said "so" too",y\n'}, {"own": {"path": "a.csv"}}, r"a\.csv, row 2: broken quoting up to line 3 \(.*\); mend it"),
     ({"wines.txt": "Title,Sections\nA,\"[('x', 'y')]\"\n", "gt": pickle.dumps({"A": Program()})}, {"task": "wines", "benchmarks": {"wines": "."}}, r"gt: refused, is no whole pickle of plain containers \(it asks for .*\); write the mapping as JSON"),
     ({}, {"task": "imdb"}, r"dataset 'stanfordnlp/imdb': .*Hub.*; or name a folder in evaluation\.benchmarks"),  # no network
     ({"a.jsonl": examples(8), "b.jsonl": examples(6)}, {"own": {"path": {"train": "a.jsonl", "validation": "b.jsonl"}}}, r"task mine: has no split test, only train, validation; add it, or leave the task out"),

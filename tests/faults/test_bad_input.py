@@ -7,7 +7,7 @@ import time
 import unicodedata
 
 import pytest
-from conftest import docemb, write_files
+from conftest import docemb
 
 CONTROL = "\x1b]0;owned\x07\u202e\x9b31m"
 BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
@@ -152,7 +152,9 @@ def state(root):
 
 @pytest.mark.parametrize(("arguments", "files", "said"), CASES, ids=range(len(CASES)))
 def test_bad_input_is_one_line_and_leaves_nothing(workspace_root, arguments, files, said):
-    write_files(workspace_root, files)
+    for name, content in files.items():
+        (workspace_root / name).parent.mkdir(parents=True, exist_ok=True)
+        (workspace_root / name).write_bytes(content if isinstance(content, bytes) else content.encode())
     before = state(workspace_root)
     begun = time.process_time()
     done = docemb(*arguments)

@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
-from conftest import write_files
 
 from docemb_lib.errors import InputError
 from docemb_lib.settings import BenchmarkName, label_of_paragraph_vector, length_ramp, members_of
@@ -234,7 +233,14 @@ def test_further_teachers_of_both_roles_are_read_and_a_projection_may_bridge_wid
 
 @pytest.fixture
 def write(tmp_path):
-    return lambda *pairs: write_files(tmp_path, dict(pairs)) / pairs[-1][0]
+    def files(*pairs: tuple[str, str]) -> Path:
+        for name, text in pairs:
+            path = tmp_path / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        return path
+
+    return files
 
 
 def test_mappings_are_merged_key_by_key_and_everything_else_is_replaced(write):
