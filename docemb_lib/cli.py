@@ -206,7 +206,7 @@ def results(
     as_json: AsJson = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Comma-separated values.")] = False,
     claims: Annotated[
-        str | None, typer.Option(metavar="PROFILE", help="Instead, what the thesis claims, on a profile's final runs.")
+        str | None, typer.Option(metavar="PROFILE", help="Instead, what the thesis claims, on a profile's runs.")
     ] = None,
     debug: Debug = False,
 ) -> None:

@@ -30,7 +30,7 @@ from docemb_lib.experiments.runkey import STRUCTURAL, RunKey
 from docemb_lib.experiments.stages import CorpusStage
 from docemb_lib.experiments.students import recorded_student, weighting_of
 from docemb_lib.settings.profile import FINAL
-from docemb_lib.thesis.values import FIGURE_4_4, loss_of, published
+from docemb_lib.thesis.values import FIGURE_4_4, loss_of, published, read_published
 
 SHOWN = 1000  # validation documents in views, as in Figure 4.4
 PROBED = 300  # training documents that a probe is fitted on
@@ -97,6 +97,11 @@ def split_lengths(run: Run) -> pd.DataFrame:
     splits = {split: run.stages.corpus.split(split).select_columns(list(columns)) for split in ("train", "validation")}
     frames = [rows.to_pandas().assign(split=split) for split, rows in splits.items()]
     return pd.concat(frames, ignore_index=True).rename(columns=columns)
+
+
+def lengths_in_thesis() -> dict[str, float]:
+    """What the thesis says of Figures 4.1 and 5.1, which print no other numbers: {text: tokens of Longformer}."""
+    return {f"thesis: {name}": float(tokens) for name, tokens in read_published("corpora")["shape"].items()}
 
 
 def described_tasks(run: Run) -> DescribedTasks:

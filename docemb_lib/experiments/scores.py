@@ -72,9 +72,9 @@ class ScoreStage:
                     found.setdefault(name, {}).setdefault(model.label, {})[task] = score
         return found
 
-    def is_scored(self, model: Model) -> bool:
-        """Whether the model has scores on all tasks of the final evaluation."""
-        return all(self._is_scored(model, name, final=True) for name in self._names_of(model, final=True))
+    def is_scored(self, model: Model, *, final: bool = True) -> bool:
+        """Whether the model has scores on all tasks of the final evaluation or, if not `final`, of a sweep."""
+        return all(self._is_scored(model, name, final=final) for name in self._names_of(model, final=final))
 
     def of_cosines(self, models: Iterable[Model]) -> pd.DataFrame:
         """The final evaluation's retrieval and pair tasks, scored by cosines alone on their test splits.

@@ -103,6 +103,7 @@ def test_what_is_scored_is_not_scored_again_and_a_further_task_costs_its_own_tex
     once = first.of([model], final=True)
     both = a_world(tmp_path, {"sort": TASKS["sort"], "find": TASKS["find"]})
     assert first.is_scored(model)
+    assert not first.is_scored(model, final=False)  # the validation split is another score
     assert not both.is_scored(model)
     again = both.of([Model("m", "1", lambda: models[1])], final=True)
     assert again[again["task"] == "sort"].to_dict("records") == once.to_dict("records")

@@ -124,7 +124,7 @@ COMMANDS = [
     ("embed m in.jsonl -o out.npy", {"in.jsonl": f'{{"{CONTROL}": 1}}'.encode()}, "not JSON"),
     ("embed m bad\x1b[31m.jsonl -o out.npy", {"bad\x1b[31m.jsonl": b"{"}, "not JSON"),
     ("run --profile tiney", {}, "profile 'tiney' is unknown; .*small"), ("run --profile params/own.yaml", {}, "corpus.path.*CHANGE-ME"),
-    ("results 5_weighting", {}, "notebook '5_weighting' is unknown"), ("results --claims small", {}, "small: no final evaluation is recorded"),
+    ("results 5_weighting", {}, "notebook '5_weighting' is unknown"), ("results --claims small", {}, "small: no run of chapter 4 and no final evaluation"),
     ("train --profile small -p lam", {}, "-p lam: write NAME=VALUE, as in -p lam=0.5"), ("evaluate params --profile smal", {}, "profile 'smal' is unknown"),
     ("train --profile small -p lamb=0.5", {}, r"unknown parameter 'lamb'; did you mean lam\?"),
     ("evaluate no/model --profile small", {}, "no/model: no such folder, not downloaded before, and"),
