@@ -20,7 +20,7 @@ from docemb_lib.evaluation.heads import one_thread
 from docemb_lib.experiments.runkey import roles_of, structural_label
 from docemb_lib.figures import PALETTE, SERIES, label, rows_axes, short
 from docemb_lib.losses import MSE, Cosine, MaxMargin, SoftCCA
-from docemb_lib.projections import DROPOUT, NORM, parse_projection, projection_widths
+from docemb_lib.projections import ACTIVATIONS, DROPOUT, NORM, parse_projection, projection_widths
 from docemb_lib.settings.profile import Profile
 
 # ---- diagrams: Paragraph Vector, training with two teachers, and the contextual loss of a run
@@ -113,7 +113,7 @@ def plot_training(profile: Profile, widths: Mapping[str, int], *, ax: Axes | Non
         text = f"{name}\nwhole document\n$c$: {widths['contextual']} numbers"
         boxes["contextual"] = Box(1, -1, f"contextual teacher\n{text}", "contextual", dashed=True)
         for name, row, spec in (("f_S", 0, p.student_projection), ("f_C", -1, p.contextual_projection)):
-            layers = _layers(spec) or ["identity"]
+            layers = "\n".join(_layers(spec) or ["identity"]).splitlines()
             shown = layers if len(layers) <= 3 else [layers[0], "…", layers[-1]]
             kind = "contextual" if row else "student"
             boxes[name] = Box(2.2, row, "\n".join([f"${name}$", *shown]), kind, dashed=layers == ["identity"])
@@ -168,8 +168,13 @@ def _weighted_sum(profile: Profile) -> tuple[str, list[str]]:
 
 
 def _layers(spec: str) -> list[str]:
-    blocks = parse_projection(spec)
-    return [" ".join([f"{width:,}", *(name.replace("relu", "ReLU") for name in names)]) for width, names in blocks]
+    """The blocks of a projection: features and activation, then dropout and normalisation in a second line."""
+    found = []
+    for width, names in parse_projection(spec):
+        first = [name.replace("relu", "ReLU") for name in names if name in ACTIVATIONS]
+        rest = [name for name in names if name not in ACTIVATIONS]
+        found.append(" ".join([f"{width:,}", *first]) + ("\n" + " ".join(rest) if rest else ""))
+    return found
 
 
 def _formula(loss: str) -> str:

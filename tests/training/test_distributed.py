@@ -76,7 +76,7 @@ def test_two_processes_end_where_one_does(distil, tmp_path):
     for name, tensor in load_file(weights).items():
         expected = trained.state_dict()[name]
         torch.testing.assert_close(tensor, expected, rtol=1e-4, atol=1e-5, msg=lambda m, n=name: f"{n}: {m}")
-    compared = ("loss", *distil.WIDTHS, "norm", "spread", "grad_norm")
+    compared = ("loss", *distil.WIDTHS, "norm", "spread", "cca", "grad_norm")
     for rows, alone in zip(json.loads(weights.with_suffix(".json").read_text()), history, strict=True):
         for row, expected in zip(rows, alone, strict=True):
             for name in {*compared} & set(expected):

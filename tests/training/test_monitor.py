@@ -34,7 +34,7 @@ def scikit_learns(fitted, rest, k, ridge):
 
 def as_generalised_eigenvectors(fitted, rest, k, ridge):
     """[[0, S12], [S21, 0]] w = rho [[S11 + r1 I, 0], [0, S22 + r2 I]] w, whose w = (p, q) are the directions of CCA."""
-    (P, Q), S = [X.shape[1] for X in fitted], np.cov(np.hstack(fitted), rowvar=False)
+    P, S = fitted[0].shape[1], np.cov(np.hstack(fitted), rowvar=False)
     blocks = [block + ridge * np.trace(block) / len(block) * np.eye(len(block)) for block in (S[:P, :P], S[P:, P:])]
     between = S - block_diag(S[:P, :P], S[P:, P:])
     w = eigh(between, block_diag(*blocks))[1][:, ::-1][:, :k]
