@@ -16,7 +16,7 @@ from docemb_lib.training.distributed import all_reduced
 from docemb_lib.training.documents import Bank, TrainingDocuments
 
 COMPONENTS = 10  # canonical correlations in `cca`
-RIDGE = 0.1  # of `cca`, a share of the mean variance of a view's features
+RIDGE = 0.01  # of `cca`, a share of the mean variance of a view's features
 FEWEST, EACH = 20, 2  # documents that `cca` needs: at least so many, and so many for each feature of a view
 
 
@@ -102,10 +102,11 @@ def canonical_correlation(
 ) -> float:
     """Mean correlation of the first `components` pairs of canonical variates of two views, (N, P) and (N, Q).
 
-    Regularised CCA (Vinod, 1976): `ridge` times the mean variance of a view's features is added to the diagonal of its
-    covariance. The variates are fitted on every other document and correlated on the rest, then the other way round,
-    and the mean is taken: on the documents that they are fitted on, even independent views correlate by nearly 1 if
-    there are few documents for each feature. NaN for a view that is constant or not finite.
+    Regularised CCA (Vinod, 1976): `ridge` times the mean variance of a view's features is added to the variance of
+    each, so directions of hardly any variance count as uncorrelated. The variates are fitted on every other document
+    and correlated on the rest, then the other way round, and the mean is taken: on the documents that they are fitted
+    on, even independent views correlate by nearly 1 if there are few documents for each feature. NaN for a view that is
+    constant or not finite.
     """
     views = student.double(), teacher.double()
     found = [_correlation(*views, fitted=half, components=components, ridge=ridge) for half in (0, 1)]
@@ -113,23 +114,29 @@ def canonical_correlation(
 
 
 def _correlation(X1: Tensor, X2: Tensor, *, fitted: int, components: int, ridge: float) -> float:
-    X1, X2 = X1 - X1[fitted::2].mean(dim=0), X2 - X2[fitted::2].mean(dim=0)
-    n, roots = len(X1[fitted::2]) - 1, []
-    for X in (X1, X2):
-        S = X[fitted::2].T @ X[fitted::2] / n
+    S11, S12, S22 = _covariances(X1[fitted::2], X2[fitted::2])
+    roots, ridges = [], []
+    for S in (S11, S22):
         if not (variance := S.diagonal().mean()) > 0 or variance.isinf():
             return float("nan")
-        roots.append(torch.linalg.cholesky(S.diagonal_scatter(S.diagonal() + ridge * variance)))  # S + r I = L L^T
-    L1, L2 = roots
-    # A = L1^{-1} S12 L2^{-T}; its singular vectors are the directions, in coordinates in which S + r I is I.
-    A = torch.linalg.solve_triangular(L1, X1[fitted::2].T @ X2[fitted::2] / n, upper=False)
-    left, _, right = torch.linalg.svd(torch.linalg.solve_triangular(L2, A.T, upper=False).T, full_matrices=False)
-    a, b = (
-        X[1 - fitted :: 2] @ torch.linalg.solve_triangular(L.T, directions[:, :components], upper=True)
-        for X, L, directions in ((X1, L1, left), (X2, L2, right.T))
+        ridges.append(ridge * torch.eye(len(S), dtype=S.dtype, device=S.device) * variance)
+        roots.append(torch.linalg.cholesky(S + ridges[-1]))  # S + R = L L^T
+    # A = L1^{-1} S12 L2^{-T}; its singular vectors are the directions p and q, in coordinates in which S + R is I.
+    A = torch.linalg.solve_triangular(roots[0], S12, upper=False)
+    left, _, right = torch.linalg.svd(torch.linalg.solve_triangular(roots[1], A.T, upper=False).T, full_matrices=False)
+    p, q = (
+        torch.linalg.solve_triangular(L.T, vectors[:, :components], upper=True)
+        for L, vectors in zip(roots, (left, right.T), strict=True)
     )
-    a, b = a - a.mean(dim=0), b - b.mean(dim=0)
-    return F.cosine_similarity(a, b, dim=0).mean().item()
+    S11, S12, S22 = _covariances(X1[1 - fitted :: 2], X2[1 - fitted :: 2])
+    variances = (p * ((S11 + ridges[0]) @ p)).sum(dim=0) * (q * ((S22 + ridges[1]) @ q)).sum(dim=0)
+    return ((p * (S12 @ q)).sum(dim=0) / variances.sqrt()).mean().item()
+
+
+def _covariances(X1: Tensor, X2: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    X1, X2 = X1 - X1.mean(dim=0), X2 - X2.mean(dim=0)
+    n = len(X1) - 1
+    return X1.T @ X1 / n, X1.T @ X2 / n, X2.T @ X2 / n
 
 
 @torch.no_grad()
