@@ -173,8 +173,8 @@ def validate(
                     whole[[row for one in packed for row in one]] = view
     objective.train(was_training)
     found = means.values()
-    own = torch.tensor([view.shape[1] for view in views] or [0, 0], device=device)
-    widths = all_reduced(own, dist.ReduceOp.MAX).tolist()  # a process may have had no document
+    seen = torch.tensor([view.shape[1] for view in views] or [0, 0], device=device)
+    widths = all_reduced(seen, dist.ReduceOp.MAX).tolist()  # a process may have had no document
     if max(widths) and len(documents) >= documents_for_correlation(max(widths)):
         views = views or [means.sums.new_zeros(len(documents), width, dtype=torch.float32) for width in widths]
         found["cca"] = canonical_correlation(*map(all_reduced, views))
