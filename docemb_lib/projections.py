@@ -1,24 +1,31 @@
 """The grammar of projections, as text: what is checked of it needs no torch.
 
-Grammar: `block ("x" block)*`, or `-` for the identity. A block is `768` or `768(ReLU)`: a linear layer with bias to
-768 features, then the activation if one is written. `768(ReLU)x4096(ReLU)x2048` is the largest of the thesis.
+Grammar: `block ("x" block)*`, or `-` for the identity. A block is a linear layer with bias to so many features, then
+the layers in parentheses, in their order: `768`, `768(ReLU)`, `768(ReLU,drop0.1,norm)`. They are an activation, dropout
+with its probability, and layer normalisation, each at most once. `768(ReLU)x4096(ReLU)x2048` is the thesis' largest.
 """
 
 import re
+from collections.abc import Sequence
 
 from docemb_lib.errors import InputError
 
 IDENTITY = "-"
 ACTIVATIONS = {"relu": "ReLU", "linear": None, "sigmoid": "Sigmoid", "softmax": "Softmax"}  # their classes in torch.nn
+DROPOUT, NORM = "drop", "norm"
 LONGEST = 500  # characters of a projection
 WIDEST = 2**16  # features: SoftCCA holds the square of them
 _EXAMPLE = "768(ReLU)x4096(ReLU)x2048"
 _BETWEEN_BLOCKS = re.compile(r"[x×](?![^(]*\))")  # an x outside parentheses: softmax has one inside
-_BLOCK = re.compile(r"\s*([0-9]{1,9})\s*(?:\(\s*(\w+)\s*\))?\s*")
+_BLOCK = re.compile(r"\s*([0-9]{1,9})\s*(?:\(([\w\s.,]+)\))?\s*")
+_DROPOUT = re.compile(rf"{DROPOUT}0?\.[0-9]{{1,9}}")
 
 
-def parse_projection(spec: str) -> tuple[tuple[int, str], ...]:
-    """Width and activation of each block of a projection string, none for the identity."""
+def parse_projection(spec: str) -> tuple[tuple[int, tuple[str, ...]], ...]:
+    """The blocks of a projection string, none for the identity: features, and the lower-case names of further layers.
+
+    `8(linear)x4(ReLU,drop0.1)` gives ((8, ()), (4, ("relu", "drop0.1"))).
+    """
     if not isinstance(spec, str) or not spec.strip():
         raise InputError(f"projection {spec!r} is empty: write '{IDENTITY}' for none or blocks such as {_EXAMPLE!r}")
     if len(spec) > LONGEST:
@@ -28,18 +35,35 @@ def parse_projection(spec: str) -> tuple[tuple[int, str], ...]:
     blocks = []
     for text in _BETWEEN_BLOCKS.split(spec):
         match = _BLOCK.fullmatch(text)
-        activation = ((match and match[2]) or "linear").lower()
+        names = [name.strip() for name in match[2].split(",")] if match and match[2] else []
+        kinds = [_kind(name) for name in names]
         if match is None:
-            problem = "is not a block; write a width, or a width and an activation in parentheses, joined by x"
+            problem = "is not a block; write a width, or a width and layers in parentheses, joined by x"
         elif not 1 <= int(match[1]) <= WIDEST:
             problem = f"has no features, or too many; write 1 to {WIDEST}"
-        elif activation not in ACTIVATIONS:
-            problem = f"has the unknown activation {match[2]!r}; write one of {', '.join(ACTIVATIONS)}"
+        elif None in kinds:
+            unknown = names[kinds.index(None)]
+            problem = f"has the unknown layer {unknown!r}; write {', '.join(ACTIVATIONS)}, {DROPOUT}0.1 or {NORM}"
+        elif len(set(kinds)) < len(kinds):
+            problem = f"has two layers of a kind; write one activation, {DROPOUT} and {NORM} at most"
         else:
-            blocks.append((int(match[1]), activation))
+            blocks.append((int(match[1]), tuple(name.lower() for name in names if name.lower() != "linear")))
             continue
         raise InputError(f"projection {spec!r}: {text!r} {problem}, as in {_EXAMPLE!r}")
     return tuple(blocks)
+
+
+def _kind(name: str) -> str | None:
+    """Activation, dropout or normalisation; None for no layer."""
+    if name.lower() in ACTIVATIONS:
+        return "activation"
+    return NORM if name.lower() == NORM else DROPOUT if _DROPOUT.fullmatch(name.lower()) else None
+
+
+def with_widths(spec: str, widths: Sequence[int]) -> str:
+    """The same blocks with other numbers of features."""
+    blocks = _BETWEEN_BLOCKS.split(spec)
+    return "x".join(re.sub(r"\d+", str(width), block, count=1) for block, width in zip(blocks, widths, strict=True))
 
 
 def projection_widths(spec: str, in_features: int) -> tuple[int, ...]:

@@ -29,6 +29,7 @@ from docemb_lib.experiments.run import Run, Stages
 from docemb_lib.experiments.runkey import STRUCTURAL, RunKey
 from docemb_lib.experiments.stages import CorpusStage
 from docemb_lib.experiments.students import recorded_student, weighting_of
+from docemb_lib.projections import projection_widths
 from docemb_lib.settings.profile import FINAL
 from docemb_lib.thesis.values import FIGURE_4_4, loss_of, published, read_published
 
@@ -217,10 +218,25 @@ def projection_layers(run: Run) -> pd.DataFrame:
         projection = Projection(getattr(p, f"{side}_projection"), width)
         for layer in projection.layers:
             shape = f"{layer.out_features} × {layer.in_features}" if isinstance(layer, nn.Linear) else ""
-            rows.append((side, type(layer).__name__, shape, sum(t.numel() for t in layer.parameters())))
+            name = f"{type(layer).__name__}{f' {layer.p}' if isinstance(layer, nn.Dropout) else ''}"
+            rows.append((side, name, shape, sum(t.numel() for t in layer.parameters())))
         if not len(projection.layers):
             rows.append((side, "identity", f"{projection.out_features}", 0))
     return pd.DataFrame(rows, columns=["side", "layer", "shape", "weights"])
+
+
+def why_no_correlation(run: Run) -> str:
+    """Why the training history has no canonical correlation; empty where it has one."""
+    from docemb_lib.training.monitor import documents_for_correlation
+
+    if run.profile.parameters.contextual_teacher is None:
+        return "This run has no contextual teacher, and no views."
+    width = projection_widths(run.profile.parameters.student_projection, widths_of(run)["student"])[-1]
+    documents, needed = len(run.stages.corpus.split("validation")), documents_for_correlation(width)
+    if documents >= needed:
+        return ""
+    few = f"Not measured: views {width:,} wide need {needed:,} validation documents, there are {documents:,}."
+    return f"{few} Raise corpus.validation, or end both projections in fewer features."
 
 
 def weights_by_length(run: Run) -> pd.DataFrame:

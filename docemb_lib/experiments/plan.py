@@ -8,14 +8,13 @@ of values (`axes`: one mapping, or a list of mappings), or both, on top of the v
     axes: {structural_loss: [cosine, mse], lam: [0.2, 0.5]}
     runs: [{structural_loss: cosine, lam: null}]
 
-`params/grids/` holds the eight grids of the thesis. A grid with `scale: thesis` is written in the thesis' widths and
-scaled to the widths of the profile; any other grid is taken as it is. `names` are names of single runs, each with the
-parameters by which the run is found, as in `names: {no-weighting: {lam: null}}`.
+`params/grids/` holds the eight grids of the thesis, and `soft-cca-beta`. A grid with `scale: thesis` is written in the
+thesis' widths and scaled to the widths of the profile; any other grid is taken as it is. `names` are names of single
+runs, each with the parameters by which the run is found, as in `names: {no-weighting: {lam: null}}`.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import product
@@ -28,6 +27,7 @@ from docemb_lib.experiments.execution import Planned
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.experiments.stages import sbert_of
 from docemb_lib.integrity import read_json
+from docemb_lib.projections import parse_projection, with_widths
 from docemb_lib.settings import label_of_paragraph_vector, members_of
 from docemb_lib.settings.profile import (
     NOTEBOOKS,
@@ -299,12 +299,12 @@ def _scaled(parameters: Mapping[str, Any], profile: Profile, student: int, where
 
 def _scaled_projection(spec: str, factor: float, ends: Mapping[int, int], where: str) -> str:
     """The same layers with other widths: the last one from `ends`, those before it times `factor`."""
-    if spec == "-":
+    widths = [width for width, _ in parse_projection(spec)]
+    if not widths:
         return spec
-    match = re.fullmatch(r"(.*?)(\d+)", spec)
-    if match is None or int(match[2]) not in ends:
+    if widths[-1] not in ends:
         raise InputError(f"{where}: {spec} cannot be scaled, it does not end in {' or '.join(map(str, ends))}")
-    return re.sub(r"\d+", lambda size: str(_times(int(size[0]), factor)), match[1]) + str(ends[int(match[2])])
+    return with_widths(spec, [*(_times(width, factor) for width in widths[:-1]), ends[widths[-1]]])
 
 
 def _times(size: int, factor: float) -> int:

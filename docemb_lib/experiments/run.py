@@ -21,7 +21,7 @@ from docemb_lib.experiments import models as made
 from docemb_lib.experiments import records
 from docemb_lib.experiments.models import SBERT_CHUNKS, SBERT_TRUNCATED, UNTRAINED, Model
 from docemb_lib.experiments.plan import THESIS, grid_place, names_in_grids
-from docemb_lib.experiments.runkey import PV_NAMES, RunKey
+from docemb_lib.experiments.runkey import PAPER, PV_NAMES, SOFT_CCA, RunKey
 from docemb_lib.experiments.scores import Final, ScoreStage
 from docemb_lib.experiments.stages import CorpusStage, TeacherStage
 from docemb_lib.experiments.students import StudentStage
@@ -266,7 +266,7 @@ SHOWN = {
     "structural_teacher": ("model", "max_tokens", "long"),
     "student": ("model", "layers", "max_tokens", "attention_window", "pooling", "dropout", "lexical"),
     "training": ("batch_size", "accumulation", "order", "learning_rate", "warmup", "weight_decay", "epochs",
-                 "precision", "attention", "delta", "beta"),
+                 "precision", "attention"),
     "head": ("epochs", "batch_size", "learning_rate", "weight_decay", "label_smoothing", "rms", "pair_features"),
 }  # fmt: skip
 
@@ -300,7 +300,9 @@ class Overview:
             "grid": (grid_place(run.key), "", ", ".join(names_in_grids(run.key))),
         }
         for name, value in run.parameters.items():
-            rows[name] = (str(value), "" if own.get(name, value) == value else str(own[name]), "")
+            paper = getattr(PAPER, name) if name in SOFT_CCA else value  # other parameters vary in the papers
+            instead, differing = own.get(name, value), "" if paper == value else str(paper)
+            rows[name] = (str(value), "" if instead == value else str(instead), differing)
         published = _shown(_published(run.key))
         for name, value in _shown(run.key).items():
             rows[name] = (value, "", "" if published[name] == value else published[name])

@@ -23,7 +23,9 @@ STRUCTURAL = ("structural_loss", "distance", "gamma", "temperature", "negatives"
 CONTEXTUAL = ("contextual_teacher", "contextual_loss", "student_projection", "contextual_projection")
 PAIRS = ("pairs", "pair_temperature", "mlm_weight")
 PV_NAMES = ("DM", "DBOW", "PV")  # contextual teachers made of Paragraph Vectors
-PAPER = Parameters()  # the SimDE paper's settings of pairs; a label names only what differs
+SOFT_CCA = ("delta", "beta")
+PAPER = Parameters()  # the papers' settings of pairs and of SoftCCA; a label names only what differs
+IN_ASCII = str.maketrans({"λ": "lam", "γ": "gamma", "τ": "tau", "δ": "delta", "β": "beta", "%": "pct"})
 LONGEST_SLUG = 200  # characters: file systems allow names of 255, and executed copies add to the slug
 
 
@@ -173,8 +175,7 @@ class RunKey:
         if self.notebook in {"03_structural", "04_projections", "05_weighting"}:
             parts.append(f"{p.documents}docs")
         parts.append(f"seed{p.seed}")
-        text = "-".join(parts).replace("λ", "lam").replace("γ", "gamma").replace("τ", "tau").replace("%", "pct")
-        slug = re.sub(r"[^A-Za-z0-9.=+]+", "-", text).strip("-")
+        slug = re.sub(r"[^A-Za-z0-9.=+]+", "-", "-".join(parts).translate(IN_ASCII)).strip("-")
         cut = f"{slug[: LONGEST_SLUG - 9]}-{fingerprint_of({'slug': slug})[:8]}"
         return cut if len(slug) > LONGEST_SLUG else slug
 
@@ -199,6 +200,7 @@ class RunKey:
             raise InputError("pairs: dropout makes no pairs of a student without dropout; set simde.dropout to 0.1")
         if self.taught:
             self._check_widths()
+            self._check_components()
 
     def _check_widths(self) -> None:
         """The two projections of each teacher must end equally wide, as far as widths are known without a model."""
@@ -212,10 +214,24 @@ class RunKey:
             if student_width is not None and teacher_width is not None:
                 check_widths(student_spec, student_width, teacher_spec, teacher_width, teacher=name)
 
+    def _check_components(self) -> None:
+        """A batch of B documents has B - 1 canonical correlations; `cca` alone takes those that there are."""
+        most = self.profile.training.batch_size - 1
+        for loss in contextual_losses(self.profile.parameters, self.profile.further_teachers):
+            components = int(loss.partition(":")[2] or 0)
+            if components > most:
+                problem = f"contextual_loss: {loss}, but batches of {most + 1} documents have {most} correlations"
+                raise InputError(f"{problem}; write cca:{most} or less, or raise training.batch_size")
+
 
 def roles_of(p: Parameters, further: Sequence[FurtherTeacher] = ()) -> set[str]:
     own = {"structural": p.structural_loss, "contextual": p.contextual_teacher}
     return {role for role, named in own.items() if named is not None} | {teacher.role for teacher in further}
+
+
+def contextual_losses(p: Parameters, further: Sequence[FurtherTeacher] = ()) -> list[str]:
+    own = [] if p.contextual_teacher is None else [p.contextual_loss]
+    return own + [teacher.loss for teacher in further if teacher.role == "contextual"]
 
 
 def objective_settings(p: Parameters, further: Sequence[FurtherTeacher] = ()) -> dict[str, Any]:
@@ -229,6 +245,8 @@ def objective_settings(p: Parameters, further: Sequence[FurtherTeacher] = ()) ->
         names.append("max_structural_len")
     if p.contextual_teacher is not None:
         names += CONTEXTUAL
+    if "soft-cca" in contextual_losses(p, further):
+        names += SOFT_CCA
     if len(roles) == 2:
         names += ["lam", "lam_by_length", "form"]
     settings = {name: getattr(p, name) for name in names}
@@ -253,7 +271,9 @@ def _contextual_label(p: Parameters, further: Sequence[FurtherTeacher] = ()) -> 
     if p.contextual_teacher is None:
         return _names(further, "contextual") or "only-structural"
     loss = "" if p.contextual_loss == "soft-cca" else f"{p.contextual_loss};"
-    return f"{loss}{p.contextual_teacher};S:{p.student_projection};C:{p.contextual_projection}"
+    soft = {"δ": (p.delta, PAPER.delta), "β": (p.beta, PAPER.beta)} if not loss else {}
+    others = "".join(f";{symbol}={value}" for symbol, (value, usual) in soft.items() if value != usual)
+    return f"{loss}{p.contextual_teacher};S:{p.student_projection};C:{p.contextual_projection}{others}"
 
 
 def _weighting_label(p: Parameters, further: Sequence[FurtherTeacher]) -> str:

@@ -309,6 +309,7 @@ def make_objective(student: Student, profile: Profile, widths: Mapping[str, int]
 
     p, training = profile.parameters, profile.training
     teachings = []
+    of_contextual: Any = {"delta": p.delta, "beta": p.beta, "reduction": training.sdl, "ridge": training.ridge}
 
     def add(name: str, role: Any, loss: str, options: Any, specs: tuple[str, str], weight: float = 1.0) -> None:
         """options: of a structural loss; specs: the projections of student and teacher."""
@@ -317,8 +318,7 @@ def make_objective(student: Student, profile: Profile, widths: Mapping[str, int]
             settings: Any = {name: getattr(options, name) for name in ("distance", "gamma", "temperature")}
             made = structural_loss(loss, **settings)
         else:
-            settings = {"delta": training.delta, "beta": training.beta, "ridge": training.ridge}
-            made = contextual_loss(loss, sides[0].out_features, reduction=training.sdl, **settings)
+            made = contextual_loss(loss, sides[0].out_features, **of_contextual)
         projections = {"student_projection": sides[0], "teacher_projection": sides[1]}
         teachings.append(Teaching(name, role, made, **projections, weight=weight))
 

@@ -24,8 +24,8 @@ _PLOTS = {
     "plot_distances plot_plane plot_probe plot_attention MEASURES UNITS",
     "methods": "plot_paragraph_vectors plot_training plot_siamese plot_contextual_loss plot_windows plot_max_margin "
     "plot_descents plot_soft_cca",
-    "results": "plot_history plot_runs plot_weighting plot_weighting_points plot_task plot_differences plot_by_length "
-    "plot_few_shot plot_rounds plot_by_task plot_retrieval_means plot_retrieval",
+    "results": "plot_history plot_correlation plot_runs plot_weighting plot_weighting_points plot_task "
+    "plot_differences plot_by_length plot_few_shot plot_rounds plot_by_task plot_retrieval_means plot_retrieval",
 }
 _MODULE_OF = {name: module for module, names in _PLOTS.items() for name in names.split()}
 

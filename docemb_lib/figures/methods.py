@@ -20,7 +20,7 @@ from docemb_lib.evaluation.heads import one_thread
 from docemb_lib.experiments.runkey import roles_of, structural_label
 from docemb_lib.figures import PALETTE, SERIES, label, rows_axes, short
 from docemb_lib.losses import MSE, Cosine, MaxMargin, SoftCCA
-from docemb_lib.projections import parse_projection, projection_widths
+from docemb_lib.projections import ACTIVATIONS, DROPOUT, NORM, parse_projection, projection_widths
 from docemb_lib.settings.profile import Profile
 
 # ---- diagrams: Paragraph Vector, training with two teachers, and the contextual loss of a run
@@ -113,11 +113,11 @@ def plot_training(profile: Profile, widths: Mapping[str, int], *, ax: Axes | Non
         text = f"{name}\nwhole document\n$c$: {widths['contextual']} numbers"
         boxes["contextual"] = Box(1, -1, f"contextual teacher\n{text}", "contextual", dashed=True)
         for name, row, spec in (("f_S", 0, p.student_projection), ("f_C", -1, p.contextual_projection)):
-            layers = _layers(spec) or ["identity"]
+            layers = "\n".join(_layers(spec) or ["identity"]).splitlines()
             shown = layers if len(layers) <= 3 else [layers[0], "…", layers[-1]]
             kind = "contextual" if row else "student"
             boxes[name] = Box(2.2, row, "\n".join([f"${name}$", *shown]), kind, dashed=layers == ["identity"])
-        boxes["L_C"] = Box(3.2, -1, f"$L_C$\n{FORMULAS[p.contextual_loss].splitlines()[0]}", "contextual")
+        boxes["L_C"] = Box(3.2, -1, f"$L_C$\n{_formula(p.contextual_loss).splitlines()[0]}", "contextual")
     arrows = "document > student, document > structural, document > contextual, structural > L_S, student > L_S, "
     arrows += "student > f_S, contextual > f_C, f_S > L_C, f_C > L_C, L_S > sum, L_C > sum"
     return draw_graph(boxes, arrows.split(", "), note="\n".join(notes), ax=ax)
@@ -146,16 +146,19 @@ def plot_contextual_loss(profile: Profile, widths: Mapping[str, int], *, ax: Axe
         return draw_graph({"": Box(0, 0, "This run has no contextual teacher and no projections.")}, [], ax=ax)
     sides = {"student": ("y", "S", p.student_projection), "contextual": ("c", "C", p.contextual_projection)}
     end = max(len(parse_projection(spec)) for _, _, spec in sides.values()) + 1.5
-    boxes, arrows = {"L": Box(end, 0.5, f"$L_C$: {FORMULAS[p.contextual_loss]}", "contextual")}, []
+    boxes, arrows = {"L": Box(end, 0.5, f"$L_C$: {_formula(p.contextual_loss)}", "contextual")}, []
     for row, (side, (vector, letter, spec)) in enumerate(sides.items()):
         boxes[f"{letter}0"] = Box(0, 1 - row, f"{side}\n${vector}$: {widths[side]:,}", side, dashed=True)
         sizes = pairwise(projection_widths(spec, widths[side]))
         for column, (layer, (before, after)) in enumerate(zip(_layers(spec), sizes, strict=True), 1):
-            boxes[f"{letter}{column}"] = Box(column, 1 - row, f"{layer}\n{(before + 1) * after:,}", side)  # with biases
+            weights = (before + 1) * after + 2 * after * (NORM in layer)  # with biases
+            boxes[f"{letter}{column}"] = Box(column, 1 - row, f"{layer}\n{weights:,}", side)
         chain = [name for name in boxes if name.startswith(letter)]
         arrows += [f"{source} > {target}" for source, target in pairwise([*chain, "L"])]
     note = ", ".join(f"$f_{letter}$ = {spec}" for _, letter, spec in sides.values())
     note += "\nSolid boxes: linear layers with output features, activation, number of weights (biases included)."
+    if DROPOUT in note or NORM in note:
+        note += f"\n{DROPOUT}: dropout with this probability; {NORM}: layer normalisation."
     return draw_graph(boxes, arrows, note=note, ax=ax)
 
 
@@ -181,8 +184,19 @@ def _weighted_sum(profile: Profile) -> tuple[str, list[str]]:
 
 
 def _layers(spec: str) -> list[str]:
-    names = {"linear": "", "relu": " ReLU"}
-    return [f"{width:,}{names.get(activation, f' {activation}')}" for width, activation in parse_projection(spec)]
+    """The blocks of a projection: features and activation, then dropout and normalisation in a second line."""
+    found = []
+    for width, names in parse_projection(spec):
+        first = [name.replace("relu", "ReLU") for name in names if name in ACTIVATIONS]
+        rest = [name for name in names if name not in ACTIVATIONS]
+        found.append(" ".join([f"{width:,}", *first]) + ("\n" + " ".join(rest) if rest else ""))
+    return found
+
+
+def _formula(loss: str) -> str:
+    """Title and formula of a contextual loss; `cca:10` sums ten correlations."""
+    name, _, components = loss.partition(":")
+    return FORMULAS[name].replace(r"\sum_k", rf"\sum_{{k \leq {components}}}" if components else r"\sum_k")
 
 
 # ---- Paragraph Vector's windows

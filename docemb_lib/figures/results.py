@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import cycle
+from textwrap import fill
 from typing import Any, Literal
 
 import matplotlib.pyplot as plt
@@ -21,7 +22,7 @@ from docemb_lib.thesis.values import BASELINE
 
 METRICS = {"map": "MAP", "mrr": "MRR", "mean": OVERALL, "f1_macro": "macro-F1"}
 RETRIEVAL = {"map": "o", "mrr": "s"}  # metric → marker
-NOT_LOSSES = ("step", "epoch", "norm", "spread")  # columns of the validation history
+NOT_LOSSES = ("step", "epoch", "norm", "spread", "cca")  # columns of the validation history
 MEAN: dict[str, Any] = {"marker": "^", "color": "black", "linestyle": ""}
 HOLLOW: dict[str, Any] = {"marker": "D", "markerfacecolor": "none", "color": "black", "linestyle": "", "markersize": 5}
 NARROW = 0.15  # share of the axis below which a bar is too narrow for its number
@@ -48,6 +49,24 @@ def plot_history(train: pd.DataFrame, validation: pd.DataFrame, *, ax: Axes | No
     ax.grid(axis="y", visible=True)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.legend(title="validation\n(thin: training)", loc="upper left", bbox_to_anchor=(1, 1))
+    return ax
+
+
+def plot_correlation(validation: pd.DataFrame, *, note: str = "", ax: Axes | None = None) -> Axes:
+    """Canonical correlation of the two validation views over the updates (`cca` of `training.History`).
+
+    note: stands there where it was not measured, see `views.why_no_correlation`.
+    """
+    ax = plt.gca() if ax is None else ax
+    if "cca" in validation.columns:
+        ax.plot(validation["step"], validation["cca"], color=PALETTE["contextual"], marker="o", linewidth=1.8)
+        ax.set(ylim=(min(0.0, validation["cca"].min()) - 0.03, 1.03))
+    else:
+        ax.text(0.5, 0.5, fill(note, 40), transform=ax.transAxes, ha="center", va="center", size=8)
+        ax.set(yticks=[])
+    ax.set(xlabel="updates", ylabel="canonical correlation of the views")
+    ax.grid(axis="y", visible=True)
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     return ax
 
 

@@ -168,10 +168,14 @@ def contextual_loss(
 ) -> nn.Module:
     """The loss that the parameter `contextual_loss` names, for views of width `dim`; `mse` is SoftCCA's distance alone.
 
+    name: `cca` sums all canonical correlations, `cca:10` the first ten.
     delta, beta, reduction: of soft-cca; delta is that of the mean form, the sum takes delta / (P^2 - P). ridge: of cca.
     """
     if name == "soft-cca":
         return SoftCCA(dim, delta / (max(dim * dim - dim, 1) if reduction == "sum" else 1), beta, reduction)
-    if name not in ("mse", "cca"):
-        raise InputError(f"contextual_loss must be one of soft-cca, mse, cca, got {name!r}")
-    return MSE() if name == "mse" else CCA(ridge=ridge)
+    kind, _, components = name.partition(":")
+    if kind == "cca" and (components.isdecimal() or name == kind):
+        return CCA(int(components) if components else None, ridge)
+    if name != "mse":
+        raise InputError(f"contextual_loss must be one of soft-cca, mse, cca, cca:10, got {name!r}")
+    return MSE()

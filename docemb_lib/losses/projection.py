@@ -3,7 +3,7 @@
 from torch import Tensor, nn
 
 from docemb_lib.errors import InputError
-from docemb_lib.projections import ACTIVATIONS, chain, parse_projection, projection_widths
+from docemb_lib.projections import ACTIVATIONS, DROPOUT, NORM, chain, parse_projection, projection_widths
 
 
 class Projection(nn.Module):
@@ -23,10 +23,9 @@ class Projection(nn.Module):
         self.widths = projection_widths(spec, in_features)
         self.in_features, self.out_features = self.widths[0], self.widths[-1]
         self.layers = nn.Sequential()
-        for width_in, (width, name) in zip(self.widths, parse_projection(spec), strict=False):
+        for width_in, (width, names) in zip(self.widths, parse_projection(spec), strict=False):
             self.layers.append(nn.Linear(width_in, width))
-            if activation := ACTIVATIONS[name]:
-                self.layers.append(getattr(nn, activation)(**({"dim": -1} if name == "softmax" else {})))
+            self.layers.extend(_layer(name, width) for name in names)
 
     def forward(self, view: Tensor) -> Tensor:  # (B, in_features) to (B, out_features)
         if view.shape[-1] != self.in_features:
@@ -36,3 +35,12 @@ class Projection(nn.Module):
 
     def extra_repr(self) -> str:
         return f"{self.spec!r}, {chain(self.widths)}"
+
+
+def _layer(name: str, width: int) -> nn.Module:
+    """The layer after a linear one of this width, by its name in `parse_projection`."""
+    if name == NORM:  # of each document alone: statistics of the batch would tie its documents to each other
+        return nn.LayerNorm(width)
+    if name.startswith(DROPOUT):
+        return nn.Dropout(float(name.removeprefix(DROPOUT)))
+    return getattr(nn, str(ACTIVATIONS[name]))(**({"dim": -1} if name == "softmax" else {}))

@@ -8,7 +8,15 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from docemb_lib.projections import WIDEST
-from docemb_lib.settings.sections import ContextualName, MinCount, NoNull, ProjectionSpec, Section, StructuralLoss
+from docemb_lib.settings.sections import (
+    ContextualLoss,
+    ContextualName,
+    MinCount,
+    NoNull,
+    ProjectionSpec,
+    Section,
+    StructuralLoss,
+)  # fmt: skip
 
 SINGLE = ("dm", "vector_size", "min_count", "preprocess")  # the parameters of one Paragraph Vector
 _LABEL = re.compile(r"(DM|DBOW);([2-9]|[1-9]\d{1,4});(stem|lowercase|None);([1-9]\d{0,8}|10%)")
@@ -31,7 +39,9 @@ class Parameters(Section):
     temperature: Annotated[float | None, NoNull] = Field(None, gt=0)  # of contrastive; None: none
     negatives: int = Field(0, ge=0)  # max-margin, contrastive: further teacher embeddings drawn for each batch
     contextual_teacher: Annotated[ContextualName | None, NoNull] = "PV"
-    contextual_loss: Literal["soft-cca", "mse", "cca"] = "soft-cca"
+    contextual_loss: ContextualLoss = "soft-cca"  # or mse; cca; cca:10: the first ten canonical correlations
+    delta: float = Field(0.03, ge=0)  # of soft-cca: weight of the decorrelation
+    beta: float = Field(0.95, ge=0, lt=1)  # of soft-cca: memory of the running covariance
     student_projection: ProjectionSpec = "768(ReLU)x4096(ReLU)x2048"
     contextual_projection: ProjectionSpec = "-"
     lam: Annotated[float | None, NoNull] = 0.5  # λ; None: plain sum of both losses

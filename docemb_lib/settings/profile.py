@@ -26,7 +26,8 @@ from docemb_lib.settings.parameters import Parameters
 Model = TypeVar("Model", bound=BaseModel)
 STUDENT_RUN = (
     "structural_loss", "distance", "gamma", "temperature", "negatives", "contextual_teacher", "contextual_loss",
-    "student_projection", "contextual_projection", "lam", "lam_by_length", "max_structural_len", "form", "documents",
+    "delta", "beta", "student_projection", "contextual_projection", "lam", "lam_by_length", "max_structural_len",
+    "form", "documents",
 )  # fmt: skip
 WEIGHTING = ("lam", "lam_by_length", "max_structural_len", "form")
 NOTEBOOKS: dict[str, tuple[str, ...]] = {  # the parameters that each notebook takes, besides `profile` and `seed`

@@ -21,6 +21,8 @@ BenchmarkName = Literal["arxiv", "imdb", "aan", "oc", "s2orc", "pan", "wines", "
 SimDEName = Literal["fakenews", "20news", "arxiv-abstracts", "nyt", "bbcnews"]
 ON_HUB = ("arxiv", "imdb", "20news", "bbcnews")  # the authors publish the others as files
 STRUCTURAL_LOSSES = ("mse", "cosine", "max-margin", "contrastive")
+CONTEXTUAL_LOSSES = ("soft-cca", "mse", "cca", "cca:10")  # the last with any number of components
+_CONTEXTUAL_LOSS = re.compile(r"soft-cca|mse|cca(:[1-9][0-9]{0,4})?")
 MTEB = "mteb:"  # prefix of the tasks of that benchmark, which needs the extra `mteb`
 SplitName = Literal["train", "validation", "test"]
 Long = Literal["truncate", "chunks", "lead"]
@@ -48,6 +50,12 @@ def _loss_name(value: Any) -> Any:
     raise ValueError(f"must be one of {', '.join(STRUCTURAL_LOSSES)}, or the import path of a loss, module:Class")
 
 
+def _contextual_loss(value: Any) -> Any:
+    if _CONTEXTUAL_LOSS.fullmatch(str(value)):
+        return value
+    raise ValueError(f"must be one of {', '.join(CONTEXTUAL_LOSSES)} (the first ten correlations)")
+
+
 def _projection(value: Any) -> Any:
     """The text of a projection, which papermill and YAML read as a number where it is a single width."""
     text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
@@ -66,6 +74,7 @@ NoNull = BeforeValidator(_no_null)  # for fields that None switches off
 ProjectionSpec = Annotated[str, BeforeValidator(_projection)]
 MaxTokens = Annotated[int, Field(ge=8, le=2**20)]
 StructuralLoss = Annotated[str, BeforeValidator(_loss_name)]
+ContextualLoss = Annotated[str, BeforeValidator(_contextual_loss)]
 MinCount = Annotated[int | str, BeforeValidator(_min_count)]
 
 
@@ -196,7 +205,7 @@ class FurtherTeacher(Section):
 
     name: str = Field(pattern=r"^[a-z][a-z0-9-]*$")  # its column in the training history
     role: Literal["structural", "contextual"]  # structural: weight lam and masked by length; contextual: 1 - lam
-    loss: Literal["mse", "cosine", "max-margin", "contrastive", "soft-cca", "cca"]  # as the parameter of that role
+    loss: str  # as the parameter of that role
     weight: float = Field(1.0, gt=0)  # among the losses of its role
     student_projection: ProjectionSpec = "-"
     teacher_projection: ProjectionSpec = "-"
@@ -217,16 +226,16 @@ class FurtherTeacher(Section):
 
     @model_validator(mode="after")
     def _fits_its_role(self) -> Self:
-        needed, foreign, losses = {
-            "structural": ("model", ("teacher",), ("mse", "cosine", "max-margin", "contrastive")),
-            "contextual": ("teacher", STRUCTURAL_ONLY, ("soft-cca", "mse", "cca")),
+        needed, foreign, losses, known = {
+            "structural": ("model", ("teacher",), STRUCTURAL_LOSSES, re.compile("|".join(STRUCTURAL_LOSSES))),
+            "contextual": ("teacher", STRUCTURAL_ONLY, CONTEXTUAL_LOSSES, _CONTEXTUAL_LOSS),
         }[self.role]
         if getattr(self, needed) is None:
             raise ValueError(f"{needed} is missing: a {self.role} teacher is named by it")
         for field in foreign:
             if getattr(self, field) != type(self).model_fields[field].default:
                 raise ValueError(f"{field} is not for a {self.role} teacher; leave it out")
-        if self.loss not in losses:
+        if not known.fullmatch(self.loss):
             raise ValueError(f"loss of a {self.role} teacher must be one of {', '.join(losses)}, got {self.loss!r}")
         return self
 
@@ -259,8 +268,6 @@ class Training(Section):
     max_grad_norm: float = Field(1.0, gt=0)
     precision: Literal["bf16", "fp16", "fp32"] | None = None  # autocast; None: the best for the device
     attention: Literal["blocks", "varlen"] | None = None  # None: the faster for device and precision
-    delta: float = Field(0.03, ge=0)  # SoftCCA: weight of the decorrelation
-    beta: float = Field(0.95, ge=0, lt=1)  # SoftCCA: memory of the running covariance
     # SoftCCA: mean over the P^2 - P off-diagonal cells of a covariance; or, as the thesis writes it, their sum with
     # delta / (P^2 - P): equal except for rounding
     sdl: Literal["mean", "sum"] = "mean"

@@ -6,16 +6,18 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 from torch.nn import functional as F
 
-from docemb_lib.losses import CCA, Objective, ObjectiveOutput
+from docemb_lib.losses import Objective, ObjectiveOutput
 from docemb_lib.training.batches import consecutive_batches, rounds
 from docemb_lib.training.distributed import all_reduced
 from docemb_lib.training.documents import Bank, TrainingDocuments
 
 COMPONENTS = 10  # canonical correlations in `cca`
-WINDOW = 10 * COMPONENTS  # documents that they are computed over (as the author: 10 times the components)
+RIDGE = 0.01  # of `cca`, a share of the mean variance of a view's features
+FEWEST, EACH = 20, 2  # documents that `cca` needs: at least so many, and so many for each feature of a view
 
 
 class Means:
@@ -47,7 +49,6 @@ class Monitor:
     def __init__(self, parts: Sequence[str], *, dim: int, device: torch.device, peak: float) -> None:
         """parts: names of the parts of the loss; dim: D; peak: FLOP/s of which all processes together are capable."""
         self.means = Means(["loss", *parts], dim=dim, device=device)
-        self.views: tuple[Tensor, Tensor] | None = None  # of the last documents, (WINDOW or fewer, P) each
         self.peak = peak
         self.start_clock()
 
@@ -62,17 +63,11 @@ class Monitor:
             return
         self.computed += flops
         self.means.add([output.loss, *(output.parts[name] for name in self.means.names[1:-1])], output.embeddings)
-        if output.views is not None:
-            both = zip(self.views or output.views, output.views, strict=True)
-            z1, z2 = (new if old is new else torch.cat([old, new]) for old, new in both)
-            self.views = z1[-WINDOW:].clone(), z2[-WINDOW:].clone()  # a slice would keep the whole tensor alive
 
     def row(self) -> dict[str, float]:
-        """The next row; every process must call. `cca` is that of this process' documents."""
+        """The next row; every process must call."""
         row = self.means.values()  # waits for the device
         seconds = max(time.perf_counter() - self.started, 1e-9)
-        if self.views is not None:
-            row["cca"] = canonical_correlation(*self.views)
         computed = all_reduced(self.means.sums.new_tensor(self.computed)).item()
         row |= {"documents_per_second": self.documents / seconds, "tokens_per_second": self.tokens / seconds}
         row["share_of_peak"] = computed / seconds / self.peak
@@ -82,13 +77,13 @@ class Monitor:
         return row
 
     def save(self, checkpoint: Path, rank: int) -> None:
-        state = {"sums": self.means.sums, "directions": self.means.directions, "views": self.views}
+        state = {"sums": self.means.sums, "directions": self.means.directions}
         torch.save(state, checkpoint / f"monitor_{rank}.pt")
 
     def load(self, checkpoint: Path, rank: int) -> None:
         file, device = checkpoint / f"monitor_{rank}.pt", self.means.sums.device
         state: dict[str, Any] = torch.load(file, map_location=device, weights_only=True)
-        self.means.sums, self.means.directions, self.views = state["sums"], state["directions"], state["views"]
+        self.means.sums, self.means.directions = state["sums"], state["directions"]
 
 
 def spread(directions: Tensor, n: int) -> float:
@@ -97,18 +92,51 @@ def spread(directions: Tensor, n: int) -> float:
     return 1 - (directions.square().sum().item() - n) / (n * (n - 1)) if n > 1 else 0.0
 
 
-def canonical_correlation(student: Tensor, teacher: Tensor, *, components: int = COMPONENTS) -> float:
-    """Mean of the largest canonical correlations of two views, (N, P) and (N, Q), over their principal components."""
-    # With more than N / 2 components, any two views of N documents correlate perfectly.
-    k = min(components, len(student) // 2, student.shape[1], teacher.shape[1])
-    if len(student) < 4:
-        return float("nan")
-    leading = []
-    for view in (student.double(), teacher.double()):
-        U, s, _ = torch.linalg.svd(view - view.mean(dim=0), full_matrices=False)
-        kept = s[:k] > 1e-9 * s[0].clamp(min=1e-30)
-        leading.append(U[:, :k] * kept * (len(view) - 1) ** 0.5)  # of variance 1: scale makes no difference to CCA
-    return -CCA(ridge=0.0)(*leading)[0].item() / k
+def documents_for_correlation(width: int) -> int:
+    """The fewest documents on which `cca` of views of this width is measured."""
+    return max(FEWEST, EACH * width)
+
+
+def canonical_correlation(
+    student: Tensor, teacher: Tensor, *, components: int = COMPONENTS, ridge: float = RIDGE
+) -> float:
+    """Mean correlation of the first `components` pairs of canonical variates of two views, (N, P) and (N, Q).
+
+    Regularised CCA (Vinod, 1976): `ridge` times the mean variance of a view's features is added to the variance of
+    each, so directions of hardly any variance count as uncorrelated. The variates are fitted on every other document
+    and correlated on the rest, then the other way round, and the mean is taken: on the documents that they are fitted
+    on, even independent views correlate by nearly 1 if there are few documents for each feature. NaN for a view that is
+    constant or not finite.
+    """
+    views = student.double(), teacher.double()
+    found = [_correlation(*views, fitted=half, components=components, ridge=ridge) for half in (0, 1)]
+    return sum(found) / len(found)
+
+
+def _correlation(X1: Tensor, X2: Tensor, *, fitted: int, components: int, ridge: float) -> float:
+    S11, S12, S22 = _covariances(X1[fitted::2], X2[fitted::2])
+    roots, ridges = [], []
+    for S in (S11, S22):
+        if not (variance := S.diagonal().mean()) > 0 or variance.isinf():
+            return float("nan")
+        ridges.append(ridge * torch.eye(len(S), dtype=S.dtype, device=S.device) * variance)
+        roots.append(torch.linalg.cholesky(S + ridges[-1]))  # S + R = L L^T
+    # A = L1^{-1} S12 L2^{-T}; its singular vectors are the directions p and q, in coordinates in which S + R is I.
+    A = torch.linalg.solve_triangular(roots[0], S12, upper=False)
+    left, _, right = torch.linalg.svd(torch.linalg.solve_triangular(roots[1], A.T, upper=False).T, full_matrices=False)
+    p, q = (
+        torch.linalg.solve_triangular(L.T, vectors[:, :components], upper=True)
+        for L, vectors in zip(roots, (left, right.T), strict=True)
+    )
+    S11, S12, S22 = _covariances(X1[1 - fitted :: 2], X2[1 - fitted :: 2])
+    variances = (p * ((S11 + ridges[0]) @ p)).sum(dim=0) * (q * ((S22 + ridges[1]) @ q)).sum(dim=0)
+    return ((p * (S12 @ q)).sum(dim=0) / variances.sqrt()).mean().item()
+
+
+def _covariances(X1: Tensor, X2: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    X1, X2 = X1 - X1.mean(dim=0), X2 - X2.mean(dim=0)
+    n = len(X1) - 1
+    return X1.T @ X1 / n, X1.T @ X2 / n, X2.T @ X2 / n
 
 
 @torch.no_grad()
@@ -116,11 +144,12 @@ def validate(
     objective: Objective, documents: TrainingDocuments, *, batch_size: int, bank: Bank | None = None,
     dtype: torch.dtype | None = None, budget: int = 8192, rank: int = 0, processes: int = 1,
 ) -> dict[str, float]:  # fmt: skip
-    """Mean loss over `documents`, the part of each teacher by name, `norm` and `spread`.
+    """Mean loss over `documents`, the part of each teacher by name, `norm`, `spread` and, of enough documents, `cca`.
 
     `norm` and `spread` are signs of collapse: the mean length of the student's embeddings, and the mean cosine distance
-    between two. batch_size: documents whose losses are computed together; a single one left over joins the batch
-    before. bank: of negatives; dtype: of autocast, None without; budget: tokens in a pass.
+    between two. `cca` is the canonical correlation of the first contextual teacher's views, over all documents; fewer
+    than `documents_for_correlation` have none. batch_size: documents whose losses are computed together; a single one
+    left over joins the batch before. bank: of negatives; dtype: of autocast, None without; budget: tokens in a pass.
     """
     device = next(objective.parameters()).device
     was_training = objective.training
@@ -128,6 +157,7 @@ def validate(
     batches = [list(rows) for rows in consecutive_batches(len(documents), batch_size)]
     tokens = [sum(len(documents.tokens[row]) for row in batch) for batch in batches]
     means = Means(["loss", *objective.parts], dim=objective.student.dim, device=device)
+    views: list[Tensor] = []  # (N, P) each, rows of other processes are zero
     for plan, owners in rounds(tokens, budget=budget, processes=processes):
         own = [batches[i] for i, owner in zip(plan, owners, strict=True) if owner == rank]
         # Batches of the full size are the objective's groups in one pass; the last one may differ and runs alone.
@@ -137,5 +167,15 @@ def validate(
             with torch.autocast(device.type, dtype=dtype, enabled=dtype is not None):
                 output = objective(batch.to(device), **targets.to(device)._asdict())
             means.add([output.loss, *output.parts.values()], output.embeddings)
+            if output.views is not None:
+                views = views or [view.new_zeros(len(documents), view.shape[1]) for view in output.views]
+                for whole, view in zip(views, output.views, strict=True):
+                    whole[[row for one in packed for row in one]] = view
     objective.train(was_training)
-    return means.values()
+    found = means.values()
+    seen = torch.tensor([view.shape[1] for view in views] or [0, 0], device=device)
+    widths = all_reduced(seen, dist.ReduceOp.MAX).tolist()  # a process may have had no document
+    if max(widths) and len(documents) >= documents_for_correlation(max(widths)):
+        views = views or [means.sums.new_zeros(len(documents), width, dtype=torch.float32) for width in widths]
+        found["cca"] = canonical_correlation(*map(all_reduced, views))
+    return found

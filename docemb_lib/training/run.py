@@ -39,9 +39,9 @@ LARGEST = {"cpu": 2**14, "cuda": 2**17}  # tokens of a pass; more is no faster
 class History(NamedTuple):
     """What a training run logged; every row is flat and has the update as `step`.
 
-    train, means since the row before: loss and its parts by name; grad_norm, learning_rate; norm, spread (see
-    `validate`) and, with a contextual teacher, cca (of the last 100 documents); documents_per_second,
-    tokens_per_second, share_of_peak. validation: loss, its parts, norm, spread.
+    train, means since the row before: loss and its parts by name; grad_norm, learning_rate; norm, spread;
+    documents_per_second, tokens_per_second, share_of_peak. validation: loss, its parts, norm, spread, and cca where
+    there are enough documents for it (see `validate`).
     """
 
     train: list[dict[str, float]]

@@ -197,7 +197,7 @@ def project(run: Run, student: Artefact, side: Side, embeddings: np.ndarray) -> 
     projection = Projection(getattr(run.profile.parameters, f"{side}_projection"), embeddings.shape[1])
     projection.load_state_dict({k.removeprefix(start): v for k, v in weights.items() if k.startswith(start)})
     with torch.no_grad():
-        return projection(torch.from_numpy(np.array(embeddings, dtype=np.float32))).numpy()
+        return projection.eval()(torch.from_numpy(np.array(embeddings, dtype=np.float32))).numpy()
 
 
 def projection_explorer(spaces: Spaces, probes: pd.DataFrame) -> Explorer:

@@ -27,7 +27,7 @@ SIZES = {
     "structural": ("03_structural", 11), "paragraph-vector": ("02_paragraph_vector", 36 + 9),
     "projections-contextual": ("04_projections", 16), "projections-cosine": ("04_projections", 12),
     "projections-max-margin": ("04_projections", 14), "weighting-cosine": ("05_weighting", 8 + 1),
-    "weighting-max-margin": ("05_weighting", 8 + 1), "final": ("06_evaluation", 3)}  # fmt: skip
+    "weighting-max-margin": ("05_weighting", 8 + 1), "final": ("06_evaluation", 3), "soft-cca-beta": ("04_projections", 5 + 3)}  # fmt: skip
 WIDTHS = {"thesis": (768, 100, 1024, 2048), "tiny": (384, 100, 100, 200)}  # of student, DM, DBOW, PV
 LINES = """[{notebook: 05_weighting, lam: 0.3}, {grid: grids/lams.yaml, seed: 3},
     {notebook: 05_weighting, lam: 0.3, profile: other.yaml}, {grid: lams, profile: other.yaml}, {notebook: 01_corpus}]"""
@@ -210,7 +210,7 @@ def as_set(runs):
 
 
 @pytest.mark.parametrize("name", SIZES)
-def test_the_thesis_grids_have_its_sizes_and_notebooks(name):
+def test_the_grids_have_the_sizes_of_the_thesis_and_their_notebooks(name):
     notebook, size = SIZES[name]
     runs = grid(name)
     assert len(as_set(runs)) == len(runs) == size
@@ -273,7 +273,19 @@ def test_every_run_is_valid_and_its_projections_meet_at_any_widths(name, profile
             assert ends in {student, widths[run["contextual_teacher"]]}
 
 
-def test_widths_and_masks_are_scaled_to_the_profile():
+def test_soft_ccas_grid_varies_one_thing_at_a_time_of_a_run_of_the_thesis():
+    runs = grid("soft-cca-beta")
+    varied = [{name: run.pop(name) for name in ("beta", "delta") if name in run} for run in runs]
+    assert [list(given) for given in varied] == [["beta"]] * 5 + [["delta"]] * 3
+    assert as_set(runs) <= as_set(grid("projections-cosine"))
+    usual = RunKey.of("04_projections", Profile.load("thesis"), **runs[0])
+    keys = [RunKey.of("04_projections", Profile.load("thesis"), **run, **given) for run, given in zip(runs, varied, strict=True)]  # fmt: skip
+    assert [given for key, given in zip(keys, varied, strict=True) if key.same_but() == usual.same_but()] == [
+        {"beta": 0.95}
+    ]
+
+
+def test_widths_and_masks_are_scaled_to_the_profile(tmp_path):
     tiny = Profile.load(PARAMS / "tiny.yaml")
     contextual = grid("projections-contextual", tiny)
     sides = [(run["student_projection"], run["contextual_projection"]) for run in contextual]
@@ -283,6 +295,10 @@ def test_widths_and_masks_are_scaled_to_the_profile():
     assert sides[10:] == [("512(ReLU)x200", "100x200"), ("512(ReLU)x200", "200"), ("512(ReLU)x200", "-"),
                           ("200", "100x200"), ("200", "200"), ("200", "-")]  # fmt: skip
     assert {run["max_structural_len"] for run in grid("weighting-cosine", tiny)} == {256, None}
+    run = {"contextual_teacher": "DM", "student_projection": "768(ReLU,drop0.15,norm)x1024x768(norm)"}
+    (tmp_path / "own.yaml").write_text(json.dumps({"notebook": "04", "scale": "thesis", "runs": [run]}))
+    (scaled,) = load_grid(tmp_path / "own.yaml", tiny).runs
+    assert scaled["student_projection"] == "384(ReLU,drop0.15,norm)x512x384(norm)"
     vectors = grid("paragraph-vector", tiny)
     assert sorted({run["vector_size"] for run in vectors[:36]}) == [50, 384, 512]
     assert vectors[36]["compound"] == "DM;512;stem;2+DBOW;512;None;2"

@@ -20,10 +20,11 @@ from docemb_lib.workspace import Workspace
 
 
 def test_the_settings_tell_where_the_run_differs_from_its_profile(workspace_root):
-    run = begin("05_weighting", {"profile": "small", "lam": 0.25, "documents": "profile", "ax": 1})
+    run = begin("05_weighting", {"profile": "small", "lam": 0.25, "beta": 0.5, "documents": "profile", "ax": 1})
     table = run.settings().settings
     assert (table.loc["profile", "value"], *table.loc["lam"]) == ("small", "0.25", "0.5", "")
     assert tuple(table.loc["documents"]) == ("24", "", "")
+    assert [*table.loc["beta"], *table.loc["delta"]] == ["0.5", "0.95", "0.95", "0.03", "", ""]  # of the whole thesis
     assert table.loc["student.max_tokens"].tolist()[1:] == ["", "4096"]  # Table 4.3
     assert table.loc["head.label_smoothing"].tolist() == ["0.1", "", ""]  # the same
     assert table.loc["contextual_teachers.DBOW"].tolist() == [

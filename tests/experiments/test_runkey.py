@@ -39,6 +39,9 @@ def with_further(profile, further):
      "SimCSE;τ=0.1;mlm=0.0;9 docs;seed 2"),
     ("07_simde", {"documents": 9, "beside_teachers": 0.5}, "SimDE;×0.5 beside;cosine;384;λ=0.5;PV;S:768(ReLU)x4096(ReLU)x2048;C:-;9 docs"),
     ("05_weighting", {"form": "contextual_full", "lam": None, "max_structural_len": None}, "cosine;no-weighting;contextual_full"),
+    ("04_projections", {"delta": 0.03, "beta": 0.5}, "cosine;PV;S:768(ReLU)x4096(ReLU)x2048;C:-;β=0.5"),
+    ("04_projections", {"delta": 0, "beta": 0}, "cosine;PV;S:768(ReLU)x4096(ReLU)x2048;C:-;δ=0.0;β=0.0"),
+    ("04_projections", {"contextual_loss": "cca:5", "beta": 0.5}, "cosine;cca:5;PV;S:768(ReLU)x4096(ReLU)x2048;C:-"),
 ])  # fmt: skip
 def test_labels_are_those_of_the_thesis(notebook, parameters, label):
     assert RunKey.of(notebook, Profile.load("thesis"), **parameters).label == label
@@ -73,7 +76,9 @@ def test_slugs_are_one_safe_path_component_and_tell_runs_apart():
     variations = [{}, {"lam": 0.8}, {"lam": None}, {"max_structural_len": None}, {"documents": 7}, {"seed": 1},
                   {"student_projection": "2048"}, {"contextual_teacher": "DM", "contextual_projection": "2048"},
                   {"structural_loss": "contrastive"}, {"structural_loss": "contrastive", "temperature": 0.05},
-                  {"structural_loss": "contrastive", "negatives": 8}, {"form": "contextual_full"}]  # fmt: skip
+                  {"structural_loss": "contrastive", "negatives": 8}, {"form": "contextual_full"}, {"beta": 0.5},
+                  {"delta": 0.5}, {"contextual_loss": "cca"}, {"contextual_loss": "cca:5"},
+                  {"student_projection": "768(ReLU,drop0.1)x2048"}, {"student_projection": "768(ReLU,norm)x2048"}]  # fmt: skip
     slugs = [RunKey.of("05_weighting", Profile.load("thesis"), **given).slug for given in variations]
     assert len(set(slugs)) == len(slugs)
     assert all(re.fullmatch(r"[A-Za-z0-9.=+-]+", slug) for slug in slugs)
@@ -88,14 +93,15 @@ def test_long_slugs_are_cut_and_stay_different(small):
 
 ALL = {
     "structural_loss", "max_structural_len", "contextual_teacher", "contextual_loss", "student_projection",
-    "contextual_projection", "lam", "lam_by_length", "form"}  # fmt: skip
+    "contextual_projection", "lam", "lam_by_length", "form", "delta", "beta"}  # fmt: skip
 
 
 @pytest.mark.parametrize(("parameters", "names"), [
     ({}, ALL), ({"structural_loss": "max-margin"}, ALL | {"distance", "gamma", "negatives"}),
     ({"structural_loss": "contrastive"}, ALL | {"temperature", "negatives"}),
     ({"contextual_teacher": None}, {"structural_loss", "max_structural_len"}),
-    ({"structural_loss": None}, {name for name in ALL if "projection" in name or name.startswith("contextual")})])  # fmt: skip
+    ({"structural_loss": None}, ALL - {"structural_loss", "max_structural_len", "lam", "lam_by_length", "form"}),
+    ({"contextual_loss": "cca"}, ALL - {"delta", "beta"}), ({"contextual_loss": "mse"}, ALL - {"delta", "beta"})])  # fmt: skip
 def test_only_parameters_that_count_are_settings_of_the_objective(parameters, names):
     assert set(objective_settings(Parameters(**parameters))) == names
 
@@ -106,6 +112,10 @@ def test_a_further_teacher_makes_the_other_role_count():
     assert weighed <= set(objective_settings(Parameters(contextual_teacher=None), [topics]))
     assert weighed <= set(objective_settings(Parameters(structural_loss=None), [far]))
     assert objective_settings(Parameters(), [topics])["further_teachers"] == [TOPICS]
+    for loss, of_soft_cca in (("mse", set()), ("soft-cca", {"delta", "beta"})):  # those of a further teacher, too
+        topics = FurtherTeacher(**{**TOPICS, "loss": loss})
+        counting = objective_settings(Parameters(contextual_loss="mse"), [topics])
+        assert {"delta", "beta"} & set(counting) == of_soft_cca
 
 
 @pytest.mark.parametrize(("notebook", "further", "one", "other", "same"), [
@@ -120,6 +130,10 @@ def test_a_further_teacher_makes_the_other_role_count():
     ("05_weighting", [TOPICS], ALONE, {"form": "contextual_full"}, False),
     ("05_weighting", [FAR], ALONE, {"lam": 0.2}, True), ("05_weighting", [FAR], CONTEXTUAL, {"lam": 0.2}, False),
     ("05_weighting", [FAR], CONTEXTUAL, {"max_structural_len": 9}, False),
+    ("05_weighting", [], COSINE, {"beta": 0.5}, False), ("04_projections", [], COSINE, {"delta": 0.5}, False),
+    ("05_weighting", [], ALONE, {"beta": 0.5, "delta": 0.5}, True),
+    ("05_weighting", [], {"contextual_loss": "cca:5"}, {"beta": 0.5, "delta": 0.5}, True),
+    ("05_weighting", [], {"contextual_loss": "cca"}, {"contextual_loss": "cca:5"}, False),
     ("06_evaluation", [FAR], CONTEXTUAL, {"max_structural_len": 9}, False),
     ("06_evaluation", [], CONTEXTUAL, {"max_structural_len": 9}, True),
     ("06_evaluation", [], COSINE, {"documents": 9}, False), ("06_evaluation", [], COSINE, {"seed": 9}, False)])  # fmt: skip

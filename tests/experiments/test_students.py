@@ -63,10 +63,11 @@ def some_embeddings():
     ({"structural_loss": "max-margin", "distance": "cosine", "gamma": 0.7}, MaxMargin, {"distance": "cosine", "gamma": 0.7}),
     ({"structural_loss": "contrastive"}, Contrastive, {"temperature": None}),
     ({"structural_loss": "contrastive", "temperature": 0.05}, Contrastive, {"temperature": 0.05}),
-    ({"contextual_loss": "soft-cca"}, SoftCCA, {"dim": 3, "delta": 0.3}),
-    ({"contextual_loss": "cca"}, CCA, {"ridge": 0.1, "components": None}), ({"contextual_loss": "mse"}, MSE, {})])  # fmt: skip
+    ({"contextual_loss": "soft-cca", "delta": 0.3, "beta": 0.5}, SoftCCA, {"dim": 3, "delta": 0.3}),
+    ({"contextual_loss": "cca"}, CCA, {"ridge": 0.1, "components": None}), ({"contextual_loss": "mse"}, MSE, {}),
+    ({"contextual_loss": "cca:2"}, CCA, {"ridge": 0.1, "components": 2})])  # fmt: skip
 def test_losses_have_their_own_parameters_and_the_settings_of_training(parameters, kind, settings):
-    objective = make(**parameters, training={"delta": 0.3, "ridge": 0.1, "beta": 0.5, "batch_size": 5})
+    objective = make(**parameters, training={"ridge": 0.1, "batch_size": 5})
     assert [(t.name, t.role) for t in objective.teachings] == [(role, role) for role in ("structural", "contextual")]
     loss = objective.teachings["contextual_loss" in parameters].loss
     assert type(loss) is kind
@@ -76,7 +77,7 @@ def test_losses_have_their_own_parameters_and_the_settings_of_training(parameter
 
 
 def test_both_forms_of_the_decorrelation_are_one_loss():
-    values = [loss_of(make(training={"sdl": sdl, "delta": 0.3})) for sdl in ("mean", "sum")]
+    values = [loss_of(make(training={"sdl": sdl}, delta=0.3)) for sdl in ("mean", "sum")]
     forms = [make(training={"sdl": sdl}).teachings[1].loss.teacher_decorrelation.reduction for sdl in ("mean", "sum")]
     assert forms == ["mean", "sum"]
     torch.testing.assert_close(values[0].loss, values[1].loss, rtol=1e-13, atol=0)

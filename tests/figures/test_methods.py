@@ -17,6 +17,7 @@ from docemb_lib.settings.profile import Profile
 RATE, DESCENT = methods.DESCENT_RATE, methods.DESCENT_STEPS
 TINY, THESIS = {"student": 384, "contextual": 200}, {"student": 768, "contextual": 2048}
 DEEP = {"student_projection": "384(ReLU)x100(sigmoid)x100x100(ReLU)x384", "contextual_projection": "384"}
+LAYERED = {"student_projection": "768(ReLU,drop0.1,norm)x1024(norm)x384", "contextual_projection": "384"}
 BANK = {"structural_loss": "max-margin", "gamma": 1.5, "negatives": 256}
 RAMP = {"lam": None, "lam_by_length": "linear:384:4096"}
 WORDS = ["Return", "the", "shortest", "path", "lengths", "between", "source", "and", "all", "reachable", "nodes"]
@@ -54,7 +55,7 @@ def assert_legible(ax):
 
 @pytest.mark.parametrize("profile", ["tiny", "thesis"])
 @pytest.mark.parametrize("parameters",
-    [{}, BANK, RAMP, DEEP, {"lam": None}, {"contextual_loss": "cca"}, {"structural_loss": None},
+    [{}, BANK, RAMP, DEEP, LAYERED, {"lam": None}, {"contextual_loss": "cca:10"}, {"structural_loss": None},
     {"contextual_teacher": None}, {"contextual_teacher": "LSA", "contextual_loss": "mse"},
     {"form": "contextual_full", "max_structural_len": None}])  # fmt: skip
 def test_every_objective_is_drawn_legibly(profile, parameters):
@@ -125,7 +126,8 @@ def test_further_teachers_are_named_below():
 
 
 @pytest.mark.parametrize(("profile", "widths"),
-    [(Profile.load("tiny"), TINY), (Profile.load("thesis"), THESIS), (Profile.load("tiny", **DEEP), TINY)])  # fmt: skip
+    [(Profile.load("tiny"), TINY), (Profile.load("thesis"), THESIS), (Profile.load("tiny", **DEEP), TINY),
+     (Profile.load("tiny", **LAYERED), TINY)])  # fmt: skip
 def test_the_contextual_loss_shows_every_layer_with_the_weights_that_torch_counts(profile, widths):
     p = profile.parameters
     ax = plot_contextual_loss(profile, widths)
@@ -134,12 +136,14 @@ def test_the_contextual_loss_shows_every_layer_with_the_weights_that_torch_count
     for spec, width in ((p.student_projection, widths["student"]), (p.contextual_projection, widths["contextual"])):
         for layer in Projection(spec, width).layers:
             if isinstance(layer, torch.nn.Linear):
-                expected.append([layer.out_features, "", sum(tensor.numel() for tensor in layer.parameters())])
+                expected.append([layer.out_features, 0])
             else:
-                expected[-1][1] = type(layer).__name__.lower()
+                name = type(layer).__name__.lower().replace("layernorm", "norm")
+                expected[-1].append(f"drop{layer.p}" if name == "dropout" else name)
+            expected[-1][1] += sum(tensor.numel() for tensor in layer.parameters())
     solid = [name for name, text in boxes(ax).items() if text.get_bbox_patch().get_linestyle() == "-" and "$" not in name]  # fmt: skip
     shown = [name.replace(",", "").replace("\n", " ").split() for name in solid]
-    found = [(int(parts[0]), parts[1].lower() if len(parts) == 3 else "", int(parts[-1])) for parts in shown]
+    found = [(int(first), int(last), *map(str.lower, names)) for first, *names, last in shown]
     assert (sorted(set(found)), len(arrows(ax))) == (sorted(set(map(tuple, expected))), len(expected) + 2)
     assert {f"student\n$y$: {widths['student']:,}", f"contextual\n$c$: {widths['contextual']:,}"} <= set(boxes(ax))
 

@@ -42,6 +42,16 @@ def test_history_shows_the_parts_of_the_training_loss_in_colours_of_their_own(ax
     assert len({line.get_color() for line in validation}) == len(parts)
 
 
+def test_the_correlation_of_the_views_is_a_line_over_the_updates_or_the_reason_for_none(ax, names_of):
+    validation = pd.DataFrame({"step": [0, 5, 10], "loss": [3.0, 2.0, 1.0], "cca": [-0.1, 0.4, 0.7]})
+    figures.plot_correlation(validation, note="not shown", ax=ax)
+    assert ax.lines[0].get_xydata().tolist() == [[0, -0.1], [5, 0.4], [10, 0.7]]
+    assert (ax.get_ylim(), list(ax.texts)) == ((pytest.approx(-0.13), 1.03), [])
+    ax.clear()
+    figures.plot_correlation(validation.drop(columns="cca"), note="there are too few", ax=ax)
+    assert (len(ax.lines), names_of(ax.texts)) == (0, ["there are too few"])
+
+
 @pytest.fixture
 def runs():
     """Normalised by the best: DM .5 and 1, SBERT 1 and .8, DBOW .9 ± .1 and .4; hand-made so that halves are exact."""

@@ -156,7 +156,8 @@ def test_cca_ignores_invertible_maps_and_shifts_of_a_view_and_constant_views_hav
     ("views of width 4, got a student's of 5 and a teacher's of 4", lambda: SoftCCA(4)(torch.ones(6, 5), torch.ones(6, 4))),
     ("delta", lambda: SoftCCA(4, delta=-1)), ("beta", lambda: SoftCCA(4, beta=1.0)), ("dim", lambda: SoftCCA(0)),
     ("reduction", lambda: SoftCCA(4, reduction="max")), ("components", lambda: CCA(0)), ("ridge", lambda: CCA(ridge=-1e-3)),
-    ("contextual_loss must be one of soft-cca, mse, cca, got 'null'", lambda: contextual_loss("null", 4)),
+    ("contextual_loss must be one of soft-cca, mse, cca, cca:10, got 'null'", lambda: contextual_loss("null", 4)),
+    ("cca:10, got 'cca:'", lambda: contextual_loss("cca:", 4)), ("components must be 1", lambda: contextual_loss("cca:0", 4)),
 ])  # fmt: skip
 def test_what_has_no_meaning_is_refused_by_name(named, call, refused):
     refused(named, call)
@@ -169,6 +170,7 @@ def test_the_notebook_names_give_their_losses_and_the_thesis_sum_with_its_delta_
     assert type(contextual_loss("mse", 7)) is MSE
     cca = contextual_loss("cca", 7, ridge=0.1)
     assert (type(cca), cca.components, cca.ridge) == (CCA, None, 0.1)
+    assert contextual_loss("cca:12", 7).components == 12
     for P, cells in ((1, 1), (2, 2), (7, 42)):
         summed = contextual_loss("soft-cca", P, delta=0.3, reduction="sum").double()
         assert (summed.delta, summed.student_decorrelation.reduction) == (0.3 / cells, "sum")

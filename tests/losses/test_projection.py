@@ -9,6 +9,7 @@ from torch import nn
 
 from docemb_lib.errors import InputError
 from docemb_lib.losses import Projection, check_widths
+from docemb_lib.projections import with_widths
 
 L, R = nn.Linear, nn.ReLU
 BUILT = {  # spec: (input width, layers, widths)
@@ -16,6 +17,8 @@ BUILT = {  # spec: (input width, layers, widths)
     "768x1024": (1024, [L, L], (1024, 768, 1024)), "1024(relu)×2048": (768, [L, R, L], (768, 1024, 2048)),
     "8(linear)x4": (3, [L, L], (3, 8, 4)), "8(SoftMax)x4(Sigmoid)": (3, [L, nn.Softmax, L, nn.Sigmoid], (3, 8, 4)),
     " 8 ( ReLU ) x 4 ": (3, [L, R, L], (3, 8, 4)), "-": (100, [], (100,)),
+    "768(ReLU,drop0.1,norm)x1024": (100, [L, R, nn.Dropout, nn.LayerNorm, L], (100, 768, 1024)),
+    "8( Norm , linear )x4(drop.5)": (3, [L, nn.LayerNorm, L, nn.Dropout], (3, 8, 4)),
 }  # fmt: skip
 
 
@@ -42,13 +45,35 @@ def test_a_projection_computes_its_layers_one_after_the_other_and_the_identity_n
     assert list(projection.parameters()) == []
 
 
+def test_further_layers_stand_in_the_order_written_and_dropout_has_its_probability_in_training_alone():
+    torch.manual_seed(0)
+    projection, x = Projection("6(norm,softmax,drop0.25)", 4).double(), torch.randn(5, 4, dtype=torch.float64)
+    linear, norm, _, dropout = projection.layers
+    y = x @ linear.weight.T + linear.bias
+    y = (y - y.mean(1, keepdim=True)) / (y.var(1, unbiased=False, keepdim=True) + norm.eps).sqrt()
+    expected = y.exp() / y.exp().sum(1, keepdim=True)
+    assert dropout.p == 0.25
+    torch.testing.assert_close(projection.eval()(x), expected)
+    found = projection.train()(x)
+    kept = found != 0
+    assert 0 < kept.sum() < kept.numel()
+    torch.testing.assert_close(found[kept], expected[kept] / 0.75)
+
+
+def test_other_widths_leave_the_layers_as_they_are():
+    assert with_widths("768(ReLU,drop0.1,norm)x1024 x 7", [3, 44, 5]) == "3(ReLU,drop0.1,norm)x44 x 5"
+
+
 NOT_BLOCKS = {  # spec: what is no block of it
     "768(RelU": "768(RelU", "x768": "", "768x": "", "768xx768": "", "768()": "768()", "-768": "-768", "7.5": "7.5", "-x768": "-",
     "(ReLU)x768": "(ReLU)", "768,1024": "768,1024", "768(ReLU)(ReLU)": "768(ReLU)(ReLU)", "null": "null",
 }  # fmt: skip
 MALFORMED = [(spec, f"{block!r} is not a block") for spec, block in NOT_BLOCKS.items()] + [
     ("0x5", "'0' has no features"), ("", "is empty"), ("  ", "is empty"), (None, "projection None is empty: write '-'"),
-    ("768(foo)", "unknown activation 'foo'; write one of relu, linear, sigmoid, softmax"),
+    ("768(foo)", "unknown layer 'foo'; write relu, linear, sigmoid, softmax, drop0.1 or norm"),
+    ("768(ReLU,drop1.5)", "unknown layer 'drop1.5'"), ("768(drop)", "unknown layer 'drop'"), ("768(ReLU,)x5", "layer ''"),
+    ("768(drop-0.1)", "'768(drop-0.1)' is not a block"), ("768(norm,drop0.1,NORM)", "two layers of a kind; write one"),
+    ("768(relu,sigmoid)", "two layers of a kind"),
 ]  # fmt: skip
 
 

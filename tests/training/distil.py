@@ -60,7 +60,7 @@ def make_documents(n: int, seed: int, *, more: bool = False) -> TrainingDocument
 
 def train(folder: Path, *, dropout: float = 0.1, n: int = 50, more: bool = False, **changes: Any) -> tuple[Objective, History]:  # fmt: skip
     objective = make_objective(dropout, more=more)
-    documents = make_documents(n, 1, more=more), make_documents(9, 2, more=more)
+    documents = make_documents(n, 1, more=more), make_documents(25, 2, more=more)  # enough to measure `cca`
     settings = SETTINGS.model_copy(update=changes)
     return objective, train_objective(objective, *documents, settings=settings, seed=5, folder=folder)
 

@@ -76,8 +76,10 @@ def test_two_processes_end_where_one_does(distil, tmp_path):
     for name, tensor in load_file(weights).items():
         expected = trained.state_dict()[name]
         torch.testing.assert_close(tensor, expected, rtol=1e-4, atol=1e-5, msg=lambda m, n=name: f"{n}: {m}")
-    compared = ("loss", *distil.WIDTHS, "norm", "spread", "grad_norm")
+    compared = ("loss", *distil.WIDTHS, "norm", "spread", "cca", "grad_norm")
     for rows, alone in zip(json.loads(weights.with_suffix(".json").read_text()), history, strict=True):
         for row, expected in zip(rows, alone, strict=True):
             for name in {*compared} & set(expected):
-                assert row[name] == pytest.approx(expected[name], rel=1e-4, abs=1e-6), name
+                # Fitted on 12 documents for 12 features, `cca` magnifies the rounding of weights, if any are trained.
+                least = 0.05 if name == "cca" and row["step"] else 1e-6
+                assert row[name] == pytest.approx(expected[name], rel=1e-4, abs=least), name

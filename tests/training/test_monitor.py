@@ -1,15 +1,15 @@
-"""Spread and validation against loops, canonical correlation against scikit-learn and closed forms."""
+"""Spread and validation against loops; canonical correlation against scikit-learn, SciPy and closed forms."""
 
 import math
 
 import numpy as np
 import pytest
 import torch
+from scipy.linalg import block_diag, eigh
 from sklearn import cross_decomposition
-from sklearn.decomposition import PCA
 
 from docemb_lib.training.documents import Bank
-from docemb_lib.training.monitor import canonical_correlation, spread, validate
+from docemb_lib.training.monitor import canonical_correlation, documents_for_correlation, spread, validate
 
 
 def test_spread_is_that_of_a_loop_over_pairs():
@@ -19,19 +19,76 @@ def test_spread_is_that_of_a_loop_over_pairs():
     assert spread(torch.tensor([0.0, 4.0]), 4) == pytest.approx(0)
 
 
-def test_canonical_correlation_is_scikit_learns_over_principal_components():
-    rng = np.random.default_rng(0)
-    shared = rng.standard_normal((80, 3))
-    X1 = shared @ rng.standard_normal((3, 20)) + 0.5 * rng.standard_normal((80, 20))
-    X2 = shared @ rng.standard_normal((3, 12)) + 0.5 * rng.standard_normal((80, 12))
-    found = canonical_correlation(torch.from_numpy(X1), torch.from_numpy(X2), components=5)
-    leading = [PCA(5).fit_transform(X) for X in (X1, X2)]
-    a, b = cross_decomposition.CCA(5, max_iter=10_000, tol=1e-12).fit_transform(*leading)
-    assert found == pytest.approx(np.mean([np.corrcoef(a[:, k], b[:, k])[0, 1] for k in range(5)]), abs=1e-4)
-    X = torch.randn(60, 8, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    Q, _ = torch.linalg.qr(torch.randn(8, 8, generator=torch.Generator().manual_seed(1), dtype=torch.float64))
-    assert canonical_correlation(X, X @ Q + 3, components=8) == pytest.approx(1)
-    assert math.isnan(canonical_correlation(X[:3], X[:3]))
+def two_views(seed, n=90, widths=(7, 5), noise=0.5):
+    """Views of three shared signals, each mixed into features of other scales, and noise."""
+    rng = np.random.default_rng(seed)
+    shared = rng.standard_normal((n, 3))
+    mixed = [shared @ rng.standard_normal((3, P)) + noise * rng.standard_normal((n, P)) for P in widths]
+    return [X * rng.uniform(0.1, 3, X.shape[1]) + rng.standard_normal(X.shape[1]) for X in mixed]
+
+
+def scikit_learns(fitted, rest, k, ridge):
+    a, b = cross_decomposition.CCA(k, max_iter=10_000, tol=1e-12).fit(*fitted).transform(*rest)
+    return [np.corrcoef(a[:, i], b[:, i])[0, 1] for i in range(k)]
+
+
+def as_generalised_eigenvectors(fitted, rest, k, ridge):
+    """[[0, S12], [S21, 0]] w = rho [[S11 + r1 I, 0], [0, S22 + r2 I]] w, whose w = (p, q) are the directions of CCA."""
+    P, (S, T) = fitted[0].shape[1], (np.cov(np.hstack(views), rowvar=False) for views in (fitted, rest))
+    ridges = [ridge * np.trace(block) / len(block) * np.eye(len(block)) for block in (S[:P, :P], S[P:, P:])]
+    (between, within), (between_rest, within_rest) = (
+        (C - (own := block_diag(C[:P, :P], C[P:, P:])), own + block_diag(*ridges)) for C in (S, T)
+    )
+    w = eigh(between, within)[1][:, ::-1][:, :k]
+    p, q = np.split(np.vstack([w[:P], 0 * w[P:], 0 * w[:P], w[P:]]), 2)
+    return [
+        a @ between_rest @ b / np.sqrt((a @ within_rest @ a) * (b @ within_rest @ b))
+        for a, b in zip(p.T, q.T, strict=True)
+    ]
+
+
+@pytest.mark.parametrize(("reference", "ridge", "k"), [
+    (scikit_learns, 1e-9, 3), (as_generalised_eigenvectors, 1e-9, 5), (as_generalised_eigenvectors, 0.1, 2),
+    (as_generalised_eigenvectors, 2.0, 5)])  # fmt: skip
+def test_canonical_correlation_is_that_of_held_out_halves(reference, ridge, k):
+    views = two_views(0, n=91)
+    expected = []
+    for half in (0, 1):
+        expected += reference([X[half::2] for X in views], [X[1 - half :: 2] for X in views], k, ridge)
+    found = canonical_correlation(*map(torch.from_numpy, views), components=k, ridge=ridge)
+    assert found == pytest.approx(np.mean(expected), abs=1e-4)
+
+
+def test_canonical_correlation_is_1_of_a_map_0_of_independent_views_and_the_same_at_any_scale():
+    X, Y = (torch.from_numpy(view) for view in two_views(1, n=400, widths=(6, 6)))
+    Q = torch.linalg.qr(torch.randn(6, 6, generator=torch.Generator().manual_seed(1), dtype=torch.float64)).Q
+    assert canonical_correlation(X, X @ Q + 3, ridge=1e-9) == pytest.approx(1)
+    assert canonical_correlation(100 * X @ Q, Y.float() / 50 - 7) == pytest.approx(
+        canonical_correlation(X, Y), abs=1e-5
+    )
+    narrow = torch.cat([X[:, :1], 1e-6 * X[:, 1:]], dim=1)  # where rounding is most of a direction
+    assert canonical_correlation(narrow, narrow) == pytest.approx(1 / 6, abs=0.01)
+    independent = [torch.randn(200, 80, generator=torch.Generator().manual_seed(seed)) for seed in (2, 3)]
+    assert abs(canonical_correlation(*independent)) < 0.1  # on the documents that they are fitted on: nearly 1
+    for broken in (torch.ones(400, 6), X.clone().index_fill_(0, torch.tensor([7]), math.inf)):
+        assert math.isnan(canonical_correlation(X, broken))
+
+
+@pytest.mark.parametrize(("n", "measured"), [(23, False), (24, True), (25, True)])
+@pytest.mark.parametrize("budget", [1, 100_000])
+def test_validation_has_the_correlation_of_all_views_where_there_are_two_documents_for_each_feature(
+    n, measured, budget, distil
+):
+    objective, documents = distil.make_objective(more=True), distil.make_documents(n, 2, more=True)
+    bank = Bank(distil.make_documents(50, 1, more=True), objective, batch_size=4, seed=5)
+    means = validate(objective, documents, batch_size=4, bank=bank, budget=budget)
+    assert (documents_for_correlation(12), documents_for_correlation(3), "cca" in means) == (24, 20, measured)
+    batch, targets = documents.pack([list(range(n))])
+    teaching = objective.teachings[1]  # the first contextual one, whose views are 12 wide
+    with torch.no_grad():
+        views = teaching.views(objective.eval().student(batch), targets.teachers[teaching.name])
+    if measured:
+        assert means["cca"] == pytest.approx(canonical_correlation(*views), abs=1e-5)
 
 
 @pytest.mark.parametrize("budget", [1, 100, 100_000])

@@ -31,7 +31,8 @@ def test_history_has_a_row_per_update_and_validation_from_first_to_last(tmp_path
     for rows in history:
         assert all(("far" in row) == more for row in rows)
         assert {"step", "loss", "norm", "spread", *teachers} <= set(rows[0])
-    assert {"grad_norm", "learning_rate", "cca"} <= set(history.train[0])
+    assert {"grad_norm", "learning_rate"} <= set(history.train[0])
+    assert all(-1 <= row["cca"] <= 1 for row in history.validation)
     assert logged(tmp_path) == ({"title": "student", "updates": 12}, list(range(1, 13)))
 
 

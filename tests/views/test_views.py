@@ -353,3 +353,23 @@ def test_heads_of_few_examples_are_trained_for_classification_alone(of_texts):
     assert views.few_shot(of_texts(tasks=dict.fromkeys(tasks)), [exact]).empty
     assert set(scores["per_class"]) == {2, 4}  # a class has four
     assert (set(scores["task"]), len(scores)) == ({"package"}, 2 * 10 * 2)
+
+
+@pytest.mark.parametrize(("documents", "parameters", "said"), [
+    (31, {}, "views 16 wide need 32 validation documents, there are 31. Raise corpus.validation"), (32, {}, ""),
+    (19, {"student_projection": "16x4", "contextual_projection": "4"}, "views 4 wide need 20 validation documents"),
+    (9, {"contextual_teacher": None}, "no contextual teacher"), (99, {"contextual_loss": "mse"}, "")])  # fmt: skip
+def test_the_reason_for_no_correlation_of_the_views_names_both_numbers(make_run, documents, parameters, said):
+    run = make_run("04_projections", **parameters)
+    corpus = SimpleNamespace(split={"validation": range(documents)}.__getitem__)
+    run.stages = SimpleNamespace(students=SimpleNamespace(width=384), corpus=corpus)
+    assert said in (found := views.why_no_correlation(run))
+    assert bool(found) == bool(said)
+
+
+def test_the_layers_of_both_projections_are_listed_with_their_weights(make_run):
+    run = make_run("04_projections", student_projection="16(ReLU,drop0.1,norm)x8", contextual_projection="-")
+    run.stages = SimpleNamespace(students=SimpleNamespace(width=384))
+    assert views.projection_layers(run).values.tolist() == [
+        ["student", "Linear", "16 × 384", 16 * 385], ["student", "ReLU", "", 0], ["student", "Dropout 0.1", "", 0],
+        ["student", "LayerNorm", "", 32], ["student", "Linear", "8 × 16", 8 * 17], ["contextual", "identity", "16", 0]]  # fmt: skip
