@@ -90,6 +90,7 @@ figure, axes = plt.subplots(1, 2, figsize=(11, 4), sharex=True, sharey=True, lay
 for ax, split in zip(axes, ("train", "validation"), strict=True):
     panel = documents[documents["split"] == split]
     figures.plot_lengths(panel, longest=longest, sources=sources, ax=ax).set_title(split)
+axes[0].get_legend().remove()
 run.save_figure(figure, "splits", documents.groupby(["split", "source"])["tokens"].describe().reset_index())
 
 # %% [markdown]

@@ -96,7 +96,7 @@ views.neighbours_of_validation(run)
 
 # %%
 scores = run.scores()
-scores.groupby(["model", "task", "metric"])["value"].agg(["mean", "std"]).round(3)
+figures.table(scores.groupby(["model", "task", "metric"])["value"].agg(["mean", "std"]))
 
 # %% [markdown]
 # ## All runs so far
@@ -108,7 +108,7 @@ scores.groupby(["model", "task", "metric"])["value"].agg(["mean", "std"]).round(
 
 # %%
 runs = thesis.scores_of_runs(run, scores)
-ax = figures.plot_runs(runs, by="kind", ax=figures.rows_axes(runs["model"].nunique())[0])
+ax = figures.plot_runs(figures.named(runs), by="kind", ax=figures.rows_axes(runs["model"].nunique())[0])
 run.save_figure(ax, "runs", runs)
 
 # %% [markdown]
