@@ -102,8 +102,8 @@ figures.table(scores.groupby(["model", "task", "metric"])["value"].agg(["mean", 
 # ## All runs so far
 #
 # How does this model compare with other settings? The figure shows all Paragraph Vectors recorded for this profile, as
-# Figure 4.5 of the thesis does. A score is divided by the best score of all models shown on the same task. The box and
-# the points of a row are tasks, the triangle is their mean, and its bar is the standard deviation over head seeds.
+# Figure 4.5 of the thesis does. A score is divided by the best score of all models shown on the same task. The points
+# of a row are tasks, the triangle is their mean, and its bar is the standard deviation over head seeds.
 # `docemb sweep 02_paragraph_vector --grid paragraph-vector` makes the 45 models of the thesis.
 
 # %%

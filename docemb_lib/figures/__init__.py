@@ -104,7 +104,7 @@ def table(frame: pd.DataFrame, own: str | None = None, *, digits: int = 3) -> pd
     """The frame to read: short names, rounded numbers, and nothing in place of NaN."""
 
     def text(value: Any) -> Any:
-        return value if not isinstance(value, float) else "" if pd.isna(value) else f"{value:.{digits}f}"
+        return "" if pd.isna(value) else f"{value:.{digits}f}" if isinstance(value, float) else value
 
     return named(frame, own).map(text)
 

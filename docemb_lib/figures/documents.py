@@ -203,7 +203,7 @@ def plot_distances(
         ax.xaxis.set_major_formatter("{x:g}")
         ax.xaxis.set_minor_locator(NullLocator())
     drawn = dict(zip(*reversed(ax.get_legend_handles_labels()), strict=True))
-    texts = {**kinds, MARGIN: f"margin: from the mean of the first to {gamma} × the mean of the second"}
+    texts = {**kinds, MARGIN: f"margin: from the mean of the first to {gamma or 0:g} × the mean of the second"}
     place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1), "fontsize": 8}
     ax.legend(drawn.values(), [texts[name] for name in drawn], **place)
     return ax

@@ -191,6 +191,7 @@ def plot_windows(words: Sequence[str], *, dm: bool, window: int = 5, ax: Axes | 
     ax.set(xlim=(-0.5, len(words) + 0.5), ylim=(len(words) - 0.5, -0.5), ylabel="predicted word")
     ax.tick_params(labeltop=True, labelbottom=False, length=0)
     ax.spines[:].set_visible(False)
+    ax.grid(visible=False)
     return ax
 
 

@@ -134,7 +134,9 @@ class OpenNotebook:
 
     def labels(self) -> list[str]:
         """The labels of all controls, from top to bottom."""
-        return list(self.page.locator(f"{SHOWN} .widget-inline-hbox > .widget-label").all_inner_texts())
+        return list(
+            self.page.locator(f"{SHOWN} .widget-inline-hbox:not(.widget-html) > .widget-label").all_inner_texts()
+        )
 
     def focused(self) -> str:
         """The label of the control that has the keyboard, "" elsewhere."""
