@@ -46,7 +46,7 @@ SERIES = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0
 GREY = "#787878"  # contrast 4.4 to 1 with white and 4.3 to 1 with JupyterLab's dark #111111
 RC: dict[Any, Any] = {
     "figure.dpi": 110, "figure.figsize": (7.2, 4.0), "font.size": 10, "axes.spines.top": False,
-    "axes.spines.right": False, "axes.grid": True, "axes.grid.axis": "x", "axes.axisbelow": True,
+    "axes.spines.right": False, "axes.grid": True, "axes.axisbelow": True,
     "grid.color": GREY, "grid.alpha": 0.3, "grid.linewidth": 0.7, "legend.frameon": False, "svg.fonttype": "none",
     "savefig.facecolor": "none", "axes.facecolor": "none",
     **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), GREY),
@@ -170,9 +170,3 @@ def label(ax: Axes, text: str, place: tuple[Any, Any], offset: tuple[float, floa
 def legend_beside(ax: Axes, **options: Any) -> None:
     """The legend to the right of the data."""
     ax.legend(**{"loc": "upper left", "bbox_to_anchor": (1.01, 1), "fontsize": 8, "title_fontsize": 8, **options})
-
-
-def value_grid(ax: Axes) -> None:
-    """Horizontal grid lines only, for figures whose values are on the y axis."""
-    ax.grid(axis="x", visible=False)
-    ax.grid(axis="y", visible=True)

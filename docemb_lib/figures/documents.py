@@ -28,8 +28,7 @@ from docemb_lib.figures import (
     looks_of,
     series_colors,
     short,
-    value_grid,
-)  # fmt: skip
+)
 
 # ---- documents of a corpus
 MASK_ROWS = 12  # documents drawn by plot_mask
@@ -64,7 +63,6 @@ def plot_lengths(
         text = f"{(documents['tokens'] > limit).mean():.0%} are longer than\nthe structural teacher reads ({limit})"
         label(ax, text, (limit, 1), (6, -4), xycoords=("data", "axes fraction"), va="top", fontsize=10)
     ax.set(xlabel="tokens per document (the last bin holds all longer ones)", ylabel="documents (%)", xlim=(0, longest))
-    value_grid(ax)
     legend_beside(ax, title="source")
     return ax
 
@@ -150,7 +148,7 @@ def plot_sentence_similarity(pairs: pd.DataFrame, *, ax: Axes | None = None) -> 
         ax.axvline(cosines.mean(), color=color, linestyle="--")
     low, high = pairs["cosine"].min(), pairs["cosine"].max()
     ax.set(xlabel="cosine of two sentences", ylabel="pairs (%)", xlim=(low - 0.05, high + 0.05))
-    legend_beside(ax)
+    ax.legend(loc="lower left", bbox_to_anchor=(0, 1), fontsize=8)
     return ax
 
 
@@ -265,7 +263,6 @@ def plot_probe(probes: pd.DataFrame, *, teacher: str, measure: str, ax: Axes | N
                 label(ax, f"{value:z.2f}", (x, max(value, 0)), (0, 2), ha="center", va="bottom")
     ax.set_xticks(places, [f"{bucket}\n{documents[bucket]} documents" for bucket in table.index])
     ax.axhline(0, color=GREY, linewidth=0.8)
-    value_grid(ax)
     ax.margins(y=0.15)
     ax.set_ylabel(MEASURES[measure])
     ax.set_title(teacher, pad=14)

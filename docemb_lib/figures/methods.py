@@ -263,7 +263,6 @@ def plot_descents() -> list[Axes]:
     norms.set_yticks([1, 2, 5, 10, 20], ["1", "2", "5", "10", "20"], minor=False)
     norms.minorticks_off()
     norms.set_title("mean norm of the student's embeddings", fontsize=9)
-    norms.grid(axis="y", visible=True)
     figure.legend(*planes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=8)
     return [*planes, norms]
 
@@ -349,7 +348,6 @@ def plot_soft_cca() -> list[Axes]:
             label(ax, f"{known:.2f}", (STEPS, known), (3, 0))
         ax.set(xlabel="step", xlim=(0, STEPS), ylim=(None, 1.03))
         ax.set_title(f"δ = {delta:g}: {'with' if delta else 'without'} decorrelation", fontsize=9)
-        ax.grid(axis="y", visible=True)
     axes[0].set_ylabel("correlation")
     axes[0].figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=8)
     return axes

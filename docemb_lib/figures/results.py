@@ -16,18 +16,7 @@ from matplotlib.ticker import MaxNLocator
 
 from docemb_lib.evaluation.scoreboard import MAIN_METRICS, mean_over_tasks, normalised
 from docemb_lib.evaluation.uncertainty import OVERALL, VERDICTS
-from docemb_lib.figures import (
-    GREY,
-    PALETTE,
-    SERIES,
-    STYLES,
-    kind_of,
-    label,
-    legend_beside,
-    looks_of,
-    series_colors,
-    value_grid,
-)  # fmt: skip
+from docemb_lib.figures import GREY, PALETTE, SERIES, STYLES, kind_of, label, legend_beside, looks_of, series_colors
 from docemb_lib.thesis.values import BASELINE
 
 METRICS = {"map": "MAP", "mrr": "MRR", "mean": OVERALL, "f1_macro": "macro-F1"}
@@ -57,7 +46,6 @@ def plot_history(train: pd.DataFrame, validation: pd.DataFrame, *, ax: Axes | No
         ax.plot(train["step"], smooth, color=color, linewidth=0.9, alpha=0.7)
         ax.plot(validation["step"], validation[part], color=color, marker="o", linewidth=1.8, label=part)
     ax.set(xlabel="updates", ylabel="loss")
-    ax.grid(axis="y", visible=True)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     legend_beside(ax, title="validation\n(thin: training)")
     return ax
@@ -151,7 +139,6 @@ def plot_weighting(runs: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     if len(means):
         legend_beside(ax, title="")
     ax.set(xlabel="λ (weight of the structural loss)", ylabel="mean over tasks", xlim=(-0.03, 1.03))
-    ax.grid(axis="y", visible=True)
     return ax
 
 
@@ -172,7 +159,6 @@ def plot_weighting_points(
     ax.axvline(lam, color=GREY, linewidth=0.8)
     xlabel = "λ (weight of the structural loss); dotted: no weighting"
     ax.set(xlabel=xlabel, ylabel="validation score", xlim=(-0.03, 1.03))
-    ax.grid(axis="y", visible=True)
     legend_beside(ax)
     return ax
 
@@ -233,8 +219,8 @@ def plot_by_length(by_length: pd.DataFrame, *, task: str, ax: Axes | None = None
     few = examples[(examples > 0) & (examples < LEAST)]
     left_out = ", ".join(f"{bucket} ({count})" for bucket, count in few.items())
     note = f"\nleft out, fewer than {LEAST} examples: {left_out}" if left_out else ""
-    ax.set(xlabel=f"length in tokens of the structural teacher (examples){note}", ylabel=_metric(rows), title=task)
-    ax.grid(axis="y", visible=True)
+    ax.set_xlabel(f"length in tokens of the structural teacher (examples){note}", loc="left")  # not below the y axis
+    ax.set(ylabel=_metric(rows), title=task)
     return ax
 
 
@@ -267,7 +253,6 @@ def plot_by_task(scores: pd.DataFrame, *, name: str, ax: Axes | None = None) -> 
     rows = accuracy[accuracy["round"] == name].set_index(["task", "model"])
     _bar_groups(rows, sorted(accuracy["task"].unique()), series_colors(scores["model"]), ax=ax)
     ax.set(ylabel="accuracy", xlabel="", ylim=(0, 1), title=f"heads trained on {name} examples")
-    value_grid(ax)
     return ax
 
 

@@ -18,6 +18,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from docemb_lib.errors import InputError
+from docemb_lib.figures import short
 
 # ---- HTML
 
@@ -55,8 +56,7 @@ def tooltips(figure: Figure, points: Sequence[Points]) -> str:
 
 def snippet(text: str, most: int) -> str:
     """The first characters of a text in one line."""
-    words = " ".join(text[: 4 * most].split())
-    return words if len(words) <= most else words[: most - 1] + "…"
+    return short(" ".join(text[: 4 * most].split()), most)
 
 
 def number(name: str, value: object, tag: str = "b") -> str:

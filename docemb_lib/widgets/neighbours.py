@@ -15,7 +15,7 @@ from docemb_lib.evaluation.tasks import Embedder, Ranking, pick
 from docemb_lib.experiments.models import SBERT_LABELS, Model, SideBySide, contextual_labels, embed_once
 from docemb_lib.experiments.run import Run, Stages
 from docemb_lib.figures import short_name
-from docemb_lib.figures.results import plot_by_length
+from docemb_lib.figures.results import LEAST, plot_by_length
 from docemb_lib.widgets import explorer as html
 from docemb_lib.widgets.explorer import Answer, Explorer, Options, choice, slider, text_field
 
@@ -128,7 +128,7 @@ def neighbour_browser(neighbourhoods: Neighbourhoods, by_length: pd.DataFrame) -
             query = html.document(f"document {document}, {pool.lengths[document]} tokens", pool.texts[document])
             if (matches := len(pool.find(find))) > LISTED:
                 query = f"<p>the first {LISTED} of {matches} documents are listed; find others by words</p>{query}"
-        text = query + _beside_each_other(pool, found, relevant) + _common(found, neighbours)
+        text = _beside_each_other(pool, found, relevant) + _common(found, neighbours) + query
         return Answer(text, drawn(task), f"scores on {task} by length of document")
 
     controls = {
@@ -166,7 +166,7 @@ def _common(found: dict[str, Neighbours], neighbours: int) -> str:
 
 def _by_length(by_length: pd.DataFrame, task: str, models: list[str]) -> Figure | None:
     rows = by_length.query("model in @models and task == @task")
-    if rows.empty:
+    if not (rows["examples"] >= LEAST).any():
         return None
     figure = Figure(figsize=(8, 3.4), layout="constrained")
     plot_by_length(rows, task=task, ax=figure.subplots())

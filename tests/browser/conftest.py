@@ -134,9 +134,8 @@ class OpenNotebook:
 
     def labels(self) -> list[str]:
         """The labels of all controls, from top to bottom."""
-        return list(
-            self.page.locator(f"{SHOWN} .widget-inline-hbox:not(.widget-html) > .widget-label").all_inner_texts()
-        )
+        fields = ".widget-inline-hbox:has(select, input, textarea, .noUi-handle)"
+        return list(self.page.locator(f"{SHOWN} {fields} > .widget-label").all_inner_texts())
 
     def focused(self) -> str:
         """The label of the control that has the keyboard, "" elsewhere."""

@@ -7,7 +7,7 @@ import sys
 import nbformat
 import numpy as np
 import pytest
-from matplotlib.figure import Figure
+from matplotlib import pyplot as plt
 from overlaps import overlapping
 from PIL import Image
 
@@ -42,6 +42,8 @@ def test_nothing_is_wider_than_the_page_and_figures_have_its_colour_in_light_and
         assert figures
         for place in figures:
             x, y, width, height = (round(place[name]) for name in ("x", "y", "width", "height"))
+            if y + height > len(pixels):  # below the highest picture that the browser takes
+                continue
             figure = pixels[y : y + height, x : x + width]
             assert np.bincount(figure.ravel()).argmax() == page
             assert (abs(figure - page) > 80).mean() > 0.005  # there is something to see
@@ -56,11 +58,12 @@ def test_no_text_of_a_figure_lies_on_another(notebook):
 
 
 def test_overlapping_texts_are_found():
-    figure = Figure(figsize=(4, 2))
+    figure = plt.figure(figsize=(4, 2))
     for x, text in ((0.1, "one"), (0.12, "other"), (0.8, "beside")):
         figure.text(x, 0.5, text)
     figure.canvas.draw()
     assert [*overlapping(figure.texts, figure.canvas.get_renderer())] == ["'one' lies on 'other'"]
+    plt.close(figure)
 
 
 @pytest.mark.parametrize(
