@@ -3,9 +3,11 @@
 import re
 
 import matplotlib.pyplot as plt
+import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
 from matplotlib.text import Text
 
 from docemb_lib import figures
@@ -104,3 +106,13 @@ def test_each_task_has_a_row_of_its_own_in_the_order_of_the_scores():
     figure = each_task(plot, scores, height=2, level=3)
     assert drawn == [(3, task, ax, 3) for task, ax in zip(("halves", "package"), figure.axes, strict=True)]
     assert list(figure.get_size_inches()) == [7.2, 4]
+
+
+@pytest.mark.parametrize("page", ["#ffffff", "#111111"])
+def test_text_has_enough_contrast_with_light_and_dark_pages(page):
+    def luminance(colour):  # of WCAG 2
+        c = np.array(to_rgb(colour))
+        return np.where(c <= 0.04045, c / 12.92, ((c + 0.055) / 1.055) ** 2.4) @ [0.2126, 0.7152, 0.0722]
+
+    low, high = sorted((luminance(figures.GREY), luminance(page)))
+    assert (high + 0.05) / (low + 0.05) > 4.2
