@@ -35,10 +35,11 @@ def message(text: str) -> str:
     return f'<p class="docemb-message">{escape(text)}</p>'
 
 
-def picture(png: bytes, alt: str, tips: str = "") -> str:
-    """A figure; tips: see `tooltips`."""
-    source = f"data:image/png;base64,{base64.b64encode(png).decode('ascii')}"
+def picture(figure: Figure, alt: str, points: Sequence[Points] = ()) -> str:
+    """A figure; points: see `tooltips`."""
+    source = f"data:image/png;base64,{base64.b64encode(png_of(figure)).decode('ascii')}"
     image = f'<img class="docemb-figure" style="max-width: 100%;" alt="{escape(alt)}" src="{source}">'
+    tips = tooltips(figure, points)  # last, because drawing lays the axes out
     return f'<div style="position: relative; display: inline-block;">{image}{tips}</div>'
 
 
@@ -187,7 +188,7 @@ class Explorer:
         answer = self._current(self._offer)
         self._text.value = answer.html
         if answer.figure is None or answer.figure is not self._drawn:  # rendering takes most of the time
-            self._picture.value = "" if answer.figure is None else shown(answer.figure, answer)
+            self._picture.value = "" if answer.figure is None else picture(answer.figure, answer.alt, answer.points)
         self._drawn, self._status.value = answer.figure, ""
 
     def close(self) -> None:
@@ -226,11 +227,6 @@ class Explorer:
         answer = self._current(lambda new: self.settings.update({name: choice(own).value for name, own in new.items()}))
         image = [] if answer.figure is None else [Image(png_of(answer.figure), alt=answer.alt)]
         display(*[*image, HTML(answer.html)][:: self._order])
-
-
-def shown(figure: Figure, answer: Answer) -> str:
-    png = png_of(figure)  # first, because drawing lays the axes out
-    return picture(png, answer.alt, tooltips(figure, answer.points))
 
 
 def png_of(figure: Figure) -> bytes:

@@ -112,7 +112,7 @@ def test_a_point_of_a_figure_has_its_text_where_it_is_drawn():
     for ax, own in places.items():
         ax.plot(*zip(*own, strict=True), "o", color="red", markersize=9)
     points = [(ax, own, [f"{ax is left} {n}" for n in range(2)]) for ax, own in places.items()]
-    shown = html.shown(drawn, Answer("", drawn, points=points))
+    shown = html.picture(drawn, "", points)
     width, height = map(int, re.search(r'viewBox="0 0 (\d+) (\d+)"', shown).groups())
     found = re.findall(r'cx="(\d+)" cy="(\d+)" r="6"><title>(.*?)</title>', shown)
     assert [text for _, _, text in found] == ["True 0", "True 1", "False 0", "False 1"]
@@ -168,7 +168,7 @@ class Parsed(HTMLParser):
 @pytest.mark.parametrize("text", HOSTILE)
 @pytest.mark.parametrize("piece", [lambda t: html.document(t, t), html.message, lambda t: html.number("auc", t),
     lambda t: html.number(t, 1), lambda t: html.table("runs", [], [html.row({t: 1})]),
-    lambda t: html.table("runs", [t], [html.row({"a": t}, model=t)]), lambda t: html.picture(b"", t)],
+    lambda t: html.table("runs", [t], [html.row({"a": t}, model=t)]), lambda t: html.picture(figure(), t)],
     ids=["document", "message", "number", "name", "column", "table", "picture"])  # fmt: skip
 def test_what_looks_like_html_shows_as_text(piece, text):
     made = Parsed(piece(text))
