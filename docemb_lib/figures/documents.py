@@ -197,7 +197,8 @@ def plot_distances(
     ax.set(xlabel=UNITS[distance], ylim=(len(models) - 0.5, -0.5), xscale="log" if logarithmic else "linear")
     if logarithmic:
         low, high = ax.get_xlim()
-        ax.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)) if high > 10 * low else MaxNLocator(4))
+        subs = (1, 2, 5) if high < 200 * low else (1,)
+        ax.xaxis.set_major_locator(MaxNLocator(4) if high < 10 * low else LogLocator(subs=subs))
         ax.xaxis.set_major_formatter("{x:g}")
         ax.xaxis.set_minor_locator(NullLocator())
     drawn = dict(zip(*reversed(ax.get_legend_handles_labels()), strict=True))

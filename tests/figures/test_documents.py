@@ -5,6 +5,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from overlaps import overlapping
 from scipy.stats import gaussian_kde
 
 from docemb_lib import figures
@@ -126,6 +127,18 @@ def test_distances_have_a_row_per_model_and_its_auc(ax, names_of, distances):
     own, others = names_of(ax.get_legend())
     assert "own" in own
     assert "other" in others
+
+
+@pytest.mark.parametrize("spread", [0.02, 0.2, 2.0])
+def test_ticks_of_a_logarithmic_axis_stand_apart(distances, spread):
+    ax = plt.figure(figsize=(3.5, 2)).subplots()
+    values = np.exp(spread * np.random.default_rng(0).standard_normal(len(distances)))
+    plot_distances(distances.assign(value=values), distance="mse", ax=ax)
+    ax.figure.canvas.draw()
+    low, high = ax.get_xlim()
+    shown = [text for text in ax.get_xticklabels() if low <= text.get_position()[0] <= high]
+    assert len(shown) >= 2
+    assert not [*overlapping(shown, ax.figure.canvas.get_renderer())]
 
 
 @pytest.mark.parametrize(("distance", "gamma"), [("cosine", 0.3), ("mse", 1.5), ("mse", 0.0)])
