@@ -274,7 +274,12 @@ def plot_attention(parts: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     """Attention to a word by part of speech, relative to any word, mean over documents (SimDE paper, Figure 3)."""
     ax = plt.gca() if ax is None else ax
     palette = {model: color for model, (color, _) in looks_of(parts["model"]).items()}
-    look: dict[str, Any] = {"saturation": 1, "errorbar": ("ci", 95), "seed": 0, "err_kws": {"linewidth": 1}}
+    look: dict[str, Any] = {
+        "saturation": 1,
+        "errorbar": ("ci", 95),
+        "seed": 0,
+        "err_kws": {"linewidth": 1, "color": GREY},
+    }
     order: dict[str, Any] = {"order": list(PARTS), "hue_order": list(palette), "palette": palette}
     sns.barplot(parts, x="part", y="relative", hue="model", ax=ax, **order, **look)
     ax.axhline(1, color=GREY, linewidth=0.8, linestyle="--")

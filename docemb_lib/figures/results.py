@@ -24,7 +24,6 @@ RETRIEVAL = {"map": "o", "mrr": "s"}  # metric → marker
 NOT_LOSSES = ("step", "epoch", "norm", "spread")  # columns of the validation history
 MEAN: dict[str, Any] = {"marker": "^", "color": GREY, "linestyle": ""}
 HOLLOW: dict[str, Any] = {"marker": "D", "markerfacecolor": "none", "color": GREY, "linestyle": "", "markersize": 5}
-NARROW = 0.15  # share of the axis below which a bar is too narrow for its number
 BOXED = 5  # points from which a row has a box
 WIDTH = 0.84  # of a group of bars; groups are 1 apart
 LEAST = 10  # fewest examples of a length bucket that is drawn
@@ -170,10 +169,10 @@ def plot_task(intervals: pd.DataFrame, *, task: str, ax: Axes | None = None) -> 
     rows = rows[rows["metric"] == rows["metric"].iloc[0]]
     colors = [PALETTE[kind_of(str(model))] for model in rows["model"]]
     reach = _reach(rows["value"], rows["low"], rows["high"])
-    ax.barh(range(len(rows)), rows["value"], xerr=reach, color=colors, height=0.7, capsize=2)
+    # transparent, so that the interval is visible on its bar
+    ax.barh(range(len(rows)), rows["value"], xerr=reach, color=colors, ecolor=GREY, alpha=0.6, height=0.7, capsize=2)
     for place, (value, high) in enumerate(zip(rows["value"], rows["high"], strict=True)):
-        x, color = (high, GREY) if value < NARROW * rows["high"].max() else (0, "white")
-        label(ax, f"{value:.3f}", (x, place), (4, 0), color=color)
+        label(ax, f"{value:.3f}", (high, place), (4, 0))
     ax.set_yticks(range(len(rows)), list(rows["model"]))
     ax.invert_yaxis()
     ax.set(xlabel=_metric(rows), title=task)
@@ -303,7 +302,11 @@ def _bar_groups(
     columns = ("value", "low", "high", "thesis")
     value, low, high, thesis = (rows[name].unstack().reindex(index=groups, columns=list(colors)) for name in columns)
     lines: dict[str, Any] = {"yerr" if kind == "bar" else "xerr": _reach(value, low, high).transpose(2, 0, 1)}
-    look: dict[str, Any] = {"color": list(colors.values()), "width": WIDTH, "error_kw": {"linewidth": 0.8}}
+    look: dict[str, Any] = {
+        "color": list(colors.values()),
+        "width": WIDTH,
+        "error_kw": {"linewidth": 0.8, "ecolor": GREY},
+    }
     value.plot(kind=kind, rot=0, legend=False, ax=ax, **look, **lines)
     if thesis.notna().any(axis=None):
         offsets = (np.arange(len(colors)) - (len(colors) - 1) / 2) * WIDTH / len(colors)

@@ -139,8 +139,9 @@ def test_a_task_has_a_bar_per_model_in_its_colour_with_its_interval(ax, colour_o
     figures.plot_task(intervals, task="halves", ax=ax)
     assert [bar.get_width() for bar in ax.patches] == pytest.approx([0.5, 0.8, 0.05])
     assert [(text.get_text(), text.get_color(), text.xy[0]) for text in ax.texts] == [
-        ("0.500", "white", 0), ("0.800", "white", 0), ("0.050", GREY, 0.06)]  # fmt: skip
+        ("0.500", GREY, 0.55), ("0.800", GREY, 0.9), ("0.050", GREY, 0.06)]  # fmt: skip
     assert colour_of(ax.patches[1]) == PALETTE["structural"]
+    assert ax.patches[1].get_alpha() < 1  # the interval is seen on the bar
     np.testing.assert_allclose([span[:, 0] for span in spans(ax)], [[0.4, 0.55], [0.7, 0.9], [0.04, 0.06]])
 
 
