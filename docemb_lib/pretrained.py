@@ -98,14 +98,14 @@ def ask_hub(path: str = "") -> int | None:
     return found[0] if found else None
 
 
-def fingerprint(path_or_id: str) -> str:
-    """What identifies a resolved model: 16 hex digits over the files of a folder, or the hub id.
+def fingerprint(name: str) -> str:
+    """What identifies a model: 16 hex digits over the files of its folder, or the hub id.
 
     A hub id is not resolved to files, so that the fingerprint is the same before and after the first download.
     """
-    folder = Path(path_or_id)
+    folder = Path(source := resolve(name))
     if not folder.is_dir():
-        return path_or_id
+        return source
     files = [name for name in files_of(folder) if name.suffix in IN_FINGERPRINT and name.name not in NOT_IN_FINGERPRINT]
     content = "".join(f"{name.as_posix()} {digest_of(folder / name)}\n" for name in files)
     return hashlib.sha256(content.encode()).hexdigest()[:16]

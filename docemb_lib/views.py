@@ -31,7 +31,7 @@ from docemb_lib.experiments.stages import CorpusStage
 from docemb_lib.experiments.students import recorded_student, weighting_of
 from docemb_lib.figures import short_name
 from docemb_lib.settings.profile import FINAL
-from docemb_lib.thesis.values import FIGURE_4_4, loss_of, published
+from docemb_lib.thesis.values import FIGURE_4_4, loss_of, published, read_published
 
 SHOWN = 1000  # validation documents in views, as in Figure 4.4
 PROBED = 300  # training documents that a probe is fitted on
@@ -100,6 +100,11 @@ def split_lengths(run: Run) -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True).rename(columns=columns)
 
 
+def lengths_in_thesis() -> dict[str, float]:
+    """What the thesis says of Figures 4.1 and 5.1, which print no other numbers: {text: tokens of Longformer}."""
+    return {f"thesis: {name}": float(tokens) for name, tokens in read_published("corpora")["shape"].items()}
+
+
 def described_tasks(run: Run) -> DescribedTasks:
     """Statistics and lengths of all tasks of the profile. Each task is counted once and kept as an artefact."""
     evaluation = run.profile.evaluation
@@ -114,7 +119,7 @@ def described_tasks(run: Run) -> DescribedTasks:
 def _described(stages: Stages, name: str) -> Path:
     profile, limit = stages.key.profile, stages.key.profile.evaluation.limit
     student, structural = profile.student.model, profile.structural_teacher.model
-    counters = [pretrained.fingerprint(pretrained.resolve(model)) for model in (student, structural)]
+    counters = [pretrained.fingerprint(model) for model in (student, structural)]
     inputs = task_inputs(profile, name, lambda: stages.corpus.fingerprint) | {"limit": limit, "counters": counters}
 
     def build(folder: Path) -> None:

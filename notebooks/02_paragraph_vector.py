@@ -128,7 +128,7 @@ run.save_figure(ax, "runs", runs)
 print(run.standing())
 
 # %%
-run.finish(run.metrics(scores), scores=scores)
+run.finish(run.metrics(scores), scores=scores, tables=run.validation.tables)
 
 # %% [markdown]
 # **What to try next.** Train the other kind of model, in a terminal, in `notebooks/`:

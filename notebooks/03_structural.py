@@ -39,6 +39,8 @@ negatives = 0  # max-margin and contrastive: further documents to push away from
 documents = "profile"  # how many training documents; "profile": as many as the profile says
 
 # %%
+import pandas as pd
+
 # No docemb_lib here? Then this kernel is of another environment: Kernel, Change Kernel, or install docemb in it.
 from docemb_lib import begin, figures, thesis, views, widgets
 
@@ -59,6 +61,13 @@ ax = figures.plot_training(run.profile, views.widths_of(run))
 # **How to read it.** The numbers on the arrows are widths. The loss compares $y$ and $t$ component by component, so the
 # student must be as wide as this teacher. Each box states how much of a document the model reads.
 #
+# What has the teacher learnt? SBERT was trained on pairs of sentences, as the next figure shows (Figure 3.2 of the
+# thesis): one network embeds both, and its loss is small if sentences of one meaning are near each other.
+
+# %%
+ax = figures.plot_siamese(run.profile)
+
+# %% [markdown]
 # ## What the negatives do
 #
 # What does each loss do to a single embedding? The figure is a toy example in the plane, with three teacher embeddings
@@ -166,6 +175,17 @@ run.save_figure(ax, "runs", runs)
 # 1.5; cosine is a close second.
 
 # %% [markdown]
+# The next figure is Figure 4.2 of the thesis: the two losses without negatives, the student before distillation and its
+# teacher. Scores are divided by the best of these models, so they differ from those above.
+
+# %%
+plain = thesis.scores_of_runs(run, scores, "figure 4.2")
+ax = figures.plot_runs(plain, by="loss", ax=figures.rows_axes(plain["model"].nunique())[0])
+run.save_figure(ax, "plain-losses", plain)
+
+# %% [markdown]
+# **How to read it.** In the thesis cosine is better than both baselines, and MSE is worse than both.
+#
 # ## The answer so far
 #
 # Is this student better than the references? The next cell compares their validation scores. Intervals are 95%.
@@ -175,7 +195,20 @@ run.save_figure(ax, "runs", runs)
 print(run.standing())
 
 # %%
-run.finish(run.metrics(scores), scores=scores, student=run.link_student())
+run.finish(run.metrics(scores), scores=scores, student=run.link_student(), tables=run.validation.tables)
+
+# %% [markdown]
+# ## What the thesis claims
+#
+# Do the thesis' claims about Figure 4.3 hold here? Each claim is checked on the figure itself, on recorded scores of
+# its six validation tasks, and on the other tasks of this profile, which illustrate a claim but do not test it. A claim
+# *holds* if paired tests confirm all of its differences, it *does not hold* if a test confirms the opposite of one, and
+# it is *undecided* otherwise. The thesis publishes no scores of single examples, so its column has no tests and says
+# so. The runs of the grid `structural` are needed: equally many documents, one seed.
+
+# %%
+pd.set_option("display.max_colwidth", None)  # the claims are sentences
+thesis.claims_of_figures(run)
 
 # %% [markdown]
 # **What to try next.** Provoke a collapse, in a terminal, in `notebooks/`, and look at `norm` and `spread`:

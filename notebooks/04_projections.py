@@ -45,6 +45,7 @@ documents = "profile"  # how many training documents; "profile": as many as the 
 
 # %%
 import matplotlib.pyplot as plt
+import pandas as pd
 
 # No docemb_lib here? Then this kernel is of another environment: Kernel, Change Kernel, or install docemb in it.
 from docemb_lib import begin, figures, thesis, views, widgets
@@ -177,7 +178,20 @@ run.save_figure(ax, "runs", runs)
 print(run.standing())
 
 # %%
-run.finish(run.metrics(scores), scores=scores, student=run.link_student())
+run.finish(run.metrics(scores), scores=scores, student=run.link_student(), tables=run.validation.tables)
+
+# %% [markdown]
+# ## What the thesis claims
+#
+# Do the thesis' claims about Figures 4.7 to 4.9 hold here? Each claim is checked on the figures themselves, on recorded
+# scores of its six validation tasks, and on the other tasks of this profile, which illustrate a claim but do not test
+# it. A claim *holds* if paired tests confirm all of its differences, it *does not hold* if a test confirms the opposite
+# of one, and it is *undecided* otherwise. The thesis publishes no scores of single examples, so its column has no tests
+# and says so. A claim needs the runs of its grid, with equally many documents and one seed.
+
+# %%
+pd.set_option("display.max_colwidth", None)  # the claims are sentences
+thesis.claims_of_figures(run)
 
 # %% [markdown]
 # **What to try next.** Distil from the contextual teacher alone, in a terminal, in `notebooks/`:

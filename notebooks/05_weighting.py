@@ -45,6 +45,8 @@ form = "weighted"  # or half_means_sum (with λ 0.5 the plain sum), contextual_f
 documents = "profile"  # how many training documents; "profile": as many as the profile says
 
 # %%
+import pandas as pd
+
 # No docemb_lib here? Then this kernel is of another environment: Kernel, Change Kernel, or install docemb in it.
 from docemb_lib import begin, figures, thesis, views, widgets
 
@@ -154,7 +156,7 @@ widgets.weighting_explorer(run, widgets.weighting_points(run), profile=profile)
 print(run.standing())
 
 # %%
-run.finish(run.metrics(scores), scores=scores, student=run.link_student())
+run.finish(run.metrics(scores), scores=scores, student=run.link_student(), tables=run.validation.tables)
 
 # %% [markdown]
 # ## Watching a sweep
@@ -165,6 +167,19 @@ run.finish(run.metrics(scores), scores=scores, student=run.link_student())
 
 # %%
 widgets.run_monitor("05_weighting")
+
+# %% [markdown]
+# ## What the thesis claims
+#
+# Do the thesis' claims about Figures 4.10 and 4.11 hold here? Each claim is checked on the figures themselves, on
+# recorded scores of its six validation tasks, and on the other tasks of this profile, which illustrate a claim but do
+# not test it. A claim *holds* if paired tests confirm all of its differences, it *does not hold* if a test confirms the
+# opposite of one, and it is *undecided* otherwise. The thesis publishes no scores of single examples, so its column has
+# no tests and says so. A claim needs the runs of its grid, with equally many documents and one seed.
+
+# %%
+pd.set_option("display.max_colwidth", None)  # the claims are sentences
+thesis.claims_of_figures(run)
 
 # %% [markdown]
 # **What to try next.** Use a weight that falls with the length instead of a mask, in a terminal, in `notebooks/`:

@@ -161,7 +161,8 @@ figures.table(views.centring(run))
 #
 # How do other settings compare? The tables show this run and all recorded comparable ones, as Table 5.7 of the thesis
 # does: accuracy for each number of training examples of the heads, and MAP. The normalised mean divides a score by the
-# best model's score on the same task and round, so it depends on the models shown.
+# best model's score on the same task and round, so it depends on the models shown. The last column has the thesis' name
+# of a model.
 
 # %%
 finals = thesis.recorded_finals(run, final)
@@ -174,7 +175,7 @@ figures.table(thesis.table_5_7(finals.scores, "map"), run.label)
 # %% [markdown]
 # The next table compares scores with the thesis, for the same model, round, task and metric: the difference, and
 # whether the thesis' score lies within the 95% interval. It is empty if the profile has no task of the thesis. The
-# thesis computes MAP over the first 1,000 hits, docemb over all articles.
+# thesis computes MAP over the first 1,000 hits, docemb over all articles, unless `evaluation.map_at` is 1000.
 
 # %%
 figures.table(thesis.deviations(finals.scores), run.label)
@@ -230,7 +231,7 @@ if "5.6" not in finals.not_drawn:
 # ### The best of chapter 4
 #
 # Which setting of notebooks 03 to 05 is best? Figure 4.12 compares four students (Table 4.10) on the validation splits.
-# They are runs of the grids `weighting-cosine`, `weighting-max-margin` and `structural`.
+# They are runs of the grids `weighting-cosine`, `weighting-max-margin` and `structural`, shown by the thesis' names.
 
 # %%
 best = thesis.best_of_chapter_4(run)
@@ -243,11 +244,12 @@ else:
 # %% [markdown]
 # ### What the thesis claims
 #
-# Do the claims of chapter 5 hold here? Each claim is checked on the thesis' own table, on recorded scores of its tasks,
-# and on the other tasks of this profile, which illustrate a claim but do not test it. A claim *holds* if paired tests
-# confirm all of its differences, it *does not hold* if a test confirms the opposite of one, and it is *undecided*
-# otherwise. The thesis publishes no scores of single examples, so its column has no tests and says so; counts need
-# none. The three students of the thesis are the grid `final`: `docemb sweep 06 --grid final --profile …`.
+# Do the claims of chapter 5 hold here? (Those of chapter 4 stand in notebooks 03 to 05; `docemb results --claims` lists
+# all.) Each claim is checked on the thesis' own table, on recorded scores of its tasks, and on the other tasks of this
+# profile, which illustrate a claim but do not test it. A claim *holds* if paired tests confirm all of its differences,
+# it *does not hold* if a test confirms the opposite of one, and it is *undecided* otherwise. The thesis publishes no
+# scores of single examples, so its column has no tests and says so; counts need none. The three students of the thesis
+# are the grid `final`: `docemb sweep 06 --grid final --profile …`.
 
 # %%
 thesis.claims_of_run(run, finals)

@@ -175,9 +175,9 @@ print(fill(final.recommendation(), 110))
 #
 # Does the student help if labels are scarce? The paper finds the largest gains with few training examples: five of each
 # class, ten in FakeNews and arXiv. The figures show the profile's classification tasks with few examples
-# (`evaluation.few_shot`), drawn ten times. Bands are standard deviations over draws. There is no figure if the profile
-# has no classification task, or if a class has fewer examples. The table has means beside the paper's (lower half of
-# its Table 2) on common tasks, and is empty if there are none.
+# (`evaluation.few_shot`), drawn ten times, as the paper's Figure 2 does, which prints no numbers. Bands are standard
+# deviations over draws. There is no figure if the profile has no classification task, or if a class has fewer examples.
+# The table has means beside the paper's (lower half of its Table 2) on common tasks, and is empty if there are none.
 
 # %%
 few = views.few_shot(run, [run.model, *students, *run.references[:3]])  # with the untrained student and both SBERT

@@ -1,5 +1,7 @@
 """What all tests share: a small workspace of its own, and tiny models with real tokenizers."""
 
+import csv
+import gzip
 import json
 import os
 import shutil
@@ -7,8 +9,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from unittest import mock
 
 import pytest
@@ -48,6 +51,35 @@ def make_workspace(root: Path, monkeypatch: pytest.MonkeyPatch | None = None) ->
     if monkeypatch is not None:
         monkeypatch.chdir(root)
     return root
+
+
+def write_rows(file: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
+    """A data file in the format that its name says, by the standard library and pyarrow; `rows` have the same keys."""
+    if file.suffix == ".parquet":
+        import pyarrow as pa
+        from pyarrow import parquet
+
+        parquet.write_table(pa.Table.from_pylist(rows), file, row_group_size=2)
+        return file
+    with (gzip.open if file.suffix == ".gz" else open)(file, "wt", encoding="utf-8", newline="") as stream:
+        if ".json" in file.name:
+            stream.writelines(json.dumps(row) + "\n" for row in rows)
+        else:
+            writer = csv.DictWriter(stream, list(rows[0]), delimiter="\t" if ".tsv" in file.name else ",")
+            writer.writeheader()
+            writer.writerows(rows)
+    return file
+
+
+def write_files(folder: Path, files: Mapping[str, str | bytes | Sequence[Mapping[str, Any]]]) -> Path:
+    """Text, bytes or rows as files in a folder and its subfolders."""
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        if isinstance(content, list):
+            write_rows(folder / name, content)
+        else:
+            (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    return folder
 
 
 class Done(NamedTuple):

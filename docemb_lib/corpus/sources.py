@@ -41,10 +41,10 @@ class Document(NamedTuple):
     see_also: tuple[str, ...] = ()  # ids of the documents it refers to
 
 
-def read_documents(settings: TextSource, *, count_tokens: CountTokens | None = None) -> Iterable[Document]:
+def read_documents(settings: TextSource, *, count_tokens: CountTokens) -> Iterable[Document]:
     """The documents of a corpus section: at most `settings.documents`, without near-duplicates where that is set.
 
-    count_tokens: texts to their numbers of student tokens; a data set with `min_student_tokens` needs it.
+    count_tokens: texts to their numbers of student tokens, for data sets with `min_student_tokens`.
     """
     if settings.source == "hub":
         return _distinct(_hub_shares(settings, count_tokens), settings)
@@ -89,7 +89,7 @@ def files_fingerprint(files: Iterable[Path]) -> str:
     return hashlib.sha256(names.encode(errors="surrogateescape")).hexdigest()
 
 
-def _hub_shares(settings: TextSource, count_tokens: CountTokens | None) -> Iterator[Document]:
+def _hub_shares(settings: TextSource, count_tokens: CountTokens) -> Iterator[Document]:
     """Equal shares of all data sets; for no number of documents all of the first one and as many of each other one."""
     share, rest = divmod(settings.documents, len(settings.datasets)) if settings.documents else (None, 0)
     for number, source in enumerate(settings.datasets):
@@ -236,9 +236,7 @@ class Seen:
         return self.database.execute("SELECT place FROM seen WHERE name = ?", (name,)).fetchone()[0]
 
 
-def hub_documents(
-    source: HubDataset, *, limit: int | None, seed: int = 0, count_tokens: CountTokens | None = None
-) -> Iterator[Document]:
+def hub_documents(source: HubDataset, *, limit: int | None, seed: int, count_tokens: CountTokens) -> Iterator[Document]:
     """`limit` documents of a data set (None: all), each set of so many being equally likely; all rows are streamed.
 
     Skips blank texts, repeated ones, and those below `source.min_words` or `source.min_student_tokens`, counted by
@@ -249,8 +247,6 @@ def hub_documents(
     name = _stem(Path(source.dataset))
     long: Callable[[Iterator[Document]], Iterator[Document]] = iter
     if source.min_student_tokens is not None:
-        if count_tokens is None:
-            raise ValueError("min_student_tokens needs count_tokens, a function from texts to their numbers of tokens")
         long = partial(_long, min_tokens=source.min_student_tokens, count_tokens=count_tokens)
     texts = progress(_texts(source), desc=f"streaming {name}", unit="rows")
     documents = _of_words(texts, name, source.min_words or 1)

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from docemb_lib.corpus.sources import files_fingerprint
+from docemb_lib.corpus.sources import Document, files_fingerprint
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation.benchmarks import BENCHMARKS, benchmark_task
 from docemb_lib.evaluation.mteb import find_task, mteb_fingerprint, mteb_task, retrieval_splits
@@ -155,18 +155,11 @@ def _place(name: str, settings: Evaluation) -> str | None:
     return {str(benchmark): place for benchmark, place in settings.benchmarks.items()}.get(name)
 
 
-class Page(NamedTuple):
-    id: str
-    text: str
-    source: str
-    see_also: tuple[str, ...]
-
-
 def embedded_task(rows: Iterable[Mapping[str, Any]], name: str, *, seed: int, limit: int) -> Task:
     """rows: the pages; seed: for choosing and pairing pages; limit: pages embedded at most to score one split."""
-    pages: dict[str, list[Page]] = {split: [] for split in SPLITS}
+    pages: dict[str, list[Document]] = {split: [] for split in SPLITS}
     for row in sorted(rows, key=lambda row: row["id"]):  # so that the order of the rows does not matter
-        pages[row["split"]].append(Page(row["id"], row["text"], row["source"], tuple(row["see_also"])))
+        pages[row["split"]].append(Document(row["id"], row["text"], row["source"], tuple(row["see_also"])))
     kind, build = BUILDERS[name]
     train = round(limit * TRAIN_SHARE)
     splits = {}
@@ -180,21 +173,21 @@ def embedded_task(rows: Iterable[Mapping[str, Any]], name: str, *, seed: int, li
     return kind(name, splits)
 
 
-def _packages(pages: Sequence[Page], limit: int, rng: np.random.Generator, where: str) -> Labelled:
+def _packages(pages: Sequence[Document], limit: int, rng: np.random.Generator, where: str) -> Labelled:
     """At most `limit` pages: the first of every package, then the second of every package, and so on."""
     sources = pd.Series([page.source for page in pages])
     taken = [pages[i] for i in np.argsort(sources.groupby(sources).cumcount(), kind="stable")[:limit]]
     return Labelled([page.text for page in taken], [page.source for page in taken])
 
 
-def _see_also_pairs(pages: Sequence[Page], limit: int, rng: np.random.Generator, where: str) -> LabelledPairs:
+def _see_also_pairs(pages: Sequence[Document], limit: int, rng: np.random.Generator, where: str) -> LabelledPairs:
     """As many linked pairs as unlinked ones, which permute the cited pages of the linked ones within each package.
 
     So every page is in equally many pairs of both classes, on either side; page and package do not predict the class.
     """
     by_id = {page.id: page for page in pages}
     taken: set[str] = set()
-    links: list[tuple[Page, Page]] = []
+    links: list[tuple[Document, Document]] = []
     for page in pages:
         # a random part of the list: many lists begin with the same page, whose links leave few unlinked pairs
         for target in [by_id[other] for other in rng.permutation(page.see_also)[:LINKS_PER_PAGE]]:
@@ -204,7 +197,7 @@ def _see_also_pairs(pages: Sequence[Page], limit: int, rng: np.random.Generator,
     return _balanced_pairs(links, lambda a, b: a.id == b.id or b.id in a.see_also or a.id in b.see_also, rng, where)
 
 
-def _halves(pages: Sequence[Page], limit: int, rng: np.random.Generator, where: str) -> LabelledPairs:
+def _halves(pages: Sequence[Document], limit: int, rng: np.random.Generator, where: str) -> LabelledPairs:
     """Each first half with the second half of the same page, and with that of another page."""
     cut = [(page, *cut_in_half(page.text)) for page in pages]
     halves = [(page._replace(text=a), page._replace(text=b)) for page, a, b in cut if a and b][:limit]
@@ -214,7 +207,7 @@ def _halves(pages: Sequence[Page], limit: int, rng: np.random.Generator, where: 
     return _balanced_pairs(halves, lambda a, b: a.id == b.id, rng, where)
 
 
-def _see_also_ranking(pages: Sequence[Page], limit: int, rng: np.random.Generator, where: str) -> Ranking:
+def _see_also_ranking(pages: Sequence[Document], limit: int, rng: np.random.Generator, where: str) -> Ranking:
     """The listed pages among all pages of the split; of more than `limit` pages, unlinked ones are dropped first."""
     cited = {other for page in pages for other in page.see_also}
     pool = sorted(pages, key=lambda page: not page.see_also and page.id not in cited)[:limit]
@@ -226,7 +219,7 @@ def _see_also_ranking(pages: Sequence[Page], limit: int, rng: np.random.Generato
     return Ranking([page.text for page in pool], queries, [relevant[query] for query in queries])
 
 
-BUILDERS: Mapping[str, tuple[Any, Callable[[Sequence[Page], int, np.random.Generator, str], Any]]] = {
+BUILDERS: Mapping[str, tuple[Any, Callable[[Sequence[Document], int, np.random.Generator, str], Any]]] = {
     "package": (Classification, _packages),
     "see-also-pairs": (Pairs, _see_also_pairs),
     "halves": (Pairs, _halves),
@@ -244,7 +237,10 @@ def cut_in_half(text: str) -> tuple[str, str]:
 
 
 def _balanced_pairs(
-    positives: Sequence[tuple[Page, Page]], related: Callable[[Page, Page], bool], rng: np.random.Generator, where: str
+    positives: Sequence[tuple[Document, Document]],
+    related: Callable[[Document, Document], bool],
+    rng: np.random.Generator,
+    where: str,
 ) -> LabelledPairs:
     """Each positive pair (label 1), then its first page with an unrelated second page of its source (label 0).
 
@@ -255,7 +251,7 @@ def _balanced_pairs(
     from scipy.sparse.csgraph import maximum_bipartite_matching
 
     first, second = [a for a, _ in positives], [b for _, b in positives]
-    unrelated: dict[int, Page] = {}
+    unrelated: dict[int, Document] = {}
     by_source = defaultdict(list)
     for i, page in enumerate(first):
         by_source[page.source].append(i)

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from docemb_lib.errors import InputError
 from docemb_lib.settings import HeadSettings, PairFeatures
 
 if TYPE_CHECKING:
@@ -118,10 +117,6 @@ def train_jobs(
     """
     import torch
 
-    if not jobs:
-        raise InputError("heads: no seed given, expected one per head")
-    if not all(len(job.rows) for job in jobs):
-        raise InputError("heads: a head has no rows to learn from, give each at least one")
     if not isinstance(features, np.ndarray):
         return _linear(features, labels, jobs)
     X = torch.tensor(np.asarray(features, dtype=np.float32))

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
-import pandas as pd
 
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation.baselines import by_cosine
@@ -325,8 +324,8 @@ class Retrieval:
 Task = Classification | Pairs | Retrieval
 
 
-def problems(task: Task) -> pd.DataFrame:
-    """One row per problem: task, split, problem, count, of, first (row of the first such example, or the class).
+def problems(task: Task) -> Iterator[tuple[str, str, int, int, object]]:
+    """Yield split, problem, count, of, and the first: the row of an example, or the class.
 
     | problem                          | counts                                                |
     |----------------------------------|-------------------------------------------------------|
@@ -342,7 +341,6 @@ def problems(task: Task) -> pd.DataFrame:
     if train:
         for texts, label in zip(zip(*train.documents, strict=True), train.labels, strict=True):
             train_labels[texts].add(label)
-    rows = []
     for split, data in task.splits.items():
         examples = list(zip(*((data.texts,) if isinstance(data, Ranking) else data.documents), strict=True))
         found: dict[str, Sequence[object]] = {
@@ -355,15 +353,14 @@ def problems(task: Task) -> pd.DataFrame:
             found[ABSENT] = sorted(set(train.labels) - set(data.labels), key=str)
         for problem, which in found.items():
             of = len(set(train.labels)) if train and problem == ABSENT else len(examples)
-            rows += [(task.name, split, problem, len(which), of, which[0])] if which else []
-    return pd.DataFrame(rows, columns=["task", "split", "problem", "count", "of", "first"])
+            if which:
+                yield split, problem, len(which), of, which[0]
 
 
 def warn_of_problems(task: Task) -> None:
     """Log a warning for each problem."""
-    for row in problems(task).itertuples(index=False):
-        message = "task %s, split %s: %d of %d %s, the first is %s"
-        logger.warning(message, row.task, row.split, row.count, row.of, row.problem, row.first)
+    for split, problem, count, of, first in problems(task):
+        logger.warning("task %s, split %s: %d of %d %s, the first is %s", task.name, split, count, of, problem, first)
 
 
 def evaluate(

@@ -184,9 +184,6 @@ def by_length(per_example: np.ndarray, lengths: Sequence[int] | np.ndarray) -> p
     per_example: (seeds, N); lengths: (N,). Buckets end with the lengths in EDGES, the last bucket is open.
     """
     results = np.asarray(per_example).mean(axis=0, dtype=np.float64)  # (N,)
-    lengths = np.asarray(lengths)
-    if len(lengths) != len(results):
-        raise InputError(f"by_length: {len(lengths)} lengths for {len(results)} examples, expected one each")
     names = [f"≤ {EDGES[0]}", *(f"{low + 1}-{high}" for low, high in pairwise(EDGES)), f"> {EDGES[-1]}"]
     bucket_of = np.searchsorted(EDGES, lengths, side="left")
     rows = []

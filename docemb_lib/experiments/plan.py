@@ -9,7 +9,8 @@ of values (`axes`: one mapping, or a list of mappings), or both, on top of the v
     runs: [{structural_loss: cosine, lam: null}]
 
 `params/grids/` holds the eight grids of the thesis. A grid with `scale: thesis` is written in the thesis' widths and
-scaled to the widths of the profile; any other grid is taken as it is.
+scaled to the widths of the profile; any other grid is taken as it is. `names` are names of single runs, each with the
+parameters by which the run is found, as in `names: {no-weighting: {lam: null}}`.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ from docemb_lib.workspace import Workspace
 
 THESIS = Profile(name="thesis")  # the thesis' settings are the defaults
 THESIS_WIDTH = 768  # of the thesis' student
-GRID_FIELDS = ("notebook", "scale", "base", "axes", "runs")
+GRID_FIELDS = ("notebook", "scale", "base", "axes", "runs", "names")
 GridLike = str | Path | Sequence[Mapping[str, Any]]  # a name or file, or the parameters of each run
 
 
@@ -60,6 +61,7 @@ class Grid(NamedTuple):
     name: str  # for error messages
     notebook: str | None  # if the grid's file names one
     runs: list[dict[str, Any]]
+    names: Mapping[str, int]  # {name: place of the run}
 
 
 def resolve_plan(
@@ -176,14 +178,27 @@ def grid(name: str, profile: str | Path | Profile = "thesis") -> list[dict[str, 
 
 def grid_place(key: RunKey) -> str:
     """The grid in `params/grids/`, scaled to the profile, that a run belongs to: `structural, run 3 of 16`; or ""."""
-    own = key.same_but("seed", "documents")
     for name in _grid_files():
         with suppress(InputError):  # of a grid whose runs do not fit this profile
             found = load_grid(name, key.profile)
             runs = [RunKey.of(key.notebook, key.profile, **run) for run in found.runs if found.notebook == key.notebook]
-            if own in (cells := [run.same_but("seed", "documents") for run in runs]):
-                return f"{name}, run {cells.index(own) + 1} of {len(cells)}"
+            if key.cell in (cells := [run.cell for run in runs]):
+                return f"{name}, run {cells.index(key.cell) + 1} of {len(cells)}"
     return ""
+
+
+def names_in_grids(key: RunKey, *grids: str) -> list[str]:
+    """The names of a run in `grids` (none given: all in `params/grids/`), which are those of the thesis.
+
+    A run has a name at the widths of the thesis and at those of its profile, and in each notebook that can make it.
+    """
+    found: dict[str, None] = {}
+    for name, profile in product(grids or _grid_files(), (THESIS, key.profile)):
+        with suppress(InputError):  # of a grid whose runs do not fit this profile
+            _, notebook, runs, places = load_grid(name, profile)
+            keys = {own: RunKey.bare(notebook or key.notebook, profile, **runs[at]) for own, at in places.items()}
+            found |= dict.fromkeys(own for own, run in keys.items() if run.cell == key.cell)
+    return list(found)
 
 
 def _grid_files() -> dict[str, Path]:
@@ -196,7 +211,7 @@ def load_grid(given: GridLike, profile: Profile) -> Grid:
     if not isinstance(given, str | Path):
         if not isinstance(given, Sequence) or not given:
             raise InputError(f"grid: write a list of mappings from parameters to values, got {given!r}")
-        return Grid("given", None, [_mapping(run, f"grid: run {number}") for number, run in enumerate(given, 1)])
+        return Grid("given", None, [_mapping(run, f"grid: run {number}") for number, run in enumerate(given, 1)], {})
     path, name = Path(given), str(given)
     if path.suffix not in {".yaml", ".yml"}:
         if name not in (files := _grid_files()):
@@ -218,6 +233,13 @@ def load_grid(given: GridLike, profile: Profile) -> Grid:
     runs = list(_runs(raw, path))
     if not runs:
         raise InputError(f"{path}: no runs; list some under `runs`, or values under `axes`")
+    names = {}
+    for own, values in _mapping(raw.get("names") or {}, f"{path}: names").items():
+        wanted = _mapping(values, f"{path}: names: {own}").items()
+        places = [place for place, run in enumerate(runs) if wanted <= run.items()]
+        if len(places) != 1:
+            raise InputError(f"{path}: names: {own}: {len(places)} runs have these parameters; name those of one run")
+        names[own] = places[0]
     if "scale" in raw:
         if raw["scale"] != THESIS.name:
             raise InputError(f"{path}: scale: write thesis, or leave it out, got {raw['scale']!r}")
@@ -226,7 +248,7 @@ def load_grid(given: GridLike, profile: Profile) -> Grid:
 
             student = int(load_config(pretrained.resolve(profile.student.model)).hidden_size)
         runs = [_scaled(run, profile, student, f"{path}: run {number}") for number, run in enumerate(runs, 1)]
-    return Grid(name, notebook, runs)
+    return Grid(name, notebook, runs, names)
 
 
 def _runs(raw: Mapping[str, Any], path: Path) -> Iterator[dict[str, Any]]:

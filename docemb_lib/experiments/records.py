@@ -110,8 +110,9 @@ def scores_of(workspace: Workspace, record: Record) -> pd.DataFrame:
 
 
 def table_of(workspace: Workspace, record: Record, name: str) -> pd.DataFrame:
+    """A table that was saved with a record; an empty frame if the record has none of this name."""
     path = _folder(workspace, record.notebook, record.fingerprint) / f"{name}.json"
-    return pd.DataFrame(json.loads(path.read_text(encoding="utf-8")))
+    return pd.DataFrame(json.loads(path.read_text(encoding="utf-8")) if path.is_file() else [])
 
 
 def all_records(notebook: str | None = None, *, workspace: Workspace | None = None) -> list[Record]:

@@ -20,7 +20,7 @@ from docemb_lib.evaluation.scoreboard import last_round, mean_over_tasks
 from docemb_lib.experiments import models as made
 from docemb_lib.experiments import records
 from docemb_lib.experiments.models import SBERT_CHUNKS, SBERT_TRUNCATED, UNTRAINED, Model
-from docemb_lib.experiments.plan import THESIS, grid_place
+from docemb_lib.experiments.plan import THESIS, grid_place, names_in_grids
 from docemb_lib.experiments.runkey import PV_NAMES, RunKey
 from docemb_lib.experiments.scores import Final, ScoreStage
 from docemb_lib.experiments.stages import CorpusStage, TeacherStage
@@ -124,9 +124,15 @@ class Run:
         """The run's own model (with a lexical half its other forms, too), those `beside` it, and the references."""
         return [self.model, *(self._of_student[1:] if self.key.trains else []), *beside, *self.references]
 
+    @cached_property
+    def validation(self) -> Final:
+        """The run's model and the references on the sweep's tasks, on validation splits."""
+        names = [model.label for model in self.references]
+        return self.stages.scores.evaluate(self.models(), student=self.model.label, references=names, final=False)
+
     def scores(self) -> pd.DataFrame:
-        """Tidy scores of the run's model and the references on the sweep's tasks, on validation splits."""
-        return self.stages.scores.of(self.models(), final=False)
+        """The tidy scores of `validation`."""
+        return self.validation.scores
 
     def evaluate(self, beside: Sequence[Model] = ()) -> Final:
         """The final evaluation of the run's model, the models `beside` it and the references, on test splits."""
@@ -136,16 +142,15 @@ class Run:
 
     def standing(self) -> str:
         """Validation scores in two sentences: the run's model beside its references, and its rank among all runs."""
-        own, names = self.model.label, [model.label for model in self.references]
-        found = self.stages.scores.evaluate(self.models(), student=own, references=names, final=False)
-        mean = float(mean_over_tasks(found.scores).query("model == @own")["value"].mean())
+        means = mean_over_tasks(self.scores()).groupby("model")["value"].mean()
+        mean = float(means[self.model.label])
         others = [(one.metrics["mean"], one.label) for one in self.comparable() if "mean" in one.metrics]
         place, total = 1 + sum(value > mean for value, _ in others), 1 + len(others)
         rank = f"Of {total} recorded runs of this notebook it has the best mean."
         if place > 1:
             value, best = max(others)
             rank = f"It is number {place} of {total} recorded runs of this notebook; the best is {best} ({value:.3f})."
-        return "\n".join(fill(text, LINE) for text in (found.standing(), rank if others else ALONE))
+        return "\n".join(fill(text, LINE) for text in (self.validation.standing(), rank if others else ALONE))
 
     def metrics(self, scores: pd.DataFrame) -> dict[str, float]:
         """The numbers that the run records, of the last round of its tidy scores.
@@ -292,8 +297,11 @@ class Overview:
     """The settings of a run and the artefacts it uses, as one output that JupyterLab and papermill update in place."""
 
     def __init__(self, run: Run, own: Mapping[str, Any]) -> None:
-        rows = {"this run": (run.label, "", ""), "profile": (run.profile.name, "", "")}
-        rows["grid"] = (grid_place(run.key), "", "")
+        rows = {
+            "this run": (run.label, "", ""),
+            "profile": (run.profile.name, "", ""),
+            "grid": (grid_place(run.key), "", ", ".join(names_in_grids(run.key))),
+        }
         for name, value in run.parameters.items():
             rows[name] = (str(value), "" if own.get(name, value) == value else str(own[name]), "")
         published = _shown(_published(run.key))

@@ -47,6 +47,12 @@ class RunKey:
         """The run of `notebook` with these parameters and the profile's values for all others. Raises InputError."""
         return cls(notebook, profile.for_notebook(notebook, **parameters))
 
+    @classmethod
+    def bare(cls, notebook: str, profile: Profile, **parameters: Any) -> Self:
+        """The run with these parameters and docemb's defaults for all others, whatever the profile's own are."""
+        defaults = {"parameters": Parameters(), "notebooks": {}, "further_teachers": []}
+        return cls.of(notebook, profile.model_copy(update=defaults), **parameters)
+
     @property
     def parameters(self) -> dict[str, Any]:
         return {name: getattr(self.profile.parameters, name) for name in ("seed", *NOTEBOOKS[self.notebook])}
@@ -97,6 +103,11 @@ class RunKey:
         """A hashable value, equal for runs in which these parameters are equal as far as they count."""
         return json.dumps({name: self.counting[name] for name in names if name in self.counting}, sort_keys=True)
 
+    @property
+    def cell(self) -> str:
+        """Equal for runs in the same cell of a table of the thesis, which has one seed and one number of documents."""
+        return self.same_but("seed", "documents")
+
     @cached_property
     def setting(self) -> str:
         """Fingerprint of all but the parameters: runs of one setting are comparable. `simde` counts in 07 only."""
@@ -112,7 +123,7 @@ class RunKey:
             "profile": profile.model_dump(mode="json", exclude=excluded),
             "sources": [source_fingerprint(texts) for texts in profile.text_sources],
             "tasks": [task_fingerprint(name, evaluation) for name in (*evaluation.tasks, *evaluation.sweep_tasks)],
-            "models": [pretrained.fingerprint(pretrained.resolve(name)) for name in profile.models],
+            "models": [pretrained.fingerprint(name) for name in profile.models],
             "versions": {name: v for name, v in installed_versions().items() if name not in {"docemb", "python"}},
         }
         return fingerprint_of(inputs)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from docemb_lib import pretrained
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation import protocols
 from docemb_lib.evaluation.benchmarks import missing_files
@@ -27,7 +28,7 @@ from docemb_lib.evaluation.scoreboard import (
 from docemb_lib.evaluation.tasks import HeadTask, Score
 from docemb_lib.evaluation.uncertainty import by_length, differences, score_intervals, verdicts
 from docemb_lib.experiments.models import SBERT_CHUNKS, SBERT_TRUNCATED, UNTRAINED, Model, embed_once
-from docemb_lib.experiments.stages import CorpusStage, fingerprint_of_model, sbert_of
+from docemb_lib.experiments.stages import CorpusStage, sbert_of
 from docemb_lib.settings import Evaluation
 from docemb_lib.settings.profile import Profile
 from docemb_lib.workspace import Workspace, write_text
@@ -71,9 +72,9 @@ class ScoreStage:
                     found.setdefault(name, {}).setdefault(model.label, {})[task] = score
         return found
 
-    def is_scored(self, model: Model) -> bool:
-        """Whether the model has scores on all tasks of the final evaluation."""
-        return all(self._is_scored(model, name, final=True) for name in self._names_of(model, final=True))
+    def is_scored(self, model: Model, *, final: bool = True) -> bool:
+        """Whether the model has scores on all tasks of the final evaluation or, if not `final`, of a sweep."""
+        return all(self._is_scored(model, name, final=final) for name in self._names_of(model, final=final))
 
     def of_cosines(self, models: Iterable[Model]) -> pd.DataFrame:
         """The final evaluation's retrieval and pair tasks, scored by cosines alone on their test splits.
@@ -129,7 +130,7 @@ class ScoreStage:
     def lengths(self, name: str) -> np.ndarray:
         """Tokens of each test example of a task, counted once: (N,)."""
         settings = self.profile.structural_teacher
-        inputs = {"tokens": fingerprint_of_model(settings.model), **self._task_inputs(name)}
+        inputs = {"tokens": pretrained.fingerprint(settings.model), **self._task_inputs(name)}
 
         def build(folder: Path) -> None:
             task = self.tasks[name]

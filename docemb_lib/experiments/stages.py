@@ -115,7 +115,7 @@ class CorpusStage:
     @cached_property
     def _inputs(self) -> dict[str, Any]:
         student, structural = self.profile.student.model, self.profile.structural_teacher.model
-        models = {"student": fingerprint_of_model(student), "structural": fingerprint_of_model(structural)}
+        models = {"student": pretrained.fingerprint(student), "structural": pretrained.fingerprint(structural)}
         return {"source": source_fingerprint(self.profile.corpus), **models}
 
     @cached_property
@@ -123,7 +123,7 @@ class CorpusStage:
         # Of the students' corpus only the held-out documents matter, not the token counts.
         return {
             "source": source_fingerprint(self.profile.contextual_teachers.corpus or self.profile.corpus),
-            "student": fingerprint_of_model(self.profile.student.model),
+            "student": pretrained.fingerprint(self.profile.student.model),
             "held out by": source_fingerprint(self.profile.corpus),
         }
 
@@ -293,10 +293,6 @@ def model_config(section: str, name: str) -> dict[str, Any]:
         return load_config(pretrained.require(source)).to_dict()
     except InputError as error:
         raise InputError(f"{section}.model: {error}") from None
-
-
-def fingerprint_of_model(name: str) -> str:
-    return pretrained.fingerprint(pretrained.resolve(name))
 
 
 def _copy_words(settings: TextSource) -> int | None:

@@ -16,7 +16,7 @@ import pandas as pd
 from docemb_lib import pretrained
 from docemb_lib.errors import InputError
 from docemb_lib.experiments.runkey import RunKey
-from docemb_lib.experiments.stages import CorpusStage, TeacherStage, fingerprint_of_model
+from docemb_lib.experiments.stages import CorpusStage, TeacherStage
 from docemb_lib.integrity import is_published
 from docemb_lib.settings import NOT_IN_FINGERPRINT, Parameters
 from docemb_lib.settings import Student as StudentSettings
@@ -166,7 +166,7 @@ class StudentStage:
         from docemb_lib.student import Student
 
         options = settings.model_dump(exclude={"model", "centre", "lexical", "lexical_words"})
-        inputs = {"encoder": fingerprint_of_model(settings.model), "settings": options}
+        inputs = {"encoder": pretrained.fingerprint(settings.model), "settings": options}
 
         def build(folder: Path) -> None:
             Student.from_encoder(pretrained.resolve(settings.model), **options).save(folder)
@@ -275,7 +275,7 @@ class StudentStage:
         """The student's tokens of the first `rows` documents of a split, written once and memory-mapped."""
         from docemb_lib.training import TokenFile, write_tokens
 
-        tokenizer = fingerprint_of_model(self.profile.student.model)
+        tokenizer = pretrained.fingerprint(self.profile.student.model)
         inputs = {"corpus": self.corpus.fingerprint, "split": split, "rows": rows, "tokenizer": tokenizer, **options}
 
         def build(folder: Path) -> None:

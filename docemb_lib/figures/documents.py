@@ -38,13 +38,13 @@ PAIR_LABELS = {"inside": ("of one document", "positive"), "across": ("of two doc
 
 def plot_lengths(
     documents: pd.DataFrame, *, limit: int | None = None, longest: int | None = None,
-    sources: Sequence[str] | None = None, ax: Axes | None = None,
+    sources: Sequence[str] | None = None, marks: Mapping[str, float] | None = None, ax: Axes | None = None,
 ) -> Axes:  # fmt: skip
     """Stacked histogram of document lengths by source, in percent of all documents (thesis, Figures 4.1 and 5.1).
 
     documents: one row each; columns source, tokens. limit: tokens that the structural teacher reads, drawn as a line.
     longest: end of the axis (None: the 98th percentile); the last bin holds all longer documents. sources: from bottom
-    to top, so that several panels share colours (None: the most frequent first).
+    to top, so that several panels share colours (None: the most frequent first). marks: {name: tokens}, at the top.
     """
     ax = plt.gca() if ax is None else ax
     longest = longest or int(documents["tokens"].quantile(0.98))
@@ -58,6 +58,11 @@ def plot_lengths(
         ax.bar(edges[:-1], percent, bottom=below, label=str(source), **look)
         below += percent
     ax.margins(y=0.18)  # room for the annotation
+    top: dict[str, Any] = {"transform": ax.get_xaxis_transform(), "clip_on": False, "linestyle": ""}
+    for (name, tokens), marker in zip((marks or {}).items(), cycle(MARKERS), strict=False):
+        if tokens <= longest:
+            name = f"{name} ({tokens:,.0f})"
+            ax.plot(tokens, 1, marker, color=GREY, markerfacecolor="none", markersize=5, label=name, **top)
     if limit is not None:
         ax.axvline(limit, color=GREY, linewidth=1.2, linestyle="--")
         text = f"{(documents['tokens'] > limit).mean():.0%} are longer than\nthe structural teacher reads ({limit})"

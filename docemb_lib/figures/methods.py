@@ -123,6 +123,22 @@ def plot_training(profile: Profile, widths: Mapping[str, int], *, ax: Axes | Non
     return draw_graph(boxes, arrows.split(", "), note="\n".join(notes), ax=ax)
 
 
+def plot_siamese(profile: Profile, *, ax: Axes | None = None) -> Axes:
+    """How a sentence encoder learns from pairs of sentences (thesis, Figure 3.2; Reimers and Gurevych, 2019)."""
+    name = literal(Path(profile.structural_teacher.model).name)
+    boxes = {"objective": Box(4.1, 0, "loss of $\\cos(u, v)$,\nor a classifier\nof $(u, v, |u-v|)$", "structural")}
+    arrows = []
+    for row, sentence, vector in ((0.5, "A", "u"), (-0.5, "B", "v")):
+        boxes[sentence] = Box(0, row, f"sentence {sentence}")
+        boxes[f"encoder {sentence}"] = Box(1.1, row, f"{name}\none vector per token", "structural")
+        boxes[f"mean {sentence}"] = Box(2.2, row, "mean over\ntokens", "structural")
+        boxes[vector] = Box(3, row, f"${vector}$", "structural")
+        chain = [sentence, f"encoder {sentence}", f"mean {sentence}", vector, "objective"]
+        arrows += [f"{source} > {target}" for source, target in pairwise(chain)]
+    note = "Both rows are one network: they share all weights. Here it is trained already and frozen."
+    return draw_graph(boxes, arrows, note=note, ax=ax)
+
+
 def plot_contextual_loss(profile: Profile, widths: Mapping[str, int], *, ax: Axes | None = None) -> Axes:
     """Both projections of a run, if any, layer by layer, up to the contextual loss (thesis, Figure 4.6)."""
     p = profile.parameters

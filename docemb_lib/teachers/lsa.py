@@ -115,8 +115,6 @@ class LSA:
         from safetensors.numpy import load_file
 
         folder = Path(folder)
-        if not (folder / DESCRIPTION).is_file():
-            raise InputError(f"{folder / DESCRIPTION}: no such file; name a folder written by LSA.save")
         model = cls(**json.loads((folder / DESCRIPTION).read_text()))
         model.vocabulary = json.loads((folder / VOCABULARY).read_text())
         model.vectors = load_file(folder / VECTORS)["vectors"]

@@ -65,10 +65,7 @@ class Words:
 
     @classmethod
     def open(cls, folder: Path | str) -> Words:
-        summary = Path(folder) / SUMMARY
-        if not summary.is_file():
-            raise InputError(f"{summary}: no such file; name a folder written by write_words")
-        return cls(folder=Path(folder), **json.loads(summary.read_text(encoding="utf-8")))
+        return cls(folder=Path(folder), **json.loads((Path(folder) / SUMMARY).read_text(encoding="utf-8")))
 
     @property
     def file(self) -> Path:

@@ -1,15 +1,16 @@
 """All that relates recorded runs to the numbers of the thesis and of the SimDE paper.
 
 `values` holds the published results and finds the one that corresponds to a run, `comparison` puts comparable runs
-beside each other and builds Table 5.7 and Figure 4.12 from records, `claims` checks the thesis' chapter 5.
+beside each other and builds Table 5.7 and Figure 4.12 from records, `claims` checks what the thesis says of them.
 """
 
 from __future__ import annotations
 
-from docemb_lib.thesis.claims import claims_of_run
+from docemb_lib.thesis.claims import claims_of_figures, claims_of_run
 from docemb_lib.thesis.comparison import best_of_chapter_4, deviations, recorded_finals, scores_of_runs, table_5_7
 from docemb_lib.thesis.values import published
 
 __all__ = [
-    "best_of_chapter_4", "claims_of_run", "deviations", "published", "recorded_finals", "scores_of_runs", "table_5_7",
+    "best_of_chapter_4", "claims_of_figures", "claims_of_run", "deviations", "published", "recorded_finals",
+    "scores_of_runs", "table_5_7",
 ]  # fmt: skip

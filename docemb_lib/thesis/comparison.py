@@ -1,12 +1,12 @@
 """A run beside the recorded runs that are comparable with it, and Table 5.7 and Figures 4.12, 5.3 to 5.6 from records.
 
 Scores are rows of model, round, task, metric, value, like `published("table_5_7")`; intervals add low and high. MAP on
-GAMES is not fully comparable: the thesis ranks within the first 1,000 hits, docemb ranks all articles.
+GAMES is that of the thesis only with `evaluation.map_at: 1000`, see `Evaluation`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -15,19 +15,31 @@ from docemb_lib.evaluation.protocols import round_name
 from docemb_lib.evaluation.scoreboard import MAIN_METRICS, normalised, with_interval
 from docemb_lib.evaluation.uncertainty import OVERALL
 from docemb_lib.experiments import records
+from docemb_lib.experiments.records import Record
 from docemb_lib.experiments.run import Run
 from docemb_lib.experiments.runkey import STRUCTURAL as LOSS
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.experiments.scores import Final
 from docemb_lib.settings import members_of
 from docemb_lib.settings.profile import FIXED, NOTEBOOKS
-from docemb_lib.thesis.values import BASELINE, ThesisValues, baseline_name, final_name, loss_of, published
+from docemb_lib.thesis.values import (
+    BASELINE,
+    FIGURES,
+    ThesisValues,
+    baseline_name,
+    cells_of,
+    final_name,
+    loss_of,
+    published,
+)
 
 STRUCTURAL = "03_structural"
 NEITHER = "–"  # the group of runs without the property that defines groups
 ALONG = ("lam", "max_structural_len")  # the parameters in which siblings may differ
 MEAN, NORMALISED = "mean", "normalised mean"  # the last columns of Table 5.7
-CHAPTER_4 = (STRUCTURAL, "04_projections", "05_weighting")  # notebooks whose runs Figure 4.12 may show
+NAME = "in the thesis"  # column: the name of a model in Table 5.7
+CHAPTER_4 = (STRUCTURAL, "04_projections", "05_weighting")  # notebooks whose runs are students in its figures
+BEST = "figure 4.12"  # of the students of Table 4.10
 
 
 class Entry(NamedTuple):
@@ -43,19 +55,20 @@ class Entry(NamedTuple):
         return {**self.key.parameters, **FIXED.get(self.key.notebook, {})}
 
 
-def scores_of_runs(run: Run, scores: pd.DataFrame) -> pd.DataFrame:
+def scores_of_runs(run: Run, scores: pd.DataFrame, source: str | None = None) -> pd.DataFrame:
     """The scores of this run and of the comparable recorded runs of its notebook, tidy, for `plot_runs`.
 
-    scores: those of this run's model and of its baselines. Runs with a contextual teacher are shown with the runs of
-    the structural notebook that have the same structural loss, documents and seed. Returns the rows of all runs, then
-    each baseline once, with the columns own (model of a run, not a baseline), group (the categories, in order, that the
-    thesis' figure colours), thesis (see `ThesisValues`), sibling (the run differs from this one in λ and mask alone),
-    and the notebook's parameters. Equal labels get the parameters that differ.
+    scores: those of this run's model and of its baselines. source: only the models of this figure of the thesis, with
+    its values. Runs with a contextual teacher are shown with the runs of the structural notebook that have the same
+    structural loss, documents and seed. Returns the rows of all runs, then each baseline once, with the columns own
+    (model of a run, not a baseline), group (the categories, in order, that the thesis' figure colours), thesis (see
+    `ThesisValues`), sibling (the run differs from this one in λ and mask alone), and the notebook's parameters. Equal
+    labels get the parameters that differ.
     """
     entries = [Entry(run.label, run.label, run.key, scores)]
     entries += [Entry(r.label, r.label, run.key_of(r), records.scores_of(run.workspace, r)) for r in run.comparable()]
     entries += _structural_only(run, entries)
-    thesis = ThesisValues(run.notebook, run.profile)
+    thesis = ThesisValues(run.notebook, run.profile, source)
     columns = []
     for entry in entries:
         values = {"group": _group(run.notebook, entry.key), "thesis": thesis.of_run(entry.key)}
@@ -63,7 +76,8 @@ def scores_of_runs(run: Run, scores: pd.DataFrame) -> pd.DataFrame:
         columns.append(values | {name: entry.parameters.get(name) for name in NOTEBOOKS[run.notebook]})
     shown = [entry._replace(label=label) for entry, label in zip(entries, _distinct(entries), strict=True)]
     rows = beside_baselines(shown, columns, thesis)
-    order = [*sorted({str(values["group"]) for values in columns}, key=_rank), BASELINE]
+    rows = rows if source is None else rows[rows["thesis"].notna()]
+    order = [*sorted({*rows.loc[rows["own"], "group"]}, key=_rank), BASELINE]
     return rows.assign(group=pd.Categorical(rows["group"], categories=order))
 
 
@@ -147,8 +161,8 @@ def _rank(group: str) -> tuple[float, str]:
 def table_5_7(scores: pd.DataFrame, metric: str) -> pd.DataFrame:
     """Models × tasks of one metric, best mean first: part (a) with accuracy, by round; part (b) with map.
 
-    The last columns are the unweighted mean over tasks, and the mean of scores divided by the best model's score of the
-    same round. Retrieval has the same score in each round.
+    The columns after the tasks are the unweighted mean over them, the mean of scores divided by the best model's score
+    of the same round, and NAME, if `scores` has it. Retrieval has the same score in each round.
     """
     rows = scores[scores["metric"] == metric]
     if metric != "accuracy":
@@ -158,16 +172,18 @@ def table_5_7(scores: pd.DataFrame, metric: str) -> pd.DataFrame:
     table = rows.pivot_table(index=index, columns="task", values="value").rename_axis(columns=None)
     table[[MEAN, NORMALISED]] = rows.groupby(index)[["value", "normalised"]].mean()
     table = table.sort_values(MEAN, ascending=False, kind="stable")
+    if NAME in rows:
+        table[NAME] = rows.groupby(index)[NAME].first().fillna("")
     return table.loc[list(rows["round"].unique())] if "round" in rows else table
 
 
 def beside_thesis(scores: pd.DataFrame, names: Mapping[str, str]) -> pd.DataFrame:
-    """Add a column `thesis`: the value in Table 5.7, or NaN. names: {model: name there}, of the models it has."""
+    """Add `thesis`, the value in Table 5.7, or NaN, and NAME. names: {model: name there}, of the models it has."""
     keys = ["model", "round", "task", "metric"]
     table = published("table_5_7").fillna({"round": ""}).set_index(keys)["value"].rename("thesis")
     no_rounds = scores["metric"] != "accuracy"  # in the table, retrieval belongs to no round
     wanted = scores.assign(model=scores["model"].map(names), round=scores["round"].mask(no_rounds, ""))
-    return scores.assign(thesis=wanted[keys].join(table, on=keys)["thesis"])
+    return scores.assign(thesis=wanted[keys].join(table, on=keys)["thesis"], **{NAME: wanted["model"]})
 
 
 def deviations(scores: pd.DataFrame) -> pd.DataFrame:
@@ -178,14 +194,14 @@ def deviations(scores: pd.DataFrame) -> pd.DataFrame:
     rows = scores[scores["thesis"].notna()].reset_index(drop=True)
     here = [with_interval(*row) for row in rows[["value", "low", "high"]].itertuples(index=False)]
     within = {"within interval": rows["thesis"].between(rows["low"], rows["high"])}
-    table = rows[["round", "model", "task", "metric"]].assign(here=here, thesis=rows["thesis"])
+    table = rows[["round", "model", NAME, "task", "metric"]].assign(here=here, thesis=rows["thesis"])
     return table.assign(difference=rows["value"] - rows["thesis"], **within)
 
 
 class Finals(NamedTuple):
     """Several final evaluations, each model once."""
 
-    scores: pd.DataFrame  # round, model, task, metric, value, low, high, and thesis: see `beside_thesis`
+    scores: pd.DataFrame  # round, model, task, metric, value, low, high, and the columns of `beside_thesis`
     labels: dict[str, str]  # {name in Table 5.7: model}
     fingerprints: dict[str, str]  # {model: fingerprint}
     masked: Mapping[str, Any] | None  # parameters of the run that is the thesis' cosine-masked
@@ -241,26 +257,42 @@ def recorded_finals(run: Run, own: Final | None = None) -> Finals:
     return Finals(beside_thesis(rows, known), labels, fingerprints, masked)
 
 
+def recorded_in_figures(run: Run, sources: Iterable[str], *, elsewhere: bool = False) -> dict[str, dict[str, Record]]:
+    """{figure of chapter 4: {label of a row: recorded run}}, in the order in which the runs ended.
+
+    The runs of a figure have the setting of `run`, one number of documents and one seed: those of most runs in the
+    figure, then those of most documents. elsewhere: if there are none, take runs of one other setting.
+    """
+    cells = {figure.source: cells_of(figure, run.profile) for figure in FIGURES if figure.source in {*sources}}
+    found: dict[str, dict[tuple[Any, ...], dict[str, Record]]] = {source: {} for source in cells}
+    for record in (one for notebook in CHAPTER_4 for one in records.all_records(notebook, workspace=run.workspace)):
+        own = record.setting == run.key.setting
+        if record.status == "done" and (own or elsewhere):
+            key = run.key_of(record)
+            alike = own, key.counting["documents"], key.counting["seed"], record.setting
+            for source in (source for source, labels in cells.items() if key.cell in labels):
+                found[source].setdefault(alike, {})[cells[source][key.cell]] = record
+
+    def preferred(group: tuple[tuple[Any, ...], dict[str, Record]]) -> tuple[bool, int, int]:
+        (own, documents, *_), runs = group
+        return own, len(runs), documents
+
+    return {source: max(groups.items(), key=preferred)[1] for source, groups in found.items() if groups}
+
+
 def best_of_chapter_4(run: Run) -> pd.DataFrame:
     """Validation scores for Figure 4.12: recorded runs of Table 4.10 and the baselines, as `plot_runs` takes them.
 
-    All runs have one setting: that of `run`, or that of the newest run of Table 4.10. If a student was trained several
-    times, the run with most documents is shown, then the newest. The frame is empty if no run of the table is recorded.
+    The runs have their names in the thesis. The frame is empty if none of them is recorded, see `recorded_in_figures`.
     """
     thesis = ThesisValues(run.notebook, run.profile)
-    recorded = (one for notebook in CHAPTER_4 for one in records.all_records(notebook, workspace=run.workspace))
-    values = ((record, thesis.of_run(run.key_of(record))) for record in recorded if record.status == "done")
-    found = [(record, value) for record, value in values if value is not None]
-    if not found:
+    entries = [
+        Entry(label, record.label, run.key_of(record), records.scores_of(run.workspace, record))
+        for label, record in recorded_in_figures(run, [BEST], elsewhere=True).get(BEST, {}).items()
+    ]
+    if not entries:
         return pd.DataFrame()
-    newest, _ = max(found, key=lambda one: (one[0].setting == run.key.setting, one[0].finished))
-    found.sort(key=lambda one: (one[0].parameters["documents"], one[0].finished))
-    # the last run of each; a student has one value of its own
-    shown = {value: record for record, value in found if record.setting == newest.setting}
-    entries = []
-    for record in shown.values():
-        label = f"only-structural;{record.label}" if record.notebook == STRUCTURAL else record.label
-        entries.append(Entry(label, record.label, run.key_of(record), records.scores_of(run.workspace, record)))
-    rows = beside_baselines(entries, [{"group": "student", "thesis": value} for value in shown], thesis)
+    columns = [{"group": "student", "thesis": thesis.of_run(entry.key)} for entry in entries]
+    rows = beside_baselines(entries, columns, thesis)
     rows = rows[rows["own"] | rows["thesis"].notna()]
     return rows.assign(group=pd.Categorical(rows["group"], categories=["student", BASELINE]))

@@ -8,6 +8,7 @@ relative to the models of one figure: do not compare values of different figures
 from __future__ import annotations
 
 from importlib.resources import files
+from itertools import chain
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -15,9 +16,8 @@ import yaml
 
 from docemb_lib.errors import InputError
 from docemb_lib.experiments.models import SBERT_TRUNCATED, UNTRAINED, contextual_labels
-from docemb_lib.experiments.plan import THESIS, grid
+from docemb_lib.experiments.plan import THESIS, grid, names_in_grids
 from docemb_lib.experiments.runkey import STRUCTURAL, RunKey
-from docemb_lib.settings import Parameters
 from docemb_lib.settings.profile import NOTEBOOKS, Profile
 
 BASELINE = "baseline"  # `kind` of the rows of a figure that are no run of its grid
@@ -58,6 +58,7 @@ class Figure(NamedTuple):
 FIGURES = (
     Figure("figure 4.5", "paragraph_vectors", "02_paragraph_vector", ("paragraph-vector",), None),
     Figure("figure 4.3", "structural_losses", "03_structural", (), None),
+    Figure("figure 4.2", "structural_losses", "03_structural", (), None),
     Figure("figure 4.7", "projections", "04_projections", ("projections-contextual",), {"structural_loss": None}),
     Figure("figure 4.8", "projections", "04_projections", ("projections-cosine",), {"structural_loss": "cosine"}),
     Figure("figure 4.9", "projections", "04_projections", ("projections-max-margin",), MAX_MARGIN),
@@ -67,71 +68,72 @@ FIGURES = (
 )
 MODELS_HERE = {UNTRAINED: "Longformer", SBERT_TRUNCATED: "SBERT"}
 FINAL = "06_evaluation"
-STUDENTS = ("cosine-masked", "MSE-contextual", "only-MSE")  # names in Table 5.7 of the runs of the grid `final`
 SWITCHES = ("structural_loss", "contextual_teacher", "lam", "max_structural_len")  # published null: switched off
 
 
 class ThesisValues:
     """Mean normalised accuracies in the thesis of the runs of a notebook.
 
-    If several figures show a run, the figure with the structural loss of the profile's parameters counts. The final
-    notebook has the values of Figure 4.12, the four best students of chapter 4.
+    If several figures show a run, the figure with the structural loss of the profile's parameters counts, then the
+    first in `FIGURES`. The final notebook has the values of Figure 4.12, the four best students of chapter 4.
+    source: only the values of this figure.
     """
 
-    def __init__(self, notebook: str, profile: Profile) -> None:
-        figures = [figure for figure in FIGURES if figure.notebook == notebook]
-        self.models = {**MODELS_HERE, **contextual_labels(profile)}
+    def __init__(self, notebook: str, profile: Profile, source: str | None = None) -> None:
+        figures = [figure for figure in FIGURES if figure.notebook == notebook and source in (None, figure.source)]
+        self.models = baselines_in_figures(profile)
         self.runs: dict[str, float] = {}
         self.baselines: dict[str, float] = {}
         for figure in sorted(figures, key=lambda figure: not _has_loss(figure, profile)):
-            rows, scaled = published(figure.data).query("source == @figure.source"), _scaled(figure, profile)
-            for _, row in rows[rows["kind"] != BASELINE].iterrows():
-                cell = _cell_of(notebook, THESIS, _parameters(row, notebook))
-                for own in (cell, scaled.get(cell, cell)):
-                    self.runs.setdefault(own, row["value"])
+            rows = rows_of(figure)
+            for cell, label in cells_of(figure, profile).items():
+                self.runs.setdefault(cell, rows["value"][label])
             if _has_loss(figure, profile):
-                baselines = rows[rows["kind"] == BASELINE].replace({"label": contextual_labels(THESIS)})
-                self.baselines |= dict(zip(baselines["label"], baselines["value"], strict=True))
+                for baseline, value in rows.loc[rows["kind"] == BASELINE, "value"].items():
+                    self.baselines.setdefault(str(baseline), value)
 
     def of_run(self, key: RunKey) -> float | None:
         """The thesis' value of a run; None if the thesis has no such run."""
-        return self.runs.get(_cell(key))
+        return self.runs.get(key.cell)
 
     def of_baseline(self, label: str) -> float | None:
         """The thesis' value of a baseline of the profile, of any width; None if the figure lacks it."""
         return self.baselines.get(self.models.get(label, ""))
 
 
+def rows_of(figure: Figure) -> pd.DataFrame:
+    """The published rows of a figure, by their labels."""
+    return published(figure.data).query("source == @figure.source").set_index("label")
+
+
+def cells_of(figure: Figure, profile: Profile) -> dict[str, str]:
+    """{cell of a run (`RunKey.cell`): label of its row in a figure}, in the widths of the thesis and of the profile."""
+    rows, notebook = rows_of(figure), figure.notebook
+    runs = rows[rows["kind"] != BASELINE].iterrows()
+    found = {RunKey.bare(notebook, THESIS, **_parameters(row, notebook)).cell: str(label) for label, row in runs}
+    grids = (zip(grid(name, THESIS), grid(name, profile), strict=True) for name in figure.grids)
+    for thesis, own in chain.from_iterable(grids):
+        cell = RunKey.bare(notebook, THESIS, **thesis).cell
+        if cell in found:
+            found.setdefault(RunKey.bare(notebook, profile, **own).cell, found[cell])
+    return found
+
+
+def baselines_in_figures(profile: Profile) -> dict[str, str]:
+    """{label of a baseline of the profile: its label in the figures of the thesis}."""
+    own, thesis = contextual_labels(profile), contextual_labels(THESIS)
+    return MODELS_HERE | dict(zip(own, thesis, strict=True))
+
+
 def final_name(key: RunKey) -> str | None:
     """The name in Table 5.7 of the student of a final run; None if the table lacks it."""
-    for name, thesis, own in zip(STUDENTS, grid("final", THESIS), grid("final", key.profile), strict=True):
-        if _cell(key) in {_cell_of(FINAL, THESIS, thesis), _cell_of(FINAL, key.profile, own)}:
-            return name
-    return None
+    return next(iter(names_in_grids(key, "final")), None)
 
 
 def baseline_name(label: str, profile: Profile) -> str | None:
     """The name in Table 5.7 of a baseline of the profile, of any width: Longformer, SBERT, DM or PV."""
     name = (MODELS_HERE | contextual_labels(profile)).get(label)
     return name if name in {*MODELS_HERE.values(), "DM", "PV"} else None
-
-
-def _scaled(figure: Figure, profile: Profile) -> dict[str, str]:
-    """{cell of a run of the figure's grids in the thesis' widths: cell of the same run in the profile's widths}."""
-    pairs = [pair for name in figure.grids for pair in zip(grid(name, THESIS), grid(name, profile), strict=True)]
-    notebook = figure.notebook
-    return {_cell_of(notebook, THESIS, thesis): _cell_of(notebook, profile, own) for thesis, own in pairs}
-
-
-def _cell(key: RunKey) -> str:
-    """Equal for runs with the same number in the thesis, which has one seed and one number of documents."""
-    return key.same_but("seed", "documents")
-
-
-def _cell_of(notebook: str, profile: Profile, parameters: dict[str, Any]) -> str:
-    """The cell of a run of the profile with these parameters and the defaults for all others."""
-    bare = profile.model_copy(update={"parameters": Parameters(), "notebooks": {}})
-    return _cell(RunKey.of(notebook, bare, **parameters))
 
 
 def _has_loss(figure: Figure, profile: Profile) -> bool:
@@ -147,6 +149,6 @@ def loss_of(**parameters: Any) -> str:
 
 def _parameters(row: pd.Series, notebook: str) -> dict[str, Any]:
     if row["kind"] == "DM+DBOW":
-        return {"compound": row["label"]}
+        return {"compound": row.name}
     known = {name: None if pd.isna(row[name]) else row[name] for name in NOTEBOOKS[notebook] if name in row}
     return {name: value for name, value in known.items() if value is not None or name in SWITCHES}

@@ -1,16 +1,12 @@
 """Rows: equal in every format, what is broken is named with its place; sentences: nothing of a text is lost; words."""
 
-import csv
-import gzip
-import json
 import random
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pytest
-from pyarrow import parquet
+from conftest import write_rows
 
 from docemb_lib.corpus import rows as module
 from docemb_lib.corpus.rows import file_format, read_csv, read_rows, split_sentences, tag_words, text_of
@@ -24,25 +20,9 @@ PIECES = [
 ]  # fmt: skip
 
 
-def write(file, records: list[dict[str, str]]):
-    """In the format that the name says, by the standard library and pyarrow."""
-    if file.suffix == ".parquet":
-        parquet.write_table(pa.Table.from_pylist(records), file, row_group_size=2)
-        return file
-    opened = gzip.open if file.suffix == ".gz" else open
-    with opened(file, "wt", encoding="utf-8", newline="") as stream:
-        if ".jsonl" in file.name:
-            stream.writelines(json.dumps(record) + "\n" for record in records)
-        else:
-            writer = csv.DictWriter(stream, ["id", "text"])
-            writer.writeheader()
-            writer.writerows(records)
-    return file
-
-
 @pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.csv", "a.csv.gz", "a.parquet"])
 def test_every_format_gives_the_same_rows(tmp_path, name):
-    rows = list(read_rows(write(tmp_path / name, RECORDS)))
+    rows = list(read_rows(write_rows(tmp_path / name, RECORDS)))
     assert ([row.fields for row in rows], [row.number for row in rows]) == (RECORDS, [1, 2, 3])
     assert all(str(tmp_path / name) in row.where for row in rows)
 
@@ -78,7 +58,7 @@ def test_what_is_broken_is_named_with_its_place(tmp_path, name, content: bytes, 
 
 @pytest.mark.parametrize("name", ["a.jsonl.gz", "a.csv.gz", "a.parquet"])
 def test_a_truncated_file_is_refused_by_name(tmp_path, name, refused):
-    file = write(tmp_path / name, RECORDS)
+    file = write_rows(tmp_path / name, RECORDS)
     file.write_bytes(file.read_bytes()[:-20])
     refused(f"{name}: is not a whole", lambda: list(read_rows(file)))
 

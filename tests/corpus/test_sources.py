@@ -1,7 +1,6 @@
 """Documents from local files, data sets and published corpora: order, ids, filters, near-duplicates, fingerprints."""
 
 import gzip
-import json
 import os
 import re
 import sys
@@ -10,9 +9,8 @@ from functools import partial
 from itertools import combinations
 
 import numpy as np
-import pyarrow as pa
 import pytest
-from pyarrow import parquet
+from conftest import write_files, write_rows
 from scipy.stats import chisquare, kstest, spearmanr
 
 from docemb_lib.corpus import sources
@@ -29,12 +27,6 @@ from docemb_lib.settings import Corpus, HubDataset
 BROKEN = gzip.compress(b'{"text": "a"}\n' * 99, mtime=0)[:-12]
 
 
-def write_lines(file, lines):
-    text = "\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines)
-    file.write_text(text + "\n", encoding="utf-8")
-    return file
-
-
 def words(texts):
     return [len(text.split()) for text in texts]
 
@@ -45,42 +37,36 @@ def local(path, **fields):
 
 # Local files
 def test_a_folder_gives_its_text_files_in_the_order_of_their_paths(tmp_path):
-    folder = tmp_path / "letters"
-    (folder / "old").mkdir(parents=True)
-    (folder / "b.md").write_text("Zweiter Brief, größer.", encoding="utf-8")
-    (folder / "a.txt").write_text("\ufeffHello", encoding="utf-8")
-    (folder / "old" / "c.txt").write_text("third", encoding="utf-8")
-    (folder / "notes.pdf").write_bytes(b"\xff")
+    files = {"b.md": "Zweiter Brief, größer.", "a.txt": "\ufeffHello", "old/c.txt": "third", "notes.pdf": b"\xff"}
+    folder = write_files(tmp_path / "letters", files)
     expected = [Document("a.txt", "Hello", "letters"), Document("b.md", "Zweiter Brief, größer.", "letters")]
     assert local(folder) == [*expected, Document("old/c.txt", "third", "old")]
 
 
 def test_a_data_file_gives_a_document_a_row_and_numbers_those_without_id(tmp_path):
-    lines = [{"id": "x", "text": "one\u2028line"}, "", {"text": "two"}, {"id": 7, "text": "three"}]
-    file = write_lines(tmp_path / "my.jsonl", lines)
+    lines = '{"id": "x", "text": "one\\u2028line"}\n\n{"text": "two"}\n{"id": 7, "text": "three"}\n'
+    files = {
+        "my.jsonl": lines,
+        "my.jsonl.gz": gzip.compress(lines.encode()),
+        "t.parquet": [{"text": "a"}, {"text": "b"}],
+    }
+    write_files(tmp_path, files)
     expected = [Document("x", "one\u2028line", "my"), Document("3", "two", "my"), Document("7", "three", "my")]
-    assert local(file) == expected
-    packed = tmp_path / "my.jsonl.gz"
-    packed.write_bytes(gzip.compress(file.read_bytes(), mtime=0))
-    assert local(packed) == expected
-    table = tmp_path / "my.csv"
-    table.write_text('key,body\nx,"one, two"\ny,three\n')
+    assert local(tmp_path / "my.jsonl") == local(tmp_path / "my.jsonl.gz") == expected
+    assert local(tmp_path / "t.parquet") == [Document("1", "a", "t"), Document("2", "b", "t")]
+    table = write_rows(tmp_path / "my.csv", [{"key": "x", "body": "one, two"}, {"key": "y", "body": "three"}])
     expected = [Document("x", "one, two", "my"), Document("y", "three", "my")]
     assert local(table, text_field="body", id_field="key") == expected
-    parquet.write_table(pa.table({"text": ["a", "b"]}), tmp_path / "t.parquet")
-    assert local(tmp_path / "t.parquet") == [Document("1", "a", "t"), Document("2", "b", "t")]
 
 
 def test_several_files_and_patterns_make_one_corpus_with_unique_ids(tmp_path, refused):
-    write_lines(tmp_path / "b.jsonl", [{"text": "two"}, {"id": "own", "text": "three"}])
-    write_lines(tmp_path / "a.jsonl", [{"text": "one"}])
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "folder" / "x.txt").write_text("four")
+    rows = {"b.jsonl": [{"text": "two"}, {"id": "own", "text": "three"}], "a.jsonl": [{"text": "one"}]}
+    write_files(tmp_path, {**rows, "folder/x.txt": "four"})
     expected = [Document("a:1", "one", "a"), Document("b:1", "two", "b"), Document("own", "three", "b")]
     assert local(tmp_path / "*.jsonl") == expected
     both = local([tmp_path / "*.jsonl", tmp_path / "folder"])
     assert both == [*expected, Document("x.txt", "four", "folder")]
-    write_lines(tmp_path / "folder" / "c.jsonl", [{"id": "own", "text": "five"}])
+    write_rows(tmp_path / "folder" / "c.jsonl", [{"id": "own", "text": "five"}])
     refused(r"b\.jsonl, line 2 and .*c\.jsonl, line 1: both have id 'own'; rename one", local, tmp_path / "**" / "*.jsonl")  # fmt: skip
     refused(r"a\.jsonl, line 1 and .*a\.jsonl, line 1: both have id 'a:1'", local, [tmp_path / "a.jsonl", tmp_path / "*.jsonl"])  # fmt: skip
 
@@ -98,8 +84,6 @@ def test_several_files_and_patterns_make_one_corpus_with_unique_ids(tmp_path, re
     ("a.jsonl", b'{"id": ' + b"9" * 5000 + b', "text": "a"}', "line 1: Exceeds the limit .* write it as a string"),
     ("a.jsonl", b'{"id": "a\\ud800", "text": "a"}\n{"id": "a\\udbff", "text": "b"}', r"both have id 'a\ufffd'; rename one"),
     ("a.jsonl", b"\n", r"a\.jsonl: holds no document"),
-    ("a.jsonl", b'{"text": "a"}\n{"text": "caf\xe9"}\n', r"a\.jsonl: byte 27 is 0xe9, which is not UTF-8; save the file as UTF-8"),
-    ("a.jsonl.gz", b"not gzip", r"a\.jsonl\.gz: is not a whole gzip file"),
     ("a.jsonl.gz", BROKEN, r"a\.jsonl\.gz: is not a whole gzip file"), ("a.xlsx", b"text", r"a\.xlsx: a corpus is a folder"),
     ("missing/*.csv", None, r"\*\.csv does not exist"),
     ("missing", None, "missing does not exist: no such file or folder; name a folder"),
@@ -140,18 +124,15 @@ def test_a_name_that_was_seen_gives_its_first_place_even_when_the_cache_is_full(
 
 
 # Data sets
-def hub_documents(dataset, *, limit, seed=0, count_tokens=None, **fields):
+def hub_documents(dataset, *, limit, seed=0, count_tokens=words, **fields):
     source = HubDataset(dataset=str(dataset), **fields)
     return list(sources.hub_documents(source, limit=limit, seed=seed, count_tokens=count_tokens))
 
 
 @pytest.fixture
 def dataset(tmp_path):
-    folder = tmp_path / "stories"
-    folder.mkdir()
     rows = [{"text": f"story {number} " + "word " * number} for number in range(40)]
-    write_lines(folder / "train.jsonl", [*rows, rows[0], {"text": " "}])
-    return folder
+    return write_files(tmp_path / "stories", {"train.jsonl": [*rows, rows[0], {"text": " "}]})
 
 
 def test_a_dataset_is_drawn_by_a_seed_without_short_blank_and_repeated_texts(dataset, caplog):
@@ -170,10 +151,9 @@ def test_a_dataset_is_drawn_by_a_seed_without_short_blank_and_repeated_texts(dat
 
 def test_a_sample_is_drawn_evenly_from_all_shards_and_from_all_places_of_each(tmp_path):
     shards, rows = 10, 4000
-    (tmp_path / "numbers").mkdir()
     for shard in range(shards):
-        numbers = range(shard * rows, (shard + 1) * rows)
-        write_lines(tmp_path / "numbers" / f"train-{shard:02}.jsonl", [{"text": f"text {n}"} for n in numbers])
+        texts = [{"text": f"text {n}"} for n in range(shard * rows, (shard + 1) * rows)]
+        write_files(tmp_path / "numbers", {f"train-{shard:02}.jsonl": texts})
     places = np.array([int(one.text[5:]) for one in hub_documents(tmp_path / "numbers", limit=2000)])
     assert kstest(places / (shards * rows), "uniform").pvalue > 0.01
     assert kstest(places % rows / rows, "uniform").pvalue > 0.01
@@ -189,21 +169,12 @@ def test_texts_of_too_few_tokens_are_skipped_and_the_limit_is_still_reached(data
     lengths = sorted(letters([document.text for document in drawn]))
     assert lengths == [9 + 5 * n for n in range(20, 40)]  # "story NN word …"
     assert len(hub_documents(dataset, limit=20, min_student_tokens=108, count_tokens=letters)) == 20
-    with pytest.raises(ValueError, match="min_student_tokens needs count_tokens"):
-        hub_documents(dataset, limit=1, min_student_tokens=1)
 
 
 @pytest.mark.parametrize("ending", ["jsonl", "jsonl.gz", "csv", "tsv", "parquet"])
 def test_a_dataset_may_be_data_files(tmp_path, ending):
     texts = [f"text {number}" for number in range(6)]
-    file = tmp_path / f"news.{ending}"
-    if ending == "parquet":
-        parquet.write_table(pa.table({"text": texts}), file)
-    else:
-        lines = [json.dumps({"text": text}) for text in texts] if "jsonl" in ending else ["text", *texts]
-        content = ("\n".join(lines) + "\n").encode()
-        file.write_bytes(gzip.compress(content, mtime=0) if ending.endswith("gz") else content)
-    drawn = hub_documents(file, limit=6)
+    drawn = hub_documents(write_rows(tmp_path / f"news.{ending}", [{"text": text} for text in texts]), limit=6)
     assert sorted(document.text for document in drawn) == texts
     assert {document.source for document in drawn} == {"news"}
 
@@ -230,17 +201,14 @@ def published(tmp_path):
     odd = {0: {"summary": "In short.", "authors": [], "split": "val"}}  # columns that change their type
     same = {"summary": None, "authors": ["A. Writer"], "split": "train", "status": "success", "publish_date": "02-01-2019"}  # fmt: skip
     realnews = [{"url": f"https://paper.example/{n}", **same, **odd.get(n % 10, {}), "text": long_text("news", n)} for n in range(30)]  # fmt: skip
-    write_lines(tmp_path / "realnews.jsonl", realnews)
-    wikipedia, c4 = tmp_path / "wikipedia" / "20231101.en", tmp_path / "c4" / "realnewslike"
-    wikipedia.mkdir(parents=True)
+    files = {"realnews.jsonl": realnews}
     for part in range(2):
         rows = [{"id": f"{n}", "title": f"{n}", "text": long_text("wiki", n)} for n in range(20 * part, 20 * part + 20)]
-        parquet.write_table(pa.Table.from_pylist(rows), wikipedia / f"train-0000{part}-of-00002.parquet")
-    c4.mkdir(parents=True)
+        files[f"wikipedia/20231101.en/train-0000{part}-of-00002.parquet"] = rows
     for name, numbers in (("c4-train.00000-of-00512", range(25)), ("c4-validation.00000-of-00001", range(100, 105))):
-        lines = [json.dumps({"text": long_text("c4", n), "timestamp": "2019-04-21T10:07:13Z"}) + "\n" for n in numbers]
-        (c4 / f"{name}.json.gz").write_bytes(gzip.compress("".join(lines).encode(), mtime=0))
-    return tmp_path
+        rows = [{"text": long_text("c4", n), "timestamp": "2019-04-21T10:07:13Z"} for n in numbers]
+        files[f"c4/realnewslike/{name}.json.gz"] = rows
+    return write_files(tmp_path, files)
 
 
 def test_half_wikipedia_half_news_as_the_thesis_draws_them(published):
@@ -283,7 +251,7 @@ def test_a_hub_that_fails_on_the_way_is_no_wrong_input_and_the_error_gives_the_r
         raise TimeoutError("the read operation\ntimed out")
 
     monkeypatch.setattr(sources, "_stream", rows)
-    drawn = sources.hub_documents(HubDataset(dataset="wikimedia/wikipedia"), limit=None)
+    drawn = sources.hub_documents(HubDataset(dataset="wikimedia/wikipedia"), limit=None, seed=0, count_tokens=words)
     assert len([next(drawn) for _ in range(7)]) == 7
     message = r"^dataset 'wikimedia/wikipedia', split 'train', after row 7: TimeoutError: the read operation timed out; the same"
     with pytest.raises(ConnectionError, match=message):
@@ -293,8 +261,8 @@ def test_a_hub_that_fails_on_the_way_is_no_wrong_input_and_the_error_gives_the_r
 # The corpus section of a profile
 @pytest.fixture
 def hub(tmp_path):
-    write_lines(tmp_path / "wikipedia.jsonl", [{"text": f"wiki {n} " + "word " * n} for n in range(40)])
-    write_lines(tmp_path / "news.jsonl", [{"text": f"news {n} " + "word " * n} for n in range(60)])
+    write_rows(tmp_path / "wikipedia.jsonl", [{"text": f"wiki {n} " + "word " * n} for n in range(40)])
+    write_rows(tmp_path / "news.jsonl", [{"text": f"news {n} " + "word " * n} for n in range(60)])
     news = {"dataset": str(tmp_path / "news.jsonl"), "min_student_tokens": 32}
     datasets = [{"dataset": str(tmp_path / "wikipedia.jsonl")}, news]
     return {"source": "hub", "datasets": datasets, "documents": 41}
@@ -318,16 +286,17 @@ def test_a_longer_corpus_keeps_most_of_what_was_drawn(tmp_path):
     file = tmp_path / "a.jsonl"
     drawn = []
     for size in (100, 110):
-        write_lines(file, [{"text": f"text {n}"} for n in range(size)])
-        drawn.append({document.id for document in read_documents(Corpus(source="local", path=file, documents=50))})
+        write_rows(file, [{"text": f"text {n}"} for n in range(size)])
+        settings = Corpus(source="local", path=file, documents=50)
+        drawn.append({document.id for document in read_documents(settings, count_tokens=words)})
     assert [len(ids) for ids in drawn] == [50, 50]
     assert len(drawn[0] & drawn[1]) >= 40
-    other = read_documents(Corpus(source="local", path=file, documents=50, seed=1))
+    other = read_documents(Corpus(source="local", path=file, documents=50, seed=1), count_tokens=words)
     assert {document.id for document in other} != drawn[1]
 
 
 def test_the_fingerprint_changes_with_every_file_setting_and_version_but_not_with_the_pattern(tmp_path, refused, hub):
-    one, other = (write_lines(tmp_path / f"{name}.jsonl", [{"text": name}]) for name in "ab")
+    one, other = (write_rows(tmp_path / f"{name}.jsonl", [{"text": name}]) for name in "ab")
     settings = {"source": "local", "path": [one, other]}
     before = source_fingerprint(Corpus(**settings))
     assert source_fingerprint(Corpus(**settings)) == before
@@ -342,7 +311,7 @@ def test_the_fingerprint_changes_with_every_file_setting_and_version_but_not_wit
     with pytest.raises(InputError, match=r"corpus\.packages: nowhere_at_all is not installed; install it"):
         source_fingerprint(Corpus(packages=["numpy", "nowhere_at_all"]))
     before = source_fingerprint(Corpus(**hub))
-    write_lines(tmp_path / "news.jsonl", [{"text": "less"}])
+    write_rows(tmp_path / "news.jsonl", [{"text": "less"}])
     assert source_fingerprint(Corpus(**hub)) != before
     hub["datasets"][0]["dataset"] = "nowhere/wikipedia.parquet"
     refused(r"corpus\.datasets: nowhere/wikipedia\.parquet does not exist", source_fingerprint, Corpus(**hub))
@@ -387,10 +356,10 @@ def test_case_does_not_count_short_texts_are_kept_and_near_duplicates_go_before_
     documents = [Document(str(n), t, "x") for n, t in enumerate([text, text.upper(), "short text", "short text", ""])]
     assert [document.id for document in drop_near_duplicates(documents, similarity=0.8)] == ["0", "2", "3", "4"]
     texts = [f"{n} " + " ".join(f"w{n}.{i}" for i in range(200)) for n in range(10)]
-    file = write_lines(tmp_path / "a.jsonl", [{"text": text} for text in (*texts, *(text + " end" for text in texts))])
+    file = write_rows(tmp_path / "a.jsonl", [{"text": text} for text in (*texts, *(text + " end" for text in texts))])
     settings = {"source": "local", "path": file, "documents": 12}
-    assert len(list(read_documents(Corpus(**settings)))) == 12
-    assert len(list(read_documents(Corpus(**settings, near_duplicates=0.8)))) == 10
+    assert len(list(read_documents(Corpus(**settings), count_tokens=words))) == 12
+    assert len(list(read_documents(Corpus(**settings, near_duplicates=0.8), count_tokens=words))) == 10
     monkeypatch.setitem(sys.modules, "datasketch", None)
     with pytest.raises(InputError, match=r"corpus\.near_duplicates needs datasketch; install it: .*docemb\[dedup\]"):
         list(drop_near_duplicates(copies(1), similarity=0.8))

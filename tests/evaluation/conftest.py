@@ -1,12 +1,12 @@
 """Small data sets in the layouts that mteb loads from a hub, and tasks of mteb's own classes over them."""
 
-import json
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import write_files
 
 WORDS = {"violin": "bow string sound", "graph": "node edge path", "chart": "axis bar colour"}
 TOPICS = list(WORDS)
@@ -72,10 +72,8 @@ class MtebSamples:
         self.monkeypatch.setitem(sys.modules["mteb.get_tasks"]._TASKS_REGISTRY, "Local", task)
         return "mteb:Local"
 
-    def write(self, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
-        file = self.folder / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    def write(self, name: str, rows: list[dict[str, Any]]) -> None:
+        write_files(self.folder, {name: rows})
 
     def examples(self, numbers: Iterable[int]) -> list[dict[str, Any]]:
         return [{"text": sentence(topic, n), "label": label} for n in numbers for label, topic in enumerate(TOPICS)]

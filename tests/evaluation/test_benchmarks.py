@@ -16,9 +16,8 @@ from unittest.mock import Mock, call
 
 import datasets
 import huggingface_hub
-import pyarrow as pa
 import pytest
-from pyarrow import parquet
+from conftest import write_files, write_rows
 
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation import Classification, Pairs, Retrieval, benchmark_task, benchmarks
@@ -75,28 +74,23 @@ def test_a_broken_pair_file_is_named_with_its_row(tmp_path: Path, content: bytes
     refused(message, benchmark_task, "aan", str(tmp_path))
 
 
-def write_parquet(file: Path, texts: list[Any], labels: list[Any]) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    parquet.write_table(pa.table({"text": texts, "label": labels}), file)
-
-
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_a_copy_of_a_hubs_data_set_is_read_in_either_layout(tmp_path: Path, name: str) -> None:
     for split in ("train", "test", "unsupervised"):
         for part in range(2):
-            file = tmp_path / LAYOUTS[name].format(split=split, part=part)
-            write_parquet(file, [f"{split} {part} {n}" for n in range(2)], [0, 1])
-    write_parquet(tmp_path / "default" / "train-00000-of-00001.parquet", ["another config"], [7])
+            rows = [{"text": f"{split} {part} {n}", "label": n} for n in range(2)]
+            write_files(tmp_path, {LAYOUTS[name].format(split=split, part=part): rows})
+    write_files(tmp_path, {"default/train-00000-of-00001.parquet": [{"text": "another config", "label": 7}]})
     texts = {split: [f"{split} {part} {n}" for part in (0, 1) for n in (0, 1)] for split in ("train", "test")}
     data = {split: Labelled(own, ["0", "1"] * 2) for split, own in texts.items()}
     assert benchmark_task(name, str(tmp_path)) == Classification(name, data)
 
 
 def test_a_label_that_train_does_not_have_and_a_wrong_column_are_refused(tmp_path: Path, refused) -> None:
-    write_parquet(tmp_path / "train.parquet", ["a", "b"], [0, 1])
-    write_parquet(tmp_path / "test.parquet", ["a", "b"], [0, 2])
+    for split, last in (("train", 1), ("test", 2)):
+        write_rows(tmp_path / f"{split}.parquet", [{"text": "a", "label": 0}, {"text": "b", "label": last}])
     refused(r"split 'test': 1 of 2 labels are none of the 2 classes of 'train'", benchmark_task, "imdb", str(tmp_path))
-    parquet.write_table(pa.table({"review": ["a"], "label": [0]}), tmp_path / "test.parquet")
+    write_rows(tmp_path / "test.parquet", [{"review": "a", "label": 0}])
     refused(r"test\.parquet, row 1: no field 'text', found \['label', 'review'\]", benchmark_task, "imdb", str(tmp_path))  # fmt: skip
 
 
@@ -131,10 +125,6 @@ ARTICLES = [(f"{topic} article {n}", topic) for n in range(10) for topic in TOPI
 NUMBERED = [{"text": text, "label": TOPICS.index(topic), "label_text": topic} for text, topic in ARTICLES]
 
 
-def json_lines(rows: list[dict[str, Any]]) -> str:
-    return "".join(json.dumps(row) + "\n" for row in rows)
-
-
 PARALLEL = {
     "dataset.txt": "".join(f"{text}\n" for text, _ in ARTICLES), "classes.txt": "\n".join(TOPICS),
     "labels.txt": "".join(f"{TOPICS.index(topic)}\n" for _, topic in ARTICLES),
@@ -142,21 +132,14 @@ PARALLEL = {
 SOURCES = {
     "bbc": {f"bbc/{topic}/{text[-1]}.txt": text for text, topic in ARTICLES} | {"bbc/README.TXT": "read me"},
     "bbc-text.csv": {"bbc-text.csv": "category,text\n" + "".join(f"{topic},{text}\n" for text, topic in ARTICLES)},
-    "bbc.jsonl": {"bbc.jsonl": json_lines([{"text": text, "label": topic} for text, topic in ARTICLES])},
+    "bbc.jsonl": {"bbc.jsonl": [{"text": text, "label": topic} for text, topic in ARTICLES]},
     ".": PARALLEL,
 }
 
 
-def written(folder: Path, files: dict[str, str]) -> Path:
-    for name, text in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text, encoding="utf-8")
-    return folder
-
-
 @pytest.mark.parametrize("source", SOURCES)
 def test_all_layouts_hold_the_same_documents_and_splits_are_drawn(tmp_path: Path, source: str, caplog: Any) -> None:
-    task = benchmark_task("bbcnews", str(written(tmp_path, SOURCES[source]) / source))
+    task = benchmark_task("bbcnews", str(write_files(tmp_path, SOURCES[source]) / source))
     found = [pair for data in task.splits.values() for pair in zip(data.texts, data.labels, strict=True)]
     assert sorted(found) == sorted(ARTICLES)
     counts = {split: Counter(data.labels) for split, data in task.splits.items()}
@@ -165,14 +148,14 @@ def test_all_layouts_hold_the_same_documents_and_splits_are_drawn(tmp_path: Path
 
 
 def test_files_and_rows_name_splits_as_a_copy_of_the_hubs_folder_does(tmp_path: Path, refused) -> None:
-    parts = {"train.jsonl": json_lines(NUMBERED[:15]), "test.jsonl": json_lines(NUMBERED[15:])}
-    written(tmp_path, parts | SOURCES["bbc-text.csv"])  # the table holds all of it again, as on the hub
+    parts = {"train.jsonl": NUMBERED[:15], "test.jsonl": NUMBERED[15:]}
+    write_files(tmp_path, parts | SOURCES["bbc-text.csv"])  # the table holds all of it again, as on the hub
     task, one = benchmark_task("bbcnews", str(tmp_path)), tmp_path / "one.jsonl"
     found = {split: list(zip(data.texts, data.labels, strict=True)) for split, data in task.splits.items()}
     assert found == {"train": ARTICLES[:15], "test": ARTICLES[15:]}
-    one.write_text(json_lines([row | {"split": "train" if n < 15 else "test"} for n, row in enumerate(NUMBERED)]))
+    write_rows(one, [row | {"split": "train" if n < 15 else "test"} for n, row in enumerate(NUMBERED)])
     assert benchmark_task("bbcnews", str(one)) == task
-    one.write_text(json_lines([row | {"split": "dev"} if n % 2 else row for n, row in enumerate(NUMBERED)]))
+    write_rows(one, [row | {"split": "dev"} if n % 2 else row for n, row in enumerate(NUMBERED)])
     message = r"one\.jsonl, line 1: names no split, but other rows do; name it in all of them or in none"
     refused(message, benchmark_task, "bbcnews", str(one))
 
@@ -190,17 +173,13 @@ def test_a_hubs_data_set_is_read_by_its_names_of_classes(monkeypatch: pytest.Mon
 def test_arxivs_class_is_the_first_archive_and_fake_news_without_class_or_text_are_left_out(tmp_path, caplog):
     kinds = ["math.CO cs.DM", "hep-ph", "cs.CL", "astro-ph.GA physics.space-ph"]
     rows = [{"id": str(n), "title": "t", "abstract": f"  About {n}.\n", "categories": kinds[n % 4]} for n in range(24)]
-    (tmp_path / "arxiv-metadata-oai-snapshot.json").write_text(json_lines(rows))
+    write_rows(tmp_path / "arxiv-metadata-oai-snapshot.json", rows)
     task = benchmark_task("arxiv-abstracts", str(tmp_path))
     assert set(task.splits["train"].labels) == {"math", "hep-ph", "cs", "astro-ph"}
     assert "  About 0.\n" in chain.from_iterable(data.texts for data in task.splits.values())
-    with (tmp_path / "news.csv").open("w", newline="") as stream:
-        writer = csv.writer(stream)
-        writer.writerow(["", "id", "domain", "type", "url", "content", "title"])
-        for n in range(12):
-            writer.writerow([n, n, "a.com", ("fake", "bias")[n % 2], "u", f"Text, {n}\nof two lines.", "t"])
-        writer.writerows([[12, 12, "a.com", "", "u", "no class", "t"], [13, 13, "a.com", "fake", "u", " ", "t"]])
-    task = benchmark_task("fakenews", str(tmp_path / "news.csv"))
+    texts = [(("fake", "bias")[n % 2], f"Text, {n}\nof two lines.") for n in range(12)]
+    rows = [{"": n, "domain": "a.com", "type": kind, "content": text} for n, (kind, text) in enumerate([*texts, ("", "no class"), ("fake", " ")])]  # fmt: skip
+    task = benchmark_task("fakenews", str(write_rows(tmp_path / "news.csv", rows)))
     assert sum(len(data.labels) for data in task.splits.values()) == 12
     assert "task fakenews: 2 rows without a class or a text are left out" in caplog.text
 
@@ -216,12 +195,12 @@ def test_arxivs_class_is_the_first_archive_and_fake_news_without_class_or_text_a
     ("nyt", PARALLEL | {"labels.txt": "0\n" * 19 + "2\n"}, "", "line 20: the label is '2', expected the number of a class from 0 to 1"),
     ("nyt", PARALLEL | {"labels.txt": "0\n" * 19 + "-1\n"}, "", "line 20: the label is '-1'"),
     ("nyt", PARALLEL | {"dataset.txt": "a\n" * 4 + "\n" + "a\n" * 15}, "", "line 5: a text is blank"),
-    ("arxiv-abstracts", {"a.jsonl": json_lines([{"body": "x", "label": "y"}])}, "a.jsonl", r"a\.jsonl, line 1: no field 'abstract', found \['body', 'label'\]"),
-    ("fakenews", {"a.jsonl": json_lines([])}, "a.jsonl", "task fakenews: holds no example; add one with the fields content, type"),
-    ("imdb", {"a.jsonl": json_lines([{"text": "x", "label": "y"}])}, "a.jsonl", r"a\.jsonl: names no splits; copy the hub's folder there"),
+    ("arxiv-abstracts", {"a.jsonl": [{"body": "x", "label": "y"}]}, "a.jsonl", r"a\.jsonl, line 1: no field 'abstract', found \['body', 'label'\]"),
+    ("fakenews", {"a.jsonl": []}, "a.jsonl", "task fakenews: holds no example; add one with the fields content, type"),
+    ("imdb", {"a.jsonl": [{"text": "x", "label": "y"}]}, "a.jsonl", r"a\.jsonl: names no splits; copy the hub's folder there"),
 ])  # fmt: skip
 def test_data_that_is_missing_or_does_not_fit_is_named(tmp_path, name, files, source, message, refused):
-    written(tmp_path, files)
+    write_files(tmp_path, files)
     refused(message, benchmark_task, name, None if source is None else str(tmp_path / source))
 
 

@@ -2,14 +2,12 @@
 
 from collections import Counter
 from importlib.metadata import PackageNotFoundError
-from itertools import combinations
 from typing import Any
 from unittest.mock import Mock
 
 import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
-from sklearn.metrics import average_precision_score
 
 from docemb_lib import pretrained
 from docemb_lib.evaluation import Classification, HeadSettings, Pairs, Retrieval, evaluate, load_task
@@ -148,22 +146,3 @@ def test_a_saved_student_scores_in_mtebs_own_runner_as_a_stock_model(mteb_sample
     score = evaluate(Student.load(folder), mteb_task(name))
     assert score.mean == pytest.approx(found.scores["test"][0]["map_at_1000"], abs=1e-4)
     assert score.extra["mrr"] == pytest.approx(found.scores["test"][0]["mrr_at_1000"], abs=1e-4)
-
-
-def test_a_saved_student_judges_pairs_in_mtebs_own_runner_as_here(mteb_samples, folder):
-    import mteb
-
-    name, words = (
-        mteb_samples.pairs(),
-        ["graph node", "node edge", "violin bow", "bow string", "chart axis", "graph chart"],
-    )
-    pairs = [(a, b, n % 2) for n, (a, b) in enumerate(combinations(words, 2))]  # labels that no embedding ranks first
-    mteb_samples.write("test.jsonl", [{"sentence1": a, "sentence2": b, "labels": label} for a, b, label in pairs])
-    stock = SentenceTransformer(str(folder), device="cpu")
-    (found,) = mteb.evaluate(stock, find_task(name), cache=None, show_progress_bar=False).task_results
-    first, second, labels = zip(*pairs, strict=True)
-    a, b = (Student.load(folder).embed(side) for side in (first, second))
-    cosines = (a * b).sum(axis=1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
-    expected = average_precision_score(labels, cosines)
-    assert found.scores["test"][0]["cosine_ap"] == pytest.approx(expected, abs=1e-4)
-    assert expected < 0.9

@@ -1,7 +1,5 @@
 """Tasks from files in every layout, with splits named or drawn; each error names file and row."""
 
-import csv
-import json
 import logging
 from collections import Counter
 from itertools import chain
@@ -9,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
-from pyarrow import parquet
+from conftest import write_files, write_rows
 
 from docemb_lib.evaluation import Classification, Pairs, Retrieval, evaluate
 from docemb_lib.evaluation.readers import NO_SPLIT, class_folder_rows, own_task, split_in, task_files, visible_files
@@ -20,26 +17,6 @@ from docemb_lib.settings import OwnTask
 from docemb_lib.teachers import LSA
 
 Records = list[dict[str, Any]]
-
-
-def write(file: Path, records: Records) -> Path:
-    if file.suffix == ".parquet":
-        parquet.write_table(pa.Table.from_pylist(records), file)
-    elif file.suffix == ".jsonl":
-        file.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
-    else:
-        with file.open("w", encoding="utf-8", newline="") as stream:
-            writer = csv.DictWriter(stream, list(records[0]))
-            writer.writeheader()
-            writer.writerows(records)
-    return file
-
-
-def write_folder(folder: Path, files: dict[str, str | bytes]) -> Path:
-    for name, text in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(text if isinstance(text, bytes) else text.encode())
-    return folder
 
 
 def reviews(**sizes: int) -> Records:
@@ -58,7 +35,7 @@ def task(kind: str, path: Any, **fields: Any) -> Any:
 def test_a_split_field_puts_each_row_in_its_split(tmp_path: Path, ending: str) -> None:
     names = ["train", "dev", "test", "train"]
     records = [{**record, "split": names[n % 4]} for n, record in enumerate(reviews())]
-    made = task("classification", write(tmp_path / f"a.{ending}", records))
+    made = task("classification", write_rows(tmp_path / f"a.{ending}", records))
     assert isinstance(made, Classification)
     for split, name in zip(SPLITS, ("train", "dev", "test"), strict=True):
         expected = [(record["text"], record["label"]) for record in records if record["split"] == name]
@@ -67,11 +44,13 @@ def test_a_split_field_puts_each_row_in_its_split(tmp_path: Path, ending: str) -
 
 def test_labels_of_all_formats_agree_and_pairs_have_two_texts_in_their_order(tmp_path):
     records = [{"text": f"text {n}", "label": n % 2} for n in range(4)]
-    files = {"train": write(tmp_path / "a.jsonl", records), "test": write(tmp_path / "b.csv", records)}
+    files = {"train": write_rows(tmp_path / "a.jsonl", records), "test": write_rows(tmp_path / "b.csv", records)}
     labels = {split: data.labels for split, data in task("classification", files).splits.items()}
     assert labels == {"train": ["0", "1", "0", "1"], "test": ["0", "1", "0", "1"]}
     records = [{"a": f"one {n}", "b": f"two {n}", "same": n % 2 == 0} for n in range(20)]
-    made = task("pairs", write(tmp_path / "a.jsonl", records), text_field="a", second_field="b", label_field="same")
+    made = task(
+        "pairs", write_rows(tmp_path / "a.jsonl", records), text_field="a", second_field="b", label_field="same"
+    )
     assert isinstance(made, Pairs)
     for data in made.splits.values():
         for first, second, label in zip(data.first, data.second, data.labels, strict=True):
@@ -81,7 +60,7 @@ def test_labels_of_all_formats_agree_and_pairs_have_two_texts_in_their_order(tmp
 
 def test_without_splits_a_share_of_each_class_is_drawn_by_the_seed_and_equal_texts_stay_together(tmp_path):
     records = reviews()
-    file = write(tmp_path / "a.csv", records)
+    file = write_rows(tmp_path / "a.csv", records)
     made = task("classification", file)
     counts = {split: dict(Counter(data.labels)) for split, data in made.splits.items()}
     held = {"good": 8, "bad": 4}
@@ -94,7 +73,7 @@ def test_without_splits_a_share_of_each_class_is_drawn_by_the_seed_and_equal_tex
     assert task("classification", file, seed=1) != made
     assert len(task("classification", file, share=0.1).splits["test"].labels) == 6
     records = [record for record in reviews() for _ in range(3)]
-    made = task("classification", write(tmp_path / "a.csv", records))
+    made = task("classification", write_rows(tmp_path / "a.csv", records))
     texts = [set(data.texts) for data in made.splits.values()]
     assert sum(map(len, texts)) == len(set.union(*texts)) == 60
     assert sum(len(data.labels) for data in made.splits.values()) == 180
@@ -113,7 +92,7 @@ def test_without_splits_a_share_of_each_class_is_drawn_by_the_seed_and_equal_tex
     (reviews(good=9, bad=2), r"a\.jsonl: class 'bad': 2 examples are too few to draw train, validation and test"),
 ])  # fmt: skip
 def test_an_error_in_a_file_is_named_with_its_row(tmp_path: Path, records: Records, message: str, refused) -> None:
-    refused(message, task, "classification", write(tmp_path / "a.jsonl", records))
+    refused(message, task, "classification", write_rows(tmp_path / "a.jsonl", records))
 
 
 # ---- Folders of classes
@@ -126,7 +105,7 @@ def newsgroups(tmp_path: Path) -> Path:
         f"{train}/sci.med/58044": "second", f"{train}/alt.atheism/49960": "third", f"{test}/sci.med/59000": "fourth",
         f"{test}/alt.atheism/.DS_Store": b"\x00", f"{test}/alt.atheism/53000": "fifth",
     }  # fmt: skip
-    return write_folder(tmp_path / "20news", files)
+    return write_files(tmp_path / "20news", files)
 
 
 def folder_examples(folder: Path) -> list[tuple[str, str, str]]:
@@ -152,7 +131,7 @@ def test_folders_and_files_of_splits_name_them(newsgroups, caplog):
 
 def test_without_them_no_split_is_named_and_files_beside_the_folders_are_ignored(tmp_path: Path) -> None:
     files = {"README.TXT": "read me", "sport/001.txt": "\ufeffball", "sport/more/2.md": "goal", ".git/x/1": "no"}
-    write_folder(tmp_path, {**files, "tech/001.txt": "chip", "test cricket/1": "bat"})  # a class named like a split
+    write_files(tmp_path, {**files, "tech/001.txt": "chip", "test cricket/1": "bat"})  # a class named like a split
     expected = (("ball", "sport"), ("goal", "sport"), ("chip", "tech"), ("bat", "test cricket"))
     assert folder_examples(tmp_path) == [(NO_SPLIT, text, label) for text, label in expected]
 
@@ -163,7 +142,7 @@ def test_without_them_no_split_is_named_and_files_beside_the_folders_are_ignored
     ({"one/a.txt": " \n"}, r"a\.txt: a text is blank"),
 ])  # fmt: skip
 def test_a_folder_without_classes_is_refused(tmp_path, files, message, refused):
-    refused(message, folder_examples, write_folder(tmp_path, files))
+    refused(message, folder_examples, write_files(tmp_path, files))
 
 
 def test_an_own_task_may_be_folders(tmp_path: Path, newsgroups: Path, refused) -> None:
@@ -175,7 +154,7 @@ def test_an_own_task_may_be_folders(tmp_path: Path, newsgroups: Path, refused) -
     settings = OwnTask(name="mine", kind="classification", path=named)
     assert (own_task(settings), len(task_files(settings))) == (made, 5)
     files: dict[str, str | bytes] = {f"{c}/{n:03}.txt": f"{c} {n}" for c in ("sport", "tech") for n in range(20)}
-    drawn = task("classification", write_folder(tmp_path / "bbc", files), share=0.1)
+    drawn = task("classification", write_files(tmp_path / "bbc", files), share=0.1)
     assert {s: len(data.labels) for s, data in drawn.splits.items()} == {"train": 32, "validation": 4, "test": 4}
     refused("a folder of classes is no task of pairs; name a data file", task, "pairs", newsgroups)
 
@@ -185,7 +164,7 @@ def test_an_own_task_may_be_folders(tmp_path: Path, newsgroups: Path, refused) -
 def pool(tmp_path: Path) -> Path:
     """Documents d0 to d19; d0 and d1, d2 and d3, … are about the same."""
     records = [{"id": f"d{n}", "text": f"topic{n // 2} " * 5 + f"and number {n}"} for n in range(20)]
-    return write(tmp_path / "corpus.jsonl", records)
+    return write_rows(tmp_path / "corpus.jsonl", records)
 
 
 def test_retrieval_ranks_a_corpus_by_files_of_links_in_any_format(tmp_path, pool):
@@ -201,16 +180,16 @@ def test_retrieval_ranks_a_corpus_by_files_of_links_in_any_format(tmp_path, pool
     assert evaluate(LSA(4).fit(made.texts()), made).mean == pytest.approx(1)
     assert task("retrieval", pool, relevance=file, seed=1) != made
     links = [{"source": "d1", "target": "d2"}, {"source": "d1", "target": "d0"}, {"source": "d5", "target": "d4"}]
-    made = task("retrieval", pool, relevance={"test": write(tmp_path / "a.csv", links)})
+    made = task("retrieval", pool, relevance={"test": write_rows(tmp_path / "a.csv", links)})
     assert (made.splits["test"].queries, made.splits["test"].relevant) == ([1, 5], [[2, 0], [4]])
     for name in ("a.jsonl", "a.parquet"):
-        assert task("retrieval", pool, relevance={"test": write(tmp_path / name, links)}) == made
+        assert task("retrieval", pool, relevance={"test": write_rows(tmp_path / name, links)}) == made
 
 
 def test_masked_retrieval_lacks_the_words_that_begin_with_a_capital_letter(tmp_path):
     texts = ["The (Ångström) unit, a 10th of NumPy's nm_2.", "iPhones cost; Élan 3D_x"]
-    pool = write(tmp_path / "pool.jsonl", [{"id": n, "text": text} for n, text in enumerate(texts)])
-    links = {"test": write(tmp_path / "a.csv", [{"source": 0, "target": 1}])}
+    pool = write_rows(tmp_path / "pool.jsonl", [{"id": n, "text": text} for n, text in enumerate(texts)])
+    links = {"test": write_rows(tmp_path / "a.csv", [{"source": 0, "target": 1}])}
     masked = task("retrieval", pool, relevance=links, mask_names=True).splits["test"].texts
     assert [" ".join(text.split()) for text in masked] == ["() unit, a 10th of 's nm_2.", "iPhones cost; 3D_x"]
     with pytest.raises(ValueError, match="mask_names belongs to retrieval tasks"):
@@ -229,4 +208,4 @@ def test_masked_retrieval_lacks_the_words_that_begin_with_a_capital_letter(tmp_p
 ])  # fmt: skip
 def test_unsound_links_and_documents_are_refused(tmp_path, pool, lines, records, message, refused):
     (tmp_path / "r.tsv").write_text(lines)
-    refused(message, task, "retrieval", write(pool, records) if records else pool, relevance=tmp_path / "r.tsv")
+    refused(message, task, "retrieval", write_rows(pool, records) if records else pool, relevance=tmp_path / "r.tsv")

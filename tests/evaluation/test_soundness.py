@@ -13,15 +13,11 @@ from docemb_lib.evaluation.tasks import problems
 from docemb_lib.settings import HeadSettings
 
 
-def problems_of(task: Classification | Pairs | Retrieval) -> list[tuple[object, ...]]:
-    return list(problems(task).drop(columns="task").itertuples(index=False, name=None))
-
-
 def test_leaks_contradictions_empty_texts_and_missing_classes_are_counted_in_every_kind_of_task():
     train = Labelled(["a", "b", "c", "a", " "], ["x", "y", "z", "y", "x"])
     test = Labelled(["d", "a", "b", "", "b"], ["x", "x", "x", "y", "y"])
     task = Classification("t", {"train": train, "test": test, "validation": Labelled(["e"], ["z"])})
-    assert problems_of(task) == [
+    assert list(problems(task)) == [
         ("train", "without text", 1, 5, 4),
         ("test", "without text", 1, 5, 3),
         ("test", "also in train (leakage)", 3, 5, 1),
@@ -32,11 +28,11 @@ def test_leaks_contradictions_empty_texts_and_missing_classes_are_counted_in_eve
     train = LabelledPairs(["a", "b"], ["u", "v"], [0, 1])
     test = LabelledPairs(["a", "u", "b", "a"], ["v", "a", "v", ""], [0, 1, 1, 0])
     task = Pairs("p", {"train": train, "test": test})
-    assert problems_of(task) == [("test", "without text", 1, 4, 3), ("test", "also in train (leakage)", 1, 4, 2)]
+    assert list(problems(task)) == [("test", "without text", 1, 4, 3), ("test", "also in train (leakage)", 1, 4, 2)]
     task = Retrieval("r", {"test": Ranking(["a", "\n", "c"], [0], [[2]])})
-    assert problems_of(task) == [("test", "without text", 1, 3, 1)]
+    assert list(problems(task)) == [("test", "without text", 1, 3, 1)]
     sound = {"train": Labelled(["a", "b"], [0, 1]), "test": Labelled(["c", "d"], [1, 0])}
-    assert problems_of(Classification("t", sound)) == []
+    assert list(problems(Classification("t", sound))) == []
 
 
 def test_evaluating_a_task_warns(caplog: pytest.LogCaptureFixture) -> None:

@@ -227,7 +227,3 @@ def test_examples_fall_into_buckets_up_to_and_with_their_edge() -> None:
     for row, chosen in zip(frame.itertuples(), ([0, 1], [2, 3, 5]), strict=False):
         alone = uncertainty.bootstrap_over_tasks([right[:, chosen].mean(axis=0)[None]])
         assert (row.low, row.high) == (alone.low[0], alone.high[0])
-
-
-def test_lengths_must_be_as_many_as_examples(refused) -> None:
-    refused("3 lengths for 2 examples", uncertainty.by_length, np.ones((1, 2)), [1, 2, 3])

@@ -46,12 +46,3 @@ def test_only_missing_texts_are_embedded_once_for_each_model_and_rows_follow_the
     assert embed_once(workspace, known, ["one"]).tolist() == [[3, 1]]
     embed_once(workspace, Model("m", "another", lambda: embedder), ["one"])
     assert embedder.asked == [["one", "three"], ["seven"], ["one"]]
-
-
-def test_a_failed_model_leaves_no_shard(workspace):
-    def fail():
-        raise RuntimeError("no weights")
-
-    with pytest.raises(RuntimeError):
-        embed_once(workspace, Model("m", "fp", fail), ["one"])
-    assert embed_once(workspace, Model("m", "fp", Noted), ["one"]).tolist() == [[3, 1]]

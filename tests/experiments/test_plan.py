@@ -1,5 +1,6 @@
 """Plans and grids: resolved and checked before anything starts; the thesis' grids are those of its figures."""
 
+import ast
 import json
 import re
 import shutil
@@ -10,7 +11,7 @@ import pytest
 
 from docemb_lib import grid, sweep
 from docemb_lib.errors import InputError
-from docemb_lib.experiments.plan import load_grid, resolve_plan, resolve_sweep
+from docemb_lib.experiments.plan import load_grid, names_in_grids, resolve_plan, resolve_sweep
 from docemb_lib.experiments.run import Stages
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.experiments.scores import check_benchmarks
@@ -19,6 +20,7 @@ from docemb_lib.settings.profile import NOTEBOOKS, Profile
 from docemb_lib.thesis.values import published
 from docemb_lib.workspace import Workspace
 
+MARGIN = {"structural_loss": "max-margin", "distance": "mse", "gamma": 1.0}
 REPOSITORY = Path(__file__).resolve().parents[2]
 PARAMS = REPOSITORY / "params"
 SIZES = {
@@ -68,6 +70,20 @@ def test_the_notebook_gets_every_parameter_so_that_both_sides_mean_the_same_run(
         assert set(run.parameters) == {"profile", "seed", *NOTEBOOKS[run.notebook]}
 
 
+@pytest.mark.parametrize("name", ["tiny", "own"])
+def test_a_notebook_as_it_is_opened_is_a_run_of_the_plan(name):
+    profile = Profile.load(PARAMS / f"{name}.yaml")
+    planned = [
+        (line.notebook, RunKey.of(line.notebook, profile, **line.parameters).same_but()) for line in profile.plan
+    ]
+    for notebook in NOTEBOOKS:
+        source = (REPOSITORY / "notebooks" / f"{notebook}.py").read_text(encoding="utf-8")
+        cell = source.split('tags=["parameters"]')[1].split("# %%")[0]
+        assigned = {node.targets[0].id: ast.literal_eval(node.value) for node in ast.parse(cell).body}
+        del assigned["profile"]
+        assert (notebook, RunKey.of(notebook, profile, **assigned).same_but()) in planned
+
+
 def test_a_line_stands_for_a_run_or_for_all_runs_of_a_grid_in_this_profile_or_another(plan_of, workspace):
     steps = plan_of(LINES)
     planned, other = str(workspace.root / "params" / "planned.yaml"), str(workspace.root / "params" / "other.yaml")
@@ -101,6 +117,31 @@ def test_a_wrong_line_is_refused_with_its_number_before_anything_starts(plan_of,
     assert said in str(caught.value)
     assert len(str(caught.value).splitlines()) == 1
     assert not (workspace.outputs / "records").exists()
+
+
+@pytest.mark.parametrize(("notebook", "given", "names"), [
+    ("06_evaluation", MARGIN | {"contextual_teacher": None, "max_structural_len": None}, ["only-MSE", "only-structural;mm-MSE"]),
+    ("06_evaluation", MARGIN | {"contextual_teacher": None, "max_structural_len": 384}, []),
+    ("03_structural", MARGIN | {"seed": 3, "documents": 9}, ["only-MSE", "only-structural;mm-MSE"]),
+    ("03_structural", {"structural_loss": "cosine"}, ["only-structural;cosine"]), ("03_structural", {"structural_loss": "mse"}, []),
+    ("02_paragraph_vector", {"dm": False, "vector_size": 1024, "min_count": 2, "preprocess": "none"}, ["DBOW;1024d"]),
+    ("01_corpus", {}, [])])  # fmt: skip
+@pytest.mark.parametrize("profile", ["thesis", "tiny"])
+def test_a_run_finds_its_names_in_the_thesis_by_its_parameters(notebook, given, names, profile):
+    key = RunKey.of(notebook, Profile.load(profile), **given)
+    assert names_in_grids(key) == names
+    assert names_in_grids(key, "final") == names[: "only-MSE" in names]
+
+
+@pytest.mark.parametrize(("names", "said"), [
+    ("{a: {lam: 0.5}}", "names: a: 2 runs have these parameters; name those of one run"),
+    ("{a: {lam: 0.7}}", "names: a: 0 runs have"), ("{a: 1}", "names: a: write a mapping"), ("[a]", "names: write a mapping")])  # fmt: skip
+def test_a_name_in_a_grid_is_that_of_one_run(tmp_path, names, said):
+    path = tmp_path / "mine.yaml"
+    axes = "axes: {lam: [0.2, 0.5], structural_loss: [mse, cosine]}"
+    path.write_text(f"notebook: 05_weighting\n{axes}\nnames: {names}", encoding="utf-8")
+    with pytest.raises(InputError, match=said):
+        load_grid(path, Profile.load("tiny"))
 
 
 def stand_ins(data):

@@ -23,6 +23,7 @@ def test_a_record_comes_back_as_it_was_saved_with_its_tables(workspace):
     assert records.find(workspace, "04_projections", "f1") is None
     assert records.scores_of(workspace, saved).to_dict("records") == [score]
     assert records.table_of(workspace, saved, "intervals").to_dict("records") == [{"low": None, "high": 0.6}]
+    assert records.table_of(workspace, saved, "models").empty  # it has none of this name
 
 
 def test_the_frame_has_a_row_per_finished_run_with_parameters_and_metrics(workspace):

@@ -35,6 +35,7 @@ def test_the_settings_tell_where_the_run_differs_from_its_profile(workspace_root
 
 @pytest.mark.parametrize(("notebook", "row", "column", "expected"), [
     ("05_weighting", "grid", "value", "weighting-cosine, run 3 of 9"),
+    ("05_weighting", "grid", "in the paper", "cosine-masked, masked-cosine;λ=0.5"), ("07_simde", "grid", "in the paper", ""),
     ("06_evaluation", "training.learning_rate", "in the paper", "3e-05"),  # Table 5.2
     ("07_simde", "head.learning_rate", "in the paper", "0.0003")])  # fmt: skip
 def test_the_settings_stand_beside_those_of_the_paper_and_name_the_grid(notebook, row, column, expected):

@@ -26,17 +26,11 @@ def with_further(profile, further):
 
 
 @pytest.mark.parametrize(("notebook", "parameters", "label"), [
-    ("02_paragraph_vector", {"dm": True, "preprocess": "none"}, "DM;100;None;2"),
-    ("02_paragraph_vector", {"dm": False, "min_count": "10%", "vector_size": 768}, "DBOW;768;lowercase;10%"),
-    ("03_structural", {"structural_loss": "mse"}, "MSE"),
-    ("03_structural", {"structural_loss": "max-margin", "gamma": 1}, "max-margin;MSE;γ=1.0"),
-    ("03_structural", {"structural_loss": "max-margin", "distance": "cosine"}, "max-margin;cosine;γ=1.0"),
     ("04_projections", {"structural_loss": None}, "only-contextual;PV;S:768(ReLU)x4096(ReLU)x2048;C:-"),
     ("05_weighting", {"lam": 0.5}, "cosine;384;λ=0.5"),
     ("05_weighting", {"lam": None, "max_structural_len": None}, "cosine;no-weighting"),
     ("05_weighting", {"contextual_teacher": None, "max_structural_len": None}, "only-structural;cosine"),
     ("05_weighting", {"structural_loss": None}, "only-contextual;PV"),
-    ("03_structural", {"structural_loss": "contrastive"}, "contrastive"),
     ("03_structural", {"structural_loss": "contrastive", "temperature": 0.05}, "contrastive;τ=0.05"),
     ("03_structural", {"structural_loss": "max-margin", "negatives": 64}, "max-margin;MSE;γ=1.0;+64 negatives"),
     ("05_weighting", {"form": "half_means_sum"}, "cosine;384;λ=0.5;half_means_sum"),

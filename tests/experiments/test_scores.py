@@ -13,8 +13,8 @@ from docemb_lib.evaluation.catalogue import ProfileTasks
 from docemb_lib.evaluation.scoreboard import with_interval
 from docemb_lib.evaluation.uncertainty import OVERALL, by_length, differences, holm, score_intervals
 from docemb_lib.experiments import scores as module
-from docemb_lib.experiments.commands import report
 from docemb_lib.experiments.models import SBERT_CHUNKS, SBERT_TRUNCATED, UNTRAINED, Model, scored_model
+from docemb_lib.experiments.report import report
 from docemb_lib.experiments.run import Run
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.experiments.scores import ScoreStage
@@ -103,6 +103,7 @@ def test_what_is_scored_is_not_scored_again_and_a_further_task_costs_its_own_tex
     once = first.of([model], final=True)
     both = a_world(tmp_path, {"sort": TASKS["sort"], "find": TASKS["find"]})
     assert first.is_scored(model)
+    assert not first.is_scored(model, final=False)  # the validation split is another score
     assert not both.is_scored(model)
     again = both.of([Model("m", "1", lambda: models[1])], final=True)
     assert again[again["task"] == "sort"].to_dict("records") == once.to_dict("records")

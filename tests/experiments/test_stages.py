@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from conftest import write_files
 
 from docemb_lib.corpus import build
 from docemb_lib.errors import InputError
@@ -36,11 +37,9 @@ contextual_teachers:
 @pytest.fixture
 def make(workspace_root, infer_in_process):
     """Stages of notebook 02 with some parameters, on 40 short texts."""
-    (workspace_root / "texts").mkdir()
-    for number in range(40):
-        words = f"Text {number} " + " ".join(f"Word{(number * 7 + k) % 23}" for k in range(40))
-        (workspace_root / "texts" / f"{number}.txt").write_text(words, encoding="utf-8")
-    (workspace_root / "params" / "mine.yaml").write_text(MINE, encoding="utf-8")
+    words = {n: " ".join(f"Word{(n * 7 + k) % 23}" for k in range(40)) for n in range(40)}
+    texts = {f"texts/{n}.txt": f"Text {n} {own}" for n, own in words.items()}
+    write_files(workspace_root, {**texts, "params/mine.yaml": MINE})
 
     def stages(**parameters):
         return Stages(RunKey.of(NOTEBOOK, Profile.load("mine"), **parameters), Workspace(workspace_root))
@@ -118,7 +117,7 @@ def test_a_run_that_would_keep_no_word_is_refused_once_the_words_are_counted(mak
     assert not (make().workspace.outputs / "artefacts" / "paragraph-vector").exists()
 
 
-def test_a_student_is_refused_whose_teachers_would_keep_no_word(make, workspace_root):
+def test_a_student_is_refused_whose_teachers_would_keep_no_word(make, workspace_root, refused):
     path = workspace_root / "params" / "mine.yaml"
     path.write_text(MINE.replace("vector_size: 3,", "vector_size: 3, min_count: 5000,"))
     profile = Profile.load("mine")
@@ -126,8 +125,7 @@ def test_a_student_is_refused_whose_teachers_would_keep_no_word(make, workspace_
     weighting.check()  # nothing is known yet
     make().teachers.words("lowercase")
     structural.check()  # it has no contextual teacher
-    with pytest.raises(InputError, match=r"min_count: none of the .* words in 16 training .* 5000 times"):
-        weighting.check()
+    refused(r"min_count: none of the .* words in 16 training .* 5000 times", weighting.check)
 
 
 def test_a_sweep_counts_words_before_its_first_run_and_refuses_a_run_that_would_keep_none(make, monkeypatch):
@@ -179,16 +177,12 @@ def test_workers_and_a_cap_reach_the_model(make):
     assert model.fitted.vocabulary < make().teachers.paragraph_vector(settings, seed=0).fitted.vocabulary == 40
 
 
-def with_a_corpus_of_the_teachers_own(workspace_root, *, more=30):
-    """The profile `mine` with contextual teachers fitted on its texts, another spelling of them, and `more` others."""
-    texts = workspace_root / "more"
-    texts.mkdir()
-    for file in (workspace_root / "texts").iterdir():
-        (texts / f"copy-of-{file.name}").write_text(file.read_text(encoding="utf-8").upper(), encoding="utf-8")
-    for number in range(more):
-        (texts / f"{number}.txt").write_text(f"Another text {number} " + "about words " * 20, encoding="utf-8")
+def with_a_corpus_of_the_teachers_own(workspace_root):
+    """The profile `mine` with contextual teachers fitted on another spelling of its texts, and thirty others."""
+    copies = {f"more/copy-of-{file.name}": file.read_text().upper() for file in (workspace_root / "texts").iterdir()}
+    others = {f"more/{n}.txt": f"Another text {n} " + "about words " * 20 for n in range(30)}
     own = MINE.replace("  DM:", "  corpus: {source: local, path: ../more}\n  DM:")
-    (workspace_root / "params" / "mine.yaml").write_text(own, encoding="utf-8")
+    write_files(workspace_root, {**copies, **others, "params/mine.yaml": own})
 
 
 def test_teachers_with_a_corpus_of_their_own_never_see_what_the_students_corpus_holds_out(make, workspace_root):

@@ -1,11 +1,10 @@
 """A workspace of its own for what is damaged and killed: short texts, and an encoder of one small layer."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import make_workspace
+from conftest import make_workspace, write_files
 from transformers import AutoTokenizer, BertConfig, BertModel
 
 from docemb_lib.pretrained import resolve
@@ -36,14 +35,11 @@ def make() -> Callable[[Path], None]:
 
 def _make(root: Path) -> None:
     make_workspace(root)
-    (root / "texts").mkdir()
-    for n in range(60):
-        words = f"Text {n} " + " ".join(f"Word{(n * 7 + k) % 23} follows. " * (k % 3) for k in range(30))
-        (root / "texts" / f"{n}.txt").write_text(words, encoding="utf-8")
+    words = [" ".join(f"Word{(n * 7 + k) % 23} follows. " * (k % 3) for k in range(30)) for n in range(60)]
     rows = [{"text": f"page {n} of {'red' if n % 2 else 'blue'}", "label": str(n % 2)} for n in range(30)]
-    (root / "topic.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    texts = {f"texts/{n}.txt": f"Text {n} {of_text}" for n, of_text in enumerate(words)}
+    write_files(root, {**texts, "topic.jsonl": rows, "params/faults.yaml": PROFILE})
     tokenizer = AutoTokenizer.from_pretrained(resolve("all-MiniLM-L6-v2"), model_max_length=64)
     size = {"hidden_size": 8, "num_attention_heads": 2, "num_hidden_layers": 1, "intermediate_size": 8}
     BertModel(BertConfig(vocab_size=tokenizer.vocab_size, **size)).save_pretrained(root / "encoder")
     tokenizer.save_pretrained(root / "encoder")
-    (root / "params" / "faults.yaml").write_text(PROFILE, encoding="utf-8")

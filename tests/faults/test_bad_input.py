@@ -7,7 +7,7 @@ import time
 import unicodedata
 
 import pytest
-from conftest import docemb
+from conftest import docemb, write_files
 
 CONTROL = "\x1b]0;owned\x07\u202e\x9b31m"
 BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
@@ -24,7 +24,7 @@ PROFILES = [
     ("parameters: {seed: 0x" + "f" * 6_000 + "}", "a number of 6,002 digits"),
     ("parameters: {lam: " + "1:" * 3_000 + "1}", "a number of 6,001 digits"),
     ("name: 2026-01-01", "name: input should be a valid string"), ("x" * 1_100_000, "at most 1,000,000 are read"),
-    ("name: a\nname: b", "the key 'name' is there twice"), ("a: !!python/object/apply:os.system [id]", "could not determine"),
+    ("name: a\nname: b", "not readable as YAML .the key 'name' is there twice; keep one"), ("a: !!python/object/apply:os.system [id]", "could not determine"),
     ("a: !!timestamp z", "not readable as YAML"), ("a: !!bool z", "not readable as YAML"), ("a: 'b", "not readable as YAML"),
     ("a: !!int ''", "not readable as YAML"), ("a: \x00", "not readable as YAML"), ("a: \x1b[31m", "not readable as YAML"),
     ("a: [1, 2", "not readable as YAML"), ("a: *nothing", "undefined alias"), ("a\tb:\n\t- 1", "not readable as YAML"),
@@ -36,7 +36,7 @@ PROFILES = [
     ("parameters: {seed: -1}", "parameters.seed: .*greater than or equal to 0"), ("parameters: {seed: true}", "seed: must be a number"),
     ("parameters: {seed: 1.5}", "parameters.seed: .*integer"), ("parameters: {seed: .nan}", "parameters.seed: .*finite"),
     ("parameters: {lam: .nan}", "parameters.lam: .*finite"), ("parameters: {lam: .inf}", "parameters.lam: .*finite"),
-    ("parameters: {lam: 1.0e+400}", "parameters.lam: .*finite"), ("parameters: {documents: 1}", "parameters.documents"),
+    ("parameters: {lam: 1.5}", r"parameters.lam: must lie in \[0, 1\] .*, got 1\.5"), ("parameters: {lam: 1.0e+400}", "parameters.lam: .*finite"), ("parameters: {documents: 1}", "parameters.documents"),
     ("parameters: {documents: 100000000000}", "documents: must be below 2..32"), ("training: {batch_size: 1}", "batch_size"),
     ("evaluation: {rounds: [100000000000]}", "rounds: must be below 2..32"), ("training: {epochs: 0}", "training.epochs"),
     # sizes
@@ -64,10 +64,11 @@ PROFILES = [
     ("corpus: {source: local, path: []}", "path is missing"), ("corpus: {source: local, path: nowhere}\nevaluation: {tasks: [halves], sweep_tasks: [halves]}", "corpus.path: .*does not exist"),
     ("evaluation: {tasks: [halves, halves]}", "evaluation.tasks: names halves twice"), ("evaluation: {tasks: [halfs]}", "no task 'halfs'"),
     ("evaluation: {sweep_tasks: [package, package]}", "sweep_tasks: names package twice"), ("evaluation: {tasks: []}", "evaluation.tasks"),
-    (r'evaluation: {tasks: ["\e[31m\u202e"]}', "there is no task"), ('name: "\\e]0;a\\a"\nplan: [{lam: 1}]', "plan.0: names neither"),
+    (r'evaluation: {tasks: ["\e[31m\u202e"]}', "there is no task"), ('name: "\\e]0;a\\a"\nplan: [{lam: 1}]', "plan.0: names neither a notebook nor a grid; write {notebook:"),
     ("evaluation: {tasks: [" + "halfs" * 100_000 + "]}", "there is no task 'halfs.* … .*define it in own_tasks"),
     ("parameters: {lam: ''}", "parameters.lam: .*valid number"), ("parameters: {contextual_teacher: LDA}", "contextual_teacher"),
-    ("parameters: {structural_loss: a b}", "structural_loss: must be one of"), ("parameters: {min_count: 5%}", "min_count: must be"),
+    ("parameters: {structural_loss: a b}", "structural_loss: must be one of"),
+    ("parameters: {min_count: 5%}", "min_count: must be an integer from 1, or '10%', got '5%'"),
     ("parameters: {compound: DM;99999999999;stem;2+DBOW;8;stem;2}", "compound: must be two or more"),
     ("parameters: 3", "parameters: .*valid"), ("plan: 3", "plan: .*list"), ("plan: []", "an empty plan leaves no run"),
     ("plan: [{notebook: 05_weighting, seed: 4294967296}]", r"plan, line 1 \(05_weighting\): seed: must be below 2..32"),
@@ -80,7 +81,7 @@ PARAMETERS = [
     ("lam", "-p lam: write NAME=VALUE"), ("lam= ", "write NAME=VALUE"), ("seed=" + "9" * 6_000, "seed: unable to parse"),
     ("seed=0x" + "f" * 6_000, "seed: "), ("seed=4294967296", "seed: must be below 2..32"), ("seed=2026-13-45", "seed: "),
     ("lam=" + "[" * 20_000, "lam: "), ("lam=&a [*a]", "lam: "), ("lam=nan", "lam: "), ("lam=.nan", "lam: "), ("lam=2", "lam: must lie"),
-    ("lam=true", "lam: must be a number"), ("lam='null'", "lam: got the string 'null'"), (f"lam={CONTROL}", "lam: "),
+    ("lam=true", "lam: must be a number"), ("lam='null'", "lam: got the string 'null'; to switch it off write None"), (f"lam={CONTROL}", "lam: "),
     ("student_projection=100000000", "too many"), ("lamb=1", "unknown parameter 'lamb'; did you mean lam"),
 ]  # fmt: skip
 GRIDS = [
@@ -107,6 +108,10 @@ COMMANDS = [
     (f"run --profile '{CONTROL}'", {}, "profile .* is unknown"), ("sweep 05 --grid '' --dry-run --profile small", {}, "grid '' is unknown"),
     ("sweep 05 --grid structural --json --profile small", {}, "--json lists the runs"), ("results --json --csv", {}, "exclude each other"),
     ("sweep 05 --grid params/g.yaml --profile small --dry-run -p lam=0.1 -p lam=0.2", {}, "lam is given twice"),
+    ("sweep 05 --grid params/g.yaml --profile small --workers 0", {"params/g.yaml": "runs: [{}]"}, "workers: got 0; write 1 or more"),
+    ("sweep 05 --grid params/g.yaml --profile small --workers 2 --scheduler a:1", {"params/g.yaml": "runs: [{}]"}, "leave it out where there is a scheduler"),
+    ("sweep 05 --grid params/g.yaml --profile small --dry-run -p seed=1", {"params/g.yaml": "axes: {seed: [0, 1]}"}, "run 2: the same as run 1 .*; the grid varies what is given for all runs: seed"),
+    ("bench student --device tpu", {}, "device: got 'tpu'; give cpu or cuda"),
     ("evaluate params --profile small --task ''", {}, "no task ''"),
     ("embed m in.jsonl -o there.npy", {"there.npy": b"old"}, "-o there.npy: exists; give --force"),
     ("embed m in.jsonl -o params.npy --force", {"params.npy/x": b""}, "-o params.npy: exists; give the name of a file"),
@@ -119,12 +124,12 @@ COMMANDS = [
     ("embed m in.jsonl -o out.npy", {"in.jsonl": f'{{"{CONTROL}": 1}}'.encode()}, "not JSON"),
     ("embed m bad\x1b[31m.jsonl -o out.npy", {"bad\x1b[31m.jsonl": b"{"}, "not JSON"),
     ("run --profile tiney", {}, "profile 'tiney' is unknown; .*small"), ("run --profile params/own.yaml", {}, "corpus.path.*CHANGE-ME"),
-    ("results 5_weighting", {}, "notebook '5_weighting' is unknown"), ("results --claims small", {}, "small: no final evaluation is recorded"),
+    ("results 5_weighting", {}, "notebook '5_weighting' is unknown"), ("results --claims small", {}, "small: no run of chapter 4 and no final evaluation"),
     ("train --profile small -p lam", {}, "-p lam: write NAME=VALUE, as in -p lam=0.5"), ("evaluate params --profile smal", {}, "profile 'smal' is unknown"),
     ("train --profile small -p lamb=0.5", {}, r"unknown parameter 'lamb'; did you mean lam\?"),
     ("evaluate no/model --profile small", {}, "no/model: no such folder, not downloaded before, and"),
     ("evaluate params --profile small", {}, "params: no folder or hub id with a modules.json or config.json; give one of a model"),
-    ("evaluate params --profile small --task halfs", {}, "--task: evaluation: there is no task 'halfs'.*halves"),
+    ("evaluate params --profile small --task halfs", {}, "--task: evaluation: there is no task 'halfs'; known are package.*halves"),
     ("evaluate params --profile small --task wines", {}, "wines stands on no hub; name the folder"),
     ("bench studnt --json", {}, "bench: got 'studnt'.*student, paragraph-vector, heads"), ("bench heads --json --size small", {}, "--size: bench heads has no such option"),
     ("bench student --json --size huge", {}, "size: got 'huge'.*small or base"), ("embed student t -o out.csv", {"t/a.txt": b"a"}, "out.csv.*.parquet"),
@@ -152,9 +157,7 @@ def state(root):
 
 @pytest.mark.parametrize(("arguments", "files", "said"), CASES, ids=range(len(CASES)))
 def test_bad_input_is_one_line_and_leaves_nothing(workspace_root, arguments, files, said):
-    for name, content in files.items():
-        (workspace_root / name).parent.mkdir(parents=True, exist_ok=True)
-        (workspace_root / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    write_files(workspace_root, files)
     before = state(workspace_root)
     begun = time.process_time()
     done = docemb(*arguments)

@@ -23,6 +23,13 @@ def test_lengths_stack_to_a_hundred_percent_and_the_share_beyond_is_named(ax, na
     assert names_of(ax.get_legend()) == ["a", "b"]
 
 
+def test_published_lengths_are_marked_where_they_lie_on_the_axis(ax, names_of):
+    documents = pd.DataFrame({"source": "a", "tokens": [10, 20, 30]})
+    figures.plot_lengths(documents, longest=40, marks={"thesis: mean": 25, "thesis: far": 1200}, ax=ax)
+    assert [line.get_xdata().tolist() for line in ax.lines] == [[25]]
+    assert names_of(ax.get_legend()) == ["thesis: mean (25)", "a"]
+
+
 def test_panels_of_lengths_share_colours_and_height_and_need_no_limit(colour_of):
     _, (left, right) = plt.subplots(1, 2, sharey=True)
     train = pd.DataFrame({"source": ["a", "b", "b", "b"], "tokens": [5, 15, 25, 35]})

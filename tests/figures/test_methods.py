@@ -10,7 +10,7 @@ from sklearn.metrics.pairwise import cosine_distances, paired_cosine_distances
 
 from docemb_lib.experiments.students import weighting_of
 from docemb_lib.figures import methods
-from docemb_lib.figures.methods import Box, descend, draw_graph, plot_contextual_loss, plot_training
+from docemb_lib.figures.methods import Box, descend, draw_graph, plot_contextual_loss, plot_siamese, plot_training
 from docemb_lib.losses import MaxMargin, Projection
 from docemb_lib.settings.profile import Profile
 
@@ -147,6 +147,12 @@ def test_the_contextual_loss_shows_every_layer_with_the_weights_that_torch_count
 def test_without_contextual_teacher_there_is_a_line_instead_on_the_axes_that_are_given(ax):
     assert plot_contextual_loss(Profile.load("tiny", contextual_teacher=None), {"student": 384}, ax=ax) is ax
     assert list(boxes(ax)) == ["This run has no contextual teacher and no projections."]
+
+
+@pytest.mark.parametrize(("profile", "name"), [("tiny", "all-MiniLM-L6-v2"), ("thesis", "all-mpnet-base-v2")])
+def test_both_sentences_of_a_pair_pass_through_the_named_teacher_to_one_objective(profile, name):
+    assert_legible(ax := plot_siamese(Profile.load(profile)))
+    assert (sum(name in text for text in boxes(ax)), len(arrows(ax))) == (1, 8)  # equal boxes
 
 
 def test_paragraph_vectors_leave_the_predicted_word_out_of_the_inputs_of_dm():

@@ -171,11 +171,7 @@ def test_docemb_adapt_fits_a_student_on_a_folder_of_texts(adapted, tmp_path, mon
     assert Path("again/README.md").read_text() == card
     assert refitted.lexical is not None
     assert refitted.lexical.vocabulary == LSA(5).fit(collection(2)).vocabulary
-    for arguments, said in [
-        (["-o", "refit", "--dim", "5"], "exists; name a new folder"),
-        (["-o", "new", "--dim", "64"], "LSA;64: got 40 documents; use at least as many as dim, or a smaller dim"),
-    ]:
-        done = run(app, ["adapt", "student", "texts", *arguments])
-        assert done.exit_code == 2
-        assert said in " ".join(done.output.split())
+    done = run(app, ["adapt", "student", "texts", "-o", "new", "--dim", "64"])
+    assert done.exit_code == 2
+    assert "LSA;64: got 40 documents; use at least as many as dim, or a smaller dim" in " ".join(done.output.split())
     assert not Path("new").exists()

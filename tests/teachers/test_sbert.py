@@ -94,7 +94,7 @@ def test_contexts_treatments_and_bfloat16_make_another_teacher_and_bad_ones_are_
     assert not np.array_equal(a, b)
     assert exact.fingerprint != fast.fingerprint
     limits = [({"max_tokens": 2}, "takes 3 to 512"), ({"max_tokens": 513}, "takes 3 to 512")]
-    for options, message in (*limits, ({"long": "cut"}, "truncate, chunks, lead")):
+    for options, message in limits:
         refused(message, lambda given=options: SBERT(**given).embed(["text"]))
 
 

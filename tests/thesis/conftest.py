@@ -3,12 +3,11 @@
 import pandas as pd
 import pytest
 
-from docemb_lib.experiments.plan import grid
+from docemb_lib.experiments.plan import load_grid
 from docemb_lib.experiments.run import Run
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.experiments.scores import Final
 from docemb_lib.settings.profile import Profile
-from docemb_lib.thesis.values import STUDENTS
 from docemb_lib.workspace import Workspace
 
 LEVELS = {"student before distillation": 0.5, "SBERT truncated": 0.6, "DM;8d": 0.3, "PV;16d": 0.4, "TF-IDF": 0.35}
@@ -59,4 +58,19 @@ def recorded(make_run, evaluated):
 @pytest.fixture
 def students(small):
     """The parameters of the thesis' final students in the widths of the small profile."""
-    return dict(zip(STUDENTS, grid("final", small), strict=True))
+    final = load_grid("final", small)
+    return {name: final.runs[place] for name, place in final.names.items()}
+
+
+@pytest.fixture
+def validated(make_run, evaluated):
+    """A run of chapter 4 with an invented level on one task, recorded as notebooks 03 to 05 record it."""
+
+    def record(notebook, level, task="package", *, models=False, **parameters):
+        run = make_run(notebook, **parameters)
+        final = evaluated(run.label, level, {task: "accuracy"})
+        rows = final.intervals.query("task == @task")[["model", "task", "metric", "value"]].assign(seed=0)
+        run.finish({}, scores=rows, tables=final.tables if models else None)
+        return run
+
+    return record

@@ -10,14 +10,17 @@ from scipy.stats import binomtest
 
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation.tasks import Classification, Labelled, Score
+from docemb_lib.experiments.plan import grid
 from docemb_lib.settings import HubDataset
 from docemb_lib.thesis import claims as module
 from docemb_lib.thesis.claims import FAILS, HOLDS, MASKED, NO_INTERVAL, RATIOS, UNDECIDED, UNTESTED, Mean, check_claims
-from docemb_lib.thesis.comparison import recorded_finals
-from docemb_lib.thesis.values import STUDENTS, published
+from docemb_lib.thesis.comparison import CHAPTER_4, recorded_finals
+from docemb_lib.thesis.values import FIGURES, FINAL, published, rows_of
 
 TASKS = {"accuracy": ["sort", "match"], "map": ["find"], "mrr": ["find"]}
 LEVELS = {"Longformer": 0.5, "DM": 0.45, "PV": 0.55, "SBERT": 0.6, "cosine-masked": 0.7, "MSE-contextual": 0.8, "only-MSE": 0.9}  # fmt: skip
+STUDENTS = ("cosine-masked", "MSE-contextual", "only-MSE")
+CLAIMS = module.claims(FINAL)
 ABSENT = "no scores on aan, arxiv, imdb, oc, pan, s2orc"
 
 
@@ -41,7 +44,7 @@ def world(levels, *, rounds=("1k", "10k", "all"), examples=400):
 
 
 def verdicts(rounds, tasks=TASKS, counts=None):
-    return check_claims(rounds, tasks, counts or {})["verdict"].to_dict()
+    return check_claims(CLAIMS, rounds, tasks, counts)["verdict"].to_dict()
 
 
 @pytest.fixture
@@ -50,10 +53,10 @@ def table():
 
 
 def test_every_claim_is_true_of_the_thesis_own_table_which_has_no_intervals(table):
-    names = next(claim for claim in module.claims() if claim["id"] == "c6")["counts"]
+    names = next(claim for claim in CLAIMS if claim["id"] == "c6")["counts"]
     found = verdicts(table, module.thesis_tasks(), dict(zip(names, (17.968, 240.0), strict=True)))
     assert (found.pop("c5"), found.pop("c6"), set(found.values())) == (UNTESTED, HOLDS, {HOLDS + NO_INTERVAL})
-    because = check_claims(table, module.thesis_tasks(), {})["because"]
+    because = check_claims(CLAIMS, table, module.thesis_tasks())["because"]
     assert because["c4"] == "only-MSE: 0.7878"
     assert because["c1"].startswith("48 of 48 ")  # 3 students, 4 baselines, 2 rounds, raw and normalised
 
@@ -131,26 +134,26 @@ def test_the_best_share_is_of_the_best_of_each_task_over_all_rounds():
     ({"all": {**world(LEVELS)["all"], "PV": {"sort": right(10, 5)}}}, TASKS, {"c2": "no scores of PV on match"}),
     ({}, TASKS, {"c2": "no scores on match, sort", "c4": "no scores on match, sort"})])  # fmt: skip
 def test_a_claim_that_is_not_tested_names_what_is_missing(rounds, tasks, because):
-    found = check_claims(rounds, tasks, {})
+    found = check_claims(CLAIMS, rounds, tasks)
     for claim, reason in because.items():
         assert found.loc[claim].tolist() == [UNTESTED, reason]
 
 
 @pytest.mark.parametrize(("counts", "verdict"), [({MASKED: 3.26}, HOLDS), ({MASKED: 1.5}, FAILS), ({}, UNTESTED)])
 def test_counts_have_no_interval(counts, verdict):
-    assert list(next(claim for claim in module.claims() if claim["id"] == "c5")["counts"]) == [MASKED]
+    assert list(next(claim for claim in CLAIMS if claim["id"] == "c5")["counts"]) == [MASKED]
     assert verdicts({}, counts=counts)["c5"] == verdict
 
 
 def test_claims_are_about_models_and_rounds_that_the_thesis_has():
     table = published("table_5_7")
-    for claim in module.claims():
+    for claim in CLAIMS:
         assert {"id", "says"} < set(claim)
         named = [model for group in claim.get("order", [claim.get("among", [])]) for model in group]
         assert len(set(named)) == len(named)
         assert {*named, *claim.get("best_of", [])} <= set(table["model"])
         assert {*claim.get("rounds", []), claim.get("round", "all")} <= set(table["round"].dropna())
-    assert len({claim["id"] for claim in module.claims()}) == len(module.claims()) == 8
+    assert len({claim["id"] for claim in CLAIMS}) == len(CLAIMS) == 10
 
 
 @pytest.fixture
@@ -164,7 +167,7 @@ def three(make_run, recorded, students):
     bigger = replace(task, splits={"train": Labelled(["t"] * 30, labels + labels[:10])})
     run.stages = SimpleNamespace(
         corpus=SimpleNamespace(is_built=True, split=lambda name: {"n_structural_tokens": [9, 65, 64, 300, 1, 1]}),
-        scores=SimpleNamespace(tasks={"package": task, "halves": bigger}, is_scored=lambda model: False),
+        scores=SimpleNamespace(tasks={"package": task, "halves": bigger}, is_scored=lambda model, *, final: False),
     )
     return run
 
@@ -183,11 +186,13 @@ def test_claims_are_checked_on_other_tasks_but_not_tested(three, evaluated):
 
 
 def test_recorded_claims_are_those_of_the_profiles_final_runs_and_nothing_is_built(workspace_root, recorded, students):
-    with pytest.raises(InputError, match="small: no final evaluation is recorded; make one with `docemb run`"):
+    with pytest.raises(
+        InputError, match="small: no run of chapter 4 and no final evaluation is recorded; make one with `docemb run`"
+    ):
         module.recorded_claims("small")
     other = workspace_root / "params" / "other.yaml"
     other.write_text("base: small.yaml\nplan: [{notebook: 06_evaluation, profile: small}]", encoding="utf-8")
-    with pytest.raises(InputError, match="other: no final evaluation is recorded; its plan runs under small; name"):
+    with pytest.raises(InputError, match=r"other: no run of .* is recorded; its plan runs under small; name"):
         module.recorded_claims("other")
     recorded(**students["only-MSE"])
     table = module.recorded_claims("small")
@@ -210,7 +215,7 @@ def test_a_claim_is_tested_where_per_example_scores_are_known(three, evaluated):
         ranking = Score("map", (level,), {"mrr": level})
         return {"all": {model.label: {"package": score, "halves": score, "find": ranking}}}
 
-    three.stages.scores.is_scored, three.stages.scores.by_round = lambda model: True, by_round
+    three.stages.scores.is_scored, three.stages.scores.by_round = lambda model, *, final: final, by_round
     table = module.claims_of_run(three, finals)
     assert table.loc["c2", "on other tasks"] == FAILS
     assert table.loc["c2", "because"].startswith(
@@ -233,3 +238,96 @@ def test_the_corpora_of_the_thesis_are_known_by_name(small):
     for datasets, expected in ((named, True), (named[:1], False)):
         corpus = small.corpus.model_copy(update={"source": "hub", "datasets": datasets})
         assert module.on_thesis_corpora(small.model_copy(update={"corpus": corpus})) is expected
+
+
+# ---- chapter 4
+
+OF_FIGURES = module.claims(*CHAPTER_4)
+MARGIN = {"structural_loss": "max-margin", "distance": "mse"}
+
+
+def test_claims_of_chapter_4_are_about_rows_of_a_figure_and_true_of_it():
+    rows = {figure.source: set(rows_of(figure).index) for figure in FIGURES}
+    for claim in OF_FIGURES:
+        named = [[model for group in order for model in group] for order in module.orders_of(claim)]
+        assert all(len(set(own)) == len(own) and {*own} <= rows[claim["figure"]] for own in named)
+    assert {claim["figure"] for claim in OF_FIGURES} == {f"figure 4.{n}" for n in (3, 7, 8, 9, 10, 11)}
+    assert len({claim["id"] for claim in OF_FIGURES}) == len(OF_FIGURES) == 18
+
+
+@pytest.mark.parametrize(
+    ("chapter", "ahead"),
+    [
+        ("04_projections", {"p1": "16 of 16 ", "p3": "7 of 8 ", "p7": "14 of 14 "}),
+        ("05_weighting", {"w1": "27 of 27 ", "w7": "9 of 9 "}),
+    ],
+)
+def test_every_claim_of_chapter_4_is_true_of_the_thesis_own_figures(make_run, chapter, ahead):
+    asked = module.claims(chapter)
+    rounds = {f.source: {m: {"mean": Score("accuracy", (v,))} for m, v in rows_of(f)["value"].items()} for f in FIGURES}
+    found = check_claims(asked, rounds, {"accuracy": ["mean"]})
+    assert set(found["verdict"]) == {HOLDS + NO_INTERVAL}
+    for claim, counted in ahead.items():
+        assert found.loc[claim, "because"].startswith(counted)
+    table = module.claims_of_figures(make_run(chapter))
+    assert table["in the thesis"].to_dict() == found["verdict"].to_dict()
+    assert set(table["on thesis tasks"]) | set(table["on other tasks"]) == {UNTESTED}
+    assert set(table["because"]) == {f"no run of {claim['figure']}" for claim in asked}
+
+
+def test_exceptions_are_allowed_to_differ_and_no_more():
+    means = {name: Mean(np.array([value]), None) for name, value in zip("abc", (1.0, 3.0, 2.0), strict=True)}
+    found = module.comparisons([["a"], ["b"], ["c"]], means, "figure")
+    verdict = [module.check_order(found, exceptions=n).verdict for n in (1, 2)]
+    assert verdict == [FAILS + NO_INTERVAL, HOLDS + NO_INTERVAL]
+    tested = found.assign(p=[0.001, 0.001, 0.001])
+    assert [module.check_order(tested, exceptions=n).verdict for n in (1, 2)] == [FAILS, HOLDS]
+    assert module.check_order(tested.assign(p=[0.9, 0.001, 0.001]), exceptions=1).verdict == UNDECIDED
+
+
+def test_recorded_runs_of_a_figure_are_found_by_their_parameters_and_missing_ones_named(make_run, validated):
+    for loss, level in (("mse", 0.55), ("cosine", 0.9)):
+        validated("03_structural", level, structural_loss=loss)
+    validated("03_structural", 0.95, structural_loss="mse", documents=12)  # of another size
+    validated("03_structural", 0.1, structural_loss="contrastive", temperature=0.1)
+    validated("03_structural", 0.99, **MARGIN, gamma=0.7)  # not in the thesis
+    elsewhere = make_run().profile.with_tasks(["halves"], source="test")
+    validated("03_structural", 0.99, profile=elsewhere, **MARGIN, gamma=1.0)  # of another setting
+    table = module.claims_of_figures(make_run("03_structural"))
+    assert table.loc["s1", ["on thesis tasks", "on other tasks"]].tolist() == [UNTESTED, HOLDS + NO_INTERVAL]
+    said = "no scores on aan, arxiv, imdb, oc, pan, s2orc; other tasks: "
+    assert table.loc["s1", "because"].startswith(said + "3 of 3 differences as claimed; least: cosine minus SBERT")
+    names = "max-margin;MSE;γ=0.1, max-margin;MSE;γ=0.5, max-margin;MSE;γ=1.0, max-margin;MSE;γ=1.5"
+    assert table.loc["s2", "because"] == f"{said}no run of {names}"
+    for gamma, level in ((0.1, 0.56), (0.5, 0.57), (1.0, 0.8), (1.5, 0.5)):
+        validated("03_structural", level, task="arxiv", **MARGIN, gamma=gamma)
+    table = module.claims_of_figures(make_run("03_structural"))
+    assert table.loc["s2", "on other tasks"] == UNTESTED  # they have no score on the task of the others
+    assert table.loc["s2", "because"].endswith("no scores of max-margin;MSE;γ=0.1 on package")
+
+
+def test_a_claim_of_chapter_4_is_tested_where_per_example_scores_are_known(make_run, validated):
+    run = make_run("05_weighting")
+    both = [one for one in grid("weighting-cosine", run.profile) if one["lam"] == 0.5]  # with the mask and without
+    masked, plain = (validated("05_weighting", 0.5, models=True, **one).label for one in both)
+    levels = {masked: 0.8, plain: 0.6}
+
+    def by_round(models, *, final):
+        assert not final
+        (model,) = models
+        assert model.fingerprint == f"f/{model.label}"
+        return {"all": {model.label: {"package": right(1000, 1000 * levels.get(model.label, 0.7))}}}
+
+    scores = SimpleNamespace(is_scored=lambda model, *, final: True, by_round=by_round)
+    run.stages = SimpleNamespace(corpus=SimpleNamespace(is_built=True), scores=scores)
+    for level, verdict in ((0.6, HOLDS), (0.801, UNDECIDED), (0.95, FAILS)):
+        levels[plain] = level
+        assert module.claims_of_figures(run).loc["w3", "on other tasks"] == verdict
+
+
+def test_recorded_claims_are_those_of_both_chapters(workspace_root, validated):
+    validated("03_structural", 0.9, structural_loss="cosine")
+    table = module.recorded_claims("small")
+    assert list(table.index) == [claim["id"] for claim in (*OF_FIGURES, *CLAIMS)]
+    assert table.loc["s1", "because"].endswith("other tasks: no run of MSE")
+    assert not (workspace_root / "outputs" / "artefacts").exists()

@@ -151,6 +151,16 @@ def test_the_thesis_values_stand_beside_runs_and_baselines(a_run, with_scores):
     assert other.label in shown(run).index
 
 
+def test_figure_4_2_has_the_plain_losses_with_the_values_of_that_figure(a_run, with_scores):
+    cosine = with_scores("03_structural", structural_loss="cosine")
+    with_scores("03_structural", structural_loss="max-margin", gamma=1.0)
+    run = a_run("03_structural", structural_loss="mse")
+    frame = scores_of_runs(run, scores_of(run.label, 0.2), "figure 4.2")
+    values = frame.drop_duplicates("model").set_index("model")["thesis"].to_dict()
+    assert values == {run.label: 0.8205, cosine.label: 0.9503, BASELINE: 0.9307}
+    assert frame["group"].cat.categories.tolist() == ["MSE", "cosine", "baseline"]
+
+
 def scores(*rows):
     return pd.DataFrame(rows, columns=["round", "model", "task", "metric", "value", "low", "high"])
 
@@ -193,6 +203,8 @@ def test_each_score_finds_the_thesis_number_of_its_model_task_and_round():
     found = beside_thesis(rows, {"student after": "only-MSE", "SBERT truncated": "SBERT"})
     np.testing.assert_equal(found["thesis"].to_numpy(), [0.642, 0.773, np.nan, 0.198, 0.461, np.nan, np.nan])
     table = deviations(found)
+    assert table["in the thesis"].tolist() == ["only-MSE"] * 4
+    assert table_5_7(found, "accuracy").loc[("all", own), "in the thesis"] == "only-MSE"
     assert table["within interval"].tolist() == [True, False, True, False]  # a bound belongs to the interval
     assert table["difference"].tolist() == pytest.approx([0.058, -0.073, 0.002, -0.261])
     assert table["here"].tolist()[0] == ".700 [.60, .80]"
@@ -262,38 +274,26 @@ def test_figures_that_need_more_scores_are_left_out_with_a_reason(make_run, eval
     assert (set(finals.not_drawn), len(finals.left_out.splitlines())) == (left_out, len(left_out))
 
 
-@pytest.fixture
-def validated(make_run, evaluated):
-    def record(notebook, level, **parameters):
-        run = make_run(notebook, **parameters)
-        rows = evaluated(run.label, level, {"package": "accuracy"}).intervals.query("task == 'package'")
-        run.finish({}, scores=rows[["model", "task", "metric", "value"]].assign(seed=0))
-        return run
-
-    return record
-
-
 def test_figure_4_12_is_the_recorded_runs_of_table_4_10_with_its_baselines(make_run, validated, small):
     assert best_of_chapter_4(make_run()).empty
     weighted = {(p["lam"], p["max_structural_len"]): p for p in grid("weighting-cosine", small)}
-    no_weighting = validated("05_weighting", 0.61, **weighted[None, None])
+    validated("05_weighting", 0.61, **weighted[None, None])
     validated("05_weighting", 0.1, **weighted[0.8, None])  # not among the four
     structural = {"structural_loss": "max-margin", "distance": "mse", "gamma": 1.0}
-    only = validated("03_structural", 0.64, **structural)
+    validated("03_structural", 0.64, **structural)
     validated("03_structural", 0.2, **structural, documents=12)  # fewer documents
-    masked = validated("05_weighting", 0.62, **weighted[0.5, 64])
+    validated("05_weighting", 0.62, **weighted[0.5, 64])
     rows = best_of_chapter_4(make_run())
     assert not rows.duplicated(["model", "task", "seed"]).any()
     shown = rows.drop_duplicates("model").set_index("model")
     values = published("weighting").query("source == 'figure 4.12'").set_index("label")["value"]
-    assert {model: (row["group"], row["thesis"]) for model, row in shown.iterrows()} == {
-        no_weighting.label: ("student", values["cosine;no-weighting"]),
-        masked.label: ("student", values["masked-cosine;λ=0.5"]),
-        f"only-structural;{only.label}": ("student", values["only-structural;mm-MSE"]),
-        "student before distillation": ("baseline", values["Longformer"]),
-        "SBERT truncated": ("baseline", values["SBERT"]), "DM;8d": ("baseline", values["DM;100d"]),
-        "PV;16d": ("baseline", values["PV;2048d"])}  # fmt: skip
-    assert shown.loc[f"only-structural;{only.label}", "value"] == 0.64
+    own = ["cosine;no-weighting", "only-structural;mm-MSE", "masked-cosine;λ=0.5"]
+    baselines = {"student before distillation": "Longformer", "SBERT truncated": "SBERT", "DM;8d": "DM;100d",
+                 "PV;16d": "PV;2048d"}  # fmt: skip
+    expected = {name: ("student", values[name]) for name in own}
+    expected |= {model: ("baseline", values[name]) for model, name in baselines.items()}
+    assert {model: (row["group"], row["thesis"]) for model, row in shown.iterrows()} == expected
+    assert shown.loc[own, "value"].tolist() == [0.61, 0.64, 0.62]
 
 
 def test_figure_4_12_shows_runs_of_one_setting_this_runs_or_the_newest(make_run, validated, small):

@@ -18,7 +18,7 @@ from docemb_lib.training import trainer
 from docemb_lib.training.batches import Updates
 from docemb_lib.training.checkpoints import LOG
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path.append(str(Path(__file__).parent))  # behind `tests`, whose conftest is imported by name
 SERVER = multiprocessing.get_context("forkserver")  # imports once what its processes share, which takes seconds
 SERVER.set_forkserver_preload(["docemb_lib.training"])
 

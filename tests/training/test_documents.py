@@ -11,7 +11,6 @@ from torch import nn
 from docemb_lib.losses import Contrastive, Cosine, MaxMargin, Objective, Teaching, Weighting
 from docemb_lib.student.packing import CHUNK
 from docemb_lib.training import TrainingDocuments
-from docemb_lib.training.batches import Collate
 from docemb_lib.training.documents import Bank, TokenFile, check_negatives, write_tokens
 
 N, LONGEST = 60, 100
@@ -118,18 +117,3 @@ def test_a_draw_depends_on_the_seed_and_the_batch_of_whichever_documents(documen
     assert len(set(rows)) == 36
     assert {1, 2, 4, 5} & set(rows)  # other documents than those, though of the same rows
     assert drawn(bank, [[1, 2, 4, 5]], validation) == [rows]
-
-
-@pytest.mark.parametrize("budget", [1, 40, 10_000])
-@pytest.mark.parametrize("processes", [1, 2, 3])
-def test_no_budget_and_no_number_of_processes_changes_what_a_batch_is_compared_with(documents, budget, processes):
-    rows, bank = np.random.default_rng(0).permutation(N)[:28].tolist(), make_bank(documents)
-    expected = {tuple(rows[i : i + 4]): drawn(bank, [rows[i : i + 4]], documents)[0] for i in range(0, 28, 4)}
-    found = {}
-    for rank in range(processes):
-        collate = Collate(documents, 4, budget, make_bank(documents), rank=rank, processes=processes)
-        for micro in collate(rows):
-            if micro.share:
-                groups = [tuple(micro.rows[i : i + 4]) for i in range(0, len(micro.rows), 4)]
-                found |= dict(zip(groups, micro.targets.negatives["main"][:, :, 0].int().tolist(), strict=True))
-    assert found == expected
