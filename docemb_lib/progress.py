@@ -6,9 +6,11 @@ Jupyter colours stderr as an error. `docemb run` reads the bar of the notebook t
 
 from __future__ import annotations
 
+import logging
 import re
 import sys
 from collections.abc import Iterable, Sized
+from html import escape
 from typing import Any, TypeVar, cast
 from weakref import WeakSet
 
@@ -28,6 +30,26 @@ def is_bar(line: str) -> bool:
     return re.search(r" \[[\d:]+(<[\d:?]+)?\]$", line) is not None
 
 
+class Notes(logging.Handler):
+    """Log records as grey lines below the cell of a notebook: Jupyter colours stderr, where they go by default, red."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        from IPython.display import display
+
+        text = plain(record.getMessage())
+        display({"text/plain": text, "text/html": f'<span style="color: gray">{escape(text)}</span>'}, raw=True)
+
+
+def in_kernel() -> bool:
+    return type(sys.stdout).__module__ == KERNEL_STREAM
+
+
+def log_to_notebook() -> None:
+    """In a notebook, show the warnings of this package as `Notes`."""
+    if in_kernel():
+        logging.getLogger("docemb_lib").handlers = [Notes()]
+
+
 def close_bars() -> None:
     """End the lines of bars that an error has left open, so that its message begins a line."""
     for bar in list(_bars):
@@ -37,7 +59,7 @@ def close_bars() -> None:
 def progress(items: Iterable[Item] | None = None, *, desc: str, total: int | None = None, unit: str = "") -> tqdm[Item]:
     """A bar over `items`, or one to `update` by hand if `items` is None: at most a line a second, none for one item."""
     bar_format = BAR if total is not None or hasattr(items, "__len__") else BAR_WITHOUT_END
-    file = sys.stdout if type(sys.stdout).__module__ == KERNEL_STREAM else sys.stderr
+    file = sys.stdout if in_kernel() else sys.stderr
     alone = isinstance(items, Sized) and len(items) == 1
     bar = tqdm(items, plain(desc), total, unit=unit, bar_format=bar_format, mininterval=1.0, disable=alone, file=file)
     _bars.add(bar)

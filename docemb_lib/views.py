@@ -29,6 +29,7 @@ from docemb_lib.experiments.run import Run, Stages
 from docemb_lib.experiments.runkey import STRUCTURAL, RunKey
 from docemb_lib.experiments.stages import CorpusStage
 from docemb_lib.experiments.students import recorded_student, weighting_of
+from docemb_lib.figures import short_name
 from docemb_lib.projections import projection_widths
 from docemb_lib.settings.profile import FINAL
 from docemb_lib.thesis.values import FIGURE_4_4, loss_of, published, read_published
@@ -157,9 +158,9 @@ def students_of_runs(run: Run) -> list[Model]:
 
 
 def in_figure_4_4(run: Run, distances: pd.DataFrame) -> pd.DataFrame:
-    """The rows of `distances` (tidy, with a column model) that belong to Figure 4.4 or to this run's student."""
-    shown = [RunKey.of(run.notebook, THESIS_PROFILE, **loss).label for loss in FIGURE_4_4]
-    return distances[distances["model"].isin([UNTRAINED, *shown, run.label])]
+    """The rows of `distances` (tidy, with short names of models) that belong to Figure 4.4 or to this run's student."""
+    labels = [UNTRAINED, run.label, *(RunKey.of(run.notebook, THESIS_PROFILE, **loss).label for loss in FIGURE_4_4)]
+    return distances[distances["model"].isin([short_name(label, run.label) for label in labels])]
 
 
 def validation_embeddings(corpus: CorpusStage, model: Model) -> np.ndarray:

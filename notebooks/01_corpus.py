@@ -91,6 +91,7 @@ for ax, split in zip(axes, ("train", "validation"), strict=True):
     panel = documents[documents["split"] == split]
     marks = views.lengths_in_thesis()
     figures.plot_lengths(panel, longest=longest, sources=sources, marks=marks, ax=ax).set_title(split)
+axes[0].get_legend().remove()
 run.save_figure(figure, "splits", documents.groupby(["split", "source"])["tokens"].describe().reset_index())
 
 # %% [markdown]
@@ -128,7 +129,8 @@ held_out.assign(links=held_out["see_also"].str.len()).groupby("split").agg(
 
 # %%
 tasks = views.described_tasks(run)
-views.tasks_beside_thesis(tasks.statistics, "validation", ["examples", "classes", "class_mean", "class_std"]).round(2)
+columns = ["examples", "classes", "class_mean", "class_std"]
+figures.table(views.tasks_beside_thesis(tasks.statistics, "validation", columns), digits=2)
 
 # %% [markdown]
 # ## Tasks of the final evaluation
@@ -136,7 +138,7 @@ views.tasks_beside_thesis(tasks.statistics, "validation", ["examples", "classes"
 # The final evaluation uses all examples. The first table shows the classes and their balance (Table 5.3).
 
 # %%
-views.tasks_beside_thesis(tasks.statistics, "final", ["classes", "class_mean", "class_std"]).round(2)
+figures.table(views.tasks_beside_thesis(tasks.statistics, "final", columns[1:]), digits=2)
 
 # %% [markdown]
 # The second table shows the examples of each split and the percentages of documents with more than 384 and 512 tokens
@@ -144,7 +146,7 @@ views.tasks_beside_thesis(tasks.statistics, "final", ["classes", "class_mean", "
 
 # %%
 sizes = views.tasks_beside_thesis(tasks.statistics, "final", ["examples", "over_384", "over_512"])
-sizes[sizes["examples"].notna()].round(2)
+figures.table(sizes[sizes["examples"].notna()], digits=2)
 
 # %% [markdown]
 # The third table describes retrieval tasks: the number of ranked documents, of queries, and of relevant documents per
@@ -153,7 +155,7 @@ sizes[sizes["examples"].notna()].round(2)
 # %%
 columns = ["documents", "queries", "relevant_mean", "relevant_std", "over_384", "over_512"]
 retrieval = views.tasks_beside_thesis(tasks.statistics, "final", columns)
-retrieval[retrieval["queries"].notna()].round(2)
+figures.table(retrieval[retrieval["queries"].notna()], digits=2)
 
 # %% [markdown]
 # **How to read them.** A task can show the benefit of a long context only if its texts are long. In the thesis this is

@@ -96,19 +96,19 @@ views.neighbours_of_validation(run)
 
 # %%
 scores = run.scores()
-scores.groupby(["model", "task", "metric"])["value"].agg(["mean", "std"]).round(3)
+figures.table(scores.groupby(["model", "task", "metric"])["value"].agg(["mean", "std"]))
 
 # %% [markdown]
 # ## All runs so far
 #
 # How does this model compare with other settings? The figure shows all Paragraph Vectors recorded for this profile, as
-# Figure 4.5 of the thesis does. A score is divided by the best score of all models shown on the same task. The box and
-# the points of a row are tasks, the triangle is their mean, and its bar is the standard deviation over head seeds.
+# Figure 4.5 of the thesis does. A score is divided by the best score of all models shown on the same task. The points
+# of a row are tasks, the triangle is their mean, and its bar is the standard deviation over head seeds.
 # `docemb sweep 02_paragraph_vector --grid paragraph-vector` makes the 45 models of the thesis.
 
 # %%
 runs = thesis.scores_of_runs(run, scores)
-ax = figures.plot_runs(runs, by="kind", ax=figures.rows_axes(runs["model"].nunique())[0])
+ax = figures.plot_runs(figures.named(runs), by="kind", ax=figures.rows_axes(runs["model"].nunique())[0])
 run.save_figure(ax, "runs", runs)
 
 # %% [markdown]

@@ -126,6 +126,7 @@ validation_history.drop(columns="epoch", errors="ignore").round(4)
 # * **overlap**: 1 minus the largest difference of the two distribution functions, which is the common area of densities
 #   that cross once; 1 means equal distributions, 0 means separate ones.
 # * **max-margin loss**: positive minus γ times the mean negative, as in the equation above, for the γ of the slider.
+#   Minus this loss is the margin, the pink bar of a row: γ moves its right end.
 #
 # The controls select students, the distance, the number of negatives and the lengths of documents. `pair` lists the
 # pairs of documents that the selected student confuses most (with all losses selected: the student of this run), and
@@ -157,13 +158,14 @@ run.save_figure(left.figure, "distances", shown)
 # ## All runs so far
 #
 # How does this loss compare with other losses? The figure shows scores on the validation splits of the sweep tasks, as
-# Figure 4.3 of the thesis does. A score is divided by the best score of all models shown on the same task. The box and
-# the points of a row are tasks, the triangle is their mean, and its bar is the standard deviation over head seeds.
+# Figure 4.3 of the thesis does. A score is divided by the best score of all models shown on the same task. The points
+# of a row are tasks, the triangle is their mean, and its bar is the standard deviation over head seeds.
 
 # %%
 scores = run.scores()
 runs = thesis.scores_of_runs(run, scores)
-ax = figures.plot_runs(runs, by="loss", ax=figures.rows_axes(runs["model"].nunique())[0])
+(ax,) = figures.rows_axes(runs["model"].nunique())
+figures.plot_runs(figures.named(runs, run.label), by="loss", ax=ax)
 run.save_figure(ax, "runs", runs)
 
 # %% [markdown]

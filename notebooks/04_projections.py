@@ -127,7 +127,7 @@ figure, axes = plt.subplots(
 )
 for teacher, row in zip(teachers, axes, strict=True):
     for measure, ax in zip(figures.MEASURES, row, strict=True):
-        figures.plot_probe(probes, teacher=teacher, measure=measure, ax=ax)
+        figures.plot_probe(figures.named(probes, run.label), teacher=teacher, measure=measure, ax=ax)
 figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper left", ncols=2)
 run.save_figure(figure, "probe", probes)
 
@@ -144,11 +144,12 @@ run.save_figure(figure, "probe", probes)
 # Do both views arrange documents alike? The figure shows the same documents in the student's space before and after
 # distillation, in the teachers' spaces, and in the two *views*, the projections that the contextual loss compares. Each
 # space is drawn along its own first two principal axes, so positions in different panels cannot be compared, but
-# neighbourhoods can. Colour by `length`: if length is a direction of a space, the space separates long from short
-# documents more than topics. Choose the documents of a task to colour by its labels.
+# neighbourhoods can. The pointer on a point shows which document it is. Colour by `length`: if length is a direction of
+# a space, the space separates long from short documents more than topics. Choose the documents of a task to colour by
+# its labels.
 
 # %%
-widgets.projection_explorer(widgets.spaces_of_run(run), probes)
+widgets.projection_explorer(widgets.spaces_of_run(run), figures.named(probes, run.label))
 
 # %% [markdown]
 # **How to read it.** If the share of variance in the plane is small, most of the space is not visible. The contextual
@@ -157,8 +158,8 @@ widgets.projection_explorer(widgets.spaces_of_run(run), probes)
 # ## All runs so far
 #
 # How do other projections compare? The figure shows scores on the validation splits of the sweep tasks, as Figures 4.7
-# to 4.9 of the thesis do. A score is divided by the best score of all models shown on the same task. The box and the
-# points of a row are tasks, the triangle is their mean, and its bar is the standard deviation over head seeds. Recorded
+# to 4.9 of the thesis do. A score is divided by the best score of all models shown on the same task. The points of a
+# row are tasks, the triangle is their mean, and its bar is the standard deviation over head seeds. Recorded
 # structural-only students of `03_structural` are shown, too. The grids are `projections-contextual`,
 # `projections-cosine` and `projections-max-margin`, for example `docemb sweep 04_projections --grid
 # projections-cosine`.
@@ -167,7 +168,7 @@ widgets.projection_explorer(widgets.spaces_of_run(run), probes)
 scores = run.scores()
 runs = thesis.scores_of_runs(run, scores)
 (ax,) = figures.rows_axes(runs["model"].nunique())
-figures.plot_runs(runs, by="dimensions of the contextual teacher", ax=ax)
+figures.plot_runs(figures.named(runs, run.label), by="dimensions of the contextual teacher", ax=ax)
 run.save_figure(ax, "runs", runs)
 
 # %% [markdown]

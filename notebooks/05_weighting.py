@@ -110,15 +110,16 @@ run.save_figure(ax, "training", validation_history)
 # ## All runs so far
 #
 # How do other weights compare? The figure shows scores on the validation splits of the sweep tasks, as Figures 4.10 and
-# 4.11 of the thesis do. A score is divided by the best score of all models shown on the same task. The box and the
-# points of a row are tasks, the triangle is their mean, and its bar is the standard deviation over head seeds. The
+# 4.11 of the thesis do. A score is divided by the best score of all models shown on the same task. The points of a row
+# are tasks, the triangle is their mean, and its bar is the standard deviation over head seeds. The
 # recorded structural-only student of `03_structural` is shown, too. The grids are `weighting-cosine` and
 # `weighting-max-margin`, for example `docemb sweep 05_weighting --grid weighting-cosine`.
 
 # %%
 scores = run.scores()
 runs = thesis.scores_of_runs(run, scores)
-ax = figures.plot_runs(runs, by="λ", ax=figures.rows_axes(runs["model"].nunique())[0])
+(ax,) = figures.rows_axes(runs["model"].nunique())
+figures.plot_runs(figures.named(runs, run.label), by="λ", ax=ax)
 run.save_figure(ax, "runs", runs)
 
 # %% [markdown]

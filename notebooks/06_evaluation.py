@@ -19,8 +19,9 @@
 #
 # The final student is trained on more documents, with settings that were chosen on validation splits (notebooks 03 to
 # 05). It is then scored on the test splits, once. The references are what a user has without training: the student
-# before distillation, the structural teacher on truncated text (as in the thesis) and over chunks of the whole document
-# (common practice), Paragraph Vectors, search engines that use words alone (TF-IDF, LSA, BM25), and both side by side.
+# before distillation, the structural teacher on *truncated* text (as in the thesis) and over *chunks* of the whole
+# document (common practice), Paragraph Vectors, search engines that use words alone (TF-IDF, LSA, BM25), and both side
+# by side.
 
 # %% tags=["parameters"]
 profile = "tiny"  # which corpus, teachers, student and sizes: a name in params/ or the path of a .yaml file
@@ -52,7 +53,6 @@ import pandas as pd
 from docemb_lib import begin, figures, thesis, views, widgets
 
 figures.use_style()
-pd.set_option("display.max_colwidth", None)  # the claims are sentences
 run = begin("06_evaluation", globals())
 run.settings()
 
@@ -78,10 +78,10 @@ run.save_figure(ax, "training", validation_history)
 
 # %%
 final = run.evaluate()
-final.board
+figures.named(final.board, run.label)
 
 # %%
-figure = figures.each_task(figures.plot_task, final.last)
+figure = figures.each_task(figures.plot_task, figures.named(final.last, run.label))
 run.save_figure(figure, "tasks", final.last)
 
 # %% [markdown]
@@ -99,7 +99,8 @@ run.save_figure(figure, "tasks", final.last)
 # few hundred examples reveal large differences only.
 
 # %%
-figure = figures.each_task(figures.plot_differences, final.comparison, reference="SBERT over chunks")
+comparison = figures.named(final.comparison, run.label)
+figure = figures.each_task(figures.plot_differences, comparison, reference="chunks")
 run.save_figure(figure, "differences", final.comparison)
 
 # %%
@@ -108,7 +109,7 @@ print(fill(final.recommendation(), 110))
 
 # %%
 columns = ["reference", "task", "difference", "low", "high", "p", "p_holm", "verdict"]
-final.comparison.query("model == @final.student")[columns].round(4)
+figures.table(final.comparison.query("model == @final.student")[columns], digits=4)
 
 # %% [markdown]
 # ## Does length matter?
@@ -119,7 +120,7 @@ final.comparison.query("model == @final.student")[columns].round(4)
 # %%
 by_length = run.stages.scores.by_length(run.models())
 compared = [final.student, "student before distillation", "SBERT truncated", "SBERT over chunks"]
-compared = by_length[by_length["model"].isin(compared)]
+compared = figures.named(by_length[by_length["model"].isin(compared)], run.label)
 figure = figures.each_task(figures.plot_by_length, compared, height=3.4)
 run.save_figure(figure, "by-length", by_length)
 
@@ -136,7 +137,7 @@ run.save_figure(figure, "by-length", by_length)
 # over chunks, and of the Paragraph Vectors.
 
 # %%
-widgets.neighbour_browser(widgets.neighbourhoods_of(run), by_length)
+widgets.neighbour_browser(widgets.neighbourhoods_of(run), figures.named(by_length, run.label))
 
 # %% [markdown]
 # **How to read it.** Bold documents are also among the student's neighbours. A tick marks a relevant document of a
@@ -152,7 +153,7 @@ widgets.neighbour_browser(widgets.neighbourhoods_of(run), by_length)
 # nearer than a negative one.
 
 # %%
-views.centring(run).round(3)
+figures.table(views.centring(run))
 
 # %% [markdown]
 # **How to read it.** A larger spread alone is no improvement: the order of cosines counts. `student: {centre: true}` in
@@ -168,10 +169,10 @@ views.centring(run).round(3)
 # %%
 finals = thesis.recorded_finals(run, final)
 accuracy = thesis.table_5_7(finals.scores, "accuracy")
-accuracy.round(3)
+figures.table(accuracy, run.label)
 
 # %%
-thesis.table_5_7(finals.scores, "map").round(3)
+figures.table(thesis.table_5_7(finals.scores, "map"), run.label)
 
 # %% [markdown]
 # The next table compares scores with the thesis, for the same model, round, task and metric: the difference, and
@@ -179,14 +180,14 @@ thesis.table_5_7(finals.scores, "map").round(3)
 # thesis computes MAP over the first 1,000 hits, docemb over all articles, unless `evaluation.map_at` is 1000.
 
 # %%
-thesis.deviations(finals.scores).round(3)
+figures.table(thesis.deviations(finals.scores), run.label)
 
 # %% [markdown]
 # For orientation, the next table is that of the thesis for heads trained on 1,000 examples. The embedded default has
 # other tasks, a much smaller student and far fewer documents.
 
 # %%
-thesis.table_5_7(thesis.published("table_5_7"), "accuracy").loc["1k"].round(3)
+figures.table(thesis.table_5_7(thesis.published("table_5_7"), "accuracy").loc["1k"])
 
 # %% [markdown]
 # ### Over tasks
@@ -195,11 +196,12 @@ thesis.table_5_7(thesis.published("table_5_7"), "accuracy").loc["1k"].round(3)
 # thesis, on its own tasks only. Figures that need more tasks or rounds are listed with the reason.
 
 # %%
+shown = figures.named(finals.scores, run.label)
 print(fill(finals.left_out, 110))
 
 # %%
 if "5.3" not in finals.not_drawn:
-    ax = figures.plot_rounds(finals.scores, ax=figures.rows_axes(len(accuracy))[0])
+    ax = figures.plot_rounds(shown, ax=figures.rows_axes(len(accuracy))[0])
     run.save_figure(ax, "rounds", finals.scores)
 
 # %%
@@ -207,24 +209,24 @@ if "5.4" not in finals.not_drawn:
     rounds = finals.scores["round"].unique()
     figure, axes = plt.subplots(len(rounds), 1, figsize=(9, 3.4 * len(rounds)), layout="constrained", squeeze=False)
     for name, ax in zip(rounds, axes[:, 0], strict=True):
-        figures.plot_by_task(finals.scores, name=name, ax=ax)
+        figures.plot_by_task(shown, name=name, ax=ax)
     figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower left", ncols=2, fontsize=8)
     run.save_figure(figure, "tasks-by-round", finals.scores)
 
 # %%
 if "5.5" not in finals.not_drawn:
-    (ax,) = figures.rows_axes(2 * finals.scores["model"].nunique(), each=0.18)
-    figures.plot_retrieval_means(finals.scores, ax=ax)
+    (ax,) = figures.rows_axes(2 * shown["model"].nunique(), each=0.18)
+    figures.plot_retrieval_means(shown, ax=ax)
     run.save_figure(ax, "retrieval-means", finals.scores)
 
 # %%
 if "5.6" not in finals.not_drawn:
-    ax = figures.plot_retrieval(finals.scores, ax=figures.rows_axes(finals.scores["model"].nunique())[0])
+    ax = figures.plot_retrieval(shown, ax=figures.rows_axes(shown["model"].nunique())[0])
     run.save_figure(ax, "retrieval", finals.scores)
 
 # %% [markdown]
-# **How to read it.** The points of a box are tasks, the triangle is their mean. A model with a long box and a good mean
-# is good at some tasks; a short box means similar scores on all tasks. In retrieval MRR depends on the first relevant
+# **How to read it.** The points of a row are tasks, with a box from five on; the triangle is their mean. A model with
+# points far apart and a good mean is good at some tasks. In retrieval MRR depends on the first relevant
 # document, MAP on all of them. A model that is better by MRR than by MAP finds one relevant document early and ranks
 # the others low.
 #
@@ -238,7 +240,7 @@ best = thesis.best_of_chapter_4(run)
 if best.empty:
     print(f"None of the four is recorded: `docemb sweep 05 --grid weighting-cosine --profile {profile}` makes two.")
 else:
-    ax = figures.plot_runs(best, by="model", ax=figures.rows_axes(best["model"].nunique())[0])
+    ax = figures.plot_runs(figures.named(best), by="model", ax=figures.rows_axes(best["model"].nunique())[0])
     run.save_figure(ax, "best-of-chapter-4", best)
 
 # %% [markdown]

@@ -43,13 +43,11 @@ documents = "profile"  # how many training documents; "profile": as many as the 
 from textwrap import fill
 
 import matplotlib.pyplot as plt
-import pandas as pd
 
 # No docemb_lib here? Then this kernel is of another environment: Kernel, Change Kernel, or install docemb in it.
 from docemb_lib import begin, figures, thesis, views
 
 figures.use_style()
-pd.set_option("display.max_colwidth", None)  # sentences
 run = begin("07_simde", globals())
 run.settings()
 
@@ -96,7 +94,7 @@ views.similarity_beside_paper(run, sentences).round(2)
 KINDS = {"positive": "to the other half of the document", "negative": "to halves of other documents"}
 untrained = run.references[0]
 before = views.distances_of_halves(run, [untrained])
-ax = figures.plot_distances(before, distance="cosine", kinds=KINDS, ax=figures.rows_axes(1, each=0.9)[0])
+ax = figures.plot_distances(figures.named(before), distance="cosine", kinds=KINDS, ax=figures.rows_axes(1, each=0.9)[0])
 
 # %% [markdown]
 # **How to read it.** If the two distributions overlap, the encoder can learn to separate them. If they hardly overlap,
@@ -122,7 +120,9 @@ validation_history.drop(columns="epoch", errors="ignore").round(4)
 
 # %%
 distances = views.distances_of_halves(run, [untrained, run.model])
-ax = figures.plot_distances(distances, distance="cosine", kinds=KINDS, ax=figures.rows_axes(2, each=0.9)[0])
+ax = figures.plot_distances(
+    figures.named(distances, run.label), distance="cosine", kinds=KINDS, ax=figures.rows_axes(2, each=0.9)[0]
+)
 run.save_figure(ax, "halves", distances)
 
 # %% [markdown]
@@ -138,10 +138,10 @@ run.save_figure(ax, "halves", distances)
 # %%
 students = views.students_beside(run)
 final = run.evaluate(beside=students)
-final.board
+figures.named(final.board, run.label)
 
 # %%
-figure = figures.each_task(figures.plot_task, final.last)
+figure = figures.each_task(figures.plot_task, figures.named(final.last, run.label))
 run.save_figure(figure, "tasks", final.last)
 
 # %% [markdown]
@@ -153,10 +153,11 @@ run.save_figure(figure, "tasks", final.last)
 # paired test with a correction for the number of comparisons, and the standard deviation over head seeds.
 
 # %%
-views.gain_over_start(final.scores, final.comparison, student=final.student).round(4)
+figures.table(views.gain_over_start(final.scores, final.comparison, student=final.student), digits=4)
 
 # %%
-figure = figures.each_task(figures.plot_differences, final.comparison, reference="SBERT over chunks")
+comparison = figures.named(final.comparison, run.label)
+figure = figures.each_task(figures.plot_differences, comparison, reference="chunks")
 run.save_figure(figure, "differences", final.comparison)
 
 # %%
@@ -182,9 +183,9 @@ print(fill(final.recommendation(), 110))
 few = views.few_shot(run, [run.model, *students, *run.references[:3]])  # with the untrained student and both SBERT
 for task in few["task"].unique():
     _, ax = plt.subplots()
-    figures.plot_few_shot(few[few["task"] == task], ax=ax).set_title(task)
+    figures.plot_few_shot(figures.named(few[few["task"] == task], run.label), ax=ax).set_title(task)
     run.save_figure(ax, f"few-shot-{task}", few)
-views.beside_paper(few).round(3)
+figures.table(views.beside_paper(few), run.label)
 
 # %% [markdown]
 # ## What it attends to
@@ -198,7 +199,7 @@ views.beside_paper(few).round(3)
 # %%
 attention = views.attention_of_students(run)
 if len(attention):
-    ax = figures.plot_attention(attention)
+    ax = figures.plot_attention(figures.named(attention, run.label))
     run.save_figure(ax, "attention", attention)
 
 # %% [markdown]
@@ -210,7 +211,7 @@ if len(attention):
 # tasks. Name 20News or another task of the paper in `evaluation.tasks` to fill it.
 
 # %%
-views.beside_paper(final.scores).round(3)
+figures.table(views.beside_paper(final.scores), run.label)
 
 # %% [markdown]
 # For orientation, the last table shows macro F1 in the paper, of heads trained on all examples. The paper trains BERT

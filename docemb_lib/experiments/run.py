@@ -27,6 +27,7 @@ from docemb_lib.experiments.stages import CorpusStage, TeacherStage
 from docemb_lib.experiments.students import StudentStage
 from docemb_lib.hardware import tune_environment
 from docemb_lib.private import INJECTED_CELL
+from docemb_lib.progress import log_to_notebook
 from docemb_lib.settings import SINGLE, label_of_paragraph_vector
 from docemb_lib.settings.profile import BESIDE_CONTEXTUAL, FINAL, NOTEBOOKS, Profile, check_names
 from docemb_lib.workspace import Artefact, Workspace
@@ -250,6 +251,7 @@ def begin(notebook: str, namespace: Mapping[str, Any]) -> Run:
         >>> train_history, validation_history = run.history()
     """
     tune_environment()
+    log_to_notebook()
     warn_of_other_versions()
     check_names(notebook, _injected_by_papermill())
     given = {name: namespace[name] for name in ("seed", *NOTEBOOKS[notebook]) if name in namespace}
@@ -296,6 +298,7 @@ class Overview:
 
     def __init__(self, run: Run, own: Mapping[str, Any]) -> None:
         rows = {
+            "this run": (run.label, "", ""),
             "profile": (run.profile.name, "", ""),
             "grid": (grid_place(run.key), "", ", ".join(names_in_grids(run.key))),
         }

@@ -1,12 +1,16 @@
 """Figures: a tidy frame in, Axes out. One palette and one style for all; call `use_style()` first in a notebook.
 
+Figures are transparent, with text and lines of one grey, so that they are legible on a light and on a dark page.
+
 Every plot function can be imported from here. Its module is loaded at the first use, because some import torch.
 """
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from importlib import import_module
 from itertools import cycle
 from typing import Any
@@ -18,6 +22,9 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.typing import LineStyleType
+
+from docemb_lib.experiments.models import ADAPTED, DENSE, SBERT_CHUNKS, SBERT_TRUNCATED, UNTRAINED
+from docemb_lib.progress import in_kernel
 
 _PLOTS = {
     "documents": "plot_lengths plot_cumulative plot_weights plot_mask plot_redundancy plot_sentence_similarity "
@@ -36,11 +43,13 @@ PALETTE = {
 }  # fmt: skip
 STYLES: tuple[LineStyleType, ...] = ("-", "--", ":", "-.")  # for lines of the same colour
 SERIES = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999")
+GREY = "#787878"  # contrast 4.4 to 1 with white and 4.3 to 1 with JupyterLab's dark #111111
 RC: dict[Any, Any] = {
     "figure.dpi": 110, "figure.figsize": (7.2, 4.0), "font.size": 10, "axes.spines.top": False,
-    "axes.spines.right": False, "axes.grid": True, "axes.grid.axis": "x", "axes.axisbelow": True,
-    "grid.color": "#dddddd", "grid.linewidth": 0.7, "legend.frameon": False, "svg.fonttype": "none",
-    "savefig.facecolor": "white",
+    "axes.spines.right": False, "axes.grid": True, "axes.axisbelow": True,
+    "grid.color": GREY, "grid.alpha": 0.3, "grid.linewidth": 0.7, "legend.frameon": False, "svg.fonttype": "none",
+    "savefig.facecolor": "none", "axes.facecolor": "none",
+    **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), GREY),
     "text.parse_math": False,  # a `$` of a name or a text begins no formula; the diagrams of `methods` ask for theirs
 }  # fmt: skip
 
@@ -51,8 +60,53 @@ def __getattr__(name: str) -> Any:
     return getattr(import_module(f"docemb_lib.figures.{_MODULE_OF[name]}"), name)
 
 
+SHORT = {UNTRAINED: "before distillation", SBERT_CHUNKS: "chunks", SBERT_TRUNCATED: "truncated"}
+LONGEST_OWN = 24  # characters of a label that is shown beside "this student"
+
+
 def use_style() -> None:
     mpl.rcParams.update(RC)
+    if in_kernel():  # of a figure that is itself transparent, Jupyter would show a light background
+        from IPython import get_ipython
+        from matplotlib_inline.backend_inline import set_matplotlib_formats
+        from matplotlib_inline.config import InlineBackend
+
+        InlineBackend.instance(parent=get_ipython()).print_figure_kwargs["facecolor"] = "none"
+        set_matplotlib_formats("png")
+    pd.set_option("display.max_colwidth", None)  # ids and sentences are shown whole
+
+
+def short_name(label: str, own: str | None = None) -> str:
+    """A model's label for figures and tables; `own` is the label of the student of this run.
+
+    Example:
+        >>> short_name("cosine;None;λ=0.5"), short_name("student a;b, adapted", "student a;b")
+        ('cosine, no mask, λ .5', 'this student: a, b, adapted')
+    """
+    if own is not None and label in (own, f"{own}{ADAPTED}", f"{own}{DENSE}"):
+        text = short_name(own.removeprefix("student "))
+        return ("this student" if len(text) > LONGEST_OWN else f"this student: {text}") + label.removeprefix(own)
+    for long, name in SHORT.items():
+        label = label.replace(long, name)
+    label = re.sub(r"None;(?=λ)", "no mask;", label)
+    label = re.sub(r"([λγτ])=([\d.]+)", lambda found: f"{found[1]} {float(found[2]):g}".replace(" 0.", " ."), label)
+    return label.replace(";", ", ")
+
+
+def named(frame: pd.DataFrame, own: str | None = None) -> pd.DataFrame:
+    """The frame with short names in its columns `model` and `reference` and in the level `model` of its index."""
+    name = partial(short_name, own=own)
+    frame = frame.assign(**{column: frame[column].map(name) for column in ("model", "reference") if column in frame})
+    return frame.rename(name, level="model") if "model" in frame.index.names else frame
+
+
+def table(frame: pd.DataFrame, own: str | None = None, *, digits: int = 3) -> pd.DataFrame:
+    """The frame to read: short names, rounded numbers, and nothing in place of NaN."""
+
+    def text(value: Any) -> Any:
+        return "" if pd.isna(value) else f"{value:.{digits}f}" if isinstance(value, float) else value
+
+    return named(frame, own).map(text)
 
 
 def rows_axes(rows: int, *, columns: int = 1, each: float = 0.3) -> list[Axes]:
@@ -82,11 +136,11 @@ def kind_of(model: str) -> str:
     """The kind of a model, a key of `PALETTE`, from its label."""
     if model in ("TF-IDF", "BM25", "LSA"):
         return "floor"
-    if model.startswith(("SBERT", "BM25 and")):
+    if model.startswith(("SBERT", "BM25 and", SHORT[SBERT_CHUNKS], SHORT[SBERT_TRUNCATED])):
         return "structural"
-    if model.startswith(("DM;", "DBOW;", "PV;", "LSA;")) and "S:" not in model:
+    if re.match("(DM|DBOW|PV|LSA)[;,]", model) and "S:" not in model:
         return "contextual"
-    return "untrained" if model.startswith("student before") else "student"
+    return "untrained" if model.startswith((UNTRAINED, SHORT[UNTRAINED])) else "student"
 
 
 def looks_of(models: Iterable[str]) -> dict[str, tuple[str, LineStyleType]]:
@@ -113,7 +167,6 @@ def label(ax: Axes, text: str, place: tuple[Any, Any], offset: tuple[float, floa
     ax.annotate(text, place, xytext=offset, textcoords="offset points", **{"fontsize": 8, "va": "center", **options})
 
 
-def value_grid(ax: Axes) -> None:
-    """Horizontal grid lines only, for figures whose values are on the y axis."""
-    ax.grid(axis="x", visible=False)
-    ax.grid(axis="y", visible=True)
+def legend_beside(ax: Axes, **options: Any) -> None:
+    """The legend to the right of the data."""
+    ax.legend(**{"loc": "upper left", "bbox_to_anchor": (1.01, 1), "fontsize": 8, "title_fontsize": 8, **options})

@@ -13,11 +13,22 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm
 from matplotlib.lines import Line2D
-from matplotlib.ticker import LogLocator, NullLocator
+from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 from scipy.ndimage import gaussian_filter1d
 
 from docemb_lib.evaluation.probes import ALL_LENGTHS
-from docemb_lib.figures import PALETTE, SERIES, STYLES, kind_of, label, looks_of, series_colors, short, value_grid
+from docemb_lib.figures import (
+    GREY,
+    PALETTE,
+    SERIES,
+    STYLES,
+    kind_of,
+    label,
+    legend_beside,
+    looks_of,
+    series_colors,
+    short,
+)
 
 # ---- documents of a corpus
 MASK_ROWS = 12  # documents drawn by plot_mask
@@ -51,14 +62,13 @@ def plot_lengths(
     for (name, tokens), marker in zip((marks or {}).items(), cycle(MARKERS), strict=False):
         if tokens <= longest:
             name = f"{name} ({tokens:,.0f})"
-            ax.plot(tokens, 1, marker, color="black", markerfacecolor="none", markersize=5, label=name, **top)
+            ax.plot(tokens, 1, marker, color=GREY, markerfacecolor="none", markersize=5, label=name, **top)
     if limit is not None:
-        ax.axvline(limit, color="black", linewidth=1.2, linestyle="--")
+        ax.axvline(limit, color=GREY, linewidth=1.2, linestyle="--")
         text = f"{(documents['tokens'] > limit).mean():.0%} are longer than\nthe structural teacher reads ({limit})"
         label(ax, text, (limit, 1), (6, -4), xycoords=("data", "axes fraction"), va="top", fontsize=10)
     ax.set(xlabel="tokens per document (the last bin holds all longer ones)", ylabel="documents (%)", xlim=(0, longest))
-    value_grid(ax)
-    ax.legend(title="source", loc="center right", fontsize=8)
+    legend_beside(ax, title="source")
     return ax
 
 
@@ -72,8 +82,8 @@ def plot_cumulative(lengths: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     for (name, split), group in lengths.groupby(["data", "split"], sort=False):
         ax.ecdf(group["tokens"], color=colors[name], linestyle=styles[split], linewidth=1.5)
     handles = [Line2D([], [], color=color, label=name) for name, color in colors.items()]
-    handles += [Line2D([], [], color="black", linestyle=style, label=str(split)) for split, style in styles.items()]
-    ax.legend(handles=handles, fontsize=8, loc="upper left")
+    handles += [Line2D([], [], color=GREY, linestyle=style, label=str(split)) for split, style in styles.items()]
+    legend_beside(ax, handles=handles)
     ax.set_xscale("log", base=2)
     ax.xaxis.set_major_formatter("{x:g}")
     ax.set(xlabel="tokens per document", ylabel="share of documents", xlim=(8, 4096), ylim=(0, 1))
@@ -105,7 +115,7 @@ def plot_mask(weights: pd.DataFrame, *, max_structural_len: int | None, ax: Axes
         left += width
     if max_structural_len is not None and (shown["length"] > max_structural_len).any():
         kept = int((shown["length"] <= max_structural_len).sum())
-        ax.axhline(kept - 0.5, color="black", linewidth=1.2, linestyle="--")
+        ax.axhline(kept - 0.5, color=GREY, linewidth=1.2, linestyle="--")
         options: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "va": "top" if kept else "center"}
         label(ax, f"masked:\nmore than\n{max_structural_len:,} tokens", (1.01, kept - 0.5), **options)
     ax.set_yticks(range(len(shown)), [f"{length:,}" for length in shown["length"]])
@@ -129,7 +139,7 @@ def plot_redundancy(rows: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
             ax.plot(part["words"].map(bins.index), part["redundancy"], marker, color=colors[name], label=entry)
     ax.set_xticks(range(len(bins)), bins)
     ax.set(xlabel="words of the document", ylabel="nouns and verbs per distinct one")
-    ax.legend(fontsize=8)
+    legend_beside(ax)
     return ax
 
 
@@ -143,12 +153,13 @@ def plot_sentence_similarity(pairs: pd.DataFrame, *, ax: Axes | None = None) -> 
         ax.axvline(cosines.mean(), color=color, linestyle="--")
     low, high = pairs["cosine"].min(), pairs["cosine"].max()
     ax.set(xlabel="cosine of two sentences", ylabel="pairs (%)", xlim=(low - 0.05, high + 0.05))
-    ax.legend(fontsize=8)
+    ax.legend(loc="lower left", bbox_to_anchor=(0, 1), fontsize=8)
     return ax
 
 
 # ---- embeddings
 UNITS = {"cosine": "cosine distance", "mse": "squared L2 distance per dimension"}
+MARGIN = "margin"
 KINDS = {"positive": "to its own teacher embedding", "negative": "to those of other documents"}
 FLOOR = 1e-6  # of the largest squared distance, and of 1: smaller ones are drawn there, a logarithmic axis has no 0
 HALF = 0.42  # height of half a violin; rows are 1 apart
@@ -159,13 +170,15 @@ PARTS = {"noun": "nouns", "verb": "verbs", "adjective": "adjectives", "other": "
 
 
 def plot_distances(
-    distances: pd.DataFrame, *, distance: str, kinds: Mapping[str, str] = KINDS, ax: Axes | None = None
-) -> Axes:
+    distances: pd.DataFrame, *, distance: str, kinds: Mapping[str, str] = KINDS, gamma: float | None = None,
+    ax: Axes | None = None,
+) -> Axes:  # fmt: skip
     """Split violins with medians, a row per model: positives above, negatives below (thesis, Figure 4.4).
 
     Squared distances have a logarithmic axis: the norms of students differ by orders of magnitude. distances: columns
     model, kind ("positive" or "negative"), value, and auc, the share of (positive, negative) pairs in which the
-    positive is nearer (0.5: chance). distance: "cosine" or "mse". kinds: legend labels of the two kinds.
+    positive is nearer (0.5: chance). distance: "cosine" or "mse". kinds: legend labels of the two kinds. gamma: also
+    draw the margin, a bar from the mean positive to gamma times the mean negative: minus the max-margin loss.
     """
     ax = plt.gca() if ax is None else ax
     models, logarithmic = list(distances["model"].unique()), distance == "mse"
@@ -178,17 +191,25 @@ def plot_distances(
             x, height = density(values)
             x, middle = (10**x, 10 ** np.median(values)) if logarithmic else (x, np.median(values))
             ax.fill_between(x, row, row + side * height, color=PALETTE[kind], alpha=0.75, linewidth=0.6, label=kind)
-            ax.plot([middle, middle], [row, row + 0.8 * side], color="black", linewidth=0.9)
-        ax.axhline(row, color="#555555", linewidth=0.6)
+            ax.plot([middle, middle], [row, row + 0.8 * side], color="white", linewidth=0.9)
+        ax.axhline(row, color=GREY, linewidth=0.6)
+        if gamma is not None:
+            near, far = own.groupby("kind")["value"].mean()[list(kinds)]
+            ends = [near, max(gamma * far, floor) if logarithmic else gamma * far]
+            ax.plot(ends, [row, row], "|-", color=PALETTE["floor"], linewidth=4, markersize=16, label=MARGIN)
         label(ax, f"AUC {own['auc'].iloc[0]:.3f}", (1.01, row), xycoords=("axes fraction", "data"), fontsize=9)
     ax.set_yticks(range(len(models)), models)
     ax.set(xlabel=UNITS[distance], ylim=(len(models) - 0.5, -0.5), xscale="log" if logarithmic else "linear")
     if logarithmic:
-        ax.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        low, high = ax.get_xlim()
+        subs = (1, 2, 5) if high < 200 * low else (1,)
+        ax.xaxis.set_major_locator(MaxNLocator(4) if high < 10 * low else LogLocator(subs=subs))
         ax.xaxis.set_major_formatter("{x:g}")
         ax.xaxis.set_minor_locator(NullLocator())
-    handles, _ = ax.get_legend_handles_labels()
-    ax.legend(handles[:2], kinds.values(), loc="lower left", bbox_to_anchor=(0, 1), ncols=1, fontsize=8)
+    drawn = dict(zip(*reversed(ax.get_legend_handles_labels()), strict=True))
+    texts = {**kinds, MARGIN: f"margin: from the mean of the first to {gamma or 0:g} × the mean of the second"}
+    place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1), "fontsize": 8}
+    ax.legend(drawn.values(), [texts[name] for name in drawn], **place)
     return ax
 
 
@@ -245,10 +266,9 @@ def plot_probe(probes: pd.DataFrame, *, teacher: str, measure: str, ax: Axes | N
         ax.bar(left, values, width=width, color=PALETTE[kind_of(str(model))], label=str(model))
         for x, value in zip(left, values, strict=True):
             if np.isfinite(value):  # an empty bucket has no value
-                label(ax, f"{value:.2f}", (x, max(value, 0)), (0, 2), ha="center", va="bottom")
+                label(ax, f"{value:z.2f}", (x, max(value, 0)), (0, 2), ha="center", va="bottom")
     ax.set_xticks(places, [f"{bucket}\n{documents[bucket]} documents" for bucket in table.index])
-    ax.axhline(0, color="black", linewidth=0.8)
-    value_grid(ax)
+    ax.axhline(0, color=GREY, linewidth=0.8)
     ax.margins(y=0.15)
     ax.set_ylabel(MEASURES[measure])
     ax.set_title(teacher, pad=14)
@@ -259,11 +279,16 @@ def plot_attention(parts: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     """Attention to a word by part of speech, relative to any word, mean over documents (SimDE paper, Figure 3)."""
     ax = plt.gca() if ax is None else ax
     palette = {model: color for model, (color, _) in looks_of(parts["model"]).items()}
-    look: dict[str, Any] = {"saturation": 1, "errorbar": ("ci", 95), "seed": 0, "err_kws": {"linewidth": 1}}
+    look: dict[str, Any] = {
+        "saturation": 1,
+        "errorbar": ("ci", 95),
+        "seed": 0,
+        "err_kws": {"linewidth": 1, "color": GREY},
+    }
     order: dict[str, Any] = {"order": list(PARTS), "hue_order": list(palette), "palette": palette}
     sns.barplot(parts, x="part", y="relative", hue="model", ax=ax, **order, **look)
-    ax.axhline(1, color="black", linewidth=0.8, linestyle="--")
+    ax.axhline(1, color=GREY, linewidth=0.8, linestyle="--")
     ax.set_xticks(range(len(PARTS)), list(PARTS.values()))
     ax.set(xlabel="", ylabel="attention to a word\n(1: as to any word)")
-    ax.legend(title="", fontsize=8)
+    legend_beside(ax, title="")
     return ax

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-import seaborn as sns
 import torch
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
@@ -18,7 +17,7 @@ from torch import Tensor, nn
 
 from docemb_lib.evaluation.heads import one_thread
 from docemb_lib.experiments.runkey import roles_of, structural_label
-from docemb_lib.figures import PALETTE, SERIES, label, rows_axes, short
+from docemb_lib.figures import GREY, PALETTE, SERIES, label, rows_axes, short
 from docemb_lib.losses import MSE, Cosine, MaxMargin, SoftCCA
 from docemb_lib.projections import ACTIVATIONS, DROPOUT, NORM, parse_projection, projection_widths
 from docemb_lib.settings.profile import Profile
@@ -50,14 +49,15 @@ def draw_graph(boxes: Mapping[str, Box], arrows: Iterable[str], *, note: str = "
     ax.set_axis_off()
     texts = {}
     for name, (column, row, text, kind, dashed) in boxes.items():
-        frame = {"boxstyle": "round", "facecolor": "white", "linestyle": "--" if dashed else "-"}
-        frame["edgecolor"] = "#333333" if kind is None else PALETTE[kind]
+        frame = {"boxstyle": "round", "facecolor": "none", "linestyle": "--" if dashed else "-"}
+        frame["edgecolor"] = GREY if kind is None else PALETTE[kind]
         texts[name] = ax.text(column, row, text, size=8, ha="center", va="center", bbox=frame, parse_math=True)
     for source, target in (arrow.split(" > ") for arrow in arrows):
         if source in texts and target in texts:  # from the right edge of one to the left edge of the other
             start, end = texts[source], texts[target]
-            clip = {"arrowstyle": "-|>", "patchA": start.get_bbox_patch(), "patchB": end.get_bbox_patch()}
-            ax.annotate("", (0, 0.5), xycoords=end, xytext=(1, 0.5), textcoords=start, arrowprops=clip)
+            clip = {"patchA": start.get_bbox_patch(), "patchB": end.get_bbox_patch()}
+            look = {"arrowstyle": "-|>", "color": GREY, **clip}
+            ax.annotate("", (0, 0.5), xycoords=end, xytext=(1, 0.5), textcoords=start, arrowprops=look)
     columns, rows = [box.column for box in boxes.values()], [box.row for box in boxes.values()]
     right = max(columns) + max(0.55, 0.13 * (max(columns) - min(columns)))  # room for half of a wide box
     ax.set(xlim=(min(columns) - 0.5, right), ylim=(min(rows) - 0.75, max(rows) + 0.5))
@@ -211,18 +211,17 @@ def plot_windows(words: Sequence[str], *, dm: bool, window: int = 5, ax: Axes | 
     ax = plt.gca() if ax is None else ax
     labels = [short(word, 16) for word in words]
     inputs = inputs_of_predictions(len(words), dm=dm, window=window)
-    shades = inputs * [1.0, *[0.4] * len(words)]  # the document vector is darker
-    table = pd.DataFrame(shades, index=labels, columns=["document vector", *labels])
-    cells: dict[str, Any] = {"cbar": False, "linewidths": 3, "xticklabels": True, "yticklabels": True}
-    cells["cmap"] = sns.light_palette(PALETTE["contextual"], as_cmap=True)
-    sns.heatmap(table, mask=~inputs, vmin=0, vmax=1, **cells, ax=ax)
+    for row, column in np.argwhere(inputs):  # the document vector is darker
+        look: dict[str, Any] = {"facecolor": PALETTE["contextual"], "alpha": 0.4 if column else 1.0}
+        ax.add_patch(Rectangle((column - 0.45, row - 0.45), 0.9, 0.9, **look))
     for row in range(len(words)):
-        ax.add_patch(Rectangle((row + 1.05, row + 0.05), 0.9, 0.9, facecolor="none", edgecolor="black", linestyle="--"))
-    ax.set_ylabel("predicted word")
-    ax.tick_params(axis="x", labeltop=True, labelbottom=False, length=0)
-    ax.tick_params(axis="y", rotation=0, length=0)
+        ax.add_patch(Rectangle((row + 0.55, row - 0.45), 0.9, 0.9, fill=False, edgecolor=GREY, linestyle="--"))
+    ax.set_xticks(range(len(words) + 1), ["document vector", *labels], rotation=90)
+    ax.set_yticks(range(len(words)), labels)
+    ax.set(xlim=(-0.5, len(words) + 0.5), ylim=(len(words) - 0.5, -0.5), ylabel="predicted word")
+    ax.tick_params(labeltop=True, labelbottom=False, length=0)
+    ax.spines[:].set_visible(False)
     ax.grid(visible=False)
-    plt.setp(ax.get_xticklabels(), rotation=35, ha="left", rotation_mode="anchor")
     return ax
 
 
@@ -246,7 +245,7 @@ def plot_max_margin(*, gamma: float = 1.0, ax: Axes | None = None) -> Axes:
     margin = pull - gamma * (others[None] - grid[:, None]).mean(axis=1)
     look: dict[str, Any] = {"angles": "xy", "scale_units": "xy", "scale": 6, "width": 0.004}
     ax.quiver(*grid.T, *pull.T, color=PALETTE["untrained"], label="MSE", **look)
-    ax.quiver(*grid.T, *margin.T, color=PALETTE["student"], label=f"max-margin MSE, γ = {gamma}", **look)
+    ax.quiver(*grid.T, *margin.T, color=PALETTE["student"], label=f"max-margin MSE, γ = {gamma:g}", **look)
     squares: dict[str, Any] = {"marker": "s", "markersize": 11, "linestyle": ""}
     ax.plot(*own, color=PALETTE["positive"], label="teacher embedding\nof the document", **squares)
     ax.plot(*others.T, color=PALETTE["negative"], label="of other documents", **squares)
@@ -294,7 +293,6 @@ def plot_descents() -> list[Axes]:
     norms.set_yticks([1, 2, 5, 10, 20], ["1", "2", "5", "10", "20"], minor=False)
     norms.minorticks_off()
     norms.set_title("mean norm of the student's embeddings", fontsize=9)
-    norms.grid(axis="y", visible=True)
     figure.legend(*planes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=8)
     return [*planes, norms]
 
@@ -306,7 +304,7 @@ def _plot_path(ax: Axes, path: Tensor, teacher: Tensor) -> None:
                  "student, end": (path[-1], "student")}  # fmt: skip
         for name, (points, kind) in shown.items():
             ax.plot(*points[topic].T, marker, color=PALETTE[kind], markersize=4.5, label=f"{hidden}{name}")
-    ax.plot(0, 0, "+", color="black", markersize=7, label="origin")
+    ax.plot(0, 0, "+", color=GREY, markersize=7, label="origin")
     ax.set_aspect("equal", adjustable="datalim")
     ax.locator_params(nbins=4)
     ax.grid(visible=False)
@@ -376,11 +374,10 @@ def plot_soft_cca() -> list[Axes]:
         name = "both features of one view (absolute)"
         ax.plot(trace["within"], color=PALETTE["negative"], linewidth=1.8, label=name)
         for known in canonical_correlations(X, Y)[:2]:
-            ax.axhline(known, color="black", linewidth=0.8, linestyle=":")
+            ax.axhline(known, color=GREY, linewidth=0.8, linestyle=":")
             label(ax, f"{known:.2f}", (STEPS, known), (3, 0))
         ax.set(xlabel="step", xlim=(0, STEPS), ylim=(None, 1.03))
         ax.set_title(f"δ = {delta:g}: {'with' if delta else 'without'} decorrelation", fontsize=9)
-        ax.grid(axis="y", visible=True)
     axes[0].set_ylabel("correlation")
     axes[0].figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=8)
     return axes

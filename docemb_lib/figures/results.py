@@ -17,15 +17,15 @@ from matplotlib.ticker import MaxNLocator
 
 from docemb_lib.evaluation.scoreboard import MAIN_METRICS, mean_over_tasks, normalised
 from docemb_lib.evaluation.uncertainty import OVERALL, VERDICTS
-from docemb_lib.figures import PALETTE, SERIES, kind_of, label, looks_of, series_colors, value_grid
+from docemb_lib.figures import GREY, PALETTE, SERIES, STYLES, kind_of, label, legend_beside, looks_of, series_colors
 from docemb_lib.thesis.values import BASELINE
 
 METRICS = {"map": "MAP", "mrr": "MRR", "mean": OVERALL, "f1_macro": "macro-F1"}
 RETRIEVAL = {"map": "o", "mrr": "s"}  # metric → marker
 NOT_LOSSES = ("step", "epoch", "norm", "spread", "cca")  # columns of the validation history
-MEAN: dict[str, Any] = {"marker": "^", "color": "black", "linestyle": ""}
-HOLLOW: dict[str, Any] = {"marker": "D", "markerfacecolor": "none", "color": "black", "linestyle": "", "markersize": 5}
-NARROW = 0.15  # share of the axis below which a bar is too narrow for its number
+MEAN: dict[str, Any] = {"marker": "^", "color": GREY, "linestyle": ""}
+HOLLOW: dict[str, Any] = {"marker": "D", "markerfacecolor": "none", "color": GREY, "linestyle": "", "markersize": 5}
+BOXED = 5  # points from which a row has a box
 WIDTH = 0.84  # of a group of bars; groups are 1 apart
 LEAST = 10  # fewest examples of a length bucket that is drawn
 
@@ -33,7 +33,7 @@ LEAST = 10  # fewest examples of a length bucket that is drawn
 def plot_history(train: pd.DataFrame, validation: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     """Losses over the updates (`training.History`): training as thin smoothed lines, validation as points on lines."""
     ax = plt.gca() if ax is None else ax
-    colors = {"loss": "#000000", "structural": PALETTE["structural"], "contextual": PALETTE["contextual"]}
+    colors = {"loss": GREY, "structural": PALETTE["structural"], "contextual": PALETTE["contextual"]}
     teachers = set(validation.columns) - {"loss", *NOT_LOSSES}
     parts = [part for part in colors if part == "loss" or part in teachers] + sorted(teachers - set(colors))
     spare = cycle(color for color in SERIES if color not in colors.values())
@@ -46,9 +46,8 @@ def plot_history(train: pd.DataFrame, validation: pd.DataFrame, *, ax: Axes | No
         ax.plot(train["step"], smooth, color=color, linewidth=0.9, alpha=0.7)
         ax.plot(validation["step"], validation[part], color=color, marker="o", linewidth=1.8, label=part)
     ax.set(xlabel="updates", ylabel="loss")
-    ax.grid(axis="y", visible=True)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
-    ax.legend(title="validation\n(thin: training)", loc="upper left", bbox_to_anchor=(1, 1))
+    legend_beside(ax, title="validation\n(thin: training)")
     return ax
 
 
@@ -120,11 +119,13 @@ def plot_rounds(scores: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
 def _draw_boxes(
     points: pd.DataFrame, rows: pd.DataFrame, *, y: str, hue: str, colors: dict[str, Any], ax: Axes | None
 ) -> Axes:
-    """A box and a point per task for each row, its mean as a triangle, the mean of the thesis as a hollow diamond."""
+    """A point per task for each row, a box of `BOXED` and more, a triangle for the mean, a diamond for the thesis'."""
     ax = plt.gca() if ax is None else ax
     common: dict[str, Any] = {"x": "value", "y": y, "hue": hue, "palette": colors, "order": list(rows.index), "ax": ax}
     box: dict[str, Any] = {"dodge": False, "width": 0.6, "showfliers": False, "boxprops": {"alpha": 0.55}}
-    sns.boxplot(points, **common, **box, linewidth=0.9, legend=False)
+    boxed = points[points.groupby(y)["value"].transform("count") >= BOXED]
+    if len(boxed):
+        sns.boxplot(boxed, **common, **box, linewidth=0.9, legend=False)
     sns.stripplot(points, **common, jitter=False, size=6.5, edgecolor="white", linewidth=0.4, legend=False)
     places = range(len(rows))
     ax.errorbar(rows["mean"], places, xerr=rows.get("std"), **MEAN, markersize=3.5, capsize=2, linewidth=0.9, zorder=5)
@@ -151,13 +152,11 @@ def plot_weighting(runs: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
         look: dict[str, Any] = {"markers": True, "dashes": False, "errorbar": "sd", "err_style": "bars"}
         palette = list(SERIES[: weighted["mask"].nunique()])
         sns.lineplot(weighted, x="lam", y="value", hue="mask", style="mask", palette=palette, **look, ax=ax)
-        ax.legend(title="")
-    for mask, rows in means[means["lam"].isna()].groupby("mask"):
-        mean = rows["value"].mean()
-        ax.axhline(mean, color="#555555", linestyle=":", linewidth=1.2)
-        label(ax, f"no λ, {mask}", (1, mean), xycoords=("axes fraction", "data"), ha="right", va="bottom")
+    for (mask, rows), style in zip(means[means["lam"].isna()].groupby("mask"), cycle(STYLES[2:]), strict=False):
+        ax.axhline(rows["value"].mean(), color=GREY, linestyle=style, linewidth=1.2, label=f"no λ, {mask}")
+    if len(means):
+        legend_beside(ax, title="")
     ax.set(xlabel="λ (weight of the structural loss)", ylabel="mean over tasks", xlim=(-0.03, 1.03))
-    ax.grid(axis="y", visible=True)
     return ax
 
 
@@ -169,17 +168,16 @@ def plot_weighting_points(
     for color, (task, rows) in zip(cycle(SERIES), points.groupby("task", sort=False), strict=False):
         masked = rows["max_structural_len"].isna() if mask is None else rows["max_structural_len"] == mask
         line = rows[masked & rows["lam"].notna()].sort_values("lam")
-        ax.plot(line["lam"], line["value"], "o-", color=color, linewidth=1, label=f"{task} ({rows['metric'].iloc[0]})")
+        ax.plot(line["lam"], line["value"], "o-", color=color, linewidth=1, label=f"{task} ({_metric(rows)})")
         ax.vlines(line["lam"], line["low"], line["high"], color=color, linewidth=1.6, alpha=0.6)
         for value in rows.loc[rows["lam"].isna(), "value"]:
             ax.axhline(value, color=color, linestyle=":", linewidth=1)
         here = found.loc[found["task"] == task, "value"]
-        ax.plot([lam] * len(here), here, "o", color=color, markerfacecolor="white", markersize=9, zorder=3)
-    ax.axvline(lam, color="#555555", linewidth=0.8)
+        ax.plot([lam] * len(here), here, "o", color=color, markerfacecolor="none", markersize=10, zorder=3)
+    ax.axvline(lam, color=GREY, linewidth=0.8)
     xlabel = "λ (weight of the structural loss); dotted: no weighting"
     ax.set(xlabel=xlabel, ylabel="validation score", xlim=(-0.03, 1.03))
-    ax.grid(axis="y", visible=True)
-    ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=8)
+    legend_beside(ax)
     return ax
 
 
@@ -190,10 +188,10 @@ def plot_task(intervals: pd.DataFrame, *, task: str, ax: Axes | None = None) -> 
     rows = rows[rows["metric"] == rows["metric"].iloc[0]]
     colors = [PALETTE[kind_of(str(model))] for model in rows["model"]]
     reach = _reach(rows["value"], rows["low"], rows["high"])
-    ax.barh(range(len(rows)), rows["value"], xerr=reach, color=colors, height=0.7, capsize=2)
+    # transparent, so that the interval is visible on its bar
+    ax.barh(range(len(rows)), rows["value"], xerr=reach, color=colors, ecolor=GREY, alpha=0.6, height=0.7, capsize=2)
     for place, (value, high) in enumerate(zip(rows["value"], rows["high"], strict=True)):
-        x, color = (high, "black") if value < NARROW * rows["high"].max() else (0, "white")
-        label(ax, f"{value:.3f}", (x, place), (4, 0), color=color)
+        label(ax, f"{value:.3f}", (high, place), (4, 0))
     ax.set_yticks(range(len(rows)), list(rows["model"]))
     ax.invert_yaxis()
     ax.set(xlabel=_metric(rows), title=task)
@@ -210,9 +208,9 @@ def plot_differences(comparison: pd.DataFrame, *, task: str, reference: str, ax:
     for place, row in enumerate(rows.to_dict("records")):
         color = PALETTE[kind_of(str(row["model"]))]
         ax.plot([row["low"], row["high"]], [place, place], color=color, linewidth=1.6)
-        fill = "white" if row["verdict"] == VERDICTS[-1] else color
+        fill = "none" if row["verdict"] == VERDICTS[-1] else color
         ax.plot(row["difference"], place, "o", color=color, markerfacecolor=fill)
-    ax.axvline(0, color="black", linewidth=0.8)
+    ax.axvline(0, color=GREY, linewidth=0.8)
     ax.set_yticks(range(len(rows)), list(rows["model"]))
     ax.set(ylim=(len(rows) - 0.4, -0.6), title=task)
     ax.set_xlabel(f"{_metric(rows)}, minus that of {reference}\nfilled: difference shown; hollow: none shown")
@@ -239,8 +237,8 @@ def plot_by_length(by_length: pd.DataFrame, *, task: str, ax: Axes | None = None
     few = examples[(examples > 0) & (examples < LEAST)]
     left_out = ", ".join(f"{bucket} ({count})" for bucket, count in few.items())
     note = f"\nleft out, fewer than {LEAST} examples: {left_out}" if left_out else ""
-    ax.set(xlabel=f"length in tokens of the structural teacher (examples){note}", ylabel=_metric(rows), title=task)
-    ax.grid(axis="y", visible=True)
+    ax.set_xlabel(f"length in tokens of the structural teacher (examples){note}", loc="left")  # not below the y axis
+    ax.set(ylabel=_metric(rows), title=task)
     return ax
 
 
@@ -263,7 +261,7 @@ def _draw_bands(rows: pd.DataFrame, ax: Axes) -> None:
         ax.plot(own["x"], own["value"], style, marker="o", markersize=4, color=color, label=model)
         ax.fill_between(own["x"], own["low"], own["high"], color=color, alpha=0.12, linewidth=0)
     if len(rows):
-        ax.legend(fontsize=8, handlelength=3)
+        legend_beside(ax, handlelength=3)
 
 
 def plot_by_task(scores: pd.DataFrame, *, name: str, ax: Axes | None = None) -> Axes:
@@ -273,7 +271,6 @@ def plot_by_task(scores: pd.DataFrame, *, name: str, ax: Axes | None = None) -> 
     rows = accuracy[accuracy["round"] == name].set_index(["task", "model"])
     _bar_groups(rows, sorted(accuracy["task"].unique()), series_colors(scores["model"]), ax=ax)
     ax.set(ylabel="accuracy", xlabel="", ylim=(0, 1), title=f"heads trained on {name} examples")
-    value_grid(ax)
     return ax
 
 
@@ -324,7 +321,11 @@ def _bar_groups(
     columns = ("value", "low", "high", "thesis")
     value, low, high, thesis = (rows[name].unstack().reindex(index=groups, columns=list(colors)) for name in columns)
     lines: dict[str, Any] = {"yerr" if kind == "bar" else "xerr": _reach(value, low, high).transpose(2, 0, 1)}
-    look: dict[str, Any] = {"color": list(colors.values()), "width": WIDTH, "error_kw": {"linewidth": 0.8}}
+    look: dict[str, Any] = {
+        "color": list(colors.values()),
+        "width": WIDTH,
+        "error_kw": {"linewidth": 0.8, "ecolor": GREY},
+    }
     value.plot(kind=kind, rot=0, legend=False, ax=ax, **look, **lines)
     if thesis.notna().any(axis=None):
         offsets = (np.arange(len(colors)) - (len(colors) - 1) / 2) * WIDTH / len(colors)

@@ -13,9 +13,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 from typing import Any, NamedTuple
 
+import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from docemb_lib.errors import InputError
+from docemb_lib.figures import short
 
 # ---- HTML
 
@@ -32,9 +35,29 @@ def message(text: str) -> str:
     return f'<p class="docemb-message">{escape(text)}</p>'
 
 
-def picture(png: bytes, alt: str) -> str:
-    source = f"data:image/png;base64,{base64.b64encode(png).decode('ascii')}"
-    return f'<img class="docemb-figure" style="max-width: 100%;" alt="{escape(alt)}" src="{source}">'
+def picture(figure: Figure, alt: str, points: Sequence[Points] = ()) -> str:
+    """A figure; points: see `tooltips`."""
+    source = f"data:image/png;base64,{base64.b64encode(png_of(figure)).decode('ascii')}"
+    image = f'<img class="docemb-figure" style="max-width: 100%;" alt="{escape(alt)}" src="{source}">'
+    tips = tooltips(figure, points)  # last, because drawing lays the axes out
+    return f'<div style="position: relative; display: inline-block;">{image}{tips}</div>'
+
+
+def tooltips(figure: Figure, points: Sequence[Points]) -> str:
+    """Transparent circles over the points of a figure that has been drawn; the pointer on one shows its text."""
+    width, height = figure.bbox.size
+    circles = ""
+    for ax, places, texts in points:
+        for (x, y), text in zip(ax.transData.transform(places), texts, strict=True):
+            circles += f'<circle cx="{x:.0f}" cy="{height - y:.0f}" r="6"><title>{escape(text)}</title></circle>'
+    style = "position: absolute; left: 0; top: 0; width: 100%; height: 100%;"
+    box = f'class="docemb-points" viewBox="0 0 {width:.0f} {height:.0f}" fill="transparent" style="{style}"'
+    return f"<style>.docemb-points circle:hover {{stroke: gray}}</style><svg {box}>{circles}</svg>" if circles else ""
+
+
+def snippet(text: str, most: int) -> str:
+    """The first characters of a text in one line."""
+    return short(" ".join(text[: 4 * most].split()), most)
 
 
 def number(name: str, value: object, tag: str = "b") -> str:
@@ -42,10 +65,11 @@ def number(name: str, value: object, tag: str = "b") -> str:
     return f'<{tag} class="docemb-{escape(name)}">{escape(str(value))}</{tag}>'
 
 
-def table(name: str, heads: Sequence[str], rows: Iterable[str]) -> str:
-    """A table of rows made by `row`."""
+def table(name: str, heads: Sequence[str], rows: Iterable[str], *, equal: bool = False) -> str:
+    """A table of rows made by `row`; equal: as wide as the page, with columns of one width."""
     head = "".join(f'<th style="{CELL}">{escape(text)}</th>' for text in heads)
-    start = f'<table class="docemb-{name}" style="border-collapse: collapse; font-size: 12px;">'
+    width = " table-layout: fixed; width: 100%;" if equal else ""
+    start = f'<table class="docemb-{name}" style="border-collapse: collapse; font-size: 12px;{width}">'
     rest = f"<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
     return f'<div style="overflow-x: auto;">{start}{rest}</div>'
 
@@ -68,6 +92,13 @@ def document(title: str, text: str) -> str:
 # ---- controls
 
 Options = Sequence[tuple[str, Any]]  # label and value of each
+WIDE = {"width": "98%"}
+SLIDER = {"width": "360px"}  # room for the longest value
+# Shown while an answer is computed, unless that takes less than 0.2 seconds.
+LOADING = (
+    "<style>@keyframes docemb-late {from, 99% {visibility: hidden} to {visibility: visible}}</style>"
+    '<span class="docemb-loading" role="status" style="animation: docemb-late .2s both;">loading …</span>'
+)
 
 
 class Control(NamedTuple):
@@ -76,49 +107,56 @@ class Control(NamedTuple):
     arguments: dict[str, Any]
 
 
-def choice(options: Options, place: int = 0, *, slider: bool = False) -> Control:
-    """One of several options, first that at `place`; a drop-down list, or a slider."""
+def choice(options: Options, place: int = 0, *, slider: bool = False, wide: bool = False) -> Control:
+    """One of several options, first that at `place`; a drop-down list, as wide as the page if `wide`, or a slider."""
     # index instead of value: ipywidgets takes a value of None for no value
-    arguments = {"options": list(options), "index": place if options else None}
+    arguments: dict[str, Any] = {"options": list(options), "index": place if options else None}
+    arguments |= {"layout": WIDE} if wide else {"layout": SLIDER} if slider else {}
     return Control("SelectionSlider" if slider else "Dropdown", options[place][1] if options else None, arguments)
 
 
 def slider(low: float, high: float, step: float, value: float) -> Control:
     """A number, an integer if `step` is one."""
-    arguments = {"min": low, "max": high, "step": step, "value": value}
+    arguments = {"min": low, "max": high, "step": step, "value": value, "layout": SLIDER}
     return Control("IntSlider" if isinstance(step, int) else "FloatSlider", value, arguments)
 
 
 def interval(low: int, high: int) -> Control:
     """Two integers, first the ends."""
-    return Control("IntRangeSlider", (low, high), {"min": low, "max": high, "value": (low, high)})
+    return Control("IntRangeSlider", (low, high), {"min": low, "max": high, "value": (low, high), "layout": SLIDER})
 
 
 def text_field(placeholder: str = "", *, lines: int = 1) -> Control:
     """A text, which counts when the field is left or, with one line, at the return key."""
-    field = {"placeholder": placeholder, "continuous_update": False, "layout": {"width": "min(600px, 95%)"}}
+    field = {"placeholder": placeholder, "continuous_update": False, "layout": WIDE}
     return Control("Text" if lines == 1 else "Textarea", "", field)
 
 
 # ---- explorers
 
 
+Points = tuple[Axes, np.ndarray, Sequence[str]]  # axes, places (N, 2) in their data, and N texts
+
+
 class Answer(NamedTuple):
     html: str  # numbers and texts, escaped
     figure: Figure | None = None
     alt: str = ""  # description of the figure
+    points: Sequence[Points] = ()  # of the figure, see `tooltips`
 
 
 class Explorer:
     """Controls, by description, and the answer to their values in that order; the last value of a notebook cell.
 
     choices: takes the same values as `answer` and returns new options of some controls; called before each answer.
+    figure_last: show the figure below the numbers and texts.
     """
 
     def __init__(
         self, controls: Mapping[str, Control], answer: Callable[..., Answer], *,
-        choices: Callable[..., Mapping[str, Options]] = lambda *_: {},
+        choices: Callable[..., Mapping[str, Options]] = lambda *_: {}, figure_last: bool = False,
     ) -> None:  # fmt: skip
+        self._order = -1 if figure_last else 1
         self._controls, self._answer, self._choices = dict(controls), answer, choices
         self.settings = {name: control.value for name, control in controls.items()}
         self.widgets: dict[str, Any] = {}  # by description, once live
@@ -136,21 +174,22 @@ class Explorer:
         for name, (kind, _, arguments) in self._controls.items():
             self.widgets[name] = getattr(ipywidgets, kind)(**arguments, description=name, style=style)
             self.widgets[name].observe(lambda _: self.refresh(), names="value")
-        self._picture, self._text = ipywidgets.HTML(), ipywidgets.HTML()
+        self._picture, self._text, self._status = ipywidgets.HTML(), ipywidgets.HTML(), ipywidgets.HTML()
         controls = ipywidgets.Box(list(self.widgets.values()), layout={"flex_flow": "row wrap"})
-        self.box = ipywidgets.VBox([controls, self._picture, self._text])
+        self.box = ipywidgets.VBox([controls, self._status, *[self._picture, self._text][:: self._order]])
         self.refresh()
         return self.box
 
     def refresh(self) -> None:
         if self._updating:
             return
+        self._status.value = LOADING
         self.settings = {name: widget.value for name, widget in self.widgets.items()}
         answer = self._current(self._offer)
         self._text.value = answer.html
         if answer.figure is None or answer.figure is not self._drawn:  # rendering takes most of the time
-            self._picture.value = "" if answer.figure is None else picture(png_of(answer.figure), answer.alt)
-        self._drawn = answer.figure
+            self._picture.value = "" if answer.figure is None else picture(answer.figure, answer.alt, answer.points)
+        self._drawn, self._status.value = answer.figure, ""
 
     def close(self) -> None:
         """Remove the widgets from the front end and from the state that it saves."""
@@ -186,9 +225,8 @@ class Explorer:
             display(self.live())
             return
         answer = self._current(lambda new: self.settings.update({name: choice(own).value for name, own in new.items()}))
-        if answer.figure is not None:
-            display(Image(png_of(answer.figure), alt=answer.alt))
-        display(HTML(answer.html))
+        image = [] if answer.figure is None else [Image(png_of(answer.figure), alt=answer.alt)]
+        display(*[*image, HTML(answer.html)][:: self._order])
 
 
 def png_of(figure: Figure) -> bytes:

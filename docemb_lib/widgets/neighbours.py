@@ -14,7 +14,8 @@ from docemb_lib.evaluation.retrieval import unit
 from docemb_lib.evaluation.tasks import Embedder, Ranking, pick
 from docemb_lib.experiments.models import SBERT_LABELS, Model, SideBySide, contextual_labels, embed_once
 from docemb_lib.experiments.run import Run, Stages
-from docemb_lib.figures.results import plot_by_length
+from docemb_lib.figures import short_name
+from docemb_lib.figures.results import LEAST, plot_by_length
 from docemb_lib.widgets import explorer as html
 from docemb_lib.widgets.explorer import Answer, Explorer, Options, choice, slider, text_field
 
@@ -64,10 +65,13 @@ class Pool:
 
 
 class Neighbourhoods:
-    """The tasks of a profile as pools, each built at the first use, and the models, which embed further texts."""
+    """The tasks of a profile as pools, each built at the first use, and the models, which embed further texts.
+
+    models: by their short names, that of the run first.
+    """
 
     def __init__(self, stages: Stages, models: Sequence[Model]) -> None:
-        self.stages, self.models = stages, {model.label: model for model in models}
+        self.stages, self.models = stages, {short_name(model.label, models[0].label): model for model in models}
         self.tasks = list(stages.key.profile.evaluation.tasks)
         self.pool, self._embedder = cache(self._pool), cache(self._load)
 
@@ -102,14 +106,15 @@ def neighbourhoods_of(run: Run) -> Neighbourhoods:
 def neighbour_browser(neighbourhoods: Neighbourhoods, by_length: pd.DataFrame) -> Explorer:
     """Choose a document of a task (`find` filters by words) or write a text, and compare the neighbours by model.
 
-    The first text that is written loads the models, which takes seconds. by_length, drawn below: `scores_by_length`.
+    The first text that is written loads the models, which takes seconds. by_length, drawn below: `scores_by_length`
+    with the short names of models.
     """
     embed = cache(neighbourhoods.embed)
     drawn = cache(lambda task: _by_length(by_length, task, list(neighbourhoods.models)))
 
     def choices(task: str, find: str, *_: Any) -> dict[str, Options]:
         pool = neighbourhoods.pool(task)
-        return {"document": [(f"{row}: {_snippet(pool.texts[row], 70)}", row) for row in pool.find(find)[:LISTED]]}
+        return {"document": [(f"{row}: {html.snippet(pool.texts[row], 70)}", row) for row in pool.find(find)[:LISTED]]}
 
     def answer(task: str, find: str, document: int | None, neighbours: int, own: str) -> Answer:
         pool = neighbourhoods.pool(task)
@@ -123,17 +128,17 @@ def neighbour_browser(neighbourhoods: Neighbourhoods, by_length: pd.DataFrame) -
             query = html.document(f"document {document}, {pool.lengths[document]} tokens", pool.texts[document])
             if (matches := len(pool.find(find))) > LISTED:
                 query = f"<p>the first {LISTED} of {matches} documents are listed; find others by words</p>{query}"
-        text = query + _beside_each_other(pool, found, relevant) + _common(found, neighbours)
+        text = _beside_each_other(pool, found, relevant) + _common(found, neighbours) + query
         return Answer(text, drawn(task), f"scores on {task} by length of document")
 
     controls = {
         "task": choice([(name, name) for name in neighbourhoods.tasks]),
         "find": text_field("words of a document, then the return key"),
-        "document": choice([]),
+        "document": choice([], wide=True),
         "neighbours": slider(1, 10, 1, 5),
         "your text": text_field("any text; empty: the document above", lines=3),
     }
-    return Explorer(controls, answer, choices=choices)
+    return Explorer(controls, answer, choices=choices, figure_last=True)
 
 
 def _beside_each_other(pool: Pool, found: dict[str, Neighbours], relevant: list[int]) -> str:
@@ -141,15 +146,15 @@ def _beside_each_other(pool: Pool, found: dict[str, Neighbours], relevant: list[
     first = next(iter(found.values())).rows
 
     def cell(model: str, row: int, cosine: float) -> str:
-        style = f"{html.CELL} max-width: 260px; font-weight: {'bold' if row in first else 'normal'};"
+        style = f"{html.CELL} font-weight: {'bold' if row in first else 'normal'};"
         names = f'class="docemb-neighbour" data-model="{html.escape(model)}" data-row="{row}" style="{style}"'
         head = f"{cosine:.3f}{' ✓' if row in relevant else ''} · {pool.lengths[row]} tokens"
-        return f"<td {names}>{head}<br>{html.escape(_snippet(pool.texts[row], 90))}</td>"
+        return f"<td {names}>{head}<br>{html.escape(html.snippet(pool.texts[row], 90))}</td>"
 
     columns = [[cell(model, *pair) for pair in zip(*own, strict=True)] for model, own in found.items()]
     rows = [f"<tr>{''.join(cells)}</tr>" for cells in zip(*columns, strict=True)]
     note = "bold: neighbour in the student's space too; ✓: relevant to the document; cosine and length of each"
-    return html.table("neighbours", list(found), rows) + f"<p>{note}</p>"
+    return html.table("neighbours", list(found), rows, equal=True) + f"<p>{note}</p>"
 
 
 def _common(found: dict[str, Neighbours], neighbours: int) -> str:
@@ -161,13 +166,8 @@ def _common(found: dict[str, Neighbours], neighbours: int) -> str:
 
 def _by_length(by_length: pd.DataFrame, task: str, models: list[str]) -> Figure | None:
     rows = by_length.query("model in @models and task == @task")
-    if rows.empty:
+    if not (rows["examples"] >= LEAST).any():
         return None
     figure = Figure(figsize=(8, 3.4), layout="constrained")
     plot_by_length(rows, task=task, ax=figure.subplots())
     return figure
-
-
-def _snippet(text: str, most: int) -> str:
-    words = " ".join(text[: 4 * most].split())
-    return words if len(words) <= most else words[: most - 1] + "…"

@@ -18,6 +18,7 @@ from docemb_lib.evaluation.tasks import Classification
 from docemb_lib.experiments.models import UNTRAINED, Model, embed_once, untrained_model
 from docemb_lib.experiments.run import Run
 from docemb_lib.experiments.stages import CorpusStage
+from docemb_lib.figures import short_name
 from docemb_lib.figures.documents import UNITS, plot_distances, plot_plane
 from docemb_lib.views import SHOWN, validation_embeddings
 from docemb_lib.widgets import explorer as html
@@ -27,6 +28,7 @@ from docemb_lib.workspace import Artefact
 NEGATIVES = 20  # per document, equal for all students and both distances
 ALL_LOSSES = "all losses"
 MISTAKEN = 10  # pairs in the list
+LEAST = 5  # documents whose distances are shown
 Range = tuple[int, int]
 
 
@@ -51,12 +53,12 @@ def distances_to_teacher(run: Run, models: Sequence[Model], *, negatives: int = 
     corpus, teachers = run.stages.corpus, run.stages.teachers
     rows = len(corpus.split("validation"))
     teacher = np.asarray(teachers.embeddings(teachers.structural, "validation", rows)[:SHOWN])
-    embedded = {model.label: validation_embeddings(corpus, model) for model in models}
+    embedded = {short_name(model.label, run.label): validation_embeddings(corpus, model) for model in models}
     measured: dict[Distance, dict[str, Distances]] = {}
     for distance in get_args(Distance):
         measure = partial(probing.measure_distances, teacher=teacher, distance=distance, negatives=negatives)
         measured[distance] = {label: measure(student) for label, student in embedded.items()}
-    return StudentDistances(validation_documents(corpus), measured, run.label)
+    return StudentDistances(validation_documents(corpus), measured, short_name(run.label, run.label))
 
 
 def validation_documents(corpus: CorpusStage) -> pd.DataFrame:
@@ -77,14 +79,15 @@ def distance_explorer(distances: StudentDistances) -> Explorer:
 
     def parts(loss: str, distance: Distance, negatives: int, tokens: Range) -> dict[str, Distances]:
         chosen = (lengths >= tokens[0]) & (lengths <= tokens[1])
-        if not chosen.any():
-            raise InputError(f"no document has {tokens[0]} to {tokens[1]} tokens; widen the range")
+        if (count := int(chosen.sum())) < LEAST:
+            few = f"only {count} of {len(lengths)} documents have {tokens[0]} to {tokens[1]} tokens"
+            raise InputError(f"{few}; distances of fewer than {LEAST} say little: widen the range")
         measured = distances.measured[distance]
         return {model: measured[model].part(chosen, negatives) for model in (models if loss == ALL_LOSSES else [loss])}
 
-    @lru_cache(maxsize=1)  # γ and the pair do not change the figure
-    def drawn(loss: str, distance: Distance, negatives: int, tokens: Range) -> Figure:
-        return _figure(parts(loss, distance, negatives, tokens), distance)
+    @lru_cache(maxsize=1)  # the pair does not change the figure
+    def drawn(loss: str, distance: Distance, gamma: float, negatives: int, tokens: Range) -> Figure:
+        return _figure(parts(loss, distance, negatives, tokens), distance, gamma)
 
     def choices(loss: str, distance: Distance, _: float, negatives: int, tokens: Range, __: Any) -> dict[str, Options]:
         of_loss = parts(loss, distance, negatives, tokens)
@@ -104,7 +107,7 @@ def distance_explorer(distances: StudentDistances) -> Explorer:
         text += f"<p>{html.number('documents', len(found.positive))} documents of "
         text += f"{html.number('tokens', f'{tokens[0]} to {tokens[1]}')} tokens, {negatives} negatives each</p>"
         alt = f"{UNITS[distance]} to the own and to other teacher embeddings, one row each for {', '.join(shown)}"
-        return Answer(text + _documents(documents, pair), drawn(loss, distance, negatives, tokens), alt)
+        return Answer(text + _documents(documents, pair), drawn(loss, distance, gamma, negatives, tokens), alt)
 
     controls = {
         "loss": choice([(model, model) for model in (ALL_LOSSES, *models)]),
@@ -112,17 +115,17 @@ def distance_explorer(distances: StudentDistances) -> Explorer:
         "γ": slider(0.0, 2.0, 0.1, 1.0),
         "negatives": slider(1, most, 1, most),
         "tokens": interval(int(lengths.min()), int(lengths.max())),
-        "pair": choice([]),
+        "pair": choice([], wide=True),
     }
     return Explorer(controls, answer, choices=choices)
 
 
-def _figure(shown: dict[str, Distances], distance: Distance) -> Figure:
-    width, height = 8.5, 1.2 + 0.75 * len(shown)
+def _figure(shown: dict[str, Distances], distance: Distance, gamma: float) -> Figure:
+    width, height = 8.5, 1.35 + 0.75 * len(shown)
     figure = Figure(figsize=(width, height))  # fixed margins: a layout engine would draw all texts twice
     labels = 0.3 + 0.085 * max(map(len, shown))
-    axes = figure.add_axes((labels / width, 0.55 / height, 1 - (labels + 0.9) / width, 1 - 1.2 / height))
-    plot_distances(_tidy(shown), distance=distance, ax=axes)
+    axes = figure.add_axes((labels / width, 0.55 / height, 1 - (labels + 0.9) / width, 1 - 1.35 / height))
+    plot_distances(_tidy(shown), distance=distance, gamma=gamma, ax=axes)
     return figure
 
 
@@ -139,10 +142,11 @@ VALIDATION = "validation documents"
 STUDENT = "student"
 PROJECTIONS = "projections.safetensors"
 COLOURS = ("source", "label", "length")
+TITLE = 60  # characters of a text that tell which document a point is
 
 
 class Spaces(NamedTuple):
-    documents: dict[str, pd.DataFrame]  # by collection: length, and source or label
+    documents: dict[str, pd.DataFrame]  # by collection: title, length, and source or label
     planes: dict[str, dict[str, probing.Plane]]  # by collection and space
 
 
@@ -161,7 +165,16 @@ def spaces_of_run(run: Run) -> Spaces:
             collections[f"task {name}"] = pd.DataFrame({**columns, "label": list(map(str, data.labels))})
     embedded = {name: _spaces(run, name, documents) for name, documents in collections.items()}
     planes = {name: {space: principal_plane(X) for space, X in own.items()} for name, own in embedded.items()}
-    return Spaces({name: documents.drop(columns="text") for name, documents in collections.items()}, planes)
+    return Spaces({name: _titled(documents) for name, documents in collections.items()}, planes)
+
+
+def _titled(documents: pd.DataFrame) -> pd.DataFrame:
+    """The documents with a title, their id or else their label and first words, in place of their text."""
+    if "id" in documents:
+        titles = documents["id"]
+    else:
+        titles = documents["label"] + ": " + documents["text"].map(partial(html.snippet, most=TITLE))
+    return documents.assign(title=titles).drop(columns="text")
 
 
 def _spaces(run: Run, collection: str, documents: pd.DataFrame) -> dict[str, np.ndarray]:
@@ -213,17 +226,19 @@ def projection_explorer(spaces: Spaces, probes: pd.DataFrame) -> Explorer:
 
     def answer(documents: str, space: str, beside: str, colour: str) -> Answer:
         planes, frame = spaces.planes[documents], spaces.documents[documents]
-        figure = Figure(figsize=(9, 4), layout="constrained")
+        figure, dots = Figure(figsize=(9, 4), layout="constrained"), []
+        titles = [f"{title}, {length} tokens" for title, length in zip(frame["title"], frame["length"], strict=True)]
         for name, ax in zip((space, beside), figure.subplots(1, 2), strict=True):
             last = ax is figure.axes[1]  # one legend: both panels have the same colours
             points = frame.assign(first=planes[name].points[:, 0], second=planes[name].points[:, 1])
             plot_plane(points, colour=colour, explained=planes[name].explained, legend=last, ax=ax)
             ax.set_title(name)
+            dots.append((ax, planes[name].points, titles))
         shares = {name: f"{planes[name].explained:.3f}" for name in (space, beside)}
         rows = [html.row({"space": name, "explained": share}, space=name) for name, share in shares.items()]
         text = html.table("planes", ["space", "share of variance in the plane"], rows) + _readable(probes)
         alt = f"{documents} along the two principal axes of {space} and of {beside}, coloured by {colour}"
-        return Answer(text, figure, alt)
+        return Answer(text, figure, alt, dots)
 
     controls = {
         "documents": choice([(name, name) for name in collections]),

@@ -25,7 +25,6 @@ FLAGS = (
     "--disable-component-update", "--disable-sync")  # fmt: skip
 SHOWN = ".jp-NotebookPanel:not(.lm-mod-hidden)"  # the visible notebook
 MINUTE = 60_000.0  # milliseconds
-EXECUTED = ("02_paragraph_vector", "07_simde")  # without controls: shown as `docemb run` has executed them
 SETTINGS: dict[str, dict[str, Any]] = {  # of JupyterLab: no dialogs; all cells are rendered
     "@jupyterlab/notebook-extension/tracker": {"windowingMode": "none", "scrollPastEnd": False},
     "@jupyterlab/apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
@@ -65,7 +64,7 @@ class OpenNotebook:
 
     def run_all(self, *, timeout: float = 5 * MINUTE) -> None:
         self.page.set_default_timeout(timeout)
-        self.kernel("%reset -f")
+        self.kernel("%reset -f\nimport overlaps; overlaps.watch()")
         self.command("notebook:run-all-cells")
 
     def kernel(self, code: str) -> str:
@@ -112,7 +111,8 @@ class OpenNotebook:
             .map(one => `${one.scrollWidth} > ${one.clientWidth}: ${one.innerText.slice(0, 200)}`)"""
         return list(self.page.evaluate(wide, SHOWN))
 
-    def screenshot(self, file: Path) -> None:
+    def screenshot(self, file: Path) -> list[dict[str, float]]:
+        """Save a picture of the whole notebook; returns where its figures are: x, y, width, height."""
         size = self.page.viewport_size
         for _ in range(2):  # the second pass includes cells that grew in the first
             height = self.page.evaluate(f"() => document.querySelector('{SHOWN} .jp-WindowedPanel-inner').scrollHeight")
@@ -121,7 +121,26 @@ class OpenNotebook:
         self.page.evaluate(f"() => {{ document.querySelector('{SHOWN} .jp-WindowedPanel-outer').scrollTop = 0 }}")
         file.parent.mkdir(parents=True, exist_ok=True)
         self.page.locator(SHOWN).screenshot(path=str(file))
+        figures = """shown => {
+            const panel = document.querySelector(shown).getBoundingClientRect();
+            return [...document.querySelectorAll(`${shown} .jp-OutputArea-output img`)].map(image => {
+                const {x, y, width, height} = image.getBoundingClientRect();
+                return {x: x - panel.x, y: y - panel.y, width, height};
+            });
+        }"""
+        places = list(self.page.evaluate(figures, SHOWN))
         self.page.set_viewport_size(size)
+        return places
+
+    def labels(self) -> list[str]:
+        """The labels of all controls, from top to bottom."""
+        fields = ".widget-inline-hbox:has(select, input, textarea, .noUi-handle)"
+        return list(self.page.locator(f"{SHOWN} {fields} > .widget-label").all_inner_texts())
+
+    def focused(self) -> str:
+        """The label of the control that has the keyboard, "" elsewhere."""
+        of = "() => document.activeElement.closest('.widget-inline-hbox')?.querySelector('.widget-label')?.innerText ?? ''"
+        return str(self.page.evaluate(of))
 
 
 @pytest.fixture(scope="module")
@@ -142,6 +161,9 @@ def lab(whole_run, tmp_path_factory) -> Iterator[Lab]:
     folders = {"JUPYTER_CONFIG_DIR": "config", "JUPYTER_DATA_DIR": "data", "JUPYTER_RUNTIME_DIR": "runtime"}
     environment = os.environ | {name: str(home / folder) for name, folder in folders.items()}
     environment.pop("MPLBACKEND", None)  # notebooks use the inline backend
+    environment["PYTHONPATH"] = os.pathsep.join(
+        [str(Path(__file__).parents[1]), os.environ["PYTHONPATH"]]
+    )  # `overlaps`
     command = [
         sys.executable, "-m", "jupyterlab", "--no-browser", "--ip=127.0.0.1", f"--port={served.port}", "--allow-root",
         "--ServerApp.port_retries=0", f"--IdentityProvider.token={served.token}", f"--ServerApp.root_dir={root}",
@@ -178,15 +200,11 @@ def browser(lab, tmp_path_factory) -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def notebook(request, lab, browser) -> Iterator[OpenNotebook]:
-    """The notebook with this name after running all cells, in one kernel for all; of `EXECUTED` the executed copy."""
-    page, name = browser.new_page(), request.param
-    if name in EXECUTED:
-        (copy,) = (lab.root / "outputs" / "notebooks" / name).glob("*.ipynb")
-        yield OpenNotebook(page, lab, name, copy.relative_to(lab.root).as_posix())
-    else:
-        opened = OpenNotebook(page, lab, name, f"notebooks/{name}.ipynb")
-        opened.run_all()
-        yield opened
+    """The notebook with this name after running all cells, in one kernel for all."""
+    page = browser.new_page()
+    opened = OpenNotebook(page, lab, request.param, f"notebooks/{request.param}.ipynb")
+    opened.run_all()
+    yield opened
     page.close()
 
 

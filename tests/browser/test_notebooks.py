@@ -1,11 +1,15 @@
-"""Every notebook in JupyterLab: opened, run from top to bottom if it has controls, shown in light and dark themes, saved."""
+"""Every notebook in JupyterLab: opened, run from top to bottom, shown in light and dark themes, saved."""
 
 import json
 import subprocess
 import sys
 
 import nbformat
+import numpy as np
 import pytest
+from matplotlib import pyplot as plt
+from overlaps import overlapping
+from PIL import Image
 
 from docemb_lib.settings.profile import NOTEBOOKS
 
@@ -28,11 +32,53 @@ def test_all_cells_run_without_an_error_and_the_first_shows_the_configuration(no
 
 
 @every_notebook
-def test_nothing_is_wider_than_the_page_in_light_or_dark(notebook, screenshots):
-    for theme in ("Light", "Dark"):
+def test_nothing_is_wider_than_the_page_and_figures_have_its_colour_in_light_and_dark(notebook, screenshots):
+    for theme, page in (("Light", 255), ("Dark", 17)):
         notebook.use_theme(f"JupyterLab {theme}")
-        notebook.screenshot(screenshots / f"{notebook.name}-{theme.lower()}.png")
+        file = screenshots / f"{notebook.name}-{theme.lower()}.png"
+        figures = notebook.screenshot(file)
         assert notebook.too_wide() == []
+        pixels = np.asarray(Image.open(file).convert("L"), dtype=int)
+        assert figures
+        for place in figures:
+            x, y, width, height = (round(place[name]) for name in ("x", "y", "width", "height"))
+            if y + height > len(pixels):  # below the highest picture that the browser takes
+                continue
+            figure = pixels[y : y + height, x : x + width]
+            assert np.bincount(figure.ravel()).argmax() == page
+            assert (abs(figure - page) > 80).mean() > 0.005  # there is something to see
+
+
+@every_notebook
+def test_no_text_of_a_figure_lies_on_another(notebook):
+    shown = notebook.kernel("import json, overlaps; print(json.dumps([len(overlaps.drawn), sorted(overlaps.found)]))")
+    drawn, found = json.loads(shown)
+    assert drawn
+    assert not found
+
+
+def test_overlapping_texts_are_found():
+    figure = plt.figure(figsize=(4, 2))
+    for x, text in ((0.1, "one"), (0.12, "other"), (0.8, "beside")):
+        figure.text(x, 0.5, text)
+    figure.canvas.draw()
+    assert [*overlapping(figure.texts, figure.canvas.get_renderer())] == ["'one' lies on 'other'"]
+    plt.close(figure)
+
+
+@pytest.mark.parametrize(
+    "notebook", [name for name in NOTEBOOKS if name[:2] in ("03", "04", "05", "06")], indirect=True
+)
+def test_the_keyboard_reaches_every_control_and_each_has_a_label(notebook):
+    labels = notebook.labels()
+    assert labels
+    assert all(labels)
+    notebook.control(labels[0]).first.locator("select, input, textarea, [tabindex='0']").first.focus()
+    reached = []
+    for _ in range(4 * len(labels)):  # a slider has a handle or two, and a value to edit
+        reached.append(notebook.focused())
+        notebook.page.keyboard.press("Tab")
+    assert set(labels) <= set(reached)
 
 
 @pytest.mark.parametrize("notebook", ["01_corpus"], indirect=True)
@@ -76,7 +122,7 @@ def test_an_executed_notebook_converts_to_a_page(notebook, browser, screenshots,
 SEPARATION = """
 import numpy as np
 from sklearn.metrics import roc_auc_score
-found = distances.measured["mse"]["cosine"]
+found = distances.measured["mse"][distances.own]
 kept, negatives = distances.documents["length"].to_numpy() >= {shortest}, {negatives}
 near, far = found.positive[kept], found.negative[kept][:, :negatives].ravel()
 print(f"{{roc_auc_score(np.r_[0 * near, 0 * far + 1], np.r_[near, far]):.3f}}", end="")
@@ -85,10 +131,10 @@ print(f"{{roc_auc_score(np.r_[0 * near, 0 * far + 1], np.r_[near, far]):.3f}}", 
 
 @pytest.mark.parametrize("notebook", ["03_structural"], indirect=True)
 def test_the_distance_explorer_shows_the_auc_of_what_is_chosen(notebook):
-    auc = "tr[data-model='cosine'] .docemb-auc"
-    notebook.choose("loss", "cosine")
+    auc = "tr[data-model='this student: cosine'] .docemb-auc"
+    notebook.choose("loss", "this student: cosine")
     notebook.choose("distance", notebook.kernel("from docemb_lib.figures import UNITS; print(UNITS['mse'], end='')"))
-    most = int(notebook.kernel("print(distances.measured['mse']['cosine'].negative.shape[1])"))
+    most = int(notebook.kernel("print(distances.measured['mse'][distances.own].negative.shape[1])"))
     notebook.shows(auc, notebook.kernel(SEPARATION.format(shortest=0, negatives=most)))
     notebook.press("negatives", "Home")
     notebook.shows(auc, notebook.kernel(SEPARATION.format(shortest=0, negatives=1)))
@@ -98,6 +144,11 @@ def test_the_distance_explorer_shows_the_auc_of_what_is_chosen(notebook):
     kept = int(notebook.kernel(f"print((distances.documents['length'] >= {shortest}).sum())"))
     assert kept < len(json.loads(notebook.kernel("print(distances.documents['id'].to_json(orient='values'))")))
     notebook.shows(".docemb-documents", str(kept))
+    figure = notebook.page.locator("img.docemb-figure").first
+    before = figure.get_attribute("src")
+    notebook.press("γ", "ArrowRight")
+    notebook.page.wait_for_function("([selector, src]) => document.querySelector(selector).src !== src",
+        arg=["img.docemb-figure", before], timeout=10_000)  # fmt: skip
 
 
 EXPLAINED = """
@@ -107,7 +158,7 @@ print(*(f"{plane.explained:.3f} {name}" for name, plane in spaces.planes[kind].i
 """
 
 READABLE = """
-for row in probes.drop_duplicates(["teacher", "model"]).itertuples():
+for row in figures.named(probes, run.label).drop_duplicates(["teacher", "model"]).itertuples():
     print(f"{row.r2:.3f} | {row.teacher} | {row.model}")
 """
 
@@ -118,6 +169,12 @@ def test_the_projection_explorer_shows_how_much_a_plane_explains_and_a_probe_rea
         share, name = line.split(" ", 1)
         notebook.choose("space", name)
         notebook.shows(f".docemb-planes tr[data-space='{name}'] .docemb-explained", share)
+    point = notebook.page.locator(".docemb-points circle").first
+    point.hover()  # nothing lies above it
+    assert (
+        notebook.kernel("print(run.stages.corpus.split('validation')['id'][0], end='')")
+        in point.locator("title").text_content()
+    )
     for line in notebook.kernel(READABLE).splitlines():
         r2, teacher, model = line.split(" | ")
         notebook.shows(f".docemb-readable tr[data-teacher='{teacher}'][data-model='{model}'] .docemb-r2", r2)
@@ -144,7 +201,7 @@ def test_the_weighting_explorer_shows_recorded_scores_and_how_to_run_what_is_mis
 NEAREST = """
 import numpy as np
 pool = widgets.neighbourhoods_of(run).pool({task!r})
-directions = pool.directions[run.label].astype(float)
+directions = next(iter(pool.directions.values())).astype(float)
 cosines = directions @ directions[{document}]
 cosines[{document}] = -2
 print(*np.argsort(-cosines, kind="stable")[:{k}], end="")
@@ -154,7 +211,7 @@ print(*np.argsort(-cosines, kind="stable")[:{k}], end="")
 @pytest.mark.parametrize("notebook", ["06_evaluation"], indirect=True)
 def test_the_neighbour_browser_shows_the_nearest_by_cosine_and_texts_as_texts(notebook):
     tasks = notebook.control("task").locator("option").all_inner_texts()
-    label = notebook.kernel("print(run.label, end='')")
+    label = notebook.kernel("print(figures.short_name(run.label, run.label), end='')")
     first = f"td.docemb-neighbour[data-model='{label}']"
     notebook.choose("task", tasks[-1])
     for document, k in ((0, 5), (3, 4)):

@@ -5,10 +5,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from overlaps import overlapping
 from scipy.stats import gaussian_kde
 
 from docemb_lib import figures
-from docemb_lib.evaluation.probes import ALL_LENGTHS, BINS
+from docemb_lib.evaluation.probes import ALL_LENGTHS, BINS, measure_distances, separation, tidy_distances
 from docemb_lib.figures import PALETTE
 from docemb_lib.figures.documents import HALF, density, plot_attention, plot_distances, plot_plane, plot_probe
 from docemb_lib.losses import Weighting
@@ -133,6 +134,29 @@ def test_distances_have_a_row_per_model_and_its_auc(ax, names_of, distances):
     own, others = names_of(ax.get_legend())
     assert "own" in own
     assert "other" in others
+
+
+@pytest.mark.parametrize("spread", [0.02, 0.2, 2.0])
+def test_ticks_of_a_logarithmic_axis_stand_apart(distances, spread):
+    ax = plt.figure(figsize=(3.5, 2)).subplots()
+    values = np.exp(spread * np.random.default_rng(0).standard_normal(len(distances)))
+    plot_distances(distances.assign(value=values), distance="mse", ax=ax)
+    ax.figure.canvas.draw()
+    low, high = ax.get_xlim()
+    shown = [text for text in ax.get_xticklabels() if low <= text.get_position()[0] <= high]
+    assert len(shown) >= 2
+    assert not [*overlapping(shown, ax.figure.canvas.get_renderer())]
+
+
+@pytest.mark.parametrize(("distance", "gamma"), [("cosine", 0.3), ("mse", 1.5), ("mse", 0.0)])
+def test_the_margin_is_minus_the_max_margin_loss(ax, names_of, distance, gamma):
+    rng = np.random.default_rng(0)
+    found = measure_distances(*rng.standard_normal((2, 30, 4)), distance=distance)
+    plot_distances(tidy_distances(found).assign(model="a"), distance=distance, gamma=gamma, ax=ax)
+    (bar,) = [line for line in ax.lines if line.get_linewidth() == 4]
+    start, end = bar.get_xdata()
+    assert start - end == pytest.approx(separation(found, gamma=gamma).loss, abs=1e-4)
+    assert names_of(ax.get_legend())[2].startswith("margin")
 
 
 @pytest.mark.parametrize("distance", ["cosine", "mse"])

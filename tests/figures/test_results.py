@@ -8,7 +8,7 @@ from matplotlib.collections import PathCollection
 from matplotlib.container import ErrorbarContainer
 
 from docemb_lib import figures
-from docemb_lib.figures import PALETTE
+from docemb_lib.figures import GREY, PALETTE
 from docemb_lib.thesis.values import published
 
 
@@ -71,12 +71,23 @@ def test_runs_stand_in_the_order_of_their_normalised_means_the_lowest_on_top(ax,
     np.testing.assert_allclose(marks(ax, "^"), [[0.65, 0], [0.75, 1], [0.9, 2]])
     widths = [np.ptp(segment[:, 0]) for segment in spans(ax)]
     np.testing.assert_allclose(widths, [2 * np.std([0.6, 0.7], ddof=1), 0, 0], atol=1e-12)
-    # a box spans the tasks, each of which is a point
+    # each task is a point
     clouds = [collection.get_offsets() for collection in ax.collections if isinstance(collection, PathCollection)]
     points = {(round(float(x), 6), round(float(y))) for offsets in clouds for x, y in offsets}
     assert points == {(0.4, 0), (0.9, 0), (0.5, 1), (1.0, 1), (1.0, 2), (0.8, 2)}
-    boxes = sorted(patch.get_path().get_extents().intervalx.tolist() for patch in ax.patches)
-    np.testing.assert_allclose(boxes, sorted([[0.525, 0.775], [0.625, 0.875], [0.85, 0.95]]))
+    assert not ax.patches
+
+
+@pytest.mark.parametrize("tasks", [4, 5])
+def test_five_points_and_more_have_a_box_between_their_quartiles(ax, tasks):
+    values = [1.0, 0.2, 0.4, 0.5, 0.9][:tasks]
+    scores = {"a": {f"t{n}": [value] for n, value in enumerate(values)}, "b": {f"t{n}": [1.0] for n in range(tasks)}}
+    figures.plot_runs(
+        tidy(scores, group=pd.Series("x", list("ab")), thesis=pd.Series(np.nan, list("ab"))), by="kind", ax=ax
+    )
+    boxes = [patch.get_path().get_extents().intervalx for patch in ax.patches]
+    expected = [np.percentile(values, [25, 75]), [1, 1]] if tasks == 5 else np.empty((0, 2))
+    np.testing.assert_allclose(np.reshape(boxes, (-1, 2)), expected)
 
 
 def test_the_thesis_value_is_a_hollow_diamond_and_groups_have_colours_of_their_own(ax, names_of, colour_of, runs):
@@ -107,7 +118,7 @@ def test_lambda_has_a_line_per_mask_and_dots_without_weighting(ax, names_of):
               "e": {"sort": [0.9] * 2, "find": [0.9] * 2}}  # fmt: skip
     by_length = pd.Series({"e": "linear:256:2048"})  # weighted by length alone: neither a point nor a line
     figures.plot_weighting(tidy(scores, lam=lam, lam_by_length=by_length, max_structural_len=longest), ax=ax)
-    assert set(names_of(ax.get_legend())) == {"no mask", "mask 256"}
+    assert set(names_of(ax.get_legend())) == {"no mask", "mask 256", "no λ, no mask"}
     assert [line.get_ydata()[0] for line in ax.lines if line.get_linestyle() == ":"] == pytest.approx([0.4])
     lines = [line for line in ax.lines if line.get_linestyle() == "-" and len(line.get_xdata()) == 2]
     assert [[0.2, pytest.approx(0.1)], [0.5, pytest.approx(0.25)]] in [line.get_xydata().tolist() for line in lines]
@@ -138,8 +149,9 @@ def test_a_task_has_a_bar_per_model_in_its_colour_with_its_interval(ax, colour_o
     figures.plot_task(intervals, task="halves", ax=ax)
     assert [bar.get_width() for bar in ax.patches] == pytest.approx([0.5, 0.8, 0.05])
     assert [(text.get_text(), text.get_color(), text.xy[0]) for text in ax.texts] == [
-        ("0.500", "white", 0), ("0.800", "white", 0), ("0.050", "black", 0.06)]  # fmt: skip
+        ("0.500", GREY, 0.55), ("0.800", GREY, 0.9), ("0.050", GREY, 0.06)]  # fmt: skip
     assert colour_of(ax.patches[1]) == PALETTE["structural"]
+    assert ax.patches[1].get_alpha() < 1  # the interval is seen on the bar
     np.testing.assert_allclose([span[:, 0] for span in spans(ax)], [[0.4, 0.55], [0.7, 0.9], [0.04, 0.06]])
 
 
@@ -152,7 +164,7 @@ def test_differences_are_filled_where_the_test_shows_them(ax, names_of):
     assert names_of(ax.get_yticklabels()) == ["student", "TF-IDF"]
     points = [line for line in ax.lines if line.get_marker() == "o"]
     assert [line.get_xdata()[0] for line in points] == [-0.1, 0.02]
-    assert [line.get_markerfacecolor() for line in points] == [PALETTE["student"], "white"]
+    assert [line.get_markerfacecolor() for line in points] == [PALETTE["student"], "none"]
     intervals = [list(line.get_xdata()) for line in ax.lines if line not in points and np.ptp(line.get_xdata()) > 0]
     assert intervals == [[-0.2, -0.05], [-0.1, 0.1]]
     assert ax.get_xlabel().startswith("MAP, minus that of SBERT")

@@ -3,13 +3,15 @@
 import re
 
 import matplotlib.pyplot as plt
+import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
 from matplotlib.text import Text
 
 from docemb_lib import figures
-from docemb_lib.figures import PALETTE, each_task, kind_of, looks_of, rows_axes, short
+from docemb_lib.figures import PALETTE, each_task, kind_of, looks_of, rows_axes, short, short_name
 from docemb_lib.figures.methods import Box, draw_graph, literal
 
 
@@ -25,9 +27,36 @@ def test_every_public_name_and_what_notebooks_call_is_there_and_others_are_refus
 
 @pytest.mark.parametrize(("model", "kind"),
     [("SBERT truncated", "structural"), ("DM;100d", "contextual"), ("PV;200d", "contextual"), ("TF-IDF", "floor"),
-    ("student before distillation", "untrained"), ("cosine;256;λ=0.5", "student"), ("cosine;PV;S:384;C:-", "student")])  # fmt: skip
+    ("student before distillation", "untrained"), ("before distillation", "untrained"), ("chunks, centred", "structural"),
+    ("truncated", "structural"), ("DM, 100d", "contextual"), ("this student", "student"), ("cosine;256;λ=0.5", "student"), ("cosine;PV;S:384;C:-", "student")])  # fmt: skip
 def test_every_kind_of_model_has_its_colour(model, kind):
     assert kind_of(model) == kind
+
+
+OWN = "student cosine;PV;S:384(ReLU)x512;C:-;700 docs"
+
+
+@pytest.mark.parametrize(("label", "own", "name"), [
+    ("SBERT over chunks ⊕ PV", None, "chunks ⊕ PV"), ("BM25 and SBERT over chunks, fused", None, "BM25 and chunks, fused"),
+    ("SBERT truncated", OWN, "truncated"), ("student before distillation ⊕ LSA", OWN, "before distillation ⊕ LSA"),
+    (OWN, OWN, "this student"), (f"{OWN}, adapted", OWN, "this student, adapted"), ("student a;b", "student a", "student a, b"),
+    ("cosine", "cosine", "this student: cosine"), ("cosine;None;λ=0.5", None, "cosine, no mask, λ .5"),
+    ("max-margin;MSE;γ=1.0", "cosine", "max-margin, MSE, γ 1"), ("DBOW;100;None;2", None, "DBOW, 100, None, 2")])  # fmt: skip
+def test_models_have_short_names_in_figures_and_tables(label, own, name):
+    assert short_name(label, own) == name
+
+
+def test_a_table_has_short_names_rounded_numbers_and_no_nan():
+    rows = pd.DataFrame(
+        {"model": ["a;b", OWN], "reference": ["SBERT truncated"] * 2, "value": [0.12345, float("nan")], "n": [3, 4]}
+    )
+    assert figures.table(rows, OWN).to_numpy().tolist() == [
+        ["a, b", "truncated", "0.123", 3],
+        ["this student", "truncated", "", 4],
+    ]
+    indexed = figures.table(rows.set_index(["n", "model"])[["value"]], OWN, digits=1)
+    assert (indexed.index.tolist(), indexed["value"].tolist()) == ([(3, "a, b"), (4, "this student")], ["0.1", ""])
+    assert rows["model"].tolist() == ["a;b", OWN]
 
 
 def test_models_of_one_kind_share_a_colour_and_differ_in_style():
@@ -77,3 +106,13 @@ def test_each_task_has_a_row_of_its_own_in_the_order_of_the_scores():
     figure = each_task(plot, scores, height=2, level=3)
     assert drawn == [(3, task, ax, 3) for task, ax in zip(("halves", "package"), figure.axes, strict=True)]
     assert list(figure.get_size_inches()) == [7.2, 4]
+
+
+@pytest.mark.parametrize("page", ["#ffffff", "#111111"])
+def test_text_has_enough_contrast_with_light_and_dark_pages(page):
+    def luminance(colour):  # of WCAG 2
+        c = np.array(to_rgb(colour))
+        return np.where(c <= 0.04045, c / 12.92, ((c + 0.055) / 1.055) ** 2.4) @ [0.2126, 0.7152, 0.0722]
+
+    low, high = sorted((luminance(figures.GREY), luminance(page)))
+    assert (high + 0.05) / (low + 0.05) > 4.2

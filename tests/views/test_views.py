@@ -20,6 +20,7 @@ from docemb_lib.experiments.models import UNTRAINED, Model, student_model
 from docemb_lib.experiments.run import Run
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.experiments.students import weighting_of
+from docemb_lib.figures import short_name
 from docemb_lib.losses import Objective, Teaching
 from docemb_lib.settings import Evaluation, FurtherTeacher, SimDE, SimDEName
 from docemb_lib.settings.profile import Profile
@@ -152,7 +153,8 @@ def test_students_stand_in_the_order_of_figure_4_4_and_others_behind(make_run, w
     labels = [model.label for model in models]
     assert labels == [UNTRAINED, "MSE", "max-margin;MSE;γ=1.0", "max-margin;MSE;γ=1.5", "cosine", "max-margin;MSE;γ=0.7"]  # fmt: skip
     assert len({model.fingerprint for model in models}) == len(models)
-    assert views.in_figure_4_4(run, pd.DataFrame({"model": labels}))["model"].tolist() == labels[:-1]
+    shown = [short_name(label, run.label) for label in labels]
+    assert views.in_figure_4_4(run, pd.DataFrame({"model": shown}))["model"].tolist() == shown[:-1]
 
 
 def test_a_probe_is_fitted_on_few_training_documents_and_measured_by_length(make_run, monkeypatch):

@@ -1,10 +1,13 @@
 """Controls change the answer; without a person, the answer is shown alone; all text is escaped."""
 
+import io
 import json
+import re
 from html.parser import HTMLParser
 from types import SimpleNamespace
 
 import ipywidgets
+import matplotlib.pyplot as plt
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
@@ -86,6 +89,39 @@ def test_without_a_person_there_is_a_figure_and_no_widget():
     assert not ipywidgets.Widget.get_manager_state()["state"]
 
 
+def test_a_figure_below_the_text_stays_there_with_a_person_and_without():
+    explorer = Explorer({}, lambda: Answer("text", figure()), figure_last=True)
+    with capture_output() as captured:
+        explorer._ipython_display_()
+    assert ["image/png" in output.data for output in captured.outputs] == [False, True]
+    assert explorer.live().children[-1] is explorer._picture
+
+
+def test_loading_is_shown_until_the_answer_is_there(moved):
+    seen = []
+    explorer = an_explorer(lambda number, one, pair: seen.append(explorer._status.value) or Answer("text"))
+    moved(explorer, number=5)
+    assert all("loading …" in text for text in seen)
+    assert explorer._status.value == ""
+
+
+def test_a_point_of_a_figure_has_its_text_where_it_is_drawn():
+    drawn = Figure(figsize=(4, 2), layout="constrained")
+    left, right = drawn.subplots(1, 2)
+    places = {left: [(0.0, 1.0), (5.0, 2.0)], right: [(3.0, 3.0), (4.0, 9.0)]}
+    for ax, own in places.items():
+        ax.plot(*zip(*own, strict=True), "o", color="red", markersize=9)
+    points = [(ax, own, [f"{ax is left} {n}" for n in range(2)]) for ax, own in places.items()]
+    shown = html.picture(drawn, "", points)
+    width, height = map(int, re.search(r'viewBox="0 0 (\d+) (\d+)"', shown).groups())
+    found = re.findall(r'cx="(\d+)" cy="(\d+)" r="6"><title>(.*?)</title>', shown)
+    assert [text for _, _, text in found] == ["True 0", "True 1", "False 0", "False 1"]
+    pixels = plt.imread(io.BytesIO(html.png_of(drawn)))
+    for x, y, _ in found:
+        pixel = pixels[int(int(y) / height * len(pixels)), int(int(x) / width * len(pixels[0]))]
+        assert pixel.tolist() == [1, 0, 0, 1]
+
+
 @pytest.mark.parametrize(("metadata", "expected"), [({"cellId": "abc"}, ("abc", 7)), ({}, None)], ids=["JupyterLab", "papermill"])  # fmt: skip
 def test_a_person_and_papermill_differ_in_the_request(monkeypatch, metadata, expected):
     request = SimpleNamespace(get_parent=lambda: {"metadata": metadata}, execution_count=7)
@@ -132,7 +168,7 @@ class Parsed(HTMLParser):
 @pytest.mark.parametrize("text", HOSTILE)
 @pytest.mark.parametrize("piece", [lambda t: html.document(t, t), html.message, lambda t: html.number("auc", t),
     lambda t: html.number(t, 1), lambda t: html.table("runs", [], [html.row({t: 1})]),
-    lambda t: html.table("runs", [t], [html.row({"a": t}, model=t)]), lambda t: html.picture(b"", t)],
+    lambda t: html.table("runs", [t], [html.row({"a": t}, model=t)]), lambda t: html.picture(figure(), t)],
     ids=["document", "message", "number", "name", "column", "table", "picture"])  # fmt: skip
 def test_what_looks_like_html_shows_as_text(piece, text):
     made = Parsed(piece(text))

@@ -35,12 +35,12 @@ def test_students_are_measured_on_the_same_documents_and_negatives(workspace_roo
         return Model(name, name, lambda: embed)
 
     found = distances_to_teacher(run, [model("a"), model("b")], negatives=3)
-    assert (found.own, list(found.measured["cosine"])) == ("b", ["a", "b"])
+    assert (found.own, list(found.measured["cosine"])) == ("this student: b", ["a", "this student: b"])
     assert found.documents["length"].tolist() == list(range(7))
     for distance in ("cosine", "mse"):
         expected = pd.concat(
-            tidy_distances(measure_distances(tables[name], teacher, distance=distance, negatives=3)).assign(model=name)
-            for name in "ab")  # fmt: skip
+            tidy_distances(measure_distances(tables[name], teacher, distance=distance, negatives=3)).assign(model=shown)
+            for name, shown in zip("ab", found.measured["cosine"], strict=True))  # fmt: skip
         actual = found.tidy().query("distance == @distance").drop(columns="distance")
         pd.testing.assert_frame_equal(actual.reset_index(drop=True), expected.reset_index(drop=True))
 
@@ -79,16 +79,18 @@ def test_the_distance_explorer_shows_separation_and_the_most_mistaken_pair(dista
 def test_the_figure_is_drawn_again_for_other_distances_only(distances):
     explorer = widgets.distance_explorer(distances)
     first = explorer.answer()
-    assert explorer.answer(γ=0.2).figure is first.figure
     assert explorer.answer(pair=(1, 2)).figure is first.figure
-    for changed in ({"loss": "before"}, {"distance": "mse"}, {"negatives": 2}, {"tokens": (11, 18)}):
+    for changed in ({"γ": 0.2}, {"loss": "before"}, {"distance": "mse"}, {"negatives": 2}, {"tokens": (11, 18)}):
         assert explorer.answer(**changed).figure is not explorer.answer().figure
 
 
-def test_a_range_without_documents_gives_a_line_and_can_be_left_again(distances, numbers, moved):
+def test_a_range_of_few_documents_gives_a_line_and_can_be_left_again(distances, numbers, moved):
     distances = distances._replace(documents=distances.documents.assign(length=[10] * 4 + [90] * 5))
     explorer = widgets.distance_explorer(distances)
-    assert "no document has 20 to 30 tokens" in moved(explorer, tokens=(20, 30))
+    assert "only 0 of 9 documents have 20 to 30 tokens" in moved(explorer, tokens=(20, 30))
+    assert "only 4 of 9 documents have 10 to 30 tokens" in moved(explorer, tokens=(10, 30))
+    assert explorer._picture.value == ""
+    assert numbers(moved(explorer, tokens=(30, 90)), "documents") == ["5"]
     assert numbers(moved(explorer, tokens=(10, 90)), "documents") == ["9"]
 
 
@@ -116,6 +118,8 @@ def test_every_collection_is_seen_in_the_spaces_of_student_and_teachers(workspac
     run = SimpleNamespace(stages=stages, profile=profile, workspace=Workspace(workspace_root), model=model("run"))
     found = spaces.spaces_of_run(run)
     assert found.documents["validation documents"]["length"].tolist() == list(range(6))
+    assert found.documents["validation documents"]["title"].tolist() == [f"d{row}" for row in range(6)]
+    assert found.documents["task sort"]["title"].tolist()[-1] == "1: task 9"
     assert found.documents["task sort"]["label"].tolist() == ["0"] * 4 + ["1"] * 2  # shares as in the split
     for collection, shown in (("validation documents", texts[:6]), ("task sort", [f"task {row}" for row in (0, 1, 2, 3, 8, 9)])):  # fmt: skip
         labels = {"student": "run", "student before distillation": "before", "structural teacher": "structural"}
@@ -143,10 +147,10 @@ def test_views_are_those_of_the_projections_that_were_saved_with_the_student(tmp
         np.testing.assert_allclose(found, view.detach().numpy(), atol=1e-6)
 
 
-def test_the_projection_explorer_offers_the_colours_of_the_documents_and_their_variance(numbers, moved):
+def test_the_projection_explorer_offers_the_colours_of_the_documents_and_their_variance(numbers, moved, hostile):
     rng = np.random.default_rng(0)
-    frames = {"validation documents": pd.DataFrame({"length": range(1, 9), "source": list("aabbaabb")}),
-              "task t": pd.DataFrame({"length": range(1, 6), "label": list("xyxyx")})}  # fmt: skip
+    frames = {"validation documents": pd.DataFrame({"length": range(1, 9), "source": list("aabbaabb"), "title": list("abcdefgh")}),
+              "task t": pd.DataFrame({"length": range(1, 6), "label": list("xyxyx"), "title": [*"abcd", hostile]})}  # fmt: skip
     planes = {name: {
         space: principal_plane(rng.standard_normal((len(frame), 5))) for space in ("student", "contextual teacher")}
         for name, frame in frames.items()}  # fmt: skip
@@ -158,6 +162,10 @@ def test_the_projection_explorer_offers_the_colours_of_the_documents_and_their_v
     assert [value for _, value in explorer.widgets["colour"].options] == ["label", "length"]
     assert numbers(text, "explained") == [f"{plane.explained:.3f}" for plane in planes["task t"].values()]
     assert (numbers(text, "r2"), numbers(text, "common")) == (["0.250"], ["0.500"])
+    picture = explorer._picture.value
+    assert picture.count("<title>") == 2 * 5  # each document in both panels
+    assert "<title>d, 4 tokens</title>" in picture
+    assert "<script" not in picture
     assert numbers(moved(explorer, beside="student"), "space") == ["student"]
     figure = explorer.answer(space="contextual teacher", colour="length").figure
     for ax, space in zip(figure.axes, ("contextual teacher", "student"), strict=False):
