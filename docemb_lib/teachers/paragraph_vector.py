@@ -79,7 +79,13 @@ class ParagraphVector:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        self._model: tuple[Fitted, WorkerPool[tuple[np.ndarray, int]]] | None = None  # the latter for inference
+        if self.min_count != "10%" and not (isinstance(self.min_count, int) and self.min_count >= 1):
+            raise InputError(f'min_count: got {self.min_count!r}, use a whole number of occurrences from 1, or "10%"')
+        preprocess("", self.preprocess)  # refuses unknown names
+        for name in ("vector_size", "epochs", "workers"):
+            if (value := getattr(self, name)) < 1:
+                raise InputError(f"{name}: got {value}, use 1 or more")
+        self._model: tuple[Fitted, Path, WorkerPool[tuple[np.ndarray, int]]] | None = None  # its files, inference
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -99,7 +105,7 @@ class ParagraphVector:
         return self._trained[0]
 
     @property
-    def _trained(self) -> tuple[Fitted, WorkerPool[tuple[np.ndarray, int]]]:
+    def _trained(self) -> tuple[Fitted, Path, WorkerPool[tuple[np.ndarray, int]]]:
         if self._model is None:
             raise InputError(f"{self.label}: not trained; call fit(texts) or ParagraphVector.load(folder) first")
         return self._model
@@ -144,7 +150,7 @@ class ParagraphVector:
         A text without any word of the vocabulary becomes the zero vector. One of more than 10,000 words is the mean of
         its pieces, weighted by their words.
         """
-        _, pool = self._trained
+        _, _, pool = self._trained
         jobs = jobs or max(pool.size, min(cpu_count(), -(-len(texts) // WORTH)), 1)
         n_long, size = 0, min(BLOCK, max(1, len(texts) // (TASKS * jobs)))
         starts, embeddings = range(0, len(texts), size), np.zeros((len(texts), self.dim), dtype=np.float32)
@@ -162,16 +168,24 @@ class ParagraphVector:
     def stop(self) -> None:
         """End the inference processes, which otherwise end after an idle minute."""
         if self._model is not None:
-            self._model[1].stop()
+            self._model[2].stop()
+
+    def save(self, folder: Path | str) -> None:
+        """Copy the trained model into `folder`: arrays (.npy) and JSON, without pickles."""
+        (fitted, own, _), folder = self._trained, Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in (VOCABULARY, *(f"{name}.npy" for name in ARRAYS)):
+            shutil.copy2(own / name, folder)
+        self._describe(folder, fitted)
 
     @classmethod
     def load(cls, folder: Path | str) -> Self:
-        """The model in `folder`, written by `fit_words`, which must exist as long as the model is used.
-
-        Raises InputError for a broken one.
-        """
+        """The model saved in `folder`, which must exist as long as the model is used. InputError if broken."""
+        description = Path(folder) / DESCRIPTION
+        if not description.is_file():
+            raise InputError(f"{description}: no such file; name a folder written by ParagraphVector.save")
         try:
-            content = json.loads((Path(folder) / DESCRIPTION).read_text())
+            content = json.loads(description.read_text())
             model, fitted = cls(**content["parameters"]), Fitted(**content["fitted"])
             _read_model(Path(folder), model.vector_size)
         except (OSError, ValueError, KeyError, TypeError, EOFError) as error:
@@ -201,14 +215,18 @@ class ParagraphVector:
         pool.stop()
         of_words = (words.documents, words.long_documents, words.texts, options["min_count"])
         fitted = Fitted(*of_words, vocabulary, weights)
-        content = {"parameters": self.parameters, "fitted": asdict(fitted)}
-        write_text(folder / DESCRIPTION, json.dumps(content, indent=2) + "\n")  # last: it marks the folder as complete
+        self._describe(folder, fitted)
         return fitted
+
+    def _describe(self, folder: Path, fitted: Fitted) -> None:
+        """Write the description, after all other files: it marks the folder as complete."""
+        content = {"parameters": self.parameters, "fitted": asdict(fitted)}
+        write_text(folder / DESCRIPTION, json.dumps(content, indent=2) + "\n")
 
     def _set(self, folder: Path, fitted: Fitted) -> Self:
         self.stop()
         prepare = partial(load_model, folder, self.gensim_options(fitted.min_count))
-        self._model = fitted, WorkerPool(infer, prepare=prepare)
+        self._model = fitted, folder, WorkerPool(infer, prepare=prepare)
         return self
 
 

@@ -1,12 +1,11 @@
 """Real text for the teachers: the documentation that NumPy carries."""
 
 import inspect
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from docemb_lib.teachers import SBERT, ParagraphVector, paragraph_vector, write_words
+from docemb_lib.teachers import SBERT, ParagraphVector, paragraph_vector
 
 
 @pytest.fixture(autouse=True)
@@ -24,15 +23,8 @@ def pages() -> list[str]:
 
 
 @pytest.fixture(scope="session")
-def dm(pages: list[str], dm_folder: Path) -> ParagraphVector:
-    words = write_words(dm_folder.with_name("words"), pages, "lowercase")
-    return ParagraphVector(dm=True, vector_size=12, epochs=3).fit_words(words, dm_folder)
-
-
-@pytest.fixture(scope="session")
-def dm_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The files of `dm`."""
-    return tmp_path_factory.mktemp("teachers") / "dm"
+def dm(pages: list[str]) -> ParagraphVector:
+    return ParagraphVector(dm=True, vector_size=12, epochs=3).fit(pages)
 
 
 @pytest.fixture(scope="session")

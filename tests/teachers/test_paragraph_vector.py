@@ -3,7 +3,6 @@ import json
 import logging
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -31,14 +30,14 @@ INFER_BY_HAND = """
 import hashlib, json, sys
 from pathlib import Path
 from gensim.models.doc2vec import Doc2Vec
-from docemb_lib.teachers import ParagraphVector, paragraph_vector, write_words
+from docemb_lib.teachers import ParagraphVector, paragraph_vector
 paragraph_vector.WorkerPool.run = lambda pool, *args, meanwhile: pool._function(*args)
 kept, original = [], Doc2Vec.train
 Doc2Vec.train = lambda self, **given: (kept.append(self), original(self, **given))
 training, texts, kinds = json.load(open(sys.argv[1]))
 for name, kind in enumerate(kinds):
-    teacher = ParagraphVector(vector_size=12, epochs=3, **kind)
-    teacher.fit_words(write_words(sys.argv[2], training, "lowercase"), folder := Path(sys.argv[2], str(name)))
+    teacher = ParagraphVector(vector_size=12, epochs=3, **kind).fit(training)
+    teacher.save(folder := Path(sys.argv[2], str(name)))
     model, found = kept[-1], []
     for text in texts:
         words, vectors, n = text.lower().split(), [], 0
@@ -140,15 +139,16 @@ def test_what_does_not_fit_into_memory_is_refused_at_once(pages, tmp_path, monke
     assert not (tmp_path / "model").exists()
 
 
-def test_a_saved_model_is_the_same_model_with_the_thesis_settings(dm, dm_folder, pages):
-    loaded = ParagraphVector.load(dm_folder)
+def test_a_saved_model_is_the_same_model_with_the_thesis_settings(dm, pages, tmp_path):
+    dm.save(tmp_path)
+    loaded = ParagraphVector.load(tmp_path)
     np.testing.assert_array_equal(loaded.embed(pages[:3], jobs=1), dm.embed(pages[:3]))
     assert loaded.parameters == dm.parameters
     assert (loaded.fingerprint, loaded.label, loaded.dim) == (dm.fingerprint, "DM;12;lowercase;2", 12)
-    assert {file.suffix for file in dm_folder.iterdir()} == {".json", ".npy"}
-    for file in dm_folder.glob("*.npy"):
+    assert {file.suffix for file in tmp_path.iterdir()} == {".json", ".npy"}
+    for file in tmp_path.glob("*.npy"):
         assert isinstance(np.load(file, mmap_mode="r", allow_pickle=False), np.memmap)
-    model = paragraph_vector.load_model(dm_folder, loaded.gensim_options(2))
+    model = paragraph_vector.load_model(tmp_path, loaded.gensim_options(2))
     assert (model.sample, model.window, model.negative, model.hs, model.epochs) == (0, 5, 5, 0, 3)
     assert (model.alpha, model.min_alpha) == (0.025, 0.0001)
     assert (model.wv.expandos["sample_int"] == 2**32 - 1).all()  # kept with probability one
@@ -163,11 +163,12 @@ def test_case_matters_only_where_it_is_kept_and_the_example_runs(dm, in_process)
 
 
 @pytest.mark.parametrize(("call", "message"), [
-    (lambda: ParagraphVector(dm=True, preprocess="lemma").fit(["a"]), "preprocess: got 'lemma'"),
+    (lambda: ParagraphVector(dm=True, min_count="5%"), "min_count: got '5%'"), (lambda: ParagraphVector(dm=True, min_count=0), "min_count: got 0"),
+    (lambda: ParagraphVector(dm=True, preprocess="lemma"), "preprocess: got 'lemma'"), (lambda: ParagraphVector(dm=True, vector_size=0), "vector_size: got 0"),
     (lambda: ParagraphVector(dm=True).fit([]), "corpus: 0 documents without any word"),
     (lambda: ParagraphVector(dm=True, min_count=9).fit(["a b", "a"]), "none of the 3 words in 2 training documents occurs 9 times"),
-    (lambda: ParagraphVector(dm=True).embed(["text"]), "not trained"),
-    (lambda: ParagraphVector.load("absent"), "absent: is no whole Paragraph Vector"),
+    (lambda: ParagraphVector(dm=True).embed(["text"]), "not trained"), (lambda: ParagraphVector(dm=True).save("."), "not trained"),
+    (lambda: ParagraphVector.load("absent"), "no such file"),
 ])  # fmt: skip
 def test_bad_arguments_and_untrained_models_are_refused(call, message, refused):
     refused(message, call)
@@ -320,8 +321,8 @@ def test_a_cap_is_gensims_own_and_refused_where_it_leaves_no_word(tmp_path, docu
     ("vectors.npy", np.zeros((3, 12), "f4")), ("weights.npy", np.zeros(9, "f4")), ("noise.npy", np.zeros(4, "i8")), ("thresholds.npy", b"x"),
     ("counts.npy", np.array([os.getcwd], dtype=object)), ("vocabulary.json", b"[]"), ("vocabulary.json", b"{"), ("paragraph_vector.json", b"{}"), ("weights.npy", None),
 ])  # fmt: skip
-def test_a_broken_model_is_named_before_gensim_reads_beyond_its_arrays(dm, dm_folder, tmp_path, refused, file, content):
-    shutil.copytree(dm_folder, tmp_path, dirs_exist_ok=True)
+def test_a_broken_model_is_named_before_gensim_reads_beyond_its_arrays(dm, tmp_path, refused, file, content):
+    dm.save(tmp_path)
     (tmp_path / file).unlink()
     if isinstance(content, bytes):
         (tmp_path / file).write_bytes(content)
