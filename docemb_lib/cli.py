@@ -135,8 +135,8 @@ def run(
 @command
 def init(
     source: Annotated[Path, typer.Argument(metavar="INPUT", help="A folder of .txt/.md files, or a data file.")],
-    out: Annotated[Path | None, typer.Option("-o", "--out", help="The profile; by itself INPUT's name, here.")] = None,
-    text_field: Annotated[str | None, typer.Option(help="The field that holds the text; by itself found.")] = None,
+    out: Annotated[Path | None, typer.Option("-o", "--out", help="The profile; default: INPUT's name, here.")] = None,
+    text_field: Annotated[str | None, typer.Option(help="The field that holds the text; default: found.")] = None,
     id_field: Annotated[str | None, typer.Option(help="The field that holds the id.")] = None,
     debug: Debug = False,
 ) -> None:
@@ -163,7 +163,7 @@ def sweep(
     notebook: Annotated[str, typer.Argument(help="Its name or number, e.g. 05_weighting or 05.")],
     grid: Annotated[str, typer.Option(help="A grid in params/grids/ by name, or the path of a .yaml file.")],
     profile: ProfileName = "tiny",
-    workers: Annotated[int | None, typer.Option(help="Processes here; by itself as many as there is room for.")] = None,
+    workers: Annotated[int | None, typer.Option(help="Processes here; default: as many as there is room for.")] = None,
     scheduler: Annotated[
         str | None, typer.Option(metavar="ADDRESS|FILE", help="A running Dask cluster, instead of workers here.")
     ] = None,
@@ -235,7 +235,7 @@ def results(
 @command
 def report(
     profile: ProfileName = "tiny",
-    out: Annotated[Path | None, typer.Option("-o", "--out", help="A folder; by itself outputs/report/PROFILE.")] = None,
+    out: Annotated[Path | None, typer.Option("-o", "--out", help="A folder; default: outputs/report/PROFILE.")] = None,
     debug: Debug = False,
 ) -> None:
     """Write the executed notebooks of a profile's plan as pages, with an index and the final table."""
@@ -273,9 +273,9 @@ def adapt(
     student: Annotated[str, typer.Argument(help="A student: a folder or a hub id.")],
     source: Annotated[Path, typer.Argument(metavar="CORPUS", help="Folder of .txt/.md files, or a data file.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the adapted student; must not exist.")],
-    dim: Annotated[int | None, typer.Option(help="Width of the lexical half; by itself as it is, or 512.")] = None,
+    dim: Annotated[int | None, typer.Option(help="Width of the lexical half; default: as it is, or 512.")] = None,
     words: Annotated[int, typer.Option(help="Size of its vocabulary at most.")] = 50_000,
-    weight: Annotated[float | None, typer.Option(help="Of the lexical half, 0 to 1; by itself from the texts.")] = None,
+    weight: Annotated[float | None, typer.Option(help="Of the lexical half, 0 to 1; default: from the texts.")] = None,
     text_field: TextField = "text",
     id_field: IdField = "id",
     debug: Debug = False,
@@ -331,8 +331,8 @@ def doctor(
 @command
 def bench(
     what: Annotated[str, typer.Argument(metavar="|".join(BENCHMARKS))],
-    device: Annotated[str | None, typer.Option(help="cpu or cuda; by itself a GPU where there is one.")] = None,
-    size: Annotated[str | None, typer.Option(help="small or base; by itself base on a GPU, else small.")] = None,
+    device: Annotated[str | None, typer.Option(help="cpu or cuda; default: a GPU where there is one.")] = None,
+    size: Annotated[str | None, typer.Option(help="small or base; default: base on a GPU, else small.")] = None,
     documents: Annotated[
         int | None, typer.Option(help="How many: of the thesis' lengths (student), short ones (paragraph-vector).")
     ] = None,

@@ -145,7 +145,8 @@ def print_runs(frame: pd.DataFrame, console: Console) -> None:
         console.print("No recorded runs yet; `docemb run` makes some.")
         return
     on_test = frame["notebook"].isin(FINAL)
-    frame = frame.assign(validation=frame["mean"].mask(on_test), test=frame["mean"].where(on_test))
+    if "mean" in frame:
+        frame = frame.assign(validation=frame["mean"].mask(on_test), test=frame["mean"].where(on_test))
     shown = [name for name in RUN_COLUMNS if name in frame and frame[name].notna().any()]
     usual = [name for name, value in AS_USUAL.items() if name in frame and (frame[name] == value).all()]
     profiles = list(frame["profile"].unique()) if "profile" in frame else []

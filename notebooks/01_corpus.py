@@ -206,5 +206,5 @@ run.finish(
 records.frame("01_corpus")[["profile", "corpus_documents", "train_documents", "mean_tokens", "beyond_structural_pct"]]
 
 # %% [markdown]
-# **Next.** `02_paragraph_vector` fits the contextual teachers on `train`. To use your own documents, enter them in
-# `params/own.yaml` and run `docemb run --profile params/own.yaml`.
+# **Next.** `02_paragraph_vector` fits the contextual teachers on `train`. `docemb init FOLDER` writes a profile for
+# your own documents.

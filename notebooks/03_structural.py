@@ -39,8 +39,6 @@ negatives = 0  # max-margin and contrastive: further documents to push away from
 documents = "profile"  # how many training documents; "profile": as many as the profile says
 
 # %%
-import pandas as pd
-
 # No docemb_lib here? Then this kernel is of another environment: Kernel, Change Kernel, or install docemb in it.
 from docemb_lib import begin, figures, thesis, views, widgets
 
@@ -207,7 +205,6 @@ run.finish(run.metrics(scores), scores=scores, student=run.link_student(), table
 # so. The runs of the grid `structural` are needed: equally many documents, one seed.
 
 # %%
-pd.set_option("display.max_colwidth", None)  # the claims are sentences
 thesis.claims_of_figures(run)
 
 # %% [markdown]

@@ -40,15 +40,14 @@ temperature = None  # inside contrastive: cosines are divided by it; None: they 
 negatives = 0  # max-margin and contrastive: further documents to push away from, drawn anew for each batch
 contextual_teacher = "PV"  # DM, DBOW, PV (both side by side), LSA; None: structural only
 contextual_loss = "soft-cca"  # soft-cca, mse, cca, or cca:10 for the ten largest correlations
-delta = 0.03  # inside soft-cca: weight of the decorrelation, from 0
-beta = 0.95  # inside soft-cca: memory of its running covariance, from 0 and below 1
+delta = "profile"  # inside soft-cca: weight of the decorrelation, from 0
+beta = "profile"  # inside soft-cca: memory of its running covariance, from 0 and below 1
 student_projection = "profile"  # e.g. 768(ReLU,drop0.1,norm)x1024; must end as wide as the contextual one
 contextual_projection = "profile"  # the same for the teacher's side; - is the identity
 documents = "profile"  # how many training documents; "profile": as many as the profile says
 
 # %%
 import matplotlib.pyplot as plt
-import pandas as pd
 
 # No docemb_lib here? Then this kernel is of another environment: Kernel, Change Kernel, or install docemb in it.
 from docemb_lib import begin, figures, thesis, views, widgets
@@ -200,7 +199,6 @@ run.finish(run.metrics(scores), scores=scores, student=run.link_student(), table
 # and says so. A claim needs the runs of its grid, with equally many documents and one seed.
 
 # %%
-pd.set_option("display.max_colwidth", None)  # the claims are sentences
 thesis.claims_of_figures(run)
 
 # %% [markdown]

@@ -36,8 +36,8 @@ temperature = None  # inside contrastive: cosines are divided by it; None: they 
 negatives = 0  # max-margin and contrastive: further documents to push away from, drawn anew for each batch
 contextual_teacher = "PV"  # DM, DBOW, PV (both side by side), LSA; None: structural only
 contextual_loss = "soft-cca"  # soft-cca, mse, cca, or cca:10 for the ten largest correlations
-delta = 0.03  # inside soft-cca: weight of the decorrelation, from 0
-beta = 0.95  # inside soft-cca: memory of its running covariance, from 0 and below 1
+delta = "profile"  # inside soft-cca: weight of the decorrelation, from 0
+beta = "profile"  # inside soft-cca: memory of its running covariance, from 0 and below 1
 student_projection = "profile"  # e.g. 768(ReLU,drop0.1,norm)x1024; must end as wide as the contextual one
 contextual_projection = "profile"  # the same for the teacher's side; - is the identity
 lam = 0.5  # λ, weight of the structural loss in [0, 1]; None: the plain sum of both
@@ -47,8 +47,6 @@ form = "weighted"  # or half_means_sum (with λ 0.5 the plain sum), contextual_f
 documents = "profile"  # how many training documents; "profile": as many as the profile says
 
 # %%
-import pandas as pd
-
 # No docemb_lib here? Then this kernel is of another environment: Kernel, Change Kernel, or install docemb in it.
 from docemb_lib import begin, figures, thesis, views, widgets
 
@@ -180,7 +178,6 @@ widgets.run_monitor("05_weighting")
 # no tests and says so. A claim needs the runs of its grid, with equally many documents and one seed.
 
 # %%
-pd.set_option("display.max_colwidth", None)  # the claims are sentences
 thesis.claims_of_figures(run)
 
 # %% [markdown]

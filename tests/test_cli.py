@@ -66,7 +66,7 @@ SIZED = {"folder": (".txt", None), "rows": (".jsonl", "body")}
 def test_a_profile_is_written_for_documents_and_sized_to_them(workspace_root, kind):
     """Of 90 documents of 5 words and 30 of 3,000."""
     source, texts = workspace_root / kind, ["the cat of a king"] * 90 + ["word " * 3000] * 30
-    texts = [f"{text} {number}" for number, text in enumerate(texts)]
+    texts = [f"{text} {number}" for number, text in enumerate(texts)] + ["One text. 0", "one  text. 0"]
     if kind == "folder":
         write_files(source, {f"{number}.txt": text for number, text in enumerate(texts)})
     else:
@@ -77,7 +77,7 @@ def test_a_profile_is_written_for_documents_and_sized_to_them(workspace_root, ki
     assert "120: 68 to train on, 40 to measure with, 12 to watch the training" in done.stdout
     assert "6 in the median, 3001 at most" in done.stdout
     assert "about 25% are longer" in done.stdout
-    assert "not English?" in done.stdout  # 90,000 of the words are "word"
+    assert "seems not to be English" in done.stdout  # 90,000 of the words are "word"
     profile = Profile.load(workspace_root / f"{kind}.yaml")
     own = Profile.load("own")
     assert (profile.name, profile.corpus.path, profile.corpus.text_field) == (kind, source, "body" if kind == "rows" else "text")  # fmt: skip
@@ -91,7 +91,7 @@ def test_a_profile_is_written_for_documents_and_sized_to_them(workspace_root, ki
 
 
 @pytest.mark.parametrize(("name", "content", "said"), [
-    ("few.jsonl", '{"text": "a b"}\n' * 59, "few.jsonl: 59 documents; a student needs 60 or more: add some"),
+    ("few.jsonl", "".join(f'{{"text": "a {n}"}}\n' for n in range(59)), "few.jsonl: 59 different documents; a student needs 60 or more: add some"),
     ("none.csv", "id,text\n", "none.csv: holds no document; add one with a field 'text'"),
     ("blank.jsonl", '{"text": " "}\n', "blank.jsonl, line 1: field 'text' is blank"),
     ("a.pdf", "x", "a.pdf: a corpus is a folder of .txt/.md files, or data files")])  # fmt: skip

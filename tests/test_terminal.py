@@ -100,7 +100,7 @@ def test_recorded_runs_show_their_status_or_how_to_make_some():
     shown = console(80)
     print_runs(pd.DataFrame(), shown)
     assert "docemb run" in shown.file.getvalue()
-    print_runs(pd.DataFrame({"notebook": ["05_weighting"], "status": ["failed"], "mean": [None]}), shown)
+    print_runs(pd.DataFrame({"notebook": ["05_weighting"], "status": ["failed"]}), shown)
     assert "failed" in shown.file.getvalue()
 
 

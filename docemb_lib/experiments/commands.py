@@ -1,7 +1,8 @@
-"""What the commands `init`, `train`, `embed`, `adapt` and `evaluate` do, and the report at the end of `docemb run`."""
+"""What the commands `init`, `train`, `embed`, `adapt` and `evaluate` do."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections import Counter
 from collections.abc import Sequence
@@ -34,12 +35,13 @@ from docemb_lib.experiments.scores import Final
 from docemb_lib.experiments.students import student_at
 from docemb_lib.hardware import devices_at_hand
 from docemb_lib.progress import progress
-from docemb_lib.settings.profile import Profile, find_root, parse_yaml
+from docemb_lib.settings.profile import Profile, parse_yaml
 from docemb_lib.workspace import Artefact, Workspace, write_text
 
 NOTEBOOK = "06_evaluation"  # the notebook whose parameters a student has, and which reuses the student
 ROWS = 10_000  # rows of embeddings in a group of a parquet file
 TEXTS = 1024  # texts that a stock model sorts by length at a time
+TEMPLATE = Path(__file__).resolve().parents[2] / "params" / "own.yaml"
 LEAST = 60  # documents from which a student is trained, and measured on others
 LOOKED_AT = 1000  # first rows or documents that show the fields and the language
 ENGLISH = {"the", "of", "and", "to", "in", "a", "is", "that", "for", "it"}  # every fourth word of English
@@ -60,14 +62,19 @@ def initial_profile(
         mend = "exists; name a new file" if out.exists() else "name a .yaml file"
         raise InputError(f"-o {out}: {mend}")
     fields = {"text_field": text_field or _text_field(source), "id_field": id_field or "id"}
-    words, english, seen = [], 0, 0
+    words: list[int] = []
+    texts: set[bytes] = set()  # digests: a corpus keeps one of equal texts
+    english = seen = 0
     for number, document in enumerate(progress(local_documents(source, **fields), desc="reading", unit="documents")):
         found = document.text.lower().split()
+        if (digest := hashlib.sha256(" ".join(found).encode()).digest()) in texts:
+            continue
+        texts.add(digest)
         words.append(len(found))
         if number < LOOKED_AT:
             english, seen = english + sum(word in ENGLISH for word in found), seen + len(found)
     if (N := len(words)) < LEAST:
-        raise InputError(f"{source}: {N} documents; a student needs {LEAST} or more: add some")
+        raise InputError(f"{source}: {N} different documents; a student needs {LEAST} or more: add some")
     tokens = TOKENS_PER_WORD * np.array(words)
     tasks, validation = min(300, N // 3), min(100, N // 10)
     train = N - tasks - validation
@@ -80,14 +87,17 @@ def initial_profile(
         "validation: 100 ": f"validation: {validation} ", "tasks: 300 ": f"tasks: {tasks} ",
         "max_tokens: 2048 ": f"max_tokens: {longest} ", "lexical: 256 ": f"lexical: {min(256, train // 3)} ",
         "documents: 1000 ": f"documents: {min(1000, train)} ", "documents: 150": f"documents: {min(150, train)}",
+        "Your own documents: fill in `corpus.path`, then run": "Written by `docemb init`. To use it, run",
         "docemb run --profile params/own.yaml": f"docemb run --profile {out}",
     }  # fmt: skip
-    text = (find_root() / "params" / "own.yaml").read_text(encoding="utf-8")
+    text = TEMPLATE.read_text(encoding="utf-8")
     for old, new in sizes.items():
+        if old not in text:
+            raise InputError(f"{TEMPLATE}: has no {old!r}; restore the file")
         text = text.replace(old, new.ljust(len(old)))  # comments stay where they are
     write_text(out, text)
     Profile.load(out)
-    foreign = {"language": "not English? The default models are; name multilingual ones in the profile"}
+    foreign = {"language": "seems not to be English, the default models are: name multilingual ones in the profile"}
     return {
         "documents": f"{N}: {train} to train on, {tasks} to measure with, {validation} to watch the training",
         "words": f"{np.median(words):.0f} in the median, {max(words)} at most",

@@ -181,7 +181,8 @@ def grid_place(key: RunKey) -> str:
     for name in _grid_files():
         with suppress(InputError):  # of a grid whose runs do not fit this profile
             found = load_grid(name, key.profile)
-            runs = [RunKey.of(key.notebook, key.profile, **run) for run in found.runs if found.notebook == key.notebook]
+            own = found.runs if found.notebook == key.notebook else []
+            runs = [RunKey.bare(key.notebook, key.profile, **run) for run in own]
             if key.cell in (cells := [run.cell for run in runs]):
                 return f"{name}, run {cells.index(key.cell) + 1} of {len(cells)}"
     return ""

@@ -221,7 +221,7 @@ class RunKey:
             components = int(loss.partition(":")[2] or 0)
             if components > most:
                 problem = f"contextual_loss: {loss}, but batches of {most + 1} documents have {most} correlations"
-                raise InputError(f"{problem}; write cca:{most} or less, or raise training.batch_size")
+                raise InputError(f"{problem}; raise training.batch_size far above {components}")
 
 
 def roles_of(p: Parameters, further: Sequence[FurtherTeacher] = ()) -> set[str]:

@@ -121,6 +121,10 @@ class Profile(sections.Section):
     def _sections_agree(self) -> Self:
         for notebook, own in self.notebooks.items():
             check_names(notebook, own)
+            if "profile" in own:
+                raise ValueError(
+                    f"notebooks.{notebook}: a notebook has the profile that it is given; leave profile out"
+                )
         student, teacher = width(self.student.model), width(self.structural_teacher.model)
         if student and teacher and student != teacher:
             fits = ", ".join(name for name, size in WIDTHS.items() if size == student)

@@ -219,7 +219,7 @@ class Student(nn.Module):
         return Encoded(tokens["input_ids"], sum(bool(encoding.overflowing) for encoding in tokens.encodings))
 
     def encode(self, texts: str | Sequence[str], **options: Any) -> np.ndarray:
-        """As in sentence-transformers: float32 (N, width), or (width,) for a single text. options: of `embed`."""
+        """Float32 (N, width), or (width,) for a single text, as in sentence-transformers. options: of `embed`."""
         return self.embed([texts], **options)[0] if isinstance(texts, str) else self.embed(texts, **options)
 
     def embed(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
@@ -47,6 +47,8 @@ class SBERT:
         self, model: str = "all-MiniLM-L6-v2", *, max_tokens: int | None = None, long: Long = "truncate",
         batch_tokens: int = 2048, bf16: bool | None = False, device: str | None = None,
     ) -> None:  # fmt: skip
+        if long not in get_args(Long):
+            raise InputError(f"long: got {long!r}, use one of {', '.join(get_args(Long))}")
         self.model, self.long, self.batch_tokens, self.device = model, long, batch_tokens, device
         self._wanted_tokens = max_tokens
         self.bf16 = fast_bf16(device or devices_at_hand()[0]) if bf16 is None else bf16

@@ -71,8 +71,8 @@ def recorded_claims(profile: str | Path) -> pd.DataFrame:
     """Check all claims on the recorded runs of a profile: chapter 4, then chapter 5. Raises InputError without runs."""
     loaded = Profile.load(profile)
     run = Run(RunKey.of(FINAL, loaded))
-    finals, recorded = recorded_finals(run), _recorded_figures(run, claims(*CHAPTER_4))
-    if finals.scores.empty and not recorded:
+    finals = recorded_finals(run)
+    if finals.scores.empty and not recorded_in_figures(run, [claim["figure"] for claim in claims(*CHAPTER_4)]):
         others = ", ".join(dict.fromkeys(line.profile for line in loaded.plan if line.profile))
         mend = f"its plan runs under {others}; name that profile" if others else "make one with `docemb run`"
         raise InputError(f"profile {profile}: no run of chapter 4 and no final evaluation is recorded; {mend}")

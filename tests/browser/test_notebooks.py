@@ -39,11 +39,10 @@ def test_nothing_is_wider_than_the_page_and_figures_have_its_colour_in_light_and
         figures = notebook.screenshot(file)
         assert notebook.too_wide() == []
         pixels = np.asarray(Image.open(file).convert("L"), dtype=int)
-        assert figures
-        for place in figures:
+        inside = [place for place in figures if place["y"] + place["height"] < len(pixels) - 1]  # the rest is cut off
+        assert inside
+        for place in inside:
             x, y, width, height = (round(place[name]) for name in ("x", "y", "width", "height"))
-            if y + height > len(pixels):  # below the highest picture that the browser takes
-                continue
             figure = pixels[y : y + height, x : x + width]
             assert np.bincount(figure.ravel()).argmax() == page
             assert (abs(figure - page) > 80).mean() > 0.005  # there is something to see

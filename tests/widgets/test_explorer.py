@@ -101,6 +101,7 @@ def test_loading_is_shown_until_the_answer_is_there(moved):
     seen = []
     explorer = an_explorer(lambda number, one, pair: seen.append(explorer._status.value) or Answer("text"))
     moved(explorer, number=5)
+    assert seen
     assert all("loading …" in text for text in seen)
     assert explorer._status.value == ""
 
