@@ -66,7 +66,7 @@ SIZED = {"folder": (".txt", None), "rows": (".jsonl", "body")}
 def test_a_profile_is_written_for_documents_and_sized_to_them(workspace_root, kind):
     """Of 90 documents of 5 words and 30 of 3,000."""
     source, texts = workspace_root / kind, ["the cat of a king"] * 90 + ["word " * 3000] * 30
-    texts = [f"{text} {number}" for number, text in enumerate(texts)] + ["One text. 0", "one  text. 0"]
+    texts = [f"{text} {number}" for number, text in enumerate(texts)] + ["The cat of a king 0"] * 9
     if kind == "folder":
         write_files(source, {f"{number}.txt": text for number, text in enumerate(texts)})
     else:
