@@ -123,9 +123,11 @@ class Run:
         contextual = made.contextual_models(stages.teachers) if self.notebook in BESIDE_CONTEXTUAL else []
         both = next((model for model in contextual if model.label.startswith("PV")), None)
         on_task = made.on_task_models(self.workspace, sbert, both)
+        beside = self.profile.evaluation.beside.items() if final else ()
         return [
             *before,
             *sbert[: 2 if final else 1],
+            *(made.published_model(name, prompt) for name, prompt in beside),
             *contextual,
             *(on_task if final else [] if trains else on_task[:1]),
         ]

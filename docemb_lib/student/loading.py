@@ -239,7 +239,7 @@ def _load(auto: Any, path_or_id: str, problem: str, **options: Any) -> tuple[Any
             safe = any(find_file(path_or_id, n, subfolder=folder) for n in (SAFE_WEIGHTS_NAME, SAFE_WEIGHTS_INDEX_NAME))
             if safe or (pickled := find_file(path_or_id, WEIGHTS_NAME, subfolder=folder)) is None:
                 return auto.from_pretrained(path_or_id, subfolder=folder, use_safetensors=True, **options)
-            logger.warning("%s: has no safetensors; of its %s tensors are read and nothing else", path_or_id, WEIGHTS_NAME)
+            logger.warning("%s: has no safetensors; of its %s only tensors are read", path_or_id, WEIGHTS_NAME)
             # By its id, transformers would ask a service of the hub to convert it.
             return auto.from_pretrained(str(pickled.parent), use_safetensors=False, **options)
     finally:

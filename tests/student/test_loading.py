@@ -150,7 +150,7 @@ def test_weights_that_are_pickled_alone_are_read_as_tensors_and_said_to_be(
     torch.save(weights, "longformer/pytorch_model.bin")
     for loaded in (Student.from_encoder("longformer", max_tokens=40), Student.load("longformer")):
         torch.testing.assert_close(loaded.state_dict(), student.state_dict(), atol=0, rtol=0)
-    said = "longformer: has no safetensors; of its pytorch_model.bin tensors are read and nothing else"
+    said = "longformer: has no safetensors; of its pytorch_model.bin only tensors are read"
     assert caplog.messages == [said] * 2
     torch.save({**weights, "trap": Trap()}, "longformer/pytorch_model.bin")
     refused("longformer: its weights cannot be loaded: .*[Ww]eights.only", Student.load, "longformer")
