@@ -186,7 +186,7 @@ def print_runs(frame: pd.DataFrame, console: Console) -> None:
     frame = frame.assign(validation=frame["mean"].mask(on_test), test=frame["mean"].where(on_test))
     shown = [name for name in RUN_COLUMNS if name in frame and frame[name].notna().any()]
     usual = [name for name, value in AS_USUAL.items() if name in frame and (frame[name] == value).all()]
-    profiles = frame["profile"].unique() if "profile" in frame else ()
+    profiles = list(frame["profile"].unique()) if "profile" in frame else []
     title = f"Profile {profiles[0]}" if len(profiles) == 1 else None
     left_out = {*usual, "profile"} if title else {*usual}
     print_table(frame[[name for name in shown if name not in left_out]], console, title=title)
