@@ -65,12 +65,12 @@ class Stages:
         profile = self.key.profile
         yield self.key.check
         yield partial(self.corpus.check, profile.parameters.documents if self.key.trains else None)
-        yield self.corpus.check_hub
-        for model in self.models:
-            yield partial(pretrained.require, model, stay_online=True)
         yield self.scores.check
         yield partial(self.teachers.check, self.key.paragraph_vectors)
         yield self.students.check
+        yield self.corpus.check_hub
+        for model in self.models:
+            yield partial(pretrained.require, model, stay_online=True)
 
     @property
     def models(self) -> list[str]:
