@@ -189,7 +189,8 @@ def sweep(
     from docemb_lib import terminal
     from docemb_lib.experiments.commands import parse_parameters
     from docemb_lib.experiments.execution import is_done
-    from docemb_lib.experiments.plan import resolve_sweep
+    from docemb_lib.experiments.forecast import forecast
+    from docemb_lib.experiments.plan import Step, resolve_sweep
     from docemb_lib.experiments.sweeps import comparison_paths, execute_sweep, recorded
     from docemb_lib.workspace import Workspace
 
@@ -205,6 +206,7 @@ def sweep(
             _write_json([{**row, "done": there} for row, there in zip(described, done, strict=True)])
         else:
             terminal.print_planned(planned, done, console)
+            terminal.print_needs(forecast([Step(planned, grid)], workspace), console)
         return
     failures = execute_sweep(planned, workspace, terminal.Terminal(console), workers=workers, scheduler=scheduler)
     terminal.print_runs(recorded(planned, workspace), console)

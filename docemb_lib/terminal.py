@@ -101,7 +101,7 @@ class Terminal(Reporter):
 
 
 def print_forecast(found: Forecast, console: Console) -> None:
-    """A plan before it starts: its lines and what they take, what they need from outside, and what is missing."""
+    """A plan before it starts: its lines with what each takes, then `print_needs`."""
     columns = ("line", "notebook", "runs", "there", "profile", "grid, or single run", "time", "memory", "disk")
     rows = []
     for number, (step, there, cost) in enumerate(found.lines, 1):
@@ -109,6 +109,11 @@ def print_forecast(found: Forecast, console: Console) -> None:
         what = (step.grid or first.label, *about)
         rows.append((str(number), first.notebook, len(step.runs), there, first.profile.name, *what))
     print_table(pd.DataFrame(rows, columns=[*columns]), console)
+    print_needs(found, console)
+
+
+def print_needs(found: Forecast, console: Console) -> None:
+    """What the lines of a plan need from outside, what of it is missing, and what all runs take."""
     needs = [(kind, name, _ranges(lines)) for (kind, name), lines in found.needs.items()]
     print_table(pd.DataFrame(needs, columns=["needs", "which", "for lines"]), console)
     for line in found.missing:

@@ -260,7 +260,8 @@ def _fitting(settings: ParagraphVectorSettings, words: float, documents: float) 
     types = int(
         min(35 * words**0.62, settings.max_vocab_size or np.inf)
     )  # Heaps' law; of web text, punctuation attached
-    vocabulary = types if settings.max_vocab_size or settings.min_count == 1 else int(0.45 * types)
+    kept = {1: 1.0, "10%": 0.001}.get(settings.min_count, 0.45)  # of the types; most occur once
+    vocabulary = types if settings.max_vocab_size else int(kept * types)
     sizes = {"vocabulary": vocabulary, "lines": int(documents), "vector_size": settings.vector_size}
     memory = training_memory(**sizes, types=types)
     kind = 1.0 if settings.dm else SKIP_GRAM if settings.dbow_words else BAG
