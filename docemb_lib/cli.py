@@ -111,8 +111,8 @@ def run(
 ) -> None:
     """Execute the plan of a profile: notebooks 01 to 06, then one table of every model on every task."""
     from docemb_lib import terminal
-    from docemb_lib.experiments.commands import report
     from docemb_lib.experiments.plan import profile_argument, resolve_plan
+    from docemb_lib.experiments.report import report
     from docemb_lib.experiments.sweeps import execute_plan
     from docemb_lib.settings.profile import Profile
     from docemb_lib.workspace import Workspace
@@ -245,6 +245,25 @@ def results(
         sys.stdout.write(frame.to_csv(index=False))
     else:
         (terminal.print_runs if claims is None else terminal.print_claims)(frame, console)
+
+
+@command
+def report(
+    profile: ProfileName = "tiny",
+    out: Annotated[Path | None, typer.Option("-o", "--out", help="A folder; by itself outputs/report/PROFILE.")] = None,
+    debug: Debug = False,
+) -> None:
+    """Write the executed notebooks of a profile's plan as pages, with an index and the final table."""
+    from docemb_lib.experiments.plan import profile_argument, resolve_plan
+    from docemb_lib.experiments.report import write_pages
+    from docemb_lib.settings.profile import Profile
+    from docemb_lib.workspace import Workspace
+
+    workspace, loaded = Workspace(), Profile.load(profile)
+    steps = resolve_plan(loaded, profile_argument(profile), workspace)
+    folder = workspace.outputs / "report" / loaded.name if out is None else out
+    runs = [run for step in steps for run in step.runs]
+    console.print(str(write_pages(runs, workspace, folder, f"docemb, profile {loaded.name}")), markup=False)
 
 
 @command

@@ -11,16 +11,13 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 import yaml
 
 from docemb_lib import pretrained
 from docemb_lib.corpus.rows import read_rows
 from docemb_lib.corpus.sources import local_documents, local_paths
 from docemb_lib.errors import InputError
-from docemb_lib.evaluation.scoreboard import last_round, scoreboard
 from docemb_lib.experiments import records
-from docemb_lib.experiments.execution import Runs
 from docemb_lib.experiments.models import (
     ADAPTED,
     DENSE,
@@ -37,7 +34,7 @@ from docemb_lib.experiments.scores import Final
 from docemb_lib.experiments.students import student_at
 from docemb_lib.hardware import devices_at_hand
 from docemb_lib.progress import progress
-from docemb_lib.settings.profile import FINAL, Profile, find_root, parse_yaml
+from docemb_lib.settings.profile import Profile, find_root, parse_yaml
 from docemb_lib.workspace import Artefact, Workspace, write_text
 
 NOTEBOOK = "06_evaluation"  # the notebook whose parameters a student has, and which reuses the student
@@ -262,35 +259,3 @@ def _is_student(source: str) -> bool:
         return loading.load_config(source).model_type in loading.LONG
     except InputError:
         return False
-
-
-class Report(NamedTuple):
-    board: pd.DataFrame | None  # models × tasks; None if no run of the plan opens the test splits
-    standing: str  # the last student beside the other models, and which model to use; "" without a board
-    paths: list[tuple[str, str]]
-
-
-def report(planned: Runs, workspace: Workspace) -> Report:
-    """The report of a plan's runs: from the final evaluations or, where there are none, from those of SimDE."""
-    done = records.finished(planned, workspace)
-    evaluations, simde = ([record for record in done if record.notebook == name] for name in FINAL)
-    final = evaluations or simde
-    paths = [("executed notebooks", "outputs/notebooks"), ("figures", "outputs/figures")]
-    paths += [("student", record.student) for record in final if record.student]
-    if not final:
-        return Report(None, "", paths)
-    last = final[-1]
-    tables = {name: records.table_of(workspace, last, name) for name in ("intervals", "comparison", "models")}
-    adapted = f"{last.label}{ADAPTED}"
-    student = adapted if adapted in set(tables["models"]["model"]) else last.label
-    # Evaluations share models, and lines of a plan may have other profiles: each model once, of one setting.
-    frames = [last_round(records.scores_of(workspace, record)) for record in final if record.setting == last.setting]
-    scores = pd.concat(frames).drop_duplicates(["model", "task", "metric", "seed"]).reset_index(drop=True)
-    evaluated = Final(records.scores_of(workspace, last), **tables, student=student)
-    sentence = f"{evaluated.standing()}\n{evaluated.recommendation()}"
-    if student == adapted:
-        sentence += f"\nTo fit the student on your documents: docemb adapt {last.student} CORPUS -o OUT"
-    described = pd.concat(records.table_of(workspace, one, "models") for one in final if one.setting == last.setting)
-    fitted = described.drop_duplicates("model").set_index("model")["fitted on"]
-    board = scoreboard(scores)
-    return Report(board.assign(**{"fitted on": fitted.reindex(board.index)}), sentence, paths)

@@ -1,5 +1,6 @@
 """Plans and grids: resolved and checked before anything starts; the thesis' grids are those of its figures."""
 
+import ast
 import json
 import re
 import shutil
@@ -66,6 +67,20 @@ def test_the_notebook_gets_every_parameter_so_that_both_sides_mean_the_same_run(
         again = Profile.load("small").for_notebook(run.notebook, **run.parameters)
         assert RunKey(run.notebook, again).fingerprint == run.fingerprint
         assert set(run.parameters) == {"profile", "seed", *NOTEBOOKS[run.notebook]}
+
+
+@pytest.mark.parametrize("name", ["tiny", "own"])
+def test_a_notebook_as_it_is_opened_is_a_run_of_the_plan(name):
+    profile = Profile.load(PARAMS / f"{name}.yaml")
+    planned = [
+        (line.notebook, RunKey.of(line.notebook, profile, **line.parameters).same_but()) for line in profile.plan
+    ]
+    for notebook in NOTEBOOKS:
+        source = (REPOSITORY / "notebooks" / f"{notebook}.py").read_text(encoding="utf-8")
+        cell = source.split('tags=["parameters"]')[1].split("# %%")[0]
+        assigned = {node.targets[0].id: ast.literal_eval(node.value) for node in ast.parse(cell).body}
+        del assigned["profile"]
+        assert (notebook, RunKey.of(notebook, profile, **assigned).same_but()) in planned
 
 
 def test_a_line_stands_for_a_run_or_for_all_runs_of_a_grid_in_this_profile_or_another(plan_of, workspace):

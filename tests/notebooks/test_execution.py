@@ -1,10 +1,12 @@
 """The whole way on a small profile, as users go it: the command, papermill in its three forms, kills and mistakes."""
 
 import hashlib
+import html
 import io
 import json
 import os
 import pty
+import re
 import shutil
 import subprocess
 import sys
@@ -15,7 +17,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from conftest import AS_A_USER, DOCEMB, docemb
-from nbconvert import HTMLExporter
 
 from docemb_lib.experiments import records
 from docemb_lib.settings.profile import NOTEBOOKS
@@ -110,18 +111,25 @@ def test_an_executed_notebook_begins_with_its_configuration_and_keeps_the_last_s
     assert "0% 0/4 updates" not in text
 
 
-def test_an_executed_notebook_becomes_a_page_with_a_picture_in_place_of_its_explorer(root, finished):
+def test_executed_notebooks_become_pages_with_a_picture_in_place_of_each_explorer(root, inside):
     notebook = executed_of(root, "03_structural")
     data = [output["data"] for output in outputs_of(notebook) if "data" in output]
     assert not [kind for found in data for kind in found if "widget" in kind]
     pictures = sum("image/png" in found for found in data)
     assert pictures > len(figures_of(root, "03_structural"))
-    page, _ = HTMLExporter().from_notebook_node(notebook)
+    done = docemb("report", "--profile", "small", "-o", "pages")
+    assert (done.returncode, Path(done.stdout.strip())) == (0, Path("pages/index.html"))
+    index = Path("pages/index.html").read_text(encoding="utf-8")
+    linked = [Path("pages", html.unescape(name)) for name in re.findall(r'(?:href|src)="([^"]+)"', index)]
+    assert [path.parts[1] for path in linked if path.suffix == ".html"] == list(NOTEBOOKS)
+    assert all(path.is_file() for path in linked)
+    assert "In the mean over 4 tasks, student cosine;64;λ=0.5" in index
+    (page,) = (path.read_text(encoding="utf-8") for path in linked if path.parts[1] == "03_structural")
     assert page.count('src="data:image/png;base64,') == pictures
 
 
 def test_results_come_as_table_json_and_csv(inside):
-    assert "06_evaluation" in docemb("results").stdout
+    assert "evaluation" in docemb("results").stdout
     assert [row["lam"] for row in json.loads(docemb("results", "05_weighting", "--json").stdout)] == [0.5]
     assert len(pd.read_csv(io.StringIO(docemb("results", "--csv").stdout))) == 7
 

@@ -1,0 +1,99 @@
+"""The report of a plan: its final table in words, and all its executed notebooks as pages with an index."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable
+from html import escape
+from pathlib import Path
+from typing import NamedTuple
+
+import pandas as pd
+
+from docemb_lib.errors import InputError
+from docemb_lib.evaluation.scoreboard import last_round, scoreboard
+from docemb_lib.experiments import records
+from docemb_lib.experiments.execution import Runs, is_done
+from docemb_lib.experiments.models import ADAPTED
+from docemb_lib.experiments.scores import Final
+from docemb_lib.progress import progress
+from docemb_lib.settings.profile import FINAL
+from docemb_lib.workspace import Workspace, write_text
+
+# Notebook pages are light. Where the reader's browser is dark, colours are inverted, and pictures inverted back.
+DARK = """<style>@media screen and (prefers-color-scheme: dark) { html, img { background: #fff }
+html { filter: invert(0.9) hue-rotate(180deg) } img { filter: invert(1) hue-rotate(180deg) } }</style>"""
+INDEX = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>
+<meta name="viewport" content="width=device-width, initial-scale=1"><style>
+:root {{ color-scheme: light dark }} body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 70rem; margin: 2rem auto;
+padding: 0 1rem }} table {{ border-collapse: collapse; font-size: 0.85rem }} td, th {{ padding: 0.2rem 0.6rem;
+text-align: right; border-bottom: 1px solid #8884 }} th:first-child, td:first-child {{ text-align: left }}
+div {{ overflow-x: auto }} img {{ max-width: 100%; background: #fff }} @media print {{ a {{ color: inherit }} }}
+</style></head><body><h1>{title}</h1>{body}</body></html>"""
+
+
+class Report(NamedTuple):
+    board: pd.DataFrame | None  # models × tasks; None if no run of the plan opens the test splits
+    standing: str  # the last student beside the other models, and which model to use; "" without a board
+    paths: list[tuple[str, str]]
+
+
+def report(planned: Runs, workspace: Workspace) -> Report:
+    """The report of a plan's runs: from the final evaluations or, where there are none, from those of SimDE."""
+    done = records.finished(planned, workspace)
+    evaluations, simde = ([record for record in done if record.notebook == name] for name in FINAL)
+    final = evaluations or simde
+    paths = [("executed notebooks", "outputs/notebooks"), ("figures", "outputs/figures")]
+    paths += [("student", record.student) for record in final if record.student]
+    if not final:
+        return Report(None, "", paths)
+    last = final[-1]
+    tables = {name: records.table_of(workspace, last, name) for name in ("intervals", "comparison", "models")}
+    adapted = f"{last.label}{ADAPTED}"
+    student = adapted if adapted in set(tables["models"]["model"]) else last.label
+    # Evaluations share models, and lines of a plan may have other profiles: each model once, of one setting.
+    frames = [last_round(records.scores_of(workspace, record)) for record in final if record.setting == last.setting]
+    scores = pd.concat(frames).drop_duplicates(["model", "task", "metric", "seed"]).reset_index(drop=True)
+    evaluated = Final(records.scores_of(workspace, last), **tables, student=student)
+    sentence = f"{evaluated.standing()}\n{evaluated.recommendation()}"
+    if student == adapted:
+        sentence += f"\nTo fit the student on your documents: docemb adapt {last.student} CORPUS -o OUT"
+    described = pd.concat(records.table_of(workspace, one, "models") for one in final if one.setting == last.setting)
+    fitted = described.drop_duplicates("model").set_index("model")["fitted on"]
+    board = scoreboard(scores)
+    return Report(board.assign(**{"fitted on": fitted.reindex(board.index)}), sentence, paths)
+
+
+def write_pages(planned: Runs, workspace: Workspace, folder: Path, title: str) -> Path:
+    """Write a page for each executed notebook of a plan, and an index with the final table. Returns the index.
+
+    The pages hold their figures; only their equations need a network (MathJax). Raises InputError if no run is done.
+    """
+    from nbconvert import HTMLExporter
+
+    done = [run for run in planned if is_done(run, workspace)]
+    if not done:
+        raise InputError(f"report: no run of {title} is done; `docemb run` makes them")
+    found, (exporter, links) = report(planned, workspace), (HTMLExporter(embed_images=True), [])
+    for run in progress(done, desc="pages", unit="notebooks"):
+        page, _ = exporter.from_filename(str(run.executed))
+        name = Path(run.notebook, f"{run.executed.stem}.html")
+        (folder / run.notebook).mkdir(parents=True, exist_ok=True)
+        write_text(folder / name, page.replace("</head>", f"{DARK}</head>", 1))
+        links.append(f'<li><a href="{escape(name.as_posix())}">{escape(f"{run.notebook}: {run.label}")}</a></li>')
+    body = [f"<p>{escape(line)}</p>" for line in found.standing.splitlines()]
+    if found.board is not None:
+        body.append(
+            f"<div>{found.board.rename_axis(None).to_html(border=0, float_format='{:.3f}'.format, na_rep='')}</div>"
+        )
+    body += ["<h2>Runs</h2><ul>", *links, "</ul>", *_pictures(done[-1:], workspace, folder)]
+    write_text(folder / "index.html", INDEX.format(title=escape(title), body="\n".join(body)))
+    return folder / "index.html"
+
+
+def _pictures(runs: Runs, workspace: Workspace, folder: Path) -> Iterable[str]:
+    """Copies of the figures that the runs have saved, as elements of a page."""
+    for record in records.finished(runs, workspace):
+        for figure in map(Path, record.figures):
+            shutil.copy(workspace.root / figure, folder)
+            yield f'<h2>{escape(figure.stem)}</h2><img src="{escape(figure.name)}" alt="{escape(figure.stem)}">'
