@@ -119,9 +119,8 @@ def missing_of(runs: Runs, workspace: Workspace) -> list[str]:
                 check()
             except InputError as error:
                 of, _, reason = str(error).partition(": ")
-                of_reason = reasons.setdefault(reason, [])
-                of_reason += [] if of in of_reason else [of]
-    return [": ".join(filter(None, (", ".join(of), reason))) for reason, of in reasons.items()]
+                reasons.setdefault(reason, []).append(of)
+    return [": ".join(filter(None, (", ".join(dict.fromkeys(of)), reason))) for reason, of in reasons.items()]
 
 
 def _needs(key: RunKey) -> Iterator[tuple[str, str]]:
@@ -140,13 +139,9 @@ def _needs(key: RunKey) -> Iterator[tuple[str, str]]:
 
 
 def _pieces(key: RunKey) -> Iterator[tuple[Hashable, Cost]]:
-    """What a run builds, or finds built by another one: what identifies it, and its cost."""
-    profile, p, teachers, final = (
-        key.profile,
-        key.profile.parameters,
-        key.profile.contextual_teachers,
-        key.notebook in FINAL,
-    )
+    """What a run builds, or finds built by another one: what identifies each piece, and its cost."""
+    profile, final = key.profile, key.notebook in FINAL
+    p, teachers, settings = profile.parameters, profile.contextual_teachers, profile.structural_teacher
     corpus = profile.corpus.model_dump_json()
     texts, read = _texts(corpus), Stages(key).corpus
     yield (key.notebook, key.same_but(), profile.name), Cost(INTERPRETING, LIBRARIES)
@@ -163,7 +158,7 @@ def _pieces(key: RunKey) -> Iterator[tuple[Hashable, Cost]]:
         yield ("words", member.preprocess, of_teachers), Cost(words / SPLITTING, 0, words * BYTES / WORDS)
         yield (name, of_teachers), _fitting(member, words, fitted_on.documents)
 
-    sbert, settings = _Encoder.of(profile.structural_teacher.model), profile.structural_teacher
+    sbert = _Encoder.of(settings.model)
     student = _Encoder.of(profile.student.model, profile.student.layers, profile.student.attention_window)
     forms = {long: sbert.embedding(settings.max_tokens or 512, chunks=long != "truncate") for long in LONG_FORMS}
     if profile.student.pooling == "cls":
@@ -181,21 +176,18 @@ def _pieces(key: RunKey) -> Iterator[tuple[Hashable, Cost]]:
         trained = (key.same_but(), key.self_supervised, str(profile.student), corpus)
         yield ("student", *trained), _training(key, student, embedding(texts.tokens))
         if final and profile.student.lexical and not key.self_supervised:
-            yield (
-                ("lexical", *trained),
-                Cost(min(1000, texts.documents) * embedding(texts.tokens), 0, 4 * student.weights),
-            )
+            seconds_of_half = min(1000, texts.documents) * embedding(texts.tokens)
+            yield ("lexical", *trained), Cost(seconds_of_half, 0, 4 * student.weights)
     elif not vectors:
         return
 
-    models: dict[Hashable, Callable[[float], float]] = (
-        {("before", str(profile.student)): embedding} if key.trains else {}
-    )
+    models: dict[Hashable, Callable[[float], float]] = {}
+    if key.trains:
+        models = {("before", str(profile.student)): embedding, ("own", *trained): embedding}
     models |= {("SBERT", settings.model, long): forms[long] for long in LONG_FORMS[: 2 if final else 1]}
     models |= {name: _inferring(member) for name, member in vectors.items()}
     models |= {name: _Encoder.of(name).embedding(4096) for name in profile.evaluation.beside if final}
     models |= dict.fromkeys(ON_TASK if final else ON_TASK[:1], lambda tokens: 0.0)
-    models |= {("own", *trained): embedding} if key.trains else {}
     for model, seconds in models.items():
         for task in profile.evaluation.tasks if final else profile.evaluation.sweep_tasks:
             N, tokens = _task_size(task, profile, texts.tokens, final=final)
@@ -217,14 +209,9 @@ class _Encoder(NamedTuple):
         D = known.get("hidden_size") or width(name) or 768
         L = len(layers) if layers else known.get("num_hidden_layers", LAYERS.get(D, 12))
         wide = known.get("intermediate_size", 4 * D)
-        sizes = {
-            "hidden_size": D,
-            "num_hidden_layers": L,
-            "intermediate_size": wide,
-            "attention_window": window or 1024,
-        }
+        sizes = {"hidden_size": D, "num_hidden_layers": L, "intermediate_size": wide}
         weights = known.get("vocab_size", VOCABULARY) * D + L * (7 * D * D + 2 * D * wide)  # with global projections
-        return cls(SimpleNamespace(**sizes), weights)
+        return cls(SimpleNamespace(**sizes, attention_window=window or 1024), weights)
 
     def embedding(self, most: int, *, chunks: bool = False) -> Callable[[float], float]:
         """A function from the tokens of a document to the seconds that embedding it takes."""
@@ -241,9 +228,8 @@ def _training(key: RunKey, student: _Encoder, seconds: float) -> Cost:
     """seconds: of a forward pass of one document."""
     p, profile = key.profile.parameters, key.profile
     texts = (1 + (p.pairs == "dropout")) * (1 + (p.mlm_weight > 0)) if key.self_supervised else 1
-    passes = (
-        3 * key.training.epochs * p.documents + 3 * profile.corpus.validation
-    )  # forward and backward; thrice forward
+    # A training pass counts as three; the validation documents are embedded about three times.
+    passes = 3 * key.training.epochs * p.documents + 3 * profile.corpus.validation
     shape = student.config.hidden_size * student.config.num_hidden_layers
     memory = 16 * student.weights + profile.student.max_tokens * ACTIVATIONS * shape  # weights, gradients, AdamW
     return Cost(texts * passes * seconds, LIBRARIES + memory, 4 * student.weights)
