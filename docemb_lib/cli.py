@@ -206,7 +206,7 @@ def sweep(
             _write_json([{**row, "done": there} for row, there in zip(described, done, strict=True)])
         else:
             terminal.print_planned(planned, done, console)
-            terminal.print_needs(forecast([Step(planned, grid)], workspace), console)
+            terminal.print_forecast(forecast([Step(planned, grid)], workspace), console)
         return
     failures = execute_sweep(planned, workspace, terminal.Terminal(console), workers=workers, scheduler=scheduler)
     terminal.print_runs(recorded(planned, workspace), console)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from docemb_lib.experiments.forecast import Cost, Forecast
 
 QUIET_SECONDS = 10.0  # between two lines about one run, where the output is no terminal
+TIMES, SIZES = {"days": 86400, "h": 3600, "min": 60, "s": 1}, {"TB": 1e12, "GB": 1e9, "MB": 1e6}
 RUN_COLUMNS = ("notebook", "label", "profile", "status", "documents", "seed", "validation", "test", "seconds")
 AS_USUAL = {"status": "done", "seed": 0}  # columns of runs that all have this value are left out
 BORDERS = 3  # characters that a table needs for each column, and one more
@@ -101,58 +102,34 @@ class Terminal(Reporter):
 
 
 def print_forecast(found: Forecast, console: Console) -> None:
-    """A plan before it starts: its lines with what each takes, then `print_needs`."""
+    """A plan before it starts: what its lines take, what they need from outside, and what of it is missing."""
     columns = ("line", "notebook", "runs", "there", "profile", "grid, or single run", "time", "memory", "disk")
     rows = []
     for number, (step, there, cost) in enumerate(found.lines, 1):
-        first, about = step.runs[0], amounts(cost) if there < len(step.runs) else ("", "", "")
-        what = (step.grid or first.label, *about)
-        rows.append((str(number), first.notebook, len(step.runs), there, first.profile.name, *what))
+        first, runs = step.runs[0], len(step.runs)
+        what = (step.grid or first.label, *(_amounts(cost) if there < runs else ("", "", "")))
+        rows.append((str(number), first.notebook, runs, there, first.profile.name, *what))
     print_table(pd.DataFrame(rows, columns=[*columns]), console)
-    print_needs(found, console)
-
-
-def print_needs(found: Forecast, console: Console) -> None:
-    """What the lines of a plan need from outside, what of it is missing, and what all runs take."""
-    needs = [(kind, name, _ranges(lines)) for (kind, name), lines in found.needs.items()]
+    needs = [(kind, name, ", ".join(map(str, lines))) for (kind, name), lines in found.needs.items()]
     print_table(pd.DataFrame(needs, columns=["needs", "which", "for lines"]), console)
     for line in found.missing:
         console.print(f"missing: {line}", markup=False)
-    runs, there = sum(len(line.step.runs) for line in found.lines), sum(line.there for line in found.lines)
-    console.print(f"{runs} runs, {there} of them already there; {in_words(found.total)}")
-
-
-def _ranges(numbers: Sequence[int]) -> str:
-    """`1-3, 5`, of numbers that ascend."""
-    found: list[list[int]] = []
-    for number in numbers:
-        if found and number == found[-1][-1] + 1:
-            found[-1].append(number)
-        else:
-            found.append([number])
-    return ", ".join(str(one[0]) if len(one) == 1 else f"{one[0]}-{one[-1]}" for one in found)
+    total, there = sum(len(line.step.runs) for line in found.lines), sum(line.there for line in found.lines)
+    console.print(f"{total} runs, {there} of them already there; {in_words(found.total)}")
 
 
 def in_words(cost: Cost) -> str:
-    seconds, memory, disk = amounts(cost)
-    text = f"about {seconds} on this machine as busy as it is, {memory} of memory and {disk} of disk"
-    return text.replace(NO_BREAK, " ")
+    seconds, memory, disk = _amounts(cost)
+    return f"about {seconds} on this machine, {memory} of memory and {disk} of disk"
 
 
-def amounts(cost: Cost) -> tuple[str, str, str]:
-    """Time, memory and disk, rounded as roughly as they are known: `40 min`, `3 GB`, `200 MB`."""
-    times = (("days", 86400, 2), ("h", 3600, 1.5), ("min", 60, 1.5), ("s", 1, 0))
-    sizes = (("TB", 1e12, 1), ("GB", 1e9, 1), ("MB", 1e6, 0))
-    seconds, memory, disk = (
-        next(f"{_rounded(value / unit)}{NO_BREAK}{name}" for name, unit, least in units if value >= least * unit)
-        for value, units in zip(cost, (times, sizes, sizes), strict=True)
-    )
-    return seconds, memory, disk
-
-
-def _rounded(value: float) -> str:
-    """With one digit that counts, or two below 20 times a power of ten."""
-    return f"{float(f'{value:.0e}' if f'{value:e}'[0] != '1' else f'{value:.1e}'):,.0f}"
+def _amounts(cost: Cost) -> list[str]:
+    """Time, memory and disk with one digit that counts: `40 min`, `3 GB`, `200 MB`."""
+    found = []
+    for value, units in ((cost.seconds, TIMES), (cost.memory, SIZES), (cost.disk, SIZES)):
+        unit = next((unit for unit in units if value >= units[unit]), [*units][-1])
+        found.append(f"{float(f'{value / units[unit]:.0e}'):,.0f} {unit}")
+    return found
 
 
 def print_planned(planned: Runs, done: Sequence[bool], console: Console) -> None:

@@ -101,9 +101,7 @@ def test_a_profile_is_written_for_documents_and_sized_to_them(workspace_root, ki
     assert "120: 68 to train on, 40 to measure with, 12 to watch the training" in done.stdout
     assert "6 in the median, 3001 at most" in done.stdout
     assert "about 25% are longer" in done.stdout
-    assert re.search(
-        r"which takes: +about \d+ (s|min|h) on this machine as busy as it is, \d GB of memory", done.stdout
-    )
+    assert re.search(r"which takes: +about \d+ (s|min|h) on this machine, \d GB of memory", done.stdout)
     assert "not English?" in done.stdout  # 90,000 of the words are "word"
     profile = Profile.load(workspace_root / f"{kind}.yaml")
     own = Profile.load("own")
@@ -173,9 +171,9 @@ def test_a_plan_is_listed_and_nothing_is_built(workspace_root, monkeypatch):
     assert done.returncode == 0, done.stderr
     rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in done.stdout.splitlines() if "│" in line]
     plan = [["1", "01_corpus", "1", "0", "mine", "corpus"], ["2", "05_weighting", "2", "0", "mine", "lams"]]
-    assert [row[:6] for row in rows] == [*plan, ["model", "all-MiniLM-L6-v2", "1-2"]]
+    assert [row[:6] for row in rows] == [*plan, ["model", "all-MiniLM-L6-v2", "1, 2"]]
     assert re.search(
-        r"3 runs, 0 of them already there; about \d+ (s|min) on this machine .* \d+ MB of disk\n$", done.stdout
+        r"3 runs, 0 of them already there; about \d+ (s|min) on this machine, .* \d+ MB of disk\n$", done.stdout
     )
     assert not (workspace_root / "outputs").exists()
     said = "profile mine: --only 03 leaves no run; the plan's notebooks are 01_corpus, 05_weighting"
