@@ -116,7 +116,7 @@ def _pieces(key: RunKey) -> dict[Hashable, Cost]:
     """What a run builds, or finds built by another one: what identifies each piece, and its cost."""
     profile, p, corpus = key.profile, key.profile.parameters, str(key.profile.corpus)
     teachers, structural, student = profile.contextual_teachers, profile.structural_teacher, profile.student
-    vectors, fitted_on = key.paragraph_vectors, teachers.corpus or profile.corpus
+    final, vectors, fitted_on = key.notebook in FINAL, key.paragraph_vectors, teachers.corpus or profile.corpus
     pieces: dict[Hashable, Cost] = {}
     for source in (profile.corpus, *([fitted_on] if vectors else [])):
         read = _documents(source) * _tokens(source)
@@ -130,9 +130,8 @@ def _pieces(key: RunKey) -> dict[Hashable, Cost]:
     sbert, _ = _encoder(structural.model, min(tokens, most))
     if key.trains:
         named = [p.contextual_teacher, *(further.teacher for further in profile.further_teachers)]
-        taught_by = {
-            str(vector): _inferring(vector, tokens) for name in named if name for vector in teachers.members(name)
-        }
+        members = [vector for name in named if name for vector in teachers.members(name)]
+        taught_by = {str(vector): _inferring(vector, tokens) for vector in members}
         taught_by |= {str(structural): sbert} if p.structural_loss else {}
         rows = p.documents + profile.corpus.validation
         for teacher, seconds in taught_by.items() if key.taught else ():
@@ -144,10 +143,10 @@ def _pieces(key: RunKey) -> dict[Hashable, Cost]:
         pieces[trained] = Cost(3 * passes * own, LIBRARIES + 32 * weights, 4 * weights)
         models |= {trained: own, f"untrained {student}": own}
     models |= {str(structural): sbert} if models else {}
-    models |= {name: _encoder(name, 512)[0] for name in profile.evaluation.beside if key.notebook in FINAL}
+    models |= {name: _encoder(name, 512)[0] for name in profile.evaluation.beside if final}
     for task in _tasks(key):
         texts = profile.evaluation.documents if task in EMBEDDED_TASKS else 2 * profile.evaluation.limit
-        pieces |= {(model, task, corpus): Cost(SCORE + texts * seconds) for model, seconds in models.items()}
+        pieces |= {(model, task, final, corpus): Cost(SCORE + texts * seconds) for model, seconds in models.items()}
     return pieces
 
 
