@@ -104,14 +104,16 @@ def run(
     profile: ProfileName = "tiny",
     from_: Annotated[str | None, typer.Option("--from", help="Start at this notebook, e.g. 03.")] = None,
     only: Annotated[str | None, typer.Option(help="Run this notebook alone, e.g. 05.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only check the plan, and list what is to do.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only list what is to do, what it takes, and what is missing.")
+    ] = False,
     debug: Debug = False,
 ) -> None:
     """Execute the plan of a profile: notebooks 01 to 06, then one table of every model on every task."""
     from docemb_lib import terminal
     from docemb_lib.experiments.plan import profile_argument, resolve_plan
     from docemb_lib.experiments.report import report
-    from docemb_lib.experiments.sweeps import execute_plan, missing_runs
+    from docemb_lib.experiments.sweeps import execute_plan
     from docemb_lib.settings.profile import Profile
     from docemb_lib.workspace import Workspace
 
@@ -121,7 +123,9 @@ def run(
     workspace = Workspace()
     steps = resolve_plan(Profile.load(profile), profile_argument(profile), workspace, first=from_, only=only)
     if dry_run:
-        terminal.print_plan(steps, missing_runs(steps, workspace), console)
+        from docemb_lib.experiments.forecast import forecast
+
+        terminal.print_forecast(forecast(steps, workspace), console)
         return
     failures = execute_plan(steps, workspace, terminal.Terminal(console))
     outcome = report([run for step in steps for run in step.runs], workspace)
@@ -141,11 +145,20 @@ def init(
     debug: Debug = False,
 ) -> None:
     """Write a profile for one's own documents, sized to them."""
+    from docemb_lib import terminal
     from docemb_lib.experiments.commands import initial_profile
+    from docemb_lib.experiments.forecast import forecast
+    from docemb_lib.experiments.plan import resolve_plan
+    from docemb_lib.settings.profile import Profile
+    from docemb_lib.workspace import Workspace
 
+    tune_environment()
     out = Path(f"{source.resolve().name.split('.')[0]}.yaml") if out is None else out
     for name, value in initial_profile(source, out, text_field=text_field, id_field=id_field).items():
         console.print(f"{name + ':':<16}{value}", markup=False)
+    workspace = Workspace()
+    total = forecast(resolve_plan(Profile.load(out), str(out), workspace), workspace).total
+    console.print(f"{'which takes:':<16}{terminal.in_words(total)}")
 
 
 @command
@@ -176,7 +189,8 @@ def sweep(
     from docemb_lib import terminal
     from docemb_lib.experiments.commands import parse_parameters
     from docemb_lib.experiments.execution import is_done
-    from docemb_lib.experiments.plan import resolve_sweep
+    from docemb_lib.experiments.forecast import forecast
+    from docemb_lib.experiments.plan import Step, resolve_sweep
     from docemb_lib.experiments.sweeps import comparison_paths, execute_sweep, recorded
     from docemb_lib.workspace import Workspace
 
@@ -192,6 +206,7 @@ def sweep(
             _write_json([{**row, "done": there} for row, there in zip(described, done, strict=True)])
         else:
             terminal.print_planned(planned, done, console)
+            terminal.print_forecast(forecast([Step(planned, grid)], workspace), console)
         return
     failures = execute_sweep(planned, workspace, terminal.Terminal(console), workers=workers, scheduler=scheduler)
     terminal.print_runs(recorded(planned, workspace), console)

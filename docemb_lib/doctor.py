@@ -59,10 +59,10 @@ def verify_outputs() -> list[Finding]:
 
 def warn_of_other_versions() -> None:
     """Log one warning that names the required packages which are missing or of another version."""
-    if unmet := _unmet():
+    if found := unmet():
         logger.warning(
             "the environment of this kernel (%s) does not meet docemb's requirements: %s; choose another kernel, or %s "
-            "in this one", sys.prefix, "; ".join(unmet), INSTALL,
+            "in this one", sys.prefix, "; ".join(found), INSTALL,
         )  # fmt: skip
 
 
@@ -82,14 +82,14 @@ def unmet_requirements(lines: Iterable[str]) -> list[str]:
     return found
 
 
-def _unmet() -> list[str]:
+def unmet() -> list[str]:
     """Unmet requirements of the checkout, which may be newer than its installation, or else of the installation."""
     if not PROJECT.is_file():
         return unmet_requirements(requires("docemb") or [])
     project, python = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"], platform.python_version()
-    needed, unmet = project["requires-python"], unmet_requirements(project["dependencies"])
+    needed, found = project["requires-python"], unmet_requirements(project["dependencies"])
     right = SpecifierSet(needed).contains(python, prereleases=True)
-    return unmet if right else [f"python {python}, not {needed}", *unmet]
+    return found if right else [f"python {python}, not {needed}", *found]
 
 
 def _finding(name: str, value: str, good: bool, status: Status, mend: str) -> Finding:
@@ -97,9 +97,9 @@ def _finding(name: str, value: str, good: bool, status: Status, mend: str) -> Fi
 
 
 def _software() -> Iterator[Finding]:
-    unmet = "; ".join(_unmet())
+    problems = "; ".join(unmet())
     yield Finding("python", f"{platform.python_version()} ({sys.prefix})")
-    yield _finding("packages", unmet or "as required", not unmet, "wrong", INSTALL)
+    yield _finding("packages", problems or "as required", not problems, "wrong", INSTALL)
     try:
         pretrained.resolve("all-MiniLM-L6-v2")
         yield Finding("embedded model", "all-MiniLM-L6-v2, checksum verified")

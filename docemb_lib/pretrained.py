@@ -28,6 +28,7 @@ PACKAGED_WEIGHTS = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128
 # Files that determine the output of a model, unlike cards and lists of training data.
 IN_FINGERPRINT = {".json", ".safetensors", ".bin", ".txt", ".model"}
 NOT_IN_FINGERPRINT = {"data_config.json", MANIFEST}
+SILENT = "{} does not answer within {:g} s, or HF_HUB_OFFLINE switches it off"
 
 
 def resolve(name: str) -> str:
@@ -63,7 +64,7 @@ def _hub_answers(name: str) -> bool:
     downloaded = any(isinstance(file, str) for file in files)
     if status is not None and (downloaded or status < 400):
         return True
-    problem = f"{constants.ENDPOINT} does not answer within {hub_seconds():g} s, or HF_HUB_OFFLINE switches it off"
+    problem = SILENT.format(constants.ENDPOINT, hub_seconds())
     if not downloaded:
         problem = problem if status is None else f"{constants.ENDPOINT} does not give it (HTTP {status})"
         mend = "correct the name, connect (HF_HUB_ETAG_TIMEOUT: seconds to wait), or give the folder of a copy"
@@ -71,6 +72,19 @@ def _hub_answers(name: str) -> bool:
     if not constants.HF_HUB_OFFLINE:
         logger.warning("%s; downloaded models are used as they are", problem)
     return False
+
+
+def hub_silence() -> str:
+    """Why nothing can be streamed from the hub, which is asked once; "" if it answers."""
+    from huggingface_hub import constants
+
+    answers = not constants.HF_HUB_OFFLINE and _answers(constants.ENDPOINT)
+    return "" if answers else SILENT.format(constants.ENDPOINT, hub_seconds())
+
+
+@lru_cache
+def _answers(endpoint: str) -> bool:
+    return ask_hub() is not None
 
 
 def hub_seconds() -> float:

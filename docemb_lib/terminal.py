@@ -19,9 +19,10 @@ from docemb_lib.experiments.execution import Planned, Reporter, Runs, Status
 from docemb_lib.settings.profile import FINAL
 
 if TYPE_CHECKING:
-    from docemb_lib.experiments.plan import Step
+    from docemb_lib.experiments.forecast import Cost, Forecast
 
 QUIET_SECONDS = 10.0  # between two lines about one run, where the output is no terminal
+TIMES, SIZES = {"days": 86400, "h": 3600, "min": 60, "s": 1}, {"TB": 1e12, "GB": 1e9, "MB": 1e6}
 RUN_COLUMNS = ("notebook", "label", "profile", "status", "documents", "seed", "validation", "test", "seconds")
 AS_USUAL = {"status": "done", "seed": 0}  # columns of runs that all have this value are left out
 BORDERS = 3  # characters that a table needs for each column, and one more
@@ -100,16 +101,35 @@ class Terminal(Reporter):
         self.console.print(escape(text))
 
 
-def print_plan(steps: Sequence[Step], missing: Runs, console: Console) -> None:
-    """The lines of a plan before it starts: how many runs each has, and how many of them are there."""
-    columns = ("notebook", "runs", "there", "profile", "grid, or single run")
+def print_forecast(found: Forecast, console: Console) -> None:
+    """A plan before it starts: what its lines take, what they need from outside, and what of it is missing."""
+    columns = ("line", "notebook", "runs", "there", "profile", "grid, or single run", "time", "memory", "disk")
     rows = []
-    for step in steps:
-        first, there = step.runs[0], sum(run not in missing for run in step.runs)
-        rows.append((first.notebook, len(step.runs), there, first.profile.name, step.grid or first.label))
+    for number, (step, there, cost) in enumerate(found.lines, 1):
+        first, runs = step.runs[0], len(step.runs)
+        what = (step.grid or first.label, *(_amounts(cost) if there < runs else ("", "", "")))
+        rows.append((str(number), first.notebook, runs, there, first.profile.name, *what))
     print_table(pd.DataFrame(rows, columns=[*columns]), console)
-    total = sum(len(step.runs) for step in steps)
-    console.print(f"{total} runs, {total - len(missing)} of them already there")
+    needs = [(kind, name, ", ".join(map(str, lines))) for (kind, name), lines in found.needs.items()]
+    print_table(pd.DataFrame(needs, columns=["needs", "which", "for lines"]), console)
+    for line in found.missing:
+        console.print(f"missing: {line}", markup=False)
+    total, there = sum(len(line.step.runs) for line in found.lines), sum(line.there for line in found.lines)
+    console.print(f"{total} runs, {there} of them already there; {in_words(found.total)}")
+
+
+def in_words(cost: Cost) -> str:
+    seconds, memory, disk = _amounts(cost)
+    return f"about {seconds} on this machine, {memory} of memory and {disk} of disk"
+
+
+def _amounts(cost: Cost) -> list[str]:
+    """Time, memory and disk with one digit that counts: `40 min`, `3 GB`, `200 MB`."""
+    found = []
+    for value, units in ((cost.seconds, TIMES), (cost.memory, SIZES), (cost.disk, SIZES)):
+        unit = next((unit for unit in units if value >= units[unit]), [*units][-1])
+        found.append(f"{float(f'{value / units[unit]:.0e}'):,.0f} {unit}")
+    return found
 
 
 def print_planned(planned: Runs, done: Sequence[bool], console: Console) -> None:

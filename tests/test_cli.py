@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import pytest
 from conftest import docemb, write_files, write_rows
 
 from docemb_lib import Profile, Workspace
+from docemb_lib.cli import console
 from docemb_lib.experiments.commands import parse_parameters
 from docemb_lib.experiments.plan import resolve_plan
 from docemb_lib.experiments.run import Stages
@@ -77,6 +79,7 @@ def test_a_profile_is_written_for_documents_and_sized_to_them(workspace_root, ki
     assert "120: 68 to train on, 40 to measure with, 12 to watch the training" in done.stdout
     assert "6 in the median, 3001 at most" in done.stdout
     assert "about 25% are longer" in done.stdout
+    assert re.search(r"which takes: +about \d+ (s|min|h) on this machine, \d GB of memory", done.stdout)
     assert "seems not to be English" in done.stdout  # 90,000 of the words are "word"
     profile = Profile.load(workspace_root / f"{kind}.yaml")
     own = Profile.load("own")
@@ -123,7 +126,8 @@ def test_the_recipe_for_long_documents_in_the_template_fits_when_its_lines_are_l
     assert (student.layers, student.max_tokens, student.lexical) == (None, 4096, 256)
 
 
-def test_a_plan_is_listed_and_nothing_is_built(workspace_root):
+def test_a_plan_is_listed_and_nothing_is_built(workspace_root, monkeypatch):
+    monkeypatch.setattr(console, "width", 200)
     grids = workspace_root / "params" / "grids"
     grids.mkdir()
     (grids / "lams.yaml").write_text("{notebook: 05_weighting, axes: {lam: [0.2, 0.5]}}")
@@ -132,8 +136,11 @@ def test_a_plan_is_listed_and_nothing_is_built(workspace_root):
     done = docemb("run", "--profile", "mine", "--dry-run")
     assert done.returncode == 0, done.stderr
     rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in done.stdout.splitlines() if "│" in line]
-    assert rows == [["01_corpus", "1", "0", "mine", "corpus"], ["05_weighting", "2", "0", "mine", "lams"]]
-    assert done.stdout.endswith("3 runs, 0 of them already there\n")
+    plan = [["1", "01_corpus", "1", "0", "mine", "corpus"], ["2", "05_weighting", "2", "0", "mine", "lams"]]
+    assert [row[:6] for row in rows] == [*plan, ["model", "all-MiniLM-L6-v2", "1, 2"]]
+    assert re.search(
+        r"3 runs, 0 of them already there; about \d+ (s|min) on this machine, .* \d+ MB of disk\n$", done.stdout
+    )
     assert not (workspace_root / "outputs").exists()
     said = "profile mine: --only 03 leaves no run; the plan's notebooks are 01_corpus, 05_weighting"
     refused(docemb("run", "--profile", "mine", "--dry-run", "--only", "03"), said)

@@ -83,6 +83,12 @@ def source_fingerprint(settings: TextSource) -> str:
     return fingerprint_of(inputs)
 
 
+def streamed(settings: TextSource) -> list[str]:
+    """The data sets of a hub that a source streams; none for local files."""
+    remote = [source for source in settings.datasets if not _dataset_files(source.dataset)]
+    return [" ".join(filter(None, (source.dataset, source.config))) for source in remote]
+
+
 def files_fingerprint(files: Iterable[Path]) -> str:
     stats = ((file, file.stat()) for file in files)
     names = "".join(f"{file} {stat.st_size} {stat.st_mtime_ns}\n" for file, stat in stats)

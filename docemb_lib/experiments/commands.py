@@ -24,9 +24,9 @@ from docemb_lib.experiments.models import (
     DENSE,
     SBERT_CHUNKS,
     UNTRAINED,
-    Embeds,
     Model,
     lexical_models,
+    published_model,
     scored_model,
 )  # fmt: skip
 from docemb_lib.experiments.run import Stages
@@ -40,7 +40,6 @@ from docemb_lib.workspace import Artefact, Workspace, write_text
 
 NOTEBOOK = "06_evaluation"  # the notebook whose parameters a student has, and which reuses the student
 ROWS = 10_000  # rows of embeddings in a group of a parquet file
-TEXTS = 1024  # texts that a stock model sorts by length at a time
 TEMPLATE = Path(__file__).resolve().parents[2] / "params" / "own.yaml"
 LEAST = 60  # documents from which a student is trained, and measured on others
 LOOKED_AT = 1000  # first rows or documents that show the fields and the language
@@ -241,8 +240,7 @@ def models_of(name: str, workspace: Workspace) -> list[Model]:
         raise InputError(f"{name}: no folder or hub id with a modules.json or config.json; give one of a model")
     label = Path(name).absolute().name if Path(name).is_dir() else name
     if not _is_student(source):
-        fingerprint = f"sentence-transformers/{pretrained.fingerprint(source)}"
-        return [Model(label, fingerprint, lambda: _stock(source), fitted_on="")]
+        return [published_model(source)._replace(label=label)]
     # What the notebooks have scored of a student trained here is found again by its artefact.
     here = student_at(Path(source)) or Artefact("student", pretrained.fingerprint(source), Path(source))
     return lexical_models(label, here, workspace)
@@ -260,18 +258,6 @@ def recorded_baselines(profile: Profile, workspace: Workspace) -> list[Model]:
         for row in rows
         if row["model"] not in own
     ]
-
-
-def _stock(source: str) -> Embeds:
-    """A model as sentence-transformers runs it, with all of its modules."""
-    model = pretrained.load_stock(source, device=devices_at_hand()[0])
-
-    def embed(texts: list[str]) -> np.ndarray:
-        starts = progress(range(0, len(texts), TEXTS), desc="embedding", unit="blocks")
-        blocks = [model.encode(texts[start : start + TEXTS], show_progress_bar=False) for start in starts]
-        return np.concatenate(blocks).astype(np.float32)
-
-    return Embeds(embed)
 
 
 def _is_student(source: str) -> bool:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
+from docemb_lib import pretrained
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation.baselines import Similarities, bm25, by_cosine, fused, tfidf
 from docemb_lib.evaluation.retrieval import unit
@@ -25,6 +26,7 @@ from docemb_lib.experiments.stages import CorpusStage, TeacherStage
 from docemb_lib.experiments.students import StudentStage
 from docemb_lib.hardware import devices_at_hand, fast_bf16
 from docemb_lib.integrity import MANIFEST, is_whole
+from docemb_lib.progress import progress
 from docemb_lib.settings import Long, ParagraphVectorSettings
 from docemb_lib.settings.profile import Profile
 from docemb_lib.teachers import LSA, Compound, Teacher
@@ -40,6 +42,7 @@ TFIDF, BM25, LSA_ON_TASK = ("TF-IDF", "BM25", "LSA")
 ADAPTED, DENSE = ", adapted", ", dense half"
 DIM = 512  # directions at most of what is fitted on a task
 FEW = 200  # training documents that estimate a mean embedding well enough to compare models
+TEXTS = 1024  # texts that a stock model sorts by length at a time
 KIND = "embeddings"
 
 
@@ -210,6 +213,24 @@ def scored_model(label: str, fingerprint: str) -> Model:
         raise RuntimeError(f"{label} cannot embed texts: only its scores on tasks are available")
 
     return Model(label, fingerprint, lambda: Embeds(embed))
+
+
+def published_model(name: str, prompt: str = "") -> Model:
+    """A model as sentence-transformers runs it, with all of its modules. prompt: stands before every text."""
+
+    def load() -> Embeds:
+        model = pretrained.load_stock(name, device=devices_at_hand()[0])
+        options = {"prompt": prompt or None, "show_progress_bar": False}
+
+        def embed(texts: list[str]) -> np.ndarray:
+            starts = progress(range(0, len(texts), TEXTS), desc="embedding", unit="blocks")
+            blocks = [model.encode(texts[start : start + TEXTS], **options) for start in starts]
+            return np.concatenate(blocks).astype(np.float32)
+
+        return Embeds(embed)
+
+    fingerprint = f"sentence-transformers/{pretrained.fingerprint(pretrained.resolve(name))}"
+    return Model(name, f"{fingerprint}/{prompt}" if prompt else fingerprint, load, fitted_on="")
 
 
 def untrained_model(students: StudentStage) -> Model:

@@ -1,4 +1,4 @@
-"""The runs of a profile's plan or of a grid, resolved and checked before the first one starts.
+"""The runs of a profile's plan or of a grid, resolved before the first one starts, without data or models.
 
 A line of a plan is a run or a grid. A grid lists the runs of one `notebook`: one by one (`runs`), as products of lists
 of values (`axes`: one mapping, or a list of mappings), or both, on top of the values that all runs share (`base`):
@@ -70,12 +70,12 @@ def resolve_plan(
     """The lines of the plan of a profile, whose name for notebooks is `name`, see `profile_argument`.
 
     first: only lines from this notebook on, e.g. "03". only: only lines of this notebook, those marked `on_request`
-    included. Raises InputError for anything that is wrong with a line.
+    included. Raises InputError for anything that is wrong with a line; `missing_runs` also asks for data and models.
     """
     for asked in (asked for asked in (first, only) if asked is not None):
         notebook_named(asked)
     steps, notebooks = [], []
-    copies: dict[Path, tuple[int, str]] = {}  # executed copy → line and fingerprint of its run
+    copies: dict[Path, tuple[int, Planned]] = {}  # executed copy → its run and the line of that
     for number, line in enumerate(profile.plan, 1):
         try:
             source = profile if line.profile is None else Profile.load(line.profile)
@@ -87,8 +87,8 @@ def resolve_plan(
             rest: Any = (notebook, line.parameters, source, source_name, workspace)
             runs = [_planned(*rest)] if grid is None else _resolve_grid(grid, *rest)
             for run in runs:
-                earlier, fingerprint = copies.setdefault(run.executed, (number, run.fingerprint))
-                if fingerprint != run.fingerprint:
+                earlier, other = copies.setdefault(run.executed, (number, run))
+                if other is not run and other.fingerprint != run.fingerprint:  # which asks for the files of a corpus
                     same = f"line {earlier} has another run whose executed copy is {run.executed.name}"
                     raise InputError(f"{same}; give one of them a profile of another name")
         except InputError as error:
@@ -116,6 +116,7 @@ def profile_argument(profile: str | Path) -> str:
 
 def _planned(notebook: str, given: Mapping[str, Any], profile: Profile, name: str, workspace: Workspace) -> Planned:
     key = RunKey.of(notebook, profile, **given)
+    key.check()
     source = workspace.root / "notebooks" / f"{notebook}.ipynb"
     if not source.is_file():
         raise InputError(f"{source}: no such notebook; regenerate it with `jupytext --sync notebooks/*.py`")
@@ -127,12 +128,10 @@ def _planned(notebook: str, given: Mapping[str, Any], profile: Profile, name: st
 def _resolve_grid(
     grid: Grid, notebook: str | None, overrides: Mapping[str, Any], profile: Profile, name: str, workspace: Workspace
 ) -> list[Planned]:
-    """The runs of a grid, each with `overrides`. All runs are checked, and no two of them may be the same."""
-    from docemb_lib.experiments.run import Stages
-
+    """The runs of a grid, each with `overrides`; no two of them may be the same."""
     notebook = _notebook_of(grid, notebook)
     planned: list[Planned] = []
-    first: dict[str | Path, int] = {}  # fingerprint or executed copy → number of the first run that has it
+    first: dict[str | Path, int] = {}  # parameters that count, or executed copy → number of the first run that has it
     for number, given in enumerate(grid.runs, 1):
         parameters = {**given, **overrides}
         try:
@@ -140,14 +139,13 @@ def _resolve_grid(
                 raise InputError("profile: a sweep has one for all its runs; give it as --profile")
             check_names(notebook, parameters)
             run = _planned(notebook, parameters, profile, name, workspace)
-            Stages(run.key, workspace).check()
-            if earlier := first.get(run.fingerprint) or first.get(run.executed):
+            if earlier := first.get(run.key.same_but()) or first.get(run.executed):
                 varied = f"the grid varies what is given for all runs: {', '.join(overrides)}"
                 mend = varied if overrides else "leave one of them out"
                 raise InputError(f"the same as run {earlier} ({run.label}); {mend}")
         except InputError as error:
             raise InputError(f"grid {grid.name}: run {number}: {error}") from None
-        first |= {run.fingerprint: number, run.executed: number}
+        first |= {run.key.same_but(): number, run.executed: number}
         planned.append(run)
     return planned
 

@@ -6,14 +6,15 @@ import json
 import re
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import cached_property
+from functools import cached_property, partial
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from docemb_lib import pretrained
 from docemb_lib.doctor import warn_of_other_versions
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation.scoreboard import last_round, mean_over_tasks
@@ -57,11 +58,26 @@ class Stages:
 
     def check(self) -> None:
         """Check everything about the run that is cheap to check, before any long work. Raises InputError."""
-        self.key.check()
-        self.corpus.check(self.key.profile.parameters.documents if self.key.trains else None)
-        self.scores.check()
-        self.teachers.check(self.key.paragraph_vectors)
-        self.students.check()
+        for check in self.checks():
+            check()
+
+    def checks(self) -> Iterator[Callable[[], object]]:
+        """What `check` calls in turn: of settings, data, models and hub. Each raises InputError for itself."""
+        profile = self.key.profile
+        yield self.key.check
+        yield partial(self.corpus.check, profile.parameters.documents if self.key.trains else None)
+        yield self.scores.check
+        yield partial(self.teachers.check, self.key.paragraph_vectors)
+        yield self.students.check
+        yield self.corpus.check_hub
+        for model in self.models:
+            yield partial(pretrained.require, model, stay_online=True)
+
+    @property
+    def models(self) -> list[str]:
+        """The pretrained models that must be at hand: those of a corpus to be built, and those evaluated beside."""
+        beside = self.key.profile.evaluation.beside if self.key.notebook in FINAL else ()
+        return [*(() if self.corpus.is_built else self.key.profile.models), *beside]
 
 
 class Run:
@@ -108,9 +124,11 @@ class Run:
         contextual = made.contextual_models(stages.teachers) if self.notebook in BESIDE_CONTEXTUAL else []
         both = next((model for model in contextual if model.label.startswith("PV")), None)
         on_task = made.on_task_models(self.workspace, sbert, both)
+        beside = self.profile.evaluation.beside.items() if final else ()
         return [
             *before,
             *sbert[: 2 if final else 1],
+            *(made.published_model(name, prompt) for name, prompt in beside),
             *contextual,
             *(on_task if final else [] if trains else on_task[:1]),
         ]

@@ -119,7 +119,8 @@ class RunKey:
         excluded |= {"contextual_teachers": {"corpus"}}
         excluded |= {"training": NOT_IN_FINGERPRINT}
         excluded["simde"] = {"training": NOT_IN_FINGERPRINT} if self.self_supervised else True
-        excluded["evaluation"] = set() if self.self_supervised else {"few_shot"}
+        counts = {"few_shot": self.self_supervised, "beside": evaluation.beside}
+        excluded["evaluation"] = {name for name, some in counts.items() if not some}
         inputs = {
             "version": VERSIONS["run"],
             "profile": profile.model_dump(mode="json", exclude=excluded),

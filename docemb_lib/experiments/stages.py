@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cache, cached_property, partial
 from importlib.metadata import version
 from pathlib import Path
@@ -17,7 +18,7 @@ import numpy as np
 
 from docemb_lib import pretrained
 from docemb_lib.corpus.build import build_corpus, digest
-from docemb_lib.corpus.sources import read_documents, source_fingerprint
+from docemb_lib.corpus.sources import read_documents, source_fingerprint, streamed
 from docemb_lib.errors import InputError
 from docemb_lib.settings import FurtherTeacher, Long, ParagraphVectorSettings, StructuralTeacher, TextSource
 from docemb_lib.settings.profile import TRAINING, WIDTHS, Profile, local_config
@@ -61,7 +62,9 @@ class CorpusStage:
 
     @property
     def is_built(self) -> bool:
-        return self.workspace.is_built("corpus", self._inputs)
+        with suppress(InputError):  # of files that are missing
+            return self.workspace.is_built("corpus", self._inputs)
+        return False
 
     @cached_property
     def _splits(self) -> DatasetDict:
@@ -104,6 +107,12 @@ class CorpusStage:
         check_context("structural_teacher", teacher.model, teacher.max_tokens)
         if documents is not None and self.is_built:
             self.check_documents(documents, available=len(self.split("train")))
+
+    def check_hub(self) -> None:
+        """Refuse to stream a corpus from a hub that does not answer."""
+        if (names := streamed(self.profile.corpus)) and not self.is_built and (silent := pretrained.hub_silence()):
+            mend = "connect, or name local files or folders in corpus.datasets"
+            raise InputError(f"corpus.datasets: {', '.join(names)}: {silent}; {mend}")
 
     @staticmethod
     def check_documents(*asked: int, available: int) -> None:

@@ -90,7 +90,7 @@ def execute_sweep(
     """Execute the missing runs of a grid and draw their comparison. Returns a line for each failure."""
     if workers is not None and (scheduler is not None or workers < 1):
         raise InputError(f"workers: got {workers}; write 1 or more, and leave it out where there is a scheduler")
-    missing = [run for run in planned if not is_done(run, workspace)]
+    missing = missing_runs(planned, workspace)
     if missing and scheduler is None:
         workers = workers or processes.default_workers(len(missing))
     where = f"workers of {scheduler}" if workers is None else "1 worker" if workers == 1 else f"{workers} workers"
@@ -101,13 +101,15 @@ def execute_sweep(
         reporter.close()
 
 
-def missing_runs(steps: Sequence[Step], workspace: Workspace) -> list[Planned]:
-    """The runs of a plan that are not done. Raises InputError if any of them cannot be executed."""
-    missing = [(step, run) for step in steps for run in step.runs if not is_done(run, workspace)]
-    for step, run in missing:
-        if step.grid is None:  # runs of grids are checked when they are resolved
+def missing_runs(planned: Runs, workspace: Workspace) -> list[Planned]:
+    """The runs that are not done. Raises InputError if data, models or settings of any of them are wrong or missing."""
+    missing = [run for run in planned if not is_done(run, workspace)]
+    for run in missing:
+        try:
             Stages(run.key, workspace).check()
-    return [run for _, run in missing]
+        except InputError as error:
+            raise InputError(f"{run.notebook} ({run.label}): {error}") from None
+    return missing
 
 
 def execute_plan(steps: Sequence[Step], workspace: Workspace, reporter: Reporter) -> list[str]:
@@ -115,10 +117,11 @@ def execute_plan(steps: Sequence[Step], workspace: Workspace, reporter: Reporter
 
     Raises InputError before anything starts, and RunError at the first notebook outside of grids that fails.
     """
-    missing = missing_runs(steps, workspace)
+    planned = [run for step in steps for run in step.runs]
+    missing = missing_runs(planned, workspace)
     failures: list[str] = []
     try:
-        reporter.begin([run for step in steps for run in step.runs], missing)
+        reporter.begin(planned, missing)
         for step in steps:
             todo = [run for run in step.runs if run in missing]
             if step.grid is not None:
@@ -203,10 +206,7 @@ def _count_words(missing: Runs, workspace: Workspace, reporter: Reporter) -> Non
             if not teachers.has_words(settings.preprocess):
                 reporter.prepare(f"the words of the corpus, {settings.preprocess}")
                 teachers.words(settings.preprocess)
-        try:
-            Stages(run.key, workspace).check()
-        except InputError as error:
-            raise InputError(f"{run.notebook} ({run.label}): {error}") from None
+    missing_runs(missing, workspace)
 
 
 def _distribute(

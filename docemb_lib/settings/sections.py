@@ -369,6 +369,9 @@ class Evaluation(Section):
     limit: int = Field(10_000, ge=1)  # runs: examples of each split of a task with heads, classes keep their shares
     folds: int = Field(5, ge=2)  # runs: of the cross-validation of such a task, where it has no validation split
     map_at: int | None = Field(None, ge=1)  # MAP over so many first hits, 1000 in Table 5.7; None: over all
+    # Final: other models that are scored, too, by hub id or absolute path, each with the prompt that it wants before a
+    # text; "": none
+    beside: dict[str, str] = {}
     few_shot: list[Annotated[int, Field(ge=1)]] = [2, 5, 10]  # 07_simde: heads learn from so many of each class
     rounds: list[int | None] = Field([None], min_length=1)  # final: heads learn from so many examples; None: from all
 

@@ -1,4 +1,4 @@
-"""Pretrained encoders, heads and tokenizers: read from safetensors only, never with code from the model, and converted.
+"""Pretrained encoders, heads and tokenizers: read as tensors and JSON, never with code from the model, and converted.
 
 A short encoder becomes a Longformer whose positions repeat the learnt ones (Beltagy et al. 2020, section 5); a long one
 stays as it is. `path_or_id` is a folder or hub id of a transformers or sentence-transformers model. Each fault of a
@@ -17,12 +17,13 @@ from typing import Any
 import torch
 from torch import Tensor
 from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, AutoTokenizer, LongformerConfig, LongformerModel
-from transformers.utils import cached_file
+from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME, WEIGHTS_NAME, cached_file
 
 from docemb_lib import integrity, tokenizing
 from docemb_lib.errors import InputError
 from docemb_lib.pretrained import one_line, quiet_loading, require
 
+logger = logging.getLogger(__name__)
 SHORT = ("bert", "roberta", "xlm-roberta", "camembert")  # convert to a Longformer: the module names are the same
 LONG = ("longformer", "modernbert")  # are students as they are
 RELATIVE = ("mpnet", "deberta", "deberta-v2", "t5", "mt5")  # learn biases per distance, shared by all layers
@@ -117,7 +118,7 @@ def load_config(path_or_id: str) -> Any:
 def load_weights(path_or_id: str, config: Any) -> Any:
     """The encoder of a checkpoint, without pooler or head, in float32. Raises InputError for weights of another one."""
     pooler = {} if config.model_type == "modernbert" else {"add_pooling_layer": False}
-    problem = "cannot be loaded as a model with safetensors weights"
+    problem = "its weights cannot be loaded"
     # Sizes are checked below, instead of by transformers with a report of many lines.
     model, info = _load(AutoModel, path_or_id, problem, config=config, ignore_mismatched_sizes=True, **pooler)
     if info["missing_keys"]:
@@ -221,18 +222,26 @@ def transformer_subfolder(path_or_id: str) -> str:
 
 
 def _load(auto: Any, path_or_id: str, problem: str, **options: Any) -> tuple[Any, dict[str, Any]]:
-    """A model and how its weights match, without progress bars and without transformers' own report on weights."""
+    """A model and how its weights match, without progress bars and without transformers' own report on weights.
+
+    Where there are no safetensors, of a pickle torch reads tensors and nothing else.
+    """
 
     def no_report(record: logging.LogRecord) -> bool:
         return not any(phrase in record.getMessage() for phrase in ("LOAD REPORT", "tied weights mapping"))
 
     reporter = logging.getLogger("transformers.modeling_utils")
     reporter.addFilter(no_report)
-    options |= {"dtype": torch.float32, "use_safetensors": True, "trust_remote_code": False}
+    options |= {"dtype": torch.float32, "weights_only": True, "trust_remote_code": False, "output_loading_info": True}
     try:
         with quiet_loading(), one_line(path_or_id, problem):
             folder = transformer_subfolder(path_or_id)
-            return auto.from_pretrained(path_or_id, subfolder=folder, output_loading_info=True, **options)
+            safe = any(find_file(path_or_id, n, subfolder=folder) for n in (SAFE_WEIGHTS_NAME, SAFE_WEIGHTS_INDEX_NAME))
+            if safe or (pickled := find_file(path_or_id, WEIGHTS_NAME, subfolder=folder)) is None:
+                return auto.from_pretrained(path_or_id, subfolder=folder, use_safetensors=True, **options)
+            logger.warning("%s: has no safetensors; of its %s only tensors are read", path_or_id, WEIGHTS_NAME)
+            # By its id, transformers would ask a service of the hub to convert it.
+            return auto.from_pretrained(str(pickled.parent), use_safetensors=False, **options)
     finally:
         reporter.removeFilter(no_report)
 

@@ -114,9 +114,18 @@ def test_an_execution_that_breaks_outside_the_notebook_is_a_recorded_failure(a_r
 
 
 def test_all_runs_are_checked_before_the_first_kernel_starts(steps, workspace, monkeypatch):
-    plan = steps(SUCCEEDS, "[{notebook: 05_weighting, lam: 0.5}, {notebook: 05_weighting, student_projection: 16x17}]")
+    lines = "[{notebook: 05_weighting, lam: 0.5}, {notebook: 05_weighting, student_projection: 16x17}]"
+    with pytest.raises(InputError, match=r"plan, line 2 \(05_weighting\): .*384 → 16 → 17.*16 → 16"):
+        steps(SUCCEEDS, lines)
+    plan = steps(SUCCEEDS, "[{notebook: 05_weighting, lam: 0.5}, {notebook: 05_weighting, lam: 0.6}]")
     monkeypatch.setattr(execution, "execute_run", lambda *a, **k: pytest.fail("a kernel was started"))
-    with pytest.raises(InputError, match=r"384 → 16 → 17.*16 → 16"):
+
+    def check_task(profile, *_):
+        if profile.parameters.lam == 0.6:
+            raise InputError("its files are gone")
+
+    monkeypatch.setattr("docemb_lib.experiments.scores.check_task", check_task)
+    with pytest.raises(InputError, match=r"^05_weighting \(cosine;.*λ=0.6\): its files are gone"):
         execute_plan(plan, workspace, Reporter())
 
 

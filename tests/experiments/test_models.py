@@ -5,8 +5,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from docemb_lib import pretrained
 from docemb_lib.experiments import models as models_module
-from docemb_lib.experiments.models import Model, centred_model, embed_once
+from docemb_lib.experiments.models import Model, centred_model, embed_once, published_model
+from docemb_lib.experiments.run import Run
+from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.settings.profile import Profile
 from docemb_lib.workspace import Workspace
 
@@ -34,6 +37,27 @@ def test_a_centred_model_loses_the_mean_of_a_few_training_documents(workspace_ro
     for _ in range(2):
         np.testing.assert_allclose(centred.load().embed(["bb", "bbbb"]), [[-1, 0], [1, 0]])
     assert sorted(text for texts in embedder.asked for text in texts) == sorted([*train[:5], "bb", "bbbb"])
+
+
+def test_a_model_of_others_reads_its_prompt_before_each_text():
+    plain, asked = (published_model("all-MiniLM-L6-v2", prompt) for prompt in ("", "Represent: "))
+    assert plain.fingerprint != asked.fingerprint
+    stock = pretrained.load_stock("all-MiniLM-L6-v2", device="cpu")
+    expected = stock.encode(["Represent: a graph", "Represent: a violin plot"])
+    np.testing.assert_allclose(asked.load().embed(["a graph", "a violin plot"]), expected, atol=1e-6)
+    np.testing.assert_allclose(plain.load().embed(["a graph"]), stock.encode(["a graph"]), atol=1e-6)
+
+
+def test_models_of_others_are_rows_of_the_final_evaluation_alone(workspace_root):
+    """A folder that a profile names, in both notebooks that score test splits."""
+    file = workspace_root / "params" / "beside.yaml"
+    file.write_text('base: small.yaml\nevaluation: {beside: {all-MiniLM-L6-v2: "Represent: "}}')
+    small, beside = Profile.load("small"), Profile.load("beside")
+    for notebook, there in (("05_weighting", 0), ("06_evaluation", 1), ("07_simde", 1)):
+        labels = [model.label for model in Run(RunKey(notebook, beside)).references]
+        assert labels.count("all-MiniLM-L6-v2") == there
+    renamed = beside.model_copy(update={"name": small.name})
+    assert RunKey("06_evaluation", renamed).fingerprint != RunKey("06_evaluation", small).fingerprint
 
 
 def test_only_missing_texts_are_embedded_once_for_each_model_and_rows_follow_the_question(workspace):

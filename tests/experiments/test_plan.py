@@ -164,15 +164,7 @@ def thesis(workspace):
     return Profile.load("thesis")
 
 
-@pytest.mark.usefixtures("thesis")
-def test_the_plan_of_simde_is_checked_without_a_hub(workspace):
-    steps = resolve_plan(Profile.load("simde"), "simde", workspace)
-    Stages(steps[-1].runs[0].key, workspace).check()
-    assert [step.runs[0].label for step in steps] == ["corpus", "SimCSE;6218825 docs", "SimDE;6218825 docs"]
-
-
-def test_the_plan_of_the_thesis_is_checked_whole_without_a_hub_and_has_all_its_runs(thesis, workspace):
-    stand_ins(workspace.root / "data")
+def test_the_plan_of_the_thesis_is_resolved_without_data_or_a_hub_and_has_all_its_runs(thesis, workspace):
     steps = resolve_plan(thesis, "thesis", workspace)
     assert [(step.grid, len(step.runs), step.runs[0].profile.name) for step in steps] == [
         (None, 1, "thesis"), ("paragraph-vector", 36 + 9, "thesis"), ("structural", 11, "thesis"),
@@ -191,8 +183,9 @@ def test_all_missing_benchmark_files_are_told_at_once_before_any_work(thesis, wo
     (workspace.root / "data" / "cda" / "pla_test.csv").rename(workspace.root / "data" / "cda" / "pla_test.csv.gz")
     (workspace.root / "data" / "wines" / "gt.json").rename(workspace.root / "data" / "wines" / "gt.pickle")
     shutil.rmtree(workspace.root / "data" / "games")
+    run = runs_of(resolve_plan(thesis, "thesis", workspace))[1]
     with pytest.raises(InputError) as caught:
-        resolve_plan(thesis, "thesis", workspace)
+        Stages(run.key, workspace).scores.check()
     data = workspace.root / "data"
     assert (
         f"evaluation.benchmarks: aan needs dev_cite.csv in {data / 'cda'}; wines needs gt in {data / 'wines'}; games "

@@ -52,7 +52,7 @@ PROFILES = [
     ("parameters: {vector_size: 100000000}", "vector_size"), ("student: {lexical: 100000000}", "student.lexical"),
     ("parameters: {student_projection: 100000000}", "student_projection: .*'100000000' has no features, or too many; write 1 to 65536"),
     ("parameters: {student_projection: " + "9" * 6_000 + "x1}", "student_projection: projection of 6,002 characters"),
-    ("parameters: {contextual_projection: 5(Tanh)}", "contextual_projection: .*unknown activation 'Tanh'"),
+    ("parameters: {contextual_projection: 5(Tanh)}", "contextual_projection: .*unknown layer 'Tanh'"),
     ("parameters: {contextual_projection: ''}", "contextual_projection: projection '' is empty"),
     ("parameters: {contextual_projection: 4097x0}", "contextual_projection: .*'0' has no features"),
     ("parameters: {lam_by_length: 'linear:" + "9" * 5_000 + ":1'}", "lam_by_length: must be None or linear"),
@@ -138,11 +138,12 @@ COMMANDS = [
     ("embed no/student t -o out.npy", {"t/a.txt": b"a"}, "no/student"), ("adapt m in.jsonl -o params", {}, "-o params: exists"), ("adapt m none.jsonl -o out", {}, "does not exist"),
     ("bench heads --out params/own.yaml", {}, "is a file"), ("sweep 99 --grid structural --profile small", {}, "'99' is"),
 ]  # fmt: skip
-BAD = ["run", "--profile", "bad", "--dry-run"]
+BAD = ["run", "--profile", "bad"]
+NAMED = r"(bad.*|^Error: (\w+ \(.*\): )?)"  # the file, or the run before the field
 CASES = [
-    *((BAD, {"params/bad.yaml": text if "base:" in str(text) else f"base: small.yaml\n{text}"}, f"(bad.*|^Error: )({said})")
+    *((BAD, {"params/bad.yaml": text if "base:" in str(text) else f"base: small.yaml\n{text}"}, f"{NAMED}({said})")
       for text, said in PROFILES if isinstance(text, str)),
-    *((BAD, {"params/bad.yaml": text}, f"(bad.*|^Error: )({said})") for text, said in PROFILES if isinstance(text, bytes)),
+    *((BAD, {"params/bad.yaml": text}, f"{NAMED}({said})") for text, said in PROFILES if isinstance(text, bytes)),
     *(([*SWEEP, "-p", given], {"params/g.yaml": "runs: [{}]"}, said) for given, said in PARAMETERS),
     *((SWEEP, {"params/g.yaml": text}, said) for text, said in GRIDS),
     *((BAD, {"params/bad.yaml": f"base: small.yaml\n{RETRIEVAL.format(name)}", "params/docs.jsonl": ROWS, f"params/{name}": content}, said)

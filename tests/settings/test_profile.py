@@ -74,7 +74,9 @@ def test_the_final_students_have_the_settings_of_table_5_2_and_the_last_teachers
     caps = [(one.vector_size, one.max_vocab_size) for one in teachers]
     assert caps == [(100, 60_000_000), (1024, 12_000_000), (1024, 12_000_000)]
     assert chapter_5.contextual_teachers.PV[1] == chapter_5.contextual_teachers.DBOW
-    uncapped = [one.model_copy(update={"max_vocab_size": None}) for one in chapter_5.contextual_teachers.PV]
+    assert {one.workers for one in teachers} == {16}
+    own = {"max_vocab_size": None, "workers": 1}
+    uncapped = [one.model_copy(update=own) for one in chapter_5.contextual_teachers.PV]
     assert (uncapped, chapter_5.evaluation) == (chapter_4.contextual_teachers.PV, chapter_4.evaluation)
     assert set(chapter_5.evaluation.tasks) == set(get_args(BenchmarkName))
     assert set(chapter_5.evaluation.tasks) - set(chapter_5.evaluation.sweep_tasks) == {"wines", "games"}

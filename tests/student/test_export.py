@@ -125,11 +125,6 @@ def test_models_that_are_no_student_and_limits_beyond_the_positions_are_refused(
     refused("type bert; convert it", Student.load, tmp_path)
 
 
-def pickle_weights(folder):
-    torch.save(load_file(folder / FILE), folder / "pytorch_model.bin")
-    (folder / FILE).unlink()
-
-
 def dense(**weights):
     def edit(folder):
         edited = load_file(folder / "2_Dense" / FILE) | {f"linear.{name}": tensor for name, tensor in weights.items()}
@@ -140,7 +135,6 @@ def dense(**weights):
 
 
 @pytest.mark.parametrize(("damage", "message"), [
-    (pickle_weights, "safetensors"),
     ({"config.json": {"num_hidden_layers": 3, "attention_window": [8, 8, 8]}}, r"lack encoder\.layer\.2\."),
     ({"modules.json": "{nope"}, r"modules\.json: not valid JSON"), ({"modules.json": "[1]"}, r"modules\.json: a module is no mapping"),
     ({"modules.json": '{"a": 1}'}, r"modules\.json: found a dict, expected a list"), ({"modules.json": '[{"type": 3, "path": ""}]'}, r"modules\.json: a module is no"),

@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from docemb_lib.student.loading import load_masked_head
 
 TINY = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
 WORDS = ["the", "quick", "brown", "fox", "jumps", "over", "a", "lazy", "dog"]
-NO_MODEL = "bert: cannot be loaded as a model with safetensors weights"
+NO_MODEL = "bert: its weights cannot be loaded"
 NO_CONFIG = r"bert: its config\.json cannot be used: \S"
 MORE = {"bert.encoder.layer.7.output.dense.weight": torch.zeros(16, 16)}
 
@@ -129,6 +130,31 @@ def test_the_tokenizer_neither_truncates_nor_pads_and_nothing_in_a_converted_mod
         torch.manual_seed(seed)
         states.append(Student.from_encoder(minilm, layers=[0], max_tokens=64).state_dict())
     torch.testing.assert_close(*states, atol=0, rtol=0)
+
+
+class Trap:
+    def __reduce__(self):
+        return (Path.touch, (Path("sprung"),))
+
+
+def test_weights_that_are_pickled_alone_are_read_as_tensors_and_said_to_be(
+    make_student, tmp_path, monkeypatch, caplog, refused
+):
+    """As longformer-base-4096 stands on its hub: a config.json, a tokenizer and pytorch_model.bin."""
+    monkeypatch.chdir(tmp_path)
+    student = make_student(windows=[8, 8], max_tokens=40)
+    student.model.save_pretrained("longformer")
+    student.tokenizer.save_pretrained("longformer")
+    weights = {f"longformer.{name}": tensor for name, tensor in load_file("longformer/model.safetensors").items()}
+    Path("longformer/model.safetensors").unlink()
+    torch.save(weights, "longformer/pytorch_model.bin")
+    for loaded in (Student.from_encoder("longformer", max_tokens=40), Student.load("longformer")):
+        torch.testing.assert_close(loaded.state_dict(), student.state_dict(), atol=0, rtol=0)
+    said = "longformer: has no safetensors; of its pytorch_model.bin only tensors are read"
+    assert caplog.messages == [said] * 2
+    torch.save({**weights, "trap": Trap()}, "longformer/pytorch_model.bin")
+    refused("longformer: its weights cannot be loaded: .*[Ww]eights.only", Student.load, "longformer")
+    assert not Path("sprung").exists()
 
 
 @pytest.mark.parametrize(("encoder", "arguments", "message"), [

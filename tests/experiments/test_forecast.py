@@ -1,0 +1,143 @@
+"""The forecast of a plan: what is counted, once; what it needs from outside; what is missing."""
+
+import dataclasses
+import shutil
+from pathlib import Path
+
+import pytest
+import transformers as hf
+from huggingface_hub import constants
+
+from docemb_lib import Profile, Workspace, pretrained
+from docemb_lib.experiments import forecast as forecasts
+from docemb_lib.experiments.forecast import Cost, forecast, missing_of
+from docemb_lib.experiments.plan import resolve_plan
+from docemb_lib.experiments.runkey import RunKey
+from docemb_lib.settings import Corpus, ParagraphVectorSettings
+
+PARAMS = Path(__file__).resolve().parents[2] / "params"
+FLOPS = 1e11
+
+
+@pytest.fixture(autouse=True)
+def rates(monkeypatch):
+    """A machine of known speed, so that costs are arithmetic."""
+    monkeypatch.setattr(forecasts, "encoder_flops", lambda: FLOPS)
+    monkeypatch.setattr(forecasts, "CPU_COUNT", 4)
+
+
+@pytest.fixture
+def published(workspace_root, tmp_path, monkeypatch):
+    """The profiles of this repository, where no model was downloaded."""
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "empty"))
+    pretrained._hub_answers.cache_clear()
+    shutil.rmtree(workspace_root / "params")
+    shutil.copytree(PARAMS, workspace_root / "params")
+    return Workspace(workspace_root)
+
+
+def found_in(workspace, name):
+    return forecast(resolve_plan(Profile.load(name), name, workspace), workspace)
+
+
+def test_the_thesis_is_forecast_without_data_or_hub(published):
+    found = found_in(published, "thesis")
+    assert [len(line.step.runs) for line in found.lines] == [1, 45, 11, 16, 12, 14, 9, 9, 1, 3]
+    assert {line.there for line in found.lines} == {0}
+    assert all(line.cost.seconds > 0 for line in found.lines)
+    assert found.total.seconds == pytest.approx(sum(line.cost.seconds for line in found.lines))
+    assert found.total.memory == max(line.cost.memory for line in found.lines) > 100e9  # the last Paragraph Vectors
+    every = [*range(1, 11)]
+    cda = published.root / "data" / "cda"
+    expected = {
+        ("model", "allenai/longformer-base-4096"): every, ("model", "sentence-transformers/all-mpnet-base-v2"): every,
+        ("data set", "wikimedia/wikipedia 20231101.en"): every, ("data set", "ccdv/arxiv-classification"): every,
+        ("files", f"{cda} (train_cite.csv, dev_cite.csv, test_cite.csv)"): every,
+        ("files", f"{published.root / 'data' / 'wines'} (wines.txt, gt)"): [10]}  # fmt: skip
+    assert expected.items() <= found.needs.items()
+    assert len(found.needs) == 12
+    files, hub, models = found.missing
+    assert hub.startswith("corpus.datasets: wikimedia/wikipedia 20231101.en, allenai/c4 realnewslike: http")
+    assert models.startswith(
+        "allenai/longformer-base-4096, sentence-transformers/all-mpnet-base-v2: no such folder, not d"
+    )
+    assert files.startswith("evaluation.benchmarks: aan needs train_cite.csv")
+    assert not published.outputs.exists()
+
+
+def test_the_plan_of_simde_has_its_longformers_and_says_what_a_hub_must_provide(published):
+    found = found_in(published, "simde")
+    runs = [run for line in found.lines for run in line.step.runs]
+    assert [(run.profile.name, run.label.split(";")[0]) for run in runs] == [
+        ("simde", "corpus"), ("simde", "SimCSE"), ("simde", "SimDE"), ("simde-long", "SimCSE"), ("simde-long", "SimDE")]  # fmt: skip
+    long = runs[-1].profile
+    assert (long.student.pooling, long.student.max_tokens, long.simde.training.batch_size) == ("cls", 4096, 12)
+    assert dataclasses.replace(runs[2].key, profile=long).training.learning_rate == runs[2].key.training.learning_rate
+    beside = set(long.evaluation.beside)
+    assert {name.partition("/")[2] for name in beside} == {
+        "BERT-Base-CT", "longformer-base-4096", "bigbird-roberta-base", "instructor-base"}  # fmt: skip
+    assert all(found.needs["model", name] == [2, 3, 4, 5] for name in beside)
+    assert any("train_cite.csv" in name for kind, name in found.needs if kind == "files")
+    assert all(any(name in line for line in found.missing) for name in beside)
+
+
+def test_what_is_at_hand_lacks_nothing_and_what_one_line_builds_the_next_does_not_count(workspace_root):
+    workspace = Workspace(workspace_root)
+    (workspace_root / "params" / "twice.yaml").write_text(
+        "base: small.yaml\nplan: [{notebook: 04_projections}, {notebook: 05_weighting, lam: null, max_structural_len: null}]"
+    )
+    found = found_in(workspace, "twice")
+    assert found.missing == []
+    first, second = (line.cost for line in found.lines)
+    assert second == Cost(forecasts.RUN, forecasts.LIBRARIES, 0.0)  # the same student, on the same tasks
+    assert first.seconds > second.seconds + 5
+    assert first.disk > 50e6
+
+
+def test_a_training_takes_about_the_arithmetic_of_the_student(published):
+    """Of tiny's student: three layers, written out, with the attention that the forecast leaves out."""
+    tokens, D, wide, window = 700, 384, 1536, 256
+    pairs = sum(min(i + window // 2, tokens - 1) - max(i - window // 2, 0) + 1 for i in range(tokens))
+    forward = 3 * (2 * tokens * (4 * D * D + 2 * D * wide) + 4 * D * pairs)
+    pieces = forecasts._pieces(RunKey.of("03_structural", Profile.load("tiny")))
+    (cost,) = (cost for cost in pieces.values() if cost.memory)
+    assert cost.seconds == pytest.approx(3 * (150 + 40) * forward / FLOPS, rel=0.15)
+    sizes = {"hidden_size": D, "num_hidden_layers": 3, "num_attention_heads": 12, "intermediate_size": wide}
+    model = hf.BertModel(hf.BertConfig(**sizes))
+    assert cost.disk == pytest.approx(4 * sum(parameter.numel() for parameter in model.parameters()), rel=0.15)
+
+
+@pytest.mark.parametrize(("given", "factor"), [
+    ({}, 1), ({"workers": 4}, 1 / 4), ({"workers": 64}, 1 / 4), ({"vector_size": 1100}, 3), ({"epochs": 20}, 2),
+    ({"dm": False}, forecasts.SKIP_GRAM), ({"dm": False, "dbow_words": False}, 1)])  # fmt: skip
+def test_a_paragraph_vector_takes_words_times_epochs(given, factor):
+    settings = ParagraphVectorSettings(**{"dm": True, **given})
+    cost = forecasts._fitting(settings, documents=2000, tokens=1000)
+    assert cost.seconds == pytest.approx(10 * 2000 * 550 / (forecasts.GENSIM / 5) * factor)
+    assert cost.memory > cost.disk > 4 * settings.vector_size * 2000
+
+
+@pytest.mark.parametrize(("source", "documents", "tokens"), [
+    ({"documents": 300}, 300, 700), ({}, 8000, 700),
+    ({"source": "hub", "datasets": [{"dataset": "a/b"}], "documents": None}, 8.3e6, 700),
+    ({"source": "hub", "datasets": [{"dataset": "a/b", "min_student_tokens": 1200}], "documents": 50}, 50, 2040)])  # fmt: skip
+def test_the_size_of_a_source_is_known_without_reading_it(source, documents, tokens):
+    assert (forecasts._documents(Corpus(**source)), forecasts._tokens(Corpus(**source))) == (documents, tokens)
+
+
+def test_local_files_count_by_their_bytes(tmp_path):
+    (tmp_path / "d.jsonl").write_text(f'{{"text": "{"word " * 560}"}}\n' * 3000)
+    assert forecasts._documents(Corpus(source="local", path=tmp_path)) == 0
+    assert forecasts._documents(Corpus(source="local", path=tmp_path / "d.jsonl")) == pytest.approx(3000, rel=0.05)
+
+
+def test_a_missing_package_and_a_missing_file_are_told_together(workspace_root, monkeypatch):
+    (workspace_root / "params" / "gone.yaml").write_text(
+        "base: small.yaml\ncorpus: {source: local, path: nowhere}\nevaluation: {tasks: [halves], sweep_tasks: [halves]}\n"
+    )
+    monkeypatch.setattr(forecasts, "unmet", lambda: ["numpy is missing"])
+    workspace = Workspace(workspace_root)
+    steps = resolve_plan(Profile.load("gone"), "gone", workspace)
+    package, path = missing_of([run for step in steps for run in step.runs], workspace)
+    assert package.startswith("packages: numpy is missing; run `pip")
+    assert path.startswith(f"corpus.path: {workspace_root / 'params' / 'nowhere'} does not exist")
