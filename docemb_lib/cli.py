@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import signal
 import sys
 import traceback
@@ -56,7 +57,9 @@ class PlainLog(logging.Handler):
         errors.print(self.format(record), markup=False)
 
 
-console = PlainConsole(highlight=False, soft_wrap=True)
+UNFOLDED = 200  # columns of tables in a file or a pipe
+in_terminal = sys.stdout.isatty() or "COLUMNS" in os.environ
+console = PlainConsole(highlight=False, soft_wrap=True, width=None if in_terminal else UNFOLDED)
 errors = PlainConsole(stderr=True, highlight=False, soft_wrap=True)
 
 ProfileName = Annotated[str, typer.Option(help="A profile in params/ by name, or the path of a .yaml file.")]

@@ -107,7 +107,8 @@ def print_forecast(found: Forecast, console: Console) -> None:
     rows = []
     for number, (step, there, cost) in enumerate(found.lines, 1):
         first, runs = step.runs[0], len(step.runs)
-        what = (step.grid or first.label, *(_amounts(cost) if there < runs else ("", "", "")))
+        about = [text.replace(" ", NO_BREAK) for text in _amounts(cost)] if there < runs else ["", "", ""]
+        what = (step.grid or first.label, *about)
         rows.append((str(number), first.notebook, runs, there, first.profile.name, *what))
     print_table(pd.DataFrame(rows, columns=[*columns]), console)
     needs = [(kind, name, ", ".join(map(str, lines))) for (kind, name), lines in found.needs.items()]
