@@ -12,6 +12,7 @@ import pytest
 from conftest import docemb, write_files, write_rows
 
 from docemb_lib import Profile, Workspace
+from docemb_lib.cli import console
 from docemb_lib.experiments.commands import parse_parameters
 from docemb_lib.experiments.plan import resolve_plan
 from docemb_lib.experiments.run import Stages
@@ -125,7 +126,8 @@ def test_the_recipe_for_long_documents_in_the_template_fits_when_its_lines_are_l
     assert (student.layers, student.max_tokens, student.lexical) == (None, 4096, 256)
 
 
-def test_a_plan_is_listed_and_nothing_is_built(workspace_root):
+def test_a_plan_is_listed_and_nothing_is_built(workspace_root, monkeypatch):
+    monkeypatch.setattr(console, "width", 200)
     grids = workspace_root / "params" / "grids"
     grids.mkdir()
     (grids / "lams.yaml").write_text("{notebook: 05_weighting, axes: {lam: [0.2, 0.5]}}")
