@@ -257,16 +257,9 @@ def report(
     debug: Debug = False,
 ) -> None:
     """Write the executed notebooks of a profile's plan as pages, with an index and the final table."""
-    from docemb_lib.experiments.plan import profile_argument, resolve_plan
     from docemb_lib.experiments.report import write_pages
-    from docemb_lib.settings.profile import Profile
-    from docemb_lib.workspace import Workspace
 
-    workspace, loaded = Workspace(), Profile.load(profile)
-    steps = resolve_plan(loaded, profile_argument(profile), workspace)
-    folder = workspace.outputs / "report" / loaded.name if out is None else out
-    runs = [run for step in steps for run in step.runs]
-    console.print(str(write_pages(runs, workspace, folder, f"docemb, profile {loaded.name}")), markup=False)
+    console.print(str(write_pages(profile, out)), markup=False)
 
 
 @command

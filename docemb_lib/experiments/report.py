@@ -15,9 +15,10 @@ from docemb_lib.evaluation.scoreboard import last_round, scoreboard
 from docemb_lib.experiments import records
 from docemb_lib.experiments.execution import Runs, is_done
 from docemb_lib.experiments.models import ADAPTED
+from docemb_lib.experiments.plan import profile_argument, resolve_plan
 from docemb_lib.experiments.scores import Final
 from docemb_lib.progress import progress
-from docemb_lib.settings.profile import FINAL
+from docemb_lib.settings.profile import FINAL, Profile
 from docemb_lib.workspace import Workspace, write_text
 
 # Notebook pages are light. Where the reader's browser is dark, colours are inverted, and pictures inverted back.
@@ -64,17 +65,21 @@ def report(planned: Runs, workspace: Workspace) -> Report:
     return Report(board.assign(**{"fitted on": fitted.reindex(board.index)}), sentence, paths)
 
 
-def write_pages(planned: Runs, workspace: Workspace, folder: Path, title: str) -> Path:
-    """Write a page for each executed notebook of a plan, and an index with the final table. Returns the index.
+def write_pages(profile: str, out: Path | None = None) -> Path:
+    """Write a page for each executed notebook of a profile's plan, and an index with the final table.
 
-    The pages hold their figures; only their equations need a network (MathJax). Raises InputError if no run is done.
+    The pages hold their figures; only their equations need a network (MathJax). They are written to `out`, or to
+    `outputs/report/`. Returns the index. Raises InputError if no run is done.
     """
     from nbconvert import HTMLExporter
 
-    done = [run for run in planned if is_done(run, workspace)]
+    workspace, loaded = Workspace(), Profile.load(profile)
+    steps, title = resolve_plan(loaded, profile_argument(profile), workspace), f"docemb, profile {loaded.name}"
+    done = [run for step in steps for run in step.runs if is_done(run, workspace)]
     if not done:
-        raise InputError(f"report: no run of {title} is done; `docemb run` makes them")
-    found, (exporter, links) = report(planned, workspace), (HTMLExporter(embed_images=True), [])
+        raise InputError(f"report: no run of profile {loaded.name} is done; `docemb run` makes them")
+    folder = out or workspace.outputs / "report" / loaded.name
+    found, exporter, links = report(done, workspace), HTMLExporter(embed_images=True), []
     for run in progress(done, desc="pages", unit="notebooks"):
         page, _ = exporter.from_filename(str(run.executed))
         name = Path(run.notebook, f"{run.executed.stem}.html")
