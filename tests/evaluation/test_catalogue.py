@@ -190,7 +190,7 @@ def test_a_plan_is_refused_whose_runs_could_not_be_scored(folder, own, folds, me
     rows = DOCUMENTS if own is RANKING else examples(8)
     folder.write({"a.jsonl": rows, "r.tsv": "d0\td1\n", "b.jsonl": examples(6, start=50)})
     done = CliRunner().invoke(app, ["run", "--profile", folder.profile(own, sweep_tasks=["mine"], folds=folds)])
-    assert (done.exit_code, done.stderr.strip()) == (2, f"Error: {message}")
+    assert (done.exit_code, done.stderr.strip()) == (2, f"Error: 01_corpus (corpus): {message}")
 
 
 def test_a_class_cut_below_the_folds_is_refused_before_runs_start_and_enough_examples_are_validated_across(folder):
