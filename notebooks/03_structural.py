@@ -56,8 +56,8 @@ run.settings()
 ax = figures.plot_training(run.profile, views.widths_of(run))
 
 # %% [markdown]
-# **How to read it.** The numbers on the arrows are widths. The loss compares $y$ and $t$ component by component, so the
-# student must be as wide as this teacher. Each box states how much of a document the model reads.
+# **How to read it.** The loss compares $y$ and $t$ component by component, so the student must be as wide as this
+# teacher. The box of a model states how much of a document it reads, and how wide its embedding is.
 #
 # What has the teacher learnt? SBERT was trained on pairs of sentences, as the next figure shows (Figure 3.2 of the
 # thesis): one network embeds both, and its loss is small if sentences of one meaning are near each other.

@@ -76,16 +76,16 @@ axes = figures.plot_soft_cca()
 #
 # ## The two networks of this run
 #
-# The figure shows the contextual loss with the networks of this run, as Figure 4.6 of the thesis does. A bar is a
-# vector, an arrow is a layer.
+# The figure shows the contextual loss with the networks of this run, as Figure 4.6 of the thesis does. A solid
+# box is a layer, with its output features and its number of weights.
 
 # %%
 ax = figures.plot_contextual_loss(run.profile, views.widths_of(run))
 
 # %% [markdown]
 # **How to read it.** The two views $z_S = f_S(y)$ and $z_C = f_C(c)$ have equal widths because the loss compares them
-# component by component. A bar that is shorter than both neighbours is a bottleneck. The table lists all layers with
-# their shapes and numbers of weights.
+# component by component. A layer with fewer features than both neighbours is a bottleneck. The table lists all layers
+# with their shapes and numbers of weights.
 
 # %%
 views.projection_layers(run)
