@@ -106,7 +106,7 @@ class Run:
 
     @cached_property
     def model(self) -> Model:
-        """The model that the run makes: a student or, in 02_paragraph_vector, a Paragraph Vector or a compound."""
+        """The student that the run makes or, in 02_paragraph_vector, the Paragraph Vector or compound."""
         if self.key.trains:
             return self._of_student[0]
         seed = self.profile.parameters.seed

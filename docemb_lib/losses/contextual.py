@@ -22,10 +22,10 @@ def full_precision(tensor: Tensor) -> Tensor:
 
 
 class SDL(nn.Module):
-    """Stochastic decorrelation loss of one view's P features (Chang et al., 2018), with a running covariance.
+    """Stochastic decorrelation loss of one view's P features (Chang et al., 2018), with a running covariance::
 
-    Zb = batch-normalised Z, Sigma = Zb^T Zb / (B - 1); in training step t
-    Phi_t = beta * Phi_{t-1} + Sigma,  b_t = beta * b_{t-1} + 1,  SDL = sum or mean over i != j of |Phi_t,ij / b_t|
+        Zb = batch-normalised Z, Sigma = Zb^T Zb / (B - 1); in training step t
+        Phi_t = beta * Phi_{t-1} + Sigma,  b_t = beta * b_{t-1} + 1,  SDL = sum or mean over i != j of |Phi_t,ij / b_t|
 
     Gradients flow through the current batch's Sigma only, so with weight 1 / b_t, which falls to 1 - beta.
     Evaluation stores nothing: the value is that of the step that would follow, with the running means and variances.
@@ -68,9 +68,9 @@ class SDL(nn.Module):
 
 
 class SoftCCA(nn.Module):
-    """Bring two views together while decorrelating the features of each (Chang et al., 2018).
+    """Bring two views together while decorrelating the features of each (Chang et al., 2018)::
 
-    loss_i = 1/P * sum_k (z1_ik - z2_ik)^2 + delta * (SDL(z1) + SDL(z2))
+        loss_i = 1/P * sum_k (z1_ik - z2_ik)^2 + delta * (SDL(z1) + SDL(z2))
 
     Of CCA, the first term replaces the correlation by a distance, the second the constraint that the features of a view
     are uncorrelated by a penalty. `delta = 0.03` belongs to `reduction="mean"`; the thesis' formula sums over the
@@ -114,7 +114,7 @@ class CCA(nn.Module):
 
     The gradient is written down rather than left to the decompositions, whose own gradients divide by differences of
     eigenvalues and fail where B < P. With the canonical variates a = X1 p and b = X2 q at fixed p, q and s, it is that
-    of sum_k ( <a_k, b_k> - s_k/2 (|a_k|^2 + |b_k|^2) ) / (B - 1) (the Lagrangian at its optimum).
+    of `sum_k ( <a_k, b_k> - s_k/2 (|a_k|^2 + |b_k|^2) ) / (B - 1)` (the Lagrangian at its optimum).
 
     Example:
         >>> z = torch.tensor([[1.0], [2.0], [4.0]])

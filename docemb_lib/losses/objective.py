@@ -65,13 +65,12 @@ class Weighting:
 class Teaching(nn.Module):
     """One teacher of an objective: a loss from embeddings or views, (B, P) both, to (B,).
 
-    name: key of the teacher's embeddings and of the teacher's part of the loss.
-    role: a `structural` loss is called with the mask and weighted by lam_i; a `contextual` one is called without and
-        weighted by 1 - lam_i (see `Weighting`).
-    student_projection, teacher_projection: from the embeddings of either to views; None: identity.
-    weight: of this loss among those of its role.
-
-    `settings.FurtherTeacher` validates name, role and weight.
+    Args:
+        name: key of the teacher's embeddings and of the teacher's part of the loss.
+        role: a `structural` loss is called with the mask and weighted by lam_i; a `contextual` one is called without
+            and weighted by 1 - lam_i (see `Weighting`).
+        student_projection, teacher_projection: from the embeddings of either to views; None: identity.
+        weight: of this loss among those of its role; `settings.FurtherTeacher` validates it, the name and the role.
     """
 
     def __init__(
@@ -112,9 +111,9 @@ def in_order(loss: nn.Module, groups: Sequence[tuple[Tensor, ...]]) -> Tensor:
 
 
 class Objective(nn.Module):
-    """A student with all that is trained or accumulated beside it, so that a checkpoint of this module is complete.
+    """A student with all that is trained or accumulated beside it, so that a checkpoint of this module is complete::
 
-    L = 1/B * sum_i ( v_i * sum_s w_s S_s,i + u_i * sum_c w_c C_c,i )
+        L = 1/B * sum_i ( v_i * sum_s w_s S_s,i + u_i * sum_c w_c C_c,i )
 
     over the structural teachers s and the contextual ones c, with the teachers' weights w and the weights v_i and u_i
     that `weighting` gives to document i: lam_i and 1 - lam_i in the thesis, which has one teacher of each role. Where

@@ -14,9 +14,9 @@ NO_LABEL = -100  # label of tokens that are not predicted, as in transformers
 
 
 class InfoNCE(nn.Module):
-    """Cross-entropy of finding the second text of a pair by its first, among the second texts of the batch.
+    """Cross-entropy of finding the second text of a pair by its first, among the second texts of the batch::
 
-    loss_i = -log( exp(cos(h_i, h+_i) / temperature) / sum_j exp(cos(h_i, h+_j) / temperature) )
+        loss_i = -log( exp(cos(h_i, h+_i) / temperature) / sum_j exp(cos(h_i, h+_j) / temperature) )
 
     The negatives, which the paper leaves open, are the second texts of the other pairs. `symmetric` takes the mean of
     this and of finding the first text by its second.
@@ -66,7 +66,7 @@ class MaskedLanguageHead(nn.Module):
 
 
 class PairObjective(nn.Module):
-    """L = mean over i of InfoNCE_i + mlm_weight * MLM, and with `distillation`: L_distillation + weight * L.
+    """`L = mean over i of InfoNCE_i + mlm_weight * MLM`; with `distillation`, `L_distillation + weight * L`.
 
     MLM is the mean cross-entropy over the masked tokens of all texts of the batch; without a head there is none. The
     student reads each text twice, as it is and masked; it is held once, by `distillation` if there is one.

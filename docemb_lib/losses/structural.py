@@ -48,7 +48,7 @@ class StructuralLoss(nn.Module):
 
 
 class MSE(StructuralLoss):
-    """Mean squared difference: loss_i = 1/D * sum_k (y_ik - t_ik)^2, the squared distance divided by D.
+    """Mean squared difference: `loss_i = 1/D * sum_k (y_ik - t_ik)^2`, the squared distance divided by D.
 
     Example:
         >>> MSE()(torch.zeros(2, 4), torch.ones(2, 4))
@@ -60,7 +60,7 @@ class MSE(StructuralLoss):
 
 
 class Cosine(StructuralLoss):
-    """Cosine distance: loss_i = 1 - cos(y_i, t_i).
+    """Cosine distance: `loss_i = 1 - cos(y_i, t_i)`.
 
     Example:
         >>> Cosine()(torch.eye(2), torch.ones(2, 2), mask=torch.tensor([1, 0]))
@@ -72,9 +72,9 @@ class Cosine(StructuralLoss):
 
 
 class MaxMargin(StructuralLoss):
-    """Pull a student's embedding to its teacher's and push it from those of other documents (thesis, Eq. 4.1).
+    """Pull a student's embedding to its teacher's and push it from those of other documents (thesis, Eq. 4.1)::
 
-    loss_i = d(y_i, t_i) - gamma * mean of d(y_i, t_j) over the others j
+        loss_i = d(y_i, t_i) - gamma * mean of d(y_i, t_j) over the others j
 
     The others are the batch's documents that the mask keeps, j != i, and all `negatives`. The thesis writes "sim" for d
     but minimises it: d is a distance. A document without any others keeps its plain distance. With d = MSE and
@@ -110,9 +110,9 @@ class MaxMargin(StructuralLoss):
 
 
 class Contrastive(StructuralLoss):
-    """Cross-entropy of finding a document's own teacher embedding among those of the batch (thesis, Eq. 4.2).
+    """Cross-entropy of finding a document's own teacher embedding among those of the batch (thesis, Eq. 4.2)::
 
-    loss = mean over i of -log( exp(cos(y_i, t_i) / temperature) / sum_j exp(cos(y_i, t_j) / temperature) )
+        loss = mean over i of -log( exp(cos(y_i, t_i) / temperature) / sum_j exp(cos(y_i, t_j) / temperature) )
 
     with i over the documents kept by the mask, and j over these and all `negatives`. Each document kept has this mean
     as its loss. `temperature=None` is the thesis' loss, without one. Eq. 4.2 as printed sums the cosines inside one

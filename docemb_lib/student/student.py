@@ -176,7 +176,7 @@ class Student(nn.Module):
 
     @property
     def width(self) -> int:
-        """Of the rows that `embed` returns: D, and the width of a lexical half."""
+        """The width of the rows that `embed` returns, D or that of both halves."""
         return self.dim if self.lexical is None else self.lexical.dim
 
     @property

@@ -1,0 +1,143 @@
+"""The documentation builds as a site without a warning; it describes the public names and needs no network."""
+
+import re
+from pathlib import Path
+from pkgutil import resolve_name
+from urllib.parse import unquote, urlsplit
+
+import pytest
+from bs4 import BeautifulSoup
+from conftest import REPOSITORY, write_files
+from sphinx.cmd.build import main as sphinx_build
+from sphinx.util.inventory import InventoryFile
+
+import docemb_lib
+from docemb_lib.settings.sections import Section
+
+PUBLIC = [
+    *(f"docemb_lib.{name}" for name in docemb_lib.__all__),
+    "docemb_lib.student.Student", "docemb_lib.teachers.SBERT", "docemb_lib.teachers.ParagraphVector",
+    *(f"docemb_lib.losses.{name}" for name in ("MSE", "Cosine", "MaxMargin", "Contrastive", "SoftCCA", "CCA", "Projection")),
+    *(f"docemb_lib.evaluation.{name}" for name in ("Classification", "Pairs", "Retrieval", "evaluate")),
+]  # fmt: skip
+pytestmark = pytest.mark.slow
+LOADED = {"script": "src", "link": "href", "img": "src", "iframe": "src", "source": "src"}  # by a browser, unasked
+
+
+def build(site: Path, executed: Path) -> None:
+    """The README's command."""
+    sphinx = ["-q", "-W", "--keep-going", "-c", REPOSITORY / "docs", "-D", f"executed={executed}", REPOSITORY, site]
+    assert sphinx_build([*map(str, sphinx)]) == 0
+
+
+def pages_of(site: Path) -> dict[Path, BeautifulSoup]:
+    return {
+        path: BeautifulSoup(path.read_text(encoding="utf-8"), "html.parser") for path in sorted(site.rglob("*.html"))
+    }
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    build(folder, executed=folder / "none")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def pages(site) -> dict[Path, BeautifulSoup]:
+    return pages_of(site)
+
+
+@pytest.fixture(scope="module")
+def entries(site, pages) -> list[tuple[object, str]]:
+    """Each object that the API describes, and the text of its entry."""
+    found = []
+    inventory = InventoryFile.loads((site / "objects.inv").read_bytes(), uri="").data
+    for kind in ("py:class", "py:function", "py:module"):
+        for name, item in inventory[kind].items():
+            path, _, anchor = item.uri.partition("#")
+            target = pages[site / path].find(id=anchor)
+            text = target.find_next("p") if kind == "py:module" else target.find_next_sibling("dd")
+            found.append((resolve_name(name), text.get_text()))
+    return found
+
+
+def words(text: str) -> list[str]:
+    return re.findall("[A-Za-z]{2,}", text)
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_a_public_name_has_an_entry_that_begins_as_its_docstring(entries, name):
+    public = resolve_name(name)
+    text = next(text for described, text in entries if described is public)
+    first = words(public.__doc__)[:5]
+    assert len(first) == 5
+    assert words(text)[:5] == first
+
+
+def test_every_exported_name_with_a_docstring_has_an_entry(entries):
+    described = [one for one, _ in entries]
+    for module in ("student", "teachers", "losses", "evaluation", "thesis"):
+        package = resolve_name(f"docemb_lib.{module}")
+        exported = [getattr(package, name) for name in package.__all__]
+        assert [one for one in exported if isinstance(one, type) or callable(one)]
+        assert not [
+            one for one in exported if hasattr(one, "__name__") and not any(one is other for other in described)
+        ]
+
+
+def test_every_field_of_a_profile_is_described_with_its_comment(site, pages):
+    text = "".join(pages[site / "docs" / "api" / f"{name}.html"].get_text() for name in ("experiments", "evaluation"))
+    sections = [section for section in Section.__subclasses__() if section.__module__.startswith("docemb_lib.settings")]
+    assert len(sections) > 10
+    for field in (field for section in sections for field in section.model_fields):
+        assert re.search(rf"^{field} – ", text, flags=re.MULTILINE), field
+    assert "documents – int | None = Field(None, ge=1): Maximum; None: all. For a hub None must be written" in text
+
+
+def test_browsers_load_nothing_from_a_network(site, pages):
+    assert len(pages) > 15
+    for path, page in pages.items():
+        for tag in page.find_all(list(LOADED)):
+            assert not urlsplit(tag.get(LOADED[tag.name]) or "").netloc, (path, tag)
+    for style in site.rglob("*.css"):
+        assert not re.search(r"url\(\W*(https?:)?//|@import", style.read_text(encoding="utf-8")), style
+
+
+def targets(pages: dict[Path, BeautifulSoup]):
+    """Page, path and anchor of each link and picture that stays in the site."""
+    for path, page in pages.items():
+        for tag in page.find_all(["a", *LOADED]):
+            link = urlsplit(tag.get(LOADED.get(tag.name, "href")) or "")
+            if not link.scheme and (link.path or link.fragment):
+                yield path, (path.parent / unquote(link.path)).resolve() if link.path else path, unquote(link.fragment)
+
+
+def test_every_link_leads_to_a_file_and_an_anchor_of_the_site(site, pages):
+    anchors = {path: {tag["id"] for tag in page.find_all(id=True)} for path, page in pages.items()}
+    followed = list(targets(pages))
+    assert len(followed) > 500
+    for page, target, anchor in followed:
+        assert target.is_file(), (page, target)
+        assert target.is_relative_to(site), (page, target)
+        assert not anchor or anchor in anchors[target], (page, target, anchor)
+
+
+def test_index_leads_to_the_readme_without_a_diagram_that_needs_a_network(site, pages):
+    refresh = pages[site / "index.html"].find("meta", {"http-equiv": "refresh"})
+    first = pages[site / refresh["content"].partition("url=")[2]].find("article")
+    assert "long-document embeddings" in first.find("p").get_text()
+    assert "flowchart" not in first.get_text()
+
+
+def test_executed_notebooks_are_shown_once_there_are_some(site, pages, tmp_path):
+    gallery = site / "docs" / "gallery.html"
+    assert "There are none here" in pages[gallery].get_text()
+    index = '<a href="05_weighting/cosine;λ=0.5.html">05</a>'
+    write_files(tmp_path / "pages", {"index.html": index, "05_weighting/cosine;λ=0.5.html": "<p>executed</p>"})
+    build(site, executed=tmp_path / "pages")
+    after = pages_of(site)
+    assert "There are none here" not in after[gallery].get_text()
+    names = {target.relative_to(site).as_posix() for page, target, _ in targets(after) if page == gallery}
+    assert {"docs/executed/index.html", "docs/executed/05_weighting/cosine;λ=0.5.html"} <= names
+    assert all(target.is_file() for _, target, _ in targets(after))
