@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterable
 from html import escape
@@ -21,6 +22,8 @@ from docemb_lib.progress import progress
 from docemb_lib.settings.profile import FINAL, Profile
 from docemb_lib.workspace import Workspace, write_text
 
+FORMULA = re.compile(r"\$\$(.+?)\$\$|\$(.+?)\$", re.DOTALL)  # in a paragraph of its own, or within a line
+LOADED = re.compile(r"<script[^>]* src=.*?</script>", re.DOTALL)
 # Notebook pages are light. Where the reader's browser is dark, colours are inverted, and pictures inverted back.
 DARK = """<style>@media screen and (prefers-color-scheme: dark) { html, img { background: #fff }
 html { filter: invert(0.9) hue-rotate(180deg) } img { filter: invert(1) hue-rotate(180deg) } }</style>"""
@@ -68,23 +71,20 @@ def report(planned: Runs, workspace: Workspace) -> Report:
 def write_pages(profile: str, out: Path | None = None) -> Path:
     """Write a page for each executed notebook of a profile's plan, and an index with the final table.
 
-    The pages hold their figures; only their equations need a network (MathJax). They are written to `out`, or to
-    `outputs/report/`. Returns the index. Raises InputError if no run is done.
+    The pages need no network. They are written to `out`, or to `outputs/report/`. Returns the index. Raises InputError
+    if no run is done.
     """
-    from nbconvert import HTMLExporter
-
     workspace, loaded = Workspace(), Profile.load(profile)
     steps, title = resolve_plan(loaded, profile_argument(profile), workspace), f"docemb, profile {loaded.name}"
     done = [run for step in steps for run in step.runs if is_done(run, workspace)]
     if not done:
         raise InputError(f"report: no run of profile {loaded.name} is done; `docemb run` makes them")
     folder = out or workspace.outputs / "report" / loaded.name
-    found, exporter, links = report(done, workspace), HTMLExporter(embed_images=True), []
+    found, links = report(done, workspace), []
     for run in progress(done, desc="pages", unit="notebooks"):
-        page, _ = exporter.from_filename(str(run.executed))
         name = Path(run.notebook, f"{run.executed.stem}.html")
         (folder / run.notebook).mkdir(parents=True, exist_ok=True)
-        write_text(folder / name, page.replace("</head>", f"{DARK}</head>", 1))
+        write_text(folder / name, page_of(run.executed))
         links.append(f'<li><a href="{escape(name.as_posix())}">{escape(f"{run.notebook}: {run.label}")}</a></li>')
     body = [f"<p>{escape(line)}</p>" for line in found.standing.splitlines()]
     if found.board is not None:
@@ -94,6 +94,25 @@ def write_pages(profile: str, out: Path | None = None) -> Path:
     body += ["<h2>Runs</h2><ul>", *links, "</ul>", *_pictures(done[-1:], workspace, folder)]
     write_text(folder / "index.html", INDEX.format(title=escape(title), body="\n".join(body)))
     return folder / "index.html"
+
+
+def page_of(notebook: Path) -> str:
+    """An executed notebook as a page that holds all that it shows; its formulas become MathML."""
+    import nbformat
+    from latex2mathml.converter import convert
+    from nbconvert import HTMLExporter
+
+    def mathml(formula: re.Match[str]) -> str:
+        of_its_own, within = formula.groups()
+        latex = (of_its_own or within).replace(r"\_", "_")  # in names: the converter would show the backslash
+        return convert(latex, display="block" if of_its_own else "inline")
+
+    content = nbformat.read(notebook, as_version=4)
+    for cell in content.cells:
+        if cell.cell_type == "markdown":
+            cell.source = FORMULA.sub(mathml, cell.source)
+    page, _ = HTMLExporter().from_notebook_node(content)
+    return LOADED.sub("", page).replace("</head>", f"{DARK}</head>", 1)
 
 
 def _pictures(runs: Runs, workspace: Workspace, folder: Path) -> Iterable[str]:

@@ -126,6 +126,9 @@ def test_executed_notebooks_become_pages_with_a_picture_in_place_of_each_explore
     assert "In the mean over 4 tasks, student cosine;64;λ=0.5" in index
     (page,) = (path.read_text(encoding="utf-8") for path in linked if path.parts[1] == "03_structural")
     assert page.count('src="data:image/png;base64,') == pictures
+    assert not re.search(r'<(?:script|link|img)[^>]*(?:src|href)="(?!data:)', page)  # nothing is loaded
+    assert r"$\frac" not in page
+    assert "<mfrac><mn>1</mn><mi>d</mi></mfrac>" in page  # of the MSE
 
 
 def test_results_come_as_table_json_and_csv(inside):
