@@ -281,21 +281,23 @@ def embed(
 
 @command
 def adapt(
-    student: Annotated[str, typer.Argument(help="A student: a folder or a hub id.")],
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="A student, or an encoder to make one of: a folder or a hub id.")
+    ],
     source: Annotated[Path, typer.Argument(metavar="CORPUS", help="Folder of .txt/.md files, or a data file.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the adapted student; must not exist.")],
-    dim: Annotated[int | None, typer.Option(help="Width of the lexical half; default: as it is, or 512.")] = None,
+    dim: Annotated[int | None, typer.Option(help="Width of the lexical half; default: as it is, or up to 512.")] = None,
     words: Annotated[int, typer.Option(help="Size of its vocabulary at most.")] = 50_000,
     weight: Annotated[float | None, typer.Option(help="Of the lexical half, 0 to 1; default: from the texts.")] = None,
     text_field: TextField = "text",
     id_field: IdField = "id",
     debug: Debug = False,
 ) -> None:
-    """Fit a student's lexical half, mean and weight on a collection; its encoder stays as it is."""
+    """Fit a student's lexical half, mean and weight on a collection; a short encoder becomes a student first."""
     from docemb_lib.experiments.commands import adapt_student
 
     options = {"dim": dim, "words": words, "weight": weight}
-    count, width, chosen = adapt_student(student, source, out, text_field=text_field, id_field=id_field, **options)
+    count, width, chosen = adapt_student(model, source, out, text_field=text_field, id_field=id_field, **options)
     console.print(f"{out}: fitted on {count} documents, {width} dimensions, {chosen:.2f} of the cosine is lexical")
 
 

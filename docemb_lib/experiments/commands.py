@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -41,6 +41,7 @@ from docemb_lib.workspace import Artefact, Workspace, write_text
 NOTEBOOK = "06_evaluation"  # the notebook whose parameters a student has, and which reuses the student
 ROWS = 10_000  # rows of embeddings in a group of a parquet file
 TEMPLATE = Path(__file__).resolve().parents[2] / "params" / "own.yaml"
+WINDOW = 256  # of the attention of a student that `adapt` makes from an encoder; 512 was no better on validation
 LEAST = 60  # documents from which a student is trained, and measured on others
 LOOKED_AT = 1000  # first rows or documents that show the fields and the language
 ENGLISH = {"the", "of", "and", "to", "in", "a", "is", "that", "for", "it"}  # every fourth word of English
@@ -191,6 +192,7 @@ def adapt_student(
 ) -> tuple[int, int, float]:
     """Fit a student's lexical half on the documents of `source` and save it in the folder `out`, whole or not at all.
 
+    model: a student, or a short encoder, which becomes one without training.
     options: of `Student.adapt`. Returns the number of documents, the width of the embeddings and the weight of the
     lexical half. Raises InputError if `out` exists or the documents are too few.
     """
@@ -199,14 +201,17 @@ def adapt_student(
     texts = [document.text for document in local_documents(source, text_field=text_field, id_field=id_field)]
 
     from docemb_lib.student import Student
-    from docemb_lib.student.export import with_lexical_half
+    from docemb_lib.student.export import encoder_card, with_lexical_half
+    from docemb_lib.student.loading import is_short
 
-    student = Student.load(model)
+    short = is_short(model)
+    student = Student.from_encoder(model, attention_window=WINDOW) if short else Student.load(model)
     student.adapt(texts, **options)
+    make_card: Callable[..., str | None] = encoder_card if short else with_lexical_half
     out.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as folder:
         written = Path(folder, out.name)
-        student.save(written, card=with_lexical_half(model, student, f"{len(texts)} documents of {source.name}"))
+        student.save(written, card=make_card(model, student, f"{len(texts)} documents of {source.name}"))
         written.replace(out)
     return len(texts), student.width, 0.0 if student.lexical is None else float(student.lexical.weight)
 

@@ -24,6 +24,7 @@ from torch import Tensor
 
 from docemb_lib import __version__
 from docemb_lib.errors import InputError
+from docemb_lib.pretrained import resolve
 from docemb_lib.student.lexical import CODE, FOLDER, write_lexical_half
 from docemb_lib.student.loading import (
     find_file,
@@ -225,6 +226,13 @@ def model_card(
     return _card(student, f"A docemb student (profile {profile})", paragraphs, licence)
 
 
+def encoder_card(encoder: str, student: Student, documents: str) -> str:
+    """The card of a student that is a short encoder with a lexical half. Arguments as in `with_lexical_half`."""
+    origin = f"{encoder} as a {student.config.model_type} that reads {student.max_tokens:,} tokens, not trained further"
+    paragraphs = [f"Embeds long documents: {origin}."]
+    return _card(student, f"{encoder} for long documents", paragraphs, licence_of(resolve(encoder)), documents)
+
+
 def add_scores(folder: str | Path, rows: Sequence[Score]) -> None:
     """Write a table of scores into the card of a saved student, replacing an earlier table, in one atomic step.
 
@@ -268,7 +276,9 @@ def with_lexical_half(path_or_id: str, student: Student, documents: str) -> str 
     return card.replace(USAGE.format(trust=""), USAGE.format(trust=TRUST)).replace("\n\nMade with", sentence)
 
 
-def _card(student: Student, title: str, paragraphs: list[str], licence: str | None = None) -> str:
+def _card(
+    student: Student, title: str, paragraphs: list[str], licence: str | None = None, documents: str = "a collection"
+) -> str:
     model_type = student.config.model_type
     front: dict[str, Any] = {
         "library_name": "sentence-transformers",
@@ -281,6 +291,6 @@ def _card(student: Student, title: str, paragraphs: list[str], licence: str | No
     embedding = POOLING_SENTENCE[student.pooling] + ("" if student.mean is None else f" {CENTRED}")
     usage = USAGE.format(trust="" if student.lexical is None else TRUST)
     if student.lexical is not None:
-        embedding += " " + LEXICAL_SENTENCE.format(width=student.width - student.dim, documents="a collection")
+        embedding += " " + LEXICAL_SENTENCE.format(width=student.width - student.dim, documents=documents)
     body = "\n\n".join([f"# {title}", *paragraphs, usage, embedding, made_with])
     return f"---\n{yaml.safe_dump(front, sort_keys=False)}---\n\n{body}\n"

@@ -22,12 +22,14 @@ logger = logging.getLogger(__name__)
 
 FOLDER, CODE = "3_Lexical", "lexical_module.py"
 SHRINKAGE = 0.01  # of the mean variance, added to each: directions that a few documents leave empty are not blown up
+LEAST_DIM, MOST_DIM = 16, 512
 SAMPLE = 2000  # documents whose cosines give the spread of a half
 
 
 def fit_lexical_half(
-    dense: np.ndarray | Callable[[list[str]], np.ndarray], texts: Sequence[str], *, dim: int = 512, words: int = 50_000,
-    weight: float | None = None, rows: Sequence[int] | np.ndarray | None = None,
+    dense: np.ndarray | Callable[[list[str]], np.ndarray], texts: Sequence[str], *,
+    dim: int | None = None, words: int = 50_000, weight: float | None = None,
+    rows: Sequence[int] | np.ndarray | None = None,
 ) -> LexicalHalf:  # fmt: skip
     """Fit a lexical half on the texts of a collection, and the dense half's mean and map on its embeddings.
 
@@ -36,7 +38,7 @@ def fit_lexical_half(
     Args:
         dense: (N, D), the embeddings of some documents, or a function that embeds them, called last.
         texts: of the collection.
-        dim: width of the lexical half.
+        dim: width of the lexical half. None: as many directions as the texts fill, from LEAST_DIM to MOST_DIM.
         words: size of its vocabulary at most.
         weight: w between 0 and 1; None: from the spreads.
         rows: which of the texts the embeddings belong to, None: all.
@@ -45,10 +47,11 @@ def fit_lexical_half(
     """
     from docemb_lib.student.lexical_module import LexicalHalf
     from docemb_lib.teachers import LSA  # imported here: a student also runs where gensim is not installed
+    from docemb_lib.teachers.lsa import directions
 
     if weight is not None and not 0 <= weight <= 1:
         raise InputError(f"weight: got {weight}, use a number from 0 to 1")
-    lsa = LSA(dim, words=words).fit(texts)
+    lsa = LSA(dim or max(LEAST_DIM, directions(len(texts), MOST_DIM)), words=words).fit(texts)
     embedded = [texts[int(row)] for row in (range(len(texts)) if rows is None else rows)]
     lexical = torch.from_numpy(lsa.embed(embedded))
     X = torch.from_numpy(np.asarray(dense(embedded) if callable(dense) else dense, dtype=np.float32))

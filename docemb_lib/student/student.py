@@ -149,11 +149,11 @@ class Student(nn.Module):
         """Fit a lexical half on the documents of a collection; `embed` appends it from now on, and it is saved.
 
         The weights of the encoder stay as they are. `embed` then gives [dense; lexical], (N, D + dim). dim: None is the
-        width of the student's half, or 512. See `lexical.fit_lexical_half` for the others and for what raises
+        width of the student's half, if it has one. See `lexical.fit_lexical_half` for the others and for what raises
         InputError; nothing is embedded before it is raised, and the student stays as it was.
         """
         before = self.lexical
-        dim = dim or (512 if before is None else self.width - self.dim)
+        dim = dim or (None if before is None else self.width - self.dim)
         rows = np.unique(np.linspace(0, len(texts) - 1, min(ADAPTED_ON, len(texts))).astype(int))
 
         def dense(some: list[str]) -> np.ndarray:

@@ -175,3 +175,27 @@ def test_docemb_adapt_fits_a_student_on_a_folder_of_texts(adapted, tmp_path, mon
     assert done.exit_code == 2
     assert "LSA;64: got 40 documents; use at least as many as dim, or a smaller dim" in " ".join(done.output.split())
     assert not Path("new").exists()
+
+
+def test_docemb_adapt_makes_a_student_of_a_short_encoder_without_training(tmp_path, monkeypatch, minilm):
+    from docemb_lib.cli import app
+
+    monkeypatch.chdir(tmp_path)
+    Path("texts").mkdir()
+    for number, text in enumerate(collection()):
+        Path(f"texts/{number}.txt").write_text(text)
+    run = CliRunner().invoke
+    done = run(app, ["adapt", minilm, "texts", "-o", "made", "--weight", "0.25"])
+    assert done.exit_code == 0, done.output
+    made, start = Student.load("made"), Student.from_encoder(minilm, attention_window=256)
+    assert made.max_tokens == 4096
+    assert made.lexical is not None
+    assert made.width == start.dim + 16  # 40 documents fill 13 directions
+    X = torch.tensor(start.embed(collection(), bf16=False))
+    half = fit_lexical_half(X, collection(), dim=16, weight=0.25)
+    np.testing.assert_allclose(
+        made.embed(collection(), bf16=False), half.join(X, half.lexical(collection())), atol=2e-3
+    )  # vectors are saved in half precision
+    card = Path("made/README.md").read_text()
+    assert "as a longformer that reads 4,096 tokens, not trained further" in card
+    assert "fitted on 40 documents of texts" in card
