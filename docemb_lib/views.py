@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 import pandas as pd
@@ -17,10 +15,8 @@ from docemb_lib.corpus.rows import split_sentences
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation import benchmarks, probes
 from docemb_lib.evaluation.catalogue import task_inputs
-from docemb_lib.evaluation.protocols import few_shot_scores
 from docemb_lib.evaluation.retrieval import neighbours
 from docemb_lib.evaluation.scoreboard import MAIN_METRICS, last_round, mean_over_tasks
-from docemb_lib.evaluation.tasks import Classification
 from docemb_lib.evaluation.uncertainty import OVERALL
 from docemb_lib.experiments import models as known_models
 from docemb_lib.experiments.models import UNTRAINED, Model, embed_once, student_model, untrained_model
@@ -32,15 +28,18 @@ from docemb_lib.experiments.students import recorded_student, weighting_of
 from docemb_lib.figures import short_name
 from docemb_lib.projections import projection_widths
 from docemb_lib.settings.profile import FINAL
-from docemb_lib.thesis.values import FIGURE_4_4, loss_of, published, read_published
+from docemb_lib.thesis.values import FIGURE_4_4, loss_of, published
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from docemb_lib.losses import SDL
 
 SHOWN = 1000  # validation documents in views, as in Figure 4.4
 PROBED = 300  # training documents that a probe is fitted on
 STATISTICS, LENGTHS = "statistics.parquet", "lengths.parquet"
-CORPUS_COLUMNS = ["documents", "tokens", "mean", "std", "over_384", "over_512"]  # of Tables 4.1 and 5.1
 FEW = range(6, 13)  # sentences of the example document
 READ = 300  # training documents whose words are counted
-TEN = ("fakenews", "arxiv-abstracts")  # tasks with ten examples of each class where the paper takes few
 COMPARED = 1000  # sentences, which give half a million pairs
 ATTENDED = 20  # validation documents; attentions take stock Longformer a second per document
 TAGGED = "en"  # the language of the part-of-speech tagger
@@ -86,24 +85,12 @@ def seen_by_models(run: Run) -> str:
     )
 
 
-def corpus_tables(statistics: pd.DataFrame, name: str) -> pd.DataFrame:
-    """Tables 4.1 and 5.1 with this corpus first: a row per corpus and split. statistics: see `corpus_statistics`."""
-    here = statistics[statistics["split"].isin(["train", "validation"])].assign(corpus=name, of=benchmarks.HERE)
-    both = pd.concat([here, published("corpora").assign(of=benchmarks.THESIS)])
-    return both.set_index(["of", "corpus", "split"])[CORPUS_COLUMNS]
-
-
 def split_lengths(run: Run) -> pd.DataFrame:
     """Lengths of training and validation documents for Figures 4.1 and 5.1: source, tokens (of the student), split."""
     columns = {"source": "source", "n_student_tokens": "tokens"}
     splits = {split: run.stages.corpus.split(split).select_columns(list(columns)) for split in ("train", "validation")}
     frames = [rows.to_pandas().assign(split=split) for split, rows in splits.items()]
     return pd.concat(frames, ignore_index=True).rename(columns=columns)
-
-
-def lengths_in_thesis() -> dict[str, float]:
-    """What the thesis says of Figures 4.1 and 5.1, which print no other numbers: {text: tokens of Longformer}."""
-    return {f"thesis: {name}": float(tokens) for name, tokens in read_published("corpora")["shape"].items()}
 
 
 def described_tasks(run: Run) -> DescribedTasks:
@@ -246,13 +233,56 @@ def weights_by_length(run: Run) -> pd.DataFrame:
 
     p = run.profile.parameters
     lengths = np.sort(run.stages.corpus.split("train")["n_structural_tokens"][: p.documents])
-    weighting, roles = weighting_of(p), run.key.roles
-    structural, contextual = weighting.weights(torch.from_numpy(lengths))
-    if "structural" not in roles:
-        structural, contextual = torch.zeros_like(structural), torch.ones_like(contextual)
-    elif "contextual" not in roles:  # a plain mean, in which masked documents count as zero
-        structural, contextual = weighting.keep(torch.from_numpy(lengths)).float(), torch.zeros_like(contextual)
+    structural, contextual = weighting_of(p).weights(torch.from_numpy(lengths), roles=run.key.roles)
     return pd.DataFrame({"length": lengths, "structural": structural.numpy(), "contextual": contextual.numpy()})
+
+
+class ThreeDocuments(NamedTuple):
+    """Three documents in the objective of a run. The student's embeddings stand for those of a teacher it lacks."""
+
+    lengths: Tensor  # (3,), tokens of the structural teacher
+    y: Tensor  # (3, D), embeddings by the student
+    t: Tensor  # (3, D), by the structural teacher
+    negatives: Tensor  # (K, D), of further documents by the structural teacher
+    f: Tensor  # (3, P), projections of y
+    c: Tensor  # (3, P), projections of the embeddings by the contextual teacher
+    decorrelations: list[SDL]  # with SoftCCA: of f and of c, with their running statistics
+    weights: tuple[Tensor, Tensor]  # of the structural and of the contextual loss, (3,)
+    structural: Tensor  # (3,), structural losses
+    contextual: Tensor  # (3,), contextual losses
+    loss: float
+
+
+def three_documents(run: Run) -> ThreeDocuments:
+    """The shortest, the median and the longest validation document as in validation, without further teachers."""
+    import torch
+
+    from docemb_lib.losses import SDL
+    from docemb_lib.training.documents import Bank
+
+    p, stage = run.profile.parameters, run.stages.students
+    objective, seen = stage.objective(), {}
+    own = torch.nn.ModuleList(one for one in objective.teachings if one.name == one.role)
+    objective.teachings, objective.group_size = cast(Any, own), None  # the three are one batch
+    documents = stage.training_documents(objective.student, "validation", len(run.stages.corpus.split("validation")))
+    rows = np.argsort(documents.lengths, kind="stable")[[0, len(documents) // 2, -1]].tolist()
+    bank = None
+    if objective.negatives:
+        trained_on = stage.training_documents(objective.student, "train", p.documents)
+        bank = Bank(trained_on, objective, batch_size=len(rows), seed=p.seed)
+    batch, targets = documents.pack([rows], bank)
+    for one in objective.teachings:  # note what each loss takes and gives
+        one.loss.register_forward_hook(lambda _, taken, given, role=one.role: seen.update({role: (*taken, given)}))
+    with torch.no_grad():
+        output = objective(batch, **targets._asdict())
+    y, lengths = output.embeddings, targets.n_structural_tokens
+    _, t, _, *negatives, structural = seen.get("structural", (y, y, y, 0 * lengths))
+    f, c, contextual = seen.get("contextual", (y, y, 0 * lengths))
+    return ThreeDocuments(
+        lengths, y, t, negatives[0] if negatives else y[:0], f, c,
+        [module for module in objective.modules() if isinstance(module, SDL)],
+        objective.weighting.weights(lengths, roles=seen), structural, contextual, output.loss.item(),
+    )  # fmt: skip
 
 
 # ---- halves of documents, and the analyses of the SimDE paper (notebook 07)
@@ -306,21 +336,6 @@ def students_beside(run: Run) -> list[Model]:
         if record.label != run.label and (student := recorded_student(run.workspace, record)) is not None:
             models.setdefault(record.label, student_model(record.label, student))
     return list(models.values())
-
-
-def beside_paper(scores: pd.DataFrame) -> pd.DataFrame:
-    """Tidy scores beside the paper's on common tasks (Table 2): rows (source, model), columns (task, metric).
-
-    The scores of `few_shot` stand beside those of five examples of each class, or TEN.
-    """
-    few = "per_class" in scores
-    own = scores[scores["per_class"] == 5 + 5 * scores["task"].isin(TEN)] if few else last_round(scores)
-    here = own[["model", "task", "metric", "value"]].assign(source="here")
-    rows = pd.concat(
-        [here, published("simde")[lambda p: p["round"] == ("few-shot" if few else "all")].assign(source="paper")]
-    )
-    common = rows.groupby(["task", "metric"])["source"].transform("nunique") == 2
-    return rows[common].pivot_table(index=["source", "model"], columns=["task", "metric"], values="value", sort=False)
 
 
 def gain_over_start(scores: pd.DataFrame, comparison: pd.DataFrame, *, student: str) -> pd.DataFrame:
@@ -379,21 +394,3 @@ def attention_of_students(run: Run) -> pd.DataFrame:
     texts = run.stages.corpus.split("validation")["text"][:ATTENDED]
     frames = [probes.attention_by_part(student, texts).assign(model=label) for label, student in loaded.items()]
     return pd.concat(frames, ignore_index=True)
-
-
-def few_shot(run: Run, models: Sequence[Model]) -> pd.DataFrame:
-    """Scores on the profile's classification tasks of heads trained on `evaluation.few_shot` examples of each class.
-
-    Columns task, model, and see `few_shot_scores`. A number that exceeds the smallest class of a task is left out.
-    """
-    frames = []
-    for name in run.profile.evaluation.tasks:
-        if isinstance(task := run.stages.scores.tasks[name], Classification):
-            smallest = min(Counter(task.splits["train"].labels).values())
-            numbers = sorted(number for number in run.profile.evaluation.few_shot if number <= smallest)
-            for model in models if numbers else ():
-                embeddings = embed_once(run.workspace, model, task.texts("test"))
-                frames.append(few_shot_scores(task, embeddings, per_class=numbers).assign(task=name, model=model.label))
-    return pd.concat(
-        frames or [pd.DataFrame(columns=["model", "task", "metric", "per_class", "value"])], ignore_index=True
-    )

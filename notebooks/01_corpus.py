@@ -29,7 +29,7 @@ seed = 0  # of everything random in this run; the corpus itself has its own in t
 import matplotlib.pyplot as plt
 
 # No docemb_lib here? Then this kernel is of another environment: Kernel, Change Kernel, or install docemb in it.
-from docemb_lib import begin, figures, records, views
+from docemb_lib import begin, figures, records, thesis, views
 
 figures.use_style()
 run = begin("01_corpus", globals())
@@ -54,7 +54,7 @@ statistics.drop(columns=["over_384", "over_512"]).round(1)
 # teacher of this profile.
 
 # %%
-views.corpus_tables(statistics, run.profile.name).round(1)
+thesis.corpus_tables(statistics, run.profile.name).round(1)
 
 # %% [markdown]
 # **How to read it.** The documents of the thesis are long: two thirds have more than the 384 tokens that SBERT reads,
@@ -89,7 +89,7 @@ sources, longest = list(documents["source"].value_counts().index), int(documents
 figure, axes = plt.subplots(1, 2, figsize=(11, 4), sharex=True, sharey=True, layout="constrained")
 for ax, split in zip(axes, ("train", "validation"), strict=True):
     panel = documents[documents["split"] == split]
-    marks = views.lengths_in_thesis()
+    marks = thesis.lengths_in_thesis()
     figures.plot_lengths(panel, longest=longest, sources=sources, marks=marks, ax=ax).set_title(split)
 axes[0].get_legend().remove()
 run.save_figure(figure, "splits", documents.groupby(["split", "source"])["tokens"].describe().reset_index())

@@ -114,6 +114,32 @@ run.save_figure(ax, "training", validation_history)
 validation_history.drop(columns="epoch", errors="ignore").round(4)
 
 # %% [markdown]
+# ## The loss by hand
+#
+# The loss of this run for three validation documents, the shortest, the median and the longest, from the embeddings of
+# the trained student and of the teacher: first by hand, by the equations above, then by the library. With `negatives`,
+# further embeddings of the teacher follow those of the three documents. A loss of your own (`module:Class`) is not
+# written out: the library's values are taken.
+
+# %%
+import torch
+import torch.nn.functional as F
+
+three = views.three_documents(run)
+p, y, t = run.profile.parameters, three.y, torch.cat([three.t, three.negatives])
+cosine = F.normalize(y) @ F.normalize(t).T  # cosines of y_i and t_j
+D = {"mse": (y[:, None] - t).square().mean(dim=2), "cosine": 1 - cosine}
+own, d, scaled = torch.eye(*cosine.shape).bool(), D[p.distance], cosine / (p.temperature or 1)
+losses = {
+    "mse": D["mse"][own],
+    "cosine": D["cosine"][own],
+    "max-margin": d[own] - p.gamma * d[~own].view(3, -1).mean(dim=1),
+    "contrastive": scaled.logsumexp(dim=1) - scaled[own],  # -log of the softmax
+}
+by_hand = losses.get(p.structural_loss, three.structural).mean()
+print(f"{p.structural_loss}: by hand {by_hand:.6f}, by the library {three.loss:.6f}")
+
+# %% [markdown]
 # ## Positives and negatives
 #
 # A good student is close to the teacher's embedding of the *same* document (positive) and far from the teacher's

@@ -105,6 +105,33 @@ run.save_figure(ax, "training", validation_history)
 # **How to read it.** The values of the two losses are not comparable, but their trends are. The structural part counts
 # masked documents as zero.
 #
+# ## The loss by hand
+#
+# The loss $L$ of this run for three validation documents, the shortest, the median and the longest: first by hand, from
+# the embeddings $y$ (student), $t$ (structural teacher) and the projections $f_S(y)$ and $f_C(c)$, then by the library.
+# SDL adds the covariance $\Sigma$ of the batch to the running covariance that training left,
+# $\Phi_t = \beta\Phi_{t-1} + \Sigma$, and divides by $b_t = \beta b_{t-1} + 1$. Not written out here are max-margin and
+# contrastive (`03_structural` does this) and CCA: for these, the library's values of $L_S$ or $L_C$ are taken.
+
+# %%
+import torch
+from torch.nn.functional import cosine_similarity
+
+three = views.three_documents(run)
+p, y, t, f, c = run.profile.parameters, three.y, three.t, three.f, three.c
+by_name = {"mse": (y - t).square().mean(dim=1), "cosine": 1 - cosine_similarity(y, t)}
+L_S = by_name.get(p.structural_loss, three.structural)
+distance, off_diagonal, sdl = (f - c).square().mean(dim=1), ~torch.eye(f.shape[1]).bool(), 0
+for z, running in zip((f, c), three.decorrelations, strict=False):
+    Z = running.normalise(z)
+    Phi, b = p.beta * running.covariance + Z.T @ Z / (3 - 1), p.beta * running.normaliser + 1
+    sdl += Phi[off_diagonal].abs().sum() / b / max(off_diagonal.sum(), 1)
+L_C = {"mse": distance, "soft-cca": distance + p.delta * sdl}.get(p.contextual_loss, three.contextual)
+lam, rest = three.weights  # λᵢ and 1 - λᵢ by length, as drawn above
+print(f"by hand {(lam * L_S + rest * L_C).mean():.6f}, by the library {three.loss:.6f}")
+print(f"λ of the documents of {three.lengths.tolist()} tokens: {[round(x, 3) for x in lam.tolist()]}")
+
+# %% [markdown]
 # ## All runs so far
 #
 # How do other weights compare? The figure shows scores on the validation splits of the sweep tasks, as Figures 4.10 and

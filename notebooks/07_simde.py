@@ -180,12 +180,14 @@ print(fill(final.recommendation(), 110))
 # The table has means beside the paper's (lower half of its Table 2) on common tasks, and is empty if there are none.
 
 # %%
-few = views.few_shot(run, [run.model, *students, *run.references[:3]])  # with the untrained student and both SBERT
+few = run.stages.scores.few_shot(
+    [run.model, *students, *run.references[:3]]
+)  # with the untrained student and both SBERT
 for task in few["task"].unique():
     _, ax = plt.subplots()
     figures.plot_few_shot(figures.named(few[few["task"] == task], run.label), ax=ax).set_title(task)
     run.save_figure(ax, f"few-shot-{task}", few)
-figures.table(views.beside_paper(few), run.label)
+figures.table(thesis.beside_paper(few), run.label)
 
 # %% [markdown]
 # ## What it attends to
@@ -211,7 +213,7 @@ if len(attention):
 # tasks. Name 20News or another task of the paper in `evaluation.tasks` to fill it.
 
 # %%
-figures.table(views.beside_paper(final.scores), run.label)
+figures.table(thesis.beside_paper(final.scores), run.label)
 
 # %% [markdown]
 # For orientation, the last table shows macro F1 in the paper, of heads trained on all examples. The paper trains BERT
@@ -220,7 +222,7 @@ figures.table(views.beside_paper(final.scores), run.label)
 
 # %%
 paper = thesis.published("simde").query("source == 'table 2' and round == 'all' and metric == 'f1_macro'")
-paper.pivot_table(index="model", columns="task", values="value", sort=False).round(3)
+figures.table(paper.pivot_table(index="model", columns="task", values="value", sort=False))
 
 # %%
 folder = run.link_student(final.scores)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, cached_property
 from pathlib import Path
@@ -25,7 +26,7 @@ from docemb_lib.evaluation.scoreboard import (
     scoreboard,
     standing,
 )
-from docemb_lib.evaluation.tasks import HeadTask, Score
+from docemb_lib.evaluation.tasks import Classification, HeadTask, Score
 from docemb_lib.evaluation.uncertainty import by_length, differences, score_intervals, verdicts
 from docemb_lib.experiments.models import SBERT_CHUNKS, SBERT_TRUNCATED, UNTRAINED, Model, embed_once
 from docemb_lib.experiments.stages import CorpusStage, sbert_of
@@ -94,6 +95,22 @@ class ScoreStage:
             scores = {name: protocols.score_cosines(task, embeddings[rows_of[name]]) for name, task in tasks.items()}
             rows[model.label] = {"spread": protocols.spread(embeddings), **scores}
         return pd.DataFrame.from_dict(rows, orient="index").rename_axis("model")
+
+    def few_shot(self, models: Sequence[Model]) -> pd.DataFrame:
+        """Scores on the classification tasks of heads trained on `evaluation.few_shot` examples of each class.
+
+        Columns task, model, and see `few_shot_scores`. A number that exceeds the smallest class of a task is left out.
+        """
+        frames = [pd.DataFrame(columns=["model", "task", "metric", "per_class", "value"])]
+        for name in self.profile.evaluation.tasks:
+            if isinstance(task := self.tasks[name], Classification):
+                smallest = min(Counter(task.splits["train"].labels).values())
+                numbers = sorted(number for number in self.profile.evaluation.few_shot if number <= smallest)
+                for model in models if numbers else ():
+                    embeddings = embed_once(self.workspace, model, task.texts("test"))
+                    scores = protocols.few_shot_scores(task, embeddings, per_class=numbers)
+                    frames.append(scores.assign(task=name, model=model.label))
+        return pd.concat(frames[1:] or frames, ignore_index=True)
 
     def evaluate(
         self, models: Sequence[Model], *, student: str, references: Sequence[str], final: bool = True

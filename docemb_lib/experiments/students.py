@@ -114,6 +114,21 @@ class StudentStage:
         history = json.loads((self.trained.path / HISTORY).read_text(encoding="utf-8"))
         return pd.DataFrame(history["train"]), pd.DataFrame(history["validation"])
 
+    def objective(self) -> Objective:
+        """The objective as its training left it: the trained student, projections and running statistics; for eval."""
+        from safetensors.torch import load_file
+
+        from docemb_lib.student import Student
+
+        student, weights = Student.load(self.dense.path), load_file(self.dense.path / PROJECTIONS)
+        student.mean = None  # losses compare embeddings that are not centred
+        widths = {name: teacher.dim for name, teacher in self.teachers.of_student.items()}
+        objective = make_objective(student, self.profile, widths)
+        for one in objective.teachings:
+            start = f"{one.name}."
+            one.load_state_dict({key.removeprefix(start): w for key, w in weights.items() if key.startswith(start)})
+        return objective.eval()
+
     def training_documents(self, student: Student, split: str, rows: int) -> TrainingDocuments:
         """The first `rows` documents of a split with the embeddings of the student's teachers."""
         from docemb_lib.training import TrainingDocuments

@@ -1,8 +1,8 @@
 """The training objective: the student, the loss and projections of each teacher, and the weighted sum of the losses."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast, get_args
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +13,7 @@ from docemb_lib.losses.projection import Projection
 from docemb_lib.projections import check_widths
 
 Role = Literal["structural", "contextual"]
+ROLES: tuple[Role, ...] = get_args(Role)
 # Applies a contextual loss to the groups of a batch, the two views of each, (b, P). Returns the losses, (B,).
 GroupRunner = Callable[[nn.Module, list[tuple[Tensor, ...]]], Tensor]
 
@@ -47,19 +48,27 @@ class Weighting:
             return torch.ones_like(lengths, dtype=torch.bool)
         return lengths <= self.max_structural_len
 
-    def weights(self, lengths: Tensor, *, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor]:
-        """Factors of S_i and of C_i. lengths: (B,), tokens. Returns two tensors (B,) of `dtype`."""
+    def weights(
+        self, lengths: Tensor, *, roles: Collection[str] = ROLES, dtype: torch.dtype = torch.float32
+    ) -> tuple[Tensor, Tensor]:
+        """Factors of S_i and of C_i, two tensors (B,) of `dtype`. lengths: (B,), tokens.
+
+        roles: of the teachers. Where all have one role, L is the plain mean of its losses; masked documents count zero.
+        """
         structural = self.keep(lengths).to(dtype)
+        ones, zeros = torch.ones_like(structural), torch.zeros_like(structural)
+        if len(roles) == 1:
+            return (structural, zeros) if "structural" in roles else (zeros, ones)
         unweighted = self.lam is None or (self.form == "half_means_sum" and self.lam == 0.5)
         if unweighted and self.lam_by_length is None:
-            return structural, torch.ones_like(structural)
+            return structural, ones
         if self.lam is not None:
             structural = structural * self.lam
         if self.lam_by_length is not None:
             first, last = map(int, self.lam_by_length.split(":")[1:])
             structural = structural * ((last - lengths.to(dtype)) / (last - first)).clamp(0, 1)
         # 1 - lam_i with lam_i after the mask: a masked document has the whole contextual loss.
-        return structural, torch.ones_like(structural) if self.form == "contextual_full" else 1 - structural
+        return structural, ones if self.form == "contextual_full" else 1 - structural
 
 
 class Teaching(nn.Module):
@@ -176,11 +185,9 @@ class Objective(nn.Module):
                 losses.setdefault(teaching.role, []).append(teaching.weight * each)
                 parts[teaching.name] = each.detach().mean()
             summed = {role: torch.stack(own).sum(dim=0) for role, own in losses.items()}
-            if len(summed) == 2:
-                v, u = self.weighting.weights(lengths, dtype=summed["structural"].dtype)
-                total = v * summed["structural"] + u * summed["contextual"]
-            else:
-                (total,) = summed.values()
+            factors = self.weighting.weights(lengths, roles=summed, dtype=embeddings.dtype)
+            weighted = [v * summed[role] for role, v in zip(ROLES, factors, strict=True) if role in summed]
+            total = torch.stack(weighted).sum(dim=0)
         return ObjectiveOutput(total.mean(), parts, embeddings.detach(), contextual_views)
 
     def _lengths(self, given: Tensor | None, embeddings: Tensor) -> Tensor:

@@ -7,10 +7,19 @@ beside each other and builds Table 5.7 and Figure 4.12 from records, `claims` ch
 from __future__ import annotations
 
 from docemb_lib.thesis.claims import claims_of_figures, claims_of_run
-from docemb_lib.thesis.comparison import best_of_chapter_4, deviations, recorded_finals, scores_of_runs, table_5_7
+from docemb_lib.thesis.comparison import (
+    beside_paper,
+    best_of_chapter_4,
+    corpus_tables,
+    deviations,
+    lengths_in_thesis,
+    recorded_finals,
+    scores_of_runs,
+    table_5_7,
+)
 from docemb_lib.thesis.values import published
 
 __all__ = [
-    "best_of_chapter_4", "claims_of_figures", "claims_of_run", "deviations", "published", "recorded_finals",
-    "scores_of_runs", "table_5_7",
+    "beside_paper", "best_of_chapter_4", "claims_of_figures", "claims_of_run", "corpus_tables", "deviations",
+    "lengths_in_thesis", "published", "recorded_finals", "scores_of_runs", "table_5_7",
 ]  # fmt: skip

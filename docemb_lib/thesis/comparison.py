@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
+from docemb_lib.evaluation.benchmarks import HERE, THESIS
 from docemb_lib.evaluation.protocols import round_name
-from docemb_lib.evaluation.scoreboard import MAIN_METRICS, normalised, with_interval
+from docemb_lib.evaluation.scoreboard import MAIN_METRICS, last_round, normalised, with_interval
 from docemb_lib.evaluation.uncertainty import OVERALL
 from docemb_lib.experiments import records
 from docemb_lib.experiments.records import Record
@@ -31,6 +32,7 @@ from docemb_lib.thesis.values import (
     final_name,
     loss_of,
     published,
+    read_published,
 )
 
 STRUCTURAL = "03_structural"
@@ -39,6 +41,8 @@ ALONG = ("lam", "max_structural_len")  # the parameters in which siblings may di
 MEAN, NORMALISED = "mean", "normalised mean"  # the last columns of Table 5.7
 NAME = "in the thesis"  # column: the name of a model in Table 5.7
 CHAPTER_4 = (STRUCTURAL, "04_projections", "05_weighting")  # notebooks whose runs are students in its figures
+CORPUS_COLUMNS = ["documents", "tokens", "mean", "std", "over_384", "over_512"]  # of Tables 4.1 and 5.1
+TEN = ("fakenews", "arxiv-abstracts")  # tasks with ten examples of each class where the SimDE paper takes few
 BEST = "figure 4.12"  # of the students of Table 4.10
 
 
@@ -296,3 +300,30 @@ def best_of_chapter_4(run: Run) -> pd.DataFrame:
     rows = beside_baselines(entries, columns, thesis)
     rows = rows[rows["own"] | rows["thesis"].notna()]
     return rows.assign(group=pd.Categorical(rows["group"], categories=["student", BASELINE]))
+
+
+def corpus_tables(statistics: pd.DataFrame, name: str) -> pd.DataFrame:
+    """Tables 4.1 and 5.1 with this corpus first: a row per corpus and split. see `corpus_statistics`."""
+    here = statistics[statistics["split"].isin(["train", "validation"])].assign(corpus=name, of=HERE)
+    both = pd.concat([here, published("corpora").assign(of=THESIS)])
+    return both.set_index(["of", "corpus", "split"])[CORPUS_COLUMNS]
+
+
+def lengths_in_thesis() -> dict[str, float]:
+    """What the thesis says of Figures 4.1 and 5.1, which print no other numbers: {text: tokens of Longformer}."""
+    return {f"thesis: {name}": float(tokens) for name, tokens in read_published("corpora")["shape"].items()}
+
+
+def beside_paper(scores: pd.DataFrame) -> pd.DataFrame:
+    """Tidy scores beside the SimDE paper's on common tasks (Table 2): rows (source, model), columns (task, metric).
+
+    The scores of `ScoreStage.few_shot` stand beside those of five examples of each class, or TEN.
+    """
+    few = "per_class" in scores
+    own = scores[scores["per_class"] == 5 + 5 * scores["task"].isin(TEN)] if few else last_round(scores)
+    here = own[["model", "task", "metric", "value"]].assign(source="here")
+    rows = pd.concat(
+        [here, published("simde")[lambda p: p["round"] == ("few-shot" if few else "all")].assign(source="paper")]
+    )
+    common = rows.groupby(["task", "metric"])["source"].transform("nunique") == 2
+    return rows[common].pivot_table(index=["source", "model"], columns=["task", "metric"], values="value", sort=False)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache, partial
-from typing import Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 import numpy as np
 import pandas as pd
@@ -23,7 +23,9 @@ from docemb_lib.figures.documents import UNITS, plot_distances, plot_plane
 from docemb_lib.views import SHOWN, validation_embeddings
 from docemb_lib.widgets import explorer as html
 from docemb_lib.widgets.explorer import Answer, Explorer, Options, choice, interval, slider
-from docemb_lib.workspace import Artefact
+
+if TYPE_CHECKING:
+    from docemb_lib.losses import Objective
 
 NEGATIVES = 20  # per document, equal for all students and both distances
 ALL_LOSSES = "all losses"
@@ -137,10 +139,8 @@ def _documents(documents: pd.DataFrame, pair: tuple[int, int] | None) -> str:
     return texts and f'<div style="display: flex; flex-wrap: wrap; gap: 8px;">{texts}</div>'
 
 
-Side = Literal["student", "contextual"]
 VALIDATION = "validation documents"
-STUDENT = "student"
-PROJECTIONS = "projections.safetensors"
+STUDENT, CONTEXTUAL = "student", "contextual"
 COLOURS = ("source", "label", "length")
 TITLE = 60  # characters of a text that tell which document a point is
 
@@ -163,7 +163,8 @@ def spaces_of_run(run: Run) -> Spaces:
             data = splits["validation" if "validation" in splits else "train"]
             columns = {"text": data.texts, "length": stages.teachers.structural.count_tokens(data.texts)}
             collections[f"task {name}"] = pd.DataFrame({**columns, "label": list(map(str, data.labels))})
-    embedded = {name: _spaces(run, name, documents) for name, documents in collections.items()}
+    objective = stages.students.objective() if run.profile.parameters.contextual_teacher is not None else None
+    embedded = {name: _spaces(run, name, documents, objective) for name, documents in collections.items()}
     planes = {name: {space: principal_plane(X) for space, X in own.items()} for name, own in embedded.items()}
     return Spaces({name: _titled(documents) for name, documents in collections.items()}, planes)
 
@@ -177,7 +178,7 @@ def _titled(documents: pd.DataFrame) -> pd.DataFrame:
     return documents.assign(title=titles).drop(columns="text")
 
 
-def _spaces(run: Run, collection: str, documents: pd.DataFrame) -> dict[str, np.ndarray]:
+def _spaces(run: Run, collection: str, documents: pd.DataFrame, objective: Objective | None) -> dict[str, np.ndarray]:
     stages, texts = run.stages, list(documents["text"])
     models = {STUDENT: run.model, UNTRAINED: untrained_model(stages.students)}
     found = {name: embed_once(run.workspace, model, texts) for name, model in models.items()}
@@ -189,28 +190,23 @@ def _spaces(run: Run, collection: str, documents: pd.DataFrame) -> dict[str, np.
             frozen = Model(name, f"teacher/{teacher.fingerprint}", partial(lambda given: given, teacher))
             known = embed_once(run.workspace, frozen, texts)
         found[f"{name} teacher"] = known
-    if run.profile.parameters.contextual_teacher is None:
+    if objective is None:
         return found
-    sides: dict[Side, str] = {"student": STUDENT, "contextual": "contextual teacher"}
+    views = project(objective, found)
     if run.profile.student.centre:  # the projection was trained on embeddings that are not centred
-        del sides["student"]
-    views = {f"{side} view": project(run, run.student(), side, found[space]) for side, space in sides.items()}
+        del views[f"{STUDENT} view"]
     return found | views
 
 
-def project(run: Run, student: Artefact, side: Side, embeddings: np.ndarray) -> np.ndarray:
-    """Embeddings (N, D) of one side of the contextual loss through the projection trained with the student: (N, P)."""
+def project(objective: Objective, embeddings: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Both views of the contextual loss, (N, P): embeddings of student and teacher through the trained projections."""
     import torch
-    from safetensors.torch import load_file
 
-    from docemb_lib.losses import Projection
-
-    start = f"contextual.{'student' if side == 'student' else 'teacher'}_projection."
-    weights = load_file(student.path / PROJECTIONS)
-    projection = Projection(getattr(run.profile.parameters, f"{side}_projection"), embeddings.shape[1])
-    projection.load_state_dict({k.removeprefix(start): v for k, v in weights.items() if k.startswith(start)})
+    (contextual,) = (one for one in objective.teachings if one.name == CONTEXTUAL)
+    given = (np.array(embeddings[space], dtype=np.float32) for space in (STUDENT, f"{CONTEXTUAL} teacher"))
     with torch.no_grad():
-        return projection.eval()(torch.from_numpy(np.array(embeddings, dtype=np.float32))).numpy()
+        views = contextual.views(*map(torch.from_numpy, given))
+    return {f"{side} view": view.numpy() for side, view in zip((STUDENT, CONTEXTUAL), views, strict=True)}
 
 
 def projection_explorer(spaces: Spaces, probes: pd.DataFrame) -> Explorer:

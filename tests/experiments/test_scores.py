@@ -113,6 +113,21 @@ def test_what_is_scored_is_not_scored_again_and_a_further_task_costs_its_own_tex
     assert a_world(tmp_path, {"sort": TASKS["sort"]}, limit=5, folds=2).is_scored(model)  # of runs
 
 
+def test_heads_of_few_examples_are_trained_for_classification_alone(tmp_path):
+    texts = {split: [f"{split} {label} {i}" for label in "ab" for i in range(4)] for split in ("train", "test")}
+    splits = {split: Labelled(texts[split], ["a"] * 4 + ["b"] * 4) for split in texts}
+    exact = SimpleNamespace(
+        embed=lambda asked: np.array([[" a " in text, " b " in text] for text in asked], np.float32)
+    )
+    model = Model("exact", "exact", lambda: exact)
+    tasks = {"package": Classification("package", splits), "find": TASKS["find"]}
+    scores = a_world(tmp_path, tasks, few_shot=[2, 4, 5]).few_shot([model])
+    assert scores["value"].dtype == float
+    assert set(scores["per_class"]) == {2, 4}  # a class has four
+    assert (set(scores["task"]), len(scores)) == ({"package"}, 2 * 10 * 2)
+    assert a_world(tmp_path, {"find": TASKS["find"]}).few_shot([model]).empty
+
+
 def test_tidy_scores_tell_the_main_metrics_and_rounds_where_there_are_some(tmp_path):
     model = Model("m", "1", Hashed)
     frame = a_world(tmp_path, TASKS).of([model], final=True)

@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,10 @@ from docemb_lib.losses import CCA, MSE, Contrastive, Cosine, MaskedLanguageHead,
 from docemb_lib.settings import SimDE, Training
 from docemb_lib.settings.profile import Profile
 from docemb_lib.student import Student
+from docemb_lib.training import precision_of
+from docemb_lib.training.documents import Bank
+from docemb_lib.training.monitor import validate
+from docemb_lib.training.run import AUTOCAST
 from docemb_lib.workspace import Workspace
 
 DATA = Path(__file__).resolve().parent.parent / "data"
@@ -178,6 +183,14 @@ further_teachers:
     with safe_open(student.path / "projections.safetensors", "numpy") as saved:
         assert saved.get_tensor("topics.student_projection.layers.0.weight").shape == (8, 384)
         assert saved.get_tensor("topics.loss.student_decorrelation.normaliser") > 1
+    objective, p = stages.students.objective(), stages.key.profile.parameters
+    documents = partial(stages.students.training_documents, objective.student)
+    validation = len(stages.corpus.split("validation"))
+    bank = Bank(documents("train", p.documents), objective, batch_size=objective.group_size, seed=p.seed)
+    settings = {"batch_size": objective.group_size, "bank": bank, "dtype": AUTOCAST[precision_of(None)]}
+    last = stages.students.history()[1].iloc[-1]  # all that was trained and accumulated is there again
+    for name, value in validate(objective, documents("validation", validation), **settings).items():
+        assert value == pytest.approx(last[name], rel=1e-3)
     assert '"name": "topics"' in (student.path / "README.md").read_text(encoding="utf-8")
     again = small(workspace_root, further.replace("WEIGHT", "0.5"), **options).students.trained
     assert again.fingerprint == student.fingerprint  # found again

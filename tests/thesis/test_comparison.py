@@ -10,7 +10,16 @@ from docemb_lib.evaluation.scoreboard import mean_over_tasks, normalised
 from docemb_lib.experiments.plan import grid
 from docemb_lib.settings import FurtherTeacher
 from docemb_lib.settings.profile import Profile
-from docemb_lib.thesis import best_of_chapter_4, deviations, published, recorded_finals, scores_of_runs, table_5_7
+from docemb_lib.thesis import (
+    beside_paper,
+    best_of_chapter_4,
+    corpus_tables,
+    deviations,
+    published,
+    recorded_finals,
+    scores_of_runs,
+    table_5_7,
+)
 from docemb_lib.thesis.comparison import MEAN, NORMALISED, beside_thesis
 
 BASELINE = "SBERT truncated"
@@ -309,3 +318,28 @@ def test_figure_4_12_shows_runs_of_one_setting_this_runs_or_the_newest(make_run,
     assert students() == [0.61]
     validated("05_weighting", 0.9, profile=elsewhere, **weighted)
     assert students() == [0.9]
+
+
+def test_the_corpus_at_hand_stands_before_those_of_the_thesis():
+    here = pd.DataFrame([(split, 10, 100, 10.0, 2.0, 30.0, 20.0) for split in ("train", "validation", "tasks")],
+        columns=["split", "documents", "tokens", "mean", "std", "over_384", "over_512"])  # fmt: skip
+    table = corpus_tables(here, "tiny")
+    corpora = ("here", "tiny"), ("thesis", "VAL-500K"), ("thesis", "TRAIN-1M")
+    assert list(table.index) == [(*corpus, split) for corpus in corpora for split in ("train", "validation")]
+    assert table.loc[("here", "tiny", "train")].tolist() == [10, 100, 10, 2, 30, 20]
+    assert table.loc[("thesis", "TRAIN-1M", "train"), "documents"] == 1_000_000
+
+
+def test_scores_stand_beside_the_papers_where_it_has_the_task():
+    rows = [("ours", "20news", "accuracy", seed, 0.6 + seed / 10) for seed in range(2)]
+    rows += [("ours", "20news", "mrr", 0, 0.3), ("ours", "package", "accuracy", 0, 0.9)]
+    scores = pd.DataFrame(rows, columns=["model", "task", "metric", "seed", "value"])
+    table = beside_paper(scores)
+    assert list(table.columns) == [("20news", "accuracy")]
+    assert table.loc[("here", "ours")].item() == pytest.approx(0.65)
+    assert (table.loc[("paper", "SimDE_bert")].item(), len(table)) == (pytest.approx(0.7689), 1 + 9)
+    assert beside_paper(scores[scores["task"] == "package"]).empty
+    rows = [("ours", task, "accuracy", n, n / 100) for task in ("20news", "fakenews") for n in (2, 5, 10)]
+    table = beside_paper(pd.DataFrame(rows, columns=["model", "task", "metric", "per_class", "value"]))
+    assert table.loc[("here", "ours")].to_dict() == {("20news", "accuracy"): 0.05, ("fakenews", "accuracy"): 0.1}
+    assert table.loc[("paper", "BERT"), ("20news", "accuracy")] == 0.1994

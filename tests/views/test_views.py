@@ -1,6 +1,7 @@
 """Data that notebooks show of a run: corpus, tasks, weights, students, probes; halves, gains, the numbers of the SimDE paper."""
 
 import json
+import re
 from types import SimpleNamespace
 from typing import get_args
 
@@ -10,6 +11,7 @@ import pytest
 import torch
 from datasets import Dataset
 from torch import nn
+from training import distil
 
 from docemb_lib import views
 from docemb_lib.corpus.rows import split_sentences
@@ -19,7 +21,7 @@ from docemb_lib.evaluation.probes import probe
 from docemb_lib.experiments.models import UNTRAINED, Model, student_model
 from docemb_lib.experiments.run import Run
 from docemb_lib.experiments.runkey import RunKey
-from docemb_lib.experiments.students import weighting_of
+from docemb_lib.experiments.students import make_objective, weighting_of
 from docemb_lib.figures import short_name
 from docemb_lib.losses import Objective, Teaching
 from docemb_lib.settings import Evaluation, FurtherTeacher, SimDE, SimDEName
@@ -59,16 +61,9 @@ def described(make_run):
     return run
 
 
-def test_the_corpus_at_hand_stands_before_those_of_the_thesis_and_tasks_are_described_once(described, monkeypatch):
+def test_the_corpus_is_described_by_split_and_each_task_once(described, monkeypatch):
     rows = views.split_lengths(described).to_dict("list")
     assert rows == {"source": ["x", "y", "x"], "tokens": [3, 5, 7], "split": ["train", "train", "validation"]}
-    here = pd.DataFrame([(split, 10, 100, 10.0, 2.0, 30.0, 20.0) for split in ("train", "validation", "tasks")],
-        columns=["split", "documents", "tokens", "mean", "std", "over_384", "over_512"])  # fmt: skip
-    table = views.corpus_tables(here, "tiny")
-    corpora = ("here", "tiny"), ("thesis", "VAL-500K"), ("thesis", "TRAIN-1M")
-    assert list(table.index) == [(*corpus, split) for corpus in corpora for split in ("train", "validation")]
-    assert table.loc[("here", "tiny", "train")].tolist() == [10, 100, 10, 2, 30, 20]
-    assert table.loc[("thesis", "TRAIN-1M", "train"), "documents"] == 1_000_000
     assert views.seen_by_models(described) == (
         "50% of the 2 training documents are longer than the 256 tokens that the structural teacher reads at once.\n"
         "It reads 89% of their text; the student, with 4 tokens, reads 88%."  # (200 + 256) / 510; (3 + 4) / 8
@@ -133,6 +128,64 @@ def test_weights_by_length_are_the_share_that_the_objective_gives_each_loss(make
 
     expected = [(n, loss(n, structural=1.0, contextual=0.0), loss(n, structural=0.0, contextual=1.0)) for n in lengths]
     np.testing.assert_allclose(views.weights_by_length(run).to_numpy(), expected, atol=1e-6)
+
+
+CELLS = {
+    "03_structural": [
+        {"structural_loss": loss, **options}
+        for loss in ("mse", "cosine", "max-margin", "contrastive")
+        for options in (
+            {},
+            {
+                "distance": "cosine",
+                "gamma": 0.5,
+                "temperature": 0.1,
+                "negatives": 4 * (loss > "cosine" and loss != "mse"),
+            },
+        )
+    ]
+}
+CELLS["05_weighting"] = [{}, {"lam": 0.2, "max_structural_len": None}, {"lam": None}, {"lam_by_length": "linear:5:30"}, {"structural_loss": None},
+    {"contextual_teacher": None}, {"form": "half_means_sum"}, {"form": "contextual_full", "structural_loss": "mse", "lam": 0.8},
+    {"structural_loss": "max-margin", "negatives": 3}, {"structural_loss": "contrastive"}, {"contextual_loss": "mse"},
+    {"contextual_loss": "cca"}, {"delta": 0.9, "beta": 0.2}, {"student_projection": "1", "contextual_projection": "1"}]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("notebook", "parameters"), [(name, one) for name, own in CELLS.items() for one in own], ids=str
+)
+def test_the_loss_by_hand_of_a_notebook_is_that_of_the_library(make_run, request, capsys, notebook, parameters):
+    given = (
+        {"student_projection": "8(ReLU)x4", "contextual_projection": "4", "max_structural_len": 20}
+        if notebook[0:2] == "05"
+        else {}
+    )
+    further = [FAR | {"student_projection": "8"}, TOPICS | {"student_projection": "6"}]  # as wide as the teachers
+    run = make_run(notebook, further, **given | parameters)
+    torch.manual_seed(0)
+    objective = make_objective(distil.make_student(0.0), run.profile, distil.WIDTHS).train()
+    train, validation = distil.make_documents(30, 1, more=True), distil.make_documents(9, 2, more=True)
+    negatives = {
+        one.name: torch.randn(2, run.profile.parameters.negatives, 16)
+        for one in objective.teachings
+        if one.takes_negatives
+    }
+    batch, targets = train.pack([range(12)])
+    objective(batch, **targets._replace(negatives=negatives)._asdict())  # statistics of a training
+    run.stages.students = SimpleNamespace(objective=objective.eval,
+        training_documents=lambda student, split, rows: {"train": train, "validation": validation}[split])  # fmt: skip
+    run.stages.corpus.split = {"validation": range(9)}.__getitem__
+    script = (request.config.rootpath / "notebooks" / f"{notebook}.py").read_text(encoding="utf-8")
+    (cell,) = (cell for cell in script.split("# %%") if "views.three_documents(run)" in cell)
+    exec(cell, {"run": run, "views": views})
+    by_hand, by_library = map(
+        float, re.search("by hand (\\S+), by the library (\\S+)", capsys.readouterr().out).groups()
+    )
+    assert by_hand == pytest.approx(by_library, rel=1e-4)
+    three = views.three_documents(run)
+    lengths = np.sort(validation.n_structural_tokens)
+    assert three.lengths.tolist() == [lengths[0], lengths[4], lengths[8]]
+    assert (three.y.shape, three.t.shape, len(three.negatives)) == ((3, 16), (3, 16), run.profile.parameters.negatives)
 
 
 def test_students_stand_in_the_order_of_figure_4_4_and_others_behind(make_run, workspace_root, monkeypatch):
@@ -231,14 +284,13 @@ def of_sizes(make_run):
 
 @pytest.fixture
 def of_texts(make_run):
-    def make(language="en", tasks=()):
+    def make(language="en"):
         changes = {
             "simde": SimDE(language=language, dropout=0.1),
             "evaluation": Evaluation(tasks=["package", "halves"], few_shot=[2, 4, 5]),
         }
         run = make_run("07_simde", changes=changes, documents=2)
-        corpus, scores = SimpleNamespace(split=lambda _: {"text": PAGES}), SimpleNamespace(tasks=tasks)
-        run.stages = SimpleNamespace(corpus=corpus, scores=scores, teachers=None)
+        run.stages = SimpleNamespace(corpus=SimpleNamespace(split=lambda _: {"text": PAGES}), teachers=None)
         return run
 
     return make
@@ -280,21 +332,6 @@ def test_students_beside_are_the_recorded_ones_of_both_notebooks_unless_deleted(
     first, second = views.students_beside(of_sizes(9, 9, 9))
     assert (first.label, second.label[:14]) == ("SimCSE;24 docs", "student cosine")
     assert [model.fingerprint.split("/")[1] for model in (first, second)] == ["simcse", "distilled"]
-
-
-def test_scores_stand_beside_the_papers_where_it_has_the_task():
-    rows = [("ours", "20news", "accuracy", seed, 0.6 + seed / 10) for seed in range(2)]
-    rows += [("ours", "20news", "mrr", 0, 0.3), ("ours", "package", "accuracy", 0, 0.9)]
-    scores = pd.DataFrame(rows, columns=["model", "task", "metric", "seed", "value"])
-    table = views.beside_paper(scores)
-    assert list(table.columns) == [("20news", "accuracy")]
-    assert table.loc[("here", "ours")].item() == pytest.approx(0.65)
-    assert (table.loc[("paper", "SimDE_bert")].item(), len(table)) == (pytest.approx(0.7689), 1 + 9)
-    assert views.beside_paper(scores[scores["task"] == "package"]).empty
-    rows = [("ours", task, "accuracy", n, n / 100) for task in ("20news", "fakenews") for n in (2, 5, 10)]
-    table = views.beside_paper(pd.DataFrame(rows, columns=["model", "task", "metric", "per_class", "value"]))
-    assert table.loc[("here", "ours")].to_dict() == {("20news", "accuracy"): 0.05, ("fakenews", "accuracy"): 0.1}
-    assert table.loc[("paper", "BERT"), ("20news", "accuracy")] == 0.1994
 
 
 def test_the_gain_has_a_row_per_task_and_the_spread_of_heads():
@@ -343,18 +380,6 @@ def test_sentences_are_compared_by_sbert(of_texts, monkeypatch):
     assert beside.loc["here: installed-docs"].to_dict() == pytest.approx({"inside": 1, "across": 0})
     assert beside.loc["nyt"].to_dict() == {"inside": 0.3, "across": 0.11}
     assert len(beside) == 6
-
-
-def test_heads_of_few_examples_are_trained_for_classification_alone(of_texts):
-    texts = {split: [f"{split} {label} {i}" for label in "ab" for i in range(4)] for split in ("train", "test")}
-    splits = {split: Labelled(texts[split], ["a"] * 4 + ["b"] * 4) for split in texts}
-    tasks = {"package": Classification("package", splits), **dict.fromkeys(["see-also-pairs", "halves", "see-also-retrieval"])}  # fmt: skip
-    exact = embedder("exact", lambda text: [1, 0] if " a " in text else [0, 1])
-    scores = views.few_shot(of_texts(tasks=tasks), [exact])
-    assert scores["value"].dtype == float
-    assert views.few_shot(of_texts(tasks=dict.fromkeys(tasks)), [exact]).empty
-    assert set(scores["per_class"]) == {2, 4}  # a class has four
-    assert (set(scores["task"]), len(scores)) == ({"package"}, 2 * 10 * 2)
 
 
 @pytest.mark.parametrize(("documents", "parameters", "said"), [

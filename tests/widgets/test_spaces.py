@@ -7,18 +7,16 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from safetensors.torch import save_file
 from torch import nn
 
 from docemb_lib import widgets
 from docemb_lib.evaluation.probes import measure_distances, mistaken, principal_plane, separation, tidy_distances
 from docemb_lib.evaluation.tasks import Classification, Labelled
 from docemb_lib.experiments.models import Model
-from docemb_lib.losses import Projection, Teaching
-from docemb_lib.settings import Parameters
+from docemb_lib.losses import Objective, Projection, Teaching
 from docemb_lib.widgets import spaces
-from docemb_lib.widgets.spaces import PROJECTIONS, Spaces, StudentDistances, distances_to_teacher, project
-from docemb_lib.workspace import Artefact, Workspace
+from docemb_lib.widgets.spaces import Spaces, StudentDistances, distances_to_teacher, project
+from docemb_lib.workspace import Workspace
 
 
 def test_students_are_measured_on_the_same_documents_and_negatives(workspace_root, split_of):
@@ -130,21 +128,23 @@ def test_every_collection_is_seen_in_the_spaces_of_student_and_teachers(workspac
 
 
 @pytest.mark.parametrize("specs", [("5(ReLU)x4", "4"), ("5x4", "7(ReLU)x4"), ("3", "-")])
-def test_views_are_those_of_the_projections_that_were_saved_with_the_student(tmp_path, specs):
+def test_views_are_those_of_the_projections_of_the_contextual_loss(specs):
     torch.manual_seed(0)
-    student_spec, teacher_spec = specs
-    teaching = Teaching("contextual", "contextual", nn.Identity(), student_projection=Projection(student_spec, 6),
-                        teacher_projection=Projection(teacher_spec, 3))  # fmt: skip
-    saved = {f"contextual.{name}": tensor for name, tensor in teaching.state_dict().items()}
-    save_file(saved | {"topics.student_projection.layers.0.weight": torch.zeros(2, 2)}, str(tmp_path / PROJECTIONS))
-    parameters = Parameters(contextual_teacher="DM", student_projection=student_spec, contextual_projection=teacher_spec)  # fmt: skip
-    run = SimpleNamespace(profile=SimpleNamespace(parameters=parameters))
+    projections = dict(zip(("student_projection", "teacher_projection"), map(Projection, specs, (6, 3)), strict=True))
+    teachings = [
+        Teaching(name, "contextual", nn.Identity(), **own)
+        for name, own in (("contextual", projections), ("topics", {}))
+    ]
     student, contextual = np.random.default_rng(0).standard_normal((2, 8, 6)).astype(np.float32)
-    contextual = contextual[:, :3]
-    expected = teaching.views(torch.from_numpy(student), torch.from_numpy(contextual.copy()))
-    for side, X, view in zip(("student", "contextual"), (student, contextual), expected, strict=True):
-        found = project(run, Artefact("student", "x", tmp_path), side, X)
-        np.testing.assert_allclose(found, view.detach().numpy(), atol=1e-6)
+    found = project(Objective(nn.Identity(), teachings), {"student": student, "contextual teacher": contextual[:, :3]})
+    for side, X, projection in zip(
+        ("student", "contextual"), (student, contextual[:, :3]), projections.values(), strict=True
+    ):
+        linear = [layer for layer in projection.layers if isinstance(layer, nn.Linear)]
+        for layer in linear:  # in plain numpy
+            X = X @ layer.weight.detach().numpy().T + layer.bias.detach().numpy()
+            X = np.maximum(X, 0) if "ReLU" in projection.spec and layer is not linear[-1] else X
+        np.testing.assert_allclose(found[f"{side} view"], X, atol=1e-5)
 
 
 def test_the_projection_explorer_offers_the_colours_of_the_documents_and_their_variance(numbers, moved, hostile):
