@@ -99,6 +99,19 @@ LOADING = (
     "<style>@keyframes docemb-late {from, 99% {visibility: hidden} to {visibility: visible}}</style>"
     '<span class="docemb-loading" role="status" style="animation: docemb-late .2s both;">loading …</span>'
 )
+# ipywidgets names neither the handles of a slider nor the number beside it for screen readers: give them its label.
+NAMES = """
+window.docembNames ??= new MutationObserver(() => {
+    const parts = ".docemb-explorer :is(.noUi-handle, .widget-readout[contenteditable=true]):not([aria-label])";
+    for (const part of document.querySelectorAll(parts)) {
+        const control = part.closest(".widget-inline-hbox"), ends = [...control.querySelectorAll(".noUi-handle")];
+        const end = ends.length > 1 ? [", both", ", from", ", to"][1 + ends.indexOf(part)] : "";
+        part.setAttribute("aria-label", control.querySelector(".widget-label").textContent + end);
+        part.role ??= "textbox";
+    }
+});
+window.docembNames.observe(document.body, {childList: true, subtree: true});
+"""
 
 
 class Control(NamedTuple):
@@ -107,12 +120,11 @@ class Control(NamedTuple):
     arguments: dict[str, Any]
 
 
-def choice(options: Options, place: int = 0, *, slider: bool = False, wide: bool = False) -> Control:
-    """One of several options, first that at `place`; a drop-down list, as wide as the page if `wide`, or a slider."""
+def choice(options: Options, place: int = 0, *, wide: bool = False) -> Control:
+    """One of several options, first that at `place`; as wide as the page if `wide`."""
     # index instead of value: ipywidgets takes a value of None for no value
     arguments: dict[str, Any] = {"options": list(options), "index": place if options else None}
-    arguments |= {"layout": WIDE} if wide else {"layout": SLIDER} if slider else {}
-    return Control("SelectionSlider" if slider else "Dropdown", options[place][1] if options else None, arguments)
+    return Control("Dropdown", options[place][1] if options else None, arguments | ({"layout": WIDE} if wide else {}))
 
 
 def slider(low: float, high: float, step: float, value: float) -> Control:
@@ -177,6 +189,7 @@ class Explorer:
         self._picture, self._text, self._status = ipywidgets.HTML(), ipywidgets.HTML(), ipywidgets.HTML()
         controls = ipywidgets.Box(list(self.widgets.values()), layout={"flex_flow": "row wrap"})
         self.box = ipywidgets.VBox([controls, self._status, *[self._picture, self._text][:: self._order]])
+        self.box.add_class("docemb-explorer")
         self.refresh()
         return self.box
 
@@ -222,6 +235,7 @@ class Explorer:
 
         if cell := live_cell():
             _replace(cell, self)
+            display({"application/javascript": NAMES}, raw=True)
             display(self.live())
             return
         answer = self._current(lambda new: self.settings.update({name: choice(own).value for name, own in new.items()}))

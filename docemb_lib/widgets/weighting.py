@@ -118,7 +118,7 @@ def weighting_explorer(run: Run, points: pd.DataFrame, *, profile: str | Path) -
 
     lam, mask = (0.5, None) if recorded.empty else recorded[["lam", "max_structural_len"]].iloc[0]
     place = [value for _, value in options].index(None if pd.isna(mask) else int(mask))
-    controls = {"λ": slider(0.0, 1.0, 0.05, float(lam)), "mask": choice(options, place, slider=True)}
+    controls = {"λ": slider(0.0, 1.0, 0.05, float(lam)), "mask": choice(options, place)}
     return Explorer(controls, answer)
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import secrets
 import shutil
 import socket
@@ -10,7 +11,8 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,12 @@ FLAGS = (
     "--disable-component-update", "--disable-sync")  # fmt: skip
 SHOWN = ".jp-NotebookPanel:not(.lm-mod-hidden)"  # the visible notebook
 MINUTE = 60_000.0  # milliseconds
+SETTINGS_OF_EXPLORERS = """
+import json
+from docemb_lib.widgets import explorer
+shown = (one for explorers in explorer._shown.values() for one in explorers)
+print(json.dumps({name: str(value) for one in shown for name, value in one.settings.items()}))
+"""
 SETTINGS: dict[str, dict[str, Any]] = {  # of JupyterLab: no dialogs; all cells are rendered
     "@jupyterlab/notebook-extension/tracker": {"windowingMode": "none", "scrollPastEnd": False},
     "@jupyterlab/apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
@@ -104,6 +112,9 @@ class OpenNotebook:
 
         expect(self.page.locator(f"{SHOWN} {selector}").first).to_have_text(text, timeout=10_000)
 
+    def count(self, selector: str) -> int:
+        return int(self.page.locator(f"{SHOWN} {selector}").count())
+
     def too_wide(self) -> list[str]:
         """Outputs wider than the page, by their first characters."""
         wide = """shown => [...document.querySelectorAll(`${shown} .jp-OutputArea-output`)]
@@ -136,6 +147,43 @@ class OpenNotebook:
         """The labels of all controls, from top to bottom."""
         fields = ".widget-inline-hbox:has(select, input, textarea, .noUi-handle)"
         return list(self.page.locator(f"{SHOWN} {fields} > .widget-label").all_inner_texts())
+
+    def named(self) -> list[tuple[str, str]]:
+        """Role and accessible name of every part of the explorers that takes the keyboard, from top to bottom."""
+        explorers = self.page.locator(f"{SHOWN} .docemb-explorer").all()
+        tree = "\n".join(explorer.aria_snapshot() for explorer in explorers)
+        return re.findall(r'- (slider|combobox|textbox)(?: "([^"]*)")?', tree)
+
+    def settings(self) -> dict[str, str]:
+        """The values of all controls in the kernel, by label."""
+        return dict(json.loads(self.kernel(SETTINGS_OF_EXPLORERS)))
+
+    def moves(self, label: str) -> list[tuple[Callable[[], Any], Callable[[], Any]]]:
+        """What moves a control, by the keyboard, and what moves it back; of a slider of two handles for each."""
+        control = self.control(label)
+        if (options := control.locator("select")).count():
+            chosen = options.evaluate("one => one.selectedIndex")
+            return [tuple(partial(options.select_option, index=n) for n in (0 if chosen else 1, chosen))]
+        if (field := control.locator("input, textarea")).count():
+            return [tuple(partial(self.write, label, text) for text in ("the", field.input_value()))]
+        found = []
+        for handle in control.locator(".noUi-handle").all():
+            lowest = handle.get_attribute("aria-valuenow") == handle.get_attribute("aria-valuemin")
+            keys = ("ArrowRight", "ArrowLeft") if lowest else ("ArrowLeft", "ArrowRight")
+            found.append(tuple(partial(handle.press, key) for key in keys))
+        return found
+
+    def write(self, label: str, text: str) -> None:
+        field = self.control(label).locator("input, textarea")
+        field.fill(text)
+        field.blur()
+
+    def wait_for(self, label: str, changed: Callable[[str], bool]) -> None:
+        """Wait until the kernel has another value of a control, and its explorer shows the answer."""
+        end = time.monotonic() + 60
+        while not changed(found := self.settings()[label]):
+            assert time.monotonic() < end, f"{label} is still {found}"
+            time.sleep(0.1)
 
     def focused(self) -> str:
         """The label of the control that has the keyboard, "" elsewhere."""

@@ -15,6 +15,8 @@ from docemb_lib.settings.profile import NOTEBOOKS
 
 pytestmark = pytest.mark.slow
 every_notebook = pytest.mark.parametrize("notebook", NOTEBOOKS, indirect=True)
+explorers = [name for name in NOTEBOOKS if name[:2] in ("03", "04", "05", "06")]
+every_explorer = pytest.mark.parametrize("notebook", explorers, indirect=True)
 
 
 @every_notebook
@@ -48,14 +50,6 @@ def test_nothing_is_wider_than_the_page_and_figures_have_its_colour_in_light_and
             assert (abs(figure - page) > 80).mean() > 0.005  # there is something to see
 
 
-@every_notebook
-def test_no_text_of_a_figure_lies_on_another(notebook):
-    shown = notebook.kernel("import json, overlaps; print(json.dumps([len(overlaps.drawn), sorted(overlaps.found)]))")
-    drawn, found = json.loads(shown)
-    assert drawn
-    assert not found
-
-
 def test_overlapping_texts_are_found():
     figure = plt.figure(figsize=(4, 2))
     for x, text in ((0.1, "one"), (0.12, "other"), (0.8, "beside")):
@@ -65,9 +59,7 @@ def test_overlapping_texts_are_found():
     plt.close(figure)
 
 
-@pytest.mark.parametrize(
-    "notebook", [name for name in NOTEBOOKS if name[:2] in ("03", "04", "05", "06")], indirect=True
-)
+@every_explorer
 def test_the_keyboard_reaches_every_control_and_each_has_a_label(notebook):
     labels = notebook.labels()
     assert labels
@@ -78,6 +70,12 @@ def test_the_keyboard_reaches_every_control_and_each_has_a_label(notebook):
         reached.append(notebook.focused())
         notebook.page.keyboard.press("Tab")
     assert set(labels) <= set(reached)
+    named = notebook.named()
+    assert all(name for _, name in named), named
+    assert {name.split(", ")[0] for _, name in named} == set(labels)
+    sliders = [name for role, name in named if role == "slider"]
+    assert len(sliders) == notebook.count(".noUi-handle")
+    assert len(set(sliders)) == len(sliders)  # both handles of an interval have names of their own
 
 
 @pytest.mark.parametrize("notebook", ["01_corpus"], indirect=True)
@@ -228,3 +226,26 @@ def test_the_neighbour_browser_shows_the_nearest_by_cosine_and_texts_as_texts(no
         "text => document.querySelector('pre.docemb-document').textContent === text", arg=hostile, timeout=60_000
     )
     assert notebook.page.evaluate("() => window.harmed") is None
+
+
+# ---- last, because they move controls and look at all that was drawn
+
+
+@every_explorer
+def test_every_control_can_be_moved_there_and_back(notebook):
+    for label in notebook.labels():
+        for there, back in notebook.moves(label):
+            before = notebook.settings()[label]
+            there()
+            notebook.wait_for(label, lambda value, before=before: value != before)
+            assert not notebook.count(".docemb-message")
+            back()
+            notebook.wait_for(label, lambda value, before=before: value == before)
+
+
+@every_notebook
+def test_no_text_of_a_figure_lies_on_another(notebook):
+    shown = notebook.kernel("import json, overlaps; print(json.dumps([len(overlaps.drawn), sorted(overlaps.found)]))")
+    drawn, found = json.loads(shown)
+    assert drawn
+    assert not found
