@@ -263,8 +263,10 @@ thesis.claims_of_run(run, finals)
 # next cell does not need docemb: it embeds three texts and searches them.
 
 # %%
+import transformers
 from sentence_transformers import SentenceTransformer
 
+transformers.logging.set_verbosity_error()  # a stock Longformer warns that it pads texts to its window
 folder = run.link_student(final.scores)  # its model card now has the scores above
 model = SentenceTransformer(str(run.workspace.root / folder), trust_remote_code=True)
 texts = ["A straight line is fitted to points.", "Rows are read from a text file.", "A graph has weighted edges."]

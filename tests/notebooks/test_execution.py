@@ -96,6 +96,8 @@ def test_a_notebook_was_executed_to_its_end_without_errors_and_left_figures(root
     notebook = executed_of(root, name)
     assert all(cell.execution_count for cell in notebook.cells if cell.cell_type == "code" and cell.source)
     assert not [output for output in outputs_of(notebook) if output.output_type == "error"]
+    assert not [o["text"] for o in outputs_of(notebook) if o.get("name") == "stderr"]  # Jupyter shows it in red
+    assert not [o for o in outputs_of(notebook) if ">NaN<" in o.get("data", {}).get("text/html", "")]
     assert figures_of(root, name)
     assert all(figure.with_suffix(".svg").is_file() for figure in figures_of(root, name))
 
