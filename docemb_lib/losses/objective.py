@@ -185,7 +185,8 @@ class Objective(nn.Module):
                 losses.setdefault(teaching.role, []).append(teaching.weight * each)
                 parts[teaching.name] = each.detach().mean()
             summed = {role: torch.stack(own).sum(dim=0) for role, own in losses.items()}
-            factors = self.weighting.weights(lengths, roles=summed, dtype=embeddings.dtype)
+            dtype = next(iter(summed.values())).dtype
+            factors = self.weighting.weights(lengths, roles=summed, dtype=dtype)
             weighted = [v * summed[role] for role, v in zip(ROLES, factors, strict=True) if role in summed]
             total = torch.stack(weighted).sum(dim=0)
         return ObjectiveOutput(total.mean(), parts, embeddings.detach(), contextual_views)
