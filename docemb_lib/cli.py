@@ -24,10 +24,7 @@ from docemb_lib.errors import InputError, as_line, plain
 from docemb_lib.hardware import tune_environment
 from docemb_lib.progress import close_bars
 
-app = typer.Typer(
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-)
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
 
 
 def _print_version(asked: bool) -> None:
@@ -141,20 +138,25 @@ def run(
 
 @command
 def init(
-    source: Annotated[Path, typer.Argument(metavar="INPUT", help="A folder of .txt/.md files, or a data file.")],
+    source: Annotated[Path | None, typer.Argument(metavar="[INPUT]", help="Folder of texts, or a data file.")] = None,
     out: Annotated[Path | None, typer.Option("-o", "--out", help="The profile; default: INPUT's name, here.")] = None,
     text_field: Annotated[str | None, typer.Option(help="The field that holds the text; default: found.")] = None,
     id_field: Annotated[str | None, typer.Option(help="The field that holds the id.")] = None,
     debug: Debug = False,
 ) -> None:
-    """Write a profile for one's own documents, sized to them."""
+    """Make this folder a working folder, with notebooks and params; with INPUT, also write a profile sized to it."""
     from docemb_lib import terminal
-    from docemb_lib.experiments.commands import initial_profile
+    from docemb_lib.experiments.commands import initial_profile, make_working_folder
     from docemb_lib.experiments.forecast import forecast
     from docemb_lib.experiments.plan import resolve_plan
     from docemb_lib.settings.profile import Profile
     from docemb_lib.workspace import Workspace
 
+    if source is None:
+        if out is not None:
+            raise InputError("-o names the profile of an INPUT; give one")
+        console.print(f"{make_working_folder()}; next: docemb run", markup=False)
+        return
     tune_environment()
     out = Path(f"{source.resolve().name.split('.')[0]}.yaml") if out is None else out
     for name, value in initial_profile(source, out, text_field=text_field, id_field=id_field).items():

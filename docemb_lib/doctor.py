@@ -24,7 +24,7 @@ from docemb_lib.settings.profile import find_root
 logger = logging.getLogger(__name__)
 
 PROJECT = Path(__file__).resolve().parent.parent / "pyproject.toml"
-INSTALL = 'run `pip install -e ".[offline]"`'
+INSTALL = 'run `pip install -e ".[offline]"`' if PROJECT.is_file() else 'run `pip install "docemb[offline]"`'
 GiB = 2**30
 MEMORY, DISK = 4 * GiB, 2 * GiB  # what `docemb run` takes with the profile tiny
 Status = Literal["ok", "slow", "wrong"]  # slow: docemb works, but slowly or with less; wrong: it fails
@@ -117,8 +117,8 @@ def _machine() -> Iterator[Finding]:
     yield _finding("memory", f"{free / GiB:.1f} GiB free", free >= MEMORY, "slow", mend)
     try:
         root = find_root()
-    except InputError as error:
-        yield Finding("workspace", str(error), "wrong", "give the command inside a checkout of docemb")
+    except InputError:
+        yield Finding("workspace", "no working folder here", "wrong", "give `docemb init` in a new folder")
         return
     yield Finding("workspace", str(root))
     free = shutil.disk_usage(root).free

@@ -1,6 +1,8 @@
 """The exception for bad input, and the one place where text is made fit for a terminal."""
 
+import difflib
 import re
+from collections.abc import Collection
 
 LONGEST = 1000  # characters of an error; of a longer one the beginning and the end, where the mend is, are kept
 # Control characters but line feed and tab (an escape sequence moves the cursor or names the window), unpaired
@@ -20,6 +22,12 @@ class InputError(ValueError):
 
     def _render_traceback_(self) -> list[str]:
         return [f"InputError: {self}"]
+
+
+def nearest(name: str, allowed: Collection[str]) -> str:
+    """The end of an error about an unknown name: the allowed one that is like it, and all that are allowed."""
+    close = "".join(f"; did you mean {found}?" for found in difflib.get_close_matches(name, allowed, n=1))
+    return f"{close} (allowed: {', '.join(allowed)})"
 
 
 def plain(text: str) -> str:

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -59,6 +60,36 @@ def test_a_notebook_that_refuses_its_input_ends_the_command_with_its_line(worksp
     begun = "from docemb_lib.experiments.run import begin\nbegin('01_corpus', globals()).stages.corpus.artefact"
     write_notebook("01_corpus", "profile = 'tiny'\nseed = 0", begun)  # without figures, which take seconds
     refused(docemb("run", "--profile", own(texts(workspace_root / "t", bad=b"caf\xe9"))), "bad.txt", "byte 3", "UTF-8")
+
+
+@pytest.mark.parametrize("given", [[], ["texts"]], ids=["alone", "with documents"])
+def test_an_empty_folder_becomes_a_working_folder_and_what_is_there_stays(tmp_path, monkeypatch, given):
+    texts(tmp_path / "texts", n=60)
+    monkeypatch.chdir(tmp_path)
+    assert docemb("init", *given).returncode == 0
+    assert Workspace().root == tmp_path
+    assert len(docemb("run", "--dry-run").stdout.split("01_corpus")) == 2
+    edited = tmp_path / "notebooks" / "05_weighting.ipynb"
+    edited.write_text("mine")
+    shutil.rmtree(tmp_path / "params" / "corpora")
+    monkeypatch.chdir(tmp_path / "notebooks")
+    assert f"{tmp_path}: notebooks and params are there already" in docemb("init").stdout
+    assert edited.read_text() == "mine"
+    assert not (tmp_path / "params" / "corpora").exists()
+
+
+def test_a_folder_that_cannot_become_a_working_folder_is_refused_and_stays_as_it_is(tmp_path, monkeypatch):
+    texts(tmp_path / "texts", n=60)
+    (tmp_path / "notebooks").mkdir()
+    (tmp_path / "notebooks" / "mine.ipynb").touch()
+    monkeypatch.chdir(tmp_path)
+    for given in ([], ["texts"]):
+        refused(docemb("init", *given), str(tmp_path / "notebooks"), "is in the way", "in a new folder")
+    refused(docemb("init", "-o", "mine.yaml"), "-o", "INPUT")
+    monkeypatch.chdir(tmp_path / "texts")
+    refused(docemb("init", "."), f"{tmp_path / 'texts'} would work inside it", "elsewhere")
+    assert not (tmp_path / "params").exists()
+    assert {path.suffix for path in (tmp_path / "texts").iterdir()} == {".txt"}
 
 
 SIZED = {"folder": (".txt", None), "rows": (".jsonl", "body")}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import shutil
 from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import islice
@@ -35,18 +37,43 @@ from docemb_lib.experiments.scores import Final
 from docemb_lib.experiments.students import student_at
 from docemb_lib.hardware import devices_at_hand
 from docemb_lib.progress import progress
-from docemb_lib.settings.profile import Profile, parse_yaml
+from docemb_lib.settings.profile import SHIPPED, Profile, folder_above, parse_yaml
 from docemb_lib.workspace import Artefact, Workspace, write_text
 
 NOTEBOOK = "06_evaluation"  # the notebook whose parameters a student has, and which reuses the student
 ROWS = 10_000  # rows of embeddings in a group of a parquet file
-TEMPLATE = Path(__file__).resolve().parents[2] / "params" / "own.yaml"
+TEMPLATE = SHIPPED / "params" / "own.yaml"
 WINDOW = 256  # of the attention of a student that `adapt` makes from an encoder; 512 was no better on validation
 LEAST = 60  # documents from which a student is trained, and measured on others
 LOOKED_AT = 1000  # first rows or documents that show the fields and the language
 ENGLISH = {"the", "of", "and", "to", "in", "a", "is", "that", "for", "it"}  # every fourth word of English
 LEAST_ENGLISH = 0.12  # share of these words; other languages have fewer
 TOKENS_PER_WORD = 1.4  # of MiniLM, in English
+
+
+def make_working_folder() -> str:
+    """Copy docemb's `notebooks` and `params` to the current folder, or to the working folder that it lies in.
+
+    What is there stays as it is. Returns what was done, in words. Raises InputError for a folder of others in the way.
+    """
+    root = folder_above() or Path.cwd()
+    missing = _missing(root)
+    with TemporaryDirectory(prefix=".docemb.", dir=root) as folder:
+        for name in missing:  # whole or not at all; `params`, by which a working folder is known, is the last
+            unwanted = shutil.ignore_patterns("__pycache__", ".*")
+            made = shutil.copytree(SHIPPED / name, Path(folder, name), copy_function=shutil.copyfile, ignore=unwanted)
+            Path(made).rename(root / name)
+    return f"{root}: {' and '.join(missing)} copied" if missing else f"{root}: notebooks and params are there already"
+
+
+def _missing(root: Path) -> list[str]:
+    """Which folders a working folder still needs. Raises InputError for one of the same name without docemb's files."""
+    missing = [name for name in ("notebooks", "params") if not (root / name).exists()]
+    for name in {"notebooks", "params"}.difference(missing):
+        files = os.listdir(root / name) if (root / name).is_dir() else []
+        if not {*files}.intersection(os.listdir(SHIPPED / name)):
+            raise InputError(f"{root / name}: is in the way, it is not docemb's; give the command in a new folder")
+    return missing
 
 
 def initial_profile(
@@ -61,6 +88,9 @@ def initial_profile(
     if out.suffix not in {".yaml", ".yml"} or out.exists():
         mend = "exists; name a new file" if out.exists() else "name a .yaml file"
         raise InputError(f"-o {out}: {mend}")
+    _missing(root := folder_above() or Path.cwd())
+    if source.is_dir() and root.is_relative_to(source.resolve()):
+        raise InputError(f"{source}: {root} would work inside it, and read what it writes; give the command elsewhere")
     fields = {"text_field": text_field or _text_field(source), "id_field": id_field or "id"}
     words: list[int] = []
     texts: set[bytes] = set()  # digests: a corpus keeps one of equal texts
@@ -95,6 +125,7 @@ def initial_profile(
         if old not in text:
             raise InputError(f"{TEMPLATE}: has no {old!r}; restore the file")
         text = text.replace(old, new.ljust(len(old)))  # comments stay where they are
+    folder = make_working_folder()
     write_text(out, text)
     Profile.load(out)
     foreign = {"language": "seems not to be English, the default models are: name multilingual ones in the profile"}
@@ -103,6 +134,7 @@ def initial_profile(
         "words": f"{np.median(words):.0f} in the median, {max(words)} at most",
         "long documents": f"about {(tokens > 256).mean():.0%} are longer than SBERT reads at once",
         **(foreign if english < LEAST_ENGLISH * seen else {}),
+        "working folder": folder,
         "profile": str(out),
         "next": f"docemb run --profile {out}",
     }

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from docemb_lib import pretrained
-from docemb_lib.errors import InputError
+from docemb_lib.errors import InputError, nearest
 from docemb_lib.experiments.execution import Planned
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.experiments.stages import sbert_of
@@ -31,10 +31,10 @@ from docemb_lib.projections import parse_projection, with_widths
 from docemb_lib.settings import label_of_paragraph_vector, members_of
 from docemb_lib.settings.profile import (
     NOTEBOOKS,
+    SHIPPED,
     Profile,
     check_names,
     find_root,
-    nearest,
     notebook_named,
     profile_path,
     read_yaml,
@@ -119,7 +119,7 @@ def _planned(notebook: str, given: Mapping[str, Any], profile: Profile, name: st
     key.check()
     source = workspace.root / "notebooks" / f"{notebook}.ipynb"
     if not source.is_file():
-        raise InputError(f"{source}: no such notebook; regenerate it with `jupytext --sync notebooks/*.py`")
+        raise InputError(f"{source}: no such notebook; regenerate it with `docemb init` or `jupytext --sync *.py`")
     read_json(source, "remove it and regenerate it with `jupytext --sync notebooks/*.py`")
     executed = workspace.outputs / "notebooks" / notebook / f"{key.slug}.ipynb"
     return Planned(key, {"profile": name, **key.parameters}, source, executed)
@@ -201,7 +201,7 @@ def names_in_grids(key: RunKey, *grids: str) -> list[str]:
 
 
 def _grid_files() -> dict[str, Path]:
-    roots = (Path(__file__).resolve().parents[2], find_root())
+    roots = (SHIPPED, find_root())
     return {file.stem: file for root in roots for file in sorted((root / "params" / "grids").glob("*.yaml"))}
 
 

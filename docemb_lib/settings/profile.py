@@ -6,7 +6,6 @@ file, keys of a mapping replace those of the file named by its key `base`.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Sequence
 from glob import glob
@@ -17,12 +16,15 @@ from typing import Any, Self, TypeVar, get_args
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
-from docemb_lib.errors import InputError
+from docemb_lib.errors import InputError, nearest
 from docemb_lib.integrity import read_json
 from docemb_lib.private import UNION_LOCATIONS
 from docemb_lib.settings import sections
 from docemb_lib.settings.parameters import Parameters
 
+PACKAGE = Path(__file__).resolve().parents[1]
+# The folder of the notebooks and params that come with docemb: in a wheel the package, in a checkout the one around it.
+SHIPPED = PACKAGE if (PACKAGE / "params").is_dir() else PACKAGE.parent
 Model = TypeVar("Model", bound=BaseModel)
 STUDENT_RUN = (
     "structural_loss", "distance", "gamma", "temperature", "negatives", "contextual_teacher", "contextual_loss",
@@ -224,12 +226,16 @@ def profile_path(name: str | Path) -> Path:
 
 
 def find_root() -> Path:
-    """The folder that holds `params/`: from the working directory upwards, then the installed source."""
+    """The working folder: the one that the working directory lies in, or else the checkout that docemb runs from."""
+    if (root := folder_above()) is None and SHIPPED == PACKAGE:  # installed from a wheel
+        raise InputError(f"{Path.cwd()} lies in no working folder (params/, notebooks/); make it one: docemb init")
+    return root or SHIPPED
+
+
+def folder_above() -> Path | None:
+    """The nearest folder from the working directory upwards that holds `params/*.yaml`; None: there is none."""
     start = Path.cwd()
-    for folder in (start, *start.parents, Path(__file__).resolve().parents[2]):
-        if any((folder / "params").glob("*.yaml")):
-            return folder
-    raise InputError(f"no folder with params/*.yaml in {start} or above it; run docemb inside its checkout")
+    return next((folder for folder in (start, *start.parents) if any((folder / "params").glob("*.yaml"))), None)
 
 
 def width(model: str) -> int | None:
@@ -261,11 +267,6 @@ def check_names(notebook: str, names: Any) -> None:
     allowed = ("profile", "seed", *NOTEBOOKS[notebook])
     if unknown := [name for name in names if name not in allowed]:
         raise InputError(f"{notebook}: unknown parameter {unknown[0]!r}{nearest(unknown[0], allowed)}")
-
-
-def nearest(name: str, allowed: Any) -> str:
-    close = "".join(f"; did you mean {found}?" for found in difflib.get_close_matches(name, allowed, n=1))
-    return f"{close} (allowed: {', '.join(allowed)})"
 
 
 def _explain(error: ValidationError, model: type[BaseModel]) -> str:

@@ -1,0 +1,93 @@
+"""docemb from its wheel: `docemb init` makes a working folder, in which commands and notebooks work."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from conftest import AS_A_USER, REPOSITORY, TEXTS, write_files
+
+PIP = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    """A folder with the installed wheel, which hides the checkout from the processes that find packages there."""
+    wheels, target = tmp_path_factory.mktemp("wheels"), tmp_path_factory.mktemp("installed")
+    alone = ["--no-deps", "--no-index"]
+    subprocess.run([*PIP, "wheel", *alone, "--no-build-isolation", "-w", wheels, REPOSITORY], check=True, timeout=300)
+    (wheel,) = wheels.iterdir()
+    subprocess.run([*PIP, "install", *alone, "--target", target, wheel], check=True, timeout=300)
+    # An editable installation adds its checkout to sys.path; Python imports this module after that.
+    hidden = "[path for path in sys.path if not os.path.isfile(os.path.join(path, 'pyproject.toml'))]"
+    (target / "sitecustomize.py").write_text(f"import os, sys\nsys.path[:] = {hidden}\n")
+    return target
+
+
+@pytest.fixture(scope="module")
+def command(installed):
+    def run(folder, *arguments):
+        env = {**AS_A_USER, "PYTHONPATH": os.pathsep.join((str(installed), str(TEXTS / "quick")))}
+        given = [sys.executable, *map(str, arguments)]
+        return subprocess.run(given, cwd=folder, env=env, capture_output=True, text=True, timeout=300, check=False)
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def working_folder(command, tmp_path_factory):
+    """A folder after `docemb init` on 90 documents that lie elsewhere; and what the command printed."""
+    words = [" ".join(f"word{(n * 7 + k) % 97}" for k in range(90)) for n in range(90)]
+    documents = write_files(tmp_path_factory.mktemp("texts") / "my_docs", {f"{n}.txt": w for n, w in enumerate(words)})
+    folder = tmp_path_factory.mktemp("empty")
+    done = command(folder, "-m", "docemb_lib.cli", "init", documents)
+    assert done.returncode == 0, done.stderr
+    return folder, done.stdout
+
+
+def files(folder, *patterns):
+    found = [path for pattern in patterns for path in folder.glob(pattern) if path.is_file()]
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
+
+
+def test_the_library_comes_from_the_wheel_and_nothing_from_the_checkout(command, installed, tmp_path):
+    shown = "import docemb_lib, json, sys; print(json.dumps([docemb_lib.__file__, sys.path]))"
+    file, path = json.loads(command(tmp_path, "-c", shown).stdout)
+    assert file == str(installed / "docemb_lib" / "__init__.py")
+    assert [folder for folder in path if (tmp_path / folder / "docemb_lib").exists()] == [str(installed)]
+
+
+def test_a_command_without_a_working_folder_says_what_to_type(command, tmp_path):
+    done = command(tmp_path, "-m", "docemb_lib.cli", "run", "--dry-run")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert done.stderr.endswith(
+        f"{tmp_path} lies in no working folder (params/, notebooks/); make it one: docemb init\n"
+    )
+    assert not any(tmp_path.iterdir())
+
+
+def test_init_copies_the_notebooks_and_params_of_the_checkout(working_folder):
+    folder, printed = working_folder
+    assert f"{folder}: notebooks and params copied" in printed
+    assert {path.name for path in folder.iterdir()} == {"notebooks", "params", "my_docs.yaml"}
+    carried = files(REPOSITORY, "notebooks/*.py", "notebooks/*.ipynb", "notebooks/jupytext.toml", "params/**/*.yaml")
+    assert files(folder, "notebooks/**/*", "params/**/*") == carried
+    assert len(carried) > 30
+
+
+def test_the_written_profile_can_run_there(command, working_folder):
+    folder, _ = working_folder
+    done = command(folder, "-m", "docemb_lib.cli", "run", "--profile", "my_docs.yaml", "--dry-run")
+    assert done.returncode == 0, done.stderr
+    assert "missing:" not in done.stdout
+    assert "6 runs, 0 of them already there" in done.stdout
+
+
+def test_a_copied_notebook_runs_in_papermill_with_the_installed_library(command, working_folder):
+    """Up to a parameter that its first cell refuses."""
+    folder, _ = working_folder
+    given = ["05_weighting.ipynb", "out.ipynb", "-p", "profile", "../my_docs.yaml", "-p", "lam", "7"]
+    done = command(folder / "notebooks", "-m", "papermill", *given)
+    assert done.returncode != 0
+    assert "05_weighting: lam: must lie in [0, 1]" in done.stderr, done.stderr[-2000:]
