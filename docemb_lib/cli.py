@@ -60,9 +60,7 @@ console = PlainConsole(highlight=False, soft_wrap=True, width=None if in_termina
 errors = PlainConsole(stderr=True, highlight=False, soft_wrap=True)
 
 ProfileName = Annotated[str, typer.Option(help="A profile in params/ by name, or the path of a .yaml file.")]
-Parameter = Annotated[
-    list[str] | None, typer.Option("-p", "--parameter", metavar="NAME=VALUE", help="As a notebook takes it.")
-]
+Parameter = Annotated[list[str] | None, typer.Option("-p", "--parameter", metavar="NAME=VALUE", help="Of a notebook.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Everything, as JSON.")]
 TextField = Annotated[str, typer.Option(help="The field of a .jsonl that holds the text.")]
 IdField = Annotated[str, typer.Option(help="The field of a .jsonl that holds the id.")]
@@ -77,6 +75,8 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     def wrapped(*args: Any, **kwargs: Any) -> None:
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # SIGTERM ends like Ctrl-C: resumable
         logging.lastResort = PlainLog(logging.WARNING)
+        if errors.is_terminal:  # before the libraries, which take seconds
+            errors.print(f"docemb {function.__name__}: loading", style="dim")
         try:
             function(*args, **kwargs)
         except KeyboardInterrupt:
@@ -104,9 +104,7 @@ def run(
     profile: ProfileName = "tiny",
     from_: Annotated[str | None, typer.Option("--from", help="Start at this notebook, e.g. 03.")] = None,
     only: Annotated[str | None, typer.Option(help="Run this notebook alone, e.g. 05.")] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only list what is to do, what it takes, and what is missing.")
-    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="List the runs, their cost and what is missing.")] = False,
     debug: Debug = False,
 ) -> None:
     """Execute the plan of a profile: notebooks 01 to 06, then one table of every model on every task."""
@@ -182,9 +180,7 @@ def sweep(
     grid: Annotated[str, typer.Option(help="A grid in params/grids/ by name, or the path of a .yaml file.")],
     profile: ProfileName = "tiny",
     workers: Annotated[int | None, typer.Option(help="Processes here; default: as many as there is room for.")] = None,
-    scheduler: Annotated[
-        str | None, typer.Option(metavar="ADDRESS|FILE", help="A running Dask cluster, instead of workers here.")
-    ] = None,
+    scheduler: Annotated[str | None, typer.Option(metavar="ADDRESS|FILE", help="A running Dask cluster.")] = None,
     parameter: Parameter = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list the runs, and whether they are there.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="List them as JSON.")] = False,
@@ -283,9 +279,7 @@ def embed(
 
 @command
 def adapt(
-    model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="A student, or an encoder to make one of: a folder or a hub id.")
-    ],
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A student, or a short encoder: a folder or a hub id.")],
     source: Annotated[Path, typer.Argument(metavar="CORPUS", help="Folder of .txt/.md files, or a data file.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the adapted student; must not exist.")],
     dim: Annotated[int | None, typer.Option(help="Width of the lexical half; default: as it is, or up to 512.")] = None,
@@ -335,11 +329,12 @@ def doctor(
     tune_environment()
     from docemb_lib.doctor import diagnose, verify_outputs
 
-    colours, findings = {"ok": "green", "slow": "yellow", "wrong": "red"}, verify_outputs() if verify else diagnose()
-    for name, value, status, mend in findings:
+    colours, found = {"ok": "green", "slow": "yellow", "wrong": "red"}, set()
+    for name, value, status, mend in verify_outputs() if verify else diagnose():
         console.print(f"[{colours[status]}]{status:<6}[/] {name}: ", end="")
         console.print(f"{value}; {mend}" if mend else value, markup=False)
-    if any(finding.status == "wrong" for finding in findings):
+        found.add(status)
+    if "wrong" in found:
         raise typer.Exit(1)
 
 

@@ -39,9 +39,13 @@ class Finding(NamedTuple):
     mend: str = ""  # what to do, or what to expect; empty where the status is ok
 
 
-def diagnose() -> list[Finding]:
+def diagnose() -> Iterator[Finding]:
     """All findings about this environment and machine. Takes a few seconds on a CPU and builds nothing."""
-    return [*_software(), *_machine(), *_gpus(), _hub(), _cpu_speed()]
+    yield from _software()
+    yield from _machine()
+    yield from _gpus()
+    yield _hub()
+    yield _cpu_speed()
 
 
 def verify_outputs() -> list[Finding]:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pty
 import re
 import shutil
 import signal
@@ -10,7 +11,7 @@ import sys
 import time
 
 import pytest
-from conftest import docemb, write_files, write_rows
+from conftest import Done, docemb, write_files, write_rows
 
 from docemb_lib import Profile, Workspace
 from docemb_lib.cli import console
@@ -48,6 +49,21 @@ def test_help_names_the_commands_and_an_unknown_option_is_wrong_usage():
     assert done.returncode == 0
     assert all(name in done.stdout for name in ("run", "results", "embed", "evaluate", "bench"))
     assert docemb("run", "--prfile", "tiny").returncode == 2
+
+
+def test_a_terminal_shows_at_once_that_a_command_has_begun(workspace_root):
+    """In a pipe there is the outcome alone. Nothing that takes long to import is loaded before that line."""
+    command = [*DOCEMB, "run", "--profile", "nowhere"]
+    mine, its = pty.openpty()
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=its) as process:
+        os.close(its)
+        shown = os.read(mine, 1000).decode()
+    os.close(mine)
+    assert (process.returncode, re.sub(r"\x1b\[\d*m", "", shown)) == (2, "docemb run: loading\r\n")
+    piped = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    refused(Done(piped.returncode, piped.stdout, piped.stderr), "Error: profile 'nowhere' is unknown")
+    loaded = "import sys, docemb_lib.cli; print({'numpy', 'pandas', 'scipy', 'torch'}.intersection(sys.modules))"
+    assert subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True).stdout == "set()\n"
 
 
 def texts(folder, n=40, **special):

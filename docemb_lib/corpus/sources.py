@@ -8,9 +8,10 @@ import logging
 import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import cache, partial
 from heapq import nsmallest
-from importlib.metadata import packages_distributions, version
+from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -63,10 +64,7 @@ def source_fingerprint(settings: TextSource) -> str:
     if settings.source == "installed-docs":
         from docemb_lib.corpus.installed_docs import PACKAGES
 
-        for name in (names := settings.packages or PACKAGES):
-            if name not in _distributions():
-                raise InputError(f"corpus.packages: {name} is not installed; install it, or leave it out")
-        inputs["versions"] = {name: version(_distributions()[name][0]) for name in names}
+        inputs["versions"] = {name: _version(name) for name in settings.packages or PACKAGES}
     elif settings.source == "local":
         try:
             paths = local_paths(settings.path or [])
@@ -117,6 +115,18 @@ def _sampled(read: Callable[[], Iterable[Document]], settings: TextSource) -> It
 
 
 _distributions = cache(packages_distributions)  # by import name; reads all of site-packages
+
+
+def _version(package: str) -> str:
+    """The version of an installed package, by its import name. Raises InputError."""
+    from docemb_lib.corpus.installed_docs import PACKAGES
+
+    if package in PACKAGES:  # their distributions are known: asking for these alone takes a millisecond each
+        with suppress(PackageNotFoundError):
+            return version("scikit-learn" if package == "sklearn" else package)
+    if package not in _distributions():
+        raise InputError(f"corpus.packages: {package} is not installed; install it, or leave it out")
+    return version(_distributions()[package][0])
 
 
 def drop_near_duplicates(documents: Iterable[Document], *, similarity: float) -> Iterator[Document]:

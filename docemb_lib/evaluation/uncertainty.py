@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from scipy.special import ndtr, ndtri
 
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation.tasks import Score
@@ -46,6 +45,8 @@ def bootstrap_over_tasks(
     examples: K arrays (M, N_k), the results of M models on the same N_k examples; each task is resampled separately
     (Davison and Hinkley, 1997, 5.3). Where all examples are equal, the interval is a point.
     """
+    from scipy.special import ndtr, ndtri  # slow to import, and every command imports this module
+
     tasks = [np.asarray(X, dtype=np.float64) for X in examples]
     mean = np.mean([X.mean(axis=1) for X in tasks], axis=0).round(DECIMALS)
     drawn = np.mean([resampled_means(X, resamples=resamples, seed=k) for k, X in enumerate(tasks)], axis=0)

@@ -23,6 +23,7 @@ from docemb_lib.errors import InputError, as_line
 from docemb_lib.experiments import records
 from docemb_lib.experiments.processes import NAME, ended_on_sigterm, ended_once, kernel_options, socket_folder
 from docemb_lib.experiments.runkey import RunKey
+from docemb_lib.private import load_nbformat
 from docemb_lib.progress import is_bar
 from docemb_lib.settings.profile import FINAL, Profile
 from docemb_lib.workspace import Workspace, locked, write_text
@@ -171,9 +172,9 @@ def _fail(run: Planned, workspace: Workspace, reason: str, trace: str) -> str:
 
 
 def _execute(run: Planned, workspace: Workspace, report: Report, sockets: str, stopped: threading.Event) -> None:
+    load_nbformat()
     import nbformat
     import papermill
-    from nbconvert.preprocessors.coalescestreams import CoalesceStreamsPreprocessor
 
     stamp = run.stamp  # before the execution, during which the notebook may be edited
     report("starting the notebook")
@@ -197,6 +198,8 @@ def _execute(run: Planned, workspace: Workspace, report: Report, sockets: str, s
     if not has_record(run, workspace):
         reason = "ended without its record: were the profile or the corpus changed meanwhile, or does the kernel "
         raise RunError(_fail(run, workspace, f"{reason}{NAME} belong to another environment?", ""), "")
+    from nbconvert.preprocessors.coalescestreams import CoalesceStreamsPreprocessor
+
     # Keep the last state of each progress bar. nbclient can coalesce streams during the execution, but then outputs
     # that are updated later lose their place.
     executed, _ = CoalesceStreamsPreprocessor().preprocess(nbformat.read(run.working, as_version=4), {})

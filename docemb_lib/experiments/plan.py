@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -219,7 +220,8 @@ def load_grid(given: GridLike, profile: Profile) -> Grid:
         path = files[name]
     elif not path.is_file():
         raise InputError(f"grid {name}: no such file")
-    raw = read_yaml(path)
+    stat = path.stat()
+    raw = _read(path, stat.st_mtime_ns, stat.st_size)
     if not isinstance(raw, dict):
         raise InputError(f"{path}: a grid is a mapping with `axes` or `runs`, see params/grids/")
     for key in raw:
@@ -248,6 +250,12 @@ def load_grid(given: GridLike, profile: Profile) -> Grid:
             student = int(load_config(pretrained.resolve(profile.student.model)).hidden_size)
         runs = [_scaled(run, profile, student, f"{path}: run {number}") for number, run in enumerate(runs, 1)]
     return Grid(name, notebook, runs, names)
+
+
+@lru_cache
+def _read(path: Path, *state: int) -> Any:
+    """The content of a grid's file in this state: a notebook asks each file for the place and the names of its run."""
+    return read_yaml(path)
 
 
 def _runs(raw: Mapping[str, Any], path: Path) -> Iterator[dict[str, Any]]:

@@ -6,6 +6,7 @@ import re
 import sys
 from collections import Counter
 from functools import partial
+from importlib import metadata
 from itertools import combinations
 
 import numpy as np
@@ -14,6 +15,7 @@ from conftest import write_files, write_rows
 from scipy.stats import chisquare, kstest, spearmanr
 
 from docemb_lib.corpus import sources
+from docemb_lib.corpus.installed_docs import PACKAGES
 from docemb_lib.corpus.sources import (
     Document,
     drop_near_duplicates,
@@ -338,6 +340,15 @@ def jaccard(one, other):
     texts = (one.text.split(), other.text.split())
     first, second = ({tuple(words[i : i + 5]) for i in range(len(words) - 4)} for words in texts)
     return len(first & second) / len(first | second)
+
+
+def test_the_versions_of_the_packages_of_the_embedded_corpus_are_known_without_reading_all_of_site_packages(
+    monkeypatch,
+):
+    distributions = metadata.packages_distributions()
+    monkeypatch.setattr(sources, "_distributions", lambda: pytest.fail("reads all of site-packages"))
+    for package in PACKAGES:
+        assert sources._version(package) == metadata.version(distributions[package][0])
 
 
 def test_documents_of_a_high_exact_jaccard_index_are_left_out_and_no_others(caplog):
