@@ -195,24 +195,6 @@ def centring(run: Run) -> pd.DataFrame:
     return run.stages.scores.of_cosines([untrained_model(run.stages.students), *both])
 
 
-def projection_layers(run: Run) -> pd.DataFrame:
-    """The layers of both projections of this run: side, layer, shape (out × in), weights (with biases)."""
-    from torch import nn
-
-    from docemb_lib.losses import Projection
-
-    p, rows = run.profile.parameters, []
-    for side, width in widths_of(run).items() if p.contextual_teacher is not None else ():
-        projection = Projection(getattr(p, f"{side}_projection"), width)
-        for layer in projection.layers:
-            shape = f"{layer.out_features} × {layer.in_features}" if isinstance(layer, nn.Linear) else ""
-            name = f"{type(layer).__name__}{f' {layer.p}' if isinstance(layer, nn.Dropout) else ''}"
-            rows.append((side, name, shape, sum(t.numel() for t in layer.parameters())))
-        if not len(projection.layers):
-            rows.append((side, "identity", f"{projection.out_features}", 0))
-    return pd.DataFrame(rows, columns=["side", "layer", "shape", "weights"])
-
-
 def why_no_correlation(run: Run) -> str:
     """Why the training history has no canonical correlation; empty where it has one."""
     from docemb_lib.training.monitor import documents_for_correlation

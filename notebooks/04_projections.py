@@ -84,13 +84,8 @@ ax = figures.plot_contextual_loss(run.profile, views.widths_of(run))
 
 # %% [markdown]
 # **How to read it.** The two views $z_S = f_S(y)$ and $z_C = f_C(c)$ have equal widths because the loss compares them
-# component by component. A layer with fewer features than both neighbours is a bottleneck. The table lists all layers
-# with their shapes and numbers of weights.
-
-# %%
-views.projection_layers(run)
-
-# %% [markdown]
+# component by component. A layer with fewer features than both neighbours is a bottleneck.
+#
 # ## Distil
 #
 # The loss of this notebook is the plain sum of both losses. `05_weighting` adds λ and the mask.

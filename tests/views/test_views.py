@@ -392,11 +392,3 @@ def test_the_reason_for_no_correlation_of_the_views_names_both_numbers(make_run,
     run.stages = SimpleNamespace(students=SimpleNamespace(width=384), corpus=corpus)
     assert said in (found := views.why_no_correlation(run))
     assert bool(found) == bool(said)
-
-
-def test_the_layers_of_both_projections_are_listed_with_their_weights(make_run):
-    run = make_run("04_projections", student_projection="16(ReLU,drop0.1,norm)x8", contextual_projection="-")
-    run.stages = SimpleNamespace(students=SimpleNamespace(width=384))
-    assert views.projection_layers(run).values.tolist() == [
-        ["student", "Linear", "16 × 384", 16 * 385], ["student", "ReLU", "", 0], ["student", "Dropout 0.1", "", 0],
-        ["student", "LayerNorm", "", 32], ["student", "Linear", "8 × 16", 8 * 17], ["contextual", "identity", "16", 0]]  # fmt: skip
