@@ -109,7 +109,7 @@ def run(
 ) -> None:
     """Execute the plan of a profile: notebooks 01 to 06, then one table of every model on every task."""
     from docemb_lib import terminal
-    from docemb_lib.experiments.plan import profile_argument, resolve_plan
+    from docemb_lib.experiments.plan import chosen_runs, profile_argument, resolve_plan
     from docemb_lib.experiments.report import report
     from docemb_lib.experiments.sweeps import execute_plan
     from docemb_lib.settings.profile import Profile
@@ -126,7 +126,7 @@ def run(
         terminal.print_forecast(forecast(steps, workspace), console)
         return
     failures = execute_plan(steps, workspace, terminal.Terminal(console))
-    outcome = report([run for step in steps for run in step.runs], workspace)
+    outcome = report(chosen_runs(steps), workspace)
     if outcome.board is not None:
         terminal.print_scoreboard(outcome.board, console)
         console.print(outcome.standing, markup=False)
@@ -191,26 +191,26 @@ def sweep(
     from docemb_lib.experiments.commands import parse_parameters
     from docemb_lib.experiments.execution import is_done
     from docemb_lib.experiments.forecast import forecast
-    from docemb_lib.experiments.plan import Step, resolve_sweep
+    from docemb_lib.experiments.plan import chosen_runs, resolve_sweep
     from docemb_lib.experiments.sweeps import comparison_paths, execute_sweep, recorded
     from docemb_lib.workspace import Workspace
 
     if as_json and not dry_run:
         raise InputError("--json lists the runs of --dry-run; for results, see docemb results --json")
     workspace = Workspace()
-    planned = resolve_sweep(notebook, grid, workspace, profile=profile, parameters=parse_parameters(parameter or []))
+    steps = resolve_sweep(notebook, grid, workspace, profile=profile, parameters=parse_parameters(parameter or []))
+    planned = chosen_runs(steps)
     if dry_run:
-        done = [is_done(run, workspace) for run in planned]
         if as_json:
             names = ("notebook", "label", "parameters", "fingerprint")
             described = [{name: getattr(run, name) for name in names} for run in planned]
-            _write_json([{**row, "done": there} for row, there in zip(described, done, strict=True)])
+            _write_json([{**row, "done": is_done(run, workspace)} for row, run in zip(described, planned, strict=True)])
         else:
-            terminal.print_planned(planned, done, console)
-            terminal.print_forecast(forecast([Step(planned, grid)], workspace), console)
+            terminal.print_planned(planned, [is_done(run, workspace) for run in planned], console)
+            terminal.print_forecast(forecast(steps, workspace), console)
         return
-    failures = execute_sweep(planned, workspace, terminal.Terminal(console), workers=workers, scheduler=scheduler)
-    terminal.print_runs(recorded(planned, workspace), console)
+    failures = execute_sweep(steps, workspace, terminal.Terminal(console), workers=workers, scheduler=scheduler)
+    terminal.print_runs(recorded(planned := chosen_runs(steps), workspace), console)
     paths = [(name, f"outputs/{name}/{planned[0].notebook}") for name in ("records", "notebooks", "figures")]
     terminal.print_paths([*paths, *comparison_paths(planned, workspace)], console)
     _end_with(failures)

@@ -38,12 +38,12 @@ class Terminal(Reporter):
         self.live: Live | None = None
         self.names: dict[Planned, str] = {}
         self.running: dict[Planned, tuple[float, float, str]] = {}  # start, time of the last line, that line
-        self.there: set[Planned] = set()  # done before
+        self.there: set[Planned] = set()  # done before `begin`
         self.ended: list[Planned] = []
 
     def begin(self, runs: Runs, missing: Runs, where: str = "") -> None:
         self.begun, self.weight = time.monotonic(), sum(run.weight for run in missing)
-        self.there = set(runs) - set(missing)
+        self.there, self.ended = set(runs) - set(missing), []
         labels = [(run.notebook, run.label) for run in runs]
         for run, label in zip(runs, labels, strict=True):  # labels leave out the seed, for one
             self.names[run] = f"{run.notebook}  {run.label if labels.count(label) == 1 else run.executed.stem}"
@@ -108,7 +108,8 @@ def print_forecast(found: Forecast, console: Console) -> None:
     for number, (step, there, cost) in enumerate(found.lines, 1):
         first, runs = step.runs[0], len(step.runs)
         about = [text.replace(" ", NO_BREAK) for text in _amounts(cost)] if there < runs else ["", "", ""]
-        what = (step.grid or first.label, *about)
+        later = "" if step.choose is None else "; chosen when the sweep has ended"
+        what = (f"{step.grid or first.label}{later}", *about)
         rows.append((str(number), first.notebook, runs, there, first.profile.name, *what))
     print_table(pd.DataFrame(rows, columns=[*columns]), console)
     needs = [(kind, name, ", ".join(map(str, lines))) for (kind, name), lines in found.needs.items()]

@@ -41,6 +41,7 @@ class Planned:
     source: Path  # the notebook in `notebooks/`
     executed: Path  # the executed copy
     compared: tuple[str, ...] = ()  # of a page of comparison: fingerprints of all runs that it has to show
+    chosen: str = ""  # how the run was chosen by the records of others, as Markdown
 
     @property
     def notebook(self) -> str:
@@ -77,8 +78,8 @@ class Planned:
     def stamp(self) -> dict[str, Any]:
         """What an executed copy is made from: run and notebook. Stored in the copy's metadata."""
         source = hashlib.sha256(self.source.read_bytes()).hexdigest()
-        compared = {"compared": list(self.compared)} if self.compared else {}
-        return {"run": self.fingerprint, "source": source, **compared}
+        further = {"compared": list(self.compared), "chosen": self.chosen}
+        return {"run": self.fingerprint, "source": source} | {name: value for name, value in further.items() if value}
 
 
 Runs = Sequence[Planned]
@@ -87,9 +88,10 @@ Runs = Sequence[Planned]
 class Reporter:
     """Where a plan or a sweep reports its progress, in the main thread. This base class reports nothing.
 
-    `begin` is called once (where: the workers, in words), and `close` once at the end, also after an error. Several
-    runs may be at work between `start` and `end`. The status "later" means that the run is tried again. `prepare` tells
-    a long step of no single run, `step` the last line of a notebook's output.
+    `begin` is called at the start (where: the workers, in words), and again when runs have been chosen by the records
+    of others; `close` is called once at the end, also after an error. Several runs may be at work between `start` and
+    `end`. The status "later" means that the run is tried again. `prepare` tells a long step of no single run, `step`
+    the last line of a notebook's output.
     """
 
     def begin(self, runs: Runs, missing: Runs, where: str = "") -> None: ...
@@ -203,6 +205,8 @@ def _execute(run: Planned, workspace: Workspace, report: Report, sockets: str, s
     # Keep the last state of each progress bar. nbclient can coalesce streams during the execution, but then outputs
     # that are updated later lose their place.
     executed, _ = CoalesceStreamsPreprocessor().preprocess(nbformat.read(run.working, as_version=4), {})
+    if run.chosen:
+        executed.cells.insert(1, nbformat.v4.new_markdown_cell(run.chosen))  # below the title
     executed.metadata["docemb"] = stamp
     write_text(run.working, nbformat.writes(executed) + "\n")
     run.failed.unlink(missing_ok=True)

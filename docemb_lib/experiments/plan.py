@@ -11,26 +11,34 @@ of values (`axes`: one mapping, or a list of mappings), or both, on top of the v
 `params/grids/` holds the eight grids of the thesis, and `soft-cca-beta`. A grid with `scale: thesis` is written in the
 thesis' widths and scaled to the widths of the profile; any other grid is taken as it is. `names` are names of single
 runs, each with the parameters by which the run is found, as in `names: {no-weighting: {lam: null}}`.
+
+With `winners: own` in the profile of a plan or a sweep, a grid chooses runs by the records of others: `best_of:
+[[weighting-cosine], [structural]]` replaces its runs by the best run of each list of grids, `compounds: 3` its
+compounds by those of its three best DM and DBOW. The best runs have the highest mean validation score; all that are
+compared must have ended, so that part of a plan is resolved when the grids before have been executed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import lru_cache
-from itertools import product
+from dataclasses import replace
+from functools import lru_cache, partial
+from itertools import chain, product
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from docemb_lib import pretrained
 from docemb_lib.errors import InputError, nearest
-from docemb_lib.experiments.execution import Planned
+from docemb_lib.experiments.execution import Planned, has_record
 from docemb_lib.experiments.runkey import RunKey
+from docemb_lib.experiments.selection import Candidates, has_ended, select_best
 from docemb_lib.experiments.stages import sbert_of
 from docemb_lib.integrity import read_json
 from docemb_lib.projections import parse_projection, with_widths
 from docemb_lib.settings import label_of_paragraph_vector, members_of
 from docemb_lib.settings.profile import (
+    FIXED,
     NOTEBOOKS,
     SHIPPED,
     Profile,
@@ -45,15 +53,16 @@ from docemb_lib.workspace import Workspace
 
 THESIS = Profile(name="thesis")  # the thesis' settings are the defaults
 THESIS_WIDTH = 768  # of the thesis' student
-GRID_FIELDS = ("notebook", "scale", "base", "axes", "runs", "names")
+GRID_FIELDS = ("notebook", "scale", "base", "axes", "runs", "names", "best_of", "compounds")
 GridLike = str | Path | Sequence[Mapping[str, Any]]  # a name or file, or the parameters of each run
 
 
 class Step(NamedTuple):
-    """One line of a plan, resolved."""
+    """One line of a plan, resolved; a grid that chooses compounds among its own runs is two."""
 
-    runs: list[Planned]
+    runs: list[Planned]  # with `choose` those of the thesis, which stand for the chosen ones in checks and estimates
     grid: str | None  # name of the grid; its runs go side by side, and a failing one stops no other. None: a single run
+    choose: Callable[[], list[Planned]] | None = None  # gives the runs when the steps before have been executed
 
 
 class Grid(NamedTuple):
@@ -63,6 +72,8 @@ class Grid(NamedTuple):
     notebook: str | None  # if the grid's file names one
     runs: list[dict[str, Any]]
     names: Mapping[str, int]  # {name: place of the run}
+    best_of: Sequence[Sequence[str]] = ()  # names of grids
+    compounds: int = 0  # of so many models of each kind; 0: those in `runs`
 
 
 def resolve_plan(
@@ -75,7 +86,9 @@ def resolve_plan(
     """
     for asked in (asked for asked in (first, only) if asked is not None):
         notebook_named(asked)
-    steps, notebooks = [], []
+    steps: list[Step] = []
+    notebooks = []
+    sweeps: dict[str, Callable[[], list[Planned]]] = {}  # the runs of the grids of all lines so far, by name
     copies: dict[Path, tuple[int, Planned]] = {}  # executed copy → its run and the line of that
     for number, line in enumerate(profile.plan, 1):
         try:
@@ -83,18 +96,23 @@ def resolve_plan(
             source_name = name if line.profile is None else profile_argument(line.profile)
             grid = None if line.grid is None else load_grid(line.grid, source)
             notebooks.append(notebook := str(line.notebook) if grid is None else _notebook_of(grid, line.notebook))
+            rest: Any = (notebook, line.parameters, source, source_name, workspace)
+            if grid is not None:
+                sweeps[grid.name] = partial(_resolve_grid, grid, *rest)
             if line.on_request or notebook < (first or "") if only is None else not notebook.startswith(only):
                 continue
-            rest: Any = (notebook, line.parameters, source, source_name, workspace)
-            runs = [_planned(*rest)] if grid is None else _resolve_grid(grid, *rest)
-            for run in runs:
+            if grid is None:
+                found = [Step([_planned(*rest)], None)]
+            else:
+                found = _steps_of(grid, *rest, chooser=(profile, name), sweeps=sweeps, earlier=runs_of(steps))
+            for run in runs_of(found):
                 earlier, other = copies.setdefault(run.executed, (number, run))
                 if other is not run and other.fingerprint != run.fingerprint:  # which asks for the files of a corpus
                     same = f"line {earlier} has another run whose executed copy is {run.executed.name}"
                     raise InputError(f"{same}; give one of them a profile of another name")
         except InputError as error:
             raise InputError(f"profile {profile.name}: plan, line {number} ({line}): {error}") from None
-        steps.append(Step(runs, None if grid is None else grid.name))
+        steps += found
     if not steps:
         asked = f"--only {only}" if only else f"--from {first}" if first else "an empty plan"
         known = ", ".join(dict.fromkeys(notebooks)) or "none: add lines to `plan`"
@@ -104,10 +122,69 @@ def resolve_plan(
 
 def resolve_sweep(
     notebook: str | None, grid: GridLike, workspace: Workspace, *, profile: str | Path, parameters: Mapping[str, Any]
-) -> list[Planned]:
-    """The runs of a sweep; arguments as of `sweeps.sweep`, and no notebook where the grid names one."""
+) -> list[Step]:
+    """The steps of a sweep; arguments as of `sweeps.sweep`, and no notebook where the grid names one."""
     loaded, name = Profile.load(profile), profile_argument(profile)
-    return _resolve_grid(load_grid(grid, loaded), notebook, parameters, loaded, name, workspace)
+    return _steps_of(load_grid(grid, loaded), notebook, parameters, loaded, name, workspace, chooser=(loaded, name))
+
+
+def runs_of(steps: Iterable[Step]) -> list[Planned]:
+    return [run for step in steps for run in step.runs]
+
+
+def chosen_runs(steps: Iterable[Step]) -> list[Planned]:
+    """As `runs_of`, with the runs that can be chosen by now, and without those that cannot."""
+    found: list[Planned] = []
+    for step in steps:
+        with suppress(InputError):  # the runs to choose from have not ended
+            found += step.runs if step.choose is None else step.choose()
+    return found
+
+
+def _steps_of(
+    grid: Grid, notebook: str | None, overrides: Mapping[str, Any], profile: Profile, name: str, workspace: Workspace,
+    *, chooser: tuple[Profile, str], sweeps: Mapping[str, Callable[[], list[Planned]]] | None = None,
+    earlier: Sequence[Planned] = (),
+) -> list[Step]:  # fmt: skip
+    """The steps of a grid.
+
+    chooser: the profile, and its name, whose `winners` and records count. sweeps: the runs of grids by name; other
+    grids have the chooser's parameters. earlier: runs that are executed before.
+    """
+    rest: Any = (notebook, overrides, profile, name, workspace)
+    runs, own = _resolve_grid(grid, *rest), chooser[0]
+    if own.winners == "thesis" or not (grid.best_of or grid.compounds):
+        return [Step(runs, grid.name)]
+    singles = [run for run in runs if grid.compounds and run.parameters.get("compound") is None]
+    groups: list[list[Candidates]] = []  # from each group one run is chosen or, from DM and DBOW, several
+    if grid.compounds:
+        kinds = [[run for run in singles if run.parameters.get("dm") is dm] for dm in (True, False)]
+        groups = [[Candidates(grid.name, kind, [{"compound": run.label} for run in kind])] for kind in kinds]
+    for names in grid.best_of:
+        groups.append(group := [])
+        for other in names:
+            resolve = partial(_resolve_grid, load_grid(other, own), None, {}, *chooser, workspace)
+            planned = (sweeps or {}).get(other, resolve)()
+            given = [{**FIXED.get(planned[0].notebook, {}), **run} for run in load_grid(other, profile).runs]
+            group.append(Candidates(other, planned, given))
+
+    def choose() -> list[Planned]:
+        selected = [select_best(group, workspace, grid.compounds or 1) for group in groups]
+        given, told = [best[0] for best, _ in selected], [text for _, text in selected]
+        if grid.compounds:
+            members = product(*(best for best, _ in selected))
+            given = [{"compound": "+".join(one["compound"] for one in both)} for both in members]
+            told = ["\n\n".join(told)] * len(given)
+        chosen = _resolve_grid(grid._replace(runs=given), *rest)
+        return [replace(run, chosen=text) for run, text in zip(chosen, told, strict=True)]
+
+    candidates = [run for one in chain(*groups) for run in one.runs]
+    coming = {run.executed for run in (*earlier, *singles)}
+    steps = [Step(singles, grid.name)] if singles else []
+    may_wait = all(run.executed in coming for run in candidates if not has_ended(run, workspace))
+    if may_wait and any(run.executed in coming and not has_record(run, workspace) for run in candidates):
+        return [*steps, Step([run for run in runs if run not in singles], grid.name, choose)]
+    return [*steps, Step(choose(), grid.name)]
 
 
 def profile_argument(profile: str | Path) -> str:
@@ -195,8 +272,9 @@ def names_in_grids(key: RunKey, *grids: str) -> list[str]:
     found: dict[str, None] = {}
     for name, profile in product(grids or _grid_files(), (THESIS, key.profile)):
         with suppress(InputError):  # of a grid whose runs do not fit this profile
-            _, notebook, runs, places = load_grid(name, profile)
-            keys = {own: RunKey.bare(notebook or key.notebook, profile, **runs[at]) for own, at in places.items()}
+            grid = load_grid(name, profile)
+            notebook = grid.notebook or key.notebook
+            keys = {own: RunKey.bare(notebook, profile, **grid.runs[at]) for own, at in grid.names.items()}
             found |= dict.fromkeys(own for own, run in keys.items() if run.cell == key.cell)
     return list(found)
 
@@ -249,7 +327,18 @@ def load_grid(given: GridLike, profile: Profile) -> Grid:
 
             student = int(load_config(pretrained.resolve(profile.student.model)).hidden_size)
         runs = [_scaled(run, profile, student, f"{path}: run {number}") for number, run in enumerate(runs, 1)]
-    return Grid(name, notebook, runs, names)
+    return Grid(name, notebook, runs, names, *_choice(raw, path))
+
+
+def _choice(raw: Mapping[str, Any], path: Path) -> tuple[list[list[str]], int]:
+    """The values of `best_of` and `compounds`."""
+    best_of, compounds = raw.get("best_of", []), raw.get("compounds", 0)
+    lists = [best_of, *best_of] if isinstance(best_of, list) else [best_of]
+    if not all(isinstance(one, list) for one in lists) or not all(isinstance(one, str) for one in chain(*lists[1:])):
+        raise InputError(f"{path}: best_of: write lists of names of grids, as in [[structural]], got {best_of!r}")
+    if type(compounds) is not int or compounds < 0:
+        raise InputError(f"{path}: compounds: write how many models of each kind, got {compounds!r}")
+    return best_of, compounds
 
 
 @lru_cache

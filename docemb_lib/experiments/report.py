@@ -16,7 +16,7 @@ from docemb_lib.evaluation.scoreboard import last_round, scoreboard
 from docemb_lib.experiments import records
 from docemb_lib.experiments.execution import Runs, is_done
 from docemb_lib.experiments.models import ADAPTED
-from docemb_lib.experiments.plan import profile_argument, resolve_plan
+from docemb_lib.experiments.plan import chosen_runs, profile_argument, resolve_plan
 from docemb_lib.experiments.scores import Final
 from docemb_lib.private import load_nbformat
 from docemb_lib.progress import progress
@@ -77,7 +77,7 @@ def write_pages(profile: str, out: Path | None = None) -> Path:
     """
     workspace, loaded = Workspace(), Profile.load(profile)
     steps, title = resolve_plan(loaded, profile_argument(profile), workspace), f"docemb, profile {loaded.name}"
-    done = [run for step in steps for run in step.runs if is_done(run, workspace)]
+    done = [run for run in chosen_runs(steps) if is_done(run, workspace)]
     if not done:
         raise InputError(f"report: no run of profile {loaded.name} is done; `docemb run` makes them")
     folder = out or workspace.outputs / "report" / loaded.name

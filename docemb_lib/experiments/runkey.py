@@ -114,8 +114,8 @@ class RunKey:
     def setting(self) -> str:
         """Fingerprint of all but the parameters: runs of one setting are comparable. `simde` counts in 07 only."""
         profile, evaluation = self.profile, self.profile.evaluation
-        # Corpora and tasks enter by the fingerprints of their files below; the plan and the parameters do not count.
-        excluded: Any = dict.fromkeys(("plan", "parameters", "notebooks", "corpus"), True)
+        # Corpora and tasks enter by the fingerprints of their files below; plan and parameters do not count.
+        excluded: Any = dict.fromkeys(("plan", "winners", "parameters", "notebooks", "corpus"), True)
         excluded |= {"contextual_teachers": {"corpus"}}
         excluded |= {"training": NOT_IN_FINGERPRINT}
         excluded["simde"] = {"training": NOT_IN_FINGERPRINT} if self.self_supervised else True

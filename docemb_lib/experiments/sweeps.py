@@ -29,7 +29,7 @@ from uuid import uuid4
 from docemb_lib.errors import InputError
 from docemb_lib.experiments import execution, processes, records
 from docemb_lib.experiments.execution import Planned, Reporter, RunError, Runs, Status, UnwantedError, is_done
-from docemb_lib.experiments.plan import Step, resolve_sweep
+from docemb_lib.experiments.plan import Step, chosen_runs, resolve_sweep, runs_of
 from docemb_lib.experiments.processes import Expected
 from docemb_lib.experiments.run import Stages
 from docemb_lib.progress import progress
@@ -79,26 +79,23 @@ def sweep(
         >>> frame[["lam", "mean"]]
     """
     workspace = Workspace()
-    planned = resolve_sweep(notebook, grid, workspace, profile=profile, parameters=parameters or {})
-    execute_sweep(planned, workspace, _ProgressBar(), workers=workers, scheduler=scheduler)
-    return recorded(planned, workspace)
+    steps = resolve_sweep(notebook, grid, workspace, profile=profile, parameters=parameters or {})
+    execute_sweep(steps, workspace, _ProgressBar(), workers=workers, scheduler=scheduler)
+    return recorded(chosen_runs(steps), workspace)
 
 
 def execute_sweep(
-    planned: Runs, workspace: Workspace, reporter: Reporter, *, workers: int | None = None, scheduler: str | None = None
-) -> list[str]:
+    steps: Sequence[Step], workspace: Workspace, reporter: Reporter, *,
+    workers: int | None = None, scheduler: str | None = None,
+) -> list[str]:  # fmt: skip
     """Execute the missing runs of a grid and draw their comparison. Returns a line for each failure."""
     if workers is not None and (scheduler is not None or workers < 1):
         raise InputError(f"workers: got {workers}; write 1 or more, and leave it out where there is a scheduler")
-    missing = missing_runs(planned, workspace)
+    missing = missing_runs(runs_of(steps), workspace)
     if missing and scheduler is None:
         workers = workers or processes.default_workers(len(missing))
     where = f"workers of {scheduler}" if workers is None else "1 worker" if workers == 1 else f"{workers} workers"
-    try:
-        reporter.begin(planned, missing, where if missing else "")
-        return _execute_grid(planned, missing, workspace, reporter, workers, scheduler)
-    finally:
-        reporter.close()
+    return _execute(steps, missing, workspace, reporter, where if missing else "", workers, scheduler)
 
 
 def missing_runs(planned: Runs, workspace: Workspace) -> list[Planned]:
@@ -117,15 +114,29 @@ def execute_plan(steps: Sequence[Step], workspace: Workspace, reporter: Reporter
 
     Raises InputError before anything starts, and RunError at the first notebook outside of grids that fails.
     """
-    planned = [run for step in steps for run in step.runs]
-    missing = missing_runs(planned, workspace)
+    return _execute(steps, missing_runs(runs_of(steps), workspace), workspace, reporter)
+
+
+def _execute(
+    steps: Sequence[Step], missing: Runs, workspace: Workspace, reporter: Reporter, where: str = "",
+    workers: int | None = None, scheduler: str | None = None,
+) -> list[str]:  # fmt: skip
     failures: list[str] = []
     try:
-        reporter.begin(planned, missing)
-        for step in steps:
+        reporter.begin(runs_of(steps), missing, where)
+        for place, step in enumerate(steps):
+            if step.choose is not None:
+                try:
+                    step = step._replace(runs=step.choose(), choose=None)
+                    missing = [*missing_runs(step.runs, workspace), *missing]
+                except InputError as error:
+                    failures.append(f"grid {step.grid}: {error}")
+                    continue
+                steps = [*steps[:place], step, *steps[place + 1 :]]
+                reporter.begin(runs_of(steps), [run for run in runs_of(steps[place:]) if run in missing], where)
             todo = [run for run in step.runs if run in missing]
             if step.grid is not None:
-                failures += _execute_grid(step.runs, todo, workspace, reporter)
+                failures += _execute_grid(step.runs, todo, workspace, reporter, workers, scheduler)
             else:
                 (run,) = step.runs
                 start = time.perf_counter()

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from glob import glob
 from itertools import accumulate, chain
 from pathlib import Path
-from typing import Any, Self, TypeVar, get_args
+from typing import Any, Literal, Self, TypeVar, get_args
 
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
@@ -118,6 +118,9 @@ class Profile(sections.Section):
     simde: sections.SimDE = sections.SimDE()
     evaluation: sections.Evaluation = sections.Evaluation()
     plan: list[PlanLine] = []
+    # With which best runs grids of the plan go on that name others (`best_of`, `compounds`): those of the thesis, or
+    # the best of the runs recorded here.
+    winners: Literal["thesis", "own"] = "thesis"
 
     @model_validator(mode="after")
     def _sections_agree(self) -> Self:

@@ -146,12 +146,12 @@ def run_monitor(
     notebook: name or number of a notebook, to show its runs only. grid: show all runs of this grid, waiting ones
     included, and the time left. profile, parameters: as given to the sweep of the grid.
     """
-    from docemb_lib.experiments.plan import resolve_sweep
+    from docemb_lib.experiments.plan import chosen_runs, resolve_sweep
 
     workspace = Workspace()
     notebook = None if notebook is None else notebook_named(notebook)
     given: dict[str, Any] = {"profile": profile, "parameters": parameters or {}}
-    planned = None if grid is None else resolve_sweep(notebook, grid, workspace, **given)
+    planned = None if grid is None else chosen_runs(resolve_sweep(notebook, grid, workspace, **given))
 
     def answer(every: float) -> Answer:
         trainings = trainings_on_disk(workspace)

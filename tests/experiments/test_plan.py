@@ -11,7 +11,7 @@ import pytest
 
 from docemb_lib import grid, sweep
 from docemb_lib.errors import InputError
-from docemb_lib.experiments.plan import load_grid, names_in_grids, resolve_plan, resolve_sweep
+from docemb_lib.experiments.plan import load_grid, names_in_grids, resolve_plan, resolve_sweep, runs_of
 from docemb_lib.experiments.run import Stages
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.experiments.scores import check_benchmarks
@@ -27,16 +27,13 @@ SIZES = {
     "structural": ("03_structural", 11), "paragraph-vector": ("02_paragraph_vector", 36 + 9),
     "projections-contextual": ("04_projections", 16), "projections-cosine": ("04_projections", 12),
     "projections-max-margin": ("04_projections", 14), "weighting-cosine": ("05_weighting", 8 + 1),
-    "weighting-max-margin": ("05_weighting", 8 + 1), "final": ("06_evaluation", 3), "soft-cca-beta": ("04_projections", 5 + 3)}  # fmt: skip
+    "weighting-max-margin": ("05_weighting", 8 + 1), "final": ("06_evaluation", 3),
+    "recipe": ("06_evaluation", 1), "soft-cca-beta": ("04_projections", 5 + 3)}  # fmt: skip
 WIDTHS = {"thesis": (768, 100, 1024, 2048), "tiny": (384, 100, 100, 200)}  # of student, DM, DBOW, PV
 LINES = """[{notebook: 05_weighting, lam: 0.3}, {grid: grids/lams.yaml, seed: 3},
     {notebook: 05_weighting, lam: 0.3, profile: other.yaml}, {grid: lams, profile: other.yaml}, {notebook: 01_corpus}]"""
 EACH = f"[{', '.join(f'{{notebook: {name}}}' for name in NOTEBOOKS)}]"
 ON_REQUEST = "[{notebook: 06_evaluation}, {notebook: 07_simde, seed: 1, on_request: true}]"
-
-
-def runs_of(steps):
-    return [run for step in steps for run in step.runs]
 
 
 @pytest.mark.parametrize(("runs", "selection", "notebooks"), [
@@ -300,7 +297,7 @@ def test_widths_and_masks_are_scaled_to_the_profile(tmp_path):
 @pytest.mark.parametrize("name", SIZES)
 def test_every_grid_resolves_on_the_small_profile_to_runs_that_are_told_apart(name, workspace_root):
     notebook, size = SIZES[name]
-    planned = resolve_sweep(notebook[:2], name, Workspace(), profile="small", parameters={"seed": 1})
+    planned = runs_of(resolve_sweep(notebook[:2], name, Workspace(), profile="small", parameters={"seed": 1}))
     assert len({run.fingerprint for run in planned}) == len({run.executed for run in planned}) == size
     assert (len({run.label for run in planned}), {run.notebook for run in planned}) == (size, {notebook})
     assert {run.parameters["seed"] for run in planned} == {1}
@@ -309,7 +306,7 @@ def test_every_grid_resolves_on_the_small_profile_to_runs_that_are_told_apart(na
 def resolve(text, notebook=None, **overrides):
     path = Path("params/mine.yaml")
     path.write_text(text, encoding="utf-8")
-    return resolve_sweep(notebook, path, Workspace(), profile="small", parameters=overrides)
+    return runs_of(resolve_sweep(notebook, path, Workspace(), profile="small", parameters=overrides))
 
 
 def test_a_grid_of_ones_own_has_products_and_single_runs_over_a_base(workspace_root):

@@ -132,12 +132,12 @@ def test_a_sweep_counts_words_before_its_first_run_and_refuses_a_run_that_would_
     monkeypatch.setattr(processes, "local_workers", lambda count: pytest.fail("workers were started"))
     runs = [{"min_count": 2}, {"compound": "DM;4;stem;5000+DBOW;3;lowercase;2"}]
     workspace = make().workspace
-    planned = resolve_sweep("02", runs, workspace, profile="mine", parameters={})  # nothing is known yet
-    reporter, steps = Reporter(), []
-    reporter.prepare = steps.append
+    steps = resolve_sweep("02", runs, workspace, profile="mine", parameters={})  # nothing is known yet
+    reporter, prepared = Reporter(), []
+    reporter.prepare = prepared.append
     with pytest.raises(InputError, match=r"^02_paragraph_vector \(DM;4;stem;5000\+.*: min_count: none of the"):
-        execute_sweep(planned, workspace, reporter)
-    assert steps == ["the words of the corpus, lowercase", "the words of the corpus, stem"]
+        execute_sweep(steps, workspace, reporter)
+    assert prepared == ["the words of the corpus, lowercase", "the words of the corpus, stem"]
     assert len(artefacts(make(), "words")) == 2
     assert not (workspace.outputs / "records").exists()
 
