@@ -1,0 +1,111 @@
+"""The miniature of the thesis: its plan is that of the thesis, and a tenth of it ends with tables and claims."""
+
+import runpy
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+
+from docemb_lib import thesis
+from docemb_lib.experiments.plan import names_in_grids, resolve_plan
+from docemb_lib.experiments.run import Run
+from docemb_lib.settings.profile import Profile
+from docemb_lib.thesis.claims import FAILS, HOLDS, NO_INTERVAL, UNDECIDED, UNTESTED, recorded_claims
+from docemb_lib.thesis.values import FIGURES, cells_of
+from docemb_lib.workspace import Workspace
+
+PARAMS = Path(__file__).resolve().parents[2] / "params"
+CLASSIFIED, RANKED = {"aan", "arxiv", "imdb", "oc", "pan", "s2orc"}, {"games", "wines"}
+# A few runs of each kind, by their places in the grids.
+TENTH = {
+    "paragraph-vector": [0],
+    "structural": [5],
+    "projections-contextual": [3],
+    "weighting-cosine": [2],
+    "final": [0],
+}
+
+
+@pytest.fixture
+def workspace(tmp_path, monkeypatch):
+    """A workspace with the profiles of this repository and the miniature's data, of two packages."""
+    for folder in ("params", "notebooks"):
+        shutil.copytree(PARAMS.parent / folder, tmp_path / folder, ignore=shutil.ignore_patterns(".ipynb_checkpoints"))
+    monkeypatch.chdir(tmp_path)
+    return Workspace(tmp_path)
+
+
+@pytest.fixture
+def data(workspace):
+    make_data = runpy.run_path(str(PARAMS / "thesis-mini.py"))["make_data"]
+    make_data(workspace.root / "data" / "mini", ["numpy", "seaborn"])
+
+
+def rows_of(runs):
+    """Of each run the rows of the thesis' figures that it is, and its name among the final students."""
+    figures = [figure for figure in FIGURES if figure.notebook == runs[0].notebook]
+    cells = {figure.source: cells_of(figure, runs[0].profile) for figure in figures}
+    found = [[(source, own.get(run.key.cell)) for source, own in cells.items()] for run in runs]
+    if runs[0].notebook == "06_evaluation":
+        return [rows + names_in_grids(run.key, "final") for rows, run in zip(found, runs, strict=True)]
+    return found
+
+
+def test_the_plan_of_the_miniature_has_the_runs_of_the_thesis_one_to_one(workspace):
+    steps, mini = (resolve_plan(Profile.load(name), name, workspace) for name in ("thesis", "thesis-mini"))
+    assert [(step.grid, len(step.runs)) for step in mini] == [(step.grid, len(step.runs)) for step in steps]
+    runs, small = ([run for step in one for run in step.runs] for one in (steps, mini))
+    assert len({run.executed for run in small}) == len(small) == 121
+    for there, here in zip(steps, mini, strict=True):
+        assert (found := rows_of(here.runs)) == rows_of(there.runs)
+        assert all(any(label for _, label in rows[:3]) for rows in found if here.grid not in (None, "final"))
+    assert [rows[-1] for rows in rows_of(mini[-1].runs)] == ["cosine-masked", "MSE-contextual", "only-MSE"]
+    fields = {"structural_loss", "distance", "gamma", "contextual_teacher", "lam", "dm", "preprocess", "min_count"}
+    for one, other in zip(runs, small, strict=True):
+        assert {n: v for n, v in one.parameters.items() if n in fields} == {
+            n: v for n, v in other.parameters.items() if n in fields
+        }
+
+
+def test_the_miniature_changes_sizes_and_sources_alone():
+    """Its files say nothing of losses, protocols or evaluation that the thesis' profile says in another way."""
+    for name in ("thesis-mini", "thesis-mini-final"):
+        given = yaml.safe_load((PARAMS / f"{name}.yaml").read_text(encoding="utf-8"))
+        assert set(given) == {"base", "name", "plan"} | set(given) & {
+            "corpus", "structural_teacher", "contextual_teachers", "student", "training", "evaluation", "parameters"}  # fmt: skip
+        assert not {"tasks", "sweep_tasks", "rounds", "map_at"} & set(given.get("evaluation", {}))
+    assert Profile.load(PARAMS / "thesis-mini.yaml").evaluation.rounds == [1000, 10000, None]
+
+
+@pytest.mark.slow
+def test_a_tenth_of_the_miniature_ends_with_the_thesis_beside_it_and_every_claim_judged_or_not_tested(
+    workspace, data, infer_in_process
+):
+    steps = resolve_plan(Profile.load("thesis-mini"), "thesis-mini", workspace)
+    for step in steps:
+        for planned in (step.runs[place] for place in TENTH.get(step.grid, ())):
+            run = Run(planned.key, workspace)
+            run.stages.check()
+            final = run.evaluate() if step.grid == "final" else run.validation
+            run.finish(run.metrics(final.scores), scores=final.scores, tables=final.tables)
+            if step.grid != "final":
+                shown = thesis.scores_of_runs(run, final.scores)
+                assert shown.loc[shown["model"] == run.label, "thesis"].notna().all()
+                assert set(shown["task"]) == CLASSIFIED
+    finals = thesis.recorded_finals(run, final)
+    accuracy, ranking = (thesis.table_5_7(finals.scores, metric) for metric in ("accuracy", "map"))
+    assert list(accuracy.index.unique("round")) == ["1k", "10k", "all"]
+    assert (set(accuracy) >= CLASSIFIED, set(ranking) >= RANKED) == (True, True)
+    assert {"cosine-masked", "Longformer", "SBERT", "DM", "PV"} == set(finals.labels)
+    beside = thesis.deviations(finals.scores).groupby("metric").size().to_dict()
+    assert beside == {"accuracy": 5 * 3 * 6, "map": 5 * 3 * 2, "mrr": 5 * 3 * 2}  # models × rounds × tasks
+    assert not finals.not_drawn
+    assert not thesis.best_of_chapter_4(run).empty
+    known = {UNTESTED, *(verdict + end for verdict in (HOLDS, FAILS, UNDECIDED) for end in ("", NO_INTERVAL))}
+    chapter_4, chapter_5 = (recorded_claims(name) for name in ("thesis-mini", "thesis-mini-final"))
+    for table in (chapter_4, chapter_5):
+        assert {*table["in the thesis"], *table["on thesis tasks"], *table["on other tasks"]} <= known
+        assert (table["because"].str.len() > 0).all()
+    assert chapter_4.loc["s1", "because"].startswith("no run of cosine, MSE")  # they are not in this tenth
+    assert chapter_5.loc["c6", "on thesis tasks"] == FAILS  # a count: the tasks are small
