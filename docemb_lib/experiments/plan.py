@@ -32,7 +32,7 @@ from docemb_lib import pretrained
 from docemb_lib.errors import InputError, nearest
 from docemb_lib.experiments.execution import Planned, has_record
 from docemb_lib.experiments.runkey import RunKey
-from docemb_lib.experiments.selection import Candidates, has_ended, select_best
+from docemb_lib.experiments.selection import Candidates, has_ended, select_best, selection_in
 from docemb_lib.experiments.stages import sbert_of
 from docemb_lib.integrity import read_json
 from docemb_lib.projections import parse_projection, with_widths
@@ -327,18 +327,7 @@ def load_grid(given: GridLike, profile: Profile) -> Grid:
 
             student = int(load_config(pretrained.resolve(profile.student.model)).hidden_size)
         runs = [_scaled(run, profile, student, f"{path}: run {number}") for number, run in enumerate(runs, 1)]
-    return Grid(name, notebook, runs, names, *_choice(raw, path))
-
-
-def _choice(raw: Mapping[str, Any], path: Path) -> tuple[list[list[str]], int]:
-    """The values of `best_of` and `compounds`."""
-    best_of, compounds = raw.get("best_of", []), raw.get("compounds", 0)
-    lists = [best_of, *best_of] if isinstance(best_of, list) else [best_of]
-    if not all(isinstance(one, list) for one in lists) or not all(isinstance(one, str) for one in chain(*lists[1:])):
-        raise InputError(f"{path}: best_of: write lists of names of grids, as in [[structural]], got {best_of!r}")
-    if type(compounds) is not int or compounds < 0:
-        raise InputError(f"{path}: compounds: write how many models of each kind, got {compounds!r}")
-    return best_of, compounds
+    return Grid(name, notebook, runs, names, *selection_in(raw, path))
 
 
 @lru_cache

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from docemb_lib.errors import InputError
@@ -19,6 +21,17 @@ class Candidates(NamedTuple):
     grid: str
     runs: list[Planned]
     parameters: list[dict[str, Any]]  # of the runs to be made, one for each
+
+
+def selection_in(raw: Mapping[str, Any], path: Path) -> tuple[list[list[str]], int]:
+    """The fields `best_of` and `compounds` of a grid's file. Raises InputError."""
+    best_of, compounds = raw.get("best_of", []), raw.get("compounds", 0)
+    lists = [best_of, *best_of] if isinstance(best_of, list) else [best_of]
+    if not all(isinstance(one, list) for one in lists) or not all(isinstance(one, str) for one in chain(*lists[1:])):
+        raise InputError(f"{path}: best_of: write lists of names of grids, as in [[structural]], got {best_of!r}")
+    if type(compounds) is not int or compounds < 0:
+        raise InputError(f"{path}: compounds: write how many models of each kind, got {compounds!r}")
+    return best_of, compounds
 
 
 def has_ended(run: Planned, workspace: Workspace) -> bool:
