@@ -30,9 +30,10 @@ def load_nbformat() -> None:
     """Import nbformat and jsonschema without rfc3987_syntax, which compiles a grammar for more than a second."""
     if GRAMMAR not in sys.modules:
         sys.modules[GRAMMAR] = cast(Any, None)  # its import fails, and jsonschema leaves a check of formats out
-        import nbformat  # noqa: F401
-
-        del sys.modules[GRAMMAR]
+        try:
+            import nbformat  # noqa: F401
+        finally:
+            sys.modules.pop(GRAMMAR, None)
 
 
 def softmax_backward(grad: Tensor, weights: Tensor) -> Tensor:

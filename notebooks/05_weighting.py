@@ -111,7 +111,8 @@ run.save_figure(ax, "training", validation_history)
 # the embeddings $y$ (student), $t$ (structural teacher) and the projections $f_S(y)$ and $f_C(c)$, then by the library.
 # SDL adds the covariance $\Sigma$ of the batch to the running covariance that training left,
 # $\Phi_t = \beta\Phi_{t-1} + \Sigma$, and divides by $b_t = \beta b_{t-1} + 1$. Not written out here are max-margin and
-# contrastive (`03_structural` does this) and CCA: for these, the library's values of $L_S$ or $L_C$ are taken.
+# contrastive (`03_structural` does this), CCA, and a loss of your own: for these, the values of the library are taken.
+# The weights of both losses are the library's, too.
 
 # %%
 import torch
@@ -125,11 +126,11 @@ distance, off_diagonal, sdl = (f - c).square().mean(dim=1), ~torch.eye(f.shape[1
 for z, running in zip((f, c), three.decorrelations, strict=False):
     Z = running.normalise(z)
     Phi, b = p.beta * running.covariance + Z.T @ Z / (3 - 1), p.beta * running.normaliser + 1
-    sdl += Phi[off_diagonal].abs().sum() / b / max(off_diagonal.sum(), 1)
+    sdl += Phi[off_diagonal].abs().sum() / b / (max(off_diagonal.sum(), 1) if running.reduction == "mean" else 1)
 L_C = {"mse": distance, "soft-cca": distance + p.delta * sdl}.get(p.contextual_loss, three.contextual)
-lam, rest = three.weights  # λᵢ and 1 - λᵢ by length, as drawn above
-print(f"by hand {(lam * L_S + rest * L_C).mean():.6f}, by the library {three.loss:.6f}")
-print(f"λ of the documents of {three.lengths.tolist()} tokens: {[round(x, 3) for x in lam.tolist()]}")
+v, u = three.weights  # by length, as drawn above: λᵢ and 1 - λᵢ, unless `form` and λ say otherwise
+print(f"by hand {(v * L_S + u * L_C).mean():.6f}, by the library {three.loss:.6f}")
+print(f"weight of L_S for the documents of {three.lengths.tolist()} tokens: {[round(x, 3) for x in v.tolist()]}")
 
 # %% [markdown]
 # ## All runs so far

@@ -71,7 +71,9 @@ def test_init_copies_the_notebooks_and_params_of_the_checkout(working_folder):
     folder, printed = working_folder
     assert f"{folder}: notebooks and params copied" in printed
     assert {path.name for path in folder.iterdir()} == {"notebooks", "params", "my_docs.yaml"}
-    carried = files(REPOSITORY, "notebooks/*.py", "notebooks/*.ipynb", "notebooks/jupytext.toml", "params/**/*.yaml")
+    carried = files(
+        REPOSITORY, "notebooks/*.py", "notebooks/*.ipynb", "notebooks/jupytext.toml", "params/**/*.yaml", "params/*.py"
+    )
     assert files(folder, "notebooks/**/*", "params/**/*") == carried
     assert len(carried) > 30
 

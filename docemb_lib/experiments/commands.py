@@ -57,13 +57,14 @@ def make_working_folder() -> str:
     What is there stays as it is. Returns what was done, in words. Raises InputError for a folder of others in the way.
     """
     root = folder_above() or Path.cwd()
-    missing = _missing(root)
+    if not (missing := _missing(root)):
+        return f"{root}: notebooks and params are there already"
     with TemporaryDirectory(prefix=".docemb.", dir=root) as folder:
         for name in missing:  # whole or not at all; `params`, by which a working folder is known, is the last
             unwanted = shutil.ignore_patterns("__pycache__", ".*")
             made = shutil.copytree(SHIPPED / name, Path(folder, name), copy_function=shutil.copyfile, ignore=unwanted)
             Path(made).rename(root / name)
-    return f"{root}: {' and '.join(missing)} copied" if missing else f"{root}: notebooks and params are there already"
+    return f"{root}: {' and '.join(missing)} copied"
 
 
 def _missing(root: Path) -> list[str]:
@@ -224,22 +225,25 @@ def adapt_student(
 ) -> tuple[int, int, float]:
     """Fit a student's lexical half on the documents of `source` and save it in the folder `out`, whole or not at all.
 
-    model: a student, or a short encoder, which becomes one without training.
+    model: a student, or a short encoder, which becomes one without training, with the encoder's own pooling.
     options: of `Student.adapt`. Returns the number of documents, the width of the embeddings and the weight of the
     lexical half. Raises InputError if `out` exists or the documents are too few.
     """
     if out.exists():
         raise InputError(f"-o {out}: exists; name a new folder")
-    texts = [document.text for document in local_documents(source, text_field=text_field, id_field=id_field)]
+    documents = local_documents(source, text_field=text_field, id_field=id_field)
 
     from docemb_lib.student import Student
-    from docemb_lib.student.export import encoder_card, with_lexical_half
+    from docemb_lib.student.export import encoder_card, encoder_pooling, with_lexical_half
     from docemb_lib.student.loading import is_short
 
-    short = is_short(model)
-    student = Student.from_encoder(model, attention_window=WINDOW) if short else Student.load(model)
-    student.adapt(texts, **options)
-    make_card: Callable[..., str | None] = encoder_card if short else with_lexical_half
+    make_card: Callable[..., str | None]
+    if is_short(model):
+        student = Student.from_encoder(model, pooling=encoder_pooling(model), attention_window=WINDOW)
+        make_card = encoder_card
+    else:
+        student, make_card = Student.load(model), with_lexical_half
+    student.adapt(texts := [document.text for document in documents], **options)
     out.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as folder:
         written = Path(folder, out.name)

@@ -23,7 +23,8 @@ from docemb_lib.progress import progress
 from docemb_lib.settings.profile import FINAL, Profile
 from docemb_lib.workspace import Workspace, write_text
 
-FORMULA = re.compile(r"\$\$(.+?)\$\$|\$(.+?)\$", re.DOTALL)  # in a paragraph of its own, or within a line
+# Code, which is left as it is; a formula in a paragraph of its own; and one within a paragraph.
+FORMULA = re.compile(r"(`+).+?\1|\$\$(.+?)\$\$|\$((?:[^$\n]|\n(?!\n))+)\$", re.DOTALL)
 LOADED = re.compile(r"<script[^>]* src=.*?</script>", re.DOTALL)
 # Notebook pages are light. Where the reader's browser is dark, colours are inverted, and pictures inverted back.
 DARK = """<style>@media screen and (prefers-color-scheme: dark) { html, img { background: #fff }
@@ -104,8 +105,10 @@ def page_of(notebook: Path) -> str:
     from latex2mathml.converter import convert
     from nbconvert import HTMLExporter
 
-    def mathml(formula: re.Match[str]) -> str:
-        of_its_own, within = formula.groups()
+    def mathml(found: re.Match[str]) -> str:
+        code, of_its_own, within = found.groups()
+        if code:
+            return found[0]
         latex = (of_its_own or within).replace(r"\_", "_")  # in names: the converter would show the backslash
         return convert(latex, display="block" if of_its_own else "inline")
 

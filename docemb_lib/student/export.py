@@ -119,12 +119,7 @@ def saved_pooling(path_or_id: str) -> Pooling:
     if kinds not in KINDS:
         is_one = "a student is a Transformer, a Pooling and, centred, a Dense, perhaps with a lexical half"
         raise InputError(f"{path_or_id}: modules {', '.join(kinds)}; {is_one}")
-    config = read_json(path_or_id, "config.json", subfolder=folders[1]) or {}
-    flags = {name.removeprefix("pooling_mode_") for name, on in config.items() if on is True and "_mode_" in name}
-    mode = config.get("pooling_mode") or "+".join(flags).replace("_tokens", "").replace("_token", "")
-    if not mode:
-        logger.warning("%s: %s/config.json names no pooling; the mean over tokens is taken", path_or_id, folders[1])
-        mode = "mean"
+    mode = _pooling_mode(path_or_id, folders[1])
     settings = read_json(path_or_id, SETTINGS, subfolder=folders[0]) or {}
     is_global = settings.get("transformer_task") == GLOBAL_ATTENTION["transformer_task"]
     if mode == "mean" and not is_global:
@@ -133,6 +128,25 @@ def saved_pooling(path_or_id: str) -> Pooling:
         return "cls" if is_global else "first"
     found = f"pooling is {mode} {'with' if is_global else 'without'} global attention"
     raise InputError(f"{path_or_id}: {found}; a student's is mean without it, or cls with or without it")
+
+
+def encoder_pooling(name: str) -> Pooling:
+    """The pooling of a short sentence encoder, "mean" for a plain transformers model. Raises InputError for others."""
+    modules = dict(read_modules(source := resolve(name)))
+    mode = _pooling_mode(source, modules["Pooling"]) if "Pooling" in modules else "mean"
+    if mode not in ("mean", "cls") or not {*modules} <= {"Transformer", "Pooling", "Normalize"}:
+        problem = f"modules {', '.join(modules)} with pooling {mode}; take an encoder with pooling mean or cls"
+        raise InputError(f"{name}: {problem} and nothing behind it but Normalize")
+    return "first" if mode == "cls" else "mean"
+
+
+def _pooling_mode(path_or_id: str, folder: str) -> str:
+    config = read_json(path_or_id, "config.json", subfolder=folder) or {}
+    flags = {name.removeprefix("pooling_mode_") for name, on in config.items() if on is True and "_mode_" in name}
+    mode = config.get("pooling_mode") or "+".join(flags).replace("_tokens", "").replace("_token", "")
+    if not mode:
+        logger.warning("%s: %s/config.json names no pooling; the mean over tokens is taken", path_or_id, folder)
+    return mode or "mean"
 
 
 def saved_mean(path_or_id: str) -> Tensor | None:

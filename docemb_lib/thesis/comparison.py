@@ -303,7 +303,10 @@ def best_of_chapter_4(run: Run) -> pd.DataFrame:
 
 
 def corpus_tables(statistics: pd.DataFrame, name: str) -> pd.DataFrame:
-    """Tables 4.1 and 5.1 with this corpus first: a row per corpus and split. see `corpus_statistics`."""
+    """Tables 4.1 and 5.1 with this corpus first: a row per corpus and split.
+
+    statistics: see `views.corpus_statistics`; name: of this corpus.
+    """
     here = statistics[statistics["split"].isin(["train", "validation"])].assign(corpus=name, of=HERE)
     both = pd.concat([here, published("corpora").assign(of=THESIS)])
     return both.set_index(["of", "corpus", "split"])[CORPUS_COLUMNS]

@@ -15,6 +15,7 @@ from sklearn.preprocessing import normalize
 from typer.testing import CliRunner
 
 from docemb_lib.student import Student
+from docemb_lib.student.export import encoder_pooling
 from docemb_lib.student.lexical import balance, fit_lexical_half, tempered
 from docemb_lib.teachers import LSA
 
@@ -199,3 +200,19 @@ def test_docemb_adapt_makes_a_student_of_a_short_encoder_without_training(tmp_pa
     card = Path("made/README.md").read_text()
     assert "as a longformer that reads 4,096 tokens, not trained further" in card
     assert "fitted on 40 documents of texts" in card
+
+
+@pytest.mark.parametrize(("modules", "mode", "pooling"), [
+    (["Transformer", "Pooling", "Normalize"], "mean", "mean"), (["Transformer", "Pooling"], "cls", "first"), ([], "mean", "mean"),
+    (["Transformer", "Pooling"], "max", "with pooling max"), (["Transformer", "Pooling", "Dense"], "mean", "Dense with pooling mean"),
+])  # fmt: skip
+def test_the_pooling_of_an_encoder_is_kept_or_refused(tmp_path, refused, modules, mode, pooling):
+    listed = [{"idx": n, "path": f"{n}_{kind}", "type": f"a.{kind}"} for n, kind in enumerate(modules)]
+    if listed:
+        (tmp_path / "modules.json").write_text(json.dumps(listed))
+        (tmp_path / "1_Pooling").mkdir()
+        (tmp_path / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode": mode}))
+    if pooling in ("mean", "first"):
+        assert encoder_pooling(str(tmp_path)) == pooling
+    else:
+        refused(pooling, encoder_pooling, str(tmp_path))

@@ -148,7 +148,7 @@ CELLS = {
 CELLS["05_weighting"] = [{}, {"lam": 0.2, "max_structural_len": None}, {"lam": None}, {"lam_by_length": "linear:5:30"}, {"structural_loss": None},
     {"contextual_teacher": None}, {"form": "half_means_sum"}, {"form": "contextual_full", "structural_loss": "mse", "lam": 0.8},
     {"structural_loss": "max-margin", "negatives": 3}, {"structural_loss": "contrastive"}, {"contextual_loss": "mse"},
-    {"contextual_loss": "cca"}, {"delta": 0.9, "beta": 0.2}, {"student_projection": "1", "contextual_projection": "1"}]  # fmt: skip
+    {"contextual_loss": "cca"}, {"delta": 0.9, "beta": 0.2}, {"sdl": "sum"}, {"student_projection": "1", "contextual_projection": "1"}]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,9 @@ def test_the_loss_by_hand_of_a_notebook_is_that_of_the_library(make_run, request
         else {}
     )
     further = [FAR | {"student_projection": "8"}, TOPICS | {"student_projection": "6"}]  # as wide as the teachers
-    run = make_run(notebook, further, **given | parameters)
+    training = Profile.load("small").training.model_copy(update={"sdl": parameters.get("sdl", "mean")})
+    given |= {name: value for name, value in parameters.items() if name != "sdl"}
+    run = make_run(notebook, further, {"training": training}, **given)
     torch.manual_seed(0)
     objective = make_objective(distil.make_student(0.0), run.profile, distil.WIDTHS).train()
     train, validation = distil.make_documents(30, 1, more=True), distil.make_documents(9, 2, more=True)
