@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 FULL = 2**20  # a disk with fewer free bytes counts as full
 # Version of each kind of artefact and fingerprint. Raise it when the same inputs would give another result. Default: 1.
 VERSIONS = {
-    "corpus": 2, "teacher-corpus": 2, "words": 2, "paragraph-vector": 3, "lsa": 4, "teacher-embeddings": 2,
+    "corpus": 3, "teacher-corpus": 2, "words": 2, "paragraph-vector": 3, "lsa": 4, "teacher-embeddings": 2,
     "student-untrained": 2, "student": 2, "tokens": 2, "sentences": 2, "scores": 2,
     "source": 2, "task": 1, "task-lengths": 1, "task-statistics": 1, "on-task": 2, "student-lexical": 1, "run": 1,
 }  # fmt: skip

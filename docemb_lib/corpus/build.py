@@ -192,6 +192,8 @@ def _splits(folder: Path, *, validation: int, tasks: int, seed: int) -> DatasetD
     keys = {row: key for row, key in zip(rows.tolist(), candidates, strict=False) if key.id in held}
     everything = everything.remove_columns(["digest", "see_also"])
     rest = rows[~np.isin(rows, list(keys))]
+    if linked:  # of small sources most of the first documents are held out; the last are an even sample to learn from
+        rest = rest[::-1]
     corpus = DatasetDict(train=everything.select(rest[validation:]), validation=everything.select(rest[:validation]))
     if held:
         fields: dict[str, Any] = everything.select(list(keys)).to_dict()

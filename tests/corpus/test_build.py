@@ -102,6 +102,19 @@ def test_the_order_depends_on_seed_and_ids_alone_also_without_tasks_and_links(bu
     assert (tasks["see_also"][:], tasks.features["see_also"].feature.dtype) == ([[]] * 40, "string")
 
 
+def test_validation_and_the_first_training_documents_have_each_source_in_its_share(build):
+    """Although of a small source many documents are held out, so that the tasks have as many of each."""
+    links = [(f"a{(n + 1) % 900}", f"a{(n + 2) % 900}") for n in range(900)]
+    rows = [Document(f"a{n}", f"text {n}", "a", links[n]) for n in range(900)]
+    rows += [Document(f"c{n}", f"another text {n}", "c", ()) for n in range(150)]
+    corpus = build(rows, tasks=150, validation=200)
+    train, validation = (corpus[split]["source"][:] for split in ("train", "validation"))
+    share = (train.count("c") + validation.count("c")) / (len(train) + len(validation))
+    assert share > 0.05
+    for sample in (validation, train[:200]):
+        assert abs(sample.count("c") - 200 * share) < 3 * (200 * share) ** 0.5
+
+
 def test_a_document_that_begins_as_an_earlier_one_is_left_out_and_counted(kept, caplog):
     start = " ".join(f"w{n}" for n in range(60))
     texts = {"b": start.upper() + "\n other end", "a": start + " one end", "d": "short", "e": "short one"}
