@@ -63,9 +63,10 @@ thesis.corpus_tables(statistics, run.profile.name).round(1)
 #
 # ## Lengths
 #
-# How long are the documents, and which source do they come from? Lengths are in tokens of the structural teacher. This
-# teacher truncates all documents to the right of the dashed line. For this reason there is a second, contextual
-# teacher, and a *mask* can remove the structural loss of long documents.
+# How long are the documents, and which source do they come from? Lengths are in tokens of the structural teacher. At
+# once, this teacher reads as much as the dashed line says. The teacher of the thesis truncates longer documents. For
+# this reason there is a second, contextual teacher, and a *mask* can remove the structural loss of long documents. With
+# `long: chunks` in the profile the structural teacher averages over chunks of the whole document.
 
 # %%
 corpus = run.stages.corpus
@@ -101,8 +102,7 @@ run.save_figure(figure, "splits", documents.groupby(["split", "source"])["tokens
 #
 # ## One document
 #
-# The next cell prints the beginning of a document as the models read it. In the embedded corpus, See Also sections and
-# the names of the packages are removed, because the evaluation tasks ask for them.
+# The next cell prints the beginning of a document as the models read it.
 
 # %%
 document = corpus.split("train")[0]
@@ -122,6 +122,11 @@ held_out.assign(links=held_out["see_also"].str.len()).groupby("split").agg(
 
 # %% [markdown]
 # ## Tasks of the runs
+#
+# In the embedded default four tasks are made of held-out documents: which `package` is a page from (classification)?
+# Does one page name the other in its See Also section (`see-also-pairs`)? Are two texts `halves` of one document
+# (pairs)? Which other pages does a page name (`see-also-retrieval`)? Names of packages and See Also sections are
+# removed from the texts.
 #
 # Runs are compared on the validation splits of these tasks (Table 4.2 of the thesis). The table shows the examples of
 # each split after it is cut to `evaluation.limit`, the number of classes, and the mean and standard deviation of the

@@ -17,9 +17,12 @@
 # %% [markdown]
 # # 02 · Paragraph Vector, the contextual teacher
 #
+# Which Paragraph Vector makes a good contextual teacher?
+#
 # Paragraph Vector learns one vector per document that helps to predict the words of the document. **DM** predicts a
 # word from its neighbouring words and the document vector; **DBOW** predicts words from the document vector alone. The
-# model ignores syntax, but it reads the *whole* document, while the structural teacher truncates long documents.
+# model ignores syntax, but it reads the *whole* document, while the structural teacher of the thesis
+# truncates long documents.
 #
 # This notebook trains one such model and evaluates it by itself. It takes about a minute on the embedded corpus. With
 # `compound` it concatenates the vectors of two trained models **side by side** and trains nothing.
@@ -131,7 +134,7 @@ print(run.standing())
 run.finish(run.metrics(scores), scores=scores, tables=run.validation.tables)
 
 # %% [markdown]
-# **What to try next.** Train the other kind of model, in a terminal, in `notebooks/`:
+# **What to try next.** Train the other kind of model (DBOW as below, or DM), in a terminal, in `notebooks/`:
 #
 # ```
 # papermill 02_paragraph_vector.ipynb ../outputs/dbow.ipynb -p dm False -p preprocess none

@@ -17,6 +17,8 @@
 # %% [markdown]
 # # 03 · The structural loss
 #
+# How strictly should the student match the structural teacher?
+#
 # The structural loss compares the student's embedding $y$ of a document directly with the embedding $t$ of the
 # structural teacher (SBERT). Four losses define how strictly the two must agree:
 #
@@ -117,9 +119,10 @@ validation_history.drop(columns="epoch", errors="ignore").round(4)
 # ## The loss by hand
 #
 # The loss of this run for three validation documents, the shortest, the median and the longest, from the embeddings of
-# the trained student and of the teacher: first by hand, by the equations above, then by the library. With `negatives`,
-# further embeddings of the teacher follow those of the three documents. A loss of your own (`module:Class`) is not
-# written out: the library's values are taken.
+# the trained student and of the teacher: first by hand, by the equations above, then by the library. The three
+# documents are each other's negatives, so the loss differs from that of the whole split. If the run has `negatives`,
+# the teacher's embeddings of further documents are appended to `t`, and each document is pushed away from these, too. A
+# loss of your own (`module:Class`) is not written out: the library's values are taken.
 
 # %%
 import torch

@@ -24,11 +24,11 @@
 # $$L_C(y, c) = \mathrm{SoftCCA}\big(f_S(y),\, f_C(c)\big)
 #   = \tfrac1n\lVert f_S(y)-f_C(c)\rVert^2 + \delta\,\big(\mathrm{SDL}(f_S(y)) + \mathrm{SDL}(f_C(c))\big)$$
 #
-# The first term makes the projections similar. The second term, stochastic decorrelation loss (SDL), prevents features
-# from being copies of each other. The projections are discarded after training. Which shape should they have?
-# `768(ReLU)x1024` is a linear layer to 768 features, a ReLU, and a linear layer to 1024 features; `-` is the identity.
-# `768(ReLU,drop0.1,norm)x1024` also has dropout and layer normalisation after the ReLU.
-# The notebook takes about a minute on two cores with the embedded default if the notebooks before have run.
+# Both projections have $n$ features. The first term makes them similar. The second term, stochastic decorrelation loss
+# (SDL), prevents features from being copies of each other. The projections are discarded after training. Which shape
+# should they have? `768(ReLU)x1024` is a linear layer to 768 features, a ReLU, and a linear layer to 1024 features; `-`
+# is the identity. `768(ReLU,drop0.1,norm)x1024` also has dropout and layer normalisation after the ReLU. The notebook
+# takes about a minute on two cores with the embedded default if the notebooks before have run.
 
 # %% tags=["parameters"]
 profile = "tiny"  # which corpus, teachers, student and sizes: a name in params/ or the path of a .yaml file

@@ -22,9 +22,9 @@
 # $$L = \frac1B\sum_i \lambda_i\,L_S(y_i,t_i) + (1-\lambda_i)\,L_C(y_i,c_i),
 #   \qquad \lambda_i = \lambda\cdot[\mathrm{len}_i \le \texttt{max\_structural\_len}]$$
 #
-# The structural teacher reads only the beginning of a long document. With the *mask*, documents longer than
-# `max_structural_len` learn from the contextual teacher alone. The notebook takes about a minute on two cores with the
-# embedded default if the notebooks before have run.
+# The structural teacher of the thesis reads only the beginning of a long document. With the *mask*, documents longer
+# than `max_structural_len` learn from the contextual teacher alone. The notebook takes about a minute on two cores with
+# the embedded default if the notebooks before have run.
 
 # %% tags=["parameters"]
 profile = "tiny"  # which corpus, teachers, student and sizes: a name in params/ or the path of a .yaml file
@@ -112,7 +112,7 @@ run.save_figure(ax, "training", validation_history)
 # SDL adds the covariance $\Sigma$ of the batch to the running covariance that training left,
 # $\Phi_t = \beta\Phi_{t-1} + \Sigma$, and divides by $b_t = \beta b_{t-1} + 1$. Not written out here are max-margin and
 # contrastive (`03_structural` does this), CCA, and a loss of your own: for these, the values of the library are taken.
-# The weights of both losses are the library's, too.
+# The weights of both losses are the library's, too. The loss of three documents differs from that of the whole split.
 
 # %%
 import torch

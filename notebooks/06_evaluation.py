@@ -86,9 +86,12 @@ run.save_figure(figure, "tasks", final.last)
 
 # %% [markdown]
 # **How to read it.** Blue is the distilled student, grey the student before distillation, orange the structural
-# teacher, pink what uses words alone. If that is best, the task depends on particular words. Bars are 95% intervals.
-# Two overlapping intervals do not show that two models are equal: both models are scored on the same documents, so
-# paired differences are more precise.
+# teacher, green what is fitted on words of the corpus (Paragraph Vectors, LSA with its width), pink what is fitted on
+# words of the task. If pink is best, the task depends on particular words. ⊕ puts two embeddings side by side. A
+# student with a lexical half has three rows: as saved, with the half fitted on the corpus; *adapted*, with the half
+# fitted on the texts of the task; and the *dense half* alone. The comparisons below are those of the adapted student.
+# Bars are 95% intervals. Two overlapping intervals do not show that two models are equal: both models are scored on the
+# same documents, so paired differences are more precise.
 #
 # ## What is better than what
 #
@@ -146,9 +149,9 @@ widgets.neighbour_browser(widgets.neighbourhoods_of(run), figures.named(by_lengt
 #
 # ## Where cosines decide
 #
-# Distilled embeddings share a direction that does not depend on the document, so all cosines are high. A trained head
-# can ignore this direction, a ranking by cosine cannot. The table shows scores with the mean embedding of at most 200
-# training documents subtracted from the trained student. `spread` is the mean cosine distance of two texts and is 0
+# Distilled embeddings can share a direction that does not depend on the document; then all cosines are high. A trained
+# head can ignore this direction, a ranking by cosine cannot. The table shows scores with the mean embedding of at most
+# 200 training documents subtracted from the trained student. `spread` is the mean cosine distance of two texts and is 0
 # after a collapse. The score of retrieval is MAP. The score of a pair task is the probability that a positive pair is
 # nearer than a negative one.
 
@@ -273,6 +276,11 @@ texts = ["A straight line is fitted to points.", "Rows are read from a text file
 found = model.similarity(model.encode("linear regression"), model.encode(texts))
 print(run.workspace.root / folder)
 pd.DataFrame({"text": texts, "cosine": found[0]}).sort_values("cosine", ascending=False)
+
+# %% [markdown]
+# **What to try next.** In a terminal, `docemb adapt` fits the lexical half on your own documents, `docemb init FOLDER`
+# makes a profile that distils and evaluates a student on them, and `docemb run --only 07` adds students that learn
+# without teachers.
 
 # %%
 run.finish(run.metrics(final.scores), scores=final.scores, student=folder, tables=final.tables)

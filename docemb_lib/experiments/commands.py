@@ -109,6 +109,7 @@ def initial_profile(
     tokens = TOKENS_PER_WORD * np.array(words)
     tasks, validation = min(300, N // 3), min(100, N // 10)
     train = N - tasks - validation
+    few = min(150, train, max(LEAST, train // 3))  # of the runs that only compare losses
     longest = 4096 if np.quantile(tokens, 0.9) > 2048 else 2048
     sizes = {
         "name: own": f"name: {json.dumps(out.stem)}",
@@ -117,7 +118,7 @@ def initial_profile(
         "id_field: id ": f"id_field: {json.dumps(fields['id_field'], ensure_ascii=False)} ",
         "validation: 100 ": f"validation: {validation} ", "tasks: 300 ": f"tasks: {tasks} ",
         "max_tokens: 2048 ": f"max_tokens: {longest} ", "lexical: 256 ": f"lexical: {min(256, train // 3)} ",
-        "documents: 1000 ": f"documents: {min(1000, train)} ", "documents: 150": f"documents: {min(150, train)}",
+        "documents: 1000 ": f"documents: {min(1000, train)} ", "documents: 150": f"documents: {few}",
         "Your own documents: fill in `corpus.path`, then run": "Written by `docemb init`. To use it, run",
         "docemb run --profile params/own.yaml": f"docemb run --profile {out}",
     }  # fmt: skip

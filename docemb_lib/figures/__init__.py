@@ -73,7 +73,7 @@ def use_style() -> None:
 
         InlineBackend.instance(parent=get_ipython()).print_figure_kwargs["facecolor"] = "none"
         set_matplotlib_formats("png")
-    pd.set_option("display.max_colwidth", None)  # ids and sentences are shown whole
+    pd.set_option("display.max_colwidth", None, "display.max_rows", 100)  # ids, sentences and tables are shown whole
 
 
 def short_name(label: str, own: str | None = None) -> str:
