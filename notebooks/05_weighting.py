@@ -126,7 +126,7 @@ distance, off_diagonal, sdl = (f - c).square().mean(dim=1), ~torch.eye(f.shape[1
 for z, running in zip((f, c), three.decorrelations, strict=False):
     Z = running.normalise(z)
     Phi, b = p.beta * running.covariance + Z.T @ Z / (3 - 1), p.beta * running.normaliser + 1
-    sdl += Phi[off_diagonal].abs().sum() / b / (max(off_diagonal.sum(), 1) if running.reduction == "mean" else 1)
+    sdl += Phi[off_diagonal].abs().sum() / b / max(off_diagonal.sum(), 1)
 L_C = {"mse": distance, "soft-cca": distance + p.delta * sdl}.get(p.contextual_loss, three.contextual)
 v, u = three.weights  # by length, as drawn above: λᵢ and 1 - λᵢ, unless `form` and λ say otherwise
 print(f"by hand {(v * L_S + u * L_C).mean():.6f}, by the library {three.loss:.6f}")
