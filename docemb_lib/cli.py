@@ -199,14 +199,17 @@ def sweep(
         raise InputError("--json lists the runs of --dry-run; for results, see docemb results --json")
     workspace = Workspace()
     steps = resolve_sweep(notebook, grid, workspace, profile=profile, parameters=parse_parameters(parameter or []))
-    planned = chosen_runs(steps)
     if dry_run:
+        known, later = [run for step in steps for run in step.known], [run for step in steps for run in step.later]
+        done = [is_done(run, workspace) for run in known]
         if as_json:
             names = ("notebook", "label", "parameters", "fingerprint")
-            described = [{name: getattr(run, name) for name in names} for run in planned]
-            _write_json([{**row, "done": is_done(run, workspace)} for row, run in zip(described, planned, strict=True)])
+            rows = [{name: getattr(run, name) for name in names} for run in known]
+            rows = [{**row, "done": there} for row, there in zip(rows, done, strict=True)]
+            chosen = {"label": terminal.LATER, "parameters": None, "fingerprint": None, "done": False}
+            _write_json([*rows, *({"notebook": run.notebook, **chosen} for run in later)])
         else:
-            terminal.print_planned(planned, [is_done(run, workspace) for run in planned], console)
+            terminal.print_planned(known, done, len(later), console)
             terminal.print_forecast(forecast(steps, workspace), console)
         return
     failures = execute_sweep(steps, workspace, terminal.Terminal(console), workers=workers, scheduler=scheduler)

@@ -27,6 +27,7 @@ RUN_COLUMNS = ("notebook", "label", "profile", "status", "documents", "seed", "v
 AS_USUAL = {"status": "done", "seed": 0}  # columns of runs that all have this value are left out
 BORDERS = 3  # characters that a table needs for each column, and one more
 OUTCOMES = {"built": "done", "failed": "failed"}
+LATER = "chosen when the sweep has ended"
 SCORES = "Test scores (accuracy; MAP for retrieval)"
 
 
@@ -40,15 +41,18 @@ class Terminal(Reporter):
         self.running: dict[Planned, tuple[float, float, str]] = {}  # start, time of the last line, that line
         self.there: set[Planned] = set()  # done before `begin`
         self.ended: list[Planned] = []
+        self.begun = self.weight = 0.0
 
     def begin(self, runs: Runs, missing: Runs, where: str = "") -> None:
-        self.begun, self.weight = time.monotonic(), sum(run.weight for run in missing)
-        self.there, self.ended = set(runs) - set(missing), []
-        labels = [(run.notebook, run.label) for run in runs]
-        for run, label in zip(runs, labels, strict=True):  # labels leave out the seed, for one
+        workers, further = f"; {where}" if where else "", "further " if self.names else ""
+        self.begun = self.begun if further else time.monotonic()
+        self.weight += sum(run.weight for run in missing)
+        self.there |= set(runs) - set(missing)
+        known = [*self.names, *runs]
+        labels = [(run.notebook, run.label) for run in known]
+        for run, label in zip(known, labels, strict=True):  # labels leave out the seed, for one
             self.names[run] = f"{run.notebook}  {run.label if labels.count(label) == 1 else run.executed.stem}"
-        workers = f"; {where}" if where else ""
-        self._print(f"{len(runs)} runs, {len(runs) - len(missing)} of them already there{workers}")
+        self._print(f"{len(runs)} {further}runs, {len(runs) - len(missing)} of them already there{workers}")
 
     def prepare(self, what: str) -> None:
         self._print(f"preparing {what}")
@@ -108,7 +112,7 @@ def print_forecast(found: Forecast, console: Console) -> None:
     for number, (step, there, cost) in enumerate(found.lines, 1):
         first, runs = step.runs[0], len(step.runs)
         about = [text.replace(" ", NO_BREAK) for text in _amounts(cost)] if there < runs else ["", "", ""]
-        later = "" if step.choose is None else "; chosen when the sweep has ended"
+        later = f"; {len(step.later)} {LATER}" if step.later else ""
         what = (f"{step.grid or first.label}{later}", *about)
         rows.append((str(number), first.notebook, runs, there, first.profile.name, *what))
     print_table(pd.DataFrame(rows, columns=[*columns]), console)
@@ -134,13 +138,17 @@ def _amounts(cost: Cost) -> list[str]:
     return found
 
 
-def print_planned(planned: Runs, done: Sequence[bool], console: Console) -> None:
-    """The runs of a sweep before it starts: label, the parameters in which they differ, whether they are there."""
+def print_planned(planned: Runs, done: Sequence[bool], later: int, console: Console) -> None:
+    """The runs of a sweep before it starts: label, the parameters in which they differ, whether they are there.
+
+    later: how many more will be chosen.
+    """
     varied = [name for name in planned[0].parameters if len({str(run.parameters[name]) for run in planned}) > 1]
     rows = [
         {"label": run.label, **{name: str(run.parameters[name]) for name in varied}, "done": "yes" if there else ""}
         for run, there in zip(planned, done, strict=True)
     ]
+    rows += [{"label": f"{later} {LATER}"}] if later else []
     print_table(pd.DataFrame(rows), console)
 
 

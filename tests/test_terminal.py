@@ -149,6 +149,26 @@ def test_a_sweep_counts_what_has_ended_and_forecasts_from_it(clock):
     ]
 
 
+def test_runs_that_are_chosen_later_are_counted_with_those_before(clock):
+    reporter, shown, planned = reported("a", "b", "b", "c")
+    reporter.begin(planned[:2], planned[1:2])
+    reporter.start(planned[1])
+    clock[0] = 10.0
+    reporter.end(planned[1], "failed", 10.0, "no luck")
+    reporter.begin(planned[2:], planned[2:3], "2 workers")
+    reporter.start(planned[2])
+    clock[0] = 20.0
+    reporter.end(planned[2], "built", 10.0)
+    assert shown.file.getvalue().splitlines() == [
+        "2 runs, 1 of them already there",
+        "begins  05_weighting  b",
+        "[2/2] failed in 10 s  05_weighting  b",
+        "2 further runs, 1 of them already there; 2 workers",
+        "begins  05_weighting  2",
+        "[4/4] done in 10 s  05_weighting  2",
+    ]
+
+
 def test_runs_with_one_label_are_distinguished_by_their_files():
     reporter, shown, planned = reported("a", "a")
     reporter.begin(planned, planned)

@@ -78,8 +78,8 @@ class Planned:
     def stamp(self) -> dict[str, Any]:
         """What an executed copy is made from: run and notebook. Stored in the copy's metadata."""
         source = hashlib.sha256(self.source.read_bytes()).hexdigest()
-        further = {"compared": list(self.compared), "chosen": self.chosen}
-        return {"run": self.fingerprint, "source": source} | {name: value for name, value in further.items() if value}
+        compared = {"compared": list(self.compared)} if self.compared else {}
+        return {"run": self.fingerprint, "source": source, **compared}
 
 
 Runs = Sequence[Planned]
@@ -88,10 +88,10 @@ Runs = Sequence[Planned]
 class Reporter:
     """Where a plan or a sweep reports its progress, in the main thread. This base class reports nothing.
 
-    `begin` is called at the start (where: the workers, in words), and again when runs have been chosen by the records
-    of others; `close` is called once at the end, also after an error. Several runs may be at work between `start` and
-    `end`. The status "later" means that the run is tried again. `prepare` tells a long step of no single run, `step`
-    the last line of a notebook's output.
+    `begin` is called at the start (where: the workers, in words), and again for further runs, chosen by the records of
+    those before; `close` is called once at the end, also after an error. Several runs may be at work between `start`
+    and `end`. The status "later" means that the run is tried again. `prepare` tells a long step of no single run,
+    `step` the last line of a notebook's output.
     """
 
     def begin(self, runs: Runs, missing: Runs, where: str = "") -> None: ...

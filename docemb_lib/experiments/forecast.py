@@ -67,7 +67,7 @@ class Forecast(NamedTuple):
 
 def forecast(steps: Sequence[Step], workspace: Workspace) -> Forecast:
     """What the missing runs of a plan need and take. Builds nothing."""
-    done = {run for step in steps for run in step.runs if is_done(run, workspace)}
+    done = {run for step in steps for run in step.known if is_done(run, workspace)}
     built = {piece for run in done for piece in _pieces(run.key)}
     lines: list[Line] = []
     needs: dict[tuple[str, str], list[int]] = {}

@@ -12,17 +12,16 @@ of values (`axes`: one mapping, or a list of mappings), or both, on top of the v
 thesis' widths and scaled to the widths of the profile; any other grid is taken as it is. `names` are names of single
 runs, each with the parameters by which the run is found, as in `names: {no-weighting: {lam: null}}`.
 
-With `winners: own` in the profile of a plan or a sweep, a grid chooses runs by the records of others: `best_of:
-[[weighting-cosine], [structural]]` replaces its runs by the best run of each list of grids, `compounds: 3` its
-compounds by those of its three best DM and DBOW. The best runs have the highest mean validation score; all that are
-compared must have ended, so that part of a plan is resolved when the grids before have been executed.
+With `winners: own` in the profile of a plan or a sweep, records choose runs of a grid: `best_of: [[weighting-cosine],
+[structural]]` replaces its runs by final students with the parameters of the best run of each list of grids,
+`compounds: 3` its compounds by those of its three best DM and DBOW. The best runs have the highest mean validation
+score. All that are compared must have ended, so runs are chosen when the runs before have been executed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import lru_cache, partial
 from itertools import chain, product
 from pathlib import Path
@@ -30,17 +29,18 @@ from typing import Any, NamedTuple
 
 from docemb_lib import pretrained
 from docemb_lib.errors import InputError, nearest
-from docemb_lib.experiments.execution import Planned, has_record
+from docemb_lib.experiments.execution import Planned, Runs, is_done
 from docemb_lib.experiments.runkey import RunKey
-from docemb_lib.experiments.selection import Candidates, has_ended, select_best, selection_in
+from docemb_lib.experiments.selection import Candidates, UnchosenError, choose_runs, parameters_of, selection_in
 from docemb_lib.experiments.stages import sbert_of
 from docemb_lib.integrity import read_json
 from docemb_lib.projections import parse_projection, with_widths
 from docemb_lib.settings import label_of_paragraph_vector, members_of
 from docemb_lib.settings.profile import (
-    FIXED,
+    FINAL,
     NOTEBOOKS,
     SHIPPED,
+    TRAINING,
     Profile,
     check_names,
     find_root,
@@ -58,11 +58,16 @@ GridLike = str | Path | Sequence[Mapping[str, Any]]  # a name or file, or the pa
 
 
 class Step(NamedTuple):
-    """One line of a plan, resolved; a grid that chooses compounds among its own runs is two."""
+    """One line of a plan, resolved."""
 
-    runs: list[Planned]  # with `choose` those of the thesis, which stand for the chosen ones in checks and estimates
+    runs: list[Planned]
     grid: str | None  # name of the grid; its runs go side by side, and a failing one stops no other. None: a single run
-    choose: Callable[[], list[Planned]] | None = None  # gives the runs when the steps before have been executed
+    later: Runs = ()  # those of `runs` that stand for runs yet to be chosen, in checks and estimates
+    choose: Callable[[], list[Planned]] = list  # gives the runs in their place, when the runs before have ended
+
+    @property
+    def known(self) -> list[Planned]:
+        return [run for run in self.runs if run not in self.later]
 
 
 class Grid(NamedTuple):
@@ -88,7 +93,7 @@ def resolve_plan(
         notebook_named(asked)
     steps: list[Step] = []
     notebooks = []
-    sweeps: dict[str, Callable[[], list[Planned]]] = {}  # the runs of the grids of all lines so far, by name
+    sweeps: list[Candidates] = []  # the grids of all lines so far in this profile
     copies: dict[Path, tuple[int, Planned]] = {}  # executed copy → its run and the line of that
     for number, line in enumerate(profile.plan, 1):
         try:
@@ -97,22 +102,25 @@ def resolve_plan(
             grid = None if line.grid is None else load_grid(line.grid, source)
             notebooks.append(notebook := str(line.notebook) if grid is None else _notebook_of(grid, line.notebook))
             rest: Any = (notebook, line.parameters, source, source_name, workspace)
-            if grid is not None:
-                sweeps[grid.name] = partial(_resolve_grid, grid, *rest)
-            if line.on_request or notebook < (first or "") if only is None else not notebook.startswith(only):
+            unwanted = line.on_request or notebook < (first or "") if only is None else not notebook.startswith(only)
+            if unwanted and profile.winners == "thesis":
                 continue
-            if grid is None:
-                found = [Step([_planned(*rest)], None)]
-            else:
-                found = _steps_of(grid, *rest, chooser=(profile, name), sweeps=sweeps, earlier=runs_of(steps))
-            for run in runs_of(found):
+            runs = [_planned(*rest)] if grid is None else _resolve_grid(grid, *rest)
+            if grid is not None and line.profile is None:
+                sweeps.append(Candidates(grid.name, line.parameters, runs))
+            if unwanted:
+                continue
+            step = Step(runs, None if grid is None else grid.name)
+            if grid is not None and profile.winners == "own":
+                step = _choosing(step, grid, *rest, chooser=(profile, name), sweeps=sweeps, earlier=runs_of(steps))
+            for run in step.runs:
                 earlier, other = copies.setdefault(run.executed, (number, run))
                 if other is not run and other.fingerprint != run.fingerprint:  # which asks for the files of a corpus
                     same = f"line {earlier} has another run whose executed copy is {run.executed.name}"
                     raise InputError(f"{same}; give one of them a profile of another name")
         except InputError as error:
             raise InputError(f"profile {profile.name}: plan, line {number} ({line}): {error}") from None
-        steps += found
+        steps.append(step)
     if not steps:
         asked = f"--only {only}" if only else f"--from {first}" if first else "an empty plan"
         known = ", ".join(dict.fromkeys(notebooks)) or "none: add lines to `plan`"
@@ -123,9 +131,12 @@ def resolve_plan(
 def resolve_sweep(
     notebook: str | None, grid: GridLike, workspace: Workspace, *, profile: str | Path, parameters: Mapping[str, Any]
 ) -> list[Step]:
-    """The steps of a sweep; arguments as of `sweeps.sweep`, and no notebook where the grid names one."""
-    loaded, name = Profile.load(profile), profile_argument(profile)
-    return _steps_of(load_grid(grid, loaded), notebook, parameters, loaded, name, workspace, chooser=(loaded, name))
+    """A sweep as a plan of one step; arguments as of `sweeps.sweep`, and no notebook where the grid names one."""
+    chooser = loaded, name = Profile.load(profile), profile_argument(profile)
+    found = load_grid(grid, loaded)
+    rest: Any = (_notebook_of(found, notebook), parameters, loaded, name, workspace)
+    step = Step(_resolve_grid(found, *rest), found.name)
+    return [step if loaded.winners == "thesis" else _choosing(step, found, *rest, chooser=chooser)]
 
 
 def runs_of(steps: Iterable[Step]) -> list[Planned]:
@@ -133,58 +144,49 @@ def runs_of(steps: Iterable[Step]) -> list[Planned]:
 
 
 def chosen_runs(steps: Iterable[Step]) -> list[Planned]:
-    """As `runs_of`, with the runs that can be chosen by now, and without those that cannot."""
+    """The runs that are known, and those that can be chosen by now."""
     found: list[Planned] = []
     for step in steps:
-        with suppress(InputError):  # the runs to choose from have not ended
-            found += step.runs if step.choose is None else step.choose()
+        found += step.known
+        with suppress(UnchosenError):
+            found += step.choose()
     return found
 
 
-def _steps_of(
-    grid: Grid, notebook: str | None, overrides: Mapping[str, Any], profile: Profile, name: str, workspace: Workspace,
-    *, chooser: tuple[Profile, str], sweeps: Mapping[str, Callable[[], list[Planned]]] | None = None,
-    earlier: Sequence[Planned] = (),
-) -> list[Step]:  # fmt: skip
-    """The steps of a grid.
+def _choosing(
+    step: Step, grid: Grid, notebook: str, overrides: Mapping[str, Any], profile: Profile, name: str,
+    workspace: Workspace, *, chooser: tuple[Profile, str], sweeps: Sequence[Candidates] = (), earlier: Runs = (),
+) -> Step:  # fmt: skip
+    """The step of a grid with the runs that records choose, now or later.
 
-    chooser: the profile, and its name, whose `winners` and records count. sweeps: the runs of grids by name; other
-    grids have the chooser's parameters. earlier: runs that are executed before.
+    sweeps: the runs of other grids; those of further ones are as in `chooser`, a profile and its name. earlier: runs
+    that are executed before.
     """
-    rest: Any = (notebook, overrides, profile, name, workspace)
-    runs, own = _resolve_grid(grid, *rest), chooser[0]
-    if own.winners == "thesis" or not (grid.best_of or grid.compounds):
-        return [Step(runs, grid.name)]
-    singles = [run for run in runs if grid.compounds and run.parameters.get("compound") is None]
-    groups: list[list[Candidates]] = []  # from each group one run is chosen or, from DM and DBOW, several
-    if grid.compounds:
-        kinds = [[run for run in singles if run.parameters.get("dm") is dm] for dm in (True, False)]
-        groups = [[Candidates(grid.name, kind, [{"compound": run.label} for run in kind])] for kind in kinds]
+    if not grid.best_of and not grid.compounds:
+        return step
+    later = step.runs if grid.best_of else [run for run in step.runs if run.parameters["compound"] is not None]
+    known = [run for run in step.runs if run not in later]
+    kinds = [[run for run in known if run.parameters["dm"] is dm] for dm in ((True, False) if grid.compounds else ())]
+    groups = [[Candidates(grid.name, overrides, kind)] for kind in kinds]
     for names in grid.best_of:
-        groups.append(group := [])
+        groups.append([])
         for other in names:
-            resolve = partial(_resolve_grid, load_grid(other, own), None, {}, *chooser, workspace)
-            planned = (sweeps or {}).get(other, resolve)()
-            given = [{**FIXED.get(planned[0].notebook, {}), **run} for run in load_grid(other, profile).runs]
-            group.append(Candidates(other, planned, given))
+            found = [sweep for sweep in sweeps if sweep.grid == other]
+            runs = [] if found else _resolve_grid(load_grid(other, chooser[0]), None, {}, *chooser, workspace)
+            groups[-1] += found or [Candidates(other, {}, runs)]
 
-    def choose() -> list[Planned]:
-        selected = [select_best(group, workspace, grid.compounds or 1) for group in groups]
-        given, told = [best[0] for best, _ in selected], [text for _, text in selected]
-        if grid.compounds:
-            members = product(*(best for best, _ in selected))
-            given = [{"compound": "+".join(one["compound"] for one in both)} for both in members]
-            told = ["\n\n".join(told)] * len(given)
-        chosen = _resolve_grid(grid._replace(runs=given), *rest)
-        return [replace(run, chosen=text) for run, text in zip(chosen, told, strict=True)]
+    def make(best: Runs) -> Planned:
+        return _planned(notebook, {**parameters_of(best), **overrides}, profile, name, workspace)
 
-    candidates = [run for one in chain(*groups) for run in one.runs]
-    coming = {run.executed for run in (*earlier, *singles)}
-    steps = [Step(singles, grid.name)] if singles else []
-    may_wait = all(run.executed in coming for run in candidates if not has_ended(run, workspace))
-    if may_wait and any(run.executed in coming and not has_record(run, workspace) for run in candidates):
-        return [*steps, Step([run for run in runs if run not in singles], grid.name, choose)]
-    return [*steps, Step(choose(), grid.name)]
+    candidates = [run for sweep in chain(*groups) for run in sweep.runs]
+    for run in candidates if grid.best_of else ():
+        if run.notebook not in TRAINING or run.notebook in FINAL:
+            raise InputError(f"grid {grid.name}: best_of: names a grid of {run.notebook}; name those of 03, 04 or 05")
+        make([run])  # none is refused in the end
+    choose = partial(choose_runs, groups, make, grid.compounds, workspace)
+    before = {run.executed for run in (*earlier, *known)}
+    chosen = choose({run.executed for run in candidates if run.executed in before and not is_done(run, workspace)})
+    return Step([*known, *chosen], grid.name) if chosen else Step(step.runs, grid.name, later, choose)
 
 
 def profile_argument(profile: str | Path) -> str:
@@ -272,9 +274,8 @@ def names_in_grids(key: RunKey, *grids: str) -> list[str]:
     found: dict[str, None] = {}
     for name, profile in product(grids or _grid_files(), (THESIS, key.profile)):
         with suppress(InputError):  # of a grid whose runs do not fit this profile
-            grid = load_grid(name, profile)
-            notebook = grid.notebook or key.notebook
-            keys = {own: RunKey.bare(notebook, profile, **grid.runs[at]) for own, at in grid.names.items()}
+            _, notebook, runs, places, *_ = load_grid(name, profile)
+            keys = {own: RunKey.bare(notebook or key.notebook, profile, **runs[at]) for own, at in places.items()}
             found |= dict.fromkeys(own for own, run in keys.items() if run.cell == key.cell)
     return list(found)
 
@@ -327,7 +328,7 @@ def load_grid(given: GridLike, profile: Profile) -> Grid:
 
             student = int(load_config(pretrained.resolve(profile.student.model)).hidden_size)
         runs = [_scaled(run, profile, student, f"{path}: run {number}") for number, run in enumerate(runs, 1)]
-    return Grid(name, notebook, runs, names, *selection_in(raw, path))
+    return Grid(name, notebook, runs, names, *selection_in(raw, notebook, runs, path))
 
 
 @lru_cache

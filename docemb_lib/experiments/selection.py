@@ -2,62 +2,93 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from itertools import chain
+import shlex
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain, product
+from math import isfinite, nan
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from docemb_lib.errors import InputError
 from docemb_lib.experiments import records
-from docemb_lib.experiments.execution import Planned
+from docemb_lib.experiments.execution import Planned, Runs
+from docemb_lib.settings.profile import STUDENT_RUN
 from docemb_lib.workspace import Workspace
 
 LISTED = 5  # runs that the text about a selection shows, at least
 
 
+class UnchosenError(InputError):
+    """The records do not tell which runs are best: some have not ended, or too few have succeeded."""
+
+
 class Candidates(NamedTuple):
-    """The runs of a grid, of which the best are selected."""
+    """The runs of one sweep, of which the best are selected."""
 
     grid: str
+    overrides: Mapping[str, Any]  # parameters given for all runs
     runs: list[Planned]
-    parameters: list[dict[str, Any]]  # of the runs to be made, one for each
 
 
-def selection_in(raw: Mapping[str, Any], path: Path) -> tuple[list[list[str]], int]:
+def selection_in(raw: Mapping[str, Any], notebook: str | None, runs: Sequence[Mapping[str, Any]], path: Path) -> Any:
     """The fields `best_of` and `compounds` of a grid's file. Raises InputError."""
     best_of, compounds = raw.get("best_of", []), raw.get("compounds", 0)
-    lists = [best_of, *best_of] if isinstance(best_of, list) else [best_of]
-    if not all(isinstance(one, list) for one in lists) or not all(isinstance(one, str) for one in chain(*lists[1:])):
+    if type(best_of) is not list or any(type(one) is not list or {*map(type, one)} != {str} for one in best_of):
         raise InputError(f"{path}: best_of: write lists of names of grids, as in [[structural]], got {best_of!r}")
     if type(compounds) is not int or compounds < 0:
         raise InputError(f"{path}: compounds: write how many models of each kind, got {compounds!r}")
+    if best_of and (compounds or notebook != "06_evaluation"):
+        raise InputError(f"{path}: best_of makes final students; write notebook: 06_evaluation, and no compounds")
+    listed = sum(run.get("compound") is not None for run in runs) if compounds else len(runs)
+    if (made := compounds**2 or len(best_of)) and listed != made:
+        problem = f"{'compounds' if compounds else 'best_of'} replaces {made} runs, but {listed} are listed"
+        raise InputError(f"{path}: {problem}; list {made}, which are executed with `winners: thesis`")
     return best_of, compounds
 
 
-def has_ended(run: Planned, workspace: Workspace) -> bool:
-    """Whether the run has succeeded or failed."""
-    return records.find(workspace, run.notebook, run.fingerprint) is not None
+def choose_runs(
+    groups: Sequence[Sequence[Candidates]], make: Callable[[Runs], Planned], compounds: int,
+    workspace: Workspace, coming: Collection[Path] = (),
+) -> list[Planned]:  # fmt: skip
+    """What `make` makes of the best run of each group or, for `compounds`, of each pair of so many best ones.
 
-
-def select_best(group: Sequence[Candidates], workspace: Workspace, count: int) -> tuple[list[dict[str, Any]], str]:
-    """The parameters of the `count` best, of equal ones the first, and how they were selected, as Markdown.
-
-    Failed runs are not selected. Raises InputError if a run has not ended, or fewer than `count` have succeeded.
+    coming: executed copies of runs that are executed before; where there are any, none is chosen yet. Raises
+    UnchosenError.
     """
-    scored = []
-    for grid, runs, parameters in group:
-        if missing := sum(not has_ended(run, workspace) for run in runs):
-            command = f"docemb sweep {runs[0].notebook[:2]} --grid {grid} --profile {runs[0].parameters['profile']}"
-            problem = f"{missing} of the {len(runs)} runs of grid {grid}, of which the best are taken, have not ended"
-            raise InputError(f"winners: own: {problem}; run `{command}` first")
-        for run, own in zip(runs, parameters, strict=True):
-            scored += [(record.metrics["mean"], run.label, own) for record in records.finished([run], workspace)]
-    names, total = " and ".join(one.grid for one in group), sum(len(one.runs) for one in group)
+    for grid, overrides, runs in chain(*groups):
+        missing = [run for run in runs if not records.find(workspace, run.notebook, run.fingerprint)]
+        if any(run.executed not in coming for run in missing):
+            given = [part for name, value in overrides.items() for part in ("-p", f"{name}={value}")]
+            options = ["--grid", grid, "--profile", str(runs[0].parameters["profile"]), *given]
+            command = shlex.join(["docemb", "sweep", runs[0].notebook[:2], *options])
+            said = f"{len(missing)} of the {len(runs)} runs of grid {grid}, of which the best are taken, have not ended"
+            raise UnchosenError(f"winners: own: {said}; run `{command}` first")
+    if coming:
+        return []
+    selected = [_select_best(group, compounds or 1, workspace) for group in groups]
+    best, text = [runs for runs, _ in selected], "\n\n".join(text for _, text in selected)
+    made = map(make, product(*best) if compounds else best)
+    return [*{run.executed: replace(run, chosen=text) for run in made}.values()]  # equal ones once
+
+
+def parameters_of(best: Runs) -> dict[str, Any]:
+    """The parameters of the run that is made of the best: the recipe of one, or the compound of several."""
+    if len(best) > 1:
+        return {"compound": "+".join(run.label for run in best)}
+    return {name: getattr(best[0].profile.parameters, name) for name in STUDENT_RUN if name != "documents"}
+
+
+def _select_best(sweeps: Sequence[Candidates], count: int, workspace: Workspace) -> tuple[list[Planned], str]:
+    """The `count` best runs, of equal ones the first, and how they were selected, as Markdown."""
+    runs, names = [run for sweep in sweeps for run in sweep.runs], " and ".join(sweep.grid for sweep in sweeps)
+    found = [(record.metrics.get("mean", nan), run) for run in runs for record in records.finished([run], workspace)]
+    scored = sorted(((mean, run) for mean, run in found if isfinite(mean)), key=lambda one: -one[0])
     if len(scored) < count:
-        raise InputError(f"winners: own: {len(scored)} of the {total} runs of {names} have succeeded, {count} must")
-    scored.sort(key=lambda one: -one[0])
-    rows = [f"| {mean:.4f} | {label} |" for mean, label, _ in scored[: max(count, LISTED)]]
-    rows[:count] = [f"| **{mean:.4f}** | **{label}** |" for mean, label, _ in scored[:count]]
-    told = f"Selected by validation scores, in bold: the best of {len(scored)} recorded runs (of {total}) of {names}."
-    head = [told, "", "| mean over the sweep tasks | run |", "|---|---|"]
-    return [own for _, _, own in scored[:count]], "\n".join([*head, *rows])
+        said = f"{len(scored)} of the {len(runs)} runs of {names} have succeeded, {count} must"
+        raise UnchosenError(f"winners: own: {said}")
+    rows = [f"| {mean:.4f} | {run.label} |" for mean, run in scored[: max(count, LISTED)]]
+    rows[:count] = [f"| **{mean:.4f}** | **{run.label}** |" for mean, run in scored[:count]]
+    best = f"the best of {len(scored)} recorded runs (of {len(runs)}) of {names}"
+    head = [f"Selected by validation scores, in bold: {best}.", "", "| mean over the sweep tasks | run |", "|---|---|"]
+    return [run for _, run in scored[:count]], "\n".join([*head, *rows])

@@ -29,7 +29,7 @@ from uuid import uuid4
 from docemb_lib.errors import InputError
 from docemb_lib.experiments import execution, processes, records
 from docemb_lib.experiments.execution import Planned, Reporter, RunError, Runs, Status, UnwantedError, is_done
-from docemb_lib.experiments.plan import Step, chosen_runs, resolve_sweep, runs_of
+from docemb_lib.experiments.plan import Step, resolve_sweep, runs_of
 from docemb_lib.experiments.processes import Expected
 from docemb_lib.experiments.run import Stages
 from docemb_lib.progress import progress
@@ -64,7 +64,7 @@ def sweep(
     """Execute the missing runs of a grid side by side, and draw their comparison.
 
     Returns the records of the runs as of `records.frame`, failed ones included. Raises InputError, before anything
-    starts, for whatever is wrong with any run.
+    starts, for whatever is wrong with any run, and at the end if too few have succeeded to choose the others.
 
     Args:
         notebook: its name or number, e.g. "05_weighting" or "05".
@@ -81,7 +81,7 @@ def sweep(
     workspace = Workspace()
     steps = resolve_sweep(notebook, grid, workspace, profile=profile, parameters=parameters or {})
     execute_sweep(steps, workspace, _ProgressBar(), workers=workers, scheduler=scheduler)
-    return recorded(chosen_runs(steps), workspace)
+    return recorded([run for step in steps for run in (*step.known, *step.choose())], workspace)
 
 
 def execute_sweep(
@@ -122,27 +122,29 @@ def _execute(
     workers: int | None = None, scheduler: str | None = None,
 ) -> list[str]:  # fmt: skip
     failures: list[str] = []
+    known = [run for step in steps for run in step.known]
     try:
-        reporter.begin(runs_of(steps), missing, where)
-        for place, step in enumerate(steps):
-            if step.choose is not None:
-                try:
-                    step = step._replace(runs=step.choose(), choose=None)
-                    missing = [*missing_runs(step.runs, workspace), *missing]
-                except InputError as error:
-                    failures.append(f"grid {step.grid}: {error}")
-                    continue
-                steps = [*steps[:place], step, *steps[place + 1 :]]
-                reporter.begin(runs_of(steps), [run for run in runs_of(steps[place:]) if run in missing], where)
-            todo = [run for run in step.runs if run in missing]
-            if step.grid is not None:
-                failures += _execute_grid(step.runs, todo, workspace, reporter, workers, scheduler)
-            else:
+        reporter.begin(known, [run for run in known if run in missing], where)
+        for step in steps:
+            todo = [run for run in step.known if run in missing]
+            if step.grid is None:
                 (run,) = step.runs
                 start = time.perf_counter()
                 reporter.start(run)
                 built = bool(todo) and execution.execute_run(run, workspace, report=partial(reporter.step, run))
                 reporter.end(run, "built" if built else "reused", time.perf_counter() - start)
+                continue
+            failed = _execute_side_by_side(todo, workspace, reporter, workers, scheduler)
+            try:
+                chosen = step.choose()
+                todo = missing_runs(chosen, workspace)
+            except InputError as error:
+                failures.append(f"grid {step.grid}: {error}")
+                chosen = todo = []
+            if chosen:
+                reporter.begin(chosen, todo, where)
+                failed |= _execute_side_by_side(todo, workspace, reporter, workers, scheduler)
+            failures += [*failed.values(), *_compare([*step.known, *chosen], failed, workspace, reporter)]
     finally:
         reporter.close()
     return failures
@@ -168,11 +170,10 @@ def comparison_paths(planned: Runs, workspace: Workspace) -> list[tuple[str, str
     return paths
 
 
-def _execute_grid(
-    planned: Runs, missing: Runs, workspace: Workspace, reporter: Reporter,
-    workers: int | None = None, scheduler: str | None = None,
-) -> list[str]:  # fmt: skip
-    """Execute the `missing` ones of the planned runs, then draw the comparison of all."""
+def _execute_side_by_side(
+    missing: Runs, workspace: Workspace, reporter: Reporter, workers: int | None, scheduler: str | None
+) -> dict[Planned, str]:
+    """Execute runs of a grid. Returns the errors of the failed ones."""
     failures: dict[Planned, str] = {}
     if missing:
         if missing[0].notebook == "02_paragraph_vector":
@@ -187,7 +188,7 @@ def _execute_grid(
             except KeyboardInterrupt:
                 processes.wait_for_kernels()  # otherwise the workers end before their kernels have written checkpoints
                 raise
-    return [*failures.values(), *_compare(planned, failures, workspace, reporter)]
+    return failures
 
 
 def _comparison_page(planned: Runs) -> Path:
@@ -327,8 +328,11 @@ def _outcome(future: Any, run: Planned, workspace: Workspace) -> Outcome:
 class _ProgressBar(Reporter):
     """A sweep as one progress bar."""
 
+    bar: Any = None
+
     def begin(self, runs: Runs, missing: Runs, where: str = "") -> None:
-        self.bar: Any = progress(desc=f"sweep of {runs[0].notebook}", total=len(runs), unit="runs")
+        self.bar = self.bar or progress(desc=f"sweep of {runs[0].notebook}", total=0, unit="runs")
+        self.bar.total += len(runs)
         self.bar.update(len(runs) - len(missing))
 
     def end(self, run: Planned, status: Status, seconds: float, error: str = "") -> None:

@@ -118,8 +118,7 @@ class Profile(sections.Section):
     simde: sections.SimDE = sections.SimDE()
     evaluation: sections.Evaluation = sections.Evaluation()
     plan: list[PlanLine] = []
-    # With which best runs grids of the plan go on that name others (`best_of`, `compounds`): those of the thesis, or
-    # the best of the runs recorded here.
+    # Which runs grids with `best_of` or `compounds` build on: those of the thesis, or the best ones recorded here.
     winners: Literal["thesis", "own"] = "thesis"
 
     @model_validator(mode="after")

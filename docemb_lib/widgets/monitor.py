@@ -151,10 +151,10 @@ def run_monitor(
     workspace = Workspace()
     notebook = None if notebook is None else notebook_named(notebook)
     given: dict[str, Any] = {"profile": profile, "parameters": parameters or {}}
-    planned = None if grid is None else chosen_runs(resolve_sweep(notebook, grid, workspace, **given))
+    steps = None if grid is None else resolve_sweep(notebook, grid, workspace, **given)
 
     def answer(every: float) -> Answer:
-        trainings = trainings_on_disk(workspace)
+        trainings, planned = trainings_on_disk(workspace), None if steps is None else chosen_runs(steps)
         runs, text = runs_on_disk(workspace, notebook) if planned is None else sweep_on_disk(planned, workspace), ""
         if planned is not None:
             left = _shown(time_left(runs), tqdm.format_interval) or "not known yet"

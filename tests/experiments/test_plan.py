@@ -28,7 +28,7 @@ SIZES = {
     "projections-contextual": ("04_projections", 16), "projections-cosine": ("04_projections", 12),
     "projections-max-margin": ("04_projections", 14), "weighting-cosine": ("05_weighting", 8 + 1),
     "weighting-max-margin": ("05_weighting", 8 + 1), "final": ("06_evaluation", 3),
-    "recipe": ("06_evaluation", 1), "soft-cca-beta": ("04_projections", 5 + 3)}  # fmt: skip
+    "soft-cca-beta": ("04_projections", 5 + 3)}  # fmt: skip
 WIDTHS = {"thesis": (768, 100, 1024, 2048), "tiny": (384, 100, 100, 200)}  # of student, DM, DBOW, PV
 LINES = """[{notebook: 05_weighting, lam: 0.3}, {grid: grids/lams.yaml, seed: 3},
     {notebook: 05_weighting, lam: 0.3, profile: other.yaml}, {grid: lams, profile: other.yaml}, {notebook: 01_corpus}]"""

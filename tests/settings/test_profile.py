@@ -85,7 +85,7 @@ def test_the_final_students_have_the_settings_of_table_5_2_and_the_last_teachers
 
 def test_the_plan_of_the_thesis_has_its_eight_grids_and_both_corpora():
     plan = Profile.load("thesis").plan
-    grids = {path.stem for path in (REPOSITORY / "params" / "grids").glob("*.yaml")} - {"soft-cca-beta", "recipe"}
+    grids = {path.stem for path in (REPOSITORY / "params" / "grids").glob("*.yaml")} - {"soft-cca-beta"}
     assert sorted(line.grid for line in plan if line.grid) == sorted(grids)
     assert {(line.notebook, line.profile) for line in plan if not line.grid} == {("01_corpus", None), ("01_corpus", "thesis-final")}  # fmt: skip
     assert {line.grid for line in plan if line.profile == "thesis-final" and line.grid} == {"final"}
