@@ -192,7 +192,7 @@ def sweep(
     from docemb_lib.experiments.execution import is_done
     from docemb_lib.experiments.forecast import forecast
     from docemb_lib.experiments.plan import chosen_runs, resolve_sweep
-    from docemb_lib.experiments.sweeps import comparison_paths, execute_sweep, recorded
+    from docemb_lib.experiments.sweeps import comparison_paths, execute_plan, recorded
     from docemb_lib.workspace import Workspace
 
     if as_json and not dry_run:
@@ -200,19 +200,18 @@ def sweep(
     workspace = Workspace()
     steps = resolve_sweep(notebook, grid, workspace, profile=profile, parameters=parse_parameters(parameter or []))
     if dry_run:
-        known, later = [run for step in steps for run in step.known], [run for step in steps for run in step.later]
-        done = [is_done(run, workspace) for run in known]
+        names = ("notebook", "label", "parameters", "fingerprint")
+        runs = [({name: getattr(run, name) for name in names}, run) for step in steps for run in step.known]
+        rows = [{**row, "done": is_done(run, workspace)} for row, run in runs]
+        unknown: Any = {"label": terminal.LATER, "parameters": {}, "fingerprint": None, "done": False}
+        rows += [{"notebook": run.notebook, **unknown} for step in steps for run in step.later]
         if as_json:
-            names = ("notebook", "label", "parameters", "fingerprint")
-            rows = [{name: getattr(run, name) for name in names} for run in known]
-            rows = [{**row, "done": there} for row, there in zip(rows, done, strict=True)]
-            chosen = {"label": terminal.LATER, "parameters": None, "fingerprint": None, "done": False}
-            _write_json([*rows, *({"notebook": run.notebook, **chosen} for run in later)])
+            _write_json(rows)
         else:
-            terminal.print_planned(known, done, len(later), console)
+            terminal.print_planned(rows, console)
             terminal.print_forecast(forecast(steps, workspace), console)
         return
-    failures = execute_sweep(steps, workspace, terminal.Terminal(console), workers=workers, scheduler=scheduler)
+    failures = execute_plan(steps, workspace, terminal.Terminal(console), workers=workers, scheduler=scheduler)
     terminal.print_runs(recorded(planned := chosen_runs(steps), workspace), console)
     paths = [(name, f"outputs/{name}/{planned[0].notebook}") for name in ("records", "notebooks", "figures")]
     terminal.print_paths([*paths, *comparison_paths(planned, workspace)], console)

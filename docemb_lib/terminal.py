@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from textwrap import wrap
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 from rich.console import Console, Group
@@ -138,18 +138,12 @@ def _amounts(cost: Cost) -> list[str]:
     return found
 
 
-def print_planned(planned: Runs, done: Sequence[bool], later: int, console: Console) -> None:
-    """The runs of a sweep before it starts: label, the parameters in which they differ, whether they are there.
-
-    later: how many more will be chosen.
-    """
-    varied = [name for name in planned[0].parameters if len({str(run.parameters[name]) for run in planned}) > 1]
-    rows = [
-        {"label": run.label, **{name: str(run.parameters[name]) for name in varied}, "done": "yes" if there else ""}
-        for run, there in zip(planned, done, strict=True)
-    ]
-    rows += [{"label": f"{later} {LATER}"}] if later else []
-    print_table(pd.DataFrame(rows), console)
+def print_planned(rows: Sequence[Mapping[str, Any]], console: Console) -> None:
+    """The runs of a sweep before it starts: label, the parameters in which they differ, whether they are there."""
+    given = [row["parameters"] for row in rows if row["parameters"]]
+    varied = [name for name in given[0] if len({str(parameters[name]) for parameters in given}) > 1]
+    shown = [{"label": row["label"], **{name: str(row["parameters"].get(name, "")) for name in varied}} for row in rows]
+    print_table(pd.DataFrame(shown).assign(done=["yes" if row["done"] else "" for row in rows]), console)
 
 
 def print_scoreboard(board: pd.DataFrame, console: Console) -> None:

@@ -31,7 +31,7 @@ from docemb_lib import pretrained
 from docemb_lib.errors import InputError, nearest
 from docemb_lib.experiments.execution import Planned, Runs, is_done
 from docemb_lib.experiments.runkey import RunKey
-from docemb_lib.experiments.selection import Candidates, UnchosenError, choose_runs, parameters_of, selection_in
+from docemb_lib.experiments.selection import Candidates, UnchosenError, choose_runs, selection_in
 from docemb_lib.experiments.stages import sbert_of
 from docemb_lib.integrity import read_json
 from docemb_lib.projections import parse_projection, with_widths
@@ -40,6 +40,7 @@ from docemb_lib.settings.profile import (
     FINAL,
     NOTEBOOKS,
     SHIPPED,
+    STUDENT_RUN,
     TRAINING,
     Profile,
     check_names,
@@ -111,7 +112,7 @@ def resolve_plan(
             if unwanted:
                 continue
             step = Step(runs, None if grid is None else grid.name)
-            if grid is not None and profile.winners == "own":
+            if grid is not None:
                 step = _choosing(step, grid, *rest, chooser=(profile, name), sweeps=sweeps, earlier=runs_of(steps))
             for run in step.runs:
                 earlier, other = copies.setdefault(run.executed, (number, run))
@@ -135,8 +136,7 @@ def resolve_sweep(
     chooser = loaded, name = Profile.load(profile), profile_argument(profile)
     found = load_grid(grid, loaded)
     rest: Any = (_notebook_of(found, notebook), parameters, loaded, name, workspace)
-    step = Step(_resolve_grid(found, *rest), found.name)
-    return [step if loaded.winners == "thesis" else _choosing(step, found, *rest, chooser=chooser)]
+    return [_choosing(Step(_resolve_grid(found, *rest), found.name), found, *rest, chooser=chooser)]
 
 
 def runs_of(steps: Iterable[Step]) -> list[Planned]:
@@ -157,17 +157,18 @@ def _choosing(
     step: Step, grid: Grid, notebook: str, overrides: Mapping[str, Any], profile: Profile, name: str,
     workspace: Workspace, *, chooser: tuple[Profile, str], sweeps: Sequence[Candidates] = (), earlier: Runs = (),
 ) -> Step:  # fmt: skip
-    """The step of a grid with the runs that records choose, now or later.
+    """The step of a grid with the runs that records choose, now or later, if it has any.
 
-    sweeps: the runs of other grids; those of further ones are as in `chooser`, a profile and its name. earlier: runs
-    that are executed before.
+    chooser: the profile whose `winners` counts, and its name; grids that `sweeps` lacks are taken as they are in it.
+    earlier: runs that are executed before.
     """
-    if not grid.best_of and not grid.compounds:
+    if chooser[0].winners == "thesis" or not (grid.best_of or grid.compounds):
         return step
-    later = step.runs if grid.best_of else [run for run in step.runs if run.parameters["compound"] is not None]
+    later = [run for run in step.runs if grid.best_of or run.parameters["compound"] is not None]
     known = [run for run in step.runs if run not in later]
-    kinds = [[run for run in known if run.parameters["dm"] is dm] for dm in ((True, False) if grid.compounds else ())]
-    groups = [[Candidates(grid.name, overrides, kind)] for kind in kinds]
+    groups: list[list[Candidates]] = []
+    for dm in (True, False) if grid.compounds else ():
+        groups.append([Candidates(grid.name, overrides, [run for run in known if run.parameters["dm"] is dm])])
     for names in grid.best_of:
         groups.append([])
         for other in names:
@@ -176,7 +177,9 @@ def _choosing(
             groups[-1] += found or [Candidates(other, {}, runs)]
 
     def make(best: Runs) -> Planned:
-        return _planned(notebook, {**parameters_of(best), **overrides}, profile, name, workspace)
+        recipe = {own: getattr(best[0].profile.parameters, own) for own in STUDENT_RUN if own != "documents"}
+        given = {"compound": "+".join(run.label for run in best)} if grid.compounds else recipe
+        return _planned(notebook, {**given, **overrides}, profile, name, workspace)
 
     candidates = [run for sweep in chain(*groups) for run in sweep.runs]
     for run in candidates if grid.best_of else ():

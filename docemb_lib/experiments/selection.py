@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 from docemb_lib.errors import InputError
 from docemb_lib.experiments import records
 from docemb_lib.experiments.execution import Planned, Runs
-from docemb_lib.settings.profile import STUDENT_RUN
 from docemb_lib.workspace import Workspace
 
 LISTED = 5  # runs that the text about a selection shows, at least
@@ -70,13 +69,6 @@ def choose_runs(
     best, text = [runs for runs, _ in selected], "\n\n".join(text for _, text in selected)
     made = map(make, product(*best) if compounds else best)
     return [*{run.executed: replace(run, chosen=text) for run in made}.values()]  # equal ones once
-
-
-def parameters_of(best: Runs) -> dict[str, Any]:
-    """The parameters of the run that is made of the best: the recipe of one, or the compound of several."""
-    if len(best) > 1:
-        return {"compound": "+".join(run.label for run in best)}
-    return {name: getattr(best[0].profile.parameters, name) for name in STUDENT_RUN if name != "documents"}
 
 
 def _select_best(sweeps: Sequence[Candidates], count: int, workspace: Workspace) -> tuple[list[Planned], str]:

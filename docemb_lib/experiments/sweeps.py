@@ -80,22 +80,8 @@ def sweep(
     """
     workspace = Workspace()
     steps = resolve_sweep(notebook, grid, workspace, profile=profile, parameters=parameters or {})
-    execute_sweep(steps, workspace, _ProgressBar(), workers=workers, scheduler=scheduler)
+    execute_plan(steps, workspace, _ProgressBar(), workers=workers, scheduler=scheduler)
     return recorded([run for step in steps for run in (*step.known, *step.choose())], workspace)
-
-
-def execute_sweep(
-    steps: Sequence[Step], workspace: Workspace, reporter: Reporter, *,
-    workers: int | None = None, scheduler: str | None = None,
-) -> list[str]:  # fmt: skip
-    """Execute the missing runs of a grid and draw their comparison. Returns a line for each failure."""
-    if workers is not None and (scheduler is not None or workers < 1):
-        raise InputError(f"workers: got {workers}; write 1 or more, and leave it out where there is a scheduler")
-    missing = missing_runs(runs_of(steps), workspace)
-    if missing and scheduler is None:
-        workers = workers or processes.default_workers(len(missing))
-    where = f"workers of {scheduler}" if workers is None else "1 worker" if workers == 1 else f"{workers} workers"
-    return _execute(steps, missing, workspace, reporter, where if missing else "", workers, scheduler)
 
 
 def missing_runs(planned: Runs, workspace: Workspace) -> list[Planned]:
@@ -109,18 +95,21 @@ def missing_runs(planned: Runs, workspace: Workspace) -> list[Planned]:
     return missing
 
 
-def execute_plan(steps: Sequence[Step], workspace: Workspace, reporter: Reporter) -> list[str]:
-    """Execute the missing runs of a plan, and draw the comparison of each grid. Returns a line for each failed one.
-
-    Raises InputError before anything starts, and RunError at the first notebook outside of grids that fails.
-    """
-    return _execute(steps, missing_runs(runs_of(steps), workspace), workspace, reporter)
-
-
-def _execute(
-    steps: Sequence[Step], missing: Runs, workspace: Workspace, reporter: Reporter, where: str = "",
+def execute_plan(
+    steps: Sequence[Step], workspace: Workspace, reporter: Reporter, *,
     workers: int | None = None, scheduler: str | None = None,
 ) -> list[str]:  # fmt: skip
+    """Execute the missing runs of a plan, and draw the comparison of each grid. Returns a line for each failed one.
+
+    workers, scheduler: of grids, as of `sweep`. Raises InputError before anything starts, and RunError at the first
+    notebook outside of grids that fails.
+    """
+    if workers is not None and (scheduler is not None or workers < 1):
+        raise InputError(f"workers: got {workers}; write 1 or more, and leave it out where there is a scheduler")
+    missing, where = missing_runs(runs_of(steps), workspace), ""
+    if missing and any(step.grid for step in steps):
+        count = workers or processes.default_workers(len(missing))
+        where = f"workers of {scheduler}" if scheduler else "1 worker" if count == 1 else f"{count} workers"
     failures: list[str] = []
     known = [run for step in steps for run in step.known]
     try:

@@ -273,13 +273,13 @@ def test_a_sweep_that_chooses_among_its_own_runs_has_one_comparison_and_lists_al
 ):
     executed.mean = lambda run: run.parameters["vector_size"] / 1000
     listed = docemb("sweep", "02", "--grid", "paragraph-vector", "--profile", own, "--dry-run")
-    assert "9 chosen when" in listed.stdout
+    assert listed.stdout.count("chosen when") >= 9  # cells may wrap
     assert "45 runs, 0 of them already there" in listed.stdout
     rows = json.loads(
         docemb("sweep", "02", "--grid", "paragraph-vector", "--profile", own, "--dry-run", "--json").stdout
     )
     assert [row["label"] == LATE for row in rows] == [False] * 36 + [True] * 9
-    assert {row["parameters"] is None for row in rows[36:]} == {True}
+    assert [row["parameters"] for row in rows[36:]] == [{}] * 9
     bars, progress = [], sweeps.progress
     monkeypatch.setattr(sweeps, "progress", lambda **given: bars.append(progress(**given)) or bars[0])
     frame = sweep("02", "paragraph-vector", profile=own)

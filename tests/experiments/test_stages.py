@@ -14,7 +14,7 @@ from docemb_lib.experiments.models import contextual_models, paragraph_vector_mo
 from docemb_lib.experiments.plan import resolve_sweep
 from docemb_lib.experiments.run import Stages
 from docemb_lib.experiments.runkey import RunKey
-from docemb_lib.experiments.sweeps import execute_sweep
+from docemb_lib.experiments.sweeps import execute_plan
 from docemb_lib.settings.profile import Profile
 from docemb_lib.teachers import ParagraphVector, paragraph_vector
 from docemb_lib.workspace import Workspace
@@ -136,7 +136,7 @@ def test_a_sweep_counts_words_before_its_first_run_and_refuses_a_run_that_would_
     reporter, prepared = Reporter(), []
     reporter.prepare = prepared.append
     with pytest.raises(InputError, match=r"^02_paragraph_vector \(DM;4;stem;5000\+.*: min_count: none of the"):
-        execute_sweep(steps, workspace, reporter)
+        execute_plan(steps, workspace, reporter)
     assert prepared == ["the words of the corpus, lowercase", "the words of the corpus, stem"]
     assert len(artefacts(make(), "words")) == 2
     assert not (workspace.outputs / "records").exists()
