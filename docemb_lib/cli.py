@@ -188,8 +188,7 @@ def sweep(
 ) -> None:
     """Execute the runs of a grid side by side: what is there is recognised, and a failing run stops no other."""
     from docemb_lib import terminal
-    from docemb_lib.experiments.commands import parse_parameters
-    from docemb_lib.experiments.execution import is_done
+    from docemb_lib.experiments.commands import described_runs, parse_parameters
     from docemb_lib.experiments.forecast import forecast
     from docemb_lib.experiments.plan import chosen_runs, resolve_sweep
     from docemb_lib.experiments.sweeps import comparison_paths, execute_plan, recorded
@@ -200,11 +199,7 @@ def sweep(
     workspace = Workspace()
     steps = resolve_sweep(notebook, grid, workspace, profile=profile, parameters=parse_parameters(parameter or []))
     if dry_run:
-        names = ("notebook", "label", "parameters", "fingerprint")
-        runs = [({name: getattr(run, name) for name in names}, run) for step in steps for run in step.known]
-        rows = [{**row, "done": is_done(run, workspace)} for row, run in runs]
-        unknown: Any = {"label": terminal.LATER, "parameters": {}, "fingerprint": None, "done": False}
-        rows += [{"notebook": run.notebook, **unknown} for step in steps for run in step.later]
+        rows = described_runs(steps, workspace)
         if as_json:
             _write_json(rows)
         else:

@@ -16,6 +16,7 @@ from rich.table import Table
 
 from docemb_lib.evaluation.scoreboard import NO_BREAK
 from docemb_lib.experiments.execution import Planned, Reporter, Runs, Status
+from docemb_lib.experiments.selection import LATER
 from docemb_lib.settings.profile import FINAL
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ RUN_COLUMNS = ("notebook", "label", "profile", "status", "documents", "seed", "v
 AS_USUAL = {"status": "done", "seed": 0}  # columns of runs that all have this value are left out
 BORDERS = 3  # characters that a table needs for each column, and one more
 OUTCOMES = {"built": "done", "failed": "failed"}
-LATER = "chosen when the sweep has ended"
 SCORES = "Test scores (accuracy; MAP for retrieval)"
 
 

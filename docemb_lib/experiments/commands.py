@@ -21,6 +21,7 @@ from docemb_lib.corpus.rows import read_rows
 from docemb_lib.corpus.sources import local_documents, local_paths
 from docemb_lib.errors import InputError
 from docemb_lib.experiments import records
+from docemb_lib.experiments.execution import is_done
 from docemb_lib.experiments.models import (
     ADAPTED,
     DENSE,
@@ -31,9 +32,11 @@ from docemb_lib.experiments.models import (
     published_model,
     scored_model,
 )  # fmt: skip
+from docemb_lib.experiments.plan import Step
 from docemb_lib.experiments.run import Stages
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.experiments.scores import Final
+from docemb_lib.experiments.selection import LATER
 from docemb_lib.experiments.students import student_at
 from docemb_lib.hardware import devices_at_hand
 from docemb_lib.progress import progress
@@ -164,6 +167,15 @@ def distil(profile: str | Path, parameters: dict[str, Any]) -> str | None:
     losses = stages.students.history()[1]["loss"]
     link = stages.workspace.shown(stages.workspace.link("students", stages.key.slug, student.path))
     return f"{link}: mean validation loss {losses.iloc[0]:.4f} → {losses.iloc[-1]:.4f}"
+
+
+def described_runs(steps: Sequence[Step], workspace: Workspace) -> list[dict[str, Any]]:
+    """A row for each run of a sweep before it starts: notebook, label, parameters, fingerprint, done."""
+    names = ("notebook", "label", "parameters", "fingerprint")
+    known = [({name: getattr(run, name) for name in names}, run) for step in steps for run in step.known]
+    rows = [{**row, "done": is_done(run, workspace)} for row, run in known]
+    unknown: dict[str, Any] = {"label": LATER, "parameters": {}, "fingerprint": None, "done": False}
+    return rows + [{"notebook": run.notebook, **unknown} for step in steps for run in step.later]
 
 
 def parse_parameters(given: list[str]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from docemb_lib.experiments import records
 from docemb_lib.experiments.execution import Planned, Runs
 from docemb_lib.workspace import Workspace
 
+LATER = "chosen when the sweep has ended"  # stands for the label of a run yet to be chosen
 LISTED = 5  # runs that the text about a selection shows, at least
 
 

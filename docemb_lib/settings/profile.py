@@ -118,8 +118,7 @@ class Profile(sections.Section):
     simde: sections.SimDE = sections.SimDE()
     evaluation: sections.Evaluation = sections.Evaluation()
     plan: list[PlanLine] = []
-    # Which runs grids with `best_of` or `compounds` build on: those of the thesis, or the best ones recorded here.
-    winners: Literal["thesis", "own"] = "thesis"
+    winners: Literal["thesis", "own"] = "thesis"  # runs that grids build on: the thesis' or the best recorded here
 
     @model_validator(mode="after")
     def _sections_agree(self) -> Self:
@@ -236,8 +235,8 @@ def find_root() -> Path:
 
 def folder_above() -> Path | None:
     """The nearest folder from the working directory upwards that holds `params/*.yaml`; None: there is none."""
-    start = Path.cwd()
-    return next((folder for folder in (start, *start.parents) if any((folder / "params").glob("*.yaml"))), None)
+    folders = (Path.cwd(), *Path.cwd().parents)
+    return next((folder for folder in folders if any((folder / "params").glob("*.yaml"))), None)
 
 
 def width(model: str) -> int | None:
