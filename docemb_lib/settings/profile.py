@@ -66,8 +66,7 @@ _PERHAPS_PATHS = re.compile(
     r"|(student|structural_teacher|further_teachers)\.model"
 )
 LONGEST_YAML = 1_000_000  # characters
-MOST_VALUES = 100_000  # of a YAML text, those that aliases repeat included
-DEEPEST = 100
+MOST_VALUES, DEEPEST = 100_000, 100  # of a YAML text: values, those that aliases repeat included, and levels
 INTEGER, MOST_DIGITS = "tag:yaml.org,2002:int", 40
 _PERHAPS_YAML = re.compile(r"plan\.(grid|profile)")  # otherwise names in `params/`
 
@@ -235,8 +234,8 @@ def find_root() -> Path:
 
 def folder_above() -> Path | None:
     """The nearest folder from the working directory upwards that holds `params/*.yaml`; None: there is none."""
-    folders = (Path.cwd(), *Path.cwd().parents)
-    return next((folder for folder in folders if any((folder / "params").glob("*.yaml"))), None)
+    here = Path.cwd()
+    return next((folder for folder in (here, *here.parents) if any((folder / "params").glob("*.yaml"))), None)
 
 
 def width(model: str) -> int | None:
