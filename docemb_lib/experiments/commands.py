@@ -244,6 +244,7 @@ def adapt_student(
     """
     if out.exists():
         raise InputError(f"-o {out}: exists; name a new folder")
+    local_paths(source)  # raises where there is none; the documents are read after the model
     documents = local_documents(source, text_field=text_field, id_field=id_field)
 
     from docemb_lib.student import Student
