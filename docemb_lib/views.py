@@ -78,12 +78,12 @@ def seen_by_models(run: Run) -> str:
     structural, student = (np.array(train[f"n_{model}_tokens"][:]) for model in ("structural", "student"))
     limit = structural_limit(run)
     truncates = run.profile.structural_teacher.long == "truncate"
-    rest = "It ignores the rest." if truncates else "It averages over chunks and so reads the rest, too."
+    rest = "ignores the rest" if truncates else "averages over chunks, and so reads the rest, too"
     seen, of_student = np.minimum(structural, limit).sum(), np.minimum(student, read).sum()
     return (
         f"{(structural > limit).mean():.0%} of the {len(train)} training documents are longer than the {limit} tokens "
-        f"that the structural teacher reads at once, {seen / structural.sum():.0%} of their text.\n{rest} "
-        f"The student, with {read} tokens, reads {of_student / student.sum():.0%}."
+        f"that the structural teacher reads at once.\nThese hold {seen / structural.sum():.0%} of all text; the "
+        f"teacher {rest}. The student, with {read} tokens, reads {of_student / student.sum():.0%}."
     )
 
 

@@ -172,8 +172,8 @@ def distil(profile: str | Path, parameters: dict[str, Any]) -> str | None:
 def described_runs(steps: Sequence[Step], workspace: Workspace) -> list[dict[str, Any]]:
     """A row for each run of a sweep before it starts: notebook, label, parameters, fingerprint, done."""
     names = ("notebook", "label", "parameters", "fingerprint")
-    known = [({name: getattr(run, name) for name in names}, run) for step in steps for run in step.known]
-    rows = [{**row, "done": is_done(run, workspace)} for row, run in known]
+    known = [run for step in steps for run in step.known]
+    rows = [{name: getattr(run, name) for name in names} | {"done": is_done(run, workspace)} for run in known]
     unknown: dict[str, Any] = {"label": LATER, "parameters": {}, "fingerprint": None, "done": False}
     return rows + [{"notebook": run.notebook, **unknown} for step in steps for run in step.later]
 

@@ -107,9 +107,9 @@ def execute_plan(
     if workers is not None and (scheduler is not None or workers < 1):
         raise InputError(f"workers: got {workers}; write 1 or more, and leave it out where there is a scheduler")
     missing, where = missing_runs(runs_of(steps), workspace), ""
-    if missing and any(step.grid for step in steps):
-        count = workers or processes.default_workers(len(missing))
-        where = f"workers of {scheduler}" if scheduler else "1 worker" if count == 1 else f"{count} workers"
+    if missing and len(steps) == 1 and steps[0].grid:  # a sweep; in a plan each grid has as many as its runs need
+        workers = workers if workers or scheduler else processes.default_workers(len(missing))
+        where = f"workers of {scheduler}" if scheduler else "1 worker" if workers == 1 else f"{workers} workers"
     failures: list[str] = []
     known = [run for step in steps for run in step.known]
     try:
