@@ -65,26 +65,22 @@ def read_csv(file: Path, *, columns: Sequence[str] | None = None, delimiter: str
     """
     csv.field_size_limit(sys.maxsize)  # the default of 131,072 characters is too short for documents
     quoting: Any = csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL
-    reader = csv.reader((text for _, text in _lines(file)), delimiter=delimiter, quoting=quoting, strict=True)
-    number = 0
-    while True:
-        where = f"{file}, row {number + 1}" if columns else f"{file}, line of column names"
-        try:
-            values = next(reader, None)
-        except csv.Error as error:
-            raise InputError(f"{where}: broken quoting up to line {reader.line_num} ({error}); mend it") from error
-        if values is None:
-            return
-        if values and columns is None:
-            columns = [value.strip() for value in values]
+    reader = csv.reader((line for _, line in _lines(file)), delimiter=delimiter, quoting=quoting, strict=True)
+    rows, number = filter(None, reader), 0  # without blank lines
+    try:
+        if columns is None:
+            columns = [name.strip() for name in next(rows, ())]
             if len(set(columns)) < len(columns):
-                raise InputError(f"{where}: {', '.join(columns)} names a column twice; rename one")
-        elif values and columns:  # no blank line
-            number += 1
+                raise InputError(f"{file}, line of column names: {', '.join(columns)} names a column twice; rename one")
+        for number, values in enumerate(rows, start=1):
+            where = f"{file}, row {number}"
             if len(values) != len(columns):
                 found, wanted = f"{len(values)} values", f"{len(columns)} ({', '.join(columns)})"
                 raise InputError(f"{where} (up to line {reader.line_num}): {found}, expected {wanted}; mend the row")
             yield Row(where, number, dict(zip(columns, values, strict=True)))
+    except csv.Error as error:
+        place = "line of column names" if columns is None else f"row {number + 1}"
+        raise InputError(f"{file}, {place}: broken quoting up to line {reader.line_num} ({error}); mend it") from error
 
 
 def text_of(fields: Mapping[str, Any], field: str, *, where: str) -> str:
@@ -103,10 +99,7 @@ def without_surrogates(text: str) -> str:
 
 
 def read_text(file: Path) -> str:
-    try:
-        return _decode(file.read_bytes(), file=file, offset=0)
-    except OSError as error:
-        raise InputError(f"{file}: cannot be read ({error.strerror}); mend its permissions") from error
+    return "".join(line for _, line in _lines(file))
 
 
 def _read_jsonl(file: Path) -> Iterator[Row]:
@@ -143,27 +136,20 @@ def _read_parquet(file: Path) -> Iterator[Row]:
 
 
 def _lines(file: Path) -> Iterator[tuple[int, str]]:
-    """The numbered lines of a file, split at newlines only."""
-    offset = 0
+    """The numbered lines of a file in UTF-8, split at newlines only. A byte order mark at its head is dropped."""
+    begin = 0  # of the line, in bytes
     try:
         with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as stream:
             for number, line in enumerate(stream, start=1):
-                yield number, _decode(line, file=file, offset=offset)
-                offset += len(line)
+                yield number, line.decode().removeprefix("\ufeff" if number == 1 else "")
+                begin += len(line)
+    except UnicodeDecodeError as error:
+        byte = f"byte {begin + error.start} is {error.object[error.start]:#04x}"
+        raise InputError(f"{file}: {byte}, which is not UTF-8; save the file as UTF-8") from error
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise InputError(f"{file}: is not a whole gzip file ({error}); compress it again") from error
     except OSError as error:
         raise InputError(f"{file}: cannot be read ({error.strerror}); mend its permissions") from error
-
-
-def _decode(data: bytes, *, file: Path, offset: int) -> str:
-    """UTF-8 to text; `offset` is where `data` begins in `file`. A byte order mark at its head is dropped."""
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        byte = f"byte {offset + error.start} is {data[error.start]:#04x}"
-        raise InputError(f"{file}: {byte}, which is not UTF-8; save the file as UTF-8") from error
-    return text.removeprefix("\ufeff") if offset == 0 else text
 
 
 def split_sentences(text: str, *, language: str = "en") -> list[str]:

@@ -46,7 +46,6 @@ def test_tabs_know_no_quotes_and_columns_may_be_named_by_the_caller(tmp_path):
     ("a.csv", b"id,id\n1,a\n", r"a\.csv, line of column names: id, id names a column twice; rename one"),
     ("a.tsv", b"id\ttext\n1 a\n", r"a\.tsv, row 1 \(up to line 2\): 1 values"),
     ("a.csv", b"id,text\n1,caf\xe9\n", r"a\.csv: byte 13 is 0xe9, which is not UTF-8"),
-    ("a.jsonl", b'{"a": 1}\n\n{"a"', r"a\.jsonl, line 3: not JSON"),
     ("a.parquet", b"PAR1 but not really", r"a\.parquet: is not a whole parquet file"),
     ("a.csv.gz", b"id,text\n", r"a\.csv\.gz: is not a whole gzip file"),
     ("a.xlsx", b"", r"a\.xlsx: not a data file; give \.jsonl, \.json, \.csv, \.tsv"),
