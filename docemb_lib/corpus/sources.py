@@ -261,15 +261,15 @@ def hub_documents(source: HubDataset, *, limit: int | None, seed: int, count_tok
     Raises InputError for local files that cannot be read, ConnectionError for a hub that fails on the way.
     """
     name = _stem(Path(source.dataset))
-    long: Callable[[Iterator[Document]], Iterator[Document]] = iter
-    if source.min_student_tokens is not None:
-        long = partial(_long, min_tokens=source.min_student_tokens, count_tokens=count_tokens)
     texts = progress(_texts(source), desc=f"streaming {name}", unit="rows")
-    documents = _of_words(texts, name, source.min_words or 1)
-    given = 0
-    for document in _new(long(documents)) if limit is None else _drawn(documents, limit, seed, long):
-        given += 1
-        yield document
+    several = (text for text in texts if len(text.split()) >= (source.min_words or 1))
+    documents = (Document(f"{name}/{hashlib.sha256(text.encode()).hexdigest()[:16]}", text, name) for text in several)
+    long = partial(_long, min_tokens=source.min_student_tokens, count_tokens=count_tokens)
+    given, seen = 0, Seen()
+    for document in long(documents) if limit is None else _drawn(documents, limit, seed, long):
+        if seen.add(document.id) is None:
+            given += 1
+            yield document
     if not given:
         limits = source.model_dump(include={"min_words", "min_student_tokens"}, exclude_none=True)
         least = " and ".join(f"{field}={value}" for field, value in limits.items())
@@ -277,17 +277,6 @@ def hub_documents(source: HubDataset, *, limit: int | None, seed: int, count_tok
         raise InputError(f"dataset {source.dataset!r}, split {source.split!r}: {reason}")
     if limit is not None and given < limit:
         logger.warning("%s [%s] gave %d documents of the %d asked for", source.dataset, source.split, given, limit)
-
-
-def _of_words(texts: Iterable[str], source: str, least: int) -> Iterator[Document]:
-    for text in texts:
-        if len(text.split()) >= least:
-            yield Document(f"{source}/{hashlib.sha256(text.encode()).hexdigest()[:16]}", text, source)
-
-
-def _new(documents: Iterable[Document]) -> Iterator[Document]:
-    seen = Seen()
-    return (document for document in documents if seen.add(document.id) is None)
 
 
 def _drawn(
@@ -309,7 +298,10 @@ def _draw(id: str, seed: int) -> bytes:
     return hashlib.sha256(f"{seed}\0{id}".encode()).digest()
 
 
-def _long(documents: Iterator[Document], min_tokens: int, count_tokens: CountTokens) -> Iterator[Document]:
+def _long(documents: Iterator[Document], min_tokens: int | None, count_tokens: CountTokens) -> Iterator[Document]:
+    if min_tokens is None:
+        yield from documents
+        return
     # A token has a byte or more: shorter texts need not be counted.
     candidates = (document for document in documents if len(document.text.encode()) >= min_tokens)
     while batch := list(islice(candidates, BATCH)):

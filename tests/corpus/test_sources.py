@@ -26,8 +26,6 @@ from docemb_lib.corpus.sources import (
 from docemb_lib.errors import InputError
 from docemb_lib.settings import Corpus, HubDataset
 
-BROKEN = gzip.compress(b'{"text": "a"}\n' * 99, mtime=0)[:-12]
-
 
 def words(texts):
     return [len(text.split()) for text in texts]
@@ -47,12 +45,8 @@ def test_a_folder_gives_its_text_files_in_the_order_of_their_paths(tmp_path):
 
 def test_a_data_file_gives_a_document_a_row_and_numbers_those_without_id(tmp_path):
     lines = '{"id": "x", "text": "one\\u2028line"}\n\n{"text": "two"}\n{"id": 7, "text": "three"}\n'
-    files = {
-        "my.jsonl": lines,
-        "my.jsonl.gz": gzip.compress(lines.encode()),
-        "t.parquet": [{"text": "a"}, {"text": "b"}],
-    }
-    write_files(tmp_path, files)
+    packed = gzip.compress(lines.encode())
+    write_files(tmp_path, {"my.jsonl": lines, "my.jsonl.gz": packed, "t.parquet": [{"text": "a"}, {"text": "b"}]})
     expected = [Document("x", "one\u2028line", "my"), Document("3", "two", "my"), Document("7", "three", "my")]
     assert local(tmp_path / "my.jsonl") == local(tmp_path / "my.jsonl.gz") == expected
     assert local(tmp_path / "t.parquet") == [Document("1", "a", "t"), Document("2", "b", "t")]
@@ -86,7 +80,7 @@ def test_several_files_and_patterns_make_one_corpus_with_unique_ids(tmp_path, re
     ("a.jsonl", b'{"id": ' + b"9" * 5000 + b', "text": "a"}', "line 1: Exceeds the limit .* write it as a string"),
     ("a.jsonl", b'{"id": "a\\ud800", "text": "a"}\n{"id": "a\\udbff", "text": "b"}', r"both have id 'a\ufffd'; rename one"),
     ("a.jsonl", b"\n", r"a\.jsonl: holds no document"),
-    ("a.jsonl.gz", BROKEN, r"a\.jsonl\.gz: is not a whole gzip file"), ("a.xlsx", b"text", r"a\.xlsx: a corpus is a folder"),
+    ("a.xlsx", b"text", r"a\.xlsx: a corpus is a folder"),
     ("missing/*.csv", None, r"\*\.csv does not exist"),
     ("missing", None, "missing does not exist: no such file or folder; name a folder"),
     (".", None, r"holds no \.txt or \.md file"), ("folder/b.txt", b"na\xefve", r"b\.txt: byte 2 is 0xef"),
@@ -213,20 +207,13 @@ def published(tmp_path):
     return write_files(tmp_path, files)
 
 
-def test_half_wikipedia_half_news_as_the_thesis_draws_them(published):
-    news = {"dataset": str(published / "realnews.jsonl"), "min_student_tokens": 15}
-    datasets = [{"dataset": str(published / "wikipedia" / "20231101.en")}, news]
-    drawn = list(read_documents(Corpus(source="hub", datasets=datasets, documents=20), count_tokens=words))
-    assert Counter(document.source for document in drawn) == {"20231101.en": 10, "realnews": 10}
-    assert all(document.text.startswith("wiki ") for document in drawn[:10])
-    assert min(len(document.text.split()) for document in drawn[10:]) >= 15
-    assert len({document.id for document in drawn}) == 20
-
-
-@pytest.mark.parametrize("name", ["c4/realnewslike", "c4/realnewslike/c4-train.*.json.gz"])
-def test_c4_is_read_from_a_copy_of_its_folder_or_from_its_files(published, name):
-    drawn = hub_documents(published / name, limit=25)
-    assert sorted(document.text for document in drawn) == sorted(long_text("c4", n) for n in range(25))
+@pytest.mark.parametrize(("name", "kind", "number"), [
+    ("wikipedia/20231101.en", "wiki", 40), ("realnews.jsonl", "news", 30),
+    ("c4/realnewslike", "c4", 25), ("c4/realnewslike/c4-train.*.json.gz", "c4", 25),
+])  # fmt: skip
+def test_a_published_corpus_is_read_from_a_copy_of_its_folder_or_from_its_files(published, name, kind, number):
+    drawn = hub_documents(published / name, limit=number)
+    assert sorted(document.text for document in drawn) == sorted(long_text(kind, n) for n in range(number))
 
 
 @pytest.mark.parametrize("file", ["c4/realnewslike/c4-train.00000-of-00512.json.gz", "wikipedia/20231101.en/train-00001-of-00002.parquet"])  # fmt: skip
@@ -273,8 +260,8 @@ def hub(tmp_path):
 def test_every_data_set_gives_an_equal_share_and_without_a_number_as_much_as_the_first(hub):
     documents = list(read_documents(Corpus(**hub), count_tokens=words))
     assert documents == list(read_documents(Corpus(**hub), count_tokens=words))
-    assert Counter(document.source for document in documents) == {"wikipedia": 21, "news": 20}
-    assert len({document.text for document in documents}) == 41
+    assert [document.source for document in documents] == ["wikipedia"] * 21 + ["news"] * 20
+    assert len({document.text for document in documents}) == len({document.id for document in documents}) == 41
     shortest = {d.source: len(d.text.split()) for d in sorted(documents, key=lambda d: -len(d.text.split()))}
     assert shortest["wikipedia"] < 32 <= shortest["news"]  # the filter is that of the news
     hub["documents"], hub["datasets"] = None, hub["datasets"][::-1]
@@ -342,9 +329,7 @@ def jaccard(one, other):
     return len(first & second) / len(first | second)
 
 
-def test_the_versions_of_the_packages_of_the_embedded_corpus_are_known_without_reading_all_of_site_packages(
-    monkeypatch,
-):
+def test_versions_of_the_default_packages_are_known_without_reading_all_of_site_packages(monkeypatch):
     distributions = metadata.packages_distributions()
     monkeypatch.setattr(sources, "_distributions", lambda: pytest.fail("reads all of site-packages"))
     for package in PACKAGES:
