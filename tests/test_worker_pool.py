@@ -58,41 +58,44 @@ def test_only_a_worker_without_its_parent_is_ended(monkeypatch):
     assert ended == [1]
 
 
-READER = """
-from docemb_lib.corpus.installed_docs import installed_docs
-from docemb_lib.worker_pool import TemporaryFolder
+WORK = """
+import time
+from itertools import repeat
+from docemb_lib.worker_pool import TemporaryFolder, WorkerPool
 kept = TemporaryFolder()
 print(kept.name, flush=True)
 while True:
-    installed_docs(["seaborn", "pandas"], jobs=2)
+    pool = WorkerPool(time.sleep)
+    list(pool.map(repeat((0.02,), 200), jobs=2))
+    pool.stop()
 """
 
 
-def test_nothing_lives_or_stays_when_a_process_is_killed_while_it_reads_documentation(tmp_path):
+def test_nothing_lives_or_stays_when_a_process_is_killed_while_its_workers_work(tmp_path):
     def alive() -> list[str]:  # of all generations: orphans have no parent to be found by
         marked = psutil.process_iter(["environ", "cmdline"])
         return [" ".join(p.info["cmdline"]) for p in marked if (p.info["environ"] or {}).get("TMPDIR") == str(tmp_path)]
 
     rng, environment = random.Random(17), os.environ | {"TMPDIR": str(tmp_path)}
-    command = [sys.executable, "-c", READER]
+    command = [sys.executable, "-c", WORK]
     start = time.monotonic()
-    readers = [subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) for _ in range(3)]
-    folders = [Path(reader.stdout.readline().strip()) for reader in readers]
+    parents = [subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    folders = [Path(parent.stdout.readline().strip()) for parent in parents]
     limit = max(
         5.0, 5 * (time.monotonic() - start)
     )  # seconds; more where this machine is so busy that starts take long
     start, most = time.monotonic(), 0
-    for moment, reader in zip(sorted(rng.uniform(0, 4) for _ in readers), readers, strict=True):
-        while time.monotonic() < start + moment or (reader is readers[-1] and most <= len(readers)):  # without workers
+    for moment, parent in zip(sorted(rng.uniform(0, 4) for _ in parents), parents, strict=True):
+        while time.monotonic() < start + moment or (parent is parents[-1] and most <= len(parents)):  # without workers
             most = max(most, len(alive()))
             time.sleep(0.1)
-        reader.kill()
-        reader.wait()
+        parent.kill()
+        parent.wait()
     killed = time.monotonic()
     with TemporaryFolder(str(tmp_path)) as mine, TemporaryFolder(str(tmp_path)) as other:  # sweep; what is in use stays
         assert {path.name for path in tmp_path.glob("*.lock")} == {f"{Path(one).name}.lock" for one in (mine, other)}
         assert (Path(mine).is_dir(), any(folder.exists() for folder in folders)) == (True, False)
     while alive() and time.monotonic() < killed + limit:
         time.sleep(0.1)
-    semaphores = [path for reader in readers for path in Path("/dev/shm").glob(f"*-{reader.pid}[-_]*")]
+    semaphores = [path for parent in parents for path in Path("/dev/shm").glob(f"*-{parent.pid}[-_]*")]
     assert (alive(), semaphores, os.listdir(tmp_path)) == ([], [], [])
