@@ -31,12 +31,12 @@ STUDENT_RUN = (
     "delta", "beta", "student_projection", "contextual_projection", "lam", "lam_by_length", "max_structural_len",
     "form", "documents",
 )  # fmt: skip
-WEIGHTING = ("lam", "lam_by_length", "max_structural_len", "form")
+_UNWEIGHTED = {"max_structural_len": None, "lam": None, "lam_by_length": None, "form": "weighted"}
 NOTEBOOKS: dict[str, tuple[str, ...]] = {  # the parameters that each notebook takes, besides `profile` and `seed`
     "01_corpus": (),
     "02_paragraph_vector": ("dm", "vector_size", "min_count", "preprocess", "compound"),
     "03_structural": ("structural_loss", "distance", "gamma", "temperature", "negatives", "documents"),
-    "04_projections": tuple(name for name in STUDENT_RUN if name not in WEIGHTING),
+    "04_projections": tuple(name for name in STUDENT_RUN if name not in _UNWEIGHTED),
     "05_weighting": STUDENT_RUN,
     "06_evaluation": STUDENT_RUN,
     "07_simde": ("pairs", "pair_temperature", "mlm_weight", "beside_teachers", "documents"),
@@ -45,7 +45,6 @@ TRAINING = tuple(name for name, parameters in NOTEBOOKS.items() if "documents" i
 SELF_SUPERVISED = ("07_simde",)  # of these: the student learns from pairs of texts
 FINAL = ("06_evaluation", "07_simde")  # score the final tasks on their test splits
 BESIDE_CONTEXTUAL = ("04_projections", "05_weighting", *FINAL)  # compare the student with all Paragraph Vectors
-_UNWEIGHTED = {"max_structural_len": None, "lam": None, "lam_by_length": None, "form": "weighted"}
 FIXED: dict[str, dict[str, Any]] = {  # parameters fixed per notebook
     "03_structural": {"contextual_teacher": None, **_UNWEIGHTED},
     "04_projections": _UNWEIGHTED,
