@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 import transformers
 import yaml
+from huggingface_hub import metadata_load
 from safetensors.torch import load_file, save
 from torch import Tensor
 
@@ -120,7 +121,7 @@ def saved_pooling(path_or_id: str) -> Pooling:
         is_one = "a student is a Transformer, a Pooling and, centred, a Dense, perhaps with a lexical half"
         raise InputError(f"{path_or_id}: modules {', '.join(kinds)}; {is_one}")
     mode = _pooling_mode(path_or_id, folders[1])
-    settings = read_json(path_or_id, SETTINGS, subfolder=folders[0]) or {}
+    settings = read_json(path_or_id, SETTINGS, subfolder=folders[0])
     is_global = settings.get("transformer_task") == GLOBAL_ATTENTION["transformer_task"]
     if mode == "mean" and not is_global:
         return "mean"
@@ -141,7 +142,7 @@ def encoder_pooling(name: str) -> Pooling:
 
 
 def _pooling_mode(path_or_id: str, folder: str) -> str:
-    config = read_json(path_or_id, "config.json", subfolder=folder) or {}
+    config = read_json(path_or_id, "config.json", subfolder=folder)
     flags = {name.removeprefix("pooling_mode_") for name, on in config.items() if on is True and "_mode_" in name}
     mode = config.get("pooling_mode") or "+".join(flags).replace("_tokens", "").replace("_token", "")
     if not mode:
@@ -154,7 +155,7 @@ def saved_mean(path_or_id: str) -> Tensor | None:
     folder = dict(read_modules(path_or_id)).get("Dense")
     if folder is None:
         return None
-    config = read_json(path_or_id, "config.json", subfolder=folder) or {}
+    config = read_json(path_or_id, "config.json", subfolder=folder)
     file = find_file(path_or_id, WEIGHTS, subfolder=folder)
     if file is None:
         raise InputError(f"{path_or_id}: {folder} has no {WEIGHTS}; save the model with safetensors weights")
@@ -171,9 +172,9 @@ def saved_mean(path_or_id: str) -> Tensor | None:
 def saved_max_tokens(path_or_id: str, *, positions: int) -> int:
     """The token limit of a saved model, at most its `positions`."""
     subfolder = transformer_subfolder(path_or_id)
-    limit = (read_json(path_or_id, SETTINGS, subfolder=subfolder) or {}).get("max_seq_length")
+    limit = read_json(path_or_id, SETTINGS, subfolder=subfolder).get("max_seq_length")
     if limit is None:  # sentence-transformers leaves it to the tokenizer, whose limit may be 10^30
-        tokenizer = read_json(path_or_id, "tokenizer_config.json", subfolder=subfolder) or {}
+        tokenizer = read_json(path_or_id, "tokenizer_config.json", subfolder=subfolder)
         with one_line(path_or_id, "tokenizer_config.json: model_max_length is no number"):
             return int(min(positions, tokenizer.get("model_max_length") or positions))
     if not isinstance(limit, int) or limit < 1:
@@ -208,7 +209,6 @@ LEXICAL_SENTENCE = (
     "`trust_remote_code=True`."
 )
 SCORES, END = "<!-- scores, written by docemb -->", "<!-- end of scores -->"
-FRONT_MATTER = re.compile(r"\A---\n(.*?)\n---\n", re.DOTALL)
 
 Score = tuple[str, str, float, float | None]  # task, metric, value, spread (None: of one measurement)
 
@@ -270,10 +270,10 @@ def licence_of(path_or_id: str) -> str | None:
     """The licence that a model's own card declares; None without a card, a declaration, or access to the hub."""
     try:
         file = find_file(path_or_id, README)
-        matter = FRONT_MATTER.match(file.read_text(encoding="utf-8", errors="replace")) if file is not None else None
-        licence = yaml.safe_load(matter[1]).get("license") if matter else None
-    except Exception:  # PyYAML raises many kinds, and the front matter may be no mapping
+        matter = None if file is None else metadata_load(file)
+    except Exception:  # of a card that is no UTF-8 or no YAML, and of the hub
         return None
+    licence = (matter or {}).get("license")
     return licence if isinstance(licence, str) else None
 
 

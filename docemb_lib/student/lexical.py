@@ -119,7 +119,7 @@ def saved_lexical_half(path_or_id: str) -> LexicalHalf | None:
     from docemb_lib.student.lexical_module import CONFIG, WEIGHTS, WORDS, LexicalHalf
 
     file = find_file(path_or_id, CODE)
-    expected = (read_json(path_or_id, CONFIG, subfolder=folder) or {}).get("code")
+    expected = read_json(path_or_id, CONFIG, subfolder=folder).get("code")
     if file is None or hashlib.sha256(file.read_bytes()).hexdigest() != expected:
         mend = "save the student again with docemb, or get an unchanged copy"
         raise InputError(f"{path_or_id}: {CODE} is missing or was changed (its checksum differs); {mend}")

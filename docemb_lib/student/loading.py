@@ -195,16 +195,16 @@ def _counting_tokenizer(path_or_id: str) -> Any:
 
 def read_modules(path_or_id: str) -> list[tuple[str, str]]:
     """Class name and folder of each module of a sentence-transformers model; empty for a plain model."""
-    modules = read_json(path_or_id, "modules.json", kind=list) or []  # releases differ in the package of a class
+    modules = read_json(path_or_id, "modules.json", kind=list)  # releases differ in the package of a class
     with one_line(path_or_id, "modules.json: a module is no mapping with `type` and `path`"):
         return [(module["type"].rpartition(".")[2], str(Path(module["path"]))) for module in modules]
 
 
 def read_json(path_or_id: str, name: str, *, subfolder: str = "", kind: type = dict) -> Any:
-    """The content of a JSON file as `find_file` finds it, of type `kind`; None where there is none."""
+    """The content of a JSON file as `find_file` finds it, of type `kind`, which is empty where there is none."""
     file = find_file(path_or_id, name, subfolder=subfolder)
-    content = None if file is None else integrity.read_json(file, "restore the file")
-    if content is not None and not isinstance(content, kind):
+    content = kind() if file is None else integrity.read_json(file, "restore the file")
+    if not isinstance(content, kind):
         raise InputError(f"{file}: found a {type(content).__name__}, expected a {kind.__name__}; restore the file")
     return content
 
@@ -212,11 +212,8 @@ def read_json(path_or_id: str, name: str, *, subfolder: str = "", kind: type = d
 def find_file(path_or_id: str, name: str, *, subfolder: str = "") -> Path | None:
     """A file of a folder or of a model on a hub; None where there is none. Raises InputError for an unknown model."""
     require(path_or_id)
-    try:
+    with one_line(path_or_id, f"{name} cannot be fetched"):
         file = cached_file(path_or_id, name, subfolder=subfolder, _raise_exceptions_for_missing_entries=False)
-    except OSError as error:
-        reason = str(error).splitlines()[0]
-        raise InputError(f"{path_or_id}: no such folder, and not found on the hub: {reason}") from error
     return None if file is None else Path(file)
 
 
