@@ -14,7 +14,6 @@ packed sequences: NVIDIA GPUs from Ampere on, half precision, no dropout.
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from typing import Any, Literal, NamedTuple
@@ -27,10 +26,10 @@ from transformers import AutoConfig, AutoModel, LongformerModel
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from docemb_lib.errors import InputError
+from docemb_lib.integrity import warn_once
 from docemb_lib.private import set_checkpointing, softmax_backward
 from docemb_lib.student.packing import PackedBatch
 
-logger = logging.getLogger(__name__)
 Backend = Literal["blocks", "varlen"]
 
 CPU_SCORES = 2**21  # bytes of a block's scores, all heads: about a core's second-level cache
@@ -40,6 +39,10 @@ GPU_SCORES = 2**28  # never the limit: blocks are as large as a window, because 
 STEP = 64
 PADDED_STEP = 64  # padded lengths are multiples of it; shorter documents would cost as much
 FULLNESS = 0.75  # documents padded together have at least this share of the longest: at most a quarter is padding
+NO_DROPOUT = (
+    "attention dropout %s is left out: flash attention for packed documents has none; training.attention: blocks has "
+    "it, and is slower. Dropout of hidden states is unchanged"
+)
 
 
 def hidden_states(
@@ -78,7 +81,7 @@ def _layer(
     backend = backend or choose_backend(query.device, query.dtype, attention.head_dim)
     dropout = attention.dropout if attention.training else 0.0
     if dropout and backend == "varlen":
-        _warn_of_dropout(dropout)
+        warn_once(NO_DROPOUT, dropout)
         dropout = 0.0
     window = attention.one_sided_attn_window_size
     context = banded_attention(query, key, value, lengths, window, starts=starts, dropout=dropout, backend=backend)
@@ -101,14 +104,6 @@ def _after(layer: Any, context: Tensor, hidden: Tensor) -> Tensor:
 @lru_cache
 def _compile(function: Callable[..., Any]) -> Callable[..., Any]:
     return torch.compile(function, dynamic=True)
-
-
-@lru_cache  # warn once
-def _warn_of_dropout(share: float) -> None:
-    logger.warning(
-        "attention dropout %s is left out: flash attention for packed documents has none; training.attention: blocks "
-        "has it, and is slower. Dropout of hidden states is unchanged", share,
-    )  # fmt: skip
 
 
 def stock_hidden_states(model: Any, batch: PackedBatch, global_first_token: bool, checkpointing: bool) -> Tensor:
