@@ -180,7 +180,7 @@ def _replicas(student: Student, devices: Sequence[str | torch.device] | None) ->
 
 @contextmanager
 def growing_npy(path: Path, width: int) -> Iterator[Callable[[np.ndarray], object]]:
-    """A function that appends rows (n, width) to a float32 array in the file `path`, which appears when the block ends.
+    """A function that appends float32 rows (n, width) to the array in a file, which appears when the block ends.
 
     Until then the rows are in a hidden file beside it, which an error or an interrupt removes. Raises InputError for a
     suffix other than .npy.
@@ -194,7 +194,7 @@ def growing_npy(path: Path, width: int) -> Iterator[Callable[[np.ndarray], objec
         with partial.open("wb") as file:
             np.lib.format.write_array_header_1_0(file, header)  # reserves room for a first axis of any length
             start = file.tell()
-            yield lambda rows: file.write(np.ascontiguousarray(rows, dtype="<f4").data)
+            yield lambda rows: file.write(rows.tobytes())
             n = (file.tell() - start) // (4 * width)
             file.seek(0)
             np.lib.format.write_array_header_1_0(file, header | {"shape": (n, width)})

@@ -6,7 +6,7 @@ import pytest
 from tqdm import tqdm
 
 from docemb_lib.student import packing
-from docemb_lib.student.packing import embed_chunks, growing_npy, one_ahead, pack, token_batches
+from docemb_lib.student.packing import embed_chunks, one_ahead, pack, token_batches
 
 
 def test_packing_lays_documents_end_to_end_and_batches_hold_the_longest_first_within_the_budget(refused):
@@ -68,11 +68,15 @@ def test_chunks_are_read_one_ahead(make_student, small_chunks):
     assert [rows.shape for rows in found] == [(4, 16)] * 10
 
 
-@pytest.mark.parametrize("kind", ["packed", "global", "modernbert"])
-def test_a_generator_of_unknown_length_becomes_a_file(make_kind, documents, small_chunks, tmp_path, kind):
-    student = make_kind(kind)
+@pytest.mark.parametrize("kind", ["packed", "first", "global", "modernbert"])
+def test_a_generator_of_unknown_length_becomes_a_file_whose_rows_depend_on_their_own_documents_alone(
+    make_kind, documents, small_chunks, tmp_path, kind
+):
+    student, file = make_kind(kind), tmp_path / "deep" / "e.npy"
     expected = np.concatenate([student.embed([text], bf16=False) for text in documents])
-    result = student.embed((text for text in documents), out=tmp_path / "deep" / "e.npy", bf16=False)
+    seen = []
+    result = student.embed((seen.append(file.exists()) or text for text in documents), out=file, bf16=False)
+    assert seen == [False] * 32  # the file appears when it is complete
     assert isinstance(result, np.memmap)
     assert not result.flags.writeable
     np.testing.assert_allclose(result, expected, atol=1e-5)
@@ -131,7 +135,7 @@ def test_two_devices_share_the_work_and_change_no_bit(make_student, documents, s
 
 @pytest.mark.parametrize("devices", [None, ["cpu", "cpu"]])
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
-def test_an_error_in_a_forward_pass_or_in_the_input_leaves_nothing(make_student, documents, small_chunks, tmp_path, devices, error):  # fmt: skip
+def test_an_error_in_a_forward_pass_or_in_the_input_leaves_the_earlier_file_and_nothing_else(make_student, documents, small_chunks, tmp_path, devices, error):  # fmt: skip
     student = make_student(windows=[8]).train()
     passes = []
 
@@ -144,12 +148,14 @@ def test_an_error_in_a_forward_pass_or_in_the_input_leaves_nothing(make_student,
         yield from documents
         raise error
 
+    (tmp_path / "e.npy").write_bytes(b"earlier")
     before = threading.active_count()
     hook = student.register_forward_pre_hook(fail)
     with pytest.raises(error):
         student.embed(texts(), out=tmp_path / "e.npy", devices=devices)
     hook.remove()
-    assert (list(tmp_path.iterdir()), threading.active_count()) == ([], before)
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == {"e.npy": b"earlier"}
+    assert threading.active_count() == before
     assert student.training
 
 
@@ -157,27 +163,3 @@ def test_devices_that_are_not_there_are_refused(make_student, refused):
     embed = make_student(windows=[8]).embed
     for devices, named in (("cpu", "got 'cpu', give a list"), ([], r"got \[\]"), (["gpu"], "gpu cannot be used")):
         refused(f"devices: {named}", embed, ["a"], devices=devices)
-
-
-@pytest.mark.parametrize("sizes", [[], [0], [1], [3, 0, 9], [5000, 5000, 1]])
-def test_rows_appended_piece_by_piece_are_one_array(tmp_path, sizes):
-    pieces = [np.random.default_rng(size).normal(size=(size, 7)).astype(np.float32) for size in sizes]
-    with growing_npy(tmp_path / "deep" / "e.npy", 7) as append:
-        for piece in pieces:
-            append(piece)
-        assert not (tmp_path / "deep" / "e.npy").exists()
-    found = np.load(tmp_path / "deep" / "e.npy")
-    np.testing.assert_array_equal(found, np.concatenate([np.empty((0, 7), np.float32), *pieces]))
-    assert (found.dtype, [file.name for file in (tmp_path / "deep").iterdir()]) == (np.float32, ["e.npy"])
-
-
-def test_rows_are_converted_and_an_interrupt_keeps_the_earlier_file_and_nothing_else(tmp_path):
-    rows = np.arange(12.0).reshape(3, 4)
-    with growing_npy(tmp_path / "e.npy", 3) as append:
-        append(rows.T)  # of another layout and dtype
-    np.testing.assert_array_equal(np.load(tmp_path / "e.npy"), rows.T.astype(np.float32))
-    with pytest.raises(KeyboardInterrupt), growing_npy(tmp_path / "e.npy", 3) as append:  # noqa: PT012
-        append(np.zeros((2, 3)))
-        raise KeyboardInterrupt
-    assert [file.name for file in tmp_path.iterdir()] == ["e.npy"]
-    np.testing.assert_array_equal(np.load(tmp_path / "e.npy"), rows.T.astype(np.float32))
