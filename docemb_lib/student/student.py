@@ -36,9 +36,9 @@ KINDS = (*PACKED, ("longformer", "cls"), ("modernbert", "mean"))
 
 
 class Encoded(NamedTuple):
-    """Token ids of each text with special tokens, and the number of texts that were cut."""
+    """Token ids of each text, and the number of texts that are too long and lose tokens."""
 
-    sequences: list[list[int]]
+    sequences: Sequence[Sequence[int] | np.ndarray]
     truncated: int
 
 
@@ -252,7 +252,7 @@ class Student(nn.Module):
             total = len(texts) if isinstance(texts, Sized) else None
             bar: Any = stack.enter_context(progress(desc=desc, total=total, unit="documents"))
 
-            def tokenize(chunk: list[str]) -> list[list[int]]:
+            def tokenize(chunk: list[str]) -> Sequence[Sequence[int] | np.ndarray]:
                 nonlocal truncated, done
                 encoded = self.tokenize(chunk, first=done)
                 truncated += encoded.truncated

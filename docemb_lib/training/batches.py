@@ -7,10 +7,9 @@ hold at a time. Neither their number nor their memory changes which documents a 
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import numpy as np
-import torch
 from torch.utils.data import Sampler
 
 from docemb_lib.losses import group_sizes
@@ -90,9 +89,6 @@ class MicroBatch(NamedTuple):  # what one process runs of a round, in one packed
     run_groups: GroupRunner  # see `Objective.forward`
     documents: int  # of all processes in this round
     tokens: int  # likewise
-
-    def to(self, device: torch.device) -> Self:
-        return self._replace(batch=self.batch.to(device), targets=self.targets.to(device))
 
 
 @dataclass(frozen=True)

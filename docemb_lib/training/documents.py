@@ -5,18 +5,18 @@ import json
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import torch
 from torch import Tensor
-from tqdm import tqdm
 
 from docemb_lib.errors import InputError
 from docemb_lib.losses import Objective
 from docemb_lib.progress import progress
 from docemb_lib.student.packing import PackedBatch, chunks, pack
+from docemb_lib.student.student import Encoded
 
 logger = logging.getLogger(__name__)
 SCHEMA = pa.schema([("input_ids", pa.large_list(pa.int32()))])
@@ -24,21 +24,19 @@ Tokens = Any  # token ids of documents by row: a `TokenFile`, or a list of lists
 
 
 def write_tokens(
-    path: Path, texts: Iterable[str], encode: Callable[[list[str]], Any], *, total: int, max_tokens: int
+    path: Path, texts: Iterable[str], encode: Callable[[list[str]], Encoded], *, total: int, max_tokens: int
 ) -> None:
-    """Tokenise `texts` into an Arrow file; `encode` gives `sequences` of ids, and how many were `truncated`."""
+    """Tokenise `texts` into an Arrow file."""
     truncated = 0
-    bar: tqdm[None] = progress(desc="tokenising", total=total, unit="documents")
 
     def batch(sequences: Any) -> Any:
         return pa.record_batch([pa.array(sequences, SCHEMA.field(0).type)], schema=SCHEMA)
 
-    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, SCHEMA) as writer, bar:
-        for chunk in chunks(texts):
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, SCHEMA) as writer:
+        for chunk in chunks(progress(texts, desc="tokenising", total=total, unit="documents")):
             encoded = encode(chunk)
             truncated += encoded.truncated
             writer.write_batch(batch(encoded.sequences))
-            bar.update(len(chunk))
         writer.write_batch(batch([]), custom_metadata={"truncated": str(truncated), "max_tokens": str(max_tokens)})
 
 
@@ -64,13 +62,6 @@ class Targets(NamedTuple):  # what `Objective.forward` takes beside the B docume
     teachers: dict[str, Tensor]  # by name: (B, T)
     n_structural_tokens: Tensor  # (B,)
     negatives: dict[str, Tensor]  # by name: (G, K, T), of further documents for each of the pass' batches
-
-    def to(self, device: torch.device) -> Self:
-        teachers, lengths, negatives = self
-        moved = [
-            {name: t.to(device, non_blocking=True) for name, t in given.items()} for given in (teachers, negatives)
-        ]
-        return type(self)(moved[0], lengths.to(device, non_blocking=True), moved[1])
 
 
 class TrainingDocuments:

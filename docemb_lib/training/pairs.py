@@ -9,10 +9,11 @@ import logging
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
+from accelerate.utils import send_to_device
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
@@ -22,6 +23,7 @@ from docemb_lib.losses import ObjectiveOutput, PairObjective
 from docemb_lib.losses.pairs import NO_LABEL
 from docemb_lib.settings import Training
 from docemb_lib.student.packing import PackedBatch, pack, token_batches
+from docemb_lib.student.student import Encoded
 from docemb_lib.training.batches import Collate, MicroBatch, Updates, consecutive_batches
 from docemb_lib.training.documents import Tokens, TrainingDocuments
 from docemb_lib.training.monitor import Means, validate
@@ -34,17 +36,10 @@ SHARE = 0.15  # of tokens to predict (Devlin et al., 2019, Section 3.1); the Sim
 MASKED, REPLACED = 0.8, 0.1  # of these: shown as the mask token, shown as a random token; the rest is unchanged
 
 
-class EncodedSentences(NamedTuple):
-    sequences: list[np.ndarray]  # token ids of each text without special tokens, every sentence closed by `END`
-    truncated: int  # texts longer than two halves, each cut at the encoder's limit
+def encode_sentences(tokenizer: Any, texts: Sequence[str], *, max_tokens: int, language: str = "en") -> Encoded:
+    """Tokenise whole texts, without special tokens, and close every sentence that has tokens by `END`.
 
-
-def encode_sentences(
-    tokenizer: Any, texts: Sequence[str], *, max_tokens: int, language: str = "en"
-) -> EncodedSentences:
-    """Tokenise whole texts, then mark the ends of sentences that have tokens.
-
-    max_tokens: of one half, special tokens included.
+    max_tokens: of one half, special tokens included; longer than two halves is `truncated`, though only `pack` cuts it.
     """
     encodings = tokenizer(list(texts), add_special_tokens=False, truncation=False, verbose=False).encodings
     room = 2 * (max_tokens - len(tokenizer("")["input_ids"]))
@@ -55,7 +50,7 @@ def encode_sentences(
         ends = np.cumsum([len(sentence) for sentence in split_sentences(text, language=language)])  # in characters
         after = np.unique(np.searchsorted(token_ends, ends, side="right"))  # tokens up to each end
         sequences.append(np.insert(np.asarray(encoding.ids, dtype=np.int32), after[after > 0], END))
-    return EncodedSentences(sequences, sum(len(encoding) > room for encoding in encodings))
+    return Encoded(sequences, sum(len(encoding) > room for encoding in encodings))
 
 
 def sentences_of(sequence: Sequence[int] | np.ndarray) -> list[np.ndarray]:
@@ -96,10 +91,6 @@ class Part(NamedTuple):  # the texts of a batch that one forward pass holds
     texts: PackedBatch
     masked: PackedBatch
     labels: Tensor  # (T,), see `mask_tokens`
-
-    def to(self, device: torch.device) -> Self:
-        labels = self.labels.to(device, non_blocking=True)
-        return self._replace(texts=self.texts.to(device), masked=self.masked.to(device), labels=labels)
 
 
 class PairBatch(NamedTuple):
@@ -275,7 +266,7 @@ class PairTrainer(DistillationTrainer):
     def _learn_from_pairs(self, batch: PairBatch, *, share: float) -> ObjectiveOutput:
         """share: of the update's documents. Returns the losses of the batch and the embeddings of its first texts."""
         model, weight = self.model, self.model.weight * share
-        parts = [part.to(self.args.device) for part in batch.parts]
+        parts = send_to_device(batch.parts, self.args.device, non_blocking=True)
 
         def embed(texts: Any) -> Tensor:
             with self.compute_loss_context_manager():
@@ -319,7 +310,7 @@ def validate_pairs(
     for rows in consecutive_batches(len(documents), batch_size):
         batch = documents.pack(rows, epoch=0, budget=budget)
         embedded, mlm = [], torch.zeros((), device=device)
-        for part in (part.to(device) for part in batch.parts):
+        for part in send_to_device(batch.parts, device):
             with torch.autocast(device.type, dtype=dtype, enabled=dtype is not None):
                 embedded.append(objective.embed(part.texts))
                 if objective.mlm_weight:

@@ -2,7 +2,6 @@
 
 import contextlib
 import logging
-import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -78,9 +77,8 @@ def run(
     if len(train) < settings.batch_size:
         mend = f"lower training.batch_size ({settings.batch_size})"
         raise InputError(f"documents: {len(train)} training documents do not fill one batch; {mend}")
-    dtype = AUTOCAST[precision := precision_of(settings.precision)]
-    updates, checkpoints = count_updates(len(train), settings), folder / CHECKPOINTS
-    args = training_arguments(settings, precision, seed=seed, updates=updates, folder=checkpoints)
+    dtype, checkpoints = AUTOCAST[precision := precision_of(settings.precision)], folder / CHECKPOINTS
+    args = training_arguments(settings, precision, seed=seed, folder=checkpoints)
     if settings.accumulation < args.world_size:
         idle = f"an update of {settings.accumulation} batches leaves some of {args.world_size} processes idle"
         raise InputError(f"training.accumulation: {idle}; set it to {args.world_size}, or start fewer processes")
@@ -103,12 +101,12 @@ def run(
         budget = int(all_reduced(room, dist.ReduceOp.MIN))
     peak = args.world_size * matmul_peak(args.device, dtype or torch.float32)
     monitor = Monitor(model.parts, dim=student.dim, device=args.device, peak=peak)
-    stop, bar = Stop(), Bar(updates)
+    stop, bar = Stop(), Bar()
     with stop.listening(), contextlib.closing(bar):
         saved = Checkpoints({**identity, "batch_tokens": budget}, monitor, resumed=last)
         trainer = trainer_class(
             model=model, args=args, train_dataset=train, eval_dataset=validation, settings=settings, budget=budget,
-            dtype=dtype, monitor=monitor, callbacks=[bar, Log(checkpoints, title, updates), saved, stop], **options,
+            dtype=dtype, monitor=monitor, callbacks=[bar, Log(checkpoints, title), saved, stop], **options,
         )  # fmt: skip
         trainer.remove_callback(PrinterCallback)
         torch.manual_seed(seed + args.process_index)  # the Trainer seeds all processes alike: the same dropout in each
@@ -118,14 +116,7 @@ def run(
     return History([row for row in rows if "learning_rate" in row], validations)
 
 
-def count_updates(documents: int, settings: Training) -> int:
-    """Whole batches only, `accumulation` of them an update, the rest in a last one."""
-    return settings.epochs * math.ceil(documents // settings.batch_size / settings.accumulation)
-
-
-def training_arguments(
-    settings: Training, precision: Precision, *, seed: int, updates: int, folder: Path
-) -> TrainingArguments:
+def training_arguments(settings: Training, precision: Precision, *, seed: int, folder: Path) -> TrainingArguments:
     on_cpu = devices_at_hand()[0] == "cpu"
     args = TrainingArguments(
         output_dir=str(folder), seed=seed, num_train_epochs=settings.epochs,
@@ -137,7 +128,7 @@ def training_arguments(
         remove_unused_columns=False, disable_tqdm=True,
         logging_steps=settings.log_every, logging_first_step=True,
         logging_nan_inf_filter=False,  # a loss that is not finite stops the run
-        eval_strategy="steps", eval_steps=max(1, math.ceil(updates / (VALIDATIONS - 1))),
+        eval_strategy="steps", eval_steps=1 / (VALIDATIONS - 1),  # as a share of the updates
         save_strategy="steps", save_steps=settings.save_every,
         save_total_limit=2,  # the older one is complete while the newer is being written
         report_to=settings.report_to or "none", run_name=folder.parent.name,

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from accelerate.utils import send_to_device
 from torch import Tensor
 from torch.utils.data import DataLoader
 from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
@@ -109,7 +110,7 @@ class DistillationTrainer(Trainer):
 
     def learn(self, model: Any, micro: MicroBatch, *, scale: float) -> tuple[ObjectiveOutput, Tensor]:
         """Accumulate the gradients of `scale` times an objective's loss. Returns the output and the scaled loss."""
-        micro = micro.to(self.args.device)
+        micro = send_to_device(micro, self.args.device, non_blocking=True)
         with self.compute_loss_context_manager():
             output: ObjectiveOutput = model(micro.batch, **micro.targets._asdict(), run_groups=micro.run_groups)
         loss = output.loss * scale
@@ -141,12 +142,9 @@ class Bar(TrainerCallback):
 
     bar: Any = None
 
-    def __init__(self, updates: int) -> None:
-        self.updates = updates
-
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         if state.is_world_process_zero:
-            self.bar = progress(desc="training the student", total=self.updates, unit="updates")
+            self.bar = progress(desc="training the student", total=state.max_steps, unit="updates")
             self.bar.initial = self.bar.n = state.global_step  # leaves a resumed run's first updates out of the pace
             self.bar.refresh()
 
@@ -168,13 +166,14 @@ class Bar(TrainerCallback):
 class Log(TrainerCallback):
     """Writes title and number of updates, then the history while it grows, a line a row, beside the checkpoints."""
 
-    def __init__(self, folder: Path, title: str, updates: int) -> None:
-        self.file, self.head = folder / LOG, {"title": title, "updates": updates}
+    def __init__(self, folder: Path, title: str) -> None:
+        self.file, self.title = folder / LOG, title
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         if state.is_world_process_zero:
             self.file.parent.mkdir(parents=True, exist_ok=True)
-            lines = [self.head, *state.log_history, {"step": state.global_step, "at": time.time()}]
+            head = {"title": self.title, "updates": state.max_steps}
+            lines = [head, *state.log_history, {"step": state.global_step, "at": time.time()}]
             self.file.write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
 
     def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:

@@ -19,8 +19,6 @@ from docemb_lib.training.batches import Updates
 from docemb_lib.training.checkpoints import LOG
 
 sys.path.append(str(Path(__file__).parent))  # behind `tests`, whose conftest is imported by name
-SERVER = multiprocessing.get_context("forkserver")  # imports once what its processes share, which takes seconds
-SERVER.set_forkserver_preload(["docemb_lib.training"])
 
 
 @pytest.fixture(scope="session")
@@ -55,13 +53,21 @@ def steps(monkeypatch) -> list[int]:
 
 
 @pytest.fixture(scope="session")
-def interrupt(distil):
+def server():
+    """Starts processes; imports once what they share, which takes seconds."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["docemb_lib.training"])
+    return context
+
+
+@pytest.fixture(scope="session")
+def interrupt(distil, server):
     """Runs a training in a process of its own until the end of update `at`, then sends it `signal`. Returns its status."""
 
     def run(name: str, folder: Path, settings: dict, *, at: int, signal: int) -> int:
-        receiver, sender = SERVER.Pipe(duplex=False)
+        receiver, sender = server.Pipe(duplex=False)
         given = (importlib.import_module(name).train, folder, settings, sender)
-        process = SERVER.Process(target=distil.announce_updates, args=given)
+        process = server.Process(target=distil.announce_updates, args=given)
         process.start()
         sender.close()
         with suppress(EOFError):
@@ -84,9 +90,7 @@ def assert_same_run():
         return [{k: row[k] for k in row if not any(t in k for t in timed)} for part in history for row in part]
 
     def check(expected, found) -> None:
-        states = [model.state_dict() for model, _ in (expected, found)]
-        assert states[0].keys() == states[1].keys()
-        assert [name for name, tensor in states[0].items() if not torch.equal(tensor, states[1][name])] == []
+        torch.testing.assert_close(found[0].state_dict(), expected[0].state_dict(), rtol=0, atol=0)
         assert untimed(expected[1]) == untimed(found[1])
 
     return check
@@ -131,13 +135,3 @@ def plain_loop():
                 optimizer.zero_grad()
 
     return loop
-
-
-@pytest.fixture(scope="session")
-def assert_close():
-    def check(found: dict, expected: dict, **tolerances) -> None:
-        assert found.keys() == expected.keys()
-        for name, tensor in expected.items():
-            torch.testing.assert_close(found[name], tensor, **tolerances, msg=lambda m, n=name: f"{n}: {m}")
-
-    return check

@@ -1,15 +1,12 @@
-"""A small distillation, also in a process to be killed, and as a program: `distil.py FOLDER WEIGHTS SETTINGS` (JSON)."""
+"""A small distillation, also in a process to be killed, and in two processes."""
 
-import json
 import os
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import save_file
 from transformers import LongformerConfig, LongformerModel
 
 from docemb_lib.losses import Cosine, MaxMargin, Objective, Projection, SoftCCA, Teaching, Weighting
@@ -78,15 +75,11 @@ def announce_updates(train: Any, folder: Path, settings: dict[str, Any], pipe: A
     train(folder, **settings)
 
 
-def main() -> None:
-    """Train by the command line's arguments; the first process saves the weights, and the history beside them."""
+def train_as_one_of_two(rank: int, port: int, folder: Path, settings: dict[str, Any], file: Path) -> None:
+    """Train in the environment that torchrun gives a process; the first one saves weights and history."""
+    address = {"MASTER_ADDR": "localhost", "MASTER_PORT": str(port)}
+    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", **address}
     torch.set_num_threads(1)
-    trained, history = train(Path(sys.argv[1]), **json.loads(sys.argv[3]))
-    if os.environ.get("RANK", "0") == "0":
-        file = Path(sys.argv[2])
-        file.with_suffix(".json").write_text(json.dumps(history))
-        save_file({name: tensor.contiguous() for name, tensor in trained.state_dict().items()}, file)
-
-
-if __name__ == "__main__":
-    main()
+    trained, history = train(folder, **settings)
+    if rank == 0:
+        torch.save((trained.state_dict(), list(history)), file)

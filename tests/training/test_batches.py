@@ -27,6 +27,8 @@ def test_updates_go_through_all_whole_batches_once_in_an_order_of_seed_and_epoch
     assert [len(update) for update in updates(47, order=order, accumulation=3)] == [12, 12, 12, 8]
     torch.manual_seed(0)
     assert rows == updates(order=order)
+    for n, accumulation, of_the_thesis in ((15_000, 1, 2500), (1_000_000, 10, 16_667)):  # one for the batches left over
+        assert len(Updates(np.ones(n), Training(accumulation=accumulation), seed=0, epoch=int)) == of_the_thesis
     variants = {str(updates(order=order, seed=seed, epoch=epoch)) for seed in range(2) for epoch in range(2)}
     assert len(variants) == 4
 

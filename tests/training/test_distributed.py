@@ -1,13 +1,9 @@
 """Several processes and several passes give the gradients, statistics and weights of one process and one pass."""
 
-import json
-import subprocess
-import sys
-from pathlib import Path
+import socket
 
 import pytest
 import torch
-from safetensors.torch import load_file
 
 from docemb_lib.training.batches import Collate
 from docemb_lib.training.documents import Bank
@@ -40,8 +36,7 @@ def test_passes_and_processes_give_the_gradients_of_the_plain_loop(distil, budge
             # A key's bias has no gradient but rounding: softmax does not see it.
             assert (total - parameter.grad).norm() <= 1e-10 * parameter.grad.norm() + 1e-15, name
     for objective in objectives:
-        for name, buffer in plain.named_buffers():
-            torch.testing.assert_close(dict(objective.named_buffers())[name], buffer, rtol=1e-10, atol=1e-12)
+        torch.testing.assert_close(dict(objective.named_buffers()), dict(plain.named_buffers()), rtol=1e-10, atol=1e-12)
 
 
 @torch.no_grad()
@@ -64,20 +59,27 @@ def exchange(objectives, parts):
     return by_width
 
 
-def test_two_processes_end_where_one_does(distil, tmp_path):
-    """Eleven batches in updates of five: the last update leaves one of the processes without a batch. Four teachers."""
+def test_two_processes_end_where_one_does(distil, server, tmp_path):
+    """Eleven batches in updates of five: the last update leaves one of the processes without a batch. Four teachers.
+
+    `tests/test_cli.py` has torchrun start them.
+    """
     settings = {"dropout": 0.0, "n": 46, "accumulation": 5, "batch_tokens": 150, "more": True}
     trained, history = distil.train(tmp_path / "one", **settings)
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    weights = tmp_path / "two.safetensors"
-    command = [*launch, Path(__file__).parent / "distil.py", tmp_path / "two", weights, json.dumps(settings)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    for name, tensor in load_file(weights).items():
-        expected = trained.state_dict()[name]
-        torch.testing.assert_close(tensor, expected, rtol=1e-4, atol=1e-5, msg=lambda m, n=name: f"{n}: {m}")
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = free.getsockname()[1]
+    given = port, tmp_path / "two", settings, tmp_path / "two.pt"
+    processes = [server.Process(target=distil.train_as_one_of_two, args=(rank, *given), daemon=True) for rank in (0, 1)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(timeout=300)
+    assert [process.exitcode for process in processes] == [0, 0]
+    weights, histories = torch.load(tmp_path / "two.pt")
+    torch.testing.assert_close(weights, trained.state_dict(), rtol=1e-4, atol=1e-5)
     compared = ("loss", *distil.WIDTHS, "norm", "spread", "cca", "grad_norm")
-    for rows, alone in zip(json.loads(weights.with_suffix(".json").read_text()), history, strict=True):
+    for rows, alone in zip(histories, history, strict=True):
         for row, expected in zip(rows, alone, strict=True):
             for name in {*compared} & set(expected):
                 # Fitted on 12 documents for 12 features, `cca` magnifies the rounding of weights, if any are trained.

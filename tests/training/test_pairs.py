@@ -1,5 +1,6 @@
 """Pairs of texts, masked tokens, the gradient cache and training on pairs, each against a loop or one pass."""
 
+import copy
 from functools import partial
 
 import numpy as np
@@ -236,12 +237,12 @@ def both_gradients(students, budget, embed=lambda student, part: student(part)):
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
 @pytest.mark.parametrize("budget", [1, 40, 100, 10**6])
 @pytest.mark.parametrize("checkpointing", [False, True])
-def test_parts_give_the_gradients_of_one_graph_with_the_same_dropout(students, assert_close, budget, checkpointing, dropout):  # fmt: skip
+def test_parts_give_the_gradients_of_one_graph_with_the_same_dropout(students, budget, checkpointing, dropout):
     pair = students(dropout)
     pair[0].checkpointing = checkpointing
     found, expected, n_parts = both_gradients(pair, budget)
     assert (n_parts > 1) == (budget < 10**6)
-    assert_close(found, expected, rtol=0, atol=1e-10)
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-10)
 
 
 def test_parts_keep_the_activations_of_one_part_at_a_time(students):
@@ -296,7 +297,7 @@ def losses_by_hand(objective, documents, rows, epoch):
 
 @pytest.mark.parametrize("taught", [False, True])
 @pytest.mark.parametrize("pairs", ["halves", "dropout"])
-def test_the_trainer_does_what_a_plain_loop_does(tmp_path, on_pairs, plain_loop, assert_close, taught, pairs, monkeypatch):  # fmt: skip
+def test_the_trainer_does_what_a_plain_loop_does(tmp_path, on_pairs, plain_loop, taught, pairs, monkeypatch):
     """The trainer has several passes for each batch, the loop one."""
     monkeypatch.setattr("docemb_lib.training.pairs.has_dropout", lambda student: True)
     trained, history = on_pairs.train(tmp_path, dropout=0.0, taught=taught, pairs=pairs)
@@ -315,7 +316,7 @@ def test_the_trainer_does_what_a_plain_loop_does(tmp_path, on_pairs, plain_loop,
         return loss
 
     plain_loop(by_hand, documents.lengths, on_pairs.SETTINGS, loss_of)
-    assert_close(trained.state_dict(), by_hand.state_dict(), rtol=1e-3, atol=2e-5)
+    torch.testing.assert_close(trained.state_dict(), by_hand.state_dict(), rtol=1e-3, atol=2e-5)
     assert len(history.train) == 12
     for name in losses[0]:
         assert history.train[0][name] == pytest.approx((losses[0][name] + losses[1][name]) / 2, rel=1e-5)
@@ -325,7 +326,7 @@ def test_the_trainer_does_what_a_plain_loop_does(tmp_path, on_pairs, plain_loop,
 @pytest.mark.parametrize("budget", [1, 60, 10**6])
 def test_validation_means_are_those_of_a_loop_and_leave_the_objective_as_it_was(on_pairs, budget):
     objective = on_pairs.make_objective().train()
-    before = {name: tensor.clone() for name, tensor in objective.state_dict().items()}
+    before = copy.deepcopy(objective.state_dict())
     documents, _ = on_pairs.make_documents(10, 2)  # nine: the last one joins the second batch
     means = module.validate_pairs(objective, documents, batch_size=4, dtype=None, budget=budget)
     assert objective.training
@@ -341,8 +342,7 @@ def test_validation_means_are_those_of_a_loop_and_leave_the_objective_as_it_was(
     assert means["norm"] == pytest.approx(y.norm(dim=1).mean().item(), rel=1e-6)
     distances = [1 - F.cosine_similarity(y[i], y[j], dim=0).item() for i in range(9) for j in range(9) if i != j]
     assert means["spread"] == pytest.approx(np.mean(distances), abs=1e-6)
-    for name, tensor in objective.state_dict().items():
-        assert torch.equal(tensor, before[name]), f"validation changed {name}"
+    torch.testing.assert_close(objective.state_dict(), before, rtol=0, atol=0)
 
 
 def test_a_student_learns_to_find_the_other_half(tmp_path, on_pairs):

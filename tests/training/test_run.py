@@ -7,10 +7,7 @@ from docemb_lib.settings import Training
 from docemb_lib.training import run
 
 
-def test_the_number_of_updates_is_the_thesis_and_precision_fits_the_device(distil, monkeypatch, refused):
-    assert run.count_updates(15_000, Training()) == 2500
-    assert run.count_updates(1_000_000, Training(accumulation=10)) == 16_667  # 16,666 and one for the batches left over
-    assert run.count_updates(50, distil.SETTINGS) == 12
+def test_precision_fits_the_device(monkeypatch, refused):
     cpu, gpu = torch.device("cpu"), torch.device("cuda")
     for fast, expected in ((True, ("bf16", "bf16")), (False, ("fp32", "fp16"))):
         monkeypatch.setattr(run, "fast_bf16", lambda _, fast=fast: fast)
@@ -57,11 +54,6 @@ def test_a_compiler_that_fails_is_reported_and_not_used(distil, monkeypatch, cap
     assert "without torch.compile: Cannot find a working triton installation" in caplog.text
 
 
-@pytest.fixture
-def student(distil):
-    return distil.make_objective().student
-
-
 def test_a_tokens_activations_are_those_counted_by_hand_and_counting_leaves_no_trace(distil):
     """A layer without dropout keeps, in float32: queries, keys, values, their mixture, and twice what LayerNorm takes
     and gives (8 D), the inner layer before and after GELU, and two pairs of mean and deviation. The embeddings keep
@@ -78,7 +70,8 @@ def test_a_tokens_activations_are_those_counted_by_hand_and_counting_leaves_no_t
     assert all(parameter.grad is None for parameter in student.parameters())
 
 
-def test_budget_and_checkpointing_fit_half_of_the_free_memory(student, monkeypatch):
+def test_budget_and_checkpointing_fit_half_of_the_free_memory(distil, monkeypatch):
+    student = distil.make_objective().student
     cost = run.activation_bytes(student, dtype=None)
     for tokens in (100, 5000):
         monkeypatch.setattr(run, "free_memory", lambda _, tokens=tokens: 2 * tokens * cost)

@@ -10,7 +10,7 @@ from docemb_lib.training.documents import Bank
 
 
 @pytest.mark.parametrize("more", [False, True])
-def test_the_trainer_does_what_a_plain_loop_does(tmp_path, distil, plain_loop, assert_close, more):
+def test_the_trainer_does_what_a_plain_loop_does(tmp_path, distil, plain_loop, more):
     trained, _ = distil.train(tmp_path, dropout=0.0, more=more)
     by_hand, documents = distil.make_objective(dropout=0.0, more=more), distil.make_documents(50, 1, more=more)
     bank = Bank(documents, by_hand, batch_size=4, seed=5) if more else None
@@ -20,7 +20,7 @@ def test_the_trainer_does_what_a_plain_loop_does(tmp_path, distil, plain_loop, a
         return by_hand(batch, **targets._asdict()).loss
 
     plain_loop(by_hand, documents.lengths, distil.SETTINGS, loss_of)
-    assert_close(trained.state_dict(), by_hand.state_dict(), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(trained.state_dict(), by_hand.state_dict(), rtol=1e-4, atol=1e-5)
 
 
 def test_rows_are_means_since_the_row_before(distil, tmp_path):

@@ -85,8 +85,8 @@ def test_a_sweep_has_its_runs_in_order_and_the_time_that_is_left(workspace, runn
 def training(workspace):
     """A training after the fourth of ten updates, resumed after the second, as the callback writes it."""
     folder = workspace.outputs / "artefacts" / "student" / "abc.partial" / "checkpoints"
-    log = Log(folder, "student cosine", 10)
-    state = SimpleNamespace(is_world_process_zero=True, global_step=2, log_history=[{"step": 2, "loss": 9.0, "learning_rate": 1e-3}])  # fmt: skip
+    log = Log(folder, "student cosine")
+    state = SimpleNamespace(is_world_process_zero=True, max_steps=10, global_step=2, log_history=[{"step": 2, "loss": 9.0, "learning_rate": 1e-3}])  # fmt: skip
     log.on_train_begin(None, state, None)
     for step in (3, 4):
         row = {"step": step, "loss": 2.0 / step, "structural": 1.0, "learning_rate": 1e-3, "tokens_per_second": 500.0 * step}  # fmt: skip
