@@ -2,12 +2,22 @@
 
 import json
 import logging
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoTokenizer, LongformerConfig, LongformerModel, ModernBertConfig, ModernBertModel
+from safetensors.torch import load_file, save_file
+from transformers import (
+    AutoTokenizer,
+    BertConfig,
+    BertForMaskedLM,
+    LongformerConfig,
+    LongformerModel,
+    ModernBertConfig,
+    ModernBertModel,
+)
 
 from docemb_lib.pretrained import resolve
 from docemb_lib.student import PackedBatch, Student
@@ -51,6 +61,24 @@ def modernbert_folder(minilm: str, tmp_path_factory: pytest.TempPathFactory) -> 
     folder = tmp_path_factory.mktemp("modernbert")
     ModernBertModel(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def bert_folder(minilm: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A random BERT as published: with pooler and language model head beside the encoder, and MiniLM's tokenizer."""
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=30522, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=24,
+        max_position_embeddings=40,
+    )  # fmt: skip
+    folder = tmp_path_factory.mktemp("bert")
+    BertForMaskedLM(config).save_pretrained(folder)
+    weights = load_file(folder / "model.safetensors")
+    weights |= {"bert.pooler.dense.weight": torch.zeros(16, 16), "bert.embeddings.position_ids": torch.arange(40)[None]}
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    for name in ("tokenizer.json", "tokenizer_config.json", "vocab.txt"):
+        shutil.copy(f"{minilm}/{name}", folder)
     return folder
 
 

@@ -42,10 +42,10 @@ def test_blocks_stop_at_documents_reach_one_window_beyond_and_read_on_to_multipl
     assert len(shapes) <= 10  # documents of four hundred lengths
 
 
-def attention_in_steps(query, key, value, lengths, window, *, step, dropout=0.0):
+def attention_in_steps(query, key, value, lengths, window, *, step, dropout=0.0, size=32):
     """Blocks of the shapes of bfloat16 on CPUs, but in double precision, so that rounding hides no error."""
     window = min(window, max(lengths))
-    plan, band = blocks(lengths, window, 32, step), longformer._band(32, window, query)
+    plan, band = blocks(lengths, window, size, step), longformer._band(size, window, query)
     return longformer._BandedAttention.apply(query * query.shape[2] ** -0.5, key, value, plan, band, window, dropout)
 
 
@@ -69,11 +69,11 @@ def test_attention_and_its_gradients_equal_dense_masked_attention(window, heads,
 @pytest.mark.parametrize("step", [1, 16])
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
 def test_gradients_agree_with_finite_differences_with_and_without_dropout(dropout, step):
-    inputs = [tensor.requires_grad_() for tensor in random_heads(40, heads=1, head_dim=2)]
+    inputs = [tensor.requires_grad_() for tensor in random_heads(20, heads=1, head_dim=2)]
 
     def attend(query, key, value):
         torch.manual_seed(0)  # the same dropout at every evaluation
-        return attention_in_steps(query, key, value, [3, 37], 4, step=step, dropout=dropout)
+        return attention_in_steps(query, key, value, [3, 17], 4, step=step, dropout=dropout, size=8)
 
     assert torch.autograd.gradcheck(attend, inputs)
 

@@ -16,13 +16,7 @@ from docemb_lib.student.export import add_scores, licence_of, model_card
 
 FILE = "model.safetensors"
 MORE = "2_Dense does more than subtract a mean"
-
-
-@pytest.fixture(scope="module")
-def folder(converted, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("student")
-    converted.save(folder)
-    return folder
+CENTRED = "The mean embedding of training documents is subtracted"
 
 
 def in_stock_sentence_transformers(folder):
@@ -43,7 +37,9 @@ def test_stock_sentence_transformers_gives_the_same_embeddings(make_kind, texts,
     student.save(tmp_path)
     paths = [module["path"] for module in json.loads((tmp_path / "modules.json").read_text())]
     assert paths == ["", "1_Pooling", *["2_Dense"] * centred]
-    assert ("The mean embedding of training documents is subtracted" in front_and_body(tmp_path)[1]) == centred
+    matter, card = front_and_body(tmp_path)
+    assert ("mean over all" in card, "global attention" in card) == (student.pooling == "mean", kind == "global")
+    assert ("modernbert" in matter["tags"], CENTRED in card) == (kind == "modernbert", centred)
     stock = in_stock_sentence_transformers(tmp_path)
     assert (transformers_log, stock.max_seq_length) == ([], 600)
     np.testing.assert_allclose(stock.encode(texts, batch_size=3), ours, atol=1e-5)
@@ -58,7 +54,9 @@ def test_stock_sentence_transformers_gives_the_same_embeddings(make_kind, texts,
         np.testing.assert_allclose(loaded.embed(texts, bf16=False), ours, rtol=0, atol=0 if student.packed else 2e-6)
 
 
-def test_a_converted_student_is_the_same_loaded_and_in_stock_libraries(converted, folder, texts, tmp_path, transformers_log):  # fmt: skip
+def test_a_converted_student_is_the_same_loaded_and_in_stock_libraries(converted, texts, tmp_path, transformers_log):
+    folder = tmp_path / "ours"
+    converted.save(folder)
     ours = converted.embed(texts, bf16=False)
     loaded = Student.load(folder)
     assert not loaded.training
@@ -73,6 +71,12 @@ def test_a_converted_student_is_the_same_loaded_and_in_stock_libraries(converted
     for name, weight in converted.model.state_dict().items():
         assert torch.equal(model.state_dict()[name], weight), name
     assert transformers_log == []
+    stock.save_pretrained(str(tmp_path / "theirs"))
+    file = "config_sentence_transformers.json"
+    theirs, written = (json.loads((tmp_path / name / file).read_text()) for name in ("theirs", "ours"))
+    assert [written[field] for field in ("__version__", "model_type")] == [
+        theirs[field] for field in ("__version__", "model_type")
+    ]
 
 
 def test_global_attention_distinguishes_cls_from_first(make_kind, tmp_path, refused):
@@ -85,12 +89,6 @@ def test_global_attention_distinguishes_cls_from_first(make_kind, tmp_path, refu
     pooling.write_text(saved)
     (tmp_path / "sentence_bert_config.json").write_text('{"max_seq_length": 600}')
     assert Student.load(tmp_path).pooling == "first"
-
-
-def test_versions_are_recorded_as_sentence_transformers_does(folder, tmp_path):
-    SentenceTransformer(str(folder), device="cpu").save_pretrained(str(tmp_path))
-    stock, ours = (json.loads((f / "config_sentence_transformers.json").read_text()) for f in (tmp_path, folder))
-    assert [ours[field] for field in ("__version__", "model_type")] == [stock["__version__"], stock["model_type"]]
 
 
 def test_a_plain_longformer_folder_loads_with_the_limit_of_its_positions(make_student, tmp_path):
@@ -195,14 +193,6 @@ def test_the_card_has_front_matter_and_says_where_a_student_comes_from_also_of_p
     both = a_card(student, beside, pairs="halves", structural_teacher="t")
     assert "other documents (SimDE) and distilled with structure from t (loss mse), on 150" in both
     assert "| `beside_teachers` | `0.5` |" in both
-
-
-@pytest.mark.parametrize(("kind", "sentence"), [("packed", "mean over all"), ("global", "global"), ("modernbert", "mean")])  # fmt: skip
-def test_a_plain_card_says_what_an_embedding_is(make_kind, tmp_path, kind, sentence):
-    make_kind(kind).save(tmp_path)
-    matter, body = front_and_body(tmp_path)
-    assert sentence in body
-    assert ("global attention" in body, "modernbert" in matter["tags"]) == (kind == "global", kind == "modernbert")
 
 
 def test_scores_are_written_into_a_card_and_replaced(make_student, tmp_path, monkeypatch, refused):

@@ -1,8 +1,6 @@
 """The lexical half: two halves whose cosines add, the same in stock sentence-transformers, and refused with a reason."""
 
 import json
-import os
-import subprocess
 import sys
 from hashlib import sha256
 from pathlib import Path
@@ -10,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from conftest import docemb, write_files
 from sentence_transformers import SentenceTransformer
 from sklearn.preprocessing import normalize
-from typer.testing import CliRunner
 
 from docemb_lib.student import Student
 from docemb_lib.student.export import encoder_pooling
@@ -99,23 +97,20 @@ def test_a_saved_student_is_the_same_here_and_in_stock_sentence_transformers(mak
     assert "a lexical one of 6 dimensions" in card
 
 
-def test_it_loads_where_docemb_is_not_installed(adapted, tmp_path):
-    adapted.save(tmp_path / "student")
-    script = tmp_path / "alone.py"
-    script.write_text("""
-import sys
-class Absent:
-    def find_spec(self, name, path=None, target=None):
-        if name.split('.')[0] == 'docemb_lib':
-            raise ImportError(f'{name} is not installed')
-sys.meta_path.insert(0, Absent())
-from sentence_transformers import SentenceTransformer
-print(SentenceTransformer(sys.argv[1], device='cpu', trust_remote_code=True).encode(['worda wordb']).shape)
-""")
-    environment = {**os.environ, "HF_HOME": str(tmp_path / "hub"), "HF_HUB_OFFLINE": "1"}
-    command = [sys.executable, str(script), str(tmp_path / "student")]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-    assert done.stdout.strip() == "(1, 22)", done.stderr[-2000:]
+def test_it_loads_where_docemb_is_not_installed(adapted, tmp_path, monkeypatch):
+    adapted.save(tmp_path / "without_docemb")
+    for name in [name for name in sys.modules if name.partition(".")[0] in ("docemb_lib", "transformers_modules")]:
+        monkeypatch.delitem(sys.modules, name)
+
+    class Absent:
+        def find_spec(self, name, path=None, target=None):
+            if name.partition(".")[0] == "docemb_lib":
+                raise ImportError(f"{name} is not installed")
+
+    monkeypatch.setattr(sys, "meta_path", [Absent(), *sys.meta_path])
+    alone = SentenceTransformer(str(tmp_path / "without_docemb"), device="cpu", trust_remote_code=True)
+    assert alone.encode(["worda wordb"]).shape == (1, 22)
+    assert type(alone[-1]).__module__.startswith("transformers_modules.")  # the folder's own code
 
 
 @pytest.mark.parametrize(("call", "message"), [
@@ -150,45 +145,35 @@ def test_changed_code_and_missing_files_are_refused_and_another_version_is_said(
 
 
 def test_docemb_adapt_fits_a_student_on_a_folder_of_texts(adapted, tmp_path, monkeypatch):
-    from docemb_lib.cli import app
-
     monkeypatch.chdir(tmp_path)
     adapted.save("student")
-    Path("texts").mkdir()
-    for number, text in enumerate(collection(2)):
-        Path(f"texts/{number}.txt").write_text(text)
-    run = CliRunner().invoke
+    write_files(Path("texts"), {f"{number}.txt": text for number, text in enumerate(collection(2))})
     Path("student/README.md").write_text("# Mine\n\nSentenceTransformer.\n\nMade with docemb.\n")
-    done = run(app, ["adapt", "student", "texts", "-o", "refit", "--dim", "5"])
-    assert done.exit_code == 0, done.output
-    assert "refit: fitted on 40 documents, 21 dimensions" in done.output
+    done = docemb("adapt", "student", "texts", "-o", "refit", "--dim", 5)
+    assert done.returncode == 0, done.stderr
+    assert "refit: fitted on 40 documents, 21 dimensions" in done.stdout
     assert "# Mine" in (card := Path("refit/README.md").read_text())
     assert (
         "one of 5 dimensions, a sum of one vector per word of the whole text, fitted on 40 documents of texts" in card
     )
     refitted = Student.load("refit")
-    assert run(app, ["adapt", "refit", "texts", "-o", "again"]).exit_code == 0
+    assert docemb("adapt", "refit", "texts", "-o", "again").returncode == 0
     assert Student.load("again").width == 21  # as wide as it was
     assert Path("again/README.md").read_text() == card
     assert refitted.lexical is not None
     assert refitted.lexical.vocabulary == LSA(5).fit(collection(2)).vocabulary
-    done = run(app, ["adapt", "student", "texts", "-o", "new", "--dim", "64"])
-    assert done.exit_code == 2
-    assert "LSA;64: got 40 documents; use at least as many as dim, or a smaller dim" in " ".join(done.output.split())
+    done = docemb("adapt", "student", "texts", "-o", "new", "--dim", 64)
+    assert done.returncode == 2
+    assert "LSA;64: got 40 documents; use at least as many as dim, or a smaller dim" in " ".join(done.stderr.split())
     assert not Path("new").exists()
 
 
-def test_docemb_adapt_makes_a_student_of_a_short_encoder_without_training(tmp_path, monkeypatch, minilm):
-    from docemb_lib.cli import app
-
+def test_docemb_adapt_makes_a_student_of_a_short_encoder_without_training(tmp_path, monkeypatch, bert_folder):
     monkeypatch.chdir(tmp_path)
-    Path("texts").mkdir()
-    for number, text in enumerate(collection()):
-        Path(f"texts/{number}.txt").write_text(text)
-    run = CliRunner().invoke
-    done = run(app, ["adapt", minilm, "texts", "-o", "made", "--weight", "0.25"])
-    assert done.exit_code == 0, done.output
-    made, start = Student.load("made"), Student.from_encoder(minilm, attention_window=256)
+    write_files(Path("texts"), {f"{number}.txt": text for number, text in enumerate(collection())})
+    done = docemb("adapt", bert_folder, "texts", "-o", "made", "--weight", 0.25)
+    assert done.returncode == 0, done.stderr
+    made, start = Student.load("made"), Student.from_encoder(bert_folder, attention_window=256)
     assert made.max_tokens == 4096
     assert made.lexical is not None
     assert made.width == start.dim + 16  # 40 documents fill 13 directions
@@ -207,6 +192,7 @@ def test_docemb_adapt_makes_a_student_of_a_short_encoder_without_training(tmp_pa
     (["Transformer", "Pooling"], "max", "with pooling max"), (["Transformer", "Pooling", "Dense"], "mean", "Dense with pooling mean"),
 ])  # fmt: skip
 def test_the_pooling_of_an_encoder_is_kept_or_refused(tmp_path, refused, modules, mode, pooling):
+    assert encoder_pooling("all-MiniLM-L6-v2") == "mean"
     listed = [{"idx": n, "path": f"{n}_{kind}", "type": f"a.{kind}"} for n, kind in enumerate(modules)]
     if listed:
         (tmp_path / "modules.json").write_text(json.dumps(listed))

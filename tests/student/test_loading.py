@@ -14,6 +14,7 @@ from sentence_transformers import SentenceTransformer
 from tokenizers import ByteLevelBPETokenizer, Tokenizer, models, pre_tokenizers, processors
 
 from docemb_lib.losses import MaskedLanguageHead
+from docemb_lib.losses.pairs import NO_LABEL
 from docemb_lib.student import Student, count_tokens, pack
 from docemb_lib.student.loading import load_masked_head
 
@@ -180,20 +181,6 @@ def test_relative_positions_are_refused(roberta_folder, tmp_path, refused):
     refused("relative_key position embeddings, which do not tile", Student.from_encoder, tmp_path)
 
 
-@pytest.fixture(scope="module")
-def sound_bert(minilm, tmp_path_factory):
-    """A random BERT as published: with pooler and language model head beside the encoder, and MiniLM's tokenizer."""
-    folder = tmp_path_factory.mktemp("bert")
-    torch.manual_seed(0)
-    hf.BertForMaskedLM(hf.BertConfig(vocab_size=30522, max_position_embeddings=40, **TINY)).save_pretrained(folder)
-    weights = load_file(folder / "model.safetensors")
-    weights |= {"bert.pooler.dense.weight": torch.zeros(16, 16), "bert.embeddings.position_ids": torch.arange(40)[None]}
-    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
-    for name in ("tokenizer.json", "tokenizer_config.json", "vocab.txt"):
-        shutil.copy(f"{minilm}/{name}", folder)
-    return folder
-
-
 def edit_weights(folder, edit):
     weights = load_file(folder / "model.safetensors")
     edit(weights)
@@ -214,10 +201,10 @@ def remove_tokenizer(folder):
         file.unlink()
 
 
-def test_heads_poolers_and_buffers_beside_the_encoder_are_fine(sound_bert):
-    names = load_file(sound_bert / "model.safetensors").keys()
+def test_heads_poolers_and_buffers_beside_the_encoder_are_fine(bert_folder):
+    names = load_file(bert_folder / "model.safetensors").keys()
     assert {"cls.predictions.bias", "bert.pooler.dense.weight", "bert.embeddings.position_ids"} <= names
-    assert Student.from_encoder(sound_bert, max_tokens=64).max_tokens == 64
+    assert Student.from_encoder(bert_folder, max_tokens=64).max_tokens == 64
 
 
 @pytest.mark.parametrize(("damage", "message"), [
@@ -233,8 +220,8 @@ def test_heads_poolers_and_buffers_beside_the_encoder_are_fine(sound_bert):
     (("config.json", '{"model_type": "bert", "hidden_size": "wide"}'), NO_CONFIG), (("config.json", '{"model_type": "x"}'), NO_CONFIG),
     (("tokenizer.json", "{nope"), "its tokenizer cannot be used"),
 ])  # fmt: skip
-def test_a_damaged_checkpoint_is_refused_in_one_line(sound_bert, tmp_path, damage, message, refused):
-    folder = shutil.copytree(sound_bert, tmp_path / "bert")
+def test_a_damaged_checkpoint_is_refused_in_one_line(bert_folder, tmp_path, damage, message, refused):
+    folder = shutil.copytree(bert_folder, tmp_path / "bert")
     damage(folder) if callable(damage) else (folder / damage[0]).write_text(damage[1])
     refused(message, Student.from_encoder, folder)
 
@@ -305,20 +292,24 @@ MODELS = [
 
 
 @pytest.mark.parametrize(("model_class", "config"), MODELS, ids=lambda x: getattr(x, "model_type", ""))
-def test_a_checkpoints_head_scores_words_as_its_model_does(model_class, config, tmp_path):
+def test_a_checkpoints_head_scores_words_and_adds_losses_as_its_model_does(model_class, config, tmp_path):
     torch.manual_seed(0)
     model = model_class(config).eval()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            if "bias" in name:
+            if "bias" in name or "norm" in name.lower():
                 parameter.uniform_()
     model.save_pretrained(tmp_path)
     head = MaskedLanguageHead(16, 50, norm_eps=getattr(config, "layer_norm_eps", 1e-5))
     head.load_state_dict(load_masked_head(str(tmp_path)))
     ids = torch.randint(3, 50, (1, 12))
+    labels = torch.where(torch.rand(1, 12) < 0.4, ids, NO_LABEL)
     with torch.no_grad():
-        scores = head(model.base_model(ids).last_hidden_state, model.get_input_embeddings().weight)
-        torch.testing.assert_close(scores, model(ids).logits)
+        expected = model(ids, labels=labels)
+        hidden, words = model.base_model(ids).last_hidden_state[0], model.get_input_embeddings().weight
+        torch.testing.assert_close(head(hidden, words), expected.logits[0])
+        guessed = (labels != NO_LABEL).sum()
+        torch.testing.assert_close(head.loss(hidden, labels[0], words) / guessed, expected.loss)
 
 
 def test_an_encoder_alone_has_no_head_and_logs_no_warning(minilm, tmp_path, transformers_log):
