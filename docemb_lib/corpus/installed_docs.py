@@ -75,10 +75,6 @@ class Page:  # the documentation of one public module, class or function
     doc: str = ""  # dedented; "" where only members are documented
     members: dict[str, str] = field(default_factory=dict)  # docs of the public methods of a class, in source order
 
-    @property
-    def n_words(self) -> int:
-        return len(self.doc.split()) + sum(1 + len(doc.split()) for doc in self.members.values())
-
 
 class _Clean(NamedTuple):
     path: str  # private parts included
@@ -126,7 +122,7 @@ def _source_files(package: str) -> Iterator[tuple[Path, str]]:
 
 def _clean_pages(file: Path, module: str, min_words: int) -> list[_Clean]:
     pages = []
-    for page in (page for page in read_pages(file, module) if page.n_words >= min_words):  # cleaning only removes
+    for page in read_pages(file, module):
         path = f"{page.module}.{page.name}" if page.name else page.module
         cuts = {name: cut_see_also(doc) for name, doc in (("", page.doc), *page.members.items())}
         text = "\n\n".join(f"{name}\n{left}" if name else left for name, (left, _) in cuts.items())

@@ -202,8 +202,7 @@ def pages_of(tmp_path):
 
 
 def test_every_public_documented_object_is_one_page(pages_of):
-    pages = pages_of(SOURCE)
-    assert pages == [
+    assert pages_of(SOURCE) == [
         Page("shop.front", "", "The shop and its till."),
         Page("shop.front", "sell", "Sell one item.\n\nThe price is asked of the till."),
         Page("shop.front", "restock", "Fill the shelves."),
@@ -214,7 +213,6 @@ def test_every_public_documented_object_is_one_page(pages_of):
         Page("shop.front", "ring", "Ring the bell."), Page("shop.front", "bag", "Bag %d items."),
         Page("shop", "bundle", "Bundle them."), Page("torch.Tensor", "tear", "Tear along the line."),
     ]  # fmt: skip
-    assert pages[3].n_words == 3 + 5 + 1 + 4  # texts, and the name of the method
 
 
 @pytest.mark.parametrize(("content", "docs"), [
