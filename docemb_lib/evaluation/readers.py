@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
@@ -75,15 +74,15 @@ def _hub_rows(dataset: str, config: str | None) -> Iterator[tuple[str, Row]]:
 
 def _parallel_lines(folder: Path) -> Iterator[Row]:
     documents, labels, classes = (read_text(folder / name).removesuffix("\n").split("\n") for name in LINES)
-    for number, (text, label) in enumerate(zip_longest(documents, labels), start=1):
+    if len(documents) != len(labels):
+        counts = f"{LINES[0]} has {len(documents)} lines, {LINES[1]} {len(labels)}"
+        raise InputError(f"{folder}: {counts}; make them equal")
+    for number, (text, label) in enumerate(zip(documents, labels, strict=True), start=1):
         where = f"{folder}, line {number}"
-        if text is None or label is None:
-            counts = f"{LINES[0]} has {len(documents)} lines, {LINES[1]} {len(labels)}"
-            raise InputError(f"{where}: {counts}; make them equal")
         if not label.strip().isdecimal() or int(label) >= len(classes):
             expected = f"the number of a class from 0 to {len(classes) - 1}"
             raise InputError(f"{where}: the label is {label!r}, expected {expected}")
-        yield Row(where, number, {"text": _not_blank(text, where=where), "label": classes[int(label)]})
+        yield Row(where, number, {"text": text, "label": classes[int(label)]})
 
 
 def class_folder_rows(folder: Path) -> Iterator[tuple[str, Row]]:
@@ -91,29 +90,24 @@ def class_folder_rows(folder: Path) -> Iterator[tuple[str, Row]]:
 
     A class is named as its folder. Texts are UTF-8, or else Latin-1, as in older data sets: their number is logged.
     """
-    folders = _subfolders(folder)
-    splits = {split_in(one.name): one for one in folders}
-    if not folders or NO_SPLIT in splits or len(splits) < len(folders):
-        splits = {NO_SPLIT: folder}
-    for split, place in splits.items():
-        classes, latin = _subfolders(place), 0
-        if not classes:
-            raise InputError(f"{place}: holds no folder; name a data file, or put each class into a folder of its name")
-        for one in classes:
-            if not (files := visible_files(one)):
-                raise InputError(f"{one}: a class without a document; add some, or delete the folder")
-            for number, file in enumerate(files, start=1):
-                try:
-                    data = file.read_bytes()
-                except OSError as error:
-                    raise InputError(f"{file}: cannot be read ({error.strerror}); mend its permissions") from error
-                try:
-                    text = data.decode("utf-8-sig")
-                except UnicodeDecodeError:
-                    text, latin = data.decode("latin-1"), latin + 1
-                yield split, Row(str(file), number, {"text": _not_blank(text, where=str(file)), "label": one.name})
-        if latin:
-            logger.info("%s: %d files are not UTF-8 and were read as Latin-1", place, latin)
+    files = visible_files(folder)
+    places = {file: file.relative_to(folder).parts[:-1] for file in files}  # the folders that hold a file, from outside
+    outer = {place[0] for place in places.values() if place}
+    splits = {split_in(name) for name in outer}
+    depth = 0 if NO_SPLIT in splits or len(splits) < len(outer) else 1  # of the folder that names the class
+    if not (files := [file for file in files if len(places[file]) > depth]):
+        raise InputError(f"{folder}: holds no folder; name a data file, or put each class into a folder of its name")
+    latin = 0
+    for number, file in enumerate(files, start=1):
+        data, place = file.read_bytes(), places[file]
+        try:
+            text = data.decode("utf-8-sig")
+        except UnicodeDecodeError:
+            text, latin = data.decode("latin-1"), latin + 1
+        split = split_in(place[0]) if depth else NO_SPLIT
+        yield split, Row(str(file), number, {"text": text, "label": place[depth]})
+    if latin:
+        logger.info("%s: %d files are not UTF-8 and were read as Latin-1", folder, latin)
 
 
 def split_in(name: str) -> str:
@@ -126,10 +120,6 @@ def visible_files(folder: Path) -> list[Path]:
     """Every file below a folder, sorted, without hidden files and files in hidden folders."""
     files = (file for file in folder.rglob("*") if file.is_file())
     return sorted(file for file in files if not any(part.startswith(".") for part in file.relative_to(folder).parts))
-
-
-def _subfolders(folder: Path) -> list[Path]:
-    return sorted(one for one in folder.iterdir() if one.is_dir() and not one.name.startswith("."))
 
 
 class Example(NamedTuple):
@@ -241,13 +231,11 @@ def own_task(settings: OwnTask) -> Task:
 
 def _own_examples(settings: OwnTask, place: Path, split: str | None = None) -> dict[str, list[Example]]:
     """All examples of a file or of a folder of classes, those of a named split under that name."""
-    pairs, is_folder = settings.kind == "pairs", place.is_dir()
-    if pairs and is_folder:
-        raise InputError(f"{place}: a folder of classes is no task of pairs; name a data file")
-    texts, label = [[settings.text_field], [settings.second_field]][: 1 + pairs], [settings.label_field]
-    rows = class_folder_rows(place) if is_folder else ((NO_SPLIT, row) for row in read_rows(place))
-    if is_folder:
-        texts, label = [["text"]], ["label"]
+    if settings.kind == "classification" and place.is_dir():
+        rows, texts, label = class_folder_rows(place), [["text"]], ["label"]
+    else:
+        rows, label = ((NO_SPLIT, row) for row in read_rows(place)), [settings.label_field]
+        texts = [[settings.text_field], [settings.second_field]][: 1 + (settings.kind == "pairs")]
     rows, field = (rows, settings.split_field) if split is None else (((split, row) for _, row in rows), None)
     return read_examples(rows, texts=texts, label=label, where=str(place), blank="refuse", split_field=field)
 
@@ -269,7 +257,9 @@ def _own_rankings(settings: OwnTask) -> dict[str, Ranking]:
         if str(id) in texts:
             raise InputError(f"{where}: an earlier row has the id {str(id)!r} too; rename one")
         text = text_of(fields, settings.text_field, where=where)
-        texts[str(id)] = _not_blank(WORD.sub(_unless_upper, text) if settings.mask_names else text, where=where)
+        if settings.mask_names:
+            text = WORD.sub(lambda word: "" if word[0][0].isupper() else word[0], text)
+        texts[str(id)] = _not_blank(text, where=where)
     if isinstance(settings.relevance, dict):
         return {split: make_ranking(texts, _own_links(file, texts)) for split, file in settings.relevance.items()}
     links = _own_links(cast(Path, settings.relevance), texts)
@@ -278,10 +268,6 @@ def _own_rankings(settings: OwnTask) -> dict[str, Ranking]:
     validation = {source: targets for source, targets in links.items() if source in drawn}
     test = {source: targets for source, targets in links.items() if source not in drawn}
     return {split: make_ranking(texts, some) for split, some in (("validation", validation), ("test", test)) if some}
-
-
-def _unless_upper(word: re.Match[str]) -> str:
-    return "" if word[0][0].isupper() else word[0]
 
 
 def _own_links(file: Path, texts: Mapping[str, str]) -> dict[str, list[str]]:

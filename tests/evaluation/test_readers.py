@@ -119,7 +119,7 @@ def test_folders_and_files_of_splits_name_them(newsgroups, caplog):
         ("test", "fifth", "alt.atheism"), ("test", "fourth", "sci.med"), ("train", "third", "alt.atheism"),
         ("train", "Subject: pulse\n\nA café is no hospital.", "sci.med"), ("train", "second", "sci.med"),
     ]  # fmt: skip
-    assert "20news-bydate-train: 1 files are not UTF-8 and were read as Latin-1" in caplog.text
+    assert "20news: 1 files are not UTF-8 and were read as Latin-1" in caplog.text
     assert [file.name for file in visible_files(newsgroups)] == ["53000", "59000", "49960", "58043", "58044"]
     splits = {
         "train": "train", "20news-bydate-test": "test", "Dev": "validation", "val.csv": "validation",
@@ -136,15 +136,6 @@ def test_without_them_no_split_is_named_and_files_beside_the_folders_are_ignored
     assert folder_examples(tmp_path) == [(NO_SPLIT, text, label) for text, label in expected]
 
 
-@pytest.mark.parametrize(("files", "message"), [
-    ({"a.txt": "x"}, "holds no folder; name a data file, or put each class into a folder of its name"),
-    ({"one/a.txt": "x", "two/.hidden": "x"}, "two: a class without a document; add some, or delete the folder"),
-    ({"one/a.txt": " \n"}, r"a\.txt: a text is blank"),
-])  # fmt: skip
-def test_a_folder_without_classes_is_refused(tmp_path, files, message, refused):
-    refused(message, folder_examples, write_files(tmp_path, files))
-
-
 def test_an_own_task_may_be_folders(tmp_path: Path, newsgroups: Path, refused) -> None:
     made = task("classification", newsgroups)
     assert isinstance(made, Classification)
@@ -156,7 +147,9 @@ def test_an_own_task_may_be_folders(tmp_path: Path, newsgroups: Path, refused) -
     files: dict[str, str | bytes] = {f"{c}/{n:03}.txt": f"{c} {n}" for c in ("sport", "tech") for n in range(20)}
     drawn = task("classification", write_files(tmp_path / "bbc", files), share=0.1)
     assert {s: len(data.labels) for s, data in drawn.splits.items()} == {"train": 32, "validation": 4, "test": 4}
-    refused("a folder of classes is no task of pairs; name a data file", task, "pairs", newsgroups)
+    refused("20news: not a data file", task, "pairs", newsgroups)
+    (tmp_path / "bbc" / "sport" / "blank.txt").write_text(" \n")
+    refused(r"blank\.txt: a text is blank", task, "classification", tmp_path / "bbc")
 
 
 # ---- Retrieval
