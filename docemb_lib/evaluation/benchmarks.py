@@ -13,11 +13,12 @@ import json
 import logging
 import pickle
 import pickletools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from reprlib import repr as short
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -25,8 +26,8 @@ import yaml
 
 from docemb_lib.corpus.rows import Row, read_csv, read_text, without_surrogates
 from docemb_lib.errors import InputError
+from docemb_lib.evaluation import readers
 from docemb_lib.evaluation.protocols import for_validation
-from docemb_lib.evaluation.readers import NO_SPLIT, draw_splits, head_task, make_ranking, read_examples, source_rows
 from docemb_lib.evaluation.tasks import SPLITS, HeadTask, Labelled, LabelledPairs, Ranking, Retrieval, Task, unique
 from docemb_lib.progress import progress
 
@@ -37,7 +38,6 @@ PAIR_COLUMNS = ("label", "text_0", "text_1")  # of the pair files, which have no
 SEPARATOR = "\x01"  # stands between the sentences of the pair files
 LISTS = "gt"  # the lists of similar articles, a pickle, or `gt.json`
 LENGTHS = (384, 512)  # tokens: what SBERT reads in the thesis, and the limit of its tokenizer
-BATCH = 256  # texts given to a counter at once
 HERE, THESIS = "here", "thesis"
 
 
@@ -81,32 +81,37 @@ def benchmark_task(name: str, source: str | None = None) -> Task:
     source = source or benchmark.hub
     if source is None:
         raise InputError(f"benchmark task {name}: stands on no hub; name the folder or file that holds its data")
-    of_paper = benchmark.size is not None
     task: Task
     if len(benchmark.files) == 2:
-        articles, lists = _files(source, benchmark)
-        task = Retrieval(name, {"test": read_similar_articles(articles, lists)})
+        task = Retrieval(name, {"test": read_similar_articles(*_files(name, source))})
     else:
-        rows: Iterable[tuple[str, Row]] = source_rows(source, config=benchmark.config)
-        texts: Sequence[Sequence[str]] = [benchmark.text]
-        label: Sequence[str] = benchmark.label
-        if benchmark.files:
-            by_split = zip(SPLITS, _files(source, benchmark), strict=True)
-            rows = ((split, row) for split, file in by_split for row in _pair_rows(file))
-            texts, label = [(column,) for column in PAIR_COLUMNS[1:]], PAIR_COLUMNS[:1]
-        blank: Literal["skip", "keep"] = "skip" if of_paper else "keep"
-        field = "split" if of_paper else None
-        splits = read_examples(rows, texts=texts, label=label, where=f"task {name}", blank=blank, split_field=field)
-        if name == "arxiv-abstracts":  # the archive of the first category, math of `math.CO cs.DM`: 38 classes
-            for split, found in splits.items():
-                splits[split] = [one._replace(label=one.label.split()[0].split(".")[0]) for one in found]
-        if NO_SPLIT in splits:
-            if not of_paper:
-                raise InputError(f"{source}: names no splits; copy the hub's folder there")
-            splits = draw_splits(splits[NO_SPLIT], share=SHARE, seed=0, where=source)
-        task = head_task(name, splits)
+        task = readers.head_task(name, _examples(name, source))
     _compare_sizes(task, benchmark)
     return task
+
+
+def _examples(name: str, source: str) -> dict[str, list[readers.Example]]:
+    benchmark = BENCHMARKS[name]
+    of_paper, texts = benchmark.size is not None, [benchmark.text]
+    rows: Iterator[tuple[str, Row]]
+    if benchmark.files:
+        by_split = zip(SPLITS, _files(name, source), strict=True)
+        rows = ((split, row) for split, file in by_split for row in _pair_rows(file))
+        texts = [(column,) for column in PAIR_COLUMNS[1:]]
+    else:
+        rows = readers.source_rows(source, config=benchmark.config)
+    splits = readers.read_examples(
+        rows, texts=texts, label=benchmark.label, where=f"task {name}", blank="skip" if of_paper else "keep",
+        split_field="split",
+    )  # fmt: skip
+    if name == "arxiv-abstracts":  # the archive of the first category, math of `math.CO cs.DM`: 38 classes
+        for split, found in splits.items():
+            splits[split] = [one._replace(label=one.label.split()[0].split(".")[0]) for one in found]
+    if readers.NO_SPLIT not in splits:
+        return splits
+    if not of_paper:
+        raise InputError(f"{source}: names no splits; copy the hub's folder there")
+    return readers.draw_splits(splits[readers.NO_SPLIT], share=SHARE, seed=0, where=source)
 
 
 def _pair_rows(file: Path) -> Iterator[Row]:
@@ -122,28 +127,26 @@ def _pair_rows(file: Path) -> Iterator[Row]:
         raise InputError(f"{file}: holds no pair; download it again")
 
 
-def _files(source: str, benchmark: Benchmark) -> list[Path]:
+def _files(name: str, source: str) -> list[Path]:
     """The files of a benchmark in a folder, or in a copy of a data set of a hub."""
-    folder = Path(source)
+    folder, published = Path(source), BENCHMARKS[name].files
     if not folder.is_dir():
         if folder.is_absolute() or source.startswith("."):
-            raise InputError(f"{source}: no such folder; name the one that holds {', '.join(benchmark.files)}")
+            raise InputError(f"{source}: no such folder; name the one that holds {', '.join(published)}")
         from huggingface_hub import snapshot_download
 
         try:
-            patterns = [f"{name}*" for name in benchmark.files]
+            patterns = [f"{file}*" for file in published]
             folder = Path(snapshot_download(source, repo_type="dataset", allow_patterns=patterns))
         except (ValueError, OSError) as error:
             raise InputError(f"{source}: no such folder, and not found on the hub: {error}") from error
-    found = {file: _find(folder, file) for file in benchmark.files}
-    if absent := [name for name, file in found.items() if file is None]:
+    if absent := missing_files(name, str(folder)):
         raise InputError(f"{folder}: holds no {absent[0]}, plain or packed; put the published file there")
-    return [file for file in found.values() if file]
+    return [_plain_or_packed(folder / file) for file in published]
 
 
-def _find(folder: Path, name: str) -> Path | None:
-    names = name, f"{name}.json" if name == LISTS else f"{name}.gz"
-    return next((folder / name for name in names if (folder / name).is_file()), None)
+def _plain_or_packed(file: Path) -> Path:
+    return file if file.is_file() else file.with_name(f"{file.name}.json" if file.name == LISTS else f"{file.name}.gz")
 
 
 def missing_files(name: str, source: str) -> list[str]:
@@ -153,7 +156,7 @@ def missing_files(name: str, source: str) -> list[str]:
         return []
     if not wanted:
         return [] if folder.exists() else ["its published file or folder"]
-    return [file for file in wanted if _find(folder, file) is None]
+    return [file for file in wanted if not _plain_or_packed(folder / file).is_file()]
 
 
 @cache
@@ -164,7 +167,7 @@ def published_tasks() -> pd.DataFrame:
 
 
 def _compare_sizes(task: Task, benchmark: Benchmark) -> None:
-    """Warn where sizes differ from the published ones, and of blank texts of the thesis' tasks."""
+    """Warn where sizes differ from the published ones."""
     sizes = {split: int(next(iter(_sizes(data).values()))) for split, data in task.splits.items()}
     if benchmark.size is not None:
         if (size := sum(sizes.values())) != benchmark.size:
@@ -173,12 +176,10 @@ def _compare_sizes(task: Task, benchmark: Benchmark) -> None:
         return
     final = "protocol == 'final' and task == @task.name and statistic in ['examples', 'documents']"
     published = published_tasks().query(final).set_index("split")["value"]
-    for split, data in task.splits.items():
-        if (expected := published.get(split, sizes[split])) != sizes[split]:
+    for split, size in sizes.items():
+        if (expected := published.get(split, size)) != size:
             message = "task %s, split %s: %d examples, the thesis has %d; scores do not compare"
-            logger.warning(message, task.name, split, sizes[split], expected)
-        if blank := sum(not text.strip() for text in data.texts):
-            logger.warning("task %s, split %s: %d texts are blank", task.name, split, blank)
+            logger.warning(message, task.name, split, size, expected)
 
 
 def read_similar_articles(articles: Path, relevance: Path) -> Ranking:
@@ -196,7 +197,7 @@ def read_similar_articles(articles: Path, relevance: Path) -> Ranking:
         logger.warning("%s: %d relevant titles are left out: they have no article", relevance, missing)
     if not links:
         raise InputError(f"{relevance}: no list belongs to the articles of {articles}; both must be of one task")
-    return make_ranking(texts, links)
+    return readers.make_ranking(texts, links)
 
 
 def read_articles(file: Path) -> dict[str, str]:
@@ -206,19 +207,16 @@ def read_articles(file: Path) -> dict[str, str]:
     """
     texts: dict[str, str] = {}
     for row in read_csv(file):
-        if len(row.fields) != 2:
-            raise InputError(f"{file}: has {len(row.fields)} columns, expected an article's title and its sections")
-        title, literal = row.fields.values()
-        if (title := without_surrogates(title)) in texts:
-            raise InputError(f"{row.where}: the title {title!r} stands in an earlier row too; rename or delete one")
         try:
+            title, literal = row.fields.values()
             sections = [f"{name} {text}" for name, text in ast.literal_eval(literal) if text.strip()]
         except (ValueError, TypeError, AttributeError, SyntaxError, MemoryError, RecursionError) as error:
-            message = f"the sections must be a Python list of (title, text), found {literal[:40]!r}"
+            found = f"found {str(list(row.fields.values()))[:60]}"
+            message = f"expected a title and a Python list of sections (title, text), {found}"
             raise InputError(f"{row.where}: {message}; mend the row") from error
+        if (title := without_surrogates(title)) in texts:
+            raise InputError(f"{row.where}: the title {title!r} stands in an earlier row too; rename or delete one")
         texts[title] = without_surrogates(" ".join([title, *sections]))
-    if not texts:
-        raise InputError(f"{file}: holds no article below its line of names; download it again")
     return texts
 
 
@@ -226,19 +224,15 @@ def read_relevance(file: Path) -> dict[str, list[str]]:
     """For each title the titles to retrieve, each once; values of an inner mapping (votes) are ignored."""
     try:
         data = json.loads(read_text(file)) if file.suffix == ".json" else read_plain_pickle(file)
-    except json.JSONDecodeError as error:
-        raise InputError(f"{file}: not JSON ({error.msg} in line {error.lineno}); mend it") from error
-    except RecursionError:
-        raise InputError(f"{file}: nested too deeply for a mapping of titles; look at the file") from None
-    if not isinstance(data, Mapping) or not data:
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise InputError(f"{file}: not plain JSON ({error}); mend it") from error
+    if not isinstance(data, Mapping):
         raise InputError(f"{file}: holds {type(data).__name__}, expected a mapping of titles; look at the file")
     lists: dict[str, list[str]] = {}
     for title, targets in data.items():
-        if not isinstance(title, str):
-            raise InputError(f"{file}: a title is {type(title).__name__}, expected a string; look at the file")
         several = isinstance(targets, Mapping | list | tuple | set | frozenset)
-        if not several or not all(isinstance(name, str) for name in targets):
-            raise InputError(f"{file}: {title!r} has no list of titles; look at the file")
+        if not several or not all(isinstance(name, str) for name in (title, *targets)):
+            raise InputError(f"{file}: expected titles for a title, found {short(targets)} for {short(title)}; mend it")
         names = sorted(targets) if isinstance(targets, set | frozenset) else targets
         lists[without_surrogates(title)] = list(dict.fromkeys(map(without_surrogates, names)))
     return lists
@@ -246,23 +240,22 @@ def read_relevance(file: Path) -> dict[str, list[str]]:
 
 # Unpickling may call any function, so the reader below admits these types only. All are built-in, since a pickle may
 # set attributes of any object it builds, which built-in types refuse.
-PLAIN = (dict, list, tuple, set, frozenset, str, int, float, bool)
-ADMITTED: dict[tuple[str, str], type] = {("builtins", kind.__name__): kind for kind in PLAIN}
-ADMITTED |= {("collections", name): dict for name in ("OrderedDict", "Counter")}
-ADMITTED["collections", "defaultdict"] = collections.defaultdict
+PLAIN: dict[str, type] = {
+    **{kind.__name__: kind for kind in (dict, list, tuple, set, frozenset, str, int, float, bool)},
+    "OrderedDict": dict, "Counter": dict, "defaultdict": collections.defaultdict,
+}  # fmt: skip
+MODULES = ("builtins", "__builtin__", "collections")  # __builtin__: of Python 2, in pickles of protocol 2 and below
 # Python hashes nested tuples by unlimited recursion in C, so a deep tower of tuples as a key crashes the process.
 MOST_TUPLES = 10_000
-OLD_NAMES = {"__builtin__": "builtins"}  # of Python 2, in pickles of protocol 2 and below
 
 
 class PlainUnpickler(pickle.Unpickler):
-    """An unpickler that admits the types in ADMITTED only."""
+    """An unpickler that admits the types in PLAIN only."""
 
     def find_class(self, module: str, name: str) -> Any:
-        try:
-            return ADMITTED[OLD_NAMES.get(module, module), name]
-        except KeyError:
-            raise pickle.UnpicklingError(f"it asks for {module}.{name}") from None
+        if module not in MODULES or name not in PLAIN:
+            raise pickle.UnpicklingError(f"it asks for {module}.{name}")
+        return PLAIN[name]
 
 
 def read_plain_pickle(file: Path) -> Any:
@@ -285,12 +278,11 @@ def task_lengths(task: Task, counters: Mapping[str, Callable[[list[str]], list[i
     counters: for each column a function from texts to their numbers of tokens, which is given each text once.
     """
     frames = []
-    for split, data in task.splits.items():
-        texts = unique(data.texts)
-        starts = progress(range(0, len(texts), BATCH), desc=f"counting {task.name} {split}", unit="batches")
-        batches = (texts[start : start + BATCH] for start in starts)
-        counts = [pd.DataFrame({name: count(batch) for name, count in counters.items()}, batch) for batch in batches]
-        frames.append(pd.concat(counts).loc[list(data.texts)].assign(split=split))
+    for split in progress(task.splits, desc=f"counting {task.name}", unit="splits"):
+        documents = list(task.splits[split].texts)
+        texts = unique(documents)
+        counts = pd.DataFrame({name: count(texts) for name, count in counters.items()}, texts)
+        frames.append(counts.loc[documents].assign(split=split))
     return pd.concat(frames, ignore_index=True)[["split", *counters]]
 
 

@@ -15,13 +15,13 @@ runner the `SentenceTransformer` of the student's folder.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from docemb_lib.corpus.rows import Row, text_of
 from docemb_lib.errors import InputError
-from docemb_lib.evaluation.readers import VALIDATION, draw_splits, head_task, read_examples
+from docemb_lib.evaluation.readers import VALIDATION, draw_splits, head_task, make_ranking, read_examples
 from docemb_lib.evaluation.tasks import Ranking, Retrieval, Task
 from docemb_lib.settings import MTEB
 
@@ -123,24 +123,21 @@ def _ranking(data: Mapping[str, Any], name: str, *, same_ids: bool) -> Ranking:
 
     same_ids: a query with the id of a document is that document.
     """
-    texts = []
+    texts: dict[Hashable, str] = {}
     for row in _rows(data["corpus"], name, "corpus"):  # title and text, as mteb gives them to a model
-        texts.append(f"{row.fields.get('title') or ''} {text_of(row.fields, 'text', where=row.where)}".strip())
-    row_of = {id: row for row, id in enumerate(data["corpus"]["id"])}
-    pool, queries, relevant, missing = len(texts), [], [], 0
+        text = text_of(row.fields, "text", where=row.where)
+        texts[row.fields["id"]] = f"{row.fields.get('title') or ''} {text}".strip()
+    pool, missing = len(texts), 0
+    links: dict[Hashable, list[str]] = {}
     for row in _rows(data["queries"], name, "queries"):
         id, text = row.fields["id"], text_of(row.fields, "text", where=row.where)
+        query = id if same_ids and id in texts else ("query", id)
         wanted = [target for target, score in data["relevant_docs"].get(id, {}).items() if score > 0]
-        document = row_of.get(id) if same_ids else None
-        found = [row_of[target] for target in wanted if target in row_of and row_of[target] != document]
-        missing += sum(target not in row_of for target in wanted)
-        if not found:
-            continue
-        queries.append(len(texts) if document is None else document)
-        relevant.append(found)
-        if document is None:
+        missing += sum(target not in texts for target in wanted)
+        if found := [target for target in wanted if target in texts and target != query]:
+            links[query] = found
             instruction = row.fields.get("instruction")
-            texts.append(f"{text} {instruction}" if instruction else text)
+            texts.setdefault(query, f"{text} {instruction}" if instruction else text)
     if missing:
         logger.warning("task %s: %d relevant documents are left out: the corpus has no such id", name, missing)
-    return Ranking(texts, queries, relevant, candidates=pool)
+    return make_ranking(texts, links, candidates=pool)

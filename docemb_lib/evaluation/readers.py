@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, TypeVar, cast
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from docemb_lib.errors import InputError
 from docemb_lib.evaluation.tasks import SPLITS, Classification, Labelled, LabelledPairs, Pairs, Ranking, Retrieval, Task
 from docemb_lib.settings import OwnTask
 
+Id = TypeVar("Id", bound=Hashable)  # of a text
 logger = logging.getLogger(__name__)
 
 VALIDATION = ("dev", "val", "valid")  # other names of the validation split
@@ -293,8 +294,10 @@ def _own_links(file: Path, texts: Mapping[str, str]) -> dict[str, list[str]]:
     return {source: list(targets) for source, targets in links.items()}
 
 
-def make_ranking(texts: Mapping[str, str], links: Mapping[str, Sequence[str]]) -> Ranking:
-    """The ranking of texts by id, with the ids to retrieve for the id of each query."""
+def make_ranking(
+    texts: Mapping[Id, str], links: Mapping[Id, Sequence[Id]], *, candidates: int | None = None
+) -> Ranking:
+    """The ranking of texts by id, with the ids to retrieve for the id of each query. candidates: see `Ranking`."""
     row = {id: number for number, id in enumerate(texts)}
     relevant = [[row[id] for id in targets] for targets in links.values()]
-    return Ranking(list(texts.values()), [row[id] for id in links], relevant)
+    return Ranking(list(texts.values()), [row[id] for id in links], relevant, candidates)
