@@ -1,15 +1,32 @@
-"""Ranking by cosine: neighbours, ranks of relevant documents, MAP and MRR (thesis, Sections 4.3 and 5.2)."""
+"""Ranking by cosine, by words (TF-IDF, BM25) and by both fused; MAP and MRR (thesis, Sections 4.3 and 5.2).
+
+Rankings by words are fitted on the unlabelled texts of a task, as a search engine fits its index.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
+from docemb_lib.errors import InputError
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
 BLOCK = 256  # queries whose similarities are held at a time
 DOCUMENTS = 8192  # documents whose similarities are held at a time
 DECIMALS = 12  # equal rows may differ in the last bits of a float64 dot product: cosines are compared up to these
+K1, B = 1.5, 0.75  # of BM25, the usual values
+QUERY_WORDS = 100  # a whole document as a query: its words of highest TF-IDF
+FUSION = 60  # constant of reciprocal rank fusion (Cormack et al., 2009)
+
+# How similar the N texts of a task are, where there are no embeddings: (Q, N) from Q rows of the texts. It is called
+# with a few hundred rows at a time, which bounds the memory.
+Similarities = Callable[[list[int]], np.ndarray]
 
 
 def unit(embeddings: np.ndarray) -> np.ndarray:
@@ -86,20 +103,22 @@ def _count_before(row: np.ndarray, levels: np.ndarray, places: np.ndarray) -> np
 
 
 def ranks_by_similarity(
-    similarities: np.ndarray,
+    similarities: Similarities,
     queries: Sequence[int],
     relevant: Sequence[Sequence[int]],
     *,
     candidates: int | None = None,
 ) -> list[np.ndarray]:
-    """As `relevant_ranks`, of similarities (Q, N) that come from no embeddings."""
+    """As `relevant_ranks`, of similarities that come from no embeddings."""
     ranked = []
-    for query, row, wanted in zip(queries, similarities, relevant, strict=True):
-        places = np.asarray(wanted, dtype=np.intp)
-        others = row[:candidates].astype(np.float64)
-        levels = others[places]
-        others[query : query + 1] = -np.inf  # a query does not retrieve itself
-        ranked.append(np.sort(_count_before(others, levels, places)) + 1)
+    for start in range(0, len(queries), BLOCK):
+        block = list(queries[start : start + BLOCK])
+        for query, row, wanted in zip(block, similarities(block), relevant[start : start + BLOCK], strict=True):
+            places = np.asarray(wanted, dtype=np.intp)
+            others = row[:candidates].astype(np.float64)
+            levels = others[places]
+            others[query : query + 1] = -np.inf  # a query does not retrieve itself
+            ranked.append(np.sort(_count_before(others, levels, places)) + 1)
     return ranked
 
 
@@ -115,3 +134,67 @@ def precision_and_reciprocal_rank(
     found = [ranks if top is None else ranks[ranks <= top] for ranks in ranked]
     precision = [(np.arange(1, len(ranks) + 1) / ranks).mean() if len(ranks) else 0.0 for ranks in found]
     return np.array(precision), np.array([1 / min([*ranks, top or np.inf]) for ranks in found])
+
+
+def tfidf(texts: Sequence[str]) -> csr_array:
+    """(N, words) float32, rows of unit length: all words of two documents or more, with logarithmic frequencies."""
+    return _tfidf(texts, min_df=2)[0]
+
+
+def bm25(texts: Sequence[str]) -> Similarities:
+    """BM25 as in Lucene; a text as a query is its QUERY_WORDS words of highest TF-IDF."""
+    import bm25s
+    from sklearn.feature_extraction.text import CountVectorizer
+
+    weights, vocabulary = _tfidf(texts, min_df=1)
+    words = CountVectorizer().build_analyzer()
+    index = bm25s.BM25(k1=K1, b=B, method="lucene")
+    index.index([list(map(sys.intern, words(text))) for text in texts], show_progress=False)
+
+    def similarities(row: int) -> np.ndarray:
+        own = weights[[row]]
+        heaviest = own.indices[np.argsort(-own.data, kind="stable")[:QUERY_WORDS]]
+        if not len(heaviest):
+            return np.zeros(len(texts), dtype=np.float32)
+        return index.get_scores([vocabulary[column] for column in heaviest])
+
+    return lambda rows: np.stack([similarities(row) for row in rows])
+
+
+def by_cosine(embeddings: Any) -> Similarities:
+    """embeddings: (N, D), or sparse with rows of unit length."""
+    if not isinstance(embeddings, np.ndarray):
+        return lambda rows: (embeddings[rows] @ embeddings.T).toarray()
+    X = unit(embeddings)
+    return lambda rows: X[rows] @ X.T
+
+
+def fused(*parts: Similarities) -> Similarities:
+    """Reciprocal rank fusion: the sum over the rankings of 1 / (60 + rank), ranks from 1 among all other texts.
+
+    Texts that are equally similar share the mean of their ranks.
+    """
+    from scipy.stats import rankdata
+
+    def summed(rows: list[int]) -> np.ndarray:
+        total: Any = 0.0
+        for part in parts:
+            values = part(rows).astype(np.float64)
+            values[np.arange(len(rows)), rows] = -np.inf  # a query does not retrieve itself
+            total = total + 1 / (FUSION + rankdata(-values, axis=1))
+        return total
+
+    return summed
+
+
+def _tfidf(texts: Sequence[str], *, min_df: int) -> tuple[csr_array, list[str]]:
+    from scipy.sparse import csr_array
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    vectorizer = TfidfVectorizer(min_df=min_df, sublinear_tf=True, dtype=np.float32)
+    try:
+        X = csr_array(vectorizer.fit_transform(texts))
+    except ValueError as error:
+        problem = f"no word occurs in {min_df} of the {len(texts)} texts"
+        raise InputError(f"{problem}; words are separated by spaces or punctuation") from error
+    return X, vectorizer.get_feature_names_out().tolist()

@@ -1,33 +1,34 @@
 """Evaluation tasks: labelled documents, labelled pairs or rankings in splits, and the score of embeddings on them.
 
 A task holds data, splits and a metric. Classification and pairs train heads on frozen embeddings; retrieval ranks by
-cosine. A task checks when it is constructed that its data can be scored; `problems` reports data that can be scored but
-is suspicious, and does not mend it, because published scores include it.
+cosine. A task checks when it is constructed that its data can be scored; `warn_of_problems` reports data that can be
+scored but is suspicious, and does not mend it, because published scores include it.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 
 from docemb_lib.errors import InputError
-from docemb_lib.evaluation.baselines import by_cosine
 from docemb_lib.evaluation.heads import pair_features, train_heads
-from docemb_lib.evaluation.retrieval import BLOCK as AT_ONCE
-from docemb_lib.evaluation.retrieval import precision_and_reciprocal_rank, ranks_by_similarity, relevant_ranks
+from docemb_lib.evaluation.retrieval import (
+    by_cosine,
+    precision_and_reciprocal_rank,
+    ranks_by_similarity,
+    relevant_ranks,
+)
 from docemb_lib.settings import HeadSettings
 
 logger = logging.getLogger(__name__)
 
 SPLITS = ("train", "validation", "test")
 SEEDS = 5  # heads per task; the spread of a score is taken over them
-ABSENT = "classes of train without example"
-BLOCK = 8192  # rows of embeddings checked together, so that a memory-mapped array is never loaded whole
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,10 @@ class Ranking:
     relevant: Sequence[Sequence[int]]  # for each query the rows to retrieve
     candidates: int | None = None  # only the first so many texts can be retrieved, and queries may follow; None: all
 
+    @property
+    def documents(self) -> tuple[Sequence[str]]:
+        return (self.texts,)
+
     def check(self, where: str) -> None:
         N, pool = len(self.texts), len(self.texts) if self.candidates is None else self.candidates
         if not len(self.queries) == len(self.relevant) > 0:
@@ -125,8 +130,8 @@ def rows_by_text(name: str, embeddings: Any, texts: list[str]) -> Callable[[Sequ
     if embeddings.ndim != 2 or embeddings.shape[0] != len(texts):
         what = f"embeddings of shape {embeddings.shape} for {len(texts)} texts"
         raise InputError(f"task {name!r}: {what}; expected one row per text, in the order of task.texts(split)")
-    blocks = range(0, len(texts) if isinstance(embeddings, np.ndarray) else 0, BLOCK)  # sparse counts are finite
-    finite = np.array([row for start in blocks for row in np.isfinite(embeddings[start : start + BLOCK]).all(axis=1)])
+    with np.errstate(invalid="ignore"):  # infinities of both signs
+        finite = np.isfinite(embeddings.sum(axis=1, dtype=np.float64))  # sums: a memory-mapped array is never copied
     if not finite.all():
         what = f"{np.count_nonzero(~finite)} of {len(texts)} embeddings are not finite"
         first = f"the first is row {int(np.argmin(finite))}"
@@ -305,11 +310,12 @@ class Retrieval:
         else:
             similarities = embeddings if callable(embeddings) else by_cosine(embeddings)
             row = {text: i for i, text in enumerate(texts)}
-            columns, ranked = [row[text] for text in ranking.texts], []
-            for start in range(0, len(queries), AT_ONCE):
-                some = slice(start, start + AT_ONCE)
-                values = similarities([columns[query] for query in queries[some]])[:, columns]
-                ranked += ranks_by_similarity(values, queries[some], relevant[some], **pool)
+            columns = [row[text] for text in ranking.texts]
+
+            def of_queries(block: list[int]) -> np.ndarray:
+                return similarities([columns[query] for query in block])[:, columns]
+
+            ranked = ranks_by_similarity(of_queries, queries, relevant, **pool)
         found = precision_and_reciprocal_rank(ranked, top=top)
         mean, mrr = (float(values.mean()) for values in found)
         per_query = {name: values[None].astype(np.float32) for name, values in zip(("map", "mrr"), found, strict=True)}
@@ -324,43 +330,34 @@ class Retrieval:
 Task = Classification | Pairs | Retrieval
 
 
-def problems(task: Task) -> Iterator[tuple[str, str, int, int, object]]:
-    """Yield split, problem, count, of, and the first: the row of an example, or the class.
+def warn_of_problems(task: Task) -> None:
+    """Log how many examples, or classes, of a split have a problem, of how many, and the first: a row, or a class.
 
-    | problem                          | counts                                                |
-    |----------------------------------|-------------------------------------------------------|
-    | without text                     | examples with a text that is empty or white space     |
-    | also in train (leakage)          | examples of another split whose texts stand in train  |
-    | also in train with another label | leaked examples that have only other labels in train  |
-    | classes of train without example | classes                                               |
-
-    Retrieval tasks are checked for empty texts only.
+    "with another label": leaked examples that have only other labels in train. A retrieval task has no labels.
     """
-    train = None if isinstance(task, Retrieval) else task.splits["train"]
     train_labels: dict[tuple[str, ...], set[Hashable]] = defaultdict(set)
-    if train:
+    if isinstance(task, HeadTask):
+        train = task.splits["train"]
         for texts, label in zip(zip(*train.documents, strict=True), train.labels, strict=True):
             train_labels[texts].add(label)
     for split, data in task.splits.items():
-        examples = list(zip(*((data.texts,) if isinstance(data, Ranking) else data.documents), strict=True))
-        found: dict[str, Sequence[object]] = {
-            "without text": [i for i, texts in enumerate(examples) if not all(text.strip() for text in texts)]
-        }
-        if train and split != "train" and not isinstance(data, Ranking):
+        examples = list(zip(*data.documents, strict=True))
+        blank = [i for i, texts in enumerate(examples) if not all(text.strip() for text in texts)]
+        found: list[tuple[str, Sequence[object], int]] = [("without text", blank, len(examples))]
+        if isinstance(data, Examples) and split != "train":
             leaked = [i for i, texts in enumerate(examples) if texts in train_labels]
             contradicted = [i for i in leaked if data.labels[i] not in train_labels[examples[i]]]
-            found |= {"also in train (leakage)": leaked, "also in train with another label": contradicted}
-            found[ABSENT] = sorted(set(train.labels) - set(data.labels), key=str)
-        for problem, which in found.items():
-            of = len(set(train.labels)) if train and problem == ABSENT else len(examples)
+            classes = set(train.labels)
+            absent = sorted(classes - set(data.labels), key=str)
+            found += [
+                ("also in train (leakage)", leaked, len(examples)),
+                ("also in train with another label", contradicted, len(examples)),
+                ("classes of train without example", absent, len(classes)),
+            ]
+        for problem, which, of in found:
             if which:
-                yield split, problem, len(which), of, which[0]
-
-
-def warn_of_problems(task: Task) -> None:
-    """Log a warning for each problem."""
-    for split, problem, count, of, first in problems(task):
-        logger.warning("task %s, split %s: %d of %d %s, the first is %s", task.name, split, count, of, problem, first)
+                message = "task %s, split %s: %d of %d %s, the first is %s"
+                logger.warning(message, task.name, split, len(which), of, problem, which[0])
 
 
 def evaluate(

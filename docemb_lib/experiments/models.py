@@ -18,8 +18,7 @@ import numpy as np
 
 from docemb_lib import pretrained
 from docemb_lib.errors import InputError
-from docemb_lib.evaluation.baselines import Similarities, bm25, by_cosine, fused, tfidf
-from docemb_lib.evaluation.retrieval import unit
+from docemb_lib.evaluation.retrieval import Similarities, bm25, by_cosine, fused, tfidf, unit
 from docemb_lib.evaluation.tasks import Embedder
 from docemb_lib.experiments.runkey import PV_NAMES
 from docemb_lib.experiments.stages import CorpusStage, TeacherStage

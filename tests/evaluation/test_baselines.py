@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from docemb_lib.errors import InputError
-from docemb_lib.evaluation import Classification, Labelled, LabelledPairs, Pairs, Ranking, Retrieval, baselines, tasks
-from docemb_lib.evaluation.baselines import bm25, by_cosine, fused, tfidf
+from docemb_lib.evaluation import Classification, Labelled, LabelledPairs, Pairs, Ranking, Retrieval, retrieval
+from docemb_lib.evaluation.retrieval import bm25, by_cosine, fused, tfidf
 from docemb_lib.settings import HeadSettings
 
 TEXTS = ["graph node graph", "node edge", "path of graph", "edge of path of path"]
@@ -33,7 +33,7 @@ def test_tfidf_is_damped_counts_times_smoothed_idf_of_words_in_two_documents(ref
 
 @pytest.mark.parametrize("query_words", [100, 2])
 def test_bm25_is_its_formula_for_the_heaviest_words_of_the_query(query_words, monkeypatch):
-    monkeypatch.setattr(baselines, "QUERY_WORDS", query_words)
+    monkeypatch.setattr(retrieval, "QUERY_WORDS", query_words)
     mean = np.mean([len(document) for document in DOCUMENTS])
 
     def similarity(query: list[str], document: list[str]) -> float:
@@ -76,7 +76,7 @@ def test_retrieval_scores_similarities_and_sparse_rows_as_embeddings(monkeypatch
     X = rng.random((9, 5)).astype(np.float32)
     by_embeddings = task.score(X)
     assert task.score(by_cosine(X)) == by_embeddings
-    monkeypatch.setattr(tasks, "AT_ONCE", 2)
+    monkeypatch.setattr(retrieval, "BLOCK", 2)
     asked = []
     assert task.score(lambda rows: asked.append(rows) or by_cosine(X)(rows)) == by_embeddings
     assert asked == [[4, 3], [0]]

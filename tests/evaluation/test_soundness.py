@@ -9,33 +9,32 @@ import pytest
 
 from docemb_lib.evaluation import Classification, Labelled, LabelledPairs, Pairs, Ranking, Retrieval, evaluate
 from docemb_lib.evaluation.benchmarks import beside_thesis, published_tasks, task_lengths, task_statistics
-from docemb_lib.evaluation.tasks import problems
+from docemb_lib.evaluation.tasks import warn_of_problems
 from docemb_lib.settings import HeadSettings
 
 
-def test_leaks_contradictions_empty_texts_and_missing_classes_are_counted_in_every_kind_of_task():
+def test_leaks_contradictions_empty_texts_and_missing_classes_are_warned_of_in_every_kind_of_task(caplog):
     train = Labelled(["a", "b", "c", "a", " "], ["x", "y", "z", "y", "x"])
     test = Labelled(["d", "a", "b", "", "b"], ["x", "x", "x", "y", "y"])
-    task = Classification("t", {"train": train, "test": test, "validation": Labelled(["e"], ["z"])})
-    assert list(problems(task)) == [
-        ("train", "without text", 1, 5, 4),
-        ("test", "without text", 1, 5, 3),
-        ("test", "also in train (leakage)", 3, 5, 1),
-        ("test", "also in train with another label", 1, 5, 2),  # a is x as well as y in train
-        ("test", "classes of train without example", 1, 3, "z"),
-        ("validation", "classes of train without example", 2, 3, "x"),
-    ]
+    warn_of_problems(Classification("t", {"train": train, "test": test, "validation": Labelled(["e"], ["z"])}))
     train = LabelledPairs(["a", "b"], ["u", "v"], [0, 1])
     test = LabelledPairs(["a", "u", "b", "a"], ["v", "a", "v", ""], [0, 1, 1, 0])
-    task = Pairs("p", {"train": train, "test": test})
-    assert list(problems(task)) == [("test", "without text", 1, 4, 3), ("test", "also in train (leakage)", 1, 4, 2)]
-    task = Retrieval("r", {"test": Ranking(["a", "\n", "c"], [0], [[2]])})
-    assert list(problems(task)) == [("test", "without text", 1, 3, 1)]
+    warn_of_problems(Pairs("p", {"train": train, "test": test}))
+    warn_of_problems(Retrieval("r", {"test": Ranking(["a", "\n", "c"], [0], [[2]])}))
     sound = {"train": Labelled(["a", "b"], [0, 1]), "test": Labelled(["c", "d"], [1, 0])}
-    assert list(problems(Classification("t", sound))) == []
-
-
-def test_evaluating_a_task_warns(caplog: pytest.LogCaptureFixture) -> None:
+    warn_of_problems(Classification("s", sound))
+    assert caplog.messages == [
+        "task t, split train: 1 of 5 without text, the first is 4",
+        "task t, split test: 1 of 5 without text, the first is 3",
+        "task t, split test: 3 of 5 also in train (leakage), the first is 1",
+        "task t, split test: 1 of 5 also in train with another label, the first is 2",  # a is x as well as y in train
+        "task t, split test: 1 of 3 classes of train without example, the first is z",
+        "task t, split validation: 2 of 3 classes of train without example, the first is x",
+        "task p, split test: 1 of 4 without text, the first is 3",
+        "task p, split test: 1 of 4 also in train (leakage), the first is 2",
+        "task r, split test: 1 of 3 without text, the first is 1",
+    ]
+    caplog.clear()
     task = Classification("t", {"train": Labelled(["a", "b"], [0, 1]), "test": Labelled(["c", "b"], [0, 1])})
     evaluate(Mock(embed=lambda texts: np.ones((len(texts), 2))), task, head=HeadSettings(epochs=1), seeds=1)
     assert caplog.messages == ["task t, split test: 1 of 2 also in train (leakage), the first is 1"]
