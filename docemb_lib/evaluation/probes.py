@@ -173,10 +173,10 @@ def mistaken(distances: Distances, *, k: int = 10) -> pd.DataFrame:
 def tidy_distances(distances: Distances) -> pd.DataFrame:
     """A row per distance: document, other (rows), kind ("positive" or "negative"), value, and the AUC of all as auc."""
     documents, positive, others, negative = distances
-    n, k = negative.shape
-    rows = np.concatenate([documents, np.repeat(documents, k)]), np.concatenate([documents, others.ravel()])
-    values = np.repeat(["positive", "negative"], [n, n * k]), np.concatenate([positive, negative.ravel()])
-    frame = pd.DataFrame(dict(zip(("document", "other", "kind", "value"), (*rows, *values), strict=True)))
+    of_own = {"document": documents, "other": documents, "kind": "positive", "value": positive}
+    rows = np.repeat(documents, others.shape[1])
+    of_others = {"document": rows, "other": others.ravel(), "kind": "negative", "value": negative.ravel()}
+    frame = pd.concat([pd.DataFrame(of_own), pd.DataFrame(of_others)], ignore_index=True)
     return frame.assign(auc=separation(distances).auc)
 
 
@@ -232,9 +232,7 @@ def sentence_similarity(
     if len(documents) < 2:
         counts = f"{len(documents)} of {len(texts)} documents have two sentences or more"
         raise InputError(f"sentence_similarity: {counts}, expected two")
-    unique = list(dict.fromkeys(sentence for own in documents for sentence in own))
-    row_of = dict(zip(unique, unit(embed(unique)), strict=True))
-    X = np.array([row_of[sentence] for own in documents for sentence in own], dtype=np.float32)
+    X = unit(embed([sentence for own in documents for sentence in own])).astype(np.float32)
     document = np.repeat(np.arange(len(documents)), [len(own) for own in documents])
     first, second = np.triu_indices(len(X), k=1)
     kinds = np.where(document[first] == document[second], "inside", "across")
@@ -246,7 +244,7 @@ def attention_by_part(student: Student, texts: Sequence[str]) -> pd.DataFrame:
 
     attention: the mean attention that one such word receives in the last layer, over heads, from the pooled tokens: the
     first one, as in the paper, or all. relative: divided by the mean over all words of the document, so that 1 is
-    average whatever the length. English; text beyond the limit of the student is ignored.
+    average whatever the length. English; text beyond the limit of the student is ignored. student: a Longformer.
     """
     rows = []
     for number, text in enumerate(progress(texts, desc="attention", unit="documents")):
@@ -283,8 +281,6 @@ def token_attention(student: Student, text: str) -> tuple[np.ndarray, np.ndarray
     import torch
     from torch.nn.functional import pad
 
-    if student.config.model_type != "longformer":
-        raise InputError(f"attention: a {student.config.model_type} gives none; take a student with BERT's layers")
     encoding = student.tokenizer(text, truncation=True, max_length=student.max_tokens, return_offsets_mapping=True)
     ids = torch.tensor([encoding["input_ids"]], device=student.device)
     T = ids.shape[1]

@@ -2,7 +2,6 @@
 
 import logging
 from itertools import combinations
-from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
@@ -166,13 +165,8 @@ def test_auc_and_overlap_are_those_of_scikit_learn_and_scipy(seed, ties):
 
 
 def test_no_auc_is_above_1_where_many_float32_distances_are_ranked():
-    own = np.zeros(5000, dtype=np.float32)
-    assert (
-        probes.separation(
-            probes.Distances(np.arange(5000), own, np.zeros((5000, 9), int), own[:, None] + np.ones(9, np.float32))
-        ).auc
-        == 1.0
-    )
+    own, others = np.zeros(5000, dtype=np.float32), np.ones((5000, 9), dtype=np.float32)
+    assert probes.separation(probes.Distances(np.arange(5000), own, np.zeros((5000, 9), int), others)).auc == 1.0
 
 
 @pytest.mark.parametrize("distance", ["cosine", "mse"])
@@ -240,7 +234,6 @@ def by_topic(sentences: list[str]) -> np.ndarray:
     """Sentences of a topic are the same up to their length, those of two topics at right angles."""
     rows = np.array([[(topic in s) * len(s) for topic in ("cat", "ship", "tree")] for s in sentences], dtype=float)
     assert (rows.sum(axis=1) > 0).all(), "a sentence of a document that has no two"
-    assert len(set(sentences)) == len(sentences), "embedded once each"
     return rows
 
 
@@ -282,17 +275,16 @@ def student(request, minilm) -> Student:
     return Student(LongformerModel(config, add_pooling_layer=False), tokenizer, pooling=request.param).eval()
 
 
-@pytest.mark.parametrize("pooling", ["first", "mean"])
-def test_with_a_window_over_all_of_it_the_weights_are_berts(minilm, pooling):
-    student = Student.from_encoder(minilm, layers=None, max_tokens=128, attention_window=256, pooling=pooling)
+def test_with_a_window_over_all_of_it_the_weights_are_berts(minilm):
     bert = AutoModel.from_pretrained(minilm, attn_implementation="eager").eval()
     inputs = AutoTokenizer.from_pretrained(minilm)(TEXT, return_tensors="pt")
     with torch.inference_mode():
-        last = bert(**inputs, output_attentions=True).attentions[-1][0].mean(0)  # (T, T)
-    expected = last[0] if pooling == "first" else last.mean(0)
-    weights, _ = probes.token_attention(student, TEXT)
-    np.testing.assert_allclose(weights, expected.numpy(), atol=1e-5)
-    assert weights.std() > 0.005
+        last = bert(**inputs, output_attentions=True).attentions[1][0].mean(0)  # (T, T)
+    for pooling, expected in (("first", last[0]), ("mean", last.mean(0))):
+        student = Student.from_encoder(minilm, layers=[0, 1], max_tokens=128, attention_window=256, pooling=pooling)
+        weights, _ = probes.token_attention(student, TEXT)
+        np.testing.assert_allclose(weights, expected.numpy(), atol=1e-5)
+        assert weights.std() > 0.005
 
 
 def test_windows_and_global_attention_are_those_of_the_last_layer(student):
@@ -354,7 +346,7 @@ def test_parts_are_means_over_their_words_as_in_a_slow_loop(student):
     assert 0 < probes.attention_by_part(student, [long])["words"].sum() < 200 < len(tag_words(long))
 
 
-def test_the_student_keeps_its_mode_and_texts_without_words_or_attentions_are_refused(student, refused):
+def test_the_student_keeps_its_mode_and_texts_without_words_are_refused(student, refused):
     before = probes.attention_by_part(student, [TEXT])
     try:
         pd.testing.assert_frame_equal(probes.attention_by_part(student.train(), [TEXT]), before)
@@ -362,5 +354,3 @@ def test_the_student_keeps_its_mode_and_texts_without_words_or_attentions_are_re
     finally:
         student.eval()
     refused("none of the 2 texts has a word", probes.attention_by_part, student, ["", "1 2"])
-    modern = Mock(**{"config.model_type": "modernbert"})
-    refused("attention: a modernbert gives none; take a student with BERT's layers", probes.attention_by_part, modern, [TEXT])  # fmt: skip
