@@ -40,7 +40,7 @@ def test_heads_of_any_rows_trained_together_are_those_trained_alone(monkeypatch)
         for update in ({"dropout": 0.0}, {"learning_rate": 1e-2}, {"weight_decay": 0.0, "label_smoothing": 0.0},
                        {"max_grad_norm": 0.05}, {"epochs": 2}, {"batch_size": 16})
     ]  # fmt: skip
-    jobs = [heads.HeadJob(rng.permutation(150)[:n], seed) for n in (150, 149, 129, 128, 40, 7) for seed in (0, 1)]
+    jobs = [heads.HeadJob(rng.permutation(150)[:n], seed) for seed, n in enumerate((150, 149, 129, 128, 40, 7))]
     for settings in (usual, *other):
         together = heads.train_jobs(features, labels, jobs, settings, classes=3)
         assert together.W1.shape == (len(jobs), 10, 50)
@@ -166,18 +166,6 @@ def test_each_head_is_clipped_by_its_own_norm() -> None:
             gradient[k] = weight.grad
     heads.clip_each_head(gradients, max_norm=torch.tensor(1.0))
     torch.testing.assert_close(gradients, expected)
-
-
-def test_separable_classes_are_learnt_and_random_labels_are_not() -> None:
-    settings = HeadSettings(learning_rate=1e-2)
-    features, labels = blobs(300, 5, 16, seed=0, spread=0.3)
-    unseen, truth = blobs(500, 5, 16, seed=1, spread=0.3)
-    trained = heads.train_heads(features, labels, classes=5, settings=settings, seeds=range(3))
-    np.testing.assert_array_equal((trained.predict(unseen) == truth).mean(axis=1), [1.0, 1.0, 1.0])
-    rng = np.random.default_rng(2)
-    noise, unrelated = rng.normal(size=(2300, 16)), rng.integers(5, size=2300)
-    trained = heads.train_heads(noise[:300], unrelated[:300], classes=5, settings=settings, seeds=range(3))
-    np.testing.assert_allclose((trained.predict(noise[300:]) == unrelated[300:]).mean(axis=1), 1 / 5, atol=0.04)
 
 
 def test_pair_features_are_both_embeddings_or_their_comparison_from_which_alone_few_pairs_teach_a_head():

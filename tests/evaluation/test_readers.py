@@ -189,16 +189,10 @@ def test_masked_retrieval_lacks_the_words_that_begin_with_a_capital_letter(tmp_p
         task("pairs", pool, mask_names=True)
 
 
-@pytest.mark.parametrize(("lines", "records", "message"), [
-    ("d1\td2\nd1\td99\n", None, r"r\.tsv, row 2: 'd99' is the id of no document; mend it, or delete the row"),
-    ("d99\td2\n", None, "row 1: 'd99' is the id of no document"),
-    ("d1\td1\n", None, "row 1: 'd1' is relevant for itself; delete the row"),
-    ("d1 d2\n", None, r"row 1 \(up to line 1\): 1 values, expected 2 \(source, target\)"),
-    ("", None, "holds no pair of ids"),
-    ("a\tb\n", [{"id": "a", "text": "x"}, {"id": "a", "text": "y"}], "line 2: an earlier row has the id 'a' too; rename one"),
-    ("a\tb\n", [{"text": "x"}], "line 1: field 'id' must be a string or an integer, found None"),
-    ("a\tb\n", [{"id": 1, "text": " "}], "line 1: a text is blank"),
+@pytest.mark.parametrize(("records", "message"), [
+    ([{"id": "a", "text": "x"}, {"id": "a", "text": "y"}], "line 2: an earlier row has the id 'a' too; rename one"),
+    ([{"text": "x"}], "line 1: field 'id' must be a string or an integer, found None"),
+    ([{"id": 1, "text": " "}], "line 1: a text is blank"),
 ])  # fmt: skip
-def test_unsound_links_and_documents_are_refused(tmp_path, pool, lines, records, message, refused):
-    (tmp_path / "r.tsv").write_text(lines)
-    refused(message, task, "retrieval", write_rows(pool, records) if records else pool, relevance=tmp_path / "r.tsv")
+def test_unsound_documents_are_refused(tmp_path, records, message, refused):
+    refused(message, task, "retrieval", write_rows(tmp_path / "a.jsonl", records), relevance=tmp_path / "r.tsv")
