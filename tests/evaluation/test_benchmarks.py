@@ -85,14 +85,6 @@ def test_a_copy_of_a_hubs_data_set_is_read_in_either_layout(tmp_path: Path, name
     assert benchmark_task(name, str(tmp_path)) == Classification(name, data)
 
 
-def test_a_label_that_train_does_not_have_and_a_wrong_column_are_refused(tmp_path: Path, refused) -> None:
-    for split, last in (("train", 1), ("test", 2)):
-        write_rows(tmp_path / f"{split}.parquet", [{"text": "a", "label": 0}, {"text": "b", "label": last}])
-    refused(r"split 'test': 1 of 2 labels are none of the 2 classes of 'train'", benchmark_task, "imdb", str(tmp_path))
-    write_rows(tmp_path / "test.parquet", [{"review": "a", "label": 0}])
-    refused(r"test\.parquet, row 1: no field 'text', found \['label', 'review'\]", benchmark_task, "imdb", str(tmp_path))  # fmt: skip
-
-
 def test_hubs_are_asked_for_the_published_configuration_then_for_converted_files_and_for_files_to_copy(monkeypatch, refused, tmp_path):  # fmt: skip
     rows = {split: [{"text": split, "label": n} for n in range(11)] for split in (*SPLITS, "other")}
     load = Mock(side_effect=[RuntimeError("Dataset scripts are no longer supported, but found arxiv.py"), rows])

@@ -117,18 +117,6 @@ def test_the_first_seeds_are_the_same_however_many_follow_and_the_spread_is_thei
     assert (Score("accuracy", (0.5, 0.7, 0.9)).std, Score("map", (0.4,)).std) == (pytest.approx(0.2), 0.0)
 
 
-def test_the_two_documents_of_a_pair_are_not_mixed_up() -> None:
-    """In training the second document tells the class and the first nothing; then both say the opposite."""
-    kinds, other = [i % 2 for i in range(60)], [1 - i % 2 for i in range(60)]
-    unrelated = [f"{i // 2 % 2} first {i}" for i in range(60)]
-    train = LabelledPairs(unrelated, [f"{kind} second {i}" for i, kind in enumerate(kinds)], kinds)
-    of_other, of_kinds = ([f"{kind} new {i}" for i, kind in enumerate(side)] for side in (other, kinds))
-    straight, turned = LabelledPairs(of_other, of_kinds, kinds), LabelledPairs(of_kinds, of_other, kinds)
-    task = Pairs("second", {"train": train, "validation": straight, "test": turned})
-    assert evaluate(ByText(one_hot), task, split="validation", head=QUICK, seeds=2).values == (1.0, 1.0)
-    assert evaluate(ByText(one_hot), task, split="test", head=QUICK, seeds=2).values == (0.0, 0.0)
-
-
 def ranking() -> Ranking:
     texts = [text for kind in range(4) for text in of_kind(kind, 5)]
     return Ranking(texts, [0, 7], [[1, 2, 3, 4], [5, 6, 8, 9]])

@@ -155,16 +155,6 @@ def test_models_are_found_better_worse_or_neither() -> None:
     np.testing.assert_allclose(frame["p_holm"], uncertainty.holm(frame["p"].to_numpy()))
 
 
-def test_comparisons_that_are_looked_at_together_are_corrected_together() -> None:
-    scores = some_scores()
-    pairs = (("base", "good"), ("bad", "good"))
-    parts = [uncertainty.differences({m: scores[m] for m in names}, names[0]) for names in pairs]
-    alone, both = uncertainty.verdicts(parts[0]), uncertainty.verdicts(pd.concat(parts))
-    assert len(both) == 2 * len(alone) == 6
-    np.testing.assert_allclose(both["p_holm"], uncertainty.holm(both["p"].to_numpy()))
-    assert (both["p_holm"].to_numpy()[:3] > alone["p_holm"].to_numpy()).any()
-
-
 def test_paired_answers_show_differences_that_separate_intervals_hide() -> None:
     rng = np.random.default_rng(5)
     right = rng.random(500) < 0.7
@@ -193,7 +183,7 @@ def test_intervals_of_all_metrics_are_in_the_frame() -> None:
 
 
 def test_a_model_without_some_task_is_compared_on_the_others_and_has_no_mean() -> None:
-    scores = some_scores()
+    scores = {model: by_task for model, by_task in some_scores().items() if model in ("base", "good")}
     found = compare(scores | {"new": {"pairs": scores["good"]["pairs"]}}, "base")
     without = compare(scores, "base")
     assert found.query("model == 'new'")["task"].tolist() == ["pairs"]
