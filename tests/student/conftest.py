@@ -145,9 +145,26 @@ def texts() -> list[str]:
 
 
 @pytest.fixture(scope="session")
-def edit_json() -> Callable[..., None]:
-    """Set fields of a JSON file."""
-    return lambda file, **fields: file.write_text(json.dumps(json.loads(file.read_text()) | fields))
+def edit_files() -> Callable[[Path, dict], None]:
+    """Edits files of a folder, by name: None removes one, a text replaces it, a slice of its bytes stays, of a mapping
+    the fields of its JSON or its tensors are set (None removes a tensor)."""
+
+    def edit(folder: Path, files: dict) -> None:
+        for name, content in files.items():
+            file = folder / name
+            if content is None:
+                file.unlink()
+            elif isinstance(content, str):
+                file.write_text(content)
+            elif isinstance(content, slice):
+                file.write_bytes(file.read_bytes()[content])
+            elif file.suffix == ".json":
+                file.write_text(json.dumps(json.loads(file.read_text()) | content))
+            else:
+                tensors = {key: tensor for key, tensor in (load_file(file) | content).items() if tensor is not None}
+                save_file(tensors, file, metadata={"format": "pt"})
+
+    return edit
 
 
 @pytest.fixture

@@ -7,14 +7,13 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 from transformers import AutoModel, AutoTokenizer
 
 from docemb_lib.student import Student
 from docemb_lib.student.export import add_scores, licence_of, model_card
 
-FILE = "model.safetensors"
+DENSE = "2_Dense/model.safetensors"
 MORE = "2_Dense does more than subtract a mean"
 CENTRED = "The mean embedding of training documents is subtracted"
 
@@ -105,31 +104,24 @@ def test_a_plain_longformer_folder_loads_with_the_limit_of_its_positions(make_st
 
 
 @pytest.mark.parametrize(("own", "of_tokenizer", "expected"), [(16, 600, 16), (None, 50, 50), (None, 10**30, 600), (None, None, 600)])  # fmt: skip
-def test_a_limit_below_the_positions_is_kept(make_kind, tmp_path, edit_json, own, of_tokenizer, expected):
+def test_a_limit_below_the_positions_is_kept(make_kind, tmp_path, edit_files, own, of_tokenizer, expected):
     make_kind("packed").save(tmp_path)
-    (tmp_path / "sentence_bert_config.json").write_text(json.dumps({} if own is None else {"max_seq_length": own}))
-    edit_json(tmp_path / "tokenizer_config.json", model_max_length=of_tokenizer)
+    limits = json.dumps({} if own is None else {"max_seq_length": own})
+    edit_files(
+        tmp_path, {"sentence_bert_config.json": limits, "tokenizer_config.json": {"model_max_length": of_tokenizer}}
+    )
     assert Student.load(tmp_path).max_tokens == expected
 
 
-def test_models_that_are_no_student_and_limits_beyond_the_positions_are_refused(minilm, make_kind, tmp_path, edit_json, refused):  # fmt: skip
+def test_models_that_are_no_student_and_limits_beyond_the_positions_are_refused(minilm, make_kind, tmp_path, edit_files, refused):  # fmt: skip
     for kind in ("packed", "modernbert"):
         make_kind(kind).save(tmp_path / kind)
-        edit_json(tmp_path / kind / "sentence_bert_config.json", max_seq_length=601)
+        edit_files(tmp_path / kind, {"sentence_bert_config.json": {"max_seq_length": 601}})
         refused("max_seq_length 601, but the model has positions for 600", Student.load, tmp_path / kind)
     refused("Transformer, Pooling, Normalize", Student.load, minilm)
     refused("absent", Student.load, tmp_path / "absent")
     AutoModel.from_pretrained(minilm).save_pretrained(tmp_path)
     refused("type bert; convert it", Student.load, tmp_path)
-
-
-def dense(**weights):
-    def edit(folder):
-        edited = load_file(folder / "2_Dense" / FILE) | {f"linear.{name}": tensor for name, tensor in weights.items()}
-        edited = {name: tensor for name, tensor in edited.items() if tensor is not None}
-        save_file(edited, folder / "2_Dense" / FILE, metadata={"format": "pt"})
-
-    return edit
 
 
 @pytest.mark.parametrize(("damage", "message"), [
@@ -141,24 +133,17 @@ def dense(**weights):
     ({"sentence_bert_config.json": "{nope"}, r"sentence_bert_config\.json: not valid JSON"),
     ({"1_Pooling/config.json": '{"pooling_mode_max_tokens": true}'}, "pooling is max without"),
     ({"1_Pooling/config.json": '{"pooling_mode": "max"}'}, "pooling is max without"),
-    (dense(weight=2 * torch.eye(16)), MORE), (dense(weight=torch.ones(16, 16)), MORE), (dense(weight=torch.eye(8, 16)), MORE), (dense(bias=None), MORE),
-    (dense(weight=torch.eye(8), bias=torch.zeros(8)), r"mean: got .* shape \[8\], embeddings have 16 dimensions"),
+    ({DENSE: {"linear.weight": 2 * torch.eye(16)}}, MORE), ({DENSE: {"linear.weight": torch.ones(16, 16)}}, MORE),
+    ({DENSE: {"linear.weight": torch.eye(8, 16)}}, MORE), ({DENSE: {"linear.bias": None}}, MORE),
+    ({DENSE: {"linear.weight": torch.eye(8), "linear.bias": torch.zeros(8)}}, r"mean: got .* shape \[8\], embeddings have 16 dimensions"),
     ({"2_Dense/config.json": {"activation_function": "torch.nn.modules.activation.Tanh"}}, MORE), ({"2_Dense/config.json": {"use_residual": True}}, MORE),
-    ({"2_Dense/model.safetensors": "not safetensors"}, r"2_Dense/model\.safetensors cannot be used"),
-    (lambda folder: (folder / "2_Dense" / FILE).unlink(), r"2_Dense has no model\.safetensors"),
+    ({DENSE: "not safetensors"}, r"2_Dense/model\.safetensors cannot be used"), ({DENSE: None}, r"2_Dense has no model\.safetensors"),
 ])  # fmt: skip
-def test_a_damaged_student_is_refused_in_one_line(make_student, tmp_path, edit_json, damage, message, refused):
+def test_a_damaged_student_is_refused_in_one_line(make_student, tmp_path, edit_files, damage, message, refused):
     student = make_student(windows=[8, 8])
     student.mean = torch.arange(16.0)
     student.save(tmp_path)
-    if callable(damage):
-        damage(tmp_path)
-    else:  # the new content of a file, or the fields to set in it
-        [(name, content)] = damage.items()
-        if isinstance(content, dict):
-            edit_json(tmp_path / name, **content)
-        else:
-            (tmp_path / name).write_text(content)
+    edit_files(tmp_path, damage)
     refused(message, Student.load, tmp_path)
 
 

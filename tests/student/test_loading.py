@@ -22,7 +22,12 @@ TINY = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "in
 WORDS = ["the", "quick", "brown", "fox", "jumps", "over", "a", "lazy", "dog"]
 NO_MODEL = "bert: its weights cannot be loaded"
 NO_CONFIG = r"bert: its config\.json cannot be used: \S"
-MORE = {"bert.encoder.layer.7.output.dense.weight": torch.zeros(16, 16)}
+FILE, TOKENIZER, ZEROS = (
+    "model.safetensors",
+    ("tokenizer.json", "tokenizer_config.json", "vocab.txt"),
+    torch.zeros(16, 16),
+)
+FEW_WORDS = {"bert.embeddings.word_embeddings.weight": torch.zeros(1000, 16), "cls.predictions.bias": torch.zeros(1000)}
 
 
 @pytest.fixture(scope="module")
@@ -181,26 +186,6 @@ def test_relative_positions_are_refused(roberta_folder, tmp_path, refused):
     refused("relative_key position embeddings, which do not tile", Student.from_encoder, tmp_path)
 
 
-def edit_weights(folder, edit):
-    weights = load_file(folder / "model.safetensors")
-    edit(weights)
-    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
-
-
-def edit_config(folder, **fields):
-    (folder / "config.json").write_text(json.dumps(json.loads((folder / "config.json").read_text()) | fields))
-
-
-def cut_embeddings(folder):
-    edit_weights(folder, lambda w: w.update({k: v[:1000] for k, v in w.items() if v.shape[0] == 30522}))
-    edit_config(folder, vocab_size=1000)
-
-
-def remove_tokenizer(folder):
-    for file in (*folder.glob("*tok*"), folder / "vocab.txt"):
-        file.unlink()
-
-
 def test_heads_poolers_and_buffers_beside_the_encoder_are_fine(bert_folder):
     names = load_file(bert_folder / "model.safetensors").keys()
     assert {"cls.predictions.bias", "bert.pooler.dense.weight", "bert.embeddings.position_ids"} <= names
@@ -208,21 +193,19 @@ def test_heads_poolers_and_buffers_beside_the_encoder_are_fine(bert_folder):
 
 
 @pytest.mark.parametrize(("damage", "message"), [
-    (lambda f: edit_weights(f, lambda w: w.pop("bert.encoder.layer.1.output.dense.weight")), r"bert: its weights lack encoder\.layer\.1\.output\.dense\.weight"),
-    (lambda f: edit_weights(f, lambda w: w.update(MORE)), r"its weights hold bert\.encoder\.layer\.7\.output\.dense\.weight.* \(bert, 2 layers\)"),
-    (lambda f: edit_weights(f, lambda w: w.update({"blocks.0.weight": torch.zeros(16, 16)})), r"its weights hold blocks\.0\.weight.* \(bert, 2 layers\)"),
-    (lambda f: edit_config(f, intermediate_size=32), r"intermediate\.dense\.bias is \[24\] .* \[32\] by its config"),
-    (lambda f: (f / "model.safetensors").write_bytes((f / "model.safetensors").read_bytes()[:5000]), NO_MODEL),
-    (cut_embeddings, "its tokenizer has 30522 tokens, its model embeddings for 1000"),
-    (remove_tokenizer, r"bert: no tokenizer; put its tokenizer\.json"),
-    (("model.safetensors", ""), NO_MODEL), (("model.safetensors", "not safetensors at all"), NO_MODEL),
-    (("config.json", "{nope"), NO_CONFIG), (("config.json", "[]"), NO_CONFIG), (("config.json", "{}"), NO_CONFIG),
-    (("config.json", '{"model_type": "bert", "hidden_size": "wide"}'), NO_CONFIG), (("config.json", '{"model_type": "x"}'), NO_CONFIG),
-    (("tokenizer.json", "{nope"), "its tokenizer cannot be used"),
+    ({FILE: {"bert.encoder.layer.1.output.dense.weight": None}}, r"bert: its weights lack encoder\.layer\.1\.output\.dense\.weight"),
+    ({FILE: {"bert.encoder.layer.7.output.dense.weight": ZEROS}}, r"its weights hold bert\.encoder\.layer\.7\.output\.dense\.weight.* \(bert, 2 layers\)"),
+    ({FILE: {"blocks.0.weight": ZEROS}}, r"its weights hold blocks\.0\.weight.* \(bert, 2 layers\)"),
+    ({"config.json": {"intermediate_size": 32}}, r"intermediate\.dense\.bias is \[24\] .* \[32\] by its config"),
+    ({FILE: FEW_WORDS, "config.json": {"vocab_size": 1000}}, "its tokenizer has 30522 tokens, its model embeddings for 1000"),
+    (dict.fromkeys(TOKENIZER), r"bert: no tokenizer; put its tokenizer\.json"), ({"tokenizer.json": "{nope"}, "its tokenizer cannot be used"),
+    ({FILE: ""}, NO_MODEL), ({FILE: "not safetensors at all"}, NO_MODEL), ({FILE: slice(5000)}, NO_MODEL),
+    ({"config.json": "{nope"}, NO_CONFIG), ({"config.json": "[]"}, NO_CONFIG), ({"config.json": "{}"}, NO_CONFIG),
+    ({"config.json": '{"model_type": "bert", "hidden_size": "wide"}'}, NO_CONFIG), ({"config.json": '{"model_type": "x"}'}, NO_CONFIG),
 ])  # fmt: skip
-def test_a_damaged_checkpoint_is_refused_in_one_line(bert_folder, tmp_path, damage, message, refused):
+def test_a_damaged_checkpoint_is_refused_in_one_line(bert_folder, tmp_path, edit_files, damage, message, refused):
     folder = shutil.copytree(bert_folder, tmp_path / "bert")
-    damage(folder) if callable(damage) else (folder / damage[0]).write_text(damage[1])
+    edit_files(folder, damage)
     refused(message, Student.from_encoder, folder)
 
 
