@@ -130,9 +130,7 @@ def _pair_rows(file: Path) -> Iterator[Row]:
 def _files(name: str, source: str) -> list[Path]:
     """The files of a benchmark in a folder, or in a copy of a data set of a hub."""
     folder, published = Path(source), BENCHMARKS[name].files
-    if not folder.is_dir():
-        if folder.is_absolute() or source.startswith("."):
-            raise InputError(f"{source}: no such folder; name the one that holds {', '.join(published)}")
+    if not (folder.is_dir() or folder.is_absolute() or source.startswith(".")):
         from huggingface_hub import snapshot_download
 
         try:
@@ -140,7 +138,7 @@ def _files(name: str, source: str) -> list[Path]:
             folder = Path(snapshot_download(source, repo_type="dataset", allow_patterns=patterns))
         except (ValueError, OSError) as error:
             raise InputError(f"{source}: no such folder, and not found on the hub: {error}") from error
-    if absent := missing_files(name, str(folder)):
+    if absent := missing_files(name, str(folder.absolute())):
         raise InputError(f"{folder}: holds no {absent[0]}, plain or packed; put the published file there")
     return [_plain_or_packed(folder / file) for file in published]
 

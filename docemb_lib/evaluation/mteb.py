@@ -87,10 +87,9 @@ def find_task(name: str) -> Any:
         what = f"{task.metadata.type} of {', '.join(task.metadata.modalities)}"
         raise InputError(f"task {name}: is {what}; take one of text, of the kind {', '.join(KINDS)}")
     subsets = list(task.hf_subsets)
-    if not subset and len(subsets) > 1:
-        raise InputError(f"task {name}: has the subsets {', '.join(subsets)}; name one, as in {name}/{subsets[0]}")
-    if subset and subset not in subsets:
-        raise InputError(f"task {name}: has no subset {subset!r}; there are {', '.join(subsets)}")
+    if subset not in subsets and (subset or len(subsets) > 1):
+        mend = f"name one, as in {MTEB}{plain}/{subsets[0]}"
+        raise InputError(f"task {name}: has the subsets {', '.join(subsets)}; {mend}")
     return mteb.get_task(plain, hf_subsets=[subset or subsets[0]])
 
 

@@ -91,15 +91,13 @@ class Ranking:
         if not len(self.queries) == len(self.relevant) > 0:
             counts = f"{len(self.queries)} queries and {len(self.relevant)} lists of relevant rows"
             raise InputError(f"{where}: {counts}; expected equally many and at least one")
-        if not 1 <= pool <= N:
-            raise InputError(f"{where}: {pool} candidates among {N} texts; expected 1 to {N}")
         for query, rows in zip(self.queries, self.relevant, strict=True):
-            if not len(rows) or len(set(rows)) < len(rows) or query in rows:
-                expected = "expected at least one, each once, without the query"
-                raise InputError(f"{where}: query {query} has the relevant rows {list(rows)}; {expected}")
-            if not 0 <= query < N or not all(0 <= row < pool for row in rows):
-                what = f"query {query} with relevant rows {list(rows)}"
-                raise InputError(f"{where}: {what} is out of range for {N} texts and {pool} candidates")
+            in_range = 0 <= query < N and all(0 <= row < pool for row in rows)
+            if not in_range or not len(rows) or len(set(rows)) < len(rows) or query in rows:
+                expected = (
+                    f"one of the {N} texts and one or more of the {pool} candidates, each once, without the query"
+                )
+                raise InputError(f"{where}: query {query} has the relevant rows {list(rows)}; expected {expected}")
 
 
 Data = TypeVar("Data")
