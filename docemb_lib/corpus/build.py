@@ -10,7 +10,7 @@ import logging
 import os
 import shutil
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import islice
@@ -23,7 +23,6 @@ import pyarrow as pa
 
 from docemb_lib.corpus.sources import CountTokens, Document
 from docemb_lib.errors import InputError
-from docemb_lib.progress import progress
 from docemb_lib.tokenizing import pieces
 
 if TYPE_CHECKING:
@@ -117,8 +116,6 @@ def write_parts(
         return
     folder.mkdir(parents=True, exist_ok=True)
     done = len(list(folder.glob("*.arrow")))
-    if isinstance(documents, Sized):
-        documents = progress(documents, desc="counting tokens", unit="documents")
     for counter in counters.values():
         counter([""])  # load the tokenizer once, not in every thread
     measure = partial(_measured, counters=counters, copy_words=copy_words)
@@ -154,7 +151,7 @@ def digest(text: str, words: int | None) -> bytes:
     return hashlib.sha256(plain.encode()).digest()[:16]
 
 
-def corpus_statistics(corpus: Mapping[str, Dataset], *, limit: int, student_limit: int = 4096) -> pd.DataFrame:
+def corpus_statistics(corpus: Mapping[str, Dataset], *, limit: int, student_limit: int) -> pd.DataFrame:
     """One row per split: its documents, and their lengths in tokens without special tokens.
 
     `limit` is that of the structural teacher in its tokens, `student_limit` that of the student in its own. Columns:

@@ -54,8 +54,8 @@ class Compound:
     def fingerprint(self) -> str:
         return "+".join(member.fingerprint for member in self.members)
 
-    def embed(self, texts: Sequence[str], *, jobs: int | None = None) -> np.ndarray:
-        return np.concatenate([member.embed(texts, jobs=jobs) for member in self.members], axis=1)
+    def embed(self, texts: Sequence[str]) -> np.ndarray:
+        return np.concatenate([member.embed(texts) for member in self.members], axis=1)
 
 
 def write_embeddings(
@@ -70,8 +70,6 @@ def write_embeddings(
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     origin = {"rows": (n := len(texts)), "dim": dim, "corpus": corpus, "teacher": teacher}
-    if not n:
-        raise InputError(f"{folder}: no documents to embed; the corpus split is empty")
     if (folder / STORE).exists():
         _check(folder, STORE, corpus=corpus, teacher=teacher)
         return

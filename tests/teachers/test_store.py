@@ -74,11 +74,10 @@ def test_a_store_of_something_else_is_refused_with_both_fingerprints(tmp_path, f
         refused(message, write_embeddings, tmp_path / folder, TEXTS, Checksums(), 2, **other)
 
 
-def test_a_finished_store_is_not_written_again_and_faulty_embeddings_are_refused(tmp_path, refused):
+def test_a_finished_store_is_not_written_again_and_faulty_embeddings_are_refused(tmp_path):
     write_embeddings(tmp_path, TEXTS, Checksums(), 2, **ORIGIN)
     write_embeddings(tmp_path, TEXTS, Checksums(fails_at=0), 2, **ORIGIN)
     with pytest.raises(ValueError, match="expected width 3"):
         write_embeddings(tmp_path / "wide", TEXTS, Checksums(), 3, **ORIGIN)
     with pytest.raises(ValueError, match="not finite"):
         write_embeddings(tmp_path / "nan", TEXTS, lambda texts: np.full((len(texts), 2), np.nan), 2, **ORIGIN)
-    refused("empty", write_embeddings, tmp_path / "none", [], Checksums(), 2, **ORIGIN)
