@@ -358,23 +358,26 @@ def bench(
     if what not in BENCHMARKS:
         raise InputError(f"bench: got {what!r}; give one of {', '.join(BENCHMARKS)}")
     tune_environment()
-    from docemb_lib.bench.harness import check_folder, write_report
+    from docemb_lib.bench.harness import write_report
 
     module = what.replace("-", "_")
     measure = resolve_name(f"docemb_lib.bench.{module}:bench_{module}")
     given = {"device": device, "size": size, "documents": documents, "repeats": repeats}
     options = {name: value for name, value in given.items() if value is not None}
-    if foreign := [name for name in options if name not in signature(measure).parameters]:
-        raise InputError(f"--{foreign[0]}: bench {what} has no such option; leave it out")
-    if out is not None:
-        check_folder(out)
+    for name, value in options.items():
+        if name not in signature(measure).parameters:
+            raise InputError(f"--{name}: bench {what} has no such option; leave it out")
+        if isinstance(value, int) and value < 1:
+            raise InputError(f"--{name}: got {value}; give at least 1")
+    if out is not None and out.exists() and not out.is_dir():
+        raise InputError(f"--out {out}: is a file; give a folder")
     report = measure(quick=quick, **options)
     if as_json:
         sys.stdout.write(report.json())
     else:
-        PlainConsole(width=max(console.width, 120)).print(report.table())
-        for remark in report.remarks():
-            console.print(remark, markup=False)
+        from docemb_lib import terminal
+
+        terminal.print_findings(report, console)
     if out is not None:
         names = ", ".join(path.name for path in write_report(report, out))
         errors.print(f"Written to {out}: {names}", markup=False)

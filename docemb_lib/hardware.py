@@ -68,19 +68,15 @@ def synchronize(device: torch.device | str) -> None:
         torch.cuda.synchronize(device)
 
 
-def matmul_peak(device: torch.device | str, dtype: torch.dtype) -> float:
-    """FLOP/s of a large square matrix product: the median of several after a warm-up, measured once per process."""
-    return _matmul_peak(str(device), dtype)
-
-
 @lru_cache
-def _matmul_peak(name: str, dtype: torch.dtype) -> float:
+def matmul_peak(device: str, dtype: torch.dtype) -> float:
+    """FLOP/s of a large square matrix product: the median of several after a warm-up, measured once per process."""
     import torch
 
-    device = torch.device(name)
-    n = PEAK_SIZE.get(device.type, PEAK_SIZE["cpu"])
+    kind = torch.device(device).type
+    n = PEAK_SIZE.get(kind, PEAK_SIZE["cpu"])
     generator = torch.Generator(device).manual_seed(0)
-    with torch.no_grad(), torch.autocast(device.type, enabled=False):  # random numbers: GPUs are faster at zeros
+    with torch.no_grad(), torch.autocast(kind, enabled=False):  # random numbers: GPUs are faster at zeros
         A, B = (torch.randn(n, n, generator=generator, device=device).to(dtype) for _ in range(2))
         out = torch.empty(n, n, device=device, dtype=dtype)
         torch.mm(A, B, out=out)

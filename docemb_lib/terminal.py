@@ -20,6 +20,7 @@ from docemb_lib.experiments.selection import LATER
 from docemb_lib.settings.profile import FINAL
 
 if TYPE_CHECKING:
+    from docemb_lib.bench.harness import Report
     from docemb_lib.experiments.forecast import Cost, Forecast
 
 QUIET_SECONDS = 10.0  # between two lines about one run, where the output is no terminal
@@ -185,6 +186,13 @@ def print_claims(table: pd.DataFrame, console: Console) -> None:
     for row in table.itertuples(index=False):
         shown.add_row(*(escape(str(text)) for text in row))
     console.print(shown)
+
+
+def print_findings(report: Report, console: Console) -> None:
+    """What a benchmark has found, then its remarks."""
+    print_table(report.table(), console, title=report.title, text=1)
+    for remark in report.remarks():
+        console.print(remark, markup=False)
 
 
 def print_paths(paths: Sequence[tuple[str, str]], console: Console) -> None:

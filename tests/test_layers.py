@@ -1,7 +1,6 @@
 """The folders are layers: a module imports only from its own folder or from one above it."""
 
 import ast
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -39,51 +38,14 @@ def test_only_experiments_and_the_command_line_know_papermill():
     assert users == {"experiments"}
 
 
-def test_importing_loads_neither_torch_nor_dask():
+def test_importing_loads_neither_torch_nor_dask_and_the_command_line_nothing_that_takes_long():
     code = """
-import sys, docemb_lib.cli, docemb_lib.experiments.plan, docemb_lib.experiments.sweeps, docemb_lib.widgets.monitor
+import sys, docemb_lib.cli
+print(sorted({"numpy", "pandas", "scipy", "torch"} & set(sys.modules)))
+import docemb_lib.experiments.plan, docemb_lib.experiments.sweeps, docemb_lib.widgets.monitor
 from docemb_lib import Profile, Workspace, grid, records, sweep
 grid("structural")
 print(sorted({"torch", "dask", "distributed"} & set(sys.modules)))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
-
-
-BARE = """
-import importlib.abc, importlib.util, pathlib, sys
-
-ABSENT = {absent}
-
-
-class Refusal(importlib.abc.MetaPathFinder):
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in ABSENT:
-            raise ModuleNotFoundError("No module named " + repr(name), name=name)
-
-
-found = importlib.util.find_spec
-importlib.util.find_spec = lambda name, package=None: None if name.split(".")[0] in ABSENT else found(name, package)
-sys.meta_path.insert(0, Refusal())
-import docemb_lib.bench, docemb_lib.losses, docemb_lib.student
-from docemb_lib import cli
-
-# As a function, because Typer imports pydantic itself to read options.
-cli.bench("student", device="cpu", quick=True, documents=2, as_json=True, out=pathlib.Path({out!r}))
-"""
-
-
-@pytest.mark.slow
-def test_the_student_is_measured_with_torch_transformers_and_pandas_alone(tmp_path):
-    # transformers imports sklearn where it is, and that needs joblib.
-    absent = {
-        "pydantic", "datasets", "gensim", "seaborn", "nltk", "pyarrow", "papermill", "nbclient", "jupytext",
-        "ipywidgets", "joblib", "sklearn", "dask"}  # fmt: skip
-    code = BARE.format(absent=absent, out=str(tmp_path))
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    report = json.loads(done.stdout)
-    assert {row["name"]: row["verdict"] for row in report["results"]}["hidden states fp32, largest difference"] == "ok"
-    assert all(row["ours"] > 0 for row in report["results"] if row["unit"] == "tokens/s")
-    assert {path.suffix for path in tmp_path.iterdir()} == {".json", ".csv"}
-    assert json.loads((tmp_path / "student.json").read_text(encoding="utf-8"))["results"] == report["results"]
+    assert done.stdout.splitlines() == ["[]", "[]"]

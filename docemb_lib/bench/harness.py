@@ -21,12 +21,8 @@ import pandas as pd
 import psutil
 import torch
 import transformers
-from rich.box import SIMPLE_HEAD
-from rich.markup import escape
-from rich.table import Table
 
 from docemb_lib import __version__
-from docemb_lib.errors import InputError
 from docemb_lib.hardware import free_memory, synchronize
 
 Name = TypeVar("Name")
@@ -100,43 +96,28 @@ class Report:
         """The notes of single rows, then those of the whole benchmark."""
         return [f"{row.name}: {row.note}" for row in self.rows if row.note] + self.notes
 
-    def table(self) -> Table:
-        """The findings for a terminal."""
-        title = f"{self.benchmark}: ours against {self.peer} on {machine(self.device)['name']}"
-        table = Table(title=escape(title), title_justify="left", box=SIMPLE_HEAD)
-        table.add_column("")
-        for name in (self.peer, "ours", "ratio", "budget", ""):
-            table.add_column(escape(name), justify="right", no_wrap=True)
+    @property
+    def title(self) -> str:
+        return f"{self.benchmark}: ours against {self.peer} on {machine(self.device)['name']}"
+
+    def table(self) -> pd.DataFrame:
+        """The findings in words, for a terminal: finding, the peer's name, ours, ratio, budget, verdict."""
+        rows = []
         for row in self.rows:
             ours = "not measured" if row.ours is None else _number(row.ours, row.unit)
             peer = "" if row.peer is None else _number(row.peer, row.unit)
             ratio = "" if row.ratio is None else f"{row.ratio:.3g}×"
-            colour = {"ok": "[green]ok", "below": "[red]below"}.get(row.verdict, "")
-            table.add_row(escape(row.name), peer, ours, ratio, row.budget, colour)
-        return table
+            rows.append((row.name, peer, ours, ratio, row.budget, row.verdict))
+        return pd.DataFrame(rows, columns=["finding", self.peer, "ours", "ratio", "budget", "verdict"])
 
 
 def write_report(report: Report, folder: Path) -> list[Path]:
     """Write <benchmark>.json and .csv into `folder`, and return the files."""
-    check_folder(folder)
     folder.mkdir(parents=True, exist_ok=True)
     json, csv = files = [folder / f"{report.benchmark}.{kind}" for kind in ("json", "csv")]
     json.write_text(report.json(), encoding="utf-8")
     report.frame().to_csv(csv, index=False)
     return files
-
-
-def check_folder(folder: Path) -> None:
-    """Raise InputError for a folder that cannot be written into, before anything is measured."""
-    if folder.exists() and not folder.is_dir():
-        raise InputError(f"--out {folder}: is a file; give a folder")
-
-
-def check_counts(**counts: int | None) -> None:
-    """Raise InputError for a number of documents or repeats below 1; None stands for the default."""
-    for name, value in counts.items():
-        if value is not None and value < 1:
-            raise InputError(f"{name}: got {value}; give at least 1")
 
 
 def interleaved(

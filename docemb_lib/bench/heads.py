@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from docemb_lib.bench.harness import Report, Row, check_counts, interleaved, ratio_row
+from docemb_lib.bench.harness import Report, Row, interleaved, ratio_row
 from docemb_lib.evaluation.heads import initial_head, one_thread, train_heads
 from docemb_lib.progress import progress
 from docemb_lib.settings import HeadSettings
@@ -25,9 +25,8 @@ RATIO, DIFFERENCE = 10, 1e-5  # budgets
 def bench_heads(*, quick: bool = False, repeats: int | None = None) -> Report:
     """Heads a second of both sides, and whether they end in the same weights.
 
-    repeats: of each timing; None: 3. quick: one epoch, to see that all parts run. Raises InputError below 1.
+    repeats: of each timing; None: 3. quick: one epoch, to see that all parts run.
     """
-    check_counts(repeats=repeats)
     repeats = repeats or (1 if quick else 3)
     settings = HeadSettings(epochs=1 if quick else 10)
     rows: list[Row] = []

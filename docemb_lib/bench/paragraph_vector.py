@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from docemb_lib.bench.harness import Report, Row, check_counts, interleaved, machine, ratio_row, thesis_lengths
+from docemb_lib.bench.harness import Report, Row, interleaved, machine, ratio_row, thesis_lengths
 from docemb_lib.progress import progress
 from docemb_lib.teachers import ParagraphVector, paragraph_vector, write_words
 from docemb_lib.worker_pool import TemporaryFolder
@@ -51,19 +51,14 @@ class TextWorkload:
         return [" ".join(words) for words in np.split(names, np.cumsum(lengths)[:-1])]
 
 
-def bench_paragraph_vector(
-    *, quick: bool = False, documents: int | None = None, repeats: int | None = None, cores: int | None = None
-) -> Report:
+def bench_paragraph_vector(*, quick: bool = False, documents: int | None = None, repeats: int | None = None) -> Report:
     """Words a second of training and documents a second of inference, for 1, 2, 4, … workers up to all cores.
 
     documents, repeats: None: numbers that take some minutes. quick: few documents, to see that all parts run.
-    cores: None: those of this machine. Raises InputError for a number below 1.
     """
-    check_counts(documents=documents, repeats=repeats)
     workload = replace(TextWorkload(), documents=40, epochs=2, repeats=1) if quick else TextWorkload()
     workload = replace(workload, documents=documents or workload.documents, repeats=repeats or workload.repeats)
-    most = cores or int(machine()["cores"])
-    numbers = sorted({2**k for k in range(most.bit_length()) if 2**k <= most} | {most})
+    numbers = worker_numbers(most := int(machine()["cores"]))
     notes = ["training with more than one worker is not repeatable, in gensim's loop and in ours; inference always is"]
     notes += ["one core: nothing to scale with"] if most == 1 else []
     notes += ["quick: few documents; the numbers mean little"] if quick else []
@@ -82,6 +77,11 @@ def bench_paragraph_vector(
             rows += inference(f"inference {name}", texts, folder, numbers, workload.repeats)
     settings = {**asdict(workload), "workers": numbers, "gensim": version("gensim")}
     return Report("paragraph-vector", "gensim", settings, rows, notes)
+
+
+def worker_numbers(most: int) -> list[int]:
+    """1, 2, 4, … and `most`."""
+    return sorted({2**k for k in range(most.bit_length())} | {most})
 
 
 def training_runs(texts: Sequence[str], words: Words, models: dict[int, ParagraphVector], folder: Path) -> Runs:

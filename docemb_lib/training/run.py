@@ -99,7 +99,7 @@ def run(
     if not budget:  # the least of what each process has room for
         room = torch.tensor(batch_tokens_for(student, dtype=dtype, processes=local_processes), device=args.device)
         budget = int(all_reduced(room, dist.ReduceOp.MIN))
-    peak = args.world_size * matmul_peak(args.device, dtype or torch.float32)
+    peak = args.world_size * matmul_peak(str(args.device), dtype or torch.float32)
     monitor = Monitor(model.parts, dim=student.dim, device=args.device, peak=peak)
     stop, bar = Stop(), Bar()
     with stop.listening(), contextlib.closing(bar):
