@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
@@ -137,19 +138,20 @@ def infer_in_process(in_process, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(WorkerPool, "map", infer)
 
 
-@pytest.fixture
-def write_notebook(workspace_root):
-    """Puts two cells, the first of which has the parameters, in place of a notebook."""
+def replace_notebook(root: Path, name: str, parameters: str, text: str) -> None:
+    """Put two cells, the first of which has the parameters, in place of a notebook of the workspace."""
     import nbformat
 
-    def write(name, parameters, text):
-        first = nbformat.v4.new_code_cell(parameters, metadata={"tags": ["parameters"]})
-        kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
-        cells = [first, nbformat.v4.new_code_cell(text)]
-        made = nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernel})
-        nbformat.write(made, workspace_root / "notebooks" / f"{name}.ipynb")
+    first = nbformat.v4.new_code_cell(parameters, metadata={"tags": ["parameters"]})
+    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    cells = [first, nbformat.v4.new_code_cell(text)]
+    made = nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernel})
+    nbformat.write(made, root / "notebooks" / f"{name}.ipynb")
 
-    return write
+
+@pytest.fixture
+def write_notebook(workspace_root):
+    return partial(replace_notebook, workspace_root)
 
 
 @pytest.fixture(scope="session")

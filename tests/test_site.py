@@ -6,7 +6,7 @@ from pkgutil import resolve_name
 from urllib.parse import unquote, urlsplit
 
 import pytest
-from bs4 import BeautifulSoup
+from bs4 import BeautifulSoup, Tag
 from conftest import REPOSITORY, write_files
 from sphinx.cmd.build import main as sphinx_build
 from sphinx.util.inventory import InventoryFile
@@ -31,10 +31,8 @@ def build(site: Path, executed: Path) -> None:
     assert sphinx_build([*map(str, sphinx)]) == 0
 
 
-def pages_of(site: Path) -> dict[Path, BeautifulSoup]:
-    return {
-        path: BeautifulSoup(path.read_text(encoding="utf-8"), "html.parser") for path in sorted(site.rglob("*.html"))
-    }
+def parsed(path: Path) -> BeautifulSoup:
+    return BeautifulSoup(path.read_text(encoding="utf-8"), "html.parser")
 
 
 @pytest.fixture(scope="module")
@@ -46,18 +44,24 @@ def site(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def pages(site) -> dict[Path, BeautifulSoup]:
-    return pages_of(site)
+    return {path: parsed(path) for path in sorted(site.rglob("*.html"))}
 
 
 @pytest.fixture(scope="module")
-def entries(site, pages) -> list[tuple[object, str]]:
+def anchors(pages) -> dict[Path, dict[str, Tag]]:
+    """The elements with an id of each page: to find one by its id takes as long as to find all."""
+    return {path: {tag["id"]: tag for tag in page.find_all(id=True)} for path, page in pages.items()}
+
+
+@pytest.fixture(scope="module")
+def entries(site, anchors) -> list[tuple[object, str]]:
     """Each object that the API describes, and the text of its entry."""
     found = []
     inventory = InventoryFile.loads((site / "objects.inv").read_bytes(), uri="").data
     for kind in ("py:class", "py:function", "py:module"):
         for name, item in inventory[kind].items():
             path, _, anchor = item.uri.partition("#")
-            target = pages[site / path].find(id=anchor)
+            target = anchors[site / path][anchor]
             text = target.find_next("p") if kind == "py:module" else target.find_next_sibling("dd")
             found.append((resolve_name(name), text.get_text()))
     return found
@@ -114,8 +118,7 @@ def targets(pages: dict[Path, BeautifulSoup]):
                 yield path, (path.parent / unquote(link.path)).resolve() if link.path else path, unquote(link.fragment)
 
 
-def test_every_link_leads_to_a_file_and_an_anchor_of_the_site(site, pages):
-    anchors = {path: {tag["id"] for tag in page.find_all(id=True)} for path, page in pages.items()}
+def test_every_link_leads_to_a_file_and_an_anchor_of_the_site(site, pages, anchors):
     followed = list(targets(pages))
     assert len(followed) > 500
     for page, target, anchor in followed:
@@ -137,8 +140,9 @@ def test_executed_notebooks_are_shown_once_there_are_some(site, pages, tmp_path)
     index = '<a href="05_weighting/cosine;λ=0.5.html">05</a>'
     write_files(tmp_path / "pages", {"index.html": index, "05_weighting/cosine;λ=0.5.html": "<p>executed</p>"})
     build(site, executed=tmp_path / "pages")
-    after = pages_of(site)
+    after = {gallery: parsed(gallery)}
     assert "There are none here" not in after[gallery].get_text()
-    names = {target.relative_to(site).as_posix() for page, target, _ in targets(after) if page == gallery}
+    linked = [target for _, target, _ in targets(after)]
+    names = {target.relative_to(site).as_posix() for target in linked}
     assert {"docs/executed/index.html", "docs/executed/05_weighting/cosine;λ=0.5.html"} <= names
-    assert all(target.is_file() for _, target, _ in targets(after))
+    assert all(target.is_file() for target in linked)

@@ -149,7 +149,7 @@ def test_a_sweep_counts_what_has_ended_and_forecasts_from_it(clock):
     ]
 
 
-def test_runs_that_are_chosen_later_are_counted_with_those_before(clock):
+def test_runs_that_are_chosen_later_are_counted_with_those_before_and_one_label_is_told_apart_by_files(clock):
     reporter, shown, planned = reported("a", "b", "b", "c")
     reporter.begin(planned[:2], planned[1:2])
     reporter.start(planned[1])
@@ -167,13 +167,6 @@ def test_runs_that_are_chosen_later_are_counted_with_those_before(clock):
         "begins  05_weighting  2",
         "[4/4] done in 10 s  05_weighting  2",
     ]
-
-
-def test_runs_with_one_label_are_distinguished_by_their_files():
-    reporter, shown, planned = reported("a", "a")
-    reporter.begin(planned, planned)
-    reporter.start(planned[1])
-    assert shown.file.getvalue().splitlines()[-1] == "begins  05_weighting  1"
 
 
 def test_in_a_terminal_a_table_shows_the_runs_at_work():

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 
+import nbformat
 import pytest
 from conftest import AS_A_USER, REPOSITORY, TEXTS, write_files
 
@@ -86,10 +87,15 @@ def test_the_written_profile_can_run_there(command, working_folder):
     assert "6 runs, 0 of them already there" in done.stdout
 
 
-def test_a_copied_notebook_runs_in_papermill_with_the_installed_library(command, working_folder):
-    """Up to a parameter that its first cell refuses."""
+def test_a_copied_notebook_runs_in_papermill_and_the_installed_library_refuses_in_one_line(command, working_folder):
     folder, _ = working_folder
-    given = ["05_weighting.ipynb", "out.ipynb", "-p", "profile", "../my_docs.yaml", "-p", "lam", "7"]
-    done = command(folder / "notebooks", "-m", "papermill", *given)
-    assert done.returncode != 0
-    assert "05_weighting: lam: must lie in [0, 1]" in done.stderr, done.stderr[-2000:]
+    given = ["-p", "profile", "../my_docs.yaml", "-p", "lam", "null", "-p", "lamm", "0.5", "--no-progress-bar"]
+    done = command(folder / "notebooks", "-m", "papermill", "05_weighting.ipynb", "out.ipynb", *given)
+    assert done.returncode == 1, done.stderr[-2000:]
+    cells = nbformat.read(folder / "notebooks" / "out.ipynb", as_version=4).cells
+    outputs = [output for cell in cells for output in cell.get("outputs", [])]
+    (error,) = [output for output in outputs if output.output_type == "error"]
+    assert (error.ename, len(error.traceback)) == ("InputError", 1)
+    assert "unknown parameter 'lamm'; did you mean lam?" in error.evalue
+    # The null of YAML is a text here, which a run refuses.
+    assert [cell for cell in cells if cell.source.startswith("# Parameters") and 'lam = "null"' in cell.source]
