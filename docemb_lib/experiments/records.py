@@ -47,7 +47,7 @@ class Record:
     error: str | None = None  # of a failed run, one line
     traceback: str | None = None  # of a failed run
     versions: dict[str, str] = field(default_factory=installed_versions)
-    threads: int | None = None  # of torch: weights and scores depend on it in the last digits
+    threads: int | None = None  # of torch, if it was loaded: weights and scores depend on it in the last digits
     revision: str | None = None  # git commit, with "+" where the tree had changes
     # records are sorted by it, and several runs may end in one second
     finished: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="microseconds"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -246,9 +247,9 @@ class Run:
         if first is not None and first.status == "done":
             made_by |= {"seconds": first.seconds, "finished": first.finished, "threads": first.threads}
         else:
-            import torch
-
-            made_by |= {"seconds": round(time.perf_counter() - self.started, 1), "threads": torch.get_num_threads()}
+            torch = sys.modules.get("torch")  # to import it takes two seconds; without it nothing depends on threads
+            threads = None if torch is None else torch.get_num_threads()
+            made_by |= {"seconds": round(time.perf_counter() - self.started, 1), "threads": threads}
         found = {name: float(value) for name, value in metrics.items()}
         record = records.Record.of(self.key, metrics=found, figures=self.figures, **made_by)
         frames = {records.SCORES: pd.DataFrame() if scores is None else scores, **(tables or {})}
