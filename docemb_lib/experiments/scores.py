@@ -56,16 +56,12 @@ class ScoreStage:
         """The profile's tasks by name, each made when it is first accessed."""
         return ProfileTasks(self.profile, lambda: self.corpus.split("tasks"))
 
-    def of(self, models: Iterable[Model], *, final: bool) -> pd.DataFrame:
-        """Tidy scores: a row per model, task, metric and head seed with its `value`, and `round` if there are several.
+    def by_round(self, models: Iterable[Model], *, final: bool) -> Rounds:
+        """Scores with each example's answer, by round: the profile's rounds, or the only one of a sweep.
 
         final: all tasks of the profile on their test splits; otherwise the sweep's tasks on their validation splits,
         so that no choice between runs depends on a test split.
         """
-        return _stacked(self.by_round(models, final=final), score_frame)
-
-    def by_round(self, models: Iterable[Model], *, final: bool) -> Rounds:
-        """Scores with each example's answer, by round: the profile's rounds, or the only one of a sweep."""
         found: Rounds = {}
         for model in models:
             for task, by_round in self._of_model(model, final=final).items():
@@ -117,8 +113,8 @@ class ScoreStage:
     ) -> Final:
         """Score the models on the tasks of the profile, with intervals and paired tests.
 
-        final: see `of`; student: the label of the model that is compared with each of the `references`, labels as well;
-        the other models are compared with the common practice, SBERT over chunks.
+        final: see `by_round`; student: the label of the model that is compared with each of the `references`, labels
+        as well; the other models are compared with the common practice, SBERT over chunks.
         """
         rounds = self.by_round(models, final=final)
         described = [(m.label, m.fingerprint, m.fitted_on, m.ranks_only) for m in models]

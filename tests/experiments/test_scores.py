@@ -100,13 +100,13 @@ def test_what_is_scored_is_not_scored_again_and_a_further_task_costs_its_own_tex
     models = [Hashed(), Hashed()]
     first = a_world(tmp_path, {"sort": TASKS["sort"]})
     model = Model("m", "1", lambda: models[0])
-    once = first.of([model], final=True)
+    once = first.by_round([model], final=True)
     both = a_world(tmp_path, {"sort": TASKS["sort"], "find": TASKS["find"]})
     assert first.is_scored(model)
     assert not first.is_scored(model, final=False)  # the validation split is another score
     assert not both.is_scored(model)
-    again = both.of([Model("m", "1", lambda: models[1])], final=True)
-    assert again[again["task"] == "sort"].to_dict("records") == once.to_dict("records")
+    again = both.by_round([Model("m", "1", lambda: models[1])], final=True)
+    assert again["all"]["m"]["sort"] == once["all"]["m"]["sort"]
     assert models[1].asked == [TASKS["find"].texts("test")]
     for changed in ({"seeds": 3}, {"map_at": 1}, {"rounds": [10]}):
         assert not a_world(tmp_path, {"sort": TASKS["sort"]}, **changed).is_scored(model)
@@ -130,11 +130,11 @@ def test_heads_of_few_examples_are_trained_for_classification_alone(tmp_path):
 
 def test_tidy_scores_tell_the_main_metrics_and_rounds_where_there_are_some(tmp_path):
     model = Model("m", "1", Hashed)
-    frame = a_world(tmp_path, TASKS).of([model], final=True)
+    frame = a_world(tmp_path, TASKS).evaluate([model], student="m", references=[]).scores
     assert list(frame.columns) == ["model", "task", "metric", "seed", "value"]
     assert frame.groupby("task")["metric"].unique().map(list).to_dict() == {
         "find": ["map", "mrr"], "folded": ["accuracy", "f1_macro"], "sort": ["accuracy", "f1_macro"]}  # fmt: skip
-    rounds = a_world(tmp_path, TASKS, rounds=[10, None]).of([model], final=True)
+    rounds = a_world(tmp_path, TASKS, rounds=[10, None]).evaluate([model], student="m", references=[]).scores
     of_all = rounds[rounds["round"] == "all"].drop(columns="round").reset_index(drop=True)
     assert of_all.to_dict("records") == frame.to_dict("records")
     assert rounds.groupby("round").size().to_dict() == {"10": len(frame), "all": len(frame)}
@@ -143,7 +143,7 @@ def test_tidy_scores_tell_the_main_metrics_and_rounds_where_there_are_some(tmp_p
 def test_a_ranking_without_a_validation_split_is_refused_in_runs(tmp_path):
     find = Retrieval("find", {"test": TASKS["find"].splits["test"]})
     with pytest.raises(InputError, match="task 'find' has no split 'validation', only test"):
-        a_world(tmp_path, {"find": find}).of([Model("m", "1", Hashed)], final=False)
+        a_world(tmp_path, {"find": find}).by_round([Model("m", "1", Hashed)], final=False)
 
 
 def test_a_profiles_tasks_are_made_once_and_what_is_odd_is_told_once(workspace_root, caplog):
