@@ -4,15 +4,22 @@ import re
 
 import pytest
 
-from docemb_lib.errors import InputError
-from docemb_lib.experiments.runkey import LONGEST_SLUG, RunKey, objective_settings
-from docemb_lib.settings import FurtherTeacher, Parameters, SimDE
+from docemb_lib.experiments.runkey import LONGEST_SLUG, RunKey
+from docemb_lib.settings import FurtherTeacher, SimDE
 from docemb_lib.settings.profile import Profile
 from docemb_lib.thesis.values import published
 
 FAR = {"name": "far", "role": "structural", "model": "all-MiniLM-L6-v2", "loss": "mse"}
 TOPICS = {"name": "topics", "role": "contextual", "teacher": "LSA", "loss": "mse", "student_projection": "8"}
-COSINE, MARGIN = {"structural_loss": "cosine"}, {"structural_loss": "max-margin"}
+COSINE, MARGIN, CONTRASTIVE = ({"structural_loss": loss} for loss in ("cosine", "max-margin", "contrastive"))
+BY_LENGTH = "linear:9:100"
+WEIGHED = {"lam": 0.2, "lam_by_length": BY_LENGTH, "form": "contextual_full", "max_structural_len": 9}
+CONTEXT = {
+    "contextual_teacher": "DM",
+    "contextual_loss": "mse",
+    "student_projection": "16",
+    "contextual_projection": "-",
+}
 ALONE, CONTEXTUAL = {"contextual_teacher": None}, {"structural_loss": None}
 
 
@@ -91,48 +98,25 @@ def test_long_slugs_are_cut_and_stay_different(small):
     assert RunKey.of("05_weighting", small).slug == "small-cosine-64-lam=0.5-PV-S-16-ReLU-x16-C-16-24docs-seed0"
 
 
-ALL = {
-    "structural_loss", "max_structural_len", "contextual_teacher", "contextual_loss", "student_projection",
-    "contextual_projection", "lam", "lam_by_length", "form", "delta", "beta"}  # fmt: skip
-
-
-@pytest.mark.parametrize(("parameters", "names"), [
-    ({}, ALL), ({"structural_loss": "max-margin"}, ALL | {"distance", "gamma", "negatives"}),
-    ({"structural_loss": "contrastive"}, ALL | {"temperature", "negatives"}),
-    ({"contextual_teacher": None}, {"structural_loss", "max_structural_len"}),
-    ({"structural_loss": None}, ALL - {"structural_loss", "max_structural_len", "lam", "lam_by_length", "form"}),
-    ({"contextual_loss": "cca"}, ALL - {"delta", "beta"}), ({"contextual_loss": "mse"}, ALL - {"delta", "beta"})])  # fmt: skip
-def test_only_parameters_that_count_are_settings_of_the_objective(parameters, names):
-    assert set(objective_settings(Parameters(**parameters))) == names
-
-
-def test_a_further_teacher_makes_the_other_role_count():
-    far, topics = (FurtherTeacher(**teacher) for teacher in (FAR, TOPICS))
-    weighed = {"lam", "lam_by_length", "form", "max_structural_len"}
-    assert weighed <= set(objective_settings(Parameters(contextual_teacher=None), [topics]))
-    assert weighed <= set(objective_settings(Parameters(structural_loss=None), [far]))
-    assert objective_settings(Parameters(), [topics])["further_teachers"] == [TOPICS]
-    for loss, of_soft_cca in (("mse", set()), ("soft-cca", {"delta", "beta"})):  # those of a further teacher, too
-        topics = FurtherTeacher(**{**TOPICS, "loss": loss})
-        counting = objective_settings(Parameters(contextual_loss="mse"), [topics])
-        assert {"delta", "beta"} & set(counting) == of_soft_cca
-
-
 @pytest.mark.parametrize(("notebook", "further", "one", "other", "same"), [
     ("03_structural", [], COSINE, {"gamma": 0.5}, True), ("03_structural", [], MARGIN, {"gamma": 0.5}, False),
-    ("03_structural", [], MARGIN, {"temperature": 0.1}, True),
+    ("03_structural", [], COSINE, {"distance": "cosine", "temperature": 0.1}, True),
+    ("03_structural", [], MARGIN, {"temperature": 0.1}, True), ("03_structural", [], MARGIN, {"negatives": 3}, False),
+    ("03_structural", [], MARGIN, {"distance": "cosine"}, False), ("03_structural", [], CONTRASTIVE, {"gamma": 0.5}, True),
+    ("03_structural", [], CONTRASTIVE, {"temperature": 0.1}, False),
+    ("03_structural", [], CONTRASTIVE, {"negatives": 3}, False),
     ("04_projections", [], CONTEXTUAL, {"gamma": 0.5, "distance": "cosine"}, True),
-    ("05_weighting", [], COSINE, {"distance": "cosine"}, True),
     ("05_weighting", [], ALONE, {"lam": 0.2, "form": "contextual_full", "student_projection": "8"}, True),
     ("05_weighting", [], ALONE, {"max_structural_len": 9}, False),
-    ("05_weighting", [], CONTEXTUAL, {"lam": 0.2, "max_structural_len": 9}, True),
-    ("05_weighting", [TOPICS], ALONE, {"lam": 0.2}, False),
-    ("05_weighting", [TOPICS], ALONE, {"form": "contextual_full"}, False),
-    ("05_weighting", [FAR], ALONE, {"lam": 0.2}, True), ("05_weighting", [FAR], CONTEXTUAL, {"lam": 0.2}, False),
-    ("05_weighting", [FAR], CONTEXTUAL, {"max_structural_len": 9}, False),
+    *(("05_weighting", [], COSINE, {name: value}, False) for name, value in WEIGHED.items()),
+    *(("05_weighting", [], COSINE, {name: value}, False) for name, value in CONTEXT.items()),
+    ("05_weighting", [], CONTEXTUAL, WEIGHED, True), ("05_weighting", [], ALONE, {"lam_by_length": BY_LENGTH}, True),
+    *(("05_weighting", [TOPICS], ALONE, {name: value}, False) for name, value in WEIGHED.items()),
+    *(("05_weighting", [FAR], CONTEXTUAL, {name: value}, False) for name, value in WEIGHED.items()),
+    ("05_weighting", [FAR], ALONE, {"lam": 0.2}, True),
     ("05_weighting", [], COSINE, {"beta": 0.5}, False), ("04_projections", [], COSINE, {"delta": 0.5}, False),
     ("05_weighting", [], ALONE, {"beta": 0.5, "delta": 0.5}, True),
-    ("05_weighting", [], {"contextual_loss": "cca:5"}, {"beta": 0.5, "delta": 0.5}, True),
+    *(("05_weighting", [], {"contextual_loss": loss}, {"beta": 0.5, "delta": 0.5}, True) for loss in ("cca:5", "mse")),
     ("05_weighting", [], {"contextual_loss": "cca"}, {"contextual_loss": "cca:5"}, False),
     ("06_evaluation", [FAR], CONTEXTUAL, {"max_structural_len": 9}, False),
     ("06_evaluation", [], CONTEXTUAL, {"max_structural_len": 9}, True),
@@ -141,6 +125,15 @@ def test_runs_have_one_record_and_one_slug_where_what_counts_is_the_same(small, 
     runs = [RunKey.of(notebook, with_further(small, further), **given) for given in (one, one | other)]
     assert (runs[0].fingerprint == runs[1].fingerprint, runs[0].same_but() == runs[1].same_but()) == (same, same)
     assert (runs[0].slug == runs[1].slug) == same
+
+
+@pytest.mark.parametrize(("loss", "different"), [("mse", 1), ("soft-cca", 3)])
+def test_the_settings_of_soft_cca_count_where_a_further_teacher_has_it(small, loss, different):
+    topics = TOPICS | {"loss": loss}
+    keys = [RunKey.of("05_weighting", with_further(small, [topics]), contextual_loss="mse", **given)
+            for given in ({}, {"beta": 0.5}, {"delta": 0.5})]  # fmt: skip
+    assert len({key.fingerprint for key in keys}) == different
+    assert keys[0].counting["further_teachers"] == [topics]
 
 
 def test_runs_are_compared_but_for_some_parameters_and_by_some_alone(small):
@@ -195,10 +188,9 @@ def test_a_run_of_a_compound_does_not_depend_on_the_parameters_of_single_models(
 @pytest.mark.parametrize("compound", [
     "DM;4;stem;2", "DM;4;stem;2+", "DM;4;stem;2+DBOW;3;lemma;2", "DM;4;stem;2+DM;4;stem;2", "DM;4;stem;5%+DM;4;stem;2",
     "DM;1;stem;2+DBOW;3;stem;2", "PV;4;stem;2+DBOW;3;stem;2", "DM;4;stem;0+DBOW;3;stem;2", ""])  # fmt: skip
-def test_a_compound_of_another_form_is_refused_with_the_form(small, compound):
+def test_a_compound_of_another_form_is_refused_with_the_form(small, refused, compound):
     said = r"compound: must be two or more different labels ARCH;.*, e\.g\. DM;1024;stem"
-    with pytest.raises(InputError, match=said):
-        RunKey.of("02_paragraph_vector", small, compound=compound)
+    refused(said, RunKey.of, "02_paragraph_vector", small, compound=compound)
 
 
 @pytest.mark.parametrize(("notebook", "further", "parameters", "message"), [
@@ -207,9 +199,8 @@ def test_a_compound_of_another_form_is_refused_with_the_form(small, compound):
     ("03_structural", None, {"documents": 5}, "5 do not fill one batch; ask for training.batch_size 6"),
     ("07_simde", None, {"documents": 5}, "5 do not fill one batch; ask for simde.training.batch_size 6"),
     ("07_simde", None, {"pairs": "dropout"}, "set simde.dropout to 0.1")])  # fmt: skip
-def test_combinations_that_cannot_fit_are_refused(small, notebook, further, parameters, message):
+def test_combinations_that_cannot_fit_are_refused(small, refused, notebook, further, parameters, message):
     simde = SimDE(training=small.simde.training)  # the student's dropout, 0
     profile = with_further(small, [further] if further else []).model_copy(update={"simde": simde})
-    with pytest.raises(InputError, match=re.escape(message)):
-        RunKey.of(notebook, profile, **parameters).check()
+    refused(re.escape(message), RunKey.of(notebook, profile, **parameters).check)
     RunKey.of("07_simde", small, pairs="dropout").check()  # with dropout in the training on pairs it does
