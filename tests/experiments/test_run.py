@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from nbclient import NotebookClient
 
-from docemb_lib.errors import InputError
 from docemb_lib.evaluation.tasks import Score
 from docemb_lib.experiments import records
 from docemb_lib.experiments import run as module
@@ -63,16 +62,14 @@ def test_a_run_takes_its_notebooks_parameters_from_the_namespace(workspace_root)
     ("03_structural", {"gamma": -1}, "gamma: input should be greater than or equal to 0, got -1"),
     ("05_weighting", {"lam": "null"}, "write None"), ("05_weighting", {"student_projection": "16x17"}, "16 → 17"),
     ("08_more", {}, "notebook '08_more' is unknown")])  # fmt: skip
-def test_what_does_not_fit_is_refused_before_any_work(workspace_root, notebook, given, said):
-    with pytest.raises(InputError, match=said):
-        begin(notebook, {"profile": "small", **given})
+def test_what_does_not_fit_is_refused_before_any_work(workspace_root, refused, notebook, given, said):
+    refused(said, begin, notebook, {"profile": "small", **given})
     assert not (workspace_root / "outputs").exists()
 
 
-def test_parameters_that_papermill_injects_must_be_the_notebooks(workspace_root, monkeypatch):
+def test_parameters_that_papermill_injects_must_be_the_notebooks(workspace_root, refused, monkeypatch):
     monkeypatch.setattr(module, "_injected_by_papermill", lambda: ["lam", "lamm"])
-    with pytest.raises(InputError, match=r"unknown parameter 'lamm'; did you mean lam\?"):
-        begin("05_weighting", {"profile": "small"})
+    refused(r"unknown parameter 'lamm'; did you mean lam\?", begin, "05_weighting", {"profile": "small"})
 
 
 def test_an_identical_run_keeps_the_seconds_and_the_end_of_its_first_record(workspace_root):
