@@ -20,14 +20,14 @@ import signal
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from queue import Empty
 from textwrap import shorten
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import psutil
@@ -169,11 +169,6 @@ def _end_kernel(sockets: str) -> None:
                             process.kill()
 
 
-class Expected(NamedTuple):
-    signature: dict[str, str]  # which every worker of a sweep must have too
-    root: Path  # of the workspace, which every worker must see
-
-
 @contextmanager
 def local_workers(count: int) -> Iterator[tuple[Any, None]]:
     """A Dask client of `count` new processes, which end with this block; None: they have what this process has.
@@ -205,11 +200,11 @@ def local_workers(count: int) -> Iterator[tuple[Any, None]]:
 
 
 @contextmanager
-def workers_of(scheduler: str, workspace: Workspace) -> Iterator[tuple[Any, Expected]]:
-    """A Dask client of a running cluster (address or file), and what its workers must have. Raises InputError."""
+def workers_of(scheduler: str, workspace: Workspace) -> Iterator[tuple[Any, dict[str, str]]]:
+    """A Dask client of a running cluster (address or file), and the versions of its workers. Raises InputError."""
     from distributed import Client
 
-    expected, address = Expected(signature(), workspace.root), _address_of(scheduler)
+    expected, address = signature(), _address_of(scheduler)
     try:
         with ThreadPoolExecutor(1) as thread:  # a notebook that calls `sweep` has an event loop in this one
             thread.submit(asyncio.run, _answer(address)).result()
@@ -220,7 +215,7 @@ def workers_of(scheduler: str, workspace: Workspace) -> Iterator[tuple[Any, Expe
         mend = "is a Dask scheduler running there, with the same TLS files, and can it be reached from here?"
         raise InputError(f"scheduler {scheduler}: {problem}; {mend}") from None
     with client:
-        for worker, reason in client.run(unfit, expected, on_error="return").items():
+        for worker, reason in client.run(unfit, expected, workspace.root, on_error="return").items():
             if reason is not None:
                 problem = f"cannot load docemb ({reason})" if isinstance(reason, Exception) else reason
                 raise InputError(f"scheduler {scheduler}: worker {worker} {problem}")
@@ -283,15 +278,18 @@ def signature() -> dict[str, str]:
     return {**installed_versions(), "docemb": docemb_lib.__version__, "docemb's source": source.hexdigest()[:16]}
 
 
-def unfit(expected: Expected, dask_worker: Any) -> str | None:
-    """Why this process, a worker, must not execute runs of a sweep; None if it may. Dask names the second argument."""
+def unfit(expected: Mapping[str, str], root: Path, dask_worker: Any) -> str | None:
+    """Why this process, a worker, must not execute runs of a sweep; None if it may. Dask names the last argument.
+
+    expected: the `signature` of the sweep; root: of its workspace.
+    """
     if (threads := dask_worker.state.nthreads) != 1:
         return f"has {threads} threads and would execute as many notebooks in one process; start it with --nthreads 1"
-    if not (expected.root / "notebooks").is_dir():
-        return f"does not see {expected.root / 'notebooks'}; workers need a file system that they share with the sweep"
+    if not (root / "notebooks").is_dir():
+        return f"does not see {root / 'notebooks'}; workers need a file system that they share with the sweep"
     here = signature()
-    for name in sorted({*here, *expected.signature}):
-        found, wanted = here.get(name, "missing"), expected.signature.get(name, "missing")
+    for name in sorted({*here, *expected}):
+        found, wanted = here.get(name, "missing"), expected.get(name, "missing")
         if found != wanted:
             return f"has {name} {found}, the sweep has {wanted}; install the same there and start the workers anew"
     return None

@@ -30,7 +30,6 @@ from docemb_lib.errors import InputError
 from docemb_lib.experiments import execution, processes, records
 from docemb_lib.experiments.execution import Planned, Reporter, RunError, Runs, Status, UnwantedError, is_done
 from docemb_lib.experiments.plan import Step, resolve_sweep, runs_of
-from docemb_lib.experiments.processes import Expected
 from docemb_lib.experiments.run import Stages
 from docemb_lib.progress import progress
 from docemb_lib.workspace import Workspace
@@ -211,7 +210,7 @@ def _count_words(missing: Runs, workspace: Workspace, reporter: Reporter) -> Non
 
 
 def _distribute(
-    client: Any, missing: Runs, workspace: Workspace, reporter: Reporter, expected: Expected | None
+    client: Any, missing: Runs, workspace: Workspace, reporter: Reporter, expected: Mapping[str, str] | None
 ) -> dict[Planned, str]:
     """Give each worker a run, and the next one when it has ended. Returns the errors of the failed runs."""
     topic = f"docemb-{uuid4()}"
@@ -268,8 +267,8 @@ def _distribute(
     return failures
 
 
-def attempt(run: Planned, workspace: Workspace, topic: str, expected: Expected | None) -> Outcome:
-    """A task: one run, in the task thread of a worker."""
+def attempt(run: Planned, workspace: Workspace, topic: str, expected: Mapping[str, str] | None) -> Outcome:
+    """A task: one run, in the task thread of a worker, of which `expected` is asked, see `processes.unfit`."""
     import distributed
     from filelock import Timeout
 
@@ -288,7 +287,7 @@ def attempt(run: Planned, workspace: Workspace, topic: str, expected: Expected |
         return not wanted or status not in (distributed.Status.running, distributed.Status.paused)
 
     # A worker may have joined after the first check.
-    if expected is not None and (problem := processes.unfit(expected, worker)):
+    if expected is not None and (problem := processes.unfit(expected, workspace.root, worker)):
         raise InputError(f"worker {worker.address} {problem}")
     try:
         built = execution.execute_run(run, workspace, report=report, wait=False, unwanted=unwanted)

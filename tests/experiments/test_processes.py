@@ -207,9 +207,9 @@ def test_workers_that_do_not_start_say_why_and_what_to_do(monkeypatch):
     (1, "/elsewhere", {}, "does not see /elsewhere/notebooks; workers need a file system that they share with the sweep")])  # fmt: skip
 def test_an_unfit_worker_is_refused(workspace_root, threads, root, changes, said):
     here = processes.signature()
-    expected = processes.Expected({**here, **changes}, Path(root) if root else Workspace().root)
+    seen = Path(root) if root else Workspace().root
     worker = SimpleNamespace(state=SimpleNamespace(nthreads=threads))
-    assert processes.unfit(expected, worker) == (None if said is None else said.format_map(here))
+    assert processes.unfit({**here, **changes}, seen, worker) == (None if said is None else said.format_map(here))
 
 
 @pytest.mark.parametrize("services", [{"dashboard": "http://there:8787/status"}, {}])
