@@ -9,11 +9,14 @@ from __future__ import annotations
 import base64
 import io
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from html import escape
 from typing import Any, NamedTuple
 
+import ipywidgets
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -24,7 +27,13 @@ from docemb_lib.figures import short
 
 DPI = 90  # of figures: legible, and small in a saved notebook
 LONGEST = 4000  # characters of a document that are shown
-CELL = "padding: 1px 10px 1px 0; text-align: left; vertical-align: top;"
+STYLE = """<style>
+.docemb-explorer table {border-collapse: collapse; font-size: 12px;}
+.docemb-explorer :is(th, td) {padding: 1px 10px 1px 0; text-align: left; vertical-align: top;}
+.docemb-explorer .docemb-neighbours {table-layout: fixed; width: 100%;}
+.docemb-explorer .docemb-points circle:hover {stroke: gray;}
+@keyframes docemb-late {from, 99% {visibility: hidden} to {visibility: visible}}
+</style>"""
 BOX = (
     "flex: 1 1 300px; max-height: 260px; overflow: auto; white-space: pre-wrap; margin: 0; padding: 6px; "
     "font-size: 12px; line-height: 1.35; border: 1px solid var(--jp-border-color2, #999);"
@@ -52,7 +61,7 @@ def tooltips(figure: Figure, points: Sequence[Points]) -> str:
             circles += f'<circle cx="{x:.0f}" cy="{height - y:.0f}" r="6"><title>{escape(text)}</title></circle>'
     style = "position: absolute; left: 0; top: 0; width: 100%; height: 100%;"
     box = f'class="docemb-points" viewBox="0 0 {width:.0f} {height:.0f}" fill="transparent" style="{style}"'
-    return f"<style>.docemb-points circle:hover {{stroke: gray}}</style><svg {box}>{circles}</svg>" if circles else ""
+    return f"<svg {box}>{circles}</svg>" if circles else ""
 
 
 def snippet(text: str, most: int) -> str:
@@ -65,20 +74,12 @@ def number(name: str, value: object, tag: str = "b") -> str:
     return f'<{tag} class="docemb-{escape(name)}">{escape(str(value))}</{tag}>'
 
 
-def table(name: str, heads: Sequence[str], rows: Iterable[str], *, equal: bool = False) -> str:
-    """A table of rows made by `row`; equal: as wide as the page, with columns of one width."""
-    head = "".join(f'<th style="{CELL}">{escape(text)}</th>' for text in heads)
-    width = " table-layout: fixed; width: 100%;" if equal else ""
-    start = f'<table class="docemb-{name}" style="border-collapse: collapse; font-size: 12px;{width}">'
-    rest = f"<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
-    return f'<div style="overflow-x: auto;">{start}{rest}</div>'
-
-
-def row(cells: Mapping[str, object], **data: object) -> str:
-    """A table row of values by class; `data` becomes attributes: `<tr data-model="cosine">`."""
-    attributes = "".join(f' data-{name}="{escape(str(value))}"' for name, value in data.items())
-    values = [f'class="docemb-{escape(name)}" style="{CELL}">{escape(str(value))}' for name, value in cells.items()]
-    return f"<tr{attributes}>{''.join(f'<td {value}</td>' for value in values)}</tr>"
+def table(name: str, rows: pd.DataFrame, formats: Mapping[str, Callable[[Any], str]] | None = None) -> str:
+    """A table of the class `docemb-<name>`; numbers have three decimals or the format of their column."""
+    look: dict[str, Any] = {"classes": f"docemb-{name}", "index": False, "border": 0, "na_rep": ""}
+    with pd.option_context("display.max_colwidth", None):  # no text is cut
+        text = rows.to_html(float_format="{:.3f}".format, formatters=dict(formats or {}), **look)
+    return f'<div style="overflow-x: auto;">{text}</div>'
 
 
 def document(title: str, text: str) -> str:
@@ -95,10 +96,7 @@ Options = Sequence[tuple[str, Any]]  # label and value of each
 WIDE = {"width": "98%"}
 SLIDER = {"width": "360px"}  # room for the longest value
 # Shown while an answer is computed, unless that takes less than 0.2 seconds.
-LOADING = (
-    "<style>@keyframes docemb-late {from, 99% {visibility: hidden} to {visibility: visible}}</style>"
-    '<span class="docemb-loading" role="status" style="animation: docemb-late .2s both;">loading …</span>'
-)
+LOADING = '<span class="docemb-loading" role="status" style="animation: docemb-late .2s both;">loading …</span>'
 # ipywidgets names neither the handles of a slider nor the number beside it for screen readers: give them its label.
 NAMES = """
 window.docembNames ??= new MutationObserver(() => {
@@ -115,33 +113,33 @@ window.docembNames.observe(document.body, {childList: true, subtree: true});
 
 
 class Control(NamedTuple):
-    kind: str  # class of ipywidgets
+    make: Callable[..., Any]  # the widget
     value: Any  # the first
-    arguments: dict[str, Any]
 
 
 def choice(options: Options, place: int = 0, *, wide: bool = False) -> Control:
     """One of several options, first that at `place`; as wide as the page if `wide`."""
     # index instead of value: ipywidgets takes a value of None for no value
-    arguments: dict[str, Any] = {"options": list(options), "index": place if options else None}
-    return Control("Dropdown", options[place][1] if options else None, arguments | ({"layout": WIDE} if wide else {}))
+    make = partial(ipywidgets.Dropdown, options=list(options), index=place if options else None)
+    return Control(partial(make, layout=WIDE) if wide else make, options[place][1] if options else None)
 
 
 def slider(low: float, high: float, step: float, value: float) -> Control:
     """A number, an integer if `step` is one."""
-    arguments = {"min": low, "max": high, "step": step, "value": value, "layout": SLIDER}
-    return Control("IntSlider" if isinstance(step, int) else "FloatSlider", value, arguments)
+    kind = ipywidgets.IntSlider if isinstance(step, int) else ipywidgets.FloatSlider
+    return Control(partial(kind, min=low, max=high, step=step, value=value, layout=SLIDER), value)
 
 
 def interval(low: int, high: int) -> Control:
     """Two integers, first the ends."""
-    return Control("IntRangeSlider", (low, high), {"min": low, "max": high, "value": (low, high), "layout": SLIDER})
+    ends = low, high
+    return Control(partial(ipywidgets.IntRangeSlider, min=low, max=high, value=ends, layout=SLIDER), ends)
 
 
 def text_field(placeholder: str = "", *, lines: int = 1) -> Control:
     """A text, which counts when the field is left or, with one line, at the return key."""
-    field = {"placeholder": placeholder, "continuous_update": False, "layout": WIDE}
-    return Control("Text" if lines == 1 else "Textarea", "", field)
+    kind = ipywidgets.Text if lines == 1 else ipywidgets.Textarea
+    return Control(partial(kind, placeholder=placeholder, continuous_update=False, layout=WIDE), "")
 
 
 # ---- explorers
@@ -180,15 +178,13 @@ class Explorer:
         return self._answer(*{**self.settings, **settings}.values())
 
     def live(self) -> Any:
-        import ipywidgets
-
-        style = {"description_width": "80px"}
-        for name, (kind, _, arguments) in self._controls.items():
-            self.widgets[name] = getattr(ipywidgets, kind)(**arguments, description=name, style=style)
+        for name, control in self._controls.items():
+            self.widgets[name] = control.make(description=name, style={"description_width": "80px"})
             self.widgets[name].observe(lambda _: self.refresh(), names="value")
         self._picture, self._text, self._status = ipywidgets.HTML(), ipywidgets.HTML(), ipywidgets.HTML()
         controls = ipywidgets.Box(list(self.widgets.values()), layout={"flex_flow": "row wrap"})
-        self.box = ipywidgets.VBox([controls, self._status, *[self._picture, self._text][:: self._order]])
+        shown = [self._picture, self._text][:: self._order]
+        self.box = ipywidgets.VBox([ipywidgets.HTML(STYLE), controls, self._status, *shown])
         self.box.add_class("docemb-explorer")
         self.refresh()
         return self.box
@@ -198,7 +194,7 @@ class Explorer:
             return
         self._status.value = LOADING
         self.settings = {name: widget.value for name, widget in self.widgets.items()}
-        answer = self._current(self._offer)
+        answer = self._current()
         self._text.value = answer.html
         if answer.figure is None or answer.figure is not self._drawn:  # rendering takes most of the time
             self._picture.value = "" if answer.figure is None else picture(answer.figure, answer.alt, answer.points)
@@ -211,24 +207,25 @@ class Explorer:
                 for part in (getattr(widget, "style", widget), widget.layout, widget):  # separate models
                     part.close()
 
-    def _current(self, offer: Callable[[Mapping[str, Options]], None]) -> Answer:
-        """The answer after `offer` has set the new options; an error becomes one line."""
+    def _current(self) -> Answer:
+        """The answer after new options are set; an error becomes one line."""
         try:
-            offer(self._choices(*self.settings.values()))
+            for name, options in self._choices(*self.settings.values()).items():
+                self._offer(name, options)
             return self.answer()
         except (InputError, OSError) as error:  # files may have been deleted
             return Answer(message(str(error)))
 
-    def _offer(self, choices: Mapping[str, Options]) -> None:
-        """Set new options of live controls; a value that is still offered is kept."""
-        self._updating = True
-        for name, options in choices.items():
-            widget, before = self.widgets[name], self.widgets[name].value
-            if list(widget.options) != list(options):
-                widget.options, values = list(options), [value for _, value in options]
-                widget.value = before if before in values else next(iter(values), None)
-            self.settings[name] = widget.value
-        self._updating = False
+    def _offer(self, name: str, options: Options) -> None:
+        """Set the options of a control; a value that is still offered is kept."""
+        values = [value for _, value in options]
+        if self.settings[name] not in values:
+            self.settings[name] = next(iter(values), None)
+        if name in self.widgets:
+            self._updating = True
+            self.widgets[name].options = options  # if they differ, the first becomes the value
+            self.widgets[name].value = self.settings[name]
+            self._updating = False
 
     def _ipython_display_(self) -> None:
         from IPython.display import HTML, Image, display
@@ -238,7 +235,7 @@ class Explorer:
             display({"application/javascript": NAMES}, raw=True)
             display(self.live())
             return
-        answer = self._current(lambda new: self.settings.update({name: choice(own).value for name, own in new.items()}))
+        answer = self._current()
         image = [] if answer.figure is None else [Image(png_of(answer.figure), alt=answer.alt)]
         display(*[*image, HTML(answer.html)][:: self._order])
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from docemb_lib.widgets import explorer as html
 from docemb_lib.widgets.explorer import Answer, Explorer, choice
 from docemb_lib.workspace import Workspace, is_locked
 
-RUNS = ["run", "notebook", "state", "mean", "seconds", "at"]
+RUNS = ["state", "notebook", "run", "mean", "seconds", "at"]
 TRAININGS = ["training", "state", "update", "updates", "tokens_per_second", "eta"]
 RUNNING = ".running.ipynb"  # see `Planned.working`
 EVERY = [("2 s", 2.0), ("10 s", 10.0), ("off", 0.0)]
@@ -36,14 +36,14 @@ NOT_LOSSES = {"step", "at", "epoch", "learning_rate", "grad_norm", "norm", "spre
 def runs_on_disk(workspace: Workspace, notebook: str | None = None) -> pd.DataFrame:
     """Unfinished runs, then recorded runs, newest first.
 
-    Columns run, notebook, state (running, interrupted, done, failed), mean (score over tasks), seconds, at (last line
+    Columns state (running, interrupted, done, failed), notebook, run, mean (score over tasks), seconds, at (last line
     of progress, or the error).
     """
     rows = []
     for path in sorted((workspace.outputs / "notebooks").glob(f"{notebook or '*'}/.*{RUNNING}")):
         executed = path.with_name(path.name.removeprefix(".").removesuffix(RUNNING) + ".ipynb")
         state = "running" if is_locked(executed) else "interrupted"
-        rows.append((executed.stem, path.parent.name, state, np.nan, np.nan, _progress_of(path)))
+        rows.append((state, path.parent.name, executed.stem, np.nan, np.nan, _progress_of(path)))
     recorded = sorted(records.all_records(notebook, workspace=workspace), key=lambda record: record.finished)
     rows += [_recorded(record) for record in recorded[::-1]]
     return pd.DataFrame(rows, columns=RUNS)
@@ -59,7 +59,7 @@ def sweep_on_disk(planned: Sequence[Planned], workspace: Workspace) -> pd.DataFr
             rows.append(_recorded(record))
         else:
             state, at = ("running", _progress_of(run.working)) if running else ("waiting", "")
-            rows.append((run.label, run.notebook, state, np.nan, np.nan, at))
+            rows.append((state, run.notebook, run.label, np.nan, np.nan, at))
     return pd.DataFrame(rows, columns=RUNS)
 
 
@@ -94,7 +94,7 @@ def trainings_on_disk(workspace: Workspace) -> pd.DataFrame:
 
 def _recorded(record: records.Record) -> tuple[Any, ...]:
     mean = record.metrics.get("mean", np.nan)
-    return (record.label, record.notebook, record.status, mean, record.seconds, record.error or "")
+    return (record.status, record.notebook, record.label, mean, record.seconds, record.error or "")
 
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:
@@ -157,8 +157,9 @@ def run_monitor(
         trainings, planned = trainings_on_disk(workspace), None if steps is None else chosen_runs(steps)
         runs, text = runs_on_disk(workspace, notebook) if planned is None else sweep_on_disk(planned, workspace), ""
         if planned is not None:
-            left = _shown(time_left(runs), tqdm.format_interval) or "not known yet"
-            text = f"<p>time left: {html.number('left', left)}</p>"
+            left = time_left(runs)
+            known = "not known yet" if np.isnan(left) else tqdm.format_interval(left)
+            text = f"<p>time left: {html.number('left', known)}</p>"
         if runs.empty and trainings.empty:
             return Answer(html.message(NOTHING))
         counts = runs["state"].value_counts()
@@ -173,25 +174,16 @@ def run_monitor(
 
 
 def _runs(runs: pd.DataFrame) -> str:
-    rows = []
-    for run, notebook, state, mean, seconds, at in runs.itertuples(index=False):
-        numbers = {"mean": _shown(mean, "{:.3f}".format), "seconds": _shown(seconds, tqdm.format_interval)}
-        rows.append(html.row({"state": state, "notebook": notebook, "run": run, **numbers, "at": at}, state=state))
-    return html.table("runs", ["state", "notebook", "run", "mean score", "took", "at"], rows)
+    shown = runs.rename(columns={"mean": "mean score", "seconds": "took"})
+    return html.table("runs", shown, {"took": tqdm.format_interval})
 
 
 def _trainings(trainings: pd.DataFrame) -> str:
     if trainings.empty:
         return ""
     parts = list(trainings.columns[len(TRAININGS) :])
-    rows = []
-    for training, state, update, updates, speed, eta, *losses in trainings.itertuples(index=False):
-        cells = {"training": training, "state": state, "update": f"{update} of {updates}"}
-        cells |= {"speed": _shown(speed, "{:,.0f}".format), "eta": _shown(eta, tqdm.format_interval)}
-        cells |= {name: _shown(loss, "{:.4f}".format) for name, loss in zip(parts, losses, strict=True)}
-        rows.append(html.row(cells, state=state))
-    return html.table("trainings", ["training", "state", "update", "tokens/s", "time left", *parts], rows)
-
-
-def _shown(value: float, form: Callable[[float], str]) -> str:
-    return "" if pd.isna(value) else form(value)
+    shown = trainings[["training", "state", "tokens_per_second", "eta", *parts]]
+    shown = shown.rename(columns={"tokens_per_second": "tokens/s", "eta": "time left"})
+    shown.insert(2, "update", trainings["update"].astype(str) + " of " + trainings["updates"].astype(str))
+    formats = {"tokens/s": "{:,.0f}".format, "time left": tqdm.format_interval, **dict.fromkeys(parts, "{:.4f}".format)}
+    return html.table("trainings", shown, formats)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache
+from dataclasses import dataclass, field
+from functools import cache, cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from docemb_lib.evaluation.retrieval import unit
+from docemb_lib.evaluation.retrieval import rank_documents, unit
 from docemb_lib.evaluation.tasks import Embedder, Ranking, pick
 from docemb_lib.experiments.models import SBERT_LABELS, Model, SideBySide, contextual_labels, embed_once
 from docemb_lib.experiments.run import Run, Stages
@@ -29,39 +30,36 @@ class Neighbours(NamedTuple):
     cosines: np.ndarray  # (k,)
 
 
+def nearest(embeddings: np.ndarray, row: int, k: int) -> Neighbours:
+    """The k nearest other rows of (N, D) embeddings by cosine; ties in row order."""
+    (others,) = rank_documents(embeddings, [row])
+    rows = others[:k]
+    return Neighbours(rows, unit(embeddings[rows]) @ unit(embeddings[[row]])[0])
+
+
+@dataclass
 class Pool:
-    """N documents, their lengths in tokens of the structural teacher, (N,), and embeddings by several models.
+    texts: list[str]  # N documents
+    lengths: np.ndarray  # (N,), tokens of the structural teacher
+    spaces: Mapping[str, np.ndarray]  # embeddings (N, ·) by model, those of the student first
+    relevant: dict[int, list[int]] = field(default_factory=dict)  # rows by row, of a retrieval task
 
-    spaces: embeddings (N, ·) by model, those of the student first; relevant: relevant rows by row, of a retrieval task.
-    """
-
-    def __init__(
-        self, texts: Sequence[str], lengths: np.ndarray, spaces: Mapping[str, np.ndarray],
-        relevant: Mapping[int, list[int]] | None = None,
-    ) -> None:  # fmt: skip
-        self.texts, self.lengths, self.relevant = list(texts), lengths, relevant or {}
-        self.lowered = [text.lower() for text in self.texts]
-        self.directions = {model: unit(X).astype(np.float32) for model, X in spaces.items()}
+    @cached_property
+    def lowered(self) -> list[str]:
+        return [text.lower() for text in self.texts]
 
     def find(self, words: str) -> list[int]:
         """The rows whose text contains `words`, in any case; all rows for an empty text."""
         return [row for row, text in enumerate(self.lowered) if words.lower() in text]
 
     def neighbours(self, row: int, k: int) -> dict[str, Neighbours]:
-        """Neighbours of a document of the pool by model, without the document itself."""
-        return self.neighbours_of({model: X[row] for model, X in self.directions.items()}, k, without=row)
+        """Neighbours of a document of the pool by model."""
+        return {model: nearest(X, row, k) for model, X in self.spaces.items()}
 
-    def neighbours_of(
-        self, embeddings: Mapping[str, np.ndarray], k: int, *, without: int = -1
-    ) -> dict[str, Neighbours]:
-        """The k nearest rows by cosine of a text with these embeddings, (·,), by model; ties in row order."""
-        found = {}
-        for model, y in embeddings.items():
-            cosines = (self.directions[model] @ unit(y[None])[0].astype(np.float32)).astype(np.float64)
-            order = np.argsort(-cosines, kind="stable")
-            rows = order[order != without][:k]
-            found[model] = Neighbours(rows, cosines[rows])
-        return found
+    def neighbours_of(self, embeddings: Mapping[str, np.ndarray], k: int) -> dict[str, Neighbours]:
+        """Neighbours in the pool of a text with these embeddings, (·,), by model."""
+        last = len(self.texts)
+        return {model: nearest(np.vstack([X, embeddings[model]]), last, k) for model, X in self.spaces.items()}
 
 
 class Neighbourhoods:
@@ -128,7 +126,7 @@ def neighbour_browser(neighbourhoods: Neighbourhoods, by_length: pd.DataFrame) -
             query = html.document(f"document {document}, {pool.lengths[document]} tokens", pool.texts[document])
             if (matches := len(pool.find(find))) > LISTED:
                 query = f"<p>the first {LISTED} of {matches} documents are listed; find others by words</p>{query}"
-        text = _beside_each_other(pool, found, relevant) + _common(found, neighbours) + query
+        text = _beside_each_other(pool, found, relevant) + query
         return Answer(text, drawn(task), f"scores on {task} by length of document")
 
     controls = {
@@ -142,26 +140,19 @@ def neighbour_browser(neighbourhoods: Neighbourhoods, by_length: pd.DataFrame) -
 
 
 def _beside_each_other(pool: Pool, found: dict[str, Neighbours], relevant: list[int]) -> str:
-    """A column per model, a row per rank; neighbours of the student are bold, relevant documents have a tick."""
-    first = next(iter(found.values())).rows
-
-    def cell(model: str, row: int, cosine: float) -> str:
-        style = f"{html.CELL} font-weight: {'bold' if row in first else 'normal'};"
-        names = f'class="docemb-neighbour" data-model="{html.escape(model)}" data-row="{row}" style="{style}"'
-        head = f"{cosine:.3f}{' ✓' if row in relevant else ''} · {pool.lengths[row]} tokens"
-        return f"<td {names}>{head}<br>{html.escape(html.snippet(pool.texts[row], 90))}</td>"
-
-    columns = [[cell(model, *pair) for pair in zip(*own, strict=True)] for model, own in found.items()]
-    rows = [f"<tr>{''.join(cells)}</tr>" for cells in zip(*columns, strict=True)]
-    note = "bold: neighbour in the student's space too; ✓: relevant to the document; cosine and length of each"
-    return html.table("neighbours", list(found), rows, equal=True) + f"<p>{note}</p>"
-
-
-def _common(found: dict[str, Neighbours], neighbours: int) -> str:
+    """A column per model, a row per rank, with marks; below, how many neighbours the models share."""
     (_, first), *others = found.items()
+
+    def cell(row: int, cosine: float) -> str:
+        marks = " =" * (row in first.rows) + " ✓" * (row in relevant)
+        return f"{cosine:.3f}{marks} · {pool.lengths[row]} tokens · {row}: {html.snippet(pool.texts[row], 90)}"
+
+    columns = {model: [cell(*pair) for pair in zip(*own, strict=True)] for model, own in found.items()}
     shared = {model: len(np.intersect1d(first.rows, own.rows)) for model, own in others}
     counts = [f"{html.escape(model)}: {html.number('common', count)}" for model, count in shared.items()]
-    return f"<p>of {neighbours} neighbours shared with the student: {', '.join(counts)}</p>"
+    note = "cosine · length · document; =: neighbour in the student's space too; ✓: relevant to the document"
+    shares = f"of {len(first.rows)} neighbours shared with the student: {', '.join(counts)}"
+    return html.table("neighbours", pd.DataFrame(columns)) + f"<p>{note}</p><p>{shares}</p>"
 
 
 def _by_length(by_length: pd.DataFrame, task: str, models: list[str]) -> Figure | None:

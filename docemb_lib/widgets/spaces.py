@@ -100,13 +100,11 @@ def distance_explorer(distances: StudentDistances) -> Explorer:
         return {"pair": offered}
 
     def answer(loss: str, distance: Distance, gamma: float, negatives: int, tokens: Range, pair: Any) -> Answer:
-        shown, rows = parts(loss, distance, negatives, tokens), []
-        for model, found in shown.items():
-            auc, overlap, mean = probing.separation(found, gamma=gamma)
-            cells = {"model": model, "auc": f"{auc:.3f}", "overlap": f"{overlap:.3f}", "loss": f"{mean:.4g}"}
-            rows.append(html.row(cells, model=model))
-        text = html.table("separation", ["student", "AUC", "overlap", f"max-margin loss, γ = {gamma:g}"], rows)
-        text += f"<p>{html.number('documents', len(found.positive))} documents of "
+        shown, margin = parts(loss, distance, negatives, tokens), f"max-margin loss, γ = {gamma:g}"
+        rows = [(model, *probing.separation(found, gamma=gamma)) for model, found in shown.items()]
+        separations = pd.DataFrame(rows, columns=["student", "AUC", "overlap", margin])
+        text = html.table("separation", separations, {margin: "{:.4g}".format})
+        text += f"<p>{html.number('documents', len(next(iter(shown.values())).positive))} documents of "
         text += f"{html.number('tokens', f'{tokens[0]} to {tokens[1]}')} tokens, {negatives} negatives each</p>"
         alt = f"{UNITS[distance]} to the own and to other teacher embeddings, one row each for {', '.join(shown)}"
         return Answer(text + _documents(documents, pair), drawn(loss, distance, gamma, negatives, tokens), alt)
@@ -215,6 +213,8 @@ def projection_explorer(spaces: Spaces, probes: pd.DataFrame) -> Explorer:
     probes: see `probes_of_teachers`.
     """
     collections, names = list(spaces.planes), list(next(iter(spaces.planes.values())))
+    heads = {"teacher": "probe of the", "model": "from", "r2": "R²", "overlap": "common neighbours"}
+    readable = probes.loc[probes["bucket"] == probing.ALL, list(heads)].rename(columns=heads)
 
     def choices(documents: str, *_: str) -> dict[str, Options]:
         columns = spaces.documents[documents].columns
@@ -230,24 +230,15 @@ def projection_explorer(spaces: Spaces, probes: pd.DataFrame) -> Explorer:
             plot_plane(points, colour=colour, explained=planes[name].explained, legend=last, ax=ax)
             ax.set_title(name)
             dots.append((ax, planes[name].points, titles))
-        shares = {name: f"{planes[name].explained:.3f}" for name in (space, beside)}
-        rows = [html.row({"space": name, "explained": share}, space=name) for name, share in shares.items()]
-        text = html.table("planes", ["space", "share of variance in the plane"], rows) + _readable(probes)
+        shares = {name: planes[name].explained for name in (space, beside)}
+        text = html.table("planes", pd.DataFrame(shares.items(), columns=["space", "share of variance in the plane"]))
         alt = f"{documents} along the two principal axes of {space} and of {beside}, coloured by {colour}"
-        return Answer(text, figure, alt, dots)
+        return Answer(text + html.table("readable", readable), figure, alt, dots)
 
     controls = {
         "documents": choice([(name, name) for name in collections]),
         "space": choice([(name, name) for name in names]),
         "beside": choice([(name, name) for name in names], len(names) - 1),
-        "colour": choice(choices(collections[0])["colour"]),
+        "colour": choice([]),
     }
     return Explorer(controls, answer, choices=choices)
-
-
-def _readable(probes: pd.DataFrame) -> str:
-    rows = []
-    for probe in probes[probes["bucket"] == probing.ALL].to_dict("records"):
-        who = {"teacher": probe["teacher"], "model": probe["model"]}
-        rows.append(html.row(who | {"r2": f"{probe['r2']:.3f}", "common": f"{probe['overlap']:.3f}"}, **who))
-    return html.table("readable", ["probe of the", "from", "R²", "common neighbours"], rows)

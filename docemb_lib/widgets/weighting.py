@@ -123,9 +123,9 @@ def weighting_explorer(run: Run, points: pd.DataFrame, *, profile: str | Path) -
 
 
 def _scores(found: pd.DataFrame) -> str:
-    rows = []
-    for task, metric, value, low, high in found.itertuples(index=False):
-        interval = "" if pd.isna(low) else with_interval(value, low, high).split(" ", 1)[1]
-        cells = {"task": task, "metric": metric, "score": f"{value:.3f}", "interval": interval}
-        rows.append(html.row(cells, task=task))
-    return html.table("scores", ["task", "metric", "score", "95% interval"], rows) if rows else ""
+    bounds = found[["value", "low", "high"]].itertuples(index=False)
+    intervals = [
+        "" if pd.isna(low) else with_interval(value, low, high).split(" ", 1)[1] for value, low, high in bounds
+    ]
+    shown = found[["task", "metric", "value"]].rename(columns={"value": "score"})
+    return "" if found.empty else html.table("scores", shown.assign(**{"95% interval": intervals}))

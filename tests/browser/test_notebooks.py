@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from functools import partial
 
 import nbformat
 import numpy as np
@@ -128,16 +129,16 @@ print(f"{{roc_auc_score(np.r_[0 * near, 0 * far + 1], np.r_[near, far]):.3f}}", 
 
 @pytest.mark.parametrize("notebook", ["03_structural"], indirect=True)
 def test_the_distance_explorer_shows_the_auc_of_what_is_chosen(notebook):
-    auc = "tr[data-model='this student: cosine'] .docemb-auc"
+    auc = partial(notebook.shows_cell, "separation", 1)
     notebook.choose("loss", "this student: cosine")
     notebook.choose("distance", notebook.kernel("from docemb_lib.figures import UNITS; print(UNITS['mse'], end='')"))
     most = int(notebook.kernel("print(distances.measured['mse'][distances.own].negative.shape[1])"))
-    notebook.shows(auc, notebook.kernel(SEPARATION.format(shortest=0, negatives=most)))
+    auc(notebook.kernel(SEPARATION.format(shortest=0, negatives=most)), "this student: cosine")
     notebook.press("negatives", "Home")
-    notebook.shows(auc, notebook.kernel(SEPARATION.format(shortest=0, negatives=1)))
+    auc(notebook.kernel(SEPARATION.format(shortest=0, negatives=1)), "this student: cosine")
     notebook.press("tokens", "PageUp")
     shortest = int(notebook.control("tokens").locator(".widget-readout").inner_text().split()[0])
-    notebook.shows(auc, notebook.kernel(SEPARATION.format(shortest=shortest, negatives=1)))
+    auc(notebook.kernel(SEPARATION.format(shortest=shortest, negatives=1)), "this student: cosine")
     kept = int(notebook.kernel(f"print((distances.documents['length'] >= {shortest}).sum())"))
     assert kept < len(json.loads(notebook.kernel("print(distances.documents['id'].to_json(orient='values'))")))
     notebook.shows(".docemb-documents", str(kept))
@@ -165,7 +166,7 @@ def test_the_projection_explorer_shows_how_much_a_plane_explains_and_a_probe_rea
     for line in notebook.kernel(EXPLAINED).splitlines():
         share, name = line.split(" ", 1)
         notebook.choose("space", name)
-        notebook.shows(f".docemb-planes tr[data-space='{name}'] .docemb-explained", share)
+        notebook.shows_cell("planes", 1, share, name)
     point = notebook.page.locator(".docemb-points circle").first
     point.hover()  # nothing lies above it
     assert (
@@ -174,7 +175,7 @@ def test_the_projection_explorer_shows_how_much_a_plane_explains_and_a_probe_rea
     )
     for line in notebook.kernel(READABLE).splitlines():
         r2, teacher, model = line.split(" | ")
-        notebook.shows(f".docemb-readable tr[data-teacher='{teacher}'][data-model='{model}'] .docemb-r2", r2)
+        notebook.shows_cell("readable", 2, r2, teacher, model)
 
 
 ACCURACY = """
@@ -187,18 +188,19 @@ print(f"{own['value'].mean():.3f}", end="")
 def test_the_weighting_explorer_shows_recorded_scores_and_how_to_run_what_is_missing(notebook):
     score = notebook.kernel(ACCURACY)
     notebook.shows(".docemb-status", "recorded")
-    notebook.shows("tr[data-task='package'] .docemb-score", score)
+    notebook.shows_cell("scores", 2, score, "package")
     notebook.press("λ", "ArrowRight")
     notebook.shows(".docemb-status", "no run")
     assert "-p lam 0.55" in notebook.page.locator("code.docemb-command").inner_text()
     notebook.press("λ", "ArrowLeft")
-    notebook.shows("tr[data-task='package'] .docemb-score", score)
+    notebook.shows_cell("scores", 2, score, "package")
 
 
 NEAREST = """
 import numpy as np
 pool = widgets.neighbourhoods_of(run).pool({task!r})
-directions = next(iter(pool.directions.values())).astype(float)
+directions = np.asarray(next(iter(pool.spaces.values())), dtype=float)
+directions /= np.linalg.norm(directions, axis=1, keepdims=True)
 cosines = directions @ directions[{document}]
 cosines[{document}] = -2
 print(*np.argsort(-cosines, kind="stable")[:{k}], end="")
@@ -208,8 +210,6 @@ print(*np.argsort(-cosines, kind="stable")[:{k}], end="")
 @pytest.mark.parametrize("notebook", ["06_evaluation"], indirect=True)
 def test_the_neighbour_browser_shows_the_nearest_by_cosine_and_texts_as_texts(notebook):
     tasks = notebook.control("task").locator("option").all_inner_texts()
-    label = notebook.kernel("print(figures.short_name(run.label, run.label), end='')")
-    first = f"td.docemb-neighbour[data-model='{label}']"
     notebook.choose("task", tasks[-1])
     for document, k in ((0, 5), (3, 4)):
         notebook.control("document").locator("select").select_option(index=document)
@@ -217,8 +217,9 @@ def test_the_neighbour_browser_shows_the_nearest_by_cosine_and_texts_as_texts(no
             notebook.press("neighbours", "ArrowLeft")
         expected = notebook.kernel(NEAREST.format(task=tasks[-1], document=document, k=k)).split()
         notebook.page.wait_for_function(
-            "([cells, rows]) => [...document.querySelectorAll(cells)].map(c => c.dataset.row).join() === rows",
-            arg=[first, ",".join(expected)], timeout=10_000)  # fmt: skip
+            """([cells, rows]) => [...document.querySelectorAll(cells)]
+                .map(cell => cell.textContent.match(/tokens · (\\d+):/)[1]).join() === rows""",
+            arg=[".docemb-neighbours td:first-child", ",".join(expected)], timeout=10_000)  # fmt: skip
     hostile = "<img src=x onerror='window.harmed = true'><script>window.harmed = true</script>"
     notebook.control("your text").locator("textarea").fill(hostile)
     notebook.control("your text").locator("textarea").blur()

@@ -3,7 +3,9 @@
 import re
 
 import ipywidgets
+import pandas as pd
 import pytest
+from bs4 import BeautifulSoup
 from datasets import Dataset
 
 from docemb_lib.workspace import Workspace
@@ -23,6 +25,20 @@ def workspace(workspace_root):
 @pytest.fixture
 def numbers():
     return lambda html, name: re.findall(rf'class="docemb-{name}"[^>]*>([^<]*)<', html)
+
+
+@pytest.fixture
+def tables():
+    """The tables of an answer, by name, as frames of texts."""
+
+    def read(html):
+        found = {}
+        for table in BeautifulSoup(html, "html.parser").find_all("table"):
+            heads, *rows = ([cell.get_text() for cell in row.find_all(["th", "td"])] for row in table.find_all("tr"))
+            found[table["class"][-1].removeprefix("docemb-")] = pd.DataFrame(rows, columns=heads)
+        return found
+
+    return read
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import ipywidgets
 import matplotlib.pyplot as plt
+import pandas as pd
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
@@ -169,8 +170,8 @@ class Parsed(HTMLParser):
 
 @pytest.mark.parametrize("text", HOSTILE)
 @pytest.mark.parametrize("piece", [lambda t: html.document(t, t), html.message, lambda t: html.number("auc", t),
-    lambda t: html.number(t, 1), lambda t: html.table("runs", [], [html.row({t: 1})]),
-    lambda t: html.table("runs", [t], [html.row({"a": t}, model=t)]), lambda t: html.picture(figure(), t)],
+    lambda t: html.number(t, 1), lambda t: html.table("runs", pd.DataFrame({t: [1]})),
+    lambda t: html.table("runs", pd.DataFrame({"a": [t]})), lambda t: html.picture(figure(), t)],
     ids=["document", "message", "number", "name", "column", "table", "picture"])  # fmt: skip
 def test_what_looks_like_html_shows_as_text(piece, text):
     made = Parsed(piece(text))
@@ -178,6 +179,12 @@ def test_what_looks_like_html_shows_as_text(piece, text):
     assert made.tags == Parsed(piece("harmless")).tags
     assert not [name for name in made.attributes if name.startswith("on")]
     assert text in made.text or any(text in value for value in made.values)
+
+
+def test_a_table_cuts_no_text_and_formats_numbers(tables):
+    rows = pd.DataFrame({"text": ["x" * 300, ""], "score": [0.12345, float("nan")], "n": [3, 40]})
+    found = tables(html.table("runs", rows, {"n": "{} s".format}))["runs"]
+    assert found.to_numpy().tolist() == [["x" * 300, "0.123", "3 s"], ["", "", "40 s"]]
 
 
 def test_a_long_document_is_cut_and_says_so():

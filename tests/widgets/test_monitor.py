@@ -119,14 +119,14 @@ def test_a_training_reports_its_progress(workspace, training):
     assert np.isnan(row["eta"])
 
 
-def test_the_monitor_says_what_to_run_and_shows_what_has(workspace, numbers, moved, hostile):
+def test_the_monitor_says_what_to_run_and_shows_what_has(workspace, numbers, tables, moved, hostile):
     async def watch():
         shown = run_monitor("05_weighting")
         assert "nothing has run yet; docemb run" in moved(shown)
         folder = records.save(workspace, replace(record("a"), label=hostile, status="failed", error="out of <memory>"))
         shown.refresh()
         text = shown._text.value
-        assert (numbers(text, "failed"), numbers(text, "state")) == (["1"], ["failed"])
+        assert (numbers(text, "failed"), tables(text)["runs"]["state"].tolist()) == (["1"], ["failed"])
         assert "<script" not in text
         assert "out of &lt;memory&gt;" in text
         shutil.rmtree(folder)
@@ -157,7 +157,7 @@ def test_the_monitor_refreshes_by_itself_until_it_is_closed(workspace, monkeypat
     asyncio.run(asyncio.wait_for(watch(), 20))
 
 
-def test_the_monitor_finds_notebooks_by_number_and_lists_the_last_runs(workspace, monkeypatch, numbers):
+def test_the_monitor_finds_notebooks_by_number_and_lists_the_last_runs(workspace, monkeypatch, numbers, tables):
     records.save(workspace, record("0"))
     text = run_monitor("05").answer().html
     assert numbers(text, "done") == ["1"]
@@ -169,7 +169,7 @@ def test_the_monitor_finds_notebooks_by_number_and_lists_the_last_runs(workspace
     for number in range(3):
         records.save(workspace, record(str(number), finished=f"2024-01-0{number + 1}T00:00:00"))
     text = run_monitor().answer().html
-    assert (numbers(text, "done"), numbers(text, "run")) == (["3"], ["run 2", "run 1"])
+    assert (numbers(text, "done"), tables(text)["runs"]["run"].tolist()) == (["3"], ["run 2", "run 1"])
     assert "the last 2 of 3 recorded runs" in text
 
 

@@ -67,7 +67,7 @@ def test_a_task_becomes_a_pool_embedded_once_with_what_belongs_together(workspac
     assert {model: y.tolist() for model, y in own.items()} == {"this student: a": [15, 1], "truncated": [15, 1]}
 
 
-def test_the_neighbour_browser_shows_neighbours_of_a_document_and_of_a_text(monkeypatch, numbers, moved, hostile):
+def test_the_neighbour_browser_shows_neighbours_of_a_document_and_of_a_text(monkeypatch, numbers, tables, moved, hostile):  # fmt: skip
     rng = np.random.default_rng(0)
     spaces = {"student": rng.standard_normal((6, 4)), "SBERT over chunks": rng.standard_normal((6, 3))}
     pool = Pool([f"page {n} {hostile}" for n in range(6)], np.arange(6), spaces, {2: [4]})
@@ -79,7 +79,7 @@ def test_the_neighbour_browser_shows_neighbours_of_a_document_and_of_a_text(monk
     explorer = neighbour_browser(neighbourhoods, by_length)
 
     def rows(text, model):
-        return [int(row) for row in re.findall(rf'data-model="{model}" data-row="(\d+)"', text)]
+        return [int(re.search(r"(\d+): page", cell)[1]) for cell in tables(text)["neighbours"][model]]
 
     text = moved(explorer, document=2, neighbours=3)
     found = pool.neighbours(2, 3)
@@ -87,6 +87,8 @@ def test_the_neighbour_browser_shows_neighbours_of_a_document_and_of_a_text(monk
         assert rows(text, model) == own.rows.tolist()
     assert numbers(text, "common") == [str(len(set(found["student"].rows) & set(found["SBERT over chunks"].rows)))]
     assert ("✓ ·" in text) == any(4 in own.rows for own in found.values())
+    of_others = tables(text)["neighbours"]["SBERT over chunks"]
+    assert of_others.str.contains(" =").tolist() == np.isin(rows(text, "SBERT over chunks"), found["student"].rows).tolist()  # fmt: skip
     assert "<script" not in text
     assert "<img" in explorer._picture.value
     assert "documents are listed" not in text

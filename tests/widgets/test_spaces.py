@@ -54,16 +54,17 @@ def distances(hostile):
     return StudentDistances(documents, measured, "cosine")
 
 
-def test_the_distance_explorer_shows_separation_and_the_most_mistaken_pair(distances, numbers, moved):
+def test_the_distance_explorer_shows_separation_and_the_most_mistaken_pair(distances, numbers, tables, moved):
     explorer = widgets.distance_explorer(distances)
     text = moved(explorer)
     expected = [separation(found) for found in distances.measured["cosine"].values()]
-    assert numbers(text, "auc") == [f"{found.auc:.3f}" for found in expected]
+    assert tables(text)["separation"]["AUC"].tolist() == [f"{found.auc:.3f}" for found in expected]
     text = moved(explorer, loss="before", distance="mse", γ=0.3, negatives=4, tokens=(12, 17))
     part = distances.measured["mse"]["before"].part(np.arange(10, 19) // 6 == 2, 4)  # 12 to 17 tokens
     expected = separation(part, gamma=0.3)
-    assert (numbers(text, "auc"), numbers(text, "overlap")) == ([f"{expected.auc:.3f}"], [f"{expected.overlap:.3f}"])
-    assert (numbers(text, "loss"), numbers(text, "documents")) == ([f"{expected.loss:.4g}"], ["6"])
+    shown = {"student": "before", "AUC": f"{expected.auc:.3f}", "overlap": f"{expected.overlap:.3f}"}
+    shown["max-margin loss, γ = 0.3"] = f"{expected.loss:.4g}"
+    assert (tables(text)["separation"].to_dict("records"), numbers(text, "documents")) == ([shown], ["6"])
     pairs = mistaken(part, k=10)
     assert [pair for _, pair in explorer.widgets["pair"].options] == list(zip(pairs["document"], pairs["other"], strict=True))  # fmt: skip
     picked = explorer.widgets["pair"].options[2][1]
@@ -147,7 +148,7 @@ def test_views_are_those_of_the_projections_of_the_contextual_loss(specs):
         np.testing.assert_allclose(found[f"{side} view"], X, atol=1e-5)
 
 
-def test_the_projection_explorer_offers_the_colours_of_the_documents_and_their_variance(numbers, moved, hostile):
+def test_the_projection_explorer_offers_the_colours_of_the_documents_and_their_variance(tables, moved, hostile):
     rng = np.random.default_rng(0)
     frames = {"validation documents": pd.DataFrame({"length": range(1, 9), "source": list("aabbaabb"), "title": list("abcdefgh")}),
               "task t": pd.DataFrame({"length": range(1, 6), "label": list("xyxyx"), "title": [*"abcd", hostile]})}  # fmt: skip
@@ -160,13 +161,14 @@ def test_the_projection_explorer_offers_the_colours_of_the_documents_and_their_v
     explorer = widgets.projection_explorer(Spaces(frames, planes), probes)
     text = moved(explorer, documents="task t", colour="label")
     assert [value for _, value in explorer.widgets["colour"].options] == ["label", "length"]
-    assert numbers(text, "explained") == [f"{plane.explained:.3f}" for plane in planes["task t"].values()]
-    assert (numbers(text, "r2"), numbers(text, "common")) == (["0.250"], ["0.500"])
+    expected = [[name, f"{plane.explained:.3f}"] for name, plane in planes["task t"].items()]
+    assert tables(text)["planes"].to_numpy().tolist() == expected
+    assert tables(text)["readable"].to_numpy().tolist() == [["structural teacher", "after", "0.250", "0.500"]]
     picture = explorer._picture.value
     assert picture.count("<title>") == 2 * 5  # each document in both panels
     assert "<title>d, 4 tokens</title>" in picture
     assert "<script" not in picture
-    assert numbers(moved(explorer, beside="student"), "space") == ["student"]
+    assert tables(moved(explorer, beside="student"))["planes"]["space"].tolist() == ["student"]
     figure = explorer.answer(space="contextual teacher", colour="length").figure
     for ax, space in zip(figure.axes, ("contextual teacher", "student"), strict=False):
         assert ax.get_title() == space
