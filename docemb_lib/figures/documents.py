@@ -48,15 +48,13 @@ def plot_lengths(
     """
     ax = plt.gca() if ax is None else ax
     longest = longest or int(documents["tokens"].quantile(0.98))
-    edges = np.linspace(0, longest, 41)
-    look: dict[str, Any] = {"width": np.diff(edges), "align": "edge", "edgecolor": "white", "linewidth": 0.3}
-    below = np.zeros(len(edges) - 1)  # percent already drawn in each bin
-    for number, source in enumerate(documents["source"].value_counts().index if sources is None else sources):
-        tokens = documents.loc[documents["source"] == source, "tokens"].clip(upper=longest)
-        percent = 100 * np.histogram(tokens, bins=edges)[0] / len(documents)
-        look |= {"color": SERIES[number % len(SERIES)], "hatch": "///" if number >= len(SERIES) else ""}
-        ax.bar(edges[:-1], percent, bottom=below, label=str(source), **look)
-        below += percent
+    sources = list(documents["source"].value_counts().index if sources is None else sources)
+    lengths = [documents.loc[documents["source"] == source, "tokens"].clip(upper=longest) for source in sources]
+    bars: dict[str, Any] = {"bins": 40, "range": (0, longest), "stacked": True, "edgecolor": "white", "linewidth": 0.3}
+    bars["weights"] = [np.full(len(own), 100 / len(documents)) for own in lengths]
+    ax.hist(lengths, label=sources, color=[SERIES[n % len(SERIES)] for n in range(len(sources))], **bars)
+    for again in ax.containers[len(SERIES) :]:  # of a colour that is taken
+        plt.setp(again, hatch="///")
     ax.margins(y=0.18)  # room for the annotation
     top: dict[str, Any] = {"transform": ax.get_xaxis_transform(), "clip_on": False, "linestyle": ""}
     for (name, tokens), marker in zip((marks or {}).items(), cycle(MARKERS), strict=False):
@@ -108,11 +106,9 @@ def plot_mask(weights: pd.DataFrame, *, max_structural_len: int | None, ax: Axes
     """
     ax = plt.gca() if ax is None else ax
     shown = weights.iloc[np.unique(np.linspace(0, len(weights) - 1, MASK_ROWS).round().astype(int))]
-    left = np.zeros(len(shown))
-    for kind, text in MASK_LABELS.items():
-        width = shown[kind].to_numpy(dtype=float)
-        ax.barh(range(len(shown)), width, left=left, height=0.75, color=PALETTE[kind], label=text)
-        left += width
+    bars = shown[list(MASK_LABELS)].astype(float).rename(columns=MASK_LABELS)
+    colors: Any = [PALETTE[kind] for kind in MASK_LABELS]
+    bars.plot.barh(stacked=True, width=0.75, color=colors, ax=ax)
     if max_structural_len is not None and (shown["length"] > max_structural_len).any():
         kept = int((shown["length"] <= max_structural_len).sum())
         ax.axhline(kept - 0.5, color=GREY, linewidth=1.2, linestyle="--")
@@ -121,7 +117,7 @@ def plot_mask(weights: pd.DataFrame, *, max_structural_len: int | None, ax: Axes
     ax.set_yticks(range(len(shown)), [f"{length:,}" for length in shown["length"]])
     ax.invert_yaxis()
     ax.set(xlabel="weights of the two losses of a document", ylabel="length of a document\n(structural tokens)")
-    ax.set_xlim(0, 1.02 * max(1.0, float(left.max())))
+    ax.set_xlim(0, 1.02 * max(1.0, bars.sum(axis=1).max()))
     ax.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, fontsize=8)
     return ax
 
@@ -263,10 +259,8 @@ def plot_probe(probes: pd.DataFrame, *, teacher: str, measure: str, ax: Axes | N
     places, width = np.arange(len(table)), 0.8 / table.shape[1]
     for number, (model, values) in enumerate(table.items()):
         left = places + (number - (table.shape[1] - 1) / 2) * width
-        ax.bar(left, values, width=width, color=PALETTE[kind_of(str(model))], label=str(model))
-        for x, value in zip(left, values, strict=True):
-            if np.isfinite(value):  # an empty bucket has no value
-                label(ax, f"{value:z.2f}", (x, max(value, 0)), (0, 2), ha="center", va="bottom")
+        bars = ax.bar(left, values, width=width, color=PALETTE[kind_of(str(model))], label=str(model))
+        ax.bar_label(bars, fmt="{:z.2f}", padding=2, fontsize=8)  # an empty bucket has no value
     ax.set_xticks(places, [f"{bucket}\n{documents[bucket]} documents" for bucket in table.index])
     ax.axhline(0, color=GREY, linewidth=0.8)
     ax.margins(y=0.15)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,12 +24,7 @@ from docemb_lib.settings.profile import Profile
 
 # ---- diagrams: Paragraph Vector, training with two teachers, and the contextual loss of a run
 SYMBOLS = {"structural": "L_S", "contextual": "L_C"}
-SQUARE = r"$\frac{1}{n}\,\Vert z_S - z_C\Vert^2$"
-FORMULAS = {  # title and formula, of views z with n dimensions
-    "soft-cca": f"SoftCCA\n{SQUARE}\n" + r"$+\,\delta\,(\mathrm{SDL}(z_S)+\mathrm{SDL}(z_C))$",
-    "mse": f"MSE\n{SQUARE}",
-    "cca": "CCA\n" + r"$-\sum_k\,\mathrm{corr}_k(z_S, z_C)$",
-}
+LOSS_NAMES = {"soft-cca": "SoftCCA", "mse": "MSE", "cca": "CCA"}
 
 
 class Box(NamedTuple):
@@ -40,8 +35,8 @@ class Box(NamedTuple):
     dashed: bool = False  # not trained, or predicted
 
 
-def draw_graph(boxes: Mapping[str, Box], arrows: Iterable[str], *, note: str = "", ax: Axes | None = None) -> Axes:
-    """Draw boxes by name and `arrows` "source > target" between them; an arrow to a missing box is skipped.
+def draw_graph(boxes: Mapping[str, Box], chains: Iterable[str], *, note: str = "", ax: Axes | None = None) -> Axes:
+    """Draw boxes by name and arrows along `chains`, "first > second > third"; arrows to missing boxes are skipped.
 
     Only here are texts between two `$` formulas; `literal` keeps the `$` of a name.
     """
@@ -52,7 +47,7 @@ def draw_graph(boxes: Mapping[str, Box], arrows: Iterable[str], *, note: str = "
         frame = {"boxstyle": "round", "facecolor": "none", "linestyle": "--" if dashed else "-"}
         frame["edgecolor"] = GREY if kind is None else PALETTE[kind]
         texts[name] = ax.text(column, row, text, size=8, ha="center", va="center", bbox=frame, parse_math=True)
-    for source, target in (arrow.split(" > ") for arrow in arrows):
+    for source, target in chain.from_iterable(pairwise(names.split(" > ")) for names in chains):
         if source in texts and target in texts:  # from the right edge of one to the left edge of the other
             start, end = texts[source], texts[target]
             clip = {"patchA": start.get_bbox_patch(), "patchB": end.get_bbox_patch()}
@@ -71,13 +66,13 @@ def plot_paragraph_vectors(words: Sequence[str], *, ax: Axes | None = None) -> A
     centre, top, kind = len(shown) // 2, len(shown), "contextual"
     boxes = {"DM": Box(0, top, "document vector", kind), "mean": Box(1.15, top - centre - 1, "mean"),
              "DBOW": Box(3.5, top - centre - 1, "document vector", kind)}  # fmt: skip
-    arrows = ["DM > mean"]
+    chains = ["DM > mean"]
     for place, word in enumerate(shown):
         row, predicted = top - place - 1, place == centre
         boxes[f"in {place}"] = Box(2.1 if predicted else 0, row, word, kind if predicted else None, predicted)
         boxes[f"out {place}"] = Box(4.9, row, word, kind, dashed=True)
-        arrows += [f"mean > in {place}" if predicted else f"in {place} > mean", f"DBOW > out {place}"]
-    ax = draw_graph(boxes, arrows, ax=ax)
+        chains += [f"mean > in {place}" if predicted else f"in {place} > mean", f"DBOW > out {place}"]
+    ax = draw_graph(boxes, chains, ax=ax)
     titles = {1.0: "DM: a word from its neighbours and the document", 4.2: "DBOW: each word from the document"}
     for column, title in titles.items():
         ax.text(column, top + 0.7, title, size=8, weight="bold", ha="center")
@@ -117,26 +112,24 @@ def plot_training(profile: Profile, widths: Mapping[str, int], *, ax: Axes | Non
             shown = layers if len(layers) <= 3 else [layers[0], "…", layers[-1]]
             kind = "contextual" if row else "student"
             boxes[name] = Box(2.2, row, "\n".join([f"${name}$", *shown]), kind, dashed=layers == ["identity"])
-        boxes["L_C"] = Box(3.2, -1, f"$L_C$\n{_formula(p.contextual_loss).splitlines()[0]}", "contextual")
-    arrows = "document > student, document > structural, document > contextual, structural > L_S, student > L_S, "
-    arrows += "student > f_S, contextual > f_C, f_S > L_C, f_C > L_C, L_S > sum, L_C > sum"
-    return draw_graph(boxes, arrows.split(", "), note="\n".join(notes), ax=ax)
+        boxes["L_C"] = Box(3.2, -1, f"$L_C$\n{_loss_name(p.contextual_loss)}", "contextual")
+    chains = ["document > student > L_S > sum", "document > structural > L_S", "student > f_S > L_C > sum"]
+    return draw_graph(boxes, [*chains, "document > contextual > f_C > L_C"], note="\n".join(notes), ax=ax)
 
 
 def plot_siamese(profile: Profile, *, ax: Axes | None = None) -> Axes:
     """How a sentence encoder learns from pairs of sentences (thesis, Figure 3.2; Reimers and Gurevych, 2019)."""
     name = literal(Path(profile.structural_teacher.model).name)
     boxes = {"objective": Box(4.1, 0, "loss of $\\cos(u, v)$,\nor a classifier\nof $(u, v, |u-v|)$", "structural")}
-    arrows = []
+    chains = []
     for row, sentence, vector in ((0.5, "A", "u"), (-0.5, "B", "v")):
         boxes[sentence] = Box(0, row, f"sentence {sentence}")
         boxes[f"encoder {sentence}"] = Box(1.1, row, f"{name}\none vector per token", "structural")
         boxes[f"mean {sentence}"] = Box(2.2, row, "mean over\ntokens", "structural")
         boxes[vector] = Box(3, row, f"${vector}$", "structural")
-        chain = [sentence, f"encoder {sentence}", f"mean {sentence}", vector, "objective"]
-        arrows += [f"{source} > {target}" for source, target in pairwise(chain)]
+        chains.append(f"{sentence} > encoder {sentence} > mean {sentence} > {vector} > objective")
     note = "Both rows are one network: they share all weights. Here it is trained already and frozen."
-    return draw_graph(boxes, arrows, note=note, ax=ax)
+    return draw_graph(boxes, chains, note=note, ax=ax)
 
 
 def plot_contextual_loss(profile: Profile, widths: Mapping[str, int], *, ax: Axes | None = None) -> Axes:
@@ -146,20 +139,19 @@ def plot_contextual_loss(profile: Profile, widths: Mapping[str, int], *, ax: Axe
         return draw_graph({"": Box(0, 0, "This run has no contextual teacher and no projections.")}, [], ax=ax)
     sides = {"student": ("y", "S", p.student_projection), "contextual": ("c", "C", p.contextual_projection)}
     end = max(len(parse_projection(spec)) for _, _, spec in sides.values()) + 1.5
-    boxes, arrows = {"L": Box(end, 0.5, f"$L_C$: {_formula(p.contextual_loss)}", "contextual")}, []
+    boxes, chains = {"L": Box(end, 0.5, f"$L_C$\n{_loss_name(p.contextual_loss)}", "contextual")}, []
     for row, (side, (vector, letter, spec)) in enumerate(sides.items()):
         boxes[f"{letter}0"] = Box(0, 1 - row, f"{side}\n${vector}$: {widths[side]:,}", side, dashed=True)
         sizes = pairwise(projection_widths(spec, widths[side]))
         for column, (layer, (before, after)) in enumerate(zip(_layers(spec), sizes, strict=True), 1):
             weights = (before + 1) * after + 2 * after * (NORM in layer)  # with biases
             boxes[f"{letter}{column}"] = Box(column, 1 - row, f"{layer}\n{weights:,}", side)
-        chain = [name for name in boxes if name.startswith(letter)]
-        arrows += [f"{source} > {target}" for source, target in pairwise([*chain, "L"])]
+        chains.append(" > ".join([*(name for name in boxes if name.startswith(letter)), "L"]))
     note = ", ".join(f"$f_{letter}$ = {spec}" for _, letter, spec in sides.values())
     note += "\nSolid boxes: linear layers with output features, activation, number of weights (biases included)."
     if DROPOUT in note or NORM in note:
         note += f"\n{DROPOUT}: dropout with this probability; {NORM}: layer normalisation."
-    return draw_graph(boxes, arrows, note=note, ax=ax)
+    return draw_graph(boxes, chains, note=note, ax=ax)
 
 
 def _weighted_sum(profile: Profile) -> tuple[str, list[str]]:
@@ -193,10 +185,10 @@ def _layers(spec: str) -> list[str]:
     return found
 
 
-def _formula(loss: str) -> str:
-    """Title and formula of a contextual loss; `cca:10` sums ten correlations."""
+def _loss_name(loss: str) -> str:
+    """`cca:10` sums the ten largest correlations."""
     name, _, components = loss.partition(":")
-    return FORMULAS[name].replace(r"\sum_k", rf"\sum_{{k \leq {components}}}" if components else r"\sum_k")
+    return LOSS_NAMES[name] + (f"\n{components} correlations" if components else "")
 
 
 # ---- Paragraph Vector's windows

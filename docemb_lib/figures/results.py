@@ -34,13 +34,11 @@ def plot_history(train: pd.DataFrame, validation: pd.DataFrame, *, ax: Axes | No
     """Losses over the updates (`training.History`): training as thin smoothed lines, validation as points on lines."""
     ax = plt.gca() if ax is None else ax
     colors = {"loss": GREY, "structural": PALETTE["structural"], "contextual": PALETTE["contextual"]}
-    teachers = set(validation.columns) - {"loss", *NOT_LOSSES}
-    parts = [part for part in colors if part == "loss" or part in teachers] + sorted(teachers - set(colors))
-    spare = cycle(color for color in SERIES if color not in colors.values())
-    for part in parts:
-        color = colors.get(part) or next(spare)
-        absent = part not in train.columns or train[part].isna().all()
-        if absent or (part != "loss" and train[part].equals(train["loss"])):  # the only part equals the loss
+    further = sorted({*train} & {*validation} - {*colors, *NOT_LOSSES})
+    spare = (color for color in SERIES if color not in colors.values())
+    for part, color in {**colors, **dict(zip(further, cycle(spare), strict=False))}.items():
+        known = part in train and part in validation and train[part].notna().any()
+        if not known or (part != "loss" and train[part].equals(train["loss"])):  # the only part equals the loss
             continue
         smooth = train[part].rolling(window=max(1, len(train) // 20), min_periods=1).mean()
         ax.plot(train["step"], smooth, color=color, linewidth=0.9, alpha=0.7)

@@ -112,11 +112,6 @@ class OpenNotebook:
 
         expect(self.page.locator(f"{SHOWN} {selector}").first).to_have_text(text, timeout=10_000)
 
-    def shows_cell(self, table: str, column: int, text: str, *of: str) -> None:
-        """Wait until a table has this text in a column, from 0, of the first row that has the texts `of`."""
-        row = "tr" + "".join(f':has(td:text-is("{one}"))' for one in of)
-        self.shows(f".docemb-{table} {row} td:nth-child({column + 1})", text)
-
     def count(self, selector: str) -> int:
         return int(self.page.locator(f"{SHOWN} {selector}").count())
 

@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from functools import partial
 
 import nbformat
 import numpy as np
@@ -115,7 +114,7 @@ def test_an_executed_notebook_converts_to_a_page(notebook, browser, screenshots,
     page.close()
 
 
-# ---- explorers: tests move a control and compare the output with an independent computation in the kernel
+# ---- explorers: what they answer is tested in tests/widgets, with the same controls; here what only a browser shows
 
 SEPARATION = """
 import numpy as np
@@ -129,16 +128,16 @@ print(f"{{roc_auc_score(np.r_[0 * near, 0 * far + 1], np.r_[near, far]):.3f}}", 
 
 @pytest.mark.parametrize("notebook", ["03_structural"], indirect=True)
 def test_the_distance_explorer_shows_the_auc_of_what_is_chosen(notebook):
-    auc = partial(notebook.shows_cell, "separation", 1)
+    auc = ".docemb-separation td:nth-child(2)"
     notebook.choose("loss", "this student: cosine")
     notebook.choose("distance", notebook.kernel("from docemb_lib.figures import UNITS; print(UNITS['mse'], end='')"))
     most = int(notebook.kernel("print(distances.measured['mse'][distances.own].negative.shape[1])"))
-    auc(notebook.kernel(SEPARATION.format(shortest=0, negatives=most)), "this student: cosine")
+    notebook.shows(auc, notebook.kernel(SEPARATION.format(shortest=0, negatives=most)))
     notebook.press("negatives", "Home")
-    auc(notebook.kernel(SEPARATION.format(shortest=0, negatives=1)), "this student: cosine")
+    notebook.shows(auc, notebook.kernel(SEPARATION.format(shortest=0, negatives=1)))
     notebook.press("tokens", "PageUp")
     shortest = int(notebook.control("tokens").locator(".widget-readout").inner_text().split()[0])
-    auc(notebook.kernel(SEPARATION.format(shortest=shortest, negatives=1)), "this student: cosine")
+    notebook.shows(auc, notebook.kernel(SEPARATION.format(shortest=shortest, negatives=1)))
     kept = int(notebook.kernel(f"print((distances.documents['length'] >= {shortest}).sum())"))
     assert kept < len(json.loads(notebook.kernel("print(distances.documents['id'].to_json(orient='values'))")))
     notebook.shows(".docemb-documents", str(kept))
@@ -149,80 +148,18 @@ def test_the_distance_explorer_shows_the_auc_of_what_is_chosen(notebook):
         arg=["img.docemb-figure", before], timeout=10_000)  # fmt: skip
 
 
-EXPLAINED = """
-spaces = widgets.spaces_of_run(run)
-kind = list(spaces.planes)[0]
-print(*(f"{plane.explained:.3f} {name}" for name, plane in spaces.planes[kind].items()), sep="\\n", end="")
-"""
-
-READABLE = """
-for row in figures.named(probes, run.label).drop_duplicates(["teacher", "model"]).itertuples():
-    print(f"{row.r2:.3f} | {row.teacher} | {row.model}")
-"""
-
-
 @pytest.mark.parametrize("notebook", ["04_projections"], indirect=True)
-def test_the_projection_explorer_shows_how_much_a_plane_explains_and_a_probe_reads(notebook):
-    for line in notebook.kernel(EXPLAINED).splitlines():
-        share, name = line.split(" ", 1)
-        notebook.choose("space", name)
-        notebook.shows_cell("planes", 1, share, name)
+def test_the_pointer_on_a_point_names_its_document(notebook):
     point = notebook.page.locator(".docemb-points circle").first
     point.hover()  # nothing lies above it
-    assert (
-        notebook.kernel("print(run.stages.corpus.split('validation')['id'][0], end='')")
-        in point.locator("title").text_content()
-    )
-    for line in notebook.kernel(READABLE).splitlines():
-        r2, teacher, model = line.split(" | ")
-        notebook.shows_cell("readable", 2, r2, teacher, model)
-
-
-ACCURACY = """
-own = scores[(scores["model"] == run.label) & (scores["metric"] == "accuracy")]
-print(f"{own['value'].mean():.3f}", end="")
-"""
-
-
-@pytest.mark.parametrize("notebook", ["05_weighting"], indirect=True)
-def test_the_weighting_explorer_shows_recorded_scores_and_how_to_run_what_is_missing(notebook):
-    score = notebook.kernel(ACCURACY)
-    notebook.shows(".docemb-status", "recorded")
-    notebook.shows_cell("scores", 2, score, "package")
-    notebook.press("λ", "ArrowRight")
-    notebook.shows(".docemb-status", "no run")
-    assert "-p lam 0.55" in notebook.page.locator("code.docemb-command").inner_text()
-    notebook.press("λ", "ArrowLeft")
-    notebook.shows_cell("scores", 2, score, "package")
-
-
-NEAREST = """
-import numpy as np
-pool = widgets.neighbourhoods_of(run).pool({task!r})
-directions = np.asarray(next(iter(pool.spaces.values())), dtype=float)
-directions /= np.linalg.norm(directions, axis=1, keepdims=True)
-cosines = directions @ directions[{document}]
-cosines[{document}] = -2
-print(*np.argsort(-cosines, kind="stable")[:{k}], end="")
-"""
+    first = notebook.kernel("print(run.stages.corpus.split('validation')['id'][0], end='')")
+    assert first in point.locator("title").text_content()
 
 
 @pytest.mark.parametrize("notebook", ["06_evaluation"], indirect=True)
-def test_the_neighbour_browser_shows_the_nearest_by_cosine_and_texts_as_texts(notebook):
-    tasks = notebook.control("task").locator("option").all_inner_texts()
-    notebook.choose("task", tasks[-1])
-    for document, k in ((0, 5), (3, 4)):
-        notebook.control("document").locator("select").select_option(index=document)
-        if k == 4:
-            notebook.press("neighbours", "ArrowLeft")
-        expected = notebook.kernel(NEAREST.format(task=tasks[-1], document=document, k=k)).split()
-        notebook.page.wait_for_function(
-            """([cells, rows]) => [...document.querySelectorAll(cells)]
-                .map(cell => cell.textContent.match(/tokens · (\\d+):/)[1]).join() === rows""",
-            arg=[".docemb-neighbours td:first-child", ",".join(expected)], timeout=10_000)  # fmt: skip
+def test_a_text_of_ones_own_is_shown_as_text(notebook):
     hostile = "<img src=x onerror='window.harmed = true'><script>window.harmed = true</script>"
-    notebook.control("your text").locator("textarea").fill(hostile)
-    notebook.control("your text").locator("textarea").blur()
+    notebook.write("your text", hostile)
     notebook.page.wait_for_function(
         "text => document.querySelector('pre.docemb-document').textContent === text", arg=hostile, timeout=60_000
     )

@@ -189,12 +189,6 @@ def test_points_are_coloured_by_value_or_by_length(ax, names_of):
     plot_plane(points, colour="length", explained=np.nan, ax=ax)
     assert ax.collections[0].get_array().tolist() == [9, 99, 1]  # 0 has no logarithm
     assert "no variance" in ax.get_xlabel()
-    ax.clear()  # a label that looks like a formula is drawn as it is
-    points = pd.DataFrame({"first": [0.0, 1], "second": [5.0, 4], "label": [r"$\nonsense{$", "$x$"]})
-    plot_plane(points, colour="label", explained=0.25, ax=ax)
-    ax.figure.canvas.draw()
-    shown = [text._preprocess_math(text.get_text()) for text in ax.get_legend().get_texts()]
-    assert shown == [(r"$\nonsense{$", False), ("$x$", False)]
 
 
 def test_a_probe_has_a_bar_with_its_number_per_model_and_bucket(ax, names_of, colour_of):
@@ -205,7 +199,7 @@ def test_a_probe_has_a_bar_with_its_number_per_model_and_bucket(ax, names_of, co
     assert plot_probe(frame, teacher="structural", measure="r2", ax=ax) is ax
     assert [bar.get_height() for bar in ax.patches] == pytest.approx([0.1, np.nan, 0.4, -0.3], nan_ok=True)
     assert [colour_of(bar) for bar in ax.patches] == [PALETTE["untrained"]] * 2 + [PALETTE["student"]] * 2
-    assert names_of(ax.texts) == ["0.10", "0.40", "-0.30"]  # a bucket without value is blank
+    assert names_of(ax.texts) == ["0.10", "", "0.40", "-0.30"]  # a bucket without value is blank
     assert names_of(ax.get_xticklabels()) == ["all\n12 documents", "longer\n0 documents"]
     assert (ax.get_ylabel(), ax.get_title()) == ("R²", "structural")
 

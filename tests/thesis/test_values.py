@@ -4,7 +4,6 @@ import pandas as pd
 import pytest
 
 from docemb_lib.errors import InputError
-from docemb_lib.evaluation import normalised
 from docemb_lib.experiments.plan import grid
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.settings.profile import Profile
@@ -21,29 +20,10 @@ def figure(name, number):
     return published(name).query(f"source == 'figure {number}'").set_index("label")
 
 
-def test_normalised_means_of_table_5_7_over_all_rounds_are_those_of_figure_5_3():
-    table = published("table_5_7").query("source == 'table 5.7a'")
-    runs = table.assign(model=table["model"] + ";" + table["round"])
-    means = normalised(runs, over_rounds=True).groupby("model")["normalised"].mean()
-    assert len(means) == 7 * 3
-    expected = {"only-MSE;1k": 0.7878, "SBERT;all": 0.9691, "Longformer;10k": 0.7884}
-    assert means[list(expected)].to_dict() == pytest.approx(expected, abs=5e-5)
-
-
-def test_every_student_beats_every_baseline_with_few_examples_and_only_sbert_is_ahead_with_all():
-    means = published("table_5_7").query("metric == 'accuracy'").groupby(["round", "model"])["value"].mean()
-    students, baselines = list(STUDENTS), ["Longformer", "DM", "PV", "SBERT"]
-    for examples in ("1k", "10k"):
-        assert means[examples][students].min() > means[examples][baselines].max()
-    ahead = means["all"][baselines] > means["all"][students].min()
-    assert ahead[ahead].index.tolist() == ["SBERT"]
-
-
 def test_retrieval_has_map_and_mrr_of_seven_models_on_two_tasks():
     rows = published("table_5_7").query("metric != 'accuracy'")
     table = rows.pivot(index=["metric", "task"], columns="model", values="value")
     assert (table.shape, table.notna().all(axis=None)) == ((2 * 2, 7), True)
-    assert table.groupby("metric").mean().idxmax(axis=1).to_dict() == {"map": "only-MSE", "mrr": "cosine-masked"}
 
 
 @pytest.mark.parametrize(("name", "number", "students", "best"), [
