@@ -73,10 +73,8 @@ def plot_lengths(
 def plot_cumulative(lengths: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     """Share of documents (rows: data, split, tokens) with at most so many tokens (thesis, Figure 5.2)."""
     ax = plt.gca() if ax is None else ax
-    colors, styles = (
-        series_colors(lengths["data"]),
-        dict(zip(dict.fromkeys(lengths["split"]), cycle(STYLES), strict=False)),
-    )
+    colors = series_colors(lengths["data"])
+    styles = dict(zip(lengths["split"].unique(), cycle(STYLES), strict=False))
     for (name, split), group in lengths.groupby(["data", "split"], sort=False):
         ax.ecdf(group["tokens"], color=colors[name], linestyle=styles[split], linewidth=1.5)
     handles = [Line2D([], [], color=color, label=name) for name, color in colors.items()]
@@ -155,7 +153,6 @@ def plot_sentence_similarity(pairs: pd.DataFrame, *, ax: Axes | None = None) -> 
 
 # ---- embeddings
 UNITS = {"cosine": "cosine distance", "mse": "squared L2 distance per dimension"}
-MARGIN = "margin"
 KINDS = {"positive": "to its own teacher embedding", "negative": "to those of other documents"}
 FLOOR = 1e-6  # of the largest squared distance, and of 1: smaller ones are drawn there, a logarithmic axis has no 0
 HALF = 0.42  # height of half a violin; rows are 1 apart
@@ -181,18 +178,20 @@ def plot_distances(
     floor = max(FLOOR * distances["value"].max(), FLOOR)
     for row, model in enumerate(models):
         own = distances[distances["model"] == model]
-        for kind, side in zip(kinds, (-HALF, HALF), strict=True):
+        for (kind, text), side in zip(kinds.items(), (-HALF, HALF), strict=True):
             values = own.loc[own["kind"] == kind, "value"].to_numpy()
             values = np.log10(np.maximum(values, floor)) if logarithmic else values  # density on the drawn scale
             x, height = density(values)
             x, middle = (10**x, 10 ** np.median(values)) if logarithmic else (x, np.median(values))
-            ax.fill_between(x, row, row + side * height, color=PALETTE[kind], alpha=0.75, linewidth=0.6, label=kind)
+            look: dict[str, Any] = {"color": PALETTE[kind], "alpha": 0.75, "linewidth": 0.6}
+            ax.fill_between(x, row, row + side * height, **look, label="" if row else text)
             ax.plot([middle, middle], [row, row + 0.8 * side], color="white", linewidth=0.9)
         ax.axhline(row, color=GREY, linewidth=0.6)
         if gamma is not None:
             near, far = own.groupby("kind")["value"].mean()[list(kinds)]
             ends = [near, max(gamma * far, floor) if logarithmic else gamma * far]
-            ax.plot(ends, [row, row], "|-", color=PALETTE["floor"], linewidth=4, markersize=16, label=MARGIN)
+            text = "" if row else f"margin: from the mean of the first to {gamma:g} × the mean of the second"
+            ax.plot(ends, [row, row], "|-", color=PALETTE["floor"], linewidth=4, markersize=16, label=text)
         label(ax, f"AUC {own['auc'].iloc[0]:.3f}", (1.01, row), xycoords=("axes fraction", "data"), fontsize=9)
     ax.set_yticks(range(len(models)), models)
     ax.set(xlabel=UNITS[distance], ylim=(len(models) - 0.5, -0.5), xscale="log" if logarithmic else "linear")
@@ -202,10 +201,7 @@ def plot_distances(
         ax.xaxis.set_major_locator(MaxNLocator(4) if high < 10 * low else LogLocator(subs=subs))
         ax.xaxis.set_major_formatter("{x:g}")
         ax.xaxis.set_minor_locator(NullLocator())
-    drawn = dict(zip(*reversed(ax.get_legend_handles_labels()), strict=True))
-    texts = {**kinds, MARGIN: f"margin: from the mean of the first to {gamma or 0:g} × the mean of the second"}
-    place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1), "fontsize": 8}
-    ax.legend(drawn.values(), [texts[name] for name in drawn], **place)
+    ax.legend(loc="lower left", bbox_to_anchor=(0, 1), fontsize=8)
     return ax
 
 

@@ -27,7 +27,7 @@ def test_published_lengths_are_marked_where_they_lie_on_the_axis(ax, names_of):
     documents = pd.DataFrame({"source": "a", "tokens": [10, 20, 30]})
     figures.plot_lengths(documents, longest=40, marks={"thesis: mean": 25, "thesis: far": 1200}, ax=ax)
     assert [line.get_xdata().tolist() for line in ax.lines] == [[25]]
-    assert names_of(ax.get_legend()) == ["thesis: mean (25)", "a"]
+    assert names_of(ax.get_legend()) == ["a", "thesis: mean (25)"]
 
 
 def test_panels_of_lengths_share_colours_and_height_and_need_no_limit(colour_of):
