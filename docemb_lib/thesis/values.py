@@ -7,6 +7,7 @@ relative to the models of one figure: do not compare values of different figures
 
 from __future__ import annotations
 
+from functools import cache
 from importlib.resources import files
 from itertools import chain
 from typing import Any, NamedTuple
@@ -43,6 +44,7 @@ def published(name: str) -> pd.DataFrame:
     return pd.DataFrame(data["rows"], columns=data["columns"])
 
 
+@cache  # each reading takes some hundredths of a second, and claims ask for all figures
 def read_published(name: str) -> Any:
     return yaml.safe_load(files("docemb_lib.thesis").joinpath("published", f"{name}.yaml").read_text(encoding="utf-8"))
 
