@@ -134,38 +134,25 @@ def test_weights_by_length_are_the_share_that_the_objective_gives_each_loss(make
 
 
 CELLS = {
-    "03_structural": [
-        {"structural_loss": loss, **options}
-        for loss in ("mse", "cosine", "max-margin", "contrastive")
-        for options in (
-            {},
-            {
-                "distance": "cosine",
-                "gamma": 0.5,
-                "temperature": 0.1,
-                "negatives": 4 * (loss > "cosine" and loss != "mse"),
-            },
-        )
-    ]
-}
-CELLS["05_weighting"] = [{}, {"lam": 0.2, "max_structural_len": None}, {"lam": None}, {"lam_by_length": "linear:5:30"}, {"structural_loss": None},
-    {"contextual_teacher": None}, {"form": "half_means_sum"}, {"form": "contextual_full", "structural_loss": "mse", "lam": 0.8},
-    {"structural_loss": "max-margin", "negatives": 3}, {"structural_loss": "contrastive"}, {"contextual_loss": "mse"},
-    {"contextual_loss": "cca"}, {"delta": 0.9, "beta": 0.2}, {"sdl": "sum"}, {"student_projection": "1", "contextual_projection": "1"}]  # fmt: skip
+    "03_structural": [{"structural_loss": loss} for loss in ("mse", "cosine", "max-margin", "contrastive")] + [
+        {"structural_loss": "max-margin", "distance": "cosine", "gamma": 0.5, "negatives": 4},
+        {"structural_loss": "contrastive", "temperature": 0.1, "negatives": 4}],
+    "05_weighting": [{}, {"lam": 0.2, "max_structural_len": None}, {"lam": None}, {"lam_by_length": "linear:5:30"}, {"structural_loss": None},
+        {"contextual_teacher": None}, {"form": "half_means_sum"}, {"form": "contextual_full", "structural_loss": "mse", "lam": 0.8},
+        {"structural_loss": "max-margin", "negatives": 3}, {"structural_loss": "contrastive"}, {"contextual_loss": "mse"},
+        {"contextual_loss": "cca"}, {"delta": 0.9, "beta": 0.2}, {"sdl": "sum"}, {"student_projection": "1", "contextual_projection": "1"}],
+}  # fmt: skip
+OF_05 = {"student_projection": "8(ReLU)x4", "contextual_projection": "4", "max_structural_len": 20}
 
 
 @pytest.mark.parametrize(
     ("notebook", "parameters"), [(name, one) for name, own in CELLS.items() for one in own], ids=str
 )
 def test_the_loss_by_hand_of_a_notebook_is_that_of_the_library(make_run, request, capsys, notebook, parameters):
-    given = (
-        {"student_projection": "8(ReLU)x4", "contextual_projection": "4", "max_structural_len": 20}
-        if notebook[0:2] == "05"
-        else {}
-    )
     further = [FAR | {"student_projection": "8"}, TOPICS | {"student_projection": "6"}]  # as wide as the teachers
     training = Profile.load("small").training.model_copy(update={"sdl": parameters.get("sdl", "mean")})
-    given |= {name: value for name, value in parameters.items() if name != "sdl"}
+    given = OF_05 if notebook == "05_weighting" else {}
+    given = {**given, **{name: value for name, value in parameters.items() if name != "sdl"}}
     run = make_run(notebook, further, {"training": training}, **given)
     torch.manual_seed(0)
     objective = make_objective(distil.make_student(0.0), run.profile, distil.WIDTHS).train()
