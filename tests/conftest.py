@@ -93,7 +93,7 @@ def docemb(*arguments: object) -> Done:
     """The command in this process, in the folder that it is in: to start another takes seconds."""
     from typer.testing import CliRunner
 
-    from docemb_lib.cli import app
+    from docemb_lib.cli.__main__ import app
 
     handler = signal.getsignal(signal.SIGTERM)
     try:

@@ -10,7 +10,7 @@ import pytest
 LIBRARY = Path(__file__).resolve().parent.parent / "docemb_lib"
 LAYERS = [
     "errors", "private", "progress", "projections", "hardware", "integrity", "worker_pool", "tokenizing", "pretrained", "settings", "workspace", "saving", "corpus", "teachers", "student", "losses", "doctor",
-    "training", "evaluation", "experiments", "thesis", "figures", "views", "widgets", "bench", "terminal", "cli"]  # fmt: skip
+    "training", "evaluation", "experiments", "thesis", "figures", "views", "widgets", "bench", "cli"]  # fmt: skip
 
 
 def imported(path: Path) -> set[str]:
@@ -40,7 +40,7 @@ def test_only_experiments_and_the_command_line_know_papermill():
 
 def test_importing_loads_neither_torch_nor_dask_and_the_command_line_nothing_that_takes_long():
     code = """
-import sys, docemb_lib.cli
+import sys, docemb_lib.cli.__main__
 print(sorted({"numpy", "pandas", "scipy", "torch"} & set(sys.modules)))
 import docemb_lib.experiments.plan, docemb_lib.experiments.sweeps, docemb_lib.widgets.monitor
 from docemb_lib import Profile, Workspace, grid, records, sweep

@@ -14,7 +14,7 @@ from scipy import stats
 
 from docemb_lib.bench import harness
 from docemb_lib.bench.harness import LONGEST, SHORTEST, Report, Row, peak_memory, thesis_lengths, write_report
-from docemb_lib.terminal import print_findings
+from docemb_lib.cli.terminal import print_findings
 
 CPU = torch.device("cpu")
 MiB = 2**20

@@ -14,7 +14,7 @@ from conftest import write_files
 from typer.testing import CliRunner
 
 from docemb_lib import Profile, Workspace
-from docemb_lib.cli import app
+from docemb_lib.cli.__main__ import app
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation import Classification, Pairs, catalogue
 from docemb_lib.evaluation.catalogue import check_task, load_task, outline_of, task_fingerprint

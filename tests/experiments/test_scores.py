@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from docemb_lib.cli.report import report
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation import Classification, Labelled, LabelledPairs, Pairs, Ranking, Retrieval, Score, protocols
 from docemb_lib.evaluation.catalogue import ProfileTasks
@@ -14,7 +15,6 @@ from docemb_lib.evaluation.scoreboard import with_interval
 from docemb_lib.evaluation.uncertainty import OVERALL, by_length, differences, holm, score_intervals
 from docemb_lib.experiments import scores as module
 from docemb_lib.experiments.models import SBERT_CHUNKS, SBERT_TRUNCATED, UNTRAINED, Model, scored_model
-from docemb_lib.experiments.report import report
 from docemb_lib.experiments.run import Run
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.experiments.scores import ScoreStage

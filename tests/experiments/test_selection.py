@@ -10,13 +10,13 @@ import yaml
 from conftest import docemb
 
 from docemb_lib import records, sweep
+from docemb_lib.cli.terminal import print_forecast
 from docemb_lib.experiments import execution, sweeps
 from docemb_lib.experiments.execution import Reporter, is_done
 from docemb_lib.experiments.plan import chosen_runs, resolve_plan, resolve_sweep, runs_of
 from docemb_lib.experiments.records import Record
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.settings.profile import Profile
-from docemb_lib.terminal import print_forecast
 from docemb_lib.widgets import run_monitor
 
 SWEEPS = ("weighting-cosine", "weighting-max-margin", "structural")
@@ -194,7 +194,7 @@ def test_missing_records_are_one_line_that_names_the_sweep_to_run_first(workspac
 def test_a_plan_with_the_sweep_and_what_depends_on_it_says_that_it_chooses_later(workspace, own, capsys):
     from rich.console import Console
 
-    from docemb_lib.experiments.forecast import forecast
+    from docemb_lib.cli.forecast import forecast
 
     steps = plan_of(own, workspace)
     assert [(step.grid, len(step.known), len(step.later)) for step in steps] == [

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from docemb_lib.cli.commands import parse_parameters
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation.readers import own_task
-from docemb_lib.experiments.commands import parse_parameters
 from docemb_lib.projections import parse_projection
 from docemb_lib.settings import OwnTask
 from docemb_lib.settings.profile import Profile

@@ -9,10 +9,10 @@ import papermill
 import pytest
 import torch
 
+from docemb_lib.cli.commands import parse_parameters
 from docemb_lib.evaluation.scoreboard import score_frame
 from docemb_lib.evaluation.tasks import Score
 from docemb_lib.experiments import records
-from docemb_lib.experiments.commands import parse_parameters
 from docemb_lib.experiments.models import student_model
 from docemb_lib.experiments.run import Run
 from docemb_lib.experiments.runkey import RunKey

@@ -11,10 +11,8 @@ import pytest
 from conftest import docemb
 from rich.console import Console
 
-from docemb_lib.cli import PlainConsole
-from docemb_lib.evaluation.scoreboard import NO_BREAK
-from docemb_lib.progress import log_to_notebook, progress
-from docemb_lib.terminal import (
+from docemb_lib.cli.__main__ import PlainConsole
+from docemb_lib.cli.terminal import (
     Terminal,
     print_claims,
     print_intervals,
@@ -23,6 +21,8 @@ from docemb_lib.terminal import (
     print_scoreboard,
     print_table,
 )
+from docemb_lib.evaluation.scoreboard import NO_BREAK
+from docemb_lib.progress import log_to_notebook, progress
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +36,7 @@ class ARun:
 @pytest.fixture
 def clock(monkeypatch):
     now = [0.0]
-    monkeypatch.setattr("docemb_lib.terminal.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("docemb_lib.cli.terminal.time.monotonic", lambda: now[0])
     return now
 
 
@@ -187,7 +187,7 @@ def test_no_name_label_or_text_can_command_the_terminal(monkeypatch):
     reporter = Terminal(shown)
     reporter.begin([run], [run], name)
     reporter.start(run)
-    monkeypatch.setattr("docemb_lib.terminal.QUIET_SECONDS", 0.0)
+    monkeypatch.setattr("docemb_lib.cli.terminal.QUIET_SECONDS", 0.0)
     reporter.step(run, name)
     shown.print(reporter.at_work())
     reporter.end(run, "failed", 1.0, name)

@@ -9,8 +9,8 @@ import transformers as hf
 from huggingface_hub import constants
 
 from docemb_lib import Profile, Workspace, pretrained
-from docemb_lib.experiments import forecast as forecasts
-from docemb_lib.experiments.forecast import Cost, forecast, missing_of
+from docemb_lib.cli import forecast as forecasts
+from docemb_lib.cli.forecast import Cost, forecast, missing_of
 from docemb_lib.experiments.plan import resolve_plan
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.settings import Corpus, ParagraphVectorSettings

@@ -21,7 +21,7 @@ from docemb_lib.settings.profile import FINAL
 
 if TYPE_CHECKING:
     from docemb_lib.bench.harness import Report
-    from docemb_lib.experiments.forecast import Cost, Forecast
+    from docemb_lib.cli.forecast import Cost, Forecast
 
 QUIET_SECONDS = 10.0  # between two lines about one run, where the output is no terminal
 TIMES, SIZES = {"days": 86400, "h": 3600, "min": 60, "s": 1}, {"TB": 1e12, "GB": 1e9, "MB": 1e6}

@@ -3,7 +3,7 @@
 import nbformat
 import pytest
 
-from docemb_lib.experiments.report import page_of
+from docemb_lib.cli.report import page_of
 
 
 @pytest.mark.parametrize(("text", "shown", "formulas"), [

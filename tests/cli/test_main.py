@@ -15,8 +15,8 @@ import pytest
 from conftest import DOCEMB, Done, docemb, write_files, write_rows
 
 from docemb_lib import Profile, Workspace
-from docemb_lib.cli import console
-from docemb_lib.experiments.commands import parse_parameters
+from docemb_lib.cli.__main__ import console
+from docemb_lib.cli.commands import parse_parameters
 from docemb_lib.experiments.plan import resolve_plan
 from docemb_lib.experiments.run import Stages
 

@@ -10,8 +10,8 @@ import yaml
 from sentence_transformers import SentenceTransformer
 
 from docemb_lib import pretrained
+from docemb_lib.cli.commands import embed_documents, evaluate_model, models_of, recorded_baselines
 from docemb_lib.errors import InputError
-from docemb_lib.experiments.commands import embed_documents, evaluate_model, models_of, recorded_baselines
 from docemb_lib.experiments.models import ADAPTED, DENSE, UNTRAINED, untrained_model
 from docemb_lib.experiments.run import Run, Stages
 from docemb_lib.experiments.runkey import RunKey

@@ -108,9 +108,9 @@ def run(
     debug: Debug = False,
 ) -> None:
     """Execute the plan of a profile: notebooks 01 to 06, then one table of every model on every task."""
-    from docemb_lib import terminal
+    from docemb_lib.cli import terminal
+    from docemb_lib.cli.report import report
     from docemb_lib.experiments.plan import chosen_runs, profile_argument, resolve_plan
-    from docemb_lib.experiments.report import report
     from docemb_lib.experiments.sweeps import execute_plan
     from docemb_lib.settings.profile import Profile
     from docemb_lib.workspace import Workspace
@@ -121,7 +121,7 @@ def run(
     workspace = Workspace()
     steps = resolve_plan(Profile.load(profile), profile_argument(profile), workspace, first=from_, only=only)
     if dry_run:
-        from docemb_lib.experiments.forecast import forecast
+        from docemb_lib.cli.forecast import forecast
 
         terminal.print_forecast(forecast(steps, workspace), console)
         return
@@ -143,9 +143,9 @@ def init(
     debug: Debug = False,
 ) -> None:
     """Make this folder a working folder, with notebooks and params; with INPUT, also write a profile sized to it."""
-    from docemb_lib import terminal
-    from docemb_lib.experiments.commands import initial_profile, make_working_folder
-    from docemb_lib.experiments.forecast import forecast
+    from docemb_lib.cli import terminal
+    from docemb_lib.cli.commands import initial_profile, make_working_folder
+    from docemb_lib.cli.forecast import forecast
     from docemb_lib.experiments.plan import resolve_plan
     from docemb_lib.settings.profile import Profile
     from docemb_lib.workspace import Workspace
@@ -167,7 +167,7 @@ def init(
 @command
 def train(profile: ProfileName = "tiny", parameter: Parameter = None, debug: Debug = False) -> None:
     """Distil one student without a notebook; under torchrun or accelerate launch, by all their processes together."""
-    from docemb_lib.experiments.commands import distil, parse_parameters
+    from docemb_lib.cli.commands import distil, parse_parameters
 
     tune_environment()
     if (trained := distil(profile, parse_parameters(parameter or []))) is not None:
@@ -187,9 +187,9 @@ def sweep(
     debug: Debug = False,
 ) -> None:
     """Execute the runs of a grid side by side: what is there is recognised, and a failing run stops no other."""
-    from docemb_lib import terminal
-    from docemb_lib.experiments.commands import described_runs, parse_parameters
-    from docemb_lib.experiments.forecast import forecast
+    from docemb_lib.cli import terminal
+    from docemb_lib.cli.commands import described_runs, parse_parameters
+    from docemb_lib.cli.forecast import forecast
     from docemb_lib.experiments.plan import chosen_runs, resolve_sweep
     from docemb_lib.experiments.sweeps import comparison_paths, execute_plan, recorded
     from docemb_lib.workspace import Workspace
@@ -224,7 +224,7 @@ def results(
     debug: Debug = False,
 ) -> None:
     """Show the recorded runs, oldest first."""
-    from docemb_lib import terminal
+    from docemb_lib.cli import terminal
     from docemb_lib.experiments import records
     from docemb_lib.settings.profile import notebook_named
 
@@ -252,7 +252,7 @@ def report(
     debug: Debug = False,
 ) -> None:
     """Write the executed notebooks of a profile's plan as pages, with an index and the final table."""
-    from docemb_lib.experiments.report import write_pages
+    from docemb_lib.cli.report import write_pages
 
     console.print(str(write_pages(profile, out)), markup=False)
 
@@ -268,7 +268,7 @@ def embed(
     debug: Debug = False,
 ) -> None:
     """Turn documents into embeddings with a trained student."""
-    from docemb_lib.experiments.commands import embed_documents
+    from docemb_lib.cli.commands import embed_documents
 
     count, dim = embed_documents(model, source, out, text_field=text_field, id_field=id_field, force=force)
     console.print(f"{count} documents, {dim} dimensions each: {out}", markup=False)
@@ -287,7 +287,7 @@ def adapt(
     debug: Debug = False,
 ) -> None:
     """Fit a student's lexical half, mean and weight on a collection; a short encoder becomes a student first."""
-    from docemb_lib.experiments.commands import adapt_student
+    from docemb_lib.cli.commands import adapt_student
 
     options = {"dim": dim, "words": words, "weight": weight}
     count, width, chosen = adapt_student(model, source, out, text_field=text_field, id_field=id_field, **options)
@@ -303,8 +303,8 @@ def evaluate(
     debug: Debug = False,
 ) -> None:
     """Score a model on the tasks of a profile, beside the models that the profile's final evaluation has scored."""
-    from docemb_lib import terminal
-    from docemb_lib.experiments.commands import evaluate_model
+    from docemb_lib.cli import terminal
+    from docemb_lib.cli.commands import evaluate_model
 
     tune_environment()
     found = evaluate_model(model, profile, task or [])
@@ -375,7 +375,7 @@ def bench(
     if as_json:
         sys.stdout.write(report.json())
     else:
-        from docemb_lib import terminal
+        from docemb_lib.cli import terminal
 
         terminal.print_findings(report, console)
     if out is not None:
