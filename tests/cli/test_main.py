@@ -218,7 +218,7 @@ def test_an_interrupted_run_says_so_and_exits_with_130(workspace_root, own, how)
 @pytest.mark.slow
 def test_a_student_is_trained_by_two_processes_and_found_again_by_one(workspace_root):
     profile = workspace_root / "params" / "small.yaml"
-    profile.write_text(profile.read_text().replace("save_every: 2", "save_every: 2, accumulation: 2"))
+    profile.write_text(profile.read_text().replace("{log_every: 1}", "{log_every: 1, save_every: 2, accumulation: 2}"))
     arguments = ["train", "--profile", "small", "-p", "documents=26", "-p", "contextual_teacher=LSA"]
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m"]
     done = subprocess.run([*torchrun, "docemb_lib.cli", *arguments], capture_output=True, text=True, timeout=300)
@@ -240,8 +240,7 @@ def test_a_run_that_is_told_to_stop_leaves_a_checkpoint(workspace_root, write_no
     training = "from docemb_lib.experiments.run import begin\nbegin('03_structural', globals()).student()"
     write_notebook("03_structural", "profile = 'tiny'\nseed = 0", training)
     profile = workspace_root / "params" / "small.yaml"
-    text = profile.read_text().replace("save_every: 2", "save_every: 1000")
-    profile.write_text(text.replace("documents: 24\n", "documents: 160\n"))
+    profile.write_text(profile.read_text().replace("documents: 24\n", "documents: 160\n"))
     command = [*DOCEMB, "run", "--profile", "small", "--only", "03"]
     running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     students = workspace_root / "outputs" / "artefacts" / "student"
