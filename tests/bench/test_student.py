@@ -184,7 +184,7 @@ found = importlib.util.find_spec
 importlib.util.find_spec = lambda name, package=None: None if name.split(".")[0] in ABSENT else found(name, package)
 sys.meta_path.insert(0, Refusal())
 import docemb_lib.losses
-from docemb_lib import cli
+from docemb_lib.cli import __main__ as cli
 from docemb_lib.bench import student
 
 student.GEOMETRIES["small"].update(hidden_size=48, intermediate_size=64, vocab_size=100)
