@@ -16,11 +16,13 @@ from docemb_lib.workspace import Workspace
 
 PARAMS = Path(__file__).resolve().parents[2] / "params"
 CLASSIFIED, RANKED = {"aan", "arxiv", "imdb", "oc", "pan", "s2orc"}, {"games", "wines"}
-FEW = {
+FEW = {  # runs by their places in the grids; that of `structural` is in Figure 4.12
     "paragraph-vector": 0,
     "structural": 2,
+    "projections-contextual": 3,
+    "weighting-cosine": 2,
     "final": 0,
-}  # runs by their places in the grids; the second is in Figure 4.12
+}
 
 
 @pytest.fixture
