@@ -143,8 +143,8 @@ run.save_figure(figure, "by-length", by_length)
 widgets.neighbour_browser(widgets.neighbourhoods_of(run), figures.named(by_length, run.label))
 
 # %% [markdown]
-# **How to read it.** `=` marks documents that are among the student's neighbours, too, a tick relevant ones of a
-# retrieval task. Select a long document: if the truncated teacher's neighbours resemble only its beginning and the
+# **How to read it.** `=` marks a document that is also among the student's neighbours. A tick marks a relevant document
+# of a retrieval task. Select a long document: if the truncated teacher's neighbours resemble only its beginning and the
 # student's neighbours do not, the student has used the rest of the text.
 #
 # ## Where cosines decide

@@ -212,7 +212,7 @@ def print_table(frame: pd.DataFrame, console: Console, *, title: str | None = No
     while sum(widths) + needed > console.width and widths != least:
         widest = max((width, place) for place, width in enumerate(widths) if width > least[place])[1]
         widths[widest] -= 1
-    table = Table(title=title, title_justify="left")
+    table = Table(title=None if title is None else escape(title), title_justify="left")
     folded = [[_folded(cell, width) for cell in cells] for cells, width in zip(columns, widths, strict=True)]
     for place, (head, *_) in enumerate(folded):
         left = frame.dtypes.iloc[place].kind not in "if" if text is None else place < text

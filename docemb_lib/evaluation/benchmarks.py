@@ -102,7 +102,7 @@ def _examples(name: str, source: str) -> dict[str, list[readers.Example]]:
         rows = readers.source_rows(source, config=benchmark.config)
     splits = readers.read_examples(
         rows, texts=texts, label=benchmark.label, where=f"task {name}", blank="skip" if of_paper else "keep",
-        split_field="split",
+        split_field="split" if of_paper else None,
     )  # fmt: skip
     if name == "arxiv-abstracts":  # the archive of the first category, math of `math.CO cs.DM`: 38 classes
         for split, found in splits.items():
@@ -138,6 +138,8 @@ def _files(name: str, source: str) -> list[Path]:
             folder = Path(snapshot_download(source, repo_type="dataset", allow_patterns=patterns))
         except (ValueError, OSError) as error:
             raise InputError(f"{source}: no such folder, and not found on the hub: {error}") from error
+    if not folder.is_dir():
+        raise InputError(f"{source}: no such folder; name the one that holds {', '.join(published)}")
     if absent := missing_files(name, str(folder.absolute())):
         raise InputError(f"{folder}: holds no {absent[0]}, plain or packed; put the published file there")
     return [_plain_or_packed(folder / file) for file in published]

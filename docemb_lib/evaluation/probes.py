@@ -244,7 +244,7 @@ def attention_by_part(student: Student, texts: Sequence[str]) -> pd.DataFrame:
 
     attention: the mean attention that one such word receives in the last layer, over heads, from the pooled tokens: the
     first one, as in the paper, or all. relative: divided by the mean over all words of the document, so that 1 is
-    average whatever the length. English; text beyond the limit of the student is ignored. student: a Longformer.
+    average whatever the length. English; text beyond the limit of the student is ignored.
     """
     rows = []
     for number, text in enumerate(progress(texts, desc="attention", unit="documents")):
@@ -281,6 +281,8 @@ def token_attention(student: Student, text: str) -> tuple[np.ndarray, np.ndarray
     import torch
     from torch.nn.functional import pad
 
+    if student.config.model_type != "longformer":
+        raise InputError(f"attention: a {student.config.model_type} gives none; take a student with BERT's layers")
     encoding = student.tokenizer(text, truncation=True, max_length=student.max_tokens, return_offsets_mapping=True)
     ids = torch.tensor([encoding["input_ids"]], device=student.device)
     T = ids.shape[1]

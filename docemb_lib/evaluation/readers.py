@@ -91,30 +91,39 @@ def class_folder_rows(folder: Path) -> Iterator[tuple[str, Row]]:
 
     A class is named as its folder. Texts are UTF-8, or else Latin-1, as in older data sets: their number is logged.
     """
-    files = visible_files(folder)
-    places = {file: file.relative_to(folder).parts[:-1] for file in files}  # the folders that hold a file, from outside
-    outer = {place[0] for place in places.values() if place}
-    splits = {split_in(name) for name in outer}
-    depth = 0 if NO_SPLIT in splits or len(splits) < len(outer) else 1  # of the folder that names the class
-    if not (files := [file for file in files if len(places[file]) > depth]):
-        raise InputError(f"{folder}: holds no folder; name a data file, or put each class into a folder of its name")
-    latin = 0
-    for number, file in enumerate(files, start=1):
-        data, place = file.read_bytes(), places[file]
-        try:
-            text = data.decode("utf-8-sig")
-        except UnicodeDecodeError:
-            text, latin = data.decode("latin-1"), latin + 1
-        split = split_in(place[0]) if depth else NO_SPLIT
-        yield split, Row(str(file), number, {"text": text, "label": place[depth]})
-    if latin:
-        logger.info("%s: %d files are not UTF-8 and were read as Latin-1", folder, latin)
+    folders = _subfolders(folder)
+    splits = {split_in(one.name): one for one in folders}
+    if not folders or NO_SPLIT in splits or len(splits) < len(folders):
+        splits = {NO_SPLIT: folder}
+    for split, place in splits.items():
+        classes, latin = _subfolders(place), 0
+        if not classes:
+            raise InputError(f"{place}: holds no folder; name a data file, or put each class into a folder of its name")
+        for one in classes:
+            if not (files := visible_files(one)):
+                raise InputError(f"{one}: a class without a document; add some, or delete the folder")
+            for number, file in enumerate(files, start=1):
+                try:
+                    data = file.read_bytes()
+                except OSError as error:
+                    raise InputError(f"{file}: cannot be read ({error.strerror}); mend its permissions") from error
+                try:
+                    text = data.decode("utf-8-sig")
+                except UnicodeDecodeError:
+                    text, latin = data.decode("latin-1"), latin + 1
+                yield split, Row(str(file), number, {"text": text, "label": one.name})
+        if latin:
+            logger.info("%s: %d files are not UTF-8 and were read as Latin-1", place, latin)
 
 
 def split_in(name: str) -> str:
     """The split in the name of a file or folder, such as `20news-bydate-train` or `dev.csv`; or NO_SPLIT."""
     match = SPLIT.search(name.lower())
     return NO_SPLIT if match is None else "validation" if match[1] in VALIDATION else match[1]
+
+
+def _subfolders(folder: Path) -> list[Path]:
+    return sorted(one for one in folder.iterdir() if one.is_dir() and not one.name.startswith("."))
 
 
 def visible_files(folder: Path) -> list[Path]:

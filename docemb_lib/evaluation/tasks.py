@@ -87,16 +87,16 @@ class Ranking:
         return (self.texts,)
 
     def check(self, where: str) -> None:
-        N, pool = len(self.texts), len(self.texts) if self.candidates is None else self.candidates
+        N = len(self.texts)
+        pool = N if self.candidates is None else min(self.candidates, N)
         if not len(self.queries) == len(self.relevant) > 0:
             counts = f"{len(self.queries)} queries and {len(self.relevant)} lists of relevant rows"
             raise InputError(f"{where}: {counts}; expected equally many and at least one")
         for query, rows in zip(self.queries, self.relevant, strict=True):
-            in_range = 0 <= query < N and all(0 <= row < pool for row in rows)
-            if not in_range or not len(rows) or len(set(rows)) < len(rows) or query in rows:
-                expected = (
-                    f"one of the {N} texts and one or more of the {pool} candidates, each once, without the query"
-                )
+            if not 0 <= query < N:
+                raise InputError(f"{where}: query {query} is none of the {N} texts")
+            if not rows or not all(0 <= row < pool for row in rows) or len(set(rows)) < len(rows) or query in rows:
+                expected = f"one or more of the {pool} candidates, each once, without the query"
                 raise InputError(f"{where}: query {query} has the relevant rows {list(rows)}; expected {expected}")
 
 

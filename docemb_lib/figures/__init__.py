@@ -2,7 +2,7 @@
 
 Figures are transparent, with text and lines of one grey, so that they are legible on a light and on a dark page.
 
-Every public name of the modules here is also one of `figures`. They are imported when such a name is first asked for.
+Every plot function can be imported from here. Its module is loaded at the first use, because some import torch.
 """
 
 from __future__ import annotations
@@ -26,7 +26,15 @@ from matplotlib.typing import LineStyleType
 from docemb_lib.experiments.models import ADAPTED, DENSE, SBERT_CHUNKS, SBERT_TRUNCATED, UNTRAINED
 from docemb_lib.progress import in_kernel
 
-_MODULES = ("documents", "results", "methods")  # the last imports torch
+_PLOTS = {
+    "documents": "plot_lengths plot_cumulative plot_weights plot_mask plot_redundancy plot_sentence_similarity "
+    "plot_distances plot_plane plot_probe plot_attention MEASURES UNITS",
+    "methods": "plot_paragraph_vectors plot_training plot_siamese plot_contextual_loss plot_windows plot_max_margin "
+    "plot_descents plot_soft_cca",
+    "results": "plot_history plot_correlation plot_runs plot_weighting plot_weighting_points plot_task "
+    "plot_differences plot_by_length plot_few_shot plot_rounds plot_by_task plot_retrieval_means plot_retrieval",
+}
+_MODULE_OF = {name: module for module, names in _PLOTS.items() for name in names.split()}
 
 # The colours of Okabe and Ito, distinguishable with every common colour blindness; one per kind of model.
 PALETTE = {
@@ -47,12 +55,9 @@ RC: dict[Any, Any] = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _MODULES and not name.startswith("_"):
-        for module in _MODULES:
-            names = vars(import_module(f"docemb_lib.figures.{module}"))
-            if name in names:
-                return names[name]
-    raise AttributeError(f"module 'docemb_lib.figures' has no attribute {name!r}")
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'docemb_lib.figures' has no attribute {name!r}")
+    return getattr(import_module(f"docemb_lib.figures.{_MODULE_OF[name]}"), name)
 
 
 SHORT = {UNTRAINED: "before distillation", SBERT_CHUNKS: "chunks", SBERT_TRUNCATED: "truncated"}

@@ -194,7 +194,7 @@ def growing_npy(path: Path, width: int) -> Iterator[Callable[[np.ndarray], objec
         with partial.open("wb") as file:
             np.lib.format.write_array_header_1_0(file, header)  # reserves room for a first axis of any length
             start = file.tell()
-            yield lambda rows: file.write(rows.tobytes())
+            yield lambda rows: file.write(np.ascontiguousarray(rows, dtype="<f4").data)
             n = (file.tell() - start) // (4 * width)
             file.seek(0)
             np.lib.format.write_array_header_1_0(file, header | {"shape": (n, width)})

@@ -166,7 +166,7 @@ def validate(
         for packed in ([full] if full else []) + [[batch] for batch in own if len(batch) != batch_size]:
             batch, targets = documents.pack(packed, bank)
             with torch.autocast(device.type, dtype=dtype, enabled=dtype is not None):
-                output = objective(batch.to(device), **send_to_device(targets, device)._asdict())
+                output = objective(batch.to(device), **send_to_device(targets, device, non_blocking=True)._asdict())
             means.add([output.loss, *output.parts.values()], output.embeddings)
             if output.views is not None:
                 views = views or [view.new_zeros(len(documents), view.shape[1]) for view in output.views]

@@ -310,7 +310,7 @@ def validate_pairs(
     for rows in consecutive_batches(len(documents), batch_size):
         batch = documents.pack(rows, epoch=0, budget=budget)
         embedded, mlm = [], torch.zeros((), device=device)
-        for part in send_to_device(batch.parts, device):
+        for part in send_to_device(batch.parts, device, non_blocking=True):
             with torch.autocast(device.type, dtype=dtype, enabled=dtype is not None):
                 embedded.append(objective.embed(part.texts))
                 if objective.mlm_weight:

@@ -28,9 +28,9 @@ from docemb_lib.figures import short
 DPI = 90  # of figures: legible, and small in a saved notebook
 LONGEST = 4000  # characters of a document that are shown
 STYLE = """<style>
-.docemb-explorer table {border-collapse: collapse; font-size: 12px;}
-.docemb-explorer :is(th, td) {padding: 1px 10px 1px 0; text-align: left; vertical-align: top;}
-.docemb-explorer .docemb-neighbours {table-layout: fixed; width: 100%;}
+:is(.docemb-explorer, .docemb-answer) table {border-collapse: collapse; font-size: 12px;}
+:is(.docemb-explorer, .docemb-answer) :is(th, td) {padding: 1px 10px 1px 0; text-align: left; vertical-align: top;}
+:is(.docemb-explorer, .docemb-answer) .docemb-neighbours {table-layout: fixed; width: 100%;}
 .docemb-explorer .docemb-points circle:hover {stroke: gray;}
 @keyframes docemb-late {from, 99% {visibility: hidden} to {visibility: visible}}
 </style>"""
@@ -237,7 +237,8 @@ class Explorer:
             return
         answer = self._current()
         image = [] if answer.figure is None else [Image(png_of(answer.figure), alt=answer.alt)]
-        display(*[*image, HTML(answer.html)][:: self._order])
+        text = HTML(f'{STYLE}<div class="docemb-answer">{answer.html}</div>')
+        display(*[*image, text][:: self._order])
 
 
 def png_of(figure: Figure) -> bytes:

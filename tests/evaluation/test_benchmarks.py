@@ -178,7 +178,7 @@ def test_arxivs_class_is_the_first_archive_and_fake_news_without_class_or_text_a
 @pytest.mark.parametrize(("name", "files", "source", "message"), [
     ("aan", {}, "", r"holds no train_cite\.csv, plain or packed; put the published file there"),
     ("aan", {}, None, "benchmark task aan: stands on no hub; name the folder or file that holds its data"),
-    ("aan", {}, "nowhere", r"nowhere: holds no train_cite\.csv, plain or packed"),
+    ("aan", {}, "nowhere", r"nowhere: no such folder; name the one that holds train_cite\.csv, dev_cite"),
     ("imdb", {}, "", "holds no folder; name a data file, or put each class into a folder of its name"),
     ("immdb", {}, None, "'immdb' is not one of arxiv, imdb"),
     ("nyt", {}, "gone", "gone: no such file or folder; name the one that holds the published data"),

@@ -2,6 +2,7 @@
 
 import logging
 from itertools import combinations
+from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
@@ -346,7 +347,7 @@ def test_parts_are_means_over_their_words_as_in_a_slow_loop(student):
     assert 0 < probes.attention_by_part(student, [long])["words"].sum() < 200 < len(tag_words(long))
 
 
-def test_the_student_keeps_its_mode_and_texts_without_words_are_refused(student, refused):
+def test_the_student_keeps_its_mode_and_texts_without_words_or_attentions_are_refused(student, refused):
     before = probes.attention_by_part(student, [TEXT])
     try:
         pd.testing.assert_frame_equal(probes.attention_by_part(student.train(), [TEXT]), before)
@@ -354,3 +355,5 @@ def test_the_student_keeps_its_mode_and_texts_without_words_are_refused(student,
     finally:
         student.eval()
     refused("none of the 2 texts has a word", probes.attention_by_part, student, ["", "1 2"])
+    modern = Mock(**{"config.model_type": "modernbert"})
+    refused("attention: a modernbert gives none; take a student with BERT's layers", probes.attention_by_part, modern, [TEXT])  # fmt: skip

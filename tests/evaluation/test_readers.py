@@ -119,7 +119,7 @@ def test_folders_and_files_of_splits_name_them(newsgroups, caplog):
         ("test", "fifth", "alt.atheism"), ("test", "fourth", "sci.med"), ("train", "third", "alt.atheism"),
         ("train", "Subject: pulse\n\nA café is no hospital.", "sci.med"), ("train", "second", "sci.med"),
     ]  # fmt: skip
-    assert "20news: 1 files are not UTF-8 and were read as Latin-1" in caplog.text
+    assert "20news-bydate-train: 1 files are not UTF-8 and were read as Latin-1" in caplog.text
     assert [file.name for file in visible_files(newsgroups)] == ["53000", "59000", "49960", "58043", "58044"]
     splits = {
         "train": "train", "20news-bydate-test": "test", "Dev": "validation", "val.csv": "validation",
@@ -134,6 +134,15 @@ def test_without_them_no_split_is_named_and_files_beside_the_folders_are_ignored
     write_files(tmp_path, {**files, "tech/001.txt": "chip", "test cricket/1": "bat"})  # a class named like a split
     expected = (("ball", "sport"), ("goal", "sport"), ("chip", "tech"), ("bat", "test cricket"))
     assert folder_examples(tmp_path) == [(NO_SPLIT, text, label) for text, label in expected]
+
+
+@pytest.mark.parametrize(("files", "message"), [
+    ({"a.txt": "x"}, "holds no folder; name a data file, or put each class into a folder of its name"),
+    ({"train/one/a.txt": "x", "test/a.txt": "x"}, "test: holds no folder; name a data file"),
+    ({"one/a.txt": "x", "two/.hidden": "x"}, "two: a class without a document; add some, or delete the folder"),
+])  # fmt: skip
+def test_a_folder_without_classes_is_refused(tmp_path, files, message, refused):
+    refused(message, folder_examples, write_files(tmp_path, files))
 
 
 def test_an_own_task_may_be_folders(tmp_path: Path, newsgroups: Path, refused) -> None:

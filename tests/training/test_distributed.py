@@ -62,7 +62,7 @@ def exchange(objectives, parts):
 def test_two_processes_end_where_one_does(distil, server, tmp_path):
     """Eleven batches in updates of five: the last update leaves one of the processes without a batch. Four teachers.
 
-    `tests/test_cli.py` has torchrun start them.
+    `tests/cli/test_main.py` has torchrun start them.
     """
     settings = {"dropout": 0.0, "n": 46, "accumulation": 5, "batch_tokens": 150, "more": True}
     trained, history = distil.train(tmp_path / "one", **settings)

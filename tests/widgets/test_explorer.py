@@ -85,7 +85,7 @@ def test_without_a_person_there_is_a_figure_and_no_widget():
         an_explorer()._ipython_display_()
     shown, text = captured.outputs
     assert "image/png" in shown.data
-    assert text.data["text/html"] == "<b>4/A/0</b>"
+    assert text.data["text/html"] == f'{html.STYLE}<div class="docemb-answer"><b>4/A/0</b></div>'
     assert not any("widget" in kind for output in captured.outputs for kind in output.data)
     assert not ipywidgets.Widget.get_manager_state()["state"]
 
