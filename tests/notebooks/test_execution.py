@@ -16,7 +16,7 @@ import nbformat
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import AS_A_USER, docemb, write_files
+from conftest import AS_A_USER, DOCEMB, docemb, write_files
 
 from docemb_lib.experiments import records
 from docemb_lib.settings.profile import NOTEBOOKS
@@ -60,8 +60,10 @@ def test_a_killed_run_goes_on_and_ends_with_table_sentence_and_paths(root, finis
     assert (root / student / "model.safetensors").is_file()
 
 
-def test_a_second_run_finds_everything_and_ends_with_the_same_table(inside, finished):
-    again = docemb("run", "--profile", "small")
+def test_a_second_run_finds_everything_and_ends_with_the_same_table(root, finished):
+    again = call(
+        [*DOCEMB, "run", "--profile", "small"], root
+    )  # its own process: the width of tables is set in a new one
     assert again.stdout[again.stdout.index("Test scores") :] == finished.stdout[finished.stdout.index("Test scores") :]
     assert again.stdout.count("] already there") == 7
 
