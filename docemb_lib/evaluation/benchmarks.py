@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from reprlib import repr as short
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -207,16 +206,19 @@ def read_articles(file: Path) -> dict[str, str]:
     """
     texts: dict[str, str] = {}
     for row in read_csv(file):
-        try:
-            title, literal = row.fields.values()
-            sections = [f"{name} {text}" for name, text in ast.literal_eval(literal) if text.strip()]
-        except (ValueError, TypeError, AttributeError, SyntaxError, MemoryError, RecursionError) as error:
-            found = f"found {str(list(row.fields.values()))[:60]}"
-            message = f"expected a title and a Python list of sections (title, text), {found}"
-            raise InputError(f"{row.where}: {message}; mend the row") from error
+        if len(row.fields) != 2:
+            raise InputError(f"{file}: has {len(row.fields)} columns, expected an article's title and its sections")
+        title, literal = row.fields.values()
         if (title := without_surrogates(title)) in texts:
             raise InputError(f"{row.where}: the title {title!r} stands in an earlier row too; rename or delete one")
+        try:
+            sections = [f"{name} {text}" for name, text in ast.literal_eval(literal) if text.strip()]
+        except (ValueError, TypeError, AttributeError, SyntaxError, MemoryError, RecursionError) as error:
+            message = f"the sections must be a Python list of (title, text), found {literal[:40]!r}"
+            raise InputError(f"{row.where}: {message}; mend the row") from error
         texts[title] = without_surrogates(" ".join([title, *sections]))
+    if not texts:
+        raise InputError(f"{file}: holds no article below its line of names; download it again")
     return texts
 
 
@@ -224,15 +226,19 @@ def read_relevance(file: Path) -> dict[str, list[str]]:
     """For each title the titles to retrieve, each once; values of an inner mapping (votes) are ignored."""
     try:
         data = json.loads(read_text(file)) if file.suffix == ".json" else read_plain_pickle(file)
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise InputError(f"{file}: not plain JSON ({error}); mend it") from error
-    if not isinstance(data, Mapping):
+    except json.JSONDecodeError as error:
+        raise InputError(f"{file}: not JSON ({error.msg} in line {error.lineno}); mend it") from error
+    except RecursionError:
+        raise InputError(f"{file}: nested too deeply for a mapping of titles; look at the file") from None
+    if not isinstance(data, Mapping) or not data:
         raise InputError(f"{file}: holds {type(data).__name__}, expected a mapping of titles; look at the file")
     lists: dict[str, list[str]] = {}
     for title, targets in data.items():
+        if not isinstance(title, str):
+            raise InputError(f"{file}: a title is {type(title).__name__}, expected a string; look at the file")
         several = isinstance(targets, Mapping | list | tuple | set | frozenset)
-        if not several or not all(isinstance(name, str) for name in (title, *targets)):
-            raise InputError(f"{file}: expected titles for a title, found {short(targets)} for {short(title)}; mend it")
+        if not several or not all(isinstance(name, str) for name in targets):
+            raise InputError(f"{file}: {title!r} has no list of titles; look at the file")
         names = sorted(targets) if isinstance(targets, set | frozenset) else targets
         lists[without_surrogates(title)] = list(dict.fromkeys(map(without_surrogates, names)))
     return lists

@@ -76,10 +76,13 @@ def _hub_rows(dataset: str, config: str | None) -> Iterator[tuple[str, Row]]:
 def _parallel_lines(folder: Path) -> Iterator[Row]:
     documents, labels, classes = (read_text(folder / name).removesuffix("\n").split("\n") for name in LINES)
     if len(documents) != len(labels):
+        where = f"{folder}, line {min(len(documents), len(labels)) + 1}"
         counts = f"{LINES[0]} has {len(documents)} lines, {LINES[1]} {len(labels)}"
-        raise InputError(f"{folder}: {counts}; make them equal")
+        raise InputError(f"{where}: {counts}; make them equal")
     for number, (text, label) in enumerate(zip(documents, labels, strict=True), start=1):
         where = f"{folder}, line {number}"
+        if not text.strip():
+            raise InputError(f"{where}: a text is blank; add one, or delete the line")
         if not label.strip().isdecimal() or int(label) >= len(classes):
             expected = f"the number of a class from 0 to {len(classes) - 1}"
             raise InputError(f"{where}: the label is {label!r}, expected {expected}")

@@ -125,6 +125,8 @@ def standing(
     own = _over_tasks(comparison).query("model == @student").set_index("reference")
     references = [model for model in own.index if model in scores.index and model != before]
     named = [student, practice, *([] if before is None else [before])]
+    if absent := [model for model in named if model not in scores.index]:
+        raise InputError(f"standing: no scores of {absent[0]!r}, only of {', '.join(sorted(scores.index))}")
     best = scores.loc[references, "value"].idxmax()
     better, worse, _ = VERDICTS
 

@@ -87,17 +87,19 @@ class Ranking:
         return (self.texts,)
 
     def check(self, where: str) -> None:
-        N = len(self.texts)
-        pool = N if self.candidates is None else min(self.candidates, N)
+        N, pool = len(self.texts), len(self.texts) if self.candidates is None else self.candidates
         if not len(self.queries) == len(self.relevant) > 0:
             counts = f"{len(self.queries)} queries and {len(self.relevant)} lists of relevant rows"
             raise InputError(f"{where}: {counts}; expected equally many and at least one")
+        if not 1 <= pool <= N:
+            raise InputError(f"{where}: {pool} candidates among {N} texts; expected 1 to {N}")
         for query, rows in zip(self.queries, self.relevant, strict=True):
-            if not 0 <= query < N:
-                raise InputError(f"{where}: query {query} is none of the {N} texts")
-            if not rows or not all(0 <= row < pool for row in rows) or len(set(rows)) < len(rows) or query in rows:
-                expected = f"one or more of the {pool} candidates, each once, without the query"
-                raise InputError(f"{where}: query {query} has the relevant rows {list(rows)}; expected {expected}")
+            if not len(rows) or len(set(rows)) < len(rows) or query in rows:
+                expected = "expected at least one, each once, without the query"
+                raise InputError(f"{where}: query {query} has the relevant rows {list(rows)}; {expected}")
+            if not 0 <= query < N or not all(0 <= row < pool for row in rows):
+                what = f"query {query} with relevant rows {list(rows)}"
+                raise InputError(f"{where}: {what} is out of range for {N} texts and {pool} candidates")
 
 
 Data = TypeVar("Data")

@@ -149,5 +149,8 @@ def test_the_last_round_is_a_frame_like_one_without_rounds() -> None:
 
 def test_unfit_scores_are_refused_with_what_is_missing(refused) -> None:
     frame = scores()
+    said = "no scores of 'SBERT over chunks', only of SBERT, chunks, student, untrained"
+    given = {"student": "student", "before": "untrained", "practice": "SBERT over chunks"}
+    refused(said, boards.standing, FOUND, comparison({}), **given)
     refused("'student' on 'package' has 2 seeds where others have 3", boards.scoreboard, frame.query("model != 'student' or seed != 2"))  # fmt: skip
     refused("'untrained' has two scores on 'package' for one seed", boards.scoreboard, pd.concat([frame, frame]))

@@ -25,9 +25,9 @@ LETTERS, TWO = ["a", "b", "c"], Labelled(["a", "b"], [0, 1])
     (Classification, {"test": TWO}, "no split 'train' to train heads on, only test"),
     (Classification, {"train": TWO, "dev": TWO}, r"some of train, validation, test, got \['train', 'dev'\]"),
     *[(Retrieval, {"test": Ranking(LETTERS, [0], [rows])}, r"task 't', split 'test': query 0 .*rows \[") for rows in ([], [0], [1, 1], [3], [-1])],
-    (Retrieval, {"test": Ranking(LETTERS, [2], [[1]], candidates=1)}, r"query 2 has the relevant rows \[1\]; expected one or more of the 1 candidates"),
-    (Retrieval, {"test": Ranking(LETTERS, [0], [[3]], candidates=9)}, r"rows \[3\]; expected one or more of the 3 candidates"),
-    (Retrieval, {"test": Ranking(LETTERS, [3], [[1]])}, "query 3 is none of the 3 texts"),
+    (Retrieval, {"test": Ranking(LETTERS, [2], [[1]], candidates=1)}, "is out of range for 3 texts and 1 candidates"),
+    (Retrieval, {"test": Ranking(LETTERS, [2], [[1]], candidates=0)}, "0 candidates among 3 texts; expected 1 to 3"),
+    (Retrieval, {"test": Ranking(LETTERS, [2], [[1]], candidates=4)}, "4 candidates among 3 texts; expected 1 to 3"),
     (Retrieval, {"test": Ranking(["a", "b"], [0], [[1], [0]])}, "1 queries and 2 lists"),
 ])  # fmt: skip
 def test_unsound_splits_are_refused_with_task_split_and_numbers(kind, splits, message, refused):
