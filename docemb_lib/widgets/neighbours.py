@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from docemb_lib.evaluation.retrieval import rank_documents, unit
+from docemb_lib.evaluation.retrieval import unit
 from docemb_lib.evaluation.tasks import Embedder, Ranking, pick
 from docemb_lib.experiments.models import SBERT_LABELS, Model, SideBySide, contextual_labels, embed_once
 from docemb_lib.experiments.run import Run, Stages
@@ -30,13 +30,6 @@ class Neighbours(NamedTuple):
     cosines: np.ndarray  # (k,)
 
 
-def nearest(embeddings: np.ndarray, row: int, k: int) -> Neighbours:
-    """The k nearest other rows of (N, D) embeddings by cosine; ties in row order."""
-    (others,) = rank_documents(embeddings, [row])
-    rows = others[:k]
-    return Neighbours(rows, unit(embeddings[rows]) @ unit(embeddings[[row]])[0])
-
-
 @dataclass
 class Pool:
     texts: list[str]  # N documents
@@ -52,14 +45,26 @@ class Pool:
         """The rows whose text contains `words`, in any case; all rows for an empty text."""
         return [row for row, text in enumerate(self.lowered) if words.lower() in text]
 
-    def neighbours(self, row: int, k: int) -> dict[str, Neighbours]:
-        """Neighbours of a document of the pool by model."""
-        return {model: nearest(X, row, k) for model, X in self.spaces.items()}
+    @cached_property
+    def directions(self) -> dict[str, np.ndarray]:
+        """Embeddings of unit length by model, computed once: a slider asks many times."""
+        return {model: unit(X).astype(np.float32) for model, X in self.spaces.items()}
 
-    def neighbours_of(self, embeddings: Mapping[str, np.ndarray], k: int) -> dict[str, Neighbours]:
-        """Neighbours in the pool of a text with these embeddings, (·,), by model."""
-        last = len(self.texts)
-        return {model: nearest(np.vstack([X, embeddings[model]]), last, k) for model, X in self.spaces.items()}
+    def neighbours(self, row: int, k: int) -> dict[str, Neighbours]:
+        """Neighbours of a document of the pool by model, without the document itself."""
+        return self.neighbours_of({model: X[row] for model, X in self.directions.items()}, k, without=row)
+
+    def neighbours_of(
+        self, embeddings: Mapping[str, np.ndarray], k: int, *, without: int = -1
+    ) -> dict[str, Neighbours]:
+        """The k nearest rows by cosine of a text with these embeddings, (·,), by model; ties in row order."""
+        found = {}
+        for model, y in embeddings.items():
+            cosines = (self.directions[model] @ unit(y[None])[0].astype(np.float32)).astype(np.float64)
+            order = np.argsort(-cosines, kind="stable")
+            rows = order[order != without][:k]
+            found[model] = Neighbours(rows, cosines[rows])
+        return found
 
 
 class Neighbourhoods:
