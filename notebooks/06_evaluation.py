@@ -24,7 +24,7 @@
 # by side.
 
 # %% tags=["parameters"]
-profile = "tiny"  # which corpus, teachers, student and sizes: a name in params/ or the path of a .yaml file
+profile = "tiny-final"  # which corpus, teachers, student and sizes: a name in params/ or the path of a .yaml file
 seed = 0  # of the order of documents and of the projections' initial weights
 structural_loss = "profile"  # mse, cosine, max-margin, contrastive; None: contextual only
 distance = "profile"  # inside max-margin: mse or cosine

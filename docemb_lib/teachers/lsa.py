@@ -16,7 +16,7 @@ from docemb_lib.errors import InputError
 DESCRIPTION, VOCABULARY, VECTORS = "lsa.json", "vocabulary.json", "lsa.safetensors"
 DOCUMENTS = 50_000  # documents at most that are fitted, evenly spaced: bounds time and memory
 LEAD, MORE = 150, 2  # a word among the first 150 words of a document counts two times more; chosen on validation
-NEGLIGIBLE = 1e-3  # singular values below this share of the largest count as zero
+NOISE = 3.0  # squared singular value at which a direction is halved; one document's is 1. Chosen on validation
 MIN_DOCUMENTS = 2  # documents that hold a word of the vocabulary
 
 
@@ -32,9 +32,10 @@ class LSA:
     """TF-IDF on the leading right singular vectors of the corpus.
 
     A term frequency is the square root of a word's count, in which the beginning of a document counts more. A direction
-    is divided by the square root of its singular value, so that the first directions, which hold what all documents
-    share, do not dominate the cosines. An embedding has unit length; without a known word it is zero. Words are
-    scikit-learn's default tokens: lower case, at least two characters.
+    is divided by the square root of its singular value s, so that the first directions, which hold what all documents
+    share, do not dominate the cosines, and multiplied by s^2 / (s^2 + NOISE), so that those of single documents fade.
+    An embedding has unit length; without a known word it is zero. Words are scikit-learn's default tokens: lower case,
+    at least two characters.
 
     Args:
         dim: width of an embedding. Few documents fill fewer directions, see `directions`; the others are zero.
@@ -49,7 +50,7 @@ class LSA:
             raise InputError(f"words: got {words}, use at least as many as dim, {dim}")
         self.dim, self.words, self.seed = dim, words, seed
         self.vocabulary: list[str] = []
-        # (words, dim) float16: idf times direction over the root of its singular value, the largest entry 1
+        # (words, dim) float16: idf times direction times its weight, the largest entry 1
         self.vectors = np.zeros((0, dim), dtype=np.float16)
 
     @property
@@ -86,10 +87,8 @@ class LSA:
         X = weighting.fit_transform(self._frequencies(fitted, counts))
         svd = TruncatedSVD(directions(len(fitted), self.dim), random_state=self.seed).fit(X)
         s = svd.singular_values_
-        # Copies and empty documents leave directions that the corpus does not span: their division would blow noise up.
-        scale = np.where(s > NEGLIGIBLE * s[0], 1 / np.sqrt(np.maximum(s, 1e-12)), 0)
         vectors = np.zeros((words, self.dim))
-        vectors[:, : len(s)] = weighting.idf_[:, None] * svd.components_.T * scale
+        vectors[:, : len(s)] = weighting.idf_[:, None] * svd.components_.T * (s**1.5 / (s**2 + NOISE))
         self.vectors = (vectors / np.abs(vectors).max()).astype(np.float16)
         return self
 

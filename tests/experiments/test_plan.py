@@ -66,16 +66,18 @@ def test_the_notebook_gets_every_parameter_so_that_both_sides_mean_the_same_run(
 
 @pytest.mark.parametrize("name", ["tiny", "own"])
 def test_a_notebook_as_it_is_opened_is_a_run_of_the_plan(name):
-    profile = Profile.load(PARAMS / f"{name}.yaml")
-    planned = [
-        (line.notebook, RunKey.of(line.notebook, profile, **line.parameters).same_but()) for line in profile.plan
-    ]
+    def described(notebook, profile, parameters):
+        key = RunKey.of(notebook, Profile.load(PARAMS / f"{profile}.yaml"), **parameters)
+        return notebook, profile, key.same_but()
+
+    plan = Profile.load(PARAMS / f"{name}.yaml").plan
+    planned = [described(line.notebook, line.profile or name, line.parameters) for line in plan]
     for notebook in NOTEBOOKS:
         source = (REPOSITORY / "notebooks" / f"{notebook}.py").read_text(encoding="utf-8")
         cell = source.split('tags=["parameters"]')[1].split("# %%")[0]
         assigned = {node.targets[0].id: ast.literal_eval(node.value) for node in ast.parse(cell).body}
-        del assigned["profile"]
-        assert (notebook, RunKey.of(notebook, profile, **assigned).same_but()) in planned
+        opened = assigned.pop("profile")
+        assert described(notebook, opened if name == "tiny" else name, assigned) in planned
 
 
 def test_a_line_stands_for_a_run_or_for_all_runs_of_a_grid_in_this_profile_or_another(plan_of, workspace):
