@@ -165,7 +165,7 @@ def init(
 
 
 @command
-def train(profile: ProfileName = "tiny", parameter: Parameter = None, debug: Debug = False) -> None:
+def train(profile: ProfileName = "tiny-final", parameter: Parameter = None, debug: Debug = False) -> None:
     """Distil one student without a notebook; under torchrun or accelerate launch, by all their processes together."""
     from docemb_lib.cli.commands import distil, parse_parameters
 
