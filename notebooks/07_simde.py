@@ -132,7 +132,7 @@ run.save_figure(ax, "halves", distances)
 # ## Every model on every task
 #
 # Is the student useful for other tasks? The models are scored on the test splits, as in `06_evaluation`: this student,
-# recorded students of this notebook and distilled ones of `06_evaluation`, the encoder that all students start from
+# recorded students of this notebook and distilled ones of `06_evaluation`, the encoder that this student starts from
 # (*student before distillation*), SBERT on truncated text and over chunks, Paragraph Vectors and TF-IDF.
 
 # %%
