@@ -111,6 +111,7 @@ def run(
         trainer.remove_callback(PrinterCallback)
         torch.manual_seed(seed + args.process_index)  # the Trainer seeds all processes alike: the same dropout in each
         trainer.train(resume_from_checkpoint=None if last is None else str(last.path))
+        trainer.optimizer.state.clear()  # cycles hold the Trainer, which is freed by the next full collection only
     rows = trainer.state.log_history
     validations = [{k.removeprefix("eval_"): value for k, value in row.items()} for row in rows if "eval_loss" in row]
     return History([row for row in rows if "learning_rate" in row], validations)

@@ -1,10 +1,13 @@
 """The trainer against a plain loop; rows of the history; a loss or a gradient that is not finite."""
 
+import gc
 import math
+import weakref
 
 import numpy as np
 import pytest
 import torch
+from transformers import Trainer
 
 from docemb_lib.training.documents import Bank
 
@@ -32,6 +35,25 @@ def test_rows_are_means_since_the_row_before(distil, tmp_path):
         assert fewer.train[2][name] == pytest.approx(mean, rel=1e-6), name
     speeds = ("documents_per_second", "tokens_per_second", "share_of_peak")
     assert all(row[name] > 0 for row in fewer.train for name in speeds)
+
+
+def test_the_state_of_the_optimizer_is_freed_without_a_garbage_collection(distil, tmp_path, monkeypatch):
+    moments = []
+
+    def train(trainer, **options):
+        _train(trainer, **options)
+        moments.extend(weakref.ref(state["exp_avg"]) for state in trainer.optimizer.state.values())
+
+    _train = Trainer.train
+    monkeypatch.setattr(Trainer, "train", train)
+    gc.disable()
+    try:
+        distil.train(tmp_path)
+        alive = [moment() is not None for moment in moments]
+    finally:
+        gc.enable()
+    assert alive
+    assert not any(alive)
 
 
 def test_a_loss_that_is_not_finite_names_its_documents(distil, tmp_path, monkeypatch):
