@@ -19,7 +19,6 @@ from docemb_lib.evaluation.retrieval import neighbours
 from docemb_lib.evaluation.scoreboard import MAIN_METRICS, last_round, mean_over_tasks
 from docemb_lib.evaluation.uncertainty import OVERALL
 from docemb_lib.experiments import models as known_models
-from docemb_lib.experiments import records
 from docemb_lib.experiments.models import UNTRAINED, Model, embed_once, student_model, untrained_model
 from docemb_lib.experiments.plan import THESIS as THESIS_PROFILE
 from docemb_lib.experiments.run import Run, Stages
@@ -315,13 +314,11 @@ def _draw(run: Run, document: str, n: int) -> np.ndarray:
 
 
 def students_beside(run: Run) -> list[Model]:
-    """The students of recorded runs that are scored on the same tasks, of notebook 07 and of the final evaluation."""
+    """The students of recorded runs comparable with this one, of notebook 07 and of the final evaluation."""
     models: dict[str, Model] = {}
-    for record in [one for notebook in reversed(FINAL) for one in records.finished_of(notebook, run.workspace)]:
+    for record in (*run.comparable(FINAL[1]), *run.comparable(FINAL[0])):
         if record.label != run.label and (student := recorded_student(run.workspace, record)) is not None:
-            model = student_model(record.label, student)
-            if run.stages.scores.is_scored(model):
-                models.setdefault(record.label, model)
+            models.setdefault(record.label, student_model(record.label, student))
     return list(models.values())
 
 

@@ -31,7 +31,7 @@
 # embedded default `docemb run --only 07` makes two runs, SimCSE and SimDE.
 
 # %% tags=["parameters"]
-profile = "tiny"  # which corpus, teachers, student and sizes: a name in params/ or the path of a .yaml file
+profile = "tiny-final"  # which corpus, teachers, student and sizes: a name in params/ or the path of a .yaml file
 seed = 0  # of the order of documents, of their halves and of hidden words
 pairs = "profile"  # halves (of each document's sentences: SimDE) or dropout (the document twice: SimCSE)
 pair_temperature = "profile"  # τ, from above 0: the cosines of a batch are divided by it
@@ -132,7 +132,7 @@ run.save_figure(ax, "halves", distances)
 # ## Every model on every task
 #
 # Is the student useful for other tasks? The models are scored on the test splits, as in `06_evaluation`: this student,
-# recorded students of this notebook and distilled ones of `06_evaluation`, the encoder that this student starts from
+# recorded students of this notebook and distilled ones of `06_evaluation`, the encoder that all students start from
 # (*student before distillation*), SBERT on truncated text and over chunks, Paragraph Vectors and TF-IDF.
 
 # %%

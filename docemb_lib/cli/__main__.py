@@ -297,7 +297,7 @@ def adapt(
 @command
 def evaluate(
     model: Annotated[str, typer.Argument(help="A sentence-transformers model or student: a folder or a hub id.")],
-    profile: ProfileName = "tiny",
+    profile: ProfileName = "tiny-final",
     task: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this task, or several.")] = None,
     as_json: AsJson = False,
     debug: Debug = False,

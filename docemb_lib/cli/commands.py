@@ -277,7 +277,7 @@ def evaluate_model(name: str, profile: str | Path, tasks: Sequence[str] = ()) ->
     stages = Stages(RunKey(NOTEBOOK, loaded.with_tasks(tasks, source="--task") if tasks else loaded))
     stages.scores.check(("test",))
     models = models_of(name, stages.workspace)
-    beside = recorded_baselines(stages)
+    beside = [one for one in recorded_baselines(loaded, stages.workspace) if stages.scores.is_scored(one)]
     labels = [one.label for one in beside]
     final = stages.scores.evaluate([*models, *beside], student=models[-1].label, references=labels)
     return Evaluated(final, final.standing() if {SBERT_CHUNKS, UNTRAINED} <= {*labels} else "")
@@ -301,20 +301,18 @@ def models_of(name: str, workspace: Workspace) -> list[Model]:
     return lexical_models(label, here, workspace)
 
 
-def recorded_baselines(stages: Stages) -> list[Model]:
-    """The baselines of the newest final evaluation on these tasks, without weights: their scores are artefacts."""
-    for record in records.finished_of(NOTEBOOK, stages.workspace):
-        own = {f"{record.label}{form}" for form in ("", DENSE, ADAPTED)}
-        models = [
-            scored_model(row["model"], row["fingerprint"])._replace(
-                fitted_on=row["fitted on"], ranks_only=row["ranks_only"]
-            )
-            for row in records.table_of(stages.workspace, record, "models").to_dict("records")
-            if row["model"] not in own
-        ]
-        if scored := [model for model in models if stages.scores.is_scored(model)]:
-            return scored
-    return []
+def recorded_baselines(profile: Profile, workspace: Workspace) -> list[Model]:
+    """The baselines of the newest comparable final evaluation, without weights: their scores are artefacts."""
+    found = records.comparable(RunKey(NOTEBOOK, profile), workspace)
+    rows = records.table_of(workspace, found[0], "models").to_dict("records") if found else []
+    own = {f"{found[0].label}{form}" for form in ("", DENSE, ADAPTED)} if found else set()
+    return [
+        scored_model(row["model"], row["fingerprint"])._replace(
+            fitted_on=row["fitted on"], ranks_only=row["ranks_only"]
+        )
+        for row in rows
+        if row["model"] not in own
+    ]
 
 
 def _is_student(source: str) -> bool:

@@ -124,14 +124,10 @@ def all_records(notebook: str | None = None, *, workspace: Workspace | None = No
     return sorted(found, key=lambda record: (record.notebook, record.finished, record.fingerprint))
 
 
-def finished_of(notebook: str, workspace: Workspace) -> list[Record]:
-    """The finished runs of a notebook, newest first."""
-    return [record for record in all_records(notebook, workspace=workspace)[::-1] if record.status == "done"]
-
-
 def comparable(key: RunKey, workspace: Workspace) -> list[Record]:
     """The finished runs of the key's notebook in its setting, newest first."""
-    return [record for record in finished_of(key.notebook, workspace) if record.setting == key.setting]
+    found = all_records(key.notebook, workspace=workspace)[::-1]
+    return [record for record in found if record.status == "done" and record.setting == key.setting]
 
 
 def revision(root: Path) -> str | None:

@@ -16,7 +16,7 @@ from docemb_lib.errors import InputError
 DESCRIPTION, VOCABULARY, VECTORS = "lsa.json", "vocabulary.json", "lsa.safetensors"
 DOCUMENTS = 50_000  # documents at most that are fitted, evenly spaced: bounds time and memory
 LEAD, MORE = 150, 2  # a word among the first 150 words of a document counts two times more; chosen on validation
-NOISE = 3.0  # squared singular value at which a direction is halved; one document's is 1. Chosen on validation
+NOISE = 3.0  # squared singular value of a direction that is halved; one document alone has 1. Chosen on validation
 MIN_DOCUMENTS = 2  # documents that hold a word of the vocabulary
 
 

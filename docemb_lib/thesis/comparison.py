@@ -265,7 +265,7 @@ def recorded_in_figures(run: Run, sources: Iterable[str], *, elsewhere: bool = F
     """{figure of chapter 4: {label of a row: recorded run}}, in the order in which the runs ended.
 
     The runs of a figure have the setting of `run`, one number of documents and one seed: those of most runs in the
-    figure, then those of most documents. elsewhere: if there are none, take runs of one other setting.
+    figure, then those of most documents, then the newest. elsewhere: if there are none, take runs of one other setting.
     """
     cells = {figure.source: cells_of(figure, run.profile) for figure in FIGURES if figure.source in {*sources}}
     found: dict[str, dict[tuple[Any, ...], dict[str, Record]]] = {source: {} for source in cells}
@@ -277,9 +277,9 @@ def recorded_in_figures(run: Run, sources: Iterable[str], *, elsewhere: bool = F
             for source in (source for source, labels in cells.items() if key.cell in labels):
                 found[source].setdefault(alike, {})[cells[source][key.cell]] = record
 
-    def preferred(group: tuple[tuple[Any, ...], dict[str, Record]]) -> tuple[bool, int, int]:
+    def preferred(group: tuple[tuple[Any, ...], dict[str, Record]]) -> tuple[bool, int, int, str]:
         (own, documents, *_), runs = group
-        return own, len(runs), documents
+        return own, len(runs), documents, max(record.finished for record in runs.values())
 
     return {source: max(groups.items(), key=preferred)[1] for source, groups in found.items() if groups}
 

@@ -314,6 +314,8 @@ def test_figure_4_12_shows_runs_of_one_setting_this_runs_or_the_newest(make_run,
 
     validated("05_weighting", 0.61, **weighted)
     assert students() == [0.61]
+    validated("05_weighting", 0.7, profile=Profile.load("small").with_tasks(["package"], source="test"), **weighted)
+    assert students() == [0.7]
     validated("05_weighting", 0.9, profile=elsewhere, **weighted)
     assert students() == [0.9]
 

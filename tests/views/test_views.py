@@ -310,22 +310,18 @@ def test_halves_are_near_for_a_model_that_finds_the_subject_and_a_lone_sentence_
     assert (set(found["auc"]), set(found["model"])) == ({1.0}, {"subject"})
 
 
-def test_students_beside_are_the_scored_ones_of_both_notebooks_unless_deleted(make_run, of_sizes, workspace_root):
-    names = ("simcse", "distilled", "deleted", "unscored")
-    folders = {name: workspace_root / "outputs/artefacts/student" / name for name in names}
+def test_students_beside_are_the_recorded_ones_of_both_notebooks_unless_deleted(make_run, of_sizes, workspace_root):
+    folders = {name: workspace_root / "outputs/artefacts/student" / name for name in ("simcse", "distilled", "deleted")}
     for name, folder in folders.items():
         folder.mkdir(parents=True)
         if name != "deleted":
             (folder / "artefact.json").write_text("{}")
     given = [("07_simde", "simcse", {"pairs": "dropout"}), ("06_evaluation", "distilled", {}),
-             ("06_evaluation", "deleted", {"seed": 1}), ("06_evaluation", "unscored", {"lam": 0.1}),
-             ("05_weighting", "distilled", {})]  # fmt: skip
+             ("06_evaluation", "deleted", {"seed": 1}), ("05_weighting", "distilled", {})]  # fmt: skip
     for notebook, name, parameters in given:
         run = make_run(notebook, **parameters)
         run.finish({}, student=run.workspace.shown(folders[name]))
-    run = of_sizes(9, 9, 9)
-    run.stages.scores = SimpleNamespace(is_scored=lambda model: "/unscored/" not in model.fingerprint)
-    first, second = views.students_beside(run)
+    first, second = views.students_beside(of_sizes(9, 9, 9))
     assert (first.label, second.label[:14]) == ("SimCSE;24 docs", "student cosine")
     assert [model.fingerprint.split("/")[1] for model in (first, second)] == ["simcse", "distilled"]
 
