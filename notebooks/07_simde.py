@@ -31,7 +31,7 @@
 # embedded default `docemb run --only 07` makes two runs, SimCSE and SimDE.
 
 # %% tags=["parameters"]
-profile = "tiny-final"  # which corpus, teachers, student and sizes: a name in params/ or the path of a .yaml file
+profile = "tiny"  # which corpus, teachers, student and sizes: a name in params/ or the path of a .yaml file
 seed = 0  # of the order of documents, of their halves and of hidden words
 pairs = "profile"  # halves (of each document's sentences: SimDE) or dropout (the document twice: SimCSE)
 pair_temperature = "profile"  # τ, from above 0: the cosines of a batch are divided by it
@@ -167,9 +167,10 @@ print(fill(final.recommendation(), 110))
 # %% [markdown]
 # **How to read it.** A difference larger than `head_seeds` is not an effect of the heads' random initialisation. Only
 # the verdict *better* shows that it generalises to other test documents; an interval that contains 0 does not. A
-# comparison with SimCSE shows whether halves are better pairs. A comparison with a distilled student shows the benefit
-# of teachers. Consider the initial encoder, too: the embedded default starts from layers of all-MiniLM-L6-v2, which was
-# trained on a billion pairs of texts, so halves can add less than to the plain BERT of the paper.
+# comparison with SimCSE shows whether halves are better pairs. A comparison with a distilled student, which is in the
+# table if `06_evaluation` was run with this profile, shows the benefit of teachers. Consider the initial encoder, too:
+# the embedded default starts from layers of all-MiniLM-L6-v2, which was trained on a billion pairs of texts, so halves
+# can add less than to the plain BERT of the paper.
 #
 # ## A few examples of each class
 #
