@@ -1,6 +1,7 @@
 """Plans and grids: resolved and checked before anything starts; the thesis' grids are those of its figures."""
 
 import ast
+import inspect
 import json
 import re
 import shutil
@@ -10,6 +11,7 @@ import pandas as pd
 import pytest
 
 from docemb_lib import grid, sweep
+from docemb_lib.cli.__main__ import evaluate, train
 from docemb_lib.errors import InputError
 from docemb_lib.experiments.plan import load_grid, names_in_grids, resolve_plan, resolve_sweep, runs_of
 from docemb_lib.experiments.run import Stages
@@ -62,6 +64,13 @@ def test_the_notebook_gets_every_parameter_so_that_both_sides_mean_the_same_run(
         again = Profile.load("small").for_notebook(run.notebook, **run.parameters)
         assert RunKey(run.notebook, again).fingerprint == run.fingerprint
         assert set(run.parameters) == {"profile", "seed", *NOTEBOOKS[run.notebook]}
+
+
+def test_commands_for_final_students_have_the_profile_that_the_final_notebook_is_opened_with():
+    source = (REPOSITORY / "notebooks" / "06_evaluation.py").read_text(encoding="utf-8")
+    for command in (train, evaluate):
+        default = inspect.signature(command).parameters["profile"].default
+        assert f'\nprofile = "{default}"  #' in source
 
 
 @pytest.mark.parametrize("name", ["tiny", "own"])
