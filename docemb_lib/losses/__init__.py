@@ -1,9 +1,8 @@
 """Losses between the embeddings of a student and of its teachers, on tensors only, and the objective of a training."""
 
-from docemb_lib.losses.contextual import CCA, SDL, SoftCCA, contextual_loss
+from docemb_lib.losses.contextual import CCA, SDL, Projection, SoftCCA, contextual_loss
 from docemb_lib.losses.objective import Objective, ObjectiveOutput, Teaching, Weighting, group_sizes
 from docemb_lib.losses.pairs import InfoNCE, MaskedLanguageHead, PairObjective
-from docemb_lib.losses.projection import Projection
 from docemb_lib.losses.structural import MSE, Contrastive, Cosine, MaxMargin, StructuralLoss, structural_loss
 from docemb_lib.projections import check_widths
 

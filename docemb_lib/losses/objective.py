@@ -8,8 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from docemb_lib.errors import InputError
-from docemb_lib.losses.contextual import full_precision
-from docemb_lib.losses.projection import Projection
+from docemb_lib.losses.contextual import Projection, full_precision
 from docemb_lib.projections import check_widths
 
 Role = Literal["structural", "contextual"]

@@ -17,11 +17,18 @@ from docemb_lib.losses import Objective, PairObjective
 from docemb_lib.private import use_one_gpu
 from docemb_lib.settings import NOT_IN_FINGERPRINT, Training
 from docemb_lib.student import Student, pack
-from docemb_lib.training.checkpoints import CHECKPOINTS, Checkpoints, find_checkpoint
 from docemb_lib.training.distributed import all_reduced
 from docemb_lib.training.documents import Bank, TrainingDocuments
 from docemb_lib.training.monitor import Monitor
-from docemb_lib.training.trainer import Bar, DistillationTrainer, Log, Stop
+from docemb_lib.training.trainer import (
+    CHECKPOINTS,
+    Bar,
+    Checkpoints,
+    DistillationTrainer,
+    Log,
+    Stop,
+    find_checkpoint,
+)  # fmt: skip
 from docemb_lib.workspace import fingerprint_of
 
 logger = logging.getLogger(__name__)

@@ -73,7 +73,7 @@ def time_left(runs: pd.DataFrame) -> float:
 def trainings_on_disk(workspace: Workspace) -> pd.DataFrame:
     """Students in training: columns training, state, update, updates, tokens_per_second, eta (seconds), and the last
     value of the loss and of each part."""
-    from docemb_lib.training.checkpoints import CHECKPOINTS, LOG  # imports torch
+    from docemb_lib.training.trainer import CHECKPOINTS, LOG  # imports torch
 
     rows = []
     for log in sorted((workspace.outputs / "artefacts" / "student").glob(f"*.partial/{CHECKPOINTS}/{LOG}")):

@@ -16,7 +16,7 @@ from docemb_lib.experiments.students import student_at
 from docemb_lib.integrity import CARD, MANIFEST, MARKER
 from docemb_lib.settings.profile import Profile
 from docemb_lib.student import Student
-from docemb_lib.training.checkpoints import find_checkpoint
+from docemb_lib.training.trainer import find_checkpoint
 from docemb_lib.workspace import Workspace, publish, write_text
 
 
