@@ -19,6 +19,7 @@ RUNS = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "seed", "settings"), RUNS)
 def test_a_run_killed_anywhere_and_resumed_ends_in_the_same_bits(tmp_path, request, interrupt, steps, logged, assert_same_run, name, seed, settings):  # fmt: skip
     train, at = request.getfixturevalue(name).train, random.Random(seed).randrange(3, UPDATES)

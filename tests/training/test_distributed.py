@@ -59,6 +59,7 @@ def exchange(objectives, parts):
     return by_width
 
 
+@pytest.mark.slow
 def test_two_processes_end_where_one_does(distil, server, tmp_path):
     """Eleven batches in updates of five: the last update leaves one of the processes without a batch. Four teachers.
 
