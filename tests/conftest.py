@@ -18,7 +18,7 @@ from unittest import mock
 import pytest
 from filelock import FileLock
 
-if "PYTEST_XDIST_WORKER" in os.environ:  # one of several processes
+if "PYTEST_XDIST_WORKER" in os.environ:  # one of a process per core
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # no test reaches for a hub
 os.environ.setdefault("MPLBACKEND", "agg")
@@ -36,13 +36,6 @@ DOCEMB = [sys.executable, "-m", "docemb_lib.cli"]
 # Of a command in a process of its own, whose kernels show figures as those of a user do.
 AS_A_USER = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
 del AS_A_USER["MPLBACKEND"]
-
-
-def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """One process more than cores: some tests wait, for processes that they have killed or for sleeping runs."""
-    from dask.system import CPU_COUNT
-
-    return CPU_COUNT + 1
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
