@@ -28,7 +28,7 @@ from docemb_lib.training.trainer import (
     Log,
     Stop,
     find_checkpoint,
-)  # fmt: skip
+)
 from docemb_lib.workspace import fingerprint_of
 
 logger = logging.getLogger(__name__)

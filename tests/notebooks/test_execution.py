@@ -61,9 +61,7 @@ def test_a_killed_run_goes_on_and_ends_with_table_sentence_and_paths(root, finis
 
 
 def test_a_second_run_finds_everything_and_ends_with_the_same_table(root, finished):
-    again = call(
-        [*DOCEMB, "run", "--profile", "small"], root
-    )  # its own process: the width of tables is set in a new one
+    again = call([*DOCEMB, "run", "--profile", "small"], root)  # a process sets the width of its tables at its start
     assert again.stdout[again.stdout.index("Test scores") :] == finished.stdout[finished.stdout.index("Test scores") :]
     assert again.stdout.count("] already there") == 7
 
