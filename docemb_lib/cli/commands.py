@@ -33,10 +33,10 @@ from docemb_lib.experiments.models import (
     scored_model,
 )  # fmt: skip
 from docemb_lib.experiments.plan import Step
+from docemb_lib.experiments.records import LATER
 from docemb_lib.experiments.run import Stages
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.experiments.scores import Final
-from docemb_lib.experiments.selection import LATER
 from docemb_lib.experiments.students import student_at
 from docemb_lib.hardware import devices_at_hand
 from docemb_lib.progress import progress

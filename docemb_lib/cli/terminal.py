@@ -16,7 +16,7 @@ from rich.table import Table
 
 from docemb_lib.evaluation.scoreboard import NO_BREAK
 from docemb_lib.experiments.execution import Planned, Reporter, Runs, Status
-from docemb_lib.experiments.selection import LATER
+from docemb_lib.experiments.records import LATER
 from docemb_lib.settings.profile import FINAL
 
 if TYPE_CHECKING:

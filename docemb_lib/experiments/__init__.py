@@ -2,7 +2,7 @@
 
 `runkey` says what a run is. `stages` (corpus, teachers), `students` and `scores` build what it needs, `models` are what
 is compared, `run` is what a notebook calls. `plan` says which runs there are, `execution` executes one through
-papermill, `sweeps` many side by side in `processes`.
+papermill in one of the `kernels`, `sweeps` many side by side on a `cluster`.
 """
 
 from pkgutil import resolve_name

@@ -21,7 +21,7 @@ from filelock import Timeout
 
 from docemb_lib.errors import InputError, as_line
 from docemb_lib.experiments import records
-from docemb_lib.experiments.processes import NAME, ended_on_sigterm, ended_once, kernel_options, socket_folder
+from docemb_lib.experiments.kernels import NAME, ended_on_sigterm, ended_once, kernel_options, socket_folder
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.private import load_nbformat
 from docemb_lib.progress import is_bar

@@ -30,8 +30,8 @@ from typing import Any, NamedTuple
 from docemb_lib import pretrained
 from docemb_lib.errors import InputError, nearest
 from docemb_lib.experiments.execution import Planned, Runs, is_done
+from docemb_lib.experiments.records import Candidates, UnchosenError, choose_runs, selection_in
 from docemb_lib.experiments.runkey import RunKey
-from docemb_lib.experiments.selection import Candidates, UnchosenError, choose_runs, selection_in
 from docemb_lib.experiments.stages import sbert_of
 from docemb_lib.integrity import read_json
 from docemb_lib.projections import parse_projection, with_widths

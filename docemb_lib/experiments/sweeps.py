@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
 from docemb_lib.errors import InputError
-from docemb_lib.experiments import execution, processes, records
+from docemb_lib.experiments import cluster, execution, kernels, records
 from docemb_lib.experiments.execution import Planned, Reporter, RunError, Runs, Status, UnwantedError, is_done
 from docemb_lib.experiments.plan import Step, resolve_sweep, runs_of
 from docemb_lib.experiments.run import Stages
@@ -107,7 +107,7 @@ def execute_plan(
         raise InputError(f"workers: got {workers}; write 1 or more, and leave it out where there is a scheduler")
     missing, where = missing_runs(runs_of(steps), workspace), ""
     if missing and len(steps) == 1 and steps[0].grid:  # a sweep; in a plan each grid has as many as its runs need
-        workers = workers if workers or scheduler else processes.default_workers(len(missing))
+        workers = workers if workers or scheduler else cluster.default_workers(len(missing))
         where = f"workers of {scheduler}" if scheduler else "1 worker" if workers == 1 else f"{workers} workers"
     failures: list[str] = []
     known = [run for step in steps for run in step.known]
@@ -166,15 +166,15 @@ def _execute_side_by_side(
     if missing:
         if missing[0].notebook == "02_paragraph_vector":
             _count_words(missing, workspace, reporter)
-        remote = None if scheduler is None else processes.workers_of(scheduler, workspace)
-        count = workers or processes.default_workers(len(missing))
-        with remote or processes.local_workers(count) as (client, expected):
-            if (link := processes.dashboard_of(client)) is not None:
+        remote = None if scheduler is None else cluster.workers_of(scheduler, workspace)
+        count = workers or cluster.default_workers(len(missing))
+        with remote or cluster.local_workers(count) as (client, expected):
+            if (link := cluster.dashboard_of(client)) is not None:
                 reporter.prepare(f"workers; dashboard at {link}")
             try:
                 failures = _distribute(client, missing, workspace, reporter, expected)
             except KeyboardInterrupt:
-                processes.wait_for_kernels()  # otherwise the workers end before their kernels have written checkpoints
+                kernels.wait_for_kernels()  # otherwise the workers end before their kernels have written checkpoints
                 raise
     return failures
 
@@ -268,7 +268,7 @@ def _distribute(
 
 
 def attempt(run: Planned, workspace: Workspace, topic: str, expected: Mapping[str, str] | None) -> Outcome:
-    """A task: one run, in the task thread of a worker, of which `expected` is asked, see `processes.unfit`."""
+    """A task: one run, in the task thread of a worker, of which `expected` is asked, see `cluster.unfit`."""
     import distributed
     from filelock import Timeout
 
@@ -287,7 +287,7 @@ def attempt(run: Planned, workspace: Workspace, topic: str, expected: Mapping[st
         return not wanted or status not in (distributed.Status.running, distributed.Status.paused)
 
     # A worker may have joined after the first check.
-    if expected is not None and (problem := processes.unfit(expected, workspace.root, worker)):
+    if expected is not None and (problem := cluster.unfit(expected, workspace.root, worker)):
         raise InputError(f"worker {worker.address} {problem}")
     try:
         built = execution.execute_run(run, workspace, report=report, wait=False, unwanted=unwanted)

@@ -10,7 +10,7 @@ import pytest
 from filelock import FileLock, Timeout
 
 from docemb_lib.errors import InputError
-from docemb_lib.experiments import execution, processes, records
+from docemb_lib.experiments import cluster, execution, kernels, records
 from docemb_lib.experiments.execution import Reporter, RunError, UnwantedError, execute_run, is_done, record_failure
 from docemb_lib.experiments.sweeps import comparison_paths, execute_plan
 
@@ -167,9 +167,9 @@ def test_a_failed_run_is_tried_again_unless_it_is_being_executed_and_once_done_k
 
 @pytest.mark.parametrize("kernel_at_once", [False, True])
 def test_an_unwanted_run_in_a_thread_is_ended_and_counts_as_no_failure(a_run, workspace, monkeypatch, kernel_at_once):
-    run, ready, calls, end = a_run(SLEEPS), workspace.root / "notebooks" / "ready", [], processes._end_kernel
+    run, ready, calls, end = a_run(SLEEPS), workspace.root / "notebooks" / "ready", [], kernels._end_kernel
     if kernel_at_once:  # the first call comes before the kernel has started, and finds none
-        monkeypatch.setattr(processes, "_end_kernel", lambda sockets: end(sockets) if calls else calls.append(sockets))
+        monkeypatch.setattr(kernels, "_end_kernel", lambda sockets: end(sockets) if calls else calls.append(sockets))
     with ThreadPoolExecutor(1) as thread:
         unwanted = (lambda: True) if kernel_at_once else ready.exists
         future = thread.submit(execute_run, run, workspace, unwanted=unwanted)
@@ -182,7 +182,7 @@ def test_an_unwanted_run_in_a_thread_is_ended_and_counts_as_no_failure(a_run, wo
 
 @pytest.mark.slow
 def test_the_runs_of_a_grid_are_a_sweep_with_a_page_and_a_failing_run_stops_no_other(steps, workspace, monkeypatch):
-    monkeypatch.setattr(processes, "default_workers", lambda runs: 1)
+    monkeypatch.setattr(cluster, "default_workers", lambda runs: 1)
     single = "{notebook: 05_weighting, lam: 0.%d}"
     three = f"[{single % 3}, {{grid: lams, profile: other.yaml}}, {single % 4}]"
     text = SUCCEEDS.replace("import sys", "import sys, os; assert lam != 0.8 or os.path.exists('mended')", 1)

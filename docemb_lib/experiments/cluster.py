@@ -1,7 +1,4 @@
-"""The processes of runs: a notebook's kernel, and the workers of a sweep.
-
-Each kernel has IPC sockets in a folder of its own, because kernels that start at the same time race for TCP ports. A
-kernel ends with the process that started it, or on SIGTERM after its training has written a checkpoint.
+"""The workers of a sweep: their processes, the check of those of a running cluster, and how many there should be.
 
 On this machine a sweep has a worker process for each GPU; without a GPU one for each core with 4 GB of memory, since
 single runs side by side use cores better than one run with many threads. Dask loads this module in each of them.
@@ -15,158 +12,30 @@ import importlib.util
 import json
 import logging
 import os
-import shutil
 import signal
-import tempfile
-import threading
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
-from queue import Empty
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-import psutil
-from jupyter_client.asynchronous import AsyncKernelClient
-from jupyter_client.channels import AsyncZMQSocketChannel
-
 import docemb_lib
 from docemb_lib.errors import InputError
 from docemb_lib.hardware import ENVIRONMENT, free_memory
-from docemb_lib.private import KERNEL_PROCESS
-from docemb_lib.worker_pool import TemporaryFolder
 
 if TYPE_CHECKING:
     from docemb_lib.workspace import Workspace
 
 logger = logging.getLogger(__name__)
 
-NAME = "python3"
-GRACE = 120.0  # seconds that a kernel has for its checkpoint
-POLL = 1.0  # seconds after which a silent socket is polled again
-LONGEST_SOCKET = 103  # bytes of a socket's path that every system takes: macOS no more, Linux 107
-SOCKET = "/docemb-12345678/kernel-ipc-10"  # as long as the longest path below the folder of temporary files
 MEMORY = 4 * 2**30  # bytes for a run without a GPU: torch, a small student, its teachers
 LOOPBACK = "127.0.0.1"
 TIMEOUT = 10  # seconds for a scheduler to answer
 ATTEMPTS = 3  # after so many killed workers a run has failed
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS", "LOKY_MAX_CPU_COUNT")
-
-
-class PollingChannel(AsyncZMQSocketChannel):
-    """A channel that polls its socket every second.
-
-    In an event loop, pyzmq waits for an edge-triggered notification of a message and sometimes misses it; then the
-    kernel has answered and papermill waits for ever. Polling the socket again finds the message.
-    """
-
-    async def get_msg(self, timeout: float | None = None) -> dict[str, Any]:  # type: ignore[override]
-        """The next message; raises `Empty` after `timeout` seconds (None: never)."""
-        end = None if timeout is None else time.monotonic() + timeout
-        while True:
-            left = POLL if end is None else min(POLL, max(0.0, end - time.monotonic()))
-            try:
-                return await super().get_msg(left)
-            except Empty:
-                if end is not None and time.monotonic() >= end:
-                    raise
-
-
-class PollingClient(AsyncKernelClient):
-    shell_channel_class = iopub_channel_class = control_channel_class = PollingChannel
-
-
-def kernel_options(sockets: str) -> dict[str, Any]:
-    """Arguments of `papermill.execute_notebook` for a kernel with its sockets in that folder."""
-    from traitlets.config import Config
-
-    end_with_us = f"__import__('{__name__}', fromlist=['']).end_with_parent({os.getpid()}, {sockets!r})"
-    manager = {"transport": "ipc", "connection_file": f"{sockets}/kernel.json"}
-    manager["client_factory"] = f"{__name__}.{PollingClient.__name__}"
-    # Level 50 hides warnings that concern servers of kernels.
-    extra = ["--IPKernelApp.log_level=50", f"--IPKernelApp.exec_lines={end_with_us}"]
-    return {"kernel_name": NAME, "config": Config(KernelManager=manager), "extra_arguments": extra}
-
-
-@contextmanager
-def socket_folder() -> Iterator[str]:
-    """A new folder whose name leaves room for a socket's: among the temporary files, or in /tmp."""
-    folder = tempfile.gettempdir()
-    short = len(os.fsencode(folder + SOCKET)) <= LONGEST_SOCKET
-    with TemporaryFolder(folder if short else "/tmp") as sockets:
-        yield sockets
-
-
-def end_with_parent(parent: int, folder: str) -> None:
-    """In a kernel: end this process at once when process `parent` is gone, and remove the folder of its sockets."""
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(0.25)
-        shutil.rmtree(folder, ignore_errors=True)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
-
-
-@contextmanager
-def ended_on_sigterm(sockets: str) -> Iterator[threading.Event]:
-    """While the block runs, SIGTERM ends the kernel and raises KeyboardInterrupt. For the main thread."""
-
-    def pass_on(signum: int, frame: Any) -> None:
-        _end_kernel(sockets)
-        raise KeyboardInterrupt
-
-    earlier = signal.signal(signal.SIGTERM, pass_on)
-    try:
-        yield threading.Event()
-    finally:
-        signal.signal(signal.SIGTERM, earlier)
-
-
-@contextmanager
-def ended_once(unwanted: Callable[[], bool] | None, sockets: str) -> Iterator[threading.Event]:
-    """While the block runs, end the kernel once `unwanted` is true (each second: it may not have started yet)."""
-    left, ended = threading.Event(), threading.Event()
-
-    def watch() -> None:
-        while not left.wait(1.0):
-            if ended.is_set() or (unwanted is not None and unwanted()):
-                ended.set()
-                _end_kernel(sockets)
-
-    threading.Thread(target=watch, daemon=True).start()
-    try:
-        yield ended
-    finally:
-        left.set()
-
-
-def wait_for_kernels() -> None:
-    """Wait until the kernels below this process have written their checkpoints and ended."""
-    kernels = []
-    for process in psutil.Process().children(recursive=True):
-        with suppress(psutil.NoSuchProcess):
-            kernels += [process] if KERNEL_PROCESS in process.cmdline() else []
-    psutil.wait_procs(kernels, timeout=GRACE)
-
-
-def _end_kernel(sockets: str) -> None:
-    """End the kernel with these sockets, then the processes that it started: SIGTERM, and SIGKILL after a time."""
-    for child in psutil.Process().children():
-        with suppress(psutil.NoSuchProcess):
-            if sockets in " ".join(child.cmdline()):
-                for processes, timeout in (([child], GRACE), (child.children(recursive=True), 1.0)):
-                    for process in processes:
-                        with suppress(psutil.NoSuchProcess):
-                            process.terminate()
-                    for process in psutil.wait_procs(processes, timeout=timeout)[1]:
-                        with suppress(psutil.NoSuchProcess):
-                            process.kill()
 
 
 @contextmanager

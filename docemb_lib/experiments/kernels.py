@@ -1,0 +1,263 @@
+"""The kernels of notebooks: their sockets, their start, and their end.
+
+Each kernel has IPC sockets in a folder of its own, because kernels that start at the same time race for TCP ports. A
+kernel ends with the process that started it, or on SIGTERM after its training has written a checkpoint.
+
+To start, a kernel imports packages for several seconds. From the second kernel of a process on, each is therefore
+forked from a server that has imported them (Linux; other systems do not fork safely).
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import os
+import runpy
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout, suppress
+from functools import cached_property
+from queue import Empty
+from typing import TYPE_CHECKING, Any, NoReturn, cast
+
+import psutil
+from jupyter_client.asynchronous import AsyncKernelClient
+from jupyter_client.channels import AsyncZMQSocketChannel
+from jupyter_client.manager import AsyncKernelManager
+from jupyter_client.provisioning.local_provisioner import LocalProvisioner
+
+from docemb_lib.hardware import tune_environment
+from docemb_lib.private import KERNEL_PROCESS
+from docemb_lib.worker_pool import TemporaryFolder
+
+if TYPE_CHECKING:
+    from jupyter_client.connect import KernelConnectionInfo
+
+NAME = "python3"
+GRACE = 120.0  # seconds that a kernel has for its checkpoint
+POLL = 1.0  # seconds after which a silent socket is polled again
+LONGEST_SOCKET = 103  # bytes of a socket's path that every system takes: macOS no more, Linux 107
+SOCKET = "/docemb-12345678/kernel-ipc-10"  # as long as the longest path below the folder of temporary files
+CONNECTION = "kernel.json"
+PARENT = "JPY_PARENT_PID"  # variable in which jupyter_client tells a kernel its parent
+SERVER = f"from {__name__} import serve; serve()"  # the command of a server of forks
+# Packages that take long to import. Not docemb: a run uses the source as it is when the run begins.
+PRELOADED = (
+    "ipykernel.kernelapp", "pandas", "torch", "transformers.trainer", "sentence_transformers", "datasets",
+    "scipy.stats", "sklearn.decomposition", "matplotlib.pyplot",
+)  # fmt: skip
+
+_kernels: dict[str, psutil.Process] = {}  # by the folder of their sockets
+_server: subprocess.Popen[str] | None = None
+
+
+class PollingChannel(AsyncZMQSocketChannel):
+    """A channel that polls its socket every second.
+
+    In an event loop, pyzmq waits for an edge-triggered notification of a message and sometimes misses it; then the
+    kernel has answered and papermill waits for ever. Polling the socket again finds the message.
+    """
+
+    async def get_msg(self, timeout: float | None = None) -> dict[str, Any]:  # type: ignore[override]
+        """The next message; raises `Empty` after `timeout` seconds (None: never)."""
+        end = None if timeout is None else time.monotonic() + timeout
+        while True:
+            left = POLL if end is None else min(POLL, max(0.0, end - time.monotonic()))
+            try:
+                return await super().get_msg(left)
+            except Empty:
+                if end is not None and time.monotonic() >= end:
+                    raise
+
+
+class PollingClient(AsyncKernelClient):
+    shell_channel_class = iopub_channel_class = control_channel_class = PollingChannel
+
+
+def kernel_options(sockets: str) -> dict[str, Any]:
+    """Arguments of `papermill.execute_notebook` for a kernel with its sockets in that folder."""
+    from traitlets.config import Config
+
+    end_with_us = f"__import__('{__name__}', fromlist=['']).end_with_parent({sockets!r})"
+    manager = {"transport": "ipc", "connection_file": f"{sockets}/{CONNECTION}"}
+    manager["client_factory"] = f"{__name__}.{PollingClient.__name__}"
+    # Level 50 hides warnings that concern servers of kernels.
+    extra = ["--IPKernelApp.log_level=50", f"--IPKernelApp.exec_lines={end_with_us}"]
+    config = Config(KernelManager=manager, NotebookClient={"kernel_manager_class": KernelManager})
+    return {"kernel_name": NAME, "config": config, "extra_arguments": extra}
+
+
+@contextmanager
+def socket_folder() -> Iterator[str]:
+    """A new folder whose name leaves room for a socket's: among the temporary files, or in /tmp."""
+    folder = tempfile.gettempdir()
+    short = len(os.fsencode(folder + SOCKET)) <= LONGEST_SOCKET
+    with TemporaryFolder(folder if short else "/tmp") as sockets:
+        yield sockets
+    _kernels.pop(sockets, None)
+
+
+def end_with_parent(folder: str) -> None:
+    """In a kernel: end this process at once when its parent is gone, and remove the folder of its sockets."""
+    parent = int(os.environ[PARENT])  # not `os.getppid()`: it may be gone already
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.25)
+        shutil.rmtree(folder, ignore_errors=True)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+@contextmanager
+def ended_on_sigterm(sockets: str) -> Iterator[threading.Event]:
+    """While the block runs, SIGTERM ends the kernel and raises KeyboardInterrupt. For the main thread."""
+
+    def pass_on(signum: int, frame: Any) -> None:
+        _end_kernel(sockets)
+        raise KeyboardInterrupt
+
+    earlier = signal.signal(signal.SIGTERM, pass_on)
+    try:
+        yield threading.Event()
+    finally:
+        signal.signal(signal.SIGTERM, earlier)
+
+
+@contextmanager
+def ended_once(unwanted: Callable[[], bool] | None, sockets: str) -> Iterator[threading.Event]:
+    """While the block runs, end the kernel once `unwanted` is true (each second: it may not have started yet)."""
+    left, ended = threading.Event(), threading.Event()
+
+    def watch() -> None:
+        while not left.wait(1.0):
+            if ended.is_set() or (unwanted is not None and unwanted()):
+                ended.set()
+                _end_kernel(sockets)
+
+    threading.Thread(target=watch, daemon=True).start()
+    try:
+        yield ended
+    finally:
+        left.set()
+
+
+def kernels_below(process: psutil.Process) -> list[psutil.Process]:
+    """The kernels that a process and those below it have started."""
+    found = []
+    for below in process.children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            command, above = below.cmdline(), below.parent()
+            forked = SERVER in command and above is not None and SERVER in above.cmdline()
+            if KERNEL_PROCESS in command or forked:
+                found.append(below)
+    return found
+
+
+def wait_for_kernels() -> None:
+    """Wait until the kernels below this process have written their checkpoints and ended."""
+    psutil.wait_procs(kernels_below(psutil.Process()), timeout=GRACE)
+
+
+def _end_kernel(sockets: str) -> None:
+    """End the kernel with these sockets, then the processes that it started: SIGTERM, and SIGKILL after a time."""
+    with suppress(psutil.NoSuchProcess, KeyError):
+        kernel = _kernels[sockets]
+        for processes, timeout in (([kernel], GRACE), (kernel.children(recursive=True), 1.0)):
+            for process in processes:
+                with suppress(psutil.NoSuchProcess):
+                    process.terminate()
+            for process in psutil.wait_procs(processes, timeout=timeout)[1]:
+                with suppress(psutil.NoSuchProcess):
+                    process.kill()
+
+
+class Provisioner(LocalProvisioner):
+    """Starts the first kernel of this process as a new process, and forks the others from a server."""
+
+    started = 0  # kernels
+
+    async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> KernelConnectionInfo:
+        """Start the kernel of a command line; returns what connects to it."""
+        Provisioner.started += 1
+        kernel, forkable = None, sys.platform == "linux" and cmd[0] == sys.executable and KERNEL_PROCESS in cmd
+        if forkable and Provisioner.started > 1:
+            arguments, env = cmd[cmd.index(KERNEL_PROCESS) :], kwargs.get("env") or dict(os.environ)
+            kernel = fork_kernel(arguments, kwargs.get("cwd") or os.getcwd(), env)
+        if kernel is None:
+            await super().launch_kernel(cmd, **kwargs)
+        else:
+            self.process, self.pid, self.pgid = cast("subprocess.Popen[Any]", kernel), kernel.pid, kernel.pid
+        manager: Any = self.parent
+        _kernels[os.path.dirname(manager.connection_file)] = psutil.Process(self.pid)
+        return self.connection_info
+
+
+class KernelManager(AsyncKernelManager):
+    @cached_property
+    def provisioner(self) -> Provisioner:  # type: ignore[override]
+        return Provisioner(kernel_id=self.kernel_id, kernel_spec=self.kernel_spec, parent=self)
+
+
+class Forked(psutil.Process):
+    """A forked kernel, with what jupyter_client asks of a `Popen`."""
+
+    stdin = stdout = stderr = None
+
+    def poll(self) -> int | None:
+        """None while the kernel runs, then 0: only the server knows its exit status."""
+        with suppress(psutil.NoSuchProcess):
+            return None if self.status() != psutil.STATUS_ZOMBIE else 0
+        return 0
+
+
+def fork_kernel(arguments: list[str], folder: str, environment: dict[str, str]) -> Forked | None:
+    """A new kernel in a working directory; None if the server does not answer."""
+    global _server
+    if _server is None or _server.poll() is not None:
+        pipe = subprocess.PIPE
+        command = [sys.executable, "-c", SERVER]
+        _server = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, start_new_session=True)
+    try:
+        print(json.dumps([arguments, folder, environment]), file=_server.stdin, flush=True)
+        return Forked(int(_server.stdout.readline()))  # type: ignore[union-attr]
+    except (OSError, ValueError, psutil.NoSuchProcess):
+        return None
+
+
+def serve() -> None:
+    """Be the server: for each line of stdin fork a kernel and write its process id, until the parent is gone."""
+    tune_environment()
+    os.environ.setdefault("MPLBACKEND", "module://matplotlib_inline.backend_inline")  # as in every kernel
+    os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"  # who asks for a GPU must not start CUDA: forks could not use it
+    with redirect_stdout(sys.stderr):  # stdout is for the answers
+        for name in PRELOADED:
+            importlib.import_module(name)
+    gc.freeze()  # collections in a kernel pass over what is imported here
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # a kernel that ends leaves no zombie
+    for line in sys.stdin:
+        if (pid := os.fork()) == 0:
+            _become_kernel(*json.loads(line))
+        print(pid, flush=True)
+
+
+def _become_kernel(arguments: list[str], folder: str, environment: dict[str, str]) -> NoReturn:
+    """In a fork of the server: do what `python -m ipykernel_launcher` does."""
+    os.setsid()  # jupyter_client sends signals to a group of processes
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # the pipes are the server's
+    os.dup2(2, 1)
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment | {PARENT: str(os.getppid())})
+    sys.argv = arguments
+    runpy.run_module(KERNEL_PROCESS, run_name="__main__", alter_sys=True)
+    sys.exit()
