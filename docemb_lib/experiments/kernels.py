@@ -9,6 +9,7 @@ forked from a server that has imported them (Linux; other systems do not fork sa
 
 from __future__ import annotations
 
+import atexit
 import gc
 import importlib
 import json
@@ -226,6 +227,7 @@ def fork_kernel(arguments: list[str], folder: str, environment: dict[str, str]) 
         pipe = subprocess.PIPE
         command = [sys.executable, "-c", SERVER]
         _server = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, start_new_session=True)
+        atexit.register(_server.communicate)  # closes its stdin and waits
     try:
         print(json.dumps([arguments, folder, environment]), file=_server.stdin, flush=True)
         return Forked(int(_server.stdout.readline()))  # type: ignore[union-attr]
@@ -242,11 +244,18 @@ def serve() -> None:
         for name in PRELOADED:
             importlib.import_module(name)
     gc.freeze()  # collections in a kernel pass over what is imported here
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # a kernel that ends leaves no zombie
+    signal.signal(signal.SIGCHLD, _reap)
     for line in sys.stdin:
         if (pid := os.fork()) == 0:
             _become_kernel(*json.loads(line))
         print(pid, flush=True)
+
+
+def _reap(signum: int, frame: Any) -> None:
+    """Wait for the kernels that have ended, whose CPU time then counts as the server's."""
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
 
 
 def _become_kernel(arguments: list[str], folder: str, environment: dict[str, str]) -> NoReturn:

@@ -50,6 +50,7 @@ class ScoreStage:
 
     def __init__(self, profile: Profile, workspace: Workspace, corpus: CorpusStage) -> None:
         self.profile, self.workspace, self.corpus = profile, workspace, corpus
+        self._task_inputs = cache(lambda name: task_inputs(profile, name, lambda: corpus.fingerprint))
 
     @cached_property
     def tasks(self) -> dict[str, Task]:
@@ -196,9 +197,6 @@ class ScoreStage:
 
     def _is_scored(self, model: Model, name: str, *, final: bool) -> bool:
         return self.workspace.is_built("scores", self._inputs(model, name, final=final))
-
-    def _task_inputs(self, name: str) -> dict[str, Any]:
-        return task_inputs(self.profile, name, lambda: self.corpus.fingerprint)
 
     def _inputs(self, model: Model, name: str, *, final: bool) -> dict[str, Any]:
         protocol = {"rounds"} if final else {"limit", "folds"}

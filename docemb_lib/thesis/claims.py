@@ -296,19 +296,21 @@ def _recorded_figures(run: Run, asked: Claims) -> Rounds:
 
     The baselines of a figure are those that the newest of its runs was compared with.
     """
-    baselines, found = baselines_in_figures(run.profile), {}
+    baselines = baselines_in_figures(run.profile)
+    found: dict[str, dict[str, Mapping[str, Score]]] = {}
     for source, recorded in recorded_in_figures(run, [claim["figure"] for claim in asked]).items():
-        of_figure: dict[str, Mapping[str, Score]] = {}
+        known: dict[str, tuple[Model, pd.DataFrame]] = {}
         for label, record in recorded.items():
             rows, described = (records.table_of(run.workspace, record, name) for name in (records.SCORES, "models"))
             means = rows.groupby(["model", "task", "metric"], sort=False, as_index=False)["value"].mean()
             fingerprints = described.reindex(columns=["model", "fingerprint"]).set_index("model")["fingerprint"]
             for model, of_model in means.assign(round=source).groupby("model"):
                 if name := {record.label: label, **baselines}.get(model):
-                    known = scored_model(model, fingerprints.get(model, ""))
-                    (scores,) = _scores_of(run, known, of_model, final=False).values()
-                    of_figure[name] = scores[model]
-        found[source] = of_figure
+                    known[name] = scored_model(model, fingerprints.get(model, "")), of_model
+        found[source] = {}
+        for name, (one, of_model) in known.items():
+            (scores,) = _scores_of(run, one, of_model, final=False).values()
+            found[source][name] = scores[one.label]
     return found
 
 
