@@ -3,8 +3,8 @@
 Each kernel has IPC sockets in a folder of its own, because kernels that start at the same time race for TCP ports. A
 kernel ends with the process that started it, or on SIGTERM after its training has written a checkpoint.
 
-To start, a kernel imports packages for several seconds. From the second kernel of a process on, each is therefore
-forked from a server that has imported them (Linux; other systems do not fork safely).
+To start, a kernel imports packages for several seconds. From the third kernel of a process on, each is therefore forked
+from a server that has imported them (Linux; other systems do not fork safely). A server for fewer would save no time.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ LONGEST_SOCKET = 103  # bytes of a socket's path that every system takes: macOS 
 SOCKET = "/docemb-12345678/kernel-ipc-10"  # as long as the longest path below the folder of temporary files
 CONNECTION = "kernel.json"
 PARENT = "JPY_PARENT_PID"  # variable in which jupyter_client tells a kernel its parent
+PLAIN = 2  # first kernels of a process, which are started without a server
 SERVER = f"from {__name__} import serve; serve()"  # the command of a server of forks
 # Packages that take long to import. Not docemb: a run uses the source as it is when the run begins.
 PRELOADED = (
@@ -182,7 +183,7 @@ def _end_kernel(sockets: str) -> None:
 
 
 class Provisioner(LocalProvisioner):
-    """Starts the first kernel of this process as a new process, and forks the others from a server."""
+    """Starts the first kernels of this process as new processes, and forks the others from a server."""
 
     started = 0  # kernels
 
@@ -190,7 +191,7 @@ class Provisioner(LocalProvisioner):
         """Start the kernel of a command line; returns what connects to it."""
         Provisioner.started += 1
         kernel, forkable = None, sys.platform == "linux" and cmd[0] == sys.executable and KERNEL_PROCESS in cmd
-        if forkable and Provisioner.started > 1:
+        if forkable and Provisioner.started > PLAIN:
             arguments, env = cmd[cmd.index(KERNEL_PROCESS) :], kwargs.get("env") or dict(os.environ)
             kernel = fork_kernel(arguments, kwargs.get("cwd") or os.getcwd(), env)
         if kernel is None:
@@ -227,7 +228,8 @@ def fork_kernel(arguments: list[str], folder: str, environment: dict[str, str]) 
         pipe = subprocess.PIPE
         command = [sys.executable, "-c", SERVER]
         _server = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, start_new_session=True)
-        atexit.register(_server.communicate)  # closes its stdin and waits
+        for last in (_server.wait, _server.kill):  # called in reverse; to wait counts the CPU time of the kernels
+            atexit.register(last)
     try:
         print(json.dumps([arguments, folder, environment]), file=_server.stdin, flush=True)
         return Forked(int(_server.stdout.readline()))  # type: ignore[union-attr]

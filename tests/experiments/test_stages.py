@@ -7,7 +7,7 @@ import pytest
 from conftest import write_files
 
 from docemb_lib.corpus import build
-from docemb_lib.experiments import processes, stages
+from docemb_lib.experiments import cluster, stages
 from docemb_lib.experiments.execution import Reporter
 from docemb_lib.experiments.models import contextual_models, paragraph_vector_model
 from docemb_lib.experiments.plan import resolve_sweep
@@ -127,7 +127,7 @@ def test_a_student_is_refused_whose_teachers_would_keep_no_word(make, workspace_
 
 
 def test_a_sweep_counts_words_before_its_first_run_and_refuses_a_run_that_would_keep_none(make, refused, monkeypatch):
-    monkeypatch.setattr(processes, "local_workers", lambda count: pytest.fail("workers were started"))
+    monkeypatch.setattr(cluster, "local_workers", lambda count: pytest.fail("workers were started"))
     runs = [{"min_count": 2}, {"compound": "DM;4;stem;5000+DBOW;3;lowercase;2"}]
     workspace = make().workspace
     steps = resolve_sweep("02", runs, workspace, profile="mine", parameters={})  # nothing is known yet
