@@ -19,7 +19,7 @@ TRIED = {
     "pydantic": "2.14.3", "torch": "2.13.0", "transformers": "5.23.0",
 }  # fmt: skip
 GRAMMAR = "rfc3987_syntax"  # imported by jsonschema, where it is installed
-KERNEL_PROCESS = "ipykernel_launcher"  # in the command line of a kernel
+KERNEL_PROCESS = "ipykernel_launcher"  # in the command line of a kernel, unless it is forked
 KERNEL_STREAM = "ipykernel.iostream"  # module of a kernel's sys.stdout
 INJECTED_CELL = "# Parameters\n"  # first line of the cell that papermill injects
 UNION_LOCATIONS = ("function-", "lax-or-strict[", "list[", "dict[")  # pydantic: location parts that name no field

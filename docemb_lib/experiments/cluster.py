@@ -19,15 +19,13 @@ from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
 from textwrap import shorten
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 import docemb_lib
 from docemb_lib.errors import InputError
 from docemb_lib.hardware import ENVIRONMENT, free_memory
-
-if TYPE_CHECKING:
-    from docemb_lib.workspace import Workspace
+from docemb_lib.workspace import Workspace, installed_versions
 
 logger = logging.getLogger(__name__)
 
@@ -139,8 +137,6 @@ def default_workers(runs: int) -> int:
 @cache
 def signature() -> dict[str, str]:
     """Versions and a hash of docemb's source, as this process found them at its first call."""
-    from docemb_lib.workspace import installed_versions  # a kernel loads this module, and needs no workspace
-
     source, root = hashlib.sha256(), Path(docemb_lib.__file__).parent
     for path in sorted(root.rglob("*.py")):
         source.update(f"{path.relative_to(root)}\0".encode() + path.read_bytes() + b"\0")

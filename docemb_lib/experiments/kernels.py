@@ -26,14 +26,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
 from functools import cached_property
 from queue import Empty
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from select import select
+from typing import IO, TYPE_CHECKING, Any, NoReturn, cast
 
+import numpy
 import psutil
 from jupyter_client.asynchronous import AsyncKernelClient
 from jupyter_client.channels import AsyncZMQSocketChannel
 from jupyter_client.manager import AsyncKernelManager
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 
+import docemb_lib
 from docemb_lib.hardware import tune_environment
 from docemb_lib.private import KERNEL_PROCESS
 from docemb_lib.worker_pool import TemporaryFolder
@@ -46,11 +49,13 @@ GRACE = 120.0  # seconds that a kernel has for its checkpoint
 POLL = 1.0  # seconds after which a silent socket is polled again
 LONGEST_SOCKET = 103  # bytes of a socket's path that every system takes: macOS no more, Linux 107
 SOCKET = "/docemb-12345678/kernel-ipc-10"  # as long as the longest path below the folder of temporary files
-CONNECTION = "kernel.json"
 PARENT = "JPY_PARENT_PID"  # variable in which jupyter_client tells a kernel its parent
 PLAIN = 2  # first kernels of a process, which are started without a server
-SERVER = f"from {__name__} import serve; serve()"  # the command of a server of forks
-# Packages that take long to import. Not docemb: a run uses the source as it is when the run begins.
+# The command of a server of forks, which like a kernel imports nothing from its working directory.
+SERVER = f"import sys; sys.path[:] = filter(None, sys.path); from {__name__} import serve; serve()"
+READY = "ready\n"  # the answer of a server when it has imported its packages
+START = 60.0  # seconds that it has for them, as many as nbclient gives a kernel
+# Packages that take long to import. Not docemb: a kernel uses its source as it is when the kernel starts.
 PRELOADED = (
     "ipykernel.kernelapp", "pandas", "torch", "transformers.trainer", "sentence_transformers", "datasets",
     "scipy.stats", "sklearn.decomposition", "matplotlib.pyplot",
@@ -88,7 +93,7 @@ def kernel_options(sockets: str) -> dict[str, Any]:
     from traitlets.config import Config
 
     end_with_us = f"__import__('{__name__}', fromlist=['']).end_with_parent({sockets!r})"
-    manager = {"transport": "ipc", "connection_file": f"{sockets}/{CONNECTION}"}
+    manager = {"transport": "ipc", "connection_file": f"{sockets}/kernel.json"}
     manager["client_factory"] = f"{__name__}.{PollingClient.__name__}"
     # Level 50 hides warnings that concern servers of kernels.
     extra = ["--IPKernelApp.log_level=50", f"--IPKernelApp.exec_lines={end_with_us}"]
@@ -102,8 +107,10 @@ def socket_folder() -> Iterator[str]:
     folder = tempfile.gettempdir()
     short = len(os.fsencode(folder + SOCKET)) <= LONGEST_SOCKET
     with TemporaryFolder(folder if short else "/tmp") as sockets:
-        yield sockets
-    _kernels.pop(sockets, None)
+        try:
+            yield sockets
+        finally:
+            _kernels.pop(sockets, None)
 
 
 def end_with_parent(folder: str) -> None:
@@ -186,18 +193,18 @@ class Provisioner(LocalProvisioner):
     """Starts the first kernels of this process as new processes, and forks the others from a server."""
 
     started = 0  # kernels
+    forks = sys.platform == "linux"  # until a server has failed to start
 
     async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> KernelConnectionInfo:
         """Start the kernel of a command line; returns what connects to it."""
         Provisioner.started += 1
-        kernel, forkable = None, sys.platform == "linux" and cmd[0] == sys.executable and KERNEL_PROCESS in cmd
-        if forkable and Provisioner.started > PLAIN:
-            arguments, env = cmd[cmd.index(KERNEL_PROCESS) :], kwargs.get("env") or dict(os.environ)
-            kernel = fork_kernel(arguments, kwargs.get("cwd") or os.getcwd(), env)
-        if kernel is None:
-            await super().launch_kernel(cmd, **kwargs)
-        else:
+        ours = Provisioner.forks and cmd[0] == sys.executable and KERNEL_PROCESS in cmd
+        folder, env = kwargs.get("cwd") or os.getcwd(), kwargs.get("env") or dict(os.environ)
+        if ours and Provisioner.started > PLAIN and (server := _running_server(folder, env)):
+            kernel = fork_kernel(server, cmd[cmd.index(KERNEL_PROCESS) :], folder, env)
             self.process, self.pid, self.pgid = cast("subprocess.Popen[Any]", kernel), kernel.pid, kernel.pid
+        else:
+            await super().launch_kernel(cmd, **kwargs)
         manager: Any = self.parent
         _kernels[os.path.dirname(manager.connection_file)] = psutil.Process(self.pid)
         return self.connection_info
@@ -217,24 +224,47 @@ class Forked(psutil.Process):
     def poll(self) -> int | None:
         """None while the kernel runs, then 0: only the server knows its exit status."""
         with suppress(psutil.NoSuchProcess):
-            return None if self.status() != psutil.STATUS_ZOMBIE else 0
+            return None if self.is_running() and self.status() != psutil.STATUS_ZOMBIE else 0
         return 0
 
+    def send_signal(self, sig: int) -> None:
+        with suppress(psutil.NoSuchProcess):  # it has ended
+            super().send_signal(sig)
 
-def fork_kernel(arguments: list[str], folder: str, environment: dict[str, str]) -> Forked | None:
-    """A new kernel in a working directory; None if the server does not answer."""
+
+def _running_server(folder: str, environment: dict[str, str]) -> subprocess.Popen[str] | None:
+    """The server, started in this folder and environment unless it runs; None if it does not start."""
     global _server
     if _server is None or _server.poll() is not None:
-        pipe = subprocess.PIPE
-        command = [sys.executable, "-c", SERVER]
-        _server = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, start_new_session=True)
-        for last in (_server.wait, _server.kill):  # called in reverse; to wait counts the CPU time of the kernels
+        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        try:
+            server = subprocess.Popen(
+                [sys.executable, "-c", SERVER], cwd=folder, env=environment, start_new_session=True, **pipes
+            )
+        except OSError:
+            return None
+        for last in (server.wait, server.kill):  # called in reverse; to wait counts the CPU time of the kernels
             atexit.register(last)
+        answers = cast(IO[str], server.stdout)
+        if not select([answers], [], [], START)[0] or answers.readline() != READY:
+            server.kill()
+            Provisioner.forks = False
+            return None
+        _server = server
+    return _server
+
+
+def fork_kernel(
+    server: subprocess.Popen[str], arguments: list[str], folder: str, environment: dict[str, str]
+) -> Forked:
+    """A new kernel in a working directory. What packages read at import, they have read in the server's environment."""
     try:
-        print(json.dumps([arguments, folder, environment]), file=_server.stdin, flush=True)
-        return Forked(int(_server.stdout.readline()))  # type: ignore[union-attr]
-    except (OSError, ValueError, psutil.NoSuchProcess):
-        return None
+        print(json.dumps([arguments, folder, environment]), file=server.stdin, flush=True)
+        return Forked(int(cast(IO[str], server.stdout).readline()))
+    except BaseException:  # also an interrupt: the next answer would be that to this request
+        server.kill()
+        server.wait()
+        raise
 
 
 def serve() -> None:
@@ -247,10 +277,13 @@ def serve() -> None:
             importlib.import_module(name)
     gc.freeze()  # collections in a kernel pass over what is imported here
     signal.signal(signal.SIGCHLD, _reap)
+    print(READY, end="", flush=True)
+    own = os.getpid()
     for line in sys.stdin:
         if (pid := os.fork()) == 0:
-            _become_kernel(*json.loads(line))
+            _become_kernel(own, *json.loads(line))
         print(pid, flush=True)
+    os._exit(0)
 
 
 def _reap(signum: int, frame: Any) -> None:
@@ -260,7 +293,7 @@ def _reap(signum: int, frame: Any) -> None:
             pass
 
 
-def _become_kernel(arguments: list[str], folder: str, environment: dict[str, str]) -> NoReturn:
+def _become_kernel(server: int, arguments: list[str], folder: str, environment: dict[str, str]) -> NoReturn:
     """In a fork of the server: do what `python -m ipykernel_launcher` does."""
     os.setsid()  # jupyter_client sends signals to a group of processes
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -268,7 +301,11 @@ def _become_kernel(arguments: list[str], folder: str, environment: dict[str, str
     os.dup2(2, 1)
     os.chdir(folder)
     os.environ.clear()
-    os.environ.update(environment | {PARENT: str(os.getppid())})
+    os.environ.update(environment | {PARENT: str(server)})
+    numpy.random.seed()  # otherwise the same in each fork
+    atexit.unregister(shutil.rmtree)  # of matplotlib's temporary folder, which is the server's
+    for name in [name for name in sys.modules if name.partition(".")[0] == docemb_lib.__name__]:
+        del sys.modules[name]  # as the source may have changed
     sys.argv = arguments
     runpy.run_module(KERNEL_PROCESS, run_name="__main__", alter_sys=True)
     sys.exit()

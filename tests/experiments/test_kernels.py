@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -33,17 +34,18 @@ import os, time
 from docemb_lib.experiments import kernels
 kernels.SERVER = {watching!r} + kernels.SERVER
 with kernels.socket_folder() as sockets:
-    line = f"--IPKernelApp.exec_lines=__import__('docemb_lib.experiments.kernels', fromlist=['']).end_with_parent({{sockets!r}})"
-    kernel = kernels.fork_kernel(["ipykernel_launcher", "-f", f"{{sockets}}/kernel.json", line], sockets, dict(os.environ))
-    time.sleep(3)  # the kernel has started
-    print(kernels._server.pid, kernel.pid, flush=True)
+    end = f"__import__('docemb_lib.experiments.kernels', fromlist=['']).end_with_parent({{sockets!r}})"
+    line = f"--IPKernelApp.exec_lines={{end}}; import torch; torch.cuda.is_available()"
+    server = kernels._running_server(sockets, dict(os.environ))
+    kernel = kernels.fork_kernel(server, ["ipykernel_launcher", "-f", f"{{sockets}}/kernel.json", line], sockets, dict(os.environ))
+    print(server.pid, kernel.pid, flush=True)
     time.sleep(60)
 """
 WATCHING = """
-import torch
+import os, torch
 for owner in (torch.cuda, torch.accelerator):
     for name in {{"is_available", "device_count", "init", "current_device"}} & {{*dir(owner)}}:
-        setattr(owner, name, lambda *_, kept=getattr(owner, name), **__: open({asked!r}, "w").close() or kept(*_, **__))
+        setattr(owner, name, lambda *_, kept=getattr(owner, name), **__: open({asked!r}, "a").write(f"{{os.getpid()}}\\n") and kept(*_, **__))
 """
 
 
@@ -124,6 +126,9 @@ def test_a_process_ends_soon_after_its_parent_was_killed_and_not_before(tmp_path
     assert not folder.exists()
 
 
+forked = pytest.mark.skipif(sys.platform != "linux", reason="kernels are forked on Linux alone")
+
+
 @pytest.fixture
 def started(monkeypatch):
     """The count of kernels that this process has started, as if it were none."""
@@ -141,9 +146,12 @@ def execute(*cells, sockets=None, **options):
     return [cell.outputs for cell in notebook.cells]
 
 
+@forked
 def test_from_the_third_on_kernels_are_forked_and_do_what_the_first_does(started, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OF_THE_RUN", "first")
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")  # pools of threads must survive the fork
+    (tmp_path / "pandas.py").write_text("raise ImportError")  # beside a notebook
     monkeypatch.delenv("MPLBACKEND", raising=False)
     monkeypatch.setattr(kernels, "_server", None)  # its matplotlib has the backend of its environment
     cells = [
@@ -163,14 +171,18 @@ def test_from_the_third_on_kernels_are_forked_and_do_what_the_first_does(started
     assert (first[4][0]["text"], second[4][0]["text"]) == (" True False\n", " True True\n")
 
 
-def test_without_a_server_kernels_start_as_new_processes(started, monkeypatch):
+@pytest.mark.parametrize("server", ["raise SystemExit", "import time; time.sleep(60)"])
+def test_without_a_server_kernels_start_as_new_processes(started, monkeypatch, server):
     started.started = kernels.PLAIN
-    monkeypatch.setattr(kernels, "SERVER", "raise SystemExit")
+    monkeypatch.setattr(kernels, "SERVER", server)
+    monkeypatch.setattr(kernels, "START", 2.0)
     monkeypatch.setattr(kernels, "_server", None)
+    monkeypatch.setattr(started, "forks", True)
     for _ in range(2):
         assert execute("import os; os.getppid()")[0][0]["data"]["text/plain"] == str(os.getpid())
 
 
+@forked
 def test_a_forked_kernel_is_found_and_ended(started, tmp_path):
     started.started, ours = kernels.PLAIN, psutil.Process()
     assert kernels.kernels_below(ours) == []
@@ -178,7 +190,7 @@ def test_a_forked_kernel_is_found_and_ended(started, tmp_path):
     def end():
         while not (tmp_path / "begun").exists():
             time.sleep(0.05)
-        found.extend(kernels.kernels_below(ours))
+        found.extend((kernels.Forked(one.pid), one.ppid()) for one in kernels.kernels_below(ours))
         kernels._end_kernel(sockets)
 
     found = []
@@ -188,19 +200,35 @@ def test_a_forked_kernel_is_found_and_ended(started, tmp_path):
         with pytest.raises(nbclient.exceptions.DeadKernelError):
             execute(f"open({str(tmp_path / 'begun')!r}, 'w').close(); import time; time.sleep(60)", sockets=sockets)
         thread.join()
-    assert [process.ppid() for process in psutil.process_iter() if process in found] == []
-    assert len(found) == 1
+    ((kernel, parent),) = found
+    assert (parent, kernel.is_running()) == (kernels._server.pid, False)
     assert kernels.kernels_below(ours) == []
+    kernel.send_signal(15)  # jupyter_client sends one to a kernel that has just ended
 
 
+@forked
+def test_an_answer_that_is_missed_ends_the_server(started, monkeypatch):
+    """The next request would get it."""
+    monkeypatch.setattr(kernels, "SERVER", "import sys, time; print('ready', flush=True); time.sleep(60)")
+    monkeypatch.setattr(kernels, "_server", None)
+    server = kernels._running_server("/tmp", dict(os.environ))
+    threading.Timer(1.0, signal.pthread_kill, [threading.main_thread().ident, signal.SIGINT]).start()
+    with pytest.raises(KeyboardInterrupt):
+        kernels.fork_kernel(server, [], "/tmp", {})
+    assert server.poll() is not None
+
+
+@forked
 def test_the_server_asks_for_no_gpu_and_ends_with_its_parent_and_its_kernels_with_it(tmp_path):
     """A fork of a process that has used CUDA cannot use it."""
     file, asked = tmp_path / "fork.py", tmp_path / "asked"
     file.write_text(FORKING.format(watching=WATCHING.format(asked=str(asked))))
     process = subprocess.Popen([sys.executable, str(file)], stdout=subprocess.PIPE, text=True)
     below = [psutil.Process(int(pid)) for pid in process.stdout.readline().split()]
+    deadline = time.monotonic() + 60
+    while not asked.exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
     process.kill()
     process.wait()
     assert psutil.wait_procs(below, timeout=5)[1] == []
-    assert len(below) == 2
-    assert not asked.exists()
+    assert {int(pid) for pid in asked.read_text().split()} == {below[1].pid}  # the kernel, which was told to ask
