@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from packaging.requirements import Requirement
-from packaging.specifiers import SpecifierSet
 
 from docemb_lib import hardware, pretrained
 from docemb_lib.errors import InputError
@@ -90,10 +89,7 @@ def unmet() -> list[str]:
     """Unmet requirements of the checkout, which may be newer than its installation, or else of the installation."""
     if not PROJECT.is_file():
         return unmet_requirements(requires("docemb") or [])
-    project, python = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"], platform.python_version()
-    needed, found = project["requires-python"], unmet_requirements(project["dependencies"])
-    right = SpecifierSet(needed).contains(python, prereleases=True)
-    return found if right else [f"python {python}, not {needed}", *found]
+    return unmet_requirements(tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]["dependencies"])
 
 
 def _finding(name: str, value: str, good: bool, status: Status, mend: str) -> Finding:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 TRIED = {
-    "ipykernel": "6.31.0", "jsonschema": "4.26.0", "jupyter-server": "2.21.1", "papermill": "2.7.0",
+    "ipykernel": "6.31.0", "joblib": "1.6.0", "jsonschema": "4.26.0", "jupyter-server": "2.21.1", "papermill": "2.7.0",
     "pydantic": "2.14.3", "torch": "2.13.0", "transformers": "5.23.0",
 }  # fmt: skip
 GRAMMAR = "rfc3987_syntax"  # imported by jsonschema, where it is installed
@@ -34,6 +34,13 @@ def load_nbformat() -> None:
             import nbformat  # noqa: F401
         finally:
             sys.modules.pop(GRAMMAR, None)
+
+
+def keep_grown_workers() -> None:
+    """In a process of loky's: let it grow. By default one that grows by 300 MB, as by loading a model, is restarted."""
+    from joblib.externals.loky import process_executor
+
+    process_executor._USE_PSUTIL = False
 
 
 def softmax_backward(grad: Tensor, weights: Tensor) -> Tensor:

@@ -16,8 +16,6 @@ from docemb_lib.errors import InputError
 from docemb_lib.evaluation import benchmarks, probes
 from docemb_lib.evaluation.catalogue import task_inputs
 from docemb_lib.evaluation.retrieval import neighbours
-from docemb_lib.evaluation.scoreboard import MAIN_METRICS, last_round, mean_over_tasks
-from docemb_lib.evaluation.uncertainty import OVERALL
 from docemb_lib.experiments import models as known_models
 from docemb_lib.experiments.models import UNTRAINED, Model, embed_once, student_model, untrained_model
 from docemb_lib.experiments.plan import THESIS as THESIS_PROFILE
@@ -186,17 +184,6 @@ def probes_of_teachers(run: Run) -> pd.DataFrame:
     return pd.concat(frames, names=["model", "teacher", "row"]).reset_index(["model", "teacher"]).reset_index(drop=True)
 
 
-def centring(run: Run) -> pd.DataFrame:
-    """Cosine scores of the student with and without the mean training embedding subtracted, a row per model.
-
-    Columns: spread (mean cosine distance of two task texts), and each retrieval or pair task of the final evaluation;
-    see `score_cosines`. With `student.centre` in the profile the student is centred already and has one row.
-    """
-    own = run.model._replace(label="student, centred" if run.profile.student.centre else "student")
-    both = [own] if run.profile.student.centre else [own, known_models.centred_model(run.stages.corpus, own)]
-    return run.stages.scores.of_cosines([untrained_model(run.stages.students), *both])
-
-
 def why_no_correlation(run: Run) -> str:
     """Why the training history has no canonical correlation; empty where it has one."""
     from docemb_lib.training.monitor import documents_for_correlation
@@ -320,19 +307,6 @@ def students_beside(run: Run) -> list[Model]:
         if record.label != run.label and (student := recorded_student(run.workspace, record)) is not None:
             models.setdefault(record.label, student_model(record.label, student))
     return list(models.values())
-
-
-def gain_over_start(scores: pd.DataFrame, comparison: pd.DataFrame, *, student: str) -> pd.DataFrame:
-    """The student against the untrained one: columns of `compare` by task, and the deviation over head seeds.
-
-    scores, comparison: of a final evaluation.
-    """
-    pair = (comparison["model"] == student) & (comparison["reference"] == UNTRAINED)
-    last = last_round(scores)
-    by_seed = pd.concat([last[last["metric"].isin(MAIN_METRICS)], mean_over_tasks(last).assign(task=OVERALL)])
-    spread = by_seed[by_seed["model"] == student].groupby("task")["value"].std()
-    rows = comparison[pair].set_index("task")
-    return rows[["metric", "difference", "low", "high", "verdict"]].assign(head_seeds=spread)
 
 
 def redundancy_beside_paper(run: Run) -> pd.DataFrame:

@@ -15,9 +15,11 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from filelock import FileLock
+
+from docemb_lib.private import keep_grown_workers
 
 if TYPE_CHECKING:
     from joblib.externals.loky import ProcessPoolExecutor
@@ -30,19 +32,20 @@ Result = TypeVar("Result")
 _parent: int | None = None  # process id of this worker's parent; None outside of workers
 
 
-class WorkerPool(Generic[Result]):
-    """Processes that run one function, started at the first task, ended by `stop` or with this object.
+class WorkerPool:
+    """Processes that run functions, started at the first task, ended by `stop` or with this object.
 
-    function: importable by name. prepare: called by each process first, a `partial` of such a function.
+    A function must be importable by its name.
     """
 
-    def __init__(self, function: Callable[..., Result], prepare: Callable[[], object] | None = None) -> None:
-        self._function, self._prepare = function, prepare
+    def __init__(self) -> None:
         self._executor: ProcessPoolExecutor | None = None
-        self.size = 0  # processes of the latest tasks; 0 before the first and after `stop`
+        self.size = 0  # processes; 0 before the first task and after `stop`
 
-    def map(self, arguments: Iterable[tuple[Any, ...]], *, jobs: int) -> Iterator[tuple[int, Result]]:
-        """Run the function on each tuple of arguments, `jobs` at a time.
+    def map(
+        self, function: Callable[..., Result], arguments: Iterable[tuple[Any, ...]], *, jobs: int
+    ) -> Iterator[tuple[int, Result]]:
+        """Run a function on each tuple of arguments, `jobs` at a time.
 
         Yields (position in `arguments`, result) in the order of completion; reads one tuple per process ahead. Any
         exception, and an interrupt, ends all processes.
@@ -50,16 +53,16 @@ class WorkerPool(Generic[Result]):
         pending: dict[Future[Result], int] = {}
         with self._stopped_on_error():
             for position, args in enumerate(arguments):
-                if len(pending) == 2 * jobs:
+                if len(pending) == (jobs if jobs < self.size else 2 * jobs):
                     yield from _pop_finished(pending)
-                pending[self._submit(args, jobs)] = position
+                pending[self._submit(jobs, function, args)] = position
             while pending:
                 yield from _pop_finished(pending)
 
-    def run(self, *args: Any, meanwhile: Callable[[], object]) -> Result:
-        """Run the function once, calling `meanwhile` twice a second. An interrupt ends the process."""
+    def run(self, function: Callable[..., Result], *args: Any, meanwhile: Callable[[], object]) -> Result:
+        """Run a function once, calling `meanwhile` twice a second. An interrupt ends the processes."""
         with self._stopped_on_error():
-            future = self._submit(args, 1)
+            future = self._submit(1, function, args)
             while not future.done():
                 wait([future], timeout=0.5)
                 meanwhile()
@@ -71,15 +74,15 @@ class WorkerPool(Generic[Result]):
             self._executor.shutdown(kill_workers=True)
         self._executor, self.size = None, 0
 
-    def _submit(self, args: tuple[Any, ...], jobs: int) -> Future[Result]:
-        if self._executor is None or self.size != jobs:
+    def _submit(self, jobs: int, function: Callable[..., Result], args: tuple[Any, ...]) -> Future[Result]:
+        if self._executor is None or self.size < jobs:
             from joblib.externals.loky import ProcessPoolExecutor  # here: kernels import this module at their start
 
             self.stop()
             self.size = jobs
-            start = {"initializer": _start_worker, "initargs": (os.getpid(), self._prepare)}
+            start = {"initializer": _start_worker, "initargs": (os.getpid(),)}
             self._executor = ProcessPoolExecutor(jobs, timeout=IDLE_SECONDS, env=ENVIRONMENT, **start)
-        future: Future[Result] = self._executor.submit(self._function, *args)
+        future: Future[Result] = self._executor.submit(function, *args)
         return future
 
     @contextmanager
@@ -115,6 +118,19 @@ class TemporaryFolder(tempfile.TemporaryDirectory[str]):
         Path(self._lock.lock_file).unlink(missing_ok=True)
 
 
+def end_with_parent(parent: int, folder: str | None = None) -> None:
+    """From now on, end this process at once when its parent is gone, and remove a folder."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.25)
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
 def end_if_orphaned() -> None:
     """End this process at once if it is a worker without its parent."""
     if _parent is not None and os.getppid() != _parent:
@@ -127,15 +143,8 @@ def _pop_finished(pending: dict[Future[Result], int]) -> Iterator[tuple[int, Res
         yield pending.pop(future), future.result()
 
 
-def _start_worker(parent: int, prepare: Callable[[], object] | None) -> None:
+def _start_worker(parent: int) -> None:
     global _parent
     _parent = parent
-    threading.Thread(target=_watch_parent, daemon=True).start()  # a single task may last hours
-    if prepare is not None:
-        prepare()
-
-
-def _watch_parent() -> None:
-    while True:
-        end_if_orphaned()
-        time.sleep(1)
+    end_with_parent(parent)  # a single task may last hours
+    keep_grown_workers()

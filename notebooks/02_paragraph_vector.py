@@ -53,22 +53,14 @@ run.settings()
 # both models on the first words of the first training document. The predicted word has a dashed frame.
 
 # %%
-words = views.opening_words(run)
-ax = figures.plot_paragraph_vectors(words)
+ax = figures.plot_paragraph_vectors(views.opening_words(run))
 
 # %% [markdown]
 # **How to read it.** In DM the document vector is one more input next to the neighbouring words, and it adds
 # information that they do not contain. In DBOW the document vector is the only input, so it summarises which words
-# occur, in any order.
-
-# %%
-ax = figures.plot_windows(words, dm=dm)
-
-# %% [markdown]
-# **How to read it.** Each row is one prediction of the model that `dm` selects; filled cells are its inputs. The first
-# column, the document vector, is an input of all predictions, so it collects what the words of the document have in
-# common, at any length. gensim draws each window size from one to five words on each side and drops words rarer than
-# `min_count`; the figure shows the largest windows and all words.
+# occur, in any order. The document vector is an input of all predictions of its document, so it collects what the
+# words of the document have in common, at any length. gensim draws each window size from one to five words on each side
+# and drops words rarer than `min_count`; the figure shows the first five words of the document, rare ones, too.
 #
 # ## Train
 #
@@ -80,7 +72,7 @@ ax = figures.plot_windows(words, dm=dm)
 # and trains them otherwise.
 
 # %%
-print(run.model.label, "·", run.model.load().dim, "dimensions")
+print(run.model.label, "·", sum(one.vector_size for one in run.stages.key.paragraph_vectors), "dimensions")
 
 # %% [markdown]
 # ## What it finds similar

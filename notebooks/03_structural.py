@@ -70,20 +70,10 @@ ax = figures.plot_siamese(run.profile)
 # %% [markdown]
 # ## What the negatives do
 #
-# What does each loss do to a single embedding? The figure is a toy example in the plane, with three teacher embeddings
-# (squares). Arrows show the direction in which a loss moves a student embedding that belongs to the blue square. With
-# squared distance and $\gamma=1$ all arrows have the same length: the loss is affine in $y$ and has no minimum, so the
-# norms of embeddings can grow without bound.
-
-# %%
-ax = figures.plot_max_margin(gamma=run.profile.parameters.gamma)
-
-# %% [markdown]
-# ## Two clouds
-#
-# The same losses now act on twenty documents of two topics (circles and triangles). The teacher separates the topics;
-# the student starts, like an untrained network, with similar embeddings for all documents. There is no network:
-# gradient descent moves the embeddings, and all other documents are negatives. The panels have different scales.
+# What does each loss do to the embeddings? The figure is a toy example in the plane: the losses act on twenty documents
+# of two topics (circles and triangles). The teacher separates the topics; the student starts, like an untrained
+# network, with similar embeddings for all documents. There is no network: gradient descent moves the embeddings. All
+# other documents are negatives, and $\gamma$ is the weight of pushing away from them. The panels have different scales.
 
 # %%
 axes = figures.plot_descents()
@@ -91,10 +81,10 @@ axes = figures.plot_descents()
 # %% [markdown]
 # **What to see.** MSE ends at the teacher's embeddings. Cosine ends in their direction, with another norm. With
 # $\gamma=0.5$ the minimum lies beyond the teacher, twice as far from the mean of the other documents. With $\gamma=1$
-# there is no minimum: the gradient $\frac2d\,(\bar t_{-i} - t_i)$, where $\bar t_{-i}$ is the mean of the other
-# documents, does not depend on $y_i$, so all steps are equal, the topics separate and norms grow without bound. With
-# $\gamma=1.5$ the steps grow, too: all embeddings move to one side, away from the teacher's. The student of the thesis
-# collapsed with this setting.
+# the loss is affine in $y_i$ and has no minimum: the gradient $\frac2d\,(\bar t_{-i} - t_i)$, where $\bar t_{-i}$ is
+# the mean of the other documents, does not depend on $y_i$, so all steps are equal, the topics separate and norms grow
+# without bound. With $\gamma=1.5$ the steps grow, too: all embeddings move to one side, away from the teacher's. The
+# student of the thesis collapsed with this setting.
 
 # %% [markdown]
 # ## Distil

@@ -143,7 +143,7 @@ run.save_figure(figure, "probe", probes)
 # its labels.
 
 # %%
-widgets.projection_explorer(widgets.spaces_of_run(run), figures.named(probes, run.label))
+widgets.projection_explorer(widgets.spaces_of_run(run))
 
 # %% [markdown]
 # **How to read it.** If the share of variance in the plane is small, most of the space is not visible. The contextual

@@ -69,27 +69,21 @@ ax = figures.plot_training(run.profile, views.widths_of(run))
 #
 # ## What the mask does
 #
-# For which documents does the structural loss count? The figure shows its weight against the length of a document, with
-# the settings of this run. The text below it gives the share of this run's training documents without a structural
-# loss.
+# For which documents does the structural loss count? The figure shows the weights of both losses against the length of
+# a document, with the settings of this run. The text below it gives the share of this run's training documents without
+# a structural loss.
 
 # %%
 weights = views.weights_by_length(run)
-ax = figures.plot_weights(weights["length"].to_numpy(), weights["structural"].to_numpy())
+ax = figures.plot_weights(weights)
 run.save_figure(ax, "weights", weights)
 print(f"{(weights['structural'] == 0).mean():.0%} of the {len(weights)} training documents have no structural loss")
 
 # %% [markdown]
-# The next figure shows the weights of twelve documents, from the shortest to the longest.
-
-# %%
-ax = figures.plot_mask(weights, max_structural_len=run.profile.parameters.max_structural_len)
-
-# %% [markdown]
-# **How to read it.** A row is a document. With λ the two weights add up to 1, unless `form` changes this. Without λ
-# both weights are 1, so a document with both losses counts twice. Below the dashed line, if there is one, the mask has
-# removed the structural loss; with λ the contextual loss gets its weight. With `lam_by_length` the structural weight
-# falls gradually.
+# **How to read it.** The step, if there is one, is the mask: of longer documents it removes the structural loss, and
+# with λ the contextual loss gets its weight. With λ the two weights add up to 1, unless `form` changes this. Without λ
+# both weights are 1, so a document with both losses counts twice. With `lam_by_length` the structural weight falls
+# gradually.
 
 # %% [markdown]
 # ## Distil

@@ -50,7 +50,7 @@ import matplotlib.pyplot as plt
 import pandas as pd
 
 # No docemb_lib here? Then this kernel is of another environment: Kernel, Change Kernel, or install docemb in it.
-from docemb_lib import begin, figures, thesis, views, widgets
+from docemb_lib import begin, figures, thesis, widgets
 
 figures.use_style()
 run = begin("06_evaluation", globals())
@@ -140,27 +140,12 @@ run.save_figure(figure, "by-length", by_length)
 # over chunks, and of the Paragraph Vectors.
 
 # %%
-widgets.neighbour_browser(widgets.neighbourhoods_of(run), figures.named(by_length, run.label))
+widgets.neighbour_browser(widgets.neighbourhoods_of(run))
 
 # %% [markdown]
 # **How to read it.** `=` marks a document that is also among the student's neighbours. A tick marks a relevant document
 # of a retrieval task. Select a long document: if the truncated teacher's neighbours resemble only its beginning and the
 # student's neighbours do not, the student has used the rest of the text.
-#
-# ## Where cosines decide
-#
-# Distilled embeddings can share a direction that does not depend on the document; then all cosines are high. A trained
-# head can ignore this direction, a ranking by cosine cannot. The table shows scores with the mean embedding of at most
-# 200 training documents subtracted from the trained student. `spread` is the mean cosine distance of two texts and is 0
-# after a collapse. The score of retrieval is MAP. The score of a pair task is the probability that a positive pair is
-# nearer than a negative one.
-
-# %%
-figures.table(views.centring(run))
-
-# %% [markdown]
-# **How to read it.** A larger spread alone is no improvement: the order of cosines counts. `student: {centre: true}` in
-# the profile stores the mean in the student's folder, and sentence-transformers subtracts it, too.
 #
 # ## All final students, beside the thesis
 #

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import starmap
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
@@ -129,7 +130,7 @@ def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Train in the calling process: the hash seed of a worker matters to inference only."""
     from docemb_lib.worker_pool import WorkerPool
 
-    monkeypatch.setattr(WorkerPool, "run", lambda pool, *args, meanwhile: pool._function(*args))
+    monkeypatch.setattr(WorkerPool, "run", lambda pool, function, *args, meanwhile: function(*args))
 
 
 @pytest.fixture
@@ -137,11 +138,9 @@ def infer_in_process(in_process, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also infer in it: embeddings of one process agree with each other, under any hash seed."""
     from docemb_lib.worker_pool import WorkerPool
 
-    def infer(pool, arguments, *, jobs):
-        pool._prepare()
-        return enumerate([pool._function(*given) for given in arguments])
-
-    monkeypatch.setattr(WorkerPool, "map", infer)
+    monkeypatch.setattr(
+        WorkerPool, "map", lambda pool, function, arguments, *, jobs: enumerate(starmap(function, arguments))
+    )
 
 
 def replace_notebook(root: Path, name: str, parameters: str, text: str) -> None:

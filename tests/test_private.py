@@ -29,6 +29,13 @@ def ipykernel_stream(tmp_path):
     assert OutStream.__module__ == private.KERNEL_STREAM
 
 
+def joblib_growth(tmp_path):
+    from joblib.externals.loky import process_executor
+
+    assert process_executor._USE_PSUTIL  # so that growth is measured, as long as psutil is installed
+    assert "if _USE_PSUTIL:" in inspect.getsource(process_executor._process_worker)
+
+
 def jsonschema_grammar(tmp_path):
     env = {**os.environ, "PYTHONPATH": str(REPOSITORY)}  # without what hides the package from all other tests
     seen = f"import jsonschema, nbformat, sys; print({{'nbformat', {private.GRAMMAR!r}}}.intersection(sys.modules))"
@@ -124,7 +131,7 @@ def transformers_trainer(tmp_path):
 
 
 @pytest.mark.parametrize("check", [
-    ipykernel_process, ipykernel_stream, jsonschema_grammar, jupyter_server_path, papermill_injected_cell, papermill_status, pydantic_locations,
+    ipykernel_process, ipykernel_stream, joblib_growth, jsonschema_grammar, jupyter_server_path, papermill_injected_cell, papermill_status, pydantic_locations,
     torch_softmax_backward, transformers_one_gpu, transformers_checkpointing, transformers_trainer])  # fmt: skip
 def test_a_private_name_is_still_what_docemb_relies_on(check, tmp_path):
     package = next(name for name in private.TRIED if check.__name__.startswith(name.replace("-", "_")))

@@ -15,17 +15,17 @@ from docemb_lib.worker_pool import TemporaryFolder, WorkerPool
 def test_workers_hash_as_any_process_with_hash_seed_zero():
     command = [sys.executable, "-c", "print(hash('a text'))"]
     expected = subprocess.run(command, env=os.environ | {"PYTHONHASHSEED": "0"}, capture_output=True, check=True)
-    pool = WorkerPool(hash)
-    found = dict(pool.map([("a text",), (7,), ("a text",)], jobs=2))
+    pool = WorkerPool()
+    found = dict(pool.map(hash, [("a text",), (7,), ("a text",)], jobs=2))
     pool.stop()
     assert found == {0: int(expected.stdout), 1: 7, 2: int(expected.stdout)}
 
 
 def test_arguments_are_read_as_they_are_processed():
     read = []
-    pool = WorkerPool(abs)
+    pool = WorkerPool()
     finished = 0
-    for _ in pool.map(((read.append(i) or i,) for i in range(20)), jobs=1):
+    for _ in pool.map(abs, ((read.append(i) or i,) for i in range(20)), jobs=1):
         assert len(read) <= finished + 3  # one running, one waiting, one being submitted
         finished += 1
     pool.stop()
@@ -39,9 +39,9 @@ def test_an_interrupt_ends_the_worker(tmp_path):
         if started.exists():
             raise KeyboardInterrupt
 
-    pool = WorkerPool(exec)
+    pool = WorkerPool()
     with pytest.raises(KeyboardInterrupt):
-        pool.run(f"import os, time; open({str(started)!r}, 'w').write(str(os.getpid())); time.sleep(600)", meanwhile=interrupt)  # fmt: skip
+        pool.run(exec, f"import os, time; open({str(started)!r}, 'w').write(str(os.getpid())); time.sleep(600)", meanwhile=interrupt)  # fmt: skip
     with pytest.raises(ProcessLookupError):
         os.kill(int(started.read_text()), 0)
 
@@ -65,8 +65,8 @@ from docemb_lib.worker_pool import TemporaryFolder, WorkerPool
 kept = TemporaryFolder()
 print(kept.name, flush=True)
 while True:
-    pool = WorkerPool(time.sleep)
-    list(pool.map(repeat((0.02,), 200), jobs=2))
+    pool = WorkerPool()
+    list(pool.map(time.sleep, repeat((0.02,), 200), jobs=2))
     pool.stop()
 """
 

@@ -111,15 +111,6 @@ class Report:
         return pd.DataFrame(rows, columns=["finding", self.peer, "ours", "ratio", "budget", "verdict"])
 
 
-def write_report(report: Report, folder: Path) -> list[Path]:
-    """Write <benchmark>.json and .csv into `folder`, and return the files."""
-    folder.mkdir(parents=True, exist_ok=True)
-    json, csv = files = [folder / f"{report.benchmark}.{kind}" for kind in ("json", "csv")]
-    json.write_text(report.json(), encoding="utf-8")
-    report.frame().to_csv(csv, index=False)
-    return files
-
-
 def interleaved(
     runs: Mapping[Name, Callable[[], object]], repeats: int, device: torch.device | str = "cpu"
 ) -> dict[Name, list[float]]:

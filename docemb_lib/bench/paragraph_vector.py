@@ -105,11 +105,11 @@ def training_runs(texts: Sequence[str], words: Words, models: dict[int, Paragrap
 
 def inference(name: str, texts: Sequence[str], folder: Path, numbers: Sequence[int], repeats: int) -> list[Row]:
     """Rates of the model in `folder`, the start of its processes, and their largest difference."""
-    models = {number: ParagraphVector.load(folder) for number in numbers}  # each with processes of its own
-    plain = paragraph_vector.load_model(folder, models[1].gensim_options(models[1].fitted.min_count))
+    model = ParagraphVector.load(folder)
+    plain = paragraph_vector.load_model(folder, "", tuple(model.gensim_options(model.fitted.min_count).items()))
     runs: Runs = {("gensim", 1): lambda: [plain.infer_vector(text.lower().split()) for text in texts]}
     found, start = [], 0.0
-    for number, model in models.items():
+    for number in numbers:
         runs["ours", number] = partial(model.embed, texts, jobs=number)
         begun = time.perf_counter()
         model.embed(texts[:number], jobs=number)
@@ -118,8 +118,7 @@ def inference(name: str, texts: Sequence[str], folder: Path, numbers: Sequence[i
         while time.perf_counter() - begun < WARM_UP:
             model.embed(texts, jobs=number)
     rows = scaling_rows(name, interleaved(runs, repeats), len(texts), "processes", "documents/s", INFERENCE)
-    for model in models.values():
-        model.stop()
+    paragraph_vector.PROCESSES.stop()
     rows.append(Row(f"{name}, start of {numbers[-1]} processes", start, "s"))
     difference = float(np.ptp(found, axis=0).max())
     return [*rows, Row(f"{name}, largest difference between numbers of processes", difference, "", at_most=0.0)]

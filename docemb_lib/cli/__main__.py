@@ -346,7 +346,6 @@ def bench(
     quick: Annotated[bool, typer.Option("--quick", help="Only see that all parts run, in seconds.")] = False,
     repeats: Annotated[int | None, typer.Option(help="Of each timing; medians are shown.")] = None,
     as_json: AsJson = False,
-    out: Annotated[Path | None, typer.Option(help="A folder for the results as .json and .csv.")] = None,
     debug: Debug = False,
 ) -> None:
     """Measure docemb beside its peers, both sides in one process. Takes some minutes.
@@ -358,8 +357,6 @@ def bench(
     if what not in BENCHMARKS:
         raise InputError(f"bench: got {what!r}; give one of {', '.join(BENCHMARKS)}")
     tune_environment()
-    from docemb_lib.bench.harness import write_report
-
     module = what.replace("-", "_")
     measure = resolve_name(f"docemb_lib.bench.{module}:bench_{module}")
     given = {"device": device, "size": size, "documents": documents, "repeats": repeats}
@@ -369,8 +366,6 @@ def bench(
             raise InputError(f"--{name}: bench {what} has no such option; leave it out")
         if isinstance(value, int) and value < 1:
             raise InputError(f"--{name}: got {value}; give at least 1")
-    if out is not None and out.exists() and not out.is_dir():
-        raise InputError(f"--out {out}: is a file; give a folder")
     report = measure(quick=quick, **options)
     if as_json:
         sys.stdout.write(report.json())
@@ -378,9 +373,6 @@ def bench(
         from docemb_lib.cli import terminal
 
         terminal.print_findings(report, console)
-    if out is not None:
-        names = ", ".join(path.name for path in write_report(report, out))
-        errors.print(f"Written to {out}: {names}", markup=False)
 
 
 def _write_json(content: Any) -> None:

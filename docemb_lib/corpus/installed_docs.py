@@ -90,8 +90,8 @@ def installed_docs(packages: Sequence[str] = PACKAGES, *, min_words: int = 80, j
     ids of pages of the same package. Pages of fewer than `min_words` words are left out. `jobs` processes read.
     """
     files = [(path, module, min_words) for package in packages for path, module in _source_files(package)]
-    pool = WorkerPool(_clean_pages)
-    read = pool.map(files, jobs=jobs) if jobs > 1 else enumerate(starmap(_clean_pages, files))
+    pool = WorkerPool()
+    read = pool.map(_clean_pages, files, jobs=jobs) if jobs > 1 else enumerate(starmap(_clean_pages, files))
     found = sorted(progress(read, desc="reading docs", total=len(files), unit="files"))  # by position in `files`
     pool.stop()
     pages = {page.path: page for _, of_file in found for page in of_file}.values()

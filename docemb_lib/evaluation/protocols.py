@@ -1,4 +1,4 @@
-"""How models are scored on a task: the thesis' two protocols, few-shot heads, and cosines without a head.
+"""How models are scored on a task: the thesis' two protocols, and few-shot heads.
 
 Validation (chapter 4): train and validation splits are cut to 10,000 examples; a task without a validation split is
 cross-validated on its cut train split. Final evaluation (chapter 5): rounds with heads on 1,000, 10,000 and all train
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeGuard, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import pandas as pd
@@ -18,12 +18,10 @@ import pandas as pd
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation import tasks
 from docemb_lib.evaluation.heads import HeadJob, train_jobs
-from docemb_lib.evaluation.retrieval import unit
-from docemb_lib.evaluation.tasks import HeadInputs, HeadTask, Pairs, Retrieval, Score, Task
+from docemb_lib.evaluation.tasks import HeadInputs, HeadTask, Score
 from docemb_lib.settings import HEADS, HeadSettings
 
 DRAWS = 10  # of examples for few-shot heads
-PAIR_LABELS = ["0", "1"]  # the labels of pairs for which 1 is known to mean "related"
 
 AnyHeadTask = TypeVar("AnyHeadTask", bound=HeadTask)
 
@@ -144,34 +142,3 @@ def draw_per_class(labels: np.ndarray, number: int, *, draw: int) -> np.ndarray:
     rng = np.random.default_rng(draw)
     kept = [rng.permutation(np.flatnonzero(labels == label))[:number] for label in range(len(sizes))]
     return np.sort(np.concatenate(kept))
-
-
-def spread(embeddings: np.ndarray) -> float:
-    """Mean cosine distance of two different documents, 0 where all are one point. embeddings: (N, D), N from 2.
-
-    The sum of the cosines of all pairs is the squared norm of the sum of the unit vectors, minus the N of the diagonal.
-    """
-    n, directions = len(embeddings), unit(embeddings)
-    return 1 - (np.square(directions.sum(axis=0)).sum() - n) / (n * (n - 1))
-
-
-def asks_what_belongs_together(task: Task) -> TypeGuard[Pairs | Retrieval]:
-    """Whether cosines can solve the task: retrieval, and pairs with the labels 0 (unrelated) and 1 (related)."""
-    if isinstance(task, Pairs):
-        return sorted({str(label) for data in task.splits.values() for label in data.labels}) == PAIR_LABELS
-    return isinstance(task, Retrieval)
-
-
-def score_cosines(task: Pairs | Retrieval, embeddings: np.ndarray) -> float:
-    """MAP of a retrieval task; of pairs the area under the ROC curve, the probability that related ones are nearer.
-
-    task: one for which `asks_what_belongs_together` holds; embeddings: (N, D), row i of `task.texts("test")[i]`.
-    """
-    from sklearn.metrics import roc_auc_score
-
-    if isinstance(task, Retrieval):
-        return task.score(embeddings, "test").mean
-    pairs = tasks.pick(task.name, task.splits, "test")
-    lookup = tasks.rows_by_text(task.name, embeddings, task.texts("test"))
-    cosines = (unit(lookup(pairs.first)) * unit(lookup(pairs.second))).sum(axis=1)
-    return float(roc_auc_score([str(label) == PAIR_LABELS[1] for label in pairs.labels], cosines))

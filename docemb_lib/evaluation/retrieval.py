@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 BLOCK = 256  # queries whose similarities are held at a time
-DOCUMENTS = 8192  # documents whose similarities are held at a time
 DECIMALS = 12  # equal rows may differ in the last bits of a float64 dot product: cosines are compared up to these
 K1, B = 1.5, 0.75  # of BM25, the usual values
 QUERY_WORDS = 100  # a whole document as a query: its words of highest TF-IDF
@@ -56,38 +55,37 @@ def neighbours(embeddings: np.ndarray, ids: Sequence[str], *, queries: Sequence[
     return pd.DataFrame(rows, columns=["query", "rank", "neighbour"])
 
 
-def relevant_ranks(
-    embeddings: np.ndarray, queries: Sequence[int], relevant: Sequence[Sequence[int]], *, candidates: int | None = None
+def ranks_by_similarity(
+    similarities: Similarities,
+    queries: Sequence[int],
+    relevant: Sequence[Sequence[int]],
+    *,
+    candidates: int | None = None,
 ) -> list[np.ndarray]:
     """For each query the ranks of its relevant rows among all other documents: from 1, ascending.
 
-    Nothing is sorted: the rank of a document is 1 plus the number of documents before it, counted block by block. The
-    memory is DOCUMENTS rows in float64 and BLOCK x DOCUMENTS similarities, whatever the number of documents.
+    Nothing is sorted: the rank of a document is 1 plus the number of documents before it. Similarities are asked for
+    BLOCK queries at a time.
 
-    embeddings: (N, D), may be memory-mapped; queries: Q rows; relevant: for each query the rows to retrieve;
-    candidates: only so many first rows can be retrieved, None: all.
+    queries: Q rows; relevant: for each query the rows to retrieve; candidates: only so many first rows can be
+    retrieved, None: all.
     """
-    pool = len(embeddings) if candidates is None else candidates
-    rows = [np.asarray(wanted, dtype=np.intp) for wanted in relevant]
-    pairs = zip(queries, rows, strict=True)
-    levels = [unit(embeddings[wanted]) @ unit(embeddings[[query]])[0] for query, wanted in pairs]
-    before = [np.zeros(len(wanted), dtype=np.int64) for wanted in rows]
-    for first in range(0, pool, DOCUMENTS):
-        X = unit(embeddings[first : min(first + DOCUMENTS, pool)])
-        for start in range(0, len(queries), BLOCK):
-            block = np.asarray(queries[start : start + BLOCK], dtype=np.intp)
-            similarities = unit(embeddings[block]) @ X.T
-            inside = np.flatnonzero((first <= block) & (block < first + len(X)))
-            similarities[inside, block[inside] - first] = -np.inf  # a query does not retrieve itself
-            for q, row in enumerate(similarities, start):
-                before[q] += _count_before(row, levels[q], rows[q] - first)
-    return [np.sort(counts) + 1 for counts in before]
+    ranked = []
+    for start in range(0, len(queries), BLOCK):
+        block = list(queries[start : start + BLOCK])
+        for query, row, wanted in zip(block, similarities(block), relevant[start : start + BLOCK], strict=True):
+            places = np.asarray(wanted, dtype=np.intp)
+            others = row[:candidates].astype(np.float64)
+            levels = others[places]
+            others[query : query + 1] = -np.inf  # a query does not retrieve itself
+            ranked.append(np.sort(_count_before(others, levels, places)) + 1)
+    return ranked
 
 
 def _count_before(row: np.ndarray, levels: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """How many similarities of a block stand before each of R documents, ties in the order of the rows: (R,).
+    """How many similarities stand before each of R documents, ties in the order of the rows: (R,).
 
-    row: (N,); levels: (R,), the similarities of the R documents; places: (R,), their positions relative to the block.
+    row: (N,); levels: (R,), the similarities of the R documents; places: (R,), their positions.
     """
     tie = 0.5 * 10.0**-DECIMALS
     near = np.flatnonzero(row >= levels.min(initial=np.inf) - tie)  # the others stand behind all R documents
@@ -102,34 +100,14 @@ def _count_before(row: np.ndarray, levels: np.ndarray, places: np.ndarray) -> np
     return counts
 
 
-def ranks_by_similarity(
-    similarities: Similarities,
-    queries: Sequence[int],
-    relevant: Sequence[Sequence[int]],
-    *,
-    candidates: int | None = None,
-) -> list[np.ndarray]:
-    """As `relevant_ranks`, of similarities that come from no embeddings."""
-    ranked = []
-    for start in range(0, len(queries), BLOCK):
-        block = list(queries[start : start + BLOCK])
-        for query, row, wanted in zip(block, similarities(block), relevant[start : start + BLOCK], strict=True):
-            places = np.asarray(wanted, dtype=np.intp)
-            others = row[:candidates].astype(np.float64)
-            levels = others[places]
-            others[query : query + 1] = -np.inf  # a query does not retrieve itself
-            ranked.append(np.sort(_count_before(others, levels, places)) + 1)
-    return ranked
-
-
 def precision_and_reciprocal_rank(
     ranked: Sequence[np.ndarray], *, top: int | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Average precision and reciprocal rank of every query, (Q,) each; their means are MAP and MRR.
 
     The average precision is the mean over the relevant documents of the precision at the rank of each. ranked: see
-    `relevant_ranks`. top: count only relevant documents among the first so many hits, also in the mean, as the code
-    behind Table 5.7 does with 1,000; a query without any has 0 and 1 / top.
+    `ranks_by_similarity`. top: count only relevant documents among the first so many hits, also in the mean, as the
+    code behind Table 5.7 does with 1,000; a query without any has 0 and 1 / top.
     """
     found = [ranks if top is None else ranks[ranks <= top] for ranks in ranked]
     precision = [(np.arange(1, len(ranks) + 1) / ranks).mean() if len(ranks) else 0.0 for ranks in found]

@@ -21,7 +21,6 @@ from docemb_lib.evaluation.retrieval import (
     by_cosine,
     precision_and_reciprocal_rank,
     ranks_by_similarity,
-    relevant_ranks,
 )
 from docemb_lib.settings import HeadSettings
 
@@ -303,19 +302,15 @@ class Retrieval:
         embeddings: (N, D), maybe sparse, or the `Similarities` of `texts(split)`. top: hits that count, None: all.
         """
         ranking, texts = pick(self.name, self.splits, split), self.texts(split)
-        queries, relevant, pool = ranking.queries, ranking.relevant, {"candidates": ranking.candidates}
-        if isinstance(embeddings, np.ndarray):
-            X = rows_by_text(self.name, embeddings, texts)(ranking.texts)
-            ranked = relevant_ranks(X, queries, relevant, **pool)
-        else:
-            similarities = embeddings if callable(embeddings) else by_cosine(embeddings)
-            row = {text: i for i, text in enumerate(texts)}
-            columns = [row[text] for text in ranking.texts]
+        row = {text: i for i, text in enumerate(texts)}
+        columns = [row[text] for text in ranking.texts]
 
-            def of_queries(block: list[int]) -> np.ndarray:
-                return similarities([columns[query] for query in block])[:, columns]
+        def given(block: list[int]) -> np.ndarray:
+            return embeddings([columns[query] for query in block])[:, columns]
 
-            ranked = ranks_by_similarity(of_queries, queries, relevant, **pool)
+        known = callable(embeddings)
+        similarities = given if known else by_cosine(rows_by_text(self.name, embeddings, texts)(ranking.texts))
+        ranked = ranks_by_similarity(similarities, ranking.queries, ranking.relevant, candidates=ranking.candidates)
         found = precision_and_reciprocal_rank(ranked, top=top)
         mean, mrr = (float(values.mean()) for values in found)
         per_query = {name: values[None].astype(np.float32) for name, values in zip(("map", "mrr"), found, strict=True)}

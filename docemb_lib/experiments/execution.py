@@ -21,7 +21,7 @@ from filelock import Timeout
 
 from docemb_lib.errors import InputError, as_line
 from docemb_lib.experiments import records
-from docemb_lib.experiments.kernels import NAME, ended_on_sigterm, ended_once, kernel_options, socket_folder
+from docemb_lib.experiments.kernels import NAME, ended_once, kernel_options, socket_folder
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.private import load_nbformat
 from docemb_lib.progress import is_bar
@@ -71,7 +71,7 @@ class Planned:
 
     @property
     def weight(self) -> float:
-        """A rough share of the plan's time: starting a kernel counts as much as training on 150 documents."""
+        """A rough share of the plan's time: what every run does counts as much as training on 150 documents."""
         return 1 + self.key.trains * self.profile.parameters.documents / 150 + 3 * (self.notebook in FINAL)
 
     @property
@@ -136,18 +136,14 @@ def execute_run(
     report: receives the last state of the notebook's progress bars.
     wait: for another process that executes the same run, instead of filelock.Timeout.
     unwanted: polled every second in a thread; once it is true, the kernel may write a checkpoint, and UnwantedError
-        follows. In the main thread SIGTERM does the same, and KeyboardInterrupt follows.
+        follows. After KeyboardInterrupt the kernel may write a checkpoint, too.
 
     Raises RunError if the notebook failed, InputError if it raised that; both are recorded.
     """
     with locked(run.executed, wait=wait):
         if is_done(run, workspace):
             return False
-        by_signal = unwanted is None and threading.current_thread() is threading.main_thread()
-        with (
-            socket_folder() as sockets,
-            ended_on_sigterm(sockets) if by_signal else ended_once(unwanted, sockets) as ended,
-        ):
+        with socket_folder() as sockets, ended_once(unwanted, sockets) as ended:
             _execute(run, workspace, report, sockets, ended)
         return True
 

@@ -37,6 +37,7 @@ from jupyter_client.manager import AsyncKernelManager
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 
 import docemb_lib
+from docemb_lib import worker_pool
 from docemb_lib.hardware import tune_environment
 from docemb_lib.private import KERNEL_PROCESS
 from docemb_lib.worker_pool import TemporaryFolder
@@ -58,7 +59,8 @@ START = 60.0  # seconds that it has for them, as many as nbclient gives a kernel
 # Packages that take long to import. Not docemb: a kernel uses its source as it is when the kernel starts.
 PRELOADED = (
     "ipykernel.kernelapp", "pandas", "torch", "transformers.trainer", "sentence_transformers", "datasets",
-    "scipy.stats", "sklearn.decomposition", "matplotlib.pyplot",
+    "transformers.models.longformer.modeling_longformer", "scipy.stats", "sklearn.decomposition", "seaborn",
+    "pydantic.types",
 )  # fmt: skip
 
 _kernels: dict[str, psutil.Process] = {}  # by the folder of their sockets
@@ -92,8 +94,10 @@ def kernel_options(sockets: str) -> dict[str, Any]:
     """Arguments of `papermill.execute_notebook` for a kernel with its sockets in that folder."""
     from traitlets.config import Config
 
-    end_with_us = f"__import__('{__name__}', fromlist=['']).end_with_parent({sockets!r})"
-    manager = {"transport": "ipc", "connection_file": f"{sockets}/kernel.json"}
+    parent = f"int(__import__('os').environ['{PARENT}'])"  # not `os.getppid()`: the parent may be gone already
+    end_with_us = f"__import__('{worker_pool.__name__}', fromlist=['']).end_with_parent({parent}, {sockets!r})"
+    manager: dict[str, Any] = {"transport": "ipc", "connection_file": f"{sockets}/kernel.json"}
+    manager["shutdown_wait_time"] = 2 * GRACE  # of which half passes before SIGTERM is sent once more
     manager["client_factory"] = f"{__name__}.{PollingClient.__name__}"
     # Level 50 hides warnings that concern servers of kernels.
     extra = ["--IPKernelApp.log_level=50", f"--IPKernelApp.exec_lines={end_with_us}"]
@@ -111,34 +115,6 @@ def socket_folder() -> Iterator[str]:
             yield sockets
         finally:
             _kernels.pop(sockets, None)
-
-
-def end_with_parent(folder: str) -> None:
-    """In a kernel: end this process at once when its parent is gone, and remove the folder of its sockets."""
-    parent = int(os.environ[PARENT])  # not `os.getppid()`: it may be gone already
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(0.25)
-        shutil.rmtree(folder, ignore_errors=True)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
-
-
-@contextmanager
-def ended_on_sigterm(sockets: str) -> Iterator[threading.Event]:
-    """While the block runs, SIGTERM ends the kernel and raises KeyboardInterrupt. For the main thread."""
-
-    def pass_on(signum: int, frame: Any) -> None:
-        _end_kernel(sockets)
-        raise KeyboardInterrupt
-
-    earlier = signal.signal(signal.SIGTERM, pass_on)
-    try:
-        yield threading.Event()
-    finally:
-        signal.signal(signal.SIGTERM, earlier)
 
 
 @contextmanager
@@ -201,12 +177,13 @@ class Provisioner(LocalProvisioner):
         ours = Provisioner.forks and cmd[0] == sys.executable and KERNEL_PROCESS in cmd
         folder, env = kwargs.get("cwd") or os.getcwd(), kwargs.get("env") or dict(os.environ)
         if ours and Provisioner.started > PLAIN and (server := _running_server(folder, env)):
-            kernel = fork_kernel(server, cmd[cmd.index(KERNEL_PROCESS) :], folder, env)
+            kernel: psutil.Process = fork_kernel(server, cmd[cmd.index(KERNEL_PROCESS) :], folder, env)
             self.process, self.pid, self.pgid = cast("subprocess.Popen[Any]", kernel), kernel.pid, kernel.pid
         else:
             await super().launch_kernel(cmd, **kwargs)
+            kernel = psutil.Process(self.pid)
         manager: Any = self.parent
-        _kernels[os.path.dirname(manager.connection_file)] = psutil.Process(self.pid)
+        _kernels[os.path.dirname(manager.connection_file)] = kernel
         return self.connection_info
 
 
@@ -214,6 +191,13 @@ class KernelManager(AsyncKernelManager):
     @cached_property
     def provisioner(self) -> Provisioner:  # type: ignore[override]
         return Provisioner(kernel_id=self.kernel_id, kernel_spec=self.kernel_spec, parent=self)
+
+    async def _async_interrupt_kernel(self) -> None:
+        """Do nothing before a shutdown: an interrupted training would write no checkpoint."""
+
+    async def _async_request_shutdown(self, restart: bool = False) -> None:
+        """End the kernel by SIGTERM: at once if it is idle, while a message is answered late and sometimes missed."""
+        await self.provisioner.terminate(restart=restart)
 
 
 class Forked(psutil.Process):

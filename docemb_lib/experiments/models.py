@@ -10,16 +10,15 @@ import hashlib
 import json
 import logging
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
 
 from docemb_lib import pretrained
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation.retrieval import Similarities, bm25, by_cosine, fused, tfidf, unit
-from docemb_lib.evaluation.tasks import Embedder
 from docemb_lib.experiments.runkey import PV_NAMES
 from docemb_lib.experiments.stages import CorpusStage, TeacherStage
 from docemb_lib.experiments.students import StudentStage
@@ -32,6 +31,9 @@ from docemb_lib.teachers import LSA, Compound, Teacher
 from docemb_lib.teachers.lsa import directions
 from docemb_lib.workspace import VERSIONS, Artefact, Workspace
 
+if TYPE_CHECKING:
+    from docemb_lib.student import Student
+
 logger = logging.getLogger(__name__)
 
 UNTRAINED = "student before distillation"
@@ -39,6 +41,7 @@ SBERT_TRUNCATED, SBERT_CHUNKS = SBERT_LABELS = ("SBERT truncated", "SBERT over c
 TFIDF, BM25, LSA_ON_TASK = ("TF-IDF", "BM25", "LSA")
 # End the label of a student whose lexical half is fitted on the texts of a task, and of one without it.
 ADAPTED, DENSE = ", adapted", ", dense half"
+CENTRED = ", centred"  # ends the label of a model whose mean embedding is subtracted
 DIM = 512  # directions at most of what is fitted on a task
 FEW = 200  # training documents that estimate a mean embedding well enough to compare models
 TEXTS = 1024  # texts that a stock model sorts by length at a time
@@ -46,13 +49,13 @@ KIND = "embeddings"
 
 
 class Model(NamedTuple):
-    """A model that embeds texts; `load` is called only if a text has not been embedded yet."""
+    """A model that embeds texts; `embed` is called only for texts that have not been embedded yet."""
 
     label: str  # in tables and figures
     fingerprint: str  # equal for two models only if they embed alike
-    load: Callable[[], Embedder]
+    embed: Callable[[list[str]], np.ndarray]  # (N, D); loads what it needs
     # Fits the model on the N texts of a task, without labels, and gives what the task scores: embeddings (N, D), dense
-    # or sparse, or `Similarities`. None: `load` embeds any text.
+    # or sparse, or `Similarities`. None: `embed` embeds any text.
     fit: Callable[[list[str]], Any] | None = None
     ranks_only: bool = False  # gives similarities alone, so that only retrieval can be scored
     fitted_on: str = "corpus"  # or "task", or "" for a model as it was published
@@ -69,7 +72,7 @@ def embed_once(workspace: Workspace, model: Model, texts: Sequence[str]) -> np.n
     if missing:
 
         def build(folder: Path) -> None:
-            vectors = np.asarray(model.load().embed(list(missing.values())), dtype=np.float32)
+            vectors = np.asarray(model.embed(list(missing.values())), dtype=np.float32)
             if bad := int((~np.isfinite(vectors).all(axis=1)).sum()):
                 raise InputError(f"{model.label}: {bad} of {len(vectors)} embeddings are not finite; mend the model")
             np.save(folder / "embeddings.npy", vectors)
@@ -99,16 +102,21 @@ def _shelf(model: Model) -> str:
 def student_model(label: str, artefact: Artefact, *, dense: bool = False) -> Model:
     """A student, which embeds on all GPUs. dense: without its lexical half."""
 
-    def load() -> Embeds:
-        from docemb_lib.student import Student
-
-        student = Student.load(artefact.path)
-        if dense:
-            student.lexical = None
-        return Embeds(partial(student.embed, devices=devices_at_hand()))
+    def embed(texts: list[str]) -> np.ndarray:
+        return _loaded(artefact.path, dense).embed(texts, devices=devices_at_hand())
 
     precision = "bf16" if fast_bf16(devices_at_hand()[0]) else "float32"
-    return Model(label, f"student/{artefact.fingerprint}/{precision}", load)
+    return Model(label, f"student/{artefact.fingerprint}/{precision}", embed)
+
+
+@lru_cache(maxsize=1)  # a notebook embeds several sets of texts by one student
+def _loaded(folder: Path, dense: bool) -> Student:
+    from docemb_lib.student import Student
+
+    student = Student.load(folder)
+    if dense:
+        student.lexical = None
+    return student
 
 
 def lexical_models(label: str, trained: Artefact, workspace: Workspace) -> list[Model]:
@@ -124,7 +132,7 @@ def lexical_models(label: str, trained: Artefact, workspace: Workspace) -> list[
     inputs = trained.manifest["inputs"] if (trained.path / MANIFEST).is_file() else {}
     artefact = Artefact("student", inputs.get("dense", f"{trained.fingerprint}/dense"), trained.path)
     dense = student_model(f"{label}{DENSE}", artefact, dense=True)
-    own = own._replace(load=lambda: Embeds(lambda texts: _joined(half, embed_once(workspace, dense, texts), texts)))
+    own = own._replace(embed=lambda texts: _joined(half, embed_once(workspace, dense, texts), texts))
     words = inputs.get("words", 50_000)
     return [own, dense, beside_lsa(workspace, dense, f"{label}{ADAPTED}", half.vectors.shape[1], words)]
 
@@ -167,7 +175,7 @@ def on_task_models(workspace: Workspace, teachers: Sequence[Model], paragraph_ve
         _on_task(TFIDF, tfidf),
         _on_task(LSA_ON_TASK, lambda texts: LSA(directions(len(texts), DIM)).fit(texts).embed(texts)),
         _on_task(BM25, bm25, ranks_only=True),
-        _on_task(f"{SBERT_CHUNKS}, centred", centred, f"centred/{of_sbert}"),
+        _on_task(f"{SBERT_CHUNKS}{CENTRED}", centred, f"centred/{of_sbert}"),
         _on_task(f"{SBERT_CHUNKS} and lead", with_lead, f"lead/{of_sbert}")._replace(fitted_on=""),
         beside_lsa(workspace, teachers[1], f"{SBERT_CHUNKS} ⊕ LSA"),
         _on_task(f"{BM25} and {SBERT_CHUNKS}, fused", fusion, f"fused/{of_sbert}", ranks_only=True),
@@ -211,25 +219,21 @@ def scored_model(label: str, fingerprint: str) -> Model:
     def embed(texts: list[str]) -> NoReturn:
         raise RuntimeError(f"{label} cannot embed texts: only its scores on tasks are available")
 
-    return Model(label, fingerprint, lambda: Embeds(embed))
+    return Model(label, fingerprint, embed)
 
 
 def published_model(name: str, prompt: str = "") -> Model:
     """A model as sentence-transformers runs it, with all of its modules. prompt: stands before every text."""
 
-    def load() -> Embeds:
+    def embed(texts: list[str]) -> np.ndarray:
         model = pretrained.load_stock(name, device=devices_at_hand()[0])
         options = {"prompt": prompt or None, "show_progress_bar": False}
-
-        def embed(texts: list[str]) -> np.ndarray:
-            starts = progress(range(0, len(texts), TEXTS), desc="embedding", unit="blocks")
-            blocks = [model.encode(texts[start : start + TEXTS], **options) for start in starts]
-            return np.concatenate(blocks).astype(np.float32)
-
-        return Embeds(embed)
+        starts = progress(range(0, len(texts), TEXTS), desc="embedding", unit="blocks")
+        blocks = [model.encode(texts[start : start + TEXTS], **options) for start in starts]
+        return np.concatenate(blocks).astype(np.float32)
 
     fingerprint = f"sentence-transformers/{pretrained.fingerprint(pretrained.resolve(name))}"
-    return Model(name, f"{fingerprint}/{prompt}" if prompt else fingerprint, load, fitted_on="")
+    return Model(name, f"{fingerprint}/{prompt}" if prompt else fingerprint, embed, fitted_on="")
 
 
 def untrained_model(students: StudentStage) -> Model:
@@ -271,29 +275,17 @@ def centred_model(corpus: CorpusStage, model: Model) -> Model:
         return embed_once(corpus.workspace, model, texts) - mean
 
     fingerprint = f"centred/{rows}/{corpus.fingerprint}/{model.fingerprint}"
-    return Model(f"{model.label}, centred", fingerprint, lambda: Embeds(embed))
-
-
-class Embeds(NamedTuple):
-    embed: Callable[[list[str]], np.ndarray]
-
-
-class SideBySide(NamedTuple):
-    """The embeddings of several models, concatenated."""
-
-    workspace: Workspace
-    members: list[Model]
-    dim: int
-
-    def embed(self, texts: list[str]) -> np.ndarray:
-        """Float32 (N, sum of the members' widths)."""
-        return np.concatenate([embed_once(self.workspace, member, texts) for member in self.members], axis=1)
+    return Model(f"{model.label}{CENTRED}", fingerprint, embed)
 
 
 def _teacher(label: str, teacher: Teacher, workspace: Workspace) -> Model:
     """The teacher as a model. A compound embeds through its members, so that each of them embeds a text once."""
-    model = Model(label, f"teacher/{teacher.fingerprint}", lambda: teacher)
+    model = Model(label, f"teacher/{teacher.fingerprint}", teacher.embed)
     if not isinstance(teacher, Compound):
         return model
     members = [_teacher(member.label, member, workspace) for member in teacher.members]
-    return model._replace(load=lambda: SideBySide(workspace, members, teacher.dim))
+
+    def embed(texts: list[str]) -> np.ndarray:
+        return np.concatenate([embed_once(workspace, member, texts) for member in members], axis=1)
+
+    return model._replace(embed=embed)

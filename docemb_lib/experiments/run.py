@@ -140,8 +140,11 @@ class Run:
         return made.lexical_models(self.label, self.stages.students.trained, self.workspace)
 
     def models(self, beside: Sequence[Model] = ()) -> list[Model]:
-        """The run's own model (with a lexical half its other forms, too), those `beside` it, and the references."""
-        return [self.model, *(self._of_student[1:] if self.key.trains else []), *beside, *self.references]
+        """The run's own model (in its other forms, too), those `beside` it, and the references."""
+        own = self._of_student if self.key.trains else [self.model]
+        if self.notebook in FINAL and len(own) == 1 and not self.profile.student.centre:
+            own = [*own, made.centred_model(self.stages.corpus, self.model)]
+        return [*own, *beside, *self.references]
 
     @cached_property
     def validation(self) -> Final:
@@ -202,16 +205,28 @@ class Run:
         return RunKey.of(record.notebook, self.profile, **record.parameters)
 
     def save_figure(self, drawn: Axes | Figure, name: str, data: pd.DataFrame | None = None) -> None:
-        """Save a figure as PNG and SVG, and the data it shows as CSV, under `outputs/figures/<notebook>/<run>/`."""
+        """Save a figure as PNG and SVG, and the data it shows as CSV, under `outputs/figures/<notebook>/<run>/`.
+
+        In a notebook the figure is shown, too.
+        """
+        import matplotlib
+        from matplotlib import pyplot
+
         figure: Any = drawn if hasattr(drawn, "savefig") else drawn.figure
         folder = self.workspace.outputs / "figures" / self.notebook / self.key.slug
         folder.mkdir(parents=True, exist_ok=True)
         figure.draw_without_rendering()
+        figure.set_layout_engine(None)  # the layout is found; with an engine each further drawing is done twice
         box = figure.get_tightbbox().padded(0.1)  # inches; computed once for both files
         for suffix in ("png", "svg"):
             temporary = folder / f".{name}.{suffix}"
             figure.savefig(temporary, dpi=150, bbox_inches=box, format=suffix)
             temporary.replace(folder / f"{name}.{suffix}")
+        if "inline" in matplotlib.get_backend():  # shown as it is saved: at the cell's end it would be drawn once more
+            from IPython.display import Image, display
+
+            display(Image(filename=folder / f"{name}.png", width=round(box.width * figure.dpi)))
+            pyplot.close(figure)
         if data is not None:
             data.to_csv(folder / f"{name}.csv", index=False)
         self.figures.append(self.workspace.shown(folder / f"{name}.png"))

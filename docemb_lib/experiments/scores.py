@@ -74,25 +74,6 @@ class ScoreStage:
         """Whether the model has scores on all tasks of the final evaluation or, if not `final`, of a sweep."""
         return all(self._is_scored(model, name, final=final) for name in self._names_of(model, final=final))
 
-    def of_cosines(self, models: Iterable[Model]) -> pd.DataFrame:
-        """The final evaluation's retrieval and pair tasks, scored by cosines alone on their test splits.
-
-        A row per model, columns `spread` and the tasks; empty if there is no such task.
-        """
-        named = {name: self.tasks[name] for name in self._names(final=True)}
-        tasks = {name: task for name, task in named.items() if protocols.asks_what_belongs_together(task)}
-        if not tasks:
-            return pd.DataFrame()
-        texts = list(dict.fromkeys(text for task in tasks.values() for text in task.texts("test")))
-        row_of = {text: row for row, text in enumerate(texts)}
-        rows_of = {name: [row_of[text] for text in task.texts("test")] for name, task in tasks.items()}
-        rows = {}
-        for model in models:
-            embeddings = embed_once(self.workspace, model, texts)
-            scores = {name: protocols.score_cosines(task, embeddings[rows_of[name]]) for name, task in tasks.items()}
-            rows[model.label] = {"spread": protocols.spread(embeddings), **scores}
-        return pd.DataFrame.from_dict(rows, orient="index").rename_axis("model")
-
     def few_shot(self, models: Sequence[Model]) -> pd.DataFrame:
         """Scores on the classification tasks of heads trained on `evaluation.few_shot` examples of each class.
 

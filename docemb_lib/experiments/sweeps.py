@@ -17,8 +17,8 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -106,12 +106,25 @@ def execute_plan(
     if workers is not None and (scheduler is not None or workers < 1):
         raise InputError(f"workers: got {workers}; write 1 or more, and leave it out where there is a scheduler")
     missing, where = missing_runs(runs_of(steps), workspace), ""
-    if missing and len(steps) == 1 and steps[0].grid:  # a sweep; in a plan each grid has as many as its runs need
+    if missing and len(steps) == 1 and steps[0].grid:  # a sweep
         workers = workers if workers or scheduler else cluster.default_workers(len(missing))
         where = f"workers of {scheduler}" if scheduler else "1 worker" if workers == 1 else f"{workers} workers"
     failures: list[str] = []
     known = [run for step in steps for run in step.known]
-    try:
+    with ExitStack() as stack:
+        stack.callback(reporter.close)
+        in_grids = sum(run in missing for step in steps if step.grid for run in step.known)
+        at_work: list[tuple[Any, Any]] = []  # the workers, once they have started: all grids have the same
+
+        def start_workers(runs: int) -> tuple[Any, Any]:
+            if not at_work:
+                local = cluster.local_workers(workers or cluster.default_workers(max(runs, in_grids)))
+                remote = None if scheduler is None else cluster.workers_of(scheduler, workspace)
+                at_work.append(stack.enter_context(remote or local))
+                if (link := cluster.dashboard_of(at_work[0][0])) is not None:
+                    reporter.prepare(f"workers; dashboard at {link}")
+            return at_work[0]
+
         reporter.begin(known, [run for run in known if run in missing], where)
         for step in steps:
             todo = [run for run in step.known if run in missing]
@@ -122,7 +135,7 @@ def execute_plan(
                 built = bool(todo) and execution.execute_run(run, workspace, report=partial(reporter.step, run))
                 reporter.end(run, "built" if built else "reused", time.perf_counter() - start)
                 continue
-            failed = _execute_side_by_side(todo, workspace, reporter, workers, scheduler)
+            failed = _execute_side_by_side(todo, workspace, reporter, start_workers)
             try:
                 chosen = step.choose()
                 todo = missing_runs(chosen, workspace)
@@ -131,10 +144,8 @@ def execute_plan(
                 chosen = todo = []
             if chosen:
                 reporter.begin(chosen, todo, where)
-                failed |= _execute_side_by_side(todo, workspace, reporter, workers, scheduler)
+                failed |= _execute_side_by_side(todo, workspace, reporter, start_workers)
             failures += [*failed.values(), *_compare([*step.known, *chosen], failed, workspace, reporter)]
-    finally:
-        reporter.close()
     return failures
 
 
@@ -159,24 +170,22 @@ def comparison_paths(planned: Runs, workspace: Workspace) -> list[tuple[str, str
 
 
 def _execute_side_by_side(
-    missing: Runs, workspace: Workspace, reporter: Reporter, workers: int | None, scheduler: str | None
+    missing: Runs, workspace: Workspace, reporter: Reporter, start_workers: Callable[[int], tuple[Any, Any]]
 ) -> dict[Planned, str]:
-    """Execute runs of a grid. Returns the errors of the failed ones."""
-    failures: dict[Planned, str] = {}
-    if missing:
-        if missing[0].notebook == "02_paragraph_vector":
-            _count_words(missing, workspace, reporter)
-        remote = None if scheduler is None else cluster.workers_of(scheduler, workspace)
-        count = workers or cluster.default_workers(len(missing))
-        with remote or cluster.local_workers(count) as (client, expected):
-            if (link := cluster.dashboard_of(client)) is not None:
-                reporter.prepare(f"workers; dashboard at {link}")
-            try:
-                failures = _distribute(client, missing, workspace, reporter, expected)
-            except KeyboardInterrupt:
-                kernels.wait_for_kernels()  # otherwise the workers end before their kernels have written checkpoints
-                raise
-    return failures
+    """Execute runs of a grid. Returns the errors of the failed ones.
+
+    start_workers: gives the client of workers for so many runs, and what is expected of them.
+    """
+    if not missing:
+        return {}
+    if missing[0].notebook == "02_paragraph_vector":
+        _count_words(missing, workspace, reporter)
+    client, expected = start_workers(len(missing))
+    try:
+        return _distribute(client, missing, workspace, reporter, expected)
+    except KeyboardInterrupt:
+        kernels.wait_for_kernels()  # otherwise the workers end before their kernels have written checkpoints
+        raise
 
 
 def _comparison_page(planned: Runs) -> Path:

@@ -23,14 +23,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.typing import LineStyleType
 
-from docemb_lib.experiments.models import ADAPTED, DENSE, SBERT_CHUNKS, SBERT_TRUNCATED, UNTRAINED
+from docemb_lib.experiments.models import ADAPTED, CENTRED, DENSE, SBERT_CHUNKS, SBERT_TRUNCATED, UNTRAINED
 from docemb_lib.progress import in_kernel
 
 _PLOTS = {
-    "documents": "plot_lengths plot_cumulative plot_weights plot_mask plot_redundancy plot_sentence_similarity "
+    "documents": "plot_lengths plot_cumulative plot_weights plot_redundancy plot_sentence_similarity "
     "plot_distances plot_plane plot_probe plot_attention MEASURES UNITS",
-    "methods": "plot_paragraph_vectors plot_training plot_siamese plot_contextual_loss plot_windows plot_max_margin "
-    "plot_descents plot_soft_cca",
+    "methods": "plot_paragraph_vectors plot_training plot_siamese plot_contextual_loss plot_descents plot_soft_cca",
     "results": "plot_history plot_correlation plot_runs plot_weighting plot_weighting_points plot_task "
     "plot_differences plot_by_length plot_few_shot plot_rounds plot_by_task plot_retrieval_means plot_retrieval",
 }
@@ -73,6 +72,7 @@ def use_style() -> None:
 
         InlineBackend.instance(parent=get_ipython()).print_figure_kwargs["facecolor"] = "none"
         set_matplotlib_formats("png")
+        plt.uninstall_repl_displayhook()  # draws every figure once more, which the inline backend draws at a cell's end
     pd.set_option("display.max_colwidth", None, "display.max_rows", 100)  # ids, sentences and tables are shown whole
 
 
@@ -83,7 +83,7 @@ def short_name(label: str, own: str | None = None) -> str:
         >>> short_name("cosine;None;λ=0.5"), short_name("student a;b, adapted", "student a;b")
         ('cosine, no mask, λ .5', 'this student: a, b, adapted')
     """
-    if own is not None and label in (own, f"{own}{ADAPTED}", f"{own}{DENSE}"):
+    if own is not None and label in (own, f"{own}{ADAPTED}", f"{own}{DENSE}", f"{own}{CENTRED}"):
         text = short_name(own.removeprefix("student "))
         return ("this student" if len(text) > LONGEST_OWN else f"this student: {text}") + label.removeprefix(own)
     for long, name in SHORT.items():

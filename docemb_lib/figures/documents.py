@@ -31,20 +31,19 @@ from docemb_lib.figures import (
 )
 
 # ---- documents of a corpus
-MASK_ROWS = 12  # documents drawn by plot_mask
-MASK_LABELS = {"structural": "weight of the structural loss", "contextual": "weight of the contextual loss"}
+WEIGHTS = {"structural": "structural loss", "contextual": "contextual loss"}
 PAIR_LABELS = {"inside": ("of one document", "positive"), "across": ("of two documents", "negative")}
 
 
 def plot_lengths(
     documents: pd.DataFrame, *, limit: int | None = None, longest: int | None = None,
-    sources: Sequence[str] | None = None, marks: Mapping[str, float] | None = None, ax: Axes | None = None,
+    sources: Sequence[str] | None = None, ax: Axes | None = None,
 ) -> Axes:  # fmt: skip
     """Stacked histogram of document lengths by source, in percent of all documents (thesis, Figures 4.1 and 5.1).
 
     documents: one row each; columns source, tokens. limit: tokens that the structural teacher reads, drawn as a line.
     longest: end of the axis (None: the 98th percentile); the last bin holds all longer documents. sources: from bottom
-    to top, so that several panels share colours (None: the most frequent first). marks: {name: tokens}, at the top.
+    to top, so that several panels share colours (None: the most frequent first).
     """
     ax = plt.gca() if ax is None else ax
     longest = longest or int(documents["tokens"].quantile(0.98))
@@ -56,11 +55,6 @@ def plot_lengths(
     for again in ax.containers[len(SERIES) :]:  # of a colour that is taken
         plt.setp(again, hatch="///")
     ax.margins(y=0.18)  # room for the annotation
-    top: dict[str, Any] = {"transform": ax.get_xaxis_transform(), "clip_on": False, "linestyle": ""}
-    for (name, tokens), marker in zip((marks or {}).items(), cycle(MARKERS), strict=False):
-        if tokens <= longest:
-            name = f"{name} ({tokens:,.0f})"
-            ax.plot(tokens, 1, marker, color=GREY, markerfacecolor="none", markersize=5, label=name, **top)
     if limit is not None:
         ax.axvline(limit, color=GREY, linewidth=1.2, linestyle="--")
         text = f"{(documents['tokens'] > limit).mean():.0%} are longer than\nthe structural teacher reads ({limit})"
@@ -86,37 +80,18 @@ def plot_cumulative(lengths: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     return ax
 
 
-def plot_weights(lengths: np.ndarray, weights: np.ndarray, *, ax: Axes | None = None) -> Axes:
-    """Weight λ(x) of the structural loss, (N,), against document length in structural tokens, (N,), ascending."""
-    ax = plt.gca() if ax is None else ax
-    ax.plot(lengths, weights, color=PALETTE["structural"], linewidth=2, drawstyle="steps-post")
-    ax.fill_between(lengths, weights, step="post", color=PALETTE["structural"], alpha=0.15, linewidth=0)
-    ax.set(xlabel="length of the document (structural tokens)", ylabel="weight of its structural loss", ylim=(0, 1.05))
-    ax.set_xlim(0, float(np.quantile(lengths, 0.95)))  # a few documents are many times longer
-    return ax
-
-
-def plot_mask(weights: pd.DataFrame, *, max_structural_len: int | None, ax: Axes | None = None) -> Axes:
-    """Weights of both losses for twelve documents between the shortest and the longest.
+def plot_weights(weights: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
+    """Weights of both losses against document length; the mask is a step.
 
     weights: one row per document; columns length (structural tokens, ascending), structural, contextual.
-    max_structural_len: length where the mask begins, drawn as a line between two documents; None: no mask.
     """
     ax = plt.gca() if ax is None else ax
-    shown = weights.iloc[np.unique(np.linspace(0, len(weights) - 1, MASK_ROWS).round().astype(int))]
-    bars = shown[list(MASK_LABELS)].astype(float).rename(columns=MASK_LABELS)
-    colors: Any = [PALETTE[kind] for kind in MASK_LABELS]
-    bars.plot.barh(stacked=True, width=0.75, color=colors, ax=ax)
-    if max_structural_len is not None and (shown["length"] > max_structural_len).any():
-        kept = int((shown["length"] <= max_structural_len).sum())
-        ax.axhline(kept - 0.5, color=GREY, linewidth=1.2, linestyle="--")
-        options: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "va": "top" if kept else "center"}
-        label(ax, f"masked:\nmore than\n{max_structural_len:,} tokens", (1.01, kept - 0.5), **options)
-    ax.set_yticks(range(len(shown)), [f"{length:,}" for length in shown["length"]])
-    ax.invert_yaxis()
-    ax.set(xlabel="weights of the two losses of a document", ylabel="length of a document\n(structural tokens)")
-    ax.set_xlim(0, 1.02 * max(1.0, bars.sum(axis=1).max()))
-    ax.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, fontsize=8)
+    for (loss, text), style in zip(WEIGHTS.items(), STYLES, strict=False):  # of equal weights both are seen
+        look: dict[str, Any] = {"color": PALETTE[loss], "linestyle": style, "linewidth": 2, "drawstyle": "steps-post"}
+        ax.plot(weights["length"], weights[loss], **look, label=text)
+    ax.set(xlabel="length of the document (structural tokens)", ylabel="weight of the loss of a document")
+    ax.set(xlim=(0, float(weights["length"].quantile(0.95))), ylim=(0, 1.05))  # a few are many times longer
+    legend_beside(ax)
     return ax
 
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import torch
 from matplotlib.axes import Axes
-from matplotlib.patches import Rectangle
 from torch import Tensor, nn
 
 from docemb_lib.evaluation.heads import one_thread
@@ -191,61 +190,13 @@ def _loss_name(loss: str) -> str:
     return LOSS_NAMES[name] + (f"\n{components} correlations" if components else "")
 
 
-# ---- Paragraph Vector's windows
-def inputs_of_predictions(words: int, *, dm: bool, window: int = 5) -> np.ndarray:
-    """The inputs of the prediction of each word, bool (N, N + 1): the document, then in DM the words around it."""
-    distance = np.abs(np.subtract.outer(np.arange(words), np.arange(words)))
-    return np.column_stack([np.ones(words, dtype=bool), (distance >= 1) & (distance <= window) & dm])
-
-
-def plot_windows(words: Sequence[str], *, dm: bool, window: int = 5, ax: Axes | None = None) -> Axes:
-    """The inputs (filled) and the predicted word (outlined) of each prediction, with the largest window of gensim."""
-    ax = plt.gca() if ax is None else ax
-    labels = [short(word, 16) for word in words]
-    inputs = inputs_of_predictions(len(words), dm=dm, window=window)
-    for row, column in np.argwhere(inputs):  # the document vector is darker
-        look: dict[str, Any] = {"facecolor": PALETTE["contextual"], "alpha": 0.4 if column else 1.0}
-        ax.add_patch(Rectangle((column - 0.45, row - 0.45), 0.9, 0.9, **look))
-    for row in range(len(words)):
-        ax.add_patch(Rectangle((row + 0.55, row - 0.45), 0.9, 0.9, fill=False, edgecolor=GREY, linestyle="--"))
-    ax.set_xticks(range(len(words) + 1), ["document vector", *labels], rotation=90)
-    ax.set_yticks(range(len(words)), labels)
-    ax.set(xlim=(-0.5, len(words) + 0.5), ylim=(len(words) - 0.5, -0.5), ylabel="predicted word")
-    ax.tick_params(labeltop=True, labelbottom=False, length=0)
-    ax.spines[:].set_visible(False)
-    ax.grid(visible=False)
-    return ax
-
-
 # ---- structural losses in the plane
 
-TEACHERS = np.array([[1.0, 0.6], [-0.8, 0.9], [0.1, -1.0]])  # of three documents; the first is the student's
 TOPIC = 10  # documents of each of two topics
 DESCENT_STEPS, DESCENT_RATE = 40, 0.1
 FASTER = 10  # factor of the rate for cosine, whose gradient falls with the norm of the embedding
 LOSSES: dict[str, nn.Module] = {"MSE": MSE(), "cosine": Cosine()}
 LOSSES |= {f"max-margin MSE, γ = {gamma:g}": MaxMargin("mse", gamma) for gamma in (0.5, 1.0, 1.5)}
-
-
-def plot_max_margin(*, gamma: float = 1.0, ax: Axes | None = None) -> Axes:
-    """Descent directions of plain MSE and of max-margin MSE, over a grid of student embeddings in the plane."""
-    ax = plt.gca() if ax is None else ax
-    grid = np.stack(np.meshgrid(np.linspace(-1.8, 1.8, 9), np.linspace(-1.6, 1.6, 7)), axis=-1).reshape(-1, 2)
-    own, others = TEACHERS[0], TEACHERS[1:]
-    # D(y, t) is the mean over 2 dimensions, so its gradient is y - t. Loss: D(y, t_0) - gamma * mean_j D(y, t_j).
-    pull = own - grid
-    margin = pull - gamma * (others[None] - grid[:, None]).mean(axis=1)
-    look: dict[str, Any] = {"angles": "xy", "scale_units": "xy", "scale": 6, "width": 0.004}
-    ax.quiver(*grid.T, *pull.T, color=PALETTE["untrained"], label="MSE", **look)
-    ax.quiver(*grid.T, *margin.T, color=PALETTE["student"], label=f"max-margin MSE, γ = {gamma:g}", **look)
-    squares: dict[str, Any] = {"marker": "s", "markersize": 11, "linestyle": ""}
-    ax.plot(*own, color=PALETTE["positive"], label="teacher embedding\nof the document", **squares)
-    ax.plot(*others.T, color=PALETTE["negative"], label="of other documents", **squares)
-    ax.margins(0.12)  # room for the outer arrows
-    ax.set(xlabel="first dimension", ylabel="second dimension", aspect="equal")
-    ax.grid(visible=False)
-    ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
-    return ax
 
 
 def two_topics(seed: int = 0) -> tuple[Tensor, Tensor]:

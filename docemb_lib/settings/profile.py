@@ -135,13 +135,6 @@ class Profile(sections.Section):
         names = [further.name for further in self.further_teachers]
         if len(set(names)) < len(names):
             raise ValueError(f"further_teachers: their names must differ, got {', '.join(names)}")
-        for further in self.further_teachers:
-            teacher = width(further.model) if further.model else None
-            unprojected = further.student_projection == further.teacher_projection == "-"
-            if unprojected and student and teacher and student != teacher:
-                problem = f"{further.name} is {teacher} wide, student.model {self.student.model} {student}"
-                mend = f"give it a student_projection that ends in {teacher}"
-                raise ValueError(f"further_teachers: {problem}; {mend}")
         linked = [t for t in (*self.evaluation.tasks, *self.evaluation.sweep_tasks) if t in sections.LINKED_TASKS]
         if linked and self.corpus.source != "installed-docs":
             raise ValueError(f"evaluation.tasks: {linked[0]} needs corpus.source installed-docs; use halves")

@@ -26,7 +26,6 @@ from docemb_lib.pretrained import one_line, quiet_loading, require, resolve
 logger = logging.getLogger(__name__)
 SHORT = ("bert", "roberta", "xlm-roberta", "camembert")  # convert to a Longformer: the module names are the same
 LONG = ("longformer", "modernbert")  # are students as they are
-RELATIVE = ("mpnet", "deberta", "deberta-v2", "t5", "mt5")  # learn biases per distance, shared by all layers
 SHARED_FIELDS = [
     "vocab_size", "hidden_size", "num_attention_heads", "intermediate_size", "hidden_act", "type_vocab_size",
     "initializer_range", "layer_norm_eps", "pad_token_id", "bos_token_id", "eos_token_id",
@@ -84,7 +83,11 @@ def convert(
             raise InputError(f"max_tokens: got {max_tokens}, {path_or_id} has positions for {positions(config)}")
         return load_weights(path_or_id, _with_dropout(config, dropout))
 
-    _check_convertible(path_or_id, config)
+    absolute = getattr(config, "position_embedding_type", "absolute") == "absolute"
+    if config.model_type not in (*SHORT, "longformer") or not absolute:
+        problem = "does not convert: its layers must be BERT's and its positions learnt and absolute"
+        fitting = ", ".join((*SHORT, *LONG))
+        raise InputError(f"{path_or_id}: a model of type {config.model_type} {problem}; use one of type {fitting}")
     keep = list(range(config.num_hidden_layers)) if layers is None else list(layers)
     if not keep or not all(0 <= layer < config.num_hidden_layers for layer in keep):
         raise InputError(f"layers: got {keep}, {path_or_id} has layers 0 to {config.num_hidden_layers - 1}")
@@ -246,20 +249,6 @@ def _load(auto: Any, path_or_id: str, problem: str, **options: Any) -> tuple[Any
             return auto.from_pretrained(str(pickled.parent), use_safetensors=False, **options)
     finally:
         reporter.removeFilter(no_report)
-
-
-def _check_convertible(path_or_id: str, config: Any) -> None:
-    kind = getattr(config, "position_embedding_type", "absolute")
-    if config.model_type in RELATIVE:
-        problem = "has relative position biases, which a Longformer cannot hold"
-    elif config.model_type not in (*SHORT, "longformer"):
-        problem = "does not convert to a Longformer"
-    elif kind != "absolute":
-        problem = f"has {kind} position embeddings, which do not tile as absolute ones do"
-    else:
-        return
-    fitting = ", ".join((*SHORT, *LONG))
-    raise InputError(f"{path_or_id}: a model of type {config.model_type} {problem}; use one of type {fitting}")
 
 
 def _with_dropout(config: Any, dropout: float | None) -> Any:

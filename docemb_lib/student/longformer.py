@@ -13,7 +13,6 @@ packed sequences: NVIDIA GPUs from Ampere on, half precision, no dropout.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from typing import Any, Literal, NamedTuple
@@ -22,7 +21,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.utils.checkpoint import checkpoint
-from transformers import AutoConfig, AutoModel, LongformerModel
+from transformers import LongformerModel
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from docemb_lib.errors import InputError
@@ -327,20 +326,17 @@ class _BandedAttention(torch.autograd.Function):
 def forward_flops(config: Any, lengths: Sequence[int]) -> float:
     """Floating-point operations of an encoder over documents of `lengths` tokens; a multiply-add counts as two.
 
-    For a Longformer, the matrix products of its layers and the attention over the keys that each token sees. For any
-    other encoder an estimate: every linear layer once per token, and attention over the whole document. Embeddings,
-    norms, activations, softmax, poolers and heads are left out. A training step takes three times as many: the backward
-    pass computes two products for each one of the forward pass; recomputed activations do not count.
+    The matrix products of its layers and the attention over the keys that each token of a Longformer sees; for a short
+    encoder or a ModernBERT an estimate, as if every layer attended to the whole document. Embeddings, norms,
+    activations, softmax, poolers and heads are left out. A training step takes three times as many: the backward pass
+    computes two products for each one of the forward pass; recomputed activations do not count.
     """
     D, layers = int(config.hidden_size), int(config.num_hidden_layers)
-    if hasattr(config, "attention_window"):
-        windows = config.attention_window
-        windows = [windows] * layers if isinstance(windows, int) else windows
-        weights = layers * (4 * D * D + 2 * D * config.intermediate_size)
-        pairs = sum(sum(visible_pairs(length, window // 2) for length in lengths) for window in windows)
-    else:
-        weights = _linear_weights(config.to_json_string())
-        pairs = layers * sum(length**2 for length in lengths)
+    products = 3 if config.model_type == "modernbert" else 2  # a ModernBERT's feed-forward layers are gated
+    weights = layers * (4 * D * D + products * D * config.intermediate_size)
+    windows = getattr(config, "attention_window", 2 * max(lengths, default=0))
+    windows = [windows] * layers if isinstance(windows, int) else windows
+    pairs = sum(sum(visible_pairs(length, window // 2) for length in lengths) for window in windows)
     return 2.0 * weights * sum(lengths) + 4.0 * D * pairs  # two products of D per pair: scores, weighted values
 
 
@@ -348,12 +344,3 @@ def visible_pairs(length: int, window: int) -> int:
     """Pairs of tokens (i, j) of a document with |i - j| <= window."""
     reach = min(window, length - 1)
     return length * (2 * reach + 1) - reach * (reach + 1)
-
-
-@lru_cache
-def _linear_weights(json_config: str) -> int:
-    """Weights of all linear layers of an encoder except its pooler, which sees one token per document."""
-    with torch.device("meta"):
-        model = AutoModel.from_config(AutoConfig.for_model(**json.loads(json_config)))
-    linear = {name: module for name, module in model.named_modules() if isinstance(module, torch.nn.Linear)}
-    return sum(module.weight.numel() for name, module in linear.items() if "pooler" not in name)

@@ -14,7 +14,7 @@ import shutil
 import weakref
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
-from functools import partial
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -43,6 +43,7 @@ ARRAYS = {"vectors": "f4", "weights": "f4", "counts": "i8", "thresholds": "u4", 
 BLOCK = 16  # documents per task at most: a task takes a millisecond to send and a fraction of a second to compute
 TASKS = 8  # tasks per process at least, if there are enough documents, so that all processes end at about the same time
 WORTH = 128  # documents per process at least: the start of a process takes seconds
+PROCESSES = WorkerPool()  # train and infer for all models; they end after an idle minute
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ class ParagraphVector:
         for name in ("vector_size", "epochs", "workers"):
             if (value := getattr(self, name)) < 1:
                 raise InputError(f"{name}: got {value}, use 1 or more")
-        self._model: tuple[Fitted, Path, WorkerPool[tuple[np.ndarray, int]]] | None = None  # its files, inference
+        self._model: tuple[Fitted, Path] | None = None  # its files
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -105,7 +106,7 @@ class ParagraphVector:
         return self._trained[0]
 
     @property
-    def _trained(self) -> tuple[Fitted, Path, WorkerPool[tuple[np.ndarray, int]]]:
+    def _trained(self) -> tuple[Fitted, Path]:
         if self._model is None:
             raise InputError(f"{self.label}: not trained; call fit(texts) or ParagraphVector.load(folder) first")
         return self._model
@@ -137,7 +138,8 @@ class ParagraphVector:
             raise InputError(f"{self.label}: the words in {words.folder} are of preprocess {words.preprocess!r}")
         fitted = self._find(folder, words) or self._train(words, folder)
         remove_states(folder)
-        return self._set(folder, fitted)
+        self._model = fitted, folder
+        return self
 
     def gensim_options(self, min_count: int) -> dict[str, Any]:
         """The arguments of gensim's Doc2Vec; "10%" needs a corpus to become the number `min_count`."""
@@ -150,12 +152,13 @@ class ParagraphVector:
         A text without any word of the vocabulary becomes the zero vector. One of more than 10,000 words is the mean of
         its pieces, weighted by their words.
         """
-        _, _, pool = self._trained
-        jobs = jobs or max(pool.size, min(cpu_count(), -(-len(texts) // WORTH)), 1)
+        fitted, folder = self._trained
+        jobs = jobs or max(PROCESSES.size, min(cpu_count(), -(-len(texts) // WORTH)), 1)
         n_long, size = 0, min(BLOCK, max(1, len(texts) // (TASKS * jobs)))
         starts, embeddings = range(0, len(texts), size), np.zeros((len(texts), self.dim), dtype=np.float32)
-        blocks = ((list(texts[start : start + size]), self.preprocess) for start in starts)
-        results: Iterable[tuple[int, tuple[np.ndarray, int]]] = pool.map(blocks, jobs=jobs)
+        model = folder, fitted.weights, tuple(self.gensim_options(fitted.min_count).items())
+        blocks = ((model, list(texts[start : start + size]), self.preprocess) for start in starts)
+        results: Iterable[tuple[int, tuple[np.ndarray, int]]] = PROCESSES.map(infer, blocks, jobs=jobs)
         if len(texts) >= BAR_FROM:
             results = progress(results, desc=f"Embedding {self.label}", total=len(starts), unit="blocks")
         for block, (rows, n) in results:
@@ -165,14 +168,9 @@ class ParagraphVector:
             logger.info("%s: %d of %d documents averaged over pieces of 10,000 words", self.label, n_long, len(texts))
         return embeddings
 
-    def stop(self) -> None:
-        """End the inference processes, which otherwise end after an idle minute."""
-        if self._model is not None:
-            self._model[2].stop()
-
     def save(self, folder: Path | str) -> None:
         """Copy the trained model into `folder`: arrays (.npy) and JSON, without pickles."""
-        (fitted, own, _), folder = self._trained, Path(folder)
+        (fitted, own), folder = self._trained, Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         for name in (VOCABULARY, *(f"{name}.npy" for name in ARRAYS)):
             shutil.copy2(own / name, folder)
@@ -191,7 +189,8 @@ class ParagraphVector:
         except (OSError, ValueError, KeyError, TypeError, EOFError) as error:
             problem = f"is no whole Paragraph Vector ({type(error).__name__}: {error})"
             raise InputError(f"{folder}: {problem}; remove it and train again") from error
-        return model._set(Path(folder).resolve(), fitted)
+        model._model = fitted, Path(folder).resolve()
+        return model
 
     def _find(self, folder: Path, words: Words) -> Fitted | None:
         if not all((folder / name).is_file() for name in (DESCRIPTION, VOCABULARY)):
@@ -206,13 +205,12 @@ class ParagraphVector:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / DESCRIPTION).unlink(missing_ok=True)  # describes another model, whose files are overwritten now
         key = hashlib.sha256(json.dumps([self.parameters, words.texts, STATE]).encode()).hexdigest()[:16]
-        pool, options = WorkerPool(train), self.gensim_options(words.occurrences(self.min_count))
+        options = self.gensim_options(words.occurrences(self.min_count))
         bar: tqdm[None]
         with progress(desc=f"Training {self.label} ({memory})", total=self.epochs, unit="epochs") as bar:
-            vocabulary, weights = pool.run(
-                words.file, folder, key, options, meanwhile=lambda: bar.update(epochs_done(folder, key) - bar.n)
+            vocabulary, weights = PROCESSES.run(
+                train, words.file, folder, key, options, meanwhile=lambda: bar.update(epochs_done(folder, key) - bar.n)
             )
-        pool.stop()
         of_words = (words.documents, words.long_documents, words.texts, options["min_count"])
         fitted = Fitted(*of_words, vocabulary, weights)
         self._describe(folder, fitted)
@@ -222,12 +220,6 @@ class ParagraphVector:
         """Write the description, after all other files: it marks the folder as complete."""
         content = {"parameters": self.parameters, "fitted": asdict(fitted)}
         write_text(folder / DESCRIPTION, json.dumps(content, indent=2) + "\n")
-
-    def _set(self, folder: Path, fitted: Fitted) -> Self:
-        self.stop()
-        prepare = partial(load_model, folder, self.gensim_options(fitted.min_count))
-        self._model = fitted, folder, WorkerPool(infer, prepare=prepare)
-        return self
 
 
 # Training and inference with gensim, run in worker processes.
@@ -306,22 +298,19 @@ def _save_state(model: Doc2Vec, state: Path) -> None:
     remove_states(state.parent, but=state)
 
 
-_models: list[Doc2Vec] = []  # the one model of this process, set by `load_model`
+@lru_cache(maxsize=2)  # as many as a compound has
+def load_model(folder: Path, weights: str, options: tuple[tuple[str, Any], ...]) -> Doc2Vec:
+    """Load a model; its arrays are memory-mapped, shared by all processes.
 
-
-def load_model(folder: Path, options: dict[str, Any]) -> Doc2Vec:
-    """Load the model that `infer` uses; its arrays are memory-mapped, shared by all workers."""
+    weights: their fingerprint, which tells apart models of the same folder; options: items of `gensim_options`.
+    """
     from gensim.models.doc2vec import Doc2Vec
 
-    model = Doc2Vec(**options)
+    model = Doc2Vec(**dict(options))
     words, arrays = _read_model(folder, model.vector_size)
     model.wv.index_to_key, model.wv.key_to_index = words, {word: row for row, word in enumerate(words)}
     model.wv.vectors, model.syn1neg, counts, thresholds, model.cum_table = arrays
     model.wv.expandos = {"count": counts, "sample_int": thresholds}
-    # Touch every page now: loky takes a process that grows by 300 MB between tasks for leaking, and restarts it.
-    for array in (model.wv.vectors, model.syn1neg):
-        array.max()
-    _models[:] = [model]
     return model
 
 
@@ -336,10 +325,12 @@ def _read_model(folder: Path, vector_size: int) -> tuple[list[str], list[np.ndar
     return words, arrays
 
 
-def infer(texts: list[str], how: Preprocessing) -> tuple[np.ndarray, int]:
-    """Embeddings of N texts, float32 (N, dim), and how many texts had more than `MAX_WORDS` words."""
-    (model,) = _models
-    documents = [pieces(preprocess(text, how)) for text in texts]
+def infer(of: tuple[Any, ...], texts: list[str], how: Preprocessing) -> tuple[np.ndarray, int]:
+    """Embeddings of N texts, float32 (N, dim), and how many texts had more than `MAX_WORDS` words.
+
+    of: what `load_model` takes.
+    """
+    model, documents = load_model(*of), [pieces(preprocess(text, how)) for text in texts]
     embeddings = np.zeros((len(texts), model.vector_size), dtype=np.float32)
     for row, parts in zip(embeddings, documents, strict=True):
         vectors = np.stack([_infer_piece(model, words) for words in parts])

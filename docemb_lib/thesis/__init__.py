@@ -12,7 +12,6 @@ from docemb_lib.thesis.comparison import (
     best_of_chapter_4,
     corpus_tables,
     deviations,
-    lengths_in_thesis,
     recorded_finals,
     scores_of_runs,
     table_5_7,
@@ -21,5 +20,5 @@ from docemb_lib.thesis.values import published
 
 __all__ = [
     "beside_paper", "best_of_chapter_4", "claims_of_figures", "claims_of_run", "corpus_tables", "deviations",
-    "lengths_in_thesis", "published", "recorded_finals", "scores_of_runs", "table_5_7",
+    "published", "recorded_finals", "scores_of_runs", "table_5_7",
 ]  # fmt: skip

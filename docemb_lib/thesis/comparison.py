@@ -32,7 +32,6 @@ from docemb_lib.thesis.values import (
     final_name,
     loss_of,
     published,
-    read_published,
 )
 
 STRUCTURAL = "03_structural"
@@ -310,11 +309,6 @@ def corpus_tables(statistics: pd.DataFrame, name: str) -> pd.DataFrame:
     here = statistics[statistics["split"].isin(["train", "validation"])].assign(corpus=name, of=HERE)
     both = pd.concat([here, published("corpora").assign(of=THESIS)])
     return both.set_index(["of", "corpus", "split"])[CORPUS_COLUMNS]
-
-
-def lengths_in_thesis() -> dict[str, float]:
-    """What the thesis says of Figures 4.1 and 5.1, which print no other numbers: {text: tokens of Longformer}."""
-    return {f"thesis: {name}": float(tokens) for name, tokens in read_published("corpora")["shape"].items()}
 
 
 def beside_paper(scores: pd.DataFrame) -> pd.DataFrame:

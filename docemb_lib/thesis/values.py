@@ -105,7 +105,8 @@ class ThesisValues:
 
 def rows_of(figure: Figure) -> pd.DataFrame:
     """The published rows of a figure, by their labels."""
-    return published(figure.data).query("source == @figure.source").set_index("label")
+    rows = published(figure.data)
+    return rows[rows["source"] == figure.source].set_index("label")
 
 
 def cells_of(figure: Figure, profile: Profile) -> dict[str, str]:

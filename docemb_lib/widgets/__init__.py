@@ -1,6 +1,6 @@
 """Explorers for notebooks: controls over computed results; each call is the last value of a cell.
 
-Executed without a person (papermill, nbconvert), a call shows its figure and numbers for the first setting.
+Executed without a person (papermill, nbconvert), a call shows its answer to the first setting.
 """
 
 from docemb_lib.widgets.monitor import run_monitor

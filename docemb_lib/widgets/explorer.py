@@ -159,14 +159,12 @@ class Explorer:
     """Controls, by description, and the answer to their values in that order; the last value of a notebook cell.
 
     choices: takes the same values as `answer` and returns new options of some controls; called before each answer.
-    figure_last: show the figure below the numbers and texts.
     """
 
     def __init__(
         self, controls: Mapping[str, Control], answer: Callable[..., Answer], *,
-        choices: Callable[..., Mapping[str, Options]] = lambda *_: {}, figure_last: bool = False,
+        choices: Callable[..., Mapping[str, Options]] = lambda *_: {},
     ) -> None:  # fmt: skip
-        self._order = -1 if figure_last else 1
         self._controls, self._answer, self._choices = dict(controls), answer, choices
         self.settings = {name: control.value for name, control in controls.items()}
         self.widgets: dict[str, Any] = {}  # by description, once live
@@ -183,8 +181,7 @@ class Explorer:
             self.widgets[name].observe(lambda _: self.refresh(), names="value")
         self._picture, self._text, self._status = ipywidgets.HTML(), ipywidgets.HTML(), ipywidgets.HTML()
         controls = ipywidgets.Box(list(self.widgets.values()), layout={"flex_flow": "row wrap"})
-        shown = [self._picture, self._text][:: self._order]
-        self.box = ipywidgets.VBox([ipywidgets.HTML(STYLE), controls, self._status, *shown])
+        self.box = ipywidgets.VBox([ipywidgets.HTML(STYLE), controls, self._status, self._picture, self._text])
         self.box.add_class("docemb-explorer")
         self.refresh()
         return self.box
@@ -238,7 +235,7 @@ class Explorer:
         answer = self._current()
         image = [] if answer.figure is None else [Image(png_of(answer.figure), alt=answer.alt)]
         text = HTML(f'{STYLE}<div class="docemb-answer">{answer.html}</div>')
-        display(*[*image, text][:: self._order])
+        display(*image, text)
 
 
 def png_of(figure: Figure) -> bytes:

@@ -9,14 +9,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 
 from docemb_lib.evaluation.retrieval import unit
-from docemb_lib.evaluation.tasks import Embedder, Ranking, pick
-from docemb_lib.experiments.models import SBERT_LABELS, Model, SideBySide, contextual_labels, embed_once
+from docemb_lib.evaluation.tasks import Ranking, pick
+from docemb_lib.experiments.models import SBERT_LABELS, Model, contextual_labels, embed_once
 from docemb_lib.experiments.run import Run, Stages
 from docemb_lib.figures import short_name
-from docemb_lib.figures.results import LEAST, plot_by_length
 from docemb_lib.widgets import explorer as html
 from docemb_lib.widgets.explorer import Answer, Explorer, Options, choice, slider, text_field
 
@@ -76,7 +74,7 @@ class Neighbourhoods:
     def __init__(self, stages: Stages, models: Sequence[Model]) -> None:
         self.stages, self.models = stages, {short_name(model.label, models[0].label): model for model in models}
         self.tasks = list(stages.key.profile.evaluation.tasks)
-        self.pool, self._embedder = cache(self._pool), cache(self._load)
+        self.pool = cache(self._pool)
 
     def _pool(self, task: str) -> Pool:
         """The first `POOL` texts of the test split, with the embeddings that were scored."""
@@ -93,27 +91,25 @@ class Neighbourhoods:
 
     def embed(self, text: str) -> dict[str, np.ndarray]:
         """The embedding (·,) of a text by each model. Models are loaded once; embeddings are not stored."""
-        return {label: self._embedder(label).embed([text])[0] for label in self.models}
-
-    def _load(self, label: str) -> Embedder:
-        loaded = self.models[label].load()  # side by side, models would store what they embed
-        return self.stages.teachers.contextual(PV) if isinstance(loaded, SideBySide) else loaded
+        return {label: model.embed([text])[0] for label, model in self.models.items()}
 
 
 def neighbourhoods_of(run: Run) -> Neighbourhoods:
     """The student, the structural teacher in both forms and the Paragraph Vectors side by side."""
-    shown = {*SBERT_LABELS, *(label for label, name in contextual_labels(run.profile).items() if name == PV)}
-    return Neighbourhoods(run.stages, [run.model, *(model for model in run.references if model.label in shown)])
+    shown = [model for model in run.references if model.label in SBERT_LABELS]
+    pv = {label for label, name in contextual_labels(run.profile).items() if name == PV}
+    # Not the model's own `embed`, which stores what its members embed.
+    of_teacher = run.stages.teachers.contextual
+    shown += [model._replace(embed=of_teacher(PV).embed) for model in run.references if model.label in pv]
+    return Neighbourhoods(run.stages, [run.model, *shown])
 
 
-def neighbour_browser(neighbourhoods: Neighbourhoods, by_length: pd.DataFrame) -> Explorer:
+def neighbour_browser(neighbourhoods: Neighbourhoods) -> Explorer:
     """Choose a document of a task (`find` filters by words) or write a text, and compare the neighbours by model.
 
-    The first text that is written loads the models, which takes seconds. by_length, drawn below: `scores_by_length`
-    with the short names of models.
+    The first text that is written loads the models, which takes seconds.
     """
     embed = cache(neighbourhoods.embed)
-    drawn = cache(lambda task: _by_length(by_length, task, list(neighbourhoods.models)))
 
     def choices(task: str, find: str, *_: Any) -> dict[str, Options]:
         pool = neighbourhoods.pool(task)
@@ -131,8 +127,7 @@ def neighbour_browser(neighbourhoods: Neighbourhoods, by_length: pd.DataFrame) -
             query = html.document(f"document {document}, {pool.lengths[document]} tokens", pool.texts[document])
             if (matches := len(pool.find(find))) > LISTED:
                 query = f"<p>the first {LISTED} of {matches} documents are listed; find others by words</p>{query}"
-        text = _beside_each_other(pool, found, relevant) + query
-        return Answer(text, drawn(task), f"scores on {task} by length of document")
+        return Answer(_beside_each_other(pool, found, relevant) + query)
 
     controls = {
         "task": choice([(name, name) for name in neighbourhoods.tasks]),
@@ -141,7 +136,7 @@ def neighbour_browser(neighbourhoods: Neighbourhoods, by_length: pd.DataFrame) -
         "neighbours": slider(1, 10, 1, 5),
         "your text": text_field("any text; empty: the document above", lines=3),
     }
-    return Explorer(controls, answer, choices=choices, figure_last=True)
+    return Explorer(controls, answer, choices=choices)
 
 
 def _beside_each_other(pool: Pool, found: dict[str, Neighbours], relevant: list[int]) -> str:
@@ -158,12 +153,3 @@ def _beside_each_other(pool: Pool, found: dict[str, Neighbours], relevant: list[
     note = "cosine · length · document; =: neighbour in the student's space too; ✓: relevant to the document"
     shares = f"of {len(first.rows)} neighbours shared with the student: {', '.join(counts)}"
     return html.table("neighbours", pd.DataFrame(columns)) + f"<p>{note}</p><p>{shares}</p>"
-
-
-def _by_length(by_length: pd.DataFrame, task: str, models: list[str]) -> Figure | None:
-    rows = by_length.query("model in @models and task == @task")
-    if not (rows["examples"] >= LEAST).any():
-        return None
-    figure = Figure(figsize=(8, 3.4), layout="constrained")
-    plot_by_length(rows, task=task, ax=figure.subplots())
-    return figure

@@ -185,7 +185,7 @@ def _spaces(run: Run, collection: str, documents: pd.DataFrame, objective: Objec
             rows = len(stages.corpus.split("validation"))
             known = np.asarray(stages.teachers.embeddings(teacher, "validation", rows)[: len(texts)])
         else:
-            frozen = Model(name, f"teacher/{teacher.fingerprint}", partial(lambda given: given, teacher))
+            frozen = Model(name, f"teacher/{teacher.fingerprint}", teacher.embed)
             known = embed_once(run.workspace, frozen, texts)
         found[f"{name} teacher"] = known
     if objective is None:
@@ -207,14 +207,9 @@ def project(objective: Objective, embeddings: Mapping[str, np.ndarray]) -> dict[
     return {f"{side} view": view.numpy() for side, view in zip((STUDENT, CONTEXTUAL), views, strict=True)}
 
 
-def projection_explorer(spaces: Spaces, probes: pd.DataFrame) -> Explorer:
-    """Compare documents in two spaces, coloured by a column; below, how well a linear probe predicts each teacher.
-
-    probes: see `probes_of_teachers`.
-    """
+def projection_explorer(spaces: Spaces) -> Explorer:
+    """Compare documents in two spaces, coloured by a column."""
     collections, names = list(spaces.planes), list(next(iter(spaces.planes.values())))
-    heads = {"teacher": "probe of the", "model": "from", "r2": "R²", "overlap": "common neighbours"}
-    readable = probes.loc[probes["bucket"] == probing.ALL, list(heads)].rename(columns=heads)
 
     def choices(documents: str, *_: str) -> dict[str, Options]:
         columns = spaces.documents[documents].columns
@@ -233,7 +228,7 @@ def projection_explorer(spaces: Spaces, probes: pd.DataFrame) -> Explorer:
         shares = {name: planes[name].explained for name in (space, beside)}
         text = html.table("planes", pd.DataFrame(shares.items(), columns=["space", "share of variance in the plane"]))
         alt = f"{documents} along the two principal axes of {space} and of {beside}, coloured by {colour}"
-        return Answer(text + html.table("readable", readable), figure, alt, dots)
+        return Answer(text, figure, alt, dots)
 
     controls = {
         "documents": choice([(name, name) for name in collections]),

@@ -15,12 +15,9 @@ from matplotlib.figure import Figure
 
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation.scoreboard import MAIN_METRICS, with_interval
-from docemb_lib.evaluation.uncertainty import score_intervals
 from docemb_lib.experiments import records
-from docemb_lib.experiments.models import Model, student_model
 from docemb_lib.experiments.plan import profile_argument
 from docemb_lib.experiments.run import Run
-from docemb_lib.experiments.students import recorded_student
 from docemb_lib.figures.results import plot_weighting_points
 from docemb_lib.thesis.comparison import is_sibling
 from docemb_lib.widgets import explorer as html
@@ -32,18 +29,14 @@ COLUMNS = ["lam", "max_structural_len", "task", "metric", "value", "low", "high"
 def weighting_points(run: Run) -> pd.DataFrame:
     """The scores of this run and of the recorded runs that differ in λ and mask alone, a row per run and task.
 
-    Columns lam and max_structural_len (NaN: no weighting, no mask), task, metric, value, low, high. The interval is a
-    95% interval over validation examples; NaN if the student of the run was deleted.
+    Columns lam and max_structural_len (NaN: no weighting, no mask), task, metric, value, low, high: the 95% interval
+    over validation examples. Runs that were recorded without intervals are left out.
     """
-    frames = [_scored(run, run.parameters, run.model)]
+    frames = [_at(run.parameters, run.validation.intervals, run.label)]
     for record in run.comparable():
-        if not is_sibling(run, run.key_of(record)):
-            continue
-        if (student := recorded_student(run.workspace, record)) is not None:
-            frames.append(_scored(run, record.parameters, student_model(record.label, student)))
-        else:
-            own = records.scores_of(run.workspace, record).query("model == @record.label")
-            frames.append(_at(record.parameters, _without_intervals(own)))
+        intervals = records.table_of(run.workspace, record, "intervals")
+        if len(intervals) and is_sibling(run, run.key_of(record)):
+            frames.append(_at(record.parameters, intervals, record.label))
     return pd.concat(frames, ignore_index=True).drop_duplicates(["lam", "max_structural_len", "task"])
 
 
@@ -64,22 +57,12 @@ def command_for(run: Run, profile: str | Path, *, lam: float, mask: int | None) 
     return shlex.join(command)
 
 
-def _scored(run: Run, parameters: dict[str, Any], model: Model) -> pd.DataFrame:
-    (scores,) = run.stages.scores.by_round([model], final=False).values()
-    return _at(parameters, score_intervals(scores))
-
-
-def _without_intervals(scores: pd.DataFrame) -> pd.DataFrame:
-    means = scores.groupby(["task", "metric"], as_index=False, sort=False)["value"].mean()
-    return means.assign(low=np.nan, high=np.nan)
-
-
-def _at(parameters: dict[str, Any], scores: pd.DataFrame) -> pd.DataFrame:
+def _at(parameters: dict[str, Any], intervals: pd.DataFrame, model: str) -> pd.DataFrame:
     lam, mask = parameters["lam"], parameters["max_structural_len"]
-    scores = scores[scores["metric"].isin(MAIN_METRICS)]
+    own = intervals[(intervals["model"] == model) & intervals["metric"].isin(MAIN_METRICS)]
     if lam is None and parameters["lam_by_length"] is not None:
         lam = 1.0  # the weight of the shortest documents, see `Weighting`
-    return scores.assign(lam=lam, max_structural_len=mask).astype(dict.fromkeys(COLUMNS[:2], float))[COLUMNS]
+    return own.assign(lam=lam, max_structural_len=mask).astype(dict.fromkeys(COLUMNS[:2], float))[COLUMNS]
 
 
 def _defaults(run: Run) -> dict[str, Any]:
@@ -124,8 +107,6 @@ def weighting_explorer(run: Run, points: pd.DataFrame, *, profile: str | Path) -
 
 def _scores(found: pd.DataFrame) -> str:
     bounds = found[["value", "low", "high"]].itertuples(index=False)
-    intervals = [
-        "" if pd.isna(low) else with_interval(value, low, high).split(" ", 1)[1] for value, low, high in bounds
-    ]
+    intervals = [with_interval(*row).split(" ", 1)[1] for row in bounds]
     shown = found[["task", "metric", "value"]].rename(columns={"value": "score"})
     return "" if found.empty else html.table("scores", shown.assign(**{"95% interval": intervals}))

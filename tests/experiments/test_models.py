@@ -32,10 +32,10 @@ def test_a_centred_model_loses_the_mean_of_a_few_training_documents(workspace_ro
     corpus = SimpleNamespace(
         profile=Profile.load("small"), workspace=Workspace(workspace_root), fingerprint="c",
         split={"train": {"text": train}}.__getitem__)  # fmt: skip
-    centred = centred_model(corpus, Model("lengths", "f", lambda: embedder))
+    centred = centred_model(corpus, Model("lengths", "f", embedder.embed))
     assert (centred.label, centred.fingerprint) == ("lengths, centred", "centred/5/c/f")
     for _ in range(2):
-        np.testing.assert_allclose(centred.load().embed(["bb", "bbbb"]), [[-1, 0], [1, 0]])
+        np.testing.assert_allclose(centred.embed(["bb", "bbbb"]), [[-1, 0], [1, 0]])
     assert sorted(text for texts in embedder.asked for text in texts) == sorted([*train[:5], "bb", "bbbb"])
 
 
@@ -44,8 +44,8 @@ def test_a_model_of_others_reads_its_prompt_before_each_text():
     assert plain.fingerprint != asked.fingerprint
     stock = pretrained.load_stock("all-MiniLM-L6-v2", device="cpu")
     expected = stock.encode(["Represent: a graph", "Represent: a violin plot"])
-    np.testing.assert_allclose(asked.load().embed(["a graph", "a violin plot"]), expected, atol=1e-6)
-    np.testing.assert_allclose(plain.load().embed(["a graph"]), stock.encode(["a graph"]), atol=1e-6)
+    np.testing.assert_allclose(asked.embed(["a graph", "a violin plot"]), expected, atol=1e-6)
+    np.testing.assert_allclose(plain.embed(["a graph"]), stock.encode(["a graph"]), atol=1e-6)
 
 
 def test_models_of_others_are_rows_of_the_final_evaluation_alone(workspace_root):
@@ -62,11 +62,11 @@ def test_models_of_others_are_rows_of_the_final_evaluation_alone(workspace_root)
 
 def test_only_missing_texts_are_embedded_once_for_each_model_and_rows_follow_the_question(workspace):
     embedder = Noted()
-    model = Model("m", "fp", lambda: embedder)
+    model = Model("m", "fp", embedder.embed)
     assert embed_once(workspace, model, ["one", "three", "one"]).tolist() == [[3, 1], [5, 2], [3, 1]]
     assert embed_once(workspace, model, ["seven", "three"]).tolist() == [[5, 2], [5, 2]]
     assert embed_once(workspace, model, ["seven", "one"]).tolist() == [[5, 2], [3, 1]]
-    known = Model("renamed", "fp", lambda: pytest.fail("the model was loaded"))
+    known = Model("renamed", "fp", lambda texts: pytest.fail("the model was loaded"))
     assert embed_once(workspace, known, ["one"]).tolist() == [[3, 1]]
-    embed_once(workspace, Model("m", "another", lambda: embedder), ["one"])
+    embed_once(workspace, Model("m", "another", embedder.embed), ["one"])
     assert embedder.asked == [["one", "three"], ["seven"], ["one"]]

@@ -10,10 +10,12 @@ from nbclient import NotebookClient
 from docemb_lib.evaluation.tasks import Score
 from docemb_lib.experiments import records
 from docemb_lib.experiments import run as module
+from docemb_lib.experiments.models import Model
 from docemb_lib.experiments.plan import grid
 from docemb_lib.experiments.run import Run, begin
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.experiments.scores import ScoreStage
+from docemb_lib.experiments.stages import CorpusStage
 from docemb_lib.settings.profile import Profile
 from docemb_lib.workspace import Workspace
 
@@ -105,6 +107,22 @@ def test_a_run_is_ranked_among_those_recorded(workspace_root, monkeypatch, other
     first, *rest = run.standing().split("\n")
     assert first.startswith("In the mean over 1 task, cosine (.600 [")
     assert rest[-1] == said
+
+
+@pytest.mark.parametrize(("notebook", "centre", "forms", "shown"), [
+    ("06_evaluation", False, 1, ["s", "s, centred"]), ("06_evaluation", True, 1, ["s"]),
+    ("06_evaluation", False, 3, ["s", "s", "s"]), ("05_weighting", False, 1, ["s"])])  # fmt: skip
+def test_a_final_student_whose_halves_are_not_centred_is_shown_centred_too(
+    workspace_root, monkeypatch, notebook, centre, forms, shown
+):
+    profile = Profile.load("small")
+    run = Run(
+        RunKey(notebook, profile.model_copy(update={"student": profile.student.model_copy(update={"centre": centre})}))
+    )
+    run._of_student = [Model("s", "f", lambda: pytest.fail("loaded"))] * forms
+    run.references = [Model("SBERT", "g", lambda: pytest.fail("loaded"))]
+    monkeypatch.setattr(CorpusStage, "fingerprint", "c")
+    assert [model.label for model in run.models()] == [*shown, "SBERT"]
 
 
 CELLS = (

@@ -195,6 +195,7 @@ def test_a_compound_of_another_form_is_refused_with_the_form(small, refused, com
 
 @pytest.mark.parametrize(("notebook", "further", "parameters", "message"), [
     ("06_evaluation", FAR | {"student_projection": "5"}, {}, "student 384 → 5; far 384; let"),
+    ("06_evaluation", FAR | {"model": "sentence-transformers/all-mpnet-base-v2"}, {}, "student 384; far 768; let student_projection ('-') end in 768"),
     ("06_evaluation", TOPICS | {"student_projection": "-"}, {}, "student 384; topics 8; let student_projection ('-') end in 8"),
     ("03_structural", None, {"documents": 5}, "5 do not fill one batch; ask for training.batch_size 6"),
     ("07_simde", None, {"documents": 5}, "5 do not fill one batch; ask for simde.training.batch_size 6"),

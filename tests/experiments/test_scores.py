@@ -9,7 +9,7 @@ import pytest
 
 from docemb_lib.cli.report import report
 from docemb_lib.errors import InputError
-from docemb_lib.evaluation import Classification, Labelled, LabelledPairs, Pairs, Ranking, Retrieval, Score, protocols
+from docemb_lib.evaluation import Classification, Labelled, Ranking, Retrieval, Score, protocols
 from docemb_lib.evaluation.catalogue import ProfileTasks
 from docemb_lib.evaluation.scoreboard import with_interval
 from docemb_lib.evaluation.uncertainty import OVERALL, by_length, differences, holm, score_intervals
@@ -63,7 +63,7 @@ TASKS = {
 def test_the_final_evaluation_scores_test_splits_in_every_round_on_texts_embedded_together(tmp_path):
     stages = a_world(tmp_path, TASKS, rounds=[10, None], map_at=1)
     model = Hashed()
-    rounds = stages.by_round([Model("m", "1", lambda: model)], final=True)
+    rounds = stages.by_round([Model("m", "1", model.embed)], final=True)
     assert list(rounds) == ["10", "all"]
     head = stages.profile.evaluation.head
     for name in ("sort", "folded"):
@@ -82,7 +82,7 @@ def test_the_final_evaluation_scores_test_splits_in_every_round_on_texts_embedde
 def test_runs_are_scored_on_cut_validation_splits_or_by_cross_validation(tmp_path):
     stages = a_world(tmp_path, TASKS, limit=20, folds=3)
     model = Hashed()
-    rounds = stages.by_round([Model("m", "1", lambda: model)], final=False)
+    rounds = stages.by_round([Model("m", "1", model.embed)], final=False)
     assert list(rounds) == ["all"]
     head = stages.profile.evaluation.head
     for name in ("sort", "folded"):
@@ -99,13 +99,13 @@ def test_runs_are_scored_on_cut_validation_splits_or_by_cross_validation(tmp_pat
 def test_what_is_scored_is_not_scored_again_and_a_further_task_costs_its_own_texts_alone(tmp_path):
     models = [Hashed(), Hashed()]
     first = a_world(tmp_path, {"sort": TASKS["sort"]})
-    model = Model("m", "1", lambda: models[0])
+    model = Model("m", "1", models[0].embed)
     once = first.by_round([model], final=True)
     both = a_world(tmp_path, {"sort": TASKS["sort"], "find": TASKS["find"]})
     assert first.is_scored(model)
     assert not first.is_scored(model, final=False)  # the validation split is another score
     assert not both.is_scored(model)
-    again = both.by_round([Model("m", "1", lambda: models[1])], final=True)
+    again = both.by_round([Model("m", "1", models[1].embed)], final=True)
     assert again["all"]["m"]["sort"] == once["all"]["m"]["sort"]
     assert models[1].asked == [TASKS["find"].texts("test")]
     for changed in ({"seeds": 3}, {"map_at": 1}, {"rounds": [10]}):
@@ -119,7 +119,7 @@ def test_heads_of_few_examples_are_trained_for_classification_alone(tmp_path):
     exact = SimpleNamespace(
         embed=lambda asked: np.array([[" a " in text, " b " in text] for text in asked], np.float32)
     )
-    model = Model("exact", "exact", lambda: exact)
+    model = Model("exact", "exact", exact.embed)
     tasks = {"package": Classification("package", splits), "find": TASKS["find"]}
     scores = a_world(tmp_path, tasks, few_shot=[2, 4, 5]).few_shot([model])
     assert scores["value"].dtype == float
@@ -129,7 +129,7 @@ def test_heads_of_few_examples_are_trained_for_classification_alone(tmp_path):
 
 
 def test_tidy_scores_tell_the_main_metrics_and_rounds_where_there_are_some(tmp_path):
-    model = Model("m", "1", Hashed)
+    model = Model("m", "1", Hashed().embed)
     frame = a_world(tmp_path, TASKS).evaluate([model], student="m", references=[]).scores
     assert list(frame.columns) == ["model", "task", "metric", "seed", "value"]
     assert frame.groupby("task")["metric"].unique().map(list).to_dict() == {
@@ -143,7 +143,7 @@ def test_tidy_scores_tell_the_main_metrics_and_rounds_where_there_are_some(tmp_p
 def test_a_ranking_without_a_validation_split_is_refused_in_runs(tmp_path):
     find = Retrieval("find", {"test": TASKS["find"].splits["test"]})
     with pytest.raises(InputError, match="task 'find' has no split 'validation', only test"):
-        a_world(tmp_path, {"find": find}).by_round([Model("m", "1", Hashed)], final=False)
+        a_world(tmp_path, {"find": find}).by_round([Model("m", "1", Hashed().embed)], final=False)
 
 
 def test_a_profiles_tasks_are_made_once_and_what_is_odd_is_told_once(workspace_root, caplog):
@@ -159,34 +159,8 @@ def test_a_profiles_tasks_are_made_once_and_what_is_odd_is_told_once(workspace_r
     assert caplog.messages == ["task mine, split test: 6 of 6 also in train (leakage), the first is 0"]
 
 
-def test_cosines_are_scored_on_what_belongs_together_and_texts_are_embedded_once(workspace_root):
-    pairs = LabelledPairs(TEXTS[:4], TEXTS[4:], [1, 0, 0, 1])
-    both = Labelled(TEXTS, [0, 1] * 4)
-    tasks = {"sort": Classification("sort", {"train": both, "test": both}),
-        "pair": Pairs("pair", {"train": pairs, "test": pairs}),
-        "find": Retrieval("find", {"test": Ranking(TEXTS[:5], [0, 1], [[2], [3, 4]])})}  # fmt: skip
-    asked = []
-
-    class Random:
-        def __init__(self, seed):
-            self.rows = np.random.default_rng(seed).standard_normal((8, 3)).astype(np.float32)
-
-        def embed(self, texts):
-            asked.extend(texts)
-            return self.rows[[TEXTS.index(text) for text in texts]]
-
-    models = [Model(f"model {seed}", str(seed), lambda seed=seed: Random(seed)) for seed in (1, 2)]
-    table = a_world(workspace_root, tasks).of_cosines(models)
-    assert (list(table.columns), table.index.tolist()) == (["spread", "pair", "find"], ["model 1", "model 2"])
-    rows = Random(2).rows
-    assert table.loc["model 2", "pair"] == protocols.score_cosines(tasks["pair"], rows)
-    assert table.loc["model 2", "find"] == protocols.score_cosines(tasks["find"], rows[:5])
-    assert table.loc["model 2", "spread"] == pytest.approx(protocols.spread(rows))
-    assert sorted(asked) == sorted(TEXTS * 2)
-
-
 SKILL = {"student": 0.8, UNTRAINED: 0.4, SBERT_TRUNCATED: 0.6, SBERT_CHUNKS: 0.79, "TF-IDF": 0.3}
-MODELS = [Model(name, name, lambda: pytest.fail("nothing is embedded")) for name in SKILL]
+MODELS = [Model(name, name, lambda texts: pytest.fail("nothing is embedded")) for name in SKILL]
 
 
 def made(metric, *rows):

@@ -84,12 +84,12 @@ def test_members_of_a_compound_are_the_single_models_and_not_trained_again(make,
     compound = model_of(stages)
     assert (trained, compound.label) == (["DBOW;3;None;2", "DM;4;lowercase;2"], "DM;4;lowercase;2+DBOW;3;None;2")
     texts = stages.corpus.split("validation")["text"][:]
-    found, dbow = compound.load().embed(texts), single.load().embed(texts)
-    assert (found.shape, compound.load().dim) == ((4, 7), 7)
+    found, dbow = compound.embed(texts), single.embed(texts)
+    assert found.shape == (4, 7)
     np.testing.assert_array_equal(found[:, 4:], dbow)
     other = model_of(make(vector_size=4))
     assert len(trained) == 2
-    np.testing.assert_array_equal(found[:, :4], other.load().embed(texts))
+    np.testing.assert_array_equal(found[:, :4], other.embed(texts))
     model_of(make(vector_size=4, seed=1))
     assert trained[2:] == ["DM;4;lowercase;2"]
 
@@ -99,9 +99,9 @@ def test_pv_is_the_compound_teacher_and_asks_no_member_twice(make, trained):
     models = contextual_models(stages.teachers)
     assert ([model.label for model in models], len(trained)) == (["DM;4d", "DBOW;3d", "PV;7d", "LSA;3d"], 2)
     texts = stages.corpus.split("validation")["text"][:]
-    found = models[2].load().embed(texts)
+    found = models[2].embed(texts)
     np.testing.assert_array_equal(found, stages.teachers.contextual("PV").embed(texts))
-    np.testing.assert_array_equal(found[:, :4], models[0].load().embed(texts))
+    np.testing.assert_array_equal(found[:, :4], models[0].embed(texts))
 
 
 def test_a_run_that_would_keep_no_word_is_refused_once_the_words_are_counted(make, refused):

@@ -224,7 +224,7 @@ def test_a_final_student_gets_its_lexical_half_after_training_and_others_none(ro
     student.adapt(texts, dim=8)
     folder = final.students.trained.path
     own, dense, adapted = lexical_models("s", final.students.trained, final.workspace)
-    np.testing.assert_allclose(own.load().embed(texts[:9]), student.embed(texts[:9]), atol=1e-5)
+    np.testing.assert_allclose(own.embed(texts[:9]), student.embed(texts[:9]), atol=1e-5)
     on_task = adapted.fit(texts[:30])
     student.adapt(texts[:30], dim=8)
     np.testing.assert_allclose(on_task, student.embed(texts[:30]), atol=1e-4)

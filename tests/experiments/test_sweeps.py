@@ -182,7 +182,7 @@ def test_failing_runs_and_killed_workers_stop_no_other_are_recorded_and_tried_ag
 def test_an_interrupted_or_killed_sweep_leaves_no_process_and_two_at_once_share_what_is_left(workspace, runs):
     """The interrupted one lets its kernels write a checkpoint."""
     stop = "def stop(*_):\n    time.sleep(1.5)\n    (run.workspace.root / f'checkpoint{seed}').touch()\n    os._exit(1)"
-    runs(f"{stop}\nsignal.signal(signal.SIGTERM, stop)\nseed < 4 or time.sleep(60)", seeds=6)
+    runs(f"{stop}\nif seed >= 4:\n    signal.signal(signal.SIGTERM, stop)\n    time.sleep(60)", seeds=6)
     process = begin(workspace, "--workers", "2", start_new_session=True)
     wait_until(lambda: {4, 5} <= {*begun(workspace)}, process)
     time.sleep(0.5)

@@ -23,13 +23,6 @@ def test_lengths_stack_to_a_hundred_percent_and_the_share_beyond_is_named(ax, na
     assert names_of(ax.get_legend()) == ["a", "b"]
 
 
-def test_published_lengths_are_marked_where_they_lie_on_the_axis(ax, names_of):
-    documents = pd.DataFrame({"source": "a", "tokens": [10, 20, 30]})
-    figures.plot_lengths(documents, longest=40, marks={"thesis: mean": 25, "thesis: far": 1200}, ax=ax)
-    assert [line.get_xdata().tolist() for line in ax.lines] == [[25]]
-    assert names_of(ax.get_legend()) == ["a", "thesis: mean (25)"]
-
-
 def test_panels_of_lengths_share_colours_and_height_and_need_no_limit(colour_of):
     _, (left, right) = plt.subplots(1, 2, sharey=True)
     train = pd.DataFrame({"source": ["a", "b", "b", "b"], "tokens": [5, 15, 25, 35]})
@@ -59,34 +52,23 @@ def test_cumulative_lines_end_at_one_and_pass_the_share_of_shorter_documents(ax,
     assert (ax.get_xlim(), ax.get_xscale()) == ((8, 4096), "log")
 
 
-@pytest.mark.parametrize(("weighting", "lengths", "structural", "contextual", "line"), [
-    (Weighting(0.8, 256), [40, 256, 257, 2000], [0.8, 0.8, 0, 0], [0.2, 0.2, 1, 1], 1.5),
-    (Weighting(0.5, None, "linear:100:300"), [50, 200, 300], [0.5, 0.25, 0], [0.5, 0.75, 1], None),
-    (Weighting(None, 100), [50, 200], [1, 0], [1, 1], 0.5)  # without λ, a kept document counts twice
+@pytest.mark.parametrize(("weighting", "lengths", "structural", "contextual"), [
+    (Weighting(0.8, 256), [40, 256, 257, 2000], [0.8, 0.8, 0, 0], [0.2, 0.2, 1, 1]),
+    (Weighting(0.5, None, "linear:100:300"), [50, 200, 300], [0.5, 0.25, 0], [0.5, 0.75, 1]),
+    (Weighting(None, 100), [50, 200], [1, 0], [1, 1])  # without λ, a kept document counts twice
 ])  # fmt: skip
-def test_a_document_has_a_bar_per_loss_and_the_mask_is_a_line(ax, names_of, colour_of, weighting, lengths, structural, contextual, line):  # fmt: skip
+def test_the_weights_of_both_losses_are_steps_over_the_length(ax, names_of, weighting, lengths, structural, contextual):
     columns = dict(zip(("structural", "contextual"), weighting.weights(torch.tensor(lengths)), strict=True))
-    figures.plot_mask(pd.DataFrame({"length": lengths, **columns}), max_structural_len=weighting.max_structural_len, ax=ax)  # fmt: skip
-    first, second = ax.containers
-    assert [bar.get_width() for bar in first] == pytest.approx(structural)
-    assert [bar.get_width() for bar in second] == pytest.approx(contextual)
-    assert [bar.get_x() for bar in second] == pytest.approx(structural)  # beside the first bar
-    assert [colour_of(bars[0]) for bars in (first, second)] == [PALETTE["structural"], PALETTE["contextual"]]
-    assert names_of(ax.get_yticklabels()) == [f"{length:,}" for length in lengths]
-    assert [drawn.get_ydata()[0] for drawn in ax.lines] == ([] if line is None else [line])
-    assert [f"more than\n{weighting.max_structural_len} tokens" in text.get_text() for text in ax.texts] == (
-        [] if line is None else [True])  # fmt: skip
-    assert ax.get_xlim()[1] > max(np.add(structural, contextual))
-
-
-def test_of_many_documents_twelve_are_drawn_with_the_shortest_and_the_longest(ax, names_of):
-    weights = pd.DataFrame({"length": range(10, 1510, 10), "structural": 0.5, "contextual": 0.5})
-    figures.plot_mask(weights, max_structural_len=5000, ax=ax)
-    shown = [int(text.replace(",", "")) for text in names_of(ax.get_yticklabels())]
-    assert (len(shown), shown[0], shown[-1], shown) == (12, 10, 1500, sorted(shown))
-    assert not ax.lines  # no document is masked
-    figures.plot_weights(np.array([1, 5, 9]), np.array([0.5, 0.5, 0.0]), ax=ax)
-    assert ax.lines[0].get_xydata().tolist() == [[1, 0.5], [5, 0.5], [9, 0.0]]
+    figures.plot_weights(pd.DataFrame({"length": lengths, **columns}), ax=ax)
+    first, second = ax.lines
+    for line, expected in ((first, structural), (second, contextual)):
+        assert line.get_xdata().tolist() == lengths
+        assert line.get_ydata() == pytest.approx(expected)
+        assert line.get_drawstyle() == "steps-post"
+    assert [line.get_color() for line in ax.lines] == [PALETTE["structural"], PALETTE["contextual"]]
+    assert names_of(ax.get_legend()) == ["structural loss", "contextual loss"]
+    low, high = ax.get_ylim()
+    assert low <= min(structural + contextual) <= max(structural + contextual) < high
 
 
 def test_redundancy_has_a_line_per_data_set_and_skips_empty_bins(ax, names_of):

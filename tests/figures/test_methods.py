@@ -173,43 +173,6 @@ def test_paragraph_vectors_leave_the_predicted_word_out_of_the_inputs_of_dm():
         assert_legible(methods.plot_paragraph_vectors(words))
 
 
-@pytest.mark.parametrize("words", [1, 4, 12])
-@pytest.mark.parametrize("window", [1, 5])
-@pytest.mark.parametrize("dm", [True, False])
-def test_dm_reads_the_neighbours_of_a_word_and_both_read_the_document(words, window, dm):
-    expected = [[True, *(dm and word != row and row - window <= word <= row + window for word in range(words))]
-        for row in range(words)]  # fmt: skip
-    np.testing.assert_array_equal(methods.inputs_of_predictions(words, dm=dm, window=window), expected)
-
-
-@pytest.mark.parametrize("dm", [True, False])
-def test_windows_fill_the_inputs_and_outline_the_predicted_word(ax, names_of, dm):
-    words = ["Return", "the", "shortest", "path", "between", "the", r"$\nonsense{$", "$x_i$"]  # no formulas
-    methods.plot_windows(words, dm=dm, window=2, ax=ax)
-    places = {filled: [(round(p.get_y() + 0.45), round(p.get_x() + 0.45)) for p in ax.patches if p.get_fill() == filled]
-        for filled in (True, False)}  # fmt: skip
-    inputs = methods.inputs_of_predictions(len(words), dm=dm, window=2)
-    assert places == {True: [*map(tuple, np.argwhere(inputs))], False: [(n, n + 1) for n in range(8)]}
-    ax.figure.canvas.draw()  # fails where matplotlib reads a formula
-    for labels, expected in ((ax.get_xticklabels(), ["document vector", *words]), (ax.get_yticklabels(), words)):
-        assert [label._preprocess_math(label.get_text()) for label in labels] == [(word, False) for word in expected]
-
-
-@pytest.mark.parametrize("gamma", [0.5, 1.0, 1.5])
-def test_the_arrows_of_max_margin_are_the_steps_of_the_loss(ax, gamma):
-    methods.plot_max_margin(gamma=gamma, ax=ax)
-    mse, drawn = ax.collections[:2]
-    teachers = torch.from_numpy(methods.TEACHERS)
-    for place, arrow in zip(drawn.get_offsets(), np.c_[drawn.U, drawn.V], strict=True):
-        y = torch.tensor([[*place], [0, 0], [0, 0]], dtype=torch.float64, requires_grad=True)
-        (gradient,) = torch.autograd.grad(MaxMargin("mse", gamma)(y, teachers)[0], y)
-        np.testing.assert_allclose(arrow, -gradient[0], atol=1e-12)
-    assert np.ptp(mse.U) > 1
-    if gamma == 1:  # a constant gradient
-        expected = methods.TEACHERS[0] - methods.TEACHERS[1:].mean(axis=0)
-        np.testing.assert_allclose(np.c_[drawn.U, drawn.V], np.tile(expected, (len(drawn.U), 1)))
-
-
 @pytest.fixture(scope="module")
 def paths():
     return {name: descend(loss, *methods.two_topics()) for name, loss in methods.LOSSES.items()}

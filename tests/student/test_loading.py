@@ -183,7 +183,7 @@ def test_relative_positions_are_refused(roberta_folder, tmp_path, refused):
     config = hf.RobertaConfig.from_pretrained(roberta_folder)
     config.position_embedding_type = "relative_key"
     config.save_pretrained(tmp_path)
-    refused("relative_key position embeddings, which do not tile", Student.from_encoder, tmp_path)
+    refused("type roberta does not convert: .* positions learnt and absolute; use one", Student.from_encoder, tmp_path)
 
 
 def test_heads_poolers_and_buffers_beside_the_encoder_are_fine(bert_folder):
@@ -210,8 +210,8 @@ def test_a_damaged_checkpoint_is_refused_in_one_line(bert_folder, tmp_path, edit
 
 
 @pytest.mark.parametrize(("config", "match"), [
-    (hf.MPNetConfig(), "type mpnet has relative position biases.*use one of type bert"),
-    (hf.DebertaV2Config(), "type deberta-v2 has relative position biases"),
+    (hf.MPNetConfig(), "type mpnet does not convert: .* positions learnt and absolute; use one of type bert"),
+    (hf.DebertaV2Config(), "type deberta-v2 does not convert: .* positions learnt and absolute"),
     (hf.GPT2Config(), "type gpt2 does not convert.*use one of type bert, .*, modernbert"),
     (hf.DistilBertConfig(), "distilbert .* bert, roberta, xlm-roberta, camembert, longformer"),
 ])  # fmt: skip

@@ -31,7 +31,7 @@ import hashlib, json, sys
 from pathlib import Path
 from gensim.models.doc2vec import Doc2Vec
 from docemb_lib.teachers import ParagraphVector, paragraph_vector
-paragraph_vector.WorkerPool.run = lambda pool, *args, meanwhile: pool._function(*args)
+paragraph_vector.WorkerPool.run = lambda pool, function, *args, meanwhile: function(*args)
 kept, original = [], Doc2Vec.train
 Doc2Vec.train = lambda self, **given: (kept.append(self), original(self, **given))
 training, texts, kinds = json.load(open(sys.argv[1]))
@@ -48,8 +48,8 @@ for name, kind in enumerate(kinds):
             n += len(piece)
         many = sum(size * vector.astype(float) for size, vector in vectors) / n
         found.append((vectors[0][1] if len(vectors) == 1 else many).tolist())
-    paragraph_vector.load_model(folder, teacher.gensim_options(2))
-    print(json.dumps([found, paragraph_vector.infer(texts, "lowercase")[0].tolist()]))
+    model = folder, "", tuple(teacher.gensim_options(2).items())
+    print(json.dumps([found, paragraph_vector.infer(model, texts, "lowercase")[0].tolist()]))
 """
 
 
@@ -146,7 +146,7 @@ def test_a_saved_model_is_the_same_model_with_the_thesis_settings(dm, pages, tmp
     assert {file.suffix for file in tmp_path.iterdir()} == {".json", ".npy"}
     for file in tmp_path.glob("*.npy"):
         assert isinstance(np.load(file, mmap_mode="r", allow_pickle=False), np.memmap)
-    model = paragraph_vector.load_model(tmp_path, loaded.gensim_options(2))
+    model = paragraph_vector.load_model(tmp_path, "", tuple(loaded.gensim_options(2).items()))
     assert (model.sample, model.window, model.negative, model.hs, model.epochs) == (0, 5, 5, 0, 3)
     assert (model.alpha, model.min_alpha) == (0.025, 0.0001)
     assert (model.wv.expandos["sample_int"] == 2**32 - 1).all()  # kept with probability one
@@ -196,7 +196,7 @@ def train(folder: Path, documents: list[list[str]], key: str = "key", **options:
     file = folder / "words.txt"
     file.write_text("".join(" ".join(words) + "\n" for words in documents))
     paragraph_vector.train(file, folder, key, OPTIONS | options)
-    return paragraph_vector.load_model(folder, OPTIONS | options)
+    return paragraph_vector.load_model(folder, key, tuple((OPTIONS | options).items()))
 
 
 def in_one_call(documents: list[list[str]], **options: object) -> Doc2Vec:
@@ -242,7 +242,7 @@ def test_words_past_ten_thousand_are_trained(tmp_path):
     ours, alone = [], []
     for words in (head + tail, head + sorted(tail)):
         paragraph_vector.train(write_words(tmp_path, [" ".join(words)], "none").file, tmp_path, f"{len(ours)}", OPTIONS)
-        ours.append(paragraph_vector.load_model(tmp_path, OPTIONS).syn1neg)
+        ours.append(paragraph_vector.load_model(tmp_path, f"{len(ours)}", tuple(OPTIONS.items())).syn1neg)
         alone.append(in_one_call([words]).syn1neg)
     assert not np.array_equal(ours[0], ours[1])
     np.testing.assert_array_equal(alone[0], alone[1])

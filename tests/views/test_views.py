@@ -217,7 +217,7 @@ def test_a_probe_is_fitted_on_few_training_documents_and_measured_by_length(make
             embedded.extend((name, int(text)) for text in texts)
             return tables[name][[int(text) for text in texts]]
 
-        return Model(name, name, lambda: SimpleNamespace(embed=embed))
+        return Model(name, name, embed)
 
     run = make_run("04_projections", documents=50)
     run.model = model("after")
@@ -260,7 +260,7 @@ def text_of(name, n):
 
 def embedder(name, embed):
     rows = SimpleNamespace(embed=lambda texts: np.array([embed(text) for text in texts], dtype=np.float32))
-    return Model(name, name, lambda: rows)
+    return Model(name, name, rows.embed)
 
 
 @pytest.fixture
@@ -324,21 +324,6 @@ def test_students_beside_are_the_recorded_ones_of_both_notebooks_unless_deleted(
     first, second = views.students_beside(of_sizes(9, 9, 9))
     assert (first.label, second.label[:14]) == ("SimCSE;24 docs", "student cosine")
     assert [model.fingerprint.split("/")[1] for model in (first, second)] == ["simcse", "distilled"]
-
-
-def test_the_gain_has_a_row_per_task_and_the_spread_of_heads():
-    rows = [("X", "package", "accuracy", seed, value) for seed, value in enumerate([0.5, 0.7])]
-    rows += [("X", "package", "f1_macro", 0, 0.1), ("X", "find", "map", 0, 0.4), ("Y", "package", "accuracy", 0, 0.0)]
-    scores = pd.DataFrame(rows, columns=["model", "task", "metric", "seed", "value"])
-    columns = ["model", "reference", "task", "metric", "difference", "low", "high", "verdict"]
-    given = [("X", UNTRAINED, "package", "accuracy", 0.1, 0.05, 0.15, "better"),
-        ("X", UNTRAINED, "mean over tasks", "mean", 0.05, 0.01, 0.1, "better"),
-        ("X", "SBERT truncated", "package", "accuracy", -0.1, -0.2, 0, "worse"),
-        ("Y", UNTRAINED, "package", "accuracy", -0.1, -0.2, 0, "worse")]  # fmt: skip
-    gain = views.gain_over_start(scores[scores["model"] == "X"], pd.DataFrame(given, columns=columns), student="X")
-    assert (gain.index.tolist(), gain["verdict"].tolist()) == (["package", "mean over tasks"], ["better", "better"])
-    deviation = np.std([0.5, 0.7], ddof=1)
-    assert gain["head_seeds"].tolist() == pytest.approx([deviation, deviation / 2])
 
 
 @pytest.mark.parametrize(("few_shot", "model", "over", "percent"),

@@ -90,14 +90,6 @@ def test_without_a_person_there_is_a_figure_and_no_widget():
     assert not ipywidgets.Widget.get_manager_state()["state"]
 
 
-def test_a_figure_below_the_text_stays_there_with_a_person_and_without():
-    explorer = Explorer({}, lambda: Answer("text", figure()), figure_last=True)
-    with capture_output() as captured:
-        explorer._ipython_display_()
-    assert ["image/png" in output.data for output in captured.outputs] == [False, True]
-    assert explorer.live().children[-1] is explorer._picture
-
-
 def test_loading_is_shown_until_the_answer_is_there(moved):
     seen = []
     explorer = an_explorer(lambda number, one, pair: seen.append(explorer._status.value) or Answer("text"))

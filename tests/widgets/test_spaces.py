@@ -30,7 +30,7 @@ def test_students_are_measured_on_the_same_documents_and_negatives(workspace_roo
 
     def model(name):
         embed = SimpleNamespace(embed=lambda asked: tables[name][[texts.index(text) for text in asked]])
-        return Model(name, name, lambda: embed)
+        return Model(name, name, embed.embed)
 
     found = distances_to_teacher(run, [model("a"), model("b")], negatives=3)
     assert (found.own, list(found.measured["cosine"])) == ("this student: b", ["a", "this student: b"])
@@ -100,18 +100,18 @@ def test_every_collection_is_seen_in_the_spaces_of_student_and_teachers(workspac
 
     def model(label, *_):
         embed = SimpleNamespace(embed=lambda texts: np.stack([vectors[label, text] for text in texts]))
-        return Model(label, label, lambda: embed)
+        return Model(label, label, embed.embed)
 
     monkeypatch.setattr(spaces, "SHOWN", 6)
     monkeypatch.setattr(spaces, "untrained_model", lambda students: model("before"))
     texts = [f"page {row}" for row in range(8)]
-    teacher = SimpleNamespace(fingerprint="t", embed=lambda asked: model("structural").load().embed(asked),
+    teacher = SimpleNamespace(fingerprint="t", embed=lambda asked: model("structural").embed(asked),
                               count_tokens=lambda asked: [len(text) for text in asked])  # fmt: skip
     ordered = Labelled([f"task {row}" for row in range(12)], [0] * 8 + [1] * 4)  # by class, as published
     other = Labelled(["z"] * 2, [0, 1])
     stages = SimpleNamespace(corpus=SimpleNamespace(split=lambda name: split_of(texts)),
         teachers=SimpleNamespace(structural=teacher, of_student={"structural": teacher},
-        embeddings=lambda asked, name, rows: model("structural").load().embed(texts[:rows])), students=None,
+        embeddings=lambda asked, name, rows: model("structural").embed(texts[:rows])), students=None,
         scores=SimpleNamespace(tasks={"sort": Classification("sort", {"test": other, "train": other, split: ordered})}))  # fmt: skip
     profile = SimpleNamespace(parameters=SimpleNamespace(contextual_teacher=None), evaluation=SimpleNamespace(sweep_tasks=["sort"]))  # fmt: skip
     run = SimpleNamespace(stages=stages, profile=profile, workspace=Workspace(workspace_root), model=model("run"))
@@ -155,15 +155,11 @@ def test_the_projection_explorer_offers_the_colours_of_the_documents_and_their_v
     planes = {name: {
         space: principal_plane(rng.standard_normal((len(frame), 5))) for space in ("student", "contextual teacher")}
         for name, frame in frames.items()}  # fmt: skip
-    probes = pd.DataFrame(
-        [("after", "structural teacher", "all", 8, 0.25, 0.5), ("after", "structural teacher", "longer", 4, 0.9, 0.9)],
-        columns=["model", "teacher", "bucket", "documents", "r2", "overlap"])  # fmt: skip
-    explorer = widgets.projection_explorer(Spaces(frames, planes), probes)
+    explorer = widgets.projection_explorer(Spaces(frames, planes))
     text = moved(explorer, documents="task t", colour="label")
     assert [value for _, value in explorer.widgets["colour"].options] == ["label", "length"]
     expected = [[name, f"{plane.explained:.3f}"] for name, plane in planes["task t"].items()]
     assert tables(text)["planes"].to_numpy().tolist() == expected
-    assert tables(text)["readable"].to_numpy().tolist() == [["structural teacher", "after", "0.250", "0.500"]]
     picture = explorer._picture.value
     assert picture.count("<title>") == 2 * 5  # each document in both panels
     assert "<title>d, 4 tokens</title>" in picture

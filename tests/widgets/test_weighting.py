@@ -2,6 +2,7 @@
 
 import ast
 import shlex
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -10,17 +11,16 @@ import pytest
 import torch
 
 from docemb_lib.cli.commands import parse_parameters
-from docemb_lib.evaluation.scoreboard import score_frame
 from docemb_lib.evaluation.tasks import Score
+from docemb_lib.evaluation.uncertainty import score_intervals
 from docemb_lib.experiments import records
-from docemb_lib.experiments.models import student_model
 from docemb_lib.experiments.run import Run
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.losses import Weighting
 from docemb_lib.settings.profile import Profile
 from docemb_lib.widgets import weighting, weighting_explorer
 from docemb_lib.widgets.weighting import command_for, scores_at
-from docemb_lib.workspace import MANIFEST, Artefact, Workspace
+from docemb_lib.workspace import Workspace
 
 
 @pytest.fixture
@@ -47,6 +47,12 @@ def a_run(root, **parameters):
     return Run(RunKey.of("05_weighting", Profile.load("small"), **given), Workspace(root))
 
 
+def answered(share):
+    """The score of forty examples, of which this share is answered correctly."""
+    answers = (np.arange(40) < round(40 * share)).astype(np.float32)[None]
+    return Score("accuracy", (float(answers.mean()),), per_example={"accuracy": answers})
+
+
 def test_the_command_makes_the_run_that_is_missing(workspace_root):
     run = a_run(workspace_root, documents=30)
     command = shlex.split(command_for(run, "small", lam=0.1 + 0.05, mask=None))
@@ -62,45 +68,40 @@ def test_the_command_makes_the_run_that_is_missing(workspace_root):
 
 
 def test_a_weight_that_falls_with_the_length_alone_falls_from_one():
-    scores = score_frame({"run": {"package": Score("accuracy", (0.5,))}})
-    scores = weighting._without_intervals(scores)
+    intervals = score_intervals({"run": {"package": answered(0.5)}, "SBERT": {"package": answered(0.9)}})
     ramp = {"lam": None, "lam_by_length": "linear:64:128", "max_structural_len": None}
     for parameters, lam in ((ramp, 1.0), (ramp | {"lam": 0.3}, 0.3), (ramp | {"lam_by_length": None}, np.nan)):
-        (row,) = weighting._at(parameters, scores).to_dict("records")
+        (row,) = weighting._at(parameters, intervals, "run").to_dict("records")
         np.testing.assert_equal((row["lam"], row["max_structural_len"]), (lam, np.nan))
         kept = Weighting(parameters["lam"], None, parameters["lam_by_length"]).weights(torch.tensor([64]))
         assert kept[0].item() == pytest.approx(1.0 if np.isnan(lam) else lam)
 
 
-def test_points_are_this_run_and_its_siblings_with_intervals_if_the_student_exists(workspace_root, monkeypatch):
+def test_points_are_this_run_and_its_recorded_siblings_with_their_intervals(workspace_root):
     run, workspace = a_run(workspace_root), Workspace(workspace_root)
-    answers = np.random.default_rng(0).integers(0, 2, (2, 40)).astype(np.float32)
-
-    def scored(models, *, final):
-        score = Score("accuracy", tuple(answers.mean(axis=1)), per_example={"accuracy": answers})
-        return {"all": {model.label: {"package": score} for model in models}}
-
-    monkeypatch.setattr(run.stages.scores, "by_round", scored)
-    run.model = student_model("run", Artefact("student", "x", workspace_root))
-    for lam, kept in ((0.2, True), (0.8, False)):
-        other = a_run(workspace_root, lam=lam)
-        folder = workspace.outputs / "students" / str(lam)
-        if kept:
-            folder.mkdir(parents=True)
-            (folder / MANIFEST).write_text("{}")
-        rows = score_frame({other.label: {"package": Score("accuracy", (0.5, 0.7))},
-            "SBERT": {"package": Score("accuracy", (0.9, 0.9))}})  # fmt: skip
+    scores = {run.label: {"package": answered(0.6), "find": answered(0.3)}, "SBERT": {"package": answered(0.9)}}
+    run.validation = SimpleNamespace(intervals=score_intervals(scores))
+    others = {0.2: {}, 0.8: {"max_structural_len": None}, 0.7: {"seed": 1}, 0.9: {}}
+    for lam, parameters in others.items():  # one of another seed is no sibling; the last has no intervals
+        other = a_run(workspace_root, lam=lam, **parameters)
+        rows = score_intervals({other.label: {"package": answered(lam)}, "SBERT": {"package": answered(0.9)}})
+        tables = {} if lam == 0.9 else {"intervals": rows.to_dict("records")}
         record = records.Record(
             notebook=run.notebook, label=other.label, fingerprint=other.fingerprint, setting=other.key.setting,
-            profile="small", parameters=other.parameters, student=f"outputs/students/{lam}")  # fmt: skip
-        records.save(workspace, record, rows.to_dict("records"))
-    found = weighting.weighting_points(run).set_index("lam")
-    assert sorted(found.index) == [0.2, 0.5, 0.8]
-    assert found.loc[0.8, "value"] == pytest.approx(0.6)  # the student is gone: what was recorded
-    assert np.isnan(found.loc[0.8, "low"])
-    for lam in (0.2, 0.5):
-        assert found.loc[lam, "value"] == pytest.approx(answers.mean(), abs=1e-6)
-        assert found.loc[lam, "low"] < found.loc[lam, "value"] < found.loc[lam, "high"]
+            profile="small", parameters=other.parameters)  # fmt: skip
+        records.save(workspace, record, tables=tables)
+    found = weighting.weighting_points(run)
+    assert found.columns.tolist() == weighting.COLUMNS
+    shown = {(row.lam, row.task): (row.max_structural_len, row.value) for row in found.itertuples()}
+    expected = {(0.5, "package"): (64, 0.6), (0.5, "find"): (64, 0.3), (0.2, "package"): (64, 0.2), (0.8, "package"): (np.nan, 0.8)}  # fmt: skip
+    assert shown.keys() == expected.keys()
+    for key, values in expected.items():
+        assert shown[key] == pytest.approx(values, nan_ok=True)
+    assert (found["low"] < found["value"]).all()
+    assert (found["value"] < found["high"]).all()
+    kept = found[found["lam"] == 0.2].iloc[0]
+    wanted = score_intervals({"run": {"package": answered(0.2)}}).iloc[0]
+    assert kept[["value", "low", "high"]].tolist() == pytest.approx(wanted[["value", "low", "high"]].tolist())
 
 
 def test_the_explorer_distinguishes_recorded_and_missing_runs(workspace_root, numbers, tables, moved):
