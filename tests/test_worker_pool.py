@@ -74,7 +74,8 @@ while True:
 def test_nothing_lives_or_stays_when_a_process_is_killed_while_its_workers_work(tmp_path):
     def alive() -> list[str]:  # of all generations: orphans have no parent to be found by
         marked = psutil.process_iter(["environ", "cmdline"])
-        return [" ".join(p.info["cmdline"]) for p in marked if (p.info["environ"] or {}).get("TMPDIR") == str(tmp_path)]
+        mine = (p.info["cmdline"] for p in marked if (p.info["environ"] or {}).get("TMPDIR") == str(tmp_path))
+        return [" ".join(command or ["(ends as it is read)"]) for command in mine]
 
     rng, environment = random.Random(17), os.environ | {"TMPDIR": str(tmp_path)}
     command = [sys.executable, "-c", WORK]
