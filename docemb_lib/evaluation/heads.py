@@ -54,12 +54,12 @@ class Heads(NamedTuple):
 
 
 class LinearHeads(NamedTuple):
-    """K logistic regressions, the head of sparse features: an MLP over all words would be large and learn nothing."""
+    """K logistic regressions, for few examples, and for sparse features: an MLP over all words would learn nothing."""
 
     models: list[Any]
 
     def predict(self, features: Any) -> np.ndarray:
-        """As `Heads.predict`. features: (N, D), sparse."""
+        """As `Heads.predict`. features: (N, D), dense or sparse."""
         return np.stack([model.predict(features) for model in self.models])
 
 
@@ -67,9 +67,10 @@ def pair_features(first: Any, second: Any, how: PairFeatures = "concat") -> Any:
     """The input of a head for pairs. first, second: (N, D), both dense or both sparse. Returns (N, 2 D).
 
     concat: [e0; e1], as in the thesis; a head needs some thousands of pairs to learn the comparison of e0 and e1.
-    interaction: [|e0 - e1|; e0 * e1], which is a comparison; a few hundred pairs suffice.
+    interaction: [|e0 - e1|; sqrt(D) * e0 * e1], which is a comparison; a few hundred pairs suffice. The factor gives
+    both parts about the same length.
     """
-    parts = [first, second] if how == "concat" else [abs(first - second), first * second]
+    parts = [first, second] if how == "concat" else [abs(first - second), first.shape[1] ** 0.5 * (first * second)]
     if isinstance(first, np.ndarray):
         return np.concatenate(parts, axis=1)
     from scipy.sparse import hstack
@@ -112,12 +113,12 @@ def train_jobs(
 ) -> Heads | LinearHeads:
     """K heads in float32, one per job and in their order; those with equally many steps train together, on all cores.
 
-    features: (N, D), dense or a sparse matrix, for which heads are logistic regressions (C = 10) without a seed;
-    labels: (N,) class numbers below `classes`.
+    features: (N, D), dense or a sparse matrix. For sparse ones, and with `hidden` 0, heads are logistic regressions
+    (C = 10) without a seed. labels: (N,) class numbers below `classes`.
     """
     import torch
 
-    if not isinstance(features, np.ndarray):
+    if settings.hidden == 0 or not isinstance(features, np.ndarray):
         return _linear(features, labels, jobs)
     X = torch.tensor(np.asarray(features, dtype=np.float32))
     y = torch.tensor(np.asarray(labels, dtype=np.int64))

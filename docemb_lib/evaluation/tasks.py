@@ -143,9 +143,9 @@ def rows_by_text(name: str, embeddings: Any, texts: list[str]) -> Callable[[Sequ
     return lookup
 
 
-def _scaled(lookup: Callable[[Sequence[str]], Any], rms: float, texts: Sequence[str]) -> Callable[[Sequence[str]], Any]:
-    """The lookup times one factor, such that the root mean square of the texts' embeddings is `rms`."""
-    factor = rms / max(float(np.sqrt(np.mean(np.square(lookup(texts))))), 1e-12)
+def _scaled(lookup: Callable[[Sequence[str]], Any], texts: Sequence[str]) -> Callable[[Sequence[str]], Any]:
+    """The lookup times one factor, such that the mean squared length of the texts' embeddings is 1."""
+    factor = 1 / max(float(np.sqrt(np.square(lookup(texts)).sum(axis=1).mean())), 1e-12)
     return lambda wanted: factor * lookup(wanted)
 
 
@@ -228,8 +228,8 @@ class HeadTask:
         embeddings: (N, D), row i belongs to `texts(splits[-1])[i]`. Class numbers follow the order of the names.
         """
         lookup = rows_by_text(self.name, embeddings, self.texts(splits[-1]))
-        if head.rms is not None and isinstance(embeddings, np.ndarray):
-            lookup = _scaled(lookup, head.rms, self.splits["train"].texts)
+        if head.hidden == 0 and isinstance(embeddings, np.ndarray):  # sparse ones have unit length
+            lookup = _scaled(lookup, self.splits["train"].texts)
         number = {label: i for i, label in enumerate(sorted(set(self.splits["train"].labels), key=str))}
         inputs = []
         for split in splits:

@@ -303,7 +303,7 @@ SHOWN = {
     "student": ("model", "layers", "max_tokens", "attention_window", "pooling", "dropout", "lexical"),
     "training": ("batch_size", "accumulation", "order", "learning_rate", "warmup", "weight_decay", "epochs",
                  "precision", "attention"),
-    "head": ("epochs", "batch_size", "learning_rate", "weight_decay", "label_smoothing", "rms", "pair_features"),
+    "head": ("hidden", "epochs", "batch_size", "learning_rate", "weight_decay", "label_smoothing", "pair_features"),
 }  # fmt: skip
 
 

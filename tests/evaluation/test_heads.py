@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from torch import nn
 
 from docemb_lib.bench.heads import train_loop
-from docemb_lib.evaluation import heads
+from docemb_lib.evaluation import Classification, Labelled, heads
 from docemb_lib.settings import HeadSettings
 
 
@@ -171,8 +171,9 @@ def test_each_head_is_clipped_by_its_own_norm() -> None:
 def test_pair_features_are_both_embeddings_or_their_comparison_from_which_alone_few_pairs_teach_a_head():
     first, second = np.array([[1.0, -2.0]]), np.array([[3.0, 5.0]])
     assert heads.pair_features(first, second).tolist() == [[1, -2, 3, 5]]
-    assert heads.pair_features(first, second, "interaction").tolist() == [[2, 7, 3, -10]]
-    assert heads.pair_features(second, first, "interaction").tolist() == [[2, 7, 3, -10]]
+    for ordered in ((first, second), (second, first)):
+        expected = [[2, 7, 3 * 2**0.5, -10 * 2**0.5]]
+        np.testing.assert_allclose(heads.pair_features(*ordered, "interaction"), expected)
     rng = np.random.default_rng(0)
 
     def pairs(n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -191,7 +192,7 @@ def test_pair_features_are_both_embeddings_or_their_comparison_from_which_alone_
 
 
 @pytest.mark.parametrize(("field", "value"), [
-    ("hidden", 0), ("epochs", 0), ("batch_size", 0), ("dropout", 1.0), ("label_smoothing", -0.1), ("learning_rate", 0.0),
+    ("hidden", -1), ("epochs", 0), ("batch_size", 0), ("dropout", 1.0), ("label_smoothing", -0.1), ("learning_rate", 0.0),
     ("learning_rate", math.nan), ("max_grad_norm", 0.0), ("weight_decay", -1.0), ("pair_features", "sum"),
 ])  # fmt: skip
 def test_a_setting_out_of_range_is_refused_with_its_name_and_value(field: str, value: object) -> None:
@@ -212,3 +213,16 @@ def test_one_thread_trains_and_leaves_the_number_of_threads_as_it_was(monkeypatc
         assert (seen, torch.get_num_threads()) == ([1], 2)
     finally:
         torch.set_num_threads(before)
+
+
+def test_a_head_without_a_hidden_layer_is_a_logistic_regression_on_embeddings_of_length_one() -> None:
+    from sklearn.linear_model import LogisticRegression
+
+    rng = np.random.default_rng(3)
+    X, labels = 40 * rng.normal(size=(60, 6)).astype(np.float32), list(rng.integers(0, 3, 60))
+    names = [str(row) for row in range(60)]
+    task = Classification("t", {"train": Labelled(names[:40], labels[:40]), "test": Labelled(names[40:], labels[40:])})
+    unit = X * len(X[:40]) ** 0.5 / np.linalg.norm(X[:40])
+    expected = LogisticRegression(C=10, max_iter=1000).fit(unit[:40], labels[:40]).predict(unit[40:]) == labels[40:]
+    score = task.score(X, head=HeadSettings(hidden=0, epochs=1), seeds=2)
+    np.testing.assert_array_equal(score.per_example["accuracy"], [expected, expected])

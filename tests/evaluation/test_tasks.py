@@ -179,14 +179,15 @@ def test_the_examples_in_the_documentation_of_tasks_run() -> None:
 
 
 @pytest.mark.parametrize("kind", [Classification, Pairs])
-def test_heads_read_embeddings_of_one_scale_if_asked_and_as_they_are_if_not(kind):
+def test_logistic_regressions_read_embeddings_of_one_scale_and_mlps_read_them_as_they_are(kind):
     columns = ["ab", "cd"], ["ef", "gh"]  # of train and test
     splits = [Labelled(c[0], [0, 1]) if kind is Classification else LabelledPairs(*c, [0, 1]) for c in columns]
     task = kind("t", dict(zip(("train", "test"), splits, strict=True)))
     embeddings = np.random.default_rng(0).normal(size=(len(task.texts("test")), 5)).astype(np.float32)
     for given in (1e-3 * embeddings, 7 * embeddings):
-        raw, scaled = (task.head_inputs(given, ("train", "test"), HeadSettings(rms=rms)) for rms in (None, 0.3))
+        raw, scaled = (task.head_inputs(given, ("train", "test"), HeadSettings(hidden=width)) for width in (50, 0))
         np.testing.assert_array_equal(raw[0].features.ravel()[:5], given[0])
-        factor = 0.3 / np.sqrt(np.square(raw[0].features).mean())  # of the train split
+        train = task.splits["train"].texts
+        factor = len(train) ** 0.5 / np.linalg.norm(given[: len(train)])
         for before, after in zip(raw, scaled, strict=True):
             np.testing.assert_allclose(after.features, factor * before.features, rtol=1e-5)

@@ -41,7 +41,7 @@ def test_a_small_plan_has_every_notebook_of_the_thesis(name):
     ("thesis", "parameters", {"delta": 0.03, "beta": 0.95, "documents": 15_000, "max_structural_len": 384}),
     ("thesis", "evaluation", {"rounds": [1000, 10_000, None], "limit": 10_000, "folds": 5, "head": {
         "hidden": 50, "dropout": 0.5, "epochs": 10, "batch_size": 32, "learning_rate": 1e-4,
-        "weight_decay": 0.1, "label_smoothing": 0.1, "max_grad_norm": 1.0, "pair_features": "concat", "rms": None}}),
+        "weight_decay": 0.1, "label_smoothing": 0.1, "max_grad_norm": 1.0, "pair_features": "concat"}}),
     ("thesis-final", "training", {"epochs": 1, "batch_size": 6, "accumulation": 10, "learning_rate": 3e-5, "warmup": 500, "weight_decay": 0.1}),
     ("thesis-final", "parameters", {"documents": 1_000_000}),
 ])  # fmt: skip
