@@ -240,10 +240,22 @@ def untrained_model(students: StudentStage) -> Model:
     return student_model(UNTRAINED, students.untrained)._replace(fitted_on="")
 
 
-def sbert_models(teachers: TeacherStage) -> list[Model]:
-    """The structural teacher on truncated text, and averaged over chunks of the whole document."""
+def sbert_models(teachers: TeacherStage, *, together: bool = False) -> list[Model]:
+    """The structural teacher on truncated text, and averaged over chunks of the whole document.
+
+    together: texts that one of them embeds are embedded for both, which costs no more than for the second.
+    """
     forms: dict[str, Long] = {SBERT_TRUNCATED: "truncate", SBERT_CHUNKS: "chunks"}
     models = [_teacher(label, teachers.sbert(long), teachers.workspace) for label, long in forms.items()]
+    embedded: dict[str, np.ndarray] = {}  # text → (2, D), until the second model, whose scores come later, takes it
+
+    def embed(form: int, texts: list[str]) -> np.ndarray:
+        if new := [text for text in texts if text not in embedded]:
+            embedded.update(zip(new, np.stack(teachers.sbert("chunks").embed_both(new), axis=1), strict=True))
+        return np.stack([(embedded.pop(text) if form else embedded[text])[form] for text in texts])
+
+    if together:
+        models = [model._replace(embed=partial(embed, form)) for form, model in enumerate(models)]
     return [model._replace(fitted_on="") for model in models]
 
 

@@ -117,7 +117,7 @@ class Run:
     def references(self) -> list[Model]:
         """The fixed models that the notebook shows beside the run's own."""
         stages, final, trains = self.stages, self.notebook in FINAL, self.key.trains
-        sbert = made.sbert_models(stages.teachers)
+        sbert = made.sbert_models(stages.teachers, together=final)
         before = [made.untrained_model(stages.students)] if trains else []
         if trains and stages.students.has_lexical_half:
             label, width = f"{UNTRAINED} ⊕ LSA", self.profile.student.lexical

@@ -86,6 +86,10 @@ class SBERT:
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         """Float32 (N, dim). A row depends on its own text alone, up to rounding."""
+        return self.embed_both(texts)[1]
+
+    def embed_both(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """Embeddings of the texts truncated, each the first of its chunks, and as `long` says: float32 (N, dim) each."""
         (prefix, suffix), room = self._affixes, self.max_text_tokens
         sequences: list[list[int]] = []
         owners: list[int] = []  # sequences[k] is a part of texts[owners[k]]
@@ -99,15 +103,18 @@ class SBERT:
             verb = "truncated to" if self.long == "truncate" else "cut into chunks of"
             logger.info("%s: %d of %d documents %s %d tokens", self.model, n_long, len(texts), verb, self.max_tokens)
         weights = np.array([len(ids) for ids in sequences], dtype=np.float32)
+        first = np.zeros(len(sequences), dtype=bool)  # sequences that begin a text
+        first[np.unique(owners, return_index=True)[1]] = True
         if self.long == "lead":
-            weights[np.unique(owners, return_index=True)[1]] *= LEAD
+            weights[first] *= LEAD
         total = np.bincount(owners, weights=weights, minlength=len(texts)) if sequences else np.zeros(0)
-        embeddings = np.zeros((len(texts), self.dim), dtype=np.float32)
+        truncated, embeddings = (np.zeros((len(texts), self.dim), dtype=np.float32) for _ in range(2))
         for part, rows in self._forward(sequences, show_bar=len(texts) >= BAR_FROM):
             documents = np.array(owners)[part]
             shares = (weights[part] / total[documents]).astype(np.float32)
             np.add.at(embeddings, documents, rows * shares[:, None])
-        return embeddings
+            truncated[documents[first[part]]] = rows[first[part]]
+        return truncated, embeddings
 
     def _forward(self, sequences: list[list[int]], *, show_bar: bool) -> Iterator[tuple[list[int], np.ndarray]]:
         """Yield the indices and the embeddings of sequences of about equal length, longest first."""

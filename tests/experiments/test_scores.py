@@ -14,7 +14,15 @@ from docemb_lib.evaluation.catalogue import ProfileTasks
 from docemb_lib.evaluation.scoreboard import with_interval
 from docemb_lib.evaluation.uncertainty import OVERALL, by_length, differences, holm, score_intervals
 from docemb_lib.experiments import scores as module
-from docemb_lib.experiments.models import SBERT_CHUNKS, SBERT_TRUNCATED, UNTRAINED, Model, scored_model
+from docemb_lib.experiments.models import (
+    SBERT_CHUNKS,
+    SBERT_TRUNCATED,
+    UNTRAINED,
+    Model,
+    embed_once,
+    sbert_models,
+    scored_model,
+)
 from docemb_lib.experiments.run import Run
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.experiments.scores import ScoreStage
@@ -354,3 +362,29 @@ def test_lengths_are_counted_once_in_the_structural_teachers_tokens(workspace_ro
     for _ in range(2):
         assert stage.lengths("package").tolist() == [3, 1]
     assert counted == [task.texts("test")]
+
+
+def test_truncated_texts_are_embedded_with_their_chunks_where_both_are_scored(workspace_root) -> None:
+    asked: list[str] = []
+
+    class Teacher:
+        def __init__(self, long: str) -> None:
+            self.fingerprint = long
+
+        def embed(self, texts: list[str]) -> np.ndarray:
+            return self.embed_both(texts)[self.fingerprint == "chunks"]
+
+        def embed_both(self, texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
+            asked.extend(texts)
+            return embedding_of(texts), -embedding_of(texts)
+
+    workspace = Workspace(workspace_root)
+    models = sbert_models(SimpleNamespace(sbert=Teacher, workspace=workspace), together=True)
+    for texts in (TEXTS[:3], TEXTS):
+        truncated, chunks = (embed_once(workspace, model, texts) for model in models)
+        np.testing.assert_array_equal(truncated, embedding_of(texts))
+        np.testing.assert_array_equal(chunks, -embedding_of(texts))
+    assert asked == TEXTS
+    plain, _ = sbert_models(SimpleNamespace(sbert=Teacher, workspace=workspace))
+    np.testing.assert_array_equal(embed_once(workspace, plain, TEXTS), embedding_of(TEXTS))  # of the same artefacts
+    assert asked == TEXTS

@@ -62,7 +62,9 @@ def test_chunks_give_the_mean_of_all_hidden_states_of_all_chunks(texts, plain, c
         chunks = [[101, *ids[start : start + 126], 102] for start in range(0, max(len(ids), 1), 126)]
         weights = [len(chunk) * (first if number == 0 else 1) for number, chunk in enumerate(chunks)]
         expected.append(np.average([plain(*chunk) for chunk in chunks], axis=0, weights=weights))
-    np.testing.assert_allclose(SBERT(max_tokens=128, long=long).embed(texts), expected, atol=2e-6)
+    truncated, whole = SBERT(max_tokens=128, long=long).embed_both(texts)
+    np.testing.assert_allclose(whole, expected, atol=2e-6)
+    np.testing.assert_allclose(truncated, SBERT(max_tokens=128).embed(texts), atol=2e-6)
 
 
 def test_neither_order_nor_batches_matter_which_go_from_long_to_short_and_keep_to_their_size(sbert, texts):
