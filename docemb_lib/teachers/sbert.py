@@ -89,7 +89,7 @@ class SBERT:
         return self.embed_both(texts)[1]
 
     def embed_both(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Embeddings of the texts truncated, each the first of its chunks, and as `long` says: float32 (N, dim) each."""
+        """Embeddings of the texts truncated (the first chunk of each), and as `long` says: float32 (N, dim) each."""
         (prefix, suffix), room = self._affixes, self.max_text_tokens
         sequences: list[list[int]] = []
         owners: list[int] = []  # sequences[k] is a part of texts[owners[k]]
