@@ -17,7 +17,7 @@ from docemb_lib import Profile, Workspace
 from docemb_lib.cli.__main__ import app
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation import Classification, Pairs, catalogue
-from docemb_lib.evaluation.catalogue import check_task, load_task, outline_of, task_fingerprint
+from docemb_lib.evaluation.catalogue import check_task, load_task, task_fingerprint
 from docemb_lib.experiments.scores import check_benchmarks
 from docemb_lib.settings import HEADS, Evaluation, HeadSettings
 
@@ -49,7 +49,7 @@ def test_tasks_are_found_by_name_with_paths_relative_to_the_profile(data_folder:
     mine, aan = load_task("mine", settings), load_task("aan", settings)
     assert isinstance(mine, Classification)
     assert isinstance(aan, Pairs)
-    assert (mine.name, aan.name, load_task("halves", settings)) == ("mine", "aan", None)
+    assert (mine.name, aan.name) == ("mine", "aan")
 
 
 def test_a_files_change_and_a_settings_change_show_in_the_fingerprint(data_folder: Path, refused) -> None:
@@ -67,10 +67,9 @@ def test_a_files_change_and_a_settings_change_show_in_the_fingerprint(data_folde
 
 
 @pytest.mark.parametrize(("evaluation", "message"), [
-    ({"tasks": ["mine", "yours"]}, "there is no task 'yours'; known are package, .*, games, .*, mine and mteb:NAME; define it in own_tasks"),
+    ({"tasks": ["mine", "yours"]}, "there is no task 'yours'; known are package, .*, games, .*, mine; define it in own_tasks"),
     ({"own_tasks": [TASK, TASK]}, "there is a task 'mine' already; choose another name"),
     ({"own_tasks": [TASK, {**TASK, "name": "imdb"}]}, "there is a task 'imdb' already"),
-    ({"own_tasks": [TASK, {**TASK, "name": "mteb:mine"}]}, "there is a task 'mteb:mine' already; choose another name"),
     ({"sweep_tasks": ["fakenews"]}, "benchmarks: fakenews stands on no hub; name the folder that holds its files"),
     ({"benchmarks": {"ann": "data"}}, "evaluation.benchmarks.ann"),
     ({"own_tasks": [{**TASK, "kind": "ranking"}]}, "evaluation.own_tasks.0.kind"),
@@ -104,9 +103,7 @@ def test_a_profile_names_benchmarks_by_path(data_folder: Path, place: str, files
     assert settings.benchmarks == {"bbcnews": str(data_folder / place)}
     check_benchmarks(settings, settings.tasks)
     task = load_task("bbcnews", settings)
-    assert task is not None
     assert sorted(task.texts("test"))[0].startswith("sport article")
-    assert outline_of("bbcnews", settings) == (["train", "validation", "test"], 6, False)
     before = task_fingerprint("bbcnews", settings)
     (data_folder / next(iter(files))).write_text("category,text\n")
     assert task_fingerprint("bbcnews", settings) != before
@@ -158,12 +155,12 @@ class Program:
 
 PACKED = gzip.compress("".join(json.dumps(row) + "\n" for row in examples(400)).encode())
 BAD: list[tuple[dict[str, Any], dict[str, Any], str]] = [
-    ({"a.jsonl": examples(8), "b.jsonl": examples(6, "xyz")}, {"own": {"path": {"train": "a.jsonl", "test": "b.jsonl"}}}, r"task 'mine', split 'test': 2 of 6 labels are none of the 2 classes of 'train', the first is 'z'; leave"),
-    ({"a.jsonl": DOCUMENTS, "r.tsv": "d0\td1\nd2\td9\n"}, {"own": {"kind": "retrieval", "path": "a.jsonl", "relevance": "r.tsv"}}, r"r\.tsv, row 2: 'd9' is the id of no document; mend it, or delete the row"),
+    ({"a.jsonl": examples(8), "b.jsonl": examples(6, "xyz")}, {"own": {"path": {"train": "a.jsonl", "test": "b.jsonl"}}}, r"task 'mine', split 'test': the labels \['z'\] are none of the 2 classes of 'train'; leave"),
+    ({"a.jsonl": DOCUMENTS, "r.tsv": "d0\td1\nd2\td9\n"}, {"own": {"kind": "retrieval", "path": "a.jsonl", "relevance": "r.tsv"}}, r"r\.tsv, row 2: 'd9' is the id of no document; write two ids as source and target"),
     ({"a.jsonl.gz": PACKED[: len(PACKED) // 2]}, {"own": {"path": "a.jsonl.gz"}}, r"a\.jsonl\.gz: is not a whole gzip file \(.*\); compress it again"),
     ({"wines.txt": "Title,Sections\nA,\"[('x', 'y')]\"\n", "gt": pickle.dumps({"A": Program()})}, {"task": "wines", "benchmarks": {"wines": "."}}, r"gt: refused, is no whole pickle of plain containers \(it asks for .*\); write the mapping as JSON"),
     ({}, {"task": "imdb"}, r"dataset 'stanfordnlp/imdb': .*Hub.*; or name a folder in evaluation\.benchmarks"),  # no network
-    ({"a.jsonl": examples(8), "b.jsonl": examples(6)}, {"own": {"path": {"train": "a.jsonl", "validation": "b.jsonl"}}}, r"task mine: has no split test, only train, validation; add it, or leave the task out"),
+    ({"a.jsonl": examples(8), "b.jsonl": examples(6)}, {"own": {"path": {"train": "a.jsonl", "validation": "b.jsonl"}}}, r"task mine: has no split test; add it, or leave the task out"),
     ({}, {"own": {"path": "."}}, r"params: holds no folder; name a data file, or put each class into a folder of its name"),
 ]  # fmt: skip
 
@@ -183,8 +180,8 @@ def test_bad_data_is_one_line_and_leaves_nothing(folder, files, settings, messag
 
 
 @pytest.mark.parametrize(("own", "folds", "message"), [
-    (RANKING, 2, "task mine: has no split validation, only test; add it, or leave the task out"),
-    (FEW, 5, "task mine: has no split validation, and 4 examples of its smallest class in train, cut to evaluation.limit 10000, too few for evaluation.folds 5; add examples, or lower folds"),
+    (RANKING, 2, "task mine: has no split validation, and cannot be cross-validated (evaluation.folds 2); add it, or leave the task out"),
+    (FEW, 5, "task mine: has no split validation, and cannot be cross-validated (evaluation.folds 5); add it, or leave the task out"),
 ])  # fmt: skip
 def test_a_plan_is_refused_whose_runs_could_not_be_scored(folder, own, folds, message):
     rows = DOCUMENTS if own is RANKING else examples(8)
@@ -197,7 +194,7 @@ def test_a_class_cut_below_the_folds_is_refused_before_runs_start_and_enough_exa
     folder.write({"a.jsonl": [*examples(90, labels="x"), *examples(10, labels="y")], "b.jsonl": examples(6)})
     whole, cut = (Profile.load(folder.profile(FEW, sweep_tasks=["mine"], folds=5, limit=n)) for n in (100, 40))
     check_task(whole, Workspace(), "mine", "validation")
-    with pytest.raises(InputError, match=r"4 examples of its smallest class in train, cut to evaluation\.limit 40, to"):
+    with pytest.raises(InputError, match=r"no split validation, and cannot be cross-validated \(evaluation\.folds 5\)"):
         check_task(cut, Workspace(), "mine", "validation")
     folder.write({"a.jsonl": examples(8), "b.jsonl": examples(6, start=50)})
     check_task(Profile.load(folder.profile(FEW, sweep_tasks=["mine"], folds=4)), Workspace(), "mine", "validation")
@@ -207,12 +204,12 @@ def test_files_are_read_once_until_they_change(folder, monkeypatch, refused):
     folder.write({"a.jsonl": examples(30)})
     loaded = Profile.load(folder.profile({"path": "a.jsonl"}))
     read = []
-    monkeypatch.setattr(catalogue, "outline_of", lambda *given: read.append(given[0]) or outline_of(*given))
+    monkeypatch.setattr(catalogue, "load_task", lambda *given: read.append(given[0]) or load_task(*given))
     for _ in range(2):
         check_task(loaded, Workspace(), "mine", "test")
     assert read == ["mine"]
-    folder.write({"a.jsonl": [*examples(30), {"text": "", "label": "x"}]})
+    folder.write({"a.jsonl": [*examples(30), {"label": "x"}]})
     for _ in range(2):  # a failure is not remembered
-        refused("line 31: a text is blank", check_task, loaded, Workspace(), "mine", "test")
+        refused("line 31: no field 'text'", check_task, loaded, Workspace(), "mine", "test")
     assert len(read) == 3
     check_task(Profile.load(folder.profile(task="imdb")), Workspace(), "imdb", "test")  # on a hub: not fetched

@@ -178,10 +178,10 @@ ALONE = [{**row, "see_also": []} for row in pool((6, 6, 6))]
 
 
 @pytest.mark.parametrize(("name", "rows", "message"), [
-    ("package", pool((6, 6, 0)), "task 'package', split 'test': 0 pages; raise the number of task pages in the profile"),
-    ("halves", pool((6, 1, 6)), "task 'halves', split 'validation': 1 pages give 0 pairs, at least 4"),
-    ("see-also-pairs", ALONE, "task 'see-also-pairs', split 'train': 6 pages give 0 pairs, at least 4"),
-    ("see-also-retrieval", ALONE, "task 'see-also-retrieval', split 'train': 6 pages, none of which lists another"),
+    ("package", pool((6, 6, 0)), "task 'package', split 'test': 0 pages give 0 examples, too few; raise the number of"),
+    ("halves", pool((6, 1, 6)), "task 'halves', split 'validation': 1 pages give 0 examples"),
+    ("see-also-pairs", ALONE, "task 'see-also-pairs', split 'train': 6 pages give 0 examples"),
+    ("see-also-retrieval", ALONE, "task 'see-also-retrieval', split 'train': 6 pages give 0 examples"),
 ])  # fmt: skip
 def test_too_few_pages_are_refused(name: str, rows: list[dict[str, Any]], message: str, refused) -> None:
     refused(message, built, name, rows)
