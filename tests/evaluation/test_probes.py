@@ -280,16 +280,6 @@ def test_windows_and_global_attention_are_those_of_the_last_layer(student):
     assert [text[a:b] for a, b in offsets if b > a][:3] == ["The", "old", "ships"]
 
 
-def test_a_word_gets_what_its_tokens_get():
-    words = tag_words("New harbours, 12 (all).")
-    offsets = np.array([[0, 0], [0, 3], [3, 10], [10, 12], [12, 13], [14, 16], [17, 18], [18, 21], [21, 22], [0, 0]])
-    weights = np.arange(1.0, 11.0)
-    assert [word.text for word in words] == ["New", "harbours", "all"]
-    for tokens, expected in ((10, [2, 3 + 4, 8]), (3, [2, 3, np.nan])):
-        found = probes.attention_of_words(weights[:tokens], offsets[:tokens], words)
-        np.testing.assert_array_equal(found, expected)
-
-
 def test_parts_are_means_over_their_words_as_in_a_slow_loop(student):
     texts = [TEXT, str(logging.__doc__), "12 !", "The ship."]
     found = probes.attention_by_part(student, texts)

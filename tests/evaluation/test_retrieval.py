@@ -45,14 +45,3 @@ def test_equal_cosines_are_ordered_by_row_around_the_query_and_a_zero_embedding_
     assert [order.tolist() for order in rank_documents(by_cosine(embeddings), [0, 1])] == [[3, 1, 2], [0, 2, 3]]
     scores = precision_and_reciprocal_rank(rank_documents(by_cosine(np.eye(2)), [0, 1]), [[1], [0]])
     np.testing.assert_array_equal(scores, np.ones((2, 2)))
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_rankings_are_the_same_whatever_the_blocks(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    embeddings, queries, _ = random_case(seed, documents=80)
-    embeddings[40:60] = embeddings[:20]  # twins: ties to be broken by row
-    embeddings[70] = 0
-    one_block = list(rank_documents(by_cosine(embeddings), queries))
-    for block in (5, 1, 12):
-        monkeypatch.setattr(retrieval, "BLOCK", block)
-        np.testing.assert_array_equal(list(rank_documents(by_cosine(embeddings), queries)), one_block)
