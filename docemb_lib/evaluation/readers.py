@@ -221,7 +221,11 @@ def _own_rankings(settings: OwnTask) -> dict[str, Ranking]:
     held = round(settings.share * len(links))  # for validation; the rest for test, since nothing is trained
     drawn = set(np.random.default_rng(settings.seed).permutation(sorted(links))[:held].tolist())
     queries = {"validation": [id for id in links if id in drawn], "test": [id for id in links if id not in drawn]}
-    return {split: make_ranking(texts, {id: links[id] for id in ids}) for split, ids in queries.items() if ids}
+    return {
+        split: make_ranking(texts, {id: links[id] for id in ids})
+        for split, ids in queries.items()
+        if ids or split == "test"
+    }
 
 
 def _own_links(file: Path, texts: Mapping[str, str]) -> dict[str, list[str]]:
@@ -232,8 +236,10 @@ def _own_links(file: Path, texts: Mapping[str, str]) -> dict[str, list[str]]:
         ids = [str(fields.get(column)) for column in LINK]
         if delimiter and number == 1 and ids == [*LINK]:
             continue
-        if unknown := [id for id in ids if id not in texts]:
-            raise InputError(f"{where}: {unknown[0]!r} is the id of no document; write two ids as source and target")
+        if ids[0] == ids[1] or not {*ids} <= texts.keys():
+            raise InputError(
+                f"{where}: found {ids}, expected the ids of two documents, source and target; mend the row"
+            )
         links.setdefault(ids[0], {})[ids[1]] = None
     return {source: list(targets) for source, targets in links.items()}
 
