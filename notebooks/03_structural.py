@@ -137,11 +137,9 @@ print(f"{p.structural_loss}: by hand {by_hand:.6f}, by the library {three.loss:.
 #
 # A good student is close to the teacher's embedding of the *same* document (positive) and far from the teacher's
 # embeddings of *other* documents (negatives). Both distances are measured on the validation documents. Each document
-# has 20 negatives, drawn once and equal for all students. Three numbers summarise the separation:
+# has 20 negatives, drawn once and equal for all students. Two numbers summarise the separation:
 #
 # * **AUC**: the probability that a positive is nearer than a negative; 0.5 is chance, 1 is perfect separation.
-# * **overlap**: 1 minus the largest difference of the two distribution functions, which is the common area of densities
-#   that cross once; 1 means equal distributions, 0 means separate ones.
 # * **max-margin loss**: positive minus γ times the mean negative, as in the equation above, for the γ of the slider.
 #   Minus this loss is the margin, the pink bar of a row: γ moves its right end.
 #

@@ -116,22 +116,18 @@ run.save_figure(figure, "training", validation_history)
 # %%
 probes = views.probes_of_teachers(run)
 teachers = list(probes["teacher"].unique())
-figure, axes = plt.subplots(
-    len(teachers), 2, figsize=(9, 2.6 * len(teachers)), layout="constrained", sharex=True, sharey="col", squeeze=False
-)
-for teacher, row in zip(teachers, axes, strict=True):
-    for measure, ax in zip(figures.MEASURES, row, strict=True):
-        figures.plot_probe(figures.named(probes, run.label), teacher=teacher, measure=measure, ax=ax)
+size = (4.5 * len(teachers), 2.8)
+figure, axes = plt.subplots(1, len(teachers), figsize=size, layout="constrained", sharey=True, squeeze=False)
+for teacher, ax in zip(teachers, axes[0], strict=True):
+    figures.plot_probe(figures.named(probes, run.label), teacher=teacher, ax=ax)
 figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper left", ncols=2)
 run.save_figure(figure, "probe", probes)
 
 # %% [markdown]
 # **How to read it.** R² = 1 means that the map predicts the teacher's embeddings exactly, 0 that it predicts only their
-# mean, and below 0 that it does not generalise to new documents. The right column compares neighbourhoods: the share of
-# a document's ten nearest neighbours that are the same in the predicted and in the teacher's space (by chance: ten
-# divided by the number of the other documents). The difference between the blue and the grey bar is due to
-# distillation. If the bars of a teacher are equal, the student has not learnt from it, even if its loss fell. Bars of a
-# bucket with few documents are uncertain.
+# mean, and below 0 that it does not generalise to new documents. The difference between the blue and the grey bar is
+# due to distillation. If the bars of a teacher are equal, the student has not learnt from it, even if its loss fell.
+# Bars of a bucket with few documents are uncertain.
 #
 # ## The spaces themselves
 #

@@ -1,7 +1,7 @@
 """Evaluation of frozen embeddings: tasks with data and metric, heads and rankings that score them, tables that compare.
 
-A model is anything with `embed(texts)`. Tasks come from the embedded corpus, published benchmarks, mteb and a user's
-own files; scores come with intervals and paired tests.
+A model is anything with `embed(texts)`. Tasks come from the embedded corpus, published benchmarks and a user's own
+files; scores come with intervals and paired tests.
 """
 
 from docemb_lib.evaluation.benchmarks import benchmark_task

@@ -15,7 +15,7 @@ import pickle
 import pickletools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
-from importlib.resources import files
+from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,7 +28,6 @@ from docemb_lib.errors import InputError
 from docemb_lib.evaluation import readers
 from docemb_lib.evaluation.protocols import for_validation
 from docemb_lib.evaluation.tasks import SPLITS, HeadTask, Labelled, LabelledPairs, Ranking, Retrieval, Task, unique
-from docemb_lib.progress import progress
 
 logger = logging.getLogger(__name__)
 
@@ -72,7 +71,7 @@ def benchmark_task(name: str, source: str | None = None) -> Task:
     """A published task by name.
 
     source: a folder with the published files, or the id of a data set on a hub; None: the task's own on the hub. Logs
-    where sizes differ from the published ones, and rows without a text, or class, which SimDE's tasks leave out.
+    where the size differs from that in the SimDE paper, and rows without a text, or class, which its tasks leave out.
     """
     if name not in BENCHMARKS:
         raise InputError(f"benchmark task {name!r} is not one of {', '.join(BENCHMARKS)}")
@@ -80,105 +79,71 @@ def benchmark_task(name: str, source: str | None = None) -> Task:
     source = source or benchmark.hub
     if source is None:
         raise InputError(f"benchmark task {name}: stands on no hub; name the folder or file that holds its data")
+    files = [_plain_or_packed(Path(source) / file) for file in benchmark.files]
     task: Task
-    if len(benchmark.files) == 2:
-        task = Retrieval(name, {"test": read_similar_articles(*_files(name, source))})
+    if len(files) == 2:
+        task = Retrieval(name, {"test": read_similar_articles(*files)})
     else:
-        task = readers.head_task(name, _examples(name, source))
-    _compare_sizes(task, benchmark)
+        task = readers.head_task(name, _examples(name, source, files))
+    size = sum(len(data.documents[0]) for data in task.splits.values())
+    if benchmark.size not in (None, size):
+        message = "task %s: %d documents, the paper has %d; scores do not compare"
+        logger.warning(message, name, size, benchmark.size)
     return task
 
 
-def _examples(name: str, source: str) -> dict[str, list[readers.Example]]:
+def _examples(name: str, source: str, files: Sequence[Path]) -> pd.DataFrame:
     benchmark = BENCHMARKS[name]
     of_paper, texts = benchmark.size is not None, [benchmark.text]
     rows: Iterator[tuple[str, Row]]
-    if benchmark.files:
-        by_split = zip(SPLITS, _files(name, source), strict=True)
+    if files:
+        by_split = zip(SPLITS, files, strict=True)
         rows = ((split, row) for split, file in by_split for row in _pair_rows(file))
         texts = [(column,) for column in PAIR_COLUMNS[1:]]
     else:
         rows = readers.source_rows(source, config=benchmark.config)
-    splits = readers.read_examples(
-        rows, texts=texts, label=benchmark.label, where=f"task {name}", blank="skip" if of_paper else "keep",
-        split_field="split" if of_paper else None,
-    )  # fmt: skip
+    examples = readers.read_examples(
+        rows, texts=texts, label=benchmark.label, where=f"task {name}", skip_blank=of_paper, split_field="split"
+    )
     if name == "arxiv-abstracts":  # the archive of the first category, math of `math.CO cs.DM`: 38 classes
-        for split, found in splits.items():
-            splits[split] = [one._replace(label=one.label.split()[0].split(".")[0]) for one in found]
-    if readers.NO_SPLIT not in splits:
-        return splits
+        examples["label"] = [categories.split()[0].split(".")[0] for categories in examples["label"]]
+    if (examples["split"] != readers.NO_SPLIT).all():
+        return examples
     if not of_paper:
         raise InputError(f"{source}: names no splits; copy the hub's folder there")
-    return readers.draw_splits(splits[readers.NO_SPLIT], share=SHARE, seed=0, where=source)
+    return readers.draw_splits(examples, share=SHARE, seed=0, where=source)
 
 
 def _pair_rows(file: Path) -> Iterator[Row]:
     """Rows of 0 or 1, the first text and the second, quoted with `"`."""
-    row = None
     for row in read_csv(file, columns=PAIR_COLUMNS):
         label, *texts = (str(row.fields[column]) for column in PAIR_COLUMNS)
         if label.strip() not in ("0", "1"):
             raise InputError(f"{row.where}: the label is {label!r:.40}, expected 0 or 1; look for a shifted column")
         values = (label, *(text.replace(SEPARATOR, " ") for text in texts))
         yield row._replace(fields=dict(zip(PAIR_COLUMNS, values, strict=True)))
-    if row is None:
-        raise InputError(f"{file}: holds no pair; download it again")
-
-
-def _files(name: str, source: str) -> list[Path]:
-    """The files of a benchmark in a folder, or in a copy of a data set of a hub."""
-    folder, published = Path(source), BENCHMARKS[name].files
-    if not (folder.is_dir() or folder.is_absolute() or source.startswith(".")):
-        from huggingface_hub import snapshot_download
-
-        try:
-            patterns = [f"{file}*" for file in published]
-            folder = Path(snapshot_download(source, repo_type="dataset", allow_patterns=patterns))
-        except (ValueError, OSError) as error:
-            raise InputError(f"{source}: no such folder, and not found on the hub: {error}") from error
-    if not folder.is_dir():
-        raise InputError(f"{source}: no such folder; name the one that holds {', '.join(published)}")
-    if absent := missing_files(name, str(folder.absolute())):
-        raise InputError(f"{folder}: holds no {absent[0]}, plain or packed; put the published file there")
-    return [_plain_or_packed(folder / file) for file in published]
 
 
 def _plain_or_packed(file: Path) -> Path:
-    return file if file.is_file() else file.with_name(f"{file.name}.json" if file.name == LISTS else f"{file.name}.gz")
+    other = file.with_name(f"{file.name}.json" if file.name == LISTS else f"{file.name}.gz")
+    return other if other.is_file() else file
 
 
 def missing_files(name: str, source: str) -> list[str]:
     """The files of a benchmark that a folder lacks; none for the id of a data set on a hub."""
     folder, wanted = Path(source), BENCHMARKS[name].files
-    if not folder.is_absolute() and not folder.is_dir():
-        return []
     if not wanted:
-        return [] if folder.exists() else ["its published file or folder"]
+        return ["its published file or folder"] if folder.is_absolute() and not folder.exists() else []
     return [file for file in wanted if not _plain_or_packed(folder / file).is_file()]
 
 
 @cache
 def published_tasks() -> pd.DataFrame:
     """The statistics of the tasks in the thesis: columns protocol, task, split, statistic, value; `task_statistics`."""
-    published = yaml.safe_load(files("docemb_lib.thesis").joinpath("published", "tasks.yaml").read_text("utf-8"))
+    published = yaml.safe_load(
+        resources.files("docemb_lib.thesis").joinpath("published", "tasks.yaml").read_text("utf-8")
+    )
     return pd.DataFrame(published["rows"], columns=published["columns"]).astype({"value": float})
-
-
-def _compare_sizes(task: Task, benchmark: Benchmark) -> None:
-    """Warn where sizes differ from the published ones."""
-    sizes = {split: int(next(iter(_sizes(data).values()))) for split, data in task.splits.items()}
-    if benchmark.size is not None:
-        if (size := sum(sizes.values())) != benchmark.size:
-            message = "task %s: %d documents, the paper has %d; scores do not compare"
-            logger.warning(message, task.name, size, benchmark.size)
-        return
-    final = "protocol == 'final' and task == @task.name and statistic in ['examples', 'documents']"
-    published = published_tasks().query(final).set_index("split")["value"]
-    for split, size in sizes.items():
-        if (expected := published.get(split, size)) != size:
-            message = "task %s, split %s: %d examples, the thesis has %d; scores do not compare"
-            logger.warning(message, task.name, split, size, expected)
 
 
 def read_similar_articles(articles: Path, relevance: Path) -> Ranking:
@@ -187,15 +152,12 @@ def read_similar_articles(articles: Path, relevance: Path) -> Ranking:
     Left out, and counted: titles without an article, the title of the list itself, lists without a remaining title.
     """
     texts, lists = read_articles(articles), read_relevance(relevance)
-    links = {title: [t for t in targets if t in texts and t != title] for title, targets in lists.items()}
-    missing = sum(map(len, lists.values())) - sum(map(len, links.values()))
-    links = {title: targets for title, targets in links.items() if title in texts and targets}
-    if out := len(lists) - len(links):
-        logger.warning("%s: %d of %d lists are left out: no article, or no relevant one", relevance, out, len(lists))
-    if missing:
-        logger.warning("%s: %d relevant titles are left out: they have no article", relevance, missing)
-    if not links:
-        raise InputError(f"{relevance}: no list belongs to the articles of {articles}; both must be of one task")
+    found = {title: [t for t in targets if t in texts and t != title] for title, targets in lists.items()}
+    links = {title: targets for title, targets in found.items() if title in texts and targets}
+    missing = sum(map(len, lists.values())) - sum(map(len, found.values()))
+    if missing or len(links) < len(lists):
+        counts = len(lists) - len(links), len(lists), missing
+        logger.warning("%s: left out without an article: %d of %d lists, %d relevant titles", relevance, *counts)
     return readers.make_ranking(texts, links)
 
 
@@ -206,19 +168,15 @@ def read_articles(file: Path) -> dict[str, str]:
     """
     texts: dict[str, str] = {}
     for row in read_csv(file):
-        if len(row.fields) != 2:
-            raise InputError(f"{file}: has {len(row.fields)} columns, expected an article's title and its sections")
-        title, literal = row.fields.values()
-        if (title := without_surrogates(title)) in texts:
-            raise InputError(f"{row.where}: the title {title!r} stands in an earlier row too; rename or delete one")
         try:
+            title, literal = row.fields.values()
             sections = [f"{name} {text}" for name, text in ast.literal_eval(literal) if text.strip()]
         except (ValueError, TypeError, AttributeError, SyntaxError, MemoryError, RecursionError) as error:
-            message = f"the sections must be a Python list of (title, text), found {literal[:40]!r}"
-            raise InputError(f"{row.where}: {message}; mend the row") from error
+            expected = "expected an article's title and a Python list of (title, text), its sections"
+            raise InputError(f"{row.where}: {expected}; mend the row") from error
+        if title in texts:
+            raise InputError(f"{row.where}: the title {title!r} stands in an earlier row too; rename or delete one")
         texts[title] = without_surrogates(" ".join([title, *sections]))
-    if not texts:
-        raise InputError(f"{file}: holds no article below its line of names; download it again")
     return texts
 
 
@@ -226,21 +184,17 @@ def read_relevance(file: Path) -> dict[str, list[str]]:
     """For each title the titles to retrieve, each once; values of an inner mapping (votes) are ignored."""
     try:
         data = json.loads(read_text(file)) if file.suffix == ".json" else read_plain_pickle(file)
-    except json.JSONDecodeError as error:
-        raise InputError(f"{file}: not JSON ({error.msg} in line {error.lineno}); mend it") from error
-    except RecursionError:
-        raise InputError(f"{file}: nested too deeply for a mapping of titles; look at the file") from None
-    if not isinstance(data, Mapping) or not data:
-        raise InputError(f"{file}: holds {type(data).__name__}, expected a mapping of titles; look at the file")
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise InputError(f"{file}: not JSON ({error}); mend it") from error
+    wrong = InputError(f"{file}: expected a mapping from titles to lists of titles; look at the file")
+    if not isinstance(data, Mapping):
+        raise wrong
     lists: dict[str, list[str]] = {}
     for title, targets in data.items():
-        if not isinstance(title, str):
-            raise InputError(f"{file}: a title is {type(title).__name__}, expected a string; look at the file")
         several = isinstance(targets, Mapping | list | tuple | set | frozenset)
-        if not several or not all(isinstance(name, str) for name in targets):
-            raise InputError(f"{file}: {title!r} has no list of titles; look at the file")
-        names = sorted(targets) if isinstance(targets, set | frozenset) else targets
-        lists[without_surrogates(title)] = list(dict.fromkeys(map(without_surrogates, names)))
+        if not several or not all(isinstance(name, str) for name in (title, *targets)):
+            raise wrong
+        lists[title] = list(dict.fromkeys(sorted(targets) if isinstance(targets, set | frozenset) else targets))
     return lists
 
 
@@ -271,8 +225,6 @@ def read_plain_pickle(file: Path) -> Any:
         if sum(opcode.name.startswith("TUPLE") for opcode, _, _ in pickletools.genops(data)) > MOST_TUPLES:
             raise pickle.UnpicklingError(f"it holds more than {MOST_TUPLES:,} tuples")
         return PlainUnpickler(io.BytesIO(data)).load()
-    except OSError as error:
-        raise InputError(f"{file}: cannot be read ({error.strerror}); look for the file and its permissions") from error
     except Exception as error:  # a broken pickle may raise anything
         reason = f"is no whole pickle of plain containers ({str(error) or type(error).__name__})"
         raise InputError(f"{file}: refused, {reason}; write the mapping as JSON instead") from error
@@ -284,11 +236,10 @@ def task_lengths(task: Task, counters: Mapping[str, Callable[[list[str]], list[i
     counters: for each column a function from texts to their numbers of tokens, which is given each text once.
     """
     frames = []
-    for split in progress(task.splits, desc=f"counting {task.name}", unit="splits"):
-        documents = list(task.splits[split].texts)
-        texts = unique(documents)
+    for split, data in task.splits.items():
+        texts = unique(data.texts)
         counts = pd.DataFrame({name: count(texts) for name, count in counters.items()}, texts)
-        frames.append(counts.loc[documents].assign(split=split))
+        frames.append(counts.loc[[*data.texts]].assign(split=split))
     return pd.concat(frames, ignore_index=True)[["split", *counters]]
 
 

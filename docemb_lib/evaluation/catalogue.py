@@ -1,4 +1,4 @@
-"""The one place from a task's name to the task: own tasks, benchmarks, tasks of mteb, and four embedded tasks.
+"""The one place from a task's name to the task: own tasks, benchmarks, and four embedded tasks.
 
 Embedded tasks need no download: they are made from pages that were kept out of the distillation corpus, rows with the
 columns id, text, source (the package), split and see_also (ids in the same split).
@@ -17,7 +17,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -25,12 +25,12 @@ import pandas as pd
 from docemb_lib.corpus.sources import Document, files_fingerprint
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation.benchmarks import BENCHMARKS, benchmark_task
-from docemb_lib.evaluation.mteb import find_task, mteb_fingerprint, mteb_task, retrieval_splits
-from docemb_lib.evaluation.protocols import downsample
+from docemb_lib.evaluation.protocols import for_validation
 from docemb_lib.evaluation.readers import own_task, task_files
 from docemb_lib.evaluation.tasks import (
     SPLITS,
     Classification,
+    HeadTask,
     Labelled,
     LabelledPairs,
     Pairs,
@@ -39,7 +39,7 @@ from docemb_lib.evaluation.tasks import (
     Task,
     warn_of_problems,
 )
-from docemb_lib.settings import MTEB, Evaluation, OwnTask
+from docemb_lib.settings import Evaluation, OwnTask
 from docemb_lib.workspace import VERSIONS, Workspace, write_text
 
 if TYPE_CHECKING:
@@ -48,15 +48,6 @@ if TYPE_CHECKING:
 TRAIN_SHARE = 0.6  # of the pages of an embedded task in train, the rest in the split that is scored
 LINKS_PER_PAGE = 2  # of a See-Also list in the pairs task, so that pages weigh alike
 LEAST_PAIRS = 4  # two of each class
-MEND = "raise the number of task pages in the profile, or leave the task out"
-
-
-class Outline(NamedTuple):
-    """What a run must know of a task before it starts."""
-
-    splits: list[str]
-    smallest: int | None  # examples of the smallest class in train, as runs cut it; None: unknown, or nothing trained
-    ranks: bool  # nothing is trained, so cross-validation cannot replace a validation split
 
 
 class ProfileTasks(dict[str, Task]):
@@ -68,21 +59,19 @@ class ProfileTasks(dict[str, Task]):
 
     def __missing__(self, name: str) -> Task:
         evaluation, seed = self.profile.evaluation, self.profile.corpus.seed
-        task = load_task(name, evaluation)
-        if task is None:
+        if name in BUILDERS:
             task = embedded_task(self.pages(), name, seed=seed, limit=evaluation.documents)
+        else:
+            task = load_task(name, evaluation)
         warn_of_problems(task)
         self[name] = task
         return task
 
 
-def load_task(name: str, settings: Evaluation) -> Task | None:
-    """The own task, benchmark task or task of mteb of that name; None for an embedded task."""
-    if own := _own(name, settings):
-        return own_task(own)
-    if name.startswith(MTEB):
-        return mteb_task(name)
-    return benchmark_task(name, _place(name, settings)) if name in BENCHMARKS else None
+def load_task(name: str, settings: Evaluation) -> Task:
+    """The own task or benchmark task of that name. Raises InputError for an embedded task, which needs a corpus."""
+    own = _own(name, settings)
+    return own_task(own) if own else benchmark_task(name, _place(name, settings))
 
 
 def task_inputs(profile: Profile, name: str, corpus: Callable[[], str]) -> dict[str, Any]:
@@ -99,8 +88,6 @@ def task_fingerprint(name: str, settings: Evaluation) -> str | None:
         if missing := [file for file in files if not file.is_file()]:
             raise InputError(f"evaluation.own_tasks: {name}: {missing[0]} is no file; name the one that holds the data")
         return f"{VERSIONS['task']} {own.model_dump_json()} {files_fingerprint(files)}"
-    if name.startswith(MTEB):
-        return f"{VERSIONS['task']} {mteb_fingerprint(name)}"
     if name not in BENCHMARKS:
         return None
     place = _place(name, settings) or str(BENCHMARKS[name].hub)
@@ -108,43 +95,28 @@ def task_fingerprint(name: str, settings: Evaluation) -> str | None:
     return f"{VERSIONS['task']} {place} {files_fingerprint(files)}"
 
 
-def outline_of(name: str, settings: Evaluation) -> Outline | None:
-    """The outline of a task; None for embedded tasks and for data sets of a hub, which are not fetched for it."""
-    if name.startswith(MTEB):
-        task = find_task(name)
-        ranks = task.metadata.type == "Retrieval"
-        return Outline(list(retrieval_splits(task) if ranks else ("train", "test")), None, ranks)
-    place = _place(name, settings)
-    is_here = _own(name, settings) or (place is not None and Path(place).exists())
-    if not is_here or (task := load_task(name, settings)) is None:
-        return None
-    if isinstance(task, Retrieval):
-        return Outline(list(task.splits), None, ranks=True)
-    labels = task.splits["train"].labels
-    kept = Counter(labels[row] for row in downsample(labels, settings.limit))
-    return Outline(list(task.splits), min(kept.values()), ranks=False)
-
-
 def check_task(profile: Profile, workspace: Workspace, name: str, split: str) -> None:
-    """Check that a task from outside the corpus can be read, once until it changes, and scored on `split`."""
-    evaluation = profile.evaluation
-    files, folds, limit = task_fingerprint(name, evaluation), evaluation.folds, evaluation.limit
-    if files is None:
+    """Check that an own task, or files of a benchmark, can be read and scored on `split`.
+
+    The files are read once until they change. A data set of a hub is not fetched for this.
+    """
+    evaluation, place = profile.evaluation, _place(name, profile.evaluation)
+    if not _own(name, evaluation) and not (place and Path(place).exists()):
         return
 
     def build(folder: Path) -> None:
-        write_text(folder / "outline.json", json.dumps(outline_of(name, evaluation)))
+        task = load_task(name, evaluation)
+        splits = [*task.splits]
+        if isinstance(task, HeadTask):  # cross-validation may replace a validation split
+            labels = for_validation(task, evaluation.limit).splits["train"].labels
+            splits += ["validation"] * (min(Counter(labels).values()) >= evaluation.folds)
+        write_text(folder / "splits.json", json.dumps(splits))
 
-    artefact = workspace.artefact("task", {"task": name, "files": files, "limit": limit}, build)
-    found = json.loads((artefact.path / "outline.json").read_text(encoding="utf-8"))
-    if found is None or split in (outline := Outline(*found)).splits:
-        return
-    where = f"task {name}: has no split {split}"
-    if split == "test" or outline.ranks:
-        raise InputError(f"{where}, only {', '.join(outline.splits)}; add it, or leave the task out")
-    if outline.smallest is not None and outline.smallest < folds:
-        few = f"{outline.smallest} examples of its smallest class in train, cut to evaluation.limit {limit}"
-        raise InputError(f"{where}, and {few}, too few for evaluation.folds {folds}; add examples, or lower folds")
+    inputs = {"outline": task_fingerprint(name, evaluation), "limit": evaluation.limit, "folds": evaluation.folds}
+    artefact = workspace.artefact("task", {"task": name, **inputs}, build)
+    if split not in json.loads((artefact.path / "splits.json").read_text(encoding="utf-8")):
+        more = "" if split == "test" else f", and cannot be cross-validated (evaluation.folds {evaluation.folds})"
+        raise InputError(f"task {name}: has no split {split}{more}; add it, or leave the task out")
 
 
 def _own(name: str, settings: Evaluation) -> OwnTask | None:
@@ -164,23 +136,25 @@ def embedded_task(rows: Iterable[Mapping[str, Any]], name: str, *, seed: int, li
     train = round(limit * TRAIN_SHARE)
     splits = {}
     for number, (split, own) in enumerate(pages.items()):
-        where = f"task {name!r}, split {split!r}: {len(own)} pages"
-        if not own:
-            raise InputError(f"{where}; {MEND}")
         order, rng = (np.random.default_rng([seed, number]) for _ in range(2))
         size = limit if kind is Retrieval else train if split == "train" else limit - train
-        splits[split] = build([own[i] for i in order.permutation(len(own))], size, rng, where)
+        data = build([own[i] for i in order.permutation(len(own))], size, rng)
+        examples = len(data.queries if kind is Retrieval else data.labels)
+        if examples < (LEAST_PAIRS if kind is Pairs else 1):
+            few = f"{len(own)} pages give {examples} examples, too few; raise the number of task pages in the profile"
+            raise InputError(f"task {name!r}, split {split!r}: {few}, or leave the task out")
+        splits[split] = data
     return kind(name, splits)
 
 
-def _packages(pages: Sequence[Document], limit: int, rng: np.random.Generator, where: str) -> Labelled:
+def _packages(pages: Sequence[Document], limit: int, rng: np.random.Generator) -> Labelled:
     """At most `limit` pages: the first of every package, then the second of every package, and so on."""
     sources = pd.Series([page.source for page in pages])
     taken = [pages[i] for i in np.argsort(sources.groupby(sources).cumcount(), kind="stable")[:limit]]
     return Labelled([page.text for page in taken], [page.source for page in taken])
 
 
-def _see_also_pairs(pages: Sequence[Document], limit: int, rng: np.random.Generator, where: str) -> LabelledPairs:
+def _see_also_pairs(pages: Sequence[Document], limit: int, rng: np.random.Generator) -> LabelledPairs:
     """As many linked pairs as unlinked ones, which permute the cited pages of the linked ones within each package.
 
     So every page is in equally many pairs of both classes, on either side; page and package do not predict the class.
@@ -194,32 +168,30 @@ def _see_also_pairs(pages: Sequence[Document], limit: int, rng: np.random.Genera
             if len(taken | {page.id, target.id}) <= limit and (target, page) not in links:
                 taken |= {page.id, target.id}
                 links.append((page, target))
-    return _balanced_pairs(links, lambda a, b: a.id == b.id or b.id in a.see_also or a.id in b.see_also, rng, where)
+    return _balanced_pairs(links, lambda a, b: a.id == b.id or b.id in a.see_also or a.id in b.see_also, rng)
 
 
-def _halves(pages: Sequence[Document], limit: int, rng: np.random.Generator, where: str) -> LabelledPairs:
+def _halves(pages: Sequence[Document], limit: int, rng: np.random.Generator) -> LabelledPairs:
     """Each first half with the second half of the same page, and with that of another page."""
     cut = [(page, *cut_in_half(page.text)) for page in pages]
     halves = [(page._replace(text=a), page._replace(text=b)) for page, a, b in cut if a and b][:limit]
     size = Counter(first.source for first, _ in halves)
     # a page that is alone in its source is paired with other such pages
     halves = [(a, b) if size[a.source] > 1 else (a._replace(source=""), b._replace(source="")) for a, b in halves]
-    return _balanced_pairs(halves, lambda a, b: a.id == b.id, rng, where)
+    return _balanced_pairs(halves, lambda a, b: a.id == b.id, rng)
 
 
-def _see_also_ranking(pages: Sequence[Document], limit: int, rng: np.random.Generator, where: str) -> Ranking:
+def _see_also_ranking(pages: Sequence[Document], limit: int, rng: np.random.Generator) -> Ranking:
     """The listed pages among all pages of the split; of more than `limit` pages, unlinked ones are dropped first."""
     cited = {other for page in pages for other in page.see_also}
     pool = sorted(pages, key=lambda page: not page.see_also and page.id not in cited)[:limit]
     row = {page.id: i for i, page in enumerate(pool)}
     relevant = {row[page.id]: [row[other] for other in page.see_also if other in row] for page in pool}
     queries = [query for query, wanted in relevant.items() if wanted]
-    if not queries:
-        raise InputError(f"{where}, none of which lists another; {MEND}")
     return Ranking([page.text for page in pool], queries, [relevant[query] for query in queries])
 
 
-BUILDERS: Mapping[str, tuple[Any, Callable[[Sequence[Document], int, np.random.Generator, str], Any]]] = {
+BUILDERS: Mapping[str, tuple[Any, Callable[[Sequence[Document], int, np.random.Generator], Any]]] = {
     "package": (Classification, _packages),
     "see-also-pairs": (Pairs, _see_also_pairs),
     "halves": (Pairs, _halves),
@@ -240,7 +212,6 @@ def _balanced_pairs(
     positives: Sequence[tuple[Document, Document]],
     related: Callable[[Document, Document], bool],
     rng: np.random.Generator,
-    where: str,
 ) -> LabelledPairs:
     """Each positive pair (label 1), then its first page with an unrelated second page of its source (label 0).
 
@@ -265,8 +236,6 @@ def _balanced_pairs(
                 choice = rng.choice(np.flatnonzero(options))
             if choice >= 0:
                 unrelated[i] = second[columns[choice]]
-    if 2 * len(unrelated) < LEAST_PAIRS:
-        raise InputError(f"{where} give {2 * len(unrelated)} pairs, at least {LEAST_PAIRS} are needed; {MEND}")
     kept = sorted(unrelated)
     seconds = [page.text for i in kept for page in (second[i], unrelated[i])]
     return LabelledPairs([first[i].text for i in kept for _ in range(2)], seconds, [1, 0] * len(kept))

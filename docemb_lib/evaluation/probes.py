@@ -14,8 +14,7 @@ import numpy as np
 import pandas as pd
 
 from docemb_lib.corpus.rows import PARTS, Word, split_sentences, tag_words
-from docemb_lib.errors import InputError
-from docemb_lib.evaluation.retrieval import rank_documents, unit
+from docemb_lib.evaluation.retrieval import unit
 from docemb_lib.progress import progress
 
 if TYPE_CHECKING:
@@ -42,9 +41,6 @@ def principal_plane(embeddings: np.ndarray) -> Plane:
     """The first two principal components of (N, D) embeddings; the largest weight of each axis is positive."""
     from sklearn.decomposition import PCA
 
-    n, d = embeddings.shape
-    if n < 3 or d < 2:
-        raise InputError(f"principal axes of {n} documents in {d} dimensions: 3 and 2 or more are needed")
     pca = PCA(2, svd_solver="full")
     with np.errstate(invalid="ignore"):  # no variance at all
         points = pca.fit_transform(np.asarray(embeddings, dtype=np.float64))
@@ -55,50 +51,35 @@ def fit_ridge(student: np.ndarray, teacher: np.ndarray) -> Pipeline:
     """Ridge regression with an intercept; leave-one-out cross-validation chooses the penalty from ALPHAS.
 
     student: (N, D); teacher: (N, d). One factor scales all student dimensions to a mean variance of 1, so that a
-    penalty means the same for embeddings of any norm. Raises InputError below 3 documents.
+    penalty means the same for embeddings of any norm.
     """
     from sklearn.linear_model import RidgeCV
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import FunctionTransformer
 
-    if len(student) != len(teacher) or len(student) < 3:
-        raise InputError(f"probe: {len(student)} student and {len(teacher)} teacher embeddings; give 3 or more of both")
     student, teacher = (np.asarray(side, dtype=np.float64) for side in (student, teacher))
     scale = float(np.sqrt(student.var(axis=0).mean())) or 1.0  # a collapsed student is not scaled
     return make_pipeline(FunctionTransformer(lambda X: X / scale), RidgeCV(alphas=ALPHAS)).fit(student, teacher)
 
 
-def neighbour_overlap(predicted: np.ndarray, teacher: np.ndarray, *, k: int) -> np.ndarray:
-    """For each of N documents the share of the k nearest others by cosine that both spaces have in common: (N,)."""
-    everyone = range(len(predicted))
-    both = zip(rank_documents(predicted, everyone), rank_documents(teacher, everyone), strict=True)
-    return np.array([len(np.intersect1d(a[:k], b[:k])) / k for a, b in both])
-
-
 def probe(
-    train: tuple[np.ndarray, np.ndarray],
-    validation: tuple[np.ndarray, np.ndarray],
-    buckets: Mapping[str, np.ndarray],
-    *,
-    k: int = 10,
+    train: tuple[np.ndarray, np.ndarray], validation: tuple[np.ndarray, np.ndarray], buckets: Mapping[str, np.ndarray]
 ) -> pd.DataFrame:
-    """How much of a teacher a linear map reads from a student: columns bucket, documents, r2, overlap.
+    """How much of a teacher a linear map reads from a student: columns bucket, documents, r2.
 
     train, validation: student (N, D) and teacher (N, d) embeddings; buckets: masks (N,) over the validation documents,
-    to which ALL is added. r2: variance-weighted over the teacher's dimensions, against the mean of the bucket. overlap:
-    the mean `neighbour_overlap`; k: neighbours, or a fifth of all where that is fewer, which chance would explain.
+    to which ALL is added. r2: variance-weighted over the teacher's dimensions, against the mean of the bucket.
     """
     from sklearn.metrics import r2_score
 
     student, teacher = (np.asarray(side, dtype=np.float64) for side in validation)
     predicted = fit_ridge(*train).predict(student)
-    shared = neighbour_overlap(predicted, teacher, k=max(1, min(k, (len(teacher) - 1) // 5)))
     rows = []
     for name, chosen in {ALL: np.ones(len(teacher), dtype=bool), **buckets}.items():
         n = int(chosen.sum())
         r2 = r2_score(teacher[chosen], predicted[chosen], multioutput="variance_weighted") if n > 1 else np.nan
-        rows.append((name, n, r2, shared[chosen].mean() if n else np.nan))
-    return pd.DataFrame(rows, columns=["bucket", "documents", "r2", "overlap"])
+        rows.append((name, n, r2))
+    return pd.DataFrame(rows, columns=["bucket", "documents", "r2"])
 
 
 class Distances(NamedTuple):
@@ -113,12 +94,6 @@ class Distances(NamedTuple):
         return type(self)(documents[chosen], positive[chosen], others[chosen, :negatives], negative[chosen, :negatives])
 
 
-class Separation(NamedTuple):
-    auc: float  # probability that a positive distance is below a negative one, ties counting half
-    overlap: float  # 1 minus the Kolmogorov-Smirnov distance: the common area of densities that cross once
-    loss: float  # mean max-margin loss, positive - gamma * mean negative (Eq. 4.1)
-
-
 def measure_distances(
     student: np.ndarray, teacher: np.ndarray, *, distance: Distance, negatives: int = 20, seed: int = 0
 ) -> Distances:
@@ -126,11 +101,7 @@ def measure_distances(
 
     student, teacher: (N, D), row i of both is document i. distance: "mse" is the squared L2 distance over D.
     """
-    if student.shape != teacher.shape:
-        raise InputError(f"student embeddings are {student.shape}, teacher embeddings {teacher.shape}; expected equal")
     n = len(student)
-    if n < 2:
-        raise InputError(f"distances to other documents need two documents or more, got {n}")
     shifts = np.random.default_rng(seed).permuted(np.tile(np.arange(1, n), (n, 1)), axis=1)[:, :negatives]
     own = np.arange(n)
     others = (own[:, None] + shifts) % n  # a shift from 1 to n - 1 never gives the document itself
@@ -145,29 +116,31 @@ def _distance(a: np.ndarray, b: np.ndarray, distance: Distance) -> np.ndarray:
     return 1 - (a * b).sum(axis=1) / np.maximum(norms, 1e-16)
 
 
-def separation(distances: Distances, *, gamma: float = 1.0) -> Separation:
-    from scipy.stats import ks_2samp, mannwhitneyu
+def separation(distances: Distances, *, gamma: float = 1.0) -> tuple[float, float]:
+    """AUC and loss.
+
+    AUC is the probability that a positive distance is below a negative one, ties counting half; the loss is the mean
+    max-margin loss, positive - gamma * mean negative (Eq. 4.1).
+    """
+    from scipy.stats import mannwhitneyu
 
     positive, negative = distances.positive.astype(np.float64), distances.negative.ravel().astype(np.float64)
-    if not negative.size:
-        raise InputError("distances: no documents are chosen; widen the range of lengths")
     auc = mannwhitneyu(negative, positive, method="asymptotic").statistic / (positive.size * negative.size)
-    overlap = 1 - ks_2samp(positive, negative, method="asymp").statistic
     loss = positive - gamma * distances.negative.mean(axis=1)
-    return Separation(float(auc), float(overlap), float(loss.mean()))
+    return float(auc), float(loss.mean())
 
 
 def mistaken(distances: Distances, *, k: int = 10) -> pd.DataFrame:
     """The k pairs of documents that the student confuses most, largest `ahead` first.
 
-    Columns document, other (rows), own, to_other (distances) and ahead, which is own - to_other: positive where the
-    student's embedding is nearer to the teacher embedding of the other document.
+    Columns document, other (rows), and ahead: how much nearer the student's embedding is to the teacher embedding of
+    the other document than to its own.
     """
     documents, positive, others, negative = distances
     ahead = positive[:, None] - negative  # (N, K)
     top = np.unravel_index(np.argsort(-ahead, axis=None, kind="stable")[:k], ahead.shape)
-    found = {"document": documents[top[0]], "other": others[top], "own": positive[top[0]], "to_other": negative[top]}
-    return pd.DataFrame({**found, "ahead": ahead[top]})
+    found = {"document": documents[top[0]], "other": others[top], "ahead": ahead[top]}
+    return pd.DataFrame(found)
 
 
 def tidy_distances(distances: Distances) -> pd.DataFrame:
@@ -177,41 +150,32 @@ def tidy_distances(distances: Distances) -> pd.DataFrame:
     rows = np.repeat(documents, others.shape[1])
     of_others = {"document": rows, "other": others.ravel(), "kind": "negative", "value": negative.ravel()}
     frame = pd.concat([pd.DataFrame(of_own), pd.DataFrame(of_others)], ignore_index=True)
-    return frame.assign(auc=separation(distances).auc)
+    return frame.assign(auc=separation(distances)[0])
 
 
 def redundancy(texts: Sequence[str]) -> pd.DataFrame:
-    """Columns words (split at white space), content (nouns and verbs), distinct and redundancy, a row per text.
+    """Columns words (split at white space) and redundancy, a row per text.
 
-    redundancy is content / distinct lemmas: 1 where no noun or verb is repeated, NaN without any. English. Tags are
-    textblob's and lemmas LemmInflect's; the paper (A.2) has both from spaCy, whose models no package registry has.
+    redundancy is nouns and verbs / distinct lemmas of these: 1 where none is repeated, NaN without any. English. Tags
+    are textblob's and lemmas LemmInflect's; the paper (A.2) has both from spaCy, whose models no package registry has.
     """
-    rows = []
-    for text in progress(texts, desc="nouns and verbs", unit="documents"):
-        content = [_lemma(word.text.lower(), word.part) for word in tag_words(text) if word.part in {"noun", "verb"}]
-        rows.append((len(text.split()), len(content), len(set(content))))
-    documents = pd.DataFrame(rows, columns=["words", "content", "distinct"])
-    return documents.assign(redundancy=documents["content"] / documents["distinct"])
-
-
-@cache
-def _lemma(word: str, part: str) -> str:
     from lemminflect import getLemma
 
-    return getLemma(word, upos=part.upper())[0]
+    lemma = cache(lambda word, part: getLemma(word, upos=part.upper())[0])
+    rows = []
+    for text in progress(texts, desc="nouns and verbs", unit="documents"):
+        content = [lemma(word.text.lower(), word.part) for word in tag_words(text) if word.part in {"noun", "verb"}]
+        rows.append((len(text.split()), len(content) / len(set(content)) if content else np.nan))
+    return pd.DataFrame(rows, columns=["words", "redundancy"])
 
 
 def redundancy_by_length(documents: pd.DataFrame) -> pd.DataFrame:
-    """A row of Table 4: mean redundancy and number of `documents` by length in words, index BINS and ALL_LENGTHS."""
-    counted = documents.dropna(subset="redundancy")
-    if counted.empty:
-        raise InputError(f"redundancy: none of the {len(documents)} documents has a noun or a verb; is it English?")
-    length = pd.cut(counted["words"], list(EDGES), labels=list(BINS))
-    table = counted.groupby(length, observed=False)["redundancy"].agg(["mean", "size"])
-    table = table.set_axis(["redundancy", "documents"], axis="columns")
-    table.index = pd.Index(table.index.astype(str), name="words")
-    table.loc[ALL_LENGTHS] = [counted["redundancy"].mean(), len(counted)]
-    return table.astype({"documents": int})
+    """A row of Table 4: mean redundancy of `documents` by length in words, index BINS and ALL_LENGTHS."""
+    length = pd.cut(documents["words"], list(EDGES), labels=list(BINS))
+    means = documents.groupby(length, observed=False)["redundancy"].mean()
+    means.index = pd.Index(means.index.astype(str), name="words")
+    means.loc[ALL_LENGTHS] = documents["redundancy"].mean()
+    return means.to_frame()
 
 
 def sentence_similarity(
@@ -229,9 +193,6 @@ def sentence_similarity(
         if documents and sum(map(len, documents)) + len(own) > sentences:
             break
         documents += [own] if len(own) > 1 else []
-    if len(documents) < 2:
-        counts = f"{len(documents)} of {len(texts)} documents have two sentences or more"
-        raise InputError(f"sentence_similarity: {counts}, expected two")
     X = unit(embed([sentence for own in documents for sentence in own])).astype(np.float32)
     document = np.repeat(np.arange(len(documents)), [len(own) for own in documents])
     first, second = np.triu_indices(len(X), k=1)
@@ -257,8 +218,6 @@ def attention_by_part(student: Student, texts: Sequence[str]) -> pd.DataFrame:
             own = by_word[read & (parts == part)]
             if len(own):
                 rows.append((number, part, len(own), own.mean(), own.mean() / by_word[read].mean()))
-    if not rows:
-        raise InputError(f"attention: none of the {len(texts)} texts has a word; give documents")
     return pd.DataFrame(rows, columns=["document", "part", "words", "attention", "relative"])
 
 
@@ -277,12 +236,13 @@ def attention_of_words(weights: np.ndarray, offsets: np.ndarray, words: Sequence
 
 
 def token_attention(student: Student, text: str) -> tuple[np.ndarray, np.ndarray]:
-    """The attention that each token receives in the last layer, (T,), sum 1, and its characters in the text, (T, 2)."""
+    """The attention that each token receives in the last layer, (T,), sum 1, and its characters in the text, (T, 2).
+
+    student: a Longformer in eval mode.
+    """
     import torch
     from torch.nn.functional import pad
 
-    if student.config.model_type != "longformer":
-        raise InputError(f"attention: a {student.config.model_type} gives none; take a student with BERT's layers")
     encoding = student.tokenizer(text, truncation=True, max_length=student.max_tokens, return_offsets_mapping=True)
     ids = torch.tensor([encoding["input_ids"]], device=student.device)
     T = ids.shape[1]
@@ -290,11 +250,8 @@ def token_attention(student: Student, text: str) -> tuple[np.ndarray, np.ndarray
     input_ids, is_text = pad(ids, padding, value=student.config.pad_token_id), pad(torch.ones_like(ids), padding)
     is_global = torch.zeros_like(is_text)
     is_global[0, 0] = student.pooling == "cls"
-    training = student.training
-    student.eval()
     with torch.inference_mode():
         output = student.model(input_ids, is_text, is_global, output_attentions=True)
-    student.train(training)
     if student.pooling == "cls":
         received = output.global_attentions[-1][0, :, :T, 0].mean(0)
     else:  # (Q, window + 1): the weights of Q queries on the tokens around each, itself in the middle

@@ -10,20 +10,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
 
 import numpy as np
 import pandas as pd
 
-from docemb_lib.errors import InputError
 from docemb_lib.evaluation import tasks
 from docemb_lib.evaluation.heads import HeadJob, train_jobs
 from docemb_lib.evaluation.tasks import HeadInputs, HeadTask, Score
 from docemb_lib.settings import HEADS, HeadSettings
-
-DRAWS = 10  # of examples for few-shot heads
-
-AnyHeadTask = TypeVar("AnyHeadTask", bound=HeadTask)
 
 
 def round_name(limit: int | None) -> str:
@@ -51,7 +45,7 @@ def downsample(labels: Sequence[Hashable], limit: int) -> np.ndarray:
     return np.array([row for label in classes for row in rows[label]])
 
 
-def for_validation(task: AnyHeadTask, limit: int) -> AnyHeadTask:
+def for_validation(task: HeadTask, limit: int) -> HeadTask:
     """The task with train and validation splits cut to `limit` examples, without a test split."""
     kept = {split: data for split, data in task.splits.items() if split != "test"}
     return replace(task, splits={split: data.take(downsample(data.labels, limit)) for split, data in kept.items()})
@@ -73,10 +67,6 @@ def validation_score(task: HeadTask, embeddings: np.ndarray, *, head: HeadSettin
     if "validation" in task.splits:
         return task.score(embeddings, "validation", head=head, seeds=seeds)
     (train,) = task.head_inputs(embeddings, ("train",), head)
-    smallest = int(np.bincount(train.labels).min())
-    if not 2 <= folds <= smallest:
-        where = f"task {task.name!r}: {folds} folds"
-        raise InputError(f"{where}, expected 2 to {smallest}, the examples of the smallest class in train")
     split = list(StratifiedKFold(folds).split(train.features, train.labels))
     jobs = [HeadJob(seen, seed) for seen, _ in split for seed in range(seeds)]
     by_fold = _predict(train, train, jobs, head).reshape(folds, seeds, len(train.labels))
@@ -102,13 +92,12 @@ def final_scores(
     embeddings: (N, D), row i belongs to `task.texts("test")[i]`; rounds: number of train examples by name, None: all.
     """
     train, test = task.head_inputs(embeddings, ("train", "test"), head)
-    whole = len(train.labels)
-    number_of = {name: whole if limit is None else min(limit, whole) for name, limit in rounds.items()}
-    numbers = list(dict.fromkeys(number_of.values()))  # rounds of all examples share their heads
-    jobs = [HeadJob(downsample(task.splits["train"].labels, n), seed) for n in numbers for seed in range(seeds)]
-    predictions = _predict(train, test, jobs, head).reshape(len(numbers), seeds, len(test.labels))
-    by_number = dict(zip(numbers, predictions, strict=True))
-    return {name: tasks.score_predictions(task.metric, by_number[n], test.labels) for name, n in number_of.items()}
+    labels = task.splits["train"].labels
+    limits = [len(labels) if limit is None else limit for limit in rounds.values()]
+    jobs = [HeadJob(downsample(labels, limit), seed) for limit in limits for seed in range(seeds)]
+    predictions = _predict(train, test, jobs, head).reshape(len(rounds), seeds, len(test.labels))
+    by_round = zip(rounds, predictions, strict=True)
+    return {name: tasks.score_predictions(task.metric, own, test.labels) for name, own in by_round}
 
 
 def few_shot_scores(
@@ -116,7 +105,7 @@ def few_shot_scores(
     embeddings: np.ndarray,
     *,
     per_class: Sequence[int] = (5,),
-    draws: int = DRAWS,
+    draws: int = 10,
     head: HeadSettings = HEADS["few-shot"],
 ) -> pd.DataFrame:
     """Columns per_class, draw, metric (accuracy, f1_macro) and value: one head per number and draw of examples.
@@ -134,11 +123,10 @@ def few_shot_scores(
 
 
 def draw_per_class(labels: np.ndarray, number: int, *, draw: int) -> np.ndarray:
-    """The rows of `number` examples of each class, ascending. A larger number keeps the examples of a smaller one."""
-    sizes = np.bincount(labels)
-    least = sizes.min()
-    if not 1 <= number <= least:
-        raise InputError(f"few-shot: {number} examples of each class, expected 1 to {least}, those of the smallest")
+    """The rows of `number` examples of each class, or all of a smaller class, ascending.
+
+    A larger number keeps the examples of a smaller one.
+    """
     rng = np.random.default_rng(draw)
-    kept = [rng.permutation(np.flatnonzero(labels == label))[:number] for label in range(len(sizes))]
+    kept = [rng.permutation(np.flatnonzero(labels == label))[:number] for label in np.unique(labels)]
     return np.sort(np.concatenate(kept))

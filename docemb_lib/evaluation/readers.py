@@ -8,40 +8,38 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeVar, cast
+from typing import Any, cast
 
 import numpy as np
+import pandas as pd
 
-from docemb_lib.corpus.rows import Row, file_format, read_csv, read_rows, read_text, text_of
+from docemb_lib.corpus.rows import Row, file_format, read_csv, read_rows, text_of
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation.tasks import SPLITS, Classification, Labelled, LabelledPairs, Pairs, Ranking, Retrieval, Task
 from docemb_lib.settings import OwnTask
 
-Id = TypeVar("Id", bound=Hashable)  # of a text
 logger = logging.getLogger(__name__)
 
 VALIDATION = ("dev", "val", "valid")  # other names of the validation split
 SPLIT = re.compile(rf"(?<![a-z])(train|validation|test|{'|'.join(VALIDATION)})(?![a-z])")
 NO_SPLIT = ""  # the split of rows for which no split is named
-LINES = ("dataset.txt", "labels.txt", "classes.txt")  # documents; numbers of their classes; names of the classes
 CONVERTED = "refs/convert/parquet"  # branch on a hub with the files of data sets whose main branch is a script
 WORD = re.compile(r"\b[^\W\d_]\w*")  # begins with a letter
+TEXTS = ("first", "second")  # columns of the texts of examples
 LINK = ("source", "target")  # columns of a relevance file
 
 
 def source_rows(source: str, *, config: str | None = None) -> Iterator[tuple[str, Row]]:
     """The split and the fields of every row of a data set; NO_SPLIT where no split is named.
 
-    source: a data file; a folder of data files, of classes or with LINES; or the id of a data set on a hub. Folders of
-    classes and LINES give the fields text and label. config: the subfolder, or the configuration on the hub.
+    source: a data file; a folder of data files or of classes; or the id of a data set on a hub. Folders of classes give
+    the fields text and label. config: the subfolder, or the configuration on the hub.
     """
     place = Path(source)
     if place.is_file():
         yield from ((NO_SPLIT, row) for row in read_rows(place))
-    elif (place / LINES[0]).is_file():
-        yield from ((NO_SPLIT, row) for row in _parallel_lines(place))
     elif place.is_dir():
         folder = place / config if config and (place / config).is_dir() else place
         files = [file for file in visible_files(folder) if file_format(file)]
@@ -51,8 +49,6 @@ def source_rows(source: str, *, config: str | None = None) -> Iterator[tuple[str
             yield from ((split, row) for row in read_rows(file))
         if not splits:
             yield from class_folder_rows(folder)
-    elif place.is_absolute() or source.startswith("."):
-        raise InputError(f"{source}: no such file or folder; name the one that holds the published data")
     else:
         yield from _hub_rows(source, config)
 
@@ -73,50 +69,25 @@ def _hub_rows(dataset: str, config: str | None) -> Iterator[tuple[str, Row]]:
             yield split, Row(f"{dataset} [{split}], row {number}", number, fields)
 
 
-def _parallel_lines(folder: Path) -> Iterator[Row]:
-    documents, labels, classes = (read_text(folder / name).removesuffix("\n").split("\n") for name in LINES)
-    if len(documents) != len(labels):
-        where = f"{folder}, line {min(len(documents), len(labels)) + 1}"
-        counts = f"{LINES[0]} has {len(documents)} lines, {LINES[1]} {len(labels)}"
-        raise InputError(f"{where}: {counts}; make them equal")
-    for number, (text, label) in enumerate(zip(documents, labels, strict=True), start=1):
-        where = f"{folder}, line {number}"
-        if not text.strip():
-            raise InputError(f"{where}: a text is blank; add one, or delete the line")
-        if not label.strip().isdecimal() or int(label) >= len(classes):
-            expected = f"the number of a class from 0 to {len(classes) - 1}"
-            raise InputError(f"{where}: the label is {label!r}, expected {expected}")
-        yield Row(where, number, {"text": text, "label": classes[int(label)]})
-
-
 def class_folder_rows(folder: Path) -> Iterator[tuple[str, Row]]:
     """A row per visible file of a folder of classes, or of a folder of such folders that name splits.
 
-    A class is named as its folder. Texts are UTF-8, or else Latin-1, as in older data sets: their number is logged.
+    A class is named as its folder. Texts are UTF-8, or else Latin-1, as in older data sets.
     """
     folders = _subfolders(folder)
     splits = {split_in(one.name): one for one in folders}
     if not folders or NO_SPLIT in splits or len(splits) < len(folders):
         splits = {NO_SPLIT: folder}
     for split, place in splits.items():
-        classes, latin = _subfolders(place), 0
-        if not classes:
+        if not (classes := _subfolders(place)):
             raise InputError(f"{place}: holds no folder; name a data file, or put each class into a folder of its name")
-        for one in classes:
-            if not (files := visible_files(one)):
-                raise InputError(f"{one}: a class without a document; add some, or delete the folder")
-            for number, file in enumerate(files, start=1):
-                try:
-                    data = file.read_bytes()
-                except OSError as error:
-                    raise InputError(f"{file}: cannot be read ({error.strerror}); mend its permissions") from error
-                try:
-                    text = data.decode("utf-8-sig")
-                except UnicodeDecodeError:
-                    text, latin = data.decode("latin-1"), latin + 1
-                yield split, Row(str(file), number, {"text": text, "label": one.name})
-        if latin:
-            logger.info("%s: %d files are not UTF-8 and were read as Latin-1", place, latin)
+        for number, file in enumerate((file for one in classes for file in visible_files(one)), start=1):
+            data, label = file.read_bytes(), file.relative_to(place).parts[0]
+            try:
+                text = data.decode("utf-8-sig")
+            except UnicodeDecodeError:
+                text = data.decode("latin-1")
+            yield split, Row(str(file), number, {"text": text, "label": label})
 
 
 def split_in(name: str) -> str:
@@ -135,99 +106,74 @@ def visible_files(folder: Path) -> list[Path]:
     return sorted(file for file in files if not any(part.startswith(".") for part in file.relative_to(folder).parts))
 
 
-class Example(NamedTuple):
-    texts: tuple[str, ...]  # one or two
-    label: str
-
-
 def read_examples(
     rows: Iterable[tuple[str, Row]],
     *,
     texts: Sequence[Sequence[str]],
     label: Sequence[str],
     where: str,
-    blank: Literal["keep", "skip", "refuse"],
+    skip_blank: bool = False,
     split_field: str | None = None,
-) -> dict[str, list[Example]]:
-    """The examples of each split; a label becomes a string, so that all file formats agree. Raises InputError.
+) -> pd.DataFrame:
+    """A row per example: split, its one or two texts (first, second), and label, a string. Raises InputError.
 
     rows: see `source_rows`; texts: for each text of an example the names that its field may have; label: those of the
-    label; where: the source in messages; blank: keep blank texts, refuse them, or skip rows without a text or a label
-    and log their number; split_field: names the split of a row, where a row has it.
+    label; where: the source in messages; skip_blank: leave out rows without a text or a label, and log their number;
+    split_field: names the split of a row, where a row has it.
     """
-    splits: dict[str, list[Example]] = {}
+    examples: list[tuple[str, ...]] = []
     without_split, skipped = "", 0
     for split, row in rows:
         *names, last = (next((name for name in known if name in row.fields), known[0]) for known in (*texts, label))
         values = [row.fields[name] for name in (*names, last) if name in row.fields]
-        if blank == "skip" and any(value is None or not str(value).strip() for value in values):
+        if skip_blank and any(value is None or not str(value).strip() for value in values):
             skipped += 1
             continue
-        found = tuple(text_of(row.fields, name, where=row.where) for name in names)
-        if last not in row.fields:
-            there = sorted(row.fields)
-            raise InputError(f"{row.where}: no field {last!r}, found {there}; name the one that holds the label")
-        value = row.fields[last]
+        found, value = [text_of(row.fields, name, where=row.where) for name in names], row.fields.get(last)
         if not isinstance(value, str | int) or not str(value).strip():
-            message = f"field {last!r} must be a string or an integer, found {value!r}"
-            raise InputError(f"{row.where}: {message}; write the class")
-        if blank == "refuse":
-            for text in found:
-                _not_blank(text, where=row.where)
+            there = f"found {value!r} in the fields {[*row.fields]}"
+            raise InputError(f"{row.where}: field {last!r} must hold the class, a string or an integer, {there}")
         if split_field is not None and split_field in row.fields:
             split = "validation" if row.fields[split_field] in VALIDATION else row.fields[split_field]
             if split not in SPLITS:
-                message = f"field {split_field!r} is {split!r}, expected {', '.join(SPLITS)}; name the split"
-                raise InputError(f"{row.where}: {message}")
+                raise InputError(f"{row.where}: field {split_field!r} is {split!r}, expected {', '.join(SPLITS)}")
         without_split = without_split or (row.where if split == NO_SPLIT else "")
-        splits.setdefault(split, []).append(Example(found, str(value).strip()))
+        examples.append((split, *found, str(value).strip()))
     if skipped:
         logger.warning("%s: %d rows without a class or a text are left out", where, skipped)
-    if not splits:
+    if not examples:
         fields = ", ".join(names[0] for names in (*texts, label))
         raise InputError(f"{where}: holds no example; add one with the fields {fields}")
-    if without_split and len(splits) > 1:
+    frame = pd.DataFrame(examples, columns=["split", *TEXTS[: len(texts)], "label"], dtype=object)
+    if without_split and frame["split"].nunique() > 1:
         raise InputError(f"{without_split}: names no split, but other rows do; name it in all of them or in none")
-    return splits
+    return frame
 
 
-def _not_blank(text: str, *, where: str) -> str:
-    if not text.strip():
-        raise InputError(f"{where}: a text is blank; write it or delete the row")
-    return text
-
-
-def draw_splits(examples: Sequence[Example], *, share: float, seed: int, where: str) -> dict[str, list[Example]]:
+def draw_splits(examples: pd.DataFrame, *, share: float, seed: int, where: str) -> pd.DataFrame:
     """Draw `share` of each class for test, as many for validation, the rest for train; the order of examples is kept.
 
-    Examples with equal texts go to the same split, with the class of the first.
+    Examples with equal texts go to the same split, with the class of the first. examples: see `read_examples`.
     """
-    rng = np.random.default_rng(seed)
-    label = {example.texts: example.label for example in reversed(examples)}
-    by_label: dict[str, list[tuple[str, ...]]] = {name: [] for name in sorted(set(label.values()))}
-    for texts in dict.fromkeys(example.texts for example in examples):
-        by_label[label[texts]].append(texts)
-    split_of = {}
-    for name, members in by_label.items():
+    rng, texts = np.random.default_rng(seed), [column for column in TEXTS if column in examples]
+    distinct = examples.drop_duplicates(texts).assign(split="train")
+    for name, members in distinct.groupby("label"):
         held = max(1, round(share * len(members)))
         if len(members) <= 2 * held:
-            what = f"{len(members)} examples are too few to draw train, validation and test from"
-            mend = "add some, leave the class out, or name the splits in the file"
-            raise InputError(f"{where}: class {name!r}: {what}; {mend}")
-        for place, number in enumerate(rng.permutation(len(members))):
-            split_of[members[number]] = "test" if place < held else "validation" if place < 2 * held else "train"
-    return {split: [one for one in examples if split_of[one.texts] == split] for split in SPLITS}
+            few = f"{len(members)} examples are too few to draw train, validation and test from"
+            raise InputError(f"{where}: class {name!r}: {few}; add some, or name the splits in the file")
+        drawn = members.index[rng.permutation(len(members))]
+        distinct.loc[drawn[: 2 * held], "split"] = ["test"] * held + ["validation"] * held
+    return examples.drop(columns="split").merge(distinct[[*texts, "split"]], on=texts, how="left")
 
 
-def head_task(name: str, splits: Mapping[str, Sequence[Example]]) -> Classification | Pairs:
-    """Pairs where examples have two texts, else a classification."""
-    pairs = any(len(some[0].texts) == 2 for some in splits.values())
-    kind: Any = LabelledPairs if pairs else Labelled
-    data: dict[str, Any] = {}
-    for split in (split for split in SPLITS if split in splits):
-        columns = zip(*((*one.texts, one.label) for one in splits[split]), strict=True)
-        data[split] = kind(*map(list, columns))
-    return Pairs(name, data) if pairs else Classification(name, data)
+def head_task(name: str, examples: pd.DataFrame) -> Classification | Pairs:
+    """Pairs where examples have two texts, else a classification. examples: see `read_examples`."""
+    columns = [column for column in (*TEXTS, "label") if column in examples]
+    kind: Any = LabelledPairs if len(columns) == 3 else Labelled
+    parts = {split: examples[examples["split"] == split] for split in SPLITS}
+    data = {split: kind(*(part[column].tolist() for column in columns)) for split, part in parts.items() if len(part)}
+    return Pairs(name, data) if len(columns) == 3 else Classification(name, data)
 
 
 def own_task(settings: OwnTask) -> Task:
@@ -235,22 +181,21 @@ def own_task(settings: OwnTask) -> Task:
         return Retrieval(settings.name, _own_rankings(settings))
     path = settings.path
     if isinstance(path, dict):
-        return head_task(settings.name, {split: _own_examples(settings, path[split], split)[split] for split in path})
-    splits = _own_examples(settings, path)
-    if NO_SPLIT in splits:
-        splits = draw_splits(splits[NO_SPLIT], share=settings.share, seed=settings.seed, where=str(path))
-    return head_task(settings.name, splits)
+        return head_task(settings.name, pd.concat([_own_examples(settings, path[split], split) for split in path]))
+    examples = _own_examples(settings, path)
+    if (examples["split"] == NO_SPLIT).all():
+        examples = draw_splits(examples, share=settings.share, seed=settings.seed, where=str(path))
+    return head_task(settings.name, examples)
 
 
-def _own_examples(settings: OwnTask, place: Path, split: str | None = None) -> dict[str, list[Example]]:
+def _own_examples(settings: OwnTask, place: Path, split: str | None = None) -> pd.DataFrame:
     """All examples of a file or of a folder of classes, those of a named split under that name."""
-    if settings.kind == "classification" and place.is_dir():
-        rows, texts, label = class_folder_rows(place), [["text"]], ["label"]
-    else:
-        rows, label = ((NO_SPLIT, row) for row in read_rows(place)), [settings.label_field]
-        texts = [[settings.text_field], [settings.second_field]][: 1 + (settings.kind == "pairs")]
-    rows, field = (rows, settings.split_field) if split is None else (((split, row) for _, row in rows), None)
-    return read_examples(rows, texts=texts, label=label, where=str(place), blank="refuse", split_field=field)
+    texts = [[settings.text_field], [settings.second_field]][: 1 + (settings.kind == "pairs")]
+    rows, split_field = source_rows(str(place)), settings.split_field if split is None else None
+    if split is not None:
+        rows = ((split, row) for _, row in rows)
+    label = [settings.label_field]
+    return read_examples(rows, texts=texts, label=label, where=str(place), split_field=split_field)
 
 
 def task_files(settings: OwnTask) -> list[Path]:
@@ -265,51 +210,42 @@ def _own_rankings(settings: OwnTask) -> dict[str, Ranking]:
     texts: dict[str, str] = {}
     for where, _, fields in read_rows(cast(Path, settings.path)):
         id = fields.get(settings.id_field)
-        if not isinstance(id, str | int):
-            raise InputError(f"{where}: field {settings.id_field!r} must be a string or an integer, found {id!r}")
-        if str(id) in texts:
-            raise InputError(f"{where}: an earlier row has the id {str(id)!r} too; rename one")
+        if not isinstance(id, str | int) or str(id) in texts:
+            found = f"{id!r} in the field {settings.id_field!r}"
+            raise InputError(f"{where}: found {found}, expected a string or an integer that no earlier row has")
         text = text_of(fields, settings.text_field, where=where)
-        if settings.mask_names:
-            text = WORD.sub(lambda word: "" if word[0][0].isupper() else word[0], text)
-        texts[str(id)] = _not_blank(text, where=where)
+        texts[str(id)] = WORD.sub(lambda w: "" if w[0][0].isupper() else w[0], text) if settings.mask_names else text
     if isinstance(settings.relevance, dict):
         return {split: make_ranking(texts, _own_links(file, texts)) for split, file in settings.relevance.items()}
     links = _own_links(cast(Path, settings.relevance), texts)
     held = round(settings.share * len(links))  # for validation; the rest for test, since nothing is trained
     drawn = set(np.random.default_rng(settings.seed).permutation(sorted(links))[:held].tolist())
-    validation = {source: targets for source, targets in links.items() if source in drawn}
-    test = {source: targets for source, targets in links.items() if source not in drawn}
-    return {split: make_ranking(texts, some) for split, some in (("validation", validation), ("test", test)) if some}
+    queries = {"validation": [id for id in links if id in drawn], "test": [id for id in links if id not in drawn]}
+    return {
+        split: make_ranking(texts, {id: links[id] for id in ids})
+        for split, ids in queries.items()
+        if ids or split == "test"
+    }
 
 
 def _own_links(file: Path, texts: Mapping[str, str]) -> dict[str, list[str]]:
     """For each id the ids to retrieve, each once. CSV and TSV may start with a line of column names."""
     delimiter = {".csv": ",", ".tsv": "\t"}.get(file_format(file) or "")
-    rows = read_csv(file, columns=LINK, delimiter=delimiter) if delimiter else read_rows(file)
     links: dict[str, dict[str, None]] = {}
-    for where, number, fields in rows:
-        if absent := [column for column in LINK if not isinstance(fields.get(column), str | int)]:
-            problem = f"no string or integer in the field {absent[0]!r}"
-            raise InputError(f"{where}: {problem}, found {sorted(fields)}; write an id into source and into target")
-        source, target = (str(fields[column]) for column in LINK)
-        if delimiter and number == 1 and (source, target) == LINK:
+    for where, number, fields in read_csv(file, columns=LINK, delimiter=delimiter) if delimiter else read_rows(file):
+        ids = [str(fields.get(column)) for column in LINK]
+        if delimiter and number == 1 and ids == [*LINK]:
             continue
-        for id in (source, target):
-            if id not in texts:
-                raise InputError(f"{where}: {id!r} is the id of no document; mend it, or delete the row")
-        if source == target:
-            raise InputError(f"{where}: {source!r} is relevant for itself; delete the row")
-        links.setdefault(source, {})[target] = None
-    if not links:
-        raise InputError(f"{file}: holds no pair of ids; write one a row, source and target")
+        if ids[0] == ids[1] or not {*ids} <= texts.keys():
+            raise InputError(
+                f"{where}: found {ids}, expected the ids of two documents, source and target; mend the row"
+            )
+        links.setdefault(ids[0], {})[ids[1]] = None
     return {source: list(targets) for source, targets in links.items()}
 
 
-def make_ranking(
-    texts: Mapping[Id, str], links: Mapping[Id, Sequence[Id]], *, candidates: int | None = None
-) -> Ranking:
-    """The ranking of texts by id, with the ids to retrieve for the id of each query. candidates: see `Ranking`."""
+def make_ranking(texts: Mapping[str, str], links: Mapping[str, Sequence[str]]) -> Ranking:
+    """The ranking of texts by id, with the ids to retrieve for the id of each query."""
     row = {id: number for number, id in enumerate(texts)}
     relevant = [[row[id] for id in targets] for targets in links.values()]
-    return Ranking(list(texts.values()), [row[id] for id in links], relevant, candidates)
+    return Ranking(list(texts.values()), [row[id] for id in links], relevant)

@@ -6,7 +6,7 @@ Rankings by words are fitted on the unlabelled texts of a task, as a search engi
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,82 +34,36 @@ def unit(embeddings: np.ndarray) -> np.ndarray:
     return X / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), np.finfo(np.float64).tiny)
 
 
-def rank_documents(embeddings: np.ndarray, queries: Sequence[int]) -> Iterator[np.ndarray]:
-    """For each query the rows of all other documents, nearest first; ties in the order of the rows.
+def rank_documents(similarities: Similarities, queries: Sequence[int]) -> Iterator[np.ndarray]:
+    """For each of Q queries the rows of all other documents, most similar first; ties in the order of the rows.
 
-    embeddings: (N, D); queries: Q rows of it. Yields Q arrays of (N - 1,). A zero embedding has cosine 0 with all.
+    Similarities are asked for BLOCK queries at a time. Yields Q arrays of (N - 1,).
     """
-    X = unit(embeddings)
     for start in range(0, len(queries), BLOCK):
-        block = np.asarray(queries[start : start + BLOCK], dtype=np.intp)
-        similarities = np.round(X[block] @ X.T, DECIMALS)
-        for query, row in zip(block, similarities, strict=True):
-            nearest_first = np.argsort(-row, kind="stable")
+        block = list(queries[start : start + BLOCK])
+        for query, row in zip(block, similarities(block), strict=True):
+            nearest_first = np.argsort(-np.round(row.astype(np.float64), DECIMALS), kind="stable")
             yield nearest_first[nearest_first != query]
 
 
 def neighbours(embeddings: np.ndarray, ids: Sequence[str], *, queries: Sequence[int], k: int = 3) -> pd.DataFrame:
     """The `k` nearest others of each query (a row) by cosine: columns query, rank (from 1), neighbour. ids: N names."""
-    ranked = zip(queries, rank_documents(embeddings, queries), strict=True)
+    ranked = zip(queries, rank_documents(by_cosine(embeddings), queries), strict=True)
     rows = [(ids[query], rank, ids[row]) for query, order in ranked for rank, row in enumerate(order[:k], 1)]
     return pd.DataFrame(rows, columns=["query", "rank", "neighbour"])
 
 
-def ranks_by_similarity(
-    similarities: Similarities,
-    queries: Sequence[int],
-    relevant: Sequence[Sequence[int]],
-    *,
-    candidates: int | None = None,
-) -> list[np.ndarray]:
-    """For each query the ranks of its relevant rows among all other documents: from 1, ascending.
-
-    Nothing is sorted: the rank of a document is 1 plus the number of documents before it. Similarities are asked for
-    BLOCK queries at a time.
-
-    queries: Q rows; relevant: for each query the rows to retrieve; candidates: only so many first rows can be
-    retrieved, None: all.
-    """
-    ranked = []
-    for start in range(0, len(queries), BLOCK):
-        block = list(queries[start : start + BLOCK])
-        for query, row, wanted in zip(block, similarities(block), relevant[start : start + BLOCK], strict=True):
-            places = np.asarray(wanted, dtype=np.intp)
-            others = row[:candidates].astype(np.float64)
-            levels = others[places]
-            others[query : query + 1] = -np.inf  # a query does not retrieve itself
-            ranked.append(np.sort(_count_before(others, levels, places)) + 1)
-    return ranked
-
-
-def _count_before(row: np.ndarray, levels: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """How many similarities stand before each of R documents, ties in the order of the rows: (R,).
-
-    row: (N,); levels: (R,), the similarities of the R documents; places: (R,), their positions.
-    """
-    tie = 0.5 * 10.0**-DECIMALS
-    near = np.flatnonzero(row >= levels.min(initial=np.inf) - tie)  # the others stand behind all R documents
-    row = row[near]
-    counts = np.zeros(len(levels), dtype=np.int64)
-    for r, (level, place) in enumerate(zip(levels, places, strict=True)):  # a loop: counting along an axis is slower
-        counts[r] = np.count_nonzero(row > level + tie)
-        reaching = row >= level - tie
-        if np.count_nonzero(reaching) > counts[r]:
-            tied = reaching & (row <= level + tie)
-            counts[r] += np.count_nonzero(near[tied] < place)
-    return counts
-
-
 def precision_and_reciprocal_rank(
-    ranked: Sequence[np.ndarray], *, top: int | None = None
+    ranked: Iterable[np.ndarray], relevant: Sequence[Sequence[int]], *, top: int | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Average precision and reciprocal rank of every query, (Q,) each; their means are MAP and MRR.
 
     The average precision is the mean over the relevant documents of the precision at the rank of each. ranked: see
-    `ranks_by_similarity`. top: count only relevant documents among the first so many hits, also in the mean, as the
-    code behind Table 5.7 does with 1,000; a query without any has 0 and 1 / top.
+    `rank_documents`; relevant: for each query the rows to retrieve. top: count only relevant documents among the first
+    so many hits, also in the mean, as the code behind Table 5.7 does with 1,000; a query without any has 0 and 1 / top.
     """
-    found = [ranks if top is None else ranks[ranks <= top] for ranks in ranked]
+    pairs = zip(ranked, relevant, strict=True)
+    found = [np.flatnonzero(np.isin(order[:top], wanted)) + 1 for order, wanted in pairs]  # ranks, ascending
     precision = [(np.arange(1, len(ranks) + 1) / ranks).mean() if len(ranks) else 0.0 for ranks in found]
     return np.array(precision), np.array([1 / min([*ranks, top or np.inf]) for ranks in found])
 

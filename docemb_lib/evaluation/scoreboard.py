@@ -13,7 +13,6 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
-from docemb_lib.errors import InputError
 from docemb_lib.evaluation.tasks import Score
 from docemb_lib.evaluation.uncertainty import OVERALL, VERDICTS
 
@@ -46,16 +45,8 @@ def mean_over_tasks(scores: pd.DataFrame) -> pd.DataFrame:
     (BM25 ranks only) has no mean.
     """
     main = scores[scores["metric"].isin(MAIN_METRICS)]
-    if (double := main.duplicated(["model", "task", "seed"])).any():
-        row = main[double].iloc[0]
-        raise InputError(f"scores: {row['model']!r} has two scores on {row['task']!r} for one seed; keep one run")
     main = main[main.groupby("model")["task"].transform("nunique") == main["task"].nunique()]
     table = main.pivot(index=["model", "task"], columns="seed", values="value")
-    seeds = table.count(axis=1)
-    if (other := ~seeds.isin([1, table.shape[1]])).any():
-        model, task = seeds.index[other][0]
-        found = f"{model!r} on {task!r} has {seeds[model, task]} seeds where others have {table.shape[1]}"
-        raise InputError(f"scores: {found}; score all tasks with equally many")
     # bfill and ffill copy a single value to all seeds and change nothing where each seed has a value
     per_seed = table.bfill(axis=1).ffill(axis=1).groupby("model").mean()
     return per_seed.reset_index().melt(id_vars="model", var_name="seed", value_name="value")
@@ -96,8 +87,7 @@ def interval_board(intervals: pd.DataFrame) -> pd.DataFrame:
     shown = intervals[intervals["metric"].isin([*MAIN_METRICS, "mean"])]
     index = ["round", "model"] if "round" in shown else ["model"]
     rows = shown[["value", "low", "high"]].itertuples(index=False)
-    texts = [with_interval(*row).replace(", ", f",{NO_BREAK}") for row in rows]
-    shown = shown.assign(text=texts)
+    shown = shown.assign(text=[with_interval(*row).replace(", ", f",{NO_BREAK}") for row in rows])
     table = shown.pivot_table(index=index, columns="task", values="text", aggfunc="first", sort=False)
     best = shown[shown["task"] == table.columns[-1]].set_index(index)["value"]
     rounds = {name: number for number, name in enumerate(dict.fromkeys(shown.get("round", ())))}
@@ -125,21 +115,17 @@ def standing(
     own = _over_tasks(comparison).query("model == @student").set_index("reference")
     references = [model for model in own.index if model in scores.index and model != before]
     named = [student, practice, *([] if before is None else [before])]
-    if absent := [model for model in named if model not in scores.index]:
-        raise InputError(f"standing: no scores of {absent[0]!r}, only of {', '.join(sorted(scores.index))}")
     best = scores.loc[references, "value"].idxmax()
     better, worse, _ = VERDICTS
 
     def number(model: str) -> str:
         return with_interval(*scores.loc[model, ["value", "low", "high"]])
 
-    groups: dict[str, list[str]] = {}
     title = f"the best of {len(references)} references, {best}" if len(references) > 1 else best
-    names = {name: name for name in named} | {best: title}
+    found = []
     for other in dict.fromkeys((best, *named[1:])):
         verdict = {better: "better than", worse: "worse than"}.get(own["verdict"][other], "not shown to differ from")
-        groups.setdefault(verdict, []).append(f"{names[other]} ({number(other)})")
-    found = [f"{verdict} {', '.join([*group[:-2], ' and '.join(group[-2:])])}" for verdict, group in groups.items()]
+        found.append(f"{verdict} {title if other == best else other} ({number(other)})")
     over = f"{tasks} {'task' if tasks == 1 else 'tasks'}"
     return f"In the mean over {over}, {student} ({number(student)}) is {'; it is '.join(found)}."
 

@@ -8,7 +8,6 @@ scored but is suspicious, and does not mend it, because published scores include
 from __future__ import annotations
 
 import logging
-from collections import defaultdict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeVar
@@ -17,11 +16,7 @@ import numpy as np
 
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation.heads import pair_features, train_heads
-from docemb_lib.evaluation.retrieval import (
-    by_cosine,
-    precision_and_reciprocal_rank,
-    ranks_by_similarity,
-)
+from docemb_lib.evaluation.retrieval import by_cosine, precision_and_reciprocal_rank, rank_documents
 from docemb_lib.settings import HeadSettings
 
 logger = logging.getLogger(__name__)
@@ -79,26 +74,22 @@ class Ranking:
     texts: Sequence[str]
     queries: Sequence[int]  # rows of texts
     relevant: Sequence[Sequence[int]]  # for each query the rows to retrieve
-    candidates: int | None = None  # only the first so many texts can be retrieved, and queries may follow; None: all
 
     @property
     def documents(self) -> tuple[Sequence[str]]:
         return (self.texts,)
 
     def check(self, where: str) -> None:
-        N, pool = len(self.texts), len(self.texts) if self.candidates is None else self.candidates
         if not len(self.queries) == len(self.relevant) > 0:
             counts = f"{len(self.queries)} queries and {len(self.relevant)} lists of relevant rows"
             raise InputError(f"{where}: {counts}; expected equally many and at least one")
-        if not 1 <= pool <= N:
-            raise InputError(f"{where}: {pool} candidates among {N} texts; expected 1 to {N}")
         for query, rows in zip(self.queries, self.relevant, strict=True):
-            if not len(rows) or len(set(rows)) < len(rows) or query in rows:
-                expected = "expected at least one, each once, without the query"
+            sound = 0 < len(rows) == len({*rows} - {query}) and all(
+                0 <= row < len(self.texts) for row in (query, *rows)
+            )
+            if not sound:
+                expected = f"expected at least one of {len(self.texts)} rows, each once, without the query"
                 raise InputError(f"{where}: query {query} has the relevant rows {list(rows)}; {expected}")
-            if not 0 <= query < N or not all(0 <= row < pool for row in rows):
-                what = f"query {query} with relevant rows {list(rows)}"
-                raise InputError(f"{where}: {what} is out of range for {N} texts and {pool} candidates")
 
 
 Data = TypeVar("Data")
@@ -127,26 +118,17 @@ def rows_by_text(name: str, embeddings: Any, texts: list[str]) -> Callable[[Sequ
     All texts in their order are returned without a copy, so that a large pool may stay memory-mapped.
     """
     if embeddings.ndim != 2 or embeddings.shape[0] != len(texts):
-        what = f"embeddings of shape {embeddings.shape} for {len(texts)} texts"
-        raise InputError(f"task {name!r}: {what}; expected one row per text, in the order of task.texts(split)")
+        shapes = f"embeddings of shape {embeddings.shape} for {len(texts)} texts, in the order of task.texts(split)"
+        raise InputError(f"task {name!r}: {shapes}; expected one row per text")
     with np.errstate(invalid="ignore"):  # infinities of both signs
-        finite = np.isfinite(embeddings.sum(axis=1, dtype=np.float64))  # sums: a memory-mapped array is never copied
-    if not finite.all():
-        what = f"{np.count_nonzero(~finite)} of {len(texts)} embeddings are not finite"
-        first = f"the first is row {int(np.argmin(finite))}"
-        raise InputError(f"task {name!r}: {what}, {first}; check whether the model has diverged")
+        if not np.isfinite(embeddings.sum(dtype=np.float64)):  # a sum: a memory-mapped array is never copied
+            raise InputError(f"task {name!r}: embeddings are not finite; check whether the model has diverged")
     row = {text: i for i, text in enumerate(texts)}
 
     def lookup(wanted: Sequence[str]) -> np.ndarray:
         return embeddings if list(wanted) == texts else embeddings[[row[text] for text in wanted]]
 
     return lookup
-
-
-def _scaled(lookup: Callable[[Sequence[str]], Any], texts: Sequence[str]) -> Callable[[Sequence[str]], Any]:
-    """The lookup times one factor, such that the mean squared length of the texts' embeddings is 1."""
-    factor = 1 / max(float(np.sqrt(np.square(lookup(texts)).sum(axis=1).mean())), 1e-12)
-    return lambda wanted: factor * lookup(wanted)
 
 
 class Embedder(Protocol):
@@ -204,10 +186,9 @@ class HeadTask:
         if len(known) < 2:
             raise InputError(f"{where}, split 'train': all labels are {known.pop()!r}; expected two classes or more")
         for split, data in self.splits.items():
-            if unknown := [label for label in data.labels if label not in known]:
-                what = f"{len(unknown)} of {len(data.labels)} labels are none of the {len(known)} classes of 'train'"
-                mend = "leave them out, or add to train"
-                raise InputError(f"{where}, split {split!r}: {what}, the first is {unknown[0]!r}; {mend}")
+            if unknown := sorted(set(data.labels) - known, key=str):
+                what = f"the labels {unknown[:3]} are none of the {len(known)} classes of 'train'"
+                raise InputError(f"{where}, split {split!r}: {what}; leave them out, or add to train")
 
     def texts(self, split: str = "test") -> list[str]:
         """The texts of train and of `split`, each once: what must be embedded to score on `split`."""
@@ -228,22 +209,18 @@ class HeadTask:
         embeddings: (N, D), row i belongs to `texts(splits[-1])[i]`. Class numbers follow the order of the names.
         """
         lookup = rows_by_text(self.name, embeddings, self.texts(splits[-1]))
+        factor = 1.0
         if head.hidden == 0 and isinstance(embeddings, np.ndarray):  # sparse ones have unit length
-            lookup = _scaled(lookup, self.splits["train"].texts)
+            seen = lookup(self.splits["train"].texts)
+            factor = 1 / max(float(np.sqrt(np.square(seen).sum(axis=1).mean())), 1e-12)
         number = {label: i for i, label in enumerate(sorted(set(self.splits["train"].labels), key=str))}
         inputs = []
         for split in splits:
             data = pick(self.name, self.splits, split)
-            views = [lookup(column) for column in data.documents]
+            views = [factor * lookup(column) for column in data.documents]
             features = pair_features(views[0], views[1], head.pair_features) if len(views) == 2 else views[0]
             inputs.append(HeadInputs(features, np.array([number[label] for label in data.labels]), len(number)))
         return inputs
-
-    def example_lengths(self, lengths: Sequence[int] | np.ndarray) -> np.ndarray:
-        """The length of each test example, of a pair that of the longer document: (N,). lengths: of `texts("test")`."""
-        length_of = dict(zip(self.texts("test"), lengths, strict=True))
-        columns = pick(self.name, self.splits, "test").documents
-        return np.max([[length_of[text] for text in column] for column in columns], axis=0)
 
 
 @dataclass(frozen=True)
@@ -310,49 +287,38 @@ class Retrieval:
 
         known = callable(embeddings)
         similarities = given if known else by_cosine(rows_by_text(self.name, embeddings, texts)(ranking.texts))
-        ranked = ranks_by_similarity(similarities, ranking.queries, ranking.relevant, candidates=ranking.candidates)
-        found = precision_and_reciprocal_rank(ranked, top=top)
+        ranked = rank_documents(similarities, ranking.queries)
+        found = precision_and_reciprocal_rank(ranked, ranking.relevant, top=top)
         mean, mrr = (float(values.mean()) for values in found)
         per_query = {name: values[None].astype(np.float32) for name, values in zip(("map", "mrr"), found, strict=True)}
         return Score(self.metric, (mean,), extra={"mrr": mrr}, per_example=per_query)
-
-    def example_lengths(self, lengths: Sequence[int] | np.ndarray) -> np.ndarray:
-        """The length of each query in test: (Q,). lengths: of `texts("test")`."""
-        length_of, ranking = dict(zip(self.texts("test"), lengths, strict=True)), pick(self.name, self.splits, "test")
-        return np.array([length_of[ranking.texts[query]] for query in ranking.queries])
 
 
 Task = Classification | Pairs | Retrieval
 
 
-def warn_of_problems(task: Task) -> None:
-    """Log how many examples, or classes, of a split have a problem, of how many, and the first: a row, or a class.
+def example_lengths(task: Task, lengths: Sequence[int] | np.ndarray) -> np.ndarray:
+    """The length of each test example: (N,). Of a pair it is that of the longer document, of a ranking of the query.
 
-    "with another label": leaked examples that have only other labels in train. A retrieval task has no labels.
+    lengths: of `task.texts("test")`.
     """
-    train_labels: dict[tuple[str, ...], set[Hashable]] = defaultdict(set)
-    if isinstance(task, HeadTask):
-        train = task.splits["train"]
-        for texts, label in zip(zip(*train.documents, strict=True), train.labels, strict=True):
-            train_labels[texts].add(label)
+    length_of, data = dict(zip(task.texts("test"), lengths, strict=True)), task.splits["test"]
+    columns = [[data.texts[query] for query in data.queries]] if isinstance(data, Ranking) else data.documents
+    return np.max([[length_of[text] for text in column] for column in columns], axis=0)
+
+
+def warn_of_problems(task: Task) -> None:
+    """Log how many examples of a split have no text, or are in train too (leakage), and the row of the first."""
     for split, data in task.splits.items():
         examples = list(zip(*data.documents, strict=True))
-        blank = [i for i, texts in enumerate(examples) if not all(text.strip() for text in texts)]
-        found: list[tuple[str, Sequence[object], int]] = [("without text", blank, len(examples))]
-        if isinstance(data, Examples) and split != "train":
-            leaked = [i for i, texts in enumerate(examples) if texts in train_labels]
-            contradicted = [i for i in leaked if data.labels[i] not in train_labels[examples[i]]]
-            classes = set(train.labels)
-            absent = sorted(classes - set(data.labels), key=str)
-            found += [
-                ("also in train (leakage)", leaked, len(examples)),
-                ("also in train with another label", contradicted, len(examples)),
-                ("classes of train without example", absent, len(classes)),
-            ]
-        for problem, which, of in found:
-            if which:
+        found = {"without text": [i for i, texts in enumerate(examples) if not all(text.strip() for text in texts)]}
+        if isinstance(task, HeadTask) and split != "train":
+            train = set(zip(*task.splits["train"].documents, strict=True))
+            found["also in train (leakage)"] = [i for i, texts in enumerate(examples) if texts in train]
+        for problem, rows in found.items():
+            if rows:
                 message = "task %s, split %s: %d of %d %s, the first is %s"
-                logger.warning(message, task.name, split, len(which), of, problem, which[0])
+                logger.warning(message, task.name, split, len(rows), len(examples), problem, rows[0])
 
 
 def evaluate(

@@ -10,12 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from docemb_lib.errors import InputError
 from docemb_lib.evaluation.tasks import Score
 
 LEVEL = 0.95  # confidence level of intervals and tests
@@ -31,16 +29,10 @@ VERDICTS = ("better", "worse", "no difference shown")
 Scores = Mapping[str, Mapping[str, Score]]  # {model: {task: score}}
 
 
-class Intervals(NamedTuple):
-    mean: np.ndarray  # (M,), of M scores; low, high: the bounds of their confidence intervals
-    low: np.ndarray
-    high: np.ndarray
-
-
 def bootstrap_over_tasks(
     examples: Sequence[np.ndarray], *, level: float = LEVEL, resamples: int = RESAMPLES
-) -> Intervals:
-    """BCa bootstrap intervals (Efron, 1987) of M unweighted means over K tasks.
+) -> np.ndarray:
+    """BCa bootstrap intervals (Efron, 1987) of M unweighted means over K tasks: the means, low and high bounds, (3, M).
 
     examples: K arrays (M, N_k), the results of M models on the same N_k examples; each task is resampled separately
     (Davison and Hinkley, 1997, 5.3). Where all examples are equal, the interval is a point.
@@ -58,12 +50,12 @@ def bootstrap_over_tasks(
     influence = side_by_side([X - X.mean(axis=1, keepdims=True) for X in tasks])
     spread = (influence**2).sum(axis=1) ** 1.5
     acceleration = np.divide((influence**3).sum(axis=1), 6 * spread, out=np.zeros(len(mean)), where=spread > 1e-12)
-    bounds = []
+    found = [mean]
     for tail in ((1 - level) / 2, (1 + level) / 2):
         shifted = bias + ndtri(tail)
         share = ndtr(bias + shifted / (1 - acceleration * shifted))
-        bounds.append(np.array([np.quantile(means, q) for means, q in zip(drawn.T, share, strict=True)]))
-    return Intervals(mean, *bounds)
+        found.append(np.array([np.quantile(means, q) for means, q in zip(drawn.T, share, strict=True)]))
+    return np.stack(found)
 
 
 def side_by_side(examples: Sequence[np.ndarray]) -> np.ndarray:
@@ -117,7 +109,7 @@ def score_intervals(scores: Scores) -> pd.DataFrame:
     rows: list[tuple[object, ...]] = []
     for task, metric, models, examples in all_results(scores):
         count = sum(X.shape[1] for X in examples)
-        intervals = np.transpose(bootstrap_over_tasks(examples))
+        intervals = bootstrap_over_tasks(examples).T
         rows += [(model, task, metric, count, *row) for model, row in zip(models, intervals, strict=True)]
     return pd.DataFrame(rows, columns=["model", "task", "metric", "examples", "value", "low", "high"])
 
@@ -129,9 +121,6 @@ def differences(scores: Scores, reference: str) -> pd.DataFrame:
 
     Columns: task, metric, model, reference, difference (model minus reference), low and high (its interval), p.
     """
-    if reference not in scores or len(scores) < 2:
-        there = f"there are scores of {', '.join(scores)}"
-        raise InputError(f"compare: {reference!r} and another model are needed, {there}")
     rows: list[tuple[object, ...]] = []
     for task, metric, models, examples in all_results(scores, extra=False):
         if reference not in models or len(models) < 2:
@@ -139,7 +128,7 @@ def differences(scores: Scores, reference: str) -> pd.DataFrame:
         place = models.index(reference)
         ahead = [np.delete(X, place, axis=0) - X[place] for X in examples]
         others = [model for model in models if model != reference]
-        by_model = zip(others, np.transpose(bootstrap_over_tasks(ahead)), side_by_side(ahead), strict=True)
+        by_model = zip(others, bootstrap_over_tasks(ahead).T, side_by_side(ahead), strict=True)
         rows += [(task, metric, model, reference, *row, paired_p_value(d)) for model, row, d in by_model]
     return pd.DataFrame(rows, columns=["task", "metric", "model", "reference", "difference", "low", "high", "p"])
 
@@ -155,8 +144,7 @@ def all_results(scores: Scores, *, extra: bool = True) -> Iterator[tuple[str, st
     """The results on each task by its own metric, with `extra` by further ones too, then on all K tasks together.
 
     Yields task, metric, the names of the M models that were scored on it, and K arrays (M, N_k) of results on examples,
-    means over seeds. Models without some task (BM25 ranks only) are missing there and in the mean over tasks. Raises
-    InputError where models were scored on other numbers of examples than the first.
+    means over seeds. Models without some task (BM25 ranks only) are missing there and in the mean over tasks.
     """
     tasks = list(dict.fromkeys(task for by_task in scores.values() for task in by_task))
     everywhere = [model for model, by_task in scores.items() if set(by_task) == set(tasks)]
@@ -165,13 +153,7 @@ def all_results(scores: Scores, *, extra: bool = True) -> Iterator[tuple[str, st
         by_model = {model: by_task[task] for model, by_task in scores.items() if task in by_task}
         first = next(iter(by_model.values()))
         for metric in dict.fromkeys([first.metric, *(first.per_example if extra else ())]):
-            if absent := [model for model, score in by_model.items() if metric not in score.per_example]:
-                what = f"{absent[0]!r} on {task!r} has no {metric} of single examples"
-                raise InputError(f"scores: {what}; score it again")
             results = {m: score.per_example[metric].mean(axis=0, dtype=np.float64) for m, score in by_model.items()}
-            if len(sizes := {len(own) for own in results.values()}) > 1:
-                what = f"{task!r} was scored on {sorted(sizes)} examples"
-                raise InputError(f"scores: {what}; score all models on the same ones")
             yield task, metric, list(results), [np.stack(list(results.values()))]
             if metric == first.metric and everywhere:
                 main.append(np.stack([results[model] for model in everywhere]))
@@ -190,6 +172,6 @@ def by_length(per_example: np.ndarray, lengths: Sequence[int] | np.ndarray) -> p
     rows = []
     for number, name in enumerate(names):
         own = results[bucket_of == number]
-        interval = np.ravel(bootstrap_over_tasks([own[None]])[1:]) if len(own) > 1 else (np.nan, np.nan)
+        interval = bootstrap_over_tasks([own[None]])[1:].ravel() if len(own) > 1 else (np.nan, np.nan)
         rows.append((name, len(own), own.mean() if len(own) else np.nan, *interval))
     return pd.DataFrame(rows, columns=["bucket", "examples", "value", "low", "high"])

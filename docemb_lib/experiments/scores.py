@@ -26,7 +26,7 @@ from docemb_lib.evaluation.scoreboard import (
     scoreboard,
     standing,
 )
-from docemb_lib.evaluation.tasks import Classification, HeadTask, Score
+from docemb_lib.evaluation.tasks import Classification, HeadTask, Score, example_lengths
 from docemb_lib.evaluation.uncertainty import by_length, differences, score_intervals, verdicts
 from docemb_lib.experiments.models import SBERT_CHUNKS, SBERT_TRUNCATED, UNTRAINED, Model, embed_once
 from docemb_lib.experiments.stages import CorpusStage, sbert_of
@@ -130,7 +130,7 @@ class ScoreStage:
         def build(folder: Path) -> None:
             task = self.tasks[name]
             counted = sbert_of(settings, settings.long).count_tokens(task.texts("test"))
-            np.save(folder / LENGTHS, task.example_lengths(counted))
+            np.save(folder / LENGTHS, example_lengths(task, counted))
 
         return np.load(self.workspace.artefact("task-lengths", inputs, build).path / LENGTHS)
 

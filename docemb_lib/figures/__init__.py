@@ -28,7 +28,7 @@ from docemb_lib.progress import in_kernel
 
 _PLOTS = {
     "documents": "plot_lengths plot_cumulative plot_weights plot_redundancy plot_sentence_similarity "
-    "plot_distances plot_plane plot_probe plot_attention MEASURES UNITS",
+    "plot_distances plot_plane plot_probe plot_attention UNITS",
     "methods": "plot_paragraph_vectors plot_training plot_siamese plot_contextual_loss plot_descents plot_soft_cca",
     "results": "plot_history plot_correlation plot_runs plot_weighting plot_weighting_points plot_task "
     "plot_differences plot_by_length plot_few_shot plot_rounds plot_by_task plot_retrieval_means plot_retrieval",

@@ -133,7 +133,6 @@ FLOOR = 1e-6  # of the largest squared distance, and of 1: smaller ones are draw
 HALF = 0.42  # height of half a violin; rows are 1 apart
 BINS = 256  # of the histogram that a density is smoothed from
 MARKERS = "osD^vP"  # one per round of colours
-MEASURES = {"r2": "R²", "overlap": "common neighbours"}
 PARTS = {"noun": "nouns", "verb": "verbs", "adjective": "adjectives", "other": "other words"}
 
 
@@ -221,11 +220,11 @@ def plot_plane(
     return ax
 
 
-def plot_probe(probes: pd.DataFrame, *, teacher: str, measure: str, ax: Axes | None = None) -> Axes:
-    """How well a probe predicts one teacher, by a key of `MEASURES`: a group of bars per bucket, a bar per model."""
+def plot_probe(probes: pd.DataFrame, *, teacher: str, ax: Axes | None = None) -> Axes:
+    """How well a probe predicts one teacher (R²): a group of bars per bucket, a bar per model."""
     ax = plt.gca() if ax is None else ax
     rows = probes[probes["teacher"] == teacher]
-    table = rows.pivot_table(index="bucket", columns="model", values=measure, sort=False, dropna=False)
+    table = rows.pivot_table(index="bucket", columns="model", values="r2", sort=False, dropna=False)
     documents = rows.drop_duplicates("bucket").set_index("bucket")["documents"]
     places, width = np.arange(len(table)), 0.8 / table.shape[1]
     for number, (model, values) in enumerate(table.items()):
@@ -235,7 +234,7 @@ def plot_probe(probes: pd.DataFrame, *, teacher: str, measure: str, ax: Axes | N
     ax.set_xticks(places, [f"{bucket}\n{documents[bucket]} documents" for bucket in table.index])
     ax.axhline(0, color=GREY, linewidth=0.8)
     ax.margins(y=0.15)
-    ax.set_ylabel(MEASURES[measure])
+    ax.set_ylabel("R²")
     ax.set_title(teacher, pad=14)
     return ax
 

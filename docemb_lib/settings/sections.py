@@ -23,7 +23,6 @@ ON_HUB = ("arxiv", "imdb", "20news", "bbcnews")  # the authors publish the other
 STRUCTURAL_LOSSES = ("mse", "cosine", "max-margin", "contrastive")
 CONTEXTUAL_LOSSES = ("soft-cca", "mse", "cca", "cca:10")  # the last with any number of components
 _CONTEXTUAL_LOSS = re.compile(r"soft-cca|mse|cca(:[1-9][0-9]{0,4})?")
-MTEB = "mteb:"  # prefix of the tasks of that benchmark, which needs the extra `mteb`
 SplitName = Literal["train", "validation", "test"]
 Long = Literal["truncate", "chunks", "lead"]
 PairFeatures = Literal["concat", "interaction"]
@@ -357,7 +356,7 @@ class Evaluation(Section):
     Runs are scored on validation splits (Section 4.3), the final evaluation on whole test splits (Section 5.2).
     """
 
-    # Names of EMBEDDED_TASKS, BenchmarkName, SimDEName or own_tasks, and mteb:NAME.
+    # Names of EMBEDDED_TASKS, BenchmarkName, SimDEName or own_tasks.
     tasks: list[str] = Field(["halves"], min_length=1)  # of the final evaluation
     sweep_tasks: list[str] = Field(["halves"], min_length=1)  # of every run
     own_tasks: list[OwnTask] = []
@@ -388,12 +387,12 @@ class Evaluation(Section):
     def _known_tasks(self) -> Self:
         own, benchmarks = [task.name for task in self.own_tasks], (*get_args(BenchmarkName), *get_args(SimDEName))
         given = (*EMBEDDED_TASKS, *benchmarks)
-        if taken := [name for n, name in enumerate(own) if name in (*given, *own[:n]) or name.startswith(MTEB)]:
+        if taken := [name for n, name in enumerate(own) if name in (*given, *own[:n])]:
             raise ValueError(f"own_tasks: there is a task {taken[0]!r} already; choose another name")
         for name in (*self.tasks, *self.sweep_tasks):
-            if not name.startswith(MTEB) and name not in (*given, *own):
+            if name not in (*given, *own):
                 known = ", ".join((*given, *own))
-                raise ValueError(f"there is no task {name!r}; known are {known} and {MTEB}NAME; define it in own_tasks")
+                raise ValueError(f"there is no task {name!r}; known are {known}; define it in own_tasks")
             if name in benchmarks and name not in (*ON_HUB, *self.benchmarks):
                 raise ValueError(f"benchmarks: {name} stands on no hub; name the folder that holds its files")
         return self

@@ -95,14 +95,14 @@ def distance_explorer(distances: StudentDistances) -> Explorer:
         of_loss = parts(loss, distance, negatives, tokens)
         found = probing.mistaken(of_loss[distances.own if loss == ALL_LOSSES else loss], k=MISTAKEN)
         ids, offered = documents["id"], []
-        for number, (one, other, _, _, ahead) in enumerate(found.itertuples(index=False), 1):
+        for number, (one, other, ahead) in enumerate(found.itertuples(index=False), 1):
             offered.append((f"{number}. {ids[one]} → {ids[other]} ({ahead:+.3f})", (one, other)))
         return {"pair": offered}
 
     def answer(loss: str, distance: Distance, gamma: float, negatives: int, tokens: Range, pair: Any) -> Answer:
         shown, margin = parts(loss, distance, negatives, tokens), f"max-margin loss, γ = {gamma:g}"
         rows = [(model, *probing.separation(found, gamma=gamma)) for model, found in shown.items()]
-        separations = pd.DataFrame(rows, columns=["student", "AUC", "overlap", margin])
+        separations = pd.DataFrame(rows, columns=["student", "AUC", margin])
         text = html.table("separation", separations, {margin: "{:.4g}".format})
         text += f"<p>{html.number('documents', len(next(iter(shown.values())).positive))} documents of "
         text += f"{html.number('tokens', f'{tokens[0]} to {tokens[1]}')} tokens, {negatives} negatives each</p>"

@@ -22,14 +22,6 @@ def blobs(n: int, classes: int, dim: int, seed: int, spread: float = 1.0) -> tup
 
 
 def test_heads_of_any_rows_trained_together_are_those_trained_alone(monkeypatch):
-    features, labels = blobs(75, 4, 20, seed=0)
-    settings = HeadSettings(epochs=4, learning_rate=1e-3)
-    together = heads.train_heads(features, labels, classes=4, settings=settings, seeds=[5, 0, 11])
-    for k, seed in enumerate([5, 0, 11]):
-        alone = heads.train_heads(features, labels, classes=4, settings=settings, seeds=[seed])
-        for stacked, single in zip(together, alone, strict=True):
-            torch.testing.assert_close(stacked[k : k + 1], single, atol=1e-6, rtol=0)
-    assert (together.W1[0] - together.W1[1]).abs().max() > 0.1
     # Folds and rounds in one call: sizes with as many steps and with others, masks in chunks.
     monkeypatch.setattr(heads, "CHUNK", 2)
     features, labels = blobs(150, 3, 10, seed=4)

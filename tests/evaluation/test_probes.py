@@ -2,14 +2,12 @@
 
 import logging
 from itertools import combinations
-from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 from scipy.spatial.distance import cdist, cosine
-from scipy.stats import ks_2samp
 from sklearn.metrics import roc_auc_score
 from transformers import AutoModel, AutoTokenizer, LongformerConfig, LongformerModel
 
@@ -36,21 +34,6 @@ def test_the_plane_is_spanned_by_the_leading_singular_vectors():
     np.testing.assert_allclose(collapsed.points, 0, atol=1e-12)
 
 
-@pytest.mark.parametrize(("measure", "message"), [
-    (lambda: probes.principal_plane(np.ones((2, 5))), "3 and 2 or more"),
-    (lambda: probes.principal_plane(np.ones((5, 1))), "3 and 2 or more"),
-    (lambda: probes.fit_ridge(np.ones((4, 2)), np.ones((5, 2))), "4 student and 5 teacher embeddings"),
-    (lambda: probes.fit_ridge(np.ones((2, 2)), np.ones((2, 2))), "give 3 or more"),
-    (lambda: probes.measure_distances(np.ones((3, 2)), np.ones((3, 4)), distance="mse"), "expected equal"),
-    (lambda: probes.measure_distances(np.ones((1, 2)), np.ones((1, 2)), distance="mse"), "two documents or more"),
-    (lambda: probes.redundancy_by_length(probes.redundancy(["1 2", ""])), "none of the 2 documents has a noun or a verb; is it English"),
-    (lambda: probes.sentence_similarity([DOCUMENTS[0], *ODD], by_topic, sentences=9), "1 of 5 documents have two sentences or more, expected two"),
-    (lambda: probes.separation(probes.measure_distances(*noisy(), distance="mse").part(np.zeros(12, dtype=bool), 2)), "no documents are chosen"),
-])  # fmt: skip
-def test_unfit_input_is_refused(measure, message, refused):
-    refused(message, measure)
-
-
 def spaces(*, seed=0, n=120, wide=8, to=5, noise=0.0):
     """Student embeddings (n, wide), and teacher embeddings that are a linear map of them, an offset and noise."""
     rng = np.random.default_rng(seed)
@@ -66,12 +49,10 @@ def halves(student, teacher):
 
 def test_a_linear_map_is_read_whole_nothing_from_noise_and_the_mean_from_a_collapsed_student():
     row = probes.probe(*halves(*spaces()), {}).iloc[0]
-    assert row.to_dict() == {"bucket": "all", "documents": 60, "r2": pytest.approx(1, abs=1e-9), "overlap": 1}
+    assert row.to_dict() == {"bucket": "all", "documents": 60, "r2": pytest.approx(1, abs=1e-9)}
     rng = np.random.default_rng(0)
     student, teacher = rng.standard_normal((400, 6)), rng.standard_normal((400, 4))
-    row = probes.probe(*halves(student, teacher), {}, k=10).iloc[0]
-    assert row["r2"] <= 0
-    assert row["overlap"] == pytest.approx(10 / 199, abs=0.03)  # chance
+    assert probes.probe(*halves(student, teacher), {})["r2"][0] <= 0
     train, validation = halves(np.ones((120, 8)), spaces()[1])
     residual = ((validation[1] - train[1].mean(0)) ** 2).sum()
     r2 = 1 - residual / ((validation[1] - validation[1].mean(0)) ** 2).sum()
@@ -101,19 +82,11 @@ def test_the_ridge_is_that_of_the_normal_equations_at_the_penalty_that_leaving_o
 
 def test_the_norm_of_the_student_changes_nothing():
     student, teacher = spaces(noise=4.0)
-    small, large = (probes.probe(*halves(scale * student, teacher), {}).iloc[0] for scale in (1e-3, 1e3))
-    assert (small["r2"], small["overlap"]) == (pytest.approx(large["r2"]), large["overlap"])
+    small, large = (probes.probe(*halves(scale * student, teacher), {})["r2"][0] for scale in (1e-3, 1e3))
+    assert small == pytest.approx(large)
 
 
-def test_overlap_is_the_share_of_common_neighbours_as_in_a_plain_loop():
-    rng = np.random.default_rng(1)
-    sides = rng.standard_normal((30, 4)), rng.standard_normal((30, 7))
-    near = [np.argsort(cdist(X, X, "cosine") + 9 * np.eye(30), axis=1)[:, :5] for X in sides]
-    expected = [len({*a} & {*b}) / 5 for a, b in zip(*near, strict=True)]
-    assert probes.neighbour_overlap(*sides, k=5).tolist() == expected
-
-
-def test_buckets_are_judged_by_themselves_among_all_documents_of_which_few_have_fewer_neighbours():
+def test_buckets_are_judged_by_themselves():
     train, validation = halves(*spaces(noise=6.0))
     short = np.arange(60) % 3 == 0
     buckets = {"short": short, "long": ~short, "one": np.arange(60) == 7, "none": short & ~short}
@@ -124,13 +97,7 @@ def test_buckets_are_judged_by_themselves_among_all_documents_of_which_few_have_
     truth = validation[1][short]
     r2 = 1 - ((truth - predicted[short]) ** 2).sum() / ((truth - truth.mean(0)) ** 2).sum()
     assert frame["r2"][1] == pytest.approx(r2)
-    assert frame["overlap"][1] == pytest.approx(probes.neighbour_overlap(predicted, validation[1], k=10)[short].mean())
-    assert frame["overlap"][0] == pytest.approx((20 * frame["overlap"][1] + 40 * frame["overlap"][2]) / 60)
-    assert np.isnan([frame["r2"][3], frame["overlap"][4]]).all()
-    train, validation = halves(*spaces(n=24, noise=6.0))
-    predicted = probes.fit_ridge(*train).predict(validation[0])
-    overlap = probes.probe(train, validation, {})["overlap"][0]
-    assert overlap == probes.neighbour_overlap(predicted, validation[1], k=2).mean()  # a fifth of 11 others
+    assert np.isnan(frame["r2"][3:]).all()
 
 
 def noisy(n=12, d=5, noise=1.0):
@@ -154,20 +121,18 @@ def test_every_distance_is_that_of_the_pair_it_names(distance):
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("ties", [False, True])
-def test_auc_and_overlap_are_those_of_scikit_learn_and_scipy(seed, ties):
+def test_auc_is_that_of_scikit_learn(seed, ties):
     rng = np.random.default_rng(seed)
     found = probes.measure_distances(*noisy(), distance="mse", negatives=7, seed=seed)
     if ties:
         found = found._replace(positive=rng.integers(0, 4, 12), negative=rng.integers(1, 5, (12, 7)))
-    result = probes.separation(found)
-    labels = np.repeat([0, 1], [12, 84])
-    assert result.auc == pytest.approx(roc_auc_score(labels, np.concatenate([found.positive, found.negative.ravel()])))
-    assert result.overlap == pytest.approx(1 - ks_2samp(found.positive, found.negative.ravel()).statistic)
+    labels, values = np.repeat([0, 1], [12, 84]), np.concatenate([found.positive, found.negative.ravel()])
+    assert probes.separation(found)[0] == pytest.approx(roc_auc_score(labels, values))
 
 
 def test_no_auc_is_above_1_where_many_float32_distances_are_ranked():
     own, others = np.zeros(5000, dtype=np.float32), np.ones((5000, 9), dtype=np.float32)
-    assert probes.separation(probes.Distances(np.arange(5000), own, np.zeros((5000, 9), int), others)).auc == 1.0
+    assert probes.separation(probes.Distances(np.arange(5000), own, np.zeros((5000, 9), int), others))[0] == 1.0
 
 
 @pytest.mark.parametrize("distance", ["cosine", "mse"])
@@ -176,7 +141,7 @@ def test_with_all_others_as_negatives_the_loss_is_max_margin(distance, gamma):
     student, teacher = noisy()
     found = probes.measure_distances(student, teacher, distance=distance, negatives=11)
     loss = MaxMargin(distance=distance, gamma=gamma)(torch.from_numpy(student), torch.from_numpy(teacher))
-    assert probes.separation(found, gamma=gamma).loss == pytest.approx(loss.mean().item())
+    assert probes.separation(found, gamma=gamma)[1] == pytest.approx(loss.mean().item())
 
 
 def test_a_part_has_the_chosen_documents_and_negatives_are_distinct_others_all_of_them_where_fewer_exist():
@@ -188,9 +153,9 @@ def test_a_part_has_the_chosen_documents_and_negatives_are_distinct_others_all_o
         np.testing.assert_array_equal(values, wanted)
     found = probes.measure_distances(np.eye(4), np.eye(4), distance="cosine", negatives=20)
     assert [sorted(row) for row in found.others.tolist()] == [[1, 2, 3], [0, 2, 3], [0, 1, 3], [0, 1, 2]]
-    assert probes.separation(found)[:2] == (1, 0)  # a perfect student
+    assert probes.separation(found)[0] == 1  # a perfect student
     collapsed = probes.measure_distances(np.ones((4, 2)), np.ones((4, 2)), distance="cosine")
-    assert probes.separation(collapsed)[:2] == (0.5, 1)  # at chance
+    assert probes.separation(collapsed)[0] == 0.5  # at chance
 
 
 def test_the_most_mistaken_pairs_are_those_of_a_loop_over_all():
@@ -203,13 +168,12 @@ def test_the_most_mistaken_pairs_are_those_of_a_loop_over_all():
     result = probes.mistaken(found, k=5)
     assert result[["document", "other"]].to_numpy().tolist() == [[document, other] for _, document, other in expected]
     np.testing.assert_allclose(result["ahead"], [ahead for ahead, _, _ in expected])
-    np.testing.assert_allclose(result["own"] - result["to_other"], result["ahead"])
 
 
 def test_redundancy_is_nouns_and_verbs_for_each_distinct_one_whatever_its_capitals():
     found = probes.redundancy([SHIPS, "He is very old.", "", "And 3 of 4!"])
     # ships left harbour ships stayed harbour harbour closed: eight, and five of them differ
-    assert found[["words", "content", "distinct"]].to_numpy().tolist() == [[15, 8, 5], [4, 1, 1], [0, 0, 0], [4, 0, 0]]
+    assert found["words"].tolist() == [15, 4, 0, 4]
     np.testing.assert_equal(found["redundancy"].to_numpy(), [8 / 5, 1, np.nan, np.nan])
     doc = str(logging.__doc__)
     ships, once, twice = probes.redundancy(["Ships sail. ships Sail.", doc, f"{doc} " * 2])["redundancy"]
@@ -223,7 +187,6 @@ def test_lengths_are_divided_as_in_table_4():
     table = probes.redundancy_by_length(documents)
     assert table.index.tolist() == ["0-50", "51-100", "101-200", "201-300", "over 300", "All"]
     assert table["redundancy"].tolist() == [1.5, 3.5, 5.5, 7.5, 9.5, 5.5]
-    assert table["documents"].tolist() == [2, 2, 2, 2, 2, 10]
 
 
 # Two sentences a document and a document a topic, but for one of a single sentence and one of the same sentence twice.
@@ -317,16 +280,6 @@ def test_windows_and_global_attention_are_those_of_the_last_layer(student):
     assert [text[a:b] for a, b in offsets if b > a][:3] == ["The", "old", "ships"]
 
 
-def test_a_word_gets_what_its_tokens_get():
-    words = tag_words("New harbours, 12 (all).")
-    offsets = np.array([[0, 0], [0, 3], [3, 10], [10, 12], [12, 13], [14, 16], [17, 18], [18, 21], [21, 22], [0, 0]])
-    weights = np.arange(1.0, 11.0)
-    assert [word.text for word in words] == ["New", "harbours", "all"]
-    for tokens, expected in ((10, [2, 3 + 4, 8]), (3, [2, 3, np.nan])):
-        found = probes.attention_of_words(weights[:tokens], offsets[:tokens], words)
-        np.testing.assert_array_equal(found, expected)
-
-
 def test_parts_are_means_over_their_words_as_in_a_slow_loop(student):
     texts = [TEXT, str(logging.__doc__), "12 !", "The ship."]
     found = probes.attention_by_part(student, texts)
@@ -345,15 +298,3 @@ def test_parts_are_means_over_their_words_as_in_a_slow_loop(student):
             assert tuple(rows.loc[part, ["words", "attention", "relative"]]) == pytest.approx(expected)
     long = f"{TEXT} " * 30  # more than the student reads
     assert 0 < probes.attention_by_part(student, [long])["words"].sum() < 200 < len(tag_words(long))
-
-
-def test_the_student_keeps_its_mode_and_texts_without_words_or_attentions_are_refused(student, refused):
-    before = probes.attention_by_part(student, [TEXT])
-    try:
-        pd.testing.assert_frame_equal(probes.attention_by_part(student.train(), [TEXT]), before)
-        assert student.training
-    finally:
-        student.eval()
-    refused("none of the 2 texts has a word", probes.attention_by_part, student, ["", "1 2"])
-    modern = Mock(**{"config.model_type": "modernbert"})
-    refused("attention: a modernbert gives none; take a student with BERT's layers", probes.attention_by_part, modern, [TEXT])  # fmt: skip

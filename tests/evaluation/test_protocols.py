@@ -95,16 +95,6 @@ def test_without_a_validation_split_every_example_is_scored_by_heads_that_have_n
     assert 0 < score.extra["f1_macro"] < 1
 
 
-@pytest.mark.parametrize(("ask", "message"), [
-    (lambda: protocols.validation_score(Classification("t", {"train": Labelled(list("abcdefg"), LABELS)}), np.eye(7), head=QUICK, seeds=1, folds=5),
-     "task 't': 5 folds, expected 2 to 2, the examples of the smallest class"),
-    (lambda: protocols.draw_per_class(np.array(LABELS), 0, draw=0), "few-shot: 0 examples of each class, expected 1 to 2"),
-    (lambda: protocols.draw_per_class(np.array(LABELS), 3, draw=0), "few-shot: 3 examples of each class, expected 1 to 2"),
-])  # fmt: skip
-def test_what_a_class_cannot_fill_is_refused(ask, message, refused):
-    refused(message, ask)
-
-
 def test_a_round_is_a_task_with_less_to_learn_from_and_the_same_test_split():
     task, embedding = task_and_embeddings({"train": 150, "test": 70})
     vectors = embedded(task.texts("test"), embedding)

@@ -1,6 +1,5 @@
 """Tasks from files in every layout, with splits named or drawn; each error names file and row."""
 
-import logging
 from collections import Counter
 from itertools import chain
 from pathlib import Path
@@ -80,11 +79,8 @@ def test_without_splits_a_share_of_each_class_is_drawn_by_the_seed_and_equal_tex
 
 
 @pytest.mark.parametrize(("records", "message"), [
-    ([{"text": "a"}], r"a\.jsonl, line 1: no field 'label', found \['text'\]; name the one that holds the label"),
-    ([{"text": "a", "label": 1.5}], "line 1: field 'label' must be a string or an integer, found 1.5"),
-    ([{"text": "a", "label": None}], "line 1: field 'label' must be a string or an integer, found None"),
-    ([{"text": "a", "label": " "}], "line 1: field 'label' must be"),
-    ([{"text": "a", "label": "x"}, {"text": "", "label": "y"}], "line 2: a text is blank; write it or delete the row"),
+    *[([{"text": "a"} | own], rf"a\.jsonl, line 1: field 'label' must hold the class, .*, found {found} in the fields \['text'")
+      for own, found in (({}, "None"), ({"label": 1.5}, "1.5"), ({"label": None}, "None"), ({"label": " "}, "' '"))],
     ([{"body": "a", "label": "x"}], r"line 1: no field 'text', found \['body', 'label'\]"),
     ([{"text": "a", "label": "x", "split": "held"}], "line 1: field 'split' is 'held', expected train, validation, test"),
     ([{"text": "a", "label": "x", "split": "test"}, {"text": "b", "label": "x"}], r"a\.jsonl, line 2: names no split, but other rows do"),
@@ -112,14 +108,11 @@ def folder_examples(folder: Path) -> list[tuple[str, str, str]]:
     return [(split, row.fields["text"], row.fields["label"]) for split, row in class_folder_rows(folder)]
 
 
-def test_folders_and_files_of_splits_name_them(newsgroups, caplog):
-    with caplog.at_level(logging.INFO):
-        found = folder_examples(newsgroups)
-    assert found == [
+def test_folders_and_files_of_splits_name_them(newsgroups):
+    assert folder_examples(newsgroups) == [
         ("test", "fifth", "alt.atheism"), ("test", "fourth", "sci.med"), ("train", "third", "alt.atheism"),
         ("train", "Subject: pulse\n\nA café is no hospital.", "sci.med"), ("train", "second", "sci.med"),
     ]  # fmt: skip
-    assert "20news-bydate-train: 1 files are not UTF-8 and were read as Latin-1" in caplog.text
     assert [file.name for file in visible_files(newsgroups)] == ["53000", "59000", "49960", "58043", "58044"]
     splits = {
         "train": "train", "20news-bydate-test": "test", "Dev": "validation", "val.csv": "validation",
@@ -139,7 +132,6 @@ def test_without_them_no_split_is_named_and_files_beside_the_folders_are_ignored
 @pytest.mark.parametrize(("files", "message"), [
     ({"a.txt": "x"}, "holds no folder; name a data file, or put each class into a folder of its name"),
     ({"train/one/a.txt": "x", "test/a.txt": "x"}, "test: holds no folder; name a data file"),
-    ({"one/a.txt": "x", "two/.hidden": "x"}, "two: a class without a document; add some, or delete the folder"),
 ])  # fmt: skip
 def test_a_folder_without_classes_is_refused(tmp_path, files, message, refused):
     refused(message, folder_examples, write_files(tmp_path, files))
@@ -156,9 +148,7 @@ def test_an_own_task_may_be_folders(tmp_path: Path, newsgroups: Path, refused) -
     files: dict[str, str | bytes] = {f"{c}/{n:03}.txt": f"{c} {n}" for c in ("sport", "tech") for n in range(20)}
     drawn = task("classification", write_files(tmp_path / "bbc", files), share=0.1)
     assert {s: len(data.labels) for s, data in drawn.splits.items()} == {"train": 32, "validation": 4, "test": 4}
-    refused("20news: not a data file", task, "pairs", newsgroups)
-    (tmp_path / "bbc" / "sport" / "blank.txt").write_text(" \n")
-    refused(r"blank\.txt: a text is blank", task, "classification", tmp_path / "bbc")
+    refused("no field 'second'", task, "pairs", newsgroups)
 
 
 # ---- Retrieval
@@ -199,9 +189,8 @@ def test_masked_retrieval_lacks_the_words_that_begin_with_a_capital_letter(tmp_p
 
 
 @pytest.mark.parametrize(("records", "message"), [
-    ([{"id": "a", "text": "x"}, {"id": "a", "text": "y"}], "line 2: an earlier row has the id 'a' too; rename one"),
-    ([{"text": "x"}], "line 1: field 'id' must be a string or an integer, found None"),
-    ([{"id": 1, "text": " "}], "line 1: a text is blank"),
+    ([{"id": "a", "text": "x"}, {"id": "a", "text": "y"}], "line 2: found 'a' in the field 'id', expected a string or an"),
+    ([{"text": "x"}], "line 1: found None in the field 'id', expected a string or an integer that no earlier row has"),
 ])  # fmt: skip
 def test_unsound_documents_are_refused(tmp_path, records, message, refused):
     refused(message, task, "retrieval", write_rows(tmp_path / "a.jsonl", records), relevance=tmp_path / "r.tsv")

@@ -92,12 +92,12 @@ GRIDS = [
 RETRIEVAL = "evaluation: {{tasks: [own], own_tasks: [{{name: own, kind: retrieval, path: docs.jsonl, relevance: {}}}]}}"
 ROWS = "".join(json.dumps({"id": str(n), "text": f"text {n}", "label": "ab"[n % 2]}) + "\n" for n in range(40))
 TASKS = [
-    ("links.jsonl", b'{"sauce": "1", "target": "2"}', "links.jsonl, line 1: no string or integer in the field 'source'"),
-    ("links.jsonl", b'{"source": "1"}', "no string or integer in the field 'target'"),
-    ("links.jsonl", b'{"source": "1", "target": "99"}', "'99' is the id of no document"), ("links.jsonl", b"", "holds no pair"),
-    ("links.jsonl", b'{"source": "1", "target": "1"}', "relevant for itself"), ("links.jsonl", b"[", "not JSON"),
+    ("links.jsonl", b'{"sauce": "1", "target": "2"}', r"links.jsonl, line 1: found \['None', '2'\], expected the ids of two documents, source and target"),
+    ("links.jsonl", b'{"source": "1"}', r"found \['1', 'None'\]"),
+    ("links.jsonl", b'{"source": "1", "target": "99"}', r"found \['1', '99'\]"), ("links.jsonl", b"", "0 queries"),
+    ("links.jsonl", b'{"source": "1", "target": "1"}', r"found \['1', '1'\]"), ("links.jsonl", b"[", "not JSON"),
     ("links.csv", b"1,2,3\n", "links.csv, row 1"), ("links.csv", b'"1,2\n', "broken quoting"), ("links.csv", b"\xff,1", "not UTF-8"),
-    ("links.csv", b"1,\x1b[31m\n", "is the id of no document"), ("links.xml", b"", "not a data file"),
+    ("links.csv", b"1,\x1b[31m\n", "expected the ids of two documents"), ("links.xml", b"", "not a data file"),
     ("links.parquet", b"PAR1", "not a whole parquet file"), ("links.csv.gz", b"no gzip", "not a whole gzip file"),
 ]  # fmt: skip
 DOCUMENT = b'{"id": "1", "text": "one"}\n'

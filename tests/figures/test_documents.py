@@ -137,7 +137,7 @@ def test_the_margin_is_minus_the_max_margin_loss(ax, names_of, distance, gamma):
     plot_distances(tidy_distances(found).assign(model="a"), distance=distance, gamma=gamma, ax=ax)
     (bar,) = [line for line in ax.lines if line.get_linewidth() == 4]
     start, end = bar.get_xdata()
-    assert start - end == pytest.approx(separation(found, gamma=gamma).loss, abs=1e-4)
+    assert start - end == pytest.approx(separation(found, gamma=gamma)[1], abs=1e-4)
     assert names_of(ax.get_legend())[2].startswith("margin")
 
 
@@ -176,9 +176,9 @@ def test_points_are_coloured_by_value_or_by_length(ax, names_of):
 def test_a_probe_has_a_bar_with_its_number_per_model_and_bucket(ax, names_of, colour_of):
     rows = [("student before distillation", "all", 12, 0.1), ("student before distillation", "longer", 0, np.nan),
             ("cosine", "all", 12, 0.4), ("cosine", "longer", 0, -0.3)]  # fmt: skip
-    frame = pd.DataFrame(rows, columns=["model", "bucket", "documents", "r2"]).assign(teacher="structural", overlap=0.5)
+    frame = pd.DataFrame(rows, columns=["model", "bucket", "documents", "r2"]).assign(teacher="structural")
     frame = pd.concat([frame, frame.assign(teacher="contextual", r2=9.0)])
-    assert plot_probe(frame, teacher="structural", measure="r2", ax=ax) is ax
+    assert plot_probe(frame, teacher="structural", ax=ax) is ax
     assert [bar.get_height() for bar in ax.patches] == pytest.approx([0.1, np.nan, 0.4, -0.3], nan_ok=True)
     assert [colour_of(bar) for bar in ax.patches] == [PALETTE["untrained"]] * 2 + [PALETTE["student"]] * 2
     assert names_of(ax.texts) == ["0.10", "", "0.40", "-0.30"]  # a bucket without value is blank

@@ -228,7 +228,7 @@ def test_a_probe_is_fitted_on_few_training_documents_and_measured_by_length(make
     monkeypatch.setattr(views, "untrained_model", lambda students: model("before"))
     monkeypatch.setattr(views, "PROBED", 30)
     frame = views.probes_of_teachers(run)
-    assert list(frame.columns) == ["model", "teacher", "bucket", "documents", "r2", "overlap"]
+    assert list(frame.columns) == ["model", "teacher", "bucket", "documents", "r2"]
     pairs = [(model, f"{role} teacher") for model in ("before", "after") for role in ("structural", "contextual")]
     assert list(frame.groupby(["model", "teacher"], sort=False).groups) == pairs
     short = np.array(tokens) <= 10
