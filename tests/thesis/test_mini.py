@@ -121,7 +121,6 @@ def test_a_few_runs_of_the_miniature_end_with_the_thesis_beside_them_and_every_c
     assert {"cosine-masked", "Longformer", "SBERT", "DM", "PV"} == set(finals.labels)
     beside = thesis.deviations(finals.scores).groupby("metric").size().to_dict()
     assert beside == {"accuracy": 5 * 3 * 6, "map": 5 * 3 * 2, "mrr": 5 * 3 * 2}  # models × rounds × tasks
-    assert not finals.not_drawn
     assert not thesis.best_of_chapter_4(run).empty
     known = {UNTESTED, *(verdict + end for verdict in (HOLDS, FAILS, UNDECIDED) for end in ("", NO_INTERVAL))}
     chapter_4, chapter_5 = (recorded_claims(name) for name in ("thesis-mini", "thesis-mini-final"))
@@ -129,4 +128,3 @@ def test_a_few_runs_of_the_miniature_end_with_the_thesis_beside_them_and_every_c
         assert {*table["in the thesis"], *table["on thesis tasks"], *table["on other tasks"]} <= known
         assert (table["because"].str.len() > 0).all()
     assert chapter_4.loc["s1", "because"].startswith("no run of cosine, MSE")  # they are not among the few
-    assert chapter_5.loc["c6", "on thesis tasks"] == FAILS  # a count: the tasks are small
