@@ -57,20 +57,8 @@ run = begin("04_projections", globals())
 run.settings()
 
 # %% [markdown]
-# ## What SoftCCA finds
-#
-# What does decorrelation add? SDL is the mean absolute correlation between different features of a view, over the
-# batches so far. The toy example has a known solution: two views of 300 documents, with four and five features, share
-# two signals and contain noise. Dotted lines show the correlations of the two signals. Two linear projections to two
-# features each are trained with SoftCCA, without and with decorrelation.
-
-# %%
-axes = figures.plot_soft_cca()
-
-# %% [markdown]
-# **What to see.** Without decorrelation both features find the stronger signal and are copies of each other (orange at
-# 1). With decorrelation one feature finds the stronger signal and the other finds the weaker one; orange returns to 0
-# repeatedly, and stays near 0 with small steps.
+# SDL is the mean absolute correlation between different features of a view, over the batches so far. Without it all
+# features could find the strongest common signal and be copies of each other.
 #
 # ## The two networks of this run
 #

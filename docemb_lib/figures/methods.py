@@ -8,16 +8,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 import matplotlib.pyplot as plt
-import numpy as np
-import pandas as pd
 import torch
 from matplotlib.axes import Axes
 from torch import Tensor, nn
 
 from docemb_lib.evaluation.heads import one_thread
 from docemb_lib.experiments.runkey import roles_of, structural_label
-from docemb_lib.figures import GREY, PALETTE, SERIES, label, rows_axes, short
-from docemb_lib.losses import MSE, Cosine, MaxMargin, SoftCCA
+from docemb_lib.figures import GREY, PALETTE, SERIES, label, short
+from docemb_lib.losses import MSE, Cosine, MaxMargin
 from docemb_lib.projections import ACTIVATIONS, parse_projection
 from docemb_lib.settings.profile import Profile
 
@@ -189,69 +187,3 @@ def _plot_path(ax: Axes, path: Tensor, teacher: Tensor) -> None:
     ax.set_aspect("equal", adjustable="datalim")
     ax.locator_params(nbins=4)
     ax.grid(visible=False)
-
-
-# ---- SoftCCA on two views
-
-DOCUMENTS, WIDTHS = 300, (4, 5)  # widths of the two views
-SHARED = (0.95, 0.8)  # correlations of the two shared signals; all else is noise
-STEPS, RATE = 120, 0.3  # of gradient descent; the rate falls linearly to 0
-DELTA = 0.03  # weight of the decorrelation, as in profiles
-SEED = 9  # seven of ten seeds tried end as clearly; with the others the features separate, or meet, more slowly
-
-
-def two_views() -> tuple[Tensor, Tensor]:
-    """Views (N, 4) and (N, 5): two signals that both share, plus noise, each randomly rotated."""
-    generator = torch.Generator().manual_seed(SEED)
-    signals = torch.randn(DOCUMENTS, 2, generator=generator)
-    share = torch.tensor(SHARED)
-    views = []
-    for width in WIDTHS:
-        noise = torch.randn(DOCUMENTS, width, generator=generator)
-        noise[:, :2] = share.sqrt() * signals + (1 - share).sqrt() * noise[:, :2]
-        views.append(noise @ torch.linalg.qr(torch.randn(width, width, generator=generator)).Q)
-    return views[0], views[1]
-
-
-@one_thread()
-def train_projections(X: Tensor, Y: Tensor, *, delta: float = DELTA) -> pd.DataFrame:
-    """Train a linear projection of each view to two features with SoftCCA, on all documents at once; a row per step.
-
-    Columns: `feature 1` and `feature 2`, the correlation of a feature with the same feature of the other view;
-    `within`, the absolute correlation of the two features of a view, mean of both views.
-    """
-    with torch.random.fork_rng(devices=[]):  # nn.Linear initialises from the global generator
-        torch.manual_seed(SEED)
-        f, g = nn.Linear(X.shape[1], 2), nn.Linear(Y.shape[1], 2)
-    loss = SoftCCA(2, delta)
-    weights = [*f.parameters(), *g.parameters()]
-    rows = []
-    for step in range(STEPS + 1):
-        a, b = f(X), g(Y)
-        R = np.corrcoef(a.detach().numpy(), b.detach().numpy(), rowvar=False)  # (4, 4): features of a, then of b
-        rows.append((R[0, 2], R[1, 3], (abs(R[0, 1]) + abs(R[2, 3])) / 2))
-        gradients = torch.autograd.grad(loss(a, b).mean(), weights)
-        with torch.no_grad():
-            for weight, gradient in zip(weights, gradients, strict=True):
-                weight.sub_(gradient, alpha=RATE * (1 - step / STEPS))
-    return pd.DataFrame(rows, columns=["feature 1", "feature 2", "within"])
-
-
-def plot_soft_cca() -> list[Axes]:
-    """SoftCCA training without (left) and with (right) decorrelation; dotted: correlations of the shared signals."""
-    X, Y = two_views()
-    axes = rows_axes(7, columns=2)
-    for ax, delta in zip(axes, (0.0, DELTA), strict=True):
-        trace = train_projections(X, Y, delta=delta)
-        for column, style in ("feature 1", "-"), ("feature 2", "--"):
-            ax.plot(trace[column], style, color=PALETTE["contextual"], linewidth=1.8, label=f"{column} of both views")
-        name = "both features of one view (absolute)"
-        ax.plot(trace["within"], color=PALETTE["negative"], linewidth=1.8, label=name)
-        for known in SHARED:
-            ax.axhline(known, color=GREY, linewidth=0.8, linestyle=":")
-            label(ax, f"{known:.2f}", (STEPS, known), (3, 0))
-        ax.set(xlabel="step", xlim=(0, STEPS), ylim=(None, 1.03))
-        ax.set_title(f"δ = {delta:g}: {'with' if delta else 'without'} decorrelation", fontsize=9)
-    axes[0].set_ylabel("correlation")
-    axes[0].figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=8)
-    return axes

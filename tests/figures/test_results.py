@@ -93,11 +93,6 @@ def test_the_thesis_value_is_a_hollow_diamond_and_groups_have_colours_of_their_o
     ax.clear()
     figures.plot_runs(runs.assign(thesis=np.nan), by="kind", ax=ax)
     assert "thesis" not in str(names_of(ax.get_legend()))
-    ax.clear()  # more groups than colours still differ
-    models = [f"λ={number}" for number in range(12)]
-    group, thesis = pd.Series(models, models), pd.Series(np.nan, models)
-    figures.plot_runs(tidy({m: {"sort": [0.5]} for m in models}, group=group, thesis=thesis), by="λ", ax=ax)
-    assert len({patch.get_facecolor() for patch in ax.get_legend().get_patches()}) == 12
 
 
 def test_lambda_has_a_line_with_intervals_per_mask_and_dots_without_weighting(ax, names_of):

@@ -10,7 +10,6 @@ import pandas as pd
 import pytest
 import torch
 from datasets import Dataset
-from torch import nn
 from training import distil
 
 from docemb_lib import views
@@ -21,9 +20,8 @@ from docemb_lib.evaluation.probes import probe
 from docemb_lib.experiments.models import UNTRAINED, Model, student_model
 from docemb_lib.experiments.run import Run
 from docemb_lib.experiments.runkey import RunKey
-from docemb_lib.experiments.students import make_objective, weighting_of
-from docemb_lib.losses import Objective, Teaching
-from docemb_lib.settings import Evaluation, FurtherTeacher, SimDE, SimDEName
+from docemb_lib.experiments.students import make_objective
+from docemb_lib.settings import FurtherTeacher, SimDE, SimDEName
 from docemb_lib.settings.profile import Profile
 from docemb_lib.thesis.values import published
 from docemb_lib.training.pairs import draw_halves, generator_of
@@ -61,12 +59,9 @@ def described(make_run):
 
 
 def test_the_corpus_is_described_by_split_and_each_task_once(described, monkeypatch):
-    assert (
-        views.seen_by_models(described)
-        == (
-            "50% of the 2 training documents are longer than the 256 tokens that the structural teacher reads at once.\n"
-            "These hold 89% of all text; the teacher ignores the rest. The student, with 4 tokens, reads 88%."  # (200 + 256) / 510; (3 + 4) / 8
-        )
+    assert views.seen_by_models(described) == (  # (200 + 256) / 510 and (3 + 4) / 8
+        "50% of the 2 training documents are longer than the 256 tokens that the structural teacher reads at once.\n"
+        "These hold 89% of all text; the teacher ignores the rest. The student, with 4 tokens, reads 88%."
     )
     monkeypatch.setattr("docemb_lib.student.count_tokens", lambda model, texts: [len(text.split()) for text in texts])
     statistics, lengths = views.described_tasks(described)
@@ -88,35 +83,15 @@ def test_widths_are_those_of_student_and_contextual_teacher(make_run, workspace_
     assert views.widths_of(run) == {"student": 32, **({"contextual": width} if width else {})}
 
 
-class Given(nn.Module):
-    """A loss of this value for every document that the mask keeps."""
-
-    def __init__(self, value):
-        super().__init__()
-        self.value = value
-
-    def forward(self, student, teacher, mask=None):
-        return self.value * (torch.ones(len(student)) if mask is None else mask.float())
-
-
-@pytest.mark.parametrize("further", [[], [FAR], [TOPICS], [FAR, TOPICS]], ids=lambda f: "+".join(t["name"] for t in f))
-@pytest.mark.parametrize("parameters",
-    [{"lam": 0.3}, {"lam": None}, {"structural_loss": None, "lam": 0.3}, {"contextual_teacher": None, "lam": 0.3},
-    {"contextual_teacher": None, "lam": 0.8, "lam_by_length": "linear:9:100", "form": "contextual_full"}])  # fmt: skip
-def test_weights_by_length_are_the_share_that_the_objective_gives_each_loss(make_run, further, parameters):
+@pytest.mark.parametrize(("further", "parameters", "structural", "contextual"), [  # of 9, 64, 65 and 99 tokens, mask 64
+    ([], {"lam": 0.3}, [0.3, 0.3, 0, 0], [0.7, 0.7, 1, 1]), ([], {"lam": None}, [1, 1, 0, 0], [1, 1, 1, 1]),
+    ([], {"structural_loss": None, "lam": 0.3}, [0] * 4, [1] * 4), ([], {"contextual_teacher": None, "lam": 0.3}, [1, 1, 0, 0], [0] * 4),
+    ([FAR], {"structural_loss": None, "lam": 0.3}, [0.3, 0.3, 0, 0], [0.7, 0.7, 1, 1]),
+    ([TOPICS], {"contextual_teacher": None, "lam": 0.8, "form": "contextual_full"}, [0.8, 0.8, 0, 0], [1] * 4)])  # fmt: skip
+def test_weights_by_length_are_those_of_lambda_and_mask(make_run, further, parameters, structural, contextual):
     run = make_run("05_weighting", further, documents=4, **parameters)
-    lengths = [9, 64, 65, 99]
     run.stages.corpus.split = lambda name: {"n_structural_tokens": [64, 99, 9, 65, 7]}  # four of five are trained on
-    p = run.profile.parameters
-    roles = {"structural": p.structural_loss, "contextual": p.contextual_teacher, **{f["role"]: 1 for f in further}}
-
-    def loss(length, **of):
-        teachings = [Teaching(role, role, Given(of[role])) for role, named in roles.items() if named is not None]
-        objective = Objective(nn.Identity(), teachings, weighting=weighting_of(p))
-        teachers = {role: torch.zeros(1, 2) for role in roles}
-        return float(objective(torch.zeros(1, 2), teachers=teachers, n_structural_tokens=torch.tensor([length])).loss)
-
-    expected = [(n, loss(n, structural=1.0, contextual=0.0), loss(n, structural=0.0, contextual=1.0)) for n in lengths]
+    expected = np.transpose([[9, 64, 65, 99], structural, contextual])
     np.testing.assert_allclose(views.weights_by_length(run).to_numpy(), expected, atol=1e-6)
 
 
@@ -154,9 +129,8 @@ def test_the_loss_by_hand_of_a_notebook_is_that_of_the_library(make_run, request
     script = (request.config.rootpath / "notebooks" / f"{notebook}.py").read_text(encoding="utf-8")
     (cell,) = (cell for cell in script.split("# %%") if "views.three_documents(run)" in cell)
     exec(cell, {"run": run, "views": views})
-    by_hand, by_library = map(
-        float, re.search("by hand (\\S+), by the library (\\S+)", capsys.readouterr().out).groups()
-    )
+    printed = re.search("by hand (\\S+), by the library (\\S+)", capsys.readouterr().out)
+    by_hand, by_library = map(float, printed.groups())
     assert by_hand == pytest.approx(by_library, rel=1e-4)
     three = views.three_documents(run)
     lengths = np.sort(validation.n_structural_tokens)
@@ -261,11 +235,7 @@ def of_sizes(make_run):
 @pytest.fixture
 def of_texts(make_run):
     def make(language="en"):
-        changes = {
-            "simde": SimDE(language=language, dropout=0.1),
-            "evaluation": Evaluation(tasks=["package", "halves"], few_shot=[2, 4, 5]),
-        }
-        run = make_run("07_simde", changes=changes, documents=2)
+        run = make_run("07_simde", changes={"simde": SimDE(language=language, dropout=0.1)}, documents=2)
         run.stages = SimpleNamespace(corpus=SimpleNamespace(split=lambda _: {"text": PAGES}), teachers=None)
         return run
 

@@ -100,23 +100,16 @@ def test_a_training_reports_its_progress(workspace, training):
     assert (row["update"], row["time left"]) == ("0 of 10", "")
 
 
-def test_the_monitor_says_what_to_run_and_shows_what_has(workspace, numbers, tables, moved, hostile):
-    async def watch():
-        shown = run_monitor("05_weighting")
-        assert "nothing has run yet; docemb run" in moved(shown)
-        folder = records.save(workspace, replace(record("a"), label=hostile, status="failed", error="out of <memory>"))
-        shown.refresh()
-        text = shown._text.value
-        assert (numbers(text, "failed"), tables(text)["runs"]["state"].tolist()) == (["1"], ["failed"])
-        assert "<script" not in text
-        assert "out of &lt;memory&gt;" in text
-        shutil.rmtree(folder)
-        shown.refresh()
-        assert "nothing has run yet" in shown._text.value
-        shown.close()
-        await asyncio.sleep(0)
-
-    asyncio.run(watch())
+def test_the_monitor_says_what_to_run_and_shows_what_has(workspace, numbers, tables, hostile):
+    shown = run_monitor("05_weighting")
+    assert "nothing has run yet; docemb run" in shown.answer().html
+    folder = records.save(workspace, replace(record("a"), label=hostile, status="failed", error="out of <memory>"))
+    text = shown.answer().html
+    assert (numbers(text, "failed"), tables(text)["runs"]["state"].tolist()) == (["1"], ["failed"])
+    assert "<script" not in text
+    assert "out of &lt;memory&gt;" in text
+    shutil.rmtree(folder)
+    assert "nothing has run yet" in shown.answer().html
 
 
 def test_the_monitor_refreshes_by_itself_until_it_is_closed(workspace, monkeypatch):

@@ -45,17 +45,16 @@ def test_a_text_of_ones_own_has_neighbours_among_all_documents(spaces):
 def test_a_task_becomes_a_pool_embedded_once(workspace_root):
     asked = []
 
-    class Lengths:
-        def embed(self, texts):
-            asked.extend(texts)
-            return np.array([[len(text), 1.0] for text in texts], dtype=np.float32)
+    def embed(texts):
+        asked.extend(texts)
+        return np.array([[len(text), 1.0] for text in texts], dtype=np.float32)
 
     texts = ["a query", "an answer", "a query", "some other page"]  # one text twice
     task = Retrieval("find", {"test": Ranking(texts, [0, 1], [[1, 3], [3]])})
     stages = SimpleNamespace(workspace=Workspace(workspace_root), scores=SimpleNamespace(tasks={"find": task}),
         key=SimpleNamespace(profile=SimpleNamespace(evaluation=SimpleNamespace(tasks=["find"]))),
         teachers=SimpleNamespace(structural=SimpleNamespace(count_tokens=lambda texts: [len(text.split()) for text in texts])))  # fmt: skip
-    found = Neighbourhoods(stages, [Model("a", "s", Lengths().embed), Model("SBERT truncated", "t", Lengths().embed)])
+    found = Neighbourhoods(stages, [Model("a", "s", embed), Model("SBERT truncated", "t", embed)])
     pool = found.pool("find")
     assert (pool.texts, pool.lengths.tolist()) == (["a query", "an answer", "some other page"], [2, 2, 3])
     assert sorted(asked) == sorted(pool.texts * 2)

@@ -112,21 +112,16 @@ def test_validation_documents_are_seen_in_the_spaces_of_student_and_teachers(wor
 @pytest.mark.parametrize("specs", [("5(ReLU)x4", "4"), ("5x4", "7(ReLU)x4"), ("3", "-")])
 def test_views_are_those_of_the_projections_of_the_contextual_loss(specs):
     torch.manual_seed(0)
-    projections = dict(zip(("student_projection", "teacher_projection"), map(Projection, specs, (6, 3)), strict=True))
-    teachings = [
-        Teaching(name, "contextual", nn.Identity(), **own)
-        for name, own in (("contextual", projections), ("topics", {}))
-    ]
-    student, contextual = np.random.default_rng(0).standard_normal((2, 8, 6)).astype(np.float32)
-    found = project(Objective(nn.Identity(), teachings), {"student": student, "contextual teacher": contextual[:, :3]})
-    for side, X, projection in zip(
-        ("student", "contextual"), (student, contextual[:, :3]), projections.values(), strict=True
-    ):
-        linear = [layer for layer in projection.layers if isinstance(layer, nn.Linear)]
-        for layer in linear:  # in plain numpy
-            X = X @ layer.weight.detach().numpy().T + layer.bias.detach().numpy()
-            X = np.maximum(X, 0) if "ReLU" in projection.spec and layer is not linear[-1] else X
-        np.testing.assert_allclose(found[f"{side} view"], X, atol=1e-5)
+    of_student, of_teacher = map(Projection, specs, (6, 3))
+    contextual = Teaching(
+        "contextual", "contextual", nn.Identity(), student_projection=of_student, teacher_projection=of_teacher
+    )
+    further = Teaching("topics", "contextual", nn.Identity())
+    y, c = torch.randn(8, 6), torch.randn(8, 3)
+    embeddings = {"student": y.numpy(), "contextual teacher": c.numpy()}
+    found = project(Objective(nn.Identity(), [contextual, further]), embeddings)
+    np.testing.assert_allclose(found["student view"], of_student(y).detach(), atol=1e-6)
+    np.testing.assert_allclose(found["contextual view"], of_teacher(c).detach(), atol=1e-6)
 
 
 def test_the_projection_explorer_shows_each_document_in_both_spaces(moved, hostile):
