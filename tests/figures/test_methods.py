@@ -154,6 +154,5 @@ def test_the_figure_shows_these_paths(paths, names_of):
     for ax, path in zip(planes, paths.values(), strict=True):
         (end,) = [line for line in ax.lines if line.get_label() == "student, end"]
         np.testing.assert_allclose(end.get_xydata(), path[-1, : methods.TOPIC])
-    for line, path in zip(last.lines, paths.values(), strict=True):
-        np.testing.assert_allclose(line.get_ydata(), norms(path))
+    np.testing.assert_allclose([line.get_ydata() for line in last.lines], [norms(path) for path in paths.values()])
     assert names_of(planes[0].figure.legends[0]) == ["teacher", "student, start", "student, end", "origin"]

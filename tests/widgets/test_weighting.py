@@ -86,8 +86,8 @@ def test_points_are_this_run_and_its_recorded_siblings_with_their_intervals(work
         records.save(workspace, record, tables=tables)
     found = weighting.weighting_points(run)
     assert found.columns.tolist() == weighting.COLUMNS
-    rows = [(0.2, 64, "package", 0.2), (0.5, 64, "find", 0.3), (0.5, 64, "mean over tasks", 0.45), (0.5, 64, "package", 0.6),
-        (0.8, np.nan, "package", 0.8)]  # fmt: skip
+    rows = [(0.2, 64, "package", 0.2), (0.5, 64, "find", 0.3), (0.5, 64, "mean over tasks", 0.45)]
+    rows += [(0.5, 64, "package", 0.6), (0.8, np.nan, "package", 0.8)]
     expected = pd.DataFrame(rows, columns=["lam", "max_structural_len", "task", "value"])
     shown = found[expected.columns].sort_values(["lam", "task"], ignore_index=True)
     pd.testing.assert_frame_equal(shown, expected)
