@@ -267,7 +267,8 @@ def redundancy_beside_paper(run: Run) -> pd.DataFrame:
     if run.profile.simde.language == TAGGED:
         here = probes.redundancy_by_length(probes.redundancy(_texts_read(run))).reset_index()
         rows = pd.concat([here.assign(data=f"here: {run.profile.corpus.source}"), rows])
-    return rows.pivot_table(index="data", columns="words", values="redundancy", sort=False)
+    table = rows.pivot_table(index="data", columns="words", values="redundancy", sort=False)
+    return table[[*probes.BINS, probes.ALL_LENGTHS]]
 
 
 def similarity_beside_paper(run: Run) -> pd.DataFrame:

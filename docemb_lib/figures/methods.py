@@ -1,4 +1,4 @@
-"""The methods: diagrams of boxes and arrows, and examples small enough to draw."""
+"""The methods: diagrams of boxes and arrows, and what structural losses do to points in the plane."""
 
 from __future__ import annotations
 

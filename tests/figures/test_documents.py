@@ -110,6 +110,9 @@ def test_positives_stand_above_their_row_and_negatives_below_with_medians(ax, di
     plot_distances(distances, distance="mse", ax=ax)
     assert (ax.get_xlabel(), ax.get_xscale()) == ("squared L2 distance per dimension", "log")
     assert all(np.isfinite(polygon.get_paths()[0].vertices).all() for polygon in ax.collections)
+    ax.clear()
+    plot_distances(distances.assign(value=0.25), distance="mse", ax=ax)  # a collapsed student is a spike
+    np.testing.assert_allclose([line.get_xdata() for line in ax.lines if np.ptp(line.get_ydata()) > 0], 0.25)
 
 
 def test_points_are_coloured_by_value_or_by_length(ax, names_of):
