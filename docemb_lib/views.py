@@ -18,15 +18,11 @@ from docemb_lib.evaluation.catalogue import task_inputs
 from docemb_lib.evaluation.retrieval import neighbours
 from docemb_lib.experiments import models as known_models
 from docemb_lib.experiments.models import UNTRAINED, Model, embed_once, student_model, untrained_model
-from docemb_lib.experiments.plan import THESIS as THESIS_PROFILE
 from docemb_lib.experiments.run import Run, Stages
-from docemb_lib.experiments.runkey import STRUCTURAL, RunKey
 from docemb_lib.experiments.stages import CorpusStage
 from docemb_lib.experiments.students import recorded_student, weighting_of
-from docemb_lib.figures import short_name
-from docemb_lib.projections import projection_widths
 from docemb_lib.settings.profile import FINAL
-from docemb_lib.thesis.values import FIGURE_4_4, loss_of, published
+from docemb_lib.thesis.values import published
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -36,7 +32,7 @@ if TYPE_CHECKING:
 SHOWN = 1000  # validation documents in views, as in Figure 4.4
 PROBED = 300  # training documents that a probe is fitted on
 STATISTICS, LENGTHS = "statistics.parquet", "lengths.parquet"
-FEW = range(6, 13)  # sentences of the example document
+FEW = 12  # sentences of the example document
 READ = 300  # training documents whose words are counted
 COMPARED = 1000  # sentences, which give half a million pairs
 ATTENDED = 20  # validation documents; attentions take stock Longformer a second per document
@@ -45,18 +41,6 @@ TAGGED = "en"  # the language of the part-of-speech tagger
 # ---- corpus and tasks (notebooks 01 and 02)
 
 tasks_beside_thesis = benchmarks.beside_thesis
-
-
-class DescribedTasks(NamedTuple):
-    statistics: pd.DataFrame  # see `task_statistics`
-    lengths: pd.DataFrame  # of documents: task, split, n_student_tokens, n_structural_tokens
-
-
-def opening_words(run: Run, words: int = 12) -> list[str]:
-    """The first words of the first training document, preprocessed as for the run's (first) Paragraph Vector."""
-    from docemb_lib.teachers.words import preprocess
-
-    return preprocess(run.stages.corpus.split("train")["text"][0], run.key.paragraph_vectors[0].preprocess)[:words]
 
 
 def corpus_statistics(run: Run) -> pd.DataFrame:
@@ -72,36 +56,33 @@ def structural_limit(run: Run) -> int:
 
 def seen_by_models(run: Run) -> str:
     """Sentences: how much of the training documents the structural teacher and the student read."""
-    train, read = run.stages.corpus.split("train"), run.profile.student.max_tokens
-    structural, student = (np.array(train[f"n_{model}_tokens"][:]) for model in ("structural", "student"))
-    limit = structural_limit(run)
+    limit, read = structural_limit(run), run.profile.student.max_tokens
+    columns = run.stages.corpus.split("train").select_columns(["n_structural_tokens", "n_student_tokens"])
+    structural, student = columns.to_pandas().to_numpy().T
+    seen, of_student = (np.minimum(n, most).sum() / n.sum() for n, most in ((structural, limit), (student, read)))
     truncates = run.profile.structural_teacher.long == "truncate"
     rest = "ignores the rest" if truncates else "averages over chunks, and so reads the rest, too"
-    seen, of_student = np.minimum(structural, limit).sum(), np.minimum(student, read).sum()
     return (
-        f"{(structural > limit).mean():.0%} of the {len(train)} training documents are longer than the {limit} tokens "
-        f"that the structural teacher reads at once.\nThese hold {seen / structural.sum():.0%} of all text; the "
-        f"teacher {rest}. The student, with {read} tokens, reads {of_student / student.sum():.0%}."
+        f"{(structural > limit).mean():.0%} of the {len(columns)} training documents are longer than the {limit} "
+        f"tokens that the structural teacher reads at once.\nThese hold {seen:.0%} of all text; the teacher {rest}. "
+        f"The student, with {read} tokens, reads {of_student:.0%}."
     )
 
 
-def split_lengths(run: Run) -> pd.DataFrame:
-    """Lengths of training and validation documents for Figures 4.1 and 5.1: source, tokens (of the student), split."""
-    columns = {"source": "source", "n_student_tokens": "tokens"}
-    splits = {split: run.stages.corpus.split(split).select_columns(list(columns)) for split in ("train", "validation")}
-    frames = [rows.to_pandas().assign(split=split) for split, rows in splits.items()]
-    return pd.concat(frames, ignore_index=True).rename(columns=columns)
+def described_tasks(run: Run) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Statistics of all tasks of the profile, see `task_statistics`, and the lengths of their documents.
 
-
-def described_tasks(run: Run) -> DescribedTasks:
-    """Statistics and lengths of all tasks of the profile. Each task is counted once and kept as an artefact."""
+    Lengths have the columns task, split, n_student_tokens, n_structural_tokens. Each task is counted once and kept as
+    an artefact.
+    """
     evaluation = run.profile.evaluation
     folders = {name: _described(run.stages, name) for name in (*evaluation.tasks, *evaluation.sweep_tasks)}
-    frames = (
-        [pd.read_parquet(folder / file).assign(task=name) for name, folder in folders.items()]
-        for file in (STATISTICS, LENGTHS)
-    )
-    return DescribedTasks(*(pd.concat(of_tasks, ignore_index=True) for of_tasks in frames))
+
+    def read(file: str) -> pd.DataFrame:
+        of_tasks = [pd.read_parquet(folder / file).assign(task=name) for name, folder in folders.items()]
+        return pd.concat(of_tasks, ignore_index=True)
+
+    return read(STATISTICS), read(LENGTHS)
 
 
 def _described(stages: Stages, name: str) -> Path:
@@ -132,22 +113,14 @@ def widths_of(run: Run) -> dict[str, int]:
 
 
 def students_of_runs(run: Run) -> list[Model]:
-    """The untrained student, this run's and recorded comparable ones of equal size and seed; as in Figure 4.4 first."""
-    losses = [loss_of(**loss) for loss in FIGURE_4_4]
+    """The untrained student, that of this run, and recorded comparable ones of equal size and seed, by label."""
     size = {name: run.key.counting[name] for name in ("documents", "seed")}
-    found = [(run.key.only(*STRUCTURAL), run.model)]
-    for record in run.comparable():
-        key, student = run.key_of(record), recorded_student(run.workspace, record)
-        if student is not None and size.items() <= key.counting.items():
-            found.append((key.only(*STRUCTURAL), student_model(record.label, student)))
-    found.sort(key=lambda one: losses.index(one[0]) if one[0] in losses else len(losses))
-    return [untrained_model(run.stages.students), *(model for _, model in found)]
-
-
-def in_figure_4_4(run: Run, distances: pd.DataFrame) -> pd.DataFrame:
-    """The rows of `distances` (tidy, with short names of models) that belong to Figure 4.4 or to this run's student."""
-    labels = [UNTRAINED, run.label, *(RunKey.of(run.notebook, THESIS_PROFILE, **loss).label for loss in FIGURE_4_4)]
-    return distances[distances["model"].isin([short_name(label, run.label) for label in labels])]
+    models = [untrained_model(run.stages.students), run.model]
+    for record in sorted(run.comparable(), key=lambda record: record.label):
+        student = recorded_student(run.workspace, record)
+        if student is not None and size.items() <= run.key_of(record).counting.items():
+            models.append(student_model(record.label, student))
+    return models
 
 
 def validation_embeddings(corpus: CorpusStage, model: Model) -> np.ndarray:
@@ -184,20 +157,6 @@ def probes_of_teachers(run: Run) -> pd.DataFrame:
     return pd.concat(frames, names=["model", "teacher", "row"]).reset_index(["model", "teacher"]).reset_index(drop=True)
 
 
-def why_no_correlation(run: Run) -> str:
-    """Why the training history has no canonical correlation; empty where it has one."""
-    from docemb_lib.training.monitor import documents_for_correlation
-
-    if run.profile.parameters.contextual_teacher is None:
-        return "This run has no contextual teacher, and no views."
-    width = projection_widths(run.profile.parameters.student_projection, widths_of(run)["student"])[-1]
-    documents, needed = len(run.stages.corpus.split("validation")), documents_for_correlation(width)
-    if documents >= needed:
-        return ""
-    few = f"Not measured: views {width:,} wide need {needed:,} validation documents, there are {documents:,}."
-    return f"{few} Raise corpus.validation, or end both projections in fewer features."
-
-
 def weights_by_length(run: Run) -> pd.DataFrame:
     """The weights of both losses for each training document, by length: length, structural, contextual."""
     import torch
@@ -214,7 +173,6 @@ class ThreeDocuments(NamedTuple):
     lengths: Tensor  # (3,), tokens of the structural teacher
     y: Tensor  # (3, D), embeddings by the student
     t: Tensor  # (3, D), by the structural teacher
-    negatives: Tensor  # (K, D), of further documents by the structural teacher
     f: Tensor  # (3, P), projections of y
     c: Tensor  # (3, P), projections of the embeddings by the contextual teacher
     decorrelations: list[SDL]  # with SoftCCA: of f and of c, with their running statistics
@@ -225,32 +183,27 @@ class ThreeDocuments(NamedTuple):
 
 
 def three_documents(run: Run) -> ThreeDocuments:
-    """The shortest, the median and the longest validation document as in validation, without further teachers."""
+    """The shortest, the median and the longest validation document, without further teachers and negatives."""
     import torch
 
     from docemb_lib.losses import SDL
-    from docemb_lib.training.documents import Bank
 
-    p, stage = run.profile.parameters, run.stages.students
+    stage = run.stages.students
     objective, seen = stage.objective(), {}
     own = torch.nn.ModuleList(one for one in objective.teachings if one.name == one.role)
-    objective.teachings, objective.group_size = cast(Any, own), None  # the three are one batch
+    objective.teachings, objective.group_size, objective.negatives = cast(Any, own), None, 0  # the three are one batch
     documents = stage.training_documents(objective.student, "validation", len(run.stages.corpus.split("validation")))
     rows = np.argsort(documents.lengths, kind="stable")[[0, len(documents) // 2, -1]].tolist()
-    bank = None
-    if objective.negatives:
-        trained_on = stage.training_documents(objective.student, "train", p.documents)
-        bank = Bank(trained_on, objective, batch_size=len(rows), seed=p.seed)
-    batch, targets = documents.pack([rows], bank)
+    batch, targets = documents.pack([rows])
     for one in objective.teachings:  # note what each loss takes and gives
         one.loss.register_forward_hook(lambda _, taken, given, role=one.role: seen.update({role: (*taken, given)}))
     with torch.no_grad():
         output = objective(batch, **targets._asdict())
     y, lengths = output.embeddings, targets.n_structural_tokens
-    _, t, _, *negatives, structural = seen.get("structural", (y, y, y, 0 * lengths))
+    _, t, *_, structural = seen.get("structural", (y, y, 0 * lengths))
     f, c, contextual = seen.get("contextual", (y, y, 0 * lengths))
     return ThreeDocuments(
-        lengths, y, t, negatives[0] if negatives else y[:0], f, c,
+        lengths, y, t, f, c,
         [module for module in objective.modules() if isinstance(module, SDL)],
         objective.weighting.weights(lengths, roles=seen), structural, contextual, output.loss.item(),
     )  # fmt: skip
@@ -260,16 +213,15 @@ def three_documents(run: Run) -> ThreeDocuments:
 
 
 def example_halves(run: Run) -> pd.DataFrame:
-    """The first training document of 6 to 12 sentences, each sentence in the column of its half in the first epoch."""
+    """The first sentences of the first training document of two or more, each in the column of its half (epoch 1)."""
     rows, language = min(run.profile.parameters.documents, SHOWN), run.profile.simde.language
-    split = run.stages.corpus.split("train").select(range(rows))
-    documents = [(row["id"], split_sentences(row["text"], language=language)) for row in split]
-    candidates = [one for one in documents if len(one[1]) >= 2]
-    if not candidates:
-        raise InputError(f"documents: none of the first {rows} has two sentences, so none has halves")
-    name, sentences = next((one for one in candidates if len(one[1]) in FEW), candidates[0])
-    shown, first = [" ".join(sentence.split()) for sentence in sentences], _draw(run, name, len(sentences))
-    return pd.DataFrame({"first half": np.where(first, shown, ""), "second half": np.where(first, "", shown)})
+    for row in run.stages.corpus.split("train").select(range(rows)):
+        sentences = split_sentences(row["text"], language=language)
+        if len(sentences) >= 2:
+            shown, first = [" ".join(sentence.split()) for sentence in sentences], _draw(run, row["id"], len(sentences))
+            halves = {"first half": np.where(first, shown, ""), "second half": np.where(first, "", shown)}
+            return pd.DataFrame(halves).head(FEW)
+    raise InputError(f"documents: none of the first {rows} has two sentences, so none has halves")
 
 
 def distances_of_halves(run: Run, models: list[Model]) -> pd.DataFrame:
@@ -310,22 +262,23 @@ def students_beside(run: Run) -> list[Model]:
 
 
 def redundancy_beside_paper(run: Run) -> pd.DataFrame:
-    """Table 4 of the paper, this run's first `READ` training documents, if English, first: data, words, redundancy."""
+    """Table 4 of the paper, this run's first `READ` training documents, if English, first: data × words."""
     rows = published("simde").query("metric == 'redundancy'").rename(columns={"task": "data", "value": "redundancy"})
     if run.profile.simde.language == TAGGED:
         here = probes.redundancy_by_length(probes.redundancy(_texts_read(run))).reset_index()
-        rows = pd.concat([here.assign(data=f"here: {run.profile.corpus.source}"), rows], ignore_index=True)
-    return rows[["data", "words", "redundancy"]]
+        rows = pd.concat([here.assign(data=f"here: {run.profile.corpus.source}"), rows])
+    table = rows.pivot_table(index="data", columns="words", values="redundancy", sort=False)
+    return table[[*probes.BINS, probes.ALL_LENGTHS]]
 
 
-def similarity_of_sentences(run: Run) -> pd.DataFrame:
-    """SBERT cosines of every two sentences of the first training documents; see `sentence_similarity`."""
+def similarity_beside_paper(run: Run) -> pd.DataFrame:
+    """Table 5 of the paper (SimCSE's cosines) below SBERT's: the mean cosine inside and across documents.
+
+    Those of SBERT are of every two sentences of the first training documents; see `sentence_similarity`.
+    """
     embed = partial(embed_once, run.workspace, known_models.sbert_models(run.stages.teachers)[0])
-    return probes.sentence_similarity(_texts_read(run), embed, sentences=COMPARED, language=run.profile.simde.language)
-
-
-def similarity_beside_paper(run: Run, pairs: pd.DataFrame) -> pd.DataFrame:
-    """Table 5 of the paper (SimCSE's cosines) below those of `similarity_of_sentences`: data × inside, across."""
+    language = run.profile.simde.language
+    pairs = probes.sentence_similarity(_texts_read(run), embed, sentences=COMPARED, language=language)
     paper = published("simde").query("source == 'table 5'")
     rows = paper.pivot(index="task", columns="metric", values="value")[["inside", "across"]]
     own = pairs.groupby("kind", observed=True)["cosine"].mean().rename(f"here: {run.profile.corpus.source}")

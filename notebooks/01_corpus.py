@@ -27,6 +27,7 @@ seed = 0  # of everything random in this run; the corpus itself has its own in t
 
 # %%
 import matplotlib.pyplot as plt
+import pandas as pd
 
 # No docemb_lib here? Then this kernel is of another environment: Kernel, Change Kernel, or install docemb in it.
 from docemb_lib import begin, figures, records, thesis, views
@@ -85,7 +86,9 @@ run.save_figure(ax, "lengths", lengths)
 # of the thesis; lengths are in tokens of the student.
 
 # %%
-documents = views.split_lengths(run)
+read = {split: corpus.split(split).select_columns(["source", "n_student_tokens"]) for split in ("train", "validation")}
+documents = pd.concat({split: rows.to_pandas() for split, rows in read.items()}, names=["split"]).reset_index("split")
+documents = documents.rename(columns={"n_student_tokens": "tokens"})
 sources, longest = list(documents["source"].value_counts().index), int(documents["tokens"].quantile(0.98))
 figure, axes = plt.subplots(1, 2, figsize=(11, 4), sharex=True, sharey=True, layout="constrained")
 for ax, split in zip(axes, ("train", "validation"), strict=True):
@@ -132,9 +135,9 @@ held_out.assign(links=held_out["see_also"].str.len()).groupby("split").agg(
 # percentages of examples per class. A task without a validation split is cross-validated on its train split.
 
 # %%
-tasks = views.described_tasks(run)
+tasks, lengths = views.described_tasks(run)
 columns = ["examples", "classes", "class_mean", "class_std"]
-figures.table(views.tasks_beside_thesis(tasks.statistics, "validation", columns), digits=2)
+figures.table(views.tasks_beside_thesis(tasks, "validation", columns), digits=2)
 
 # %% [markdown]
 # ## Tasks of the final evaluation
@@ -142,14 +145,14 @@ figures.table(views.tasks_beside_thesis(tasks.statistics, "validation", columns)
 # The final evaluation uses all examples. The first table shows the classes and their balance (Table 5.3).
 
 # %%
-figures.table(views.tasks_beside_thesis(tasks.statistics, "final", columns[1:]), digits=2)
+figures.table(views.tasks_beside_thesis(tasks, "final", columns[1:]), digits=2)
 
 # %% [markdown]
 # The second table shows the examples of each split and the percentages of documents with more than 384 and 512 tokens
 # of the structural teacher (Table 5.4). Both documents of a pair are counted.
 
 # %%
-sizes = views.tasks_beside_thesis(tasks.statistics, "final", ["examples", "over_384", "over_512"])
+sizes = views.tasks_beside_thesis(tasks, "final", ["examples", "over_384", "over_512"])
 figures.table(sizes[sizes["examples"].notna()], digits=2)
 
 # %% [markdown]
@@ -158,7 +161,7 @@ figures.table(sizes[sizes["examples"].notna()], digits=2)
 
 # %%
 columns = ["documents", "queries", "relevant_mean", "relevant_std", "over_384", "over_512"]
-retrieval = views.tasks_beside_thesis(tasks.statistics, "final", columns)
+retrieval = views.tasks_beside_thesis(tasks, "final", columns)
 figures.table(retrieval[retrieval["queries"].notna()], digits=2)
 
 # %% [markdown]
@@ -172,7 +175,7 @@ figures.table(retrieval[retrieval["queries"].notna()], digits=2)
 # thesis; lengths are in tokens of the student.
 
 # %%
-lengths = tasks.lengths.rename(columns={"task": "data", "n_student_tokens": "tokens"})
+lengths = lengths.rename(columns={"task": "data", "n_student_tokens": "tokens"})
 lengths = lengths[lengths["split"].isin(["train", "test"])]
 _, ax = plt.subplots()
 figures.plot_cumulative(lengths, ax=ax)

@@ -49,18 +49,19 @@ run.settings()
 #
 # The training objective is word prediction. For the words $w_1, w_2, \dots$ of a document with the vector $v$, DM
 # maximises $\sum_i \log p(w_i \mid v, w_{i-5}, \dots, w_{i+5})$ and DBOW maximises $\sum_i \log p(w_i \mid v)$.
-# Negative sampling approximates $p$: a word is compared with five random words instead of all words. The figure shows
-# both models on the first words of the first training document. The predicted word has a dashed frame.
-
-# %%
-ax = figures.plot_paragraph_vectors(views.opening_words(run))
-
-# %% [markdown]
-# **How to read it.** In DM the document vector is one more input next to the neighbouring words, and it adds
-# information that they do not contain. In DBOW the document vector is the only input, so it summarises which words
-# occur, in any order. The document vector is an input of all predictions of its document, so it collects what the
-# words of the document have in common, at any length. gensim draws each window size from one to five words on each side
-# and drops words rarer than `min_count`; the figure shows the first five words of the document, rare ones, too.
+# Negative sampling approximates $p$: a word is compared with five random words instead of all words. For the words
+# "return the shortest path lengths" and the word in the middle:
+#
+# ```
+# DM     document vector, return, the, path, lengths  ->  mean  ->  shortest
+# DBOW   document vector                                        ->  return, the, shortest, path, lengths
+# ```
+#
+# In DM the document vector is one more input next to the neighbouring words, and it adds information that they do not
+# contain. In DBOW the document vector is the only input, so it summarises which words occur, in any order. The document
+# vector is an input of all predictions of its document, so it collects what the words of the document have in common,
+# at any length. gensim draws each window size from one to five words on each side and drops words rarer than
+# `min_count`.
 #
 # ## Train
 #

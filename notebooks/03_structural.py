@@ -110,19 +110,18 @@ validation_history.drop(columns="epoch", errors="ignore").round(4)
 #
 # The loss of this run for three validation documents, the shortest, the median and the longest, from the embeddings of
 # the trained student and of the teacher: first by hand, by the equations above, then by the library. The three
-# documents are each other's negatives, so the loss differs from that of the whole split. If the run has `negatives`,
-# the teacher's embeddings of further documents are appended to `t`, and each document is pushed away from these, too. A
-# loss of your own (`module:Class`) is not written out: the library's values are taken.
+# documents are each other's negatives, and `negatives` are left out, so the loss differs from that of the whole split.
+# A loss of your own (`module:Class`) is not written out: the library's values are taken.
 
 # %%
 import torch
 import torch.nn.functional as F
 
 three = views.three_documents(run)
-p, y, t = run.profile.parameters, three.y, torch.cat([three.t, three.negatives])
+p, y, t = run.profile.parameters, three.y, three.t
 cosine = F.normalize(y) @ F.normalize(t).T  # cosines of y_i and t_j
 D = {"mse": (y[:, None] - t).square().mean(dim=2), "cosine": 1 - cosine}
-own, d, scaled = torch.eye(*cosine.shape).bool(), D[p.distance], cosine / (p.temperature or 1)
+own, d, scaled = torch.eye(3).bool(), D[p.distance], cosine / (p.temperature or 1)
 losses = {
     "mse": D["mse"][own],
     "cosine": D["cosine"][own],
@@ -143,9 +142,10 @@ print(f"{p.structural_loss}: by hand {by_hand:.6f}, by the library {three.loss:.
 # * **max-margin loss**: positive minus γ times the mean negative, as in the equation above, for the γ of the slider.
 #   Minus this loss is the margin, the pink bar of a row: γ moves its right end.
 #
-# The controls select students, the distance, the number of negatives and the lengths of documents. `pair` lists the
-# pairs of documents that the selected student confuses most (with all losses selected: the student of this run), and
-# how much nearer the wrong teacher embedding is. Both documents are printed below; sometimes they are near-duplicates.
+# The controls select students, the distance, the number of negatives and the lengths of documents. `pair` walks through
+# the ten pairs of documents that the selected student confuses most (with all losses selected: the student of this
+# run). Both documents are printed below, and how much nearer the wrong teacher embedding is; sometimes they are
+# near-duplicates.
 # An executed notebook shows the first setting as a static figure. Run the cell to get the controls.
 
 # %%
@@ -153,11 +153,11 @@ distances = widgets.distances_to_teacher(run, views.students_of_runs(run))
 widgets.distance_explorer(distances)
 
 # %% [markdown]
-# The next figure shows both distances without controls, as Figure 4.4 of the thesis does: those of its eight students
-# that are recorded, and the student of this run. `docemb sweep 03_structural --grid structural` makes the missing ones.
+# The next figure shows both distances without controls, as Figure 4.4 of the thesis does for eight students: those of
+# the recorded students and of this run. `docemb sweep 03_structural --grid structural` makes the thesis' students.
 
 # %%
-shown = views.in_figure_4_4(run, distances.tidy())
+shown = distances.tidy()
 left, right = figures.rows_axes(shown["model"].nunique(), columns=2, each=0.6)
 figures.plot_distances(shown[shown["distance"] == "cosine"], distance="cosine", ax=left)
 figures.plot_distances(shown[shown["distance"] == "mse"], distance="mse", ax=right).get_legend().remove()

@@ -57,30 +57,16 @@ run = begin("04_projections", globals())
 run.settings()
 
 # %% [markdown]
-# ## What SoftCCA finds
-#
-# What does decorrelation add? SDL is the mean absolute correlation between different features of a view, over the
-# batches so far. The toy example has a known solution: two views of 300 documents, with four and five features, share
-# two signals and contain noise. Dotted lines show the correlations that ordinary CCA finds. Two linear projections to
-# two features each are trained with SoftCCA, without and with decorrelation.
-
-# %%
-axes = figures.plot_soft_cca()
-
-# %% [markdown]
-# **What to see.** Without decorrelation both features find the stronger signal and are copies of each other (orange at
-# 1). With decorrelation one feature finds the stronger signal and the other finds the weaker one; orange returns to 0
-# repeatedly, and stays near 0 with small steps. In both panels the projected views also shrink to less than a third of
-# their norm, which lowers the distance without any correlation. A falling contextual loss alone is no evidence of
-# learning.
+# SDL is the mean absolute correlation between different features of a view, over the batches so far. Without it all
+# features could find the strongest common signal and be copies of each other.
 #
 # ## The two networks of this run
 #
-# The figure shows the contextual loss with the networks of this run, as Figure 4.6 of the thesis does. A solid
-# box is a layer, with its output features and its number of weights.
+# The figure shows the training with the networks $f_S$ and $f_C$ of this run, as Figure 4.6 of the thesis does: a line
+# of their boxes is a layer, with its output features and activation.
 
 # %%
-ax = figures.plot_contextual_loss(run.profile, views.widths_of(run))
+ax = figures.plot_training(run.profile, views.widths_of(run))
 
 # %% [markdown]
 # **How to read it.** The two views $z_S = f_S(y)$ and $z_C = f_C(c)$ have equal widths because the loss compares them
@@ -94,7 +80,9 @@ ax = figures.plot_contextual_loss(run.profile, views.widths_of(run))
 train_history, validation_history = run.history()  # trains the student, unless it is there already
 figure, axes = plt.subplots(1, 2, figsize=(10, 3.4), layout="constrained")
 figures.plot_history(train_history, validation_history, ax=axes[0])
-figures.plot_correlation(validation_history, note=views.why_no_correlation(run), ax=axes[1])
+if "cca" in validation_history:
+    axes[1].plot("step", "cca", "o-", data=validation_history)
+axes[1].set(xlabel="updates", ylabel="canonical correlation of the views")
 run.save_figure(figure, "training", validation_history)
 
 # %% [markdown]
@@ -103,7 +91,7 @@ run.save_figure(figure, "training", validation_history)
 # over ten pairs of variates. It depends neither on the scale of the views nor on SoftCCA's δ and β, so it compares runs
 # that differ in them; the thesis found β critical (section 4.5.2). The variates are fitted on one half of the documents
 # and correlated on the other, so views without anything in common are at 0. This needs two documents for each feature
-# of a view; where there are fewer, the figure says so. `docemb sweep 04 --grid soft-cca-beta` varies δ and β. Scores
+# of a view; where there are fewer, the panel is empty. `docemb sweep 04 --grid soft-cca-beta` varies δ and β. Scores
 # and the next figure show what the student itself learns.
 #
 # ## What the student has learnt from its teachers
@@ -135,8 +123,7 @@ run.save_figure(figure, "probe", probes)
 # distillation, in the teachers' spaces, and in the two *views*, the projections that the contextual loss compares. Each
 # space is drawn along its own first two principal axes, so positions in different panels cannot be compared, but
 # neighbourhoods can. The pointer on a point shows which document it is. Colour by `length`: if length is a direction of
-# a space, the space separates long from short documents more than topics. Choose the documents of a task to colour by
-# its labels.
+# a space, the space separates long from short documents more than topics.
 
 # %%
 widgets.projection_explorer(widgets.spaces_of_run(run))

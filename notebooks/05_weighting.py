@@ -144,12 +144,13 @@ run.save_figure(ax, "runs", runs)
 
 # %% [markdown]
 # The next figure shows the runs that differ from this one in λ and mask alone: the mean of their scores against λ.
-# There is one line per mask; a dotted line is the plain sum of both losses.
+# There is one line per mask; a dotted line is the plain sum of both losses. Bars are 95% intervals over validation
+# examples.
 
 # %%
-siblings = runs[runs["sibling"]]
-ax = figures.plot_weighting(siblings)
-run.save_figure(ax, "lambda", siblings)
+points = widgets.weighting_points(run)
+ax = figures.plot_weighting(points)
+run.save_figure(ax, "lambda", points)
 
 # %% [markdown]
 # **How to read it.** First compare the differences between runs with the bars. A hollow diamond is the mean in the
@@ -161,12 +162,11 @@ run.save_figure(ax, "lambda", siblings)
 #
 # ## Between the points
 #
-# Which λ and mask suit a single task? The explorer shows the same runs for each task. Bars are 95% intervals over
-# validation examples; circles are the scores at the selected λ. Without a recorded run at this λ there is no score, and
-# the command that makes the run is printed.
+# Which λ and mask suit a single task? The explorer shows the same figure for each task, and the scores at the selected
+# λ and mask. Without a recorded run there is no score, and the command that makes the run is printed.
 
 # %%
-widgets.weighting_explorer(run, widgets.weighting_points(run), profile=profile)
+widgets.weighting_explorer(run, points, profile=profile)
 
 # %% [markdown]
 # ## The answer so far
@@ -185,7 +185,7 @@ run.finish(run.metrics(scores), scores=scores, student=run.link_student(), table
 #
 # `docemb sweep 05_weighting --grid weighting-cosine`, run in a terminal, makes the missing runs. The monitor shows
 # active runs and their progress, finished runs, and failed runs with the reason. It reads all of this from disk, so the
-# tab can be closed at any time. `run_monitor("05", "weighting-cosine")` also shows waiting runs and the remaining time.
+# tab can be closed at any time.
 
 # %%
 widgets.run_monitor("05_weighting")

@@ -46,7 +46,6 @@ documents = "profile"  # how many training documents; "profile": as many as the 
 # %%
 from textwrap import fill
 
-import matplotlib.pyplot as plt
 import pandas as pd
 
 # No docemb_lib here? Then this kernel is of another environment: Kernel, Change Kernel, or install docemb in it.
@@ -143,9 +142,9 @@ run.save_figure(figure, "by-length", by_length)
 widgets.neighbour_browser(widgets.neighbourhoods_of(run))
 
 # %% [markdown]
-# **How to read it.** `=` marks a document that is also among the student's neighbours. A tick marks a relevant document
-# of a retrieval task. Select a long document: if the truncated teacher's neighbours resemble only its beginning and the
-# student's neighbours do not, the student has used the rest of the text.
+# **How to read it.** `=` marks a document that is also among the student's neighbours. Select a long document: if the
+# truncated teacher's neighbours resemble only its beginning and the student's neighbours do not, the student has used
+# the rest of the text.
 #
 # ## All final students, beside the thesis
 #
@@ -181,36 +180,31 @@ figures.table(thesis.table_5_7(thesis.published("table_5_7"), "accuracy").loc["1
 # ### Over tasks
 #
 # The next figures are those of chapter 5, for the recorded models, tasks and rounds. Hollow marks are scores of the
-# thesis, on its own tasks only. Figures that need more tasks or rounds are listed with the reason.
+# thesis, on its own tasks only. The first compares accuracy over tasks and rounds, as Figure 5.3 does.
 
 # %%
 shown = figures.named(finals.scores, run.label)
-print(fill(finals.left_out, 110))
-
-# %%
-if "5.3" not in finals.not_drawn:
+if len(accuracy):
     ax = figures.plot_rounds(shown, ax=figures.rows_axes(len(accuracy))[0])
     run.save_figure(ax, "rounds", finals.scores)
 
-# %%
-if "5.4" not in finals.not_drawn:
-    rounds = finals.scores["round"].unique()
-    figure, axes = plt.subplots(len(rounds), 1, figsize=(9, 3.4 * len(rounds)), layout="constrained", squeeze=False)
-    for name, ax in zip(rounds, axes[:, 0], strict=True):
-        figures.plot_by_task(shown, name=name, ax=ax)
-    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower left", ncols=2, fontsize=8)
-    run.save_figure(figure, "tasks-by-round", finals.scores)
+# %% [markdown]
+# Figure 5.4 has the accuracy on each task. With one round this is the figure at the beginning.
 
 # %%
-if "5.5" not in finals.not_drawn:
-    (ax,) = figures.rows_axes(2 * shown["model"].nunique(), each=0.18)
-    figures.plot_retrieval_means(shown, ax=ax)
-    run.save_figure(ax, "retrieval-means", finals.scores)
+for name, rows in shown[shown["metric"] == "accuracy"].groupby("round", sort=False):
+    if shown["round"].nunique() > 1:
+        figure = figures.each_task(figures.plot_task, rows)
+        figure.suptitle(f"heads trained on {name} examples")
+        run.save_figure(figure, f"tasks-{name}", rows)
+
+# %% [markdown]
+# Figures 5.5 and 5.6 show retrieval: MAP, then MRR.
 
 # %%
-if "5.6" not in finals.not_drawn:
-    ax = figures.plot_retrieval(shown, ax=figures.rows_axes(shown["model"].nunique())[0])
-    run.save_figure(ax, "retrieval", finals.scores)
+for metric in ("map", "mrr") if "map" in set(shown["metric"]) else ():
+    ax = figures.plot_retrieval(shown, metric=metric, ax=figures.rows_axes(shown["model"].nunique())[0])
+    run.save_figure(ax, f"retrieval-{metric}", finals.scores)
 
 # %% [markdown]
 # **How to read it.** The points of a row are tasks, with a box from five on; the triangle is their mean. A model with
@@ -238,8 +232,8 @@ else:
 # all.) Each claim is checked on the thesis' own table, on recorded scores of its tasks, and on the other tasks of this
 # profile, which illustrate a claim but do not test it. A claim *holds* if paired tests confirm all of its differences,
 # it *does not hold* if a test confirms the opposite of one, and it is *undecided* otherwise. The thesis publishes no
-# scores of single examples, so its column has no tests and says so; counts need none. The three students of the thesis
-# are the grid `final`: `docemb sweep 06 --grid final --profile …`.
+# scores of single examples, so its column has no tests and says so. The three students of the thesis are the grid
+# `final`: `docemb sweep 06 --grid final --profile …`.
 
 # %%
 thesis.claims_of_run(run, finals)

@@ -65,20 +65,20 @@ views.example_halves(run).style.set_properties(**{"text-align": "left", "white-s
 # **What to see.** Compare the columns: they have few words in common, but the same topic and terminology. To match a
 # half with the other half of its document, an encoder has to represent this topic.
 #
-# Repetition in documents can be measured. The left panel of the next figure shows the ratio of nouns and verbs to
-# distinct nouns and verbs: 1 is a document without repetition (Table 4 of the paper; all lines but the first are the
+# Repetition in documents can be measured. The next table shows the ratio of nouns and verbs to distinct nouns and verbs
+# by the words of a document: 1 is a document without repetition (Table 4 of the paper; all rows but the first are the
 # paper's data). Words are compared by their lemmas. The paper has tags and lemmas from spaCy, docemb from textblob and
-# LemmInflect. The right panel shows cosines of every two sentences, of one document and of two documents. The table
-# below gives their means beside the paper's Table 5, whose encoder is SimCSE; here it is the structural teacher.
+# LemmInflect.
 
 # %%
-repeated = views.redundancy_beside_paper(run)
-sentences = views.similarity_of_sentences(run)
-figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
-figures.plot_redundancy(repeated, ax=left)
-figures.plot_sentence_similarity(sentences, ax=right)
-run.save_figure(figure, "redundancy", repeated)
-views.similarity_beside_paper(run, sentences).round(2)
+figures.table(views.redundancy_beside_paper(run), digits=2)
+
+# %% [markdown]
+# The next table shows the mean cosine of every two sentences of one document and of two documents, beside the paper's
+# Table 5, whose encoder is SimCSE; here it is the structural teacher.
+
+# %%
+views.similarity_beside_paper(run).round(2)
 
 # %% [markdown]
 # **What to see.** In the paper longer documents repeat more, so their halves share a topic. The exact values depend on

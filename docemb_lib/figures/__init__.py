@@ -2,7 +2,7 @@
 
 Figures are transparent, with text and lines of one grey, so that they are legible on a light and on a dark page.
 
-Every plot function can be imported from here. Its module is loaded at the first use, because some import torch.
+Every plot function can be imported from here. Modules are loaded at the first use: `methods`, the last, imports torch.
 """
 
 from __future__ import annotations
@@ -26,15 +26,6 @@ from matplotlib.typing import LineStyleType
 from docemb_lib.experiments.models import ADAPTED, CENTRED, DENSE, SBERT_CHUNKS, SBERT_TRUNCATED, UNTRAINED
 from docemb_lib.progress import in_kernel
 
-_PLOTS = {
-    "documents": "plot_lengths plot_cumulative plot_weights plot_redundancy plot_sentence_similarity "
-    "plot_distances plot_plane plot_probe plot_attention UNITS",
-    "methods": "plot_paragraph_vectors plot_training plot_siamese plot_contextual_loss plot_descents plot_soft_cca",
-    "results": "plot_history plot_correlation plot_runs plot_weighting plot_weighting_points plot_task "
-    "plot_differences plot_by_length plot_few_shot plot_rounds plot_by_task plot_retrieval_means plot_retrieval",
-}
-_MODULE_OF = {name: module for module, names in _PLOTS.items() for name in names.split()}
-
 # The colours of Okabe and Ito, distinguishable with every common colour blindness; one per kind of model.
 PALETTE = {
     "student": "#0072B2", "untrained": "#999999", "structural": "#D55E00", "contextual": "#009E73", "floor": "#CC79A7",
@@ -42,6 +33,8 @@ PALETTE = {
 }  # fmt: skip
 STYLES: tuple[LineStyleType, ...] = ("-", "--", ":", "-.")  # for lines of the same colour
 SERIES = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999")
+# Options of a legend to the right of the data.
+BESIDE: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.01, 1), "fontsize": 8, "title_fontsize": 8}
 GREY = "#787878"  # contrast 4.4 to 1 with white and 4.3 to 1 with JupyterLab's dark #111111
 RC: dict[Any, Any] = {
     "figure.dpi": 110, "figure.figsize": (7.2, 4.0), "font.size": 10, "axes.spines.top": False,
@@ -54,9 +47,10 @@ RC: dict[Any, Any] = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _MODULE_OF:
-        raise AttributeError(f"module 'docemb_lib.figures' has no attribute {name!r}")
-    return getattr(import_module(f"docemb_lib.figures.{_MODULE_OF[name]}"), name)
+    for module in ("documents", "results", "methods") if name.startswith("plot_") or name.isupper() else ():
+        if hasattr(found := import_module(f"docemb_lib.figures.{module}"), name):
+            return getattr(found, name)
+    raise AttributeError(f"module 'docemb_lib.figures' has no attribute {name!r}")
 
 
 SHORT = {UNTRAINED: "before distillation", SBERT_CHUNKS: "chunks", SBERT_TRUNCATED: "truncated"}
@@ -169,4 +163,4 @@ def label(ax: Axes, text: str, place: tuple[Any, Any], offset: tuple[float, floa
 
 def legend_beside(ax: Axes, **options: Any) -> None:
     """The legend to the right of the data."""
-    ax.legend(**{"loc": "upper left", "bbox_to_anchor": (1.01, 1), "fontsize": 8, "title_fontsize": 8, **options})
+    ax.legend(**BESIDE, **options)

@@ -1,29 +1,26 @@
-"""The methods: diagrams of boxes and arrows, and examples small enough to draw."""
+"""The methods: diagrams of boxes and arrows, and what structural losses do to points in the plane."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import NamedTuple
 
 import matplotlib.pyplot as plt
-import numpy as np
-import pandas as pd
 import torch
 from matplotlib.axes import Axes
 from torch import Tensor, nn
 
 from docemb_lib.evaluation.heads import one_thread
 from docemb_lib.experiments.runkey import roles_of, structural_label
-from docemb_lib.figures import GREY, PALETTE, SERIES, label, rows_axes, short
-from docemb_lib.losses import MSE, Cosine, MaxMargin, SoftCCA
-from docemb_lib.projections import ACTIVATIONS, DROPOUT, NORM, parse_projection, projection_widths
+from docemb_lib.figures import GREY, PALETTE, SERIES, label, short
+from docemb_lib.losses import MSE, Cosine, MaxMargin
+from docemb_lib.projections import ACTIVATIONS, parse_projection
 from docemb_lib.settings.profile import Profile
 
-# ---- diagrams: Paragraph Vector, training with two teachers, and the contextual loss of a run
+# ---- diagrams: a sentence encoder, and training with two teachers
 SYMBOLS = {"structural": "L_S", "contextual": "L_C"}
-LOSS_NAMES = {"soft-cca": "SoftCCA", "mse": "MSE", "cca": "CCA"}
 
 
 class Box(NamedTuple):
@@ -59,29 +56,9 @@ def draw_graph(boxes: Mapping[str, Box], chains: Iterable[str], *, note: str = "
     return ax
 
 
-def plot_paragraph_vectors(words: Sequence[str], *, ax: Axes | None = None) -> Axes:
-    """DM (left) and DBOW (right) on the first five words of a document; predicted words have a dashed frame."""
-    shown = [literal(word, 16) for word in words[:5]]
-    centre, top, kind = len(shown) // 2, len(shown), "contextual"
-    boxes = {"DM": Box(0, top, "document vector", kind), "mean": Box(1.15, top - centre - 1, "mean"),
-             "DBOW": Box(3.5, top - centre - 1, "document vector", kind)}  # fmt: skip
-    chains = ["DM > mean"]
-    for place, word in enumerate(shown):
-        row, predicted = top - place - 1, place == centre
-        boxes[f"in {place}"] = Box(2.1 if predicted else 0, row, word, kind if predicted else None, predicted)
-        boxes[f"out {place}"] = Box(4.9, row, word, kind, dashed=True)
-        chains += [f"mean > in {place}" if predicted else f"in {place} > mean", f"DBOW > out {place}"]
-    ax = draw_graph(boxes, chains, ax=ax)
-    titles = {1.0: "DM: a word from its neighbours and the document", 4.2: "DBOW: each word from the document"}
-    for column, title in titles.items():
-        ax.text(column, top + 0.7, title, size=8, weight="bold", ha="center")
-    ax.set_ylim(-0.6, top + 1)
-    return ax
-
-
-def literal(name: str, longest: int = 24) -> str:
+def literal(name: str) -> str:
     """The name, cut like `short`, for a text that holds formulas."""
-    return short(name, longest).replace("$", r"\$")
+    return short(name).replace("$", r"\$")
 
 
 def plot_training(profile: Profile, widths: Mapping[str, int], *, ax: Axes | None = None) -> Axes:
@@ -92,9 +69,11 @@ def plot_training(profile: Profile, widths: Mapping[str, int], *, ax: Axes | Non
     p, student, teacher = profile.parameters, profile.student, profile.structural_teacher
     kept = "" if student.layers is None else f"layers {', '.join(map(str, student.layers))}; "
     text = f"{literal(Path(student.model).name)}\n{kept}{student.max_tokens:,} tokens\n$y$: {widths['student']} numbers"
-    total, notes = _weighted_sum(profile)
+    notes = ["Dashed: frozen, embeds each document once before training. Projections f are not part of the student."]
+    if profile.further_teachers:
+        notes.append(f"Not drawn: further teachers {', '.join(one.name for one in profile.further_teachers)}")
     boxes = {"document": Box(0, 0, "document"), "student": Box(1, 0, f"student\n{text}", "student"),
-             "sum": Box(4.2, 0, f"$L$ = mean of\n{total}")}  # fmt: skip
+             "sum": Box(4.2, 0, f"$L$ = mean of\n{_weighted_sum(profile)}")}  # fmt: skip
     if p.structural_loss is not None:
         limit = "limit of the model" if teacher.max_tokens is None else f"{teacher.max_tokens:,} tokens"
         reads = f"{'first' if teacher.long == 'truncate' else 'chunks of'} {limit}"
@@ -107,11 +86,10 @@ def plot_training(profile: Profile, widths: Mapping[str, int], *, ax: Axes | Non
         text = f"{name}\nwhole document\n$c$: {widths['contextual']} numbers"
         boxes["contextual"] = Box(1, -1, f"contextual teacher\n{text}", "contextual", dashed=True)
         for name, row, spec in (("f_S", 0, p.student_projection), ("f_C", -1, p.contextual_projection)):
-            layers = "\n".join(_layers(spec) or ["identity"]).splitlines()
-            shown = layers if len(layers) <= 3 else [layers[0], "…", layers[-1]]
             kind = "contextual" if row else "student"
-            boxes[name] = Box(2.2, row, "\n".join([f"${name}$", *shown]), kind, dashed=layers == ["identity"])
-        boxes["L_C"] = Box(3.2, -1, f"$L_C$\n{_loss_name(p.contextual_loss)}", "contextual")
+            layers = "\n".join([f"${name}$", *_layers(spec)])
+            boxes[name] = Box(2.2, row, layers, kind, dashed=not parse_projection(spec))
+        boxes["L_C"] = Box(3.2, -1, f"$L_C$\n{p.contextual_loss}", "contextual")
     chains = ["document > student > L_S > sum", "document > structural > L_S", "student > f_S > L_C > sum"]
     return draw_graph(boxes, [*chains, "document > contextual > f_C > L_C"], note="\n".join(notes), ax=ax)
 
@@ -131,63 +109,21 @@ def plot_siamese(profile: Profile, *, ax: Axes | None = None) -> Axes:
     return draw_graph(boxes, chains, note=note, ax=ax)
 
 
-def plot_contextual_loss(profile: Profile, widths: Mapping[str, int], *, ax: Axes | None = None) -> Axes:
-    """Both projections of a run, if any, layer by layer, up to the contextual loss (thesis, Figure 4.6)."""
-    p = profile.parameters
-    if p.contextual_teacher is None:
-        return draw_graph({"": Box(0, 0, "This run has no contextual teacher and no projections.")}, [], ax=ax)
-    sides = {"student": ("y", "S", p.student_projection), "contextual": ("c", "C", p.contextual_projection)}
-    end = max(len(parse_projection(spec)) for _, _, spec in sides.values()) + 1.5
-    boxes, chains = {"L": Box(end, 0.5, f"$L_C$\n{_loss_name(p.contextual_loss)}", "contextual")}, []
-    for row, (side, (vector, letter, spec)) in enumerate(sides.items()):
-        boxes[f"{letter}0"] = Box(0, 1 - row, f"{side}\n${vector}$: {widths[side]:,}", side, dashed=True)
-        sizes = pairwise(projection_widths(spec, widths[side]))
-        for column, (layer, (before, after)) in enumerate(zip(_layers(spec), sizes, strict=True), 1):
-            weights = (before + 1) * after + 2 * after * (NORM in layer)  # with biases
-            boxes[f"{letter}{column}"] = Box(column, 1 - row, f"{layer}\n{weights:,}", side)
-        chains.append(" > ".join([*(name for name in boxes if name.startswith(letter)), "L"]))
-    note = ", ".join(f"$f_{letter}$ = {spec}" for _, letter, spec in sides.values())
-    note += "\nSolid boxes: linear layers with output features, activation, number of weights (biases included)."
-    if DROPOUT in note or NORM in note:
-        note += f"\n{DROPOUT}: dropout with this probability; {NORM}: layer normalisation."
-    return draw_graph(boxes, chains, note=note, ax=ax)
-
-
-def _weighted_sum(profile: Profile) -> tuple[str, list[str]]:
-    """The sum of the losses as `Weighting` computes it, and the notes below the diagram."""
+def _weighted_sum(profile: Profile) -> str:
+    """The sum of the losses as `Weighting` computes it; λ of a document depends on its length, see `plot_weights`."""
     p, roles = profile.parameters, roles_of(profile.parameters, profile.further_teachers)
-    notes = ["Dashed: frozen, embeds each document once before training. Projections f are not part of the student."]
-    masked = "" if p.max_structural_len is None else f"documents of more than {p.max_structural_len:,} tokens"
-    plain_sum = p.lam_by_length is None and (p.lam is None or (p.form == "half_means_sum" and p.lam == 0.5))
-    if len(roles) == 2 and not plain_sum:
-        total = "$\\lambda_i\\,L_S$\n" + ("$+ L_C$" if p.form == "contextual_full" else r"$+ (1-\lambda_i)\,L_C$")
-        note = r"$\lambda_i$ = " + ("1" if p.lam is None else f"{p.lam:g}")
-        if p.lam_by_length is not None:
-            first, last = (int(number) for number in p.lam_by_length.split(":")[1:])
-            note += f" up to {first:,} tokens, then linear down to 0 at {last:,}"
-        notes.append(note + (f"; 0 for {masked}" if masked else ""))
-    else:
-        total = f"${' + '.join(symbol for role, symbol in SYMBOLS.items() if role in roles)}$"
-        notes += [f"{masked} have no $L_S$"] if masked and "structural" in roles else []
-    if profile.further_teachers:
-        notes.append(f"Not drawn: further teachers {', '.join(one.name for one in profile.further_teachers)}")
-    return total, notes
+    if len(roles) < 2:
+        return f"${SYMBOLS[roles.pop()]}$"
+    if p.lam_by_length is None and (p.lam is None or (p.form == "half_means_sum" and p.lam == 0.5)):
+        return "$L_S + L_C$"
+    return "$\\lambda_i\\,L_S$\n" + ("$+ L_C$" if p.form == "contextual_full" else r"$+ (1-\lambda_i)\,L_C$")
 
 
 def _layers(spec: str) -> list[str]:
-    """The blocks of a projection: features and activation, then dropout and normalisation in a second line."""
-    found = []
-    for width, names in parse_projection(spec):
-        first = [name.replace("relu", "ReLU") for name in names if name in ACTIVATIONS]
-        rest = [name for name in names if name not in ACTIVATIONS]
-        found.append(" ".join([f"{width:,}", *first]) + ("\n" + " ".join(rest) if rest else ""))
-    return found
-
-
-def _loss_name(loss: str) -> str:
-    """`cca:10` sums the ten largest correlations."""
-    name, _, components = loss.partition(":")
-    return LOSS_NAMES[name] + (f"\n{components} correlations" if components else "")
+    """The first and the last layers of a projection, at most three lines of features and activation."""
+    layers = [" ".join([f"{width:,}", *(ACTIVATIONS[name] or "" for name in names if name in ACTIVATIONS)])
+              for width, names in parse_projection(spec)] or ["identity"]  # fmt: skip
+    return layers if len(layers) <= 3 else [layers[0], "…", layers[-1]]
 
 
 # ---- structural losses in the plane
@@ -251,76 +187,3 @@ def _plot_path(ax: Axes, path: Tensor, teacher: Tensor) -> None:
     ax.set_aspect("equal", adjustable="datalim")
     ax.locator_params(nbins=4)
     ax.grid(visible=False)
-
-
-# ---- SoftCCA on two views
-
-DOCUMENTS, WIDTHS = 300, (4, 5)  # widths of the two views
-SHARED = (0.95, 0.8)  # correlations of the two shared signals; all else is noise
-STEPS, RATE = 120, 0.3  # of gradient descent; the rate falls linearly to 0
-DELTA = 0.03  # weight of the decorrelation, as in profiles
-SEED = 9  # seven of ten seeds tried end as clearly; with the others the features separate, or meet, more slowly
-
-
-def two_views() -> tuple[Tensor, Tensor]:
-    """Views (N, 4) and (N, 5): two signals that both share, plus noise, each randomly rotated."""
-    generator = torch.Generator().manual_seed(SEED)
-    signals = torch.randn(DOCUMENTS, 2, generator=generator)
-    share = torch.tensor(SHARED)
-    views = []
-    for width in WIDTHS:
-        noise = torch.randn(DOCUMENTS, width, generator=generator)
-        noise[:, :2] = share.sqrt() * signals + (1 - share).sqrt() * noise[:, :2]
-        views.append(noise @ torch.linalg.qr(torch.randn(width, width, generator=generator)).Q)
-    return views[0], views[1]
-
-
-def canonical_correlations(X: Tensor, Y: Tensor) -> np.ndarray:
-    """Canonical correlations of the columns of both, (min(P, Q),), largest first: the singular values of Qx^T Qy."""
-    Qx, Qy = (torch.linalg.qr(view - view.mean(dim=0)).Q for view in (X, Y))
-    return torch.linalg.svdvals(Qx.T @ Qy).numpy()
-
-
-@one_thread()
-def train_projections(X: Tensor, Y: Tensor, *, delta: float = DELTA) -> pd.DataFrame:
-    """Train a linear projection of each view to two features with SoftCCA, on all documents at once; a row per step.
-
-    Columns: `feature 1` and `feature 2`, the correlation of a feature with the same feature of the other view;
-    `within`, the absolute correlation of the two features of a view, mean of both views; `scale`, their deviation.
-    """
-    with torch.random.fork_rng(devices=[]):  # nn.Linear initialises from the global generator
-        torch.manual_seed(SEED)
-        f, g = nn.Linear(X.shape[1], 2), nn.Linear(Y.shape[1], 2)
-    loss = SoftCCA(2, delta)
-    weights = [*f.parameters(), *g.parameters()]
-    rows = []
-    for step in range(STEPS + 1):
-        a, b = f(X), g(Y)
-        R = np.corrcoef(a.detach().numpy(), b.detach().numpy(), rowvar=False)  # (4, 4): features of a, then of b
-        scale = torch.cat([a, b], dim=1).std(dim=0).mean().item()
-        rows.append((R[0, 2], R[1, 3], (abs(R[0, 1]) + abs(R[2, 3])) / 2, scale))
-        gradients = torch.autograd.grad(loss(a, b).mean(), weights)
-        with torch.no_grad():
-            for weight, gradient in zip(weights, gradients, strict=True):
-                weight.sub_(gradient, alpha=RATE * (1 - step / STEPS))
-    return pd.DataFrame(rows, columns=["feature 1", "feature 2", "within", "scale"])
-
-
-def plot_soft_cca() -> list[Axes]:
-    """SoftCCA training without (left) and with (right) decorrelation; dotted: canonical correlations of the views."""
-    X, Y = two_views()
-    axes = rows_axes(7, columns=2)
-    for ax, delta in zip(axes, (0.0, DELTA), strict=True):
-        trace = train_projections(X, Y, delta=delta)
-        for column, style in ("feature 1", "-"), ("feature 2", "--"):
-            ax.plot(trace[column], style, color=PALETTE["contextual"], linewidth=1.8, label=f"{column} of both views")
-        name = "both features of one view (absolute)"
-        ax.plot(trace["within"], color=PALETTE["negative"], linewidth=1.8, label=name)
-        for known in canonical_correlations(X, Y)[:2]:
-            ax.axhline(known, color=GREY, linewidth=0.8, linestyle=":")
-            label(ax, f"{known:.2f}", (STEPS, known), (3, 0))
-        ax.set(xlabel="step", xlim=(0, STEPS), ylim=(None, 1.03))
-        ax.set_title(f"δ = {delta:g}: {'with' if delta else 'without'} decorrelation", fontsize=9)
-    axes[0].set_ylabel("correlation")
-    axes[0].figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=8)
-    return axes

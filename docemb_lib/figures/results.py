@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from itertools import cycle
-from textwrap import fill
-from typing import Any, Literal
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -17,16 +16,14 @@ from matplotlib.ticker import MaxNLocator
 
 from docemb_lib.evaluation.scoreboard import MAIN_METRICS, mean_over_tasks, normalised
 from docemb_lib.evaluation.uncertainty import OVERALL, VERDICTS
-from docemb_lib.figures import GREY, PALETTE, SERIES, STYLES, kind_of, label, legend_beside, looks_of, series_colors
+from docemb_lib.figures import GREY, PALETTE, SERIES, kind_of, label, legend_beside, looks_of, series_colors
 from docemb_lib.thesis.values import BASELINE
 
 METRICS = {"map": "MAP", "mrr": "MRR", "mean": OVERALL, "f1_macro": "macro-F1"}
-RETRIEVAL = {"map": "o", "mrr": "s"}  # metric → marker
 NOT_LOSSES = ("step", "epoch", "norm", "spread", "cca")  # columns of the validation history
 MEAN: dict[str, Any] = {"marker": "^", "color": GREY, "linestyle": ""}
 HOLLOW: dict[str, Any] = {"marker": "D", "markerfacecolor": "none", "color": GREY, "linestyle": "", "markersize": 5}
 BOXED = 5  # points from which a row has a box
-WIDTH = 0.84  # of a group of bars; groups are 1 apart
 LEAST = 10  # fewest examples of a length bucket that is drawn
 
 
@@ -46,24 +43,6 @@ def plot_history(train: pd.DataFrame, validation: pd.DataFrame, *, ax: Axes | No
     ax.set(xlabel="updates", ylabel="loss")
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     legend_beside(ax, title="validation\n(thin: training)")
-    return ax
-
-
-def plot_correlation(validation: pd.DataFrame, *, note: str = "", ax: Axes | None = None) -> Axes:
-    """Canonical correlation of the two validation views over the updates (`cca` of `training.History`).
-
-    note: stands there where it was not measured, see `views.why_no_correlation`.
-    """
-    ax = plt.gca() if ax is None else ax
-    if "cca" in validation.columns:
-        ax.plot(validation["step"], validation["cca"], color=PALETTE["contextual"], marker="o", linewidth=1.8)
-        ax.set(ylim=(min(0.0, validation["cca"].min()) - 0.03, 1.03))
-    else:
-        ax.text(0.5, 0.5, fill(note, 40), transform=ax.transAxes, ha="center", va="center", size=8)
-        ax.set(yticks=[])
-    ax.set(xlabel="updates", ylabel="canonical correlation of the views")
-    ax.grid(axis="y", visible=True)
-    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     return ax
 
 
@@ -103,8 +82,7 @@ def plot_rounds(scores: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     rounds = list(dict.fromkeys(points["round"]))
     points["row"] = points["model"] + (";" + points["round"] if len(rounds) > 1 else "")
     of_row = points.groupby("row")
-    rows = pd.DataFrame({"mean": of_row["value"].mean(), "round": of_row["round"].first().map(rounds.index)})
-    rows["thesis"] = of_row["thesis"].agg(lambda values: values.mean(skipna=False))
+    rows = _means(of_row).assign(round=of_row["round"].first().map(rounds.index))
     rows = rows.sort_values(["round", "mean"], kind="stable")
     colors = series_colors(rounds)
     ax = _draw_boxes(points, rows, y="row", hue="round", colors=colors, ax=ax)
@@ -121,7 +99,7 @@ def _draw_boxes(
     ax = plt.gca() if ax is None else ax
     common: dict[str, Any] = {"x": "value", "y": y, "hue": hue, "palette": colors, "order": list(rows.index), "ax": ax}
     box: dict[str, Any] = {"dodge": False, "width": 0.6, "showfliers": False, "boxprops": {"alpha": 0.55}}
-    boxed = points[points.groupby(y)["value"].transform("count") >= BOXED]
+    boxed = points[points.groupby([y, hue])["value"].transform("count") >= BOXED]
     if len(boxed):
         sns.boxplot(boxed, **common, **box, linewidth=0.9, legend=False)
     sns.stripplot(points, **common, jitter=False, size=6.5, edgecolor="white", linewidth=0.4, legend=False)
@@ -133,54 +111,36 @@ def _draw_boxes(
     return ax
 
 
-def plot_weighting(runs: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
-    """Mean over tasks against λ, one line per mask; dotted lines are runs without weighting.
+def plot_weighting(
+    points: pd.DataFrame, *, task: str | None = None, lam: float | None = None, ax: Axes | None = None
+) -> Axes:
+    """Score on a task against λ, a line per mask with 95% intervals; dotted: no weighting.
 
-    runs: tidy scores (model, task, metric, seed, value) with `lam`, `lam_by_length` and `max_structural_len` of the run
-    of each model; missing values mean no weighting and no mask. Runs weighted by length alone are not drawn.
+    points: see `widgets.weighting_points`. task: None is the last one, the mean if there are several. lam: to be
+    marked.
     """
     ax = plt.gca() if ax is None else ax
-    runs = runs[runs["lam"].notna() | runs["lam_by_length"].isna()]
-    masks = runs["max_structural_len"].map(lambda longest: "no mask" if pd.isna(longest) else f"mask {longest:.0f}")
-    of_model = runs.assign(mask=masks).drop_duplicates("model")[["model", "lam", "mask"]]
-    means = runs.iloc[:0] if runs.empty else mean_over_tasks(runs)
-    means = means[["model", "value"]].merge(of_model, on="model").astype({"lam": float})
-    weighted = means[means["lam"].notna()]
-    if not weighted.empty:
-        look: dict[str, Any] = {"markers": True, "dashes": False, "errorbar": "sd", "err_style": "bars"}
-        palette = list(SERIES[: weighted["mask"].nunique()])
-        sns.lineplot(weighted, x="lam", y="value", hue="mask", style="mask", palette=palette, **look, ax=ax)
-    for (mask, rows), style in zip(means[means["lam"].isna()].groupby("mask"), cycle(STYLES[2:]), strict=False):
-        ax.axhline(rows["value"].mean(), color=GREY, linestyle=style, linewidth=1.2, label=f"no λ, {mask}")
-    if len(means):
-        legend_beside(ax, title="")
-    ax.set(xlabel="λ (weight of the structural loss)", ylabel="mean over tasks", xlim=(-0.03, 1.03))
-    return ax
-
-
-def plot_weighting_points(
-    points: pd.DataFrame, *, lam: float, mask: float | None, found: pd.DataFrame, ax: Axes | None = None
-) -> Axes:
-    """`widgets.weighting_points` with one mask, a colour per task; dotted: no weighting; hollow: `found` at `lam`."""
-    ax = plt.gca() if ax is None else ax
-    for color, (task, rows) in zip(cycle(SERIES), points.groupby("task", sort=False), strict=False):
-        masked = rows["max_structural_len"].isna() if mask is None else rows["max_structural_len"] == mask
-        line = rows[masked & rows["lam"].notna()].sort_values("lam")
-        ax.plot(line["lam"], line["value"], "o-", color=color, linewidth=1, label=f"{task} ({_metric(rows)})")
-        ax.vlines(line["lam"], line["low"], line["high"], color=color, linewidth=1.6, alpha=0.6)
-        for value in rows.loc[rows["lam"].isna(), "value"]:
-            ax.axhline(value, color=color, linestyle=":", linewidth=1)
-        here = found.loc[found["task"] == task, "value"]
-        ax.plot([lam] * len(here), here, "o", color=color, markerfacecolor="none", markersize=10, zorder=3)
-    ax.axvline(lam, color=GREY, linewidth=0.8)
-    xlabel = "λ (weight of the structural loss); dotted: no weighting"
-    ax.set(xlabel=xlabel, ylabel="validation score", xlim=(-0.03, 1.03))
+    task = points["task"].iloc[-1] if task is None else task
+    rows = points[points["task"] == task]
+    masks = rows["max_structural_len"].map(lambda longest: "no mask" if pd.isna(longest) else f"mask {longest:.0f}")
+    for (mask, group), color in zip(rows.groupby(masks), cycle(SERIES), strict=False):
+        line = group.dropna(subset="lam").sort_values("lam")
+        look: dict[str, Any] = {"fmt": "o-", "color": color, "elinewidth": 1, "capsize": 2, "label": mask}
+        ax.errorbar(line["lam"], line["value"], yerr=_reach(line["value"], line["low"], line["high"]), **look)
+        for value in group.loc[group["lam"].isna(), "value"]:
+            ax.axhline(value, color=color, linestyle=":", linewidth=1.2, label=f"no λ, {mask}")
+    if lam is not None:
+        ax.axvline(lam, color=GREY, linewidth=0.8)
     legend_beside(ax)
+    ax.set(xlabel="λ (weight of the structural loss)", ylabel=_metric(rows), xlim=(-0.03, 1.03), title=task)
     return ax
 
 
 def plot_task(intervals: pd.DataFrame, *, task: str, ax: Axes | None = None) -> Axes:
-    """One task: its first metric, a bar per row (model, task, metric, value, low, high) with the 95% interval."""
+    """One task: its first metric, a bar per row (model, task, metric, value, low, high) with the 95% interval.
+
+    The thesis' score is a hollow diamond if there is a column `thesis`. For each round, this is the thesis' Figure 5.4.
+    """
     ax = plt.gca() if ax is None else ax
     rows = intervals[intervals["task"] == task]
     rows = rows[rows["metric"] == rows["metric"].iloc[0]]
@@ -190,6 +150,8 @@ def plot_task(intervals: pd.DataFrame, *, task: str, ax: Axes | None = None) -> 
     ax.barh(range(len(rows)), rows["value"], xerr=reach, color=colors, ecolor=GREY, alpha=0.6, height=0.7, capsize=2)
     for place, (value, high) in enumerate(zip(rows["value"], rows["high"], strict=True)):
         label(ax, f"{value:.3f}", (high, place), (4, 0))
+    if "thesis" in rows:
+        ax.plot(rows["thesis"], range(len(rows)), zorder=6, **HOLLOW)
     ax.set_yticks(range(len(rows)), list(rows["model"]))
     ax.invert_yaxis()
     ax.set(xlabel=_metric(rows), title=task)
@@ -222,21 +184,15 @@ def _metric(rows: pd.DataFrame) -> str:
 def plot_by_length(by_length: pd.DataFrame, *, task: str, ax: Axes | None = None) -> Axes:
     """One task: score by document length, a line per model with its 95% interval as a band.
 
-    Buckets with fewer than `LEAST` examples are left out and named below the axis. by_length: columns model, task,
-    metric, bucket (in order), examples, value, low, high.
+    by_length: columns model, task, metric, bucket (in order), examples, value, low, high.
     """
     ax = plt.gca() if ax is None else ax
-    rows = by_length[by_length["task"] == task]
+    rows = by_length[(by_length["task"] == task) & (by_length["examples"] >= LEAST)]
     examples = rows.drop_duplicates("bucket").set_index("bucket")["examples"]
-    kept = list(examples.index[examples >= LEAST])
-    drawn = rows[rows["bucket"].isin(kept)]
-    _draw_bands(drawn.assign(x=drawn["bucket"].map(kept.index)), ax)
-    ax.set_xticks(range(len(kept)), [f"{bucket}\n({examples[bucket]})" for bucket in kept])
-    few = examples[(examples > 0) & (examples < LEAST)]
-    left_out = ", ".join(f"{bucket} ({count})" for bucket, count in few.items())
-    note = f"\nleft out, fewer than {LEAST} examples: {left_out}" if left_out else ""
-    ax.set_xlabel(f"length in tokens of the structural teacher (examples){note}", loc="left")  # not below the y axis
-    ax.set(ylabel=_metric(rows), title=task)
+    _draw_bands(rows.assign(x=rows["bucket"].map(list(examples.index).index)), ax)
+    ax.set_xticks(range(len(examples)), [f"{bucket}\n({count})" for bucket, count in examples.items()])
+    ax.set_xlabel(f"length in tokens of the structural teacher (examples, at least {LEAST})")
+    ax.set(ylabel=_metric(by_length[by_length["task"] == task]), title=task)
     return ax
 
 
@@ -244,9 +200,10 @@ def plot_few_shot(scores: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     """Macro-F1 against training examples per class: mean and deviation over draws (SimDE paper, Figure 2)."""
     ax = plt.gca() if ax is None else ax
     shown = scores[scores["metric"] == "f1_macro"]
-    draws = shown.groupby(["model", "per_class"], sort=False)["value"].agg(value="mean", std="std").reset_index()
-    draws = draws.sort_values("per_class", kind="stable").rename(columns={"per_class": "x"})
-    _draw_bands(draws.assign(low=draws["value"] - draws["std"], high=draws["value"] + draws["std"]), ax)
+    palette = {model: color for model, (color, _) in looks_of(shown["model"]).items()}
+    look: dict[str, Any] = {"style": "model", "markers": True, "palette": palette, "errorbar": "sd"}
+    sns.lineplot(shown, x="per_class", y="value", hue="model", **look, ax=ax)
+    legend_beside(ax)
     ax.set_xticks(sorted(shown["per_class"].unique()))
     ax.set(xlabel="training examples of each class", ylabel=_metric(shown))
     return ax
@@ -262,73 +219,25 @@ def _draw_bands(rows: pd.DataFrame, ax: Axes) -> None:
         legend_beside(ax, handlelength=3)
 
 
-def plot_by_task(scores: pd.DataFrame, *, name: str, ax: Axes | None = None) -> Axes:
-    """Accuracy by task and model in round `name`, with 95% intervals, without legend (thesis, Figure 5.4)."""
-    ax = plt.gca() if ax is None else ax
-    accuracy = scores[scores["metric"] == "accuracy"]
-    rows = accuracy[accuracy["round"] == name].set_index(["task", "model"])
-    _bar_groups(rows, sorted(accuracy["task"].unique()), series_colors(scores["model"]), ax=ax)
-    ax.set(ylabel="accuracy", xlabel="", ylim=(0, 1), title=f"heads trained on {name} examples")
+def plot_retrieval(scores: pd.DataFrame, *, metric: str, ax: Axes | None = None) -> Axes:
+    """MAP or MRR on each retrieval task, a row per model, lowest mean on top (thesis, Figures 5.5 and 5.6).
+
+    The triangle is the mean over tasks. A row has a diamond, the mean in the thesis, if the thesis has all its tasks.
+    """
+    points = scores[scores["metric"] == metric].drop_duplicates(["model", "task"])  # rankings are equal in all rounds
+    rows = _means(points.groupby("model")).sort_values("mean", kind="stable")
+    colors = series_colors(points["task"].sort_values())
+    ax = _draw_boxes(points, rows, y="model", hue="task", colors=colors, ax=ax)
+    _legend(ax, colors, {"mean over tasks": MEAN} | _thesis(rows["thesis"]))
+    ax.set(xlabel=METRICS[metric], xlim=(0, None))
     return ax
 
 
-def plot_retrieval_means(scores: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
-    """Mean MAP and MRR over the retrieval tasks; lines span the lowest to the highest task (thesis, Figure 5.5)."""
-    ax = plt.gca() if ax is None else ax
-    rows, models = _retrieval(scores)
-    groups = rows.groupby(["metric", "model"])
-    means = pd.DataFrame(groups["value"].agg(value="mean", low="min", high="max"))
-    means["thesis"] = groups["thesis"].agg(lambda values: values.mean(skipna=False))
-    of_all = series_colors(scores["model"])
-    colors = {model: of_all[model] for model in models}
-    _bar_groups(means, list(RETRIEVAL), colors, kind="barh", ax=ax)
-    _legend(ax, dict(reversed(colors.items())), _thesis(rows["thesis"]))
-    ax.set_yticks(range(len(RETRIEVAL)), [METRICS[metric] for metric in RETRIEVAL])
-    ax.set(xlabel=f"mean over {rows['task'].nunique()} tasks; lines: from the lowest to the highest", ylabel="")
-    return ax
-
-
-def plot_retrieval(scores: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
-    """MAP and MRR on each retrieval task, a row per model, lowest mean MAP on top (thesis, Figure 5.6)."""
-    ax = plt.gca() if ax is None else ax
-    rows, models = _retrieval(scores)
-    colors = series_colors(rows["task"].sort_values())
-    for (task, metric), group in rows.groupby(["task", "metric"]):
-        look: dict[str, Any] = {"marker": RETRIEVAL[str(metric)], "color": colors[str(task)], "linestyle": ""}
-        places = group["model"].map(models.index)
-        ax.plot(group["value"], places, **look, alpha=0.9)
-        ax.plot(group["thesis"], places, **look, markerfacecolor="none", markersize=9)
-    marks = {METRICS[metric]: MEAN | {"marker": marker} for metric, marker in RETRIEVAL.items()}
-    _legend(ax, colors, marks | {name: mark | {"marker": "o"} for name, mark in _thesis(rows["thesis"]).items()})
-    ax.set_yticks(range(len(models)), models)
-    ax.set(xlabel="score", ylabel="", xlim=(0, None), ylim=(len(models) - 0.4, -0.6))
-    return ax
-
-
-def _retrieval(scores: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    """The retrieval scores of one round (rankings are equal in all rounds), and the models by mean MAP."""
-    rows = scores[scores["metric"].isin(RETRIEVAL)].drop_duplicates(["model", "task", "metric"])
-    means = rows[rows["metric"] == "map"].groupby("model", sort=False)["value"].mean()
-    return rows, list(means.sort_values(kind="stable").index)
-
-
-def _bar_groups(
-    rows: pd.DataFrame, groups: list[str], colors: dict[str, Any], *, kind: Literal["bar", "barh"] = "bar", ax: Axes
-) -> None:
-    """A group of bars per value of the first index level, a bar per model (second level), with lines and diamonds."""
-    columns = ("value", "low", "high", "thesis")
-    value, low, high, thesis = (rows[name].unstack().reindex(index=groups, columns=list(colors)) for name in columns)
-    lines: dict[str, Any] = {"yerr" if kind == "bar" else "xerr": _reach(value, low, high).transpose(2, 0, 1)}
-    look: dict[str, Any] = {
-        "color": list(colors.values()),
-        "width": WIDTH,
-        "error_kw": {"linewidth": 0.8, "ecolor": GREY},
-    }
-    value.plot(kind=kind, rot=0, legend=False, ax=ax, **look, **lines)
-    if thesis.notna().any(axis=None):
-        offsets = (np.arange(len(colors)) - (len(colors) - 1) / 2) * WIDTH / len(colors)
-        points = (np.arange(len(groups))[:, None] + offsets).ravel(), thesis.to_numpy().ravel()
-        ax.plot(*(points if kind == "bar" else points[::-1]), zorder=6, label="thesis", **HOLLOW)
+def _means(groups: Any) -> pd.DataFrame:
+    """The mean of `value` in each group, and of `thesis` where it has all values of the group."""
+    return pd.DataFrame(
+        {"mean": groups["value"].mean(), "thesis": groups["thesis"].agg(lambda v: v.mean(skipna=False))}
+    )
 
 
 def _reach(value: Any, low: Any, high: Any) -> np.ndarray:

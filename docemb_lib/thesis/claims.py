@@ -16,13 +16,11 @@ import numpy as np
 import pandas as pd
 
 from docemb_lib.errors import InputError
-from docemb_lib.evaluation.benchmarks import published_tasks
-from docemb_lib.evaluation.tasks import HeadTask, Score
+from docemb_lib.evaluation.tasks import Score
 from docemb_lib.evaluation.uncertainty import (
     DECIMALS,
     LEVEL,
     OVERALL,
-    bootstrap_over_tasks,
     holm,
     paired_p_value,
     side_by_side,
@@ -39,8 +37,6 @@ HOLDS, FAILS, UNDECIDED, UNTESTED = "holds", "does not hold", "undecided", "not 
 OTHERS = "others"  # a group of an order
 LISTED = 4  # missing runs that a reason names
 NO_INTERVAL = " (no interval)"  # added to a verdict that rests on means alone
-RATIOS = ("fewest examples of a task per example of its first round", "most")  # names of counts in `claims.yaml`
-MASKED = "training documents per document with a structural loss"  # another
 
 # {round or figure: {model as named in Table 5.7 or in the figure: {task: score}}}
 Rounds = Mapping[str, Mapping[str, Mapping[str, Score]]]
@@ -58,24 +54,19 @@ class Mean(NamedTuple):
     values: np.ndarray  # (K,)
     answers: list[np.ndarray] | None  # K arrays (N_k,), per-example scores; None: not known
 
-    def over(self, best: np.ndarray) -> Mean:
-        """Scores divided by the best score of each task, (K,), taken as exact."""
-        return Mean(self.values / best, self.answers and [a / b for a, b in zip(self.answers, best, strict=True)])
-
 
 class NotTestedError(Exception):
-    """A claim needs a model, round, task or count that is missing."""
+    """A claim needs a model, round or task that is missing."""
 
 
 def recorded_claims(profile: str | Path) -> pd.DataFrame:
     """Check all claims on the recorded runs of a profile: chapter 4, then chapter 5. Raises InputError without runs."""
-    loaded = Profile.load(profile)
-    run = Run(RunKey.of(FINAL, loaded))
+    run = Run(RunKey.of(FINAL, Profile.load(profile)))
     finals = recorded_finals(run)
     if finals.scores.empty and not recorded_in_figures(run, [claim["figure"] for claim in claims(*CHAPTER_4)]):
-        others = ", ".join(dict.fromkeys(line.profile for line in loaded.plan if line.profile))
-        mend = f"its plan runs under {others}; name that profile" if others else "make one with `docemb run`"
-        raise InputError(f"profile {profile}: no run of chapter 4 and no final evaluation is recorded; {mend}")
+        raise InputError(
+            f"profile {profile}: no run of chapter 4 and no final evaluation is recorded; make one with `docemb run`"
+        )
     return pd.concat([claims_of_figures(run, CHAPTER_4), claims_of_run(run, finals)])
 
 
@@ -85,19 +76,10 @@ def claims_of_figures(run: Run, notebooks: Sequence[str] = ()) -> pd.DataFrame:
     Returns a table like `claims_of_run`. Scores are those of validation splits.
     """
     asked = claims(*notebooks or (run.notebook,))
-    rounds, tasks = _recorded_figures(run, asked), {"accuracy": thesis_tasks()["accuracy"]}
-    present = {task: s for models in rounds.values() for scores in models.values() for task, s in scores.items()}
-    others = sorted({task for task, score in present.items() if score.metric == "accuracy"} - {*tasks["accuracy"]})
     shown = pd.concat([rows_of(figure) for figure in FIGURES]).reset_index()
-    in_thesis = scores_of_rows(
-        shown.assign(round=shown["source"], model=shown["label"], task=OVERALL, metric="accuracy")
-    )
-    return _verdicts(
-        asked,
-        check_claims(asked, in_thesis, {"accuracy": [OVERALL]}),
-        check_claims(asked, rounds, tasks),
-        check_claims(asked, rounds, {"accuracy": others}),
-    )
+    shown = shown.assign(round=shown["source"], model=shown["label"], task=OVERALL, metric="accuracy")
+    in_thesis = check_claims(asked, scores_of_rows(shown), {"accuracy": [OVERALL]})
+    return _verdicts(asked, in_thesis, _recorded_figures(run, asked), {"accuracy": thesis_tasks()["accuracy"]})
 
 
 def claims_of_run(run: Run, finals: Finals) -> pd.DataFrame:
@@ -105,22 +87,17 @@ def claims_of_run(run: Run, finals: Finals) -> pd.DataFrame:
 
     Returns a row per claim: claim (a sentence), `in the thesis`, `on thesis tasks`, `on other tasks` (verdicts), and
     because: the reason of the verdict on the thesis' tasks, or of both verdicts on recorded scores if that is "not
-    tested". A claim is about the tasks and corpora of the thesis; others illustrate it without testing it.
+    tested". A claim is about the tasks of the thesis; others illustrate it without testing it.
     """
-    asked, rounds, tasks = claims(FINAL), _recorded_scores(run, finals), thesis_tasks()
-    present = finals.scores.groupby("metric")["task"].unique()
-    others = {metric: sorted({*present.get(metric, ())} - {*names}) for metric, names in tasks.items()}
-    same_corpora = on_thesis_corpora(run.profile)
-    sizes = published_tasks().query("protocol == 'final' and split == 'train' and statistic == 'examples'")["value"]
-    return _verdicts(
-        asked,
-        check_claims(asked, scores_of_rows(published("table_5_7")), tasks, _ratios(sizes.to_numpy(), 1000)),
-        check_claims(asked, rounds, tasks, _counts(run, finals, tasks["accuracy"], masked=same_corpora)),
-        check_claims(asked, rounds, others, _counts(run, finals, others["accuracy"], masked=not same_corpora)),
-    )
+    in_thesis = check_claims(claims(FINAL), scores_of_rows(published("table_5_7")), thesis_tasks())
+    return _verdicts(claims(FINAL), in_thesis, _recorded_scores(run, finals), thesis_tasks())
 
 
-def _verdicts(asked: Claims, in_thesis: pd.DataFrame, on_tasks: pd.DataFrame, on_others: pd.DataFrame) -> pd.DataFrame:
+def _verdicts(asked: Claims, in_thesis: pd.DataFrame, rounds: Rounds, tasks: Mapping[str, list[str]]) -> pd.DataFrame:
+    present = {(metric, task) for models in rounds.values() for scores in models.values()
+               for task, score in scores.items() for metric in (score.metric, *score.extra)}  # fmt: skip
+    others = {metric: sorted({task for own, task in present if own == metric} - {*tasks[metric]}) for metric in tasks}
+    on_tasks, on_others = check_claims(asked, rounds, tasks), check_claims(asked, rounds, others)
     one_reason = on_tasks["verdict"].ne(UNTESTED) | on_tasks["because"].eq(on_others["because"])
     both_reasons = on_tasks["because"] + "; other tasks: " + on_others["because"]
     table = pd.DataFrame({"claim": pd.Series({claim["id"]: claim["says"] for claim in asked})}).rename_axis("id")
@@ -129,22 +106,18 @@ def _verdicts(asked: Claims, in_thesis: pd.DataFrame, on_tasks: pd.DataFrame, on
     return table.assign(because=on_tasks["because"].where(one_reason, both_reasons))
 
 
-def check_claims(
-    asked: Claims, rounds: Rounds, tasks: Mapping[str, Sequence[str]], counts: Mapping[str, float] | None = None
-) -> pd.DataFrame:
+def check_claims(asked: Claims, rounds: Rounds, tasks: Mapping[str, Sequence[str]]) -> pd.DataFrame:
     """Check each claim. Returns columns verdict and because, by the claim's id.
 
     rounds: scores by round, the round with most training examples last, or by figure; tasks: the tasks of a mean, by
-    metric, each model of a claim needs scores on all of them; counts: numbers of documents and examples, named as in
-    `claims.yaml`.
+    metric, each model of a claim needs scores on all of them.
     """
-    found, counts = {}, counts or {}
+    found = {}
     for claim in asked:
         try:
-            verdict = _check_counts(claim["counts"], counts) if "counts" in claim else _check(claim, rounds, tasks)
+            found[claim["id"]] = _check(claim, rounds, tasks)
         except NotTestedError as reason:
-            verdict = Verdict(UNTESTED, str(reason))
-        found[claim["id"]] = verdict
+            found[claim["id"]] = Verdict(UNTESTED, str(reason))
     return pd.DataFrame.from_dict(found, orient="index", columns=Verdict._fields).rename_axis("id")
 
 
@@ -170,13 +143,6 @@ def scores_of_rows(rows: pd.DataFrame) -> Rounds:
     return found
 
 
-def _check_counts(bounds: Mapping[str, Sequence[float]], counts: Mapping[str, float]) -> Verdict:
-    if absent := [name for name in bounds if name not in counts]:
-        raise NotTestedError(f"not counted: {absent[0]}")
-    within = all(low <= counts[name] <= high for name, (low, high) in bounds.items())
-    return Verdict(HOLDS if within else FAILS, "; ".join(f"{name}: {counts[name]:.2f}" for name in bounds))
-
-
 def _check(claim: Mapping[str, Any], rounds: Rounds, tasks: Mapping[str, Sequence[str]]) -> Verdict:
     figure, metric = claim.get("figure"), claim.get("metric", "accuracy")
     if figure and figure not in rounds:
@@ -186,8 +152,6 @@ def _check(claim: Mapping[str, Any], rounds: Rounds, tasks: Mapping[str, Sequenc
     scored = {task for models in rounds.values() for by_task in models.values() for task in by_task}
     if missing := sorted({*wanted} - scored):
         raise NotTestedError(f"no scores on {', '.join(missing)}")
-    if "best_of" in claim:
-        return best_share(claim, {name: _means(claim["among"], name, rounds, metric, wanted) for name in rounds})
     orders, compared = orders_of(claim), []
     models = dict.fromkeys(chain(*chain(*orders)))
     for name in [figure] if figure else claim.get("rounds", list(rounds)[-1:]):
@@ -196,7 +160,7 @@ def _check(claim: Mapping[str, Any], rounds: Rounds, tasks: Mapping[str, Sequenc
         if figure or claim.get("normalised"):
             shown[f"{name}, normalised"] = normalised_means(means)
         compared += [comparisons(order, values, where) for where, values in shown.items() for order in orders]
-    return check_order(pd.concat(compared), exceptions=claim.get("exceptions", 0))
+    return check_order(pd.concat(compared))
 
 
 def orders_of(claim: Mapping[str, Any]) -> list[list[list[str]]]:
@@ -245,40 +209,27 @@ def comparisons(order: Sequence[Sequence[str]], means: Mapping[str, Mean], where
 
 
 def normalised_means(means: Mapping[str, Mean]) -> dict[str, Mean]:
-    """Scores divided by the best score of the given models on each task."""
+    """Scores divided by the best score of the given models on each task, taken as exact."""
     best = np.max([mean.values for mean in means.values()], axis=0)
-    return {model: mean.over(best) for model, mean in means.items()}
+
+    def over(mean: Mean) -> Mean:
+        return Mean(mean.values / best, mean.answers and [a / b for a, b in zip(mean.answers, best, strict=True)])
+
+    return {model: over(mean) for model, mean in means.items()}
 
 
-def check_order(compared: pd.DataFrame, *, exceptions: int = 0) -> Verdict:
-    """exceptions: as many comparisons may differ from the claim."""
+def check_order(compared: pd.DataFrame) -> Verdict:
     least, total = compared.iloc[compared["difference"].argmin()], len(compared)
     detail = f"least: {least['ahead']} minus {least['behind']} {least['difference']:+.3f} ({least['where']})"
     ahead = compared["difference"].to_numpy() > 0
     if compared["p"].isna().any():
-        verdict = (HOLDS if ahead.sum() >= total - exceptions else FAILS) + NO_INTERVAL
+        verdict = (HOLDS if ahead.all() else FAILS) + NO_INTERVAL
         return Verdict(verdict, f"{ahead.sum()} of {total} differences as claimed; {detail}")
     significant = holm(compared["p"].to_numpy()) < 1 - LEVEL
     confirmed, opposite = (significant & ahead).sum(), (significant & ~ahead).sum()
-    verdict = FAILS if opposite > exceptions else HOLDS if confirmed >= total - exceptions else UNDECIDED
+    verdict = FAILS if opposite else HOLDS if confirmed == total else UNDECIDED
     counter = f", {opposite} significant in the opposite direction" if opposite else ""
     return Verdict(verdict, f"{confirmed} of {total} differences significant{counter}; {detail}")
-
-
-def best_share(claim: Mapping[str, Any], by_round: Mapping[str, Mapping[str, Mean]]) -> Verdict:
-    """Check the largest mean of a round, with scores divided by the best score of each task over all rounds."""
-    low, high = claim["between"]
-    if claim["round"] not in by_round:
-        raise NotTestedError(f"no round {claim['round']}")
-    best = np.max([mean.values for means in by_round.values() for mean in means.values()], axis=0)
-    shares = {model: by_round[claim["round"]][model].over(best) for model in claim["best_of"]}
-    model = max(shares, key=lambda model: float(shares[model].values.mean()))
-    share, value = shares[model], float(shares[model].values.mean())
-    if share.answers is None:
-        return Verdict((HOLDS if low <= value <= high else FAILS) + NO_INTERVAL, f"{model}: {value:.4f}")
-    _, (least,), (most,) = bootstrap_over_tasks([answers[None] for answers in share.answers])
-    verdict = HOLDS if low <= least and most <= high else FAILS if most < low or least > high else UNDECIDED
-    return Verdict(verdict, f"{model}: {value:.4f} [{least:.3f}, {most:.3f}]")
 
 
 def _recorded_scores(run: Run, finals: Finals) -> Rounds:
@@ -319,30 +270,3 @@ def _scores_of(run: Run, model: Model, rows: pd.DataFrame, *, final: bool = True
     if run.stages.corpus.is_built and run.stages.scores.is_scored(model, final=final):
         return run.stages.scores.by_round([model], final=final)
     return scores_of_rows(rows)
-
-
-def _counts(run: Run, finals: Finals, tasks: list[str], *, masked: bool) -> dict[str, float]:
-    """The counts that claims need, as far as they are known; with `masked` also of documents of the run's corpus."""
-    counts: dict[str, float] = {}
-    if not run.stages.corpus.is_built:
-        return counts
-    evaluation = run.profile.evaluation
-    smallest, *larger = evaluation.rounds
-    if smallest is not None and None in larger and tasks and {*tasks} <= {*evaluation.tasks}:
-        heads = [task for name in tasks if isinstance(task := run.stages.scores.tasks[name], HeadTask)]
-        counts |= _ratios(np.array([len(task.splits["train"].labels) for task in heads]), smallest)
-    if masked and finals.masked is not None:
-        lengths = np.asarray(run.stages.corpus.split("train")["n_structural_tokens"][: finals.masked["documents"]])
-        kept = int((lengths <= finals.masked["max_structural_len"]).sum())
-        counts[MASKED] = len(lengths) / kept if kept else float("inf")
-    return counts
-
-
-def _ratios(sizes: np.ndarray, smallest: int) -> dict[str, float]:
-    return dict(zip(RATIOS, (float(size) / smallest for size in (sizes.min(), sizes.max())), strict=True))
-
-
-def on_thesis_corpora(profile: Profile) -> bool:
-    """Whether students train on Wikipedia and RealNews, or substitutes of the same names."""
-    named = [f"{data.dataset} {data.config}".lower() for data in profile.corpus.datasets]
-    return all(any(corpus in name for name in named) for corpus in ("wikipedia", "realnews"))

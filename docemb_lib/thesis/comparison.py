@@ -22,7 +22,7 @@ from docemb_lib.experiments.runkey import STRUCTURAL as LOSS
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.experiments.scores import Final
 from docemb_lib.settings import members_of
-from docemb_lib.settings.profile import FIXED, NOTEBOOKS
+from docemb_lib.settings.profile import FIXED
 from docemb_lib.thesis.values import (
     BASELINE,
     FIGURES,
@@ -36,7 +36,6 @@ from docemb_lib.thesis.values import (
 
 STRUCTURAL = "03_structural"
 NEITHER = "–"  # the group of runs without the property that defines groups
-ALONG = ("lam", "max_structural_len")  # the parameters in which siblings may differ
 MEAN, NORMALISED = "mean", "normalised mean"  # the last columns of Table 5.7
 NAME = "in the thesis"  # column: the name of a model in Table 5.7
 CHAPTER_4 = (STRUCTURAL, "04_projections", "05_weighting")  # notebooks whose runs are students in its figures
@@ -64,19 +63,14 @@ def scores_of_runs(run: Run, scores: pd.DataFrame, source: str | None = None) ->
     scores: those of this run's model and of its baselines. source: only the models of this figure of the thesis, with
     its values. Runs with a contextual teacher are shown with the runs of the structural notebook that have the same
     structural loss, documents and seed. Returns the rows of all runs, then each baseline once, with the columns own
-    (model of a run, not a baseline), group (the categories, in order, that the thesis' figure colours), thesis (see
-    `ThesisValues`), sibling (the run differs from this one in λ and mask alone), and the notebook's parameters. Equal
-    labels get the parameters that differ.
+    (model of a run, not a baseline), group (the categories, in order, that the thesis' figure colours) and thesis (see
+    `ThesisValues`). Equal labels get the parameters that differ.
     """
     entries = [Entry(run.label, run.label, run.key, scores)]
     entries += [Entry(r.label, r.label, run.key_of(r), records.scores_of(run.workspace, r)) for r in run.comparable()]
     entries += _structural_only(run, entries)
     thesis = ThesisValues(run.notebook, run.profile, source)
-    columns = []
-    for entry in entries:
-        values = {"group": _group(run.notebook, entry.key), "thesis": thesis.of_run(entry.key)}
-        values |= {"sibling": is_sibling(run, entry.key)}
-        columns.append(values | {name: entry.parameters.get(name) for name in NOTEBOOKS[run.notebook]})
+    columns = [{"group": _group(run.notebook, one.key), "thesis": thesis.of_run(one.key)} for one in entries]
     shown = [entry._replace(label=label) for entry, label in zip(entries, _distinct(entries), strict=True)]
     rows = beside_baselines(shown, columns, thesis)
     rows = rows if source is None else rows[rows["thesis"].notna()]
@@ -92,14 +86,15 @@ def beside_baselines(entries: Sequence[Entry], columns: Sequence[dict[str, Any]]
         own.append(entry.scores[is_own].assign(model=entry.label, own=True, **values))
         baselines.append(entry.scores[~is_own])
     once = pd.concat(baselines).drop_duplicates(["model", "task", "metric", "seed"])
-    values = {"sibling": False, "group": BASELINE, "thesis": once["model"].map(thesis.of_baseline)}
+    values = {"group": BASELINE, "thesis": once["model"].map(thesis.of_baseline)}
     once = once.assign(own=False, **dict.fromkeys(columns[0]) | values)
     return pd.concat([*own, once], ignore_index=True).astype({"thesis": float})
 
 
 def is_sibling(run: Run, key: RunKey) -> bool:
     """Whether this run has teachers of both roles and differs from the other in λ and mask at most."""
-    return len(run.key.roles) == 2 and run.key.trains and key.same_but(*ALONG) == run.key.same_but(*ALONG)
+    along = "lam", "max_structural_len"
+    return len(run.key.roles) == 2 and run.key.trains and key.same_but(*along) == run.key.same_but(*along)
 
 
 def _structural_only(run: Run, entries: Sequence[Entry]) -> list[Entry]:
@@ -121,15 +116,12 @@ def _structural_only(run: Run, entries: Sequence[Entry]) -> list[Entry]:
 
 
 def _distinct(entries: Sequence[Entry]) -> list[str]:
-    """Labels that differ: to equal ones the parameters that differ, to all documents and seed unlike the first's."""
-    first = entries[0].parameters
-    labels = [entries[0].label]
-    for entry in entries[1:]:
-        alike = [other.parameters for other in entries if other.label == entry.label]
-        beside = dict.fromkeys(entry.parameters, [first] if first in alike else alike)
-        beside |= {"documents": [first], "seed": [first]}
-        differ = {n: v for n, v in entry.parameters.items() if any(other.get(n) != v for other in beside[n])}
-        added = ", ".join(f"{name} {value}" for name, value in differ.items())
+    """Labels that differ: what differs from the first run of a label is added, and other documents or another seed."""
+    size = {name: value for name, value in entries[0].parameters.items() if name in ("documents", "seed")}
+    labels = []
+    for entry in entries:
+        first = next(other.parameters for other in entries if other.label == entry.label) | size
+        added = ", ".join(f"{name} {value}" for name, value in entry.parameters.items() if first.get(name) != value)
         labels.append(f"{entry.label} ({added})" if added else entry.label)
     return labels
 
@@ -207,26 +199,6 @@ class Finals(NamedTuple):
     scores: pd.DataFrame  # round, model, task, metric, value, low, high, and the columns of `beside_thesis`
     labels: dict[str, str]  # {name in Table 5.7: model}
     fingerprints: dict[str, str]  # {model: fingerprint}
-    masked: Mapping[str, Any] | None  # parameters of the run that is the thesis' cosine-masked
-
-    @property
-    def not_drawn(self) -> dict[str, str]:
-        """{number of a figure of the thesis that cannot be drawn from these scores: reason}."""
-        tasks = self.scores.groupby("metric")["task"].nunique()
-        heads, rankings = (tasks.get(metric, 0) for metric in MAIN_METRICS)
-        reasons = {
-            "5.3": heads < 2 and f"a box over tasks needs two tasks with heads, the profile has {heads}",
-            "5.4": (not heads or self.scores["round"].nunique() < 2)
-            and "with one round it equals the bars of each task",
-            "5.5": rankings < 2 and f"a span over tasks needs two retrieval tasks, the profile has {rankings}",
-            "5.6": not rankings and "the profile has no retrieval task",
-        }
-        return {number: reason for number, reason in reasons.items() if reason}
-
-    @property
-    def left_out(self) -> str:
-        """`not_drawn` as text, a line per figure."""
-        return "\n".join(f"Figure {number} is not drawn: {reason}." for number, reason in self.not_drawn.items())
 
 
 def recorded_finals(run: Run, own: Final | None = None) -> Finals:
@@ -234,17 +206,16 @@ def recorded_finals(run: Run, own: Final | None = None) -> Finals:
 
     If several runs are the same student of the thesis, the run with most documents represents it, then the newest.
     """
-    found: list[tuple[str, RunKey, pd.DataFrame, pd.DataFrame]] = []  # label, key, intervals, models
-    shown, record = run.comparable(), records.find(run.workspace, run.notebook, run.fingerprint)
+    found, shown = [], run.comparable()
     if own is not None:
         found.append((run.label, run.key, own.intervals, own.models))
-    elif record is not None and record.status == "done":
+    elif (record := records.find(run.workspace, run.notebook, run.fingerprint)) and record.status == "done":
         shown.insert(0, record)
     for other in shown:
         intervals, models = (records.table_of(run.workspace, other, name) for name in ("intervals", "models"))
         found.append((other.label, run.key_of(other), intervals, models))
     if not found:
-        return Finals(pd.DataFrame(columns=["round", "model", "task", "metric", "value"]), {}, {}, None)
+        return Finals(pd.DataFrame(columns=["round", "model", "task", "metric", "value"]), {}, {})
     only = round_name(run.profile.evaluation.rounds[-1])  # intervals of a single round do not name it
     rows = pd.concat([one if "round" in one else one.assign(round=only) for _, _, one, _ in found])
     rows = rows[rows["metric"].isin([*MAIN_METRICS, "mrr"]) & (rows["task"] != OVERALL)]
@@ -256,8 +227,7 @@ def recorded_finals(run: Run, own: Final | None = None) -> Finals:
     labels = {name: model for model, name in reversed(known.items())}  # the first model of a name
     models = pd.concat([models for *_, models in found]).drop_duplicates("model")
     fingerprints = dict(zip(models["model"], models["fingerprint"], strict=True))
-    masked = students[labels["cosine-masked"]].parameters if "cosine-masked" in labels else None
-    return Finals(beside_thesis(rows, known), labels, fingerprints, masked)
+    return Finals(beside_thesis(rows, known), labels, fingerprints)
 
 
 def recorded_in_figures(run: Run, sources: Iterable[str], *, elsewhere: bool = False) -> dict[str, dict[str, Record]]:

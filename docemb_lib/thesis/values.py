@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 import pandas as pd
 import yaml
 
-from docemb_lib.errors import InputError
 from docemb_lib.experiments.models import SBERT_TRUNCATED, UNTRAINED, contextual_labels
 from docemb_lib.experiments.plan import THESIS, grid, names_in_grids
 from docemb_lib.experiments.runkey import STRUCTURAL, RunKey
@@ -23,13 +22,6 @@ from docemb_lib.settings.profile import NOTEBOOKS, Profile
 
 BASELINE = "baseline"  # `kind` of the rows of a figure that are no run of its grid
 MAX_MARGIN = {"structural_loss": "max-margin", "distance": "mse", "gamma": 1.0}
-# The structural losses of Figure 4.4 from top to bottom, below the untrained student.
-FIGURE_4_4: tuple[dict[str, Any], ...] = (
-    {"structural_loss": "mse"}, MAX_MARGIN, MAX_MARGIN | {"gamma": 1.5}, MAX_MARGIN | {"gamma": 0.5},
-    {"structural_loss": "cosine"}, {"structural_loss": "contrastive"},
-    MAX_MARGIN | {"distance": "cosine", "gamma": 0.5},
-)  # fmt: skip
-NAMES = ("table_5_7", "structural_losses", "paragraph_vectors", "projections", "weighting", "corpora", "simde")
 
 
 def published(name: str) -> pd.DataFrame:
@@ -38,8 +30,6 @@ def published(name: str) -> pd.DataFrame:
     Table 5.7 and SimDE have the columns of recorded scores (model, task, metric, value) and `round`. A figure has the
     run's `label`, the notebook parameters (missing: switched off), and the box over tasks.
     """
-    if name not in NAMES:
-        raise InputError(f"published results: {name!r} is not one of {', '.join(NAMES)}")
     data = read_published(name)
     return pd.DataFrame(data["rows"], columns=data["columns"])
 

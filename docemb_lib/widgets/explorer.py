@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import io
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from html import escape
@@ -21,7 +20,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from docemb_lib.errors import InputError
-from docemb_lib.figures import short
 
 # ---- HTML
 
@@ -44,29 +42,18 @@ def message(text: str) -> str:
     return f'<p class="docemb-message">{escape(text)}</p>'
 
 
-def picture(figure: Figure, alt: str, points: Sequence[Points] = ()) -> str:
-    """A figure; points: see `tooltips`."""
+def picture(figure: Figure, alt: str, points: Sequence[Points]) -> str:
+    """A figure; the pointer on one of `points` shows its text."""
     source = f"data:image/png;base64,{base64.b64encode(png_of(figure)).decode('ascii')}"
     image = f'<img class="docemb-figure" style="max-width: 100%;" alt="{escape(alt)}" src="{source}">'
-    tips = tooltips(figure, points)  # last, because drawing lays the axes out
-    return f'<div style="position: relative; display: inline-block;">{image}{tips}</div>'
-
-
-def tooltips(figure: Figure, points: Sequence[Points]) -> str:
-    """Transparent circles over the points of a figure that has been drawn; the pointer on one shows its text."""
-    width, height = figure.bbox.size
-    circles = ""
+    (width, height), circles = figure.bbox.size, ""  # last, because drawing lays the axes out
     for ax, places, texts in points:
         for (x, y), text in zip(ax.transData.transform(places), texts, strict=True):
             circles += f'<circle cx="{x:.0f}" cy="{height - y:.0f}" r="6"><title>{escape(text)}</title></circle>'
     style = "position: absolute; left: 0; top: 0; width: 100%; height: 100%;"
     box = f'class="docemb-points" viewBox="0 0 {width:.0f} {height:.0f}" fill="transparent" style="{style}"'
-    return f"<svg {box}>{circles}</svg>" if circles else ""
-
-
-def snippet(text: str, most: int) -> str:
-    """The first characters of a text in one line."""
-    return short(" ".join(text[: 4 * most].split()), most)
+    tips = f"<svg {box}>{circles}</svg>" if circles else ""
+    return f'<div style="position: relative; display: inline-block;">{image}{tips}</div>'
 
 
 def number(name: str, value: object, tag: str = "b") -> str:
@@ -92,8 +79,6 @@ def document(title: str, text: str) -> str:
 
 # ---- controls
 
-Options = Sequence[tuple[str, Any]]  # label and value of each
-WIDE = {"width": "98%"}
 SLIDER = {"width": "360px"}  # room for the longest value
 # Shown while an answer is computed, unless that takes less than 0.2 seconds.
 LOADING = '<span class="docemb-loading" role="status" style="animation: docemb-late .2s both;">loading …</span>'
@@ -113,33 +98,28 @@ window.docembNames.observe(document.body, {childList: true, subtree: true});
 
 
 class Control(NamedTuple):
-    make: Callable[..., Any]  # the widget
+    make: Callable[..., Any]  # the widget, which only a notebook with a person needs
     value: Any  # the first
 
 
-def choice(options: Options, place: int = 0, *, wide: bool = False) -> Control:
-    """One of several options, first that at `place`; as wide as the page if `wide`."""
+def choice(options: Mapping[str, Any], first: Any) -> Control:
+    """One of several options by label, first the value `first`."""
     # index instead of value: ipywidgets takes a value of None for no value
-    make = partial(ipywidgets.Dropdown, options=list(options), index=place if options else None)
-    return Control(partial(make, layout=WIDE) if wide else make, options[place][1] if options else None)
+    place = list(options.values()).index(first)
+    return Control(partial(ipywidgets.Dropdown, options=list(options.items()), index=place), first)
 
 
-def slider(low: float, high: float, step: float, value: float) -> Control:
-    """A number, an integer if `step` is one."""
+def slider(low: float, high: float, step: float, value: float | tuple[int, int]) -> Control:
+    """A number, an integer if `step` is one, or the two integers of an interval."""
     kind = ipywidgets.IntSlider if isinstance(step, int) else ipywidgets.FloatSlider
+    kind = ipywidgets.IntRangeSlider if isinstance(value, tuple) else kind
     return Control(partial(kind, min=low, max=high, step=step, value=value, layout=SLIDER), value)
 
 
-def interval(low: int, high: int) -> Control:
-    """Two integers, first the ends."""
-    ends = low, high
-    return Control(partial(ipywidgets.IntRangeSlider, min=low, max=high, value=ends, layout=SLIDER), ends)
-
-
-def text_field(placeholder: str = "", *, lines: int = 1) -> Control:
+def text_field(placeholder: str, *, lines: int = 1) -> Control:
     """A text, which counts when the field is left or, with one line, at the return key."""
     kind = ipywidgets.Text if lines == 1 else ipywidgets.Textarea
-    return Control(partial(kind, placeholder=placeholder, continuous_update=False, layout=WIDE), "")
+    return Control(partial(kind, placeholder=placeholder, continuous_update=False, layout={"width": "98%"}), "")
 
 
 # ---- explorers
@@ -152,28 +132,23 @@ class Answer(NamedTuple):
     html: str  # numbers and texts, escaped
     figure: Figure | None = None
     alt: str = ""  # description of the figure
-    points: Sequence[Points] = ()  # of the figure, see `tooltips`
+    points: Sequence[Points] = ()  # of the figure, see `picture`
 
 
 class Explorer:
-    """Controls, by description, and the answer to their values in that order; the last value of a notebook cell.
+    """Controls, by description, and the answer to their values in that order; the last value of a notebook cell."""
 
-    choices: takes the same values as `answer` and returns new options of some controls; called before each answer.
-    """
-
-    def __init__(
-        self, controls: Mapping[str, Control], answer: Callable[..., Answer], *,
-        choices: Callable[..., Mapping[str, Options]] = lambda *_: {},
-    ) -> None:  # fmt: skip
-        self._controls, self._answer, self._choices = dict(controls), answer, choices
+    def __init__(self, controls: Mapping[str, Control], answer: Callable[..., Answer]) -> None:
+        self._controls, self._answer = dict(controls), answer
         self.settings = {name: control.value for name, control in controls.items()}
         self.widgets: dict[str, Any] = {}  # by description, once live
-        self._drawn: Figure | None = None
-        self._updating = False  # options change without a new answer
 
     def answer(self, **settings: Any) -> Answer:
-        """The answer to these settings; the other controls keep their values."""
-        return self._answer(*{**self.settings, **settings}.values())
+        """The answer to these settings; the other controls keep their values. An error becomes one line."""
+        try:
+            return self._answer(*{**self.settings, **settings}.values())
+        except (InputError, OSError) as error:  # files may have been deleted
+            return Answer(message(str(error)))
 
     def live(self) -> Any:
         for name, control in self._controls.items():
@@ -187,55 +162,35 @@ class Explorer:
         return self.box
 
     def refresh(self) -> None:
-        if self._updating:
-            return
         self._status.value = LOADING
         self.settings = {name: widget.value for name, widget in self.widgets.items()}
-        answer = self._current()
-        self._text.value = answer.html
-        if answer.figure is None or answer.figure is not self._drawn:  # rendering takes most of the time
-            self._picture.value = "" if answer.figure is None else picture(answer.figure, answer.alt, answer.points)
-        self._drawn, self._status.value = answer.figure, ""
+        html, figure, alt, points = self.answer()
+        self._text.value, self._picture.value = html, "" if figure is None else picture(figure, alt, points)
+        self._status.value = ""
 
     def close(self) -> None:
         """Remove the widgets from the front end and from the state that it saves."""
-        if self.widgets:
-            for widget in (*self.widgets.values(), *self.box.children, self.box):
-                for part in (getattr(widget, "style", widget), widget.layout, widget):  # separate models
-                    part.close()
-
-    def _current(self) -> Answer:
-        """The answer after new options are set; an error becomes one line."""
-        try:
-            for name, options in self._choices(*self.settings.values()).items():
-                self._offer(name, options)
-            return self.answer()
-        except (InputError, OSError) as error:  # files may have been deleted
-            return Answer(message(str(error)))
-
-    def _offer(self, name: str, options: Options) -> None:
-        """Set the options of a control; a value that is still offered is kept."""
-        values = [value for _, value in options]
-        if self.settings[name] not in values:
-            self.settings[name] = next(iter(values), None)
-        if name in self.widgets:
-            self._updating = True
-            self.widgets[name].options = options  # if they differ, the first becomes the value
-            self.widgets[name].value = self.settings[name]
-            self._updating = False
+        for widget in (*self.widgets.values(), *self.box.children, self.box):
+            for part in (getattr(widget, "style", widget), widget.layout, widget):  # separate models
+                part.close()
 
     def _ipython_display_(self) -> None:
         from IPython.display import HTML, Image, display
 
         if cell := live_cell():
-            _replace(cell, self)
+            if earlier := _shown.pop(cell, []):
+                earlier[0].close()
+            _shown[cell] = [self]
             display({"application/javascript": NAMES}, raw=True)
             display(self.live())
             return
-        answer = self._current()
+        answer = self.answer()
         image = [] if answer.figure is None else [Image(png_of(answer.figure), alt=answer.alt)]
         text = HTML(f'{STYLE}<div class="docemb-answer">{answer.html}</div>')
         display(*image, text)
+
+
+_shown: dict[str, list[Explorer]] = {}  # by cell, whose earlier explorer the front end would keep and save
 
 
 def png_of(figure: Figure) -> bytes:
@@ -244,22 +199,11 @@ def png_of(figure: Figure) -> bytes:
     return file.getvalue()
 
 
-def live_cell() -> tuple[str, int] | None:
-    """Id and execution count of the cell that a person runs; None under papermill and nbconvert, which send no id."""
+def live_cell() -> str | None:
+    """Id of the cell that a person runs; None under papermill and nbconvert, which send no id."""
     from IPython import get_ipython
 
     shell = get_ipython()
     request = shell.get_parent() if hasattr(shell, "get_parent") else {}
     cell = request.get("metadata", {}).get("cellId")
-    return None if cell is None else (str(cell), int(shell.execution_count))
-
-
-_shown: defaultdict[tuple[str, int], list[Explorer]] = defaultdict(list)  # by cell and execution count
-
-
-def _replace(cell: tuple[str, int], explorer: Explorer) -> None:
-    """Close the explorers of earlier runs of the cell: the front end would keep and save them."""
-    for earlier in [one for one in _shown if one[0] == cell[0] and one != cell]:
-        for replaced in _shown.pop(earlier):
-            replaced.close()
-    _shown[cell].append(explorer)
+    return None if cell is None else str(cell)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -17,18 +17,16 @@ import pandas as pd
 from tqdm import tqdm
 
 from docemb_lib.experiments import records
-from docemb_lib.experiments.execution import Planned, is_done
 from docemb_lib.private import cell_has_begun
 from docemb_lib.settings.profile import notebook_named
 from docemb_lib.widgets import explorer as html
-from docemb_lib.widgets.explorer import Answer, Explorer, choice
+from docemb_lib.widgets.explorer import Answer, Explorer
 from docemb_lib.workspace import Workspace, is_locked
 
-RUNS = ["state", "notebook", "run", "mean", "seconds", "at"]
-TRAININGS = ["training", "state", "update", "updates", "tokens_per_second", "eta"]
+RUNS = ["state", "notebook", "run", "mean score", "took", "at"]
 RUNNING = ".running.ipynb"  # see `Planned.working`
-EVERY = [("2 s", 2.0), ("10 s", 10.0), ("off", 0.0)]
-LAST = 20  # recorded runs in the table; a sweep lists all
+EVERY = 3.0  # seconds from look to look
+LAST = 30  # runs in the table: all are counted
 NOTHING = "nothing has run yet; docemb run, or docemb sweep 05 --grid weighting-cosine"
 NOT_LOSSES = {"step", "at", "epoch", "learning_rate", "grad_norm", "norm", "spread", "share_of_peak"}
 
@@ -36,65 +34,45 @@ NOT_LOSSES = {"step", "at", "epoch", "learning_rate", "grad_norm", "norm", "spre
 def runs_on_disk(workspace: Workspace, notebook: str | None = None) -> pd.DataFrame:
     """Unfinished runs, then recorded runs, newest first.
 
-    Columns state (running, interrupted, done, failed), notebook, run, mean (score over tasks), seconds, at (last line
-    of progress, or the error).
+    Columns state (running, interrupted, done, failed), notebook, run, mean score (over tasks), took (seconds), at (last
+    line of progress, or the error).
     """
-    rows = []
+    rows: list[tuple[Any, ...]] = []
     for path in sorted((workspace.outputs / "notebooks").glob(f"{notebook or '*'}/.*{RUNNING}")):
         executed = path.with_name(path.name.removeprefix(".").removesuffix(RUNNING) + ".ipynb")
         state = "running" if is_locked(executed) else "interrupted"
         rows.append((state, path.parent.name, executed.stem, np.nan, np.nan, _progress_of(path)))
-    recorded = sorted(records.all_records(notebook, workspace=workspace), key=lambda record: record.finished)
-    rows += [_recorded(record) for record in recorded[::-1]]
+    for one in sorted(records.all_records(notebook, workspace=workspace), key=lambda one: one.finished, reverse=True):
+        mean = one.metrics.get("mean", np.nan)
+        rows.append((one.status, one.notebook, one.label, mean, one.seconds, one.error or ""))
     return pd.DataFrame(rows, columns=RUNS)
-
-
-def sweep_on_disk(planned: Sequence[Planned], workspace: Workspace) -> pd.DataFrame:
-    """The planned runs in order, as in `runs_on_disk`; runs that have not started are waiting."""
-    rows = []
-    for run in planned:
-        record = records.find(workspace, run.notebook, run.fingerprint)
-        running = run.working.is_file() and is_locked(run.executed)
-        if not running and record is not None and (record.status == "failed" or is_done(run, workspace)):
-            rows.append(_recorded(record))
-        else:
-            state, at = ("running", _progress_of(run.working)) if running else ("waiting", "")
-            rows.append((state, run.notebook, run.label, np.nan, np.nan, at))
-    return pd.DataFrame(rows, columns=RUNS)
-
-
-def time_left(runs: pd.DataFrame) -> float:
-    """Seconds until a sweep ends, from the mean time of finished runs and the number of running ones; else NaN."""
-    running, waiting = ((runs["state"] == state).sum() for state in ("running", "waiting"))
-    mean = runs.loc[runs["state"] == "done", "seconds"].mean()
-    return float(mean * (running + waiting) / max(1, running)) if running + waiting else 0.0
 
 
 def trainings_on_disk(workspace: Workspace) -> pd.DataFrame:
-    """Students in training: columns training, state, update, updates, tokens_per_second, eta (seconds), and the last
-    value of the loss and of each part."""
+    """Students in training, as a person reads them: training, state, update, tokens/s, time left, and the last loss and
+    each of its parts."""
     from docemb_lib.training.trainer import CHECKPOINTS, LOG  # imports torch
 
-    rows = []
+    rows: list[dict[str, Any]] = []
     for log in sorted((workspace.outputs / "artefacts" / "student").glob(f"*.partial/{CHECKPOINTS}/{LOG}")):
         head, *history = [*_lines(log)] or [{}]
         if not head:
             continue
-        step = history[-1]["step"] if history else 0
+        step, updates = history[-1]["step"] if history else 0, head["updates"]
         logged: dict[str, Any] = next((row for row in reversed(history) if "learning_rate" in row), {})
         timed = [row for row in history if "at" in row]
-        done = step - timed[0]["step"] if timed else 0
-        eta = (timed[-1]["at"] - timed[0]["at"]) / done * (head["updates"] - step) if done else np.nan
-        state, eta = ("running", eta) if is_locked(log.parents[1].with_suffix("")) else ("interrupted", np.nan)
-        values = head["title"], state, step, head["updates"], logged.get("tokens_per_second", np.nan), eta
+        running, left = is_locked(log.parents[1].with_suffix("")), ""
+        if running and timed and (done := step - timed[0]["step"]):
+            left = tqdm.format_interval((timed[-1]["at"] - timed[0]["at"]) / done * (updates - step))
+        row = {"training": head["title"], "state": "running" if running else "interrupted"}
+        row |= {
+            "update": f"{step} of {updates}",
+            "tokens/s": logged.get("tokens_per_second", np.nan),
+            "time left": left,
+        }
         parts = {name: x for name, x in logged.items() if name not in NOT_LOSSES and not name.endswith("_per_second")}
-        rows.append({**dict(zip(TRAININGS, values, strict=True)), **parts})
-    return pd.DataFrame(rows) if rows else pd.DataFrame(columns=TRAININGS)
-
-
-def _recorded(record: records.Record) -> tuple[Any, ...]:
-    mean = record.metrics.get("mean", np.nan)
-    return (record.status, record.notebook, record.label, mean, record.seconds, record.error or "")
+        rows.append(row | parts)
+    return pd.DataFrame(rows)
 
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:
@@ -120,7 +98,7 @@ def _progress_of(path: Path) -> str:
 
 
 class Monitor(Explorer):
-    """An explorer that refreshes every few seconds while the kernel is idle."""
+    """An explorer without controls that refreshes every few seconds while the kernel is idle."""
 
     def live(self) -> Any:
         self._watch = asyncio.get_running_loop().create_task(self._watch_disk())
@@ -132,58 +110,25 @@ class Monitor(Explorer):
 
     async def _watch_disk(self) -> None:
         while True:
-            await asyncio.sleep(self.settings["every"] or 1.0)
-            if self.settings["every"]:
-                self.refresh()
+            await asyncio.sleep(EVERY)
+            self.refresh()
 
 
-def run_monitor(
-    notebook: str | None = None, grid: str | Path | None = None, *, profile: str | Path = "tiny",
-    parameters: Mapping[str, Any] | None = None,
-) -> Monitor:  # fmt: skip
+def run_monitor(notebook: str | None = None) -> Monitor:
     """Runs and trainings of the workspace, from any process; closing the tab does not affect them.
 
-    notebook: name or number of a notebook, to show its runs only. grid: show all runs of this grid, waiting ones
-    included, and the time left. profile, parameters: as given to the sweep of the grid.
+    notebook: name or number of a notebook, to show its runs only.
     """
-    from docemb_lib.experiments.plan import chosen_runs, resolve_sweep
-
     workspace = Workspace()
     notebook = None if notebook is None else notebook_named(notebook)
-    given: dict[str, Any] = {"profile": profile, "parameters": parameters or {}}
-    steps = None if grid is None else resolve_sweep(notebook, grid, workspace, **given)
 
-    def answer(every: float) -> Answer:
-        trainings, planned = trainings_on_disk(workspace), None if steps is None else chosen_runs(steps)
-        runs, text = runs_on_disk(workspace, notebook) if planned is None else sweep_on_disk(planned, workspace), ""
-        if planned is not None:
-            left = time_left(runs)
-            known = "not known yet" if np.isnan(left) else tqdm.format_interval(left)
-            text = f"<p>time left: {html.number('left', known)}</p>"
+    def answer() -> Answer:
+        trainings, runs = trainings_on_disk(workspace), runs_on_disk(workspace, notebook)
         if runs.empty and trainings.empty:
             return Answer(html.message(NOTHING))
         counts = runs["state"].value_counts()
-        text += f"<p>{', '.join(f'{html.number(str(state), count)} {state}' for state, count in counts.items())}</p>"
-        recorded = runs["state"].isin(["done", "failed"])
-        if planned is None and recorded.sum() > LAST:
-            runs = runs[~recorded | (recorded.cumsum() <= LAST)]
-            text += f"<p>the last {LAST} of {recorded.sum()} recorded runs:</p>"
-        return Answer(text + _trainings(trainings) + _runs(runs))
+        text = f"<p>{', '.join(f'{html.number(str(state), count)} {state}' for state, count in counts.items())}</p>"
+        text += html.table("trainings", trainings, {"tokens/s": "{:,.0f}".format}) if len(trainings) else ""
+        return Answer(text + html.table("runs", runs.head(LAST), {"took": tqdm.format_interval}))
 
-    return Monitor({"every": choice(EVERY)}, answer)
-
-
-def _runs(runs: pd.DataFrame) -> str:
-    shown = runs.rename(columns={"mean": "mean score", "seconds": "took"})
-    return html.table("runs", shown, {"took": tqdm.format_interval})
-
-
-def _trainings(trainings: pd.DataFrame) -> str:
-    if trainings.empty:
-        return ""
-    parts = list(trainings.columns[len(TRAININGS) :])
-    shown = trainings[["training", "state", "tokens_per_second", "eta", *parts]]
-    shown = shown.rename(columns={"tokens_per_second": "tokens/s", "eta": "time left"})
-    shown.insert(2, "update", trainings["update"].astype(str) + " of " + trainings["updates"].astype(str))
-    formats = {"tokens/s": "{:,.0f}".format, "time left": tqdm.format_interval, **dict.fromkeys(parts, "{:.4f}".format)}
-    return html.table("trainings", shown, formats)
+    return Monitor({}, answer)

@@ -3,65 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cache, cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from docemb_lib.evaluation.retrieval import unit
-from docemb_lib.evaluation.tasks import Ranking, pick
+from docemb_lib.evaluation.tasks import pick
 from docemb_lib.experiments.models import SBERT_LABELS, Model, contextual_labels, embed_once
 from docemb_lib.experiments.run import Run, Stages
-from docemb_lib.figures import short_name
+from docemb_lib.figures import short, short_name
 from docemb_lib.widgets import explorer as html
-from docemb_lib.widgets.explorer import Answer, Explorer, Options, choice, slider, text_field
+from docemb_lib.widgets.explorer import Answer, Explorer, choice, slider, text_field
 
 POOL = 2000  # most texts of a task
-PV = "PV"
-LISTED = 50  # documents in the list
+OFFERED = 50  # documents that a slider reaches; `find` chooses others
 
 
-class Neighbours(NamedTuple):
-    rows: np.ndarray  # (k,), nearest first
-    cosines: np.ndarray  # (k,)
-
-
-@dataclass
 class Pool:
-    texts: list[str]  # N documents
-    lengths: np.ndarray  # (N,), tokens of the structural teacher
-    spaces: Mapping[str, np.ndarray]  # embeddings (N, ·) by model, those of the student first
-    relevant: dict[int, list[int]] = field(default_factory=dict)  # rows by row, of a retrieval task
+    """N documents, their lengths (N,) in structural tokens, and embeddings (N, ·) by model, the student's first."""
 
-    @cached_property
-    def lowered(self) -> list[str]:
-        return [text.lower() for text in self.texts]
+    def __init__(self, texts: Sequence[str], lengths: np.ndarray, spaces: Mapping[str, np.ndarray]) -> None:
+        self.texts, self.lengths, self.spaces = list(texts), lengths, spaces
 
     def find(self, words: str) -> list[int]:
         """The rows whose text contains `words`, in any case; all rows for an empty text."""
-        return [row for row, text in enumerate(self.lowered) if words.lower() in text]
+        return [row for row, text in enumerate(self.texts) if words.lower() in text.lower()]
 
     @cached_property
     def directions(self) -> dict[str, np.ndarray]:
         """Embeddings of unit length by model, computed once: a slider asks many times."""
         return {model: unit(X).astype(np.float32) for model, X in self.spaces.items()}
 
-    def neighbours(self, row: int, k: int) -> dict[str, Neighbours]:
-        """Neighbours of a document of the pool by model, without the document itself."""
-        return self.neighbours_of({model: X[row] for model, X in self.directions.items()}, k, without=row)
+    def neighbours(self, query: int | Mapping[str, np.ndarray], k: int) -> dict[str, pd.Series]:
+        """By model the cosines of the k nearest documents, by row, nearest first; ties in row order.
 
-    def neighbours_of(
-        self, embeddings: Mapping[str, np.ndarray], k: int, *, without: int = -1
-    ) -> dict[str, Neighbours]:
-        """The k nearest rows by cosine of a text with these embeddings, (·,), by model; ties in row order."""
+        query: a row, which is left out, or a text's embedding (·,) by model.
+        """
         found = {}
-        for model, y in embeddings.items():
-            cosines = (self.directions[model] @ unit(y[None])[0].astype(np.float32)).astype(np.float64)
-            order = np.argsort(-cosines, kind="stable")
-            rows = order[order != without][:k]
-            found[model] = Neighbours(rows, cosines[rows])
+        for model, X in self.directions.items():
+            y = X[query] if isinstance(query, int) else unit(query[model][None])[0]
+            cosines = pd.Series((X @ y.astype(np.float32)).astype(np.float64))
+            others = cosines.drop(query) if isinstance(query, int) else cosines
+            found[model] = others.sort_values(ascending=False, kind="stable").head(k)
         return found
 
 
@@ -81,13 +66,7 @@ class Neighbourhoods:
         data: Any = pick(task, self.stages.scores.tasks[task].splits, "test")
         texts = list(dict.fromkeys(data.texts))[:POOL]
         spaces = {label: embed_once(self.stages.workspace, model, texts) for label, model in self.models.items()}
-        lengths = np.asarray(self.stages.teachers.structural.count_tokens(texts))
-        row_of, relevant = {text: row for row, text in enumerate(texts)}, {}
-        if isinstance(data, Ranking):
-            for query, rows in zip(data.queries, data.relevant, strict=True):
-                if (own := row_of.get(data.texts[query])) is not None:
-                    relevant[own] = [row_of[data.texts[row]] for row in rows if data.texts[row] in row_of]
-        return Pool(texts, lengths, spaces, relevant)
+        return Pool(texts, np.asarray(self.stages.teachers.structural.count_tokens(texts)), spaces)
 
     def embed(self, text: str) -> dict[str, np.ndarray]:
         """The embedding (·,) of a text by each model. Models are loaded once; embeddings are not stored."""
@@ -97,10 +76,9 @@ class Neighbourhoods:
 def neighbourhoods_of(run: Run) -> Neighbourhoods:
     """The student, the structural teacher in both forms and the Paragraph Vectors side by side."""
     shown = [model for model in run.references if model.label in SBERT_LABELS]
-    pv = {label for label, name in contextual_labels(run.profile).items() if name == PV}
-    # Not the model's own `embed`, which stores what its members embed.
-    of_teacher = run.stages.teachers.contextual
-    shown += [model._replace(embed=of_teacher(PV).embed) for model in run.references if model.label in pv]
+    names, contextual = contextual_labels(run.profile), run.stages.teachers.contextual
+    pv = (model for model in run.references if names.get(model.label) == "PV")
+    shown += [model._replace(embed=contextual("PV").embed) for model in pv]  # its own stores what its members embed
     return Neighbourhoods(run.stages, [run.model, *shown])
 
 
@@ -111,45 +89,37 @@ def neighbour_browser(neighbourhoods: Neighbourhoods) -> Explorer:
     """
     embed = cache(neighbourhoods.embed)
 
-    def choices(task: str, find: str, *_: Any) -> dict[str, Options]:
-        pool = neighbourhoods.pool(task)
-        return {"document": [(f"{row}: {html.snippet(pool.texts[row], 70)}", row) for row in pool.find(find)[:LISTED]]}
-
-    def answer(task: str, find: str, document: int | None, neighbours: int, own: str) -> Answer:
+    def answer(task: str, find: str, place: int, neighbours: int, own: str) -> Answer:
         pool = neighbourhoods.pool(task)
         if own.strip():
-            found, relevant = pool.neighbours_of(embed(own), neighbours), []
-            query = html.document("your text", own)
-        elif document is None:
-            return Answer(html.message(f"no document of {task} contains “{find}”; search for other words"))
+            found, query = pool.neighbours(embed(own), neighbours), html.document("your text", own)
+        elif rows := pool.find(find):
+            row = rows[min(place, len(rows)) - 1]
+            title = f"document {row}, {pool.lengths[row]} tokens; {min(place, len(rows))} of {len(rows)} found"
+            found, query = pool.neighbours(row, neighbours), html.document(title, pool.texts[row])
         else:
-            found, relevant = pool.neighbours(document, neighbours), pool.relevant.get(document, [])
-            query = html.document(f"document {document}, {pool.lengths[document]} tokens", pool.texts[document])
-            if (matches := len(pool.find(find))) > LISTED:
-                query = f"<p>the first {LISTED} of {matches} documents are listed; find others by words</p>{query}"
-        return Answer(_beside_each_other(pool, found, relevant) + query)
+            return Answer(html.message(f"no document of {task} contains “{find}”; search for other words"))
+        return Answer(_beside_each_other(pool, found) + query)
 
+    tasks = neighbourhoods.tasks
     controls = {
-        "task": choice([(name, name) for name in neighbourhoods.tasks]),
+        "task": choice(dict(zip(tasks, tasks, strict=True)), tasks[0]),
         "find": text_field("words of a document, then the return key"),
-        "document": choice([], wide=True),
+        "document": slider(1, OFFERED, 1, 1),
         "neighbours": slider(1, 10, 1, 5),
         "your text": text_field("any text; empty: the document above", lines=3),
     }
-    return Explorer(controls, answer, choices=choices)
+    return Explorer(controls, answer)
 
 
-def _beside_each_other(pool: Pool, found: dict[str, Neighbours], relevant: list[int]) -> str:
-    """A column per model, a row per rank, with marks; below, how many neighbours the models share."""
-    (_, first), *others = found.items()
+def _beside_each_other(pool: Pool, found: dict[str, pd.Series]) -> str:
+    """A column per model, a row per rank; the neighbours in the student's space too are marked."""
+    first = next(iter(found.values()))
 
     def cell(row: int, cosine: float) -> str:
-        marks = " =" * (row in first.rows) + " ✓" * (row in relevant)
-        return f"{cosine:.3f}{marks} · {pool.lengths[row]} tokens · {row}: {html.snippet(pool.texts[row], 90)}"
+        mark, begin = " =" if row in first.index else "", " ".join(pool.texts[row][:400].split())
+        return f"{cosine:.3f}{mark} · {pool.lengths[row]} tokens · {row}: {short(begin, 90)}"
 
-    columns = {model: [cell(*pair) for pair in zip(*own, strict=True)] for model, own in found.items()}
-    shared = {model: len(np.intersect1d(first.rows, own.rows)) for model, own in others}
-    counts = [f"{html.escape(model)}: {html.number('common', count)}" for model, count in shared.items()]
-    note = "cosine · length · document; =: neighbour in the student's space too; ✓: relevant to the document"
-    shares = f"of {len(first.rows)} neighbours shared with the student: {', '.join(counts)}"
-    return html.table("neighbours", pd.DataFrame(columns)) + f"<p>{note}</p><p>{shares}</p>"
+    columns = {model: [cell(*one) for one in zip(own.index, own, strict=True)] for model, own in found.items()}
+    note = "cosine · length · document; =: neighbour in the student's space too"
+    return html.table("neighbours", pd.DataFrame(columns)) + f"<p>{note}</p>"

@@ -17,7 +17,6 @@ from docemb_lib.experiments.plan import chosen_runs, resolve_plan, resolve_sweep
 from docemb_lib.experiments.records import Record
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.settings.profile import Profile
-from docemb_lib.widgets import run_monitor
 
 SWEEPS = ("weighting-cosine", "weighting-max-margin", "structural")
 LATE = "chosen when the sweep has ended"
@@ -293,14 +292,6 @@ def test_a_choice_that_fails_is_an_error_of_the_python_function(workspace, own, 
     executed.mean = lambda run: None if run.parameters["dm"] else 0.5
     said = "^winners: own: 0 of the 18 runs of paragraph-vector have succeeded, 3 must$"
     refused(said, sweep, "02", "paragraph-vector", profile=own)
-
-
-def test_the_monitor_shows_runs_as_soon_as_they_are_chosen(workspace, own, record):
-    monitor = run_monitor("02", "paragraph-vector", profile=own)
-    assert "DM;" in (before := monitor.answer().html)
-    assert "+DBOW;" not in before
-    record(runs_in("paragraph-vector", workspace)[:36], [place / 36 for place in range(36)])
-    assert monitor.answer().html.count("+DBOW;") == 9
 
 
 @pytest.mark.slow

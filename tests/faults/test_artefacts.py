@@ -32,7 +32,7 @@ def ask(root: Path) -> dict[str, object]:
         run.finish(run.metrics(scores), scores=scores, student=run.link_student(scores))
         values[notebook] = scores.to_dict("records"), [frame["loss"].tolist() for frame in run.history()]
     values["lengths"] = run.stages.scores.lengths("topic").tolist()
-    values["statistics"] = views.described_tasks(run).statistics.to_dict("records")
+    values["statistics"] = views.described_tasks(run)[0].to_dict("records")
     return values
 
 

@@ -46,13 +46,10 @@ def test_models_have_short_names_in_figures_and_tables(label, own, name):
 
 
 def test_a_table_has_short_names_rounded_numbers_and_no_nan():
-    rows = pd.DataFrame(
-        {"model": ["a;b", OWN], "reference": ["SBERT truncated"] * 2, "value": [0.12345, float("nan")], "n": [3, 4]}
-    )
-    assert figures.table(rows, OWN).to_numpy().tolist() == [
-        ["a, b", "truncated", "0.123", 3],
-        ["this student", "truncated", "", 4],
-    ]
+    values = {"value": [0.12345, np.nan], "n": [3, 4]}
+    rows = pd.DataFrame({"model": ["a;b", OWN], "reference": "SBERT truncated", **values})
+    shown = [["a, b", "truncated", "0.123", 3], ["this student", "truncated", "", 4]]
+    assert figures.table(rows, OWN).to_numpy().tolist() == shown
     indexed = figures.table(rows.set_index(["n", "model"])[["value"]], OWN, digits=1)
     assert (indexed.index.tolist(), indexed["value"].tolist()) == ([(3, "a, b"), (4, "this student")], ["0.1", ""])
     assert rows["model"].tolist() == ["a;b", OWN]
@@ -65,24 +62,22 @@ def test_models_of_one_kind_share_a_colour_and_differ_in_style():
     assert [colour for colour, _ in looks.values()] == [PALETTE[kind] for kind in kinds.values()]
     assert [style for _, style in looks.values()] == ["-", "-", "-", "--", "--"]
     assert (short("$x$"), short("x" * 30, 5), short("")) == ("$x$", "xxxx…", "")
+    assert len(set(figures.series_colors(range(12), more="viridis").values())) == 12  # more than there are in SERIES
 
 
 def test_a_dollar_in_a_name_is_no_formula_and_no_tick_is_one():
     names = ["$x$", r"$\nonsense{$", "a_$b$"]
     scores = pd.DataFrame({"model": names, "task": "$t$", "metric": "accuracy", "value": 0.5, "low": 0.1, "high": 0.9})
-    points = pd.DataFrame(
-        {"first": range(9), "second": range(9), "length": range(2, 11), "$s$": [f"$s{n}$" for n in range(9)]}
-    )
-    ax, plane, coloured = (plt.subplots()[1] for _ in range(3))
-    figures.plot_task(scores, task="$t$", ax=ax)
-    figures.plot_plane(points, colour="$s$", explained=0.5, ax=plane)
-    figures.plot_plane(points, colour="length", explained=0.5, ax=coloured)
-    for drawn in (ax, plane, coloured):
-        drawn.figure.canvas.draw()
-        texts = [text for text in drawn.figure.findobj(Text) if text.get_text()]
-        assert not [text.get_text() for text in texts if text.get_parse_math()]
-        assert not [text.get_text() for text in texts if "mathdefault" in text.get_text()]
-    assert {*names, "$t$"} <= {text.get_text() for text in ax.figure.findobj(Text)}
+    points = pd.DataFrame({"first": range(9), "second": range(9), "length": range(2, 11), "$s$": [f"$s{n}$" for n in range(9)]})  # fmt: skip
+    drawn = [figures.plot_task(scores, task="$t$", ax=plt.subplots()[1])]
+    drawn += [
+        figures.plot_plane(points, colour=name, explained=0.5, ax=plt.subplots()[1]) for name in ("$s$", "length")
+    ]
+    for ax in drawn:
+        ax.figure.canvas.draw()
+        texts = [text for text in ax.figure.findobj(Text) if text.get_text()]
+        assert not [text for text in texts if text.get_parse_math() or "mathdefault" in text.get_text()]
+    assert {*names, "$t$"} <= {text.get_text() for text in drawn[0].figure.findobj(Text)}
     diagram = draw_graph({"a": Box(0, 0, f"$y$: {literal('$m$')}")}, [])
     assert diagram.texts[0].get_parse_math()
     diagram.figure.canvas.draw()

@@ -10,7 +10,6 @@ import pandas as pd
 import pytest
 import torch
 from datasets import Dataset
-from torch import nn
 from training import distil
 
 from docemb_lib import views
@@ -21,10 +20,8 @@ from docemb_lib.evaluation.probes import probe
 from docemb_lib.experiments.models import UNTRAINED, Model, student_model
 from docemb_lib.experiments.run import Run
 from docemb_lib.experiments.runkey import RunKey
-from docemb_lib.experiments.students import make_objective, weighting_of
-from docemb_lib.figures import short_name
-from docemb_lib.losses import Objective, Teaching
-from docemb_lib.settings import Evaluation, FurtherTeacher, SimDE, SimDEName
+from docemb_lib.experiments.students import make_objective
+from docemb_lib.settings import FurtherTeacher, SimDE, SimDEName
 from docemb_lib.settings.profile import Profile
 from docemb_lib.thesis.values import published
 from docemb_lib.training.pairs import draw_halves, generator_of
@@ -62,25 +59,20 @@ def described(make_run):
 
 
 def test_the_corpus_is_described_by_split_and_each_task_once(described, monkeypatch):
-    rows = views.split_lengths(described).to_dict("list")
-    assert rows == {"source": ["x", "y", "x"], "tokens": [3, 5, 7], "split": ["train", "train", "validation"]}
-    assert (
-        views.seen_by_models(described)
-        == (
-            "50% of the 2 training documents are longer than the 256 tokens that the structural teacher reads at once.\n"
-            "These hold 89% of all text; the teacher ignores the rest. The student, with 4 tokens, reads 88%."  # (200 + 256) / 510; (3 + 4) / 8
-        )
+    assert views.seen_by_models(described) == (  # (200 + 256) / 510 and (3 + 4) / 8
+        "50% of the 2 training documents are longer than the 256 tokens that the structural teacher reads at once.\n"
+        "These hold 89% of all text; the teacher ignores the rest. The student, with 4 tokens, reads 88%."
     )
     monkeypatch.setattr("docemb_lib.student.count_tokens", lambda model, texts: [len(text.split()) for text in texts])
-    found = views.described_tasks(described)
-    assert found.lengths.query("split == 'train'")["n_student_tokens"].tolist() == [2, 3, 1, 2]
-    assert set(found.lengths["task"]) == {"package"}
-    value = found.statistics.query("protocol == 'final'").set_index(["split", "statistic"])["value"]
+    statistics, lengths = views.described_tasks(described)
+    assert lengths.query("split == 'train'")["n_student_tokens"].tolist() == [2, 3, 1, 2]
+    assert set(lengths["task"]) == {"package"}
+    value = statistics.query("protocol == 'final'").set_index(["split", "statistic"])["value"]
     assert value["train", "examples"] == 4
     assert value["train", "over_512"] == 75  # 200 tokens a letter: all but "a"
     described.stages.scores.tasks = {}  # a second count would fail
     monkeypatch.setattr(benchmarks, "task_lengths", None)
-    pd.testing.assert_frame_equal(views.described_tasks(described).statistics, found.statistics)
+    pd.testing.assert_frame_equal(views.described_tasks(described)[0], statistics)
 
 
 @pytest.mark.parametrize(("teacher", "width"), [("PV", 16), ("DM", 8), ("LSA", 8), (None, None)])
@@ -91,45 +83,15 @@ def test_widths_are_those_of_student_and_contextual_teacher(make_run, workspace_
     assert views.widths_of(run) == {"student": 32, **({"contextual": width} if width else {})}
 
 
-@pytest.mark.parametrize(("parameters", "words"), [
-    ({"preprocess": "none"}, ["Nodes", "of", "Graphs,"]), ({"preprocess": "lowercase"}, ["nodes", "of", "graphs,"]),
-    ({"preprocess": "stem"}, ["node", "of", "graphs,"]),  # in the last, DM comes first
-    ({"compound": "DBOW;8;None;2+DM;8;lowercase;2"}, ["nodes", "of", "graphs,"])])  # fmt: skip
-def test_opening_words_are_preprocessed_as_for_the_model(make_run, parameters, words):
-    run = make_run("02_paragraph_vector", **parameters)
-    run.stages.corpus.split = {"train": {"text": ["Nodes of\nGraphs, and edges", "Else"]}}.__getitem__
-    assert (views.opening_words(run, 3), len(views.opening_words(run))) == (words, 5)
-
-
-class Given(nn.Module):
-    """A loss of this value for every document that the mask keeps."""
-
-    def __init__(self, value):
-        super().__init__()
-        self.value = value
-
-    def forward(self, student, teacher, mask=None):
-        return self.value * (torch.ones(len(student)) if mask is None else mask.float())
-
-
-@pytest.mark.parametrize("further", [[], [FAR], [TOPICS], [FAR, TOPICS]], ids=lambda f: "+".join(t["name"] for t in f))
-@pytest.mark.parametrize("parameters",
-    [{"lam": 0.3}, {"lam": None}, {"structural_loss": None, "lam": 0.3}, {"contextual_teacher": None, "lam": 0.3},
-    {"contextual_teacher": None, "lam": 0.8, "lam_by_length": "linear:9:100", "form": "contextual_full"}])  # fmt: skip
-def test_weights_by_length_are_the_share_that_the_objective_gives_each_loss(make_run, further, parameters):
+@pytest.mark.parametrize(("further", "parameters", "structural", "contextual"), [  # of 9, 64, 65 and 99 tokens, mask 64
+    ([], {"lam": 0.3}, [0.3, 0.3, 0, 0], [0.7, 0.7, 1, 1]), ([], {"lam": None}, [1, 1, 0, 0], [1, 1, 1, 1]),
+    ([], {"structural_loss": None, "lam": 0.3}, [0] * 4, [1] * 4), ([], {"contextual_teacher": None, "lam": 0.3}, [1, 1, 0, 0], [0] * 4),
+    ([FAR], {"structural_loss": None, "lam": 0.3}, [0.3, 0.3, 0, 0], [0.7, 0.7, 1, 1]),
+    ([TOPICS], {"contextual_teacher": None, "lam": 0.8, "form": "contextual_full"}, [0.8, 0.8, 0, 0], [1] * 4)])  # fmt: skip
+def test_weights_by_length_are_those_of_lambda_and_mask(make_run, further, parameters, structural, contextual):
     run = make_run("05_weighting", further, documents=4, **parameters)
-    lengths = [9, 64, 65, 99]
     run.stages.corpus.split = lambda name: {"n_structural_tokens": [64, 99, 9, 65, 7]}  # four of five are trained on
-    p = run.profile.parameters
-    roles = {"structural": p.structural_loss, "contextual": p.contextual_teacher, **{f["role"]: 1 for f in further}}
-
-    def loss(length, **of):
-        teachings = [Teaching(role, role, Given(of[role])) for role, named in roles.items() if named is not None]
-        objective = Objective(nn.Identity(), teachings, weighting=weighting_of(p))
-        teachers = {role: torch.zeros(1, 2) for role in roles}
-        return float(objective(torch.zeros(1, 2), teachers=teachers, n_structural_tokens=torch.tensor([length])).loss)
-
-    expected = [(n, loss(n, structural=1.0, contextual=0.0), loss(n, structural=0.0, contextual=1.0)) for n in lengths]
+    expected = np.transpose([[9, 64, 65, 99], structural, contextual])
     np.testing.assert_allclose(views.weights_by_length(run).to_numpy(), expected, atol=1e-6)
 
 
@@ -157,12 +119,9 @@ def test_the_loss_by_hand_of_a_notebook_is_that_of_the_library(make_run, request
     torch.manual_seed(0)
     objective = make_objective(distil.make_student(0.0), run.profile, distil.WIDTHS).train()
     train, validation = distil.make_documents(30, 1, more=True), distil.make_documents(9, 2, more=True)
-    negatives = {
-        one.name: torch.randn(2, run.profile.parameters.negatives, 16)
-        for one in objective.teachings
-        if one.takes_negatives
-    }
+    taking, count = [one.name for one in objective.teachings if one.takes_negatives], run.profile.parameters.negatives
     batch, targets = train.pack([range(12)])
+    negatives = {name: torch.randn(2, count, 16) for name in taking}
     objective(batch, **targets._replace(negatives=negatives)._asdict())  # statistics of a training
     run.stages.students = SimpleNamespace(objective=objective.eval,
         training_documents=lambda student, split, rows: {"train": train, "validation": validation}[split])  # fmt: skip
@@ -170,17 +129,18 @@ def test_the_loss_by_hand_of_a_notebook_is_that_of_the_library(make_run, request
     script = (request.config.rootpath / "notebooks" / f"{notebook}.py").read_text(encoding="utf-8")
     (cell,) = (cell for cell in script.split("# %%") if "views.three_documents(run)" in cell)
     exec(cell, {"run": run, "views": views})
-    by_hand, by_library = map(
-        float, re.search("by hand (\\S+), by the library (\\S+)", capsys.readouterr().out).groups()
-    )
+    printed = re.search("by hand (\\S+), by the library (\\S+)", capsys.readouterr().out)
+    by_hand, by_library = map(float, printed.groups())
     assert by_hand == pytest.approx(by_library, rel=1e-4)
     three = views.three_documents(run)
     lengths = np.sort(validation.n_structural_tokens)
     assert three.lengths.tolist() == [lengths[0], lengths[4], lengths[8]]
-    assert (three.y.shape, three.t.shape, len(three.negatives)) == ((3, 16), (3, 16), run.profile.parameters.negatives)
+    assert three.y.shape == three.t.shape == (3, 16)
 
 
-def test_students_stand_in_the_order_of_figure_4_4_and_others_behind(make_run, workspace_root, monkeypatch):
+def test_students_are_the_untrained_one_that_of_the_run_and_recorded_ones_by_label(
+    make_run, workspace_root, monkeypatch
+):
     def student(name):
         return run.workspace.artefact("student", {"name": name}, lambda folder: (folder / "weights").write_text(name))
 
@@ -196,10 +156,8 @@ def test_students_stand_in_the_order_of_figure_4_4_and_others_behind(make_run, w
     make_run("03_structural", structural_loss="contrastive").finish({}, student="outputs/artefacts/student/deleted")
     models = views.students_of_runs(run)
     labels = [model.label for model in models]
-    assert labels == [UNTRAINED, "MSE", "max-margin;MSE;γ=1.0", "max-margin;MSE;γ=1.5", "cosine", "max-margin;MSE;γ=0.7"]  # fmt: skip
+    assert labels == [UNTRAINED, "max-margin;MSE;γ=1.0", "MSE", "cosine", "max-margin;MSE;γ=0.7", "max-margin;MSE;γ=1.5"]  # fmt: skip
     assert len({model.fingerprint for model in models}) == len(models)
-    shown = [short_name(label, run.label) for label in labels]
-    assert views.in_figure_4_4(run, pd.DataFrame({"model": shown}))["model"].tolist() == shown[:-1]
 
 
 def test_a_probe_is_fitted_on_few_training_documents_and_measured_by_length(make_run, monkeypatch):
@@ -277,11 +235,7 @@ def of_sizes(make_run):
 @pytest.fixture
 def of_texts(make_run):
     def make(language="en"):
-        changes = {
-            "simde": SimDE(language=language, dropout=0.1),
-            "evaluation": Evaluation(tasks=["package", "halves"], few_shot=[2, 4, 5]),
-        }
-        run = make_run("07_simde", changes=changes, documents=2)
+        run = make_run("07_simde", changes={"simde": SimDE(language=language, dropout=0.1)}, documents=2)
         run.stages = SimpleNamespace(corpus=SimpleNamespace(split=lambda _: {"text": PAGES}), teachers=None)
         return run
 
@@ -289,15 +243,12 @@ def of_texts(make_run):
 
 
 @pytest.mark.parametrize("seed", [0, 1])
-def test_the_document_shown_is_one_of_few_sentences_in_the_halves_that_training_draws(of_sizes, seed):
-    shown = views.example_halves(of_sizes(20, 8, 7, seed=seed))
-    sentences = [sentence.strip() for sentence in split_sentences(text_of("beta", 8))]
-    assert (shown["first half"] + shown["second half"]).tolist() == sentences
-    assert (shown["first half"] != "").tolist() == draw_halves(8, generator_of("beta", seed=seed, epoch=0)).tolist()
-
-
-def test_without_a_document_of_few_sentences_the_first_of_two_is_shown_and_one_sentence_has_no_halves(of_sizes):
-    assert len(views.example_halves(of_sizes(1, 3, 30))) == 3
+def test_the_first_document_of_two_sentences_is_shown_in_the_halves_that_training_draws(of_sizes, seed):
+    shown = views.example_halves(of_sizes(1, 20, 7, seed=seed))
+    sentences = [sentence.strip() for sentence in split_sentences(text_of("beta", 20))]
+    assert (shown["first half"] + shown["second half"]).tolist() == sentences[:12]
+    drawn = draw_halves(20, generator_of("beta", seed=seed, epoch=0))
+    assert (shown["first half"] != "").tolist() == drawn[:12].tolist()
     with pytest.raises(InputError, match="none of the first 3 has two sentences"):
         views.example_halves(of_sizes(1, 1, 1))
 
@@ -338,34 +289,20 @@ def test_the_published_scores_give_the_improvements_that_the_paper_claims(few_sh
 
 def test_the_runs_own_texts_stand_before_the_papers(of_texts):
     rows = views.redundancy_beside_paper(of_texts())
-    assert rows["data"].unique().tolist()[0] == "here: installed-docs"
-    paper = published("simde").query("source == 'table 4'")
-    assert rows["redundancy"].tolist()[-len(paper) :] == paper["value"].tolist()
-    (own,) = rows[(rows["data"] == "here: installed-docs") & (rows["words"] == "All")]["redundancy"]
+    paper = published("simde").query("source == 'table 4'").set_index("task")["value"]
+    assert rows.index.tolist() == ["here: installed-docs", *paper.index.unique()]
+    assert rows.loc["nyt"].tolist() == paper["nyt"].tolist()
     # cat sees cat cat sees dog: 6 of 3; house stands house has door one: 6 of 5 (one may be no noun: 5 of 4)
-    assert own == pytest.approx((6 / 3 + 6 / 5) / 2, abs=0.03)
+    assert rows.loc["here: installed-docs", "All"] == pytest.approx((6 / 3 + 6 / 5) / 2, abs=0.03)
     run = of_texts(language="de")  # texts in another language have no nouns that we know
-    assert not views.redundancy_beside_paper(run)["data"].str.startswith("here").any()
+    assert not views.redundancy_beside_paper(run).index.str.startswith("here").any()
     assert views.attention_of_students(run).empty
 
 
 def test_sentences_are_compared_by_sbert(of_texts, monkeypatch):
     subject = embedder("subject", lambda text: ["cat" in text or "dog" in text, "house" in text])
     monkeypatch.setattr("docemb_lib.experiments.models.sbert_models", lambda teachers: [subject])
-    pairs = views.similarity_of_sentences(run := of_texts())
-    beside = views.similarity_beside_paper(run, pairs)
+    beside = views.similarity_beside_paper(of_texts())
     assert beside.loc["here: installed-docs"].to_dict() == pytest.approx({"inside": 1, "across": 0})
     assert beside.loc["nyt"].to_dict() == {"inside": 0.3, "across": 0.11}
     assert len(beside) == 6
-
-
-@pytest.mark.parametrize(("documents", "parameters", "said"), [
-    (31, {}, "views 16 wide need 32 validation documents, there are 31. Raise corpus.validation"), (32, {}, ""),
-    (19, {"student_projection": "16x4", "contextual_projection": "4"}, "views 4 wide need 20 validation documents"),
-    (9, {"contextual_teacher": None}, "no contextual teacher"), (99, {"contextual_loss": "mse"}, "")])  # fmt: skip
-def test_the_reason_for_no_correlation_of_the_views_names_both_numbers(make_run, documents, parameters, said):
-    run = make_run("04_projections", **parameters)
-    corpus = SimpleNamespace(split={"validation": range(documents)}.__getitem__)
-    run.stages = SimpleNamespace(students=SimpleNamespace(width=384), corpus=corpus)
-    assert said in (found := views.why_no_correlation(run))
-    assert bool(found) == bool(said)

@@ -11,7 +11,6 @@ from torch import nn
 
 from docemb_lib import widgets
 from docemb_lib.evaluation.probes import measure_distances, mistaken, principal_plane, separation, tidy_distances
-from docemb_lib.evaluation.tasks import Classification, Labelled
 from docemb_lib.experiments.models import Model
 from docemb_lib.losses import Objective, Projection, Teaching
 from docemb_lib.widgets import spaces
@@ -65,22 +64,14 @@ def test_the_distance_explorer_shows_separation_and_the_most_mistaken_pair(dista
     shown = {"student": "before", "AUC": f"{expected[0]:.3f}"}
     shown["max-margin loss, γ = 0.3"] = f"{expected[1]:.4g}"
     assert (tables(text)["separation"].to_dict("records"), numbers(text, "documents")) == ([shown], ["6"])
-    pairs = mistaken(part, k=10)
-    assert [pair for _, pair in explorer.widgets["pair"].options] == list(zip(pairs["document"], pairs["other"], strict=True))  # fmt: skip
-    picked = explorer.widgets["pair"].options[2][1]
-    text = moved(explorer, pair=picked)
-    assert [f"d{row}, {10 + row} tokens" in text for row in picked] == [True, True]
+    pair = mistaken(part, k=10).iloc[2]
+    text = moved(explorer, pair=3)
+    rows = [int(pair[name]) for name in ("document", "other")]
+    assert [f"d{row}, {10 + row} tokens" in text for row in rows] == [True, True]
+    assert f"nearer to the teacher embedding of d{rows[1]} than to its own, by {pair['ahead']:+.3f}" in text
     assert "<script" not in text
     assert "<img" not in text
     assert text.count("&lt;script&gt;") == 2
-
-
-def test_the_figure_is_drawn_again_for_other_distances_only(distances):
-    explorer = widgets.distance_explorer(distances)
-    first = explorer.answer()
-    assert explorer.answer(pair=(1, 2)).figure is first.figure
-    for changed in ({"γ": 0.2}, {"loss": "before"}, {"distance": "mse"}, {"negatives": 2}, {"tokens": (11, 18)}):
-        assert explorer.answer(**changed).figure is not explorer.answer().figure
 
 
 def test_a_range_of_few_documents_gives_a_line_and_can_be_left_again(distances, numbers, moved):
@@ -93,80 +84,57 @@ def test_a_range_of_few_documents_gives_a_line_and_can_be_left_again(distances, 
     assert numbers(moved(explorer, tokens=(10, 90)), "documents") == ["9"]
 
 
-@pytest.mark.parametrize("split", ["validation", "train"])  # some tasks have no validation split
-def test_every_collection_is_seen_in_the_spaces_of_student_and_teachers(workspace_root, monkeypatch, split_of, split):
+def test_validation_documents_are_seen_in_the_spaces_of_student_and_teachers(workspace_root, monkeypatch, split_of):
     rng = np.random.default_rng(0)
     vectors = defaultdict(lambda: rng.standard_normal(4).astype(np.float32))  # by model and text
 
     def model(label, *_):
-        embed = SimpleNamespace(embed=lambda texts: np.stack([vectors[label, text] for text in texts]))
-        return Model(label, label, embed.embed)
+        return Model(label, label, lambda texts: np.stack([vectors[label, text] for text in texts]))
 
+    monkeypatch.setattr("docemb_lib.views.SHOWN", 6)
     monkeypatch.setattr(spaces, "SHOWN", 6)
     monkeypatch.setattr(spaces, "untrained_model", lambda students: model("before"))
     texts = [f"page {row}" for row in range(8)]
-    teacher = SimpleNamespace(fingerprint="t", embed=lambda asked: model("structural").embed(asked),
-                              count_tokens=lambda asked: [len(text) for text in asked])  # fmt: skip
-    ordered = Labelled([f"task {row}" for row in range(12)], [0] * 8 + [1] * 4)  # by class, as published
-    other = Labelled(["z"] * 2, [0, 1])
-    stages = SimpleNamespace(corpus=SimpleNamespace(split=lambda name: split_of(texts)),
-        teachers=SimpleNamespace(structural=teacher, of_student={"structural": teacher},
-        embeddings=lambda asked, name, rows: model("structural").embed(texts[:rows])), students=None,
-        scores=SimpleNamespace(tasks={"sort": Classification("sort", {"test": other, "train": other, split: ordered})}))  # fmt: skip
-    profile = SimpleNamespace(parameters=SimpleNamespace(contextual_teacher=None), evaluation=SimpleNamespace(sweep_tasks=["sort"]))  # fmt: skip
-    run = SimpleNamespace(stages=stages, profile=profile, workspace=Workspace(workspace_root), model=model("run"))
-    found = spaces.spaces_of_run(run)
-    assert found.documents["validation documents"]["length"].tolist() == list(range(6))
-    assert found.documents["validation documents"]["title"].tolist() == [f"d{row}" for row in range(6)]
-    assert found.documents["task sort"]["title"].tolist()[-1] == "1: task 9"
-    assert found.documents["task sort"]["label"].tolist() == ["0"] * 4 + ["1"] * 2  # shares as in the split
-    for collection, shown in (("validation documents", texts[:6]), ("task sort", [f"task {row}" for row in (0, 1, 2, 3, 8, 9)])):  # fmt: skip
-        labels = {"student": "run", "student before distillation": "before", "structural teacher": "structural"}
-        assert list(found.planes[collection]) == list(labels)
-        for space, label in labels.items():
-            expected = principal_plane(np.stack([vectors[label, text] for text in shown]))
-            np.testing.assert_allclose(found.planes[collection][space].points, expected.points, atol=1e-6)
+    stages = SimpleNamespace(
+        corpus=SimpleNamespace(workspace=Workspace(workspace_root), split=lambda name: split_of(texts)),
+        teachers=SimpleNamespace(of_student={"structural": None},
+        embeddings=lambda asked, name, rows: model("structural").embed(texts[:rows])), students=None)  # fmt: skip
+    profile = SimpleNamespace(parameters=SimpleNamespace(contextual_teacher=None))
+    found = spaces.spaces_of_run(SimpleNamespace(stages=stages, profile=profile, model=model("run")))
+    assert found.documents["length"].tolist() == list(range(6))
+    labels = {"student": "run", "student before distillation": "before", "structural teacher": "structural"}
+    assert list(found.planes) == list(labels)
+    for space, label in labels.items():
+        expected = principal_plane(np.stack([vectors[label, text] for text in texts[:6]]))
+        np.testing.assert_allclose(found.planes[space].points, expected.points, atol=1e-6)
 
 
 @pytest.mark.parametrize("specs", [("5(ReLU)x4", "4"), ("5x4", "7(ReLU)x4"), ("3", "-")])
 def test_views_are_those_of_the_projections_of_the_contextual_loss(specs):
     torch.manual_seed(0)
-    projections = dict(zip(("student_projection", "teacher_projection"), map(Projection, specs, (6, 3)), strict=True))
-    teachings = [
-        Teaching(name, "contextual", nn.Identity(), **own)
-        for name, own in (("contextual", projections), ("topics", {}))
-    ]
-    student, contextual = np.random.default_rng(0).standard_normal((2, 8, 6)).astype(np.float32)
-    found = project(Objective(nn.Identity(), teachings), {"student": student, "contextual teacher": contextual[:, :3]})
-    for side, X, projection in zip(
-        ("student", "contextual"), (student, contextual[:, :3]), projections.values(), strict=True
-    ):
-        linear = [layer for layer in projection.layers if isinstance(layer, nn.Linear)]
-        for layer in linear:  # in plain numpy
-            X = X @ layer.weight.detach().numpy().T + layer.bias.detach().numpy()
-            X = np.maximum(X, 0) if "ReLU" in projection.spec and layer is not linear[-1] else X
-        np.testing.assert_allclose(found[f"{side} view"], X, atol=1e-5)
+    of_student, of_teacher = map(Projection, specs, (6, 3))
+    contextual = Teaching(
+        "contextual", "contextual", nn.Identity(), student_projection=of_student, teacher_projection=of_teacher
+    )
+    further = Teaching("topics", "contextual", nn.Identity())
+    y, c = torch.randn(8, 6), torch.randn(8, 3)
+    embeddings = {"student": y.numpy(), "contextual teacher": c.numpy()}
+    found = project(Objective(nn.Identity(), [contextual, further]), embeddings)
+    np.testing.assert_allclose(found["student view"], of_student(y).detach(), atol=1e-6)
+    np.testing.assert_allclose(found["contextual view"], of_teacher(c).detach(), atol=1e-6)
 
 
-def test_the_projection_explorer_offers_the_colours_of_the_documents_and_their_variance(tables, moved, hostile):
+def test_the_projection_explorer_shows_each_document_in_both_spaces(moved, hostile):
     rng = np.random.default_rng(0)
-    frames = {"validation documents": pd.DataFrame({"length": range(1, 9), "source": list("aabbaabb"), "title": list("abcdefgh")}),
-              "task t": pd.DataFrame({"length": range(1, 6), "label": list("xyxyx"), "title": [*"abcd", hostile]})}  # fmt: skip
-    planes = {name: {
-        space: principal_plane(rng.standard_normal((len(frame), 5))) for space in ("student", "contextual teacher")}
-        for name, frame in frames.items()}  # fmt: skip
-    explorer = widgets.projection_explorer(Spaces(frames, planes))
-    text = moved(explorer, documents="task t", colour="label")
-    assert [value for _, value in explorer.widgets["colour"].options] == ["label", "length"]
-    expected = [[name, f"{plane.explained:.3f}"] for name, plane in planes["task t"].items()]
-    assert tables(text)["planes"].to_numpy().tolist() == expected
+    documents = pd.DataFrame({"length": range(1, 6), "source": list("xyxyx"), "id": [*"abcd", hostile]})
+    planes = {space: principal_plane(rng.standard_normal((5, 5))) for space in ("student", "contextual teacher")}
+    explorer = widgets.projection_explorer(Spaces(documents, planes))
+    moved(explorer, colour="source")
     picture = explorer._picture.value
     assert picture.count("<title>") == 2 * 5  # each document in both panels
     assert "<title>d, 4 tokens</title>" in picture
     assert "<script" not in picture
-    assert tables(moved(explorer, beside="student"))["planes"]["space"].tolist() == ["student"]
-    figure = explorer.answer(space="contextual teacher", colour="length").figure
-    for ax, space in zip(figure.axes, ("contextual teacher", "student"), strict=False):
-        assert ax.get_title() == space
-        np.testing.assert_allclose(ax.collections[0].get_offsets(), planes["task t"][space].points)
-    assert [value for _, value in explorer.widgets["colour"].options] == ["label", "length"]
+    figure = explorer.answer(space="contextual teacher", beside="student", colour="length").figure
+    for ax, space in zip(figure.axes, ("contextual teacher", "student"), strict=True):
+        assert (ax.get_title(), f"{planes[space].explained:.0%} of the variance" in ax.get_xlabel()) == (space, True)
+        np.testing.assert_allclose(ax.collections[0].get_offsets(), planes[space].points)

@@ -1,6 +1,5 @@
 """Scores at a λ and a mask: recorded, or the command that makes the run."""
 
-import ast
 import shlex
 from types import SimpleNamespace
 
@@ -8,7 +7,6 @@ import numpy as np
 import pandas as pd
 import papermill
 import pytest
-import torch
 
 from docemb_lib.cli.commands import parse_parameters
 from docemb_lib.evaluation.tasks import Score
@@ -16,7 +14,6 @@ from docemb_lib.evaluation.uncertainty import score_intervals
 from docemb_lib.experiments import records
 from docemb_lib.experiments.run import Run
 from docemb_lib.experiments.runkey import RunKey
-from docemb_lib.losses import Weighting
 from docemb_lib.settings.profile import Profile
 from docemb_lib.widgets import weighting, weighting_explorer
 from docemb_lib.widgets.weighting import command_for, scores_at
@@ -60,10 +57,9 @@ def test_the_command_makes_the_run_that_is_missing(workspace_root):
     given = [f"{name}={value}" for flag, name, value in zip(command[3::3], command[4::3], command[5::3], strict=True)]
     given.remove("profile=small")  # which docemb takes as --profile
     parameters = parse_parameters(given)
-    # as papermill runs the notebook: its own cell, then what is given
-    own = papermill.inspect_notebook(str(workspace_root / "notebooks" / "05_weighting.ipynb")).items()
-    cell = {name: ast.literal_eval(found["default"]) for name, found in own if name != "profile"}
-    made = RunKey.of("05_weighting", Profile.load("small"), **cell | parameters)
+    own = papermill.inspect_notebook(str(workspace_root / "notebooks" / "05_weighting.ipynb"))
+    assert {*own} == {*parameters, "profile"}  # none is left to the notebook's own cell
+    made = RunKey.of("05_weighting", Profile.load("small"), **parameters)
     assert made.fingerprint == a_run(workspace_root, documents=30, lam=0.15, max_structural_len=None).fingerprint
 
 
@@ -73,8 +69,6 @@ def test_a_weight_that_falls_with_the_length_alone_falls_from_one():
     for parameters, lam in ((ramp, 1.0), (ramp | {"lam": 0.3}, 0.3), (ramp | {"lam_by_length": None}, np.nan)):
         (row,) = weighting._at(parameters, intervals, "run").to_dict("records")
         np.testing.assert_equal((row["lam"], row["max_structural_len"]), (lam, np.nan))
-        kept = Weighting(parameters["lam"], None, parameters["lam_by_length"]).weights(torch.tensor([64]))
-        assert kept[0].item() == pytest.approx(1.0 if np.isnan(lam) else lam)
 
 
 def test_points_are_this_run_and_its_recorded_siblings_with_their_intervals(workspace_root):
@@ -92,11 +86,11 @@ def test_points_are_this_run_and_its_recorded_siblings_with_their_intervals(work
         records.save(workspace, record, tables=tables)
     found = weighting.weighting_points(run)
     assert found.columns.tolist() == weighting.COLUMNS
-    shown = {(row.lam, row.task): (row.max_structural_len, row.value) for row in found.itertuples()}
-    expected = {(0.5, "package"): (64, 0.6), (0.5, "find"): (64, 0.3), (0.2, "package"): (64, 0.2), (0.8, "package"): (np.nan, 0.8)}  # fmt: skip
-    assert shown.keys() == expected.keys()
-    for key, values in expected.items():
-        assert shown[key] == pytest.approx(values, nan_ok=True)
+    rows = [(0.2, 64, "package", 0.2), (0.5, 64, "find", 0.3), (0.5, 64, "mean over tasks", 0.45)]
+    rows += [(0.5, 64, "package", 0.6), (0.8, np.nan, "package", 0.8)]
+    expected = pd.DataFrame(rows, columns=["lam", "max_structural_len", "task", "value"])
+    shown = found[expected.columns].sort_values(["lam", "task"], ignore_index=True)
+    pd.testing.assert_frame_equal(shown, expected)
     assert (found["low"] < found["value"]).all()
     assert (found["value"] < found["high"]).all()
     kept = found[found["lam"] == 0.2].iloc[0]
@@ -112,13 +106,14 @@ def test_the_explorer_distinguishes_recorded_and_missing_runs(workspace_root, nu
     explorer = weighting_explorer(run, points, profile="small")
     text = moved(explorer)
     assert numbers(text, "status") == ["recorded"]
-    assert tables(text)["scores"].to_numpy().tolist() == [["sort", "accuracy", "0.400", "[.30, .50]"]]
+    assert tables(text)["scores"].to_numpy().tolist() == [["sort", "accuracy", ".400 [.30, .50]"]]
     assert "command" not in text
     text = moved(explorer, λ=0.4)
     assert (numbers(text, "status"), tables(text)) == (["no run"], {})
     assert "-p lam 0.4 " in "".join(numbers(text, "command")) + " "
     assert numbers(moved(explorer, mask=64), "status") == ["no run"]
-    assert "no recorded run has a λ yet" in moved(weighting_explorer(run, points.assign(lam=np.nan), profile="small"))
+    unweighted = weighting_explorer(run, points.assign(lam=np.nan), profile="small")
+    assert numbers(moved(unweighted), "status") == ["no run"]
     alone = Run(RunKey.of("05_weighting", profile, contextual_teacher=None), workspace)
     alone = weighting_explorer(alone, points, profile="small")
     assert "a single teacher" in moved(alone)
