@@ -18,7 +18,7 @@ from typing import NamedTuple
 from dask.system import CPU_COUNT
 
 from docemb_lib import hardware, pretrained
-from docemb_lib.corpus.sources import local_paths, streamed, text_files
+from docemb_lib.corpus.sources import local_files, streamed
 from docemb_lib.doctor import INSTALL, unmet
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation.benchmarks import BENCHMARKS
@@ -158,9 +158,7 @@ def _documents(source: TextSource) -> float:
     """How many documents a source gives: of local files, as many mean ones as they have bytes."""
     size = 0
     with suppress(InputError):  # of files that are missing
-        paths = local_paths(source.path or [])
-        files = [file for path in paths for file in (text_files(path) if path.is_dir() else [path])]
-        size = sum(file.stat().st_size for file in files)
+        size = sum(file.stat().st_size for file in local_files(source.path or []))
     return min(DOCUMENTS[source.source] + size / BYTES / TOKENS, source.documents or inf)
 
 

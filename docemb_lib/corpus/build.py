@@ -11,8 +11,6 @@ import os
 import shutil
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -37,7 +35,6 @@ LINKED = 0.7  # share of each partition for pages with their links; the rest bal
 MIN_LINKS, MAX_LINKS = 2, 6  # a linked page brings its first MAX_LINKS targets and needs MIN_LINKS of them
 PART = 10_000  # documents of a part: the most that are in memory, and that a kill costs
 BATCH = 256  # documents measured at once
-THREADS = 4  # batches measured at the same time, so that tokenizers need not wait for reading, splitting and hashing
 COMPLETE = "complete"  # an empty file beside the parts when all of them are written
 
 
@@ -51,7 +48,7 @@ def build_corpus(
     test) and `see_also`, the ids they refer to in the same split. The order depends on `seed` and the ids alone.
 
     Args:
-        counters: functions from texts to numbers of tokens, by column; called from several threads.
+        counters: functions from texts to numbers of tokens, by column.
         validation, tasks: numbers of documents; train has the rest.
         folder: where the parts lie, until the caller removes it; also removed if InputError is raised.
         copy_words: of documents whose first so many words (None: all) agree but for case, the first id stays.
@@ -116,16 +113,10 @@ def write_parts(
         return
     folder.mkdir(parents=True, exist_ok=True)
     done = len(list(folder.glob("*.arrow")))
-    for counter in counters.values():
-        counter([""])  # load the tokenizer once, not in every thread
-    measure = partial(_measured, counters=counters, copy_words=copy_words)
-    rest, pool = islice(documents, done * PART, None), ThreadPoolExecutor(THREADS)
-    try:
-        while part := list(pool.map(measure, _batches(islice(rest, PART)))):  # measured while the next batch is read
-            _write(folder / f"{done:05}.arrow", part)
-            done += 1
-    finally:
-        pool.shutdown(cancel_futures=True)
+    rest = islice(documents, done * PART, None)
+    while part := [_measured(batch, counters, copy_words) for batch in _batches(islice(rest, PART))]:
+        _write(folder / f"{done:05}.arrow", part)
+        done += 1
     (folder / COMPLETE).touch()
 
 
@@ -158,19 +149,18 @@ def corpus_statistics(corpus: Mapping[str, Dataset], *, limit: int, student_limi
     split, documents, tokens, mean, std, median (of student tokens), and percent of documents that are longer:
     beyond_limit and beyond_student, over_384 and over_512 (structural tokens, as in Tables 4.1 and 5.1).
     """
-    rows = []
+    rows = {}
     for split, table in corpus.items():
-        student = pd.Series(table["n_student_tokens"][:], dtype=np.float64)
-        structural = pd.Series(table["n_structural_tokens"][:], dtype=np.float64)
-        rows.append({
-            "split": str(split), "documents": len(student), "tokens": int(student.sum()),
+        student, structural = (pd.Series(table[f"n_{of}_tokens"][:], dtype=float) for of in ("student", "structural"))
+        rows[str(split)] = {
+            "documents": len(student), "tokens": int(student.sum()),
             "mean": student.mean(), "std": student.std(ddof=0), "median": student.median(),
             "beyond_limit": 100 * (structural > limit).mean(),
             "beyond_student": 100 * (student > student_limit).mean(),
             "over_384": 100 * (structural > 384).mean(),  # the limit of SBERT in the thesis
             "over_512": 100 * (structural > 512).mean(),  # the limit of its tokenizer
-        })  # fmt: skip
-    return pd.DataFrame(rows)
+        }  # fmt: skip
+    return pd.DataFrame(rows.values(), index=pd.Index(rows, name="split")).reset_index()
 
 
 def _splits(folder: Path, *, validation: int, tasks: int, seed: int) -> DatasetDict:
@@ -222,7 +212,7 @@ def distinct_rows(documents: Dataset, *, seed: int) -> np.ndarray:
 
 
 def _measured(
-    documents: Sequence[Document], *, counters: Mapping[str, CountTokens], copy_words: int | None
+    documents: Sequence[Document], counters: Mapping[str, CountTokens], copy_words: int | None
 ) -> pa.RecordBatch:
     ids, texts, sources, links = map(list, zip(*documents, strict=True))
     counts = {counter: counter(texts) for counter in set(counters.values())}  # once where two columns share a tokenizer
@@ -241,10 +231,6 @@ def _measured(
 def _write(file: Path, batches: list[pa.RecordBatch]) -> None:
     """Write a part as one batch, because opening a file takes time for each batch in it."""
     temporary = file.with_name(f"{file.name}.partial")
-    try:
-        with pa.OSFile(str(temporary), "wb") as out, pa.ipc.new_stream(out, batches[0].schema) as stream:
-            stream.write_table(pa.Table.from_batches(batches).combine_chunks())
-        os.replace(temporary, file)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    with pa.OSFile(str(temporary), "wb") as out, pa.ipc.new_stream(out, batches[0].schema) as stream:
+        stream.write_table(pa.Table.from_batches(batches).combine_chunks())
+    os.replace(temporary, file)

@@ -127,9 +127,6 @@ class TextSource(Section):
     datasets: list[HubDataset] = []  # hub: equal shares of each
     # Maximum; None: all. For a hub None must be written: all of the first data set, as many of each other one.
     documents: int | None = Field(None, ge=1)
-    # Leave out a document whose similarity to an earlier one (Jaccard index of their runs of five words) is at least
-    # this; needs the extra `dedup`. None: leave out exact copies only.
-    near_duplicates: float | None = Field(None, gt=0, lt=1)
     seed: int = Field(42, ge=0)  # of sampling and splitting (Section 5.1); runs of every seed share their corpus
 
     @model_validator(mode="after")

@@ -160,7 +160,7 @@ PACKED = gzip.compress("".join(json.dumps(row) + "\n" for row in examples(400)).
 BAD: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"a.jsonl": examples(8), "b.jsonl": examples(6, "xyz")}, {"own": {"path": {"train": "a.jsonl", "test": "b.jsonl"}}}, r"task 'mine', split 'test': 2 of 6 labels are none of the 2 classes of 'train', the first is 'z'; leave"),
     ({"a.jsonl": DOCUMENTS, "r.tsv": "d0\td1\nd2\td9\n"}, {"own": {"kind": "retrieval", "path": "a.jsonl", "relevance": "r.tsv"}}, r"r\.tsv, row 2: 'd9' is the id of no document; mend it, or delete the row"),
-    ({"a.jsonl.gz": PACKED[: len(PACKED) // 2]}, {"own": {"path": "a.jsonl.gz"}}, r"a\.jsonl\.gz: is not a whole gzip file \(.*\); compress it again"),
+    ({"a.jsonl.gz": PACKED[: len(PACKED) // 2]}, {"own": {"path": "a.jsonl.gz"}}, r"a\.jsonl\.gz, near line \d+: .*; save the file again"),
     ({"wines.txt": "Title,Sections\nA,\"[('x', 'y')]\"\n", "gt": pickle.dumps({"A": Program()})}, {"task": "wines", "benchmarks": {"wines": "."}}, r"gt: refused, is no whole pickle of plain containers \(it asks for .*\); write the mapping as JSON"),
     ({}, {"task": "imdb"}, r"dataset 'stanfordnlp/imdb': .*Hub.*; or name a folder in evaluation\.benchmarks"),  # no network
     ({"a.jsonl": examples(8), "b.jsonl": examples(6)}, {"own": {"path": {"train": "a.jsonl", "validation": "b.jsonl"}}}, r"task mine: has no split test, only train, validation; add it, or leave the task out"),

@@ -96,9 +96,9 @@ TASKS = [
     ("links.jsonl", b'{"source": "1"}', "no string or integer in the field 'target'"),
     ("links.jsonl", b'{"source": "1", "target": "99"}', "'99' is the id of no document"), ("links.jsonl", b"", "holds no pair"),
     ("links.jsonl", b'{"source": "1", "target": "1"}', "relevant for itself"), ("links.jsonl", b"[", "not JSON"),
-    ("links.csv", b"1,2,3\n", "links.csv, row 1"), ("links.csv", b'"1,2\n', "broken quoting"), ("links.csv", b"\xff,1", "not UTF-8"),
+    ("links.csv", b"1,2,3\n", "links.csv, row 1"), ("links.csv", b'"1,2\n', "broken quoting"), ("links.csv", b"\xff,1", "save the file again, whole and as UTF-8"),
     ("links.csv", b"1,\x1b[31m\n", "is the id of no document"), ("links.xml", b"", "not a data file"),
-    ("links.parquet", b"PAR1", "not a whole parquet file"), ("links.csv.gz", b"no gzip", "not a whole gzip file"),
+    ("links.parquet", b"PAR1", "not a whole parquet file"), ("links.csv.gz", b"no gzip", "links.csv.gz, near line 0: Not a gzipped file"),
 ]  # fmt: skip
 DOCUMENT = b'{"id": "1", "text": "one"}\n'
 COMMANDS = [
@@ -116,8 +116,8 @@ COMMANDS = [
     ("embed m in.jsonl -o there.npy", {"there.npy": b"old"}, "-o there.npy: exists; give --force"),
     ("embed m in.jsonl -o params.npy --force", {"params.npy/x": b""}, "-o params.npy: exists; give the name of a file"),
     ("embed m none.jsonl -o out.npy", {}, "none.jsonl does not exist"), ("embed m in.xml -o out.npy", {"in.xml": b""}, "a corpus is"),
-    ("embed m in.jsonl -o out.npy", {"in.jsonl": b"{"}, "in.jsonl, line 1: not JSON"), ("embed m empty -o out.npy", {"empty/x": b""}, "no .txt"),
-    ("embed m in.jsonl -o out.npy", {"in.jsonl": DOCUMENT * 2}, "both have id '1'"),
+    ("embed m in.jsonl -o out.npy", {"in.jsonl": b"{"}, "in.jsonl, line 1: not JSON"), ("embed m empty -o out.npy", {"empty/x": b""}, "holds no document"),
+    ("embed m in.jsonl -o out.npy", {"in.jsonl": DOCUMENT * 2}, "has the id '1', too"),
     ("embed m in.jsonl -o out.npy", {"in.jsonl": DOCUMENT.replace(b"one", b" ")}, "is blank"),
     ("embed m in.jsonl -o out.npy", {"in.jsonl": DOCUMENT}, "m: "),
     ("embed m in.jsonl -o out.npy", {"in.jsonl": DOCUMENT, "m/config.json": b"{"}, "not valid JSON|cannot be used"),

@@ -155,7 +155,6 @@ def further(fields: str, times: int = 1, *, name: str = "a") -> str:
     (further("role: contextual, loss: mse, teacher: PV, student_projection: 5x"), {}, "projection '5x': '' is not a block"),
     (further("role: contextual, loss: mse, teacher: PV", name="norm"), {}, "further_teachers.0.name: is taken, as are"),
     (further("role: contextual, loss: mse, teacher: PV", 2), {}, "further_teachers: their names must differ, got a, a"),
-    ("corpus: {near_duplicates: true}", {}, "corpus.near_duplicates: must be a number, got True"),
     ("corpus: {tasks: 90}", {"temperature": True}, "temperature: must be a number, got True"),
     ("", {}, "empty; a profile is a mapping"), ("a: [", {}, "not readable as YAML"),
     ("corpus: {source: local, path: {a: b}}", {}, "p.yaml: corpus.path: Input is not a valid path"),
