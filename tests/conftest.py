@@ -138,9 +138,7 @@ def infer_in_process(in_process, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also infer in it: embeddings of one process agree with each other, under any hash seed."""
     from docemb_lib.worker_pool import WorkerPool
 
-    monkeypatch.setattr(
-        WorkerPool, "map", lambda pool, function, arguments, *, jobs: enumerate(starmap(function, arguments))
-    )
+    monkeypatch.setattr(WorkerPool, "map", lambda pool, function, arguments, *, jobs: starmap(function, arguments))
 
 
 def replace_notebook(root: Path, name: str, parameters: str, text: str) -> None:

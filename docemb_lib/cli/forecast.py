@@ -172,9 +172,9 @@ def _fitting(settings: ParagraphVectorSettings, documents: float, tokens: float)
     types = int(min(35 * (documents * tokens * WORDS) ** 0.62, settings.max_vocab_size or inf))  # Heaps' law; web text
     vocabulary = types if settings.max_vocab_size else types // 2  # about half of the types occur once
     size = {"vocabulary": vocabulary, "lines": int(documents), "vector_size": settings.vector_size}
-    memory = training_memory(types=types, **size)
+    memory, arrays = training_memory(types=types, **size)
     seconds = documents * _inferring(settings, tokens) * CPU_COUNT / min(settings.workers, CPU_COUNT)
-    return Cost(seconds, LIBRARIES + memory["total"], memory["words"] + memory["documents"])
+    return Cost(seconds, LIBRARIES + memory, arrays)
 
 
 def _inferring(settings: ParagraphVectorSettings, tokens: float) -> float:

@@ -24,7 +24,6 @@ from typing import NamedTuple
 from docemb_lib.corpus.sources import Document
 from docemb_lib.errors import InputError
 from docemb_lib.progress import progress
-from docemb_lib.worker_pool import WorkerPool
 
 logger = logging.getLogger(__name__)
 
@@ -83,18 +82,15 @@ class _Clean(NamedTuple):
     cited: tuple[str, ...]  # names, to be resolved
 
 
-def installed_docs(packages: Sequence[str] = PACKAGES, *, min_words: int = 80, jobs: int = 2) -> list[Document]:
+def installed_docs(packages: Sequence[str] = PACKAGES, *, min_words: int = 80) -> list[Document]:
     """The documentation pages of `packages` (import names), sorted by id, no two with the same text.
 
     The id is the dotted path without its private parts, where that is unique; `source` is the package; `see_also` holds
-    ids of pages of the same package. Pages of fewer than `min_words` words are left out. `jobs` processes read.
+    ids of pages of the same package. Pages of fewer than `min_words` words are left out.
     """
     files = [(path, module, min_words) for package in packages for path, module in _source_files(package)]
-    pool = WorkerPool()
-    read = pool.map(_clean_pages, files, jobs=jobs) if jobs > 1 else enumerate(starmap(_clean_pages, files))
-    found = sorted(progress(read, desc="reading docs", total=len(files), unit="files"))  # by position in `files`
-    pool.stop()
-    pages = {page.path: page for _, of_file in found for page in of_file}.values()
+    read = starmap(_clean_pages, progress(files, desc="reading docs", unit="files"))
+    pages = {page.path: page for of_file in read for page in of_file}.values()
 
     uses = Counter(_public(page.path) for page in pages)
     by_id = {public if uses[public := _public(page.path)] == 1 else page.path: page for page in pages}

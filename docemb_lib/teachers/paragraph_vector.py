@@ -16,6 +16,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import lru_cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -27,8 +28,8 @@ from docemb_lib.hardware import free_memory
 from docemb_lib.progress import progress
 from docemb_lib.settings import SINGLE, label_of_paragraph_vector
 from docemb_lib.teachers.store import BAR_FROM
-from docemb_lib.teachers.words import Preprocessing, Words, check_memory, pieces, preprocess, write_words
-from docemb_lib.worker_pool import TemporaryFolder, WorkerPool, end_if_orphaned
+from docemb_lib.teachers.words import Preprocessing, Words, pieces, preprocess, training_memory, write_words
+from docemb_lib.worker_pool import WorkerPool
 from docemb_lib.workspace import write_text
 
 if TYPE_CHECKING:
@@ -40,8 +41,7 @@ DESCRIPTION, VOCABULARY = "paragraph_vector.json", "vocabulary.json"  # the word
 # Files `<name>.npy`, where V words are kept: word vectors and output weights, (V, vector_size); and, (V,), how often a
 # word occurs, its threshold for dropping it, and the cumulated frequencies that noise words are drawn by.
 ARRAYS = {"vectors": "f4", "weights": "f4", "counts": "i8", "thresholds": "u4", "noise": "u4"}
-BLOCK = 16  # documents per task at most: a task takes a millisecond to send and a fraction of a second to compute
-TASKS = 8  # tasks per process at least, if there are enough documents, so that all processes end at about the same time
+BLOCK = 16  # documents per task: a task takes a millisecond to send and a fraction of a second to compute
 WORTH = 128  # documents per process at least: the start of a process takes seconds
 PROCESSES = WorkerPool()  # train and infer for all models; they end after an idle minute
 
@@ -80,12 +80,6 @@ class ParagraphVector:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.min_count != "10%" and not (isinstance(self.min_count, int) and self.min_count >= 1):
-            raise InputError(f'min_count: got {self.min_count!r}, use a whole number of occurrences from 1, or "10%"')
-        preprocess("", self.preprocess)  # refuses unknown names
-        for name in ("vector_size", "epochs", "workers"):
-            if (value := getattr(self, name)) < 1:
-                raise InputError(f"{name}: got {value}, use 1 or more")
         self._model: tuple[Fitted, Path] | None = None  # its files
 
     @property
@@ -118,7 +112,7 @@ class ParagraphVector:
 
     def fit(self, texts: Iterable[str]) -> Self:
         """Train on `texts`, read once."""
-        temporary = TemporaryFolder()
+        temporary = TemporaryDirectory(prefix="docemb-")
         weakref.finalize(self, temporary.cleanup)  # the model files live as long as this object
         folder = Path(temporary.name)
         words = write_words(folder / "words", texts, self.preprocess)
@@ -129,14 +123,25 @@ class ParagraphVector:
     def fit_words(self, words: Words, folder: Path | str) -> Self:
         """Train on the words of a corpus and save to `folder`, which must exist as long as the model is used.
 
-        A finished model in `folder` is reused. After an interruption the same call continues after the last whole
-        epoch, and with one worker ends in the same bits as an uninterrupted one. Raises InputError before training if
-        `words` has another preprocessing, no word is frequent enough, or memory is short.
+        After an interruption the same call continues after the last whole epoch, and with one worker ends in the same
+        bits as an uninterrupted one. Raises InputError before training if `words` has another preprocessing, no word is
+        frequent enough, or memory is short.
         """
         folder = Path(folder).resolve()
         if words.preprocess != self.preprocess:
             raise InputError(f"{self.label}: the words in {words.folder} are of preprocess {words.preprocess!r}")
-        fitted = self._find(folder, words) or self._train(words, folder)
+        self._check_memory(words)
+        folder.mkdir(parents=True, exist_ok=True)
+        key = hashlib.sha256(json.dumps([self.parameters, words.texts, STATE]).encode()).hexdigest()[:16]
+        options = self.gensim_options(words.occurrences(self.min_count))
+        bar: tqdm[None]
+        with progress(desc=f"Training {self.label}", total=self.epochs, unit="epochs") as bar:
+            vocabulary, weights = PROCESSES.run(
+                train, words.file, folder, key, options, meanwhile=lambda: bar.update(epochs_done(folder, key) - bar.n)
+            )
+        of_words = (words.documents, words.long_documents, words.texts, options["min_count"])
+        fitted = Fitted(*of_words, vocabulary, weights)
+        self._describe(folder, fitted)
         remove_states(folder)
         self._model = fitted, folder
         return self
@@ -154,19 +159,13 @@ class ParagraphVector:
         """
         fitted, folder = self._trained
         jobs = jobs or max(PROCESSES.size, min(cpu_count(), -(-len(texts) // WORTH)), 1)
-        n_long, size = 0, min(BLOCK, max(1, len(texts) // (TASKS * jobs)))
-        starts, embeddings = range(0, len(texts), size), np.zeros((len(texts), self.dim), dtype=np.float32)
+        starts = range(0, len(texts), BLOCK)
         model = folder, fitted.weights, tuple(self.gensim_options(fitted.min_count).items())
-        blocks = ((model, list(texts[start : start + size]), self.preprocess) for start in starts)
-        results: Iterable[tuple[int, tuple[np.ndarray, int]]] = PROCESSES.map(infer, blocks, jobs=jobs)
+        blocks = ((model, list(texts[start : start + BLOCK]), self.preprocess) for start in starts)
+        results: Iterable[np.ndarray] = PROCESSES.map(infer, blocks, jobs=jobs)
         if len(texts) >= BAR_FROM:
             results = progress(results, desc=f"Embedding {self.label}", total=len(starts), unit="blocks")
-        for block, (rows, n) in results:
-            embeddings[block * size : (block + 1) * size] = rows
-            n_long += n
-        if n_long:
-            logger.info("%s: %d of %d documents averaged over pieces of 10,000 words", self.label, n_long, len(texts))
-        return embeddings
+        return np.concatenate([np.zeros((0, self.dim), dtype=np.float32), *results])
 
     def save(self, folder: Path | str) -> None:
         """Copy the trained model into `folder`: arrays (.npy) and JSON, without pickles."""
@@ -192,29 +191,16 @@ class ParagraphVector:
         model._model = fitted, Path(folder).resolve()
         return model
 
-    def _find(self, folder: Path, words: Words) -> Fitted | None:
-        if not all((folder / name).is_file() for name in (DESCRIPTION, VOCABULARY)):
-            return None
-        content = json.loads((folder / DESCRIPTION).read_text())
-        same = content["parameters"] == self.parameters and content["fitted"]["texts"] == words.texts
-        return Fitted(**content["fitted"]) if same else None
-
-    def _train(self, words: Words, folder: Path) -> Fitted:
-        limits = {name: getattr(self, name) for name in ("min_count", "max_vocab_size", "vector_size")}
-        memory = check_memory(words, self.label, **limits, free=free_memory("cpu"))
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / DESCRIPTION).unlink(missing_ok=True)  # describes another model, whose files are overwritten now
-        key = hashlib.sha256(json.dumps([self.parameters, words.texts, STATE]).encode()).hexdigest()[:16]
-        options = self.gensim_options(words.occurrences(self.min_count))
-        bar: tqdm[None]
-        with progress(desc=f"Training {self.label} ({memory})", total=self.epochs, unit="epochs") as bar:
-            vocabulary, weights = PROCESSES.run(
-                train, words.file, folder, key, options, meanwhile=lambda: bar.update(epochs_done(folder, key) - bar.n)
-            )
-        of_words = (words.documents, words.long_documents, words.texts, options["min_count"])
-        fitted = Fitted(*of_words, vocabulary, weights)
-        self._describe(folder, fitted)
-        return fitted
+    def _check_memory(self, words: Words) -> None:
+        """Raise InputError if training takes more memory than is free, or has no word."""
+        most = self.max_vocab_size or words.types
+        vocabulary, types = min(words.vocabulary(self.min_count), most), min(words.types, most)
+        size = {"lines": words.lines, "vector_size": self.vector_size}
+        needed, _ = training_memory(vocabulary=vocabulary, types=types, **size)
+        if needed > (free := free_memory("cpu")):
+            problem = f"training takes about {needed / 2**30:.2f} GiB of memory, {free / 2**30:.2f} GiB are free"
+            mend = "use a larger min_count, a smaller vector_size, a max_vocab_size, or fewer documents"
+            raise InputError(f"{self.label}: {problem}; {mend}")
 
     def _describe(self, folder: Path, fitted: Fitted) -> None:
         """Write the description, after all other files: it marks the folder as complete."""
@@ -257,7 +243,6 @@ def train(corpus_file: Path, folder: Path, key: str, options: dict[str, Any]) ->
             start_alpha=rates[epoch], end_alpha=rates[epoch + 1],
         )  # fmt: skip
         model.alpha, model.min_alpha, model.epochs = first, last, epochs  # restored for inference
-        end_if_orphaned()  # without its parent this process must not write: another may train in the same folder
         _save_state(model, folder / f"state-{key}-{epoch + 1}")
     # Embeddings are always inferred, so the vectors of the training documents, most of the state, are not kept.
     wv = model.wv
@@ -325,17 +310,15 @@ def _read_model(folder: Path, vector_size: int) -> tuple[list[str], list[np.ndar
     return words, arrays
 
 
-def infer(of: tuple[Any, ...], texts: list[str], how: Preprocessing) -> tuple[np.ndarray, int]:
-    """Embeddings of N texts, float32 (N, dim), and how many texts had more than `MAX_WORDS` words.
-
-    of: what `load_model` takes.
-    """
-    model, documents = load_model(*of), [pieces(preprocess(text, how)) for text in texts]
-    embeddings = np.zeros((len(texts), model.vector_size), dtype=np.float32)
-    for row, parts in zip(embeddings, documents, strict=True):
+def infer(of: tuple[Any, ...], texts: list[str], how: Preprocessing) -> np.ndarray:
+    """Embeddings of N texts, float32 (N, dim). of: what `load_model` takes."""
+    model, embeddings = load_model(*of), []
+    for text in texts:
+        parts = pieces(preprocess(text, how))
         vectors = np.stack([_infer_piece(model, words) for words in parts])
-        row[:] = vectors[0] if len(parts) == 1 else np.average(vectors, axis=0, weights=list(map(len, parts)))
-    return embeddings, sum(len(parts) > 1 for parts in documents)
+        weights = list(map(len, parts))
+        embeddings.append(vectors[0] if len(parts) == 1 else np.average(vectors, axis=0, weights=weights))
+    return np.stack(embeddings).astype(np.float32)
 
 
 def _infer_piece(model: Doc2Vec, words: list[str]) -> np.ndarray:
