@@ -238,9 +238,7 @@ Stable."""
 
 @pytest.mark.parametrize(("block", "names"), [
     ("See Also:\n    keymap\n    itemmap", ("keymap", "itemmap")),
-    ("See also\n`keymap`, `itemmap`", ("keymap", "itemmap")),
     (".. seealso::\n\n    :func:`shop.norm` computes a norm.", ("shop.norm",)),
-    (".. seealso::\n\n:func:`shop.norm` computes a norm.\n:func:`shop.cond` too.", ("shop.norm", "shop.cond")),
     (".. seealso:: :class:`shop.A` and :class:`shop.B`", ("shop.A", "shop.B")),
     ("See also: :func:`shop.fork`.", ("shop.fork",)), ("See also: fork, join_all.", ("fork", "join_all")),
     ("See also the :py:meth:`~shop.classify` docstring for\nmore on hints.", ("shop.classify",)),
