@@ -12,8 +12,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, wait
-from contextlib import contextmanager
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from docemb_lib.private import keep_grown_workers
@@ -46,22 +45,16 @@ class WorkerPool:
         Reads one tuple per process ahead. Any exception, and an interrupt, ends all processes.
         """
         pending: deque[Future[Result]] = deque()
-        with self._stopped_on_error():
+        try:
             for args in arguments:
                 if len(pending) == (jobs if jobs < self.size else 2 * jobs):
                     yield pending.popleft().result()
                 pending.append(self._submit(jobs, function, args))
             while pending:
                 yield pending.popleft().result()
-
-    def run(self, function: Callable[..., Result], *args: Any, meanwhile: Callable[[], object]) -> Result:
-        """Run a function once, calling `meanwhile` twice a second. An interrupt ends the processes."""
-        with self._stopped_on_error():
-            future = self._submit(1, function, args)
-            while not future.done():
-                wait([future], timeout=0.5)
-                meanwhile()
-            return future.result()
+        except BaseException:
+            self.stop()
+            raise
 
     def stop(self) -> None:
         """End all processes, running tasks included."""
@@ -79,14 +72,6 @@ class WorkerPool:
             self._executor = ProcessPoolExecutor(jobs, timeout=IDLE_SECONDS, env=ENVIRONMENT, **start)
         future: Future[Result] = self._executor.submit(function, *args)
         return future
-
-    @contextmanager
-    def _stopped_on_error(self) -> Iterator[None]:
-        try:
-            yield
-        except BaseException:
-            self.stop()
-            raise
 
 
 def end_with_parent(parent: int, folder: str | None = None) -> None:

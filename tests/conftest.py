@@ -126,16 +126,8 @@ def refused():
 
 
 @pytest.fixture
-def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Train in the calling process: the hash seed of a worker matters to inference only."""
-    from docemb_lib.worker_pool import WorkerPool
-
-    monkeypatch.setattr(WorkerPool, "run", lambda pool, function, *args, meanwhile: function(*args))
-
-
-@pytest.fixture
-def infer_in_process(in_process, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also infer in it: embeddings of one process agree with each other, under any hash seed."""
+def infer_in_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Infer in the calling process: embeddings of one process agree with each other, under any hash seed."""
     from docemb_lib.worker_pool import WorkerPool
 
     monkeypatch.setattr(WorkerPool, "map", lambda pool, function, arguments, *, jobs: starmap(function, arguments))

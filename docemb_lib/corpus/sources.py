@@ -186,16 +186,15 @@ def _stem(path: Path) -> str:
 def hub_documents(source: HubDataset, *, limit: int | None, seed: int, count_tokens: CountTokens) -> Iterator[Document]:
     """`limit` documents of a data set (None: all), each set of so many being equally likely; all rows are streamed.
 
-    Skips blank texts, repeated ones, and those below `source.min_words` or `source.min_student_tokens`, counted by
-    `count_tokens`. The id is a hash of the text. The sample are the documents whose hash of seed and id is lowest, in
-    this order: wherever they stand, and in whichever shard. It is held in memory.
+    Skips blank texts, repeated ones, and those below `source.min_student_tokens`, counted by `count_tokens`. The id is
+    a hash of the text. The sample are the documents whose hash of seed and id is lowest, in this order: wherever they
+    stand, and in whichever shard. It is held in memory.
     Raises InputError for local files that cannot be read, ConnectionError for a hub that fails on the way.
     """
     name = _stem(Path(source.dataset))
     rows = progress(_rows(source), desc=f"streaming {name}", unit="rows")
     texts = (text_of(row.fields, source.text_field, where=row.where) for row in rows)
-    several = (text for text in texts if len(text.split()) >= (source.min_words or 1))
-    documents = (Document(f"{name}/{hashlib.sha256(text.encode()).hexdigest()[:16]}", text, name) for text in several)
+    documents = (_of_text(text, name) for text in texts if text.strip())
     long = partial(_long, min_tokens=source.min_student_tokens, count_tokens=count_tokens)
     given = set[str]()
     for document in long(documents) if limit is None else _drawn(documents, limit, seed, long):
@@ -203,11 +202,15 @@ def hub_documents(source: HubDataset, *, limit: int | None, seed: int, count_tok
             given.add(document.id)
             yield document
     if not given:
-        limits = f"min_words {source.min_words} and min_student_tokens {source.min_student_tokens}"
-        problem = f"no text in the field {source.text_field!r} is as long as {limits}; lower them"
+        limit = f"min_student_tokens {source.min_student_tokens}"
+        problem = f"no text in the field {source.text_field!r} is as long as {limit}; lower it"
         raise InputError(f"dataset {source.dataset!r}, split {source.split!r}: {problem}")
     if limit is not None and len(given) < limit:
         logger.warning("%s [%s] gave %d documents of the %d asked for", source.dataset, source.split, len(given), limit)
+
+
+def _of_text(text: str, source: str) -> Document:
+    return Document(f"{source}/{hashlib.sha256(text.encode()).hexdigest()[:16]}", text, source)
 
 
 def _drawn(

@@ -55,15 +55,13 @@ WIDTHS = {  # hidden sizes of the usual encoders of students and structural teac
     "sentence-transformers/all-roberta-large-v1": 1024, "google-bert/bert-base-uncased": 768,
 }  # fmt: skip
 Place = tuple[str | int, ...]  # the keys and positions that lead to a value
-# Fields that are always paths. Other fields are paths only where the value begins with a dot, or where there is such a
-# file; otherwise they name something on a hub.
-_PATHS = re.compile(r"(contextual_teachers\.)?corpus\.path|evaluation\.own_tasks\.(path|relevance)(\.\w+)?")
-_PERHAPS_PATHS = re.compile(
-    r"(contextual_teachers\.)?corpus\.datasets\.dataset|evaluation\.benchmarks\.[\w-]+"
-    r"|(student|structural_teacher|further_teachers)\.model"
+# Fields that hold paths, from the folder of their file, where the value begins with a dot or there is such a file; other
+# values name something on a hub or in `params/`.
+_PATHS = re.compile(
+    r"(contextual_teachers\.)?corpus\.(path|datasets\.dataset)|evaluation\.own_tasks\.(path|relevance)(\.\w+)?"
+    r"|evaluation\.benchmarks\.[\w-]+|(student|structural_teacher|further_teachers)\.model|plan\.(grid|profile)"
 )
 DEEPEST, MOST_DIGITS = 100, 40  # of a YAML text: levels, and characters of an integer
-_PERHAPS_YAML = re.compile(r"plan\.(grid|profile)")  # otherwise names in `params/`
 
 
 class PlanLine(BaseModel):
@@ -225,12 +223,11 @@ def width(model: str) -> int | None:
 
 
 def local_config(model: str) -> dict[str, Any]:
-    """Type and numbers in the config.json of a local model; {} without one. Raises InputError for broken JSON."""
+    """The config.json of a local model; {} without one. Raises InputError for broken JSON."""
     if not (config := Path(model) / "config.json").is_file():
         return {}
     found = read_json(config, "restore the file")
-    fields = found.items() if isinstance(found, dict) else ()
-    return {name: value for name, value in fields if isinstance(value, int) or name == "model_type"}
+    return found if isinstance(found, dict) else {}
 
 
 def notebook_named(name: str, *, source: str = "") -> str:
@@ -362,9 +359,5 @@ def _absolute(value: Any, place: Place, folder: Path) -> Any:
     if not isinstance(value, str):
         return value
     field, path = ".".join(map(str, place)), folder / value
-    is_path = (
-        _PATHS.fullmatch(field)
-        or (_PERHAPS_PATHS.fullmatch(field) and (value.startswith(".") or glob(str(path))))
-        or (_PERHAPS_YAML.fullmatch(field) and path.suffix in {".yaml", ".yml"})
-    )
+    is_path = _PATHS.fullmatch(field) and (value.startswith(".") or glob(str(path)))
     return str(path.resolve()) if is_path else value

@@ -77,8 +77,8 @@ class HubDataset(Section):
     config: str | None = None
     split: str = "train"
     text_field: str = "text"
-    min_words: int | None = Field(None, ge=1)  # leave out shorter documents
-    min_student_tokens: int | None = Field(None, ge=1)  # the same in tokens of the student, without special tokens
+    # Leave out shorter documents, in tokens of the student without special tokens.
+    min_student_tokens: int | None = Field(None, ge=1)
 
 
 class TextSource(Section):

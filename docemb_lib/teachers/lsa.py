@@ -44,10 +44,6 @@ class LSA:
     """
 
     def __init__(self, dim: int = 100, *, words: int = 50_000, seed: int = 0) -> None:
-        if dim < 1:
-            raise InputError(f"dim: got {dim}, use 1 or more")
-        if words < dim:
-            raise InputError(f"words: got {words}, use at least as many as dim, {dim}")
         self.dim, self.words, self.seed = dim, words, seed
         self.vocabulary: list[str] = []
         # (words, dim) float16: idf times direction times its weight, the largest entry 1
@@ -101,7 +97,6 @@ class LSA:
         """Write a description, the vocabulary and the vectors to `folder`, without pickles."""
         from safetensors.numpy import save_file
 
-        self._check_fitted()
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         description = {"dim": self.dim, "words": self.words, "seed": self.seed}
@@ -128,9 +123,4 @@ class LSA:
     def _counter(self) -> Any:
         from sklearn.feature_extraction.text import CountVectorizer
 
-        self._check_fitted()
         return CountVectorizer(vocabulary=self.vocabulary, dtype=np.float32)
-
-    def _check_fitted(self) -> None:
-        if not self.vocabulary:
-            raise InputError(f"{self.label}: not trained; call fit(texts) or LSA.load(folder) first")

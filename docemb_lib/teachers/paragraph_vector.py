@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from joblib import cpu_count
-from tqdm import tqdm
 
 from docemb_lib.errors import InputError
 from docemb_lib.hardware import free_memory
@@ -43,7 +42,7 @@ DESCRIPTION, VOCABULARY = "paragraph_vector.json", "vocabulary.json"  # the word
 ARRAYS = {"vectors": "f4", "weights": "f4", "counts": "i8", "thresholds": "u4", "noise": "u4"}
 BLOCK = 16  # documents per task: a task takes a millisecond to send and a fraction of a second to compute
 WORTH = 128  # documents per process at least: the start of a process takes seconds
-PROCESSES = WorkerPool()  # train and infer for all models; they end after an idle minute
+PROCESSES = WorkerPool()  # infer for all models; they end after an idle minute
 
 
 @dataclass(frozen=True)
@@ -134,11 +133,7 @@ class ParagraphVector:
         folder.mkdir(parents=True, exist_ok=True)
         key = hashlib.sha256(json.dumps([self.parameters, words.texts, STATE]).encode()).hexdigest()[:16]
         options = self.gensim_options(words.occurrences(self.min_count))
-        bar: tqdm[None]
-        with progress(desc=f"Training {self.label}", total=self.epochs, unit="epochs") as bar:
-            vocabulary, weights = PROCESSES.run(
-                train, words.file, folder, key, options, meanwhile=lambda: bar.update(epochs_done(folder, key) - bar.n)
-            )
+        vocabulary, weights = train(words.file, folder, key, options, label=self.label)
         of_words = (words.documents, words.long_documents, words.texts, options["min_count"])
         fitted = Fitted(*of_words, vocabulary, weights)
         self._describe(folder, fitted)
@@ -208,8 +203,8 @@ class ParagraphVector:
         write_text(folder / DESCRIPTION, json.dumps(content, indent=2) + "\n")
 
 
-# Training and inference with gensim, run in worker processes.
-def train(corpus_file: Path, folder: Path, key: str, options: dict[str, Any]) -> tuple[int, str]:
+# Training with gensim, and inference, which is run in worker processes.
+def train(corpus_file: Path, folder: Path, key: str, options: dict[str, Any], *, label: str = "") -> tuple[int, str]:
     """Train a Doc2Vec on a file's lines and save it to `folder`. Returns the number of kept words and a fingerprint.
 
     After each epoch the whole state replaces the one before in `folder`; training continues from a state with the same
@@ -237,7 +232,7 @@ def train(corpus_file: Path, folder: Path, key: str, options: dict[str, Any]) ->
         name, source, examples = "corpus_iterable", TaggedLineDocument(source), model.corpus_count
     first, last, epochs = model.alpha, model.min_alpha, options["epochs"]
     rates = np.linspace(first, last, epochs + 1)
-    for epoch in range(done, epochs):
+    for epoch in progress(range(done, epochs), desc=f"Training {label}", unit="epochs"):
         model.train(
             **{name: source}, total_examples=examples, total_words=model.corpus_total_words, epochs=1,
             start_alpha=rates[epoch], end_alpha=rates[epoch + 1],

@@ -235,6 +235,7 @@ def test_a_path_starts_at_the_folder_of_the_file_that_holds_it(write, tmp_path):
     datasets = "datasets: [{dataset: ../data/news.jsonl}, {dataset: far/off}]"
     write(("corpora/mine.yaml", f"source: hub\ndocuments: 9\n{datasets}"), ("data/news.jsonl", "{}"))
     write(("elsewhere/far/off", ""))  # a file, but not where the first one says it
+    write(("elsewhere/t.csv", ""), ("elsewhere/a", ""), ("elsewhere/g.yaml", ""), ("elsewhere/r.tsv", ""))
     path = write(
         ("elsewhere/p.yaml", "corpus: {base: ../corpora/mine.yaml}\ncontextual_teachers: {corpus: {path: [a, /b]}}\n"
          "evaluation: {own_tasks: [{path: {train: t.csv}, relevance: r.tsv, text_field: ../x}], benchmarks: {aan: ../cda, "
