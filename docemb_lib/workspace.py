@@ -7,7 +7,6 @@ being built. Links such as `outputs/students/<label>` name artefacts for people.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import logging
@@ -125,7 +124,7 @@ def fingerprint_of(inputs: Inputs) -> str:
 
 
 def publish(folder: Path, build: Build, *, inputs: Inputs, resumable: bool = False, replace: bool = False) -> None:
-    """Build `folder` in a sibling, flush and rename it under a lock; `replace` the files of an existing one singly."""
+    """Build `folder` in a sibling and rename it, under a lock; `replace` the files of an existing one singly."""
     with locked(folder):
         if not (replace or damaged(folder)):
             return  # another process has built it meanwhile
@@ -139,15 +138,14 @@ def publish(folder: Path, build: Build, *, inputs: Inputs, resumable: bool = Fal
             seconds = round(time.perf_counter() - start, 3)
             made = {"inputs": inputs, "versions": installed_versions(), "seconds": seconds}
             write_text(partial / MANIFEST, sealed(partial, made))
-            _flush(partial)
         except BaseException as error:
-            number = error.errno if isinstance(error, OSError) else 0  # None: of NumPy
-            full = number == errno.ENOSPC or (number is None and shutil.disk_usage(partial).free < FULL)
+            full = isinstance(error, OSError) and shutil.disk_usage(partial).free < FULL
             if not resumable or not any(partial.iterdir()):
                 shutil.rmtree(partial, ignore_errors=True)
-            if not full:
-                raise
-            raise InputError(f"{folder.parent}: the disk is full; make room and give the same command again") from error
+            if full:
+                mend = "make room and give the same command again"
+                raise InputError(f"{folder.parent}: the disk is full; {mend}") from error
+            raise
         if folder.exists():
             _replace_files(partial, folder)
         else:
@@ -202,16 +200,6 @@ def _replace_files(source: Path, folder: Path) -> None:
     for name in set(files_of(folder)) - set(new):
         (folder / name).unlink()
     shutil.rmtree(source)
-
-
-def _flush(folder: Path) -> None:
-    """Write a folder and everything in it to the disk, before a rename publishes it."""
-    for path in (folder, *folder.rglob("*")):
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 @cache  # reading what packages say of themselves takes tens of milliseconds

@@ -193,22 +193,14 @@ def _splits(folder: Path, *, validation: int, tasks: int, seed: int) -> DatasetD
 
 def distinct_rows(documents: Dataset, *, seed: int) -> np.ndarray:
     """The rows of the documents, ordered by a hash of seed and id; of each group of copies the row of the first id."""
-    table, n = documents.data, len(documents)
-    ids = (id.as_py() for id in table.column("id"))
-    places = np.fromiter((hashlib.sha256(f"{seed}:{id}".encode()).digest()[:16] for id in ids), "S16", n)
-    order = places.argsort()
-    if (repeated := places[order][1:] == places[order][:-1]).any():
-        id = min(table.column("id").take(order[1:][repeated]).to_pylist())
-        raise InputError(f"corpus: two documents have the id {id!r}; rename one of them")
-    digests = np.fromiter((digest.as_py() for digest in table.column("digest")), "S16", n)
-    # Documents whose digests agree in the first half: all copies, and hardly any others.
-    suspect = pd.Series(digests.view(np.uint64)[::2]).duplicated(keep=False)
-    copies = pd.DataFrame({"row": np.flatnonzero(suspect)})
-    copies["digest"], copies["id"] = digests[copies.row], table.column("id").take(copies.row.to_numpy()).to_pylist()
-    dropped = copies.sort_values("id").pipe(lambda frame: frame.row[frame.digest.duplicated()])
-    if len(dropped):
-        logger.warning("%d of %d documents repeat an earlier one and are left out", len(dropped), n)
-    return order[~np.isin(order, dropped)]
+    frame = pd.DataFrame({name: documents.data.column(name).to_pylist() for name in ("id", "digest")})
+    if (repeated := frame["id"].duplicated()).any():
+        raise InputError(f"corpus: two documents have the id {frame['id'][repeated].min()!r}; rename one of them")
+    frame["place"] = [hashlib.sha256(f"{seed}:{id}".encode()).digest() for id in frame["id"]]
+    distinct = frame.sort_values("id").drop_duplicates("digest").sort_values("place")
+    if dropped := len(frame) - len(distinct):
+        logger.warning("%d of %d documents repeat an earlier one and are left out", dropped, len(frame))
+    return distinct.index.to_numpy()
 
 
 def _measured(

@@ -55,13 +55,13 @@ WIDTHS = {  # hidden sizes of the usual encoders of students and structural teac
     "sentence-transformers/all-roberta-large-v1": 1024, "google-bert/bert-base-uncased": 768,
 }  # fmt: skip
 Place = tuple[str | int, ...]  # the keys and positions that lead to a value
-# Fields that hold paths, from the folder of their file, where the value begins with a dot or there is such a file; other
-# values name something on a hub or in `params/`.
+# Fields that hold paths, from the folder of their file, where the value begins with a dot or there is such a file.
+# Other values are names, of a hub or in `params/`.
 _PATHS = re.compile(
     r"(contextual_teachers\.)?corpus\.(path|datasets\.dataset)|evaluation\.own_tasks\.(path|relevance)(\.\w+)?"
     r"|evaluation\.benchmarks\.[\w-]+|(student|structural_teacher|further_teachers)\.model|plan\.(grid|profile)"
 )
-DEEPEST, MOST_DIGITS = 100, 40  # of a YAML text: levels, and characters of an integer
+MOST_DIGITS = 40  # of an integer in a YAML text
 
 
 class PlanLine(BaseModel):
@@ -287,19 +287,15 @@ def parse_yaml(text: str) -> Any:
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML without equal keys, without aliases, of which a few can stand for billions of values, and within bounds."""
+    """YAML without equal keys, long numbers, and aliases, of which a few can stand for billions of values.
 
-    depth = 0
+    The depth is bounded by Python's limit of recursion.
+    """
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
             raise yaml.YAMLError("an alias (*) is not read; write the value again")
-        self.depth += 1
-        if self.depth > DEEPEST:  # PyYAML's time grows with the square of the depth
-            raise yaml.YAMLError(f"nested deeper than {DEEPEST} levels")
-        node = super().compose_node(parent, index)
-        self.depth -= 1
-        return node
+        return super().compose_node(parent, index)
 
     def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
         if len(node.value) > MOST_DIGITS:

@@ -160,10 +160,6 @@ class ContextualTeachers(Section):
         return self.lsa_dim if name == "LSA" else sum(member.vector_size for member in self.members(name))
 
 
-# Columns of a training history, and the names of the first two teachers.
-TAKEN_NAMES = {"structural", "contextual", "loss", "step", "epoch", "norm", "spread", "cca"}
-
-
 class FurtherTeacher(Section):
     """A teacher of every student besides the structural and the contextual one that the parameters name."""
 
@@ -180,13 +176,6 @@ class FurtherTeacher(Section):
     distance: Literal["mse", "cosine"] = "mse"
     gamma: float = Field(1.0, ge=0)
     temperature: float | None = Field(None, gt=0)
-
-    @field_validator("name")
-    @classmethod
-    def _free(cls, value: str) -> str:
-        if value in TAKEN_NAMES:
-            raise ValueError(f"is taken, as are {', '.join(sorted(TAKEN_NAMES))}; choose another")
-        return value
 
     @model_validator(mode="after")
     def _fits_its_role(self) -> Self:

@@ -173,11 +173,8 @@ class ParagraphVector:
     @classmethod
     def load(cls, folder: Path | str) -> Self:
         """The model saved in `folder`, which must exist as long as the model is used. InputError if broken."""
-        description = Path(folder) / DESCRIPTION
-        if not description.is_file():
-            raise InputError(f"{description}: no such file; name a folder written by ParagraphVector.save")
         try:
-            content = json.loads(description.read_text())
+            content = json.loads((Path(folder) / DESCRIPTION).read_text())
             model, fitted = cls(**content["parameters"]), Fitted(**content["fitted"])
             _read_model(Path(folder), model.vector_size)
         except (OSError, ValueError, KeyError, TypeError, EOFError) as error:
@@ -218,9 +215,6 @@ def train(corpus_file: Path, folder: Path, key: str, options: dict[str, Any], *,
     remove_states(folder, but=state)
     model = Doc2Vec(**options)
     model.build_vocab(corpus_file=str(corpus_file))
-    if not len(model.wv):  # Words.vocabulary has found frequent words, so the cap has dropped them
-        cap, least = model.max_vocab_size, model.min_count
-        raise InputError(f"max_vocab_size: {cap} leaves no word that occurs {least} times")
     if done:
         vectors, weights, documents, random = (np.load(state / f"{name}.npy") for name in STATE)
         model.wv.vectors, model.syn1neg, model.dv.vectors = vectors, weights, documents

@@ -17,8 +17,8 @@ BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
 PROFILES = [
     # YAML
     (BOMB, "an alias .* is not read; write the value again"), ("a: &a [*a]", "an alias"),
-    ("a: " + "[" * 20_000, "nested deeper than 100 levels"),
-    ("a: " + "{" * 20_000, "nested deeper than 100"), ("a:\n  " + "- " * 20_000, "nested deeper than 100"),
+    ("a: " + "[" * 20_000, "not readable as YAML .*recursion"),
+    ("a: " + "{" * 20_000, "recursion"), ("a:\n  " + "- " * 20_000, "recursion"),
     ("corpus: {seed: 2026-13-45}", "not readable as YAML .*month must be in 1..12"),
     ("parameters: {seed: " + "9" * 6_000 + "}", "a number of 6,000 digits"),
     ("parameters: {seed: 0x" + "f" * 6_000 + "}", "a number of 6,002 digits"),
@@ -83,7 +83,7 @@ PARAMETERS = [
     ("student_projection=100000000", "is not a block"), ("lamb=1", "unknown parameter 'lamb'; did you mean lam"),
 ]  # fmt: skip
 GRIDS = [
-    (BOMB, "an alias"), ("runs: " + "[" * 20_000, "nested deeper than 100"), ("runs: 3", "runs: write a list"),
+    (BOMB, "an alias"), ("runs: " + "[" * 20_000, "recursion"), ("runs: 3", "runs: write a list"),
     ("axes: {lam: 3}", "lam: write a list of values"), ("axes: {lam: [0.1, 0.1]}", "the same as run 1"), ("", "a grid is a mapping"),
     ("notebook: ''\nruns: [{lam: 0.1}]", "notebook '' is unknown"), ("run: []", "unknown key 'run'"), ("runs: [{lam: 2}]", "lam: .*less than or equal to 1"),
 ]  # fmt: skip

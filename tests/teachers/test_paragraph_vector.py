@@ -136,7 +136,7 @@ def test_case_matters_only_where_it_is_kept_and_the_example_runs(dm):
 @pytest.mark.parametrize(("call", "message"), [
     (lambda: ParagraphVector(dm=True, preprocess="lemma").fit(["text"]), "preprocess: got 'lemma'"),
     (lambda: ParagraphVector(dm=True).embed(["text"]), "not trained"), (lambda: ParagraphVector(dm=True).save("."), "not trained"),
-    (lambda: ParagraphVector.load("absent"), "no such file"),
+    (lambda: ParagraphVector.load("absent"), "absent: is no whole Paragraph Vector .*No such file"),
 ])  # fmt: skip
 def test_bad_arguments_and_untrained_models_are_refused(call, message, refused):
     refused(message, call)
@@ -272,10 +272,7 @@ def test_a_process_killed_between_epochs_loses_one_epoch_and_nothing_else(pages,
     assert not list((tmp_path / "model").glob("*state*"))
 
 
-def test_a_cap_is_gensims_own_and_refused_where_it_leaves_no_word(tmp_path, documents, refused):
-    words = [[f"w{i}"] for i in range(400)] + [["often"]] * 3
-    refused("max_vocab_size: 20 leaves no word that occurs 50 times", train, tmp_path, words, max_vocab_size=20, min_count=50)  # fmt: skip
-    assert os.listdir(tmp_path) == ["words.txt"]
+def test_a_cap_is_gensims_own(tmp_path, documents):
     ours = train(tmp_path, documents, max_vocab_size=100, min_count=2)
     assert ours.wv.index_to_key == in_one_call(documents, max_vocab_size=100, min_count=2).wv.index_to_key
     assert len(ours.wv) < len(train(tmp_path / "all", documents, min_count=2).wv)
