@@ -28,6 +28,7 @@ PACKAGED_WEIGHTS = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128
 IN_FINGERPRINT = {".json", ".safetensors", ".bin", ".txt", ".model"}
 NOT_IN_FINGERPRINT = {"data_config.json", MANIFEST}
 HUB_SECONDS = float(os.environ.get("HF_HUB_ETAG_TIMEOUT", 1))  # that an answer of the hub may take
+SILENT = f"the hub does not answer within {HUB_SECONDS:g} s, or HF_HUB_OFFLINE switches it off"
 
 
 def resolve(name: str) -> str:
@@ -64,11 +65,11 @@ def _hub_answers(name: str) -> bool:
     if status is not None and (downloaded or status < 400):
         return True
     if not downloaded:
-        problem = _silence() if status is None else f"{constants.ENDPOINT} does not give it (HTTP {status})"
+        problem = SILENT if status is None else f"{constants.ENDPOINT} does not give it (HTTP {status})"
         mend = "correct the name, connect (HF_HUB_ETAG_TIMEOUT: seconds to wait), or give the folder of a copy"
         raise InputError(f"{name}: no such folder, not downloaded before, and {problem}; {mend}")
     if not constants.HF_HUB_OFFLINE:
-        logger.warning("%s; downloaded models are used as they are", _silence())
+        logger.warning("%s; downloaded models are used as they are", SILENT)
     return False
 
 
@@ -76,13 +77,7 @@ def hub_silence() -> str:
     """Why nothing can be streamed from the hub; "" if it answers."""
     from huggingface_hub import constants
 
-    return "" if not constants.HF_HUB_OFFLINE and ask_hub() is not None else _silence()
-
-
-def _silence() -> str:
-    from huggingface_hub import constants
-
-    return f"{constants.ENDPOINT} does not answer within {HUB_SECONDS:g} s, or HF_HUB_OFFLINE switches it off"
+    return "" if not constants.HF_HUB_OFFLINE and ask_hub() is not None else SILENT
 
 
 def ask_hub(path: str = "") -> int | None:
@@ -126,13 +121,10 @@ def load_stock(name: str, *, device: str | None) -> SentenceTransformer:
     from sentence_transformers import SentenceTransformer
     from transformers.utils.logging import disable_progress_bar
 
-    folder = Path(source := require(name))
+    source = require(name)
     disable_progress_bar()  # a widget in a notebook
     with one_line(name, "not loadable with sentence-transformers"):
-        model = SentenceTransformer(source, device=device)
-    if folder.is_dir() and not (folder / "modules.json").is_file():
-        logger.warning("%s: no modules.json says how tokens are pooled; their mean is taken", name)
-    return model
+        return SentenceTransformer(source, device=device)
 
 
 @cache

@@ -80,8 +80,8 @@ class Workspace:
     def artefact(self, kind: str, inputs: Inputs, build: Build, *, resumable: bool = False) -> Artefact:
         """The artefact made from `inputs` (JSON; paths become strings), which `build(folder)` makes if it is missing.
 
-        A `resumable` build starts with the files that an interrupted build left, any other with an empty folder. An
-        artefact with a damaged file is built again, and a warning names the file.
+        A `resumable` build starts with the files of an interrupted build, unless that raised InputError, any other with
+        an empty folder. An artefact with a damaged file is built again, and a warning names the file.
         """
         artefact = self._named(kind, inputs)
         if missing := not is_whole(artefact.path):
@@ -101,8 +101,6 @@ class Workspace:
         link = self.outputs / shelf / name
         link.parent.mkdir(parents=True, exist_ok=True)
         relative = os.path.relpath(target, link.parent)
-        if link.is_symlink() and os.readlink(link) == relative:
-            return link
         if link.exists() and not link.is_symlink():
             raise InputError(f"{link} is in the way: it is no link of docemb's; move it aside")
         temporary = link.with_name(f".{name}.{os.getpid()}")
@@ -140,7 +138,7 @@ def publish(folder: Path, build: Build, *, inputs: Inputs, resumable: bool = Fal
             write_text(partial / MANIFEST, sealed(partial, made))
         except BaseException as error:
             full = isinstance(error, OSError) and shutil.disk_usage(partial).free < FULL
-            if not resumable or not any(partial.iterdir()):
+            if not resumable or isinstance(error, InputError) or not any(partial.iterdir()):
                 shutil.rmtree(partial, ignore_errors=True)
             if full:
                 mend = "make room and give the same command again"

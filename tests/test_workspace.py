@@ -69,13 +69,14 @@ def test_other_inputs_or_another_kind_make_another_artefact_but_not_the_order_of
     assert fingerprint_of({"a": 1, "b": {"c": 2, "d": 3}}) == fingerprint_of({"b": {"d": 3, "c": 2}, "a": 1})
 
 
-def test_a_failed_build_leaves_nothing_and_the_next_one_starts_afresh(workspace):
+@pytest.mark.parametrize(("error", "resumable"), [(RuntimeError, False), (InputError, True)])
+def test_a_failed_build_leaves_nothing_and_the_next_one_starts_afresh(workspace, error, resumable):
     def fail(folder):
         write_value(folder)
-        raise RuntimeError("half-way")
+        raise error("half-way")
 
-    with pytest.raises(RuntimeError, match="half-way"):
-        workspace.artefact("number", {"n": 42}, fail)
+    with pytest.raises(error, match="half-way"):
+        workspace.artefact("number", {"n": 42}, fail, resumable=resumable)
     assert [path for path in workspace.outputs.rglob("*") if path.is_file() and path.suffix != ".lock"] == []
     assert workspace.artefact("number", {"n": 42}, write_value).path.joinpath("value.txt").read_text() == "42"
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-import shutil
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
@@ -21,7 +20,6 @@ import pyarrow as pa
 
 from docemb_lib.corpus.sources import CountTokens, Document
 from docemb_lib.errors import InputError
-from docemb_lib.tokenizing import pieces
 
 if TYPE_CHECKING:
     from datasets import Dataset, DatasetDict
@@ -35,7 +33,6 @@ LINKED = 0.7  # share of each partition for pages with their links; the rest bal
 MIN_LINKS, MAX_LINKS = 2, 6  # a linked page brings its first MAX_LINKS targets and needs MIN_LINKS of them
 PART = 10_000  # documents of a part: the most that are in memory, and that a kill costs
 BATCH = 256  # documents measured at once
-COMPLETE = "complete"  # an empty file beside the parts when all of them are written
 
 
 def build_corpus(
@@ -50,15 +47,11 @@ def build_corpus(
     Args:
         counters: functions from texts to numbers of tokens, by column.
         validation, tasks: numbers of documents; train has the rest.
-        folder: where the parts lie, until the caller removes it; also removed if InputError is raised.
+        folder: where the parts lie, until the caller removes it.
         copy_words: of documents whose first so many words (None: all) agree but for case, the first id stays.
     """
-    try:
-        write_parts(folder, documents, counters, copy_words=copy_words)
-        return _splits(folder, validation=validation, tasks=tasks, seed=seed)
-    except InputError:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
+    write_parts(folder, documents, counters, copy_words=copy_words)
+    return _splits(folder, validation=validation, tasks=tasks, seed=seed)
 
 
 def hold_out(documents: Sequence[Document], *, size: int) -> dict[str, Partition]:
@@ -109,15 +102,12 @@ def write_parts(
 
     Parts that exist already stay, and as many of the documents are skipped.
     """
-    if (folder / COMPLETE).exists():
-        return
     folder.mkdir(parents=True, exist_ok=True)
     done = len(list(folder.glob("*.arrow")))
     rest = islice(documents, done * PART, None)
     while part := [_measured(batch, counters, copy_words) for batch in _batches(islice(rest, PART))]:
         _write(folder / f"{done:05}.arrow", part)
         done += 1
-    (folder / COMPLETE).touch()
 
 
 def _batches(documents: Iterator[Document]) -> Iterator[list[Document]]:
@@ -135,10 +125,7 @@ def open_parts(folder: Path) -> Dataset:
 
 def digest(text: str, words: int | None) -> bytes:
     """16 bytes of a hash of the first `words` words (None: all), case and white space aside; equal for copies."""
-    if words is None:
-        plain = " ".join(filter(None, (" ".join(piece.lower().split()) for piece in pieces(text))))
-    else:
-        plain = " ".join(text.lower().split(None, words)[:words])
+    plain = " ".join(text.lower().split(None, -1 if words is None else words)[:words])
     return hashlib.sha256(plain.encode()).digest()[:16]
 
 
@@ -212,7 +199,7 @@ def _measured(
         "id": pa.array(ids, pa.string()),
         "text": pa.array(texts, pa.large_string()),  # a split may exceed 2 GB
         "source": pa.array(sources, pa.string()),
-        "n_words": pa.array([sum(len(piece.split()) for piece in pieces(text)) for text in texts], pa.int64()),
+        "n_words": pa.array([len(text.split()) for text in texts], pa.int64()),
         **{name: pa.array(counts[counter], pa.int64()) for name, counter in counters.items()},
         "digest": pa.array([digest(text, copy_words) for text in texts], pa.binary()),
         "see_also": pa.array(links, pa.list_(pa.string())),

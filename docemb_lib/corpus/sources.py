@@ -194,23 +194,16 @@ def hub_documents(source: HubDataset, *, limit: int | None, seed: int, count_tok
     name = _stem(Path(source.dataset))
     rows = progress(_rows(source), desc=f"streaming {name}", unit="rows")
     texts = (text_of(row.fields, source.text_field, where=row.where) for row in rows)
-    documents = (_of_text(text, name) for text in texts if text.strip())
+    ids = ((f"{name}/{hashlib.sha256(text.encode()).hexdigest()[:16]}", text) for text in texts if text.strip())
+    documents = (Document(id, text, name) for id, text in ids)
     long = partial(_long, min_tokens=source.min_student_tokens, count_tokens=count_tokens)
     given = set[str]()
     for document in long(documents) if limit is None else _drawn(documents, limit, seed, long):
         if document.id not in given:
             given.add(document.id)
             yield document
-    if not given:
-        limit = f"min_student_tokens {source.min_student_tokens}"
-        problem = f"no text in the field {source.text_field!r} is as long as {limit}; lower it"
-        raise InputError(f"dataset {source.dataset!r}, split {source.split!r}: {problem}")
     if limit is not None and len(given) < limit:
         logger.warning("%s [%s] gave %d documents of the %d asked for", source.dataset, source.split, len(given), limit)
-
-
-def _of_text(text: str, source: str) -> Document:
-    return Document(f"{source}/{hashlib.sha256(text.encode()).hexdigest()[:16]}", text, source)
 
 
 def _drawn(

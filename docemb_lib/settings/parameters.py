@@ -99,8 +99,8 @@ def members_of(compound: str) -> list[dict[str, Any]]:
     found = [match for match in map(_LABEL.fullmatch, labels) if match]
     if len(labels) < 2 or len(found) < len(labels) or len(set(labels)) < len(labels):
         raise ValueError(
-            "must be two or more different labels ARCH;vector_size;preprocess;min_count (DM or DBOW; stem, lowercase "
-            "or None; a number or 10%) joined by +, e.g. DM;1024;stem;2+DBOW;1024;None;2"
+            "must be two or more different labels architecture;vector_size;preprocess;min_count, joined by +, as in "
+            "DM;1024;stem;2+DBOW;1024;None;10%"
         )
     members = [
         {"dm": dm == "DM", "vector_size": int(size), "preprocess": "none" if preprocess == "None" else preprocess,

@@ -122,9 +122,6 @@ class Profile(sections.Section):
             wide = f"{student} wide, structural_teacher.model {self.structural_teacher.model} is {teacher} wide"
             hint = f" (as wide as the student: {fits})" if fits else ""
             raise ValueError(f"student.model {self.student.model} is {wide}; they must be equal{hint}")
-        names = [further.name for further in self.further_teachers]
-        if len(set(names)) < len(names):
-            raise ValueError(f"further_teachers: their names must differ, got {', '.join(names)}")
         linked = [t for t in (*self.evaluation.tasks, *self.evaluation.sweep_tasks) if t in sections.LINKED_TASKS]
         if linked and self.corpus.source != "installed-docs":
             raise ValueError(f"evaluation.tasks: {linked[0]} needs corpus.source installed-docs; use halves")
@@ -136,15 +133,7 @@ class Profile(sections.Section):
         path = profile_path(name)
         raw, files = read_profile_file(path)
         source = str(path) if len(files) == 1 else f"{path} (base: {', '.join(map(str, files[1:]))})"
-        profile = _validated(cls, {"name": path.stem, **raw}, source)
-        for notebook in profile.notebooks:
-            profile.for_notebook(notebook, source=f"{source}: notebooks.{notebook}")
-        for number, line in enumerate(profile.plan, 1):  # `resolve_plan` checks the lines with a grid
-            if line.grid is None and line.profile is None:
-                profile.for_notebook(
-                    str(line.notebook), source=f"{source}: plan, line {number} ({line})", **line.parameters
-                )
-        return profile.with_parameters(**overrides)
+        return _validated(cls, {"name": path.stem, **raw}, source).with_parameters(**overrides)
 
     @property
     def text_sources(self) -> list[sections.TextSource]:
@@ -251,17 +240,16 @@ def _explain(error: ValidationError, model: type[BaseModel]) -> str:
     """The first error of pydantic in one line: field, value and what is allowed."""
     first = error.errors()[0]
     field = ".".join(str(part) for part in first["loc"] if not str(part).startswith(UNION_LOCATIONS))
-    more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
     if first["type"] == "extra_forbidden":
         for part in first["loc"][:-1]:
             info = model.model_fields.get(str(part))
             candidates = [] if info is None else [info.annotation, *get_args(info.annotation)]
             model = next((c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel)), model)
-        return f"unknown key {field!r}{nearest(str(first['loc'][-1]), list(model.model_fields))}{more}"
+        return f"unknown key {field!r}{nearest(str(first['loc'][-1]), list(model.model_fields))}"
     message = first["msg"].removeprefix("Value error, ")
     if isinstance(first["input"], (dict, BaseModel)):  # a whole section: the message names its fields
-        return f"{field}: {message}{more}" if field else f"{message}{more}"
-    return f"{field}: {message[0].lower()}{message[1:]}, got {first['input']!r:.200}{more}"
+        return f"{field}: {message}" if field else message
+    return f"{field}: {message[0].lower()}{message[1:]}, got {first['input']!r:.200}"
 
 
 def read_profile_file(path: Path) -> tuple[dict[str, Any], list[Path]]:

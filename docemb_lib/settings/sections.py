@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from docemb_lib.projections import WIDEST, parse_projection
 
@@ -36,12 +36,6 @@ def _no_null(value: Any) -> Any:
     return value
 
 
-def _min_count(value: Any) -> Any:
-    if value == "10%" or (isinstance(value, int) and not isinstance(value, bool) and value >= 1):
-        return value
-    raise ValueError("must be an integer from 1, or '10%'")
-
-
 def _projection(value: Any) -> Any:
     """The text of a projection, which papermill and YAML read as a number where it is a single width."""
     text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
@@ -63,7 +57,7 @@ MaxTokens = Annotated[int, Field(ge=8, le=2**20)]
 # One of docemb's, or the import path of a loss, module:Class.
 StructuralLoss = Annotated[str, Field(pattern=rf"{STRUCTURAL_LOSS}|^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")]
 ContextualLoss = Annotated[str, Field(pattern=CONTEXTUAL_LOSS)]
-MinCount = Annotated[int | str, BeforeValidator(_min_count)]
+MinCount = Annotated[int, Field(ge=1)] | Literal["10%"]
 
 
 class Section(BaseModel):
@@ -321,11 +315,6 @@ class Evaluation(Section):
     rounds: list[Annotated[int, Field(ge=1)] | None] = Field(
         [None], min_length=1
     )  # final: heads learn from so many examples; None: from all
-
-    @field_validator("rounds")
-    @classmethod
-    def _ascend(cls, value: list[int | None]) -> list[int | None]:
-        return sorted(set(value), key=lambda size: size or float("inf"))
 
     @model_validator(mode="after")
     def _known_tasks(self) -> Self:

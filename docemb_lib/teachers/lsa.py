@@ -70,14 +70,12 @@ class LSA:
         counter = CountVectorizer(min_df=MIN_DOCUMENTS, max_features=self.words, dtype=np.float32)
         try:
             counts = counter.fit_transform(fitted)  # (N, words)
-        except ValueError as error:  # raised for an empty vocabulary
-            raise InputError(
-                f"{self.label}: no word occurs in {MIN_DOCUMENTS} documents; words are separated by spaces or "
-                "punctuation: give documents of such a language, or leave LSA out"
-            ) from error
-        self.vocabulary = counter.get_feature_names_out().tolist()
+            self.vocabulary = counter.get_feature_names_out().tolist()
+        except ValueError:  # raised for an empty vocabulary
+            self.vocabulary = []
         if (words := len(self.vocabulary)) < self.dim:
-            raise InputError(f"{self.label}: the documents share only {words} words; use a smaller dim")
+            mend = "words are separated by spaces or punctuation; use a smaller dim or more documents, or leave LSA out"
+            raise InputError(f"{self.label}: only {words} words occur in {MIN_DOCUMENTS} documents; {mend}")
         self.__dict__.pop("_counter", None)
         weighting = TfidfTransformer()
         X = weighting.fit_transform(self._frequencies(fitted, counts))

@@ -23,11 +23,10 @@ import numpy as np
 from joblib import cpu_count
 
 from docemb_lib.errors import InputError
-from docemb_lib.hardware import free_memory
 from docemb_lib.progress import progress
 from docemb_lib.settings import SINGLE, label_of_paragraph_vector
 from docemb_lib.teachers.store import BAR_FROM
-from docemb_lib.teachers.words import Preprocessing, Words, pieces, preprocess, training_memory, write_words
+from docemb_lib.teachers.words import Preprocessing, Words, pieces, preprocess, write_words
 from docemb_lib.worker_pool import WorkerPool
 from docemb_lib.workspace import write_text
 
@@ -109,13 +108,12 @@ class ParagraphVector:
         content = json.dumps([self.parameters, self.fitted.weights])
         return f"pv:{self.label}:{hashlib.sha256(content.encode()).hexdigest()[:16]}"
 
-    def fit(self, texts: Iterable[str]) -> Self:
-        """Train on `texts`, read once."""
+    def fit(self, texts: Iterable[str], folder: Path | str | None = None) -> Self:
+        """Train on `texts`, read once, and save to `folder` (None: a temporary one): arrays (.npy) and JSON."""
         temporary = TemporaryDirectory(prefix="docemb-")
         weakref.finalize(self, temporary.cleanup)  # the model files live as long as this object
-        folder = Path(temporary.name)
-        words = write_words(folder / "words", texts, self.preprocess)
-        self.fit_words(words, folder / "model")
+        words = write_words(Path(temporary.name, "words"), texts, self.preprocess)
+        self.fit_words(words, folder or Path(temporary.name, "model"))
         shutil.rmtree(words.folder)
         return self
 
@@ -123,13 +121,13 @@ class ParagraphVector:
         """Train on the words of a corpus and save to `folder`, which must exist as long as the model is used.
 
         After an interruption the same call continues after the last whole epoch, and with one worker ends in the same
-        bits as an uninterrupted one. Raises InputError before training if `words` has another preprocessing, no word is
-        frequent enough, or memory is short.
+        bits as an uninterrupted one. Raises InputError before training if `words` has another preprocessing, or no word
+        is frequent enough.
         """
         folder = Path(folder).resolve()
         if words.preprocess != self.preprocess:
             raise InputError(f"{self.label}: the words in {words.folder} are of preprocess {words.preprocess!r}")
-        self._check_memory(words)
+        words.vocabulary(self.min_count)  # raises if there is none
         folder.mkdir(parents=True, exist_ok=True)
         key = hashlib.sha256(json.dumps([self.parameters, words.texts, STATE]).encode()).hexdigest()[:16]
         options = self.gensim_options(words.occurrences(self.min_count))
@@ -162,14 +160,6 @@ class ParagraphVector:
             results = progress(results, desc=f"Embedding {self.label}", total=len(starts), unit="blocks")
         return np.concatenate([np.zeros((0, self.dim), dtype=np.float32), *results])
 
-    def save(self, folder: Path | str) -> None:
-        """Copy the trained model into `folder`: arrays (.npy) and JSON, without pickles."""
-        (fitted, own), folder = self._trained, Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        for name in (VOCABULARY, *(f"{name}.npy" for name in ARRAYS)):
-            shutil.copy2(own / name, folder)
-        self._describe(folder, fitted)
-
     @classmethod
     def load(cls, folder: Path | str) -> Self:
         """The model saved in `folder`, which must exist as long as the model is used. InputError if broken."""
@@ -182,17 +172,6 @@ class ParagraphVector:
             raise InputError(f"{folder}: {problem}; remove it and train again") from error
         model._model = fitted, Path(folder).resolve()
         return model
-
-    def _check_memory(self, words: Words) -> None:
-        """Raise InputError if training takes more memory than is free, or has no word."""
-        most = self.max_vocab_size or words.types
-        vocabulary, types = min(words.vocabulary(self.min_count), most), min(words.types, most)
-        size = {"lines": words.lines, "vector_size": self.vector_size}
-        needed, _ = training_memory(vocabulary=vocabulary, types=types, **size)
-        if needed > (free := free_memory("cpu")):
-            problem = f"training takes about {needed / 2**30:.2f} GiB of memory, {free / 2**30:.2f} GiB are free"
-            mend = "use a larger min_count, a smaller vector_size, a max_vocab_size, or fewer documents"
-            raise InputError(f"{self.label}: {problem}; {mend}")
 
     def _describe(self, folder: Path, fitted: Fitted) -> None:
         """Write the description, after all other files: it marks the folder as complete."""

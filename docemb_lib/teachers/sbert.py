@@ -132,8 +132,6 @@ class SBERT:
         full = pretrained.load_stock(self.model, device=self.device)
         # Compared by name, because the class has moved between versions of sentence-transformers.
         modules = [module for module in full if type(module).__name__ != "Normalize"]
-        if "Pooling" not in (kinds := [type(module).__name__ for module in modules]):
-            raise InputError(f"{self.model}: its modules.json lists {', '.join(kinds)} and no Pooling; add it")
         encoder = SentenceTransformer(modules=modules, device=self.device).eval()
         encoder.tokenizer.backend_tokenizer.no_truncation()  # which MiniLM's tokenizer file contains, like padding
         encoder.tokenizer.backend_tokenizer.no_padding()

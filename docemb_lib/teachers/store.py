@@ -7,7 +7,6 @@ written last. Until then `rows_done.json` holds the progress.
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -22,7 +21,6 @@ from docemb_lib.workspace import write_text
 if TYPE_CHECKING:
     from docemb_lib.teachers.paragraph_vector import ParagraphVector
 
-logger = logging.getLogger(__name__)
 ARRAY, STORE, MARKER = "embeddings.npy", "store.json", "rows_done.json"
 BAR_FROM = 512  # documents from which a teacher shows a progress bar; smaller calls are blocks of a longer loop
 
@@ -74,8 +72,6 @@ def write_embeddings(
         return
     done: int = _check(folder, MARKER, **origin)["done"] if (folder / MARKER).exists() else 0
     array = np.lib.format.open_memmap(folder / ARRAY, "r+" if done else "w+", np.float32, (n, dim))
-    if done:
-        logger.info("%s: continuing after %d of %d documents", folder, done, n)
     for start in progress(range(done, n, block), desc="Embedding", unit="blocks"):
         stop = min(start + block, n)
         rows = embed(texts[start:stop])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -16,8 +15,6 @@ import numpy as np
 
 from docemb_lib.errors import InputError
 from docemb_lib.progress import progress
-
-logger = logging.getLogger(__name__)
 
 Preprocessing = Literal["none", "lowercase", "stem"]
 MAX_WORDS = 10_000  # gensim silently drops the words of a document beyond this, in training and in inference
@@ -105,8 +102,6 @@ def write_words(folder: Path | str, texts: Iterable[str], how: Preprocessing) ->
             documents, lines, long_documents = documents + 1, lines + len(parts), long_documents + (len(parts) > 1)
     if not counts:
         raise InputError(f"corpus: {documents} documents without any word; there is nothing to train on")
-    if long_documents:
-        logger.info("%d of %d documents of more than 10,000 words are cut into pieces", long_documents, documents)
     np.save(folder / COUNTS, np.sort(np.fromiter(counts.values(), dtype=np.int64, count=len(counts))))
     fingerprint = digest.hexdigest()[:16]
     summary = Words(folder, how, documents, lines, counts.total(), len(counts), long_documents, fingerprint)

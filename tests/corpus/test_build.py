@@ -136,12 +136,12 @@ def test_the_first_id_of_every_digest_stays_in_the_order_of_a_hash_of_seed_and_i
     assert distinct_rows(Dataset.from_dict({"id": ids, "digest": digests}), seed=7).tolist() == expected
 
 
-def test_documents_that_make_no_corpus_are_refused_and_leave_nothing_behind(build, kept, tmp_path, refused):
+def test_documents_that_make_no_corpus_are_refused(build, kept, refused):
     with pytest.raises(InputError, match="two documents have the id 'b'; rename one"):  # the first one in order
         kept([Document(id, f"text {n}", "x") for n, id in enumerate("bzazb")])
     refused("0 distinct documents", kept, [])
     refused(r"50 distinct documents, but validation=10 and tasks=40 .* 51 or more; lower", build, documents(50))
-    assert (list(tmp_path.iterdir()), len(build(documents(51))["train"])) == ([], 1)
+    assert len(build(documents(51))["train"]) == 1
 
 
 # Parts on disk
@@ -180,9 +180,6 @@ def test_a_build_that_was_stopped_goes_on_after_its_last_whole_part(build, tmp_p
     corpus = build(reading(fail=False), counters=counters, folder=folder)
     assert counted == [document.text for document in documents()[25 * whole :]]
     assert rows_of(corpus) == rows_of(build(documents()))
-    read.clear()
-    assert rows_of(build(reading(fail=True), counters=counters, folder=folder)) == rows_of(corpus)
-    assert read == []  # complete: the sources are not read again
 
 
 @pytest.fixture

@@ -162,7 +162,6 @@ def test_a_dataset_may_be_data_files(tmp_path, ending):
 @pytest.mark.parametrize(("fields", "message"), [
     ({"split": "missing"}, r"stories: no data file has the split 'missing' in its name; name files by a pattern"),
     ({"text_field": "body"}, r"no field 'body', found \['text'\]"),
-    ({"min_student_tokens": 1000}, "no text in the field 'text' is as long as min_student_tokens 1000; lower it"),
 ])  # fmt: skip
 def test_a_dataset_that_cannot_serve_is_refused(dataset, fields, message, refused):
     refused(message, hub_documents, dataset, limit=1, count_tokens=words, **fields)

@@ -66,10 +66,10 @@ PROFILES = [
     ("evaluation: {tasks: [" + "halfs" * 100_000 + "]}", "there is no task 'halfs.* … .*define it in own_tasks"),
     ("parameters: {lam: ''}", "parameters.lam: .*valid number"), ("parameters: {contextual_teacher: LDA}", "contextual_teacher"),
     ("parameters: {structural_loss: a b}", "structural_loss: .*pattern .*mse.cosine"),
-    ("parameters: {min_count: 5%}", "min_count: must be an integer from 1, or '10%', got '5%'"),
+    ("parameters: {min_count: 5%}", "parameters.min_count: input should be a valid integer, .* got '5%'"),
     ("parameters: {compound: DM;99999999999;stem;2+DBOW;8;stem;2}", "compound: must be two or more"),
     ("parameters: 3", "parameters: .*valid"), ("plan: 3", "plan: .*list"), ("plan: []", "an empty plan leaves no run"),
-    ("plan: [{notebook: 05_weighting, seed: 4294967296}]", r"plan, line 1 \(05_weighting\): seed: .*less than 4294967296"),
+    ("plan: [{notebook: 05_weighting, seed: 4294967296}]", r"plan, line 1 \(05_weighting\): 05_weighting: seed: .*less than 4294967296"),
     ("plan: [{notebook: ''}]", "notebook '' is unknown"), ("base: bad.yaml", "leads in a circle"), ("base: 3", "base: got 3; name a .yaml file"),
     ("base: none.yaml", "base: got .none.yaml.; name a .yaml file"), ("plan: [{grid: none}]", "grid 'none' is unknown"),
 ]  # fmt: skip
