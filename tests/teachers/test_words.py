@@ -6,7 +6,7 @@ import pytest
 from gensim.models.doc2vec import Doc2Vec
 
 from docemb_lib.teachers import Words, write_words
-from docemb_lib.teachers.words import _stem, preprocess, training_memory
+from docemb_lib.teachers.words import preprocess, training_memory
 
 LONG = " ".join(f"w{i % 700}" for i in range(25_000))
 
@@ -58,15 +58,11 @@ def test_the_fingerprint_is_of_the_raw_texts_and_words_on_disk_are_opened_again(
     assert np.load(tmp_path / "counts.npy").sum() == written.words
 
 
-def test_every_word_is_stemmed_once_and_half_a_surrogate_pair_does_not_stop_gensim(tmp_path, pages):
+def test_half_a_surrogate_pair_does_not_stop_gensim(tmp_path):
     words = write_words(tmp_path, ["broken \ud800 emoji"] * 2, "none")
     model = Doc2Vec(min_count=2, vector_size=2)
     model.build_vocab(corpus_file=str(words.file))
     assert set(model.wv.index_to_key) == {"broken", "?", "emoji"}
-    _stem.cache_clear()
-    words = write_words(tmp_path, pages * 3, "stem")
-    lowercase = write_words(tmp_path, pages, "lowercase")
-    assert _stem.cache_info().misses == lowercase.types > words.types
 
 
 @pytest.mark.parametrize(("texts", "how", "min_count", "message"), [
@@ -96,9 +92,3 @@ def test_the_arrays_of_a_trained_model_are_as_large_as_predicted(pages, tmp_path
     of_words = [model.wv.vectors, model.syn1neg, model.cum_table, *model.wv.expandos.values()]
     assert arrays == pytest.approx(sum(array.nbytes for array in (*of_words, model.dv.vectors)), rel=0.01)
     assert peak > arrays
-
-
-def test_memory_of_counting_and_training_does_not_add_up():
-    rare, _ = training_memory(vocabulary=10, types=1_000_000, lines=10, vector_size=10)
-    wide, arrays = training_memory(vocabulary=1000, types=1000, lines=10, vector_size=10_000)
-    assert (rare, wide) == (10 * 340 + 1_000_000 * 120, arrays + 1000 * 300 + 10 * 40)
