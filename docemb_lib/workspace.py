@@ -15,7 +15,7 @@ import platform
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -181,9 +181,10 @@ def locked(target: Path, *, wait: bool = True) -> Iterator[None]:
 
 def is_locked(target: Path) -> bool:
     """Whether a process builds `target` at this moment, see `locked`."""
-    lock = target.with_name(f".{target.name}.lock")
+    if not target.with_name(f".{target.name}.lock").is_file():
+        return False
     try:
-        with FileLock(lock).acquire(timeout=0) if lock.is_file() else nullcontext():
+        with locked(target, wait=False):
             return False
     except Timeout:
         return True

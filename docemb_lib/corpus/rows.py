@@ -51,7 +51,7 @@ def read_rows(file: Path) -> Iterator[Row]:
     """The rows of a file of one of FORMATS; CSV and TSV begin with a line of column names. Raises InputError."""
     format = file_format(file)
     if format is None:
-        raise InputError(f"{file}: not a data file; give {DATA_FILES}")
+        raise InputError(f"{file}: not a data file; give {DATA_FILES}, or a folder")
     if format in {".csv", ".tsv"}:
         return read_csv(file, delimiter="\t" if format == ".tsv" else ",")
     return _read_parquet(file) if format == ".parquet" else _read_jsonl(file)

@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from docemb_lib.corpus.rows import DATA_FILES, Row, file_format, read_rows, read_text, text_of, without_surrogates
+from docemb_lib.corpus.rows import Row, file_format, read_rows, read_text, text_of, without_surrogates
 from docemb_lib.errors import InputError, as_line
 from docemb_lib.progress import progress
 from docemb_lib.settings import HubDataset, TextSource
@@ -144,8 +144,6 @@ def local_paths(path: Path | Sequence[Path]) -> list[Path]:
         if not matches:
             raise InputError(f"{one} does not exist; name a folder of .txt/.md files or data files")
         found += matches
-    if wrong := [file for file in found if not file.is_dir() and file_format(file) is None]:
-        raise InputError(f"{wrong[0]}: a corpus is a folder of .txt/.md files, or data files: {DATA_FILES}")
     return found
 
 

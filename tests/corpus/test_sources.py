@@ -73,7 +73,7 @@ def test_several_files_and_patterns_make_one_corpus_with_unique_ids(tmp_path, re
     ("a.jsonl", b'{"id": ' + b"9" * 5000 + b', "text": "a"}', "line 1: not JSON .Exceeds the limit"),
     ("a.jsonl", b'{"id": "a\\ud800", "text": "a"}\n{"id": "a\\udbff", "text": "b"}', "has the id 'a\ufffd', too"),
     ("a.jsonl", b"\n", r"a\.jsonl: holds no document"),
-    ("a.xlsx", b"text", r"a\.xlsx: a corpus is a folder"),
+    ("a.xlsx", b"text", r"a\.xlsx: not a data file; give .*, or a folder"),
     ("missing/*.csv", None, r"\*\.csv does not exist"),
     ("missing", None, "missing does not exist; name a folder"),
     (".", None, r"holds no document; a folder needs \.txt or \.md files"),

@@ -68,7 +68,7 @@ def test_a_files_change_and_a_settings_change_show_in_the_fingerprint(data_folde
 
 @pytest.mark.parametrize(("evaluation", "message"), [
     ({"tasks": ["mine", "yours"]}, "there is no task 'yours'; known are package, .*, games, .*, mine and mteb:NAME; define it in own_tasks"),
-    ({"own_tasks": [TASK, TASK]}, "there is a task 'mine' already; choose another name"),
+    ({"own_tasks": [TASK, {**TASK}]}, "there is a task 'mine' already; choose another name"),
     ({"own_tasks": [TASK, {**TASK, "name": "imdb"}]}, "there is a task 'imdb' already"),
     ({"own_tasks": [TASK, {**TASK, "name": "mteb:mine"}]}, "there is a task 'mteb:mine' already; choose another name"),
     ({"sweep_tasks": ["fakenews"]}, "benchmarks: fakenews stands on no hub; name the folder that holds its files"),
