@@ -20,14 +20,8 @@ TRIED = {
 KERNEL_PROCESS = "ipykernel_launcher"  # in the command line of a kernel, unless it is forked
 KERNEL_STREAM = "ipykernel.iostream"  # module of a kernel's sys.stdout
 INJECTED_CELL = "# Parameters\n"  # first line of the cell that papermill injects
-UNION_LOCATIONS = (
-    "function-",
-    "lax-or-strict[",
-    "list[",
-    "dict[",
-    "constrained-",
-    "literal[",
-)  # pydantic: location parts that name no field
+# pydantic: location parts that name no field
+UNION_LOCATIONS = ("function-", "lax-or-strict[", "list[", "dict[", "constrained-", "literal[")
 TRAINER_METHODS = ("_get_grad_norm", "_save_checkpoint")  # of transformers.Trainer, overridden in docemb_lib.training
 
 
