@@ -147,7 +147,7 @@ def _hub() -> Finding:
     if constants.HF_HUB_OFFLINE:
         return Finding("hub", "switched off by HF_HUB_OFFLINE", "slow", "unset it to use models that are not cached")
     answers = pretrained.ask_hub() is not None
-    value = "answers" if answers else f"does not answer within {pretrained.hub_seconds():.0f} s"
+    value = "answers" if answers else f"does not answer within {pretrained.HUB_SECONDS:.0f} s"
     mend = "the profile tiny needs no hub; for others copy models and data sets here, or connect"
     return _finding("hub", f"{constants.ENDPOINT} {value}", answers, "slow", mend)
 

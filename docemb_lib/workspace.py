@@ -7,7 +7,6 @@ being built. Links such as `outputs/students/<label>` name artefacts for people.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import logging
@@ -16,7 +15,7 @@ import platform
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -81,8 +80,8 @@ class Workspace:
     def artefact(self, kind: str, inputs: Inputs, build: Build, *, resumable: bool = False) -> Artefact:
         """The artefact made from `inputs` (JSON; paths become strings), which `build(folder)` makes if it is missing.
 
-        A `resumable` build starts with the files that an interrupted build left, any other with an empty folder. An
-        artefact with a damaged file is built again, and a warning names the file.
+        A `resumable` build starts with the files of an interrupted build, unless that raised InputError, any other with
+        an empty folder. An artefact with a damaged file is built again, and a warning names the file.
         """
         artefact = self._named(kind, inputs)
         if missing := not is_whole(artefact.path):
@@ -102,8 +101,6 @@ class Workspace:
         link = self.outputs / shelf / name
         link.parent.mkdir(parents=True, exist_ok=True)
         relative = os.path.relpath(target, link.parent)
-        if link.is_symlink() and os.readlink(link) == relative:
-            return link
         if link.exists() and not link.is_symlink():
             raise InputError(f"{link} is in the way: it is no link of docemb's; move it aside")
         temporary = link.with_name(f".{name}.{os.getpid()}")
@@ -125,7 +122,7 @@ def fingerprint_of(inputs: Inputs) -> str:
 
 
 def publish(folder: Path, build: Build, *, inputs: Inputs, resumable: bool = False, replace: bool = False) -> None:
-    """Build `folder` in a sibling, flush and rename it under a lock; `replace` the files of an existing one singly."""
+    """Build `folder` in a sibling and rename it, under a lock; `replace` the files of an existing one singly."""
     with locked(folder):
         if not (replace or damaged(folder)):
             return  # another process has built it meanwhile
@@ -139,15 +136,14 @@ def publish(folder: Path, build: Build, *, inputs: Inputs, resumable: bool = Fal
             seconds = round(time.perf_counter() - start, 3)
             made = {"inputs": inputs, "versions": installed_versions(), "seconds": seconds}
             write_text(partial / MANIFEST, sealed(partial, made))
-            _flush(partial)
         except BaseException as error:
-            number = error.errno if isinstance(error, OSError) else 0  # None: of NumPy
-            full = number == errno.ENOSPC or (number is None and shutil.disk_usage(partial).free < FULL)
-            if not resumable or not any(partial.iterdir()):
+            full = isinstance(error, OSError) and shutil.disk_usage(partial).free < FULL
+            if not resumable or isinstance(error, InputError) or not any(partial.iterdir()):
                 shutil.rmtree(partial, ignore_errors=True)
-            if not full:
-                raise
-            raise InputError(f"{folder.parent}: the disk is full; make room and give the same command again") from error
+            if full:
+                mend = "make room and give the same command again"
+                raise InputError(f"{folder.parent}: the disk is full; {mend}") from error
+            raise
         if folder.exists():
             _replace_files(partial, folder)
         else:
@@ -185,9 +181,10 @@ def locked(target: Path, *, wait: bool = True) -> Iterator[None]:
 
 def is_locked(target: Path) -> bool:
     """Whether a process builds `target` at this moment, see `locked`."""
-    lock = target.with_name(f".{target.name}.lock")
+    if not target.with_name(f".{target.name}.lock").is_file():
+        return False
     try:
-        with FileLock(lock).acquire(timeout=0) if lock.is_file() else nullcontext():
+        with locked(target, wait=False):
             return False
     except Timeout:
         return True
@@ -202,16 +199,6 @@ def _replace_files(source: Path, folder: Path) -> None:
     for name in set(files_of(folder)) - set(new):
         (folder / name).unlink()
     shutil.rmtree(source)
-
-
-def _flush(folder: Path) -> None:
-    """Write a folder and everything in it to the disk, before a rename publishes it."""
-    for path in (folder, *folder.rglob("*")):
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 @cache  # reading what packages say of themselves takes tens of milliseconds

@@ -126,21 +126,11 @@ def refused():
 
 
 @pytest.fixture
-def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Train in the calling process: the hash seed of a worker matters to inference only."""
+def infer_in_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Infer in the calling process: embeddings of one process agree with each other, under any hash seed."""
     from docemb_lib.worker_pool import WorkerPool
 
-    monkeypatch.setattr(WorkerPool, "run", lambda pool, function, *args, meanwhile: function(*args))
-
-
-@pytest.fixture
-def infer_in_process(in_process, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also infer in it: embeddings of one process agree with each other, under any hash seed."""
-    from docemb_lib.worker_pool import WorkerPool
-
-    monkeypatch.setattr(
-        WorkerPool, "map", lambda pool, function, arguments, *, jobs: enumerate(starmap(function, arguments))
-    )
+    monkeypatch.setattr(WorkerPool, "map", lambda pool, function, arguments, *, jobs: starmap(function, arguments))
 
 
 def replace_notebook(root: Path, name: str, parameters: str, text: str) -> None:

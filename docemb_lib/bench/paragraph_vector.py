@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,7 +19,6 @@ import numpy as np
 from docemb_lib.bench.harness import Report, Row, interleaved, machine, ratio_row, thesis_lengths
 from docemb_lib.progress import progress
 from docemb_lib.teachers import ParagraphVector, paragraph_vector, write_words
-from docemb_lib.worker_pool import TemporaryFolder
 
 if TYPE_CHECKING:
     from docemb_lib.teachers import Words
@@ -63,7 +63,7 @@ def bench_paragraph_vector(*, quick: bool = False, documents: int | None = None,
     notes += ["one core: nothing to scale with"] if most == 1 else []
     notes += ["quick: few documents; the numbers mean little"] if quick else []
     rows: list[Row] = []
-    with TemporaryFolder() as temporary:
+    with TemporaryDirectory(prefix="docemb-") as temporary:
         texts = workload.texts()
         words = write_words(Path(temporary) / "words", texts, "lowercase")
         for name in progress(("DM", "DBOW"), desc="bench", unit="parts"):

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from dask.system import CPU_COUNT
 
 from docemb_lib import hardware, pretrained
-from docemb_lib.corpus.sources import local_paths, streamed, text_files
+from docemb_lib.corpus.sources import local_files, streamed
 from docemb_lib.doctor import INSTALL, unmet
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation.benchmarks import BENCHMARKS
@@ -158,9 +158,7 @@ def _documents(source: TextSource) -> float:
     """How many documents a source gives: of local files, as many mean ones as they have bytes."""
     size = 0
     with suppress(InputError):  # of files that are missing
-        paths = local_paths(source.path or [])
-        files = [file for path in paths for file in (text_files(path) if path.is_dir() else [path])]
-        size = sum(file.stat().st_size for file in files)
+        size = sum(file.stat().st_size for file in local_files(source.path or []))
     return min(DOCUMENTS[source.source] + size / BYTES / TOKENS, source.documents or inf)
 
 
@@ -174,9 +172,9 @@ def _fitting(settings: ParagraphVectorSettings, documents: float, tokens: float)
     types = int(min(35 * (documents * tokens * WORDS) ** 0.62, settings.max_vocab_size or inf))  # Heaps' law; web text
     vocabulary = types if settings.max_vocab_size else types // 2  # about half of the types occur once
     size = {"vocabulary": vocabulary, "lines": int(documents), "vector_size": settings.vector_size}
-    memory = training_memory(types=types, **size)
+    memory, arrays = training_memory(types=types, **size)
     seconds = documents * _inferring(settings, tokens) * CPU_COUNT / min(settings.workers, CPU_COUNT)
-    return Cost(seconds, LIBRARIES + memory["total"], memory["words"] + memory["documents"])
+    return Cost(seconds, LIBRARIES + memory, arrays)
 
 
 def _inferring(settings: ParagraphVectorSettings, tokens: float) -> float:

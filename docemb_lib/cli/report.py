@@ -18,7 +18,6 @@ from docemb_lib.experiments.execution import Runs, is_done
 from docemb_lib.experiments.models import ADAPTED
 from docemb_lib.experiments.plan import chosen_runs, profile_argument, resolve_plan
 from docemb_lib.experiments.scores import Final
-from docemb_lib.private import load_nbformat
 from docemb_lib.progress import progress
 from docemb_lib.settings.profile import FINAL, Profile
 from docemb_lib.workspace import Workspace, write_text
@@ -100,7 +99,6 @@ def write_pages(profile: str, out: Path | None = None) -> Path:
 
 def page_of(notebook: Path) -> str:
     """An executed notebook as a page that holds all that it shows; its formulas become MathML."""
-    load_nbformat()
     import nbformat
     from latex2mathml.converter import convert
     from nbconvert import HTMLExporter

@@ -8,11 +8,8 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-import shutil
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -23,7 +20,6 @@ import pyarrow as pa
 
 from docemb_lib.corpus.sources import CountTokens, Document
 from docemb_lib.errors import InputError
-from docemb_lib.tokenizing import pieces
 
 if TYPE_CHECKING:
     from datasets import Dataset, DatasetDict
@@ -37,8 +33,6 @@ LINKED = 0.7  # share of each partition for pages with their links; the rest bal
 MIN_LINKS, MAX_LINKS = 2, 6  # a linked page brings its first MAX_LINKS targets and needs MIN_LINKS of them
 PART = 10_000  # documents of a part: the most that are in memory, and that a kill costs
 BATCH = 256  # documents measured at once
-THREADS = 4  # batches measured at the same time, so that tokenizers need not wait for reading, splitting and hashing
-COMPLETE = "complete"  # an empty file beside the parts when all of them are written
 
 
 def build_corpus(
@@ -51,17 +45,13 @@ def build_corpus(
     test) and `see_also`, the ids they refer to in the same split. The order depends on `seed` and the ids alone.
 
     Args:
-        counters: functions from texts to numbers of tokens, by column; called from several threads.
+        counters: functions from texts to numbers of tokens, by column.
         validation, tasks: numbers of documents; train has the rest.
-        folder: where the parts lie, until the caller removes it; also removed if InputError is raised.
+        folder: where the parts lie, until the caller removes it.
         copy_words: of documents whose first so many words (None: all) agree but for case, the first id stays.
     """
-    try:
-        write_parts(folder, documents, counters, copy_words=copy_words)
-        return _splits(folder, validation=validation, tasks=tasks, seed=seed)
-    except InputError:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
+    write_parts(folder, documents, counters, copy_words=copy_words)
+    return _splits(folder, validation=validation, tasks=tasks, seed=seed)
 
 
 def hold_out(documents: Sequence[Document], *, size: int) -> dict[str, Partition]:
@@ -112,21 +102,12 @@ def write_parts(
 
     Parts that exist already stay, and as many of the documents are skipped.
     """
-    if (folder / COMPLETE).exists():
-        return
     folder.mkdir(parents=True, exist_ok=True)
     done = len(list(folder.glob("*.arrow")))
-    for counter in counters.values():
-        counter([""])  # load the tokenizer once, not in every thread
-    measure = partial(_measured, counters=counters, copy_words=copy_words)
-    rest, pool = islice(documents, done * PART, None), ThreadPoolExecutor(THREADS)
-    try:
-        while part := list(pool.map(measure, _batches(islice(rest, PART)))):  # measured while the next batch is read
-            _write(folder / f"{done:05}.arrow", part)
-            done += 1
-    finally:
-        pool.shutdown(cancel_futures=True)
-    (folder / COMPLETE).touch()
+    rest = islice(documents, done * PART, None)
+    while part := [_measured(batch, counters, copy_words) for batch in _batches(islice(rest, PART))]:
+        _write(folder / f"{done:05}.arrow", part)
+        done += 1
 
 
 def _batches(documents: Iterator[Document]) -> Iterator[list[Document]]:
@@ -144,10 +125,7 @@ def open_parts(folder: Path) -> Dataset:
 
 def digest(text: str, words: int | None) -> bytes:
     """16 bytes of a hash of the first `words` words (None: all), case and white space aside; equal for copies."""
-    if words is None:
-        plain = " ".join(filter(None, (" ".join(piece.lower().split()) for piece in pieces(text))))
-    else:
-        plain = " ".join(text.lower().split(None, words)[:words])
+    plain = " ".join(text.lower().split(None, -1 if words is None else words)[:words])
     return hashlib.sha256(plain.encode()).digest()[:16]
 
 
@@ -158,19 +136,18 @@ def corpus_statistics(corpus: Mapping[str, Dataset], *, limit: int, student_limi
     split, documents, tokens, mean, std, median (of student tokens), and percent of documents that are longer:
     beyond_limit and beyond_student, over_384 and over_512 (structural tokens, as in Tables 4.1 and 5.1).
     """
-    rows = []
+    rows = {}
     for split, table in corpus.items():
-        student = pd.Series(table["n_student_tokens"][:], dtype=np.float64)
-        structural = pd.Series(table["n_structural_tokens"][:], dtype=np.float64)
-        rows.append({
-            "split": str(split), "documents": len(student), "tokens": int(student.sum()),
+        student, structural = (pd.Series(table[f"n_{of}_tokens"][:], dtype=float) for of in ("student", "structural"))
+        rows[str(split)] = {
+            "documents": len(student), "tokens": int(student.sum()),
             "mean": student.mean(), "std": student.std(ddof=0), "median": student.median(),
             "beyond_limit": 100 * (structural > limit).mean(),
             "beyond_student": 100 * (student > student_limit).mean(),
             "over_384": 100 * (structural > 384).mean(),  # the limit of SBERT in the thesis
             "over_512": 100 * (structural > 512).mean(),  # the limit of its tokenizer
-        })  # fmt: skip
-    return pd.DataFrame(rows)
+        }  # fmt: skip
+    return pd.DataFrame(rows.values(), index=pd.Index(rows, name="split")).reset_index()
 
 
 def _splits(folder: Path, *, validation: int, tasks: int, seed: int) -> DatasetDict:
@@ -203,26 +180,18 @@ def _splits(folder: Path, *, validation: int, tasks: int, seed: int) -> DatasetD
 
 def distinct_rows(documents: Dataset, *, seed: int) -> np.ndarray:
     """The rows of the documents, ordered by a hash of seed and id; of each group of copies the row of the first id."""
-    table, n = documents.data, len(documents)
-    ids = (id.as_py() for id in table.column("id"))
-    places = np.fromiter((hashlib.sha256(f"{seed}:{id}".encode()).digest()[:16] for id in ids), "S16", n)
-    order = places.argsort()
-    if (repeated := places[order][1:] == places[order][:-1]).any():
-        id = min(table.column("id").take(order[1:][repeated]).to_pylist())
-        raise InputError(f"corpus: two documents have the id {id!r}; rename one of them")
-    digests = np.fromiter((digest.as_py() for digest in table.column("digest")), "S16", n)
-    # Documents whose digests agree in the first half: all copies, and hardly any others.
-    suspect = pd.Series(digests.view(np.uint64)[::2]).duplicated(keep=False)
-    copies = pd.DataFrame({"row": np.flatnonzero(suspect)})
-    copies["digest"], copies["id"] = digests[copies.row], table.column("id").take(copies.row.to_numpy()).to_pylist()
-    dropped = copies.sort_values("id").pipe(lambda frame: frame.row[frame.digest.duplicated()])
-    if len(dropped):
-        logger.warning("%d of %d documents repeat an earlier one and are left out", len(dropped), n)
-    return order[~np.isin(order, dropped)]
+    frame = pd.DataFrame({name: documents.data.column(name).to_pylist() for name in ("id", "digest")})
+    if (repeated := frame["id"].duplicated()).any():
+        raise InputError(f"corpus: two documents have the id {frame['id'][repeated].min()!r}; rename one of them")
+    frame["place"] = [hashlib.sha256(f"{seed}:{id}".encode()).digest() for id in frame["id"]]
+    distinct = frame.sort_values("id").drop_duplicates("digest").sort_values("place")
+    if dropped := len(frame) - len(distinct):
+        logger.warning("%d of %d documents repeat an earlier one and are left out", dropped, len(frame))
+    return distinct.index.to_numpy()
 
 
 def _measured(
-    documents: Sequence[Document], *, counters: Mapping[str, CountTokens], copy_words: int | None
+    documents: Sequence[Document], counters: Mapping[str, CountTokens], copy_words: int | None
 ) -> pa.RecordBatch:
     ids, texts, sources, links = map(list, zip(*documents, strict=True))
     counts = {counter: counter(texts) for counter in set(counters.values())}  # once where two columns share a tokenizer
@@ -230,7 +199,7 @@ def _measured(
         "id": pa.array(ids, pa.string()),
         "text": pa.array(texts, pa.large_string()),  # a split may exceed 2 GB
         "source": pa.array(sources, pa.string()),
-        "n_words": pa.array([sum(len(piece.split()) for piece in pieces(text)) for text in texts], pa.int64()),
+        "n_words": pa.array([len(text.split()) for text in texts], pa.int64()),
         **{name: pa.array(counts[counter], pa.int64()) for name, counter in counters.items()},
         "digest": pa.array([digest(text, copy_words) for text in texts], pa.binary()),
         "see_also": pa.array(links, pa.list_(pa.string())),
@@ -241,10 +210,6 @@ def _measured(
 def _write(file: Path, batches: list[pa.RecordBatch]) -> None:
     """Write a part as one batch, because opening a file takes time for each batch in it."""
     temporary = file.with_name(f"{file.name}.partial")
-    try:
-        with pa.OSFile(str(temporary), "wb") as out, pa.ipc.new_stream(out, batches[0].schema) as stream:
-            stream.write_table(pa.Table.from_batches(batches).combine_chunks())
-        os.replace(temporary, file)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    with pa.OSFile(str(temporary), "wb") as out, pa.ipc.new_stream(out, batches[0].schema) as stream:
+        stream.write_table(pa.Table.from_batches(batches).combine_chunks())
+    os.replace(temporary, file)

@@ -10,23 +10,19 @@ from __future__ import annotations
 import ast
 import importlib.util
 import inspect
-import logging
 import re
 import tokenize
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import starmap, takewhile
+from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
 from docemb_lib.corpus.sources import Document
 from docemb_lib.errors import InputError
 from docemb_lib.progress import progress
-from docemb_lib.worker_pool import WorkerPool
-
-logger = logging.getLogger(__name__)
 
 PACKAGES = (
     "numpy", "scipy", "sklearn", "pandas", "matplotlib", "seaborn", "torch", "nltk", "gensim", "networkx", "sympy",
@@ -83,18 +79,15 @@ class _Clean(NamedTuple):
     cited: tuple[str, ...]  # names, to be resolved
 
 
-def installed_docs(packages: Sequence[str] = PACKAGES, *, min_words: int = 80, jobs: int = 2) -> list[Document]:
+def installed_docs(packages: Sequence[str] = PACKAGES, *, min_words: int = 80) -> list[Document]:
     """The documentation pages of `packages` (import names), sorted by id, no two with the same text.
 
     The id is the dotted path without its private parts, where that is unique; `source` is the package; `see_also` holds
-    ids of pages of the same package. Pages of fewer than `min_words` words are left out. `jobs` processes read.
+    ids of pages of the same package. Pages of fewer than `min_words` words are left out.
     """
-    files = [(path, module, min_words) for package in packages for path, module in _source_files(package)]
-    pool = WorkerPool()
-    read = pool.map(_clean_pages, files, jobs=jobs) if jobs > 1 else enumerate(starmap(_clean_pages, files))
-    found = sorted(progress(read, desc="reading docs", total=len(files), unit="files"))  # by position in `files`
-    pool.stop()
-    pages = {page.path: page for _, of_file in found for page in of_file}.values()
+    files = [file for package in packages for file in _source_files(package)]
+    found = (page for file in progress(files, desc="reading docs", unit="files") for page in _clean_pages(*file))
+    pages = {page.path: page for page in found if len(page.text.split()) >= min_words}.values()
 
     uses = Counter(_public(page.path) for page in pages)
     by_id = {public if uses[public := _public(page.path)] == 1 else page.path: page for page in pages}
@@ -120,15 +113,13 @@ def _source_files(package: str) -> Iterator[tuple[Path, str]]:
             yield path, ".".join(parts).removesuffix(".py").removesuffix(".__init__")
 
 
-def _clean_pages(file: Path, module: str, min_words: int) -> list[_Clean]:
-    pages = []
+def _clean_pages(file: Path, module: str) -> Iterator[_Clean]:
     for page in read_pages(file, module):
         path = f"{page.module}.{page.name}" if page.name else page.module
         cuts = {name: cut_see_also(doc) for name, doc in (("", page.doc), *page.members.items())}
         text = "\n\n".join(f"{name}\n{left}" if name else left for name, (left, _) in cuts.items())
         cited = dict.fromkeys(name for _, names in cuts.values() for name in names)
-        pages.append(_Clean(path, tuple(page.members), remove_names(text), tuple(cited)))
-    return [page for page in pages if len(page.text.split()) >= min_words]
+        yield _Clean(path, tuple(page.members), remove_names(text), tuple(cited))
 
 
 def _public(path: str) -> str:
@@ -171,8 +162,7 @@ def read_pages(path: Path, module: str) -> list[Page]:
         with tokenize.open(path) as file, warnings.catch_warnings():
             warnings.simplefilter("ignore", SyntaxWarning)  # invalid escapes in the packages
             tree = ast.parse(file.read())
-    except (SyntaxError, UnicodeDecodeError) as error:
-        logger.debug("%s is not read: %s", path, error)
+    except (SyntaxError, UnicodeDecodeError):
         return []
     pages: dict[tuple[str, str], Page] = {}
 
@@ -279,11 +269,10 @@ def cut_see_also(text: str) -> tuple[str, tuple[str, ...]]:
     while (start := at) < len(lines):
         at += 1
         if heading := HEADING.fullmatch(lines[start].strip()):
-            inline = heading["inline"] or ""
-            at = _block_end(lines, start, inline=bool(inline.strip()))
+            at = _block_end(lines, start)
             block = [line for line in lines[start + 1 : at] if line.strip() and not RULE.fullmatch(line.strip())]
             entries = [line for line in block if _indent(line) == _indent(block[0])]  # without indented descriptions
-            cited += [name for entry in (inline, *entries) for name in _names(entry)]
+            cited += [name for entry in (heading["inline"] or "", *entries) for name in _names(entry)]
         else:
             kept.append(lines[start])
     text = "\n".join(kept)
@@ -297,26 +286,19 @@ def remove_names(text: str) -> str:
     return _tidy(NAME.sub("", FROM.sub("", IMPORT.sub("", text))))
 
 
-def _block_end(lines: list[str], heading: int, *, inline: bool) -> int:
+def _block_end(lines: list[str], heading: int) -> int:
     """Index of the first line after the block that `lines[heading]` opens.
 
-    A block with an underlined heading ends at the next underlined heading. Any other ends with the lines that are
-    indented deeper, or if there are none and no text stands `inline` after the heading, with the next paragraph. Text
-    that is indented less ends every block.
+    A block with an underlined heading ends at the next underlined heading or with text that is indented less. Any other
+    ends with the lines that are indented deeper.
     """
-
-    def skip(at: int, goes_on: Callable[[int], bool]) -> int:
-        return next((n for n in range(at, len(lines)) if not goes_on(n)), max(at, len(lines)))
-
-    indents = [_indent(line) if line.strip() else None for line in lines]  # None: blank
-    rules = [RULE.fullmatch(line.strip()) is not None for line in lines] + [False]
-    indent, at = _indent(lines[heading]), heading + 1
-    if rules[at]:
-        return skip(at + 1, lambda at: (own := indents[at]) is None or (own >= indent and not rules[at + 1]))
-    at = skip(at, lambda at: indents[at] is None)
-    if at < len(lines) and _indent(lines[at]) > indent:
-        return skip(at, lambda at: (own := indents[at]) is None or own > indent)
-    return at if inline else skip(at, lambda at: (own := indents[at]) is not None and own >= indent)
+    indent, rules = _indent(lines[heading]), [RULE.fullmatch(line.strip()) is not None for line in lines] + [False]
+    underlined = rules[heading + 1]
+    for at in range(heading + 1 + underlined, len(lines)):
+        own = _indent(lines[at])
+        if lines[at].strip() and ((own < indent or rules[at + 1]) if underlined else own <= indent):
+            return at
+    return len(lines)
 
 
 def _indent(line: str) -> int:

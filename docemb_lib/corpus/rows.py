@@ -44,15 +44,14 @@ class Row(NamedTuple):
 def file_format(file: Path) -> str | None:
     """One of FORMATS, by the name of the file; None for any other."""
     suffix = Path(file.name.removesuffix(".gz")).suffix
-    packed_parquet = file.suffix == ".gz" and suffix == ".parquet"  # parquet compresses itself
-    return suffix if suffix in FORMATS and not packed_parquet else None
+    return suffix if suffix in FORMATS else None
 
 
 def read_rows(file: Path) -> Iterator[Row]:
     """The rows of a file of one of FORMATS; CSV and TSV begin with a line of column names. Raises InputError."""
     format = file_format(file)
     if format is None:
-        raise InputError(f"{file}: not a data file; give {DATA_FILES}")
+        raise InputError(f"{file}: not a data file; give {DATA_FILES}, or a folder")
     if format in {".csv", ".tsv"}:
         return read_csv(file, delimiter="\t" if format == ".tsv" else ",")
     return _read_parquet(file) if format == ".parquet" else _read_jsonl(file)
@@ -65,22 +64,18 @@ def read_csv(file: Path, *, columns: Sequence[str] | None = None, delimiter: str
     """
     csv.field_size_limit(sys.maxsize)  # the default of 131,072 characters is too short for documents
     quoting: Any = csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL
-    reader = csv.reader((line for _, line in _lines(file)), delimiter=delimiter, quoting=quoting, strict=True)
-    rows, number = filter(None, reader), 0  # without blank lines
+    lines = (line for _, line in _lines(file))
+    reader = csv.DictReader(lines, columns, delimiter=delimiter, quoting=quoting, strict=True)
     try:
-        if columns is None:
-            columns = [name.strip() for name in next(rows, ())]
-            if len(set(columns)) < len(columns):
-                raise InputError(f"{file}, line of column names: {', '.join(columns)} names a column twice; rename one")
-        for number, values in enumerate(rows, start=1):
+        reader.fieldnames = names = [name.strip() for name in reader.fieldnames or ()]
+        for number, fields in enumerate(reader, start=1):
             where = f"{file}, row {number}"
-            if len(values) != len(columns):
-                found, wanted = f"{len(values)} values", f"{len(columns)} ({', '.join(columns)})"
-                raise InputError(f"{where} (up to line {reader.line_num}): {found}, expected {wanted}; mend the row")
-            yield Row(where, number, dict(zip(columns, values, strict=True)))
+            if None in fields or None in fields.values():  # what DictReader has for too many and too few values
+                expected = f"expected {len(names)} values ({', '.join(names)})"
+                raise InputError(f"{where} (up to line {reader.line_num}): {expected}; mend the row")
+            yield Row(where, number, fields)
     except csv.Error as error:
-        place = "line of column names" if columns is None else f"row {number + 1}"
-        raise InputError(f"{file}, {place}: broken quoting up to line {reader.line_num} ({error}); mend it") from error
+        raise InputError(f"{file}: broken quoting up to line {reader.reader.line_num} ({error}); mend it") from error
 
 
 def text_of(fields: Mapping[str, Any], field: str, *, where: str) -> str:
@@ -109,16 +104,10 @@ def _read_jsonl(file: Path) -> Iterator[Row]:
         where = f"{file}, line {number}"
         try:
             record = json.loads(line)
-        except json.JSONDecodeError as error:
-            place = f"{error.msg} at column {error.colno}"
-            raise InputError(f"{where}: not JSON ({place}); write one object a line") from error
-        except RecursionError:
-            raise InputError(f"{where}: nested too deeply; write one flat object a line") from None
-        except ValueError as error:  # a number of thousands of digits
-            raise InputError(f"{where}: {error.args[0].partition(';')[0]}; write it as a string") from None
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"{where}: not JSON ({error}); write one flat object a line") from error
         if not isinstance(record, dict):
-            found = f"{type(record).__name__} {line.strip()[:40]!r}"
-            raise InputError(f"{where}: found {found}; write one JSON object a line")
+            raise InputError(f"{where}: found {type(record).__name__}; write one JSON object a line")
         yield Row(where, number, record)
 
 
@@ -137,19 +126,13 @@ def _read_parquet(file: Path) -> Iterator[Row]:
 
 def _lines(file: Path) -> Iterator[tuple[int, str]]:
     """The numbered lines of a file in UTF-8, split at newlines only. A byte order mark at its head is dropped."""
-    begin = 0  # of the line, in bytes
+    number = 0
     try:
         with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as stream:
             for number, line in enumerate(stream, start=1):
-                yield number, line.decode().removeprefix("\ufeff" if number == 1 else "")
-                begin += len(line)
-    except UnicodeDecodeError as error:
-        byte = f"byte {begin + error.start} is {error.object[error.start]:#04x}"
-        raise InputError(f"{file}: {byte}, which is not UTF-8; save the file as UTF-8") from error
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise InputError(f"{file}: is not a whole gzip file ({error}); compress it again") from error
-    except OSError as error:
-        raise InputError(f"{file}: cannot be read ({error.strerror}); mend its permissions") from error
+                yield number, line.decode("utf-8-sig" if number == 1 else "utf-8")
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        raise InputError(f"{file}, near line {number}: {error}; save the file again, whole and as UTF-8") from error
 
 
 def split_sentences(text: str, *, language: str = "en") -> list[str]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import glob
 import hashlib
 import logging
-import os
-import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache, partial
@@ -16,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from docemb_lib.corpus.rows import DATA_FILES, file_format, read_rows, read_text, text_of, without_surrogates
+from docemb_lib.corpus.rows import Row, file_format, read_rows, read_text, text_of, without_surrogates
 from docemb_lib.errors import InputError, as_line
 from docemb_lib.progress import progress
 from docemb_lib.settings import HubDataset, TextSource
@@ -25,10 +23,6 @@ from docemb_lib.workspace import VERSIONS, fingerprint_of
 logger = logging.getLogger(__name__)
 
 BATCH = 256  # texts given to a counter at once
-CACHE = 8 * 1024  # kB of memory for a set of names
-BUILDERS = {".jsonl": "json", ".tsv": "csv"}  # of `datasets`, where they are not the format's name
-SHINGLE = 5  # words: unrelated texts share hardly any runs of this length
-PERMUTATIONS = 128  # length of a signature; the standard error of the similarity is about 1 / sqrt(PERMUTATIONS)
 
 CountTokens = Callable[[list[str]], list[int]]  # texts -> tokens of each
 
@@ -43,19 +37,19 @@ class Document(NamedTuple):
 
 
 def read_documents(settings: TextSource, *, count_tokens: CountTokens) -> Iterable[Document]:
-    """The documents of a corpus section: at most `settings.documents`, without near-duplicates where that is set.
+    """The documents of a corpus section: at most `settings.documents`.
 
     count_tokens: texts to their numbers of student tokens, for data sets with `min_student_tokens`.
     """
     if settings.source == "hub":
-        return _distinct(_hub_shares(settings, count_tokens), settings)
+        return _hub_shares(settings, count_tokens)
     if settings.source == "installed-docs":
         from docemb_lib.corpus.installed_docs import PACKAGES, installed_docs
 
         documents = installed_docs(settings.packages or PACKAGES)
         return _sampled(lambda: documents, settings)
     read = partial(local_documents, settings.path or [], text_field=settings.text_field, id_field=settings.id_field)
-    return _sampled(lambda: iter(progress(read(), desc="reading documents", unit="documents")), settings)
+    return _sampled(lambda: progress(read(), desc="reading documents", unit="documents"), settings)
 
 
 def source_fingerprint(settings: TextSource) -> str:
@@ -67,23 +61,17 @@ def source_fingerprint(settings: TextSource) -> str:
         inputs["versions"] = {name: _version(name) for name in settings.packages or PACKAGES}
     elif settings.source == "local":
         try:
-            paths = local_paths(settings.path or [])
+            inputs["files"] = files_fingerprint(local_files(settings.path or []))
         except InputError as error:
             raise InputError(f"corpus.path: {error}") from None
-        files = [file for path in paths for file in (text_files(path) if path.is_dir() else [path])]
-        inputs["files"] = files_fingerprint(files)
     else:
-        found = {source.dataset: _dataset_files(source.dataset) for source in settings.datasets}
-        for name in found:
-            if file_format(Path(name)) and not found[name]:
-                raise InputError(f"corpus.datasets: {name} does not exist; name files, a folder or a hub's data set")
-        inputs["files"] = files_fingerprint(f for source in settings.datasets for f in found[source.dataset])
+        inputs["files"] = files_fingerprint(file for source in settings.datasets for file in _dataset_files(source))
     return fingerprint_of(inputs)
 
 
 def streamed(settings: TextSource) -> list[str]:
     """The data sets of a hub that a source streams; none for local files."""
-    remote = [source for source in settings.datasets if not _dataset_files(source.dataset)]
+    remote = [source for source in settings.datasets if not _dataset_files(source)]
     return [" ".join(filter(None, (source.dataset, source.config))) for source in remote]
 
 
@@ -108,60 +96,20 @@ def _hub_shares(settings: TextSource, count_tokens: CountTokens) -> Iterator[Doc
 def _sampled(read: Callable[[], Iterable[Document]], settings: TextSource) -> Iterable[Document]:
     """The `settings.documents` documents whose hash of seed and id is lowest: a longer corpus keeps most of them."""
     if settings.documents is None:
-        return _distinct(read(), settings)
-    ids = (document.id for document in _distinct(read(), settings))
+        return read()
+    ids = (document.id for document in read())
     chosen = set(nsmallest(settings.documents, ids, key=partial(_draw, seed=settings.seed)))
     return (document for document in read() if document.id in chosen)
 
 
-_distributions = cache(packages_distributions)  # by import name; reads all of site-packages
-
-
+@cache
 def _version(package: str) -> str:
     """The version of an installed package, by its import name. Raises InputError."""
-    from docemb_lib.corpus.installed_docs import PACKAGES
-
-    if package in PACKAGES:  # their distributions are known: asking for these alone takes a millisecond each
-        with suppress(PackageNotFoundError):
-            return version("scikit-learn" if package == "sklearn" else package)
-    if package not in _distributions():
-        raise InputError(f"corpus.packages: {package} is not installed; install it, or leave it out")
-    return version(_distributions()[package][0])
-
-
-def drop_near_duplicates(documents: Iterable[Document], *, similarity: float) -> Iterator[Document]:
-    """The documents, in order, without those that are nearly a copy of an earlier one that is kept.
-
-    similarity: the smallest Jaccard index of two sets of five consecutive words, case aside, that counts as a copy. It
-    is estimated by MinHash (Broder 1997) among candidates found by banding (Leskovec, Rajaraman and Ullman, Mining of
-    Massive Datasets, chapter 3). Texts of fewer than five words are kept.
-    """
-    try:
-        from datasketch import MinHash, MinHashLSH
-    except ImportError:
-        raise InputError('corpus.near_duplicates needs datasketch; install it: pip install "docemb[dedup]"') from None
-
-    index = MinHashLSH(threshold=similarity, num_perm=PERMUTATIONS)
-    kept: dict[int, Any] = {}  # signatures by position
-    dropped = 0
-    for position, document in enumerate(progress(documents, desc="near-duplicates", unit="documents")):
-        words = document.text.lower().split()
-        if runs := {" ".join(words[start : start + SHINGLE]) for start in range(len(words) - SHINGLE + 1)}:
-            signature = MinHash(num_perm=PERMUTATIONS)
-            signature.update_batch([run.encode() for run in runs])
-            if any(signature.jaccard(kept[other]) >= similarity for other in index.query(signature)):
-                dropped += 1
-                continue
-            index.insert(position, signature)
-            kept[position] = signature
-        yield document
-    if dropped:
-        logger.warning("%d documents are nearly copies of earlier ones and are left out", dropped)
-
-
-def _distinct(documents: Iterable[Document], settings: TextSource) -> Iterable[Document]:
-    similarity = settings.near_duplicates
-    return documents if similarity is None else drop_near_duplicates(documents, similarity=similarity)
+    with suppress(PackageNotFoundError):
+        return version("scikit-learn" if package == "sklearn" else package)
+    if names := packages_distributions().get(package):  # reads all of site-packages
+        return version(names[0])
+    raise InputError(f"corpus.packages: {package} is not installed; install it, or leave it out")
 
 
 def local_documents(
@@ -171,66 +119,61 @@ def local_documents(
 
     In a folder the id is the path below it, and the source is the name of the folder that holds the file. In a data
     file the id is `id_field`, or where that is missing the number of the row (after the name of the file, if there are
-    several files), and the source is the name of the file without its endings.
+    several files), and the source is the name of the file without its endings. Raises InputError.
     """
-    paths, seen = local_paths(path), Seen()
+    paths, ids = local_paths(path), set[str]()
     for one in paths:
         found = _folder(one) if one.is_dir() else _data_file(one, text_field, id_field, alone=len(paths) == 1)
-        for place, given in found:  # names of files and ids may hold surrogates as texts do
-            where, id, source = map(without_surrogates, (place, given.id, given.source))
-            document = given._replace(id=id, source=source)
-            if (first := seen.add(document.id, where)) is not None:
-                raise InputError(f"{first} and {where}: both have id {document.id!r}; rename one")
+        before = len(ids)
+        for where, document in found:
+            if not document.text.strip():
+                raise InputError(f"{where}: the text is blank; write one, or delete the document")
+            if document.id in ids:
+                raise InputError(f"{where}: an earlier document has the id {document.id!r}, too; rename one")
+            ids.add(document.id)
             yield document
+        if len(ids) == before:
+            raise InputError(f"{one}: holds no document; a folder needs .txt or .md files, a data file rows")
 
 
 def local_paths(path: Path | Sequence[Path]) -> list[Path]:
     """The folders and data files that a path, a pattern such as `news/*.jsonl.gz`, or a list of them stands for."""
     found: list[Path] = []
     for one in [path] if isinstance(path, str | Path) else path:
-        named = [str(one)] if Path(one).exists() else sorted(glob.glob(str(one), recursive=True), reverse=True)
-        matches = sorted(map(Path, {os.path.realpath(name): name for name in named}.values()))  # links may form a loop
+        matches = _matches(one)
         if not matches:
-            raise InputError(
-                f"{one} does not exist: no such file or folder; name a folder of .txt/.md files or data files"
-            )
-        for match in matches:
-            if not match.exists():
-                raise InputError(f"{match}: a link that leads to no file; remove it")
-            if not match.is_dir() and file_format(match) is None:
-                raise InputError(f"{match}: a corpus is a folder of .txt/.md files, or data files: {DATA_FILES}")
+            raise InputError(f"{one} does not exist; name a folder of .txt/.md files or data files")
         found += matches
     return found
 
 
-def text_files(folder: Path) -> list[Path]:
-    """Every .txt and .md file below a folder, in order."""
+def local_files(path: Path | Sequence[Path]) -> list[Path]:
+    """The files that `local_documents` reads."""
+    return [file for one in local_paths(path) for file in (_text_files(one) if one.is_dir() else [one])]
+
+
+def _matches(path: Path | str) -> list[Path]:
+    """The path itself where it exists, or else what it matches as a pattern."""
+    return [Path(path)] if Path(path).exists() else sorted(map(Path, glob.glob(str(path), recursive=True)))
+
+
+def _text_files(folder: Path) -> list[Path]:
     return sorted(file for file in folder.rglob("*") if file.suffix in {".txt", ".md"} and file.is_file())
 
 
 def _folder(folder: Path) -> Iterator[tuple[str, Document]]:
-    files = text_files(folder)
-    if not files:
-        raise InputError(f"{folder}: holds no .txt or .md file; add some, or give the path of a data file (.jsonl, …)")
-    for file in files:
-        text = read_text(file)
-        if not text.strip():
-            raise InputError(f"{file}: the document is blank; write text into it or delete it")
-        yield str(file), Document(file.relative_to(folder).as_posix(), text, file.resolve().parent.name)
+    for file in _text_files(folder):
+        name = without_surrogates(file.relative_to(folder).as_posix())
+        yield str(file), Document(name, read_text(file), file.resolve().parent.name)
 
 
 def _data_file(file: Path, text_field: str, id_field: str, *, alone: bool) -> Iterator[tuple[str, Document]]:
-    source, number = _stem(file), 0
+    source = _stem(file)
     for where, number, fields in read_rows(file):
-        text = text_of(fields, text_field, where=where)
-        if not text.strip():
-            raise InputError(f"{where}: field {text_field!r} is blank; write text into it or delete the row")
-        name = fields.get(id_field, number if alone else f"{source}:{number}")
-        if isinstance(name, bool) or not isinstance(name, str | int):
-            raise InputError(f"{where}: field {id_field!r} must be a string or an integer, found {name!r}; change it")
-        yield where, Document(str(name), text, source)
-    if not number:
-        raise InputError(f"{file}: holds no document; add one with a field {text_field!r}")
+        id = fields.get(id_field)
+        if id is None:
+            id = number if alone else f"{source}:{number}"
+        yield where, Document(without_surrogates(str(id)), text_of(fields, text_field, where=where), source)
 
 
 def _stem(path: Path) -> str:
@@ -238,45 +181,27 @@ def _stem(path: Path) -> str:
     return path.name.removesuffix(".gz").removesuffix(file_format(path) or "")
 
 
-class Seen:
-    """A set of names, each with the place where it was found first; on disk, because names may be millions."""
-
-    def __init__(self) -> None:
-        self.database = sqlite3.connect("")  # a temporary file; nothing is committed: pages leave a full cache only
-        self.database.executescript(f"PRAGMA journal_mode = OFF; PRAGMA cache_size = -{CACHE}")
-        self.database.execute("CREATE TABLE seen (name PRIMARY KEY, place) WITHOUT ROWID")
-
-    def add(self, name: str, place: str = "") -> str | None:  # its first place if the name is known
-        if self.database.execute("INSERT OR IGNORE INTO seen VALUES (?, ?)", (name, place)).rowcount:
-            return None
-        return self.database.execute("SELECT place FROM seen WHERE name = ?", (name,)).fetchone()[0]
-
-
 def hub_documents(source: HubDataset, *, limit: int | None, seed: int, count_tokens: CountTokens) -> Iterator[Document]:
     """`limit` documents of a data set (None: all), each set of so many being equally likely; all rows are streamed.
 
-    Skips blank texts, repeated ones, and those below `source.min_words` or `source.min_student_tokens`, counted by
-    `count_tokens`. The id is a hash of the text. The sample are the documents whose hash of seed and id is lowest, in
-    this order: wherever they stand, and in whichever shard. It is held in memory.
+    Skips blank texts, repeated ones, and those below `source.min_student_tokens`, counted by `count_tokens`. The id is
+    a hash of the text. The sample are the documents whose hash of seed and id is lowest, in this order: wherever they
+    stand, and in whichever shard. It is held in memory.
     Raises InputError for local files that cannot be read, ConnectionError for a hub that fails on the way.
     """
     name = _stem(Path(source.dataset))
-    texts = progress(_texts(source), desc=f"streaming {name}", unit="rows")
-    several = (text for text in texts if len(text.split()) >= (source.min_words or 1))
-    documents = (Document(f"{name}/{hashlib.sha256(text.encode()).hexdigest()[:16]}", text, name) for text in several)
+    rows = progress(_rows(source), desc=f"streaming {name}", unit="rows")
+    texts = (text_of(row.fields, source.text_field, where=row.where) for row in rows)
+    ids = ((f"{name}/{hashlib.sha256(text.encode()).hexdigest()[:16]}", text) for text in texts if text.strip())
+    documents = (Document(id, text, name) for id, text in ids)
     long = partial(_long, min_tokens=source.min_student_tokens, count_tokens=count_tokens)
-    given, seen = 0, Seen()
+    given = set[str]()
     for document in long(documents) if limit is None else _drawn(documents, limit, seed, long):
-        if seen.add(document.id) is None:
-            given += 1
+        if document.id not in given:
+            given.add(document.id)
             yield document
-    if not given:
-        limits = source.model_dump(include={"min_words", "min_student_tokens"}, exclude_none=True)
-        least = " and ".join(f"{field}={value}" for field, value in limits.items())
-        reason = f"no text is as long as {least}; lower it" if least else f"no text in its field {source.text_field!r}"
-        raise InputError(f"dataset {source.dataset!r}, split {source.split!r}: {reason}")
-    if limit is not None and given < limit:
-        logger.warning("%s [%s] gave %d documents of the %d asked for", source.dataset, source.split, given, limit)
+    if limit is not None and len(given) < limit:
+        logger.warning("%s [%s] gave %d documents of the %d asked for", source.dataset, source.split, len(given), limit)
 
 
 def _drawn(
@@ -302,50 +227,42 @@ def _long(documents: Iterator[Document], min_tokens: int | None, count_tokens: C
     if min_tokens is None:
         yield from documents
         return
-    # A token has a byte or more: shorter texts need not be counted.
-    candidates = (document for document in documents if len(document.text.encode()) >= min_tokens)
-    while batch := list(islice(candidates, BATCH)):
+    while batch := list(islice(documents, BATCH)):
         counts = count_tokens([document.text for document in batch])
         yield from (document for document, n in zip(batch, counts, strict=True) if n >= min_tokens)
 
 
-def _texts(source: HubDataset) -> Iterator[str]:
-    """The texts of all rows. An error names the row of a local file, or how far the stream of a hub came."""
-    where, number = f"dataset {source.dataset!r}, split {source.split!r}", 0
-    try:
-        for row in _stream(source):
-            text = text_of(row, source.text_field, where=f"{where}, row {number + 1}")
-            number += 1
-            yield text
-    except Exception as error:  # libraries raise many kinds of errors for files, formats and the network
-        files = _dataset_files(source.dataset)
-        for file in [file for file in files if source.split in file.name] or files:
-            for found in read_rows(file) if file_format(file) else ():  # raises at the first bad row, naming it
-                text_of(found.fields, source.text_field, where=found.where)
-        if isinstance(error, InputError):
-            raise
-        reason = as_line(f"{type(error).__name__}: {error}")
-        if files:
-            raise InputError(f"{where}, after row {number}: {reason}; mend its files") from error
-        raise ConnectionError(f"{where}, after row {number}: {reason}; the same command streams it again") from error
+def _dataset_files(source: HubDataset) -> list[Path]:
+    """The data files of a local data set, of a folder those with the split in their names; none for one on a hub."""
+    place = Path(source.dataset)
+    if not place.is_dir():
+        files = _matches(place)
+        if file_format(place) and not files:
+            raise InputError(f"corpus.datasets: {place} does not exist; name files, a folder or a hub's data set")
+        return files
+    files = [file for file in sorted(place.rglob("*")) if file.is_file() and file_format(file)]
+    if not (own := [file for file in files if source.split in str(file.relative_to(place))]):
+        raise InputError(f"{place}: no data file has the split {source.split!r} in its name; name files by a pattern")
+    return own
 
 
-def _dataset_files(dataset: str) -> list[Path]:
-    """All local files of a data set; none for one on a hub."""
-    places = [Path(dataset)] if Path(dataset).exists() else sorted(map(Path, glob.glob(dataset)))
-    files = (file for place in places for file in (sorted(place.rglob("*")) if place.is_dir() else [place]))
-    return [file for file in files if file.is_file()]
+def _rows(source: HubDataset) -> Iterator[Row]:
+    """The rows of a data set: of local files in their order, or streamed from a hub."""
+    if files := _dataset_files(source):
+        for file in files:
+            yield from read_rows(file)
+        return
 
-
-def _stream(source: HubDataset) -> Any:
     from datasets import load_dataset  # takes seconds to import
 
-    name, format = source.dataset, file_format(Path(source.dataset))
+    where, number = f"dataset {source.dataset!r}, split {source.split!r}", 0
     try:
-        if not format:
-            return load_dataset(name, source.config, split=source.split, streaming=True)
-        options = {"delimiter": "\t"} if format == ".tsv" else {}
-        files, builder = {source.split: name}, BUILDERS.get(format, format[1:])
-        return load_dataset(builder, split=source.split, streaming=True, data_files=files, **options)
+        stream = load_dataset(source.dataset, source.config, split=source.split, streaming=True)
     except (ValueError, OSError) as error:  # unknown split or config; unknown or unreachable data set
-        raise InputError(f"dataset {name!r}, config {source.config!r}, split {source.split!r}: {error}") from error
+        raise InputError(f"{where}, config {source.config!r}: {error}") from error
+    try:
+        for number, fields in enumerate(stream, start=1):
+            yield Row(f"{where}, row {number}", number, fields)
+    except Exception as error:  # libraries raise many kinds of errors for formats and the network
+        reason = f"{type(error).__name__}: {error}; the same command streams it again"
+        raise ConnectionError(as_line(f"{where}, after row {number}: {reason}")) from error

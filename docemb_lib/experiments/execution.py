@@ -23,7 +23,6 @@ from docemb_lib.errors import InputError, as_line
 from docemb_lib.experiments import records
 from docemb_lib.experiments.kernels import NAME, ended_once, kernel_options, socket_folder
 from docemb_lib.experiments.runkey import RunKey
-from docemb_lib.private import load_nbformat
 from docemb_lib.progress import is_bar
 from docemb_lib.settings.profile import FINAL, Profile
 from docemb_lib.workspace import Workspace, locked, write_text
@@ -170,7 +169,6 @@ def _fail(run: Planned, workspace: Workspace, reason: str, trace: str) -> str:
 
 
 def _execute(run: Planned, workspace: Workspace, report: Report, sockets: str, stopped: threading.Event) -> None:
-    load_nbformat()
     import nbformat
     import papermill
 

@@ -40,7 +40,6 @@ import docemb_lib
 from docemb_lib import worker_pool
 from docemb_lib.hardware import tune_environment
 from docemb_lib.private import KERNEL_PROCESS
-from docemb_lib.worker_pool import TemporaryFolder
 
 if TYPE_CHECKING:
     from jupyter_client.connect import KernelConnectionInfo
@@ -110,7 +109,7 @@ def socket_folder() -> Iterator[str]:
     """A new folder whose name leaves room for a socket's: among the temporary files, or in /tmp."""
     folder = tempfile.gettempdir()
     short = len(os.fsencode(folder + SOCKET)) <= LONGEST_SOCKET
-    with TemporaryFolder(folder if short else "/tmp") as sockets:
+    with tempfile.TemporaryDirectory(prefix="docemb-", dir=folder if short else "/tmp") as sockets:
         try:
             yield sockets
         finally:

@@ -15,6 +15,7 @@ from docemb_lib.settings.sections import (
     NoNull,
     ProjectionSpec,
     Section,
+    Seed,
     StructuralLoss,
 )  # fmt: skip
 
@@ -25,7 +26,7 @@ _LABEL = re.compile(r"(DM|DBOW);([2-9]|[1-9]\d{1,4});(stem|lowercase|None);([1-9
 class Parameters(Section):
     """All notebook parameters. The defaults are the thesis' best student with the cosine loss (Table 4.10)."""
 
-    seed: int = Field(0, ge=0)
+    seed: Seed = 0
     # 02: one Paragraph Vector
     dm: bool = True  # True: distributed memory (DM); False: distributed bag of words (DBOW)
     vector_size: int = Field(100, ge=2, le=WIDEST)  # dimensions
@@ -44,7 +45,7 @@ class Parameters(Section):
     beta: float = Field(0.95, ge=0, lt=1)  # of soft-cca: memory of the running covariance
     student_projection: ProjectionSpec = "768(ReLU)x4096(ReLU)x2048"
     contextual_projection: ProjectionSpec = "-"
-    lam: Annotated[float | None, NoNull] = 0.5  # λ; None: plain sum of both losses
+    lam: Annotated[float | None, NoNull] = Field(0.5, ge=0, le=1)  # λ; None: plain sum of both losses
     lam_by_length: Annotated[str | None, NoNull] = None  # "linear:384:4096", see `length_ramp`
     max_structural_len: Annotated[int | None, NoNull] = Field(384, ge=1)  # structural tokens
     form: Literal["weighted", "half_means_sum", "contextual_full"] = "weighted"  # see losses.Weighting
@@ -69,20 +70,6 @@ class Parameters(Section):
     def _in_one_order(cls, value: str | None) -> str | None:
         return None if value is None else "+".join(label_of_paragraph_vector(**member) for member in members_of(value))
 
-    @field_validator("lam")
-    @classmethod
-    def _lam_in_unit_interval(cls, value: float | None) -> float | None:
-        if value is not None and not 0 <= value <= 1:
-            raise ValueError("must lie in [0, 1] or be None (the plain sum of both losses)")
-        return value
-
-    @field_validator("lam_by_length")
-    @classmethod
-    def _is_a_ramp(cls, value: str | None) -> str | None:
-        if value is not None:
-            length_ramp(value)
-        return value
-
     @model_validator(mode="after")
     def _fits_its_losses(self) -> Self:
         if self.structural_loss is None and self.contextual_teacher is None:
@@ -91,6 +78,8 @@ class Parameters(Section):
             problem = f"negatives: structural_loss {self.structural_loss} compares with no other documents"
             mend = "set negatives to 0, or structural_loss to max-margin or contrastive"
             raise ValueError(f"{problem}; {mend}, got {self.negatives}")
+        if self.lam_by_length is not None:
+            length_ramp(self.lam_by_length)
         if self.form == "half_means_sum" and self.lam_by_length is not None:
             raise ValueError("form: half_means_sum drops the weights at lam 0.5; set lam_by_length to None with it")
         return self
@@ -100,7 +89,7 @@ def length_ramp(text: str) -> tuple[int, int]:
     """The lengths, in structural tokens, between which `linear:FIRST:LAST` lowers lam to 0. Raises ValueError."""
     match = re.fullmatch(r"linear:([0-9]{1,9}):([0-9]{1,9})", text) if isinstance(text, str) else None
     if match is None or int(match[1]) >= int(match[2]):
-        raise ValueError("must be None or linear:FIRST:LAST with FIRST < LAST in tokens, as in linear:384:4096")
+        raise ValueError("lam_by_length: must be None or linear:FIRST:LAST with FIRST < LAST, as in linear:384:4096")
     return int(match[1]), int(match[2])
 
 
@@ -110,8 +99,8 @@ def members_of(compound: str) -> list[dict[str, Any]]:
     found = [match for match in map(_LABEL.fullmatch, labels) if match]
     if len(labels) < 2 or len(found) < len(labels) or len(set(labels)) < len(labels):
         raise ValueError(
-            "must be two or more different labels ARCH;vector_size;preprocess;min_count (DM or DBOW; stem, lowercase "
-            "or None; a number or 10%) joined by +, e.g. DM;1024;stem;2+DBOW;1024;None;2"
+            "must be two or more different labels architecture;vector_size;preprocess;min_count, joined by +, as in "
+            "DM;1024;stem;2+DBOW;1024;None;10%"
         )
     members = [
         {"dm": dm == "DM", "vector_size": int(size), "preprocess": "none" if preprocess == "None" else preprocess,

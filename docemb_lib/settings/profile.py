@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from glob import glob
-from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar, get_args
 
@@ -56,18 +55,13 @@ WIDTHS = {  # hidden sizes of the usual encoders of students and structural teac
     "sentence-transformers/all-roberta-large-v1": 1024, "google-bert/bert-base-uncased": 768,
 }  # fmt: skip
 Place = tuple[str | int, ...]  # the keys and positions that lead to a value
-Origins = dict[Place, Path]  # the file that a value comes from; holds for everything below it that is not listed
-# Fields that are always paths. Other fields are paths only where the value begins with a dot, or where there is such a
-# file; otherwise they name something on a hub.
-_PATHS = re.compile(r"(contextual_teachers\.)?corpus\.path|evaluation\.own_tasks\.(path|relevance)(\.\w+)?")
-_PERHAPS_PATHS = re.compile(
-    r"(contextual_teachers\.)?corpus\.datasets\.dataset|evaluation\.benchmarks\.[\w-]+"
-    r"|(student|structural_teacher|further_teachers)\.model"
+# Fields that hold paths, from the folder of their file, where the value begins with a dot or there is such a file.
+# Other values are names, of a hub or in `params/`.
+_PATHS = re.compile(
+    r"(contextual_teachers\.)?corpus\.(path|datasets\.dataset)|evaluation\.own_tasks\.(path|relevance)(\.\w+)?"
+    r"|evaluation\.benchmarks\.[\w-]+|(student|structural_teacher|further_teachers)\.model|plan\.(grid|profile)"
 )
-LONGEST_YAML = 1_000_000  # characters
-MOST_VALUES, DEEPEST = 100_000, 100  # of a YAML text: values, those that aliases repeat included, and levels
-INTEGER, MOST_DIGITS = "tag:yaml.org,2002:int", 40
-_PERHAPS_YAML = re.compile(r"plan\.(grid|profile)")  # otherwise names in `params/`
+MOST_DIGITS = 40  # of an integer in a YAML text
 
 
 class PlanLine(BaseModel):
@@ -122,19 +116,12 @@ class Profile(sections.Section):
     def _sections_agree(self) -> Self:
         for notebook, own in self.notebooks.items():
             check_names(notebook, own)
-            if "profile" in own:
-                raise ValueError(
-                    f"notebooks.{notebook}: a notebook has the profile that it is given; leave profile out"
-                )
         student, teacher = width(self.student.model), width(self.structural_teacher.model)
         if student and teacher and student != teacher:
             fits = ", ".join(name for name, size in WIDTHS.items() if size == student)
             wide = f"{student} wide, structural_teacher.model {self.structural_teacher.model} is {teacher} wide"
             hint = f" (as wide as the student: {fits})" if fits else ""
             raise ValueError(f"student.model {self.student.model} is {wide}; they must be equal{hint}")
-        names = [further.name for further in self.further_teachers]
-        if len(set(names)) < len(names):
-            raise ValueError(f"further_teachers: their names must differ, got {', '.join(names)}")
         linked = [t for t in (*self.evaluation.tasks, *self.evaluation.sweep_tasks) if t in sections.LINKED_TASKS]
         if linked and self.corpus.source != "installed-docs":
             raise ValueError(f"evaluation.tasks: {linked[0]} needs corpus.source installed-docs; use halves")
@@ -144,17 +131,9 @@ class Profile(sections.Section):
     def load(cls, name: str | Path = "tiny", **overrides: Any) -> Self:
         """Read and validate a profile by its name in `params/` or its .yaml file; `overrides` replace parameters."""
         path = profile_path(name)
-        raw, origins = read_profile_file(path)
-        if origins.get(("name",)) != path:  # a name from a base is not the name of this profile
-            raw["name"] = path.stem
-        profile = _validated(cls, raw, origins)
-        for notebook in profile.notebooks:
-            profile.for_notebook(notebook, source=f"{origins[('notebooks',)]}: notebooks.{notebook}")
-        for number, line in enumerate(profile.plan, 1):  # `resolve_plan` checks the lines with a grid
-            if line.grid is None and line.profile is None:
-                source = f"{origins[('plan',)]}: plan, line {number} ({line})"
-                profile.for_notebook(str(line.notebook), source=source, **line.parameters)
-        return profile.with_parameters(**overrides)
+        raw, files = read_profile_file(path)
+        source = str(path) if len(files) == 1 else f"{path} (base: {', '.join(map(str, files[1:]))})"
+        return _validated(cls, {"name": path.stem, **raw}, source).with_parameters(**overrides)
 
     @property
     def text_sources(self) -> list[sections.TextSource]:
@@ -193,13 +172,10 @@ class Profile(sections.Section):
         return self.model_copy(update={"parameters": parameters, "notebooks": rest})
 
 
-def _validated(model: type[Model], raw: dict[str, Any], source: str | Origins) -> Model:
+def _validated(model: type[Model], raw: dict[str, Any], source: str) -> Model:
     try:
         return model.model_validate(raw)
     except ValidationError as error:
-        if not isinstance(source, str):
-            place = error.errors()[0]["loc"]
-            source = str(next(source[place[:n]] for n in range(len(place), -1, -1) if place[:n] in source))
         raise InputError(f"{source}: {_explain(error, model)}") from None
 
 
@@ -236,12 +212,11 @@ def width(model: str) -> int | None:
 
 
 def local_config(model: str) -> dict[str, Any]:
-    """Type and numbers in the config.json of a local model; {} without one. Raises InputError for broken JSON."""
+    """The config.json of a local model; {} without one. Raises InputError for broken JSON."""
     if not (config := Path(model) / "config.json").is_file():
         return {}
     found = read_json(config, "restore the file")
-    fields = found.items() if isinstance(found, dict) else ()
-    return {name: value for name, value in fields if isinstance(value, int) or name == "model_type"}
+    return found if isinstance(found, dict) else {}
 
 
 def notebook_named(name: str, *, source: str = "") -> str:
@@ -265,23 +240,22 @@ def _explain(error: ValidationError, model: type[BaseModel]) -> str:
     """The first error of pydantic in one line: field, value and what is allowed."""
     first = error.errors()[0]
     field = ".".join(str(part) for part in first["loc"] if not str(part).startswith(UNION_LOCATIONS))
-    more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
     if first["type"] == "extra_forbidden":
         for part in first["loc"][:-1]:
             info = model.model_fields.get(str(part))
             candidates = [] if info is None else [info.annotation, *get_args(info.annotation)]
             model = next((c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel)), model)
-        return f"unknown key {field!r}{nearest(str(first['loc'][-1]), list(model.model_fields))}{more}"
+        return f"unknown key {field!r}{nearest(str(first['loc'][-1]), list(model.model_fields))}"
     message = first["msg"].removeprefix("Value error, ")
     if isinstance(first["input"], (dict, BaseModel)):  # a whole section: the message names its fields
-        return f"{field}: {message}{more}" if field else f"{message}{more}"
-    return f"{field}: {message[0].lower()}{message[1:]}, got {first['input']!r:.200}{more}"
+        return f"{field}: {message}" if field else message
+    return f"{field}: {message[0].lower()}{message[1:]}, got {first['input']!r:.200}"
 
 
-def read_profile_file(path: Path) -> tuple[dict[str, Any], Origins]:
-    """A profile merged with its bases, and where its values come from. Raises InputError, naming the file."""
-    origins: Origins = {}
-    return _read(path, (), (), origins), origins
+def read_profile_file(path: Path) -> tuple[dict[str, Any], list[Path]]:
+    """A profile merged with its bases, and the files that were read, the profile first. Raises InputError."""
+    files: list[Path] = []
+    return _read(path, (), (), files), files
 
 
 def read_yaml(path: Path) -> Any:
@@ -293,55 +267,41 @@ def read_yaml(path: Path) -> Any:
 
 
 def parse_yaml(text: str) -> Any:
-    """The value that a text in YAML stands for. Raises yaml.YAMLError for one that is none, or is too large or deep."""
-    if len(text) > LONGEST_YAML:
-        raise yaml.YAMLError(f"{len(text):,} characters; at most {LONGEST_YAML:,} are read")
-    steps = (1 if bracket in "[{" else -1 for bracket in re.findall(r"[][{}]", text))
-    depths = accumulate(steps, lambda depth, step: max(0, depth + step), initial=0)
-    if max(depths) > DEEPEST:  # PyYAML's time grows with the square of the depth
-        raise yaml.YAMLError(f"more than {DEEPEST} brackets are open at a time")
+    """The value that a text in YAML stands for. Raises yaml.YAMLError for one that is none."""
     try:
         return yaml.load(text, _Loader)
-    except yaml.YAMLError:
-        raise
-    except Exception as error:  # a date that does not exist, lists in lists in lists: PyYAML raises many kinds
-        raise yaml.YAMLError(f"{type(error).__name__}: {error}") from None
+    except Exception as error:  # PyYAML raises many kinds, for example for a date that does not exist
+        raise yaml.YAMLError(str(error)) from None
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML forbids equal keys, of which PyYAML takes the last; and a few aliases can stand for billions of values."""
+    """YAML without equal keys, long numbers, and aliases, of which a few can stand for billions of values.
 
-    def get_single_node(self) -> yaml.Node | None:
-        if (node := super().get_single_node()) is not None:
-            _size(node, {})
-        return node
+    The depth is bounded by Python's limit of recursion.
+    """
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.YAMLError("an alias (*) is not read; write the value again")
+        return super().compose_node(parent, index)
+
+    def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
+        if len(node.value) > MOST_DIGITS:
+            raise yaml.YAMLError(f"a number of {len(node.value):,} digits; write at most {MOST_DIGITS}")
+        return super().construct_yaml_int(node)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen = set()
-        for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
-            if (key.tag, key.value) in seen:
-                problem = f"the key {key.value!r} is there twice; keep one of them"
-                raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
-            seen.add((key.tag, key.value))
+        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+        if twice := [key for number, key in enumerate(keys) if key in keys[:number]]:
+            raise yaml.YAMLError(f"the key {twice[0]!r} is there twice; keep one of them{node.start_mark}")
         return super().construct_mapping(node, deep=deep)
 
 
-def _size(node: yaml.Node, known: dict[int, int]) -> int:
-    """How many values a node stands for; an alias counts each time. Raises YAMLError for too many or too long ones."""
-    if (size := known.get(id(node))) is None:
-        known[id(node)] = MOST_VALUES  # until it is counted: a node that holds itself is endless
-        if node.tag == INTEGER and len(node.value) > MOST_DIGITS:
-            raise yaml.YAMLError(f"a number of {len(node.value):,} digits; write at most {MOST_DIGITS}")
-        parts = () if isinstance(node, yaml.ScalarNode) else node.value
-        parts = chain(*parts) if isinstance(node, yaml.MappingNode) else parts
-        known[id(node)] = size = 1 + sum(_size(part, known) for part in parts)
-        if size > MOST_VALUES:
-            raise yaml.YAMLError(f"it stands for more than {MOST_VALUES:,} values; use fewer aliases")
-    return size
+_Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_yaml_int)
 
 
-def _read(path: Path, place: Place, readers: tuple[Path, ...], origins: Origins) -> dict[str, Any]:
-    """The mapping that a file gives for `place`; fills in `origins`.
+def _read(path: Path, place: Place, readers: tuple[Path, ...], files: list[Path]) -> dict[str, Any]:
+    """The mapping that a file gives for `place`; adds it and its bases to `files`.
 
     readers: the files whose chain of bases leads here, the profile first.
     """
@@ -351,17 +311,17 @@ def _read(path: Path, place: Place, readers: tuple[Path, ...], origins: Origins)
     raw = read_yaml(path)
     if not isinstance(raw, dict):
         raise InputError(f"{path}: empty; a profile is a mapping, see params/own.yaml")
+    files.append(path)
 
     def merge(base: dict[str, Any], raw: dict[str, Any], place: Place) -> dict[str, Any]:
         """The mapping `raw` over its own base, or without one over the mapping `base` of an outer base."""
         if "base" in raw:
-            field = f"{path}: {'.'.join(map(str, (*place, 'base')))}"
-            if not isinstance(raw["base"], str):
-                raise InputError(f"{field}: write the path of one .yaml file, got {raw['base']!r}")
-            if not (file := (path.parent / raw["base"]).resolve()).is_file():
-                raise InputError(f"{field}: {file} does not exist; name a .yaml file, from the folder of this one")
-            base = _read(file, place, (*readers, path), origins)
-        origins[place] = path
+            if not isinstance(raw["base"], str) or not (file := (path.parent / raw["base"]).resolve()).is_file():
+                problem = f"got {raw['base']!r}; name a .yaml file, from the folder of this one"
+                raise InputError(f"{path}: {'.'.join(map(str, (*place, 'base')))}: {problem}")
+            base = _read(file, place, (*readers, path), files)
+            if not place:
+                base.pop("name", None)  # of another profile
         content = dict(base)
         for key, value in raw.items():
             if isinstance(value, dict):
@@ -369,7 +329,6 @@ def _read(path: Path, place: Place, readers: tuple[Path, ...], origins: Origins)
                 content[key] = merge(earlier if isinstance(earlier, dict) else {}, value, (*place, key))
             elif key != "base":
                 content[key] = value
-                origins[(*place, key)] = path
         return content
 
     return merge({}, _absolute(raw, place, path.parent), place)
@@ -384,9 +343,5 @@ def _absolute(value: Any, place: Place, folder: Path) -> Any:
     if not isinstance(value, str):
         return value
     field, path = ".".join(map(str, place)), folder / value
-    is_path = (
-        _PATHS.fullmatch(field)
-        or (_PERHAPS_PATHS.fullmatch(field) and (value.startswith(".") or glob(str(path))))
-        or (_PERHAPS_YAML.fullmatch(field) and path.suffix in {".yaml", ".yml"})
-    )
+    is_path = _PATHS.fullmatch(field) and (value.startswith(".") or glob(str(path)))
     return str(path.resolve()) if is_path else value

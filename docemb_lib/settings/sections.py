@@ -6,12 +6,11 @@ A comment beside a field gives the unit or the reason of its value.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from docemb_lib.projections import WIDEST, parse_projection
 
@@ -20,9 +19,8 @@ LINKED_TASKS = ("package", "see-also-pairs", "see-also-retrieval")  # need links
 BenchmarkName = Literal["arxiv", "imdb", "aan", "oc", "s2orc", "pan", "wines", "games"]
 SimDEName = Literal["fakenews", "20news", "arxiv-abstracts", "nyt", "bbcnews"]
 ON_HUB = ("arxiv", "imdb", "20news", "bbcnews")  # the authors publish the others as files
-STRUCTURAL_LOSSES = ("mse", "cosine", "max-margin", "contrastive")
-CONTEXTUAL_LOSSES = ("soft-cca", "mse", "cca", "cca:10")  # the last with any number of components
-_CONTEXTUAL_LOSS = re.compile(r"soft-cca|mse|cca(:[1-9][0-9]{0,4})?")
+STRUCTURAL_LOSS = "^(mse|cosine|max-margin|contrastive)$"
+CONTEXTUAL_LOSS = "^(soft-cca|mse|cca|cca:[1-9][0-9]{0,4})$"  # the last: so many canonical correlations
 SplitName = Literal["train", "validation", "test"]
 Long = Literal["truncate", "chunks", "lead"]
 PairFeatures = Literal["concat", "interaction"]
@@ -35,24 +33,6 @@ def _no_null(value: Any) -> Any:
     if isinstance(value, str) and value.lower() in {"null", "none"}:
         raise ValueError(f"got the string {value!r}; to switch it off write None (`-p NAME None`; in YAML: null)")
     return value
-
-
-def _min_count(value: Any) -> Any:
-    if value == "10%" or (isinstance(value, int) and not isinstance(value, bool) and value >= 1):
-        return value
-    raise ValueError("must be an integer from 1, or '10%'")
-
-
-def _loss_name(value: Any) -> Any:
-    if value is None or value in STRUCTURAL_LOSSES or re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", str(value)):
-        return value
-    raise ValueError(f"must be one of {', '.join(STRUCTURAL_LOSSES)}, or the import path of a loss, module:Class")
-
-
-def _contextual_loss(value: Any) -> Any:
-    if _CONTEXTUAL_LOSS.fullmatch(str(value)):
-        return value
-    raise ValueError(f"must be one of {', '.join(CONTEXTUAL_LOSSES)} (the first ten correlations)")
 
 
 def _projection(value: Any) -> Any:
@@ -71,34 +51,16 @@ def _head_of_that_name(value: Any) -> Any:
 
 NoNull = BeforeValidator(_no_null)  # for fields that None switches off
 ProjectionSpec = Annotated[str, BeforeValidator(_projection)]
+Seed = Annotated[int, Field(ge=0, lt=2**32)]  # what generators take
 MaxTokens = Annotated[int, Field(ge=8, le=2**20)]
-StructuralLoss = Annotated[str, BeforeValidator(_loss_name)]
-ContextualLoss = Annotated[str, BeforeValidator(_contextual_loss)]
-MinCount = Annotated[int | str, BeforeValidator(_min_count)]
+# One of docemb's, or the import path of a loss, module:Class.
+StructuralLoss = Annotated[str, Field(pattern=rf"{STRUCTURAL_LOSS}|^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")]
+ContextualLoss = Annotated[str, Field(pattern=CONTEXTUAL_LOSS)]
+MinCount = Annotated[int, Field(ge=1)] | Literal["10%"]
 
 
 class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-    @field_validator("*", mode="before")
-    @classmethod
-    def _no_bool_for_a_number(cls, value: Any, info: ValidationInfo) -> Any:
-        """Refuse true where a number is expected; pydantic would read it as 1."""
-        annotation = repr(cls.model_fields[str(info.field_name)].annotation)
-        if isinstance(value, bool) and re.search(r"\b(int|float)\b", annotation) and "bool" not in annotation:
-            raise ValueError("must be a number")
-        return value
-
-    @field_validator("*", mode="after")
-    @classmethod
-    def _no_giant_and_no_twin(cls, value: Any) -> Any:
-        """Refuse integers that no generator takes as a seed, and lists that name one thing twice."""
-        values = [one for one in (value if isinstance(value, list) else [value]) if isinstance(one, int | str)]
-        if any(isinstance(one, int) and abs(one) >= 2**32 for one in values):
-            raise ValueError("must be below 2**32")
-        if twice := [one for one, times in Counter(values).items() if times > 1]:
-            raise ValueError(f"names {twice[0]} twice; leave one out")
-        return value
 
 
 class HubDataset(Section):
@@ -108,8 +70,8 @@ class HubDataset(Section):
     config: str | None = None
     split: str = "train"
     text_field: str = "text"
-    min_words: int | None = Field(None, ge=1)  # leave out shorter documents
-    min_student_tokens: int | None = Field(None, ge=1)  # the same in tokens of the student, without special tokens
+    # Leave out shorter documents, in tokens of the student without special tokens.
+    min_student_tokens: int | None = Field(None, ge=1)
 
 
 class TextSource(Section):
@@ -126,10 +88,7 @@ class TextSource(Section):
     datasets: list[HubDataset] = []  # hub: equal shares of each
     # Maximum; None: all. For a hub None must be written: all of the first data set, as many of each other one.
     documents: int | None = Field(None, ge=1)
-    # Leave out a document whose similarity to an earlier one (Jaccard index of their runs of five words) is at least
-    # this; needs the extra `dedup`. None: leave out exact copies only.
-    near_duplicates: float | None = Field(None, gt=0, lt=1)
-    seed: int = Field(42, ge=0)  # of sampling and splitting (Section 5.1); runs of every seed share their corpus
+    seed: Seed = 42  # of sampling and splitting (Section 5.1); runs of every seed share their corpus
 
     @model_validator(mode="after")
     def _fits_its_source(self) -> Self:
@@ -194,11 +153,6 @@ class ContextualTeachers(Section):
         return self.lsa_dim if name == "LSA" else sum(member.vector_size for member in self.members(name))
 
 
-# Columns of a training history, and the names of the first two teachers.
-TAKEN_NAMES = {"structural", "contextual", "loss", "step", "epoch", "norm", "spread", "cca"}
-STRUCTURAL_ONLY = ("model", "max_tokens", "long", "distance", "gamma", "temperature")  # fields of further teachers
-
-
 class FurtherTeacher(Section):
     """A teacher of every student besides the structural and the contextual one that the parameters name."""
 
@@ -216,26 +170,13 @@ class FurtherTeacher(Section):
     gamma: float = Field(1.0, ge=0)
     temperature: float | None = Field(None, gt=0)
 
-    @field_validator("name")
-    @classmethod
-    def _free(cls, value: str) -> str:
-        if value in TAKEN_NAMES:
-            raise ValueError(f"is taken, as are {', '.join(sorted(TAKEN_NAMES))}; choose another")
-        return value
-
     @model_validator(mode="after")
     def _fits_its_role(self) -> Self:
-        needed, foreign, losses, known = {
-            "structural": ("model", ("teacher",), STRUCTURAL_LOSSES, re.compile("|".join(STRUCTURAL_LOSSES))),
-            "contextual": ("teacher", STRUCTURAL_ONLY, CONTEXTUAL_LOSSES, _CONTEXTUAL_LOSS),
-        }[self.role]
-        if getattr(self, needed) is None:
-            raise ValueError(f"{needed} is missing: a {self.role} teacher is named by it")
-        for field in foreign:
-            if getattr(self, field) != type(self).model_fields[field].default:
-                raise ValueError(f"{field} is not for a {self.role} teacher; leave it out")
-        if not known.fullmatch(self.loss):
-            raise ValueError(f"loss of a {self.role} teacher must be one of {', '.join(losses)}, got {self.loss!r}")
+        structural = self.role == "structural"
+        if (self.model is None) == structural or (self.teacher is None) != structural:
+            raise ValueError(f"a structural teacher has a model, a contextual one a teacher, got role {self.role}")
+        if not re.search(losses := STRUCTURAL_LOSS if structural else CONTEXTUAL_LOSS, self.loss):
+            raise ValueError(f"loss of a {self.role} teacher must match {losses}, got {self.loss!r}")
         return self
 
 
@@ -334,7 +275,7 @@ class OwnTask(Section):
     label_field: str = "label"
     split_field: str = "split"  # one file: train, validation or test; where it is missing, splits are drawn
     share: float = Field(0.2, gt=0, lt=0.5)  # of the examples drawn for test, and as many for validation
-    seed: int = Field(0, ge=0)  # of this draw
+    seed: Seed = 0  # of this draw
     id_field: str = "id"  # retrieval: the field of a document's id
     relevance: Path | dict[SplitName, Path] | None = None  # retrieval: pairs of ids, a document and one to be found
     mask_names: bool = False  # retrieval: words that begin with a capital letter are removed, so that none is a key
@@ -343,8 +284,6 @@ class OwnTask(Section):
     def _fits_its_kind(self) -> Self:
         if (self.kind == "retrieval") != (self.relevance is not None):
             raise ValueError("relevance, a file of pairs of ids, belongs to every retrieval task and to no other")
-        if self.mask_names and self.kind != "retrieval":
-            raise ValueError("mask_names belongs to retrieval tasks; leave it out")
         if self.kind == "retrieval" and isinstance(self.path, dict):
             raise ValueError("path of a retrieval task is one file of documents; give relevance a file per split")
         return self
@@ -371,17 +310,9 @@ class Evaluation(Section):
     # text; "": none
     beside: dict[str, str] = {}
     few_shot: list[Annotated[int, Field(ge=1)]] = [2, 5, 10]  # 07_simde: heads learn from so many of each class
-    rounds: list[int | None] = Field([None], min_length=1)  # final: heads learn from so many examples; None: from all
-
-    @field_validator("rounds")
-    @classmethod
-    def _ascend(cls, value: list[int | None]) -> list[int | None]:
-        sizes = [float("inf") if size is None else size for size in value]
-        if sizes[0] < 1 or sizes != sorted(set(sizes)):
-            raise ValueError(
-                "must be numbers from 1 that ascend, null (all) last, each once, as in [1000, 10000, null]"
-            )
-        return value
+    rounds: list[Annotated[int, Field(ge=1)] | None] = Field(
+        [None], min_length=1
+    )  # final: heads learn from so many examples; None: from all
 
     @model_validator(mode="after")
     def _known_tasks(self) -> Self:

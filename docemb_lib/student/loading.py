@@ -18,10 +18,11 @@ import torch
 from torch import Tensor
 from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, AutoTokenizer, LongformerConfig, LongformerModel
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME, WEIGHTS_NAME, cached_file
+from transformers.utils.logging import disable_progress_bar
 
 from docemb_lib import integrity, tokenizing
 from docemb_lib.errors import InputError
-from docemb_lib.pretrained import one_line, quiet_loading, require, resolve
+from docemb_lib.pretrained import one_line, require, resolve
 
 logger = logging.getLogger(__name__)
 SHORT = ("bert", "roberta", "xlm-roberta", "camembert")  # convert to a Longformer: the module names are the same
@@ -237,9 +238,10 @@ def _load(auto: Any, path_or_id: str, problem: str, **options: Any) -> tuple[Any
 
     reporter = logging.getLogger("transformers.modeling_utils")
     reporter.addFilter(no_report)
+    disable_progress_bar()  # a widget in a notebook
     options |= {"dtype": torch.float32, "weights_only": True, "trust_remote_code": False, "output_loading_info": True}
     try:
-        with quiet_loading(), one_line(path_or_id, problem):
+        with one_line(path_or_id, problem):
             folder = transformer_subfolder(path_or_id)
             safe = any(find_file(path_or_id, n, subfolder=folder) for n in (SAFE_WEIGHTS_NAME, SAFE_WEIGHTS_INDEX_NAME))
             if safe or (pickled := find_file(path_or_id, WEIGHTS_NAME, subfolder=folder)) is None:

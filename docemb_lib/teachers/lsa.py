@@ -44,10 +44,6 @@ class LSA:
     """
 
     def __init__(self, dim: int = 100, *, words: int = 50_000, seed: int = 0) -> None:
-        if dim < 1:
-            raise InputError(f"dim: got {dim}, use 1 or more")
-        if words < dim:
-            raise InputError(f"words: got {words}, use at least as many as dim, {dim}")
         self.dim, self.words, self.seed = dim, words, seed
         self.vocabulary: list[str] = []
         # (words, dim) float16: idf times direction times its weight, the largest entry 1
@@ -74,14 +70,12 @@ class LSA:
         counter = CountVectorizer(min_df=MIN_DOCUMENTS, max_features=self.words, dtype=np.float32)
         try:
             counts = counter.fit_transform(fitted)  # (N, words)
-        except ValueError as error:  # raised for an empty vocabulary
-            raise InputError(
-                f"{self.label}: no word occurs in {MIN_DOCUMENTS} documents; words are separated by spaces or "
-                "punctuation: give documents of such a language, or leave LSA out"
-            ) from error
-        self.vocabulary = counter.get_feature_names_out().tolist()
+            self.vocabulary = counter.get_feature_names_out().tolist()
+        except ValueError:  # raised for an empty vocabulary
+            self.vocabulary = []
         if (words := len(self.vocabulary)) < self.dim:
-            raise InputError(f"{self.label}: the documents share only {words} words; use a smaller dim")
+            mend = "words are separated by spaces or punctuation; use a smaller dim or more documents, or leave LSA out"
+            raise InputError(f"{self.label}: only {words} words occur in {MIN_DOCUMENTS} documents; {mend}")
         self.__dict__.pop("_counter", None)
         weighting = TfidfTransformer()
         X = weighting.fit_transform(self._frequencies(fitted, counts))
@@ -101,7 +95,6 @@ class LSA:
         """Write a description, the vocabulary and the vectors to `folder`, without pickles."""
         from safetensors.numpy import save_file
 
-        self._check_fitted()
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         description = {"dim": self.dim, "words": self.words, "seed": self.seed}
@@ -128,9 +121,4 @@ class LSA:
     def _counter(self) -> Any:
         from sklearn.feature_extraction.text import CountVectorizer
 
-        self._check_fitted()
         return CountVectorizer(vocabulary=self.vocabulary, dtype=np.float32)
-
-    def _check_fitted(self) -> None:
-        if not self.vocabulary:
-            raise InputError(f"{self.label}: not trained; call fit(texts) or LSA.load(folder) first")

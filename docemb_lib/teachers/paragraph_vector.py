@@ -16,19 +16,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import lru_cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from joblib import cpu_count
-from tqdm import tqdm
 
 from docemb_lib.errors import InputError
-from docemb_lib.hardware import free_memory
 from docemb_lib.progress import progress
 from docemb_lib.settings import SINGLE, label_of_paragraph_vector
 from docemb_lib.teachers.store import BAR_FROM
-from docemb_lib.teachers.words import Preprocessing, Words, check_memory, pieces, preprocess, write_words
-from docemb_lib.worker_pool import TemporaryFolder, WorkerPool, end_if_orphaned
+from docemb_lib.teachers.words import Preprocessing, Words, pieces, preprocess, write_words
+from docemb_lib.worker_pool import WorkerPool
 from docemb_lib.workspace import write_text
 
 if TYPE_CHECKING:
@@ -40,10 +39,9 @@ DESCRIPTION, VOCABULARY = "paragraph_vector.json", "vocabulary.json"  # the word
 # Files `<name>.npy`, where V words are kept: word vectors and output weights, (V, vector_size); and, (V,), how often a
 # word occurs, its threshold for dropping it, and the cumulated frequencies that noise words are drawn by.
 ARRAYS = {"vectors": "f4", "weights": "f4", "counts": "i8", "thresholds": "u4", "noise": "u4"}
-BLOCK = 16  # documents per task at most: a task takes a millisecond to send and a fraction of a second to compute
-TASKS = 8  # tasks per process at least, if there are enough documents, so that all processes end at about the same time
+BLOCK = 16  # documents per task: a task takes a millisecond to send and a fraction of a second to compute
 WORTH = 128  # documents per process at least: the start of a process takes seconds
-PROCESSES = WorkerPool()  # train and infer for all models; they end after an idle minute
+PROCESSES = WorkerPool()  # infer for all models; they end after an idle minute
 
 
 @dataclass(frozen=True)
@@ -80,12 +78,6 @@ class ParagraphVector:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.min_count != "10%" and not (isinstance(self.min_count, int) and self.min_count >= 1):
-            raise InputError(f'min_count: got {self.min_count!r}, use a whole number of occurrences from 1, or "10%"')
-        preprocess("", self.preprocess)  # refuses unknown names
-        for name in ("vector_size", "epochs", "workers"):
-            if (value := getattr(self, name)) < 1:
-                raise InputError(f"{name}: got {value}, use 1 or more")
         self._model: tuple[Fitted, Path] | None = None  # its files
 
     @property
@@ -116,27 +108,33 @@ class ParagraphVector:
         content = json.dumps([self.parameters, self.fitted.weights])
         return f"pv:{self.label}:{hashlib.sha256(content.encode()).hexdigest()[:16]}"
 
-    def fit(self, texts: Iterable[str]) -> Self:
-        """Train on `texts`, read once."""
-        temporary = TemporaryFolder()
+    def fit(self, texts: Iterable[str], folder: Path | str | None = None) -> Self:
+        """Train on `texts`, read once, and save to `folder` (None: a temporary one): arrays (.npy) and JSON."""
+        temporary = TemporaryDirectory(prefix="docemb-")
         weakref.finalize(self, temporary.cleanup)  # the model files live as long as this object
-        folder = Path(temporary.name)
-        words = write_words(folder / "words", texts, self.preprocess)
-        self.fit_words(words, folder / "model")
+        words = write_words(Path(temporary.name, "words"), texts, self.preprocess)
+        self.fit_words(words, folder or Path(temporary.name, "model"))
         shutil.rmtree(words.folder)
         return self
 
     def fit_words(self, words: Words, folder: Path | str) -> Self:
         """Train on the words of a corpus and save to `folder`, which must exist as long as the model is used.
 
-        A finished model in `folder` is reused. After an interruption the same call continues after the last whole
-        epoch, and with one worker ends in the same bits as an uninterrupted one. Raises InputError before training if
-        `words` has another preprocessing, no word is frequent enough, or memory is short.
+        After an interruption the same call continues after the last whole epoch, and with one worker ends in the same
+        bits as an uninterrupted one. Raises InputError before training if `words` has another preprocessing, or no word
+        is frequent enough.
         """
         folder = Path(folder).resolve()
         if words.preprocess != self.preprocess:
             raise InputError(f"{self.label}: the words in {words.folder} are of preprocess {words.preprocess!r}")
-        fitted = self._find(folder, words) or self._train(words, folder)
+        words.vocabulary(self.min_count)  # raises if there is none
+        folder.mkdir(parents=True, exist_ok=True)
+        key = hashlib.sha256(json.dumps([self.parameters, words.texts, STATE]).encode()).hexdigest()[:16]
+        options = self.gensim_options(words.occurrences(self.min_count))
+        vocabulary, weights = train(words.file, folder, key, options, label=self.label)
+        of_words = (words.documents, words.long_documents, words.texts, options["min_count"])
+        fitted = Fitted(*of_words, vocabulary, weights)
+        self._describe(folder, fitted)
         remove_states(folder)
         self._model = fitted, folder
         return self
@@ -154,36 +152,19 @@ class ParagraphVector:
         """
         fitted, folder = self._trained
         jobs = jobs or max(PROCESSES.size, min(cpu_count(), -(-len(texts) // WORTH)), 1)
-        n_long, size = 0, min(BLOCK, max(1, len(texts) // (TASKS * jobs)))
-        starts, embeddings = range(0, len(texts), size), np.zeros((len(texts), self.dim), dtype=np.float32)
+        starts = range(0, len(texts), BLOCK)
         model = folder, fitted.weights, tuple(self.gensim_options(fitted.min_count).items())
-        blocks = ((model, list(texts[start : start + size]), self.preprocess) for start in starts)
-        results: Iterable[tuple[int, tuple[np.ndarray, int]]] = PROCESSES.map(infer, blocks, jobs=jobs)
+        blocks = ((model, list(texts[start : start + BLOCK]), self.preprocess) for start in starts)
+        results: Iterable[np.ndarray] = PROCESSES.map(infer, blocks, jobs=jobs)
         if len(texts) >= BAR_FROM:
             results = progress(results, desc=f"Embedding {self.label}", total=len(starts), unit="blocks")
-        for block, (rows, n) in results:
-            embeddings[block * size : (block + 1) * size] = rows
-            n_long += n
-        if n_long:
-            logger.info("%s: %d of %d documents averaged over pieces of 10,000 words", self.label, n_long, len(texts))
-        return embeddings
-
-    def save(self, folder: Path | str) -> None:
-        """Copy the trained model into `folder`: arrays (.npy) and JSON, without pickles."""
-        (fitted, own), folder = self._trained, Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        for name in (VOCABULARY, *(f"{name}.npy" for name in ARRAYS)):
-            shutil.copy2(own / name, folder)
-        self._describe(folder, fitted)
+        return np.concatenate([np.zeros((0, self.dim), dtype=np.float32), *results])
 
     @classmethod
     def load(cls, folder: Path | str) -> Self:
         """The model saved in `folder`, which must exist as long as the model is used. InputError if broken."""
-        description = Path(folder) / DESCRIPTION
-        if not description.is_file():
-            raise InputError(f"{description}: no such file; name a folder written by ParagraphVector.save")
         try:
-            content = json.loads(description.read_text())
+            content = json.loads((Path(folder) / DESCRIPTION).read_text())
             model, fitted = cls(**content["parameters"]), Fitted(**content["fitted"])
             _read_model(Path(folder), model.vector_size)
         except (OSError, ValueError, KeyError, TypeError, EOFError) as error:
@@ -192,38 +173,14 @@ class ParagraphVector:
         model._model = fitted, Path(folder).resolve()
         return model
 
-    def _find(self, folder: Path, words: Words) -> Fitted | None:
-        if not all((folder / name).is_file() for name in (DESCRIPTION, VOCABULARY)):
-            return None
-        content = json.loads((folder / DESCRIPTION).read_text())
-        same = content["parameters"] == self.parameters and content["fitted"]["texts"] == words.texts
-        return Fitted(**content["fitted"]) if same else None
-
-    def _train(self, words: Words, folder: Path) -> Fitted:
-        limits = {name: getattr(self, name) for name in ("min_count", "max_vocab_size", "vector_size")}
-        memory = check_memory(words, self.label, **limits, free=free_memory("cpu"))
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / DESCRIPTION).unlink(missing_ok=True)  # describes another model, whose files are overwritten now
-        key = hashlib.sha256(json.dumps([self.parameters, words.texts, STATE]).encode()).hexdigest()[:16]
-        options = self.gensim_options(words.occurrences(self.min_count))
-        bar: tqdm[None]
-        with progress(desc=f"Training {self.label} ({memory})", total=self.epochs, unit="epochs") as bar:
-            vocabulary, weights = PROCESSES.run(
-                train, words.file, folder, key, options, meanwhile=lambda: bar.update(epochs_done(folder, key) - bar.n)
-            )
-        of_words = (words.documents, words.long_documents, words.texts, options["min_count"])
-        fitted = Fitted(*of_words, vocabulary, weights)
-        self._describe(folder, fitted)
-        return fitted
-
     def _describe(self, folder: Path, fitted: Fitted) -> None:
         """Write the description, after all other files: it marks the folder as complete."""
         content = {"parameters": self.parameters, "fitted": asdict(fitted)}
         write_text(folder / DESCRIPTION, json.dumps(content, indent=2) + "\n")
 
 
-# Training and inference with gensim, run in worker processes.
-def train(corpus_file: Path, folder: Path, key: str, options: dict[str, Any]) -> tuple[int, str]:
+# Training with gensim, and inference, which is run in worker processes.
+def train(corpus_file: Path, folder: Path, key: str, options: dict[str, Any], *, label: str = "") -> tuple[int, str]:
     """Train a Doc2Vec on a file's lines and save it to `folder`. Returns the number of kept words and a fingerprint.
 
     After each epoch the whole state replaces the one before in `folder`; training continues from a state with the same
@@ -237,9 +194,6 @@ def train(corpus_file: Path, folder: Path, key: str, options: dict[str, Any]) ->
     remove_states(folder, but=state)
     model = Doc2Vec(**options)
     model.build_vocab(corpus_file=str(corpus_file))
-    if not len(model.wv):  # Words.vocabulary has found frequent words, so the cap has dropped them
-        cap, least = model.max_vocab_size, model.min_count
-        raise InputError(f"max_vocab_size: {cap} leaves no word that occurs {least} times")
     if done:
         vectors, weights, documents, random = (np.load(state / f"{name}.npy") for name in STATE)
         model.wv.vectors, model.syn1neg, model.dv.vectors = vectors, weights, documents
@@ -251,13 +205,12 @@ def train(corpus_file: Path, folder: Path, key: str, options: dict[str, Any]) ->
         name, source, examples = "corpus_iterable", TaggedLineDocument(source), model.corpus_count
     first, last, epochs = model.alpha, model.min_alpha, options["epochs"]
     rates = np.linspace(first, last, epochs + 1)
-    for epoch in range(done, epochs):
+    for epoch in progress(range(done, epochs), desc=f"Training {label}", unit="epochs"):
         model.train(
             **{name: source}, total_examples=examples, total_words=model.corpus_total_words, epochs=1,
             start_alpha=rates[epoch], end_alpha=rates[epoch + 1],
         )  # fmt: skip
         model.alpha, model.min_alpha, model.epochs = first, last, epochs  # restored for inference
-        end_if_orphaned()  # without its parent this process must not write: another may train in the same folder
         _save_state(model, folder / f"state-{key}-{epoch + 1}")
     # Embeddings are always inferred, so the vectors of the training documents, most of the state, are not kept.
     wv = model.wv
@@ -325,17 +278,15 @@ def _read_model(folder: Path, vector_size: int) -> tuple[list[str], list[np.ndar
     return words, arrays
 
 
-def infer(of: tuple[Any, ...], texts: list[str], how: Preprocessing) -> tuple[np.ndarray, int]:
-    """Embeddings of N texts, float32 (N, dim), and how many texts had more than `MAX_WORDS` words.
-
-    of: what `load_model` takes.
-    """
-    model, documents = load_model(*of), [pieces(preprocess(text, how)) for text in texts]
-    embeddings = np.zeros((len(texts), model.vector_size), dtype=np.float32)
-    for row, parts in zip(embeddings, documents, strict=True):
+def infer(of: tuple[Any, ...], texts: list[str], how: Preprocessing) -> np.ndarray:
+    """Embeddings of N texts, float32 (N, dim). of: what `load_model` takes."""
+    model, embeddings = load_model(*of), []
+    for text in texts:
+        parts = pieces(preprocess(text, how))
         vectors = np.stack([_infer_piece(model, words) for words in parts])
-        row[:] = vectors[0] if len(parts) == 1 else np.average(vectors, axis=0, weights=list(map(len, parts)))
-    return embeddings, sum(len(parts) > 1 for parts in documents)
+        weights = list(map(len, parts))
+        embeddings.append(vectors[0] if len(parts) == 1 else np.average(vectors, axis=0, weights=weights))
+    return np.stack(embeddings).astype(np.float32)
 
 
 def _infer_piece(model: Doc2Vec, words: list[str]) -> np.ndarray:

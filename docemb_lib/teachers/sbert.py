@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -47,8 +47,6 @@ class SBERT:
         self, model: str = "all-MiniLM-L6-v2", *, max_tokens: int | None = None, long: Long = "truncate",
         batch_tokens: int = 2048, bf16: bool | None = False, device: str | None = None,
     ) -> None:  # fmt: skip
-        if long not in get_args(Long):
-            raise InputError(f"long: got {long!r}, use one of {', '.join(get_args(Long))}")
         self.model, self.long, self.batch_tokens, self.device = model, long, batch_tokens, device
         self._wanted_tokens = max_tokens
         self.bf16 = fast_bf16(device or devices_at_hand()[0]) if bf16 is None else bf16
@@ -66,10 +64,7 @@ class SBERT:
     @cached_property
     def max_tokens(self) -> int:
         limit = context_of(self._encoder[0].auto_model.config.to_dict())
-        own = self._encoder.max_seq_length or limit
-        if not isinstance(own, int):
-            raise InputError(f"{self.model}: max_seq_length: got {own!r}, write a whole number")
-        tokens = self._wanted_tokens or min(own, limit)
+        tokens = self._wanted_tokens or min(self._encoder.max_seq_length or limit, limit)
         least = sum(map(len, self._affixes)) + 1
         if not least <= tokens <= limit:
             raise InputError(f"max_tokens: got {tokens}, {self.model} takes {least} to {limit}")
@@ -120,15 +115,13 @@ class SBERT:
         """Yield the indices and the embeddings of sequences of about equal length, longest first."""
         import torch
 
-        pad = self._encoder.tokenizer.pad_token_id
         batches: Iterable[list[int]] = _batches([len(ids) for ids in sequences], self.batch_tokens)
         for batch in progress(batches, desc="SBERT", unit="batches") if show_bar else batches:
-            parts = [torch.tensor(sequences[index]) for index in batch]
-            ids = torch.nn.utils.rnn.pad_sequence(parts, batch_first=True, padding_value=pad)
-            mask = torch.nn.utils.rnn.pad_sequence([torch.ones_like(part) for part in parts], batch_first=True)
+            ids = {"input_ids": [sequences[index] for index in batch]}
             device = self._encoder.device
+            padded = self._encoder.tokenizer.pad(ids, return_tensors="pt", verbose=False).to(device)
             with torch.inference_mode(), torch.autocast(device.type, torch.bfloat16, enabled=self.bf16):
-                out = self._encoder({"input_ids": ids.to(device), "attention_mask": mask.to(device)})
+                out = self._encoder(padded)
             yield batch, out["sentence_embedding"].float().cpu().numpy()
 
     def _tokenize(self, texts: Sequence[str]) -> Iterator[list[int]]:
@@ -146,8 +139,6 @@ class SBERT:
         full = pretrained.load_stock(self.model, device=self.device)
         # Compared by name, because the class has moved between versions of sentence-transformers.
         modules = [module for module in full if type(module).__name__ != "Normalize"]
-        if "Pooling" not in (kinds := [type(module).__name__ for module in modules]):
-            raise InputError(f"{self.model}: its modules.json lists {', '.join(kinds)} and no Pooling; add it")
         encoder = SentenceTransformer(modules=modules, device=self.device).eval()
         encoder.tokenizer.backend_tokenizer.no_truncation()  # which MiniLM's tokenizer file contains, like padding
         encoder.tokenizer.backend_tokenizer.no_padding()

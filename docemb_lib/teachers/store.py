@@ -7,13 +7,11 @@ written last. Until then `rows_done.json` holds the progress.
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-from tqdm import tqdm
 
 from docemb_lib.errors import InputError
 from docemb_lib.integrity import read_json
@@ -23,7 +21,6 @@ from docemb_lib.workspace import write_text
 if TYPE_CHECKING:
     from docemb_lib.teachers.paragraph_vector import ParagraphVector
 
-logger = logging.getLogger(__name__)
 ARRAY, STORE, MARKER = "embeddings.npy", "store.json", "rows_done.json"
 BAR_FROM = 512  # documents from which a teacher shows a progress bar; smaller calls are blocks of a longer loop
 
@@ -73,25 +70,16 @@ def write_embeddings(
     if (folder / STORE).exists():
         _check(folder, STORE, corpus=corpus, teacher=teacher)
         return
-    begun = (folder / MARKER).exists() and (folder / ARRAY).stat().st_size > 4 * n * dim  # float32, after a header
-    done: int = _check(folder, MARKER, **origin)["done"] if begun else 0
+    done: int = _check(folder, MARKER, **origin)["done"] if (folder / MARKER).exists() else 0
     array = np.lib.format.open_memmap(folder / ARRAY, "r+" if done else "w+", np.float32, (n, dim))
-    if done:
-        logger.info("%s: continuing after %d of %d documents", folder, done, n)
-    bar: tqdm[None]
-    with progress(desc="Embedding", total=n, unit="documents") as bar:
-        bar.update(done)
-        for start in range(done, n, block):
-            stop = min(start + block, n)
-            rows = embed(texts[start:stop])
-            if rows.shape != (stop - start, dim):
-                raise ValueError(f"teacher {teacher}: {stop - start} documents gave {rows.shape}, expected width {dim}")
-            if not np.isfinite(rows).all():
-                raise ValueError(f"teacher {teacher}: an embedding of documents {start} to {stop - 1} is not finite")
-            array[start:stop] = rows
-            array.flush()  # the rows must be on disk before the marker counts them
-            write_text(folder / MARKER, json.dumps(origin | {"done": stop}))
-            bar.update(stop - start)
+    for start in progress(range(done, n, block), desc="Embedding", unit="blocks"):
+        stop = min(start + block, n)
+        rows = embed(texts[start:stop])
+        if not np.isfinite(rows).all():
+            raise ValueError(f"teacher {teacher}: an embedding of documents {start} to {stop - 1} is not finite")
+        array[start:stop] = rows
+        array.flush()  # the rows must be on disk before the marker counts them
+        write_text(folder / MARKER, json.dumps(origin | {"done": stop}))
     write_text(folder / STORE, json.dumps(origin))
     (folder / MARKER).unlink()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -16,8 +15,6 @@ import numpy as np
 
 from docemb_lib.errors import InputError
 from docemb_lib.progress import progress
-
-logger = logging.getLogger(__name__)
 
 Preprocessing = Literal["none", "lowercase", "stem"]
 MAX_WORDS = 10_000  # gensim silently drops the words of a document beyond this, in training and in inference
@@ -81,8 +78,7 @@ class Words:
         counts = np.load(self.folder / COUNTS, mmap_mode="r")  # ascending
         kept = len(counts) - int(np.searchsorted(counts, least))
         if not kept:
-            wanted = f"{least} times" + (f' ("{min_count}")' if isinstance(min_count, str) else "")
-            problem = f"none of the {self.words} words in {self.documents} training documents occurs {wanted}"
+            problem = f"none of the {self.words} words in {self.documents} training documents occurs {least} times"
             raise InputError(f"min_count: {problem}, the most frequent one {counts[-1]}; use a smaller one")
         return kept
 
@@ -106,8 +102,6 @@ def write_words(folder: Path | str, texts: Iterable[str], how: Preprocessing) ->
             documents, lines, long_documents = documents + 1, lines + len(parts), long_documents + (len(parts) > 1)
     if not counts:
         raise InputError(f"corpus: {documents} documents without any word; there is nothing to train on")
-    if long_documents:
-        logger.info("%d of %d documents of more than 10,000 words are cut into pieces", long_documents, documents)
     np.save(folder / COUNTS, np.sort(np.fromiter(counts.values(), dtype=np.int64, count=len(counts))))
     fingerprint = digest.hexdigest()[:16]
     summary = Words(folder, how, documents, lines, counts.total(), len(counts), long_documents, fingerprint)
@@ -119,50 +113,15 @@ def write_words(folder: Path | str, texts: Iterable[str], how: Preprocessing) ->
 WORD_ARRAYS = 8 + 4 + 4  # bytes of a kept word besides its vectors: count, sampling threshold, noise table entry
 # Bytes of a kept word's strings and entries, of one while gensim counts (both measured), and of a document's entry.
 KEPT_WORD, COUNTED_WORD, LINE = 300, 120, 40
-ADDRESSABLE = 2**32  # numbers of one array: gensim computes row * width in 32-bit integers, which overflow
 
 
-def training_memory(*, vocabulary: int, types: int, lines: int, vector_size: int) -> dict[str, int]:
-    """Bytes at the peak of a training with `vocabulary` words kept out of `types`, and `lines` documents.
+def training_memory(*, vocabulary: int, types: int, lines: int, vector_size: int) -> tuple[int, int]:
+    """Bytes that training takes with `vocabulary` words kept out of `types` and `lines` documents: peak, and arrays.
 
-    `words` and `documents`, the arrays, are exact; `strings` of the vocabulary and `counting` of all words estimates.
-    `total` is the larger peak: what counting takes is freed before the arrays are allocated.
+    The arrays are exact, strings and what counting takes are estimates. The latter is freed before the arrays are
+    allocated, so that only the larger of the two counts.
     """
     vector = 4 * vector_size  # float32
-    parts = {"words": vocabulary * (2 * vector + WORD_ARRAYS), "documents": lines * vector}
-    parts |= {"strings": vocabulary * KEPT_WORD + lines * LINE, "counting": types * COUNTED_WORD}
-    return parts | {"total": parts["strings"] + max(parts["words"] + parts["documents"], parts["counting"])}
-
-
-def check_memory(
-    words: Words, label: str, *, min_count: int | str, max_vocab_size: int | None, vector_size: int, free: int
-) -> str:
-    """The memory that training takes, as text. Raises InputError if less is free."""
-    most = max_vocab_size or words.types
-    size = {"vocabulary": min(words.vocabulary(min_count), most), "lines": words.lines, "vector_size": vector_size}
-    warn_of_shared_rows(**size, label=label)
-    memory = training_memory(**size, types=min(words.types, most))
-    total = memory.pop("total")
-    parts = ", ".join(f"{name} {_in_bytes(part)}" for name, part in memory.items())
-    needed = f"{label}: training takes about {_in_bytes(total)} of memory ({parts})"
-    if total > free:
-        mend = "use a larger min_count, a smaller vector_size, a max_vocab_size, or fewer documents"
-        raise InputError(f"{needed}, {_in_bytes(free)} are free; {mend}")
-    logger.info(needed)
-    return _in_bytes(total)
-
-
-def warn_of_shared_rows(*, vocabulary: int, lines: int, vector_size: int, label: str) -> None:
-    """Warn where gensim's 32-bit row addresses overflow, so that rows share memory, as in the thesis' last teachers."""
-    most = ADDRESSABLE // vector_size
-    for name, rows, remedy in (("words", vocabulary, "a larger min_count"), ("documents", lines, "fewer documents")):
-        if rows > most:
-            logger.warning(
-                "%s: gensim addresses at most %s vectors of %d numbers; the other %s of the %s %s share their vectors "
-                "with them in training; use a smaller vector_size or %s",
-                label, f"{most:,}", vector_size, f"{rows - most:,}", f"{rows:,}", name, remedy,
-            )  # fmt: skip
-
-
-def _in_bytes(size: float) -> str:
-    return f"{size / 2**30:.2f} GiB" if size >= 2**29 else f"{size / 2**20:.1f} MiB"
+    arrays = vocabulary * (2 * vector + WORD_ARRAYS) + lines * vector
+    strings = vocabulary * KEPT_WORD + lines * LINE
+    return strings + max(arrays, types * COUNTED_WORD), arrays

@@ -73,7 +73,9 @@ def texts(folder, n=40, **special):
 def test_a_notebook_that_refuses_its_input_ends_the_command_with_its_line(workspace_root, own, write_notebook):
     begun = "from docemb_lib.experiments.run import begin\nbegin('01_corpus', globals()).stages.corpus.artefact"
     write_notebook("01_corpus", "profile = 'tiny'\nseed = 0", begun)  # without figures, which take seconds
-    refused(docemb("run", "--profile", own(texts(workspace_root / "t", bad=b"caf\xe9"))), "bad.txt", "byte 3", "UTF-8")
+    refused(
+        docemb("run", "--profile", own(texts(workspace_root / "t", bad=b"caf\xe9"))), "bad.txt", "byte 0xe9", "UTF-8"
+    )
 
 
 @pytest.mark.parametrize("given", [[], ["texts"]], ids=["alone", "with documents"])
@@ -140,8 +142,8 @@ def test_a_profile_is_written_for_documents_and_sized_to_them(workspace_root, ki
 
 @pytest.mark.parametrize(("name", "content", "said"), [
     ("few.jsonl", "".join(f'{{"text": "a {n}"}}\n' for n in range(59)), "few.jsonl: 59 different documents; a student needs 60 or more: add some"),
-    ("none.csv", "id,text\n", "none.csv: holds no document; add one with a field 'text'"),
-    ("blank.jsonl", '{"text": " "}\n', "blank.jsonl, line 1: field 'text' is blank")])  # fmt: skip
+    ("none.csv", "id,text\n", "none.csv: holds no document; a folder needs .txt or .md files, a data file rows"),
+    ("blank.jsonl", '{"text": " "}\n', "blank.jsonl, line 1: the text is blank")])  # fmt: skip
 def test_documents_that_make_no_profile_are_refused(workspace_root, name, content, said):
     (workspace_root / name).write_text(content)
     done = docemb("init", workspace_root / name, "-o", "mine.yaml")

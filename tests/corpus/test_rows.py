@@ -39,15 +39,14 @@ def test_tabs_know_no_quotes_and_columns_may_be_named_by_the_caller(tmp_path):
 
 
 @pytest.mark.parametrize(("name", "content", "message"), [
-    ("a.csv", b'id,text\n1,"a" b\n', r"a\.csv, row 1: broken quoting up to line 2"),
-    ("a.csv", b'id,text\n1,a\n2,"b\nc\n', r"a\.csv, row 2: broken quoting up to line 4 \(unexpected end of data\)"),
-    ("a.csv", b"id,text\n1,a\n2\n", r"a\.csv, row 2 \(up to line 3\): 1 values, expected 2 \(id, text\)"),
-    ("a.csv", b"id,text\n1,a,b\n", r"row 1 \(up to line 2\): 3 values, expected 2"),
-    ("a.csv", b"id,id\n1,a\n", r"a\.csv, line of column names: id, id names a column twice; rename one"),
-    ("a.tsv", b"id\ttext\n1 a\n", r"a\.tsv, row 1 \(up to line 2\): 1 values"),
-    ("a.csv", b"id,text\n1,caf\xe9\n", r"a\.csv: byte 13 is 0xe9, which is not UTF-8"),
+    ("a.csv", b'id,text\n1,"a" b\n', r"a\.csv: broken quoting up to line 2"),
+    ("a.csv", b'id,text\n1,a\n2,"b\nc\n', r"a\.csv: broken quoting up to line 4 \(unexpected end of data\)"),
+    ("a.csv", b"id,text\n1,a\n2\n", r"a\.csv, row 2 \(up to line 3\): expected 2 values \(id, text\)"),
+    ("a.csv", b"id,text\n1,a,b\n", r"row 1 \(up to line 2\): expected 2 values"),
+    ("a.tsv", b"id\ttext\n1 a\n", r"a\.tsv, row 1 \(up to line 2\): expected 2"),
+    ("a.csv", b"id,text\n1,caf\xe9\n", r"a\.csv, near line 2: .*byte 0xe9 in position 5: .*; save the file again, whole and as UTF-8"),
     ("a.parquet", b"PAR1 but not really", r"a\.parquet: is not a whole parquet file"),
-    ("a.csv.gz", b"id,text\n", r"a\.csv\.gz: is not a whole gzip file"),
+    ("a.csv.gz", b"id,text\n", r"a\.csv\.gz, near line 0: Not a gzipped file"),
     ("a.xlsx", b"", r"a\.xlsx: not a data file; give \.jsonl, \.json, \.csv, \.tsv"),
 ])  # fmt: skip
 def test_what_is_broken_is_named_with_its_place(tmp_path, name, content: bytes, message, refused):
@@ -59,12 +58,12 @@ def test_what_is_broken_is_named_with_its_place(tmp_path, name, content: bytes, 
 def test_a_truncated_file_is_refused_by_name(tmp_path, name, refused):
     file = write_rows(tmp_path / name, RECORDS)
     file.write_bytes(file.read_bytes()[:-20])
-    refused(f"{name}: is not a whole", lambda: list(read_rows(file)))
+    refused(rf"{name}[:,] .*; (save|write) .* again", lambda: list(read_rows(file)))
 
 
 def test_the_name_tells_the_format_unpaired_surrogates_are_replaced_and_pairs_joined():
-    names = ("a.jsonl", "b.c.csv.gz", "t.parquet", "t.parquet.gz", "a.gz", "a.txt")
-    assert [file_format(Path(name)) for name in names] == [".jsonl", ".csv", ".parquet", None, None, None]
+    names = ("a.jsonl", "b.c.csv.gz", "t.parquet", "a.gz", "a.txt")
+    assert [file_format(Path(name)) for name in names] == [".jsonl", ".csv", ".parquet", None, None]
     assert module.without_surrogates("a\ud83db") == "a\ufffdb"
     assert module.without_surrogates("\ud83d\ude00") == "😀"
     assert module.without_surrogates("plain 😀") == "plain 😀"

@@ -55,9 +55,9 @@ def test_pairs_come_from_their_three_files_cleaned(tmp_path: Path, name: str, pa
 @pytest.mark.parametrize(("content", "message"), [
     (pair_file([("1", "a", "b"), ("2", "a", "b")]), r"dev_cite\.csv, row 2: the label is '2', expected 0 or 1"),
     (pair_file([("a", "1", "b")]), r"row 1: the label is 'a', expected 0 or 1; look for a shifted column"),
-    (pair_file([("1", "a")]), r"row 1 \(up to line 1\): 2 values, expected 3 \(label, text_0, text_1\)"),
-    (b'"1","a","b"\n"0","un"quoted","b"\n', r"dev_cite\.csv, row 2: broken quoting up to line 2"),
-    (pair_file()[:-30], r"dev_cite\.csv, row 1: broken quoting .*unexpected end of data"),
+    (pair_file([("1", "a")]), r"row 1 \(up to line 1\): expected 3 values \(label, text_0, text_1\)"),
+    (b'"1","a","b"\n"0","un"quoted","b"\n', r"dev_cite\.csv: broken quoting up to line 2"),
+    (pair_file()[:-30], r"dev_cite\.csv: broken quoting .*unexpected end of data"),
 ])  # fmt: skip
 def test_a_broken_pair_file_is_named_with_its_row(tmp_path: Path, content: bytes, message: str, refused) -> None:
     pair_folder(tmp_path, "aan")
@@ -234,7 +234,7 @@ SECTIONS = (
     (["Merlot", "[('Taste', 'x')"], SECTIONS), (["Merlot", "__import__('os').getcwd()"], SECTIONS),
     (["Merlot", "[('one', 'two', 'three')]"], SECTIONS), (["Merlot", "[('one', 2)]"], SECTIONS), (["Merlot", "7"], SECTIONS),
     (["Malbec", "[]"], r"row 2: the title 'Malbec' stands in an earlier row too"),
-    (["Malbec"], r"row 2 \(up to line 3\): 1 values, expected 2"),
+    (["Malbec"], r"row 2 \(up to line 3\): expected 2 values"),
 ])  # fmt: skip
 def test_a_bad_article_is_named_with_its_row(tmp_path: Path, row: list[str], message: str, refused) -> None:
     file = wiki_file(tmp_path / "a.csv", [WIKI[1]])

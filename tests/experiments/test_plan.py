@@ -109,7 +109,7 @@ def test_a_line_stands_for_a_run_or_for_all_runs_of_a_grid_in_this_profile_or_an
     ("[{grid: lams, lam: 0.1}]", "run 2: the same as run 1 (cosine;64;λ=0.1); the grid varies what is given for all runs: lam"),
     ("[{grid: lams, student_projection: 16x17}]", "plan, line 1 (grid lams): grid lams: run 1: projections end in diff"),
     ("[{grid: lams, profile: nowhere}]", "line 1 (grid lams nowhere): profile 'nowhere' is unknown; known are other"),
-    ("[{notebook: 05_weighting, profile: other.yaml, lam: 2}]", "other.yaml): 05_weighting: lam: must lie in [0, 1]"),
+    ("[{notebook: 05_weighting, profile: other.yaml, lam: 2}]", "other.yaml): 05_weighting: lam: input should be less than or equal to 1"),
     ("[{notebook: 05_weighting, profile: torn.yaml}]", "torn.yaml: not readable as YAML"),
     ("[{notebook: 01_corpus, profile: other.yaml}, {notebook: 01_corpus, profile: synonym.yaml}]", "synonym.yaml): "
      "line 1 has another run whose executed copy is other-corpus-seed0.ipynb; give one of them a profile of")])  # fmt: skip
@@ -325,7 +325,7 @@ def test_a_grid_of_ones_own_has_products_and_single_runs_over_a_base(workspace_r
     ("{notebook: 07_all, runs: [{lam: 1}]}", "notebook '07_all' is unknown"),
     ("{notebook: '05', runs: [{lam: 1}, {lamb: 1}]}", "run 2: 05_weighting: unknown parameter 'lamb'; did you mean lam?"),
     ("{notebook: '05', runs: [{notebook: '03'}]}", "run 1: 05_weighting: unknown parameter 'notebook'"),
-    ("{notebook: '05', axes: {lam: [0.5, 1.5]}}", "run 2: 05_weighting: lam: must lie in [0, 1]"),
+    ("{notebook: '05', axes: {lam: [0.5, 1.5]}}", "run 2: 05_weighting: lam: input should be less than or equal to 1"),
     ("{notebook: '05', runs: [{student_projection: 16x17}]}", "384 → 16 → 17"),
     ("{notebook: '05', axes: {lam: [0.5, 0.2, 0.5]}}", "run 3: the same as run 1 (cosine;64;λ=0.5); leave one of them out"),
     ("{notebook: '05', axes: {structural_loss: [mse], gamma: [0.1, 0.5]}}", "run 2: the same as run 1"),

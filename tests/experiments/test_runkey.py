@@ -189,7 +189,7 @@ def test_a_run_of_a_compound_does_not_depend_on_the_parameters_of_single_models(
     "DM;4;stem;2", "DM;4;stem;2+", "DM;4;stem;2+DBOW;3;lemma;2", "DM;4;stem;2+DM;4;stem;2", "DM;4;stem;5%+DM;4;stem;2",
     "DM;1;stem;2+DBOW;3;stem;2", "PV;4;stem;2+DBOW;3;stem;2", "DM;4;stem;0+DBOW;3;stem;2", ""])  # fmt: skip
 def test_a_compound_of_another_form_is_refused_with_the_form(small, refused, compound):
-    said = r"compound: must be two or more different labels ARCH;.*, e\.g\. DM;1024;stem"
+    said = r"compound: must be two or more different labels architecture;.*, as in DM;1024;stem"
     refused(said, RunKey.of, "02_paragraph_vector", small, compound=compound)
 
 

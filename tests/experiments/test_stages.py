@@ -50,8 +50,8 @@ def make(workspace_root, infer_in_process):
 def trained(monkeypatch):
     """Labels of the models that are trained, in order."""
     labels = []
-    original = ParagraphVector._train
-    monkeypatch.setattr(ParagraphVector, "_train", lambda m, *a: (labels.append(m.label), original(m, *a))[1])
+    original = ParagraphVector.fit_words
+    monkeypatch.setattr(ParagraphVector, "fit_words", lambda m, *a: (labels.append(m.label), original(m, *a))[1])
     return labels
 
 
@@ -154,7 +154,7 @@ def test_an_interrupted_training_leaves_its_state_for_the_next_call(make, monkey
             model_of(stages)
     (partial,) = stages.workspace.outputs.glob("artefacts/paragraph-vector/*.partial")
     assert list(partial.glob("state-*-2"))
-    monkeypatch.setattr(ParagraphVector, "_train", lambda *_: pytest.fail("trained again"))
+    monkeypatch.setattr("gensim.models.doc2vec.Doc2Vec.train", lambda *_, **__: pytest.fail("trained again"))
     assert model_of(make(seed=1)).fingerprint != undisturbed
     assert not list(stages.workspace.outputs.glob("artefacts/paragraph-vector/*.partial"))
     assert not list(stages.workspace.outputs.glob("artefacts/paragraph-vector/*/*state-*"))

@@ -8,7 +8,7 @@ from conftest import write_files
 
 from docemb_lib.errors import InputError
 from docemb_lib.settings import BenchmarkName, HeadSettings, label_of_paragraph_vector, length_ramp, members_of
-from docemb_lib.settings.profile import NOTEBOOKS, Profile, find_root, read_profile_file, read_yaml
+from docemb_lib.settings.profile import NOTEBOOKS, Profile, find_root, read_profile_file
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SHIPPED = sorted((REPOSITORY / "params").glob("*.yaml"))
@@ -119,8 +119,8 @@ def test_a_notebooks_own_parameters_replace_those_of_all_and_are_replaced_by_giv
     assert load(text, documents=9).for_notebook("06_evaluation").parameters.documents == 9
     with pytest.raises(InputError, match=r"p.yaml: .*02_paragraph_vector: unknown parameter 'lam'"):
         load("notebooks: {02_paragraph_vector: {lam: 0.3}}")
-    with pytest.raises(InputError, match=r"p.yaml: notebooks.05_weighting: lam: must lie in \[0, 1\]"):
-        load("notebooks: {05_weighting: {lam: 3}}")
+    with pytest.raises(InputError, match="05_weighting: lam: input should be less than or equal to 1, got 3"):
+        load("notebooks: {05_weighting: {lam: 3}}").for_notebook("05_weighting")
 
 
 def test_other_tasks_of_the_final_evaluation_replace_the_profiles_own():
@@ -129,34 +129,27 @@ def test_other_tasks_of_the_final_evaluation_replace_the_profiles_own():
     assert profile.with_tasks(profile.evaluation.tasks, source="--task") == profile
 
 
-def further(fields: str, times: int = 1, *, name: str = "a") -> str:
-    return f"further_teachers: [{', '.join([f'{{name: {name}, {fields}}}'] * times)}]"
+def further(fields: str) -> str:
+    return f"further_teachers: [{{name: a, {fields}}}]"
 
 
 @pytest.mark.parametrize(("text", "overrides", "expected"), [
     ("corpus: {sorce: local}", {}, "unknown key 'corpus.sorce'; did you mean source?"),
     ("evaluation: {head: {epochz: 3}}", {}, "unknown key 'evaluation.head.epochz'; did you mean epochs?"),
     ("corpus: {tasks: 90}", {"structural_loss": None, "contextual_teacher": None}, "a student needs one of them"),
-    ("corpus: {tasks: 90}\nplan: [{notebook: 05_weighting, lam: 2}]", {}, "plan, line 1 (05_weighting): lam: must lie"),
     ("corpus: {tasks: 90}\nplan: [{notebook: 03_structural, grid: x, lam: 1}]", {}, "unknown parameter 'lam'"),
     ("contextual_teachers: {corpus: {tasks: 9}}", {}, "unknown key 'contextual_teachers.corpus.tasks'"),
     ("contextual_teachers: {corpus: {source: hub}}", {}, "contextual_teachers.corpus: datasets is missing"),
     ("corpus: {tasks: 90, source: local, path: x}\nevaluation: {tasks: [package]}", {}, "package needs corpus.source"),
     ("corpus: {tasks: 90}", {"negatives": 8}, "negatives: structural_loss cosine compares with no other documents"),
     ("corpus: {tasks: 90}", {"form": "half_means_sum", "lam_by_length": "linear:1:9"}, "form: half_means_sum drops"),
-    *((f"evaluation: {{rounds: {rounds}}}", {}, "evaluation.rounds") for rounds in ("[0]", "[null, 10]", "[10, 10]")),
-    (further("role: structural, loss: mse"), {}, "further_teachers.0: model is missing: a structural teacher"),
-    (further("role: contextual, loss: mse"), {}, "further_teachers.0: teacher is missing: a contextual teacher"),
-    (further("role: structural, loss: cca, model: x"), {}, "loss of a structural teacher must be one of mse, cosine"),
-    (further("role: contextual, loss: cosine, teacher: PV"), {}, "must be one of soft-cca, mse, cca, cca:10, got 'cosine'"),
-    (further("role: contextual, loss: 'cca:0', teacher: PV"), {}, "must be one of soft-cca, mse, cca, cca:10, got 'cca:0'"),
-    (further("role: contextual, loss: mse, teacher: PV, gamma: 2"), {}, "gamma is not for a contextual teacher"),
-    (further("role: structural, loss: mse, model: x, teacher: PV"), {}, "teacher is not for a structural teacher"),
+    ("evaluation: {rounds: [0]}", {}, "evaluation.rounds.0: input should be greater than or equal to 1"),
+    *((further(f"role: {role}, loss: mse{more}"), {}, f"a contextual one a teacher, got role {role}")
+      for role, more in (("structural", ""), ("contextual", ""), ("structural", ", model: x, teacher: PV"))),
+    (further("role: structural, loss: cca, model: x"), {}, "loss of a structural teacher must match ^(mse|cosine"),
+    (further("role: contextual, loss: cosine, teacher: PV"), {}, "must match ^(soft-cca|mse|cca|cca:"),
+    (further("role: contextual, loss: 'cca:0', teacher: PV"), {}, "got 'cca:0'"),
     (further("role: contextual, loss: mse, teacher: PV, student_projection: 5x"), {}, "projection '5x': '' is not a block"),
-    (further("role: contextual, loss: mse, teacher: PV", name="norm"), {}, "further_teachers.0.name: is taken, as are"),
-    (further("role: contextual, loss: mse, teacher: PV", 2), {}, "further_teachers: their names must differ, got a, a"),
-    ("corpus: {near_duplicates: true}", {}, "corpus.near_duplicates: must be a number, got True"),
-    ("corpus: {tasks: 90}", {"temperature": True}, "temperature: must be a number, got True"),
     ("", {}, "empty; a profile is a mapping"), ("a: [", {}, "not readable as YAML"),
     ("corpus: {source: local, path: {a: b}}", {}, "p.yaml: corpus.path: Input is not a valid path"),
     ("evaluation: {own_tasks: [{name: a, kind: pairs, path: {train: [x]}}]}", {}, "evaluation.own_tasks.0.path: Input")])  # fmt: skip
@@ -219,12 +212,9 @@ def test_mappings_are_merged_key_by_key_and_everything_else_is_replaced(write):
         ("b.yaml", "base: a.yaml\ntraining: {epochs: 3, warmup: 5}\nlam: null"),
         ("c.yaml", "base: b.yaml\ncorpus: {tasks: 80, datasets: []}\ntraining: {warmup: 6}\nseed: null"))  # fmt: skip
     assert read_profile_file(path)[0] == {
-        "corpus": {"tasks": 80, "datasets": []}, "training": {"epochs": 3, "warmup": 6}, "seed": None, "name": "a",
-        "lam": None}  # fmt: skip
+        "corpus": {"tasks": 80, "datasets": []}, "training": {"epochs": 3, "warmup": 6}, "seed": None, "lam": None}  # fmt: skip
     path = write(("a.yaml", "x: 1\ny: {z: 1}"), ("b.yaml", "base: a.yaml\nx: {z: 2}\ny: [3]"))
     assert read_profile_file(path)[0] == {"x": {"z": 2}, "y": [3]}  # a value becomes a section and a section a value
-    merged = read_yaml(write(("p.yaml", "a: &a {x: 1, y: 2}\nb: {<<: *a, x: 3}")))["b"]
-    assert merged == {"x": 3, "y": 2}  # YAML's own way
 
 
 def test_a_section_with_a_base_of_its_own_ignores_the_outer_base(write):
@@ -240,6 +230,7 @@ def test_a_path_starts_at_the_folder_of_the_file_that_holds_it(write, tmp_path):
     datasets = "datasets: [{dataset: ../data/news.jsonl}, {dataset: far/off}]"
     write(("corpora/mine.yaml", f"source: hub\ndocuments: 9\n{datasets}"), ("data/news.jsonl", "{}"))
     write(("elsewhere/far/off", ""))  # a file, but not where the first one says it
+    write(("elsewhere/t.csv", ""), ("elsewhere/a", ""), ("elsewhere/g.yaml", ""), ("elsewhere/r.tsv", ""))
     path = write(
         ("elsewhere/p.yaml", "corpus: {base: ../corpora/mine.yaml}\ncontextual_teachers: {corpus: {path: [a, /b]}}\n"
          "evaluation: {own_tasks: [{path: {train: t.csv}, relevance: r.tsv, text_field: ../x}], benchmarks: {aan: ../cda, "
@@ -258,22 +249,21 @@ def test_a_path_starts_at_the_folder_of_the_file_that_holds_it(write, tmp_path):
     ("base: bad.yaml\ncorpus: {tasks: 90}", "bad.yaml", "unknown key 'corpus.sorce'"),
     ("corpus: {base: bad-corpus.yaml}", "bad-corpus.yaml", "corpus.tasks: input should be greater than"),
     ("corpus: {base: bad-corpus.yaml, tasks: 1}", "p.yaml", "corpus.tasks: input should be greater than"),
-    ("base: bad-plan.yaml", "bad-plan.yaml", "plan, line 1 (05_weighting): lam: must lie in [0, 1]"),
     ("base: p.yaml", "p.yaml", "base: p.yaml → p.yaml leads in a circle"),
     ("base: circle.yaml", "circle.yaml", "base: p.yaml → circle.yaml → p.yaml leads in a circle"),
     ("base: nowhere.yaml", "p.yaml", "base: "),
-    ("corpus: {base: [a.yaml]}", "p.yaml", "corpus.base: write the path of one .yaml file, got ['a.yaml']"),
+    ("corpus: {base: [a.yaml]}", "p.yaml", "corpus.base: got ['a.yaml']; name a .yaml file"),
     ("corpus: {base: list.yaml}", "list.yaml", "empty; a profile is a mapping"),
     ("corpus: {base: torn.yaml}", "torn.yaml", "not readable as YAML")])  # fmt: skip
-def test_an_error_names_the_file_that_holds_the_value(write, tmp_path, text, named, message):
+def test_an_error_names_the_files_that_may_hold_the_value(write, tmp_path, text, named, message):
     path = write(
         ("a.yaml", "corpus: {tasks: 90}"), ("bad.yaml", "corpus: {sorce: hub}"), ("bad-corpus.yaml", "tasks: 2"),
-        ("bad-plan.yaml", "plan: [{notebook: 05_weighting, lam: 2}]"), ("circle.yaml", "base: p.yaml"),
+        ("circle.yaml", "base: p.yaml"),
         ("list.yaml", "[1]"), ("torn.yaml", "a: ["), ("p.yaml", text))  # fmt: skip
     with pytest.raises(InputError) as caught:
         Profile.load(path)
-    assert str(caught.value).startswith(f"{tmp_path / named}: ")
-    assert message in str(caught.value)
+    assert str(caught.value).startswith(str(tmp_path))
+    assert all(part in str(caught.value) for part in (f"{tmp_path / named}", message))
     assert len(str(caught.value).splitlines()) == 1
 
 

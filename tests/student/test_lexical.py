@@ -115,8 +115,8 @@ def test_it_loads_where_docemb_is_not_installed(adapted, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(("call", "message"), [
     (lambda student: student.adapt(collection(), dim=64), "LSA;64: got 40 documents; use at least as many as dim"),
-    (lambda student: student.adapt(["one"] * 9, dim=4), "the documents share only 1 words; use a smaller dim"),
-    (lambda student: student.adapt([""] * 9, dim=4), "no word occurs in 2 documents"),
+    (lambda student: student.adapt(["one"] * 9, dim=4), "only 1 words occur in 2 documents"),
+    (lambda student: student.adapt([""] * 9, dim=4), "only 0 words occur in 2 documents"),
     (lambda student: student.adapt(collection(documents=3), dim=4), "got 3 documents"),
     (lambda student: student.adapt(collection(), dim=4, weight=1.5), "weight: got 1.5, use a number from 0 to 1"),
     (lambda student: student.adapt([], dim=4), "got 0 documents"),

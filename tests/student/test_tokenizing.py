@@ -68,7 +68,7 @@ def test_a_document_of_megabytes_takes_seconds_and_the_memory_of_its_different_w
     counter = partial(count_tokens, minilm)
     counter([""])  # loads the tokenizer
     start = process_time()
-    row = _measured([Document("a", text, "b")], counters={"n": counter, "m": counter}, copy_words=None).to_pylist()[0]
+    row = _measured([Document("a", text, "b")], {"n": counter, "m": counter}, None).to_pylist()[0]
     encoded = student.tokenize([text, text[:8000]])
     seconds = process_time() - start
     assert (row["n_words"], row["n"]) == (1_500_000, row["m"])
@@ -91,6 +91,6 @@ def test_copies_but_for_white_space_have_one_digest_and_as_many_words_and_tokens
     words = [f"word{n % 900}" for n in range(40_000)]
     text, copy = " ".join(words), blank.join(words)
     assert digest(copy, None) == digest(text, None)
-    rows = _measured([Document("a", text, ""), Document("b", copy, "")], counters={}, copy_words=None).to_pylist()
+    rows = _measured([Document("a", text, ""), Document("b", copy, "")], {}, None).to_pylist()
     assert [row["n_words"] for row in rows] == [40_000, 40_000]
     assert len({*count_tokens(minilm, [text, copy])}) == 1

@@ -102,18 +102,9 @@ def test_contexts_treatments_and_bfloat16_make_another_teacher_and_bad_ones_are_
         refused(message, lambda given=options: SBERT(**given).embed(["text"]))
 
 
-@pytest.mark.parametrize(("file", "content", "message"), [
-    ("modules.json", b'[{"idx": 0}]', "not loadable with sentence-transformers"),
-    ("modules.json", b'[{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"}]', "lists Transformer and no Pooling; add it"),
-    ("sentence_bert_config.json", b'{"max_seq_length": "64"}', "max_seq_length|not loadable"), ("modules.json", None, "no modules.json says how tokens are pooled"),
-    ("1_Pooling/config.json", b"{", "not loadable with sentence-transformers"),
-])  # fmt: skip
-def test_a_damaged_teacher_is_refused_in_one_line_and_unsaid_pooling_is_said(tmp_path, caplog, refused, file, content, message):  # fmt: skip
+@pytest.mark.parametrize(("file", "content"), [("modules.json", b'[{"idx": 0}]'), ("1_Pooling/config.json", b"{")])
+def test_a_damaged_teacher_is_refused_in_one_line(tmp_path, refused, file, content):
     shutil.copytree(FOLDER, tmp_path / "own", copy_function=os.symlink)
-    (tmp_path / "own" / file).unlink(missing_ok=True)
-    if content is None:
-        assert SBERT(str(tmp_path / "own"), device="cpu").dim == 384
-        assert message in caplog.text
-        return
+    (tmp_path / "own" / file).unlink()
     (tmp_path / "own" / file).write_bytes(content)
-    refused(message, lambda: SBERT(str(tmp_path / "own"), device="cpu").max_tokens)
+    refused("not loadable with sentence-transformers", lambda: SBERT(str(tmp_path / "own"), device="cpu").max_tokens)
