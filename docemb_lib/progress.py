@@ -11,8 +11,7 @@ import re
 import sys
 from collections.abc import Iterable, Sized
 from html import escape
-from typing import Any, TypeVar, cast
-from weakref import WeakSet
+from typing import TypeVar, cast
 
 from tqdm import tqdm
 
@@ -22,7 +21,6 @@ from docemb_lib.private import KERNEL_STREAM
 Item = TypeVar("Item")
 BAR = "{desc}: {percentage:3.0f}% {n_fmt}/{total_fmt} {unit} [{elapsed}<{remaining}]"
 BAR_WITHOUT_END = "{desc}: {n_fmt} {unit} [{elapsed}]"
-_bars: WeakSet[tqdm[Any]] = WeakSet()
 
 
 def is_bar(line: str) -> bool:
@@ -50,17 +48,10 @@ def log_to_notebook() -> None:
         logging.getLogger("docemb_lib").handlers = [Notes()]
 
 
-def close_bars() -> None:
-    """End the lines of bars that an error has left open, so that its message begins a line."""
-    for bar in list(_bars):
-        bar.close()
-
-
 def progress(items: Iterable[Item] | None = None, *, desc: str, total: int | None = None, unit: str = "") -> tqdm[Item]:
     """A bar over `items`, or one to `update` by hand if `items` is None: at most a line a second, none for one item."""
     bar_format = BAR if total is not None or hasattr(items, "__len__") else BAR_WITHOUT_END
     file = sys.stdout if in_kernel() else sys.stderr
     alone = isinstance(items, Sized) and len(items) == 1
     bar = tqdm(items, plain(desc), total, unit=unit, bar_format=bar_format, mininterval=1.0, disable=alone, file=file)
-    _bars.add(bar)
     return cast("tqdm[Item]", bar)
