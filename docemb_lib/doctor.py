@@ -36,9 +36,50 @@ class Finding(NamedTuple):
 
 def diagnose() -> Iterator[Finding]:
     """All findings about this environment and machine. Takes a few seconds on a CPU and builds nothing."""
-    yield from _software()
-    yield from _machine()
-    yield from _processors()
+    import torch
+    from dask.system import CPU_COUNT  # within the limits of the control group
+    from huggingface_hub import constants
+
+    from docemb_lib.student.longformer import choose_backend
+
+    yield Finding("python", f"{platform.python_version()} ({sys.prefix})")
+    problems = "; ".join(unmet())
+    yield Finding("packages", problems or "as required", "wrong" if problems else "ok", INSTALL)
+    try:
+        pretrained.resolve("all-MiniLM-L6-v2")
+        yield Finding("embedded model", "all-MiniLM-L6-v2, checksum verified")
+    except InputError as error:
+        yield Finding("embedded model", str(error), "wrong", INSTALL)
+    answers = not constants.HF_HUB_OFFLINE and pretrained.ask_hub() is not None
+    value = f"{constants.ENDPOINT} {'answers' if answers else 'does not answer, or HF_HUB_OFFLINE is set'}"
+    mend = "the profile tiny needs no hub; for others copy models and data sets here, or connect"
+    yield Finding("hub", value, "ok" if answers else "slow", mend)
+
+    threads, free = torch.get_num_threads(), hardware.free_memory("cpu")
+    value = f"{CPU_COUNT}, torch uses {threads}"
+    yield Finding("cores", value, "ok" if threads >= CPU_COUNT else "slow", "unset OMP_NUM_THREADS")
+    mend = "end other programs: `docemb run` takes 4 GiB, and a sweep as much for each worker"
+    yield Finding("memory", f"{free / GiB:.1f} GiB free", "ok" if free >= MEMORY else "slow", mend)
+    try:
+        free = shutil.disk_usage(root := find_root()).free
+        value = f"{root}, {free / GiB:.1f} GiB free"
+        yield Finding("workspace", value, "ok" if free >= DISK else "wrong", "make room on its disk")
+    except InputError:
+        yield Finding("workspace", "no working folder here", "wrong", "give `docemb init` in a new folder")
+
+    if not torch.cuda.is_available():
+        mend = "the profile tiny takes minutes on a CPU; run the profile thesis on a machine with a GPU"
+        yield Finding("gpu", f"none (torch {torch.__version__})", "slow", mend)
+    for device in (torch.device("cuda", number) for number in range(torch.cuda.device_count())):
+        bf16, flash = hardware.fast_bf16(device), choose_backend(device, torch.bfloat16, 64) == "varlen"
+        has = ", ".join(name if there else f"no {name}" for name, there in (("bf16", bf16), ("flash attention", flash)))
+        value = f"{torch.cuda.get_device_name(device)}, {hardware.free_memory(device) / GiB:.0f} GiB free, {has}"
+        mend = "a GPU of the Ampere generation or later trains on long documents several times as fast"
+        yield Finding(str(device), value, "ok" if bf16 and flash else "slow", mend)
+    bf16 = hardware.fast_bf16("cpu")  # where it is emulated, products would take long to measure
+    peak = hardware.matmul_peak("cpu", torch.bfloat16 if bf16 else torch.float32) / 1e9
+    mend = "a CPU with Intel AMX or AMD Zen 4 trains two to three times as fast"
+    yield Finding("cpu speed", f"{'bf16' if bf16 else 'fp32'} {peak:.0f} GFLOP/s", "ok" if bf16 else "slow", mend)
 
 
 def verify_outputs() -> list[Finding]:
@@ -75,61 +116,3 @@ def unmet() -> list[str]:
         if not requirement.specifier.contains(installed, prereleases=True):
             found.append(f"{requirement.name} {installed}, not {requirement.specifier}")
     return found
-
-
-def _software() -> Iterator[Finding]:
-    from huggingface_hub import constants
-
-    yield Finding("python", f"{platform.python_version()} ({sys.prefix})")
-    problems = "; ".join(unmet())
-    yield Finding("packages", problems or "as required", "wrong" if problems else "ok", INSTALL)
-    try:
-        pretrained.resolve("all-MiniLM-L6-v2")
-        yield Finding("embedded model", "all-MiniLM-L6-v2, checksum verified")
-    except InputError as error:
-        yield Finding("embedded model", str(error), "wrong", INSTALL)
-    answers = not constants.HF_HUB_OFFLINE and pretrained.ask_hub() is not None
-    mend = "the profile tiny needs no hub; for others copy models and data sets here, or connect (HF_HUB_OFFLINE=0)"
-    value = f"{constants.ENDPOINT} {'answers' if answers else 'does not answer, or HF_HUB_OFFLINE is set'}"
-    yield Finding("hub", value, "ok" if answers else "slow", mend)
-
-
-def _machine() -> Iterator[Finding]:
-    import torch
-    from dask.system import CPU_COUNT  # within the limits of the control group
-
-    threads, free = torch.get_num_threads(), hardware.free_memory("cpu")
-    cores = f"{CPU_COUNT}, torch uses {threads}"
-    yield Finding("cores", cores, "ok" if threads >= CPU_COUNT else "slow", "unset OMP_NUM_THREADS")
-    mend = "end other programs: `docemb run` takes 4 GiB, and a sweep as much for each worker"
-    yield Finding("memory", f"{free / GiB:.1f} GiB free", "ok" if free >= MEMORY else "slow", mend)
-    try:
-        root = find_root()
-    except InputError:
-        yield Finding("workspace", "no working folder here", "wrong", "give `docemb init` in a new folder")
-        return
-    free = shutil.disk_usage(root).free
-    yield Finding("workspace", str(root))
-    yield Finding("disk", f"{free / GiB:.1f} GiB free", "ok" if free >= DISK else "wrong", f"make room for {root}")
-
-
-def _processors() -> Iterator[Finding]:
-    import torch
-
-    from docemb_lib.student.longformer import choose_backend
-
-    devices = [torch.device("cuda", number) for number in range(torch.cuda.device_count())]
-    if not devices:
-        mend = "the profile tiny takes minutes on a CPU; run the profile thesis on a machine with a GPU"
-        yield Finding("gpu", f"none (torch {torch.__version__})", "slow", mend)
-    for device in devices:
-        bf16, flash = hardware.fast_bf16(device), choose_backend(device, torch.bfloat16, 64) == "varlen"
-        has = ", ".join(name if there else f"no {name}" for name, there in (("bf16", bf16), ("flash attention", flash)))
-        value = f"{torch.cuda.get_device_name(device)}, {hardware.free_memory(device) / GiB:.0f} GiB free, {has}"
-        mend = "a GPU of the Ampere generation or later trains on long documents several times as fast"
-        yield Finding(str(device), value, "ok" if bf16 and flash else "slow", mend)
-    bf16 = hardware.fast_bf16("cpu")  # where it is emulated, products would take long to measure
-    speeds = {"bf16": torch.bfloat16, "fp32": torch.float32} if bf16 else {"fp32": torch.float32}
-    rates = [f"{name} {hardware.matmul_peak('cpu', dtype) / 1e9:.0f} GFLOP/s" for name, dtype in speeds.items()]
-    mend = "no fast bf16; a CPU with Intel AMX or AMD Zen 4 trains two to three times as fast"
-    yield Finding("cpu speed", ", ".join(rates), "ok" if bf16 else "slow", mend)

@@ -10,7 +10,6 @@ import logging
 import re
 import sys
 from collections.abc import Iterable, Sized
-from html import escape
 from typing import TypeVar, cast
 
 from tqdm import tqdm
@@ -28,24 +27,14 @@ def is_bar(line: str) -> bool:
     return re.search(r" \[[\d:]+(<[\d:?]+)?\]$", line) is not None
 
 
-class Notes(logging.Handler):
-    """Log records as grey lines below the cell of a notebook: Jupyter colours stderr, where they go by default, red."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        from IPython.display import display
-
-        text = plain(record.getMessage())
-        display({"text/plain": text, "text/html": f'<span style="color: gray">{escape(text)}</span>'}, raw=True)
-
-
 def in_kernel() -> bool:
     return type(sys.stdout).__module__ == KERNEL_STREAM
 
 
 def log_to_notebook() -> None:
-    """In a notebook, show the warnings of this package as `Notes`."""
+    """In a notebook, show the warnings of this package as plain text."""
     if in_kernel():
-        logging.getLogger("docemb_lib").handlers = [Notes()]
+        logging.getLogger("docemb_lib").handlers = [logging.StreamHandler(sys.stdout)]
 
 
 def progress(items: Iterable[Item] | None = None, *, desc: str, total: int | None = None, unit: str = "") -> tqdm[Item]:

@@ -31,7 +31,6 @@ from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.settings import ParagraphVectorSettings, TextSource
 from docemb_lib.settings.profile import FINAL, width
 from docemb_lib.settings.sections import EMBEDDED_TASKS
-from docemb_lib.teachers.words import training_memory
 from docemb_lib.workspace import Workspace
 
 # Measured on two cores, of the corpora of `tiny` and of English Wikipedia.
@@ -123,7 +122,8 @@ def _pieces(key: RunKey) -> dict[Hashable, Cost]:
         pieces[str(source)] = Cost(read / COUNTING / CPU_COUNT, disk=read * BYTES)
     for vectors in key.paragraph_vectors:
         documents = min(_documents(fitted_on), profile.contextual_teachers.documents or inf)
-        pieces[str(vectors), str(fitted_on)] = _fitting(vectors, documents, documents * TOKENS[fitted_on.source])
+        words = documents * TOKENS[fitted_on.source] * WORDS
+        pieces[str(vectors), str(fitted_on)] = _fitting(vectors, documents, words)
     if key.trains:
         D = width(student.model) or 768
         layers = 12 * D * D * (len(student.layers) if student.layers else D // 64)  # as of a BERT as wide
@@ -149,15 +149,12 @@ def _documents(source: TextSource) -> float:
     return min(DOCUMENTS[source.source] + size / BYTES / TOKENS["local"], source.documents or inf)
 
 
-def _fitting(settings: ParagraphVectorSettings, documents: float, tokens: float) -> Cost:
-    types = int(min(35 * (tokens * WORDS) ** 0.62, settings.max_vocab_size or inf))  # Heaps' law; web text
-    vocabulary = types if settings.max_vocab_size else types // 2  # about half of the types occur once
-    size = {"vocabulary": vocabulary, "lines": int(documents), "vector_size": settings.vector_size}
-    memory = training_memory(types=types, **size)
+def _fitting(settings: ParagraphVectorSettings, documents: float, words: float) -> Cost:
+    vocabulary = min(18 * words**0.62, settings.max_vocab_size or inf)  # Heaps' law; web text, words that occur twice
+    vectors = 4 * settings.vector_size * (documents + 2 * vocabulary)
     rate = min(settings.workers, CPU_COUNT) * GENSIM / (4 + settings.vector_size / 100)
-    seconds = settings.epochs * tokens * WORDS / rate
     slower = SKIP_GRAM if settings.dbow_words and not settings.dm else 1
-    return Cost(seconds * slower, LIBRARIES + memory["total"], memory["words"] + memory["documents"])
+    return Cost(slower * settings.epochs * words / rate, LIBRARIES + vectors, vectors)
 
 
 @cache

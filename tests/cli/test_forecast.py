@@ -110,7 +110,7 @@ def test_a_training_takes_about_the_arithmetic_of_the_student(published):
     ({"dm": False}, forecasts.SKIP_GRAM), ({"dm": False, "dbow_words": False}, 1)])  # fmt: skip
 def test_a_paragraph_vector_takes_words_times_epochs(given, factor):
     settings = ParagraphVectorSettings(**{"dm": True, **given})
-    cost = forecasts._fitting(settings, documents=2000, tokens=2000 * 1000)
+    cost = forecasts._fitting(settings, documents=2000, words=2000 * 550)
     assert cost.seconds == pytest.approx(10 * 2000 * 550 / (forecasts.GENSIM / 5) * factor)
     assert cost.memory > cost.disk > 4 * settings.vector_size * 2000
 
